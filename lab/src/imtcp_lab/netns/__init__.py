@@ -1,0 +1,1 @@
+"""Network namespaces on the running kernel: real time, full speed."""

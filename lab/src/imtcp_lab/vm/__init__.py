@@ -1,0 +1,1 @@
+"""The virtual-time kernel VM: same job, same kernel, same bytes."""
