@@ -1,0 +1,320 @@
+//! The web-like foreground: open-loop arrivals of objects, a connection each.
+//!
+//! A client asks with eight bytes (the size, little endian) and the server
+//! pushes that many bytes and closes. Arrivals are Poisson and do not wait for
+//! earlier objects; times, sizes and client addresses depend on the seed alone,
+//! so runs with the same seed can be compared object by object.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
+
+use crate::random::{BoundedPareto, Random};
+use crate::run::{stopped, Csv, Span};
+use crate::sys::{now_us, Payload, Poller, Socket};
+use crate::units::{parse_bps, parse_bytes, parse_us};
+
+#[derive(clap::Args)]
+pub struct ServerArgs {
+    /// Address and port to listen on
+    #[arg(long)]
+    listen: SocketAddrV4,
+    /// Congestion control of the answers (default: the system's)
+    #[arg(long)]
+    cc: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub struct ClientArgs {
+    /// The server
+    #[arg(long)]
+    to: SocketAddrV4,
+    /// Own addresses, one per class of clients; each object draws one
+    #[arg(long, value_delimiter = ',', required = true)]
+    from: Vec<Ipv4Addr>,
+    /// Mean load in bit/s of object bytes
+    #[arg(long = "load", value_parser = parse_bps, value_name = "LOAD")]
+    load_bps: u64,
+    /// Mean object size in bytes
+    #[arg(long = "mean-size", value_parser = parse_bytes, default_value = "60KB", value_name = "MEAN")]
+    mean_bytes: u64,
+    /// Largest object in bytes
+    #[arg(long = "max-size", value_parser = parse_bytes, default_value = "2MB", value_name = "MAX")]
+    max_bytes: u64,
+    /// Shape of the Pareto distribution
+    #[arg(long, default_value_t = 1.2)]
+    shape: f64,
+    #[arg(long)]
+    seed: u64,
+    #[command(flatten)]
+    span: Span,
+    /// Wait so long for unfinished objects after the last arrival
+    #[arg(long = "drain", value_parser = parse_us, default_value = "3s", value_name = "DRAIN")]
+    drain_us: u64,
+    /// Result file (CSV: object, start_us, size_bytes, class, duration_us, finished)
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// One object of the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Since the start of the load.
+    start_us: u64,
+    size_bytes: u64,
+    class: usize,
+}
+
+/// The objects that arrive in `duration_us`; the same seed gives the same ones,
+/// and a longer duration only adds to them.
+pub fn arrivals(
+    seed: u64,
+    load_bps: u64,
+    sizes: BoundedPareto,
+    classes: usize,
+    duration_us: u64,
+) -> Vec<Object> {
+    let mut gaps = Random::new(seed, 1);
+    let mut draws = Random::new(seed, 2);
+    let mut choices = Random::new(seed, 3);
+    let mut objects = Vec::new();
+    if load_bps == 0 {
+        return objects;
+    }
+    let mean_gap_us = sizes.mean() * 8.0 * 1e6 / load_bps as f64;
+    let mut t_us = gaps.exponential(mean_gap_us);
+    while t_us < duration_us as f64 {
+        objects.push(Object {
+            start_us: t_us as u64,
+            size_bytes: sizes.sample(&mut draws).round().max(1.0) as u64,
+            class: choices.below(classes),
+        });
+        t_us += gaps.exponential(mean_gap_us);
+    }
+    objects
+}
+
+/// One connection at the server.
+struct Answer {
+    socket: Socket,
+    request: [u8; 8],
+    have: usize,
+    left_bytes: u64,
+    sending: bool,
+}
+
+impl Answer {
+    /// Goes on; Ok(true) when the object is sent (or the client left).
+    fn advance(&mut self, payload: &Payload) -> io::Result<bool> {
+        while self.have < 8 {
+            match self.socket.receive(&mut self.request[self.have..])? {
+                None => return Ok(false),
+                Some(0) => return Ok(true),
+                Some(n) => self.have += n,
+            }
+            if self.have == 8 {
+                self.left_bytes = u64::from_le_bytes(self.request);
+            }
+        }
+        while self.left_bytes > 0 {
+            match payload.send(&self.socket, self.left_bytes)? {
+                None => return Ok(false),
+                Some(n) => self.left_bytes -= n as u64,
+            }
+        }
+        Ok(true)
+    }
+}
+
+pub fn server(args: &ServerArgs) -> io::Result<()> {
+    let listener = Socket::listener(args.listen)?;
+    if let Some(name) = &args.cc {
+        listener.congestion_control(name)?;
+    }
+    let poller = Poller::new()?;
+    let payload = Payload::new()?;
+    poller.watch_read(&listener, 0)?;
+    let mut answers: HashMap<u64, Answer> = HashMap::new();
+    let mut next = 1u64;
+    let mut events = Vec::new();
+    while !stopped() {
+        poller.wait(u64::MAX, &mut events)?;
+        for event in &events {
+            if event.token == 0 {
+                while let Some((socket, _)) = listener.accept()? {
+                    poller.watch_read(&socket, next)?;
+                    let answer =
+                        Answer { socket, request: [0; 8], have: 0, left_bytes: 0, sending: false };
+                    answers.insert(next, answer);
+                    next += 1;
+                }
+                continue;
+            }
+            let Some(answer) = answers.get_mut(&event.token) else {
+                continue;
+            };
+            // A client that gave up (reset) is no error of the server's.
+            if answer.advance(&payload).unwrap_or(true) {
+                answers.remove(&event.token);
+            } else if answer.have == 8 && !answer.sending {
+                answer.sending = true;
+                poller.change(&answer.socket, event.token, true)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One object under way at the client.
+struct Fetch {
+    socket: Socket,
+    asked: bool,
+    left_bytes: u64,
+}
+
+impl Fetch {
+    fn open(args: &ClientArgs, object: &Object) -> io::Result<Self> {
+        let socket = Socket::tcp()?;
+        // The port is chosen at connect, so that thousands of objects fit.
+        socket.option(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        socket.bind(SocketAddrV4::new(args.from[object.class], 0))?;
+        socket.connect(args.to)?;
+        Ok(Fetch { socket, asked: false, left_bytes: object.size_bytes })
+    }
+
+    /// Goes on; Ok(true) when the last byte is here.
+    fn advance(&mut self, object: &Object) -> io::Result<bool> {
+        if !self.asked {
+            let request = object.size_bytes.to_le_bytes();
+            self.asked = self.socket.send(&request)?.is_some();
+            return Ok(false);
+        }
+        while self.left_bytes > 0 {
+            match self.socket.discard(1 << 20)? {
+                None => return Ok(false),
+                Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Some(n) => self.left_bytes = self.left_bytes.saturating_sub(n as u64),
+            }
+        }
+        Ok(true)
+    }
+}
+
+pub fn client(args: &ClientArgs) -> io::Result<()> {
+    let sizes = BoundedPareto::with_mean(args.mean_bytes as f64, args.shape, args.max_bytes as f64)
+        .map_err(io::Error::other)?;
+    let objects = arrivals(args.seed, args.load_bps, sizes, args.from.len(), args.span.duration_us);
+    let start_us = args.span.start_us();
+    let deadline_us = start_us + args.span.duration_us + args.drain_us;
+    let poller = Poller::new()?;
+    let mut under_way: HashMap<u64, Fetch> = HashMap::new();
+    let mut ended_us: Vec<Option<u64>> = vec![None; objects.len()];
+    let mut failed = 0u64;
+    let mut next = 0usize;
+    let mut events = Vec::new();
+    while (next < objects.len() || !under_way.is_empty()) && !stopped() {
+        let wake_us = objects.get(next).map_or(deadline_us, |o| start_us + o.start_us);
+        poller.wait(wake_us, &mut events)?;
+        for event in &events {
+            let object = &objects[event.token as usize];
+            let Some(fetch) = under_way.get_mut(&event.token) else {
+                continue;
+            };
+            let had_asked = fetch.asked;
+            match fetch.advance(object) {
+                Ok(true) => {
+                    ended_us[event.token as usize] = Some(now_us());
+                    under_way.remove(&event.token);
+                }
+                Ok(false) if fetch.asked && !had_asked => {
+                    poller.change(&fetch.socket, event.token, false)?;
+                }
+                Ok(false) => {}
+                Err(_) => {
+                    failed += 1;
+                    under_way.remove(&event.token);
+                }
+            }
+        }
+        let t_us = now_us();
+        while next < objects.len() && start_us + objects[next].start_us <= t_us {
+            let fetch = Fetch::open(args, &objects[next])?;
+            poller.watch_write(&fetch.socket, next as u64)?;
+            under_way.insert(next as u64, fetch);
+            next += 1;
+        }
+        if t_us >= deadline_us {
+            break;
+        }
+    }
+    if failed > 0 {
+        eprintln!("imtcp-load: {failed} objects failed");
+    }
+    write_objects(args, &objects, &ended_us, start_us)
+}
+
+/// Unfinished objects are written with the time they have had so far.
+fn write_objects(
+    args: &ClientArgs,
+    objects: &[Object],
+    ended_us: &[Option<u64>],
+    start_us: u64,
+) -> io::Result<()> {
+    let header = "object,start_us,size_bytes,class,duration_us,finished";
+    let mut csv = Csv::create(&args.out, header)?;
+    let t_us = now_us();
+    for (index, (object, ended)) in objects.iter().zip(ended_us).enumerate() {
+        let duration_us = ended.unwrap_or(t_us).saturating_sub(start_us + object.start_us);
+        csv.row(format_args!(
+            "{index},{},{},{},{duration_us},{}",
+            object.start_us,
+            object.size_bytes,
+            object.class,
+            u8::from(ended.is_some()),
+        ))?;
+    }
+    csv.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes() -> BoundedPareto {
+        BoundedPareto::with_mean(60e3, 1.2, 2e6).unwrap()
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_arrivals() {
+        let one = arrivals(5, 20_000_000, sizes(), 4, 2_000_000);
+        assert_eq!(one, arrivals(5, 20_000_000, sizes(), 4, 2_000_000));
+        assert_ne!(one, arrivals(6, 20_000_000, sizes(), 4, 2_000_000));
+    }
+
+    #[test]
+    fn a_longer_run_only_adds_arrivals() {
+        let short = arrivals(5, 20_000_000, sizes(), 4, 2_000_000);
+        let long = arrivals(5, 20_000_000, sizes(), 4, 4_000_000);
+        assert_eq!(short[..], long[..short.len()]);
+        assert!(long.len() > short.len());
+    }
+
+    #[test]
+    fn the_arrivals_carry_the_load_that_was_asked_for() {
+        let seconds = 2000;
+        let objects = arrivals(1, 20_000_000, sizes(), 4, seconds * 1_000_000);
+        let bits: f64 = objects.iter().map(|o| o.size_bytes as f64 * 8.0).sum();
+        let load_bps = bits / seconds as f64;
+        assert!((load_bps / 20e6 - 1.0).abs() < 0.03, "{load_bps}");
+        let mut classes = [0usize; 4];
+        objects.iter().for_each(|o| classes[o.class] += 1);
+        let fair = objects.len() / 4;
+        assert!(classes.iter().all(|n| n.abs_diff(fair) < fair / 20), "{classes:?}");
+    }
+
+    #[test]
+    fn no_load_means_no_arrivals() {
+        assert!(arrivals(1, 0, sizes(), 1, 1_000_000).is_empty());
+    }
+}

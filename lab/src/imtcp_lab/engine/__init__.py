@@ -1,0 +1,1 @@
+"""What both runners share: paths, host tools, small C programs, file trees."""

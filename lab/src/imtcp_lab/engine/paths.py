@@ -1,0 +1,35 @@
+"""Where things are: the checkout, the cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from imtcp_lab.job import MissingPrerequisite
+
+
+def checkout() -> Path:
+    """The project's root: ``$IMTCP_ROOT``, else found upwards from this file or the cwd."""
+    named = os.environ.get("IMTCP_ROOT")
+    if named:
+        return Path(named).resolve()
+    for start in (Path(__file__).resolve(), Path.cwd() / "x"):
+        for directory in start.parents:
+            if (directory / "lab" / "guest" / "agent.c").is_file():
+                return directory
+    raise MissingPrerequisite(
+        "the imtcp checkout is not found: run from inside it, or set IMTCP_ROOT"
+    )
+
+
+def target() -> Path:
+    """Where builds leave their products."""
+    return checkout() / "target"
+
+
+def cache() -> Path:
+    """Kernels and snapshots: ``$XDG_CACHE_HOME/imtcp-lab``, created if missing."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    directory = Path(base) / "imtcp-lab"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory

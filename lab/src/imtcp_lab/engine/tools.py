@@ -1,0 +1,108 @@
+"""The programs that jobs find on their PATH, looked up on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from imtcp_lab.engine import native, paths
+from imtcp_lab.job import LabError, MissingPrerequisite
+
+#: Built by this project, relative to ``target/``; absent until they are built.
+PROJECT_PROGRAMS = {
+    "imtcp": "release/imtcp",
+    "imtcp-load": "release/imtcp-load",
+    "imtcp-advice": "release/imtcp-advice",
+}
+BPF_OBJECT = "bpf/imtcp.bpf.o"
+
+#: From Debian packages; each is optional.
+HOST_PROGRAMS = (
+    "bpftool",
+    "bridge",
+    "curl",
+    "ethtool",
+    "ip",
+    "iperf3",
+    "jq",
+    "nginx",
+    "nstat",
+    "rsync",
+    "ss",
+    "ssh",
+    "ssh-keygen",
+    "sshd",
+    "tc",
+)
+#: Started by other programs under fixed paths (newer OpenSSH splits sshd).
+HELPER_FILES = ("/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth")
+#: Without these nothing runs.
+REQUIRED_PROGRAMS = {"busybox": "busybox-static", "dash": "dash"}
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LDD_LINE = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$")
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Programs by name, with what this machine lacks."""
+
+    programs: dict[str, Path]
+    bpf_object: Path | None
+    missing: tuple[str, ...]
+
+
+def which(name: str) -> Path | None:
+    """The system's own `name`: never one that a user's PATH puts before it."""
+    found = shutil.which(name, path=_SYSTEM_PATH)
+    return Path(found).resolve() if found else None
+
+
+def find() -> Tools:
+    """Look up every tool; raise only if a required one is missing."""
+    programs: dict[str, Path] = {}
+    missing: list[str] = []
+    for name, package in REQUIRED_PROGRAMS.items():
+        path = which(name)
+        if path is None:
+            raise MissingPrerequisite(f"{name} is missing: apt-get install {package}")
+        programs[name] = path
+    for name in HOST_PROGRAMS:
+        path = which(name)
+        if path is None:
+            missing.append(name)
+        else:
+            programs[name] = path
+    for name, relative in PROJECT_PROGRAMS.items():
+        path = paths.target() / relative
+        if path.is_file():
+            programs[name] = path
+        else:
+            missing.append(name)
+    programs["imtcp-delayline"] = native.build("delayline")
+    bpf_object: Path | None = paths.target() / BPF_OBJECT
+    if not bpf_object.is_file():
+        bpf_object = None
+        missing.append("imtcp.bpf.o")
+    return Tools(programs, bpf_object, tuple(missing))
+
+
+def shared_libraries(program: Path) -> list[Path]:
+    """The libraries and the loader that `program` needs, as ldd names them."""
+    done = subprocess.run(
+        ["ldd", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    output = done.stdout + done.stderr
+    if "not a dynamic executable" in output or "statically linked" in output:
+        return []
+    if done.returncode != 0 or "not found" in output:
+        raise LabError(f"ldd {program} failed: {output.strip()}")
+    return [Path(m[1]) for line in output.splitlines() if (m := _LDD_LINE.match(line))]
