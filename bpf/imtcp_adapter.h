@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Between the kernel's TCP and the core: read the socket, call the core, write the socket.
+ *
+ *   kernel calls                  core                        written back
+ *   ─────────────                 ────────────────────        ─────────────────────
+ *   pkts_acked   (each ACK)   ──▶ imtcp_meas_on_ack           (records, events)
+ *   cong_avoid   (may grow)   ──▶ imtcp_reno_grow, imtcp_bg   snd_cwnd, snd_ssthresh
+ *   ssthresh, set_state (loss)──▶ imtcp_meas_on_loss          snd_ssthresh
+ *   min_tso_segs (may send)   ──▶ imtcp_meas_on_send          sk_pacing_rate
+ *
+ * Facts of the kernel that shape it
+ *  - min_tso_segs runs once per tcp_write_xmit, before the pacing check and often without a
+ *    departure; the rate set there is the one that spaces the buffer that leaves next, and
+ *    decides how many segments it has (about 1 ms of data). With SK_PACING_NEEDED one buffer
+ *    leaves per call, then TCP's own high-resolution timer calls again: it is the hold's timer.
+ *  - tcp_update_pacing_rate overwrites the rate after each ACK, so it is set where it is used.
+ *  - The first ten segments of a connection are never paced: the opening train is free.
+ *  - cong_avoid, pkts_acked and min_tso_segs have the same signatures on 6.1 and 6.12, while
+ *    cong_control has not; and with cong_avoid the kernel keeps PRR, undo and recovery.
+ */
+#ifndef IMTCP_ADAPTER_H
+#define IMTCP_ADAPTER_H
+
+#include "imtcp_conn.h"
+#include "imtcp_policy.h"
+
+/* Ordinary pacing against cwnd/srtt, scale 256: 2 in slow start and 1.2 after it, as the
+ * kernel's tcp_pacing_ss_ratio and tcp_pacing_ca_ratio. */
+#define IMTCP_PACE_SLOW_START_Q8 512U
+#define IMTCP_PACE_Q8 307U
+/* The same under the cap of imtcp_bg: 1.05. ours: smooth, yet able to fill the window. */
+#define IMTCP_PACE_CAPPED_Q8 269U
+/* tcp_tso_autosize puts 2^-10 s of data into one buffer (sk_pacing_shift). */
+#define IMTCP_AUTOSIZE_SHIFT 10
+/* Most segments of one buffer: 64 KB of 1448 bytes. */
+#define IMTCP_CHUNK_MAX_SEGS 45U
+/* Busy time counts gaps between ACKs up to this: longer ones are idle or stalled. */
+#define IMTCP_BUSY_GAP_US (1000U * 1000U)
+/* IP and TCP headers with timestamps: 20 + 20 + 12 bytes; IPv6 has 20 more. */
+#define IMTCP_IPV6_EXTRA_BYTES 20U
+#define IMTCP_IPV4_HEADER_BYTES 20U
+
+static __always_inline struct imtcp_conn *imtcp_conn_of(struct sock *sk)
+{
+	return bpf_sk_storage_get(&imtcp_conns, sk, 0, 0);
+}
+
+static __always_inline __u32 imtcp_flight_segs(const struct tcp_sock *tp)
+{
+	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
+}
+
+static __always_inline __u32 imtcp_ca_state(struct sock *sk)
+{
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
+
+	return BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
+}
+
+static __always_inline void imtcp_count(__u64 *counter)
+{
+	__sync_fetch_and_add(counter, 1);
+}
+
+static __always_inline struct imtcp_totals *imtcp_totals_of(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&imtcp_totals, &zero);
+}
+
+/* A measurement ended: to the ring buffer, or to the count of those it had no room for. */
+static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *conn)
+{
+	struct imtcp_meas *m = &conn->meas;
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct imtcp_totals *totals = imtcp_totals_of();
+	struct imtcp_event *e;
+
+	if (m->result.outcome == IMTCP_OK)
+		imtcp_policy_on_result(conn, m->result.avail_bps);
+	e = bpf_ringbuf_reserve(&imtcp_events, sizeof(*e), 0);
+	if (!e) {
+		if (totals)
+			imtcp_count(&totals->events_dropped);
+		return;
+	}
+	e->at_ns = m->result.at_us * 1000;
+	e->cookie = conn->cookie;
+	e->policy = conn->policy;
+	e->avail_bps = m->result.outcome == IMTCP_OK ? m->result.avail_bps : 0;
+	e->smoothed_bps = conn->bg.smoothed_bps;
+	e->range_low_bps = m->result.low_bps;
+	e->range_high_bps = m->result.high_bps;
+	e->capacity_bps = m->capacity_bps;
+	e->delivery_bps = m->round.delivery_bps;
+	e->validity_pct = m->result.validity_pct;
+	e->srtt_us = tp->srtt_us >> 3;
+	e->min_rtt_us = conn->bg.minrtt.base_us;
+	e->outcome = (__u8)m->result.outcome;
+	e->mode = (__u8)conn->mode;
+	e->streams = (__u8)m->result.streams;
+	e->sub_range = (__u8)m->result.sub_range;
+	bpf_ringbuf_submit(e, 0);
+	if (totals)
+		imtcp_count(&totals->events_sent);
+}
+
+/* A measurement ended. */
+static __always_inline void imtcp_on_result(struct sock *sk, struct imtcp_conn *conn)
+{
+	imtcp_bg_on_result(&conn->bg, &conn->meas.result);
+	imtcp_publish(sk, conn);
+}
+
+static __always_inline __u32 imtcp_pkt_bytes(const struct imtcp_conn *conn,
+					     const struct tcp_sock *tp)
+{
+	return tp->mss_cache + conn->header_bytes;
+}
+
+/* Ordinary pacing rate, on the wire: cwnd/srtt times a gain; U64_MAX before the first RTT. */
+static __always_inline __u64 imtcp_base_bps(const struct imtcp_conn *conn,
+					    const struct tcp_sock *tp)
+{
+	__u64 srtt_us = tp->srtt_us >> 3;
+	__u64 bytes = (__u64)tp->snd_cwnd * imtcp_pkt_bytes(conn, tp);
+	__u32 gain_q8 = IMTCP_PACE_Q8;
+
+	if (!srtt_us)
+		return IMTCP_U64_MAX;
+	if (tp->snd_cwnd < tp->snd_ssthresh / 2)
+		gain_q8 = IMTCP_PACE_SLOW_START_Q8;
+	else if (conn->mode == IMTCP_MODE_BG && conn->bg.cap_segs)
+		gain_q8 = IMTCP_PACE_CAPPED_Q8;
+	return imtcp_rate_bps(bytes * gain_q8 / 256, srtt_us);
+}
+
+/*
+ * Segments that TCP puts into one buffer at this rate, made even where the receiver acknowledges
+ * every second segment, so that each buffer's end has an ACK of its own.
+ */
+static __always_inline __u32 imtcp_chunk_segs(const struct imtcp_conn *conn,
+					      const struct tcp_sock *tp, __u64 base_bps)
+{
+	__u64 bytes = (base_bps / IMTCP_BITS_PER_BYTE) >> IMTCP_AUTOSIZE_SHIFT;
+	__u32 segs = (__u32)imtcp_clamp(imtcp_div(bytes, tp->mss_cache), 1, IMTCP_CHUNK_MAX_SEGS);
+
+	if ((segs & 1) && segs > 1 && conn->meas.ack_ratio_q8 > 384)
+		segs++;
+	return segs;
+}
+
+/* ---- before a departure ---- */
+
+static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_conn *conn)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct imtcp_meas *m = &conn->meas;
+	struct imtcp_send_event ev = {};
+	const struct imtcp_policy *policy = imtcp_policy_of(conn);
+	__u64 base_bps = imtcp_base_bps(conn, tp);
+	__u64 share_bps = imtcp_policy_share_bps(policy);
+	__u64 payload_bps;
+
+	if (base_bps == IMTCP_U64_MAX)
+		return 2; /* no RTT yet: as the kernel does it */
+	base_bps = imtcp_min(base_bps, share_bps);
+	conn->chunk_segs = imtcp_chunk_segs(conn, tp, base_bps);
+	imtcp_meas_adapt_n(m, conn->chunk_segs);
+	ev.now_us = tp->tcp_mstamp;
+	ev.base_bps = base_bps;
+	ev.snd_nxt = tp->snd_nxt;
+	ev.cwnd_segs = tp->snd_cwnd;
+	ev.flight_segs = imtcp_flight_segs(tp);
+	ev.unsent_bytes = tp->write_seq - tp->snd_nxt;
+	ev.mss_bytes = tp->mss_cache;
+	ev.chunk_segs = conn->chunk_segs;
+	ev.rtt_dev_us = tp->mdev_us >> 2;
+	ev.srtt_us = tp->srtt_us >> 3;
+	ev.recovering = imtcp_ca_state(sk) >= TCP_CA_CWR || conn->bg.draining;
+	if (imtcp_meas_on_send(m, &ev))
+		imtcp_on_result(sk, conn);
+	/* wire rate to payload rate, bits to bytes: what the kernel's pacing counts */
+	payload_bps = imtcp_scale(imtcp_min(m->next_bps, share_bps), tp->mss_cache,
+				  imtcp_pkt_bytes(conn, tp));
+	sk->sk_pacing_rate = imtcp_max(payload_bps / IMTCP_BITS_PER_BYTE, 1);
+	sk->sk_pacing_status = SK_PACING_NEEDED;
+	return m->burst_segs ? m->burst_segs : conn->chunk_segs;
+}
+
+/* ---- an ACK ---- */
+
+static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *conn, __s32 rtt_us)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct imtcp_ack_event ev = {};
+	__u64 gap_us;
+	int what;
+
+	ev.now_us = tp->tcp_mstamp;
+	ev.snd_una = tp->snd_una;
+	ev.prior_una = conn->last_una;
+	ev.snd_nxt = tp->snd_nxt;
+	ev.rtt_us = rtt_us;
+	ev.mss_bytes = tp->mss_cache;
+	ev.wire_q8 = (__u32)imtcp_div((__u64)imtcp_pkt_bytes(conn, tp) * 256, tp->mss_cache);
+	ev.srtt_us = tp->srtt_us >> 3;
+	imtcp_minrtt_on_sample(&conn->bg.minrtt, ev.now_us, rtt_us);
+	if (ev.snd_una == ev.prior_una)
+		return;
+	conn->last_una = ev.snd_una;
+	ev.min_rtt_us = conn->bg.minrtt.base_us;
+
+	gap_us = ev.now_us - conn->acked_at_us;
+	if (gap_us > IMTCP_BUSY_GAP_US)
+		gap_us = 0;
+	conn->acked_at_us = ev.now_us;
+	conn->busy_us += gap_us;
+	if (conn->mode == IMTCP_MODE_BG &&
+	    (conn->bg.yields || (conn->bg.cap_segs && tp->snd_cwnd >= conn->bg.cap_segs)))
+		conn->yielding_us += gap_us;
+	imtcp_policy_on_ack(conn, ev.now_us, ev.snd_una - ev.prior_una);
+
+	what = imtcp_meas_on_ack(&conn->meas, &ev);
+	if (what & 1)
+		imtcp_on_result(sk, conn);
+	if (what & 2)
+		conn->round_over = 1;
+}
+
+/* ---- the window ---- */
+
+/* The window limited what was sent, or it may double in slow start. */
+static __always_inline int imtcp_window_full(const struct tcp_sock *tp)
+{
+	if (tp->snd_cwnd < tp->snd_ssthresh)
+		return tp->snd_cwnd < 2 * tp->max_packets_out;
+	return BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
+}
+
+/* Window that carries bps at the present round trip; 0 for none. */
+static __always_inline __u32 imtcp_window_for(const struct imtcp_conn *conn,
+					      const struct tcp_sock *tp, __u64 bps)
+{
+	if (!bps || bps == IMTCP_U64_MAX)
+		return 0;
+	return imtcp_bg_window_segs(bps, tp->srtt_us >> 3, imtcp_pkt_bytes(conn, tp));
+}
+
+static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *conn, __u32 acked)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct imtcp_policy *policy = imtcp_policy_of(conn);
+	__u32 floor_segs = imtcp_window_for(conn, tp, imtcp_policy_floor_bps(policy));
+	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_share_bps(policy));
+	struct imtcp_window w = {
+		.cwnd_segs = tp->snd_cwnd,
+		.ssthresh_segs = tp->snd_ssthresh,
+		.credit_segs = tp->snd_cwnd_cnt,
+	};
+	int full = imtcp_window_full(tp);
+
+	conn->full |= full;
+	if (conn->mode == IMTCP_MODE_BG) {
+		imtcp_bg_set_cap(&conn->bg, &conn->meas, imtcp_pkt_bytes(conn, tp),
+				 conn->meas.n + 2);
+		if (conn->round_over)
+			imtcp_bg_on_round(&conn->bg, &conn->meas.round, &w, conn->acked_at_us,
+					  floor_segs, conn->full);
+	}
+	if (conn->round_over) {
+		conn->round_over = 0;
+		conn->full = 0;
+	}
+	if (full && !conn->bg.draining)
+		imtcp_reno_grow(&w, acked, tp->snd_cwnd_clamp);
+	if (conn->mode == IMTCP_MODE_BG)
+		imtcp_bg_apply_cap(&conn->bg, &w, floor_segs);
+	if (floor_segs && w.cwnd_segs < floor_segs && !conn->bg.draining)
+		w.cwnd_segs = floor_segs;
+	if (ceiling_segs)
+		w.cwnd_segs = imtcp_min(w.cwnd_segs, imtcp_max(ceiling_segs, IMTCP_BG_LEAST_SEGS));
+	tp->snd_cwnd = imtcp_max(imtcp_min(w.cwnd_segs, tp->snd_cwnd_clamp), 1);
+	tp->snd_ssthresh = imtcp_max(w.ssthresh_segs, IMTCP_RENO_LEAST_SEGS);
+	tp->snd_cwnd_cnt = w.credit_segs;
+}
+
+#endif

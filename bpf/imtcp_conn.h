@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The state of one connection (socket-local storage), and the maps of the main object.
+ *
+ * Every program of a connection runs under its socket's lock, so its state needs no other.
+ * Readers (the iterator) look without a lock: each field is whole, two fields may be of two
+ * moments.
+ */
+#ifndef IMTCP_CONN_H
+#define IMTCP_CONN_H
+
+#include "imtcp_kernel.h"
+#include "imtcp_shared.h"
+#include <imtcp/cc_bg.h>
+
+struct imtcp_conn {
+	__u64 policy; /* 0: none */
+	__u64 cookie;
+	__u64 started_us;
+	__u64 acked_at_us; /* of the ACK before */
+	__u64 busy_us;
+	__u64 yielding_us;
+	__u64 reductions_loss;
+	__u64 reductions_rto;
+	__u64 epoch_ns; /* policy epoch in which this connection was last counted */
+	__u32 last_una;
+	__u32 mode; /* enum imtcp_mode */
+	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */
+	__u32 full; /* the window was full in this round trip */
+	__u32 header_bytes; /* of IP and TCP on each segment */
+	__u32 chunk_segs; /* segments that leave at one instant */
+	struct imtcp_bg bg;
+	struct imtcp_meas meas;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct imtcp_conn);
+} imtcp_conns SEC(".maps");
+
+/* Cloned: a connection that is accepted belongs to the policy of its listener. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct imtcp_tag);
+} imtcp_tags SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct imtcp_policy);
+} imtcp_policies SEC(".maps");
+
+/* Half a megabyte holds 5000 results: 100 connections at 20 a second for 2.5 s. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 512 * 1024);
+} imtcp_events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct imtcp_totals);
+} imtcp_totals SEC(".maps");
+
+#endif

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The control programs beside the congestion controls:
+ *
+ *   imtcp_sockops      gives a cgroup's new connections and listeners to a run or attachment
+ *   imtcp_connections  prints a record of every connection that has our state
+ *   imtcp_switch       takes sockets of a network namespace off our congestion controls
+ *
+ * The command loads each where it needs it, onto the maps that the congestion controls use.
+ */
+#include "imtcp_conn.h"
+#include "imtcp_ctl.h"
+#include "imtcp_record.h"
+#include <bpf/bpf_endian.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define AF_INET 2
+#define AF_INET6 10
+#define TCP_LISTEN 10
+#define SOL_IP 0
+#define IP_TOS 1
+#define SOL_IPV6 41
+#define IPV6_TCLASS 67
+#define SOL_TCP 6
+#define TCP_CONGESTION 13
+#define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
+
+/* --- imtcp_sockops ------------------------------------------------------------------- */
+
+/* uapi/linux/bpf.h; the layout is fixed */
+enum {
+	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
+	BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB = 5,
+	BPF_SOCK_OPS_TCP_LISTEN_CB = 11,
+};
+struct bpf_sock;
+struct bpf_sock_ops {
+	__u32 op;
+	__u32 args[4];
+	__u32 family;
+	__u32 _to_sk[36];
+	__u64 bytes_received;
+	__u64 bytes_acked;
+	struct bpf_sock *sk;
+};
+_Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "as in uapi/linux/bpf.h");
+
+SEC(".rodata.cfg") const volatile struct imtcp_ctl_cfg cfg;
+
+static __always_inline void set_control(struct bpf_sock_ops *ctx, __u32 mode)
+{
+	char measure[TCP_CA_NAME_MAX] = IMTCP_CC_MEASURE;
+	char bg[TCP_CA_NAME_MAX] = IMTCP_CC_BG;
+
+	if (mode == IMTCP_MODE_BG)
+		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, bg, sizeof(bg));
+	else if (mode == IMTCP_MODE_MEASURE)
+		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, measure, sizeof(measure));
+}
+
+/* An IPv4 connection on an IPv6 socket cannot be marked from here: the kernel takes IP_TOS
+ * on IPv4 sockets only. */
+static __always_inline void set_dscp(struct bpf_sock_ops *ctx, __u32 dscp)
+{
+	int tos = (int)(dscp << DSCP_SHIFT);
+
+	if (ctx->family == AF_INET6)
+		bpf_setsockopt(ctx, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
+	else
+		bpf_setsockopt(ctx, SOL_IP, IP_TOS, &tos, sizeof(tos));
+}
+
+/* Always returns 1 and leaves ctx->reply alone: programs of other cgroups may answer too. */
+SEC("sockops")
+int imtcp_sockops(struct bpf_sock_ops *ctx)
+{
+	struct imtcp_policy *policy;
+	struct imtcp_tag *tag;
+	struct bpf_sock *sk;
+	__u64 id = cfg.policy;
+
+	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB &&
+	    ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		return 1;
+	sk = ctx->sk;
+	if (!sk)
+		return 1;
+	policy = bpf_map_lookup_elem(&imtcp_policies, &id);
+	if (!policy)
+		return 1;
+	tag = bpf_sk_storage_get(&imtcp_tags, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!tag)
+		return 1;
+	/* The inner of two nested cgroups comes first and wins, while its policy lives. */
+	if (tag->policy && tag->policy != id) {
+		__u64 inner = tag->policy;
+
+		if (bpf_map_lookup_elem(&imtcp_policies, &inner))
+			return 1;
+	}
+	/* Before the control: its init looks for the tag. */
+	tag->policy = id;
+	set_control(ctx, policy->mode);
+	if (policy->dscp_plus1)
+		set_dscp(ctx, policy->dscp_plus1 - 1);
+	return 1;
+}
+
+/* --- the kernel's structures for the iterators --------------------------------------- */
+
+/* "___ctl": flavours of the structures in imtcp_kernel.h, with the members used here. */
+struct net;
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	__u8 s6_addr[16];
+} IMTCP_CORE;
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	__u16 skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+} IMTCP_CORE;
+
+struct socket {
+	short type;
+} IMTCP_CORE;
+
+struct inode {
+	unsigned long i_ino;
+} IMTCP_CORE;
+
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
+} IMTCP_CORE;
+
+struct ns_common {
+	unsigned int inum;
+} IMTCP_CORE;
+
+struct net {
+	struct ns_common ns;
+} IMTCP_CORE;
+
+struct sock___ctl {
+	struct sock_common __sk_common;
+	struct socket *sk_socket;
+} IMTCP_CORE;
+
+struct tcp_congestion_ops___ctl {
+	char name[TCP_CA_NAME_MAX];
+} IMTCP_CORE;
+
+struct inet_connection_sock___ctl {
+	const struct tcp_congestion_ops___ctl *icsk_ca_ops;
+} IMTCP_CORE;
+
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} IMTCP_CORE;
+
+struct bpf_map;
+
+/* Contexts of the iterators, members of 8 bytes each. */
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+	__u32 uid;
+};
+
+/* --- imtcp_connections --------------------------------------------------------------- */
+
+static __always_inline __u64 socket_inode(struct sock___ctl *sk)
+{
+	char *file = (char *)BPF_CORE_READ(sk, sk_socket);
+
+	if (!file)
+		return 0; /* orphaned: closed by its process, still sending */
+	file -= bpf_core_field_offset(struct socket_alloc, socket);
+	return BPF_CORE_READ((struct socket_alloc *)file, vfs_inode.i_ino);
+}
+
+static __always_inline void fill_addresses(struct imtcp_record *rec, struct sock___ctl *sk)
+{
+	struct sock_common *skc = &sk->__sk_common;
+
+	rec->family = BPF_CORE_READ(skc, skc_family);
+	rec->sport = BPF_CORE_READ(skc, skc_num);
+	rec->dport = bpf_ntohs(BPF_CORE_READ(skc, skc_dport));
+	if (rec->family == AF_INET6) {
+		bpf_core_read(rec->saddr, sizeof(rec->saddr), &skc->skc_v6_rcv_saddr);
+		bpf_core_read(rec->daddr, sizeof(rec->daddr), &skc->skc_v6_daddr);
+	} else {
+		bpf_core_read(rec->saddr, sizeof(__be32), &skc->skc_rcv_saddr);
+		bpf_core_read(rec->daddr, sizeof(__be32), &skc->skc_daddr);
+	}
+}
+
+SEC("iter/bpf_sk_storage_map")
+int imtcp_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct imtcp_conn *conn = ctx->value;
+	struct imtcp_record rec = {};
+	struct sock *sk = ctx->sk;
+	struct sock___ctl *sk_ctl;
+	struct tcp_sock *tp;
+
+	if (!sk || !conn)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	sk_ctl = (struct sock___ctl *)sk;
+	imtcp_record_fill(&rec, conn, tp);
+	fill_addresses(&rec, sk_ctl);
+	rec.tcp_state = BPF_CORE_READ(sk_ctl, __sk_common.skc_state);
+	rec.netns_ino = BPF_CORE_READ(sk_ctl, __sk_common.skc_net.net, ns.inum);
+	rec.cookie = bpf_get_socket_cookie(sk);
+	rec.socket_ino = socket_inode(sk_ctl);
+	rec.now_ns = bpf_ktime_get_ns();
+	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	return 0;
+}
+
+/* --- imtcp_switch -------------------------------------------------------------------- */
+
+SEC(".data.switch") struct imtcp_ctl_switch order;
+
+static __always_inline int is_ours(const char *name)
+{
+	const char bg[] = IMTCP_CC_BG; /* begins with the name of the other */
+	int i;
+
+	for (i = 0; i < (int)sizeof(IMTCP_CC_MEASURE) - 1; i++)
+		if (name[i] != bg[i])
+			return 0;
+	if (!name[i])
+		return 1;
+	for (; i < (int)sizeof(bg); i++)
+		if (name[i] != bg[i])
+			return 0;
+	return 1;
+}
+
+SEC("iter/tcp")
+int imtcp_switch(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct inet_connection_sock___ctl *icsk;
+	char cc[TCP_CA_NAME_MAX] = {};
+	struct imtcp_tag *tag;
+	struct tcp_sock *tp;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc); /* not those in TIME_WAIT, nor requests */
+	if (!tp)
+		return 0;
+	icsk = (struct inet_connection_sock___ctl *)tp;
+	BPF_CORE_READ_STR_INTO(&cc, icsk, icsk_ca_ops, name);
+	if (!is_ours(cc))
+		return 0;
+	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
+	if (order.policy && (!tag || tag->policy != order.policy))
+		return 0;
+	__builtin_memcpy(cc, order.cc, sizeof(cc));
+	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, cc, sizeof(cc))) {
+		order.failed++;
+		return 0;
+	}
+	bpf_sk_storage_delete(&imtcp_tags, tp);
+	if (skc->skc_state == TCP_LISTEN)
+		order.moved_listeners++;
+	else
+		order.moved_connections++;
+	return 0;
+}

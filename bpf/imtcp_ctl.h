@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the control programs (imtcp_ctl.bpf.c) and the command say to each other, beside
+ * imtcp_shared.h. Same rules: fixed-width types, explicit padding.
+ */
+#ifndef IMTCP_CTL_H
+#define IMTCP_CTL_H
+
+#include "imtcp_shared.h"
+
+#define IMTCP_CA_NAME_MAX 16 /* TCP_CA_NAME_MAX of the kernel */
+
+/* Read-only configuration of one load of the sockops program. */
+struct imtcp_ctl_cfg {
+	__imtcp_u64 policy; /* id of the run or attachment whose cgroup it serves */
+};
+
+/* The order to the program that switches sockets, and what it did. */
+struct imtcp_ctl_switch {
+	__imtcp_u64 policy; /* 0: every socket on imtcp*; else only those of this policy */
+	char cc[IMTCP_CA_NAME_MAX]; /* the congestion control to switch to */
+	__imtcp_u32 moved_listeners;
+	__imtcp_u32 moved_connections;
+	__imtcp_u32 failed;
+	__imtcp_u32 _pad0;
+};
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel's structures, as far as these programs touch them. Field offsets are relocated at
+ * load time (CO-RE), so only names and types matter and one object fits many kernels; hence no
+ * generated vmlinux.h, which would be 3 MB of one kernel's layout.
+ */
+#ifndef IMTCP_KERNEL_H
+#define IMTCP_KERNEL_H
+
+#include <imtcp/types.h>
+
+/* What bpf_helpers.h expects of linux/types.h. */
+typedef imtcp_u8 __u8;
+typedef imtcp_u16 __u16;
+typedef imtcp_u32 __u32;
+typedef imtcp_u64 __u64;
+typedef imtcp_s32 __s32;
+typedef imtcp_s64 __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+
+/* uapi/linux/bpf.h */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+enum {
+	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_CLONE = 1U << 9,
+	BPF_SK_STORAGE_GET_F_CREATE = 1U << 0,
+};
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#define IMTCP_CORE __attribute__((preserve_access_index))
+
+struct sock {
+	unsigned long sk_pacing_rate; /* bytes per second */
+	__u32 sk_pacing_status;
+} IMTCP_CORE;
+
+struct inet_sock {
+	struct sock sk;
+} IMTCP_CORE;
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	__u8 icsk_ca_state : 5;
+} IMTCP_CORE;
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u32 snd_una;
+	__u32 snd_nxt;
+	__u32 write_seq;
+	__u32 snd_cwnd;
+	__u32 snd_cwnd_cnt;
+	__u32 snd_cwnd_clamp;
+	__u32 snd_ssthresh;
+	__u32 prior_cwnd;
+	__u32 packets_out;
+	__u32 retrans_out;
+	__u32 sacked_out;
+	__u32 lost_out;
+	__u32 max_packets_out;
+	__u32 mss_cache;
+	__u32 srtt_us; /* scale 8 */
+	__u32 mdev_us; /* scale 4 */
+	__u64 tcp_mstamp; /* us, refreshed by each ACK and each attempt to send */
+	__u64 bytes_acked;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+	__u16 tcp_header_len;
+	__u8 is_cwnd_limited : 1;
+} IMTCP_CORE;
+
+struct ack_sample {
+	__u32 pkts_acked;
+	__s32 rtt_us;
+	__u32 in_flight;
+} IMTCP_CORE;
+
+/* enum tcp_ca_state */
+enum { TCP_CA_Open = 0, TCP_CA_Disorder = 1, TCP_CA_CWR = 2, TCP_CA_Recovery = 3, TCP_CA_Loss = 4 };
+/* enum sk_pacing */
+enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
+
+#define TCP_CONG_NON_RESTRICTED 0x1
+#define TCP_CA_NAME_MAX 16
+
+/* Only the members that are set here: libbpf matches them by name with the kernel's. */
+struct tcp_congestion_ops {
+	__u32 flags;
+	__u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
+	void (*set_state)(struct sock *sk, __u8 new_state);
+	__u32 (*undo_cwnd)(struct sock *sk);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	__u32 (*min_tso_segs)(struct sock *sk);
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
+	char name[TCP_CA_NAME_MAX];
+};
+
+static inline struct tcp_sock *tcp_sk(const struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A connection's state as the record that user space reads. Made when somebody looks, so that it
+ * costs the connection nothing.
+ */
+#ifndef IMTCP_RECORD_H
+#define IMTCP_RECORD_H
+
+#include "imtcp_conn.h"
+
+#define IMTCP_NS_PER_US 1000ULL
+
+/* Fills what comes from the connection's state and its tcp_sock; addresses, inodes and now_ns
+ * are the caller's. */
+static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct imtcp_conn *conn,
+					      struct tcp_sock *tp)
+{
+	struct imtcp_meas *m = &conn->meas;
+	int i;
+
+	rec->abi = IMTCP_ABI_VERSION;
+	rec->mode = (__u8)conn->mode;
+	rec->policy = conn->policy;
+	rec->cookie = conn->cookie;
+	rec->started_ns = conn->started_us * IMTCP_NS_PER_US;
+
+	rec->avail_last_bps = m->avail_bps;
+	rec->avail_smoothed_bps = conn->bg.smoothed_bps;
+	rec->avail_at_ns = m->avail_at_us * IMTCP_NS_PER_US;
+	rec->range_low_bps = m->low_bps;
+	rec->range_high_bps = m->high_bps;
+	rec->capacity_bps = m->capacity_bps;
+	rec->validity_pct = m->result.validity_pct;
+	rec->last_outcome = (__u8)m->result.outcome;
+	rec->unit_state = (__u8)m->unit;
+	rec->stream_packets = (__u8)m->n;
+	rec->store_packets = (__u8)m->m;
+	rec->pause_rtts = m->pause_rtts;
+	rec->ack_ratio_q8 = m->ack_ratio_q8;
+	rec->meas_started = m->started;
+	rec->meas_completed = m->completed;
+	for (i = 0; i < IMTCP_INVALID_REASONS; i++)
+		rec->meas_invalid[i] = i ? m->invalid[i] : 0;
+
+	rec->cwnd_segs = tp->snd_cwnd;
+	rec->cap_segs = conn->bg.cap_segs;
+	rec->ssthresh_segs = tp->snd_ssthresh;
+	rec->mss_bytes = tp->mss_cache;
+	rec->srtt_us = tp->srtt_us >> 3;
+	rec->min_rtt_us = conn->bg.minrtt.base_us;
+	rec->inflight_segs =
+		tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
+	rec->pacing_bps = (__u64)((struct sock *)tp)->sk_pacing_rate * IMTCP_BITS_PER_BYTE;
+	rec->delivery_bps = m->round.delivery_bps;
+	rec->reductions[IMTCP_RED_LOSS] = conn->reductions_loss;
+	rec->reductions[IMTCP_RED_RTO] = conn->reductions_rto;
+	rec->reductions[IMTCP_RED_RTT] = conn->bg.reductions_rtt;
+	rec->reductions[IMTCP_RED_CAP] = conn->bg.reductions_cap;
+	rec->bytes_acked = tp->bytes_acked;
+	rec->bytes_sent = tp->bytes_sent;
+	rec->bytes_retrans = tp->bytes_retrans;
+	rec->busy_us = conn->busy_us;
+	rec->yielding_us = conn->yielding_us;
+}
+
+#endif

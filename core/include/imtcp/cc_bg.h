@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * ImTCP-bg: background transfer that takes the bandwidth nobody else wants.
+ *
+ * Model [BG §3.2]: Reno, with two brakes.
+ *
+ *   (1) A_s <- (1 - gamma) A_s + gamma A          each result of the measurement (meas.h)
+ *   (2) maxcwnd = A_s · RTTmin                    cwnd is cut to it at once when above
+ *   (3) congestion when RTT / RTTmin > delta      once per round trip
+ *   (4) cwnd <- cwnd · RTTmin / RTT
+ *
+ *                 RTT/RTTmin > delta (3)
+ *      ┌──────┐ ───────────────────────────▶ cwnd (4), ssthresh = cwnd ─┐
+ *      │ grow │◀──────────────────────────────────────────────────────────┘
+ *      └──────┘ a calm round: slow start to the cap; cwnd <= maxcwnd (2) always
+ *
+ * Reference: [BG §3.2]; [IM §5.1] for the floor of the cap.
+ *
+ * Differences from the paper
+ *  1. RTT in (3) and (4) is the least of the round trip that ended, not srtt: with delayed
+ *     ACKs a lone packet's ACK waits up to 40 ms, srtt of a small window stays above
+ *     delta·RTTmin, and the window never grows again.
+ *  2. (4) acts once per round trip: on every ACK it would collapse the window before the
+ *     first cut could show in the RTT.
+ *  3. After a calm round (RTT below the middle of 1 and delta) the window may double up to the
+ *     cap, since the cap is known to be free; the paper adds one segment per round trip.
+ *  4. A result outside of the search range counts in (1) with the end of the range that it
+ *     passed, as [IM §3.2.5] sets it.
+ *  5. RTTmin ages (filter.h).
+ *  6. Before the first result the cap is the middle of the first search range.
+ */
+#ifndef IMTCP_CC_BG_H
+#define IMTCP_CC_BG_H
+
+#include "cc_reno.h"
+#include "meas.h"
+
+/* delta, scale 256: 1.2 [BG §4.1.2]. */
+#define IMTCP_BG_DELTA_Q8 307U
+/* A calm round, scale 256: 1.1, the middle between no queue and delta. ours. */
+#define IMTCP_BG_CALM_Q8 281U
+/* Least window of the RTT rule, segments. ours: below four, a loss cannot be found by three
+ * duplicate ACKs, and delayed ACKs alone decide the RTT. */
+#define IMTCP_BG_LEAST_SEGS 4U
+/* Queue below which (3) does not act, microseconds. ours: RTTs of 1 ms and less vary by more
+ * than a fifth for reasons of the hosts alone (interrupts, delayed softirqs). */
+#define IMTCP_BG_NOISE_US 300U
+
+struct imtcp_bg {
+	struct imtcp_minrtt minrtt;
+	imtcp_u64 smoothed_bps; /* A_s of (1); 0: none yet */
+	imtcp_u32 cap_segs;	/* maxcwnd of (2); 0: none yet */
+	imtcp_u32 draining;	/* RTTmin is on trial: send almost nothing */
+	imtcp_u32 before_drain_segs;
+	imtcp_u32 yields; /* the cap or the RTT rule held the window back in this round */
+	imtcp_u64 reductions_rtt, reductions_cap;
+};
+
+/* Segments of pkt_bytes (on the wire) in flight at bps over rtt_us. */
+IMTCP_INLINE imtcp_u32 imtcp_bg_window_segs(imtcp_u64 bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
+{
+	return imtcp_to_u32(imtcp_div(imtcp_bytes_in(bps, rtt_us) + pkt_bytes / 2, pkt_bytes));
+}
+
+/*
+ * (2): the cap for the present A_s. stream_segs is the window that a measurement needs: the cap
+ * holds only while it can go on being measured [IM §5.1], or a low value would stay for ever.
+ */
+IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_meas *m,
+				   imtcp_u32 pkt_bytes, imtcp_u32 stream_segs)
+{
+	imtcp_u64 bps = b->smoothed_bps;
+	imtcp_u32 least = (imtcp_u32)imtcp_max(stream_segs, IMTCP_BG_LEAST_SEGS);
+
+	if (!bps)
+		bps = (m->low_bps + m->high_bps) / 2;
+	if (!bps || !b->minrtt.base_us)
+		return;
+	b->cap_segs = (imtcp_u32)imtcp_max(
+		imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes), least);
+}
+
+/* (1): a measurement ended. */
+IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_result *r)
+{
+	if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE)
+		b->smoothed_bps = imtcp_ewma(b->smoothed_bps, r->avail_bps);
+}
+
+/* (2): the window at most the cap, at least floor_segs. Cutting it counts. */
+IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
+				     imtcp_u32 floor_segs)
+{
+	imtcp_u32 cap = (imtcp_u32)imtcp_max(b->cap_segs, floor_segs);
+
+	if (!b->cap_segs || w->cwnd_segs <= cap)
+		return;
+	b->reductions_cap++;
+	b->yields = 1;
+	w->cwnd_segs = cap;
+	w->credit_segs = 0;
+	if (w->ssthresh_segs > cap)
+		w->ssthresh_segs = cap;
+}
+
+/*
+ * A round trip ended: (3) and (4), RTTmin's age, growth to the cap. floor_segs is the window
+ * that the user asked for at least (0: none), busy whether the window was full.
+ */
+IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_round *r,
+				    struct imtcp_window *w, imtcp_u64 now_us,
+				    imtcp_u32 floor_segs, int busy)
+{
+	imtcp_u32 rtt = r->last_least_rtt_us, base = b->minrtt.base_us;
+	imtcp_u32 least = (imtcp_u32)imtcp_max(floor_segs, IMTCP_BG_LEAST_SEGS);
+	int drain = imtcp_minrtt_on_round(&b->minrtt, now_us, busy);
+
+	b->yields = 0;
+	if (drain && !b->draining)
+		b->before_drain_segs = w->cwnd_segs;
+	if (!drain && b->draining) {
+		w->ssthresh_segs = (imtcp_u32)imtcp_max(b->before_drain_segs, least);
+		w->credit_segs = 0;
+	}
+	b->draining = (imtcp_u32)drain;
+	if (drain) {
+		w->cwnd_segs = (imtcp_u32)imtcp_min(w->cwnd_segs, IMTCP_BG_LEAST_SEGS);
+		w->ssthresh_segs = w->cwnd_segs;
+		return;
+	}
+	if (!rtt || !base)
+		return;
+	if ((imtcp_u64)rtt * 256 > (imtcp_u64)base * IMTCP_BG_DELTA_Q8 &&
+	    rtt > base + IMTCP_BG_NOISE_US) {
+		imtcp_u32 cwnd = imtcp_to_u32(imtcp_scale(w->cwnd_segs, base, rtt));
+
+		cwnd = (imtcp_u32)imtcp_max(cwnd, least);
+		if (cwnd < w->cwnd_segs) {
+			w->cwnd_segs = cwnd;
+			b->reductions_rtt++;
+		}
+		w->ssthresh_segs = w->cwnd_segs;
+		w->credit_segs = 0;
+		b->yields = 1;
+	} else if ((imtcp_u64)rtt * 256 < (imtcp_u64)base * IMTCP_BG_CALM_Q8 &&
+		   w->ssthresh_segs < b->cap_segs) {
+		w->ssthresh_segs = b->cap_segs;
+	}
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Filters: smoothing, the store of past results, the capacity's expectile, the round trip
+ * clock and a least RTT that can age.
+ *
+ * imtcp_minrtt, why it ages and how
+ *   RTTmin is the least RTT of the connection [BG §3.2.1]. Kept for ever it is wrong after a
+ *   route change to a longer path (the connection would yield to a queue that does not
+ *   exist), and a plain window over the last seconds learns the connection's own standing
+ *   queue. So the base only rises through a *trial*: when no sample has come near the base
+ *   for IMTCP_MINRTT_AGE_US, the controller is asked to drain (send almost nothing for
+ *   IMTCP_MINRTT_DRAIN_ROUNDS round trips); the least RTT seen in that time becomes the
+ *   base, be it higher or lower. The idea is LEDBAT++'s periodic slowdown
+ *   (draft-irtf-iccrg-ledbat-plus-plus §4.4), asked for only when it is needed.
+ *
+ *        sample <= base·17/16            aged                    rounds over
+ *      ┌──────────────┐   ┌─────────────────────────┐   ┌────────────────────────┐
+ *      └──▶ FRESH ────┴───┴──────▶ DRAINING ────────┴───┴──▶ FRESH, base := least │
+ */
+#ifndef IMTCP_FILTER_H
+#define IMTCP_FILTER_H
+
+#include "fixed.h"
+
+/* Weight of a new sample in an exponential average: 1/8 [BG §4.1.1], as RFC 6298 §2.3. */
+#define IMTCP_EWMA_SHIFT 3
+
+/* avg <- (1 - 1/8) avg + 1/8 sample [BG eq. 1]; the first sample is taken whole. */
+IMTCP_INLINE imtcp_u64 imtcp_ewma(imtcp_u64 avg, imtcp_u64 sample)
+{
+	if (!avg)
+		return sample;
+	return avg - (avg >> IMTCP_EWMA_SHIFT) + (sample >> IMTCP_EWMA_SHIFT);
+}
+
+/* ---- store of results: count, mean and deviation [IM §3.2.6] ---- */
+
+/* Results kept. Older ones lose half their weight when it is full. ours: the paper keeps
+ * all; then a slow drift would leave an ever narrower range behind it. */
+#define IMTCP_STORE_MAX 32U
+
+struct imtcp_store {
+	imtcp_u64 sum_kbps;   /* of the values, kbit/s: squares of 1 Tbit/s then fit in u64 */
+	imtcp_u64 sumsq_kbps; /* of their squares, (kbit/s)^2 */
+	imtcp_u32 count;      /* q */
+	imtcp_u32 _pad;
+};
+
+IMTCP_INLINE void imtcp_store_clear(struct imtcp_store *s)
+{
+	s->sum_kbps = 0;
+	s->sumsq_kbps = 0;
+	s->count = 0;
+}
+
+IMTCP_INLINE void imtcp_store_add(struct imtcp_store *s, imtcp_u64 bps)
+{
+	/* 2^30 kbit/s = 1 Tbit/s, above any rate here: keeps 32 squares within 2^65 / 2. */
+	imtcp_u64 kbps = imtcp_min(bps / 1000, 1ULL << 29);
+
+	if (s->count >= IMTCP_STORE_MAX) {
+		s->sum_kbps /= 2;
+		s->sumsq_kbps /= 2;
+		s->count /= 2;
+	}
+	s->sum_kbps += kbps;
+	s->sumsq_kbps += kbps * kbps;
+	s->count++;
+}
+
+/* Standard deviation, bit/s (printed "variance" in [IM §3.2.6], but used as a deviation). */
+IMTCP_INLINE imtcp_u64 imtcp_store_deviation_bps(const struct imtcp_store *s)
+{
+	imtcp_u64 mean_kbps, meansq;
+
+	if (s->count < 2)
+		return 0;
+	mean_kbps = imtcp_div(s->sum_kbps, s->count);
+	meansq = imtcp_div(s->sumsq_kbps, s->count);
+	return imtcp_isqrt(imtcp_sub(meansq, mean_kbps * mean_kbps)) * 1000;
+}
+
+/* ---- capacity: an upper expectile of the dispersion of back-to-back packets ---- */
+
+/*
+ * Packets that leave back to back arrive apart by the bottleneck's time for one packet, or
+ * more where cross traffic came between; seldom less (compressed ACKs). So capacity is near
+ * the top of the samples, not their mean (Man, Hasegawa, Murata, PAM 2005). The step up is
+ * three times the step down: the 0.75 expectile. ours: the ratio; the shift is the
+ * field's usual 1/16.
+ */
+#define IMTCP_CAPACITY_UP_SHIFT 4
+#define IMTCP_CAPACITY_DOWN_DIV 48
+
+IMTCP_INLINE imtcp_u64 imtcp_capacity_update(imtcp_u64 capacity_bps, imtcp_u64 sample_bps)
+{
+	if (!capacity_bps)
+		return sample_bps;
+	/* A compressed ACK pair can show any rate: at most twice the present value counts. */
+	sample_bps = imtcp_min(sample_bps, imtcp_mul(capacity_bps, 2));
+	if (sample_bps > capacity_bps)
+		return capacity_bps + ((sample_bps - capacity_bps) >> IMTCP_CAPACITY_UP_SHIFT);
+	return capacity_bps - (capacity_bps - sample_bps) / IMTCP_CAPACITY_DOWN_DIV;
+}
+
+/* ---- round trips ---- */
+
+/* One round trip: from a packet's departure to its ACK. Everything that happens "once per
+ * RTT" happens at its end. */
+struct imtcp_round {
+	imtcp_u64 start_us;
+	imtcp_u64 delivery_bps; /* of the round before: what was acknowledged in it, on the wire */
+	imtcp_u32 start_una;
+	imtcp_u32 end_seq; /* the round ends when this is acknowledged */
+	imtcp_u32 least_rtt_us; /* in this round so far; 0: no sample yet */
+	imtcp_u32 last_least_rtt_us; /* in the round before */
+	imtcp_u32 count; /* rounds since the start */
+	imtcp_u32 started;
+};
+
+/*
+ * An ACK arrived. wire_q8 is wire bytes per payload byte, scale 256. Returns 1 at the end of a
+ * round, with last_least_rtt_us and delivery_bps set.
+ */
+IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imtcp_u32 snd_una,
+				    imtcp_u32 snd_nxt, imtcp_s32 rtt_us, imtcp_u32 wire_q8)
+{
+	int over;
+
+	if (rtt_us > 0 && (!r->least_rtt_us || (imtcp_u32)rtt_us < r->least_rtt_us))
+		r->least_rtt_us = (imtcp_u32)rtt_us;
+	over = !r->started || !imtcp_seq_before(snd_una, r->end_seq);
+	if (!over)
+		return 0;
+	if (r->started) {
+		imtcp_u64 bytes = (imtcp_u32)(snd_una - r->start_una);
+
+		r->delivery_bps = imtcp_rate_bps(bytes * wire_q8 / 256, now_us - r->start_us);
+		r->last_least_rtt_us = r->least_rtt_us;
+		r->count++;
+	}
+	over = r->started != 0;
+	r->started = 1;
+	r->start_us = now_us;
+	r->start_una = snd_una;
+	r->end_seq = snd_nxt;
+	r->least_rtt_us = 0;
+	return over;
+}
+
+/* ---- least RTT ---- */
+
+/* A sample this near to the base refreshes it: base + 1/16. ours: half of the way to the RTT
+ * rule's threshold would be 1/10; half of the noise of a 30 ms path is less than 1/16. */
+#define IMTCP_MINRTT_NEAR_SHIFT 4
+/* ours: as BBR's min_rtt window (10 s), which the field has found short enough. */
+#define IMTCP_MINRTT_AGE_US (10 * IMTCP_USEC_PER_SEC)
+/* ours: one round trip empties what is in flight, the second one measures. */
+#define IMTCP_MINRTT_DRAIN_ROUNDS 2U
+
+struct imtcp_minrtt {
+	imtcp_u64 refreshed_us; /* when a sample last came near the base */
+	imtcp_u32 base_us;	/* RTTmin; 0: no sample yet */
+	imtcp_u32 trial_us;	/* least RTT of the drain that goes on */
+	imtcp_u32 drain_rounds; /* rounds still to drain; 0: not draining */
+	imtcp_u32 drains;	/* how many there were */
+};
+
+IMTCP_INLINE void imtcp_minrtt_on_sample(struct imtcp_minrtt *f, imtcp_u64 now_us,
+					 imtcp_s32 rtt_us)
+{
+	imtcp_u32 rtt;
+
+	if (rtt_us <= 0)
+		return;
+	rtt = (imtcp_u32)rtt_us;
+	if (!f->base_us || rtt < f->base_us)
+		f->base_us = rtt;
+	if (rtt <= f->base_us + (f->base_us >> IMTCP_MINRTT_NEAR_SHIFT))
+		f->refreshed_us = now_us;
+	if (f->drain_rounds && (!f->trial_us || rtt < f->trial_us))
+		f->trial_us = rtt;
+}
+
+/*
+ * Once per round trip. busy: the connection sent as much as its window allowed (an idle one
+ * refreshes nothing and need not be drained). Returns 1 while the controller must drain.
+ */
+IMTCP_INLINE int imtcp_minrtt_on_round(struct imtcp_minrtt *f, imtcp_u64 now_us, int busy)
+{
+	if (f->drain_rounds) {
+		f->drain_rounds--;
+		if (!f->drain_rounds) {
+			if (f->trial_us)
+				f->base_us = f->trial_us;
+			f->trial_us = 0;
+			f->refreshed_us = now_us;
+		}
+	} else if (busy && f->base_us && now_us - f->refreshed_us > IMTCP_MINRTT_AGE_US) {
+		/* one more round than measured: the first still carries the old window */
+		f->drain_rounds = IMTCP_MINRTT_DRAIN_ROUNDS + 1;
+		f->trial_us = 0;
+		f->drains++;
+	}
+	return f->drain_rounds != 0;
+}
+
+#endif

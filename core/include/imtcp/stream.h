@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * One measurement stream: what was sent when, what was acknowledged when, whether delay
+ * rises within it, and where its two lines part.
+ *
+ * Model [IM §3.2.3]. N packets leave so that the rate climbs from the sub-range's lower end
+ * B(i+1) to its upper end B(i):
+ *
+ *      M / (S(j) - S(j-1)) = B(i+1) + (j-1) (B(i) - B(i+1)) / (N-1)        j = 2...N
+ *
+ * While that rate is below the available bandwidth A, delay D(j) = R(j) - S(j) stays; above
+ * it, a FIFO bottleneck of capacity C falls behind by (x - A)/C of each interval.
+ *
+ *      arrival rate y                          x(j) = M/(S(j)-S(j-1))
+ *        │        line (i)  ╱ · · ·            y(j) = M/(R(j)-R(j-1))
+ *        │               ╱──────  line (ii)
+ *        │            ╱
+ *        └────────────┴─────────▶ sending rate x      [IM fig. 3]
+ *                     A
+ *
+ * References: [IM §3.2.3-3.2.5]; trends: M. Jain, C. Dovrolis, "Pathload: a measurement tool
+ * for end-to-end available bandwidth", PAM 2002 (PCT, PDT and their thresholds).
+ *
+ * Differences from the paper
+ *  1. A "packet" is what leaves at one instant: one segment, or the several segments of one
+ *     large buffer (TSO, GSO), whose size then is M. Its arrival is that of its last segment.
+ *  2. Only packets whose own ACK arrived are samples. Delayed ACKs thus make intervals of
+ *     three packets without being told of [IM §3.5.1].
+ *  3. Where an ACK ends inside a packet, the rest is assumed to follow at capacity.
+ *  4. Line (i) is fixed at y = x, which FIFO makes exact, not fitted: two to four noisy
+ *     points cannot carry a slope of their own.
+ *  5. Pathload's medians of groups are left out: there are no groups in N <= 16 packets.
+ */
+#ifndef IMTCP_STREAM_H
+#define IMTCP_STREAM_H
+
+#include "fixed.h"
+
+/* Most packets of one stream. ours: N = 10 with delayed ACKs leaves four clean intervals; 16
+ * leaves room for larger N and is a mask for the verifier. */
+#define IMTCP_STREAM_MAX 16U
+#define IMTCP_STREAM_MASK (IMTCP_STREAM_MAX - 1U)
+
+/* Pathload's thresholds, percent (PAM 2002 §3; program pathload 1.x): increasing above the
+ * upper, not increasing below the lower, in between undecided. */
+#define IMTCP_PCT_UP_PCT 66U
+#define IMTCP_PCT_DOWN_PCT 54U
+#define IMTCP_PDT_UP_PCT 55U
+#define IMTCP_PDT_DOWN_PCT 45U
+/* Least intervals that a trend or a fit is made from. ours: two points always lie on a line. */
+#define IMTCP_STREAM_LEAST_INTERVALS 3U
+/* A rise of delay below 1/128 of the stream's length is none. ours: at the middle of a sub-range
+ * 1/20 wide, with A = C/3, the FIFO rises by 1/120; clocks tick in microseconds. */
+#define IMTCP_STRAIN_FLOOR_SHIFT 7
+/* Resolution of the clocks on both ways, microseconds. ours: a step of one tick each. */
+#define IMTCP_CLOCK_NOISE_US 2U
+
+/* A departure this much later than planned is late, beside half of the plan. ours: the timer's
+ * own slack (50 us) twice. */
+#define IMTCP_LATE_US 100U
+
+enum imtcp_trend { IMTCP_TREND_UNKNOWN = 0, IMTCP_TREND_UP = 1, IMTCP_TREND_FLAT = 2 };
+
+struct imtcp_stream_pkt {
+	imtcp_u32 end_seq;  /* first sequence number after it */
+	imtcp_u32 sent_us;  /* S, low 32 bits of the clock */
+	imtcp_u32 acked_us; /* R, of its last segment */
+};
+
+struct imtcp_stream {
+	imtcp_u64 low_bps;   /* B(i+1) */
+	imtcp_u64 high_bps;  /* B(i) */
+	imtcp_u32 first_seq; /* of the first packet */
+	imtcp_u32 seen;	     /* bit j: packet j has S and R */
+	imtcp_u32 planned;   /* N */
+	imtcp_u32 sent;	     /* packets that have left */
+	imtcp_u32 cursor;    /* packets that are acknowledged entirely */
+	imtcp_u32 _pad;
+	struct imtcp_stream_pkt pkt[IMTCP_STREAM_MAX];
+};
+
+/* What one stream says. */
+struct imtcp_verdict {
+	imtcp_u64 avail_bps;	/* greatest x on line (i); low_bps if every interval is strained */
+	imtcp_u32 trend;	/* enum imtcp_trend */
+	imtcp_u32 validity_pct; /* 100 less the relative RMS distance from the two lines */
+	imtcp_u32 intervals;	/* usable ones */
+	imtcp_u32 bunched;	/* of them, faster than the bottleneck can deliver */
+	imtcp_u32 all_strained; /* line (i) is empty */
+	imtcp_u32 late; /* 1: a packet left much later than planned (the stream was not filled) */
+};
+
+/* Starts a stream over the sub-range (low, high) of n packets; the first leaves at first_seq. */
+IMTCP_INLINE void imtcp_stream_start(struct imtcp_stream *s, imtcp_u64 low_bps,
+				     imtcp_u64 high_bps, imtcp_u32 n, imtcp_u32 first_seq)
+{
+	s->low_bps = low_bps;
+	s->high_bps = high_bps;
+	s->first_seq = first_seq;
+	s->seen = 0;
+	s->planned = n > IMTCP_STREAM_MAX ? IMTCP_STREAM_MAX : n;
+	s->sent = 0;
+	s->cursor = 0;
+}
+
+/* Rate of the interval that ends with packet j (1...N-1, the paper's j - 1) [IM §3.2.3]. */
+IMTCP_INLINE imtcp_u64 imtcp_stream_rate_bps(const struct imtcp_stream *s, imtcp_u32 j)
+{
+	imtcp_u64 width = imtcp_sub(s->high_bps, s->low_bps);
+
+	return s->low_bps + imtcp_div(imtcp_mul(width, j), imtcp_sub(s->planned, 1));
+}
+
+IMTCP_INLINE void imtcp_stream_on_sent(struct imtcp_stream *s, imtcp_u32 end_seq)
+{
+	imtcp_u32 j = s->sent;
+
+	if (j >= IMTCP_STREAM_MAX)
+		return;
+	s->pkt[j & IMTCP_STREAM_MASK].end_seq = end_seq;
+	s->sent = j + 1;
+}
+
+/*
+ * A cumulative ACK up to una arrived at now_us; the newest segment that it covers left at
+ * sent_us. capacity_bps (0: unknown) places the rest of a packet that it covers in part.
+ */
+IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
+				     imtcp_u32 now_us, imtcp_u64 capacity_bps)
+{
+	imtcp_u32 j, start;
+
+	if (!s)
+		return 0;
+	start = s->first_seq;
+	for (j = 0; j < IMTCP_STREAM_MAX; j++) {
+		struct imtcp_stream_pkt *p = &s->pkt[j];
+
+		if (j >= s->sent)
+			break;
+		if (j >= s->cursor && imtcp_seq_before(start, una)) {
+			imtcp_u32 rest = p->end_seq - una;
+
+			if (imtcp_seq_before(p->end_seq, una)) {
+				s->cursor = j + 1;
+			} else {
+				p->sent_us = sent_us;
+				p->acked_us =
+					now_us + imtcp_to_u32(imtcp_time_us(rest, capacity_bps));
+				s->seen |= 1U << j;
+				if (!rest)
+					s->cursor = j + 1;
+				break;
+			}
+		}
+		start = p->end_seq;
+	}
+	return 0;
+}
+
+/* Every packet has left and is acknowledged. */
+IMTCP_INLINE int imtcp_stream_done(const struct imtcp_stream *s)
+{
+	return s->planned && s->sent >= s->planned && s->cursor >= s->planned;
+}
+
+/* Relative rates of one interval: x and y in units of 1/4096 of the stream's highest rate. */
+#define IMTCP_FIT_ONE 4096U
+/* Bound of both: four times the highest rate; squares of 16 of them stay below 2^33. */
+#define IMTCP_FIT_MAX (4U * IMTCP_FIT_ONE)
+
+struct imtcp_interval {
+	imtcp_u32 x;
+	imtcp_u32 y;
+};
+
+/* The intervals of one stream, in the order of sending. */
+struct imtcp_intervals {
+	imtcp_u32 n;
+	imtcp_u32 _pad;
+	struct imtcp_interval v[IMTCP_STREAM_MAX];
+};
+
+/* Sums over the intervals of one line. */
+struct imtcp_line {
+	imtcp_u64 n, x, y, xx, xy, yy;
+};
+
+IMTCP_INLINE void imtcp_line_add(struct imtcp_line *l, imtcp_u64 x, imtcp_u64 y)
+{
+	l->n++;
+	l->x += x;
+	l->y += y;
+	l->xx += x * x;
+	l->xy += x * y;
+	l->yy += y * y;
+}
+
+IMTCP_INLINE void imtcp_line_remove(struct imtcp_line *l, imtcp_u64 x, imtcp_u64 y)
+{
+	l->n--;
+	l->x -= x;
+	l->y -= y;
+	l->xx -= x * x;
+	l->xy -= x * y;
+	l->yy -= y * y;
+}
+
+/*
+ * Sum of squared residuals of the least-squares line through l, and in *gentle whether its
+ * slope is below 1. With n-fold sums Sxx = n·Σxx - (Σx)² and so on, the sum is
+ * (Syy - Sxy²/Sxx)/n. All unsigned: Sxy is split into sign and size.
+ */
+IMTCP_INLINE imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
+{
+	imtcp_u64 sxx = l->n * l->xx - l->x * l->x;
+	imtcp_u64 syy = l->n * l->yy - l->y * l->y;
+	imtcp_u64 nxy = l->n * l->xy, xy = l->x * l->y;
+	int rising = nxy > xy;
+	imtcp_u64 sxy = rising ? nxy - xy : xy - nxy;
+	imtcp_u64 explained;
+
+	*gentle = !rising || sxy < sxx;
+	/* Sxy²/Sxx without overflow: Sxy <= 2^37 here, so scale down before squaring. */
+	explained = imtcp_div((sxy >> 6) * (sxy >> 6), sxx >> 12 ? sxx >> 12 : 1);
+	return imtcp_div(imtcp_sub(syy, explained), l->n);
+}
+
+/*
+ * Best split of n intervals into line (i), y = x, and line (ii), least squares with slope below
+ * 1 [IM §3.2.5]. Returns how many intervals line (i) has; *cost is the sum of squares.
+ */
+IMTCP_GLOBAL imtcp_u32 imtcp_two_lines(const struct imtcp_intervals *iv, imtcp_u64 *cost)
+{
+	struct imtcp_line rest = {0, 0, 0, 0, 0, 0};
+	imtcp_u64 first_cost = 0, best_cost = IMTCP_U64_MAX;
+	imtcp_u32 i, n, best = 0;
+
+	if (!iv || !cost)
+		return 0;
+	n = iv->n > IMTCP_STREAM_MAX ? IMTCP_STREAM_MAX : iv->n;
+	for (i = 0; i < IMTCP_STREAM_MAX; i++) {
+		if (i >= n)
+			break;
+		imtcp_line_add(&rest, iv->v[i].x, iv->v[i].y);
+	}
+	for (i = 0; i <= IMTCP_STREAM_MAX; i++) {
+		imtcp_u64 x, y, d;
+
+		/* intervals 0...i-1 on line (i), the others on line (ii) */
+		if (i > n)
+			break;
+		if (rest.n >= 2) {
+			int gentle = 0;
+			imtcp_u64 c = imtcp_line_cost(&rest, &gentle) + first_cost;
+
+			/* its middle must lie below y = x, or there is no strain in it */
+			if (gentle && rest.y < rest.x && c < best_cost) {
+				best_cost = c;
+				best = i;
+			}
+		} else if (!rest.n && first_cost < best_cost) {
+			best_cost = first_cost;
+			best = i;
+		}
+		if (i >= n || i >= IMTCP_STREAM_MAX)
+			break;
+		x = iv->v[i].x;
+		y = iv->v[i].y;
+		d = x > y ? x - y : y - x;
+		first_cost += d * d;
+		imtcp_line_remove(&rest, x, y);
+	}
+	*cost = best_cost;
+	return best;
+}
+
+/* What a stream's intervals add up to, while it is judged. Kept by the caller: the BPF stack is
+ * too small for it. */
+struct imtcp_judging {
+	struct imtcp_intervals intervals;
+	imtcp_u64 length_us; /* S(N) - S(1) */
+	imtcp_u64 moved_us;  /* sum of |D(j) - D(j-1)| */
+	imtcp_u64 up_us;     /* sum of the growths of delay, and of its falls: */
+	imtcp_u64 down_us;   /* D(N) - D(1) = up - down */
+	imtcp_u64 wire_q8;   /* wire bytes per payload byte, scale 256 */
+	imtcp_u64 capacity_bps;
+	imtcp_u64 low_bps, high_bps;
+	imtcp_u32 rises; /* intervals in which delay grew */
+	imtcp_u32 bunched;
+	imtcp_u32 late;
+	imtcp_u32 have; /* there is a packet before */
+	struct imtcp_stream_pkt prev;
+	imtcp_u32 _pad;
+};
+
+/* Pathload's two tests, joined: undecided where they disagree. */
+IMTCP_INLINE imtcp_u32 imtcp_trend(const struct imtcp_judging *g)
+{
+	imtcp_u64 rise_us = imtcp_sub(g->up_us, g->down_us);
+	imtcp_u64 pct, pdt;
+	int up = 0, flat = 0;
+
+	if (g->intervals.n < IMTCP_STREAM_LEAST_INTERVALS)
+		return IMTCP_TREND_UNKNOWN;
+	if (rise_us <= (g->length_us >> IMTCP_STRAIN_FLOOR_SHIFT) + IMTCP_CLOCK_NOISE_US)
+		return IMTCP_TREND_FLAT;
+	pct = imtcp_div((imtcp_u64)g->rises * 100, g->intervals.n);
+	pdt = imtcp_div(rise_us * 100, g->moved_us);
+	up += pct > IMTCP_PCT_UP_PCT;
+	up += pdt > IMTCP_PDT_UP_PCT;
+	flat += pct < IMTCP_PCT_DOWN_PCT;
+	flat += pdt < IMTCP_PDT_DOWN_PCT;
+	if (up && !flat)
+		return IMTCP_TREND_UP;
+	if (flat && !up)
+		return IMTCP_TREND_FLAT;
+	return IMTCP_TREND_UNKNOWN;
+}
+
+/* x or y of an interval: its rate in units of 1/4096 of top_bps, bounded. */
+IMTCP_INLINE imtcp_u32 imtcp_fit_units(imtcp_u64 bytes, imtcp_u32 us, imtcp_u64 top_bps)
+{
+	if (!us)
+		return IMTCP_FIT_MAX;
+	return (imtcp_u32)imtcp_min(imtcp_scale(imtcp_rate_bps(bytes, us), IMTCP_FIT_ONE, top_bps),
+				    IMTCP_FIT_MAX);
+}
+
+/* The interval from the packet before to p. */
+IMTCP_GLOBAL int imtcp_judge_interval(struct imtcp_judging *g, const struct imtcp_stream_pkt *p)
+{
+	imtcp_u32 ds, dr, n;
+	imtcp_u64 bytes, planned_us, least_us;
+
+	if (!g || !p)
+		return 0;
+	ds = p->sent_us - g->prev.sent_us;
+	dr = p->acked_us - g->prev.acked_us;
+	bytes = (imtcp_u64)(imtcp_u32)(p->end_seq - g->prev.end_seq) * g->wire_q8 / 256;
+	if (!g->have) {
+		g->have = 1;
+		g->prev = *p;
+		return 0;
+	}
+	/* times that run backwards: reordered, or a peer that lies */
+	if ((imtcp_s32)ds <= 0 || (imtcp_s32)dr < 0)
+		return 0;
+	g->prev = *p;
+	/* more than half as long again as the slowest interval planned */
+	planned_us = imtcp_time_us(bytes, g->low_bps);
+	g->late |= ds > planned_us + planned_us / 2 + IMTCP_LATE_US;
+	/* faster than twice what the bottleneck can deliver */
+	least_us = g->capacity_bps ? imtcp_time_us(bytes, g->capacity_bps) / 2 : ds / 8;
+	g->bunched += dr < least_us;
+	g->length_us += ds;
+	if (dr > ds) {
+		g->up_us += dr - ds;
+		g->moved_us += dr - ds;
+		g->rises += dr - ds > IMTCP_CLOCK_NOISE_US;
+	} else {
+		g->down_us += ds - dr;
+		g->moved_us += ds - dr;
+	}
+	n = g->intervals.n;
+	g->intervals.v[n & IMTCP_STREAM_MASK].x = imtcp_fit_units(bytes, ds, g->high_bps);
+	g->intervals.v[n & IMTCP_STREAM_MASK].y = imtcp_fit_units(bytes, dr, g->high_bps);
+	g->intervals.n = n + 1;
+	return 0;
+}
+
+/* The greatest x on line (i), bit/s, within the sub-range; its low end if the line is empty. */
+IMTCP_INLINE imtcp_u64 imtcp_greatest_x_bps(const struct imtcp_judging *g, imtcp_u32 split)
+{
+	imtcp_u64 best = g->low_bps;
+	imtcp_u32 j;
+
+	for (j = 0; j < IMTCP_STREAM_MAX; j++) {
+		if (j >= split)
+			break;
+		best = imtcp_max(best, g->intervals.v[j].x * (g->high_bps / IMTCP_FIT_ONE));
+	}
+	return imtcp_min(best, g->high_bps);
+}
+
+/*
+ * Judges a stream of which all ACKs are in. wire_q8 is wire bytes per payload byte, scale 256;
+ * capacity_bps 0: unknown. g is scratch.
+ */
+IMTCP_GLOBAL int imtcp_stream_judge(const struct imtcp_stream *s, imtcp_u64 capacity_bps,
+				    imtcp_u32 wire_q8, struct imtcp_judging *g,
+				    struct imtcp_verdict *out)
+{
+	imtcp_u32 j, split;
+	imtcp_u64 cost = 0, rms;
+
+	if (!s || !g || !out)
+		return 0;
+	g->intervals.n = 0;
+	g->length_us = g->moved_us = g->up_us = g->down_us = 0;
+	g->rises = g->bunched = g->late = g->have = 0;
+	g->wire_q8 = wire_q8;
+	g->capacity_bps = capacity_bps;
+	g->low_bps = s->low_bps;
+	g->high_bps = s->high_bps;
+	for (j = 0; j < IMTCP_STREAM_MAX; j++) {
+		if (j >= s->sent)
+			break;
+		if (s->seen & (1U << j))
+			imtcp_judge_interval(g, &s->pkt[j]);
+	}
+	out->intervals = g->intervals.n;
+	out->bunched = g->bunched;
+	out->late = g->late;
+	out->trend = IMTCP_TREND_UNKNOWN;
+	out->avail_bps = 0;
+	out->validity_pct = 0;
+	out->all_strained = 0;
+	if (g->intervals.n < IMTCP_STREAM_LEAST_INTERVALS)
+		return 0;
+	out->trend = imtcp_trend(g);
+	split = imtcp_two_lines(&g->intervals, &cost);
+	out->all_strained = split == 0;
+	out->avail_bps = imtcp_greatest_x_bps(g, split);
+	rms = imtcp_isqrt(imtcp_div(cost, g->intervals.n)) * 100 / IMTCP_FIT_ONE;
+	out->validity_pct = rms >= 100 ? 0 : 100 - (imtcp_u32)rms;
+	return 0;
+}
+
+#endif
