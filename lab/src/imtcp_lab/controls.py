@@ -1,0 +1,68 @@
+"""The background's controls: what a scenario is repeated with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Control:
+    """How the background behaves, or that there is none."""
+
+    name: str
+    #: Kernel name of the congestion control; None: no background at all.
+    congestion_control: str | None
+    #: ``imtcp run --mode`` for real programs; None: the kernel's own control.
+    run_mode: str | None = None
+    #: The bottleneck serves the foreground first.
+    priority: bool = False
+    #: One line for tables and legends.
+    label: str = ""
+
+    @property
+    def is_none(self) -> bool:
+        """Nothing competes with the foreground: what all others are held against."""
+        return self.congestion_control is None
+
+    @property
+    def needs_imtcp(self) -> bool:
+        """The project's BPF programs must be loaded."""
+        return self.run_mode is not None
+
+
+def _kernel(name: str, label: str, module: str | None = None) -> Control:
+    return Control(name, congestion_control=module or name, label=label)
+
+
+NONE = Control("none", None, label="no background")
+PRIORITY = Control(
+    "priority", "cubic", priority=True, label="CUBIC under strict priority (ideal)"
+)
+
+#: All controls by name; the kernel's own are plain congestion control modules.
+CONTROLS: dict[str, Control] = {
+    control.name: control
+    for control in (
+        NONE,
+        _kernel("reno", "Reno"),
+        _kernel("cubic", "CUBIC"),
+        _kernel("bbr", "BBR"),
+        _kernel("vegas", "Vegas"),
+        _kernel("tcp_lp", "TCP-LP (kernel)", module="lp"),
+        _kernel("cdg", "CDG"),
+        _kernel("nv", "NV"),
+        Control("imtcp", "imtcp", run_mode="measure", label="imtcp (measures, else Reno)"),
+        Control("imtcp_bg", "imtcp_bg", run_mode="bg", label="imtcp background"),
+        PRIORITY,
+    )
+}
+
+
+def named(names: str | list[str]) -> list[Control]:
+    """Controls from a comma-separated text or a list; raises ValueError."""
+    parts = names.split(",") if isinstance(names, str) else names
+    unknown = [name for name in parts if name not in CONTROLS]
+    if unknown:
+        known = ", ".join(CONTROLS)
+        raise ValueError(f"unknown control {', '.join(unknown)} (known: {known})")
+    return [CONTROLS[name] for name in parts]

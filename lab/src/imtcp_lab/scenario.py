@@ -1,0 +1,128 @@
+"""One measurement, declared: path, traffic, control, times, seed → a job.
+
+The job leaves in its results
+
+``t0``            start of the clock, CLOCK_MONOTONIC µs, to which all else refers
+``queue.csv``     the bottleneck's queueing disciplines, every 10 ms
+``tcp.csv``       the background's connections at their receiver, every 100 ms
+``web.csv``       one row per web object (with :class:`~imtcp_lab.traffic.Web`)
+``bulk.csv``, ``rival.csv``, ``udp.csv``  bytes per flow and interval
+``watch.jsonl``   what ``imtcp watch --json`` said, where imtcp was loaded
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from imtcp_lab.controls import Control
+from imtcp_lab.job import Job
+from imtcp_lab.topology import BACKGROUND_SENDER, BOTTLENECK_DEVICE, Dumbbell
+from imtcp_lab.traffic import Background, Foreground, Times
+
+#: Enough for the guest to start every process before the clock does.
+LEAD_US = 1_000_000
+#: Virtual seconds allowed beside the run itself (building, loading, files).
+SETUP_LIMIT_S = 120
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything that decides the outcome, apart from the machine."""
+
+    path: Dumbbell
+    foreground: Foreground | None
+    background: Background | None
+    control: Control
+    times: Times = Times()
+    seed: int = 1
+    queue_every_ms: int = 10
+    #: Connections are sampled so often; the resolution of throughput over time.
+    flows_every_ms: int = 100
+
+    @property
+    def key(self) -> str:
+        """Names the point within its experiment."""
+        return f"{self.control.name}-s{self.seed}"
+
+    def parameters(self) -> dict[str, Any]:
+        """Plain data for the result's metadata."""
+        data = dataclasses.asdict(self)
+        for part in ("foreground", "background"):
+            value = getattr(self, part)
+            if value is not None:
+                data[part] = {"kind": type(value).__name__, **data[part]}
+        return data
+
+    def job(self) -> Job:
+        """The same scenario gives the same job, byte for byte."""
+        return Job(
+            script=self.script(),
+            seed=self.seed,
+            limit_virtual_s=SETUP_LIMIT_S + self.times.total_s,
+        )
+
+    def script(self) -> str:
+        """POSIX sh for the whole measurement."""
+        active = self.background if not self.control.is_none else None
+        path = dataclasses.replace(self.path, priority=self.control.priority)
+        parts = [path.script(), _PROCESSES]
+        if active is not None and self.control.needs_imtcp:
+            parts.append("imtcp up >&2\n")
+        parts.append(_ALLOW_ALL_CONTROLS)
+        parts += [part.prepare(path) for part in (self.foreground, active) if part is not None]
+        parts.append(_CLOCK)
+        parts.append(self._samplers(watch=active is not None and self.control.needs_imtcp))
+        if self.foreground is not None:
+            parts.append(self.foreground.start(path, self.times, self.seed))
+        if active is not None:
+            parts.append(active.start(self.control, self.times))
+        parts.append(_END.replace("@TOTAL_US@", f"{self.times.total_s * 1e6:.0f}"))
+        return "\n".join(parts)
+
+    def _samplers(self, watch: bool) -> str:
+        duration = f"--at-us $T0 --duration {self.times.total_s:g}"
+        text = (
+            f"ns rt imtcp-load qdisc-sample --dev {BOTTLENECK_DEVICE}"
+            f' --every {self.queue_every_ms}ms {duration} --out "$OUT/queue.csv"'
+            f' & WAIT="$WAIT $!"\n'
+            f"ns rx imtcp-load tcp-sample --peer {BACKGROUND_SENDER}"
+            f' --every {self.flows_every_ms}ms {duration} --out "$OUT/tcp.csv"'
+            f' & WAIT="$WAIT $!"\n'
+        )
+        if watch:
+            text += 'imtcp watch --json >"$OUT/watch.jsonl" & STOP="$STOP $!"\n'
+        return text
+
+
+def script_environment(result_environment: Mapping[str, str]) -> dict[str, str]:
+    """The runner's environment as it enters result files."""
+    return dict(sorted(result_environment.items()))
+
+
+_PROCESSES = """\
+STOP="" WAIT="" UPLOAD=""
+"""
+
+# Only controls on this list can be a namespace's default.
+_ALLOW_ALL_CONTROLS = """\
+cat /proc/sys/net/ipv4/tcp_available_congestion_control \
+>/proc/sys/net/ipv4/tcp_allowed_congestion_control
+"""
+
+_CLOCK = f"""\
+T0=$(($(imtcp-load now) + {LEAD_US}))
+echo $T0 >"$OUT/t0"
+"""
+
+_END = """\
+code=0
+for pid in $WAIT; do wait "$pid" || code=$?; done
+# Nothing is left to run when the foreground ended early: keep to the clock.
+imtcp-load sleep-until $((T0 + @TOTAL_US@))
+for pid in $UPLOAD $STOP; do kill "$pid" 2>/dev/null || true; done
+for pid in $STOP; do wait "$pid" || true; done
+exit $code
+"""

@@ -1,0 +1,203 @@
+"""The dumbbell: two senders, one bottleneck, receivers at several distances.
+
+::
+
+    bg 10.1.0.2 ─┐
+                 rt ══ bottleneck ══ rx 10.9.0.2 background, .3 UDP, .11… foreground
+    fg 10.2.0.2 ─┘
+
+Four namespaces and three veth pairs, because virtual time costs one to two
+seconds of processor per ten thousand packet hops.
+
+* **Bottleneck**: ``tbf`` on ``rt``'s device towards the receivers, with a bucket
+  of one full frame and what accrues in :data:`TIMER_SLACK_S`, and a ``pfifo``
+  of the stated number of packets inside.  A larger bucket lets bursts pass
+  above the capacity, which no wire does and which deceives every measurement
+  of dispersion; an exact single frame would lose the time by which the timer
+  is late.  Rates count whole Ethernet frames (1514 bytes for a full packet).
+* **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address,
+  never on the bottleneck's queue.  A round trip sees the sum either way, and
+  acknowledgements are half as many packets to hold.
+* **Segmentation**: TSO off at the senders with GSO on, so the stack builds
+  large segments and the device splits them, as behind a network card: the
+  bottleneck sees packets of the MTU.  GRO off, ordinary delayed ACKs.
+* **Strict priority** (the ideal background): ``prio`` inside the shaper, packets
+  of the background's sender in the lower band, each band with the full buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Bytes of a full frame on the bottleneck: IPv4 MTU 1500 and Ethernet 14.
+FRAME_BYTES = 1514
+#: TCP payload of such a frame, with timestamps.
+PAYLOAD_BYTES = 1448
+#: By so much the shaper's timer may be late without losing capacity.
+TIMER_SLACK_S = 20e-6
+
+BACKGROUND_SENDER = "10.1.0.2"
+FOREGROUND_SENDER = "10.2.0.2"
+BACKGROUND_RECEIVER = "10.9.0.2"
+UDP_RECEIVER = "10.9.0.3"
+BOTTLENECK_DEVICE = "rt-rx"
+#: Handles as the samples name them (major << 16 | minor).
+SHAPER_HANDLE = 0x1_0000
+HIGH_BAND_HANDLE = 0x11_0000
+
+
+def bdp_pkts(capacity_bps: float, rtt_s: float) -> float:
+    """Bandwidth-delay product in full frames."""
+    return capacity_bps * rtt_s / (8 * FRAME_BYTES)
+
+
+@dataclass(frozen=True)
+class Dumbbell:
+    """One bottleneck with the paths across it."""
+
+    #: Link rate in bit/s of whole frames.
+    capacity_bps: float = 50e6
+    #: Round trip of the background's path without queues.
+    background_rtt_ms: float = 30.0
+    #: Round trips of the foreground's classes of clients: 20 to 200 ms, evenly.
+    foreground_rtts_ms: tuple[float, ...] = (20.0, 65.0, 110.0, 155.0, 200.0)
+    #: DropTail buffer.
+    buffer_pkts: int = 1000
+    #: Serve the foreground strictly before the background.
+    priority: bool = False
+
+    def __post_init__(self) -> None:
+        if self.capacity_bps <= 0 or self.buffer_pkts < 1:
+            raise ValueError("a bottleneck needs a capacity and a buffer")
+        if min(self.background_rtt_ms, *self.foreground_rtts_ms) < 0:
+            raise ValueError("round trips cannot be negative")
+        if len(self.foreground_rtts_ms) > 12:
+            raise ValueError("prio has 16 bands: at most 12 classes of clients")
+
+    @property
+    def bdp_pkts(self) -> float:
+        """Bandwidth-delay product of the background's path in full frames."""
+        return bdp_pkts(self.capacity_bps, self.background_rtt_ms / 1e3)
+
+    @property
+    def burst_bytes(self) -> int:
+        """The shaper's bucket."""
+        return FRAME_BYTES + max(16, round(self.capacity_bps * TIMER_SLACK_S / 8))
+
+    @property
+    def client_addresses(self) -> tuple[str, ...]:
+        """The foreground's receivers, one address per round trip."""
+        return tuple(f"10.9.0.{11 + i}" for i in range(len(self.foreground_rtts_ms)))
+
+    def script(self) -> str:
+        """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
+        return "\n".join((_PRELUDE, self._links(), self._bottleneck(), self._delays(), ""))
+
+    def _links(self) -> str:
+        clients = "\n".join(
+            f"addr add {address}/24 dev rx0"
+            for address in (UDP_RECEIVER, *self.client_addresses)
+        )
+        return _LINKS.replace("@CLIENTS@", clients)
+
+    def _bottleneck(self) -> str:
+        dev, limit = BOTTLENECK_DEVICE, self.buffer_pkts
+        lines = [
+            # The shaper's own limit is unused once it has a child.
+            f"qdisc add dev {dev} root handle 1: tbf rate {self.capacity_bps:.0f}bit"
+            f" burst {self.burst_bytes} limit 10000000",
+        ]
+        if self.priority:
+            lines += [
+                f"qdisc add dev {dev} parent 1:1 handle 10: prio bands 2 priomap{' 0' * 16}",
+                f"qdisc add dev {dev} parent 10:1 handle 11: pfifo limit {limit}",
+                f"qdisc add dev {dev} parent 10:2 handle 12: pfifo limit {limit}",
+                f"filter add dev {dev} parent 10: protocol ip prio 1"
+                f" u32 match ip src {BACKGROUND_SENDER}/32 flowid 10:2",
+            ]
+        else:
+            lines.append(f"qdisc add dev {dev} parent 1:1 handle 10: pfifo limit {limit}")
+        return _batch("rt", lines)
+
+    def _delays(self) -> str:
+        delays = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
+        delays[BACKGROUND_RECEIVER] = self.background_rtt_ms
+        delays = {address: ms for address, ms in delays.items() if ms > 0}
+        if not delays:
+            return ""
+        # What no filter catches (ARP, the UDP sink) goes to the last band: no delay.
+        last = len(delays)
+        lines = [
+            f"qdisc add dev rx0 root handle 1: prio bands {max(2, last + 1)}"
+            f" priomap{f' {last}' * 16}"
+        ]
+        for band, (address, ms) in enumerate(sorted(delays.items()), start=1):
+            lines += [
+                f"qdisc add dev rx0 parent 1:{band:x} handle {16 + band:x}:"
+                f" netem delay {ms * 1000:.0f}us limit 100000",
+                f"filter add dev rx0 parent 1: protocol ip prio 1"
+                f" u32 match ip src {address}/32 flowid 1:{band:x}",
+            ]
+        return _batch("rx", lines)
+
+
+def _batch(namespace: str, lines: list[str]) -> str:
+    """One tc process for many lines: starting one costs milliseconds there."""
+    body = "\n".join(lines)
+    return f"tc -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
+
+
+# `ip netns exec` would hide the cgroup and BPF file systems behind a new /sys.
+_PRELUDE = """\
+set -eu
+ns() { _ns=$1; shift; nsenter --net=/var/run/netns/"$_ns" "$@"; }
+for n in bg fg rt rx; do ip netns add $n; done
+"""
+
+_LINKS = """\
+ip -batch - <<'EOF'
+link add bg0 netns bg type veth peer name rt-bg netns rt
+link add fg0 netns fg type veth peer name rt-fg netns rt
+link add rx0 netns rx type veth peer name rt-rx netns rt
+EOF
+ip -n bg -batch - <<'EOF'
+link set lo up
+addr add 10.1.0.2/24 dev bg0
+link set bg0 up
+route add default via 10.1.0.1
+EOF
+ip -n fg -batch - <<'EOF'
+link set lo up
+addr add 10.2.0.2/24 dev fg0
+link set fg0 up
+route add default via 10.2.0.1
+EOF
+ip -n rt -batch - <<'EOF'
+addr add 10.1.0.1/24 dev rt-bg
+addr add 10.2.0.1/24 dev rt-fg
+addr add 10.9.0.1/24 dev rt-rx
+link set rt-bg up
+link set rt-fg up
+link set rt-rx up
+EOF
+ip -n rx -batch - <<'EOF'
+link set lo up
+addr add 10.9.0.2/24 dev rx0
+@CLIENTS@
+link set rx0 up
+route add default via 10.9.0.1
+EOF
+ns bg ethtool -K bg0 tso off gso on gro off >/dev/null
+ns fg ethtool -K fg0 tso off gso on gro off >/dev/null
+ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
+ns rt sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
+for n in bg fg rx; do
+  # Windows must reach beyond a full buffer, and a connection must not inherit
+  # the window of an earlier one: objects would depend on each other's fate.
+  ns $n sh -c 'cd /proc/sys/net/ipv4
+    echo "4096 131072 16777216" >tcp_rmem
+    echo "4096 65536 16777216" >tcp_wmem
+    echo 1 >tcp_no_metrics_save
+    echo cubic >tcp_congestion_control'
+done
+"""

@@ -1,0 +1,226 @@
+"""What sends across the bottleneck, as shell that starts it.
+
+Each class writes lines for three moments: ``prepare`` (before the clock starts:
+servers, files), ``start`` (processes that begin at ``$T0`` on their own) and, for
+those that end by themselves, the name of the process to wait for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from imtcp_lab.controls import Control
+from imtcp_lab.topology import (
+    BACKGROUND_RECEIVER,
+    FOREGROUND_SENDER,
+    FRAME_BYTES,
+    PAYLOAD_BYTES,
+    UDP_RECEIVER,
+    Dumbbell,
+)
+
+WEB_PORT = 8080
+BULK_PORT = 5001
+RIVAL_PORT = 5002
+UDP_PORT = 6000
+RSYNC_PORT = 873
+
+
+@dataclass(frozen=True)
+class Times:
+    """The run's clock in seconds after ``$T0``."""
+
+    #: Ignored at the start: slow start and the first arrivals.
+    warmup_s: float = 4.0
+    #: What is judged.
+    measure_s: float = 15.0
+    #: Objects that arrived in time may still end.
+    drain_s: float = 3.0
+
+    @property
+    def active_s(self) -> float:
+        """The time in which new objects arrive."""
+        return self.warmup_s + self.measure_s
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return self.active_s + self.drain_s
+
+
+class Foreground(Protocol):
+    """Whose traffic must not suffer."""
+
+    def prepare(self, path: Dumbbell) -> str: ...
+
+    def start(self, path: Dumbbell, times: Times, seed: int) -> str: ...
+
+
+class Background(Protocol):
+    """Whose traffic should yield."""
+
+    def prepare(self, path: Dumbbell) -> str: ...
+
+    def start(self, control: Control, times: Times) -> str: ...
+
+
+@dataclass(frozen=True)
+class Web:
+    """Web-like objects: Poisson arrivals, bounded Pareto sizes, a connection each."""
+
+    #: Mean load as a share of the capacity, in whole frames.
+    load: float = 0.4
+    mean_bytes: int = 60_000
+    max_bytes: int = 2_000_000
+    shape: float = 1.2
+    #: Congestion control of the servers.
+    congestion_control: str = "cubic"
+
+    def prepare(self, path: Dumbbell) -> str:
+        """The servers, all behind one address."""
+        return (
+            f"ns fg imtcp-load web-server --listen 0.0.0.0:{WEB_PORT}"
+            f" --cc {self.congestion_control} & STOP=\"$STOP $!\"\n"
+        )
+
+    def start(self, path: Dumbbell, times: Times, seed: int) -> str:
+        """The clients; ends when the last object is there or the drain is over."""
+        payload_bps = self.load * path.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
+        return (
+            f"ns rx imtcp-load web-client --to {FOREGROUND_SENDER}:{WEB_PORT}"
+            f" --from {','.join(path.client_addresses)} --load {payload_bps:.0f}"
+            f" --mean-size {self.mean_bytes} --max-size {self.max_bytes} --shape {self.shape}"
+            f" --seed {seed} --at-us $T0 --duration {times.active_s:g}"
+            f' --drain {times.drain_s:g} --out "$OUT/web.csv" & WAIT="$WAIT $!"\n'
+        )
+
+
+@dataclass(frozen=True)
+class Udp:
+    """Unresponsive cross traffic with a rate schedule (see ``imtcp-load udp``)."""
+
+    schedule: str
+    #: Frame sizes, drawn evenly; repeat one to weigh it.
+    frames: tuple[int, ...] = (FRAME_BYTES,)
+
+    def prepare(self, path: Dumbbell) -> str:
+        """A sink, so that no ICMP answers come back."""
+        return (
+            f"ns rx imtcp-load udp-sink --listen {UDP_RECEIVER}:{UDP_PORT}"
+            f' --out "$OUT/udp.csv" & STOP="$STOP $!"\n'
+        )
+
+    def start(self, path: Dumbbell, times: Times, seed: int) -> str:
+        """The sender."""
+        frames = ",".join(map(str, self.frames))
+        return (
+            f"ns fg imtcp-load udp --to {UDP_RECEIVER}:{UDP_PORT}"
+            f" --schedule {self.schedule} --frames {frames} --seed {seed}"
+            f' --at-us $T0 --duration {times.total_s:g} & WAIT="$WAIT $!"\n'
+        )
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Greedy foreground flows of an ordinary congestion control."""
+
+    congestion_control: str = "cubic"
+    flows: int = 1
+
+    def prepare(self, path: Dumbbell) -> str:
+        """The receiver; it shares the first client's round trip."""
+        return (
+            f"ns rx imtcp-load bulk-server --listen {path.client_addresses[0]}:{RIVAL_PORT}"
+            f' --out "$OUT/rival.csv" & STOP="$STOP $!"\n'
+        )
+
+    def start(self, path: Dumbbell, times: Times, seed: int) -> str:
+        """The flows; the seed shifts them by up to a round trip."""
+        shift_us = (seed * 7919) % 30_000
+        return (
+            f"ns fg imtcp-load bulk-client --to {path.client_addresses[0]}:{RIVAL_PORT}"
+            f" --cc {self.congestion_control} --flows {self.flows}"
+            f" --at-us $((T0 + {shift_us}))"
+            f' --duration {times.total_s:g} & STOP="$STOP $!"\n'
+        )
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """Greedy background flows from one program."""
+
+    flows: int = 1
+    #: Each further flow starts so much later.
+    stagger_s: float = 0.0
+    #: Start after ``$T0``.
+    start_s: float = 0.0
+
+    def prepare(self, path: Dumbbell) -> str:
+        """The receiver that counts bytes per flow."""
+        return (
+            f"ns rx imtcp-load bulk-server --listen {BACKGROUND_RECEIVER}:{BULK_PORT}"
+            f' --out "$OUT/bulk.csv" & STOP="$STOP $!"\n'
+        )
+
+    def start(self, control: Control, times: Times) -> str:
+        """The flows, with the control chosen by socket option."""
+        return (
+            f"ns bg imtcp-load bulk-client --to {BACKGROUND_RECEIVER}:{BULK_PORT}"
+            f" --cc {control.congestion_control} --flows {self.flows}"
+            f" --stagger {self.stagger_s:g} --at-us $((T0 + {self.start_s * 1e6:.0f}))"
+            f' --duration {times.total_s - self.start_s:g} & STOP="$STOP $!"\n'
+        )
+
+
+def program_prefix(control: Control) -> str:
+    """How a program that knows nothing of congestion controls gets one."""
+    if control.run_mode is not None:
+        return f"ns bg imtcp run --quiet --mode {control.run_mode} -- "
+    return "ns bg "
+
+
+def select_control(control: Control) -> str:
+    """Makes the control the default of the background's sender."""
+    if control.run_mode is not None:
+        return ""
+    return (
+        f"ns bg sh -c 'echo {control.congestion_control}"
+        f" >/proc/sys/net/ipv4/tcp_congestion_control'\n"
+    )
+
+
+@dataclass(frozen=True)
+class Rsync:
+    """``rsync -a`` of a generated file tree to an rsync daemon, both real programs."""
+
+    #: Size of the tree; more than the run can carry, so that it lasts.
+    tree_bytes: int = 130_000_000
+
+    def prepare(self, path: Dumbbell) -> str:
+        """The tree and the daemon."""
+        return f"""\
+imtcp-load tree --out tree --bytes {self.tree_bytes} --seed 1
+mkdir -p inbox
+cat >rsyncd.conf <<EOF
+use chroot = no
+uid = root
+gid = root
+log file = $PWD/rsyncd.log
+[inbox]
+path = $PWD/inbox
+read only = no
+EOF
+ns rx rsync --daemon --no-detach --config="$PWD/rsyncd.conf" \
+--address {BACKGROUND_RECEIVER} --port {RSYNC_PORT} & STOP="$STOP $!"
+"""
+
+    def start(self, control: Control, times: Times) -> str:
+        """The upload; it must still run at the end, or the point is worthless."""
+        return (
+            f"{select_control(control)}"
+            f"( imtcp-load sleep-until $T0\n"
+            f"  {program_prefix(control)}rsync -a tree/"
+            f" rsync://{BACKGROUND_RECEIVER}:{RSYNC_PORT}/inbox/\n"
+            f'  echo "$?" >"$OUT/background-ended" ) & UPLOAD=$!\n'
+        )
