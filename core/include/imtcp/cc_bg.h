@@ -76,8 +76,8 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_meas *
 		bps = (m->low_bps + m->high_bps) / 2;
 	if (!bps || !b->minrtt.base_us)
 		return;
-	b->cap_segs = (imtcp_u32)imtcp_max(
-		imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes), least);
+	b->cap_segs = (imtcp_u32)imtcp_max(imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes),
+					   least);
 }
 
 /* (1): a measurement ended. */
@@ -108,8 +108,8 @@ IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
  * that the user asked for at least (0: none), busy whether the window was full.
  */
 IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_round *r,
-				    struct imtcp_window *w, imtcp_u64 now_us,
-				    imtcp_u32 floor_segs, int busy)
+				    struct imtcp_window *w, imtcp_u64 now_us, imtcp_u32 floor_segs,
+				    int busy)
 {
 	imtcp_u32 rtt = r->last_least_rtt_us, base = b->minrtt.base_us;
 	imtcp_u32 least = (imtcp_u32)imtcp_max(floor_segs, IMTCP_BG_LEAST_SEGS);

@@ -111,10 +111,10 @@ struct imtcp_round {
 	imtcp_u64 start_us;
 	imtcp_u64 delivery_bps; /* of the round before: what was acknowledged in it, on the wire */
 	imtcp_u32 start_una;
-	imtcp_u32 end_seq; /* the round ends when this is acknowledged */
-	imtcp_u32 least_rtt_us; /* in this round so far; 0: no sample yet */
+	imtcp_u32 end_seq;	     /* the round ends when this is acknowledged */
+	imtcp_u32 least_rtt_us;	     /* in this round so far; 0: no sample yet */
 	imtcp_u32 last_least_rtt_us; /* in the round before */
-	imtcp_u32 count; /* rounds since the start */
+	imtcp_u32 count;	     /* rounds since the start */
 	imtcp_u32 started;
 };
 
@@ -166,8 +166,7 @@ struct imtcp_minrtt {
 	imtcp_u32 drains;	/* how many there were */
 };
 
-IMTCP_INLINE void imtcp_minrtt_on_sample(struct imtcp_minrtt *f, imtcp_u64 now_us,
-					 imtcp_s32 rtt_us)
+IMTCP_INLINE void imtcp_minrtt_on_sample(struct imtcp_minrtt *f, imtcp_u64 now_us, imtcp_s32 rtt_us)
 {
 	imtcp_u32 rtt;
 

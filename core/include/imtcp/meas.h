@@ -143,10 +143,10 @@ struct imtcp_send_event {
 	imtcp_u32 flight_segs;
 	imtcp_u32 unsent_bytes; /* written by the application, not yet sent */
 	imtcp_u32 mss_bytes;
-	imtcp_u32 chunk_segs;	 /* segments that the stack sends at one instant at base_bps */
-	imtcp_u32 rtt_dev_us;	 /* D_RTT */
+	imtcp_u32 chunk_segs; /* segments that the stack sends at one instant at base_bps */
+	imtcp_u32 rtt_dev_us; /* D_RTT */
 	imtcp_u32 srtt_us;
-	imtcp_u32 recovering;	 /* loss recovery goes on */
+	imtcp_u32 recovering; /* loss recovery goes on */
 	imtcp_u32 _pad;
 };
 
@@ -204,26 +204,26 @@ struct imtcp_meas {
 	imtcp_u32 unit; /* enum imtcp_unit */
 	imtcp_u32 plan; /* enum imtcp_plan, of the packet that leaves next */
 	imtcp_u32 last_nxt;
-	imtcp_u32 sending;   /* stream being sent, 0...k-1 */
-	imtcp_u32 judged;    /* streams judged */
-	imtcp_u32 planned;   /* streams of this measurement */
-	imtcp_u32 n;	     /* N */
-	imtcp_u32 m;	     /* m */
-	imtcp_u32 good_runs; /* of the F */
-	imtcp_u32 held;	     /* the hold of this stream was made */
+	imtcp_u32 sending;	/* stream being sent, 0...k-1 */
+	imtcp_u32 judged;	/* streams judged */
+	imtcp_u32 planned;	/* streams of this measurement */
+	imtcp_u32 n;		/* N */
+	imtcp_u32 m;		/* m */
+	imtcp_u32 good_runs;	/* of the F */
+	imtcp_u32 held;		/* the hold of this stream was made */
 	imtcp_u32 emptied_segs; /* let go in EMPTY */
 	imtcp_u32 pause_rtts;
 	imtcp_u32 congested_rounds;
 	imtcp_u32 standing_rounds; /* in a row, with a standing queue */
-	imtcp_u32 blocked_seq; /* no stream before this is acknowledged [IM §3.5.3] */
+	imtcp_u32 blocked_seq;	   /* no stream before this is acknowledged [IM §3.5.3] */
 	imtcp_u32 blocked;
 	imtcp_u32 ack_ratio_q8; /* segments per ACK */
 	imtcp_u32 wire_q8;
-	imtcp_u64 resume_us; /* the pause is over */
-	imtcp_u64 sent_us; /* when the newest stream packet left */
-	imtcp_u64 next_bps; /* answer: rate of the gap after the packet that leaves next */
+	imtcp_u64 resume_us;  /* the pause is over */
+	imtcp_u64 sent_us;    /* when the newest stream packet left */
+	imtcp_u64 next_bps;   /* answer: rate of the gap after the packet that leaves next */
 	imtcp_u32 burst_segs; /* answer: segments to let leave at once, 0: as usual */
-	imtcp_u32 hold_us; /* length of the newest hold */
+	imtcp_u32 hold_us;    /* length of the newest hold */
 	struct imtcp_tally tally;
 	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
 	struct imtcp_judging judging; /* scratch */
@@ -240,8 +240,7 @@ IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, imtcp_u32 snd_nxt)
 }
 
 /* B_l and B_u within what the path and the link can have. */
-IMTCP_INLINE void imtcp_meas_set_range(struct imtcp_meas *m, imtcp_u64 low_bps,
-				       imtcp_u64 high_bps)
+IMTCP_INLINE void imtcp_meas_set_range(struct imtcp_meas *m, imtcp_u64 low_bps, imtcp_u64 high_bps)
 {
 	imtcp_u64 c = m->capacity_bps;
 	/* A <= C always; an eighth more, since C itself is an estimate */
@@ -326,8 +325,7 @@ IMTCP_INLINE int imtcp_meas_on_loss(struct imtcp_meas *m, imtcp_u64 now_us, imtc
 }
 
 /* The stream was not filled in time: more packets before the next try [IM §3.4.1]. */
-IMTCP_INLINE void imtcp_meas_not_filled(struct imtcp_meas *m, imtcp_u64 now_us,
-					imtcp_u32 srtt_us)
+IMTCP_INLINE void imtcp_meas_not_filled(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us)
 {
 	if (m->m < m->n)
 		m->m++;
@@ -507,7 +505,8 @@ IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_
 			m->capacity_bps = imtcp_capacity_update(
 				m->capacity_bps,
 				imtcp_rate_bps(bytes, ev->now_us - m->train_last_us));
-		bytes = (imtcp_u64)(imtcp_u32)(ev->snd_una - m->train_first_una) * ev->wire_q8 / 256;
+		bytes = (imtcp_u64)(imtcp_u32)(ev->snd_una - m->train_first_una) * ev->wire_q8 /
+			256;
 		if (!m->high_bps && bytes >= (imtcp_u64)IMTCP_TRAIN_SEGS * ev->mss_bytes &&
 		    ev->now_us > m->train_first_us) {
 			imtcp_u64 a_c = imtcp_rate_bps(bytes, ev->now_us - m->train_first_us);
@@ -684,8 +683,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 			break;
 		if (!imtcp_seq_before(s->first_seq, ev->snd_una))
 			break;
-		imtcp_stream_on_ack(s, ev->snd_una,
-				    (imtcp_u32)(ev->now_us - (imtcp_u32)ev->rtt_us),
+		imtcp_stream_on_ack(s, ev->snd_una, (imtcp_u32)(ev->now_us - (imtcp_u32)ev->rtt_us),
 				    (imtcp_u32)ev->now_us, m->capacity_bps);
 		if (!imtcp_stream_done(s))
 			break;
@@ -707,7 +705,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 IMTCP_INLINE void imtcp_meas_adapt_n(struct imtcp_meas *m, imtcp_u32 chunk_segs)
 {
 	imtcp_u32 n = (m->ack_ratio_q8 + 64) / 256 > chunk_segs ? IMTCP_STREAM_N_DELACK
-								 : IMTCP_STREAM_N;
+								: IMTCP_STREAM_N;
 
 	if (m->planned || m->n == n)
 		return;

@@ -91,8 +91,8 @@ struct imtcp_verdict {
 };
 
 /* Starts a stream over the sub-range (low, high) of n packets; the first leaves at first_seq. */
-IMTCP_INLINE void imtcp_stream_start(struct imtcp_stream *s, imtcp_u64 low_bps,
-				     imtcp_u64 high_bps, imtcp_u32 n, imtcp_u32 first_seq)
+IMTCP_INLINE void imtcp_stream_start(struct imtcp_stream *s, imtcp_u64 low_bps, imtcp_u64 high_bps,
+				     imtcp_u32 n, imtcp_u32 first_seq)
 {
 	s->low_bps = low_bps;
 	s->high_bps = high_bps;
@@ -145,8 +145,8 @@ IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtc
 				s->cursor = j + 1;
 			} else {
 				p->sent_us = sent_us;
-				p->acked_us =
-					now_us + imtcp_to_u32(imtcp_time_us(rest, capacity_bps));
+				p->acked_us = now_us +
+					      imtcp_to_u32(imtcp_time_us(rest, capacity_bps));
 				s->seen |= 1U << j;
 				if (!rest)
 					s->cursor = j + 1;
