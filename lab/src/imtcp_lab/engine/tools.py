@@ -43,7 +43,7 @@ HELPER_FILES = ("/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth")
 #: Without these nothing runs.
 REQUIRED_PROGRAMS = {"busybox": "busybox-static", "dash": "dash"}
 
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LDD_LINE = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$")
 
 
@@ -58,7 +58,7 @@ class Tools:
 
 def which(name: str) -> Path | None:
     """The system's own `name`: never one that a user's PATH puts before it."""
-    found = shutil.which(name, path=_SYSTEM_PATH)
+    found = shutil.which(name, path=SYSTEM_PATH)
     return Path(found).resolve() if found else None
 
 

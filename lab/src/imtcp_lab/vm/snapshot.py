@@ -48,7 +48,7 @@ def directory() -> Path:
 
 def describe(kernel: Kernel, initramfs: Initramfs, memory_mb: int) -> dict[str, str]:
     """What decides about the guest's bytes."""
-    machine = qemu.machine_arguments(memory_mb, 0, qemu.ICOUNT_RECORD)
+    machine = qemu.machine_arguments(memory_mb, BOOT_SEED, qemu.ICOUNT_RECORD)
     return {
         "kernel": kernel.release,
         "kernel_package": kernel.package_version,
