@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* tests [suite [pattern]]: runs all suites, or one, or the tests of it that match. */
+#include "test.h"
+
+#define SUITES(X) X(fixed) X(filter) X(stream) X(cc_reno) X(cc_bg)
+
+#define DECLARE(name) int suite_##name(int *count);
+SUITES(DECLARE)
+
+#define ROW(name) {#name, suite_##name},
+static const struct {
+	const char *name;
+	int (*run)(int *count);
+} suites[] = {SUITES(ROW)};
+
+int main(int argc, char **argv)
+{
+	int count = 0, failed = 0;
+	size_t i;
+
+	if (argc > 2)
+		cmocka_set_test_filter(argv[2]);
+	for (i = 0; i < sizeof(suites) / sizeof(suites[0]); i++) {
+		if (argc > 1 && strcmp(argv[1], suites[i].name))
+			continue;
+		failed += suites[i].run(&count);
+	}
+	fflush(stderr);
+	printf("%d passed, %d failed\n", count - failed, failed);
+	return failed != 0;
+}

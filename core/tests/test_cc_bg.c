@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* [BG §3.2], equations 1 to 4 by hand, and what holds around them. */
+#include "test.h"
+
+#define PKT 1250U /* bytes on the wire: 10 000 bits */
+#define NOW 5000000ULL
+
+struct flow {
+	struct imtcp_bg b;
+	struct imtcp_window w;
+	struct imtcp_meas m;
+	struct imtcp_round r;
+};
+
+/* A flow of a known RTTmin. */
+static void start(struct flow *f, uint32_t cwnd, uint32_t ssthresh, uint32_t base_us)
+{
+	memset(f, 0, sizeof(*f));
+	imtcp_meas_init(&f->m, 0);
+	f->w.cwnd_segs = cwnd;
+	f->w.ssthresh_segs = ssthresh;
+	imtcp_minrtt_on_sample(&f->b.minrtt, NOW, (int32_t)base_us);
+}
+
+static void round_of(struct flow *f, uint32_t rtt_us, uint32_t floor_segs)
+{
+	f->r.last_least_rtt_us = rtt_us;
+	imtcp_bg_on_round(&f->b, &f->r, &f->w, NOW, floor_segs, 1);
+}
+
+static void result(struct flow *f, uint32_t outcome, uint64_t avail_bps)
+{
+	struct imtcp_result r = {NOW, avail_bps, 0, 0, outcome, 100, 1, 4};
+
+	imtcp_bg_on_result(&f->b, &r);
+}
+
+/* (1) */
+static void results_are_smoothed_by_an_eighth(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	result(&f, IMTCP_OK, 80 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 80 * MBPS);
+	result(&f, IMTCP_OK, 40 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 75 * MBPS);
+	result(&f, IMTCP_OUT_OF_RANGE, 35 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 70 * MBPS);
+}
+
+static void rejected_results_are_not_averaged_in(void **state)
+{
+	static const uint32_t rejected[] = {IMTCP_NOT_FILLED, IMTCP_RETRANSMITTED, IMTCP_BUNCHED,
+					    IMTCP_NO_STRAIN,  IMTCP_FEW_ACKS,	   IMTCP_POOR_FIT,
+					    IMTCP_TIMED_OUT};
+	struct flow f;
+	size_t i;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	result(&f, IMTCP_OK, 80 * MBPS);
+	for (i = 0; i < sizeof(rejected) / sizeof(rejected[0]); i++)
+		result(&f, rejected[i], 900 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 80 * MBPS);
+}
+
+/* (2): 40 Mbit/s · 30 ms = 1.2 Mbit = 120 packets of 10 000 bits. */
+static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, 30000);
+	result(&f, IMTCP_OK, 40 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 120);
+	imtcp_bg_apply_cap(&f.b, &f.w, 0);
+	assert_int_equal(f.w.cwnd_segs, 120); /* at once */
+	assert_int_equal(f.w.ssthresh_segs, 120);
+	assert_int_equal(f.b.reductions_cap, 1);
+	imtcp_bg_apply_cap(&f.b, &f.w, 0);
+	assert_int_equal(f.b.reductions_cap, 1); /* only when above */
+}
+
+static void the_cap_never_stops_the_measuring(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, 1000);
+	result(&f, IMTCP_OK, 1 * MBPS); /* 0.1 packets */
+	imtcp_bg_set_cap(&f.b, &f.m, PKT, IMTCP_STREAM_N_DELACK + 2);
+	assert_int_equal(f.b.cap_segs, IMTCP_STREAM_N_DELACK + 2);
+	imtcp_bg_set_cap(&f.b, &f.m, PKT, 0);
+	assert_int_equal(f.b.cap_segs, IMTCP_BG_LEAST_SEGS);
+}
+
+static void before_the_first_result_the_cap_is_the_middle_of_the_first_range(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 0); /* no range either: Reno, the RTT rule holds the line */
+	f.m.low_bps = 50 * MBPS;
+	f.m.high_bps = 100 * MBPS;
+	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 225); /* 75 Mbit/s · 30 ms / 10 000 bits */
+}
+
+static void without_a_round_trip_time_there_is_no_cap(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	f.w.cwnd_segs = 1000;
+	result(&f, IMTCP_OK, 40 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
+	imtcp_bg_apply_cap(&f.b, &f.w, 0);
+	assert_int_equal(f.w.cwnd_segs, 1000);
+	round_of(&f, 30000, 0);
+	assert_int_equal(f.w.cwnd_segs, 1000);
+}
+
+/* (3) and (4): RTTmin 30 ms, RTT 40 ms > 36 ms: 120 · 30/40 = 90. */
+static void a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 200, 30000);
+	round_of(&f, 40000, 0);
+	assert_int_equal(f.w.cwnd_segs, 90);
+	assert_int_equal(f.w.ssthresh_segs, 90);
+	assert_int_equal(f.b.reductions_rtt, 1);
+	assert_true(f.b.yields);
+	round_of(&f, 60000, 0);
+	assert_int_equal(f.w.cwnd_segs, 45);
+}
+
+static void at_delta_itself_nothing_happens(void **state)
+{
+	uint64_t base = 30000, at = base * IMTCP_BG_DELTA_Q8 / 256; /* delta · RTTmin, floored */
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 200, (uint32_t)base);
+	f.b.cap_segs = 120;
+	round_of(&f, (uint32_t)at, 0);
+	assert_int_equal(f.w.cwnd_segs, 120);
+	assert_int_equal(f.b.reductions_rtt, 0);
+	assert_false(f.b.yields);
+	round_of(&f, (uint32_t)at + 1, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+}
+
+static void the_rtt_rule_stops_at_its_floor(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 6, 200, 30000);
+	round_of(&f, 300000, 0);
+	assert_int_equal(f.w.cwnd_segs, IMTCP_BG_LEAST_SEGS);
+	/* a smaller window than the floor (after a timeout) is not raised by a "reduction" */
+	f.w.cwnd_segs = 2;
+	round_of(&f, 300000, 0);
+	assert_int_equal(f.w.cwnd_segs, 2);
+	assert_int_equal(f.b.reductions_rtt, 1);
+}
+
+static void the_floor_that_the_user_asked_for_holds_against_cap_and_rtt(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 200, 30000);
+	round_of(&f, 300000, 50);
+	assert_int_equal(f.w.cwnd_segs, 50);
+	f.b.cap_segs = 20;
+	f.w.cwnd_segs = 60;
+	imtcp_bg_apply_cap(&f.b, &f.w, 50);
+	assert_int_equal(f.w.cwnd_segs, 50);
+}
+
+static void the_noise_of_a_short_path_is_no_queue(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 200, 200);
+	round_of(&f, 200 + IMTCP_BG_NOISE_US, 0); /* 2.5 times RTTmin, on a LAN */
+	assert_int_equal(f.b.reductions_rtt, 0);
+	round_of(&f, 200 + IMTCP_BG_NOISE_US + 1, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+}
+
+static void a_calm_round_opens_slow_start_up_to_the_cap(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 20, 20, 30000);
+	f.b.cap_segs = 120;
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 120);
+	assert_int_equal(f.w.cwnd_segs, 20);
+	/* between calm and delta: Reno, one segment a round trip */
+	start(&f, 20, 20, 30000);
+	f.b.cap_segs = 120;
+	round_of(&f, 30000U * (IMTCP_BG_CALM_Q8 + IMTCP_BG_DELTA_Q8) / 2 / 256, 0);
+	assert_int_equal(f.w.ssthresh_segs, 20);
+	assert_int_equal(f.w.cwnd_segs, 20);
+}
+
+/* Every RTT is 35 ms over a base of 30 for longer than the age: drain, learn, come back. */
+static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **state)
+{
+	uint64_t now = NOW;
+	uint32_t drained = 0;
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 120, 30000);
+	f.b.cap_segs = 120;
+	f.r.last_least_rtt_us = 35000;
+	while (!f.b.draining && now < NOW + 2 * IMTCP_MINRTT_AGE_US) {
+		now += 35000;
+		imtcp_minrtt_on_sample(&f.b.minrtt, now, 35000);
+		imtcp_bg_on_round(&f.b, &f.r, &f.w, now, 0, 1);
+	}
+	assert_in_range(now - NOW, IMTCP_MINRTT_AGE_US, IMTCP_MINRTT_AGE_US + 70000);
+	while (f.b.draining) {
+		assert_int_equal(f.w.cwnd_segs, IMTCP_BG_LEAST_SEGS);
+		assert_int_equal(f.w.ssthresh_segs, IMTCP_BG_LEAST_SEGS); /* it cannot grow */
+		drained++;
+		now += 35000;
+		imtcp_minrtt_on_sample(&f.b.minrtt, now, 31000);
+		f.r.last_least_rtt_us = 31000;
+		imtcp_bg_on_round(&f.b, &f.r, &f.w, now, 0, 1);
+	}
+	assert_int_equal(drained, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
+	assert_int_equal(f.b.minrtt.base_us, 31000);
+	assert_int_equal(f.w.ssthresh_segs, 120); /* slow start to where it was */
+}
+
+static void a_window_in_bytes_rounds_to_whole_segments(void **state)
+{
+	(void)state;
+	assert_int_equal(imtcp_bg_window_segs(40 * MBPS, 30000, PKT), 120);
+	assert_int_equal(imtcp_bg_window_segs(40 * MBPS, 30100, PKT), 120); /* 120.4 */
+	assert_int_equal(imtcp_bg_window_segs(40 * MBPS, 30150, PKT), 121); /* 120.6 */
+	assert_int_equal(imtcp_bg_window_segs(0, 30000, PKT), 0);
+	assert_int_equal(imtcp_bg_window_segs(40 * MBPS, 30000, 0), 0);
+}
+
+SUITE(cc_bg, T(results_are_smoothed_by_an_eighth), T(rejected_results_are_not_averaged_in),
+      T(the_cap_is_available_bandwidth_times_least_rtt), T(the_cap_never_stops_the_measuring),
+      T(before_the_first_result_the_cap_is_the_middle_of_the_first_range),
+      T(without_a_round_trip_time_there_is_no_cap),
+      T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),
+      T(at_delta_itself_nothing_happens), T(the_rtt_rule_stops_at_its_floor),
+      T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
+      T(the_noise_of_a_short_path_is_no_queue), T(a_calm_round_opens_slow_start_up_to_the_cap),
+      T(an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back),
+      T(a_window_in_bytes_rounds_to_whole_segments))

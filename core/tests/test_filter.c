@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "test.h"
+
+#define MSS 1448U
+
+/* ---- [BG eq. 1], gamma = 1/8 ---- */
+
+static void the_average_follows_equation_1_of_bg(void **state)
+{
+	uint64_t avg = 0;
+
+	(void)state;
+	assert_int_equal(1U << IMTCP_EWMA_SHIFT, 8); /* gamma = 1/8 is the paper's, not tuning */
+	avg = imtcp_ewma(avg, 80 * MBPS);
+	assert_int_equal(avg, 80 * MBPS); /* the first sample whole */
+	avg = imtcp_ewma(avg, 40 * MBPS);
+	assert_int_equal(avg, 75 * MBPS); /* 7/8 · 80 + 1/8 · 40 */
+	avg = imtcp_ewma(avg, 40 * MBPS);
+	assert_int_equal(avg, 70625 * KBPS); /* 7/8 · 75 + 5 */
+	avg = imtcp_ewma(avg, 40 * MBPS);
+	assert_int_equal(avg, 66796875); /* 7/8 · 70.625 + 5 */
+}
+
+static void a_constant_sample_is_its_own_average(void **state)
+{
+	uint64_t avg = 0;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 100; i++)
+		avg = imtcp_ewma(avg, 12345677);
+	assert_int_equal(avg, 12345677);
+	/* a step is forgotten to 1 % in 35 samples: (7/8)^35 = 0.9 % */
+	for (i = 0; i < 35; i++)
+		avg = imtcp_ewma(avg, 24691354);
+	assert_within_pct(avg, 24691354, 0.6);
+}
+
+/* ---- the store [IM §3.2.6] ---- */
+
+/* 2 4 4 4 5 5 7 9 Mbit/s: mean 5, squares sum to 232, variance 232/8 - 25 = 4, deviation 2. */
+static void the_deviation_of_a_hand_worked_set_is_two(void **state)
+{
+	static const unsigned set[] = {2, 4, 4, 4, 5, 5, 7, 9};
+	struct imtcp_store s = {0, 0, 0, 0};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 8; i++)
+		imtcp_store_add(&s, set[i] * MBPS);
+	assert_int_equal(s.count, 8);
+	assert_int_equal(imtcp_store_deviation_bps(&s), 2 * MBPS);
+	imtcp_store_clear(&s);
+	assert_int_equal(s.count, 0);
+	assert_int_equal(imtcp_store_deviation_bps(&s), 0);
+}
+
+static void equal_results_and_a_single_one_have_no_deviation(void **state)
+{
+	struct imtcp_store s = {0, 0, 0, 0};
+	int i;
+
+	(void)state;
+	imtcp_store_add(&s, 33 * MBPS);
+	assert_int_equal(imtcp_store_deviation_bps(&s), 0);
+	for (i = 0; i < 200; i++) {
+		imtcp_store_add(&s, 33 * MBPS);
+		assert_int_equal(imtcp_store_deviation_bps(&s), 0);
+		assert_in_range(s.count, 2, IMTCP_STORE_MAX);
+	}
+}
+
+static void a_full_store_forgets_half_of_its_past(void **state)
+{
+	struct imtcp_store s = {0, 0, 0, 0};
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < IMTCP_STORE_MAX; i++)
+		imtcp_store_add(&s, 10 * MBPS);
+	assert_int_equal(s.count, IMTCP_STORE_MAX);
+	imtcp_store_add(&s, 10 * MBPS);
+	assert_int_equal(s.count, IMTCP_STORE_MAX / 2 + 1);
+	/* a new level drives the old one out */
+	for (i = 0; i < 8 * IMTCP_STORE_MAX; i++)
+		imtcp_store_add(&s, 50 * MBPS);
+	assert_within_pct(s.sum_kbps / s.count, 50 * MBPS / 1000, 1);
+	assert_at_most(imtcp_store_deviation_bps(&s), 5 * MBPS);
+}
+
+static void the_store_holds_any_rate_without_overflow(void **state)
+{
+	struct imtcp_store s = {0, 0, 0, 0};
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < 3 * IMTCP_STORE_MAX; i++)
+		imtcp_store_add(&s, IMTCP_U64_MAX);
+	assert_int_equal(imtcp_store_deviation_bps(&s), 0);
+	for (i = 0; i < 3 * IMTCP_STORE_MAX; i++)
+		imtcp_store_add(&s, i & 1 ? IMTCP_U64_MAX : 0);
+	/* half at the bound b, half at 0: deviation b/2 */
+	assert_within_pct(imtcp_store_deviation_bps(&s), (1ULL << 28) * 1000, 1);
+}
+
+/* ---- capacity ---- */
+
+static void capacity_goes_up_by_a_sixteenth_and_down_by_a_third_of_that(void **state)
+{
+	uint64_t up = 1ULL << IMTCP_CAPACITY_UP_SHIFT, down = IMTCP_CAPACITY_DOWN_DIV;
+
+	(void)state;
+	assert_int_equal(imtcp_capacity_update(0, 90 * MBPS), 90 * MBPS);
+	assert_int_equal(imtcp_capacity_update(96 * MBPS, 112 * MBPS), 96 * MBPS + 16 * MBPS / up);
+	assert_int_equal(imtcp_capacity_update(96 * MBPS, 48 * MBPS), 96 * MBPS - 48 * MBPS / down);
+	assert_int_equal(imtcp_capacity_update(96 * MBPS, 96 * MBPS), 96 * MBPS);
+	assert_int_equal(down, 3 * up); /* the 0.75 expectile */
+}
+
+static void a_compressed_pair_of_acks_counts_as_twice_the_capacity_at_most(void **state)
+{
+	uint64_t once = imtcp_capacity_update(100 * MBPS, 200 * MBPS);
+
+	(void)state;
+	assert_int_equal(imtcp_capacity_update(100 * MBPS, 100 * GBPS), once);
+	assert_int_equal(imtcp_capacity_update(IMTCP_U64_MAX / 2 + 5, IMTCP_U64_MAX),
+			 IMTCP_U64_MAX / 2 + 5 + ((IMTCP_U64_MAX / 2 - 4) >> 4));
+}
+
+/* Half of the samples at C, half at C/2 (cross traffic between the packets): the expectile e
+ * satisfies 3 (C - e) = e - C/2, e = 7/8 C. */
+static void capacity_settles_near_the_top_of_its_samples(void **state)
+{
+	uint64_t c = 0;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 2000; i++)
+		c = imtcp_capacity_update(c, i & 1 ? 100 * MBPS : 50 * MBPS);
+	assert_within_pct(c, 87500 * KBPS, 2);
+}
+
+/* ---- round trips ---- */
+
+/* Ten segments in flight, one ACK a millisecond; the round is over when what was sent at its
+ * start is acknowledged, 10 ms later: 10 · 1448 bytes in 10 ms. */
+static void a_round_lasts_from_a_departure_to_its_ack(void **state)
+{
+	struct imtcp_round r;
+	uint32_t una = 0, i;
+	int over;
+
+	(void)state;
+	memset(&r, 0, sizeof(r));
+	assert_int_equal(imtcp_round_on_ack(&r, 1000, una, 10 * MSS, 9000, 256), 0);
+	for (i = 1; i <= 10; i++) {
+		una += MSS;
+		over = imtcp_round_on_ack(&r, 1000 + i * 1000, una, una + 10 * MSS,
+					  (int32_t)(10000 - (i == 4) * 500), 256);
+		assert_int_equal(over, i == 10);
+	}
+	assert_int_equal(r.count, 1);
+	assert_int_equal(r.last_least_rtt_us, 9500);
+	assert_int_equal(r.delivery_bps, 10ULL * MSS * 8 * 100);
+	/* the next round begins without the old one's least RTT */
+	assert_int_equal(r.least_rtt_us, 0);
+	assert_int_equal(r.end_seq, 20 * MSS);
+}
+
+static void a_round_counts_wire_bytes_and_survives_the_wrap(void **state)
+{
+	struct imtcp_round r;
+	uint32_t una = 0xffffff00U;
+
+	(void)state;
+	memset(&r, 0, sizeof(r));
+	imtcp_round_on_ack(&r, 0, una, una + 4 * MSS, 0, 512);
+	assert_int_equal(imtcp_round_on_ack(&r, 2000, una + 2 * MSS, una + 6 * MSS, 0, 512), 0);
+	assert_int_equal(imtcp_round_on_ack(&r, 4000, una + 4 * MSS, una + 8 * MSS, 0, 512), 1);
+	/* 4 segments in 4 ms, two wire bytes for each of payload */
+	assert_int_equal(r.delivery_bps, 2ULL * MSS * 8 * 1000);
+	/* no RTT sample (retransmissions): none is invented */
+	assert_int_equal(r.last_least_rtt_us, 0);
+}
+
+/* ---- least RTT ---- */
+
+static void run(struct imtcp_minrtt *f, uint64_t *now, uint64_t until, int32_t rtt_us)
+{
+	for (; *now < until; *now += (uint64_t)rtt_us) {
+		imtcp_minrtt_on_sample(f, *now, rtt_us);
+		assert_int_equal(imtcp_minrtt_on_round(f, *now, 1), 0);
+	}
+}
+
+static void a_shorter_path_is_learned_at_once(void **state)
+{
+	struct imtcp_minrtt f;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_on_sample(&f, 1000, 30000);
+	assert_int_equal(f.base_us, 30000);
+	imtcp_minrtt_on_sample(&f, 2000, 20000);
+	assert_int_equal(f.base_us, 20000);
+	imtcp_minrtt_on_sample(&f, 3000, 0);
+	imtcp_minrtt_on_sample(&f, 3000, -5);
+	imtcp_minrtt_on_sample(&f, 3000, 25000);
+	assert_int_equal(f.base_us, 20000);
+}
+
+static void samples_near_the_base_keep_it_fresh_for_ever(void **state)
+{
+	struct imtcp_minrtt f;
+	uint64_t now = 1000;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_on_sample(&f, now, 30000);
+	/* noise within 1/16 of the base */
+	run(&f, &now, 5 * IMTCP_MINRTT_AGE_US, 30000 + (30000 >> IMTCP_MINRTT_NEAR_SHIFT));
+	assert_int_equal(f.base_us, 30000);
+	assert_int_equal(f.drains, 0);
+}
+
+/* The flow's own queue keeps every RTT at 40 ms over a path of 30: the trial drains it. */
+static void a_flow_whose_own_queue_stands_does_not_learn_it_as_base(void **state)
+{
+	struct imtcp_minrtt f;
+	uint64_t now = 1000;
+	int rounds = 0;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_on_sample(&f, now, 30000);
+	while (!imtcp_minrtt_on_round(&f, now, 1)) {
+		now += 40000;
+		imtcp_minrtt_on_sample(&f, now, 40000);
+		assert_int_equal(f.base_us, 30000);
+		assert_at_most(now, IMTCP_MINRTT_AGE_US + 100000);
+	}
+	/* the drain: the first round still carries the old queue, then the path is empty */
+	do {
+		now += 40000;
+		imtcp_minrtt_on_sample(&f, now, rounds ? 30200 : 40000);
+		rounds++;
+	} while (imtcp_minrtt_on_round(&f, now, 1));
+	assert_int_equal(rounds, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
+	assert_int_equal(f.base_us, 30200);
+	assert_int_equal(f.drains, 1);
+	/* and it is fresh again */
+	assert_int_equal(imtcp_minrtt_on_round(&f, now + 1000, 1), 0);
+}
+
+static void a_longer_path_is_learned_after_one_drain(void **state)
+{
+	struct imtcp_minrtt f;
+	uint64_t now = 1000, changed;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_on_sample(&f, now, 30000);
+	changed = now;
+	do {
+		now += 80000;
+		imtcp_minrtt_on_sample(&f, now, 80000);
+	} while (f.base_us == 30000 && imtcp_minrtt_on_round(&f, now, 1) >= 0 &&
+		 now < 3 * IMTCP_MINRTT_AGE_US);
+	assert_int_equal(f.base_us, 80000);
+	assert_at_most(now - changed,
+		       IMTCP_MINRTT_AGE_US + (IMTCP_MINRTT_DRAIN_ROUNDS + 4) * 80000ULL);
+}
+
+static void a_drain_without_samples_keeps_the_base(void **state)
+{
+	struct imtcp_minrtt f;
+	uint64_t now = IMTCP_MINRTT_AGE_US * 2;
+	uint32_t i;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_on_sample(&f, 1000, 30000);
+	assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 1);
+	for (i = 0; i < IMTCP_MINRTT_DRAIN_ROUNDS; i++)
+		assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 1);
+	assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 0);
+	assert_int_equal(f.base_us, 30000);
+}
+
+static void an_idle_connection_is_not_asked_to_drain(void **state)
+{
+	struct imtcp_minrtt f;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	assert_int_equal(imtcp_minrtt_on_round(&f, 100 * IMTCP_MINRTT_AGE_US, 1), 0);
+	imtcp_minrtt_on_sample(&f, 1000, 30000);
+	assert_int_equal(imtcp_minrtt_on_round(&f, 100 * IMTCP_MINRTT_AGE_US, 0), 0);
+	assert_int_equal(f.drains, 0);
+}
+
+SUITE(filter, T(the_average_follows_equation_1_of_bg), T(a_constant_sample_is_its_own_average),
+      T(the_deviation_of_a_hand_worked_set_is_two),
+      T(equal_results_and_a_single_one_have_no_deviation), T(a_full_store_forgets_half_of_its_past),
+      T(the_store_holds_any_rate_without_overflow),
+      T(capacity_goes_up_by_a_sixteenth_and_down_by_a_third_of_that),
+      T(a_compressed_pair_of_acks_counts_as_twice_the_capacity_at_most),
+      T(capacity_settles_near_the_top_of_its_samples), T(a_round_lasts_from_a_departure_to_its_ack),
+      T(a_round_counts_wire_bytes_and_survives_the_wrap), T(a_shorter_path_is_learned_at_once),
+      T(samples_near_the_base_keep_it_fresh_for_ever),
+      T(a_flow_whose_own_queue_stands_does_not_learn_it_as_base),
+      T(a_longer_path_is_learned_after_one_drain), T(a_drain_without_samples_keeps_the_base),
+      T(an_idle_connection_is_not_asked_to_drain))
