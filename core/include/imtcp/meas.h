@@ -548,14 +548,15 @@ IMTCP_GLOBAL imtcp_u32 imtcp_meas_choose(const struct imtcp_meas *m)
 	if (!m)
 		return 0;
 	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
-		imtcp_u32 t = i < m->judged ? m->verdict[i].trend : IMTCP_TREND_FLAT;
+		imtcp_u32 t = i < m->judged ? m->verdict[i].trend : (imtcp_u32)IMTCP_TREND_FLAT;
 
 		sum += t == IMTCP_TREND_FLAT;
 		sum -= t == IMTCP_TREND_UP;
 	}
 	best_sum = sum;
 	for (a = 1; a <= IMTCP_SUB_RANGES; a++) {
-		imtcp_u32 t = a <= m->judged ? m->verdict[a - 1].trend : IMTCP_TREND_FLAT;
+		imtcp_u32 t = a <= m->judged ? m->verdict[a - 1].trend
+					     : (imtcp_u32)IMTCP_TREND_FLAT;
 
 		/* moving T(a) from the second sum to the first changes it by 2 T(a) */
 		sum += 2 * (t == IMTCP_TREND_UP);
