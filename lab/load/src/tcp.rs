@@ -35,6 +35,7 @@ const TCPI_SND_CWND: usize = 80;
 const TCPI_TOTAL_RETRANS: usize = 100;
 const TCPI_BYTES_ACKED: usize = 120;
 const TCPI_BYTES_RECEIVED: usize = 128;
+const TCPI_DATA_SEGS_IN: usize = 152;
 
 /// One connection at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,7 @@ struct Sample {
     retrans_segs: u32,
     bytes_acked: u64,
     bytes_received: u64,
+    data_segs_in: u32,
 }
 
 fn request() -> Vec<u8> {
@@ -77,6 +79,7 @@ fn read_sample(message: &[u8]) -> Option<Sample> {
             sample.retrans_segs = read_u32(value, TCPI_TOTAL_RETRANS);
             sample.bytes_acked = read_u64(value, TCPI_BYTES_ACKED);
             sample.bytes_received = read_u64(value, TCPI_BYTES_RECEIVED);
+            sample.data_segs_in = read_u32(value, TCPI_DATA_SEGS_IN);
         }
     });
     Some(sample)
@@ -84,7 +87,7 @@ fn read_sample(message: &[u8]) -> Option<Sample> {
 
 pub fn run(args: &Args) -> io::Result<()> {
     let header = "t_us,cookie,local_port,peer,peer_port,srtt_us,cwnd_segs,retrans_segs,\
-                  bytes_acked,bytes_received";
+                  bytes_acked,bytes_received,data_segs_in";
     let mut csv = Csv::create(&args.out, header)?;
     let mut netlink = Netlink::open(libc::NETLINK_SOCK_DIAG)?;
     precise_timers();
@@ -104,7 +107,7 @@ pub fn run(args: &Args) -> io::Result<()> {
                 return Ok(());
             }
             csv.row(format_args!(
-                "{t_us},{},{},{},{},{},{},{},{},{}",
+                "{t_us},{},{},{},{},{},{},{},{},{},{}",
                 s.cookie,
                 s.local_port,
                 Ipv4Addr::from(s.peer),
@@ -114,6 +117,7 @@ pub fn run(args: &Args) -> io::Result<()> {
                 s.retrans_segs,
                 s.bytes_acked,
                 s.bytes_received,
+                s.data_segs_in,
             ))
         })?;
         due_us += args.every_us;
