@@ -13,17 +13,18 @@ The job leaves in its results
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from imtcp_lab.controls import Control
 from imtcp_lab.job import Job
+from imtcp_lab.metrics import Window
 from imtcp_lab.topology import BACKGROUND_SENDER, BOTTLENECK_DEVICE, Dumbbell
 from imtcp_lab.traffic import Background, Foreground, Times
 
 #: Enough for the guest to start every process before the clock does.
 LEAD_US = 1_000_000
+DEFAULT_TIMES = Times()
 #: Virtual seconds allowed beside the run itself (building, loading, files).
 SETUP_LIMIT_S = 120
 
@@ -36,16 +37,25 @@ class Scenario:
     foreground: Foreground | None
     background: Background | None
     control: Control
-    times: Times = Times()
+    times: Times = DEFAULT_TIMES
     seed: int = 1
+    #: Names what differs between scenarios of one experiment beside control and seed.
+    variant: str = ""
     queue_every_ms: int = 10
     #: Connections are sampled so often; the resolution of throughput over time.
     flows_every_ms: int = 100
 
     @property
+    def window(self) -> Window:
+        """The judged part."""
+        start_us = round(self.times.warmup_s * 1e6)
+        return Window(start_us, start_us + round(self.times.measure_s * 1e6))
+
+    @property
     def key(self) -> str:
         """Names the point within its experiment."""
-        return f"{self.control.name}-s{self.seed}"
+        parts = (self.variant, self.control.name, f"s{self.seed}")
+        return "-".join(part for part in parts if part)
 
     def parameters(self) -> dict[str, Any]:
         """Plain data for the result's metadata."""
@@ -95,11 +105,6 @@ class Scenario:
         if watch:
             text += 'imtcp watch --json >"$OUT/watch.jsonl" & STOP="$STOP $!"\n'
         return text
-
-
-def script_environment(result_environment: Mapping[str, str]) -> dict[str, str]:
-    """The runner's environment as it enters result files."""
-    return dict(sorted(result_environment.items()))
 
 
 _PROCESSES = """\

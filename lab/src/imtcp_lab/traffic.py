@@ -81,7 +81,7 @@ class Web:
         """The servers, all behind one address."""
         return (
             f"ns fg imtcp-load web-server --listen 0.0.0.0:{WEB_PORT}"
-            f" --cc {self.congestion_control} & STOP=\"$STOP $!\"\n"
+            f' --cc {self.congestion_control} & STOP="$STOP $!"\n'
         )
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
@@ -220,7 +220,7 @@ ns rx rsync --daemon --no-detach --config="$PWD/rsyncd.conf" \
         return (
             f"{select_control(control)}"
             f"( imtcp-load sleep-until $T0\n"
-            f"  {program_prefix(control)}rsync -a tree/"
-            f" rsync://{BACKGROUND_RECEIVER}:{RSYNC_PORT}/inbox/\n"
-            f'  echo "$?" >"$OUT/background-ended" ) & UPLOAD=$!\n'
+            f"  code=0; {program_prefix(control)}rsync -a tree/"
+            f" rsync://{BACKGROUND_RECEIVER}:{RSYNC_PORT}/inbox/ || code=$?\n"
+            f'  echo "$code" >"$OUT/background-ended" ) & UPLOAD=$!\n'
         )
