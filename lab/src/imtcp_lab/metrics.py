@@ -1,0 +1,187 @@
+"""The two axes, U and I, and what stands beside them.
+
+All of them compare a run with the run of the same seed under *none*, the control
+without a background: the foreground's arrivals are the same there, object by
+object.
+
+U       the background's goodput over the spare capacity: capacity less what the
+        foreground carries alone.  Goodput is counted at the receiver and scaled
+        from TCP payload to whole frames (1514/1448), as the capacity is.
+I_mean  mean completion time of the objects relative to *none*, less 1.
+I_p95   the same of the 95th percentile.
+I_small the same of the mean over objects up to :data:`SMALL_BYTES`.
+queue   mean of the queue that the foreground waits in, in packets; under strict
+        priority that is the upper band's.
+
+An object that had not ended when the run did enters with the time it has had, so
+harm is understated, not hidden; ``unfinished`` counts them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from imtcp_lab.stats import jain, quantile
+from imtcp_lab.topology import FRAME_BYTES, HIGH_BAND_HANDLE, PAYLOAD_BYTES, SHAPER_HANDLE
+
+#: Objects up to this size fit two to three windows of slow start.
+SMALL_BYTES = 30_000
+
+
+@dataclass(frozen=True)
+class Window:
+    """The judged part of a run, µs after its start."""
+
+    start_us: int
+    end_us: int
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end_us - self.start_us) / 1e6
+
+
+def value_at(times_us: list[int], values: list[float], t_us: float) -> float:
+    """A growing counter at a moment between two samples, linearly."""
+    if not times_us:
+        return 0.0
+    if t_us <= times_us[0]:
+        return values[0]
+    for i in range(1, len(times_us)):
+        if t_us <= times_us[i]:
+            share = (t_us - times_us[i - 1]) / (times_us[i] - times_us[i - 1])
+            return values[i - 1] + share * (values[i] - values[i - 1])
+    return values[-1]
+
+
+def background_bytes(tcp: pl.DataFrame | None, window: Window) -> dict[int, float]:
+    """Payload bytes that arrived in the window, by connection cookie.
+
+    A connection that opened within the window started at zero.
+    """
+    if tcp is None or tcp.is_empty():
+        return {}
+    received: dict[int, float] = {}
+    for (cookie,), part in tcp.sort("t_us").group_by("cookie", maintain_order=True):
+        times = part["t_us"].to_list()
+        values = part["bytes_received"].to_list()
+        if times[0] > window.start_us:
+            times, values = [window.start_us, *times], [0, *values]
+        amount = value_at(times, values, window.end_us)
+        amount -= value_at(times, values, window.start_us)
+        received[cookie] = amount
+    return received
+
+
+def carried_bps(queue: pl.DataFrame, window: Window, handle: int = SHAPER_HANDLE) -> float:
+    """Rate of whole frames that left the bottleneck in the window."""
+    part = queue.filter(pl.col("handle") == handle).sort("t_us")
+    times, values = part["t_us"].to_list(), part["sent_bytes"].to_list()
+    sent = value_at(times, values, window.end_us) - value_at(times, values, window.start_us)
+    return sent * 8 / window.seconds
+
+
+def _in_window(queue: pl.DataFrame, window: Window, handle: int) -> pl.DataFrame:
+    return queue.filter(
+        (pl.col("handle") == handle) & pl.col("t_us").is_between(window.start_us, window.end_us)
+    )
+
+
+def foreground_queue_pkts(queue: pl.DataFrame, window: Window) -> float:
+    """Mean packets in the queue that the foreground waits in."""
+    banded = _in_window(queue, window, HIGH_BAND_HANDLE)
+    part = banded if not banded.is_empty() else _in_window(queue, window, SHAPER_HANDLE)
+    mean = part["backlog_pkts"].mean()
+    return math.nan if mean is None else float(mean)  # type: ignore[arg-type]
+
+
+def drops_pkts(queue: pl.DataFrame, window: Window) -> int:
+    """Packets dropped at the bottleneck in the window."""
+    part = _in_window(queue, window, SHAPER_HANDLE)
+    if part.is_empty():
+        return 0
+    return int(part["drops"].max() - part["drops"].min())  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class Interference:
+    """What happened to the foreground's objects, each relative to *none*, less 1."""
+
+    mean: float
+    p95: float
+    small: float
+    objects: int
+    unfinished: int
+
+
+def interference(web: pl.DataFrame, alone: pl.DataFrame, window: Window) -> Interference:
+    """Compare completion times object by object; both runs have the same seed."""
+    both = web.join(alone, on="object", suffix="_alone", how="inner").filter(
+        (pl.col("start_us") >= window.start_us)
+        & (pl.col("start_us") < window.end_us)
+        & (pl.col("finished_alone") == 1)
+    )
+    differ = both.filter(
+        (pl.col("size_bytes") != pl.col("size_bytes_alone"))
+        | (pl.col("start_us") != pl.col("start_us_alone"))
+    )
+    if not differ.is_empty():
+        raise ValueError("the two runs had different arrivals: they cannot be compared")
+
+    def relative(part: pl.DataFrame, q: float | None = None) -> float:
+        now, then = part["duration_us"].to_list(), part["duration_us_alone"].to_list()
+        if not then:
+            return math.nan
+        if q is not None:
+            return quantile(now, q) / quantile(then, q) - 1
+        return sum(now) / sum(then) - 1
+
+    return Interference(
+        mean=relative(both),
+        p95=relative(both, 0.95),
+        small=relative(both.filter(pl.col("size_bytes") <= SMALL_BYTES)),
+        objects=len(both),
+        unfinished=int((both["finished"] == 0).sum()),
+    )
+
+
+def point_metrics(
+    tables: Mapping[str, pl.DataFrame],
+    alone: Mapping[str, pl.DataFrame],
+    capacity_bps: float,
+    window: Window,
+) -> dict[str, float | int | None]:
+    """Everything that one run, held against *none*, has to say."""
+    queue = tables["queue"]
+    flows = background_bytes(tables.get("tcp"), window)
+    payload_bps = sum(flows.values()) * 8 / window.seconds
+    goodput_bps = payload_bps * FRAME_BYTES / PAYLOAD_BYTES
+    foreground_bps = carried_bps(alone["queue"], window)
+    spare_bps = capacity_bps - foreground_bps
+    out: dict[str, float | int | None] = {
+        "U": goodput_bps / spare_bps if spare_bps > 0 else None,
+        "I_mean": None,
+        "I_p95": None,
+        "I_small": None,
+        "queue_pkts_mean": foreground_queue_pkts(queue, window),
+        "queue_pkts_alone": foreground_queue_pkts(alone["queue"], window),
+        "drops_pkts": drops_pkts(queue, window),
+        "jain": jain(list(flows.values())) if len(flows) > 1 else None,
+        "background_bps": goodput_bps,
+        "foreground_alone_bps": foreground_bps,
+        "carried_bps": carried_bps(queue, window),
+    }
+    if "web" in tables and "web" in alone:
+        harm = interference(tables["web"], alone["web"], window)
+        out |= {
+            "I_mean": harm.mean,
+            "I_p95": harm.p95,
+            "I_small": harm.small,
+            "objects": harm.objects,
+            "unfinished": harm.unfinished,
+        }
+    return out

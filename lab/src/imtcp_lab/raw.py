@@ -1,0 +1,88 @@
+"""What a job left behind, as tables; times in µs after the run's ``t0``."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from imtcp_lab.job import JobResult, LabError
+
+#: Tables that a job may leave as CSV.
+CSV_TABLES = ("queue", "tcp", "web", "bulk", "rival", "udp")
+
+#: Kept of each line of ``imtcp watch --json``; what a version lacks is null.
+WATCH_COLUMNS: dict[str, type[pl.DataType]] = {
+    "t_us": pl.Int64,
+    "cookie": pl.String,
+    "src": pl.String,
+    "dst": pl.String,
+    "mode": pl.String,
+    "avail_last_bps": pl.Float64,
+    "avail_smoothed_bps": pl.Float64,
+    "valid": pl.Boolean,
+    "age_us": pl.Float64,
+    "capacity_bps": pl.Float64,
+    "cwnd_segs": pl.Float64,
+    "cap_segs": pl.Float64,
+    "srtt_us": pl.Float64,
+    "min_rtt_us": pl.Float64,
+    "delivery_bps": pl.Float64,
+    "bytes_acked": pl.Float64,
+}
+
+Tables = dict[str, pl.DataFrame]
+
+
+def read_tables(result: JobResult) -> Tables:
+    """All tables of one run."""
+    try:
+        t0_us = int(result.files["t0"])
+    except (KeyError, ValueError):
+        raise LabError("the run left no start time", result.log[-4000:]) from None
+    tables: Tables = {}
+    for name in CSV_TABLES:
+        content = result.files.get(f"{name}.csv")
+        if content is None or b"\n" not in content:
+            continue
+        table = pl.read_csv(io.BytesIO(content))
+        if "t_us" in table.columns:
+            table = table.with_columns(pl.col("t_us").cast(pl.Int64) - t0_us)
+        tables[name] = table
+    lines = result.files.get("watch.jsonl")
+    if lines:
+        tables["watch"] = read_watch(lines, t0_us)
+    return tables
+
+
+def read_watch(lines: bytes, t0_us: int) -> pl.DataFrame:
+    """The watcher's lines; a cut last line and unknown keys are ignored."""
+    rows: list[dict[str, Any]] = []
+    for line in lines.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, Mapping) and isinstance(record.get("t_us"), int | float):
+            rows.append({name: _cast(record.get(name), kind) for name, kind in _KINDS})
+    table = pl.DataFrame(rows, schema=WATCH_COLUMNS)
+    return table.with_columns(pl.col("t_us") - t0_us)
+
+
+_KINDS = tuple(WATCH_COLUMNS.items())
+
+
+def _cast(value: Any, kind: type[pl.DataType]) -> Any:  # noqa: ANN401 - any JSON value
+    if value is None:
+        return None
+    if kind == pl.String:
+        return str(value)
+    if kind == pl.Boolean:
+        return bool(value)
+    try:
+        return int(value) if kind == pl.Int64 else float(value)
+    except (TypeError, ValueError):
+        return None

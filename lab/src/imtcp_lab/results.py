@@ -1,0 +1,157 @@
+"""Result files: a directory per measured point, complete or absent.
+
+``meta.json`` holds the schema's version, the scenario, seed, commit, environment
+(exact kernel, QEMU, digests) and the digest of everything that went in; each raw
+table is a Parquet file beside it.  Figures and tables are drawn again from these
+without running anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from imtcp_lab import __version__
+from imtcp_lab.engine import paths
+from imtcp_lab.raw import Tables
+from imtcp_lab.scenario import Scenario
+
+SCHEMA_VERSION = 1
+#: Programs of this project whose change makes an old result another experiment.
+_LOAD = "release/imtcp-load"
+_IMTCP = "release/imtcp"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured scenario."""
+
+    scenario: Scenario
+    tables: Tables
+    meta: Mapping[str, Any]
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that it is either the old or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """The value as JSON has it: NaN and infinities become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value
+
+
+def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
+    """Write JSON for people and programs."""
+    write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
+
+
+def commit() -> str:
+    """The checkout's commit, with ``-dirty`` when tracked files differ."""
+    command = ["git", "-C", paths.checkout(), "describe", "--always", "--dirty", "--abbrev=40"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def _file_digest(relative: str) -> str:
+    try:
+        return hashlib.sha256((paths.target() / relative).read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return "absent"
+
+
+def input_digest(scenario: Scenario, runner: object) -> str:
+    """Names everything of ours that decides the result of a deterministic run."""
+    job = scenario.job()
+    parts = [
+        str(SCHEMA_VERSION),
+        type(runner).__name__,
+        str(getattr(runner, "kernel", "")),
+        job.script,
+        str(job.seed),
+        _file_digest(_LOAD),
+    ]
+    if scenario.control.needs_imtcp:
+        parts.append(_file_digest(_IMTCP))
+    for name, content in sorted(job.files.items()):
+        parts += [name, hashlib.sha256(content).hexdigest()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def save(
+    directory: Path,
+    scenario: Scenario,
+    tables: Tables,
+    environment: Mapping[str, str],
+    digest: str,
+) -> Point:
+    """Write one point; what was there before is replaced as a whole."""
+    meta = {
+        "schema": SCHEMA_VERSION,
+        "key": scenario.key,
+        "control": scenario.control.name,
+        "variant": scenario.variant,
+        "seed": scenario.seed,
+        "scenario": scenario.parameters(),
+        "digest": digest,
+        "commit": commit(),
+        "lab": __version__,
+        "environment": dict(environment),
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{scenario.key}.", dir=directory))
+    try:
+        for name, table in tables.items():
+            table.write_parquet(part / f"{name}.parquet", compression="zstd")
+        write_json(part / "meta.json", meta)
+        part.chmod(0o755)
+        final = directory / scenario.key
+        if final.exists():
+            shutil.rmtree(final)
+        part.rename(final)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Point(scenario, tables, plain(meta))
+
+
+def load(directory: Path, scenario: Scenario, digest: str | None = None) -> Point | None:
+    """The saved point, if it is there, readable and of the given digest."""
+    place = directory / scenario.key
+    try:
+        meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if meta.get("schema") != SCHEMA_VERSION:
+        return None
+    if digest is not None and meta.get("digest") != digest:
+        return None
+    tables = {file.stem: pl.read_parquet(file) for file in sorted(place.glob("*.parquet"))}
+    return Point(scenario, tables, meta)

@@ -1,0 +1,167 @@
+"""Runs scenarios in parallel, shows how far they are, keeps what is done."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TextIO
+
+from imtcp_lab import raw, results
+from imtcp_lab.job import LabError, Runner
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+
+#: Virtual seconds that a run takes beside its clock: building, loading, files.
+SETUP_S = 3.0
+
+
+class Cancelled(Exception):
+    """Raised inside a run to end it, because another failed or Ctrl-C came."""
+
+
+class ProgressBar:
+    """One line on a terminal, a line now and then elsewhere; with the time left."""
+
+    WIDTH = 28
+    #: Seconds between lines where there is no terminal.
+    QUIET_S = 30.0
+
+    def __init__(self, total_s: float, label: str, stream: TextIO | None = None) -> None:
+        self.total_s = max(total_s, 1e-9)
+        self.label = label
+        self.stream = sys.stderr if stream is None else stream
+        self.started = time.monotonic()
+        self.last_text = 0.0
+        self.finished = 0
+        self.points = 0
+
+    def show(self, done_s: float, force: bool = False) -> None:
+        """Draw, unless it was drawn a moment ago."""
+        now = time.monotonic()
+        tty = self.stream.isatty()
+        if not force and now - self.last_text < (0.2 if tty else self.QUIET_S):
+            return
+        self.last_text = now
+        share = min(done_s / self.total_s, 1.0)
+        elapsed_s = now - self.started
+        left = ""
+        if share > 0.01:
+            left = f"  {_clock(elapsed_s * (1 - share) / share)} left"
+        filled = round(share * self.WIDTH)
+        bar = "█" * filled + "░" * (self.WIDTH - filled)
+        text = f"{self.label} {bar} {share:4.0%}  {self.finished}/{self.points}{left}"
+        if tty:
+            self.stream.write(f"\r\x1b[K{text}")
+        else:
+            self.stream.write(f"{text}\n")
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Leave the line behind."""
+        if self.stream.isatty():
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def run_all(
+    scenarios: Sequence[Scenario],
+    runner: Runner,
+    directory: Path,
+    *,
+    jobs: int,
+    fresh: bool = False,
+    label: str = "",
+) -> list[Point]:
+    """All points, in the order given; saved ones are read if nothing changed.
+
+    The first failure ends the rest; points that were complete stay saved.
+    """
+    digests = {s.key: results.input_digest(s, runner) for s in scenarios}
+    if len(digests) != len(scenarios):
+        raise ValueError("two scenarios have the same key")
+    found: dict[str, Point] = {}
+    for scenario in scenarios:
+        if not fresh:
+            point = results.load(directory, scenario, digests[scenario.key])
+            if point is not None:
+                found[scenario.key] = point
+    missing = [s for s in scenarios if s.key not in found]
+    if found:
+        print(f"{len(found)} of {len(scenarios)} points are saved already", file=sys.stderr)
+    if missing:
+        prepare = getattr(runner, "prepare", None)
+        if prepare is not None:
+            prepare()
+        for point in _run_missing(missing, runner, directory, digests, jobs, label):
+            found[point.scenario.key] = point
+    return [found[s.key] for s in scenarios]
+
+
+def _run_missing(
+    scenarios: Sequence[Scenario],
+    runner: Runner,
+    directory: Path,
+    digests: dict[str, str],
+    jobs: int,
+    label: str,
+) -> list[Point]:
+    cancelled = threading.Event()
+    done_s: dict[str, float] = {}
+    bar = ProgressBar(sum(s.times.total_s + SETUP_S for s in scenarios), label)
+    bar.points = len(scenarios)
+
+    def one(scenario: Scenario) -> Point:
+        expected_s = scenario.times.total_s + SETUP_S
+
+        def progress(seconds: float) -> None:
+            done_s[scenario.key] = min(seconds, expected_s)
+            if cancelled.is_set():
+                raise Cancelled
+
+        if cancelled.is_set():
+            raise Cancelled
+        result = runner.run(scenario.job(), progress)
+        if result.exit_code != 0:
+            raise LabError(
+                f"{scenario.key} ended with code {result.exit_code}", result.log[-4000:]
+            )
+        if "background-ended" in result.files:
+            raise LabError(
+                f"{scenario.key}: the transfer ended before the measurement did",
+                result.log[-4000:],
+            )
+        tables = raw.read_tables(result)
+        point = results.save(
+            directory, scenario, tables, result.environment, digests[scenario.key]
+        )
+        done_s[scenario.key] = expected_s
+        bar.finished += 1
+        return point
+
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        futures: list[Future[Point]] = [pool.submit(one, s) for s in scenarios]
+        try:
+            pending = set(futures)
+            while pending:
+                done, pending = wait(pending, timeout=0.3, return_when=FIRST_EXCEPTION)
+                bar.show(sum(done_s.values()))
+                for future in done:
+                    future.result()
+        except BaseException:
+            # Also Ctrl-C: the runs see it at their next sign of life and clean up.
+            cancelled.set()
+            for future in futures:
+                future.cancel()
+            raise
+        finally:
+            bar.close()
+    return [future.result() for future in futures]

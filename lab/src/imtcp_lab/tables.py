@@ -1,0 +1,92 @@
+"""Rows of numbers for people: plain text, aligned, with spread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from imtcp_lab.stats import Ensemble, ensemble
+
+Row = Mapping[str, Any]
+
+
+def as_number(value: float, digits: int = 2) -> str:
+    """Plain, with a dash for what was not measured."""
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def as_percent(value: float) -> str:
+    """A share as a percentage; small ones with a digit more."""
+    if math.isnan(value):
+        return "-"
+    return f"{value * 100:.1f} %" if abs(value) < 0.095 else f"{value * 100:.0f} %"
+
+
+def as_mbps(value: float) -> str:
+    """bit/s as Mbit/s."""
+    return as_number(value / 1e6, 1)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One quantity of the rows."""
+
+    key: str
+    title: str
+    show: Callable[[float], str] = as_number
+
+
+def cell(e: Ensemble, column: Column) -> str:
+    """Mean, and the least and greatest when there are several seeds."""
+    if e.count == 0:
+        return "-"
+    if e.count == 1:
+        return column.show(e.mean)
+    return f"{column.show(e.mean)} ({column.show(e.lowest)} … {column.show(e.highest)})"
+
+
+def groups(rows: Iterable[Row], by: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by the values of some keys, in order of appearance."""
+    out: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        out.setdefault(tuple(row[key] for key in by), []).append(row)
+    return out
+
+
+def summaries(
+    rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]
+) -> list[dict[str, Any]]:
+    """One record per group: each column's ensemble over the seeds."""
+    return [
+        {
+            **dict(zip(by, names, strict=True)),
+            "seeds": len(part),
+            **{c.key: ensemble(row.get(c.key) for row in part) for c in columns},
+        }
+        for names, part in groups(rows, by).items()
+    ]
+
+
+def text_table(rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]) -> str:
+    """An aligned table, mean (least … greatest) over seeds in each cell."""
+    titles = [*by, *(c.title for c in columns), "seeds"]
+    lines = [titles]
+    for record in summaries(rows, by, columns):
+        lines.append(
+            [str(record[key]) for key in by]
+            + [cell(record[c.key], c) for c in columns]
+            + [str(record["seeds"])]
+        )
+    widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
+
+    def layout(line: Sequence[str]) -> str:
+        left = [text.ljust(w) for text, w in zip(line[: len(by)], widths, strict=False)]
+        right = [
+            text.rjust(w) for text, w in zip(line[len(by) :], widths[len(by) :], strict=True)
+        ]
+        return "  ".join(left + right).rstrip()
+
+    rule = "  ".join("─" * w for w in widths)
+    return "\n".join([layout(lines[0]), rule, *(layout(line) for line in lines[1:])])
