@@ -22,6 +22,8 @@ MODULES: tuple[str, ...] = (
     "imtcp_lab.vm.commands",
     "imtcp_lab.netns.commands",
     "imtcp_lab.commands",
+    "imtcp_lab.demo",
+    "imtcp_lab.run",
 )
 
 #: Exit codes beside 0 and argparse's 2 (wrong usage).

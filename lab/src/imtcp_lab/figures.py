@@ -1,0 +1,199 @@
+"""Pictures from result files, in a light and a dark version."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from imtcp_lab import series
+from imtcp_lab.controls import CONTROLS
+from imtcp_lab.results import Point
+
+DPI = 150
+#: Bins of throughput over time, ms.
+BIN_MS = 250
+
+#: One colour and marker per control, the same in every figure.
+STYLES: dict[str, tuple[str, str]] = {
+    "none": ("#7f7f7f", "o"),
+    "reno": ("#8c564b", "^"),
+    "cubic": ("#d62728", "s"),
+    "bbr": ("#ff7f0e", "D"),
+    "vegas": ("#bcbd22", "v"),
+    "tcp_lp": ("#9467bd", "P"),
+    "cdg": ("#17becf", "<"),
+    "nv": ("#e377c2", ">"),
+    "imtcp": ("#1f77b4", "X"),
+    "imtcp_bg": ("#0b6fd6", "*"),
+    "priority": ("#2ca02c", "h"),
+}
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of everything that is not data."""
+
+    name: str
+    paper: str
+    ink: str
+    grid: str
+    shade: str
+
+
+LIGHT = Theme("light", "#ffffff", "#1c1e21", "#d9dce1", "#cfe3cf")
+DARK = Theme("dark", "#15181c", "#e4e6ea", "#3a3f46", "#274027")
+
+
+def _params(theme: Theme) -> dict[str, Any]:
+    return {
+        "figure.facecolor": theme.paper,
+        "axes.facecolor": theme.paper,
+        "savefig.facecolor": theme.paper,
+        "text.color": theme.ink,
+        "axes.labelcolor": theme.ink,
+        "axes.edgecolor": theme.grid,
+        "axes.titlecolor": theme.ink,
+        "xtick.color": theme.ink,
+        "ytick.color": theme.ink,
+        "grid.color": theme.grid,
+        "axes.grid": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 10,
+        "legend.facecolor": theme.paper,
+        "legend.edgecolor": theme.grid,
+        "font.size": 9,
+        # The same data gives the same file.
+        "svg.hashsalt": "imtcp",
+    }
+
+
+def png(figure: Figure) -> bytes:
+    """The figure's file; no date in it, so that equal figures are equal files."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=DPI, metadata={"Software": "imtcp lab"})
+    plt.close(figure)
+    return out.getvalue()
+
+
+def throughput(points: Sequence[Point], alone: Point, theme: Theme = LIGHT) -> bytes:
+    """Throughput and available bandwidth over time, a panel per control."""
+    shown = [p for p in points if not p.scenario.control.is_none]
+    capacity_bps = alone.scenario.path.capacity_bps
+    active_us = round(alone.scenario.times.active_s * 1e6)
+    spare_t, spare = series.available(alone.tables["queue"], capacity_bps, BIN_MS, active_us)
+    with plt.rc_context(_params(theme)):
+        rows = (len(shown) + 1) // 2
+        figure, grid = plt.subplots(
+            rows, 2, figsize=(9, 0.7 + 2.1 * rows), sharex=True, sharey=True, squeeze=False
+        )
+        panels = list(grid.flat)
+        for axes, point in zip(panels, shown, strict=False):
+            _panel(axes, point, (spare_t, spare), capacity_bps, active_us, theme)
+        for axes in panels[len(shown) :]:
+            axes.set_visible(False)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("Mbit/s")
+        # sharex hides tick labels above an invisible panel: show them again.
+        for axes in panels[max(0, len(shown) - 2) : len(shown)]:
+            axes.tick_params(labelbottom=True)
+            axes.set_xlabel("s")
+        # One legend for all: each label once, from whichever panel has it.
+        entries = {}
+        for axes in panels[: len(shown)]:
+            handles, labels = axes.get_legend_handles_labels()
+            entries |= dict(zip(labels, handles, strict=True))
+        figure.legend(
+            entries.values(),
+            entries.keys(),
+            loc="lower center",
+            ncols=len(entries),
+            frameon=False,
+        )
+        figure.tight_layout(rect=(0, 0.3 / figure.get_figheight(), 1, 1))
+        return png(figure)
+
+
+def _panel(
+    axes: Axes,
+    point: Point,
+    spare: series.Series,
+    capacity_bps: float,
+    active_us: int,
+    theme: Theme,
+) -> None:
+    control = point.scenario.control
+    colour = STYLES[control.name][0]
+    axes.fill_between(
+        spare[0],
+        [v / 1e6 for v in spare[1]],
+        step="mid",
+        color=theme.shade,
+        linewidth=0,
+        label="available bandwidth",
+    )
+    times, rates = series.throughput(point.tables.get("tcp"), BIN_MS, active_us)
+    axes.plot(times, [r / 1e6 for r in rates], color=colour, linewidth=1.6, label="transfer")
+    est_t, est = series.estimate(point.tables.get("watch"))
+    inside = [(t, v) for t, v in zip(est_t, est, strict=True) if 0 <= t <= active_us / 1e6]
+    if inside:
+        axes.plot(
+            [t for t, _ in inside],
+            [v / 1e6 for _, v in inside],
+            color=theme.ink,
+            linewidth=1,
+            linestyle="--",
+            label="measured by imtcp",
+        )
+    axes.axvspan(0, point.scenario.times.warmup_s, color=theme.grid, alpha=0.35, linewidth=0)
+    axes.set_ylim(0, capacity_bps * 1.08 / 1e6)
+    axes.set_xlim(0, active_us / 1e6)
+    axes.set_title(control.label)
+
+
+def plane(rows: Sequence[Mapping[str, Any]], theme: Theme = LIGHT) -> bytes:
+    """The (I, U) plane: a point per control, a line from least to greatest seed."""
+    with plt.rc_context(_params(theme)):
+        figure, axes = plt.subplots(figsize=(6.4, 4.6))
+        # Linear to 1 %, logarithmic above: harm spans three decades.
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
+        for index, name in enumerate(dict.fromkeys(row["control"] for row in rows)):
+            mine = [row for row in rows if row["control"] == name]
+            both = [r for r in mine if r["I_mean"] is not None and r["U"] is not None]
+            if not both or CONTROLS[name].is_none:
+                continue
+            harm = [row["I_mean"] * 100 for row in both]
+            used = [row["U"] for row in both]
+            colour, marker = STYLES[name]
+            x, y = sum(harm) / len(harm), sum(used) / len(used)
+            axes.hlines(y, min(harm), max(harm), color=colour, linewidth=1.2)
+            axes.vlines(x, min(used), max(used), color=colour, linewidth=1.2)
+            axes.plot(x, y, marker, color=colour, markersize=9)
+            # Alternate above and below: neighbours at the top are close.
+            below = index % 2 == 1
+            axes.annotate(
+                name,
+                (x, y),
+                xytext=(0, -18 if below else 9),
+                textcoords="offset points",
+                ha="center",
+            )
+        axes.set_xlabel("I: foreground's mean completion time, change in %")
+        axes.set_ylabel("U: share of the spare bandwidth used")
+        axes.set_ylim(0, max(1.1, axes.get_ylim()[1]))
+        axes.set_xlim(left=-1)
+        ticks = [0, 1, 3, 10, 30, 100, 300]
+        axes.set_xticks(ticks, [str(t) for t in ticks])
+        axes.minorticks_off()
+        figure.tight_layout()
+        return png(figure)
