@@ -17,7 +17,7 @@ struct imtcp_ctl_cfg {
 
 /* The order to the program that switches sockets, and what it did. */
 struct imtcp_ctl_switch {
-	__imtcp_u64 policy; /* 0: every socket on imtcp*; else only those of this policy */
+	__imtcp_u64 policy;	    /* 0: every socket on imtcp*; else only those of this policy */
 	char cc[IMTCP_CA_NAME_MAX]; /* the congestion control to switch to */
 	__imtcp_u32 moved_listeners;
 	__imtcp_u32 moved_connections;

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The control programs of bpf/imtcp_ctl.bpf.c, loaded onto the pinned maps.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, Context, Result};
+pub use libbpf_rs::Link;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject};
+
+use crate::raw::{self, Plain};
+use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch};
+use crate::{meta, netns, objects, paths};
+
+/// Lets the control object use the maps that are pinned.
+fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
+    for mut map in object.maps_mut() {
+        let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) else {
+            continue;
+        };
+        let pinned = MapHandle::from_pinned_path(paths::pin(name))
+            .with_context(|| format!("cannot open the pinned map {name}: run `imtcp up`"))?;
+        map.reuse_fd(pinned.as_fd())?;
+    }
+    Ok(())
+}
+
+/// Gives every new connection and listener of a cgroup to a policy, for as long as the link
+/// lives.
+pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64) -> Result<Link> {
+    meta::require_same_layout()?;
+    let mut object = objects::open_ctl("imtcp_sockops")?;
+    let cfg = imtcp_ctl_cfg { policy };
+    objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(cfg.bytes())?;
+    reuse_pinned_maps(&mut object)?;
+    let object = object.load().context("cannot load the cgroup program")?;
+    let prog = object
+        .progs_mut()
+        .find(|p| p.name() == "imtcp_sockops")
+        .ok_or_else(|| anyhow!("the control object has no program imtcp_sockops"))?;
+    prog.attach_cgroup(cgroup.as_raw_fd()).context("cannot attach to the cgroup")
+}
+
+/// Where the links of an attachment are pinned.
+pub fn attachment_pin(id: u64, index: usize) -> PathBuf {
+    Path::new(paths::ATTACH_DIR).join(format!("{id:016x}-{index}"))
+}
+
+/// Keeps a link alive after this process.
+pub fn pin_link(link: &Link, path: &Path) -> Result<()> {
+    std::fs::create_dir_all(paths::ATTACH_DIR)?;
+    raw::obj_pin(link.as_fd(), path).with_context(|| format!("cannot pin {}", path.display()))
+}
+
+/// What a switch of sockets has done.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Switched {
+    pub connections: u32,
+    pub listeners: u32,
+    pub failed: u32,
+}
+
+impl std::ops::AddAssign for Switched {
+    fn add_assign(&mut self, other: Self) {
+        self.connections += other.connections;
+        self.listeners += other.listeners;
+        self.failed += other.failed;
+    }
+}
+
+/// The program that takes sockets off imtcp and imtcp_bg.
+pub struct Switcher {
+    object: Object,
+    link: Link,
+}
+
+impl Switcher {
+    pub fn load() -> Result<Self> {
+        let mut object = objects::open_ctl("imtcp_switch")?;
+        reuse_pinned_maps(&mut object)?;
+        let object = object.load().context("cannot load the program that switches sockets")?;
+        let prog = object
+            .progs_mut()
+            .find(|p| p.name() == "imtcp_switch")
+            .ok_or_else(|| anyhow!("the control object has no program imtcp_switch"))?;
+        let link = prog.attach()?;
+        Ok(Switcher { object, link })
+    }
+
+    /// Moves sockets of one namespace to its default control: those of `policy`, or all (0).
+    pub fn run(&self, ns: &netns::NetNs, policy: u64) -> Result<Switched> {
+        let cc = ns.run(netns::fallback_cc).context("cannot enter a network namespace")?;
+        let mut order = imtcp_ctl_switch { policy, ..Default::default() };
+        for (to, from) in order.cc.iter_mut().zip(cc.bytes()).take(15) {
+            *to = from as _;
+        }
+        let data = self
+            .object
+            .maps()
+            .find(|m| m.name().to_string_lossy().ends_with(".data.switch"))
+            .ok_or_else(|| anyhow!("the control object has no map .data.switch"))?;
+        let key = 0u32.to_ne_bytes();
+        data.update(&key, order.bytes(), MapFlags::ANY)?;
+        let fd = self.link.as_fd();
+        ns.run(move || -> Result<()> {
+            // The iterator keeps the namespace of the thread that creates it.
+            let mut iter = std::fs::File::from(raw::iter_create(fd)?);
+            std::io::copy(&mut iter, &mut std::io::sink())?;
+            Ok(())
+        })?
+        .context("cannot walk the sockets of a network namespace")?;
+        let value = data.lookup(&key, MapFlags::ANY)?.unwrap_or_default();
+        let done = imtcp_ctl_switch::from_bytes(&value).unwrap_or_default();
+        Ok(Switched {
+            connections: done.moved_connections,
+            listeners: done.moved_listeners,
+            failed: done.failed,
+        })
+    }
+
+    /// The same in every namespace of the machine that can be entered.
+    pub fn run_everywhere(&self, policy: u64) -> Switched {
+        let mut sum = Switched::default();
+        for ns in netns::all() {
+            if let Ok(done) = self.run(&ns, policy) {
+                sum += done;
+            }
+        }
+        sum
+    }
+}

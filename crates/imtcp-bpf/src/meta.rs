@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What is loaded: a pinned array of one, written by `up`.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{bail, Context, Result};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+
+use crate::raw::{self, Plain};
+use crate::{layout, objects, paths, shared};
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    pub abi: u32,
+    /// 1: registered by BPF links.
+    pub linked: u32,
+    pub object_id: u64,
+    pub layout_id: u64,
+    /// When the programs were first loaded, and last replaced (Unix time).
+    pub since_unix_s: u64,
+    pub upgraded_unix_s: u64,
+    version: [u8; 24],
+}
+
+// SAFETY: repr(C), integers only, no padding (2×4 + 4×8 + 24 bytes).
+unsafe impl Plain for Meta {}
+
+impl Meta {
+    pub fn own(since: Option<u64>, linked: bool) -> Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+        let mut version = [0; 24];
+        let text = objects::VERSION.as_bytes();
+        let len = text.len().min(version.len() - 1);
+        version[..len].copy_from_slice(&text[..len]);
+        Ok(Meta {
+            abi: shared::IMTCP_ABI_VERSION,
+            linked: linked.into(),
+            object_id: objects::id(),
+            layout_id: layout::own()?,
+            since_unix_s: since.unwrap_or(now),
+            upgraded_unix_s: now,
+            version,
+        })
+    }
+
+    pub fn version(&self) -> String {
+        let end = self.version.iter().position(|b| *b == 0).unwrap_or(self.version.len());
+        String::from_utf8_lossy(&self.version[..end]).into_owned()
+    }
+
+    /// What is pinned; `None` when nothing is.
+    pub fn read() -> Result<Option<Self>> {
+        let path = paths::pin(paths::META);
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(e) => bail!("cannot look into {}: {e}", paths::DIR),
+        }
+        let map = MapHandle::from_pinned_path(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+        match Meta::from_bytes(&value) {
+            Some(meta) => Ok(Some(meta)),
+            None => bail!("{} is not of imtcp: remove {}", path.display(), paths::DIR),
+        }
+    }
+
+    pub(crate) fn pin(&self, path: &std::path::Path) -> Result<()> {
+        let opts = libbpf_sys::bpf_map_create_opts {
+            sz: std::mem::size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+            ..Default::default()
+        };
+        let size = std::mem::size_of::<Meta>() as u32;
+        let map = MapHandle::create(MapType::Array, Some("imtcp_meta"), 4, size, 1, &opts)?;
+        map.update(&0u32.to_ne_bytes(), self.bytes(), MapFlags::ANY)?;
+        raw::obj_pin(map.as_fd(), path)?;
+        Ok(())
+    }
+}
+
+/// Refuses to work with maps that other programs made in another shape.
+pub fn require_same_layout() -> Result<Meta> {
+    let Some(meta) = Meta::read()? else {
+        bail!("imtcp is not loaded: run `imtcp up` first");
+    };
+    if meta.layout_id != layout::own()? {
+        bail!(
+            "the loaded programs are of imtcp {} and differ from this command's ({}): \
+             run `imtcp up` to upgrade them",
+            meta.version(),
+            objects::VERSION
+        );
+    }
+    Ok(meta)
+}

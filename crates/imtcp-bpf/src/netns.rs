@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The network namespaces of this machine, and work done inside one.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// One open network namespace.
+pub struct NetNs {
+    pub ino: u64,
+    file: File,
+}
+
+/// Every namespace that a process is in or that has a name under /run/netns.
+pub fn all() -> Vec<NetNs> {
+    let named = ["/run/netns", "/run/docker/netns"]
+        .into_iter()
+        .flat_map(fs::read_dir)
+        .flatten()
+        .flatten()
+        .map(|e| e.path());
+    let of_processes = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|e| e.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
+        .map(|e| e.path().join("ns/net"));
+    let mut found = BTreeMap::new();
+    for path in std::iter::once(PathBuf::from("/proc/self/ns/net")).chain(of_processes).chain(named)
+    {
+        if let Some(ns) = open(&path) {
+            found.entry(ns.ino).or_insert(ns);
+        }
+    }
+    found.into_values().collect()
+}
+
+fn open(path: &PathBuf) -> Option<NetNs> {
+    let file = File::open(path).ok()?;
+    let ino = file.metadata().ok()?.ino();
+    Some(NetNs { ino, file })
+}
+
+/// The namespace of a process.
+pub fn of_pid(pid: i32) -> io::Result<NetNs> {
+    let file = File::open(format!("/proc/{pid}/ns/net"))?;
+    let ino = file.metadata()?.ino();
+    Ok(NetNs { ino, file })
+}
+
+impl NetNs {
+    /// Runs `work` on a thread that is inside the namespace.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        let fd = self.file.as_raw_fd();
+        std::thread::scope(|scope| {
+            scope
+                .spawn(move || {
+                    // SAFETY: changes the namespace of this thread only, which ends here.
+                    if unsafe { libc::setns(fd, libc::CLONE_NEWNET) } != 0 {
+                        return Err(io::Error::last_os_error());
+                    }
+                    Ok(work())
+                })
+                .join()
+                .unwrap_or_else(|e| std::panic::resume_unwind(e))
+        })
+    }
+}
+
+const DEFAULT_CC: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+const AVAILABLE_CC: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+/// The default congestion control of the namespace of the calling thread.
+pub fn default_cc() -> String {
+    fs::read_to_string(DEFAULT_CC).unwrap_or_default().trim().to_string()
+}
+
+pub fn set_default_cc(name: &str) -> io::Result<()> {
+    fs::write(DEFAULT_CC, name)
+}
+
+pub fn available_ccs() -> Vec<String> {
+    let text = fs::read_to_string(AVAILABLE_CC).unwrap_or_default();
+    text.split_whitespace().map(str::to_string).collect()
+}
+
+/// Where sockets go when imtcp leaves: the namespace's default, unless that is imtcp itself.
+pub fn fallback_cc() -> String {
+    let default = default_cc();
+    if !default.is_empty() && !crate::CONTROLS.contains(&default.as_str()) {
+        return default;
+    }
+    let available = available_ccs();
+    if available.iter().any(|a| a == "cubic") { "cubic" } else { "reno" }.to_string()
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The compiled BPF programs that this crate carries.
+
+use anyhow::{anyhow, Result};
+use libbpf_rs::{ObjectBuilder, OpenMapMut, OpenObject};
+
+/// The congestion controls (bpf/imtcp.bpf.c).
+pub static IMTCP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp.bpf.o"));
+/// Iterators and the cgroup program (bpf/imtcp_ctl.bpf.c).
+pub static CTL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_ctl.bpf.o"));
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Tells one build of the programs from another.
+pub fn id() -> u64 {
+    let mut hash = Fnv::new();
+    hash.write(IMTCP);
+    hash.write(CTL);
+    hash.0
+}
+
+pub(crate) fn open_imtcp() -> Result<OpenObject> {
+    Ok(ObjectBuilder::default().name("imtcp")?.open_memory(IMTCP)?)
+}
+
+/// Opens the control object with only the named program switched on.
+pub(crate) fn open_ctl(program: &str) -> Result<OpenObject> {
+    let mut object = ObjectBuilder::default().name("imtcp_ctl")?.open_memory(CTL)?;
+    let mut found = false;
+    for mut prog in object.progs_mut() {
+        let wanted = prog.name() == program;
+        found |= wanted;
+        prog.set_autoload(wanted);
+    }
+    if !found {
+        return Err(anyhow!("the control object has no program {program}"));
+    }
+    Ok(object)
+}
+
+pub(crate) fn open_map<'o>(object: &'o mut OpenObject, name: &str) -> Result<OpenMapMut<'o>> {
+    object
+        .maps_mut()
+        .find(|m| m.name().to_string_lossy().ends_with(name))
+        .ok_or_else(|| anyhow!("the BPF object has no map {name}"))
+}
+
+/// FNV-1a, 64 bits: enough to notice that two builds or two layouts differ.
+pub(crate) struct Fnv(pub u64);
+
+impl Fnv {
+    pub fn new() -> Self {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    pub fn write_u64(&mut self, value: u64) {
+        self.write(&value.to_le_bytes());
+    }
+}

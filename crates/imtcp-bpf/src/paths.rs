@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Where things are pinned, and the BPF file system they are pinned in.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context, Result};
+
+pub const BPFFS: &str = "/sys/fs/bpf";
+pub const DIR: &str = "/sys/fs/bpf/imtcp";
+/// Links of attachments, one or more for each.
+pub const ATTACH_DIR: &str = "/sys/fs/bpf/imtcp/attach";
+
+/// Maps that outlive an upgrade when their layouts agree.
+pub const SHARED_MAPS: [&str; 5] =
+    ["imtcp_conns", "imtcp_tags", "imtcp_policies", "imtcp_events", "imtcp_totals"];
+
+/// The pinned iterator: reading the file gives one `imtcp_record` per connection.
+pub const CONNECTIONS: &str = "connections";
+pub const META: &str = "meta";
+
+pub fn pin(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+/// The struct_ops map of a congestion control.
+pub fn ops_pin(control: &str) -> PathBuf {
+    pin(&format!("ops_{control}"))
+}
+
+/// The link that keeps a congestion control registered (kernels from 6.4).
+pub fn link_pin(control: &str) -> PathBuf {
+    pin(&format!("link_{control}"))
+}
+
+/// Is a BPF file system mounted at its usual place?
+pub fn bpffs_is_mounted() -> bool {
+    const BPF_FS_MAGIC: i64 = 0xcafe4a11;
+    let path = CString::new(BPFFS).expect("no NUL inside");
+    // SAFETY: statfs only writes the structure that it is given.
+    unsafe {
+        let mut st: libc::statfs = std::mem::zeroed();
+        libc::statfs(path.as_ptr(), &mut st) == 0 && st.f_type as i64 == BPF_FS_MAGIC
+    }
+}
+
+/// Mounts the BPF file system where it is missing; says whether it had to.
+pub fn ensure_bpffs() -> Result<bool> {
+    if bpffs_is_mounted() {
+        return Ok(false);
+    }
+    if !Path::new(BPFFS).is_dir() {
+        bail!(
+            "{BPFFS} does not exist: this kernel has no BPF file system, or sysfs is not mounted"
+        );
+    }
+    let (src, dst, kind) = (c"bpf", CString::new(BPFFS)?, c"bpf");
+    let options = c"mode=700";
+    // SAFETY: all pointers are NUL-terminated strings that live through the call.
+    let rc = unsafe {
+        libc::mount(
+            src.as_ptr(),
+            dst.as_ptr(),
+            kind.as_ptr(),
+            libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+            options.as_ptr().cast(),
+        )
+    };
+    if rc != 0 {
+        let e = io::Error::last_os_error();
+        bail!("cannot mount the BPF file system at {BPFFS} ({e}): mount it there first");
+    }
+    Ok(true)
+}
+
+/// Removes the directory of pins and whatever is in it.
+pub(crate) fn remove_all() -> Result<()> {
+    remove_tree(Path::new(DIR)).with_context(|| format!("cannot remove {DIR}"))
+}
+
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_tree(&path)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
+    fs::remove_dir(dir)
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The map of policies: one for each run or attachment.
+
+use anyhow::{anyhow, Context, Result};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::raw::Plain;
+use crate::{paths, Policy};
+
+pub struct Policies(MapHandle);
+
+impl Policies {
+    pub fn open() -> Result<Self> {
+        let map = MapHandle::from_pinned_path(paths::pin("imtcp_policies"))
+            .context("cannot open the map of policies: run `imtcp up`")?;
+        Ok(Policies(map))
+    }
+
+    pub fn get(&self, id: u64) -> Result<Option<Policy>> {
+        let value = self.0.lookup(&id.to_ne_bytes(), MapFlags::ANY)?;
+        Ok(value.and_then(|v| Policy::from_bytes(&v)))
+    }
+
+    pub fn insert(&self, id: u64, policy: &Policy) -> Result<()> {
+        self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::NO_EXIST).map_err(|e| {
+            match e.kind() {
+                libbpf_rs::ErrorKind::Other => anyhow!(
+                    "there is no room for another run or attachment (4096 at once): \
+                     end some, or run `imtcp up` to sweep leftovers"
+                ),
+                _ => anyhow!(e).context("cannot write the policy"),
+            }
+        })
+    }
+
+    /// Replaces the orders and keeps the programs' counters.
+    pub fn replace_orders(&self, id: u64, orders: &Policy) -> Result<()> {
+        let mut policy = self.get(id)?.unwrap_or_default();
+        policy.min_bps = orders.min_bps;
+        policy.max_bps = orders.max_bps;
+        policy.mode = orders.mode;
+        policy.dscp_plus1 = orders.dscp_plus1;
+        Ok(self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::ANY)?)
+    }
+
+    /// Removing what is not there is fine.
+    pub fn remove(&self, id: u64) {
+        let _ = self.0.delete(&id.to_ne_bytes());
+    }
+
+    pub fn ids(&self) -> Vec<u64> {
+        self.0.keys().filter_map(|k| k.try_into().ok().map(u64::from_ne_bytes)).collect()
+    }
+}

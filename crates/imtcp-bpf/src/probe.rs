@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What the running kernel offers.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{bail, Result};
+use libbpf_rs::btf::types::Struct;
+use libbpf_rs::btf::Btf;
+
+const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
+const JIT_ENABLE: &str = "/proc/sys/net/core/bpf_jit_enable";
+
+pub const CAP_KILL: u32 = 5;
+pub const CAP_NET_ADMIN: u32 = 12;
+pub const CAP_SYS_ADMIN: u32 = 21;
+pub const CAP_PERFMON: u32 = 38;
+pub const CAP_BPF: u32 = 39;
+
+/// (major, minor) of the running kernel.
+pub fn kernel_version() -> (u32, u32) {
+    parse_release(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())
+}
+
+fn parse_release(text: &str) -> (u32, u32) {
+    let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(|p| p.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+pub fn has_btf() -> bool {
+    Path::new(VMLINUX_BTF).exists()
+}
+
+/// struct_ops programs run only when compiled to machine code.
+pub fn has_jit() -> bool {
+    fs::read_to_string(JIT_ENABLE).is_ok_and(|v| v.trim() != "0")
+}
+
+/// The first kernel that lets congestion controls in BPF set sk_pacing_rate.
+pub const FIRST_KERNEL: (u32, u32) = (6, 0);
+
+pub fn capabilities() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|l| l.strip_prefix("CapEff:"))
+        .and_then(|v| u64::from_str_radix(v.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// The first capability that loading and attaching needs and this process lacks.
+pub fn missing_capability() -> Option<&'static str> {
+    let have = capabilities();
+    let has = |cap: u32| have & (1 << cap) != 0;
+    // Pins, other network namespaces and cgroups ask for CAP_SYS_ADMIN itself.
+    [
+        (has(CAP_SYS_ADMIN), "CAP_SYS_ADMIN"),
+        (has(CAP_BPF) || has(CAP_SYS_ADMIN), "CAP_BPF"),
+        (has(CAP_PERFMON) || has(CAP_SYS_ADMIN), "CAP_PERFMON"),
+        (has(CAP_NET_ADMIN), "CAP_NET_ADMIN"),
+    ]
+    .into_iter()
+    .find_map(|(ok, name)| (!ok).then_some(name))
+}
+
+/// One sentence when the caller may not do what it asks for.
+pub fn require_privileges(what: &str) -> Result<()> {
+    match missing_capability() {
+        Some(cap) => bail!("{what} needs root ({cap} is missing): start it with sudo"),
+        None => Ok(()),
+    }
+}
+
+/// One sentence that names the first thing that this kernel lacks.
+pub fn require_kernel() -> Result<()> {
+    let (major, minor) = kernel_version();
+    if (major, minor) < FIRST_KERNEL {
+        bail!(
+            "Linux {major}.{minor} does not let BPF congestion controls write sk_pacing_rate: \
+             a kernel from {}.{} on is needed (6.1 is tested)",
+            FIRST_KERNEL.0,
+            FIRST_KERNEL.1
+        );
+    }
+    if !has_btf() {
+        bail!(
+            "this kernel has no type information ({VMLINUX_BTF} is missing): \
+             it needs CONFIG_DEBUG_INFO_BTF=y, which distribution kernels have"
+        );
+    }
+    if !has_jit() {
+        bail!(
+            "the kernel's BPF compiler (JIT) is off or missing: \
+             switch it on with `sysctl -w net.core.bpf_jit_enable=1`"
+        );
+    }
+    if kernel_struct("bpf_struct_ops_tcp_congestion_ops").is_none() {
+        bail!(
+            "this kernel does not take congestion controls in BPF (struct_ops of \
+             tcp_congestion_ops): it needs CONFIG_BPF_JIT=y and CONFIG_BPF_SYSCALL=y"
+        );
+    }
+    if lockdown_is_confidential() {
+        bail!(
+            "the kernel is locked down (mode confidentiality), which forbids BPF to read \
+             kernel memory: boot without lockdown=confidentiality"
+        );
+    }
+    Ok(())
+}
+
+pub fn lockdown_is_confidential() -> bool {
+    fs::read_to_string("/sys/kernel/security/lockdown")
+        .is_ok_and(|v| v.contains("[confidentiality]"))
+}
+
+/// Links for struct_ops maps with replacement in place: kernels from 6.4 on.
+pub fn has_struct_ops_links() -> bool {
+    kernel_struct("bpf_struct_ops").is_some_and(|m| m.iter().any(|name| name == "update"))
+}
+
+/// Names of a kernel structure's members.
+fn kernel_struct(name: &str) -> Option<Vec<String>> {
+    let btf = Btf::from_vmlinux().ok()?;
+    let ty = btf.type_by_name::<Struct>(name)?;
+    let members =
+        ty.iter().filter_map(|m| m.name.map(|n| n.to_string_lossy().into_owned())).collect();
+    Some(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_distributions_are_understood() {
+        assert_eq!(parse_release("6.1.0-18-cloud-amd64"), (6, 1));
+        assert_eq!(parse_release("6.12.9+bpo-amd64"), (6, 12));
+        assert_eq!(parse_release("6.18.44-fc-v657\n"), (6, 18));
+        assert_eq!(parse_release(""), (0, 0));
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The few system calls on pinned objects for which libbpf-rs has no words.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use libbpf_sys as sys;
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+/// libbpf 1.x returns a negative errno.
+fn check(rc: i32) -> io::Result<i32> {
+    if rc < 0 {
+        Err(io::Error::from_raw_os_error(-rc))
+    } else {
+        Ok(rc)
+    }
+}
+
+pub fn obj_get(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    // SAFETY: the path is NUL-terminated; the descriptor returned is new and ours.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(sys::bpf_obj_get(path.as_ptr()))?)) }
+}
+
+pub fn obj_pin(fd: BorrowedFd, path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: the path is NUL-terminated and the descriptor is open.
+    unsafe { check(sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr())).map(drop) }
+}
+
+/// Puts another struct_ops map behind a link: in-place replacement.
+pub fn link_update(link: BorrowedFd, map: BorrowedFd) -> io::Result<()> {
+    // SAFETY: both descriptors are open; no options.
+    unsafe {
+        check(sys::bpf_link_update(link.as_raw_fd(), map.as_raw_fd(), std::ptr::null())).map(drop)
+    }
+}
+
+pub fn link_detach(link: BorrowedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    unsafe { check(sys::bpf_link_detach(link.as_raw_fd())).map(drop) }
+}
+
+pub fn iter_create(link: BorrowedFd) -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is open; the one returned is new and ours.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(sys::bpf_iter_create(link.as_raw_fd()))?)) }
+}
+
+/// Types whose every bit pattern is a value, without padding: the layouts of `shared.rs`.
+///
+/// # Safety
+/// Only for `repr(C)` structures of integers and arrays of integers without padding.
+pub unsafe trait Plain: Copy {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: no padding, so every byte is initialised.
+        unsafe {
+            std::slice::from_raw_parts((self as *const Self).cast(), std::mem::size_of::<Self>())
+        }
+    }
+
+    /// `None` when there are too few bytes; bytes beyond are ignored.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < std::mem::size_of::<Self>() {
+            return None;
+        }
+        let mut value = MaybeUninit::<Self>::uninit();
+        // SAFETY: as many bytes as the type has, and every pattern is a value.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                value.as_mut_ptr().cast(),
+                std::mem::size_of::<Self>(),
+            );
+            Some(value.assume_init())
+        }
+    }
+}
+
+// SAFETY: these are the layouts of bpf/imtcp_shared.h and bpf/imtcp_ctl.h: fixed-width
+// integers with explicit padding (bindgen's assertions hold their sizes).
+unsafe impl Plain for crate::shared::imtcp_record {}
+unsafe impl Plain for crate::shared::imtcp_event {}
+unsafe impl Plain for crate::shared::imtcp_totals {}
+unsafe impl Plain for crate::shared::imtcp_policy {}
+unsafe impl Plain for crate::shared::imtcp_tag {}
+unsafe impl Plain for crate::shared::imtcp_ctl_cfg {}
+unsafe impl Plain for crate::shared::imtcp_ctl_switch {}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Which policy a socket belongs to, set by file descriptor.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::raw::Plain;
+use crate::{paths, shared};
+
+pub struct Tags(MapHandle);
+
+impl Tags {
+    pub fn open() -> Result<Self> {
+        let map = MapHandle::from_pinned_path(paths::pin("imtcp_tags"))
+            .context("cannot open the map of socket tags: run `imtcp up`")?;
+        Ok(Tags(map))
+    }
+
+    pub fn set(&self, socket: BorrowedFd, policy: u64) -> Result<()> {
+        let tag = shared::imtcp_tag { policy };
+        Ok(self.0.update(&socket.as_raw_fd().to_ne_bytes(), tag.bytes(), MapFlags::ANY)?)
+    }
+
+    pub fn get(&self, socket: BorrowedFd) -> Option<u64> {
+        let value = self.0.lookup(&socket.as_raw_fd().to_ne_bytes(), MapFlags::ANY).ok()??;
+        shared::imtcp_tag::from_bytes(&value).map(|t| t.policy)
+    }
+
+    pub fn clear(&self, socket: BorrowedFd) {
+        let _ = self.0.delete(&socket.as_raw_fd().to_ne_bytes());
+    }
+}

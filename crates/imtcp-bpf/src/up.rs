@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Loading and pinning, and upgrading what is loaded in place.
+//!
+//! Everything is first loaded and pinned under names ending in `_new`; then the congestion
+//! controls are registered (or replaced behind their links); then the pins get their real
+//! names. A failure on the way undoes the steps before it.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail, Context, Result};
+use libbpf_rs::{Link, MapCore, MapHandle, MapMut, MapType, Object};
+
+use crate::meta::Meta;
+use crate::{down, netns, objects, paths, probe, raw, CONTROLS};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was not loaded before.
+    Loaded,
+    /// The same programs were loaded already.
+    Already,
+    /// Other programs were loaded. `kept` says whether open connections stay visible:
+    /// the records of another layout cannot be read by the new programs.
+    Upgraded { from: String, kept: bool },
+}
+
+/// Loads and pins. With `force` the programs are replaced even by the same ones.
+pub fn up(force: bool) -> Result<Outcome> {
+    probe::require_privileges("imtcp up")?;
+    probe::require_kernel()?;
+    paths::ensure_bpffs()?;
+
+    let fresh = !fs::exists(paths::DIR)?;
+    let done = up_in_dir(force);
+    if done.is_err() && fresh {
+        let _ = paths::remove_all();
+    }
+    done
+}
+
+fn up_in_dir(force: bool) -> Result<Outcome> {
+    fs::create_dir_all(paths::DIR)
+        .with_context(|| format!("cannot create {} (is bpffs mounted there?)", paths::DIR))?;
+    sweep_half_done()?;
+
+    let old = Meta::read()?;
+    let linked = probe::has_struct_ops_links();
+    let new = Meta::own(old.map(|m| m.since_unix_s), linked)?;
+    let complete = is_complete(linked);
+    if let Some(old) = old {
+        if !force && complete && old.object_id == new.object_id {
+            return Ok(Outcome::Already);
+        }
+    }
+    let kept = complete && old.is_some_and(|o| o.layout_id == new.layout_id);
+
+    let mut object = load_controls(linked, kept)?;
+    let iterator = load_iterator(&object)?;
+
+    let mut pins = Staged::default();
+    for name in paths::SHARED_MAPS {
+        pins.pin(shared_map(&object, name)?.as_fd(), paths::pin(name))?;
+    }
+    pins.pin(iterator.as_fd(), paths::pin(paths::CONNECTIONS))?;
+    new.pin(&pins.stage(paths::pin(paths::META)))?;
+
+    let mut registered = Registrations::default();
+    for control in CONTROLS {
+        let mut map = object
+            .maps_mut()
+            .find(|m| m.name() == control && m.map_type() == MapType::StructOps)
+            .ok_or_else(|| anyhow!("the BPF object has no congestion control {control}"))?;
+        pins.pin(map.as_fd(), paths::ops_pin(control))?;
+        registered.register(&mut map, control, linked, &mut pins)?;
+    }
+    pins.commit()?;
+    registered.commit();
+
+    Ok(match old {
+        Some(old) if complete => Outcome::Upgraded { from: old.version(), kept },
+        _ => Outcome::Loaded,
+    })
+}
+
+/// Is everything there that an earlier `up` pinned, and registered?
+pub fn is_complete(linked: bool) -> bool {
+    let available = netns::available_ccs();
+    CONTROLS.iter().all(|c| {
+        paths::ops_pin(c).exists()
+            && (!linked || paths::link_pin(c).exists())
+            && available.iter().any(|a| a == c)
+    }) && paths::SHARED_MAPS.iter().all(|m| paths::pin(m).exists())
+        && paths::pin(paths::CONNECTIONS).exists()
+}
+
+fn load_controls(linked: bool, reuse: bool) -> Result<Object> {
+    let mut object = objects::open_imtcp()?;
+    for mut map in object.maps_mut() {
+        if map.map_type() == MapType::StructOps && linked {
+            map.set_map_flags(libbpf_sys::BPF_F_LINK)?;
+        } else if reuse && paths::SHARED_MAPS.iter().any(|n| map.name() == *n) {
+            let pinned = MapHandle::from_pinned_path(paths::pin(&map.name().to_string_lossy()))?;
+            map.reuse_fd(pinned.as_fd())?;
+        }
+    }
+    object.load().map_err(|e| {
+        anyhow!(
+            "the kernel did not accept the congestion controls ({e:#}); IMTCP_DEBUG=1 shows why"
+        )
+    })
+}
+
+fn load_iterator(controls: &Object) -> Result<Link> {
+    let mut object = objects::open_ctl("imtcp_connections")?;
+    for mut map in object.maps_mut() {
+        if let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) {
+            map.reuse_fd(shared_map(controls, name)?.as_fd())?;
+        }
+    }
+    let object = object.load().context("cannot load the iterator over connections")?;
+    let conns = shared_map(controls, "imtcp_conns")?;
+    let prog = object
+        .progs_mut()
+        .find(|p| p.name() == "imtcp_connections")
+        .ok_or_else(|| anyhow!("the control object has no program imtcp_connections"))?;
+    Ok(prog.attach_iter(conns.as_fd())?)
+}
+
+fn shared_map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>> {
+    object
+        .maps()
+        .find(|m| m.name() == name)
+        .ok_or_else(|| anyhow!("the BPF object has no map {name}"))
+}
+
+/// Removes what an `up` that was killed had staged.
+fn sweep_half_done() -> Result<()> {
+    for entry in fs::read_dir(paths::DIR)?.flatten() {
+        if entry.file_name().to_string_lossy().ends_with(STAGED) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Pins that do not have their real names yet.
+#[derive(Default)]
+struct Staged(Vec<PathBuf>);
+
+impl Staged {
+    fn stage(&mut self, path: PathBuf) -> PathBuf {
+        let staged = staged_name(&path);
+        self.0.push(path);
+        staged
+    }
+
+    fn pin(&mut self, fd: BorrowedFd, path: PathBuf) -> Result<()> {
+        let staged = self.stage(path);
+        raw::obj_pin(fd, &staged).with_context(|| format!("cannot pin {}", staged.display()))
+    }
+
+    fn commit(mut self) -> Result<()> {
+        // Names that were there before are replaced atomically by each rename.
+        while let Some(path) = self.0.first() {
+            fs::rename(staged_name(path), path)
+                .with_context(|| format!("cannot rename the pin {}", path.display()))?;
+            self.0.remove(0);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = fs::remove_file(staged_name(path));
+        }
+    }
+}
+
+/// The BPF file system takes no names with dots.
+const STAGED: &str = "_new";
+
+fn staged_name(path: &std::path::Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(STAGED);
+    name.into()
+}
+
+/// What has been registered so far, undone when dropped before `commit`.
+#[derive(Default)]
+struct Registrations(Vec<Undo>);
+
+enum Undo {
+    /// Put the old map back behind the link.
+    PutBack { link: std::os::fd::OwnedFd, old: std::os::fd::OwnedFd },
+    /// Dropping the link ends the registration (a real link, or one that deletes the element).
+    Drop(Link),
+}
+
+impl Registrations {
+    fn register(
+        &mut self,
+        map: &mut MapMut,
+        control: &str,
+        linked: bool,
+        pins: &mut Staged,
+    ) -> Result<()> {
+        let old_map = raw::obj_get(&paths::ops_pin(control)).ok();
+        let old_link = raw::obj_get(&paths::link_pin(control)).ok().filter(|_| linked);
+        if let (None, Some(old)) = (&old_link, &old_map) {
+            // Without links there is no replacement in place: for a moment the name is absent.
+            down::unregister_map(old.as_fd());
+        }
+        match map.attach_struct_ops() {
+            Ok(link) => {
+                if linked {
+                    pins.pin(link.as_fd(), paths::link_pin(control))?;
+                }
+                self.0.push(Undo::Drop(link));
+            }
+            // With a link the attempt has only made the new map ready: now swap it in.
+            Err(_) if old_link.is_some() => {
+                let link = old_link.expect("just checked");
+                raw::link_update(link.as_fd(), map.as_fd())
+                    .with_context(|| format!("cannot replace the congestion control {control}"))?;
+                if let Some(old) = old_map {
+                    self.0.push(Undo::PutBack { link, old });
+                }
+            }
+            Err(_) if netns::available_ccs().iter().any(|a| a == control) => bail!(
+                "a congestion control named {control} is registered already, and not by \
+                 `imtcp up`: remove it first (`bpftool struct_ops unregister name {control}`)"
+            ),
+            Err(e) => {
+                return Err(e).context(format!("cannot register the congestion control {control}"))
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(mut self) {
+        for undo in self.0.drain(..) {
+            if let Undo::Drop(mut link) = undo {
+                keep(&mut link);
+            }
+        }
+    }
+}
+
+/// The pin now owns the registration: dropping this must not end it.
+fn keep(link: &mut Link) {
+    link.disconnect();
+    debug_assert!(link.as_fd().as_raw_fd() >= 0);
+}
+
+impl Drop for Registrations {
+    fn drop(&mut self) {
+        for undo in self.0.drain(..).rev() {
+            if let Undo::PutBack { link, old } = undo {
+                let _ = raw::link_update(link.as_fd(), old.as_fd());
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Giving up privileges that are not needed any more.
+
+use std::io;
+
+use imtcp_bpf::probe::CAP_KILL;
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Data {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const VERSION_3: u32 = 0x2008_0522;
+
+/// Keeps only what waiting for a command needs: CAP_KILL, to pass signals on to a command of
+/// another user. Descriptors that are open stay usable. For the calling thread, so before
+/// there are others.
+pub fn drop_all_but_kill() -> io::Result<()> {
+    let mut header = Header { version: VERSION_3, pid: 0 };
+    let mut data = [Data::default(); 2];
+    // SAFETY: header and data have the layouts of version 3 and live through the calls.
+    unsafe {
+        if libc::syscall(libc::SYS_capget, &mut header, data.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let kill = 1u32 << CAP_KILL;
+        data[0] = Data {
+            effective: data[0].effective & kill,
+            permitted: data[0].permitted & kill,
+            inheritable: 0,
+        };
+        data[1] = Data::default();
+        if libc::syscall(libc::SYS_capset, &mut header, data.as_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

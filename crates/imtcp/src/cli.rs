@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The command line, and with it the help texts and man pages.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+
+use crate::policy::{Dscp, Mode};
+use crate::rate::Rate;
+
+/// nice(1) for the network: transfers that take only the bandwidth that nobody else wants
+///
+/// imtcp loads TCP congestion controls into the running kernel (as BPF programs; nothing is
+/// patched) that measure the available bandwidth of a path from their own data and ACK
+/// packets. `imtcp run` gives them to a command, `imtcp watch` shows what they see.
+///
+/// Exit codes: 0 done, 1 failed (one sentence on standard error says why and what to do),
+/// 2 wrong usage. `imtcp run` passes its command's exit code on.
+#[derive(Parser)]
+#[command(name = "imtcp", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Example: sudo imtcp run -- rsync -a backup/ host:backup/")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Up(UpArgs),
+    Down(DownArgs),
+    Run(RunArgs),
+    Attach(AttachArgs),
+    Detach(DetachArgs),
+    Watch(WatchArgs),
+    Status(StatusArgs),
+    Doctor(DoctorArgs),
+    Version(VersionArgs),
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+/// Load the congestion controls imtcp and imtcp_bg into the kernel
+///
+/// They stay until `imtcp down` or a reboot, and any program may choose them by name
+/// (setsockopt TCP_CONGESTION, sysctl net.ipv4.tcp_congestion_control). Doing it twice is
+/// fine: a newer imtcp replaces the programs in place, without a moment in which the names
+/// are absent (on kernels before 6.4, for an instant); connections keep the program that
+/// they began with. Mounts the BPF file system at /sys/fs/bpf where it is missing.
+#[derive(Args)]
+#[command(after_help = "Example: sudo imtcp up")]
+pub struct UpArgs {
+    /// Replace the programs even when the same ones are loaded
+    #[arg(long)]
+    pub force: bool,
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Unload; connections in progress go on with the kernel's default congestion control
+///
+/// Detaches whatever `imtcp attach` attached, moves open connections and listeners of every
+/// network namespace to the namespace's default control, and removes all that `imtcp up`
+/// made. Doing it twice is fine.
+#[derive(Args)]
+#[command(after_help = "Example: sudo imtcp down")]
+pub struct DownArgs {
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Run a command whose TCP connections take only spare bandwidth
+///
+/// Every TCP connection that the command and its children make or accept uses the mode:
+/// static binaries and Go programs too, for it works by cgroup and not by a library. The
+/// floor and the ceiling hold for the sum of these connections.
+///
+/// What it does not do: it yields for what this host SENDS. A download is paced by its
+/// sender, so run imtcp there. UDP, and with it QUIC, is not touched.
+///
+/// Loads the programs when they are not loaded (as `imtcp up`) and leaves them loaded.
+/// Processes that the command leaves in the background are moved back to the cgroup that
+/// imtcp was started in: their open connections keep the mode, new ones have the default.
+///
+/// The exit code is the command's, 128 + n when signal n killed it; 125 when imtcp itself
+/// failed, 126 when the command is not executable, 127 when it was not found. Signals sent
+/// to imtcp are passed on; those of the terminal reach the command anyway.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo imtcp run -- rsync -a backup/ host:backup/\n  \
+    sudo imtcp run --max-rate 20M --user $USER -- curl -T image.iso https://host/upload\n  \
+    sudo imtcp run --mode measure -- iperf3 -c host")]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub orders: OrderArgs,
+    /// Mark the packets with this DSCP: le (RFC 8622), cs0…cs7, af11…af43, ef, or 0…63
+    ///
+    /// IPv4 connections on IPv6 sockets cannot be marked.
+    #[arg(long, value_name = "DSCP")]
+    pub dscp: Option<Dscp>,
+    /// Run the command as this user (with that user's groups, HOME, USER and LOGNAME)
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Leave out the line at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Write the line at the end as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Args, Clone)]
+pub struct OrderArgs {
+    /// bg: take only spare bandwidth; measure: share as usual (Reno) and only measure
+    #[arg(long, value_enum, default_value_t = Mode::Bg)]
+    pub mode: Mode,
+    /// Do not go below this sum while there is data to send
+    ///
+    /// Bits per second: 500k, 10M, 1.5Gbit/s, 800000 (k = 1000; bytes as 1.25MB/s).
+    #[arg(long, value_name = "RATE")]
+    pub min_rate: Option<Rate>,
+    /// Do not go above this sum
+    #[arg(long, value_name = "RATE")]
+    pub max_rate: Option<Rate>,
+}
+
+/// Change the mode of what runs already, open connections included
+///
+/// A process is taken with its descendants: they are moved into a cgroup of their own below
+/// the one they are in, and moved back by `imtcp detach`. A cgroup is taken as it is, with
+/// the cgroups in it. Attaching again to the same target changes its mode and rates.
+#[derive(Args)]
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup"])))]
+#[command(after_help = "Examples:\n  \
+    sudo imtcp attach --pid 4711 --max-rate 5M\n  \
+    sudo imtcp attach --cgroup system.slice/transmission-daemon.service")]
+pub struct AttachArgs {
+    /// The process, with its descendants
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+    /// The cgroup (version 2), as a path or relative to the mount
+    #[arg(long, value_name = "G")]
+    pub cgroup: Option<PathBuf>,
+    #[command(flatten)]
+    pub orders: OrderArgs,
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Undo `imtcp attach`: connections get the congestion control back that they had
+#[derive(Args)]
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup", "all"])))]
+#[command(after_help = "Example: sudo imtcp detach --pid 4711")]
+pub struct DetachArgs {
+    /// The process that was attached
+    #[arg(long)]
+    pub pid: Option<i32>,
+    /// The cgroup that was attached
+    #[arg(long, value_name = "G")]
+    pub cgroup: Option<PathBuf>,
+    /// Everything that is attached
+    #[arg(long)]
+    pub all: bool,
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortKey {
+    /// Own rate, highest first
+    Rate,
+    /// Available bandwidth, highest first
+    Avail,
+    /// Bytes acknowledged, most first
+    Bytes,
+    /// Round-trip time, longest first
+    Rtt,
+    /// Command
+    Command,
+    /// Peer's address
+    Peer,
+}
+
+/// Show the connections live: own rate against the available bandwidth
+///
+/// With --json, one JSON object per connection and line at each interval. Values that are
+/// not known are null. With --events --json, one object per measurement that ended, from
+/// the kernel's ring buffer; a line {"dropped": n} tells how many were lost before it.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo imtcp watch\n  \
+    sudo imtcp watch --once --sort avail --filter rsync\n  \
+    sudo imtcp watch --json --interval 0.1 > connections.jsonl")]
+pub struct WatchArgs {
+    /// Print once and end
+    #[arg(long)]
+    pub once: bool,
+    /// JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Stream the results of measurements instead of connections
+    #[arg(long, conflicts_with_all = ["once", "sort", "filter"])]
+    pub events: bool,
+    /// Seconds between looks
+    #[arg(short, long, value_parser = interval, default_value = "1")]
+    pub interval: Duration,
+    /// Order of the lines
+    #[arg(short, long, value_enum, default_value_t = SortKey::Rate)]
+    pub sort: SortKey,
+    /// Only connections whose addresses, pid, command or mode contain this
+    #[arg(short, long, value_name = "TEXT", default_value = "")]
+    pub filter: String,
+}
+
+/// Say what is loaded, since when, and who uses it
+#[derive(Args)]
+#[command(after_help = "Example: sudo imtcp status --json")]
+pub struct StatusArgs {
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Check this machine for what imtcp needs and for what spoils measurement
+///
+/// Exit code 1 when something that imtcp needs is missing.
+#[derive(Args)]
+#[command(after_help = "Example: sudo imtcp doctor")]
+pub struct DoctorArgs {
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Print the version
+#[derive(Args)]
+#[command(after_help = "Example: imtcp version --json")]
+pub struct VersionArgs {
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Print completions for a shell
+#[derive(Args)]
+#[command(after_help = "Example: imtcp completions bash > /etc/bash_completion.d/imtcp")]
+pub struct CompletionsArgs {
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Write the man pages into a directory
+#[derive(Args)]
+pub struct ManArgs {
+    pub dir: PathBuf,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "seconds, as 1 or 0.1".to_string())?;
+    if !(0.01..=86_400.0).contains(&seconds) {
+        return Err("between 0.01 and 86400 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for sub in Cli::command().get_subcommands().filter(|s| !s.is_hide_set()) {
+            let help = sub.clone().render_long_help().to_string();
+            assert!(help.contains("Example"), "{} has no example", sub.get_name());
+        }
+    }
+
+    #[test]
+    fn the_commands_own_options_are_left_to_it() {
+        let cli = Cli::try_parse_from(["imtcp", "run", "-q", "--", "curl", "--json", "-q"]);
+        let Command::Run(run) = cli.unwrap().command else { panic!() };
+        assert!(run.quiet && !run.json);
+        assert_eq!(run.command, ["curl", "--json", "-q"]);
+        let cli = Cli::try_parse_from(["imtcp", "run", "curl", "--json"]);
+        let Command::Run(run) = cli.unwrap().command else { panic!() };
+        assert!(!run.json);
+    }
+}

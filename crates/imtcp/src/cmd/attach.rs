@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp attach`: sockets that exist are changed through copies of their descriptors, new
+//! ones by a pinned sockops link on the cgroup.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{bail, Result};
+use imtcp_bpf::policy::Policies;
+use imtcp_bpf::tags::Tags;
+use imtcp_bpf::{control, netns, probe, Policy, CONTROLS};
+use serde_json::json;
+
+use super::{detach, print_json, up};
+use crate::cli::AttachArgs;
+use crate::socket::{self, Process};
+use crate::state::{self, Attachment, Moved, SavedSocket, Target};
+use crate::{cgroup, exit, policy, procfs};
+
+pub fn main(args: AttachArgs) -> Result<u8> {
+    let orders = policy::orders(&args.orders, None)?;
+    probe::require_privileges("imtcp attach")?;
+    let target = match (args.pid, &args.cgroup) {
+        (Some(pid), _) => Target::Pid(pid),
+        (None, Some(dir)) => Target::Cgroup(cgroup::resolve(dir)?),
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    if let Target::Pid(pid) = target {
+        if !procfs::exists(pid) {
+            bail!("there is no process {pid}");
+        }
+    }
+    let lock = state::lock()?;
+    up::ensure(&lock)?;
+    state::sweep(&lock);
+
+    let existing = state::attachments().into_iter().find(|a| a.target == target);
+    let attachment = match existing {
+        Some(attachment) => change(attachment, &args, &orders)?,
+        None => attach(target, &args, &orders)?,
+    };
+    report(&args, &attachment)
+}
+
+fn report(args: &AttachArgs, a: &Attachment) -> Result<u8> {
+    let processes: usize = a.cgroups().iter().map(|d| cgroup::procs(d).len()).sum();
+    if args.json {
+        print_json(&json!({
+            "policy": a.policy,
+            "target": a.target.to_string(),
+            "mode": a.mode,
+            "processes": processes,
+            "sockets": a.sockets.len(),
+        }))?;
+    } else {
+        println!(
+            "{} is attached: {processes} processes, {} open sockets; `imtcp detach` undoes it",
+            a.target,
+            a.sockets.len()
+        );
+    }
+    Ok(exit::OK)
+}
+
+fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Attachment> {
+    let policies = Policies::open()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut attachment = Attachment {
+        policy: policy::new_id(),
+        target,
+        mode: args.orders.mode,
+        min_bps: orders.min_bps,
+        max_bps: orders.max_bps,
+        since_unix_s: now.as_secs(),
+        links: 0,
+        moved: Vec::new(),
+        sockets: Vec::new(),
+    };
+    policies.insert(attachment.policy, orders)?;
+    if let Err(e) = take(&mut attachment) {
+        let _ = detach::detach(&attachment);
+        return Err(e);
+    }
+    Ok(attachment)
+}
+
+/// The order matters: first new connections, then the processes, then the sockets that they
+/// have by then. The state is saved before each step that would have to be undone.
+fn take(attachment: &mut Attachment) -> Result<()> {
+    match attachment.target.clone() {
+        Target::Cgroup(dir) => link(attachment, &dir)?,
+        Target::Pid(pid) => move_tree(attachment, pid)?,
+    }
+    let mut saved = BTreeMap::new();
+    for dir in attachment.cgroups() {
+        for pid in cgroup::procs(&dir) {
+            take_sockets(pid, attachment, &mut saved);
+        }
+    }
+    attachment.sockets =
+        saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
+    attachment.save()
+}
+
+fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
+    let file = fs::File::open(dir)?;
+    let link = control::attach_to_cgroup(file.as_fd(), attachment.policy)?;
+    let pin = control::attachment_pin(attachment.policy, attachment.links);
+    attachment.links += 1;
+    attachment.save()?;
+    control::pin_link(&link, &pin)
+}
+
+/// Moves a process and its descendants into new cgroups, one below each that they are in.
+fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
+    let name = format!("imtcp-attach-{:016x}", attachment.policy);
+    let own = std::process::id() as i32;
+    // Children born while the others are moved show up in the next round.
+    for _ in 0..16 {
+        let taken: BTreeSet<i32> =
+            attachment.moved.iter().flat_map(|m| cgroup::procs(&m.dir)).collect();
+        let outside: Vec<i32> =
+            procfs::tree(root).into_iter().filter(|p| !taken.contains(p) && *p != own).collect();
+        if outside.is_empty() {
+            break;
+        }
+        for pid in outside {
+            let home = cgroup::of_pid(pid)?;
+            let dir = match attachment.moved.iter().find(|m| m.home == home) {
+                Some(moved) => moved.dir.clone(),
+                None => {
+                    let dir: PathBuf = cgroup::create(&home, &name)?;
+                    attachment.moved.push(Moved { dir: dir.clone(), home });
+                    attachment.save()?;
+                    link(attachment, &dir)?;
+                    dir
+                }
+            };
+            match cgroup::move_pid(pid, &dir) {
+                // It has ended, or is a kernel thread.
+                Err(e) if pid == root && procfs::exists(root) => {
+                    bail!("cannot move process {root} to {}: {e}", dir.display())
+                }
+                _ => {}
+            }
+        }
+    }
+    if attachment.moved.is_empty() {
+        bail!("process {root} has ended");
+    }
+    Ok(())
+}
+
+/// Changes the open sockets of one process, noting what they had.
+fn take_sockets(pid: i32, attachment: &Attachment, saved: &mut BTreeMap<u64, String>) {
+    let (Ok(process), Ok(tags)) = (Process::open(pid), Tags::open()) else { return };
+    for (fd, _) in procfs::sockets(pid) {
+        let Ok(copy) = process.descriptor(fd) else { continue };
+        let copy = copy.as_fd();
+        if !socket::is_tcp(copy) {
+            continue;
+        }
+        let (Ok(cookie), Ok(before)) = (socket::cookie(copy), socket::control(copy)) else {
+            continue;
+        };
+        // The control's init looks for the tag, so the tag comes first; and a socket that has
+        // the control already is set anew, to read it.
+        if tags.set(copy, attachment.policy).is_err() {
+            continue;
+        }
+        let ours = CONTROLS.contains(&before.as_str());
+        let default = || netns::of_pid(pid).and_then(|ns| ns.run(netns::fallback_cc));
+        let back = if ours { default().unwrap_or_else(|_| "cubic".into()) } else { before };
+        if ours {
+            let _ = socket::set_control(copy, &back);
+        }
+        if socket::set_control(copy, attachment.mode.control()).is_ok() {
+            saved.entry(cookie).or_insert(back);
+        } else {
+            tags.clear(copy);
+        }
+    }
+}
+
+/// Another mode or other rates for what is attached already.
+fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Result<Attachment> {
+    Policies::open()?.replace_orders(attachment.policy, orders)?;
+    attachment.mode = args.orders.mode;
+    attachment.min_bps = orders.min_bps;
+    attachment.max_bps = orders.max_bps;
+    let mut saved: BTreeMap<u64, String> =
+        attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
+    for dir in attachment.cgroups() {
+        for pid in cgroup::procs(&dir) {
+            take_sockets(pid, &attachment, &mut saved);
+        }
+    }
+    attachment.sockets =
+        saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
+    attachment.save()?;
+    Ok(attachment)
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::AsFd;
+
+use anyhow::{bail, Result};
+use imtcp_bpf::control::{self, Switcher};
+use imtcp_bpf::policy::Policies;
+use imtcp_bpf::probe;
+use imtcp_bpf::tags::Tags;
+use serde_json::json;
+
+use super::print_json;
+use crate::cli::DetachArgs;
+use crate::socket::{self, Process};
+use crate::state::{self, Attachment, Target};
+use crate::{cgroup, exit, procfs};
+
+pub fn main(args: DetachArgs) -> Result<u8> {
+    probe::require_privileges("imtcp detach")?;
+    let lock = state::lock()?;
+    let wanted = |a: &Attachment| match (&a.target, args.pid, &args.cgroup) {
+        _ if args.all => true,
+        (Target::Pid(pid), Some(given), _) => *pid == given,
+        (Target::Cgroup(dir), _, Some(given)) => {
+            dir == given || cgroup::resolve(given).is_ok_and(|g| *dir == g)
+        }
+        _ => false,
+    };
+    let chosen: Vec<_> = state::attachments().into_iter().filter(wanted).collect();
+    if chosen.is_empty() && !args.all {
+        bail!("that is not attached: `imtcp status` lists what is");
+    }
+    let mut restored = 0;
+    for attachment in &chosen {
+        restored += detach(attachment)?;
+    }
+    state::sweep(&lock);
+    if args.json {
+        print_json(&json!({"detached": chosen.len(), "sockets_restored": restored}))?;
+    } else if chosen.is_empty() {
+        println!("nothing is attached");
+    } else {
+        for a in &chosen {
+            println!("{} is detached", a.target);
+        }
+        println!("{restored} open sockets have their congestion control back");
+    }
+    Ok(exit::OK)
+}
+
+/// Undoes an attachment, also a half-made one. Says how many sockets it gave back.
+pub(super) fn detach(attachment: &Attachment) -> Result<usize> {
+    for index in 0..attachment.links {
+        let _ = fs::remove_file(control::attachment_pin(attachment.policy, index));
+    }
+    let saved: HashMap<u64, &str> =
+        attachment.sockets.iter().map(|s| (s.cookie, s.control.as_str())).collect();
+    let mut restored = 0;
+    for dir in attachment.cgroups() {
+        for pid in cgroup::procs(&dir) {
+            restored += restore_sockets(pid, attachment.policy, &saved);
+        }
+    }
+    // Those opened since, and those without a process: to their namespace's default.
+    if let Ok(switcher) = Switcher::load() {
+        let done = switcher.run_everywhere(attachment.policy);
+        restored += (done.connections + done.listeners) as usize;
+    }
+    for moved in &attachment.moved {
+        cgroup::remove(&moved.dir, &moved.home)?;
+    }
+    if let Ok(policies) = Policies::open() {
+        policies.remove(attachment.policy);
+    }
+    attachment.forget();
+    Ok(restored)
+}
+
+fn restore_sockets(pid: i32, policy: u64, saved: &HashMap<u64, &str>) -> usize {
+    let (Ok(process), Ok(tags)) = (Process::open(pid), Tags::open()) else { return 0 };
+    let mut restored = 0;
+    for (fd, _) in procfs::sockets(pid) {
+        let Ok(copy) = process.descriptor(fd) else { continue };
+        let copy = copy.as_fd();
+        if !socket::is_tcp(copy) || tags.get(copy) != Some(policy) {
+            continue;
+        }
+        let Some(control) = socket::cookie(copy).ok().and_then(|c| saved.get(&c)) else { continue };
+        // A program may have chosen another control since: that stays.
+        let still_ours = socket::control(copy).is_ok_and(|c| c.starts_with("imtcp"));
+        if still_ours && socket::set_control(copy, control).is_ok() {
+            restored += 1;
+        }
+        tags.clear(copy);
+    }
+    restored
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The subcommands, a file each. Each returns the exit code.
+
+mod attach;
+mod completions;
+mod detach;
+mod doctor;
+mod down;
+mod man;
+mod run;
+mod status;
+mod up;
+mod version;
+mod watch;
+
+use anyhow::Result;
+
+use crate::cli::{Cli, Command};
+
+pub fn dispatch(cli: Cli) -> Result<u8> {
+    match cli.command {
+        Command::Up(args) => up::main(args),
+        Command::Down(args) => down::main(args),
+        Command::Run(args) => run::main(args),
+        Command::Attach(args) => attach::main(args),
+        Command::Detach(args) => detach::main(args),
+        Command::Watch(args) => watch::main(args),
+        Command::Status(args) => status::main(args),
+        Command::Doctor(args) => doctor::main(args),
+        Command::Version(args) => version::main(args),
+        Command::Completions(args) => completions::main(args),
+        Command::Man(args) => man::main(args),
+    }
+}
+
+/// Prints one JSON value on a line of its own.
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string(value)?);
+    Ok(())
+}

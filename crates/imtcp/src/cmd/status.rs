@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use imtcp_bpf::meta::Meta;
+use imtcp_bpf::records::Records;
+use imtcp_bpf::totals::TotalsMap;
+use imtcp_bpf::{down, layout_matches, objects, probe, shared, Totals, CONTROLS};
+use serde_json::{json, Value};
+
+use super::print_json;
+use crate::cli::StatusArgs;
+use crate::state::{self, Attachment, Run};
+use crate::{exit, format};
+
+struct Status {
+    loaded: Option<Meta>,
+    /// Does this command understand the loaded maps?
+    current: bool,
+    registered: Vec<&'static str>,
+    connections: usize,
+    bg: usize,
+    measure: usize,
+    totals: Option<Totals>,
+    runs: Vec<Run>,
+    attachments: Vec<Attachment>,
+}
+
+pub fn main(args: StatusArgs) -> Result<u8> {
+    probe::require_privileges("imtcp status")?;
+    let loaded = Meta::read()?;
+    let records = match loaded {
+        Some(_) => Records::open()?.read().unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let of_mode =
+        |mode: shared::imtcp_mode| records.iter().filter(|r| u32::from(r.mode) == mode).count();
+    let status = Status {
+        current: loaded.is_some_and(|m| layout_matches(&m)),
+        registered: CONTROLS.into_iter().filter(|c| down::is_registered(c)).collect(),
+        connections: records.len(),
+        bg: of_mode(shared::IMTCP_MODE_BG),
+        measure: of_mode(shared::IMTCP_MODE_MEASURE),
+        totals: loaded.and_then(|_| TotalsMap::open().ok()?.read().ok()),
+        runs: state::runs(),
+        attachments: state::attachments(),
+        loaded,
+    };
+    if args.json {
+        print_json(&status.json())?;
+    } else {
+        print!("{}", status.text());
+    }
+    Ok(exit::OK)
+}
+
+impl Status {
+    fn json(&self) -> Value {
+        json!({
+            "up": self.loaded.is_some(),
+            "version": self.loaded.map(|m| m.version()),
+            "command_version": objects::VERSION,
+            "same_layout": self.loaded.map(|_| self.current),
+            "since_unix_s": self.loaded.map(|m| m.since_unix_s),
+            "upgraded_unix_s": self.loaded.map(|m| m.upgraded_unix_s),
+            "linked": self.loaded.map(|m| m.linked != 0),
+            "registered": self.registered,
+            "connections": {"bg": self.bg, "measure": self.measure, "all": self.connections},
+            "totals": self.totals.map(|t| json!({
+                "connections_started": t.connections_started,
+                "connections_ended": t.connections_ended,
+                "events_sent": t.events_sent,
+                "events_dropped": t.events_dropped,
+                "bytes_acked_ended": t.bytes_acked_ended,
+            })),
+            "runs": self.runs,
+            "attachments": self.attachments.iter().map(|a| json!({
+                "policy": a.policy,
+                "target": a.target,
+                "mode": a.mode,
+                "min_bps": (a.min_bps > 0).then_some(a.min_bps),
+                "max_bps": (a.max_bps > 0).then_some(a.max_bps),
+                "since_unix_s": a.since_unix_s,
+                "sockets": a.sockets.len(),
+            })).collect::<Vec<_>>(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let Some(meta) = &self.loaded else {
+            let mut text = String::from("imtcp is not up (`imtcp up` loads it)\n");
+            for control in &self.registered {
+                text += &format!("but something else has registered {control}\n");
+            }
+            return text;
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut rows = vec![
+            row(
+                "imtcp",
+                format!(
+                    "{} up since {} ({})",
+                    meta.version(),
+                    format::unix_time(meta.since_unix_s),
+                    format::duration(now.saturating_sub(meta.since_unix_s))
+                ),
+            ),
+            row("registered", self.registered.join(", ")),
+            row(
+                "connections",
+                format!("{} in background mode, {} measuring", self.bg, self.measure),
+            ),
+        ];
+        if let Some(t) = self.totals {
+            rows.push(row(
+                "since then",
+                format!(
+                    "{} connections begun, {} ended with {} sent",
+                    t.connections_started,
+                    t.connections_ended,
+                    format::bytes(t.bytes_acked_ended)
+                ),
+            ));
+            rows.push(row(
+                "results",
+                format!(
+                    "{} sent to the event buffer, {} dropped (it was full)",
+                    t.events_sent, t.events_dropped
+                ),
+            ));
+        }
+        for r in &self.runs {
+            rows.push(row(
+                "run",
+                format!("{} (pid {}): {}", limits(r.min_bps, r.max_bps), r.pid, r.command),
+            ));
+        }
+        for a in &self.attachments {
+            rows.push(row("attached", format!("{}: {}", a.target, limits(a.min_bps, a.max_bps))));
+        }
+        let mut text = format::table(&rows);
+        if !self.current {
+            text += "this command is of another version than what is loaded: `imtcp up` upgrades\n";
+        }
+        text
+    }
+}
+
+fn row(name: &str, value: String) -> Vec<String> {
+    vec![name.to_string(), value]
+}
+
+fn limits(min: u64, max: u64) -> String {
+    match (min, max) {
+        (0, 0) => "no limits".into(),
+        (0, max) => format!("at most {}", format::rate(max)),
+        (min, 0) => format!("at least {}", format::rate(min)),
+        (min, max) => format!("{} to {}", format::rate(min), format::rate(max)),
+    }
+}

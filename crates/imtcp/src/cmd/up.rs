@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use anyhow::Result;
+use imtcp_bpf::meta::Meta;
+use imtcp_bpf::up::{up, Outcome};
+use imtcp_bpf::{objects, probe};
+use serde_json::json;
+
+use super::print_json;
+use crate::cli::UpArgs;
+use crate::{exit, state};
+
+pub fn main(args: UpArgs) -> Result<u8> {
+    probe::require_privileges("imtcp up")?;
+    let lock = state::lock()?;
+    let outcome = up(args.force)?;
+    state::sweep(&lock);
+    let version = objects::VERSION;
+    if args.json {
+        let (action, from, kept) = match &outcome {
+            Outcome::Loaded => ("loaded", None, true),
+            Outcome::Already => ("already", None, true),
+            Outcome::Upgraded { from, kept } => ("upgraded", Some(from), *kept),
+        };
+        print_json(&json!({
+            "action": action,
+            "version": version,
+            "from_version": from,
+            "records_kept": kept,
+            "linked": Meta::read()?.is_some_and(|m| m.linked != 0),
+        }))?;
+        return Ok(exit::OK);
+    }
+    match outcome {
+        Outcome::Loaded => println!("imtcp {version} is up: imtcp and imtcp_bg are loaded"),
+        Outcome::Already => println!("imtcp {version} is up already"),
+        Outcome::Upgraded { from, kept } => {
+            println!("imtcp {version} has replaced {from}; open connections keep their program");
+            if !kept {
+                println!("its records differ: connections from before are no longer shown");
+            }
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// For commands that need the programs: loads them when nothing is loaded.
+pub(super) fn ensure(_lock: &state::ChangeLock) -> Result<()> {
+    // What is loaded stays, even of another version, as long as its maps are the same.
+    if Meta::read()?.is_none()
+        || !imtcp_bpf::CONTROLS.iter().all(|c| imtcp_bpf::down::is_registered(c))
+    {
+        up(false)?;
+    }
+    imtcp_bpf::meta::require_same_layout()?;
+    Ok(())
+}

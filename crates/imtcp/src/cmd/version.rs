@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use anyhow::Result;
+use imtcp_bpf::{objects, shared};
+use serde_json::json;
+
+use super::print_json;
+use crate::cli::VersionArgs;
+use crate::exit;
+
+pub fn main(args: VersionArgs) -> Result<u8> {
+    if args.json {
+        print_json(&json!({
+            "version": objects::VERSION,
+            "abi": shared::IMTCP_ABI_VERSION,
+            "programs": format!("{:016x}", objects::id()),
+        }))?;
+    } else {
+        println!("imtcp {}", objects::VERSION);
+    }
+    Ok(exit::OK)
+}

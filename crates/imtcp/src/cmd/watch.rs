@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::io::{IsTerminal, Write};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{bail, Result};
+use imtcp_bpf::events::Events;
+use imtcp_bpf::records::Records;
+use imtcp_bpf::totals::TotalsMap;
+use imtcp_bpf::{meta, probe};
+use serde_json::json;
+
+use super::print_json;
+use crate::cli::WatchArgs;
+use crate::view::{self, Connection, Owners};
+use crate::{exit, format, state, tui};
+
+pub fn main(args: WatchArgs) -> Result<u8> {
+    probe::require_privileges("imtcp watch")?;
+    if args.events {
+        return events(&args);
+    }
+    let records = Records::open()?;
+    if args.once || args.json {
+        return lines(&args, &records);
+    }
+    if !std::io::stdout().is_terminal() {
+        bail!("standard output is not a terminal: use --once or --json");
+    }
+    tui::run(records, args.interval, args.sort, args.filter)?;
+    Ok(exit::OK)
+}
+
+fn lines(args: &WatchArgs, records: &Records) -> Result<u8> {
+    let mut owners = Owners::default();
+    loop {
+        let mut connections = owners.connections(&records.read()?);
+        connections.retain(|c| c.matches(&args.filter));
+        view::sort(&mut connections, args.sort);
+        if args.json {
+            let mut out = std::io::stdout().lock();
+            for connection in &connections {
+                writeln!(out, "{}", serde_json::to_string(connection)?)?;
+            }
+            out.flush()?;
+        } else {
+            print!("{}", table(&connections));
+        }
+        if args.once {
+            return Ok(exit::OK);
+        }
+        sleep(args.interval);
+    }
+}
+
+fn table(connections: &[Connection]) -> String {
+    if connections.is_empty() {
+        return "no connection uses imtcp at present\n".into();
+    }
+    let head = ["PID", "COMMAND", "LOCAL", "PEER", "MODE", "RATE", "AVAILABLE", "RTT", "SENT"];
+    let mut rows = vec![head.map(str::to_string).to_vec()];
+    for c in connections {
+        let dash = || "-".to_string();
+        rows.push(vec![
+            c.pid.map_or_else(dash, |p| p.to_string()),
+            c.command.clone().unwrap_or_else(dash),
+            c.src.to_string(),
+            c.dst.to_string(),
+            c.mode.into(),
+            c.delivery_bps.map_or_else(dash, format::rate),
+            c.avail_smoothed_bps.or(c.avail_last_bps).map_or_else(dash, format::rate),
+            c.srtt_us.map_or_else(dash, |us| format::micros(us.into())),
+            format::bytes(c.bytes_acked),
+        ]);
+    }
+    format::table(&rows)
+}
+
+/// The results of measurements as they end, and how many were lost.
+fn events(args: &WatchArgs) -> Result<u8> {
+    meta::require_same_layout()?;
+    let _one_reader = state::lock_events()?;
+    let events = Events::open()?;
+    let totals = TotalsMap::open()?;
+    let mut dropped = 0;
+    loop {
+        let arrived = events.wait(args.interval.min(Duration::from_millis(200)));
+        let now = totals.read()?.events_dropped;
+        if now != dropped {
+            let lost = now - dropped;
+            if args.json {
+                print_json(&json!({ "dropped": lost }))?;
+            } else {
+                println!("{lost} results were lost: the buffer was full");
+            }
+            dropped = now;
+        }
+        for event in &arrived {
+            let result = view::Result::from(event);
+            if args.json {
+                print_json(&result)?;
+            } else {
+                let avail = result.avail_bps.map_or_else(|| "-".into(), format::rate);
+                let cookie = result.cookie.unwrap_or(0);
+                println!(
+                    "{:.6}  {cookie:>8}  {:<12}  {avail}",
+                    result.t_us as f64 / 1e6,
+                    result.outcome
+                );
+            }
+        }
+        std::io::stdout().flush()?;
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Exit codes: 0 done, 1 failed, 2 wrong usage; `run` adds those of env(1) and nohup(1).
+
+use std::fmt;
+
+pub const OK: u8 = 0;
+pub const FAILURE: u8 = 1;
+pub const USAGE: u8 = 2;
+/// `run` itself failed, its command never started.
+pub const RUN_FAILED: u8 = 125;
+pub const NOT_EXECUTABLE: u8 = 126;
+pub const NOT_FOUND: u8 = 127;
+
+/// An error with an exit code of its own.
+#[derive(Debug)]
+pub struct Coded {
+    pub code: u8,
+    pub message: String,
+}
+
+impl fmt::Display for Coded {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Coded {}
+
+pub fn of_error(e: &anyhow::Error) -> u8 {
+    e.downcast_ref::<Coded>().map_or(FAILURE, |c| c.code)
+}
+
+/// The code that a shell would give for a wait status.
+pub fn of_wait_status(status: i32) -> u8 {
+    if libc::WIFSIGNALED(status) {
+        128 + libc::WTERMSIG(status) as u8
+    } else {
+        libc::WEXITSTATUS(status) as u8
+    }
+}
+
+/// What execve's failure means to the caller.
+pub fn of_exec_error(errno: i32) -> u8 {
+    if errno == libc::ENOENT {
+        NOT_FOUND
+    } else {
+        NOT_EXECUTABLE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_env_and_the_shell() {
+        assert_eq!(of_wait_status(3 << 8), 3);
+        assert_eq!(of_wait_status(libc::SIGKILL), 137);
+        assert_eq!(of_exec_error(libc::ENOENT), 127);
+        assert_eq!(of_exec_error(libc::EACCES), 126);
+        let e = anyhow::Error::new(Coded { code: 125, message: "x".into() }).context("y");
+        assert_eq!(of_error(&e), 125);
+        assert_eq!(of_error(&anyhow::anyhow!("plain")), 1);
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Numbers as people read them.
+
+/// `48.2 Mbit/s`
+pub fn rate(bps: u64) -> String {
+    let (value, unit) = scaled(bps as f64, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]);
+    format!("{} {unit}", three(value))
+}
+
+/// Short, for columns: `48.2M`
+pub fn rate_short(bps: u64) -> String {
+    let (value, unit) = scaled(bps as f64, &["", "k", "M", "G", "T"]);
+    format!("{}{unit}", three(value))
+}
+
+/// `1.42 GB`, decimal.
+pub fn bytes(n: u64) -> String {
+    let (value, unit) = scaled(n as f64, &["bytes", "kB", "MB", "GB", "TB", "PB"]);
+    if n < 1000 {
+        return format!("{n} bytes");
+    }
+    format!("{} {unit}", three(value))
+}
+
+/// `870 µs`, `31.4 ms`, `2.1 s`
+pub fn micros(us: u64) -> String {
+    match us {
+        0..=999 => format!("{us} µs"),
+        1000..=999_999 => format!("{} ms", three(us as f64 / 1e3)),
+        _ => format!("{} s", three(us as f64 / 1e6)),
+    }
+}
+
+/// `3d 4h`, `2h 5m`, `1m 3s`, `8s`
+pub fn duration(seconds: u64) -> String {
+    let (d, h, m, s) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    match (d, h, m) {
+        (0, 0, 0) => format!("{s}s"),
+        (0, 0, _) => format!("{m}m {s}s"),
+        (0, _, _) => format!("{h}h {m}m"),
+        _ => format!("{d}d {h}h"),
+    }
+}
+
+/// Unix time as `2025-11-20 09:45:03 UTC`.
+pub fn unix_time(seconds: u64) -> String {
+    let (y, m, d) = civil(seconds / 86_400);
+    let (hour, min, sec) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{y:04}-{m:02}-{d:02} {hour:02}:{min:02}:{sec:02} UTC")
+}
+
+/// The Gregorian date of a day after 1970-01-01 (the era algorithm of H. Hinnant).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let doe = z % 146_097;
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let year = yoe + z / 146_097 * 400 + u64::from(month <= 2);
+    (year, month, doy - (153 * mp + 2) / 5 + 1)
+}
+
+fn scaled<'u>(value: f64, units: &[&'u str]) -> (f64, &'u str) {
+    let mut value = value;
+    let mut units = units.iter();
+    let mut unit = units.next().copied().unwrap_or("");
+    // 999.95 would round to 1000.0: already the next unit.
+    for next in units {
+        if value < 999.95 {
+            break;
+        }
+        value /= 1000.0;
+        unit = next;
+    }
+    (value, unit)
+}
+
+/// Three digits or more: `1.42`, `48.2`, `482`.
+fn three(value: f64) -> String {
+    if value == 0.0 {
+        "0".into()
+    } else if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+/// Columns of text, the last one not padded.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
+    let widths: Vec<_> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(cell);
+            let pad = width - cell.chars().count() + 2;
+            line.extend(std::iter::repeat_n(' ', pad));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_three_digits_and_a_unit() {
+        assert_eq!(rate(48_230_000), "48.2 Mbit/s");
+        assert_eq!(rate(999_999), "1.00 Mbit/s");
+        assert_eq!(rate(0), "0 bit/s");
+        assert_eq!(rate_short(1_500_000_000), "1.50G");
+        assert_eq!(rate_short(812_000), "812k");
+    }
+
+    #[test]
+    fn bytes_and_times_read_well() {
+        assert_eq!(bytes(1_420_000_000), "1.42 GB");
+        assert_eq!(bytes(12), "12 bytes");
+        assert_eq!(micros(870), "870 µs");
+        assert_eq!(micros(31_400), "31.4 ms");
+        assert_eq!(duration(63), "1m 3s");
+        assert_eq!(duration(3 * 86_400 + 4 * 3600), "3d 4h");
+        assert_eq!(unix_time(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(unix_time(1_709_210_096), "2024-02-29 12:34:56 UTC");
+    }
+
+    #[test]
+    fn tables_align() {
+        let rows = [vec!["a".into(), "bb".into()], vec!["ccc".into(), "d".into()]];
+        assert_eq!(table(&rows), "a    bb\nccc  d\n");
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The command `imtcp`. One file for each subcommand in `cmd/`, what they share beside it;
+//! a library, so that the tests can reach the parts.
+
+pub mod caps;
+pub mod cgroup;
+pub mod cli;
+pub mod cmd;
+pub mod exit;
+pub mod format;
+pub mod policy;
+pub mod procfs;
+pub mod rate;
+pub mod signals;
+pub mod socket;
+pub mod state;
+pub mod tui;
+pub mod user;
+pub mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub fn main() -> ExitCode {
+    restore_sigpipe();
+    imtcp_bpf::set_up_logging();
+    let cli = cli::Cli::parse();
+    let code = match cmd::dispatch(cli) {
+        Ok(code) => code,
+        Err(e) => {
+            eprintln!("imtcp: {e:#}");
+            exit::of_error(&e)
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// Rust ignores SIGPIPE; `imtcp watch --json | head` should end quietly instead.
+fn restore_sigpipe() {
+    // SAFETY: sets a disposition, before any thread exists.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}

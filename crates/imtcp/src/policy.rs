@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What a run or attachment orders: mode, floor, ceiling, marking.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use imtcp_bpf::{shared, Policy};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::OrderArgs;
+use crate::exit::{Coded, USAGE};
+use crate::rate;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Take only the bandwidth that nobody else wants
+    Bg,
+    /// Share as usual (Reno) and measure
+    Measure,
+}
+
+impl Mode {
+    pub fn number(self) -> shared::imtcp_mode {
+        match self {
+            Mode::Bg => shared::IMTCP_MODE_BG,
+            Mode::Measure => shared::IMTCP_MODE_MEASURE,
+        }
+    }
+
+    pub fn control(self) -> &'static str {
+        match self {
+            Mode::Bg => "imtcp_bg",
+            Mode::Measure => "imtcp",
+        }
+    }
+}
+
+/// A differentiated services code point, 0…63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(pub u8);
+
+impl FromStr for Dscp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name = text.to_ascii_lowercase();
+        let digit = |i: usize, range: std::ops::RangeInclusive<u8>| {
+            let d = name.as_bytes().get(i)?.checked_sub(b'0')?;
+            range.contains(&d).then_some(d)
+        };
+        let value = match name.as_bytes() {
+            b"le" => Some(1),  // RFC 8622
+            b"ef" => Some(46), // RFC 3246
+            [b'c', b's', _] => digit(2, 0..=7).map(|c| c * 8),
+            [b'a', b'f', _, _] => {
+                digit(2, 1..=4).zip(digit(3, 1..=3)).map(|(class, drop)| class * 8 + drop * 2)
+            }
+            _ => name.parse().ok().filter(|v| *v < 64),
+        };
+        value.map(Dscp).ok_or_else(|| {
+            format!("'{text}' is not a DSCP: write le, cs0 to cs7, af11 to af43, ef, or 0 to 63")
+        })
+    }
+}
+
+/// The part of a policy that user space writes.
+pub fn orders(args: &OrderArgs, dscp: Option<Dscp>) -> Result<Policy, Coded> {
+    rate::check_order(args.min_rate, args.max_rate)
+        .map_err(|message| Coded { code: USAGE, message })?;
+    Ok(Policy {
+        min_bps: args.min_rate.map_or(0, |r| r.0),
+        max_bps: args.max_rate.map_or(0, |r| r.0),
+        mode: args.mode.number(),
+        dscp_plus1: dscp.map_or(0, |d| u32::from(d.0) + 1),
+        ..Default::default()
+    })
+}
+
+/// An id that no other run or attachment has: its maker's pid and 32 random bits.
+pub fn new_id() -> u64 {
+    let mut random = [0u8; 4];
+    // SAFETY: writes at most the four bytes given. On failure zeros do; the pid differs.
+    unsafe {
+        libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0);
+    }
+    u64::from(std::process::id()) << 32 | u64::from(u32::from_ne_bytes(random))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_points_have_their_names() {
+        let value = |t: &str| t.parse::<Dscp>().map(|d| d.0);
+        assert_eq!(value("le"), Ok(1));
+        assert_eq!(value("CS1"), Ok(8));
+        assert_eq!(value("af43"), Ok(38));
+        assert_eq!(value("ef"), Ok(46));
+        assert_eq!(value("10"), Ok(10));
+        for wrong in ["64", "-1", "cs8", "af44", "low", ""] {
+            assert!(value(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ids_differ() {
+        assert_ne!(new_id(), new_id());
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Which signals `run` passes on to its command.
+//!
+//! The command stays in our process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a new
+//! window size) reaches it without us: passing it on would deliver it twice. Signals of the
+//! terminal come from the kernel, those of kill(1) from a process.
+
+use std::mem::MaybeUninit;
+
+use anyhow::Result;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
+/// Passed on when they were sent to us alone.
+const FORWARDED: [Signal; 9] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+];
+
+/// A signal that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    pub signal: i32,
+    pub code: i32,
+    /// 0 when it comes from the kernel.
+    pub sender: i32,
+}
+
+/// Signals blocked for the wait; what the mask was before is for the command.
+pub struct Blocked {
+    set: SigSet,
+    pub before: SigSet,
+}
+
+impl Blocked {
+    pub fn new() -> Result<Self> {
+        let mut set = SigSet::empty();
+        for signal in FORWARDED {
+            set.add(signal);
+        }
+        set.add(Signal::SIGCHLD);
+        // An ignored SIGCHLD, inherited, would leave nothing to wait for.
+        // SAFETY: sets a disposition; no handler runs.
+        unsafe {
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        }
+        let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        Ok(Blocked { set, before })
+    }
+
+    /// Waits for the next one.
+    pub fn wait(&self) -> Arrived {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        loop {
+            // SAFETY: the set is valid and info is written when a signal is returned.
+            let signal = unsafe { libc::sigwaitinfo(self.set.as_ref(), info.as_mut_ptr()) };
+            if signal > 0 {
+                // SAFETY: written by the call above.
+                let (code, sender) = unsafe {
+                    let info = info.assume_init();
+                    (info.si_code, info.si_pid())
+                };
+                return Arrived { signal, code, sender: if code > 0 { 0 } else { sender } };
+            }
+        }
+    }
+}
+
+/// Is it for the command and has not reached it already?
+pub fn is_for_command(arrived: Arrived, leads_session: bool, sender_is_in_run: bool) -> bool {
+    if arrived.signal == libc::SIGCHLD || !FORWARDED.iter().any(|s| *s as i32 == arrived.signal) {
+        return false;
+    }
+    if arrived.code == libc::SI_KERNEL {
+        // The terminal tells its group, except that a hang-up goes to the session's leader.
+        return arrived.signal == libc::SIGHUP && leads_session;
+    }
+    // A command that signals its group (kill 0) has it already.
+    !sender_is_in_run
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrived(signal: i32, code: i32) -> Arrived {
+        Arrived { signal, code, sender: 1 }
+    }
+
+    #[test]
+    fn kill_is_passed_on_and_ctrl_c_is_not_doubled() {
+        assert!(is_for_command(arrived(libc::SIGTERM, libc::SI_USER), false, false));
+        assert!(is_for_command(arrived(libc::SIGUSR1, libc::SI_TKILL), false, false));
+        assert!(!is_for_command(arrived(libc::SIGINT, libc::SI_KERNEL), false, false));
+        assert!(!is_for_command(arrived(libc::SIGWINCH, libc::SI_KERNEL), true, false));
+    }
+
+    #[test]
+    fn a_hang_up_reaches_the_command_of_a_session_leader() {
+        assert!(is_for_command(arrived(libc::SIGHUP, libc::SI_KERNEL), true, false));
+        assert!(!is_for_command(arrived(libc::SIGHUP, libc::SI_KERNEL), false, false));
+    }
+
+    #[test]
+    fn what_the_command_sends_its_group_does_not_come_back() {
+        assert!(!is_for_command(arrived(libc::SIGTERM, libc::SI_USER), false, true));
+        assert!(!is_for_command(arrived(libc::SIGCHLD, libc::CLD_EXITED), false, false));
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Sockets of other processes: a copy of the descriptor, and options set through it.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A process, held so that its pid cannot come to mean another.
+pub struct Process(OwnedFd);
+
+impl Process {
+    pub fn open(pid: i32) -> io::Result<Self> {
+        // SAFETY: plain system call; the descriptor returned is new and ours.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+            Ok(Process(own(fd)?))
+        }
+    }
+
+    /// A copy of one of its descriptors.
+    pub fn descriptor(&self, fd: i32) -> io::Result<OwnedFd> {
+        // SAFETY: as above. Copies are close-on-exec.
+        unsafe { own(libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0)) }
+    }
+}
+
+/// # Safety
+/// The value is the result of a system call that gives a new descriptor.
+unsafe fn own(result: libc::c_long) -> io::Result<OwnedFd> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: by the contract above.
+    Ok(unsafe { OwnedFd::from_raw_fd(result as i32) })
+}
+
+fn get<T: Copy>(fd: BorrowedFd, level: i32, option: i32, mut value: T) -> io::Result<T> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: value is as long as len says and only integers are asked for.
+    let rc = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len)
+    };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(value)
+}
+
+/// TCP, or multipath TCP, whose subflows follow its options.
+pub fn is_tcp(fd: BorrowedFd) -> bool {
+    let protocol = get(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0i32);
+    matches!(protocol, Ok(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
+}
+
+pub fn cookie(fd: BorrowedFd) -> io::Result<u64> {
+    get(fd, libc::SOL_SOCKET, libc::SO_COOKIE, 0u64)
+}
+
+pub fn control(fd: BorrowedFd) -> io::Result<String> {
+    let name = get(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, [0u8; 16])?;
+    let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+pub fn set_control(fd: BorrowedFd, name: &str) -> io::Result<()> {
+    // SAFETY: the name's bytes live through the call and their length is given.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_socket_of_a_process_can_be_read_and_changed_by_copy() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = Process::open(std::process::id() as i32).unwrap();
+        let copy = own.descriptor(listener.as_raw_fd()).unwrap();
+        assert!(is_tcp(copy.as_fd()));
+        assert_eq!(cookie(copy.as_fd()).unwrap(), cookie(listener.as_fd()).unwrap());
+        set_control(copy.as_fd(), "reno").unwrap();
+        assert_eq!(control(listener.as_fd()).unwrap(), "reno");
+    }
+
+    #[test]
+    fn udp_is_not_tcp() {
+        assert!(!is_tcp(UdpSocket::bind("127.0.0.1:0").unwrap().as_fd()));
+    }
+}

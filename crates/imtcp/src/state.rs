@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What runs and what is attached, in /run/imtcp.
+//!
+//! A run holds a lock on its file while it lives; a file without lock is a leftover (of a
+//! SIGKILL) and is swept by the next command that changes something.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use imtcp_bpf::control;
+use imtcp_bpf::policy::Policies;
+use imtcp_bpf::records::Records;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{de::DeserializeOwned, Deserialize, Serialize};
+
+use crate::cgroup;
+use crate::policy::Mode;
+
+const DIR: &str = "/run/imtcp";
+const RUNS: &str = "/run/imtcp/runs";
+const ATTACHMENTS: &str = "/run/imtcp/attachments";
+
+/// One command at a time changes what is loaded, attached or registered.
+pub struct ChangeLock(#[allow(dead_code)] Flock<File>);
+
+pub fn lock() -> Result<ChangeLock> {
+    for dir in [DIR, RUNS, ATTACHMENTS] {
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {dir}"))?;
+    }
+    let path = format!("{DIR}/lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.with_context(|| format!("cannot open {path}"))?;
+    let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
+    Ok(ChangeLock(lock))
+}
+
+/// The one reader of the events' ring buffer.
+pub fn lock_events() -> Result<Flock<File>> {
+    fs::create_dir_all(DIR).with_context(|| format!("cannot create {DIR}"))?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(format!("{DIR}/events.lock"))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
+        anyhow::anyhow!("another `imtcp watch --events` is reading the events: end it first")
+    })
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    pub pid: u32,
+    pub policy: u64,
+    pub mode: Mode,
+    pub min_bps: u64,
+    pub max_bps: u64,
+    pub command: String,
+    pub cgroup: PathBuf,
+    /// Where processes go that outlive the run.
+    pub refuge: PathBuf,
+}
+
+/// The registration of a living run.
+pub struct Registered {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Registered {
+    /// Under the change lock, so that no sweep sees the file before its lock.
+    pub fn new(run: &Run, _lock: &ChangeLock) -> Result<Self> {
+        let path = Path::new(RUNS).join(format!("{}.json", run.pid));
+        let mut file = File::create(&path)?;
+        serde_json::to_writer(&mut file, run)?;
+        let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
+        Ok(Registered { path, _lock })
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    Pid(i32),
+    Cgroup(PathBuf),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Target::Pid(pid) => write!(f, "process {pid}"),
+            Target::Cgroup(dir) => write!(f, "cgroup {}", dir.display()),
+        }
+    }
+}
+
+/// A cgroup that an attachment made, and the one that its processes came from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Moved {
+    pub dir: PathBuf,
+    pub home: PathBuf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedSocket {
+    pub cookie: u64,
+    pub control: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attachment {
+    pub policy: u64,
+    pub target: Target,
+    pub mode: Mode,
+    pub min_bps: u64,
+    pub max_bps: u64,
+    pub since_unix_s: u64,
+    pub links: usize,
+    pub moved: Vec<Moved>,
+    pub sockets: Vec<SavedSocket>,
+}
+
+impl Attachment {
+    fn path(&self) -> PathBuf {
+        Path::new(ATTACHMENTS).join(format!("{:016x}.json", self.policy))
+    }
+
+    pub fn save(&self) -> Result<()> {
+        let new = self.path().with_extension("new");
+        let mut file = File::create(&new)?;
+        serde_json::to_writer(&mut file, self)?;
+        file.flush()?;
+        Ok(fs::rename(new, self.path())?)
+    }
+
+    pub fn forget(&self) {
+        let _ = fs::remove_file(self.path());
+    }
+
+    /// The cgroups whose sockets it holds.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        match &self.target {
+            Target::Pid(_) => self.moved.iter().map(|m| m.dir.clone()).collect(),
+            Target::Cgroup(dir) => vec![dir.clone()],
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.target {
+            Target::Pid(_) => !self.moved.iter().any(|m| cgroup::is_populated(&m.dir)),
+            Target::Cgroup(dir) => !dir.exists(),
+        }
+    }
+}
+
+fn read_all<T: DeserializeOwned>(dir: &str) -> Vec<(PathBuf, T)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "json"))
+        .filter_map(|p| Some((p.clone(), serde_json::from_slice(&fs::read(&p).ok()?).ok()?)))
+        .collect()
+}
+
+pub fn attachments() -> Vec<Attachment> {
+    read_all(ATTACHMENTS).into_iter().map(|(_, a)| a).collect()
+}
+
+fn try_lock(path: &Path) -> Option<Flock<File>> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+    file.rewind().ok()?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
+}
+
+/// Runs that live.
+pub fn runs() -> Vec<Run> {
+    let all: Vec<(PathBuf, Run)> = read_all(RUNS);
+    all.into_iter().filter(|(path, _)| try_lock(path).is_none()).map(|(_, run)| run).collect()
+}
+
+/// Removes what killed runs and ended processes have left.
+pub fn sweep(_lock: &ChangeLock) {
+    for (path, run) in read_all::<Run>(RUNS) {
+        if try_lock(&path).is_some() {
+            let _ = cgroup::remove(&run.cgroup, &run.refuge);
+            let _ = fs::remove_file(&path);
+        }
+    }
+    for attachment in attachments().into_iter().filter(Attachment::is_over) {
+        for index in 0..attachment.links {
+            let _ = fs::remove_file(control::attachment_pin(attachment.policy, index));
+        }
+        for moved in &attachment.moved {
+            let _ = cgroup::remove(&moved.dir, &moved.home);
+        }
+        attachment.forget();
+    }
+    sweep_policies();
+}
+
+/// A policy goes when neither run nor attachment nor connection has it any more.
+fn sweep_policies() {
+    let (Ok(policies), Ok(records)) = (Policies::open(), Records::open()) else { return };
+    let Ok(records) = records.read() else { return };
+    let runs = runs();
+    let attachments = attachments();
+    for id in policies.ids() {
+        let used = runs.iter().any(|r| r.policy == id)
+            || attachments.iter().any(|a| a.policy == id)
+            || records.iter().any(|r| r.policy == id);
+        if !used {
+            policies.remove(id);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Records as people and programs read them: names for numbers, null for what is not known.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use imtcp_bpf::{shared, Event, Record};
+use serde::Serialize;
+
+use crate::cli::SortKey;
+use crate::procfs::{self, Owner};
+
+/// One connection at one moment. The keys of `imtcp watch --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Connection {
+    /// CLOCK_MONOTONIC
+    pub t_us: u64,
+    pub cookie: Option<u64>,
+    pub src: SocketAddr,
+    pub dst: SocketAddr,
+    pub pid: Option<i32>,
+    pub command: Option<String>,
+    pub mode: &'static str,
+    pub state: &'static str,
+    pub avail_last_bps: Option<u64>,
+    pub avail_smoothed_bps: Option<u64>,
+    /// Was the newest measurement valid?
+    pub valid: bool,
+    pub outcome: Option<&'static str>,
+    pub validity_pct: Option<u32>,
+    pub age_us: Option<u64>,
+    pub range_low_bps: Option<u64>,
+    pub range_high_bps: Option<u64>,
+    pub capacity_bps: Option<u64>,
+    pub cwnd_segs: u32,
+    pub cap_segs: Option<u32>,
+    pub ssthresh_segs: Option<u32>,
+    pub srtt_us: Option<u32>,
+    pub min_rtt_us: Option<u32>,
+    pub delivery_bps: Option<u64>,
+    pub pacing_bps: Option<u64>,
+    pub bytes_acked: u64,
+    pub bytes_retrans: u64,
+    pub unit_state: &'static str,
+    pub meas_started: u64,
+    pub meas_completed: u64,
+    pub meas_invalid: BTreeMap<&'static str, u64>,
+    pub reductions: BTreeMap<&'static str, u64>,
+    pub busy_us: u64,
+    pub yielding_us: u64,
+    pub policy: Option<u64>,
+    pub netns: u32,
+}
+
+/// The kernel's names for "no limit": TCP_INFINITE_SSTHRESH and an unset pacing rate.
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+const UNLIMITED_PACING_BPS: u64 = (u32::MAX as u64) * 8;
+
+fn known<T: Default + PartialEq>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
+impl Connection {
+    pub fn new(r: &Record, owner: Option<&Owner>) -> Self {
+        let ran = r.meas_completed + r.meas_invalid.iter().sum::<u64>() > 0;
+        let has_result = r.avail_last_bps != 0;
+        Connection {
+            t_us: r.now_ns / 1000,
+            cookie: known(r.cookie),
+            src: address(r.family, &r.saddr, r.sport),
+            dst: address(r.family, &r.daddr, r.dport),
+            pid: owner.map(|o| o.pid),
+            command: owner.map(|o| o.command.clone()),
+            mode: mode(r.mode),
+            state: tcp_state(r.tcp_state),
+            avail_last_bps: known(r.avail_last_bps),
+            avail_smoothed_bps: known(r.avail_smoothed_bps),
+            valid: ran && has_result && u32::from(r.last_outcome) == shared::IMTCP_VALID,
+            outcome: ran.then(|| outcome(r.last_outcome)),
+            validity_pct: has_result.then_some(r.validity_pct),
+            age_us: has_result.then(|| r.now_ns.saturating_sub(r.avail_at_ns) / 1000),
+            range_low_bps: known(r.range_low_bps),
+            range_high_bps: known(r.range_high_bps),
+            capacity_bps: known(r.capacity_bps),
+            cwnd_segs: r.cwnd_segs,
+            cap_segs: known(r.cap_segs),
+            ssthresh_segs: known(r.ssthresh_segs).filter(|s| *s < INFINITE_SSTHRESH),
+            srtt_us: known(r.srtt_us),
+            min_rtt_us: known(r.min_rtt_us).filter(|us| *us != u32::MAX),
+            delivery_bps: known(r.delivery_bps),
+            pacing_bps: known(r.pacing_bps).filter(|bps| *bps < UNLIMITED_PACING_BPS),
+            bytes_acked: r.bytes_acked,
+            bytes_retrans: r.bytes_retrans,
+            unit_state: unit_state(r.unit_state),
+            meas_started: r.meas_started,
+            meas_completed: r.meas_completed,
+            meas_invalid: counts(&r.meas_invalid, outcome).filter(|(n, _)| *n != "valid").collect(),
+            reductions: counts(&r.reductions, reduction).collect(),
+            busy_us: r.busy_us,
+            yielding_us: r.yielding_us,
+            policy: known(r.policy),
+            netns: r.netns_ino,
+        }
+    }
+
+    /// Does one of the texts that identify it contain this?
+    pub fn matches(&self, filter: &str) -> bool {
+        let filter = filter.to_lowercase();
+        filter.is_empty()
+            || [self.src.to_string(), self.dst.to_string(), self.mode.to_string()]
+                .into_iter()
+                .chain(self.pid.map(|p| p.to_string()))
+                .chain(self.command.clone())
+                .any(|text| text.to_lowercase().contains(&filter))
+    }
+}
+
+fn counts<'a>(
+    values: &'a [u64],
+    name: fn(u8) -> &'static str,
+) -> impl Iterator<Item = (&'static str, u64)> + 'a {
+    values.iter().enumerate().map(move |(i, n)| (name(i as u8), *n))
+}
+
+/// IPv4 inside of IPv6 sockets is shown as IPv4.
+fn address(family: u16, bytes: &[u8; 16], port: u16) -> SocketAddr {
+    let ip = if i32::from(family) == libc::AF_INET6 {
+        IpAddr::V6(Ipv6Addr::from(*bytes)).to_canonical()
+    } else {
+        IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
+    };
+    SocketAddr::new(ip, port)
+}
+
+pub fn mode(number: u8) -> &'static str {
+    match u32::from(number) {
+        shared::IMTCP_MODE_MEASURE => "measure",
+        shared::IMTCP_MODE_BG => "bg",
+        _ => "none",
+    }
+}
+
+fn tcp_state(number: u8) -> &'static str {
+    const NAMES: [&str; 13] = [
+        "none",
+        "established",
+        "syn_sent",
+        "syn_recv",
+        "fin_wait1",
+        "fin_wait2",
+        "time_wait",
+        "close",
+        "close_wait",
+        "last_ack",
+        "listen",
+        "closing",
+        "new_syn_recv",
+    ];
+    NAMES.get(usize::from(number)).copied().unwrap_or("unknown")
+}
+
+pub fn outcome(number: u8) -> &'static str {
+    match u32::from(number) {
+        shared::IMTCP_VALID => "valid",
+        shared::IMTCP_INVALID_NOT_FILLED => "not_filled",
+        shared::IMTCP_INVALID_RETRANSMIT => "retransmit",
+        shared::IMTCP_INVALID_BUNCHED => "bunched",
+        shared::IMTCP_INVALID_NO_STRAIN => "no_strain",
+        shared::IMTCP_INVALID_FEW_ACKS => "few_acks",
+        shared::IMTCP_INVALID_POOR_FIT => "poor_fit",
+        shared::IMTCP_INVALID_OUT_OF_RANGE => "out_of_range",
+        shared::IMTCP_INVALID_TIMEOUT => "timeout",
+        _ => "unknown",
+    }
+}
+
+fn unit_state(number: u8) -> &'static str {
+    match u32::from(number) {
+        shared::IMTCP_UNIT_OFF => "off",
+        shared::IMTCP_UNIT_STORE => "store",
+        shared::IMTCP_UNIT_SEND => "send",
+        shared::IMTCP_UNIT_EMPTY => "empty",
+        shared::IMTCP_UNIT_PASS => "pass",
+        _ => "unknown",
+    }
+}
+
+fn reduction(number: u8) -> &'static str {
+    match u32::from(number) {
+        shared::IMTCP_RED_LOSS => "loss",
+        shared::IMTCP_RED_RTO => "rto",
+        shared::IMTCP_RED_RTT => "rtt",
+        shared::IMTCP_RED_CAP => "cap",
+        _ => "unknown",
+    }
+}
+
+/// One measurement that ended. The keys of `imtcp watch --events --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Result {
+    pub t_us: u64,
+    pub cookie: Option<u64>,
+    pub policy: Option<u64>,
+    pub mode: &'static str,
+    pub outcome: &'static str,
+    pub avail_bps: Option<u64>,
+    pub smoothed_bps: Option<u64>,
+    pub range_low_bps: Option<u64>,
+    pub range_high_bps: Option<u64>,
+    pub capacity_bps: Option<u64>,
+    pub delivery_bps: Option<u64>,
+    pub validity_pct: u32,
+    pub srtt_us: Option<u32>,
+    pub min_rtt_us: Option<u32>,
+    pub streams: u8,
+    pub sub_range: u8,
+}
+
+impl From<&Event> for Result {
+    fn from(e: &Event) -> Self {
+        Result {
+            t_us: e.at_ns / 1000,
+            cookie: known(e.cookie),
+            policy: known(e.policy),
+            mode: mode(e.mode),
+            outcome: outcome(e.outcome),
+            avail_bps: known(e.avail_bps),
+            smoothed_bps: known(e.smoothed_bps),
+            range_low_bps: known(e.range_low_bps),
+            range_high_bps: known(e.range_high_bps),
+            capacity_bps: known(e.capacity_bps),
+            delivery_bps: known(e.delivery_bps),
+            validity_pct: e.validity_pct,
+            srtt_us: known(e.srtt_us),
+            min_rtt_us: known(e.min_rtt_us).filter(|us| *us != u32::MAX),
+            streams: e.streams,
+            sub_range: e.sub_range,
+        }
+    }
+}
+
+/// Remembers who holds which socket, so that /proc is searched only for new ones.
+#[derive(Default)]
+pub struct Owners {
+    known: HashMap<u64, Owner>,
+    searched: Option<(Instant, HashSet<u64>)>,
+}
+
+/// A search through every process costs; sockets without a process are not looked for again
+/// sooner than this.
+const SEARCH_AGAIN: Duration = Duration::from_secs(2);
+
+impl Owners {
+    pub fn connections(&mut self, records: &[Record]) -> Vec<Connection> {
+        let inodes: HashSet<u64> =
+            records.iter().map(|r| r.socket_ino).filter(|i| *i != 0).collect();
+        self.known.retain(|inode, _| inodes.contains(inode));
+        let missing: HashSet<u64> =
+            inodes.into_iter().filter(|i| !self.known.contains_key(i)).collect();
+        let lately = self.searched.as_ref().is_some_and(|(at, searched)| {
+            at.elapsed() < SEARCH_AGAIN && missing.is_subset(searched)
+        });
+        if !missing.is_empty() && !lately {
+            self.known.extend(procfs::owners(&missing));
+            self.searched = Some((Instant::now(), missing));
+        }
+        records.iter().map(|r| Connection::new(r, self.known.get(&r.socket_ino))).collect()
+    }
+}
+
+/// Sorts by the key; equal ones by cookie, so that lines do not jump.
+pub fn sort(connections: &mut [Connection], key: SortKey) {
+    connections.sort_by(|a, b| {
+        let order = match key {
+            SortKey::Rate => b.delivery_bps.cmp(&a.delivery_bps),
+            SortKey::Avail => b.avail_smoothed_bps.cmp(&a.avail_smoothed_bps),
+            SortKey::Bytes => b.bytes_acked.cmp(&a.bytes_acked),
+            SortKey::Rtt => b.srtt_us.cmp(&a.srtt_us),
+            SortKey::Command => a.command.cmp(&b.command),
+            SortKey::Peer => a.dst.cmp(&b.dst),
+        };
+        order.then(a.cookie.cmp(&b.cookie))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            family: libc::AF_INET as u16,
+            saddr: [10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            sport: 4000,
+            dport: 443,
+            tcp_state: 1,
+            mode: shared::IMTCP_MODE_BG as u8,
+            now_ns: 5_000_000_000,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_set_is_null_and_not_zero() {
+        let json = serde_json::to_value(Connection::new(&record(), None)).unwrap();
+        for key in [
+            "avail_last_bps",
+            "avail_smoothed_bps",
+            "outcome",
+            "validity_pct",
+            "age_us",
+            "range_low_bps",
+            "capacity_bps",
+            "cap_segs",
+            "ssthresh_segs",
+            "srtt_us",
+            "min_rtt_us",
+            "delivery_bps",
+            "pacing_bps",
+            "policy",
+            "pid",
+            "command",
+            "cookie",
+        ] {
+            assert!(json[key].is_null(), "{key}: {}", json[key]);
+        }
+        assert_eq!(json["valid"], false);
+        assert_eq!(json["src"], "10.0.0.1:4000");
+        assert_eq!(json["state"], "established");
+        assert_eq!(json["reductions"]["rtt"], 0);
+        assert_eq!(json["meas_invalid"]["bunched"], 0);
+        assert!(json["meas_invalid"].get("valid").is_none());
+    }
+
+    #[test]
+    fn a_result_has_an_age() {
+        let r = Record {
+            avail_last_bps: 8_000_000,
+            avail_at_ns: 4_000_000_000,
+            meas_completed: 1,
+            validity_pct: 90,
+            ..record()
+        };
+        let c = Connection::new(&r, None);
+        assert_eq!((c.age_us, c.valid, c.outcome), (Some(1_000_000), true, Some("valid")));
+    }
+
+    #[test]
+    fn ipv4_in_ipv6_is_shown_as_ipv4() {
+        let bytes = Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets();
+        assert_eq!(address(libc::AF_INET6 as u16, &bytes, 80).to_string(), "192.0.2.7:80");
+    }
+
+    #[test]
+    fn filters_look_at_addresses_pid_command_and_mode() {
+        let owner = Owner { pid: 4711, command: "rsync".into() };
+        let c = Connection::new(&record(), Some(&owner));
+        for text in ["", "RSYNC", "4711", "10.0.0.1", ":443", "bg"] {
+            assert!(c.matches(text), "{text}");
+        }
+        assert!(!c.matches("curl"));
+    }
+}
