@@ -500,8 +500,8 @@ IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_
 
 	if (m->train_last_una && sent_us - m->train_sent_us < IMTCP_BURST_GAP_US) {
 		bytes = (imtcp_u64)(imtcp_u32)(ev->snd_una - m->train_last_una) * ev->wire_q8 / 256;
-		/* one pair of full segments or more: smaller ones measure the clock */
-		if (bytes >= 2ULL * ev->mss_bytes && ev->now_us > m->train_last_us)
+		/* a full segment or more: smaller ones measure the clock */
+		if (bytes >= ev->mss_bytes && ev->now_us > m->train_last_us)
 			m->capacity_bps = imtcp_capacity_update(
 				m->capacity_bps,
 				imtcp_rate_bps(bytes, ev->now_us - m->train_last_us));
