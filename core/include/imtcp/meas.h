@@ -423,7 +423,9 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send
 		m->hold_us = imtcp_to_u32(us);
 		bytes = (imtcp_u64)imtcp_max(imtcp_min(room, ev->chunk_segs), 1) * ev->mss_bytes *
 			m->wire_q8 / 256;
-		m->next_bps = imtcp_min(imtcp_max(imtcp_rate_bps(bytes, us), 1), ev->base_bps);
+		/* no time at all is no rate: one microsecond, or the gap would have no end */
+		m->next_bps = imtcp_min(imtcp_max(imtcp_rate_bps(bytes, imtcp_max(us, 1)), 1),
+					ev->base_bps);
 	} else {
 		m->plan = IMTCP_PLAN_UNFILLED;
 	}
