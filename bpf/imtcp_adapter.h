@@ -154,6 +154,23 @@ static __always_inline __u32 imtcp_chunk_segs(const struct imtcp_conn *conn,
 
 /* ---- before a departure ---- */
 
+/*
+ * TCP shortens the gap after a buffer that leaves late, by as much as it is late, at most by half
+ * (tcp_update_skb_after_send): good for a rate, fatal for a hold or a stream's intervals. So where
+ * the gap counts, ask for it longer by what will be taken off: gap + min(gap, lateness).
+ */
+static __always_inline __u64 imtcp_uncredited(const struct imtcp_send_event *ev,
+					      const struct tcp_sock *tp, __u64 bytes_per_sec)
+{
+	__u64 room = imtcp_sub(ev->cwnd_segs, ev->flight_segs);
+	__u64 segs = imtcp_max(imtcp_min(ev->chunk_segs, room), 1);
+	__u64 bytes = imtcp_min(segs * ev->mss_bytes, ev->unsent_bytes);
+	__u64 gap_ns = imtcp_div(bytes * 1000000000ULL, bytes_per_sec);
+	__u64 late_ns = imtcp_sub(tp->tcp_clock_cache, tp->tcp_wstamp_ns);
+
+	return imtcp_div(bytes * 1000000000ULL, gap_ns + imtcp_min(gap_ns, late_ns));
+}
+
 static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_conn *conn)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -162,7 +179,7 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	const struct imtcp_policy *policy = imtcp_policy_of(conn);
 	__u64 base_bps = imtcp_base_bps(conn, tp);
 	__u64 share_bps = imtcp_policy_share_bps(policy);
-	__u64 payload_bps;
+	__u64 payload_bps, bytes_per_sec;
 
 	if (base_bps == IMTCP_U64_MAX)
 		return 2; /* no RTT yet: as the kernel does it */
@@ -185,7 +202,10 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	/* wire rate to payload rate, bits to bytes: what the kernel's pacing counts */
 	payload_bps = imtcp_scale(imtcp_min(m->next_bps, share_bps), tp->mss_cache,
 				  imtcp_pkt_bytes(conn, tp));
-	sk->sk_pacing_rate = imtcp_max(payload_bps / IMTCP_BITS_PER_BYTE, 1);
+	bytes_per_sec = imtcp_max(payload_bps / IMTCP_BITS_PER_BYTE, 1);
+	if (m->plan == IMTCP_PLAN_HOLD || m->plan == IMTCP_PLAN_STREAM)
+		bytes_per_sec = imtcp_max(imtcp_uncredited(&ev, tp, bytes_per_sec), 1);
+	sk->sk_pacing_rate = bytes_per_sec;
 	sk->sk_pacing_status = SK_PACING_NEEDED;
 	return m->burst_segs ? m->burst_segs : conn->chunk_segs;
 }

@@ -24,11 +24,11 @@ struct imtcp_conn {
 	__u64 reductions_rto;
 	__u64 epoch_ns; /* policy epoch in which this connection was last counted */
 	__u32 last_una;
-	__u32 mode; /* enum imtcp_mode */
-	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */
-	__u32 full; /* the window was full in this round trip */
+	__u32 mode;	    /* enum imtcp_mode */
+	__u32 round_over;   /* a round trip ended and the window rules have not seen it yet */
+	__u32 full;	    /* the window was full in this round trip */
 	__u32 header_bytes; /* of IP and TCP on each segment */
-	__u32 chunk_segs; /* segments that leave at one instant */
+	__u32 chunk_segs;   /* segments that leave at one instant */
 	struct imtcp_bg bg;
 	struct imtcp_meas meas;
 };

@@ -69,9 +69,11 @@ struct tcp_sock {
 	__u32 lost_out;
 	__u32 max_packets_out;
 	__u32 mss_cache;
-	__u32 srtt_us; /* scale 8 */
-	__u32 mdev_us; /* scale 4 */
-	__u64 tcp_mstamp; /* us, refreshed by each ACK and each attempt to send */
+	__u32 srtt_us;	       /* scale 8 */
+	__u32 mdev_us;	       /* scale 4 */
+	__u64 tcp_wstamp_ns;   /* earliest departure of the next buffer */
+	__u64 tcp_clock_cache; /* ns, of the present attempt to send */
+	__u64 tcp_mstamp;      /* us, refreshed by each ACK and each attempt to send */
 	__u64 bytes_acked;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;

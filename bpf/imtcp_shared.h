@@ -33,7 +33,7 @@ typedef uint64_t __imtcp_u64;
 enum imtcp_mode {
 	IMTCP_MODE_NONE = 0,
 	IMTCP_MODE_MEASURE = 1, /* Reno that measures */
-	IMTCP_MODE_BG = 2,      /* background transfer */
+	IMTCP_MODE_BG = 2,	/* background transfer */
 };
 
 /* Control unit [IM §3.3 fig. 5]. OFF: this connection cannot measure at present. */
@@ -48,14 +48,16 @@ enum imtcp_unit_state {
 /* Why a measurement gave no valid result. Index into imtcp_record.meas_invalid[]. */
 enum imtcp_invalid {
 	IMTCP_VALID = 0,
-	IMTCP_INVALID_NOT_FILLED = 1,   /* the stream could not be filled in time (T, window, no data) */
-	IMTCP_INVALID_RETRANSMIT = 2,   /* loss or reordering while its ACKs were awaited [IM §3.5.3] */
-	IMTCP_INVALID_BUNCHED = 3,      /* ACKs arrived in bunches (aggregation, GRO, ACK filter) */
-	IMTCP_INVALID_NO_STRAIN = 4,    /* no strain above the sustained rate: a token bucket */
-	IMTCP_INVALID_FEW_ACKS = 5,     /* too few usable intervals */
-	IMTCP_INVALID_POOR_FIT = 6,     /* the two lines do not describe the samples */
+	IMTCP_INVALID_NOT_FILLED =
+		1, /* the stream could not be filled in time (T, window, no data) */
+	IMTCP_INVALID_RETRANSMIT =
+		2,		   /* loss or reordering while its ACKs were awaited [IM §3.5.3] */
+	IMTCP_INVALID_BUNCHED = 3, /* ACKs arrived in bunches (aggregation, GRO, ACK filter) */
+	IMTCP_INVALID_NO_STRAIN = 4,	/* no strain above the sustained rate: a token bucket */
+	IMTCP_INVALID_FEW_ACKS = 5,	/* too few usable intervals */
+	IMTCP_INVALID_POOR_FIT = 6,	/* the two lines do not describe the samples */
 	IMTCP_INVALID_OUT_OF_RANGE = 7, /* not in the search range: the range is widened */
-	IMTCP_INVALID_TIMEOUT = 8,      /* its ACKs did not all come */
+	IMTCP_INVALID_TIMEOUT = 8,	/* its ACKs did not all come */
 	IMTCP_INVALID_REASONS = 9,
 };
 
@@ -73,34 +75,35 @@ enum imtcp_reduction {
  * CLOCK_MONOTONIC.
  */
 struct imtcp_record {
-	__imtcp_u32 abi; /* IMTCP_ABI_VERSION */
-	__imtcp_u16 family; /* AF_INET, AF_INET6 */
-	__imtcp_u8 mode; /* enum imtcp_mode */
+	__imtcp_u32 abi;      /* IMTCP_ABI_VERSION */
+	__imtcp_u16 family;   /* AF_INET, AF_INET6 */
+	__imtcp_u8 mode;      /* enum imtcp_mode */
 	__imtcp_u8 tcp_state; /* TCP_ESTABLISHED = 1 ... */
 	__imtcp_u8 saddr[16]; /* network order; IPv4 in the first four bytes */
 	__imtcp_u8 daddr[16];
 	__imtcp_u16 sport; /* host order */
 	__imtcp_u16 dport;
 	__imtcp_u32 netns_ino;
-	__imtcp_u64 cookie; /* socket cookie; 0 where the kernel has not made one */
+	__imtcp_u64 cookie;	/* socket cookie; 0 where the kernel has not made one */
 	__imtcp_u64 socket_ino; /* inode of the socket's file, 0 when orphaned: finds the pid */
-	__imtcp_u64 policy; /* 0: none, else the id of the run or attachment */
+	__imtcp_u64 policy;	/* 0: none, else the id of the run or attachment */
 	__imtcp_u64 started_ns;
 	__imtcp_u64 now_ns; /* when this record was made */
 	/* measurement */
-	__imtcp_u64 avail_last_bps; /* newest valid result; 0: none yet */
+	__imtcp_u64 avail_last_bps;	/* newest valid result; 0: none yet */
 	__imtcp_u64 avail_smoothed_bps; /* [BG eq. 1] */
-	__imtcp_u64 avail_at_ns; /* when the newest valid result was made: its age is now_ns - this */
+	__imtcp_u64
+		avail_at_ns; /* when the newest valid result was made: its age is now_ns - this */
 	__imtcp_u64 range_low_bps;
 	__imtcp_u64 range_high_bps;
 	__imtcp_u64 capacity_bps;
-	__imtcp_u32 validity_pct; /* how well the last result fits, 0...100 */
-	__imtcp_u8 last_outcome; /* enum imtcp_invalid of the newest measurement */
-	__imtcp_u8 unit_state; /* enum imtcp_unit_state */
+	__imtcp_u32 validity_pct;  /* how well the last result fits, 0...100 */
+	__imtcp_u8 last_outcome;   /* enum imtcp_invalid of the newest measurement */
+	__imtcp_u8 unit_state;	   /* enum imtcp_unit_state */
 	__imtcp_u8 stream_packets; /* N */
-	__imtcp_u8 store_packets; /* m */
-	__imtcp_u32 pause_rtts; /* interval between measurements at present */
-	__imtcp_u32 ack_ratio_q8; /* segments per ACK, scale 256 */
+	__imtcp_u8 store_packets;  /* m */
+	__imtcp_u32 pause_rtts;	   /* interval between measurements at present */
+	__imtcp_u32 ack_ratio_q8;  /* segments per ACK, scale 256 */
 	__imtcp_u64 meas_started;
 	__imtcp_u64 meas_completed; /* of these, valid */
 	__imtcp_u64 meas_invalid[IMTCP_INVALID_REASONS];
@@ -119,7 +122,7 @@ struct imtcp_record {
 	__imtcp_u64 bytes_acked;
 	__imtcp_u64 bytes_sent; /* with retransmissions */
 	__imtcp_u64 bytes_retrans;
-	__imtcp_u64 busy_us; /* time with data to send */
+	__imtcp_u64 busy_us;	 /* time with data to send */
 	__imtcp_u64 yielding_us; /* of it, time held back by the cap or the RTT rule */
 };
 
@@ -137,9 +140,9 @@ struct imtcp_event {
 	__imtcp_u32 validity_pct;
 	__imtcp_u32 srtt_us;
 	__imtcp_u32 min_rtt_us;
-	__imtcp_u8 outcome; /* enum imtcp_invalid */
-	__imtcp_u8 mode; /* enum imtcp_mode */
-	__imtcp_u8 streams; /* how many streams it took */
+	__imtcp_u8 outcome;   /* enum imtcp_invalid */
+	__imtcp_u8 mode;      /* enum imtcp_mode */
+	__imtcp_u8 streams;   /* how many streams it took */
 	__imtcp_u8 sub_range; /* a of [IM §3.2.4] */
 };
 
@@ -148,7 +151,7 @@ struct imtcp_totals {
 	__imtcp_u64 connections_started;
 	__imtcp_u64 connections_ended;
 	__imtcp_u64 events_sent;
-	__imtcp_u64 events_dropped; /* the ring buffer was full: never silent */
+	__imtcp_u64 events_dropped;    /* the ring buffer was full: never silent */
 	__imtcp_u64 bytes_acked_ended; /* by connections that have ended */
 };
 
@@ -157,9 +160,9 @@ struct imtcp_totals {
  * first part is written by user space, the second only by the programs.
  */
 struct imtcp_policy {
-	__imtcp_u64 min_bps; /* floor for the sum of the connections; 0: none */
-	__imtcp_u64 max_bps; /* ceiling for the sum; 0: none */
-	__imtcp_u32 mode; /* enum imtcp_mode, what sockops sets */
+	__imtcp_u64 min_bps;	/* floor for the sum of the connections; 0: none */
+	__imtcp_u64 max_bps;	/* ceiling for the sum; 0: none */
+	__imtcp_u32 mode;	/* enum imtcp_mode, what sockops sets */
 	__imtcp_u32 dscp_plus1; /* 0: leave alone, else DSCP + 1 to set on each socket */
 	/* shared state of the ceiling and the floor, see bpf/imtcp_policy.h */
 	__imtcp_u64 epoch_start_ns;

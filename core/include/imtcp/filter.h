@@ -140,7 +140,8 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 		r->count++;
 	}
 	over = r->started != 0;
-	r->started = 1;
+	/* with nothing in flight the next round begins with the next ACK, not with an idle time */
+	r->started = snd_nxt != snd_una;
 	r->start_us = now_us;
 	r->start_una = snd_una;
 	r->end_seq = snd_nxt;

@@ -33,7 +33,7 @@
  * Differences from the paper
  *  1. Held packets are counted as room in the window (cwnd - flight) with data waiting, since
  *     that is what a buffer below TCP would have collected.
- *  2. After a stream the room is filled at IMTCP_EMPTY_GAIN times the ordinary rate, not in
+ *  2. After a stream the room is filled at IMTCP_EMPTY_GAIN_Q8 times the ordinary rate, not in
  *     one burst.
  *  3. A not-found sub-range ("below" against "lowest") is told by the fit: the tie of the sums
  *     for a = k and a = k + 1 is "below" if every interval of stream k is strained. Other
@@ -60,6 +60,8 @@
 #define IMTCP_STREAM_N_DELACK 12U
 /* F: measurements in a row that succeed before m falls by one [IM §3.4.1]. */
 #define IMTCP_GOOD_BEFORE_LESS 2U
+/* Streams of one measurement that may fail to be filled. ours: as many as there are streams. */
+#define IMTCP_TRIES_MOST 4U
 /* Least m [IM §3.4.1]. */
 #define IMTCP_STORE_LEAST 2U
 /* Weight of D_RTT in the storing time T = M(N-1)/A + 4·D_RTT [IM §3.4.2]. */
@@ -77,8 +79,9 @@
 #define IMTCP_HIGH_CAPACITY_DIV 8U
 /* 1.96 standard errors, 95 % [IM §3.2.6], scale 100. */
 #define IMTCP_Z95_Q100 196U
-/* Rate of EMPTY against the ordinary one. ours: 2, as slow start's pacing. */
-#define IMTCP_EMPTY_GAIN 2U
+/* Rate of EMPTY against the ordinary one, scale 256. ours: 1.25; at 2 the backlog of a hold makes a
+ * queue that the next stream mistakes for its own. */
+#define IMTCP_EMPTY_GAIN_Q8 320U
 /* Two packets left back to back if less than this lies between them. ours: above the time
  * that a sender needs for ten segments, below the 1 ms between paced large buffers. */
 #define IMTCP_BURST_GAP_US 250U
@@ -211,6 +214,7 @@ struct imtcp_meas {
 	imtcp_u32 m;		/* m */
 	imtcp_u32 good_runs;	/* of the F */
 	imtcp_u32 held;		/* the hold of this stream was made */
+	imtcp_u32 failures;	/* streams of this measurement that were not filled */
 	imtcp_u32 emptied_segs; /* let go in EMPTY */
 	imtcp_u32 pause_rtts;
 	imtcp_u32 congested_rounds;
@@ -284,6 +288,7 @@ IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u
 		m->good_runs = 0;
 	}
 	m->resume_us = now_us + (imtcp_u64)m->pause_rtts * srtt_us;
+	m->failures = 0;
 	m->tally = (struct imtcp_tally){0, 0, 0, 0};
 	m->planned = 0;
 	m->sending = 0;
@@ -324,15 +329,29 @@ IMTCP_INLINE int imtcp_meas_on_loss(struct imtcp_meas *m, imtcp_u64 now_us, imtc
 	return imtcp_meas_abandon(m, now_us, srtt_us, IMTCP_RETRANSMITTED);
 }
 
-/* The stream was not filled in time: more packets before the next try [IM §3.4.1]. */
+/*
+ * The stream was not filled in time: everything held goes, and the next try waits for one packet
+ * more [IM §3.4.1]. After IMTCP_TRIES_MOST failures the measurement is given up.
+ */
 IMTCP_INLINE void imtcp_meas_not_filled(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us)
 {
 	if (m->m < m->n)
 		m->m++;
-	m->result.avail_bps = 0;
-	m->result.validity_pct = 0;
-	m->result.sub_range = 0;
-	imtcp_meas_end(m, now_us, srtt_us, IMTCP_NOT_FILLED);
+	m->good_runs = 0;
+	m->held = 0;
+	m->emptied_segs = 0;
+	m->unit = IMTCP_EMPTY;
+	if (++m->failures >= IMTCP_TRIES_MOST)
+		imtcp_meas_abandon(m, now_us, srtt_us, IMTCP_NOT_FILLED);
+}
+
+/* The first stream of a measurement is tried. */
+IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
+{
+	if (m->planned)
+		return;
+	m->planned = IMTCP_SUB_RANGES;
+	m->started++;
 }
 
 /* A packet has really left: [last_nxt, snd_nxt), as it was planned. */
@@ -345,15 +364,12 @@ IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_sen
 		m->held = 1;
 		break;
 	case IMTCP_PLAN_UNFILLED:
-		m->started += m->planned ? 0 : 1;
+		imtcp_meas_begin(m);
 		imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
 		break;
 	case IMTCP_PLAN_STREAM:
 		if (m->unit != IMTCP_SEND) {
-			if (!m->planned) {
-				m->planned = IMTCP_SUB_RANGES;
-				m->started++;
-			}
+			imtcp_meas_begin(m);
 			imtcp_stream_start(s, imtcp_meas_edge_bps(m, m->sending + 1),
 					   imtcp_meas_edge_bps(m, m->sending), m->n, m->last_nxt);
 			m->unit = IMTCP_SEND;
@@ -388,41 +404,55 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
 	return imtcp_to_u32(imtcp_min(t, IMTCP_T_MAX_US));
 }
 
+/* Segments of room that start a stream: m packets, at most half of the window. */
+IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
+					    const struct imtcp_send_event *ev)
+{
+	return (imtcp_u32)imtcp_min(m->m * ev->chunk_segs, ev->cwnd_segs / 2);
+}
+
 /* May a measurement begin or go on? */
 IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct imtcp_send_event *ev)
 {
 	if (!m->high_bps || ev->recovering || m->blocked)
 		return 0;
-	/* the window must carry a stream [IM §3.3]; two more, or nothing would be left to ACK */
-	if (ev->cwnd_segs < m->n * ev->chunk_segs + 2)
+	/* the window must carry a stream [IM §3.3]: all of it, or what is in flight at once where
+	 * a round trip is shorter than a stream, at least two packets; two more segments, or
+	 * nothing would be left to ACK */
+	if (ev->cwnd_segs < imtcp_min(m->n, 2) * ev->chunk_segs + 2)
 		return 0;
 	if (!m->planned && ev->now_us < m->resume_us)
 		return 0;
-	return ev->unsent_bytes >= m->n * ev->chunk_segs * ev->mss_bytes;
+	return ev->unsent_bytes >= imtcp_meas_want_segs(m, ev) * ev->mss_bytes;
 }
 
 /* STORE: what the packet that leaves next is, and the rate of the gap after it. */
 IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send_event *ev)
 {
 	imtcp_u32 room = (imtcp_u32)imtcp_sub(ev->cwnd_segs, ev->flight_segs);
-	imtcp_u32 want = m->m * ev->chunk_segs;
+	imtcp_u32 want = imtcp_meas_want_segs(m, ev);
 	imtcp_u64 low = imtcp_meas_edge_bps(m, m->sending + 1);
 	imtcp_u64 high = imtcp_meas_edge_bps(m, m->sending);
 
+	/* The hold is over: fewer than m will do if it is two, for the others come while these
+	 * leave; whether they came in time is seen by what really left. */
+	if (m->held)
+		want = (imtcp_u32)imtcp_min(want, IMTCP_STORE_LEAST * ev->chunk_segs);
 	if (room >= want) {
 		m->plan = IMTCP_PLAN_STREAM;
 		m->next_bps = low + imtcp_div(imtcp_sub(high, low), m->n - 1);
 	} else if (!m->held) {
-		/* ACKs bring room at the rate of delivery */
-		imtcp_u64 rate = m->round.delivery_bps ? m->round.delivery_bps : ev->base_bps;
-		imtcp_u64 bytes = (imtcp_u64)(want - room) * ev->mss_bytes * m->wire_q8 / 256;
-		imtcp_u32 limit = imtcp_meas_hold_limit_us(m, ev, rate);
-		imtcp_u64 us = imtcp_min(imtcp_time_us(bytes, rate), limit);
+		/* ACKs bring room at the rate at which what is in flight arrives */
+		imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
+		imtcp_u64 rate = imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
+		/* two packets more: the one that leaves now, and ACKs come in bunches */
+		imtcp_u64 bytes = (want - room + 2 * ev->chunk_segs) * wire;
+		imtcp_u64 us = imtcp_min(imtcp_time_us(bytes, rate),
+					 imtcp_meas_hold_limit_us(m, ev, rate));
 
 		m->plan = IMTCP_PLAN_HOLD;
 		m->hold_us = imtcp_to_u32(us);
-		bytes = (imtcp_u64)imtcp_max(imtcp_min(room, ev->chunk_segs), 1) * ev->mss_bytes *
-			m->wire_q8 / 256;
+		bytes = imtcp_max(imtcp_min(room, ev->chunk_segs), 1) * wire;
 		/* no time at all is no rate: one microsecond, or the gap would have no end */
 		m->next_bps = imtcp_min(imtcp_max(imtcp_rate_bps(bytes, imtcp_max(us, 1)), 1),
 					ev->base_bps);
@@ -471,14 +501,16 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_sen
 			    m->emptied_segs >= m->n * ev->chunk_segs)
 				m->unit = IMTCP_STORE;
 			else
-				m->next_bps = imtcp_mul(ev->base_bps, IMTCP_EMPTY_GAIN);
+				m->next_bps = imtcp_scale(ev->base_bps, IMTCP_EMPTY_GAIN_Q8, 256);
 		}
 		if (m->unit != IMTCP_EMPTY) {
 			if (imtcp_meas_may_store(m, ev)) {
 				m->unit = IMTCP_STORE;
 				imtcp_meas_store(m, ev);
 			} else if (m->planned) {
-				imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
+				/* the application is slow, or the window fell */
+				if (ev->now_us - m->sent_us > 2ULL * ev->srtt_us + IMTCP_T_MAX_US)
+					imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
 			} else if (!m->high_bps) {
 				m->unit = IMTCP_OFF;
 				/* no train at the start: make one when there is room */
