@@ -34,6 +34,26 @@ WATCH_COLUMNS: dict[str, type[pl.DataType]] = {
     "bytes_acked": pl.Float64,
 }
 
+#: Kept of each line of ``imtcp watch --events --json``: a measurement that ended.
+EVENT_COLUMNS: dict[str, type[pl.DataType]] = {
+    "t_us": pl.Int64,
+    "cookie": pl.String,
+    "mode": pl.String,
+    "outcome": pl.String,
+    "avail_bps": pl.Float64,
+    "smoothed_bps": pl.Float64,
+    "range_low_bps": pl.Float64,
+    "range_high_bps": pl.Float64,
+    "capacity_bps": pl.Float64,
+    "delivery_bps": pl.Float64,
+    "validity_pct": pl.Float64,
+    "srtt_us": pl.Float64,
+    "min_rtt_us": pl.Float64,
+}
+
+#: Streams of JSON lines with what is kept of them.
+JSON_TABLES = {"watch": WATCH_COLUMNS, "events": EVENT_COLUMNS}
+
 Tables = dict[str, pl.DataFrame]
 
 
@@ -52,14 +72,17 @@ def read_tables(result: JobResult) -> Tables:
         if "t_us" in table.columns:
             table = table.with_columns(pl.col("t_us").cast(pl.Int64) - t0_us)
         tables[name] = table
-    lines = result.files.get("watch.jsonl")
-    if lines:
-        tables["watch"] = read_watch(lines, t0_us)
+    for name, columns in JSON_TABLES.items():
+        lines = result.files.get(f"{name}.jsonl")
+        if lines:
+            tables[name] = read_json_lines(lines, columns, t0_us)
     return tables
 
 
-def read_watch(lines: bytes, t0_us: int) -> pl.DataFrame:
-    """The watcher's lines; a cut last line and unknown keys are ignored."""
+def read_json_lines(
+    lines: bytes, columns: Mapping[str, type[pl.DataType]], t0_us: int
+) -> pl.DataFrame:
+    """Records that have a time; a cut last line and unknown keys are ignored."""
     rows: list[dict[str, Any]] = []
     for line in lines.splitlines():
         try:
@@ -67,12 +90,9 @@ def read_watch(lines: bytes, t0_us: int) -> pl.DataFrame:
         except ValueError:
             continue
         if isinstance(record, Mapping) and isinstance(record.get("t_us"), int | float):
-            rows.append({name: _cast(record.get(name), kind) for name, kind in _KINDS})
-    table = pl.DataFrame(rows, schema=WATCH_COLUMNS)
+            rows.append({name: _cast(record.get(name), kind) for name, kind in columns.items()})
+    table = pl.DataFrame(rows, schema=dict(columns))
     return table.with_columns(pl.col("t_us") - t0_us)
-
-
-_KINDS = tuple(WATCH_COLUMNS.items())
 
 
 def _cast(value: Any, kind: type[pl.DataType]) -> Any:  # noqa: ANN401 - any JSON value

@@ -8,6 +8,7 @@ The job leaves in its results
 ``web.csv``       one row per web object (with :class:`~imtcp_lab.traffic.Web`)
 ``bulk.csv``, ``rival.csv``, ``udp.csv``  bytes per flow and interval
 ``watch.jsonl``   what ``imtcp watch --json`` said, where imtcp was loaded
+``events.jsonl``  its measurements one by one (``imtcp watch --events --json``)
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Scenario:
     queue_every_ms: int = 10
     #: Connections are sampled so often; the resolution of throughput over time.
     flows_every_ms: int = 100
+    watch_every_ms: int = 250
 
     @property
     def window(self) -> Window:
@@ -103,7 +105,12 @@ class Scenario:
             f' & WAIT="$WAIT $!"\n'
         )
         if watch:
-            text += 'imtcp watch --json >"$OUT/watch.jsonl" & STOP="$STOP $!"\n'
+            interval_s = self.watch_every_ms / 1000
+            text += (
+                f"imtcp watch --json --interval {interval_s:g}"
+                f' >"$OUT/watch.jsonl" & STOP="$STOP $!"\n'
+                f'imtcp watch --events --json >"$OUT/events.jsonl" & STOP="$STOP $!"\n'
+            )
         return text
 
 

@@ -176,7 +176,7 @@ class Bulk:
 def program_prefix(control: Control) -> str:
     """How a program that knows nothing of congestion controls gets one."""
     if control.run_mode is not None:
-        return f"ns bg imtcp run --quiet --mode {control.run_mode} -- "
+        return f"ns bg imtcp run --mode {control.run_mode} -- "
     return "ns bg "
 
 

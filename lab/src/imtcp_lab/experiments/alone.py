@@ -1,0 +1,87 @@
+"""Flows on an idle path: what a control costs when nobody else is there.
+
+50 Mbit/s, RTT 30 ms, 1000 packets; 1 and 5 flows.  Utilisation is goodput scaled to
+whole frames over the capacity; the queue is the background's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.metrics import background_bytes, drops_pkts, foreground_queue_pkts
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import jain
+from imtcp_lab.tables import Column, as_number
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.traffic import Bulk, Times
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--flows", default="1,5", help="background flows (1,5)")
+    parser.add_argument("--capacity-mbps", type=float, default=50, help="(50)")
+    parser.add_argument("--rtt-ms", type=float, default=30, help="(30)")
+    parser.add_argument("--buffer-pkts", type=int, default=1000, help="(1000)")
+    parser.add_argument("--measure-s", type=float, default=20, help="judged seconds (20)")
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    path = Dumbbell(
+        capacity_bps=args.capacity_mbps * 1e6,
+        background_rtt_ms=args.rtt_ms,
+        buffer_pkts=args.buffer_pkts,
+    )
+    return [
+        Scenario(
+            path,
+            None,
+            # The path is silent, so the seed enters by when the flows start.
+            Bulk(flows=flows, stagger_s=0.5, start_s=(seed * 7919 % 30_000) / 1e6),
+            control,
+            Times(warmup_s=5, measure_s=args.measure_s, drain_s=0.5),
+            seed=seed,
+            variant=f"{flows}flows",
+        )
+        for flows in map(int, args.flows.split(","))
+        for seed in range(1, args.seeds + 1)
+        for control in args.chosen
+    ]
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point in points:
+        window = point.scenario.window
+        queue = point.tables["queue"]
+        flows = list(background_bytes(point.tables.get("tcp"), window).values())
+        goodput_bps = sum(flows) * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES
+        out.append(
+            identity(point)
+            | {
+                "utilisation": goodput_bps / point.scenario.path.capacity_bps,
+                "queue_pkts_mean": foreground_queue_pkts(queue, window),
+                "drops_pkts": drops_pkts(queue, window),
+                "jain": jain(flows) if len(flows) > 1 else math.nan,
+            }
+        )
+    return out
+
+
+EXPERIMENT = Experiment(
+    name="alone",
+    help="utilisation, queue and fairness of flows on an idle path",
+    controls=("reno", "cubic", "bbr", "vegas", "tcp_lp", "cdg", "nv", "imtcp", "imtcp_bg"),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(
+        Column("utilisation", "utilisation", lambda v: as_number(v, 3)),
+        Column("queue_pkts_mean", "queue, pkts", lambda v: as_number(v, 1)),
+        Column("drops_pkts", "drops, pkts", lambda v: as_number(v, 0)),
+        Column("jain", "Jain", lambda v: as_number(v, 3)),
+    ),
+    add_arguments=_arguments,
+    needs_none=False,
+)

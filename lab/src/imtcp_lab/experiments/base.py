@@ -1,0 +1,57 @@
+"""What an experiment declares; how it is run is the same for all (``run.py``)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column
+
+Rows = list[dict[str, Any]]
+
+
+def no_arguments(parser: argparse.ArgumentParser) -> None:
+    """An experiment without options of its own."""
+
+
+def no_figures(rows: Rows, points: Sequence[Point]) -> dict[str, bytes]:
+    """An experiment without pictures."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One question with its sweep and the columns of its answer."""
+
+    #: Name on the command line and of the directory below ``out/``.
+    name: str
+    #: One line.
+    help: str
+    #: Controls it is usually asked about.
+    controls: tuple[str, ...]
+    #: The points, for the parsed arguments (controls as ``args.chosen``).
+    scenarios: Callable[[argparse.Namespace], list[Scenario]]
+    #: One row per point.
+    rows: Callable[[Sequence[Point]], Rows]
+    columns: tuple[Column, ...]
+    by: tuple[str, ...] = ("variant", "control")
+    add_arguments: Callable[[argparse.ArgumentParser], None] = no_arguments
+    #: File name → PNG.
+    figures: Callable[[Rows, Sequence[Point]], dict[str, bytes]] = no_figures
+    #: *none* is added where rows are held against it.
+    needs_none: bool = True
+    seeds: int = field(default=5)
+
+
+def identity(point: Point) -> dict[str, Any]:
+    """What every row begins with."""
+    scenario = point.scenario
+    return {
+        "variant": scenario.variant,
+        "control": scenario.control.name,
+        "seed": scenario.seed,
+    }

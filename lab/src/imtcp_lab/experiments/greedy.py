@@ -1,0 +1,97 @@
+"""Beside one greedy foreground flow: does the background leave it the link?
+
+50 Mbit/s, both round trips 30 ms, 1000 packets.  There is no spare bandwidth by
+definition, so the columns are shares of the capacity, and the foreground's loss
+against the run without background.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.job import LabError
+from imtcp_lab.measured import alone_of
+from imtcp_lab.metrics import Window, background_bytes, foreground_queue_pkts
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_number, as_percent
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.traffic import Bulk, Rival, Times
+
+_FRAMES_PER_PAYLOAD = FRAME_BYTES / PAYLOAD_BYTES
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rivals", default="reno,cubic", help="foreground (reno,cubic)")
+    parser.add_argument("--buffer-pkts", type=int, default=1000, help="(1000)")
+    parser.add_argument("--measure-s", type=float, default=20, help="judged seconds (20)")
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    path = Dumbbell(background_rtt_ms=30, foreground_rtts_ms=(30.0,), buffer_pkts=args.buffer_pkts)
+    return [
+        Scenario(
+            path,
+            Rival(congestion_control=rival),
+            # The foreground is there first, as what is to be protected usually is.
+            Bulk(start_s=2.0),
+            control,
+            Times(warmup_s=10, measure_s=args.measure_s, drain_s=0.5),
+            seed=seed,
+            variant=rival,
+        )
+        for rival in args.rivals.split(",")
+        for seed in range(1, args.seeds + 1)
+        for control in args.chosen
+    ]
+
+
+def _rival_bps(point: Point, window: Window) -> float:
+    """Goodput of the foreground in whole frames."""
+    rows = point.tables["rival"]
+    inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
+    return float(inside["bytes"].sum()) * 8 / window.seconds * _FRAMES_PER_PAYLOAD
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    alone = alone_of(points)
+    out = []
+    for point in points:
+        scenario = point.scenario
+        reference = alone.get((scenario.variant, scenario.seed))
+        if reference is None:
+            raise LabError(f"{scenario.key} has no run without background to compare with")
+        window, capacity_bps = scenario.window, scenario.path.capacity_bps
+        mine = sum(background_bytes(point.tables.get("tcp"), window).values())
+        rival_bps = _rival_bps(point, window)
+        out.append(
+            identity(point)
+            | {
+                "share": mine * 8 / window.seconds * _FRAMES_PER_PAYLOAD / capacity_bps,
+                "rival_share": rival_bps / capacity_bps,
+                "rival_loss": 1 - rival_bps / _rival_bps(reference, window),
+                "queue_pkts_mean": foreground_queue_pkts(point.tables["queue"], window),
+            }
+        )
+    return out
+
+
+EXPERIMENT = Experiment(
+    name="greedy",
+    help="shares beside one greedy Reno or CUBIC flow",
+    controls=(
+        "none", "reno", "cubic", "bbr", "vegas", "tcp_lp", "cdg", "nv",
+        "imtcp", "imtcp_bg", "priority",
+    ),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(
+        Column("share", "background's share"),
+        Column("rival_share", "foreground's share"),
+        Column("rival_loss", "foreground's loss", as_percent),
+        Column("queue_pkts_mean", "queue, pkts", lambda v: as_number(v, 1)),
+    ),
+    add_arguments=_arguments,
+)  # fmt: skip

@@ -1,0 +1,180 @@
+"""How well imtcp measures available bandwidth, against the truth.
+
+100 Mbit/s, RTT 30 ms, UDP cross traffic of 0, 30 and 60 % of the capacity, and in
+steps that leave 70, 30 and 50 Mbit/s (the shape of [BG fig. 12]).  The truth is the
+capacity less the cross traffic's schedule, exact by construction; whole frames, as
+the capacity is.  Errors are of valid results, in per cent of the truth, and a
+result within :data:`SETTLE_US` after a step is not judged: its packets saw both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+
+import polars as pl
+
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.metrics import background_bytes
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import quantile
+from imtcp_lab.tables import Column, as_number, as_percent
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.traffic import Bulk, Times, Udp
+
+CAPACITY_BPS = 100e6
+#: After a step results may rest on packets from before it.
+SETTLE_US = 300_000
+#: A smoothed value this near to the new truth has found it.
+FOUND_SHARE = 0.2
+STEP_S = 8
+
+#: Cross traffic by name: (start in s, bit/s).
+CROSS: dict[str, tuple[tuple[float, float], ...]] = {
+    "0pct": ((0, 0),),
+    "30pct": ((0, 30e6),),
+    "60pct": ((0, 60e6),),
+    "steps": ((0, 30e6), (STEP_S, 70e6), (2 * STEP_S, 50e6)),
+}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cross", default=",".join(CROSS), help="which of " + " ".join(CROSS))
+    parser.add_argument("--rtt-ms", type=float, default=30, help="(30)")
+    parser.add_argument("--mixed-sizes", action="store_true", help="mixed frame sizes")
+
+
+def schedule_text(steps: Sequence[tuple[float, float]]) -> str:
+    """As ``imtcp-load udp --schedule`` reads it."""
+    return ",".join(f"{start_s:g}:{rate_bps:.0f}" for start_s, rate_bps in steps)
+
+
+def true_available_bps(steps: Sequence[tuple[float, float]], t_us: float) -> float:
+    """Capacity less what the schedule sends at that time."""
+    rate_bps = 0.0
+    for start_s, step_bps in steps:
+        if t_us >= start_s * 1e6:
+            rate_bps = step_bps
+    return CAPACITY_BPS - rate_bps
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    path = Dumbbell(capacity_bps=CAPACITY_BPS, background_rtt_ms=args.rtt_ms, buffer_pkts=1000)
+    # The mix of sizes seen on backbones: many small, some middling, many full.
+    frames = (90, 90, 590, 1514, 1514) if args.mixed_sizes else (FRAME_BYTES,)
+    out = []
+    for name in args.cross.split(","):
+        if name not in CROSS:
+            raise ValueError(f"unknown cross traffic {name} (known: {', '.join(CROSS)})")
+        seconds = 3 * STEP_S if name == "steps" else 12
+        out += [
+            Scenario(
+                path,
+                Udp(schedule_text(CROSS[name]), frames=frames),
+                Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+                control,
+                Times(warmup_s=2, measure_s=seconds - 2, drain_s=0.5),
+                seed=seed,
+                variant=name,
+            )
+            for seed in range(1, args.seeds + 1)
+            for control in args.chosen
+        ]
+    return out
+
+
+def valid_results(point: Point) -> pl.DataFrame:
+    """Valid measurements in the judged window, with truth and error."""
+    steps = CROSS[point.scenario.variant]
+    window = point.scenario.window
+    events = point.tables.get("events")
+    if events is None:
+        events = pl.DataFrame(schema={"t_us": pl.Int64, "avail_bps": pl.Float64})
+    else:
+        events = events.filter(pl.col("outcome") == "valid")
+    near_step = [
+        (pl.col("t_us") >= s * 1e6) & (pl.col("t_us") < s * 1e6 + SETTLE_US) for s, _ in steps[1:]
+    ]
+    judged = events.filter(
+        pl.col("t_us").is_between(window.start_us, window.end_us)
+        & pl.col("avail_bps").is_not_null()
+        & ~pl.any_horizontal([pl.lit(False), *near_step])
+    )
+    truth = [true_available_bps(steps, t) for t in judged["t_us"].to_list()]
+    return judged.with_columns(pl.Series("true_bps", truth, dtype=pl.Float64)).with_columns(
+        error=pl.col("avail_bps") / pl.col("true_bps") - 1
+    )
+
+
+def time_to_find_us(point: Point, step_s: float) -> float:
+    """From a step until the smoothed value is near the new truth; NaN if never."""
+    events = point.tables.get("events")
+    if events is None:
+        return math.nan
+    truth = true_available_bps(CROSS[point.scenario.variant], step_s * 1e6)
+    near = events.filter(
+        (pl.col("t_us") >= step_s * 1e6)
+        & (pl.col("t_us") < (step_s + STEP_S) * 1e6)
+        & ((pl.col("smoothed_bps") / truth - 1).abs() <= FOUND_SHARE)
+    )
+    first = near["t_us"].min()
+    return math.nan if first is None else float(first) - step_s * 1e6  # type: ignore[arg-type]
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point in points:
+        window = point.scenario.window
+        steps = CROSS[point.scenario.variant]
+        results = valid_results(point)
+        errors = results["error"].to_list()
+        sizes = [abs(e) for e in errors]
+        events = point.tables.get("events")
+        outcomes: dict[str, int] = {}
+        if events is not None:
+            inside = pl.col("t_us").is_between(window.start_us, window.end_us)
+            counted = events.filter(inside)["outcome"].value_counts(sort=True)
+            outcomes = dict(counted.iter_rows())
+        ended = sum(outcomes.values())
+        payload = sum(background_bytes(point.tables.get("tcp"), window).values())
+        goodput_bps = payload * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES
+        middle_us = range(window.start_us, window.end_us, 10_000)
+        spare_bps = sum(true_available_bps(steps, t) for t in middle_us) / len(middle_us)
+        found = [time_to_find_us(point, start_s) for start_s, _ in steps[1:]]
+        found = [f for f in found if not math.isnan(f)]
+        out.append(
+            identity(point)
+            | {
+                "bias": sum(errors) / len(errors) if errors else math.nan,
+                "error_median": quantile(sizes, 0.5),
+                "error_p90": quantile(sizes, 0.9),
+                "results_per_s": len(errors) / window.seconds,
+                "valid_share": len(errors) / ended if ended else math.nan,
+                "found_s": sum(found) / len(found) / 1e6 if found else math.nan,
+                "U": goodput_bps / spare_bps,
+                "outcomes": outcomes,
+            }
+        )
+    return out
+
+
+EXPERIMENT = Experiment(
+    name="tracking",
+    help="error of measured available bandwidth against the truth",
+    controls=("imtcp", "imtcp_bg"),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(
+        Column("error_median", "error median", as_percent),
+        Column("error_p90", "error p90", as_percent),
+        Column("bias", "bias", as_percent),
+        Column("results_per_s", "results/s", lambda v: as_number(v, 1)),
+        Column("valid_share", "valid", as_percent),
+        Column("found_s", "step found, s"),
+        Column("U", "U"),
+    ),
+    add_arguments=_arguments,
+    needs_none=False,
+)

@@ -1,0 +1,90 @@
+"""U and I beside web-like traffic: the project's scoreboard.
+
+50 Mbit/s, background RTT 30 ms, web load 40 %; a buffer of 1000 packets (about
+8 BDP) and of one BDP; 1 and 5 background flows.
+
+Expected (orders of magnitude from earlier trials, 1000 packets, one flow, (U, I)):
+reno (1.0, 70 %), cubic (1.0, 120 %), tcp_lp (1.0, 80 %), bbr (1.0, 40 %),
+vegas (1.0, 35 %), nv (0.95, 9 %), cdg (0.45, 2 %), priority (1.0, 0.2 %).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from imtcp_lab import figures, measured
+from imtcp_lab.experiments.base import Experiment, Rows
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_number, as_percent, groups
+from imtcp_lab.topology import Dumbbell, bdp_pkts
+from imtcp_lab.traffic import Bulk, Times, Web
+
+CAPACITY_BPS = 50e6
+RTT_MS = 30.0
+LOAD = 0.4
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--buffers", default="1000,bdp", help="packets, or bdp (1000,bdp)")
+    parser.add_argument("--flows", default="1,5", help="background flows (1,5)")
+    parser.add_argument("--load", type=float, default=LOAD, help="web load (0.4)")
+    parser.add_argument("--rtt-ms", type=float, default=RTT_MS, help="background RTT (30)")
+    parser.add_argument("--measure-s", type=float, default=20, help="judged seconds (20)")
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    bdp = round(bdp_pkts(CAPACITY_BPS, args.rtt_ms / 1e3))
+    out = []
+    for buffer in args.buffers.split(","):
+        path = Dumbbell(
+            capacity_bps=CAPACITY_BPS,
+            background_rtt_ms=args.rtt_ms,
+            buffer_pkts=bdp if buffer == "bdp" else int(buffer),
+        )
+        for flows in map(int, args.flows.split(",")):
+            out += [
+                Scenario(
+                    path,
+                    Web(load=args.load),
+                    Bulk(flows=flows),
+                    control,
+                    Times(warmup_s=5, measure_s=args.measure_s, drain_s=3),
+                    seed=seed,
+                    variant=f"{path.buffer_pkts}pkts-{flows}flows",
+                )
+                for seed in range(1, args.seeds + 1)
+                for control in args.chosen
+            ]
+    return out
+
+
+def _figures(rows: Rows, points: Sequence[Point]) -> dict[str, bytes]:
+    return {
+        f"plane-{variant}.png": figures.plane(part)
+        for (variant,), part in groups(rows, ("variant",)).items()
+    }
+
+
+EXPERIMENT = Experiment(
+    name="web",
+    help="U and I beside web-like traffic",
+    controls=(
+        "none", "reno", "cubic", "bbr", "vegas", "tcp_lp", "cdg", "nv",
+        "imtcp", "imtcp_bg", "priority",
+    ),
+    scenarios=_scenarios,
+    rows=measured.rows,
+    columns=(
+        Column("U", "U"),
+        Column("I_mean", "I mean", as_percent),
+        Column("I_p95", "I p95", as_percent),
+        Column("I_small", "I small", as_percent),
+        Column("queue_pkts_mean", "queue, pkts", lambda v: as_number(v, 1)),
+        Column("drops_pkts", "drops, pkts", lambda v: as_number(v, 0)),
+        Column("jain", "Jain"),
+    ),
+    add_arguments=_arguments,
+    figures=_figures,
+)  # fmt: skip

@@ -1,0 +1,92 @@
+"""``lab run EXPERIMENT``: measure, print the table, keep the results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from imtcp_lab import results, sweep
+from imtcp_lab.controls import CONTROLS, Control, named
+from imtcp_lab.engine import paths
+from imtcp_lab.experiments import EXPERIMENTS
+from imtcp_lab.experiments.base import Experiment
+from imtcp_lab.job import MissingPrerequisite, Runner
+from imtcp_lab.tables import summaries, text_table
+
+
+def register(subparsers: argparse._SubParsersAction) -> None:
+    """Add ``lab run`` with a subcommand per experiment."""
+    parser = subparsers.add_parser("run", help="run an experiment and print its table")
+    experiments = parser.add_subparsers(dest="experiment", metavar="EXPERIMENT", required=True)
+    for experiment in EXPERIMENTS:
+        one = experiments.add_parser(experiment.name, help=experiment.help)
+        one.add_argument("--seeds", type=int, default=experiment.seeds, help="runs per point")
+        one.add_argument("--controls", default=",".join(experiment.controls), metavar="A,B,…")
+        one.add_argument("--kernel", default="6.12", help="kernel series of the guest")
+        one.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
+        one.add_argument("--json", action="store_true", help="print rows as JSON")
+        one.add_argument("--fresh", action="store_true", help="run again what is saved already")
+        one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
+        experiment.add_arguments(one)
+        one.set_defaults(handler=main, declared=experiment)
+
+
+def choose(experiment: Experiment, names: str) -> list[Control]:
+    """The wanted controls, with *none* where it is the yardstick."""
+    controls = named(names)
+    if experiment.needs_none and not any(c.is_none for c in controls):
+        controls.insert(0, CONTROLS["none"])
+    built = (paths.target() / "release/imtcp").is_file()
+    if not built and any(c.needs_imtcp for c in controls):
+        raise MissingPrerequisite("target/release/imtcp is missing: run make build first")
+    return controls
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run one experiment as the arguments say."""
+    experiment: Experiment = args.declared
+    try:
+        if args.seeds < 1 or args.jobs < 1:
+            raise ValueError("--seeds and --jobs are at least 1")
+        args.chosen = choose(experiment, args.controls)
+        scenarios = experiment.scenarios(args)
+    except ValueError as error:
+        print(f"lab run {experiment.name}: {error}", file=sys.stderr)
+        return 2
+    from imtcp_lab.vm.runner import VmRunner
+
+    out = args.out or paths.checkout() / "out" / experiment.name
+    runner: Runner = VmRunner(kernel=args.kernel)
+    points = sweep.run_all(
+        scenarios,
+        runner,
+        out / f"points-{args.kernel}",
+        jobs=args.jobs,
+        fresh=args.fresh,
+        label=experiment.name,
+    )
+    rows = experiment.rows(points)
+    record: dict[str, Any] = {
+        "schema": results.SCHEMA_VERSION,
+        "experiment": experiment.name,
+        "kernel": args.kernel,
+        "commit": results.commit(),
+        "environment": dict(points[0].meta["environment"]),
+        "rows": rows,
+        "summaries": [
+            {k: vars(v) if hasattr(v, "half_width_95") else v for k, v in summary.items()}
+            for summary in summaries(rows, experiment.by, experiment.columns)
+        ],
+    }
+    results.write_json(out / f"results-{args.kernel}.json", record)
+    for name, content in experiment.figures(rows, points).items():
+        results.write_bytes(out / name, content)
+    if args.json:
+        print(json.dumps(results.plain(record), indent=2))
+    else:
+        print(text_table(rows, experiment.by, experiment.columns))
+    return 0
