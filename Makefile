@@ -1,0 +1,64 @@
+# imtcp: `make demo` shows it, `make test` proves it. Both install what is missing (Debian 12 or
+# later), build, and run. `make help` lists the rest.
+
+BPF_CLANG ?= clang-19
+CARGO ?= cargo
+SEEDS ?= 3
+
+# One set of flags for BPF objects, here and in crates/imtcp-bpf/build.rs.
+BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Werror -Icore/include -Ibpf
+BPF_HEADERS := $(wildcard core/include/imtcp/*.h bpf/*.h)
+BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_ctl.bpf.o
+
+.PHONY: help setup build bpf man demo test test-quick lint format bench fuzz clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sort | column -t -s '	'
+
+include core/Makefile.inc
+
+setup: ## install what is missing from Debian
+	@scripts/setup.sh
+
+bpf: $(BPF_OBJECTS)
+
+target/bpf/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
+	@mkdir -p $(@D)
+	$(BPF_CLANG) $(BPF_CFLAGS) -c $< -o $@
+
+build: setup bpf ## target/release/imtcp and target/bpf/imtcp.bpf.o
+	$(CARGO) build --release --locked
+
+man: build ## target/man: manual pages, from the same source as --help
+	@mkdir -p target/man
+	target/release/imtcp man --out target/man
+
+lab-env: setup
+	@scripts/lab-env.sh
+
+demo: build lab-env ## upload a file tree beside web traffic, with every control in turn: out/demo
+	.venv/bin/lab demo --seeds $(SEEDS)
+
+test: build lab-env ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
+	scripts/test.sh
+
+test-quick: build lab-env ## what needs no virtual machine
+	scripts/test.sh --quick
+
+lint: setup lab-env ## clippy, rustfmt, clang-format, ruff, shellcheck, who may know whom
+	scripts/lint.sh
+
+format: ## rewrite sources as lint wants them
+	$(CARGO) fmt --all
+	clang-format-19 -i $$(git ls-files '*.c' '*.h')
+	.venv/bin/ruff format lab
+	.venv/bin/ruff check --fix lab
+
+bench: build lab-env ## speed and memory, as ratios in one run
+	.venv/bin/lab bench
+
+fuzz: core-fuzz-smoke ## ten seconds of each fuzz target
+
+clean: ## remove what was built; caches of kernels stay in ~/.cache/imtcp-lab
+	rm -rf target out .venv

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Checks who may know whom (docs/architecture.md), and that each file has a licence.
+
+core knows nobody; bpf and core's tests know core; imtcp-bpf knows bpf's shared
+header; imtcp knows imtcp-bpf; the laboratory runs built programs and nothing
+imports it.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+#: What each C part may include, by the beginning of the path.
+C_MAY_INCLUDE = {
+    "core/include/": ("imtcp/", "types.h", "fixed.h", "filter.h", "stream.h", "meas.h", "cc_",
+                      "stdint.h"),
+    "bpf/": ("imtcp/", "imtcp_", "bpf/", "stdint.h"),
+}  # fmt: skip
+#: Dependencies within the workspace, by crate.
+CRATES_MAY_USE = {
+    "imtcp-bpf": set(),
+    "imtcp": {"imtcp-bpf"},
+    "imtcp-load": set(),
+}
+WITH_LICENCE = (".c", ".h")
+
+
+def tracked() -> list[str]:
+    out = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
+    return out.stdout.split("\n")[:-1]
+
+
+def c_faults(files: list[str]) -> list[str]:
+    faults = []
+    for name in files:
+        for part, allowed in C_MAY_INCLUDE.items():
+            if name.startswith(part) and name.endswith((".c", ".h")):
+                for header in INCLUDE.findall((ROOT / name).read_text()):
+                    if not header.startswith(allowed):
+                        faults.append(f"{name}: may not include {header}")
+    return faults
+
+
+def crate_faults() -> list[str]:
+    faults = []
+    for manifest in [*ROOT.glob("crates/*/Cargo.toml"), ROOT / "lab/load/Cargo.toml"]:
+        text = manifest.read_text()
+        name = re.search(r'^name *= *"([^"]+)"', text, re.M)[1]
+        if name not in CRATES_MAY_USE:
+            faults.append(f"{manifest.relative_to(ROOT)}: {name} is not in scripts/check-layers.py")
+            continue
+        for other in CRATES_MAY_USE:
+            used = re.search(rf"^{re.escape(other)}\b *(=|\.)", text, re.M)
+            if other != name and used and other not in CRATES_MAY_USE[name]:
+                faults.append(f"{manifest.relative_to(ROOT)}: {name} may not use {other}")
+    return faults
+
+
+def other_faults(files: list[str]) -> list[str]:
+    faults = []
+    for name in files:
+        if name.endswith(WITH_LICENCE) and "SPDX-License-Identifier" not in (
+            ROOT / name
+        ).read_text(errors="replace"):
+            faults.append(f"{name}: no SPDX-License-Identifier")
+        if name.endswith(".py") and not name.startswith("lab/"):
+            if re.search(r"^\s*(from|import) imtcp_lab", (ROOT / name).read_text(), re.M) and (
+                not name.startswith("tests/")
+            ):
+                faults.append(f"{name}: nothing outside of lab and tests imports the laboratory")
+    return faults
+
+
+def main() -> int:
+    files = [name for name in tracked() if (ROOT / name).is_file()]
+    faults = c_faults(files) + crate_faults() + other_faults(files)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
