@@ -2,7 +2,7 @@
 /* tests [suite [pattern]]: runs all suites, or one, or the tests of it that match. */
 #include "test.h"
 
-#define SUITES(X) X(fixed) X(filter) X(stream) X(cc_reno) X(cc_bg)
+#define SUITES(X) X(fixed) X(filter) X(stream) X(choice) X(control) X(cc_reno) X(cc_bg)
 
 #define DECLARE(name) int suite_##name(int *count);
 SUITES(DECLARE)
