@@ -43,12 +43,12 @@ pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64) -> Result<Link> {
 
 /// Where the links of an attachment are pinned.
 pub fn attachment_pin(id: u64, index: usize) -> PathBuf {
-    Path::new(paths::ATTACH_DIR).join(format!("{id:016x}-{index}"))
+    paths::attach_dir().join(format!("{id:016x}-{index}"))
 }
 
 /// Keeps a link alive after this process.
 pub fn pin_link(link: &Link, path: &Path) -> Result<()> {
-    std::fs::create_dir_all(paths::ATTACH_DIR)?;
+    std::fs::create_dir_all(paths::attach_dir())?;
     raw::obj_pin(link.as_fd(), path).with_context(|| format!("cannot pin {}", path.display()))
 }
 

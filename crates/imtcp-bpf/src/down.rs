@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,7 @@ pub struct Report {
 
 pub fn down() -> Result<Report> {
     probe::require_privileges("imtcp down")?;
-    if !Path::new(paths::DIR).exists() {
+    if !paths::dir().exists() {
         return Ok(Report::default());
     }
     let mut report = Report { was_loaded: true, ..Default::default() };

@@ -2,7 +2,7 @@
 //! Everything that touches BPF: the embedded objects, loading and pinning them, and reading
 //! what they publish. The command line (`crates/imtcp`) knows the kernel only through here.
 //!
-//! What is loaded lives under [`paths::DIR`]; the pins are the only state, so whichever
+//! What is loaded lives under [`paths::dir`]; the pins are the only state, so whichever
 //! process comes next finds everything there.
 
 pub mod control;

@@ -56,14 +56,14 @@ impl Meta {
         match path.try_exists() {
             Ok(true) => {}
             Ok(false) => return Ok(None),
-            Err(e) => bail!("cannot look into {}: {e}", paths::DIR),
+            Err(e) => bail!("cannot look into {}: {e}", paths::dir().display()),
         }
         let map = MapHandle::from_pinned_path(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
         let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
         match Meta::from_bytes(&value) {
             Some(meta) => Ok(Some(meta)),
-            None => bail!("{} is not of imtcp: remove {}", path.display(), paths::DIR),
+            None => bail!("{} is not of imtcp: remove {}", path.display(), paths::dir().display()),
         }
     }
 

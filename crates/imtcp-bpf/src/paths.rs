@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context, Result};
 
 pub const BPFFS: &str = "/sys/fs/bpf";
-pub const DIR: &str = "/sys/fs/bpf/imtcp";
-/// Links of attachments, one or more for each.
-pub const ATTACH_DIR: &str = "/sys/fs/bpf/imtcp/attach";
 
 /// Maps that outlive an upgrade when their layouts agree.
 pub const SHARED_MAPS: [&str; 5] =
@@ -21,8 +18,18 @@ pub const SHARED_MAPS: [&str; 5] =
 pub const CONNECTIONS: &str = "connections";
 pub const META: &str = "meta";
 
+/// Where everything is pinned.
+pub fn dir() -> PathBuf {
+    Path::new(BPFFS).join("imtcp")
+}
+
+/// Links of attachments, one or more for each.
+pub fn attach_dir() -> PathBuf {
+    dir().join("attach")
+}
+
 pub fn pin(name: &str) -> PathBuf {
-    Path::new(DIR).join(name)
+    dir().join(name)
 }
 
 /// The struct_ops map of a congestion control.
@@ -51,21 +58,16 @@ pub fn ensure_bpffs() -> Result<bool> {
     if bpffs_is_mounted() {
         return Ok(false);
     }
-    if !Path::new(BPFFS).is_dir() {
-        bail!(
-            "{BPFFS} does not exist: this kernel has no BPF file system, or sysfs is not mounted"
-        );
-    }
-    let (src, dst, kind) = (c"bpf", CString::new(BPFFS)?, c"bpf");
-    let options = c"mode=700";
+    let target = CString::new(BPFFS)?;
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     // SAFETY: all pointers are NUL-terminated strings that live through the call.
     let rc = unsafe {
         libc::mount(
-            src.as_ptr(),
-            dst.as_ptr(),
-            kind.as_ptr(),
-            libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
-            options.as_ptr().cast(),
+            c"bpf".as_ptr(),
+            target.as_ptr(),
+            c"bpf".as_ptr(),
+            flags,
+            c"mode=700".as_ptr().cast(),
         )
     };
     if rc != 0 {
@@ -77,7 +79,7 @@ pub fn ensure_bpffs() -> Result<bool> {
 
 /// Removes the directory of pins and whatever is in it.
 pub(crate) fn remove_all() -> Result<()> {
-    remove_tree(Path::new(DIR)).with_context(|| format!("cannot remove {DIR}"))
+    remove_tree(&dir()).with_context(|| format!("cannot remove {}", dir().display()))
 }
 
 fn remove_tree(dir: &Path) -> io::Result<()> {

@@ -8,9 +8,12 @@ use anyhow::{bail, Result};
 use libbpf_rs::btf::types::Struct;
 use libbpf_rs::btf::Btf;
 
+use crate::netns;
+
 const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 const JIT_ENABLE: &str = "/proc/sys/net/core/bpf_jit_enable";
 
+pub const CAP_DAC_OVERRIDE: u32 = 1;
 pub const CAP_KILL: u32 = 5;
 pub const CAP_NET_ADMIN: u32 = 12;
 pub const CAP_SYS_ADMIN: u32 = 21;
@@ -31,9 +34,12 @@ pub fn has_btf() -> bool {
     Path::new(VMLINUX_BTF).exists()
 }
 
-/// struct_ops programs run only when compiled to machine code.
+/// struct_ops programs run only when compiled to machine code. The switch is shown in the
+/// first network namespace only; where it cannot be seen, loading will tell.
 pub fn has_jit() -> bool {
-    fs::read_to_string(JIT_ENABLE).is_ok_and(|v| v.trim() != "0")
+    let read = || fs::read_to_string(JIT_ENABLE).ok();
+    let value = read().or_else(|| netns::of_pid(1).ok()?.run(read).ok()?);
+    value.is_none_or(|v| v.trim() != "0")
 }
 
 /// The first kernel that lets congestion controls in BPF set sk_pacing_rate.

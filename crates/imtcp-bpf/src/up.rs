@@ -32,7 +32,7 @@ pub fn up(force: bool) -> Result<Outcome> {
     probe::require_kernel()?;
     paths::ensure_bpffs()?;
 
-    let fresh = !fs::exists(paths::DIR)?;
+    let fresh = !fs::exists(paths::dir())?;
     let done = up_in_dir(force);
     if done.is_err() && fresh {
         let _ = paths::remove_all();
@@ -41,8 +41,8 @@ pub fn up(force: bool) -> Result<Outcome> {
 }
 
 fn up_in_dir(force: bool) -> Result<Outcome> {
-    fs::create_dir_all(paths::DIR)
-        .with_context(|| format!("cannot create {} (is bpffs mounted there?)", paths::DIR))?;
+    let dir = paths::dir();
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     sweep_half_done()?;
 
     let old = Meta::read()?;
@@ -137,7 +137,7 @@ fn shared_map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>> 
 
 /// Removes what an `up` that was killed had staged.
 fn sweep_half_done() -> Result<()> {
-    for entry in fs::read_dir(paths::DIR)?.flatten() {
+    for entry in fs::read_dir(paths::dir())?.flatten() {
         if entry.file_name().to_string_lossy().ends_with(STAGED) {
             fs::remove_file(entry.path())?;
         }

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use imtcp_bpf::probe::CAP_KILL;
+use imtcp_bpf::probe::{CAP_DAC_OVERRIDE, CAP_KILL};
 
 #[repr(C)]
 struct Header {
@@ -22,9 +22,10 @@ struct Data {
 const VERSION_3: u32 = 0x2008_0522;
 
 /// Keeps only what waiting for a command needs: CAP_KILL, to pass signals on to a command of
-/// another user. Descriptors that are open stay usable. For the calling thread, so before
-/// there are others.
-pub fn drop_all_but_kill() -> io::Result<()> {
+/// another user, and CAP_DAC_OVERRIDE, to remove its cgroup (the hierarchy's root is not
+/// writable, not even for its owner). Descriptors that are open stay usable. For the calling
+/// thread, so before there are others.
+pub fn keep_for_waiting() -> io::Result<()> {
     let mut header = Header { version: VERSION_3, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: header and data have the layouts of version 3 and live through the calls.
@@ -32,10 +33,10 @@ pub fn drop_all_but_kill() -> io::Result<()> {
         if libc::syscall(libc::SYS_capget, &mut header, data.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
         }
-        let kill = 1u32 << CAP_KILL;
+        let keep = 1u32 << CAP_KILL | 1u32 << CAP_DAC_OVERRIDE;
         data[0] = Data {
-            effective: data[0].effective & kill,
-            permitted: data[0].permitted & kill,
+            effective: data[0].effective & keep,
+            permitted: data[0].permitted & keep,
             inheritable: 0,
         };
         data[1] = Data::default();

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod cmd;
 pub mod exit;
 pub mod format;
+pub mod mountns;
 pub mod policy;
 pub mod procfs;
 pub mod rate;

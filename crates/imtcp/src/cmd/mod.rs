@@ -16,12 +16,17 @@ mod watch;
 use anyhow::Result;
 
 use crate::cli::{Cli, Command};
+use crate::mountns;
 
 pub fn dispatch(cli: Cli) -> Result<u8> {
+    let home = match &cli.command {
+        Command::Version(_) | Command::Completions(_) | Command::Man(_) => None,
+        _ => mountns::leave_bare_sys(),
+    };
     match cli.command {
         Command::Up(args) => up::main(args),
         Command::Down(args) => down::main(args),
-        Command::Run(args) => run::main(args),
+        Command::Run(args) => run::main(args, home),
         Command::Attach(args) => attach::main(args),
         Command::Detach(args) => detach::main(args),
         Command::Watch(args) => watch::main(args),

@@ -23,26 +23,33 @@ use serde_json::json;
 use super::up;
 use crate::cli::RunArgs;
 use crate::exit::{self, Coded};
+use crate::mountns::Home;
 use crate::signals::{is_for_command, Arrived, Blocked};
 use crate::user::{self, Target};
 use crate::{caps, cgroup, format, policy, state};
 
-pub fn main(args: RunArgs) -> Result<u8> {
+pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.dscp)?;
-    run(args, orders).map_err(|e| match e.downcast::<Coded>() {
+    run(args, orders, home).map_err(|e| match e.downcast::<Coded>() {
         Ok(coded) => coded.into(),
         Err(e) => Coded { code: exit::RUN_FAILED, message: format!("{e:#}") }.into(),
     })
 }
 
-fn run(args: RunArgs, orders: Policy) -> Result<u8> {
+fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     probe::require_privileges("imtcp run")?;
     let user = args.user.as_deref().map(user::find).transpose()?;
     let mut session = Session::start(&args, &orders)?;
 
     let signals = Blocked::new()?;
     let started = Instant::now();
-    let child = match spawn(&args.command, &session.cgroup, user.as_ref(), &signals.before) {
+    let plan = Plan {
+        cgroup: &session.cgroup,
+        home: home.as_ref(),
+        user: user.as_ref(),
+        mask: &signals.before,
+    };
+    let child = match spawn(&args.command, &plan) {
         Ok(child) => child,
         Err(e) => {
             session.end();
@@ -50,7 +57,7 @@ fn run(args: RunArgs, orders: Policy) -> Result<u8> {
         }
     };
     // The command has what we had; we need little more.
-    let _ = caps::drop_all_but_kill();
+    let _ = caps::keep_for_waiting();
     let status = wait(child, &signals, &session.cgroup);
 
     let elapsed_us = started.elapsed().as_micros() as u64;
@@ -167,22 +174,31 @@ impl Session {
 #[repr(u8)]
 enum Step {
     Cgroup,
+    Home,
     User,
     Exec,
 }
 
 impl Step {
-    const ALL: [Step; 3] = [Step::Cgroup, Step::User, Step::Exec];
+    const ALL: [Step; 4] = [Step::Cgroup, Step::Home, Step::User, Step::Exec];
 }
 
-/// Starts the command inside of the cgroup, with the signal mask that we were given.
-fn spawn(command: &[OsString], cgroup: &Path, user: Option<&Target>, mask: &SigSet) -> Result<Pid> {
+/// Where and as whom the command starts.
+struct Plan<'a> {
+    cgroup: &'a Path,
+    home: Option<&'a Home>,
+    user: Option<&'a Target>,
+    /// The signal mask that we were given.
+    mask: &'a SigSet,
+}
+
+fn spawn(command: &[OsString], plan: &Plan) -> Result<Pid> {
     let args = command
         .iter()
         .map(|a| CString::new(a.as_bytes()))
         .collect::<Result<Vec<_>, _>>()
         .context("an argument of the command has a NUL in it")?;
-    if let Some(user) = user {
+    if let Some(user) = plan.user {
         for (name, value) in [
             ("HOME", user.home.as_os_str()),
             ("USER", user.name.as_ref()),
@@ -191,13 +207,13 @@ fn spawn(command: &[OsString], cgroup: &Path, user: Option<&Target>, mask: &SigS
             std::env::set_var(name, value);
         }
     }
-    let procs = OpenOptions::new().write(true).open(cgroup.join("cgroup.procs"))?;
+    let procs = OpenOptions::new().write(true).open(plan.cgroup.join("cgroup.procs"))?;
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
 
     // SAFETY: this process has one thread, so the child may do what it likes.
     match unsafe { fork() }.context("cannot start a process")? {
         ForkResult::Child => {
-            let (step, errno) = become_command(&args, &procs, user, mask);
+            let (step, errno) = become_command(&args, &procs, plan);
             let mut message = vec![step as u8];
             message.extend_from_slice(&(errno as i32).to_ne_bytes());
             let _ = fs::File::from(write).write_all(&message);
@@ -218,16 +234,14 @@ fn spawn(command: &[OsString], cgroup: &Path, user: Option<&Target>, mask: &SigS
 }
 
 /// In the child. Returns only on failure.
-fn become_command(
-    args: &[CString],
-    procs: &fs::File,
-    user: Option<&Target>,
-    mask: &SigSet,
-) -> (Step, nix::Error) {
+fn become_command(args: &[CString], procs: &fs::File, plan: &Plan) -> (Step, nix::Error) {
     if let Err(e) = nix::unistd::write(procs, b"0") {
         return (Step::Cgroup, e);
     }
-    if let Some(user) = user {
+    if let Some(Err(e)) = plan.home.map(Home::enter) {
+        return (Step::Home, e);
+    }
+    if let Some(user) = plan.user {
         let become_user = || {
             nix::unistd::setgroups(&user.groups)?;
             nix::unistd::setresgid(user.gid, user.gid, user.gid)?;
@@ -237,7 +251,7 @@ fn become_command(
             return (Step::User, e);
         }
     }
-    let _ = mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let _ = plan.mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
     match nix::unistd::execvp(&args[0], args) {
         Err(e) => (Step::Exec, e),
         Ok(never) => match never {},
@@ -257,6 +271,7 @@ fn explain(step: Step, errno: i32, command: &[OsString]) -> anyhow::Error {
     let reason = nix::Error::from_raw(errno).desc();
     match step {
         Step::Cgroup => anyhow!("cannot enter the run's cgroup: {reason}"),
+        Step::Home => anyhow!("cannot go back to the command's mount namespace: {reason}"),
         Step::User => anyhow!("cannot become the user of --user: {reason}"),
         Step::Exec => {
             let name = command[0].to_string_lossy();
