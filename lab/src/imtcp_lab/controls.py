@@ -35,9 +35,7 @@ def _kernel(name: str, label: str, module: str | None = None) -> Control:
 
 
 NONE = Control("none", None, label="no background")
-PRIORITY = Control(
-    "priority", "cubic", priority=True, label="CUBIC under strict priority (ideal)"
-)
+PRIORITY = Control("priority", "cubic", priority=True, label="CUBIC under strict priority (ideal)")
 
 #: All controls by name; the kernel's own are plain congestion control modules.
 CONTROLS: dict[str, Control] = {

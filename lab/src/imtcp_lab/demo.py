@@ -189,8 +189,7 @@ def _html(
     )
     details = {
         "kernel": f"{environment.get('kernel')} ({environment.get('kernel_package')})",
-        "machine": f"{environment.get('qemu')}, virtual time: the same inputs give the same "
-        "bytes",
+        "machine": f"{environment.get('qemu')}, virtual time: the same inputs give the same bytes",
         "commit": meta["commit"],
         "web traffic": f"Poisson arrivals, Pareto sizes (shape {WEB.shape:g}, mean "
         f"{WEB.mean_bytes // 1000} kB, at most {WEB.max_bytes // 1_000_000} MB), a connection "

@@ -12,9 +12,7 @@ from imtcp_lab.results import Point
 
 def alone_of(points: Sequence[Point]) -> dict[tuple[str, int], Point]:
     """The runs without background, by variant and seed."""
-    return {
-        (p.scenario.variant, p.scenario.seed): p for p in points if p.scenario.control.is_none
-    }
+    return {(p.scenario.variant, p.scenario.seed): p for p in points if p.scenario.control.is_none}
 
 
 def rows(points: Sequence[Point]) -> list[dict[str, Any]]:

@@ -57,9 +57,7 @@ def throughput(tcp: pl.DataFrame | None, bin_ms: int, end_us: int) -> Series:
     return total
 
 
-def available(
-    alone_queue: pl.DataFrame, capacity_bps: float, bin_ms: int, end_us: int
-) -> Series:
+def available(alone_queue: pl.DataFrame, capacity_bps: float, bin_ms: int, end_us: int) -> Series:
     """Capacity less what the foreground carries when nothing disturbs it."""
     times, rates = carried(alone_queue, bin_ms, end_us)
     return times, [max(0.0, capacity_bps - rate) for rate in rates]

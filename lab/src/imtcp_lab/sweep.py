@@ -131,18 +131,14 @@ def _run_missing(
             raise Cancelled
         result = runner.run(scenario.job(), progress)
         if result.exit_code != 0:
-            raise LabError(
-                f"{scenario.key} ended with code {result.exit_code}", result.log[-4000:]
-            )
+            raise LabError(f"{scenario.key} ended with code {result.exit_code}", result.log[-4000:])
         if "background-ended" in result.files:
             raise LabError(
                 f"{scenario.key}: the transfer ended before the measurement did",
                 result.log[-4000:],
             )
         tables = raw.read_tables(result)
-        point = results.save(
-            directory, scenario, tables, result.environment, digests[scenario.key]
-        )
+        point = results.save(directory, scenario, tables, result.environment, digests[scenario.key])
         done_s[scenario.key] = expected_s
         bar.finished += 1
         return point

@@ -83,9 +83,7 @@ def text_table(rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]
 
     def layout(line: Sequence[str]) -> str:
         left = [text.ljust(w) for text, w in zip(line[: len(by)], widths, strict=False)]
-        right = [
-            text.rjust(w) for text, w in zip(line[len(by) :], widths[len(by) :], strict=True)
-        ]
+        right = [text.rjust(w) for text, w in zip(line[len(by) :], widths[len(by) :], strict=True)]
         return "  ".join(left + right).rstrip()
 
     rule = "  ".join("─" * w for w in widths)

@@ -95,8 +95,7 @@ class Dumbbell:
 
     def _links(self) -> str:
         clients = "\n".join(
-            f"addr add {address}/24 dev rx0"
-            for address in (UDP_RECEIVER, *self.client_addresses)
+            f"addr add {address}/24 dev rx0" for address in (UDP_RECEIVER, *self.client_addresses)
         )
         return _LINKS.replace("@CLIENTS@", clients)
 

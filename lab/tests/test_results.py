@@ -1,0 +1,154 @@
+"""Raw tables, result files, sweeps: complete or absent, and never run twice."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import polars as pl
+import pytest
+
+from imtcp_lab import raw, results, sweep
+from imtcp_lab.controls import CONTROLS
+from imtcp_lab.job import JobResult, LabError
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.topology import Dumbbell
+from imtcp_lab.traffic import Bulk, Times, Web
+
+FILES = {
+    "t0": b"1000000\n",
+    "queue.csv": b"t_us,handle,backlog_pkts\n1000010,65536,3\n",
+    "web.csv": b"object,start_us,duration_us\n0,5,70\n",
+    "watch.jsonl": b'{"t_us": 1000500, "cookie": 7, "avail_smoothed_bps": 3e7, "new": 1}\n'
+    b'{"no_time": 1}\nnonsense\n{"t_us": 10005',
+    "events.jsonl": b'{"dropped": 3}\n{"t_us": 1000700, "outcome": "valid", "avail_bps": 1}\n',
+}
+
+
+def scenarios():
+    return [
+        Scenario(Dumbbell(), Web(), Bulk(), CONTROLS[name], Times(1, 1, 0), seed=seed)
+        for seed in (1, 2)
+        for name in ("none", "cubic")
+    ]
+
+
+class FakeRunner:
+    """Answers at once; counts, and can fail or report an early end."""
+
+    def __init__(self, files=FILES, exit_code=0):
+        self.files, self.exit_code = files, exit_code
+        self.ran = []
+        self.lock = threading.Lock()
+
+    def run(self, job, progress=None):
+        if progress is not None:
+            progress(0.5)
+        with self.lock:
+            self.ran.append(job)
+        return JobResult(self.files, "the log", self.exit_code, {"kernel": "6.12.0"})
+
+
+def test_times_are_counted_from_the_start_of_the_run():
+    tables = raw.read_tables(JobResult(FILES, "", 0, {}))
+    assert tables["queue"]["t_us"].to_list() == [10]
+    # The web client counts from the start already.
+    assert tables["web"]["start_us"].to_list() == [5]
+
+
+def test_the_watchers_lines_are_read_with_tolerance():
+    tables = raw.read_tables(JobResult(FILES, "", 0, {}))
+    watch = tables["watch"]
+    assert watch["t_us"].to_list() == [500]
+    assert watch["cookie"].to_list() == ["7"]
+    assert watch["capacity_bps"].to_list() == [None]
+    assert tables["events"]["outcome"].to_list() == ["valid"]
+
+
+def test_a_run_without_a_start_is_an_error_that_shows_the_log():
+    with pytest.raises(LabError, match="no start time"):
+        raw.read_tables(JobResult({}, "what went wrong", 1, {}))
+
+
+def test_points_come_back_as_they_were_saved(tmp_path):
+    scenario = scenarios()[0]
+    tables = raw.read_tables(JobResult(FILES, "", 0, {}))
+    results.save(tmp_path, scenario, tables, {"kernel": "6.12.0"}, "digest")
+    point = results.load(tmp_path, scenario, "digest")
+    assert point.tables["queue"].equals(tables["queue"])
+    assert point.meta["environment"] == {"kernel": "6.12.0"}
+    assert point.meta["schema"] == results.SCHEMA_VERSION
+    assert results.load(tmp_path, scenario, "another") is None
+
+
+def test_a_broken_point_counts_as_absent(tmp_path):
+    scenario = scenarios()[0]
+    (tmp_path / scenario.key).mkdir()
+    (tmp_path / scenario.key / "meta.json").write_text("{")
+    assert results.load(tmp_path, scenario) is None
+
+
+def test_json_files_hold_null_where_a_number_is_missing(tmp_path):
+    results.write_json(tmp_path / "x.json", {"a": float("nan"), "b": [1.5, float("inf")]})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": [1.5, None]}
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x.json"
+    results.write_json(path, 1)
+    with pytest.raises(TypeError):
+        results.write_json(path, object())
+    assert path.read_text() == "1\n"
+
+
+def test_a_sweep_runs_each_point_once_and_resumes(tmp_path):
+    runner = FakeRunner()
+    points = sweep.run_all(scenarios(), runner, tmp_path, jobs=2)
+    assert [p.scenario.key for p in points] == ["none-s1", "cubic-s1", "none-s2", "cubic-s2"]
+    assert len(runner.ran) == 4
+    sweep.run_all(scenarios(), runner, tmp_path, jobs=2)
+    assert len(runner.ran) == 4
+    sweep.run_all(scenarios(), runner, tmp_path, jobs=2, fresh=True)
+    assert len(runner.ran) == 8
+
+
+def test_a_failing_point_is_named_and_leaves_nothing(tmp_path):
+    with pytest.raises(LabError, match=r"ended with code 3[\s\S]*the log"):
+        sweep.run_all(scenarios(), FakeRunner(exit_code=3), tmp_path, jobs=2)
+    assert list(tmp_path.glob("*")) == []
+
+
+def test_a_transfer_that_ends_early_spoils_its_point(tmp_path):
+    runner = FakeRunner({**FILES, "background-ended": b"0\n"})
+    with pytest.raises(LabError, match="ended before the measurement"):
+        sweep.run_all(scenarios(), runner, tmp_path, jobs=1)
+
+
+def test_ctrl_c_ends_the_runs_and_leaves_no_part(tmp_path):
+    started = threading.Event()
+
+    class Endless(FakeRunner):
+        def run(self, job, progress=None):
+            started.set()
+            while True:
+                progress(0.1)
+
+    class Interrupting(sweep.ProgressBar):
+        def show(self, done_s, force=False):
+            if started.wait(5):
+                raise KeyboardInterrupt
+
+    original, sweep.ProgressBar = sweep.ProgressBar, Interrupting
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sweep.run_all(scenarios(), Endless(), tmp_path, jobs=2)
+    finally:
+        sweep.ProgressBar = original
+    assert list(tmp_path.glob("*")) == []
+
+
+def test_parquet_holds_the_raw_samples(tmp_path):
+    sweep.run_all(scenarios()[:1], FakeRunner(), tmp_path, jobs=1)
+    table = pl.read_parquet(tmp_path / "none-s1" / "queue.parquet")
+    assert table["backlog_pkts"].to_list() == [3]

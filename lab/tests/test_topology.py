@@ -1,0 +1,72 @@
+"""What the dumbbell's script says to the kernel."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from imtcp_lab.topology import Dumbbell, bdp_pkts
+
+
+def test_the_bandwidth_delay_product_counts_whole_frames():
+    # 50 Mbit/s for 30 ms are 187 500 bytes.
+    assert bdp_pkts(50e6, 0.03) == pytest.approx(187_500 / 1514)
+
+
+def test_the_shapers_bucket_is_one_frame_and_the_timers_slack():
+    # 20 µs at 50 Mbit/s are 125 bytes.
+    assert Dumbbell(capacity_bps=50e6).burst_bytes == 1514 + 125
+    assert Dumbbell(capacity_bps=1e6).burst_bytes == 1514 + 16
+
+
+def test_the_buffer_is_a_fifo_inside_the_shaper():
+    script = Dumbbell(buffer_pkts=125).script()
+    assert "parent 1:1 handle 10: pfifo limit 125" in script
+    assert "prio bands 2" not in script
+
+
+def test_priority_puts_the_background_in_the_lower_of_two_full_buffers():
+    script = Dumbbell(buffer_pkts=125, priority=True).script()
+    assert "handle 11: pfifo limit 125" in script
+    assert "handle 12: pfifo limit 125" in script
+    assert "match ip src 10.1.0.2/32 flowid 10:2" in script
+
+
+def test_every_client_class_has_its_own_delay_on_the_way_back():
+    path = Dumbbell(foreground_rtts_ms=(20, 200), background_rtt_ms=30)
+    script = path.script()
+    assert path.client_addresses == ("10.9.0.11", "10.9.0.12")
+    for address, delay in (("11", "20000us"), ("12", "200000us"), ("2", "30000us")):
+        band = next(
+            line.split("flowid 1:")[1]
+            for line in script.splitlines()
+            if f"match ip src 10.9.0.{address}/32" in line
+        )
+        start = f"qdisc add dev rx0 parent 1:{band} handle"
+        line = next(x for x in script.splitlines() if x.startswith(start))
+        assert f"netem delay {delay} limit 100000" in line
+
+
+def test_no_delay_stands_on_the_bottlenecks_device():
+    lines = Dumbbell().script().splitlines()
+    assert not [x for x in lines if "netem" in x and "rt-rx" in x]
+
+
+def test_a_path_that_makes_no_sense_is_refused():
+    for wrong in (
+        {"capacity_bps": 0},
+        {"buffer_pkts": 0},
+        {"background_rtt_ms": -1},
+        {"foreground_rtts_ms": (1.0,) * 13},
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            Dumbbell(**wrong)
+
+
+@pytest.mark.skipif(shutil.which("dash") is None, reason="dash is not installed")
+def test_the_script_is_posix_shell():
+    for priority in (False, True):
+        script = Dumbbell(priority=priority).script()
+        subprocess.run(["dash", "-n"], input=script.encode(), check=True)
