@@ -113,6 +113,18 @@ def test_a_sweep_runs_each_point_once_and_resumes(tmp_path):
     assert len(runner.ran) == 8
 
 
+def test_equal_jobs_of_two_variants_run_once_and_are_saved_twice(tmp_path):
+    twice = [
+        Scenario(Dumbbell(), Web(), Bulk(flows), CONTROLS["none"], variant=f"{flows}flows")
+        for flows in (1, 5)
+    ]
+    runner = FakeRunner()
+    points = sweep.run_all(twice, runner, tmp_path, jobs=2)
+    assert len(runner.ran) == 1
+    assert [p.scenario.key for p in points] == ["1flows-none-s1", "5flows-none-s1"]
+    assert all((tmp_path / p.scenario.key / "meta.json").is_file() for p in points)
+
+
 def test_a_failing_point_is_named_and_leaves_nothing(tmp_path):
     with pytest.raises(LabError, match=r"ended with code 3[\s\S]*the log"):
         sweep.run_all(scenarios(), FakeRunner(exit_code=3), tmp_path, jobs=2)

@@ -97,12 +97,21 @@ def run_all(
     missing = [s for s in scenarios if s.key not in found]
     if found:
         print(f"{len(found)} of {len(scenarios)} points are saved already", file=sys.stderr)
-    if missing:
+    # Scenarios whose jobs are equal (*none* of several variants) are run once.
+    different = list({digests[s.key]: s for s in reversed(missing)}.values())[::-1]
+    if different:
         prepare = getattr(runner, "prepare", None)
         if prepare is not None:
             prepare()
-        for point in _run_missing(missing, runner, directory, digests, jobs, label):
-            found[point.scenario.key] = point
+        ran = _run_missing(different, runner, directory, digests, jobs, label)
+        by_digest = {digests[point.scenario.key]: point for point in ran}
+        for scenario in missing:
+            digest = digests[scenario.key]
+            point = by_digest[digest]
+            if point.scenario.key != scenario.key:
+                environment = point.meta["environment"]
+                point = results.save(directory, scenario, point.tables, environment, digest)
+            found[scenario.key] = point
     return [found[s.key] for s in scenarios]
 
 

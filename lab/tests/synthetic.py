@@ -1,0 +1,55 @@
+"""Points with simple contents, as a run would have left them."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, SHAPER_HANDLE
+
+META = {
+    "commit": "abc",
+    "environment": {"kernel": "6.12.0-test", "kernel_package": "6.12", "qemu": "QEMU"},
+}
+
+
+def point(scenario: Scenario, background_bps: float = 0, slower: float = 1.0, **tables) -> Point:
+    """A run in which the foreground always carries 20 Mbit/s (in frames) and the
+    background `background_bps`; objects take `slower` times 100 ms."""
+    end_us = round(scenario.times.total_s * 1e6)
+    times = list(range(0, end_us + 1, 100_000))
+    n = len(times)
+    carried = [(20e6 + background_bps) / 8 * t / 1e6 for t in times]
+    made = {
+        "queue": pl.DataFrame(
+            {
+                "t_us": times,
+                "handle": [SHAPER_HANDLE] * n,
+                "backlog_bytes": [0] * n,
+                "backlog_pkts": [10] * n,
+                "drops": [0] * n,
+                "sent_bytes": [round(b) for b in carried],
+            }
+        ),
+        "web": pl.DataFrame(
+            {
+                "object": range(n),
+                "start_us": times,
+                "size_bytes": [20_000 + 40_000 * (i % 2) for i in range(n)],
+                "duration_us": [round(100_000 * slower)] * n,
+                "finished": [1] * n,
+            }
+        ),
+    }
+    if background_bps:
+        frames = [background_bps / 8 * t / 1e6 / FRAME_BYTES for t in times]
+        made["tcp"] = pl.DataFrame(
+            {
+                "t_us": times,
+                "cookie": [1] * n,
+                "bytes_received": [round(f * PAYLOAD_BYTES) for f in frames],
+                "data_segs_in": [round(f) for f in frames],
+            }
+        )
+    return Point(scenario, made | tables, META)

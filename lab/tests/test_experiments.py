@@ -1,0 +1,177 @@
+"""What the experiments compute from their points, and how they are asked for."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import polars as pl
+import pytest
+
+from imtcp_lab import cli, sweep, tables
+from imtcp_lab.controls import CONTROLS, named
+from imtcp_lab.experiments import EXPERIMENTS, alone, greedy, tracking, web
+from imtcp_lab.job import LabError
+from imtcp_lab.raw import EVENT_COLUMNS
+from synthetic import point
+
+
+def scenarios(experiment, controls, *arguments):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=2)
+    experiment.add_arguments(parser)
+    args = parser.parse_args(list(arguments))
+    args.chosen = named(controls)
+    return experiment.scenarios(args)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
+def test_every_point_of_an_experiment_has_its_own_key_and_job(experiment):
+    points = scenarios(experiment, ",".join(experiment.controls))
+    assert len({p.key for p in points}) == len(points)
+    # Without a background nothing of it is left in the job.
+    scripts = [p.job().script for p in points if not p.control.is_none]
+    assert len(set(scripts)) == len(scripts)
+    assert all(name in CONTROLS for name in experiment.controls)
+
+
+def events(rows):
+    """(t_us, outcome, avail_bps, smoothed_bps) → the event table."""
+    names = ("t_us", "outcome", "avail_bps", "smoothed_bps")
+    return pl.DataFrame([dict(zip(names, row, strict=True)) for row in rows], schema=EVENT_COLUMNS)
+
+
+def track(variant, rows):
+    scenario = scenarios(tracking.EXPERIMENT, "imtcp", "--cross", variant, "--seeds", "1")[0]
+    return point(scenario, 30e6, events=events(rows))
+
+
+def test_errors_are_of_valid_results_against_the_schedule():
+    run = track(
+        "30pct",
+        [
+            (1_000_000, "valid", 10e6, None),  # warm-up
+            (3_000_000, "valid", 77e6, None),  # +10 %
+            (4_000_000, "bunched", 1e6, None),
+            (5_000_000, "valid", 63e6, None),  # -10 %
+            (6_000_000, "valid", 84e6, None),  # +20 %
+        ],
+    )
+    row = tracking.EXPERIMENT.rows([run])[0]
+    assert row["error_median"] == pytest.approx(0.1)
+    assert row["bias"] == pytest.approx(0.2 / 3)
+    assert row["results_per_s"] == pytest.approx(3 / 10)
+    assert row["valid_share"] == pytest.approx(3 / 4)
+    assert row["outcomes"] == {"valid": 3, "bunched": 1}
+    # 30 of 70 Mbit/s.
+    assert row["U"] == pytest.approx(3 / 7, rel=1e-3)
+
+
+def test_results_just_after_a_step_are_not_judged():
+    run = track("steps", [(8_100_000, "valid", 70e6, None), (8_400_000, "valid", 30e6, None)])
+    assert tracking.valid_results(run)["error"].to_list() == [0.0]
+
+
+def test_a_step_is_found_when_the_smoothed_value_is_near():
+    run = track(
+        "steps",
+        [
+            (7_900_000, "valid", 70e6, 70e6),
+            (8_300_000, "valid", 30e6, 50e6),
+            (8_700_000, "valid", 30e6, 35e6),
+        ],
+    )
+    assert tracking.time_to_find_us(run, 8) == 700_000
+    assert math.isnan(tracking.time_to_find_us(run, 16))
+
+
+def test_the_truth_follows_the_steps():
+    steps = tracking.CROSS["steps"]
+    assert [tracking.true_available_bps(steps, t * 1e6) for t in (0, 7.9, 8, 17)] == [
+        70e6, 70e6, 30e6, 50e6,
+    ]  # fmt: skip
+    assert tracking.schedule_text(steps) == "0:30000000,8:70000000,16:50000000"
+
+
+def test_alone_reports_utilisation_of_the_capacity():
+    scenario = scenarios(alone.EXPERIMENT, "cubic", "--flows", "1")[0]
+    row = alone.EXPERIMENT.rows([point(scenario, 40e6)])[0]
+    assert row["utilisation"] == pytest.approx(0.8, rel=1e-3)
+    assert math.isnan(row["jain"])
+
+
+def rival(scenario, bps):
+    """Bytes per 100 ms of payload that arrived at the foreground's receiver."""
+    times = range(100_000, round(scenario.times.total_s * 1e6), 100_000)
+    return pl.DataFrame({"t_us": times, "bytes": [round(bps / 80)] * len(times)})
+
+
+def test_greedy_reports_what_the_foreground_lost_against_being_alone():
+    none, mine = scenarios(greedy.EXPERIMENT, "none,imtcp_bg", "--rivals", "reno", "--seeds", "1")
+    ran = [
+        point(none, rival=rival(none, 40e6)),
+        point(mine, 10e6, rival=rival(mine, 30e6)),
+    ]
+    row = greedy.EXPERIMENT.rows(ran)[1]
+    assert row["rival_loss"] == pytest.approx(0.25)
+    assert row["share"] == pytest.approx(0.2, rel=1e-3)
+
+
+def test_a_point_without_its_none_is_an_error():
+    scenario = scenarios(web.EXPERIMENT, "cubic")[0]
+    with pytest.raises(LabError, match="no run without background"):
+        web.EXPERIMENT.rows([point(scenario, 10e6)])
+
+
+def test_bdp_is_a_buffer():
+    points = scenarios(web.EXPERIMENT, "none", "--buffers", "bdp", "--flows", "1")
+    assert {p.path.buffer_pkts for p in points} == {124}
+
+
+def test_tables_show_the_mean_with_the_least_and_the_greatest():
+    rows = [
+        {"control": "cubic", "U": 0.9, "I": 0.5},
+        {"control": "cubic", "U": 1.1, "I": 0.7},
+        {"control": "nv", "U": 0.95, "I": None},
+    ]
+    columns = (tables.Column("U", "U"), tables.Column("I", "I", tables.as_percent))
+    text = tables.text_table(rows, ("control",), columns)
+    lines = text.splitlines()
+    assert " ".join(lines[2].split()) == "cubic 1.00 (0.90 … 1.10) 60 % (50 % … 70 %) 2"
+    assert lines[3].split() == ["nv", "0.95", "-", "1"]
+
+
+def test_small_percentages_have_a_digit_more():
+    assert tables.as_percent(0.034) == "3.4 %"
+    assert tables.as_percent(1.19) == "119 %"
+    assert tables.as_mbps(2.25e7) == "22.5"
+
+
+def test_the_bar_tells_share_points_and_time_left(monkeypatch):
+    class Stream(list):
+        def write(self, text):
+            self.append(text)
+
+        def flush(self):
+            pass
+
+        def isatty(self):
+            return False
+
+    stream = Stream()
+    now = [100.0]
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: now[0])
+    bar = sweep.ProgressBar(10, "demo", stream)
+    bar.points = 4
+    now[0] = 130.0
+    bar.finished = 1
+    bar.show(2.5)
+    assert "25%  1/4  1:30 left" in stream[-1]
+
+
+@pytest.mark.parametrize("name", [e.name for e in EXPERIMENTS])
+def test_help_of_each_experiment_opens(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", name, "--help"])
+    assert ended.value.code == 0
+    assert "--seeds" in capsys.readouterr().out

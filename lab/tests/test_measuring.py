@@ -1,0 +1,142 @@
+"""The laboratory measures what it claims to: short runs in the VM.
+
+Each asserts what theory says of the path, so a mistake in topology, traffic or
+metrics shows here and not in somebody's conclusions.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+
+from imtcp_lab import programs, raw
+from imtcp_lab.controls import CONTROLS
+from imtcp_lab.engine import paths, tools
+from imtcp_lab.metrics import Window, background_bytes, carried_bps, point_metrics
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.topology import Dumbbell
+from imtcp_lab.traffic import Bulk, Rsync, Times, Udp, Web
+from vm_guests import runner
+
+pytestmark = pytest.mark.vm
+
+CAPACITY_BPS = 20e6
+PATH = Dumbbell(capacity_bps=CAPACITY_BPS, buffer_pkts=100)
+TIMES = Times(warmup_s=2, measure_s=5, drain_s=2)
+
+
+def need_load():
+    if not (paths.target() / "release/imtcp-load").is_file():
+        pytest.skip("target/release/imtcp-load is not built")
+
+
+def need_imtcp():
+    if not (paths.target() / "release/imtcp").is_file():
+        pytest.skip("target/release/imtcp is not built")
+
+
+@cache
+def measure(control, foreground=None, background=None, times=TIMES, path=PATH):
+    need_load()
+    scenario = Scenario(path, foreground, background or Bulk(), CONTROLS[control], times)
+    result = runner().run(scenario.job()).check()
+    assert "background-ended" not in result.files
+    return scenario, raw.read_tables(result)
+
+
+def judged(control, **more):
+    foreground = Web(load=0.4, max_bytes=500_000)
+    scenario, tables = measure(control, foreground, **more)
+    _, alone = measure("none", foreground)
+    return point_metrics(tables, alone, CAPACITY_BPS, scenario.window)
+
+
+def test_the_bottleneck_carries_its_capacity_and_not_more():
+    scenario, tables = measure("cubic")
+    assert carried_bps(tables["queue"], scenario.window) == pytest.approx(20e6, rel=0.003)
+
+
+def test_goodput_at_the_receiver_agrees_with_the_bottleneck():
+    scenario, tables = measure("cubic")
+    payload = sum(background_bytes(tables["tcp"], scenario.window).values())
+    frames_bps = payload * 8 / scenario.window.seconds * 1514 / 1448
+    assert frames_bps == pytest.approx(20e6, rel=0.02)
+
+
+def test_cubic_fills_the_buffer():
+    _, tables = measure("cubic")
+    queue = tables["queue"].filter(tables["queue"]["handle"] == 0x1_0000)
+    assert queue["backlog_pkts"].max() >= PATH.buffer_pkts - 2
+    assert queue["drops"].max() > 0
+
+
+def test_the_round_trip_is_the_stated_one():
+    _, tables = measure("vegas", times=Times(1, 1, 0.5))
+    least_us = tables["tcp"]["srtt_us"].min()
+    # The receiver's own samples come from its handshake: base delay and nothing else.
+    assert least_us == pytest.approx(30_000, rel=0.02)
+
+
+def test_udp_arrives_at_the_scheduled_rates():
+    _, tables = measure("none", Udp("0:5M,4:12M"), times=Times(1, 6, 1))
+    for start_s, end_s, rate_bps in ((1, 3.9, 5e6), (4.1, 7, 12e6)):
+        window = Window(round(start_s * 1e6), round(end_s * 1e6))
+        assert carried_bps(tables["queue"], window) == pytest.approx(rate_bps, rel=0.01)
+
+
+def test_the_web_arrives_the_same_beside_every_control():
+    _, cubic = measure("cubic", Web(load=0.4, max_bytes=500_000))
+    _, none = measure("none", Web(load=0.4, max_bytes=500_000))
+    planned = ["object", "start_us", "size_bytes", "class"]
+    assert cubic["web"].select(planned).equals(none["web"].select(planned))
+    assert len(none["web"]) > 50
+    assert none["web"]["finished"].all()
+
+
+def test_strict_priority_leaves_the_foreground_as_it_was_and_uses_the_rest():
+    m = judged("priority")
+    assert m["U"] > 0.97
+    assert abs(m["I_mean"]) < 0.02
+    # At most the one packet on the wire stands before the foreground.
+    assert m["queue_pkts_mean"] - m["queue_pkts_alone"] < 2
+
+
+def test_cubic_harms_the_web():
+    m = judged("cubic")
+    assert m["U"] > 0.9
+    assert m["I_mean"] > 0.2
+    assert m["queue_pkts_mean"] > 30
+
+
+def test_rsync_uploads_through_the_bottleneck():
+    scenario, tables = measure("reno", background=Rsync(tree_bytes=40_000_000))
+    payload = sum(background_bytes(tables["tcp"], scenario.window).values())
+    assert payload * 8 / scenario.window.seconds > 0.8 * CAPACITY_BPS
+
+
+def test_imtcp_bg_is_watched_while_it_sends():
+    need_imtcp()
+    _, tables = measure("imtcp_bg")
+    watch = tables["watch"]
+    assert set(watch["mode"].to_list()) == {"bg"}
+    assert watch["bytes_acked"].max() > 1_000_000
+
+
+@pytest.mark.parametrize("program", programs.PROGRAMS.values(), ids=lambda p: p.name)
+@pytest.mark.parametrize("control", ["cubic", "imtcp_bg"])
+def test_real_programs_deliver_what_they_were_given(program, control):
+    need_load()
+    chosen = CONTROLS[control]
+    if chosen.needs_imtcp:
+        need_imtcp()
+    lacking = [name for name in program.needs if tools.which(name) is None]
+    if lacking:
+        pytest.skip(f"not installed: {', '.join(lacking)}")
+    result = runner().run(programs.job(program, chosen)).check()
+    verdict = json.loads(result.files["verdict.json"])
+    assert verdict["code"] == 0, result.log
+    assert verdict["identical"], result.log
+    if chosen.needs_imtcp:
+        assert b'"mode":"bg"' in result.files["watch.jsonl"]
