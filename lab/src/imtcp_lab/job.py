@@ -72,8 +72,8 @@ class Job:
     limit_virtual_s: float = 300
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative: {self.seed}")
+        if not 0 <= self.seed < 1 << 64:
+            raise ValueError(f"seed must be a 64-bit number, not negative: {self.seed}")
         if not self.limit_virtual_s > 0:
             raise ValueError(f"limit_virtual_s must be positive: {self.limit_virtual_s}")
         for name in self.files:

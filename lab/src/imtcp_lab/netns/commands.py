@@ -30,9 +30,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     commands = netns.add_subparsers(dest="netns_command", metavar="COMMAND", required=True)
     raw = argparse.RawDescriptionHelpFormatter
-    run = commands.add_parser(
-        "run", help="run a script", description=RUN_HELP, formatter_class=raw
-    )
+    run = commands.add_parser("run", help="run a script", description=RUN_HELP, formatter_class=raw)
     joboptions.add_arguments(run, "seconds")
     run.set_defaults(handler=_run)
     status = commands.add_parser(

@@ -17,6 +17,10 @@ def require_root() -> None:
         raise MissingPrerequisite("network namespaces need root: run it with sudo")
 
 
+#: What a discipline cannot be tried without.
+_QDISC_ARGUMENTS = {"netem": "delay 1ms", "tbf": "rate 1mbit burst 10k limit 10k"}
+
+
 @cache
 def has_qdisc(kind: str) -> bool:
     """Whether this kernel has the queueing discipline `kind` (tried in a new namespace)."""
@@ -24,10 +28,9 @@ def has_qdisc(kind: str) -> bool:
     tc = tools.which("tc")
     if tc is None:
         raise MissingPrerequisite("tc is missing: apt-get install iproute2")
-    arguments = {"netem": ["delay", "1ms"], "tbf": ["rate", "1mbit", "burst", "10k", "limit", "10k"]}
+    tried = [kind, *_QDISC_ARGUMENTS.get(kind, "").split()]
     done = subprocess.run(
-        ["unshare", "--net", tc, "qdisc", "add", "dev", "lo", "root", kind]
-        + arguments.get(kind, []),
+        ["unshare", "--net", tc, "qdisc", "add", "dev", "lo", "root", *tried],
         capture_output=True,
         check=False,
     )

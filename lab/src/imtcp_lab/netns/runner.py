@@ -8,8 +8,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager, suppress
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 

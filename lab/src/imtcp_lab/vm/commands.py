@@ -31,9 +31,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     commands = vm.add_subparsers(dest="vm_command", metavar="COMMAND", required=True)
     raw = argparse.RawDescriptionHelpFormatter
 
-    run = commands.add_parser(
-        "run", help="run a script", description=RUN_HELP, formatter_class=raw
-    )
+    run = commands.add_parser("run", help="run a script", description=RUN_HELP, formatter_class=raw)
     joboptions.add_arguments(run, "virtual seconds")
     _add_machine(run)
     run.add_argument(

@@ -37,7 +37,7 @@ class Monitor:
         self._message()  # the greeting
         self.command("qmp_capabilities")
 
-    def command(self, name: str, fd: int | None = None, **arguments: object) -> Any:
+    def command(self, name: str, fd: int | None = None, **arguments: object) -> Any:  # noqa: ANN401
         """Run one command; its return value."""
         text = json.dumps({"execute": name, "arguments": arguments}).encode()
         if fd is None:

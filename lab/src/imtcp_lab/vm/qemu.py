@@ -29,7 +29,7 @@ ICOUNT = "shift=0,sleep=off"
 ICOUNT_RECORD = ICOUNT + ",rr=record,rrfile=/dev/null"
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 nokaslr mitigations=off nr_cpus=1 tsc=reliable "
-    "random.trust_cpu=on rcupdate.rcu_expedited=1 apparmor=0 audit=0 no_timer_check"
+    "reboot=t random.trust_cpu=on rcupdate.rcu_expedited=1 apparmor=0 audit=0 no_timer_check"
 )
 CONSOLE_TAIL_BYTES = 4000
 #: How often the channels are looked at, seconds.
@@ -140,7 +140,7 @@ class Guest:
                 yield from self._frames.feed(data)
                 continue
             if ended:
-                raise GuestCrashed(self._obituary(), self.console_tail())
+                raise GuestCrashed(self.obituary(), self.console_tail())
             if time.monotonic() - heard > stall_s:
                 raise GuestCrashed(
                     f"the guest hangs: no sign of life for {stall_s:.0f} s", self.console_tail()
@@ -148,7 +148,12 @@ class Guest:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(POLL_S)
 
-    def _obituary(self) -> str:
+    def obituary(self) -> str:
+        """Why QEMU is gone (or, if it is not, that it does not answer)."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(1)
+        if self.process.returncode is None:
+            return "QEMU does not answer"
         code = self.process.returncode
         errors = self.errors.tail(1000)
         reason = f": {errors}" if errors else ""

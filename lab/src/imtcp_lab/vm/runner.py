@@ -80,8 +80,7 @@ class VmRunner:
                     monitor.connect(RESUME_S)
                     monitor.resume(RESUME_S)
                 except LabError as error:
-                    error.console = guest.errors.tail(1000)
-                    raise
+                    raise GuestCrashed(f"{guest.obituary()} ({error})") from error
                 return self._follow(guest, job, progress, saved.environment)
         finally:
             monitor.close()

@@ -146,5 +146,3 @@ def prune(keep: int = KEEP) -> int:
             if time.time() - partial.stat().st_mtime > 3600:
                 partial.unlink()
     return removed
-
-

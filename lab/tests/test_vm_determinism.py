@@ -1,0 +1,110 @@
+"""The VM's promise: the same job gives the same bytes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from imtcp_lab.job import Job, JobResult
+from imtcp_lab.vm import kernels, snapshot
+from vm_guests import runner
+
+pytestmark = pytest.mark.vm
+
+#: 50 Mbit/s, 10 ms each way: one CUBIC flow for 3 s, its statistics and the times
+#: at which they were taken, the qdisc's counters, the kernel's.
+TRAFFIC = """\
+set -e
+ip netns add a
+ip netns add b
+ip -n a link add va type veth peer name vb netns b
+for n in a b; do
+	ip -n $n link set lo up
+	ip -n $n link set v$n up
+done
+ip -n a addr add 10.0.0.1/24 dev va
+ip -n b addr add 10.0.0.2/24 dev vb
+tc -n a qdisc add dev va root netem rate 50mbit delay 10ms limit 100
+tc -n b qdisc add dev vb root netem delay 10ms
+ip netns exec a sysctl -q -w net.ipv4.tcp_congestion_control=cubic
+# Only busybox is needed: iperf3 is not on every machine.
+ip netns exec b nc -l -p 5000 >/dev/null &
+sleep 0.2
+(while sleep 0.25; do ip netns exec a ss -tin; cat /proc/uptime; done) >"$OUT/ss.txt" &
+ip netns exec a timeout 3 sh -c 'cat /dev/zero | nc 10.0.0.2 5000' || :
+ip netns exec a cat /proc/net/netstat /proc/net/snmp >"$OUT/counters.txt"
+tc -n a -s qdisc >"$OUT/qdisc.txt"
+head -c 16 /dev/urandom | od -An -tx1 >"$OUT/random.txt"
+cat /proc/uptime /proc/interrupts >"$OUT/time.txt"
+date +%s
+"""
+
+
+def same(first: JobResult, second: JobResult) -> None:
+    """Fail with the name of the file that differs."""
+    assert set(first.files) == set(second.files)
+    for name in first.files:
+        assert first.files[name] == second.files[name], f"{name} differs"
+    assert first == second
+
+
+def sent_bytes(result: JobResult) -> int:
+    """What netem let through at the bottleneck."""
+    words = result.files["qdisc.txt"].decode().split()
+    return int(words[words.index("Sent") + 1])
+
+
+def _burn(stop: threading.Event) -> None:
+    while not stop.is_set():
+        sum(range(10000))
+
+
+@pytest.mark.parametrize("series", kernels.SERIES)
+def test_two_runs_of_real_traffic_are_equal_to_the_byte_on_a_busy_machine(series):
+    vm = runner(series)
+    job = Job(TRAFFIC, seed=5)
+    quiet = vm.run(job).check()
+    # About 50 Mbit/s for 3 s: this is traffic, not two equal failures.
+    assert 15e6 < sent_bytes(quiet) < 22e6
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    burners = [context.Process(target=_burn, args=(stop,), daemon=True) for _ in range(2)]
+    for burner in burners:
+        burner.start()
+    try:
+        busy = vm.run(job).check()
+    finally:
+        stop.set()
+        for burner in burners:
+            burner.join()
+    same(quiet, busy)
+
+
+def test_another_seed_is_another_sample():
+    vm = runner()
+    first, second = (vm.run(Job(TRAFFIC, seed=seed)).check() for seed in (1, 2))
+    assert first.files["random.txt"] != second.files["random.txt"]
+    assert first.files["counters.txt"] != second.files["counters.txt"]
+
+
+def test_parallel_runs_do_not_disturb_each_other():
+    vm = runner()
+    alone = vm.run(Job(TRAFFIC, seed=9)).check()
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(vm.run, [Job(TRAFFIC, seed=9), Job(TRAFFIC, seed=9)]))
+    same(alone, together[0])
+    same(alone, together[1])
+
+
+def test_a_new_snapshot_of_the_same_guest_gives_the_same_bytes():
+    vm = runner()
+    before = vm.run(Job(TRAFFIC, seed=3)).check()
+    saved = vm.prepare()
+    saved.path.unlink()
+    after = vm.run(Job(TRAFFIC, seed=3)).check()
+    assert saved.path.is_file()
+    assert len(snapshot.listing()) >= 1
+    same(before, after)

@@ -1,0 +1,198 @@
+"""What a job finds in the VM, what comes back, and how failures are told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from imtcp_lab.job import GuestCrashed, Job, JobTimeout, LabError
+from imtcp_lab.vm import VmRunner, kernels, qemu
+from vm_guests import runner
+
+pytestmark = pytest.mark.vm
+
+
+def guests(parent: int) -> list[int]:
+    """Process ids of the QEMUs below `parent`."""
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,comm=", "--ppid", str(parent)], capture_output=True, text=True
+    )
+    rows = [line.split(None, 1) for line in listed.stdout.splitlines()]
+    return [int(pid) for pid, name in rows if name.startswith("qemu")]
+
+
+def wait_for_guest(parent: int, timeout_s: float = 60) -> int:
+    """Process id of the QEMU that `parent` starts."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if found := guests(parent):
+            return found[0]
+        time.sleep(0.02)
+    raise AssertionError("no guest was started")
+
+
+@pytest.mark.parametrize("series", kernels.SERIES)
+def test_a_job_gets_its_files_and_seed_and_gives_back_what_it_leaves(series):
+    script = """
+        set -e
+        cat sub/in.txt
+        echo "seed $SEED" >&2
+        mkdir "$OUT/deep"
+        sub/run.sh >"$OUT/deep/made.txt"
+        : >"$OUT/empty"
+        uname -r >"$OUT/release"
+        exit 3
+    """
+    files = {"sub/in.txt": b"hello\n", "sub/run.sh": b"#!/bin/sh\necho made\n"}
+    result = runner(series).run(Job(script, files, seed=17))
+    assert result.exit_code == 3
+    assert result.log == "hello\nseed 17\n"
+    assert result.files["deep/made.txt"] == b"made\n"
+    assert result.files["empty"] == b""
+    release = result.files["release"].decode().strip()
+    assert release.startswith(f"{series}.")
+    assert result.environment["kernel"] == release
+    assert "QEMU" in result.environment["qemu"]
+    with pytest.raises(LabError, match="code 3"):
+        result.check()
+
+
+@pytest.mark.parametrize("series", kernels.SERIES)
+def test_the_guest_has_the_qdiscs_controls_and_file_systems_of_experiments(series):
+    script = """
+        set -e
+        ip link add d0 type dummy
+        ip link add v0 type veth peer name v1
+        ip link add i0 type ifb
+        for kind in netem\\ delay\\ 1ms fq fq_codel cake prio htb pfifo; do
+            tc qdisc add dev d0 root $kind
+            tc qdisc del dev d0 root
+        done
+        tc qdisc add dev d0 root tbf rate 1mbit burst 10k limit 10k
+        tc qdisc replace dev d0 root red limit 100k avpkt 1000
+        tc qdisc add dev d0 clsact
+        tc qdisc add dev v0 root handle 1: prio
+        tc filter add dev v0 parent 1: protocol ip u32 match ip dport 80 0xffff flowid 1:1
+        tc filter add dev v0 parent 1: protocol ip flower action skbedit priority 1
+        tc filter add dev v0 parent 1: protocol ip matchall action mirred egress redirect dev i0
+        cat /proc/sys/net/ipv4/tcp_available_congestion_control
+        test -e /sys/kernel/btf/vmlinux
+        grep -q '^cgroup2 /sys/fs/cgroup ' /proc/mounts
+        grep -q '^bpf /sys/fs/bpf ' /proc/mounts
+    """
+    result = runner(series).run(Job(script)).check()
+    for control in ("reno", "cubic", "bbr", "lp", "vegas", "nv", "cdg", "illinois", "westwood"):
+        assert control in result.log.split()
+
+
+def test_progress_tells_virtual_seconds_in_rising_order():
+    seen: list[float] = []
+    started = time.monotonic()
+    runner().run(Job("sleep 20"), seen.append).check()
+    assert seen == sorted(seen)
+    assert 19 <= seen[-1] <= 20.5
+    # An idle guest costs nothing: twenty virtual seconds in less than ten.
+    assert time.monotonic() - started < 10
+
+
+def test_a_job_that_uses_up_its_virtual_time_is_killed_and_says_so():
+    with pytest.raises(JobTimeout, match="5 virtual seconds") as caught:
+        runner().run(Job("echo before; while :; do :; done", limit_virtual_s=5))
+    assert "before" in caught.value.console
+
+
+def test_a_missing_program_fails_the_script_and_not_the_laboratory():
+    result = runner().run(Job("no-such-program"))
+    assert result.exit_code == 127
+    assert "not found" in result.log
+
+
+def test_a_panic_of_the_guest_is_told_with_its_console():
+    with pytest.raises(GuestCrashed) as caught:
+        runner().run(Job("echo about to crash; sleep 1; echo c >/proc/sysrq-trigger; sleep 9"))
+    assert "sysrq" in caught.value.console.lower()
+    assert "about to crash" in caught.value.console
+    assert not guests(os.getpid())
+
+
+def test_a_killed_qemu_is_told():
+    threading.Thread(
+        target=lambda: os.kill(wait_for_guest(os.getpid()), signal.SIGKILL), daemon=True
+    ).start()
+    with pytest.raises(GuestCrashed, match="SIGKILL"):
+        runner().run(Job("while :; do :; done", limit_virtual_s=10000))
+    assert not guests(os.getpid())
+
+
+def test_a_guest_without_a_sign_of_life_is_ended():
+    vm = VmRunner(stall_s=2)
+    runner()
+    threading.Thread(
+        target=lambda: (
+            pid := wait_for_guest(os.getpid()),
+            time.sleep(1),
+            os.kill(pid, signal.SIGSTOP),
+        ),
+        daemon=True,
+    ).start()
+    with pytest.raises(GuestCrashed, match="hangs"):
+        vm.run(Job("while :; do :; done", limit_virtual_s=10000))
+    assert not guests(os.getpid())
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_command_leaves_no_process_and_no_file(how, tmp_path: Path):
+    runner()
+    script = tmp_path / "endless.sh"
+    script.write_text("while :; do :; done\n")
+    command = [sys.executable, "-m", "imtcp_lab.cli", "vm", "run", "--limit", "10000", str(script)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    guest = wait_for_guest(process.pid)
+    time.sleep(0.5)
+    process.send_signal(how)
+    process.communicate(timeout=20)
+    assert process.returncode == (-9 if how == signal.SIGKILL else 130)
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{guest}").exists():
+        assert time.monotonic() < deadline, "QEMU outlives the command"
+        time.sleep(0.02)
+    assert [path.name for path in tmp_path.iterdir()] == ["endless.sh"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_told_and_leaves_no_partial_snapshot(tmp_path: Path, monkeypatch):
+    runner()
+    small = tmp_path / "cache"
+    small.mkdir()
+    kept = kernels.get("6.12").tree.parent
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", small], check=True)
+    try:
+        (small / "imtcp-lab").mkdir()
+        (small / "imtcp-lab" / "kernels").symlink_to(kept)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(small))
+        with pytest.raises(LabError, match="snapshot cannot be written"):
+            VmRunner().run(Job("true"))
+        left = list((small / "imtcp-lab" / "snapshots").glob("*.*"))
+        assert left == []
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_large_results_and_inputs_come_through_whole():
+    data = bytes(range(256)) * 8192
+    result = runner().run(Job('cp data "$OUT/copy"', {"data": data})).check()
+    assert result.files["copy"] == data
+
+
+def test_the_command_line_that_saves_and_the_one_that_runs_differ_only_in_rr():
+    saving = qemu.machine_arguments(512, 1, qemu.ICOUNT)
+    running = qemu.machine_arguments(512, 1, qemu.ICOUNT_RECORD)
+    assert [a for a, b in zip(saving, running, strict=True) if a != b] == [qemu.ICOUNT]
