@@ -31,7 +31,10 @@ tc -n a qdisc add dev va root netem rate 50mbit delay 10ms limit 100
 tc -n b qdisc add dev vb root netem delay 10ms
 ip netns exec a sysctl -q -w net.ipv4.tcp_congestion_control=cubic
 # Only busybox is needed: iperf3 is not on every machine.
-ip netns exec b nc -l -p 5000 >/dev/null &
+# (An end of its input would make the receiver hang up.)
+mkfifo open
+ip netns exec b nc -l -p 5000 <open >/dev/null &
+exec 3>open
 sleep 0.2
 (while sleep 0.25; do ip netns exec a ss -tin; cat /proc/uptime; done) >"$OUT/ss.txt" &
 ip netns exec a timeout 3 sh -c 'cat /dev/zero | nc 10.0.0.2 5000' || :

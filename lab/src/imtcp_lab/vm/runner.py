@@ -6,6 +6,7 @@ import io
 import os
 import tarfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from imtcp_lab.job import GuestCrashed, Job, JobResult, JobTimeout, LabError, Progress
@@ -57,14 +58,21 @@ class VmRunner:
                 self._snapshot = snapshot.get(kernel, archive, self.memory_mb)
             return self._snapshot
 
+    def _open(self) -> tuple[snapshot.Snapshot, int]:
+        """The snapshot and a descriptor to load it from."""
+        while True:
+            saved = self.prepare()
+            # Another process may prune it between the look and the open.
+            with suppress(FileNotFoundError):
+                return saved, saved.open()
+
     def run(self, job: Job, progress: Progress | None = None) -> JobResult:
         """Run `job`; `progress` gets virtual seconds, every half of one.
 
         Raises :class:`JobTimeout` when the virtual time is used up and
         :class:`GuestCrashed` when the guest panics, hangs or QEMU is killed.
         """
-        saved = self.prepare()
-        fd = saved.open()
+        saved, fd = self._open()
         archive = qemu.Memory("job", pack(job))
         monitor = Monitor()
         arguments = [
