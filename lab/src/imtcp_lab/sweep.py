@@ -161,9 +161,12 @@ def _run_missing(
                 bar.show(sum(done_s.values()))
                 for future in done:
                     future.result()
-        except BaseException:
+        except BaseException as error:
             # Also Ctrl-C: the runs see it at their next sign of life and clean up.
             cancelled.set()
+            if isinstance(error, KeyboardInterrupt):
+                bar.close()
+                print("stopping the guests…", file=sys.stderr)
             for future in futures:
                 future.cancel()
             raise
