@@ -13,7 +13,7 @@
  * imtcp_meas_on_loss.
  *
  * FIFO: work in nanoseconds, drained at what cross traffic leaves. Cross traffic is a constant
- * rate, fluid or in packets (exponential gaps), and may step to a second value.
+ * rate, fluid or in packets (near to regular, or Poisson), and may step to a second value.
  *
  * Receiver: acknowledges every acks_every-th segment, or after 40 ms; with gro a chunk's segments
  * count as one. Then the way back: with bunch_us, ACKs wait for the next multiple of it and come
@@ -30,6 +30,7 @@
 #define SIM_DELACK_NS (40 * 1000000ULL)
 #define SIM_ACKS 8192U /* ACKs on their way back */
 #define SIM_FLIGHT 16384U
+#define SIM_CWND_MOST 4096U /* the receiver's window */
 #define SIM_RESULTS 8192U
 #define SIM_UNPACED_SEGS 10U
 #define SIM_AUTOSIZE_SHIFT 10
@@ -54,7 +55,7 @@ struct sim_cfg {
 	uint32_t jitter_us; /* on the way back, in order */
 	uint32_t max_chunk; /* 0: as the stack autosizes */
 	uint64_t seed;
-	int cross_in_packets;
+	int cross_in_packets; /* 1: gaps within half of their mean, 2: exponential */
 	int ack_filter;
 	int gro;
 	int reno;	 /* grows without the brakes of imtcp_bg, with cwnd_segs the limit */
@@ -214,7 +215,11 @@ static inline uint64_t sim_fifo(struct sim *s, uint64_t at_ns, uint32_t bytes)
 			}
 			sim_fifo_drain(s, s->cross_next_ns, 0);
 			s->fifo_ns += sim_wire_ns(s, SIM_PKT);
-			gap_ns = (double)SIM_PKT * 8e9 / (double)rate * sim_exponential(&s->seed);
+			gap_ns = (double)SIM_PKT * 8e9 / (double)rate;
+			if (s->cfg.cross_in_packets == 1)
+				gap_ns *= (double)rnd_in(&s->seed, 500, 1500) / 1000.0;
+			else
+				gap_ns *= sim_exponential(&s->seed);
 			s->cross_next_ns += (uint64_t)gap_ns + 1;
 		}
 	} else if (step_ns > s->fifo_at_ns && step_ns <= at_ns) {
@@ -408,7 +413,8 @@ static inline int sim_try_send(struct sim *s)
 		s->wstamp_ns = s->now_ns;
 		len_ns -= imtcp_min(len_ns / 2, credit_ns);
 		s->wstamp_ns += len_ns;
-		if (plan == IMTCP_PLAN_HOLD)
+		/* slower than the ordinary gap, or it is none */
+		if (plan == IMTCP_PLAN_HOLD && bps < base_bps)
 			s->longest_hold_us = imtcp_max(s->longest_hold_us, len_ns / 1000);
 		s->longest_silence_us = imtcp_max(s->longest_silence_us, len_ns / 1000);
 	}
@@ -491,7 +497,7 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 			imtcp_bg_on_round(&s->bg, &s->m.round, &s->w, ev.now_us, 0, (int)s->full);
 	}
 	if (s->full && !s->bg.draining)
-		imtcp_reno_grow(&s->w, acked, s->cfg.cwnd_segs ? s->cfg.cwnd_segs : 100000);
+		imtcp_reno_grow(&s->w, acked, s->cfg.cwnd_segs ? s->cfg.cwnd_segs : SIM_CWND_MOST);
 	if (s->round_over)
 		s->round_over = s->full = 0;
 	if (!s->cfg.reno)

@@ -437,9 +437,9 @@ static void an_ack_before_the_stream_is_not_of_it(void **state)
 	assert_int_equal(t.v.intervals, 0);
 }
 
-/* A chunk of four segments of 1250 bytes: an ACK of the first two came 300 us ago at 100 Mbit/s;
- * the other two take 200 us more. The ACK of the whole chunk, if it comes, replaces that. */
-static void the_rest_of_a_chunk_is_placed_at_capacity(void **state)
+/* A chunk of four segments of 1250 bytes, 100 us each at 100 Mbit/s: an ACK of the first two says
+ * that its first byte was there 200 us before. The ACK of the rest comes too late to count. */
+static void an_ack_within_a_chunk_tells_when_its_first_byte_arrived(void **state)
 {
 	struct imtcp_stream s;
 
@@ -450,15 +450,22 @@ static void the_rest_of_a_chunk_is_placed_at_capacity(void **state)
 	imtcp_stream_on_ack(&s, FIRST_SEQ + 2 * M, 1000, 31000, C);
 	assert_int_equal(s.seen, 1);
 	assert_int_equal(s.cursor, 0);
-	assert_int_equal(s.pkt[0].acked_us, 31200);
 	assert_int_equal(s.pkt[0].sent_us, 1000);
+	assert_int_equal(s.pkt[0].acked_us, 30800);
 	imtcp_stream_on_ack(&s, FIRST_SEQ + 4 * M, 1001, 31260, C);
 	assert_int_equal(s.cursor, 1);
-	assert_int_equal(s.pkt[0].acked_us, 31260);
+	assert_int_equal(s.pkt[0].acked_us, 30800);
 	/* unknown capacity: at once */
 	imtcp_stream_on_ack(&s, FIRST_SEQ + 6 * M, 5000, 36000, 0);
 	assert_int_equal(s.pkt[1].acked_us, 36000);
 	assert_false(imtcp_stream_done(&s));
+	imtcp_stream_on_sent(&s, FIRST_SEQ + 12 * M);
+	imtcp_stream_on_sent(&s, FIRST_SEQ + 16 * M);
+	/* one ACK for all: only the packet that it ends in is a sample */
+	imtcp_stream_on_ack(&s, FIRST_SEQ + 16 * M, 6000, 38000, C);
+	assert_int_equal(s.seen, 1 | 2 | 8);
+	assert_int_equal(s.pkt[3].acked_us, 37600);
+	assert_true(imtcp_stream_done(&s));
 }
 
 static void times_that_run_backwards_are_not_samples(void **state)
@@ -553,7 +560,7 @@ SUITE(stream, T(the_climb_of_a_stream_follows_the_equation_of_im_3_2_3),
       T(two_intervals_make_no_trend), T(every_second_packet_is_enough),
       T(stretch_acks_leave_too_few_intervals), T(a_lost_ack_makes_one_interval_of_two),
       T(duplicate_and_old_acks_change_nothing), T(an_ack_before_the_stream_is_not_of_it),
-      T(the_rest_of_a_chunk_is_placed_at_capacity), T(times_that_run_backwards_are_not_samples),
-      T(acks_in_a_bunch_are_counted),
+      T(an_ack_within_a_chunk_tells_when_its_first_byte_arrived),
+      T(times_that_run_backwards_are_not_samples), T(acks_in_a_bunch_are_counted),
       T(a_packet_that_leaves_much_later_than_planned_makes_the_stream_late),
       T(rates_are_of_bytes_on_the_wire), T(null_pointers_are_refused))

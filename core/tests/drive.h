@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A peer that says anything: drives the core with numbers from a source of bytes (random, or the
+ * fuzzer's), as the kernel could: snd_nxt only grows, snd_una stays within what was sent, the
+ * clock does not run backwards; everything that the peer decides (which ACK, when, which round
+ * trip time its timestamps make) is free. What must hold is checked at each step.
+ */
+#ifndef IMTCP_DRIVE_H
+#define IMTCP_DRIVE_H
+
+#include <imtcp/cc_bg.h>
+
+struct drive_source {
+	uint64_t (*next)(void *of); /* any 64 bits */
+	int (*more)(void *of);
+	void *of;
+};
+
+struct drive {
+	struct imtcp_meas m;
+	struct imtcp_bg bg;
+	struct imtcp_window w;
+	uint64_t now_us, acked_segs;
+	uint32_t una, nxt, mss, header, floor_segs, limit_segs;
+	uint32_t chunk_segs, round_over, srtt_us;
+	uint32_t honest; /* of 64 things that the peer says, so many are plausible */
+};
+
+/* Why it failed; NULL: all holds. */
+#define DRIVE_CHECK(what)                                                                          \
+	do {                                                                                       \
+		if (!(what))                                                                       \
+			return #what;                                                              \
+	} while (0)
+
+static inline uint64_t drive_in(const struct drive_source *src, uint64_t low, uint64_t high)
+{
+	return low + src->next(src->of) % (high - low + 1);
+}
+
+/* Any magnitude: a uniform exponent. */
+static inline uint64_t drive_any(const struct drive_source *src)
+{
+	uint64_t v = src->next(src->of);
+
+	return v >> (src->next(src->of) & 63);
+}
+
+/* A plausible number, or one of any magnitude. */
+static inline uint64_t drive_number(const struct drive *d, const struct drive_source *src,
+				    uint64_t low, uint64_t high)
+{
+	return drive_in(src, 0, 63) < d->honest ? drive_in(src, low, high) : drive_any(src);
+}
+
+static inline const char *drive_invariants(const struct drive *d)
+{
+	const struct imtcp_meas *m = &d->m;
+	uint32_t i;
+
+	DRIVE_CHECK(m->low_bps <= m->high_bps);
+	DRIVE_CHECK(!m->high_bps || m->low_bps > 0);
+	DRIVE_CHECK(m->n >= 2 && m->n <= IMTCP_STREAM_MAX);
+	DRIVE_CHECK(m->m >= IMTCP_STORE_LEAST && m->m <= m->n);
+	DRIVE_CHECK(m->hold_us <= IMTCP_T_MAX_US);
+	DRIVE_CHECK(m->pause_rtts <= IMTCP_PAUSE_RTTS);
+	DRIVE_CHECK(m->unit <= IMTCP_PASS);
+	DRIVE_CHECK(m->judged <= IMTCP_SUB_RANGES && m->sending <= IMTCP_SUB_RANGES);
+	DRIVE_CHECK(m->planned <= IMTCP_SUB_RANGES);
+	DRIVE_CHECK(m->result.outcome < IMTCP_OUTCOMES);
+	DRIVE_CHECK(m->result.validity_pct <= 100);
+	DRIVE_CHECK(m->result.sub_range <= IMTCP_SUB_RANGES + 1);
+	/* the estimate is within the range that was searched */
+	DRIVE_CHECK(m->result.avail_bps <= m->result.high_bps);
+	DRIVE_CHECK(m->result.outcome != IMTCP_OK || m->result.avail_bps >= m->result.low_bps);
+	DRIVE_CHECK(!m->link_bps || m->high_bps <= m->link_bps);
+	DRIVE_CHECK(m->completed <= m->started);
+	DRIVE_CHECK(m->store.count <= IMTCP_STORE_MAX);
+	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
+		DRIVE_CHECK(m->stream[i].sent <= IMTCP_STREAM_MAX);
+		DRIVE_CHECK(m->stream[i].cursor <= m->stream[i].sent);
+	}
+	DRIVE_CHECK(d->w.cwnd_segs >= 1);
+	return NULL;
+}
+
+static inline void drive_init(struct drive *d, const struct drive_source *src)
+{
+	static const struct drive zero;
+
+	*d = zero;
+	d->una = d->nxt = (uint32_t)src->next(src->of);
+	d->honest = (uint32_t)imtcp_min(drive_in(src, 0, 127), 64);
+	d->mss = drive_in(src, 0, 7) ? 1448 : (uint32_t)drive_in(src, 1, 9000);
+	d->header = (uint32_t)drive_in(src, 20, 80);
+	d->now_us = drive_in(src, 1, 1ULL << 40);
+	d->w.cwnd_segs = (uint32_t)drive_in(src, 1, 100);
+	d->chunk_segs = drive_in(src, 0, 1) ? 1 : (uint32_t)drive_in(src, 1, 46);
+	d->w.ssthresh_segs = (uint32_t)drive_in(src, 2, IMTCP_U32_MAX);
+	d->floor_segs = drive_in(src, 0, 3) ? 0 : (uint32_t)drive_in(src, 0, 50);
+	d->limit_segs = (uint32_t)drive_in(src, 10, 100000);
+	if (d->w.cwnd_segs > d->limit_segs)
+		d->w.cwnd_segs = d->limit_segs;
+	imtcp_meas_init(&d->m, d->nxt);
+	d->m.link_bps = drive_in(src, 0, 1) ? 0 : drive_in(src, 10000, 400000000000ULL);
+}
+
+/* A departure, or an attempt at one. */
+static inline const char *drive_send(struct drive *d, const struct drive_source *src)
+{
+	uint32_t flight = imtcp_to_u32(imtcp_div(d->nxt - d->una, d->mss));
+	struct imtcp_send_event ev;
+	const char *why;
+	uint64_t most;
+
+	ev.now_us = d->now_us;
+	ev.base_bps = drive_number(d, src, 20000000, 100000000);
+	if (!ev.base_bps)
+		ev.base_bps = 1;
+	ev.snd_nxt = d->nxt;
+	ev.cwnd_segs = d->w.cwnd_segs;
+	ev.flight_segs = flight;
+	ev.unsent_bytes = (uint32_t)drive_number(d, src, 1U << 24, 1U << 25);
+	ev.mss_bytes = d->mss;
+	ev.chunk_segs = d->chunk_segs;
+	ev.rtt_dev_us = (uint32_t)drive_number(d, src, 100, 1000);
+	ev.srtt_us = d->srtt_us;
+	ev.recovering = drive_in(src, 0, 63) > d->honest;
+	imtcp_meas_adapt_n(&d->m, ev.chunk_segs);
+	imtcp_meas_on_send(&d->m, &ev);
+	why = drive_invariants(d);
+	if (why)
+		return why;
+	DRIVE_CHECK(d->m.next_bps > 0);
+	/* never faster than EMPTY, or than the range that is searched */
+	most = imtcp_max(ev.base_bps, imtcp_scale(ev.base_bps, IMTCP_EMPTY_GAIN_Q8, 256));
+	most = imtcp_max(most, d->m.high_bps);
+	DRIVE_CHECK(d->m.next_bps <= most);
+	DRIVE_CHECK(d->m.burst_segs <= ev.cwnd_segs);
+	if (flight < d->w.cwnd_segs && drive_in(src, 0, 7)) {
+		uint32_t segs = ev.chunk_segs;
+
+		if (segs > d->w.cwnd_segs - flight)
+			segs = d->w.cwnd_segs - flight;
+		d->nxt += segs * d->mss;
+	}
+	return NULL;
+}
+
+/* An ACK that moves snd_una, at any time, with any round trip time. */
+static inline const char *drive_ack(struct drive *d, const struct drive_source *src, int bg)
+{
+	uint32_t outstanding = d->nxt - d->una, acked, segs, before, growth_before;
+	uint64_t credit;
+	struct imtcp_ack_event ev;
+	int what;
+
+	if (!outstanding)
+		return NULL;
+	acked = drive_in(src, 0, 3) ? d->mss * (uint32_t)drive_in(src, 1, 4)
+				    : (uint32_t)drive_in(src, 1, outstanding);
+	if (acked > outstanding)
+		acked = outstanding;
+	ev.now_us = d->now_us;
+	ev.prior_una = d->una;
+	ev.snd_una = d->una += acked;
+	ev.snd_nxt = d->nxt;
+	ev.rtt_us = (int32_t)drive_number(d, src, 20000, 20300);
+	ev.mss_bytes = d->mss;
+	ev.wire_q8 = (d->mss + d->header) * 256 / d->mss;
+	if (ev.rtt_us > 0)
+		d->srtt_us = (uint32_t)ev.rtt_us;
+	ev.srtt_us = d->srtt_us;
+	imtcp_minrtt_on_sample(&d->bg.minrtt, ev.now_us, ev.rtt_us);
+	ev.min_rtt_us = d->bg.minrtt.base_us;
+	what = imtcp_meas_on_ack(&d->m, &ev);
+	DRIVE_CHECK(what >= 0 && what <= 3);
+	if (what & 1)
+		imtcp_bg_on_result(&d->bg, &d->m.result);
+	d->round_over |= (uint32_t)(what & 2);
+
+	/* the window, as the adapter; segments that the peer has not received grow nothing */
+	segs = (acked + d->mss - 1) / d->mss;
+	before = d->w.cwnd_segs;
+	if (bg) {
+		imtcp_bg_set_cap(&d->bg, &d->m, d->mss + d->header, d->m.n + 2);
+		if (d->round_over)
+			imtcp_bg_on_round(&d->bg, &d->m.round, &d->w, d->now_us, d->floor_segs, 1);
+		DRIVE_CHECK(d->w.cwnd_segs <= before); /* the RTT rule never raises a window */
+		DRIVE_CHECK(d->w.cwnd_segs >= IMTCP_BG_LEAST_SEGS || d->w.cwnd_segs == before);
+		DRIVE_CHECK(d->bg.draining || d->w.cwnd_segs >= d->floor_segs ||
+			    d->w.cwnd_segs == before);
+	}
+	d->round_over = 0;
+	if (!bg || !d->bg.draining) {
+		growth_before = d->w.cwnd_segs;
+		credit = d->w.credit_segs;
+		imtcp_reno_grow(&d->w, segs, d->limit_segs);
+		/* RFC 5681: at most what was acknowledged, in slow start; else one a window */
+		DRIVE_CHECK(d->w.cwnd_segs <= (uint64_t)growth_before + segs);
+		if (growth_before >= d->w.ssthresh_segs)
+			DRIVE_CHECK(d->w.cwnd_segs <= growth_before + 1);
+		if (growth_before >= d->w.ssthresh_segs && credit + segs < growth_before)
+			DRIVE_CHECK(d->w.cwnd_segs <= growth_before);
+		DRIVE_CHECK(d->w.cwnd_segs <= d->limit_segs);
+	}
+	if (bg) {
+		before = d->w.cwnd_segs;
+		imtcp_bg_apply_cap(&d->bg, &d->w, d->floor_segs);
+		DRIVE_CHECK(d->w.cwnd_segs <= before);
+		DRIVE_CHECK(!d->bg.cap_segs ||
+			    d->w.cwnd_segs <= imtcp_max(d->bg.cap_segs, d->floor_segs));
+		/* the cap carries a measurement */
+		DRIVE_CHECK(!d->bg.cap_segs || d->bg.cap_segs >= d->m.n + 2);
+	}
+	return drive_invariants(d);
+}
+
+static inline const char *drive_loss(struct drive *d)
+{
+	uint32_t before = d->w.cwnd_segs;
+
+	d->w.ssthresh_segs = imtcp_reno_ssthresh(before);
+	d->w.cwnd_segs = d->w.ssthresh_segs < before ? d->w.ssthresh_segs : before;
+	imtcp_meas_on_loss(&d->m, d->now_us, d->nxt, d->srtt_us);
+	DRIVE_CHECK(d->m.blocked);
+	DRIVE_CHECK(d->m.planned == 0);
+	DRIVE_CHECK(d->m.plan == IMTCP_PLAN_PLAIN);
+	return drive_invariants(d);
+}
+
+/* Steps until the source is empty or something does not hold. */
+static inline const char *drive_run(struct drive *d, const struct drive_source *src)
+{
+	const char *why = NULL;
+	int bg;
+
+	drive_init(d, src);
+	bg = (int)drive_in(src, 0, 3);
+	while (!why && src->more(src->of)) {
+		uint64_t what = drive_in(src, 0, 63);
+
+		d->now_us += drive_in(src, 0, 63) <= d->honest ? drive_in(src, 0, 300)
+							       : drive_any(src) >> 34;
+		if (what < 34)
+			why = drive_send(d, src);
+		else if (what < 62)
+			why = drive_ack(d, src, bg);
+		else
+			why = drive_in(src, 0, 63) > d->honest ? drive_loss(d) : NULL;
+	}
+	return why;
+}
+
+#endif

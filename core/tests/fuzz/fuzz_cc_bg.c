@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "fuzz.h"
+#include <imtcp/cc_bg.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct bytes in = {data, size};
+	static struct imtcp_meas m;
+	struct imtcp_bg b;
+	struct imtcp_window w = {1 + (uint32_t)take_any(&in) % 1000000, (uint32_t)take_any(&in), 0,
+				 0};
+	uint64_t now = 0;
+
+	memset(&m, 0, sizeof(m));
+	memset(&b, 0, sizeof(b));
+	while (in.left) {
+		uint64_t v = take_any(&in);
+		uint32_t floor_segs = take8(&in), before = w.cwnd_segs;
+		struct imtcp_result result;
+		struct imtcp_round round;
+
+		switch (take8(&in) % 5) {
+		case 0:
+			memset(&result, 0, sizeof(result));
+			result.avail_bps = v;
+			result.outcome = take8(&in) % IMTCP_OUTCOMES;
+			imtcp_bg_on_result(&b, &result);
+			break;
+		case 1:
+			imtcp_minrtt_on_sample(&b.minrtt, now, (int32_t)v);
+			break;
+		case 2:
+			m.high_bps = v >> 8;
+			m.low_bps = m.high_bps / 2;
+			imtcp_bg_set_cap(&b, &m, 1 + (uint32_t)take_any(&in) % 9200, floor_segs);
+			/* no RTTmin, no rate: no new cap */
+			if (b.minrtt.base_us && (b.smoothed_bps || m.high_bps > 1))
+				MUST(b.cap_segs >= floor_segs && b.cap_segs >= IMTCP_BG_LEAST_SEGS);
+			break;
+		case 3:
+			memset(&round, 0, sizeof(round));
+			now += take_any(&in) >> 34;
+			round.last_least_rtt_us = (uint32_t)v;
+			imtcp_bg_on_round(&b, &round, &w, now, floor_segs, take8(&in) & 1);
+			MUST(w.cwnd_segs <= before);
+			MUST(w.cwnd_segs == before || w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);
+			MUST(b.draining || w.cwnd_segs == before || w.cwnd_segs >= floor_segs);
+			break;
+		default:
+			imtcp_bg_apply_cap(&b, &w, floor_segs);
+			MUST(w.cwnd_segs <= before);
+			MUST(!b.cap_segs || w.cwnd_segs <= imtcp_max(b.cap_segs, floor_segs));
+			break;
+		}
+		MUST(w.cwnd_segs >= 1);
+	}
+	return 0;
+}

@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Whole connections over simulated paths. IMTCP_SHOW=1 prints what each measured. */
+#include "path_sim.h"
+
+#define SEC 1000000ULL
+#define START (1 * SEC) /* the simulator's first instant */
+
+static struct sim s;
+
+static struct sim_cfg path(const char *name)
+{
+	struct sim_cfg c;
+
+	memset(&c, 0, sizeof(c));
+	c.name = name;
+	c.capacity_bps = 100 * MBPS;
+	c.rtt_us = 30000;
+	return c;
+}
+
+static struct sim_summary over(const struct sim_cfg *c, uint64_t seconds, uint64_t warm_up_us)
+{
+	sim_init(&s, c);
+	sim_run(&s, START + seconds * SEC);
+	return sim_summary(&s, START + warm_up_us, sim_avail_bps(&s));
+}
+
+static double goodput_bps(uint64_t seconds)
+{
+	return (double)s.bytes_acked * SIM_PKT / SIM_MSS * 8.0 / (double)seconds;
+}
+
+/* ---- start ---- */
+
+static void after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it(void **state)
+{
+	struct sim_cfg c = path("first range");
+
+	(void)state;
+	sim_init(&s, &c);
+	while (!s.m.high_bps && s.now_ns < 3000000000ULL)
+		sim_run(&s, sim_us(&s) + 100);
+	/* ten segments behind each other: A_c = C on a free path */
+	assert_within_pct(s.m.high_bps, 100 * MBPS, 2);
+	assert_within_pct(s.m.low_bps, s.m.high_bps / 2, 1);
+	/* within the first round trip and the train's own length */
+	assert_at_most(sim_us(&s) - START, 30000 + 2 * 10 * 120 + 100);
+}
+
+/* ---- accuracy, fluid cross traffic ---- */
+
+static void available_bandwidth_is_found_within_a_few_percent(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t cross_mbps;
+		uint32_t acks_every, max_chunk;
+	} table[] = {
+		{"A = C", 0, 1, 1},
+		{"A = 0.7 C", 30, 1, 1},
+		{"A = 0.4 C", 60, 1, 1},
+		{"A = C, delayed ACKs", 0, 2, 1},
+		{"A = 0.7 C, delayed ACKs", 30, 2, 1},
+		{"A = 0.4 C, delayed ACKs", 60, 2, 1},
+		{"A = C, chunks", 0, 2, 0},
+		{"A = 0.7 C, chunks", 30, 2, 0},
+		{"A = 0.4 C, chunks", 60, 2, 0},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct sim_cfg c = path(table[i].name);
+		struct sim_summary r;
+
+		c.cross_bps = table[i].cross_mbps * MBPS;
+		c.acks_every = table[i].acks_every;
+		c.max_chunk = table[i].max_chunk;
+		r = over(&c, 8, 2 * SEC);
+		/* at least one valid result in five round trips */
+		if (r.count[IMTCP_OK] < 40 || r.error_p90_pct > 8)
+			fail_msg("%s: %u valid of %u, median %llu, p90 of the error %.1f %%",
+				 table[i].name, r.count[IMTCP_OK], r.results,
+				 (unsigned long long)r.median_bps, r.error_p90_pct);
+	}
+}
+
+/* Cross traffic in packets of 1500 bytes, near to regular and Poisson: single results scatter
+ * (one packet more or less in a stream), the middle of them must be near. */
+static void cross_traffic_in_packets_does_not_bias_the_estimate(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t cross_mbps;
+		int kind;
+		double p50_pct;
+	} table[] = {
+		{"regular packets, 30 %", 30, 1, 12},
+		{"regular packets, 60 %", 60, 1, 20},
+		{"Poisson packets, 30 %", 30, 2, 20},
+		{"Poisson packets, 60 %", 60, 2, 40},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct sim_cfg c = path(table[i].name);
+		struct sim_summary r;
+
+		c.cross_bps = table[i].cross_mbps * MBPS;
+		c.cross_in_packets = table[i].kind;
+		c.acks_every = 2;
+		r = over(&c, 20, 3 * SEC);
+		assert_at_least(r.count[IMTCP_OK], 50);
+		if (r.error_p50_pct > table[i].p50_pct)
+			fail_msg("%s: median %llu, error p50 %.1f %%", table[i].name,
+				 (unsigned long long)r.median_bps, r.error_p50_pct);
+	}
+}
+
+static void the_estimate_follows_a_step_down_and_up(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t before, after;
+	} table[] = {{"step down", 10, 60}, {"step up", 60, 10}};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		struct sim_cfg c = path(table[i].name);
+		uint64_t truth, found_us = 0;
+		struct sim_summary r;
+		uint32_t j;
+
+		c.cross_bps = table[i].before * MBPS;
+		c.cross_after_bps = table[i].after * MBPS;
+		c.step_at_us = START + 5 * SEC;
+		r = over(&c, 12, 9 * SEC);
+		truth = (100 - table[i].after) * MBPS;
+		assert_at_least(r.count[IMTCP_OK], 10);
+		if (r.error_p90_pct > 10)
+			fail_msg("%s: p90 of the error %.1f %%", table[i].name, r.error_p90_pct);
+		for (j = 0; j < s.n_results && !found_us; j++)
+			if (s.results[j].at_us > c.step_at_us && s.results[j].outcome == IMTCP_OK &&
+			    s.results[j].avail_bps > truth * 9 / 10 &&
+			    s.results[j].avail_bps < truth * 11 / 10)
+				found_us = s.results[j].at_us - c.step_at_us;
+		if (getenv("IMTCP_SHOW"))
+			printf("   found after %.0f ms\n", (double)found_us / 1e3);
+		/* twenty pauses' worth of congestion included: 20 RTT, and some more to search */
+		assert_true(found_us > 0);
+		assert_at_most(found_us, 2 * SEC);
+	}
+}
+
+static void paths_of_every_size_are_measured(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t kbps;
+		uint32_t rtt_us;
+	} table[] = {
+		{"2 Mbit/s, 50 ms", 2000, 50000},     {"10 Mbit/s, 20 ms", 10000, 20000},
+		{"10 Mbit/s, 300 ms", 10000, 300000}, {"50 Mbit/s, 100 ms", 50000, 100000},
+		{"1 Gbit/s, 5 ms", 1000000, 5000},    {"1 Gbit/s, 30 ms", 1000000, 30000},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct sim_cfg c = path(table[i].name);
+		struct sim_summary r;
+
+		c.capacity_bps = table[i].kbps * KBPS;
+		c.cross_bps = c.capacity_bps * 3 / 10;
+		c.rtt_us = table[i].rtt_us;
+		c.acks_every = 2;
+		r = over(&c, 20, 5 * SEC);
+		if (!r.count[IMTCP_OK] || r.error_p90_pct > 15)
+			fail_msg("%s: %u valid of %u, median %llu of %llu, p90 %.1f %%",
+				 table[i].name, r.count[IMTCP_OK], r.results,
+				 (unsigned long long)r.median_bps,
+				 (unsigned long long)sim_avail_bps(&s), r.error_p90_pct);
+	}
+}
+
+/* ---- receivers ---- */
+
+static void every_second_packet_acknowledged_chooses_the_larger_n(void **state)
+{
+	struct sim_cfg c = path("single segments, delayed ACKs");
+	struct sim_summary r;
+
+	(void)state;
+	c.acks_every = 2;
+	c.max_chunk = 1;
+	r = over(&c, 6, 2 * SEC);
+	assert_int_equal(s.m.n, IMTCP_STREAM_N_DELACK);
+	assert_at_least(r.count[IMTCP_OK], 20);
+	c.name = "single segments, an ACK each";
+	c.acks_every = 1;
+	over(&c, 6, 2 * SEC);
+	assert_int_equal(s.m.n, IMTCP_STREAM_N);
+}
+
+/* ACKs wait for the next multiple of 5 ms, as an aggregating Wi-Fi sender makes them. */
+static void bunched_acks_are_rejected_not_averaged_in(void **state)
+{
+	static const uint32_t bunch_us[] = {3000, 5000, 10000};
+	static const int filter[] = {0, 1};
+	size_t i, j;
+
+	(void)state;
+	for (i = 0; i < sizeof(bunch_us) / sizeof(bunch_us[0]); i++) {
+		for (j = 0; j < 2; j++) {
+			struct sim_cfg c = path(filter[j] ? "ACK filter" : "bunched ACKs");
+			struct sim_summary r;
+			uint32_t k, wild = 0;
+
+			c.cross_bps = 50 * MBPS;
+			c.bunch_us = bunch_us[i];
+			c.ack_filter = filter[j];
+			c.max_chunk = 2;
+			r = over(&c, 10, 2 * SEC);
+			for (k = 0; k < s.n_results; k++)
+				wild += s.results[k].at_us > START + 2 * SEC &&
+					s.results[k].outcome == IMTCP_OK &&
+					(s.results[k].avail_bps > 75 * MBPS ||
+					 s.results[k].avail_bps < 25 * MBPS);
+			if (wild * 10 > r.results)
+				fail_msg("%s %u us: %u of %u results are called valid and are "
+					 "wrong by half",
+					 c.name, bunch_us[i], wild, r.results);
+			assert_true(r.results > r.count[IMTCP_OK]);
+		}
+	}
+}
+
+static void gro_at_the_receiver_leaves_the_estimate(void **state)
+{
+	struct sim_cfg c = path("GRO");
+	struct sim_summary r;
+
+	(void)state;
+	c.cross_bps = 40 * MBPS;
+	c.gro = 1;
+	r = over(&c, 8, 2 * SEC);
+	assert_at_least(r.count[IMTCP_OK], 20);
+	if (r.error_p90_pct > 10)
+		fail_msg("p90 of the error %.1f %%", r.error_p90_pct);
+}
+
+static void jitter_on_the_way_back_costs_accuracy_not_sanity(void **state)
+{
+	struct sim_cfg c = path("jitter 300 us");
+	struct sim_summary r;
+
+	(void)state;
+	c.cross_bps = 40 * MBPS;
+	c.jitter_us = 300;
+	r = over(&c, 10, 2 * SEC);
+	assert_at_least(r.count[IMTCP_OK], 10);
+	if (r.error_p50_pct > 20)
+		fail_msg("error p50 %.1f %%", r.error_p50_pct);
+}
+
+/* ---- token bucket ---- */
+
+/* 20 Mbit/s through a bucket of 64 KB on a 100 Mbit/s line: 43 packets pass without strain. */
+static void a_token_bucket_is_flagged_not_averaged_in(void **state)
+{
+	struct sim_cfg c = path("token bucket 20 Mbit/s, 64 KB");
+	struct sim_summary r;
+	uint32_t i, wild = 0;
+
+	(void)state;
+	c.bucket_bps = 20 * MBPS;
+	c.bucket_bytes = 65536;
+	sim_init(&s, &c);
+	sim_run(&s, START + 20 * SEC);
+	r = sim_summary(&s, START + 3 * SEC, 20 * MBPS);
+	for (i = 0; i < s.n_results; i++)
+		wild += s.results[i].at_us > START + 3 * SEC && s.results[i].outcome == IMTCP_OK &&
+			s.results[i].avail_bps >
+				20 * MBPS * IMTCP_SUSTAINED_NUM / IMTCP_SUSTAINED_DEN * 5 / 4;
+	if (getenv("IMTCP_SHOW"))
+		printf("   smoothed %.1f, queue %llu us, goodput %.1f, wild %u\n",
+		       (double)s.bg.smoothed_bps / 1e6,
+		       (unsigned long long)(s.queue_sum_us / s.queue_samples),
+		       goodput_bps(20) / 1e6, wild);
+	if (wild * 10 > r.results)
+		fail_msg("%u of %u results are called valid, far above the sustained rate", wild,
+			 r.results);
+	assert_at_least((uint64_t)goodput_bps(20), 15 * MBPS);
+}
+
+/* ---- the measured connection ---- */
+
+static void a_hold_lasts_no_longer_than_t(void **state)
+{
+	static const uint64_t mbps[] = {1, 5, 20, 100, 1000};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(mbps) / sizeof(mbps[0]); i++) {
+		struct sim_cfg c = path("holds");
+
+		c.capacity_bps = mbps[i] * MBPS;
+		c.cross_bps = c.capacity_bps / 4;
+		c.cross_in_packets = 1;
+		c.acks_every = 2;
+		over(&c, 6, SEC);
+		/* wire bytes for payload in 1/256: less than 1 % */
+		assert_at_most(s.longest_hold_us, IMTCP_T_MAX_US * 101 / 100);
+	}
+}
+
+static void measuring_leaves_an_idle_path_nearly_full(void **state)
+{
+	struct sim_cfg c = path("alone, bg");
+
+	(void)state;
+	c.acks_every = 2;
+	over(&c, 10, 2 * SEC);
+	if (goodput_bps(10) < 90e6)
+		fail_msg("goodput %.1f of 100 Mbit/s", goodput_bps(10) / 1e6);
+	/* and without a queue worth the name: 12 packets */
+	assert_at_most(s.queue_sum_us / s.queue_samples, 12 * 120);
+}
+
+static void bg_takes_what_is_free_and_builds_no_queue(void **state)
+{
+	struct sim_cfg c = path("beside 50 %, bg");
+
+	(void)state;
+	c.cross_bps = 50 * MBPS;
+	c.acks_every = 2;
+	over(&c, 10, 2 * SEC);
+	if (goodput_bps(10) < 42e6 || goodput_bps(10) > 51e6)
+		fail_msg("goodput %.1f of 50 Mbit/s", goodput_bps(10) / 1e6);
+	assert_at_most(s.queue_sum_us / s.queue_samples, 30 * 120);
+}
+
+static void asking_many_times_before_each_departure_changes_no_result(void **state)
+{
+	static struct sim once;
+	struct sim_cfg c = path("asked once");
+	uint32_t i;
+
+	(void)state;
+	c.cross_bps = 30 * MBPS;
+	c.cross_in_packets = 1;
+	c.acks_every = 2;
+	over(&c, 5, SEC);
+	once = s;
+	c.name = "asked six times";
+	c.idempotence = 1;
+	over(&c, 5, SEC);
+	assert_int_equal(s.n_results, once.n_results);
+	assert_true(s.n_results > 10);
+	for (i = 0; i < s.n_results; i++)
+		assert_memory_equal(&s.results[i], &once.results[i], sizeof(s.results[i]));
+	assert_int_equal(s.bytes_acked, once.bytes_acked);
+}
+
+static void two_runs_are_equal(void **state)
+{
+	static struct sim first;
+	struct sim_cfg c = path("again");
+
+	(void)state;
+	c.cross_bps = 50 * MBPS;
+	c.cross_in_packets = 1;
+	c.jitter_us = 100;
+	over(&c, 3, SEC);
+	first = s;
+	over(&c, 3, SEC);
+	assert_memory_equal(&first, &s, sizeof(s));
+}
+
+/* Two streams in a row below A: the rest are not sent [IM §3.2.3]. */
+static void two_flat_streams_end_a_measurement_early(void **state)
+{
+	struct sim_cfg c = path("a step up");
+	uint32_t i, early = 0;
+
+	(void)state;
+	c.cross_bps = 70 * MBPS;
+	c.cross_after_bps = 0;
+	c.step_at_us = START + 4 * SEC;
+	over(&c, 8, SEC);
+	for (i = 0; i < s.n_results; i++) {
+		const struct sim_result *r = &s.results[i];
+
+		if (r->outcome != IMTCP_OUT_OF_RANGE || r->sub_range)
+			continue;
+		/* above the range: never more than two */
+		early += r->streams == 2;
+		assert_true(r->next_high_bps > r->high_bps ||
+			    r->high_bps >= s.m.capacity_bps); /* or capacity stops it */
+	}
+	assert_true(early > 0);
+}
+
+static void misses_widen_the_range_by_half_of_its_width(void **state)
+{
+	struct sim_cfg c = path("misses");
+	uint32_t i, above = 0, below = 0;
+	int up;
+
+	(void)state;
+	for (up = 0; up < 2; up++) {
+		c.cross_bps = up ? 70 * MBPS : 0;
+		c.cross_after_bps = up ? 10 * MBPS : 75 * MBPS;
+		c.step_at_us = START + 4 * SEC;
+		over(&c, 8, SEC);
+		for (i = 0; i < s.n_results; i++) {
+			const struct sim_result *r = &s.results[i];
+			uint64_t width = r->high_bps - r->low_bps;
+
+			if (r->outcome != IMTCP_OUT_OF_RANGE)
+				continue;
+			if (r->sub_range == 0 && r->high_bps + width / 2 < s.m.capacity_bps) {
+				assert_within_pct(r->next_high_bps, r->high_bps + width / 2, 0.1);
+				above++;
+			} else if (r->sub_range > IMTCP_SUB_RANGES &&
+				   r->low_bps >
+					   width / 2 + s.m.capacity_bps / IMTCP_LOW_CAPACITY_DIV) {
+				assert_within_pct(r->next_low_bps, r->low_bps - width / 2, 0.1);
+				below++;
+			}
+		}
+	}
+	assert_true(above > 0);
+	assert_true(below > 0);
+}
+
+static void a_free_path_is_measured_without_pause_and_a_congested_one_with(void **state)
+{
+	struct sim_cfg c = path("free");
+
+	(void)state;
+	over(&c, 6, SEC);
+	assert_int_equal(s.m.pause_rtts, 0);
+	/* a measurement each few round trips */
+	assert_at_least(s.n_results, 6 * SEC / 30000 / 8);
+	/* Reno with a window of three times the path: the queue stands */
+	c.name = "congested";
+	c.reno = 1;
+	c.cwnd_segs = 750;
+	over(&c, 10, SEC);
+	assert_at_least(s.m.pause_rtts, 20);
+	assert_at_most(s.n_results, 10 * SEC / 30000 / 8);
+}
+
+/* ---- bad luck ---- */
+
+/* The first train's ACKs stop for half a second: its rate says nothing. The connection must not
+ * crawl for ever at what it says. */
+static void a_stalled_first_train_does_not_starve_the_connection(void **state)
+{
+	static const uint64_t stall_at[] = {30500, 30900, 33000};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		struct sim_cfg c = path("stalled first train");
+
+		c.stall_at_us = START + stall_at[i];
+		c.stall_us = 500000;
+		over(&c, 20, 5 * SEC);
+		if (goodput_bps(20) < 50e6)
+			fail_msg("goodput %.2f of 100 Mbit/s; range %llu to %llu, capacity %llu",
+				 goodput_bps(20) / 1e6, (unsigned long long)s.m.low_bps,
+				 (unsigned long long)s.m.high_bps,
+				 (unsigned long long)s.m.capacity_bps);
+	}
+}
+
+static void a_stall_in_the_middle_is_forgotten(void **state)
+{
+	struct sim_cfg c = path("stall in the middle");
+	struct sim_summary r;
+
+	(void)state;
+	c.cross_bps = 30 * MBPS;
+	c.stall_at_us = START + 4 * SEC;
+	c.stall_us = 300000;
+	r = over(&c, 12, 8 * SEC);
+	assert_at_least(r.count[IMTCP_OK], 10);
+	if (r.error_p90_pct > 10)
+		fail_msg("p90 of the error %.1f %%", r.error_p90_pct);
+}
+
+static void a_pacing_ceiling_below_the_range_harms_nothing(void **state)
+{
+	struct sim_cfg c = path("ceiling 10 Mbit/s");
+
+	(void)state;
+	c.max_bps = 10 * MBPS;
+	c.acks_every = 2;
+	over(&c, 10, 2 * SEC);
+	if (goodput_bps(10) < 8.5e6 || goodput_bps(10) > 10.5e6)
+		fail_msg("goodput %.2f of 10 Mbit/s", goodput_bps(10) / 1e6);
+}
+
+static void a_short_transfer_ends_as_fast_as_without_measuring(void **state)
+{
+	struct sim_cfg c = path("300 KB");
+	uint64_t at_us = 0;
+
+	(void)state;
+	c.app_bytes = 300000;
+	sim_init(&s, &c);
+	while (s.bytes_acked < c.app_bytes && at_us < 3 * SEC)
+		sim_run(&s, START + (at_us += 1000));
+	/* slow start from 10: 10 20 40 80 160 segments, five round trips and their sending */
+	assert_at_most(at_us, 6 * 30000 + 50000);
+}
+
+static void a_tiny_window_and_a_tiny_path_go_on(void **state)
+{
+	struct sim_cfg c = path("window of 3");
+
+	(void)state;
+	c.cwnd_segs = 3;
+	c.acks_every = 2;
+	over(&c, 5, SEC);
+	assert_true(goodput_bps(5) > 0.8 * 3 * 12000 / 0.070); /* delayed ACKs cost 40 ms */
+	c.name = "64 kbit/s";
+	c.capacity_bps = 64 * KBPS;
+	c.cwnd_segs = 0;
+	over(&c, 60, 10 * SEC);
+	if (goodput_bps(60) < 0.7 * 64e3)
+		fail_msg("goodput %.1f of 64 kbit/s", goodput_bps(60) / 1e3);
+}
+
+SUITE(meas, T(after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it),
+      T(available_bandwidth_is_found_within_a_few_percent),
+      T(cross_traffic_in_packets_does_not_bias_the_estimate),
+      T(the_estimate_follows_a_step_down_and_up), T(paths_of_every_size_are_measured),
+      T(every_second_packet_acknowledged_chooses_the_larger_n),
+      T(bunched_acks_are_rejected_not_averaged_in), T(gro_at_the_receiver_leaves_the_estimate),
+      T(jitter_on_the_way_back_costs_accuracy_not_sanity),
+      T(a_token_bucket_is_flagged_not_averaged_in), T(a_hold_lasts_no_longer_than_t),
+      T(measuring_leaves_an_idle_path_nearly_full), T(bg_takes_what_is_free_and_builds_no_queue),
+      T(asking_many_times_before_each_departure_changes_no_result), T(two_runs_are_equal),
+      T(two_flat_streams_end_a_measurement_early), T(misses_widen_the_range_by_half_of_its_width),
+      T(a_free_path_is_measured_without_pause_and_a_congested_one_with),
+      T(a_stalled_first_train_does_not_starve_the_connection),
+      T(a_stall_in_the_middle_is_forgotten), T(a_pacing_ceiling_below_the_range_harms_nothing),
+      T(a_short_transfer_ends_as_fast_as_without_measuring), T(a_tiny_window_and_a_tiny_path_go_on))
