@@ -10,7 +10,7 @@ import pytest
 
 from imtcp_lab import cli, sweep, tables
 from imtcp_lab.controls import CONTROLS, named
-from imtcp_lab.experiments import EXPERIMENTS, alone, greedy, tracking, web
+from imtcp_lab.experiments import EXPERIMENTS, alone, cpu, greedy, tracking, web
 from imtcp_lab.job import LabError
 from imtcp_lab.raw import EVENT_COLUMNS
 from synthetic import point
@@ -98,6 +98,26 @@ def test_alone_reports_utilisation_of_the_capacity():
     row = alone.EXPERIMENT.rows([point(scenario, 40e6)])[0]
     assert row["utilisation"] == pytest.approx(0.8, rel=1e-3)
     assert math.isnan(row["jain"])
+
+
+def test_cpu_counts_what_was_not_idle_per_byte_against_reno():
+    reno, bg = scenarios(cpu.EXPERIMENT, "reno,imtcp_bg", "--seeds", "1")
+
+    def uptime(busy_s):
+        return pl.DataFrame({"uptime_s": [5.0, 15.0], "idle_s": [4.0, 14.0 - busy_s]})
+
+    # 40 Mbit/s of frames for 10 s are 47.82 MB of payload.
+    rows = cpu.EXPERIMENT.rows(
+        [point(reno, 40e6, uptime=uptime(1.0)), point(bg, 40e6, uptime=uptime(1.5))]
+    )
+    assert rows[0]["instructions_per_byte"] == pytest.approx(1e9 / 47.82e6, rel=1e-3)
+    assert rows[1]["ratio"] == pytest.approx(1.5, rel=1e-3)
+    assert rows[1]["extra_per_segment"] == pytest.approx(0.5e9 / 47.82e6 * 1448, rel=1e-3)
+
+
+def test_cpu_needs_its_yardstick():
+    with pytest.raises(ValueError, match="reno"):
+        scenarios(cpu.EXPERIMENT, "cubic")
 
 
 def rival(scenario, bps):

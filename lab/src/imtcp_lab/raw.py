@@ -76,6 +76,10 @@ def read_tables(result: JobResult) -> Tables:
         lines = result.files.get(f"{name}.jsonl")
         if lines:
             tables[name] = read_json_lines(lines, columns, t0_us)
+    uptime = result.files.get("uptime")
+    if uptime:
+        rows = [[float(v) for v in line.split()] for line in uptime.splitlines()]
+        tables["uptime"] = pl.DataFrame(rows, schema=["uptime_s", "idle_s"], orient="row")
     return tables
 
 

@@ -12,27 +12,35 @@ from typing import Any
 from imtcp_lab import results, sweep
 from imtcp_lab.controls import CONTROLS, Control, named
 from imtcp_lab.engine import paths
-from imtcp_lab.experiments import EXPERIMENTS
+from imtcp_lab.experiments import EXPERIMENTS, cpu
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import MissingPrerequisite, Runner
 from imtcp_lab.tables import summaries, text_table
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
-    """Add ``lab run`` with a subcommand per experiment."""
+    """Add ``lab run`` with a subcommand per experiment, and ``lab bench``."""
     parser = subparsers.add_parser("run", help="run an experiment and print its table")
     experiments = parser.add_subparsers(dest="experiment", metavar="EXPERIMENT", required=True)
     for experiment in EXPERIMENTS:
-        one = experiments.add_parser(experiment.name, help=experiment.help)
-        one.add_argument("--seeds", type=int, default=experiment.seeds, help="runs per point")
-        one.add_argument("--controls", default=",".join(experiment.controls), metavar="A,B,…")
-        one.add_argument("--kernel", default="6.12", help="kernel series of the guest")
-        one.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
-        one.add_argument("--json", action="store_true", help="print rows as JSON")
-        one.add_argument("--fresh", action="store_true", help="run again what is saved already")
-        one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
-        experiment.add_arguments(one)
-        one.set_defaults(handler=main, declared=experiment)
+        _add(experiments, experiment.name, experiment, experiment.help)
+    _add(subparsers, "bench", cpu.EXPERIMENT, f"{cpu.EXPERIMENT.help} (the experiment cpu)")
+
+
+def _add(
+    subparsers: argparse._SubParsersAction, name: str, experiment: Experiment, text: str
+) -> None:
+    """One experiment under a name."""
+    one = subparsers.add_parser(name, help=text, description=text)
+    one.add_argument("--seeds", type=int, default=experiment.seeds, help="runs per point")
+    one.add_argument("--controls", default=",".join(experiment.controls), metavar="A,B,…")
+    one.add_argument("--kernel", default="6.12", help="kernel series of the guest")
+    one.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
+    one.add_argument("--json", action="store_true", help="print rows as JSON")
+    one.add_argument("--fresh", action="store_true", help="run again what is saved already")
+    one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
+    experiment.add_arguments(one)
+    one.set_defaults(handler=main, declared=experiment)
 
 
 def choose(experiment: Experiment, names: str) -> list[Control]:

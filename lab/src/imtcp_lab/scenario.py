@@ -8,6 +8,7 @@ The job leaves in its results
 ``web.csv``       one row per web object (with :class:`~imtcp_lab.traffic.Web`)
 ``bulk.csv``, ``rival.csv``, ``udp.csv``  bytes per flow and interval
 ``watch.jsonl``   what ``imtcp watch --json`` said, where imtcp was loaded
+``uptime``        time and idle time at the ends of the window, where that is asked for
 ``events.jsonl``  its measurements one by one (``imtcp watch --events --json``)
 """
 
@@ -45,7 +46,10 @@ class Scenario:
     queue_every_ms: int = 10
     #: Connections are sampled so often; the resolution of throughput over time.
     flows_every_ms: int = 100
+    #: ``imtcp watch`` looks so often; 0: nobody watches.
     watch_every_ms: int = 250
+    #: Leave ``uptime``: /proc/uptime at the start and the end of the window.
+    count_idle: bool = False
 
     @property
     def window(self) -> Window:
@@ -104,7 +108,10 @@ class Scenario:
             f' --every {self.flows_every_ms}ms {duration} --out "$OUT/tcp.csv"'
             f' & WAIT="$WAIT $!"\n'
         )
-        if watch:
+        if self.count_idle:
+            window = self.window
+            text += _IDLE.format(start_us=window.start_us, end_us=window.end_us)
+        if watch and self.watch_every_ms:
             interval_s = self.watch_every_ms / 1000
             text += (
                 f"imtcp watch --json --interval {interval_s:g}"
@@ -127,6 +134,14 @@ cat /proc/sys/net/ipv4/tcp_available_congestion_control \
 _CLOCK = f"""\
 T0=$(($(imtcp-load now) + {LEAD_US}))
 echo $T0 >"$OUT/t0"
+"""
+
+# Its second number is the time the guest's processor slept, in virtual time: one
+# nanosecond is one instruction, so what is left is work, and the same on every run.
+_IDLE = """\
+( imtcp-load sleep-until $((T0 + {start_us})); cat /proc/uptime >"$OUT/uptime"
+  imtcp-load sleep-until $((T0 + {end_us})); cat /proc/uptime >>"$OUT/uptime" \
+) & WAIT="$WAIT $!"
 """
 
 _END = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from imtcp_lab.experiments import alone, greedy, tracking, web
+from imtcp_lab.experiments import alone, cpu, greedy, tracking, web
 from imtcp_lab.experiments.base import Experiment
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -10,4 +10,5 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     web.EXPERIMENT,
     alone.EXPERIMENT,
     greedy.EXPERIMENT,
+    cpu.EXPERIMENT,
 )

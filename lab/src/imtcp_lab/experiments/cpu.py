@@ -1,0 +1,103 @@
+"""What a control costs in processor time: instructions per byte, against Reno.
+
+One flow on an idle path in the virtual-time guest, where one nanosecond is one
+instruction and idle time is exact, so the figure is the same on every machine.  The
+guest is sender, router and receiver at once: ``ratio`` is of all of them, ``extra``
+(instructions per segment more than Reno) is the sender's alone, for the rest does
+the same for every control.  Real processors execute different instructions at
+different speeds: this compares work, not seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.job import LabError
+from imtcp_lab.metrics import background_bytes
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_number
+from imtcp_lab.topology import PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.traffic import Bulk, Times
+
+#: What the others are held against.
+YARDSTICK = "reno"
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--capacity-mbps", type=float, default=50, help="(50)")
+    parser.add_argument("--measure-s", type=float, default=10, help="judged seconds (10)")
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    # A buffer in which Reno neither loses nor idles: recovery would count as cost.
+    path = Dumbbell(capacity_bps=args.capacity_mbps * 1e6, buffer_pkts=2000)
+    if not any(control.name == YARDSTICK for control in args.chosen):
+        raise ValueError(f"{YARDSTICK} is what the others are compared with: add it")
+    return [
+        Scenario(
+            path,
+            None,
+            Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+            control,
+            Times(warmup_s=4, measure_s=args.measure_s, drain_s=0.5),
+            seed=seed,
+            # Sampling costs too, if the same for all: keep it small.
+            queue_every_ms=500,
+            flows_every_ms=500,
+            watch_every_ms=0,
+            count_idle=True,
+        )
+        for seed in range(1, args.seeds + 1)
+        for control in args.chosen
+    ]
+
+
+def busy_ns_per_byte(point: Point) -> float:
+    """Instructions per payload byte in the window."""
+    uptime = point.tables.get("uptime")
+    if uptime is None or len(uptime) != 2:
+        raise LabError(f"{point.scenario.key} has no idle times")
+    passed_s = uptime["uptime_s"][1] - uptime["uptime_s"][0]
+    busy_s = passed_s - (uptime["idle_s"][1] - uptime["idle_s"][0])
+    payload = sum(background_bytes(point.tables.get("tcp"), point.scenario.window).values())
+    return busy_s * 1e9 / payload
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    reno = {
+        p.scenario.seed: busy_ns_per_byte(p) for p in points if p.scenario.control.name == YARDSTICK
+    }
+    out = []
+    for point in points:
+        cost = busy_ns_per_byte(point)
+        base = reno[point.scenario.seed]
+        out.append(
+            identity(point)
+            | {
+                "instructions_per_byte": cost,
+                "ratio": cost / base,
+                "extra_per_segment": (cost - base) * PAYLOAD_BYTES,
+            }
+        )
+    return out
+
+
+EXPERIMENT = Experiment(
+    name="cpu",
+    help="instructions per byte against the kernel's Reno",
+    controls=("reno", "cubic", "bbr", "imtcp", "imtcp_bg"),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(
+        Column("instructions_per_byte", "instructions/byte", lambda v: as_number(v, 2)),
+        Column("ratio", "ratio to reno", lambda v: as_number(v, 3)),
+        Column("extra_per_segment", "extra/segment", lambda v: as_number(v, 0)),
+    ),
+    by=("control",),
+    add_arguments=_arguments,
+    needs_none=False,
+    seeds=3,
+)
