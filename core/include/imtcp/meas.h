@@ -38,6 +38,7 @@
  *  3. A not-found sub-range ("below" against "lowest") is told by the fit: the tie of the sums
  *     for a = k and a = k + 1 is "below" if every interval of stream k is strained. Other
  *     ties go to the higher sub-range.
+ *     If every interval of stream a is strained, A is read from the next lower stream.
  *  4. For a = 0, A := B_u and for a = k + 1, A := B_l: the paper prints the two exchanged.
  *  5. A failed store raises m (the paper prints "decrement").
  *  6. Results carry validity; bunched ACKs and results above the sustained rate are rejected.
@@ -623,8 +624,13 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 	if (a > IMTCP_SUB_RANGES) {
 		avail = m->low_bps;
 	} else if (a) {
-		avail = m->verdict[(a - 1) & IMTCP_SUB_RANGE_MASK].avail_bps;
-		m->result.validity_pct = m->verdict[(a - 1) & IMTCP_SUB_RANGE_MASK].validity_pct;
+		const struct imtcp_verdict *v = &m->verdict[(a - 1) & IMTCP_SUB_RANGE_MASK];
+
+		/* strained from its first interval on: A lies in the next lower sub-range */
+		if (v->all_strained && a < m->judged)
+			v = &m->verdict[a & IMTCP_SUB_RANGE_MASK];
+		avail = v->avail_bps;
+		m->result.validity_pct = v->validity_pct;
 	}
 	m->result.avail_bps = avail;
 
@@ -687,7 +693,7 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
 {
 	imtcp_u32 i, segs;
-	imtcp_u64 ended;
+	imtcp_u64 ended, payload_bps;
 	int round;
 
 	if (!m || !ev)
@@ -709,6 +715,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 	if (!m->planned)
 		return round * 2;
 
+	payload_bps = imtcp_scale(m->capacity_bps, 256, ev->wire_q8);
 	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
 		struct imtcp_stream *s = &m->stream[i];
 
@@ -719,7 +726,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 		if (!imtcp_seq_before(s->first_seq, ev->snd_una))
 			break;
 		imtcp_stream_on_ack(s, ev->snd_una, (imtcp_u32)(ev->now_us - (imtcp_u32)ev->rtt_us),
-				    (imtcp_u32)ev->now_us, m->capacity_bps);
+				    (imtcp_u32)ev->now_us, payload_bps);
 		if (!imtcp_stream_done(s))
 			break;
 		imtcp_meas_judge(m, i);

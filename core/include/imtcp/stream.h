@@ -26,7 +26,11 @@
  *     large buffer (TSO, GSO), whose size then is M. Its arrival is that of its last segment.
  *  2. Only packets whose own ACK arrived are samples. Delayed ACKs thus make intervals of
  *     three packets without being told of [IM §3.5.1].
- *  3. Where an ACK ends inside a packet, the rest is assumed to follow at capacity.
+ *  3. S and R are those of a packet's first byte: the ACK's time less that of the bytes between
+ *     at capacity. The gap that a packet leaves behind it is in proportion to its own size, so
+ *     that with sizes that vary (the end of a large buffer) x is the size of the packet
+ *     *before* the gap over the gap; with the arrival of last bytes, x and y would be of two
+ *     different packets. An ACK that ends inside of a packet serves as well.
  *  4. Line (i) is fixed at y = x, which FIFO makes exact, not fitted: two to four noisy
  *     points cannot carry a slope of their own.
  *  5. Pathload's medians of groups are left out: there are no groups in N <= 16 packets.
@@ -62,9 +66,10 @@
 enum imtcp_trend { IMTCP_TREND_UNKNOWN = 0, IMTCP_TREND_UP = 1, IMTCP_TREND_FLAT = 2 };
 
 struct imtcp_stream_pkt {
+	imtcp_u32 start_seq;
 	imtcp_u32 end_seq;  /* first sequence number after it */
 	imtcp_u32 sent_us;  /* S, low 32 bits of the clock */
-	imtcp_u32 acked_us; /* R, of its last segment */
+	imtcp_u32 acked_us; /* R, of its first byte */
 };
 
 struct imtcp_stream {
@@ -75,7 +80,7 @@ struct imtcp_stream {
 	imtcp_u32 planned;   /* N */
 	imtcp_u32 sent;	     /* packets that have left */
 	imtcp_u32 cursor;    /* packets that are acknowledged entirely */
-	imtcp_u32 _pad;
+	imtcp_u32 next_seq;  /* of the next one */
 	struct imtcp_stream_pkt pkt[IMTCP_STREAM_MAX];
 };
 
@@ -97,6 +102,7 @@ IMTCP_INLINE void imtcp_stream_start(struct imtcp_stream *s, imtcp_u64 low_bps, 
 	s->low_bps = low_bps;
 	s->high_bps = high_bps;
 	s->first_seq = first_seq;
+	s->next_seq = first_seq;
 	s->seen = 0;
 	s->planned = n > IMTCP_STREAM_MAX ? IMTCP_STREAM_MAX : n;
 	s->sent = 0;
@@ -117,43 +123,43 @@ IMTCP_INLINE void imtcp_stream_on_sent(struct imtcp_stream *s, imtcp_u32 end_seq
 
 	if (j >= IMTCP_STREAM_MAX)
 		return;
+	s->pkt[j & IMTCP_STREAM_MASK].start_seq = s->next_seq;
 	s->pkt[j & IMTCP_STREAM_MASK].end_seq = end_seq;
+	s->next_seq = end_seq;
 	s->sent = j + 1;
 }
 
 /*
  * A cumulative ACK up to una arrived at now_us; the newest segment that it covers left at
- * sent_us. capacity_bps (0: unknown) places the rest of a packet that it covers in part.
+ * sent_us. capacity_bps (of payload; 0: unknown) leads back from una to the first byte of the
+ * packet that it ends in. Only the first ACK within a packet counts: it has the shortest way back.
  */
 IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
 				     imtcp_u32 now_us, imtcp_u64 capacity_bps)
 {
-	imtcp_u32 j, start;
+	imtcp_u32 j;
 
 	if (!s)
 		return 0;
-	start = s->first_seq;
 	for (j = 0; j < IMTCP_STREAM_MAX; j++) {
 		struct imtcp_stream_pkt *p = &s->pkt[j];
 
-		if (j >= s->sent)
+		if (j >= s->sent || !imtcp_seq_before(p->start_seq, una))
 			break;
-		if (j >= s->cursor && imtcp_seq_before(start, una)) {
-			imtcp_u32 rest = p->end_seq - una;
+		if (j < s->cursor)
+			continue;
+		if (!imtcp_seq_before(una, p->end_seq))
+			s->cursor = j + 1;
+		if (!imtcp_seq_before(p->end_seq, una)) {
+			imtcp_u64 into = imtcp_time_us(una - p->start_seq, capacity_bps);
 
-			if (imtcp_seq_before(p->end_seq, una)) {
-				s->cursor = j + 1;
-			} else {
+			if (!(s->seen & (1U << j))) {
 				p->sent_us = sent_us;
-				p->acked_us = now_us +
-					      imtcp_to_u32(imtcp_time_us(rest, capacity_bps));
+				p->acked_us = now_us - imtcp_to_u32(into);
 				s->seen |= 1U << j;
-				if (!rest)
-					s->cursor = j + 1;
-				break;
 			}
+			break;
 		}
-		start = p->end_seq;
 	}
 	return 0;
 }
@@ -337,7 +343,7 @@ IMTCP_GLOBAL int imtcp_judge_interval(struct imtcp_judging *g, const struct imtc
 		return 0;
 	ds = p->sent_us - g->prev.sent_us;
 	dr = p->acked_us - g->prev.acked_us;
-	bytes = (imtcp_u64)(imtcp_u32)(p->end_seq - g->prev.end_seq) * g->wire_q8 / 256;
+	bytes = (imtcp_u64)(imtcp_u32)(p->start_seq - g->prev.start_seq) * g->wire_q8 / 256;
 	if (!g->have) {
 		g->have = 1;
 		g->prev = *p;
