@@ -39,7 +39,7 @@ sleep 0.2
 (while sleep 0.25; do ip netns exec a ss -tin; cat /proc/uptime; done) >"$OUT/ss.txt" &
 ip netns exec a timeout 3 sh -c 'cat /dev/zero | nc 10.0.0.2 5000' || :
 ip netns exec a cat /proc/net/netstat /proc/net/snmp >"$OUT/counters.txt"
-tc -n a -s qdisc >"$OUT/qdisc.txt"
+tc -n a -s qdisc show dev va >"$OUT/qdisc.txt"
 head -c 16 /dev/urandom | od -An -tx1 >"$OUT/random.txt"
 cat /proc/uptime /proc/interrupts >"$OUT/time.txt"
 date +%s

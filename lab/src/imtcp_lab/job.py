@@ -16,6 +16,10 @@ The script finds in its environment
 and its work directory holds :attr:`Job.files`.  A program that is not
 available on the host is absent in there, too: the script that needs it fails
 with the shell's own ``not found``, and ``environment["missing"]`` names it.
+
+Control groups are at ``/sys/fs/cgroup``, pinned BPF objects at ``/sys/fs/bpf``.
+``ip netns exec`` hides both, because it mounts a bare ``/sys``: a program that
+needs them runs by ``nsenter --net=/run/netns/NAME`` instead.
 """
 
 from __future__ import annotations
