@@ -265,3 +265,11 @@ impl Drop for Registrations {
         }
     }
 }
+
+/// Does this kernel take the programs? Loads them and lets them go again.
+pub fn try_load() -> Result<()> {
+    probe::require_kernel()?;
+    let controls = load_controls(probe::has_struct_ops_links(), false)?;
+    drop(load_iterator(&controls)?);
+    Ok(())
+}

@@ -101,7 +101,9 @@ pub struct RunArgs {
     /// IPv4 connections on IPv6 sockets cannot be marked.
     #[arg(long, value_name = "DSCP")]
     pub dscp: Option<Dscp>,
-    /// Run the command as this user (with that user's groups, HOME, USER and LOGNAME)
+    /// Run the command as this user, with their groups, HOME, USER and LOGNAME
+    ///
+    /// Without it the command runs as the caller of imtcp, under sudo as root.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Leave out the line at the end

@@ -6,6 +6,7 @@ pub mod caps;
 pub mod cgroup;
 pub mod cli;
 pub mod cmd;
+pub mod device;
 pub mod exit;
 pub mod format;
 pub mod mountns;

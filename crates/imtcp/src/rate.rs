@@ -17,7 +17,7 @@ impl FromStr for Rate {
         let text = text.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let wrong = || format!("'{text}' is not a rate: write {HELP}");
+        let wrong = || format!("'{text}' is not a rate; write it in {HELP}");
         let (scale, bits) = unit_of(unit.trim()).ok_or_else(wrong)?;
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let bps = number * scale * bits;

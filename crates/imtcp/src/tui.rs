@@ -1,7 +1,392 @@
-use crate::cli::SortKey;
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The live view: a line per connection, and the chosen one's history as a chart.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
+use clap::ValueEnum;
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use imtcp_bpf::records::Records;
-use std::time::Duration;
-pub fn run(_r: Records, _i: Duration, _s: SortKey, _f: String) -> Result<()> {
-    todo!()
+use imtcp_bpf::Record;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, Table, TableState};
+use ratatui::Frame;
+
+use crate::cli::SortKey;
+use crate::format;
+use crate::view::{self, Connection, Owners};
+
+/// Moments that are kept of each connection.
+const HISTORY: usize = 120;
+const SPARK_WIDTH: usize = 24;
+const CHART_HEIGHT: u16 = 12;
+
+/// Own rate and available bandwidth at one look.
+#[derive(Clone, Copy, Default)]
+struct Moment {
+    rate_bps: u64,
+    avail_bps: Option<u64>,
+}
+
+#[derive(Default)]
+struct History {
+    moments: VecDeque<Moment>,
+    last: Option<(u64, u64)>,
+}
+
+impl History {
+    /// The own rate is what was acknowledged since the last look.
+    fn note(&mut self, c: &Connection) {
+        let now = (c.t_us, c.bytes_acked);
+        if let Some((t_us, bytes)) = self.last.replace(now) {
+            let elapsed = now.0.saturating_sub(t_us).max(1);
+            let bits = u128::from(now.1.saturating_sub(bytes)) * 8;
+            let rate_bps = (bits * 1_000_000 / u128::from(elapsed)) as u64;
+            let avail_bps = c.avail_smoothed_bps.or(c.avail_last_bps);
+            self.moments.push_back(Moment { rate_bps, avail_bps });
+            if self.moments.len() > HISTORY {
+                self.moments.pop_front();
+            }
+        }
+    }
+
+    fn rate(&self) -> Option<u64> {
+        self.moments.back().map(|m| m.rate_bps)
+    }
+
+    /// The greatest value in it, for the scale.
+    fn top(&self) -> u64 {
+        let all = self.moments.iter().flat_map(|m| [m.rate_bps, m.avail_bps.unwrap_or(0)]);
+        all.max().unwrap_or(0).max(1)
+    }
+
+    /// Own rate as blocks, full height at the available bandwidth's top.
+    fn spark(&self) -> String {
+        const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        let skip = self.moments.len().saturating_sub(SPARK_WIDTH);
+        let top = self.top();
+        let block = |m: &Moment| BLOCKS[(m.rate_bps * 7 / top).min(7) as usize];
+        self.moments.iter().skip(skip).map(block).collect()
+    }
+}
+
+struct App {
+    sort: SortKey,
+    filter: String,
+    typing: bool,
+    paused: bool,
+    connections: Vec<Connection>,
+    histories: HashMap<u64, History>,
+    owners: Owners,
+    table: TableState,
+}
+
+impl App {
+    fn new(sort: SortKey, filter: String) -> Self {
+        App {
+            sort,
+            filter,
+            typing: false,
+            paused: false,
+            connections: Vec::new(),
+            histories: HashMap::new(),
+            owners: Owners::default(),
+            table: TableState::default().with_selected(0),
+        }
+    }
+
+    fn look(&mut self, records: &[Record]) {
+        let chosen = self.chosen().and_then(|c| c.cookie);
+        let all = self.owners.connections(records);
+        self.histories.retain(|cookie, _| all.iter().any(|c| c.cookie == Some(*cookie)));
+        for c in &all {
+            self.histories.entry(c.cookie.unwrap_or(0)).or_default().note(c);
+        }
+        self.connections = all;
+        self.connections.retain(|c| c.matches(&self.filter));
+        self.order();
+        // The mark stays on its connection when lines move.
+        let at = self.connections.iter().position(|c| c.cookie == chosen && chosen.is_some());
+        self.table.select(Some(at.unwrap_or(0)));
+    }
+
+    fn order(&mut self) {
+        view::sort(&mut self.connections, self.sort);
+        if self.sort == SortKey::Rate {
+            let rate = |c: &Connection| self.history(c).and_then(History::rate);
+            let mut rated: Vec<_> = self.connections.iter().map(|c| (rate(c), c.clone())).collect();
+            rated.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cookie.cmp(&b.1.cookie)));
+            self.connections = rated.into_iter().map(|(_, c)| c).collect();
+        }
+    }
+
+    fn history(&self, c: &Connection) -> Option<&History> {
+        self.histories.get(&c.cookie.unwrap_or(0))
+    }
+
+    fn chosen(&self) -> Option<&Connection> {
+        self.connections.get(self.table.selected()?)
+    }
+
+    /// False to end.
+    fn key(&mut self, key: KeyEvent) -> bool {
+        if self.typing {
+            match key.code {
+                KeyCode::Enter => self.typing = false,
+                KeyCode::Esc => {
+                    self.typing = false;
+                    self.filter.clear();
+                }
+                KeyCode::Backspace => drop(self.filter.pop()),
+                KeyCode::Char(c) => self.filter.push(c),
+                _ => {}
+            }
+            return true;
+        }
+        let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if ctrl => return false,
+            KeyCode::Char('q') | KeyCode::Esc => return false,
+            KeyCode::Char('s') => {
+                self.sort = next(self.sort);
+                self.order();
+            }
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('p') | KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Up | KeyCode::Char('k') => self.table.select_previous(),
+            KeyCode::Down | KeyCode::Char('j') => self.table.select_next(),
+            _ => {}
+        }
+        true
+    }
+
+    fn draw(&mut self, frame: &mut Frame) {
+        let chart = if frame.area().height > 2 * CHART_HEIGHT { CHART_HEIGHT } else { 0 };
+        let [head, body, foot, help] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Min(3),
+            Constraint::Length(chart),
+            Constraint::Length(1),
+        ])
+        .areas(frame.area());
+        frame.render_widget(Paragraph::new(self.head()), head);
+        self.draw_table(frame, body);
+        if chart > 0 {
+            self.draw_chart(frame, foot);
+        }
+        frame.render_widget(
+            Paragraph::new(self.help()).style(Style::new().add_modifier(Modifier::DIM)),
+            help,
+        );
+    }
+
+    fn head(&self) -> Line<'static> {
+        let sum: u64 = self.connections.iter().filter_map(|c| self.history(c)?.rate()).sum();
+        let filter = if self.filter.is_empty() {
+            String::new()
+        } else {
+            format!("  filter: {}", self.filter)
+        };
+        let paused = if self.paused { "  PAUSED" } else { "" };
+        let text = format!(
+            "imtcp  {} connections, together {}{filter}{paused}",
+            self.connections.len(),
+            format::rate(sum)
+        );
+        Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
+    }
+
+    fn help(&self) -> String {
+        if self.typing {
+            return format!("filter: {}_   Enter keeps it, Esc clears it", self.filter);
+        }
+        let sort = self.sort.to_possible_value().map(|v| v.get_name().to_string());
+        format!(
+            "q quit   s sort (by {})   / filter   up/down choose   p pause",
+            sort.unwrap_or_default()
+        )
+    }
+
+    fn draw_table(&mut self, frame: &mut Frame, area: Rect) {
+        let dash = || "-".to_string();
+        let row = |c: &Connection| {
+            let history = self.history(c);
+            Row::new(vec![
+                c.pid.map_or_else(dash, |p| p.to_string()),
+                c.command.clone().unwrap_or_else(dash),
+                c.dst.to_string(),
+                c.mode.to_string(),
+                history.and_then(History::rate).map_or_else(dash, format::rate_short),
+                c.avail_smoothed_bps.or(c.avail_last_bps).map_or_else(dash, format::rate_short),
+                history.map(History::spark).unwrap_or_default(),
+                c.srtt_us.map_or_else(dash, |us| format::micros(us.into())),
+                c.cwnd_segs.to_string(),
+                format::bytes(c.bytes_acked),
+            ])
+        };
+        let rows: Vec<Row> = self.connections.iter().map(row).collect();
+        let widths = [
+            Constraint::Length(7),
+            Constraint::Length(15),
+            Constraint::Min(15),
+            Constraint::Length(7),
+            Constraint::Length(6),
+            Constraint::Length(6),
+            Constraint::Length(SPARK_WIDTH as u16),
+            Constraint::Length(8),
+            Constraint::Length(5),
+            Constraint::Length(9),
+        ];
+        let head = [
+            "PID",
+            "COMMAND",
+            "PEER",
+            "MODE",
+            "RATE",
+            "AVAIL",
+            "RATE OF AVAILABLE",
+            "RTT",
+            "CWND",
+            "SENT",
+        ];
+        let table = Table::new(rows, widths)
+            .header(Row::new(head).style(Style::new().fg(Color::Cyan)))
+            .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+        frame.render_stateful_widget(table, area, &mut self.table);
+        if self.connections.is_empty() {
+            let text = Paragraph::new("no connection uses imtcp at present").centered();
+            let at = Rect { y: area.y + area.height / 2, height: 1, ..area };
+            frame.render_widget(text, at);
+        }
+    }
+
+    fn draw_chart(&self, frame: &mut Frame, area: Rect) {
+        let Some((c, history)) = self.chosen().and_then(|c| Some((c, self.history(c)?))) else {
+            return;
+        };
+        let mbps = |bps: u64| bps as f64 / 1e6;
+        let points = |value: &dyn Fn(&Moment) -> Option<u64>| -> Vec<(f64, f64)> {
+            let start = HISTORY - history.moments.len();
+            let all = history.moments.iter().enumerate();
+            all.filter_map(|(i, m)| Some(((start + i) as f64, mbps(value(m)?)))).collect()
+        };
+        let own = points(&|m| Some(m.rate_bps));
+        let avail = points(&|m| m.avail_bps);
+        let line = |name, data, color| {
+            Dataset::default()
+                .name(name)
+                .graph_type(GraphType::Line)
+                .style(Style::new().fg(color))
+                .data(data)
+        };
+        let top = mbps(history.top()) * 1.1;
+        let title = format!(" {} to {} ", c.command.as_deref().unwrap_or("connection"), c.dst);
+        let chart = Chart::new(vec![
+            line("available", &avail, Color::Green),
+            line("own rate", &own, Color::Yellow),
+        ])
+        .block(Block::bordered().title(title))
+        .x_axis(Axis::default().bounds([0.0, HISTORY as f64]))
+        .y_axis(
+            Axis::default().bounds([0.0, top]).labels(["0".into(), format!("{top:.1} Mbit/s")]),
+        );
+        frame.render_widget(chart, area);
+    }
+}
+
+fn next(sort: SortKey) -> SortKey {
+    let all = SortKey::value_variants();
+    let at = all.iter().position(|s| *s == sort).unwrap_or(0);
+    all[(at + 1) % all.len()]
+}
+
+pub fn run(records: Records, interval: Duration, sort: SortKey, filter: String) -> Result<()> {
+    let mut app = App::new(sort, filter);
+    app.look(&records.read()?);
+    let mut terminal = ratatui::init();
+    let done = (|| -> Result<()> {
+        let mut last = Instant::now();
+        loop {
+            terminal.draw(|frame| app.draw(frame))?;
+            if event::poll(interval.saturating_sub(last.elapsed()))? {
+                match event::read()? {
+                    Event::Key(key) if key.kind == KeyEventKind::Press && !app.key(key) => {
+                        return Ok(())
+                    }
+                    _ => {}
+                }
+            }
+            if last.elapsed() >= interval {
+                last = Instant::now();
+                if !app.paused {
+                    app.look(&records.read()?);
+                }
+            }
+        }
+    })();
+    ratatui::restore();
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::backend::TestBackend;
+    use ratatui::Terminal;
+
+    fn record(cookie: u64, second: u64, bytes_acked: u64) -> Record {
+        Record {
+            cookie,
+            family: libc::AF_INET as u16,
+            daddr: [192, 0, 2, cookie as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            dport: 443,
+            now_ns: second * 1_000_000_000,
+            bytes_acked,
+            avail_smoothed_bps: 20_000_000,
+            ..Default::default()
+        }
+    }
+
+    fn screen(app: &mut App) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(140, 40)).unwrap();
+        terminal.draw(|f| app.draw(f)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn own_rate_and_available_bandwidth_are_shown() {
+        let mut app = App::new(SortKey::Rate, String::new());
+        app.look(&[record(1, 1, 0), record(2, 1, 0)]);
+        app.look(&[record(1, 2, 1_250_000), record(2, 2, 2_500_000)]);
+        let text = screen(&mut app);
+        assert!(text.contains("2 connections, together 30.0 Mbit/s"), "{text}");
+        assert!(text.find("192.0.2.2:443") < text.find("192.0.2.1:443"), "the faster is first");
+        assert!(text.contains("10.0M") && text.contains("20.0M"), "{text}");
+        assert!(text.contains("q quit"), "{text}");
+    }
+
+    #[test]
+    fn a_filter_hides_the_others_and_keys_work() {
+        let mut app = App::new(SortKey::Rate, "192.0.2.2".into());
+        app.look(&[record(1, 1, 0), record(2, 1, 0)]);
+        assert!(!screen(&mut app).contains("192.0.2.1:443"));
+        for c in ['/', 'x'] {
+            assert!(app.key(KeyEvent::from(KeyCode::Char(c))));
+        }
+        assert_eq!(app.filter, "192.0.2.2x");
+        assert!(app.key(KeyEvent::from(KeyCode::Esc)), "leaves the filter only");
+        assert!(app.key(KeyEvent::from(KeyCode::Char('s'))));
+        assert_eq!(app.sort, SortKey::Avail);
+        assert!(!app.key(KeyEvent::from(KeyCode::Char('q'))));
+    }
+
+    #[test]
+    fn an_empty_list_says_so() {
+        let mut app = App::new(SortKey::Rate, String::new());
+        app.look(&[]);
+        assert!(screen(&mut app).contains("no connection uses imtcp"));
+    }
 }
