@@ -24,7 +24,7 @@ pytestmark = pytest.mark.vm
 
 CAPACITY_BPS = 20e6
 PATH = Dumbbell(capacity_bps=CAPACITY_BPS, buffer_pkts=100)
-TIMES = Times(warmup_s=2, measure_s=5, drain_s=2)
+TIMES = Times(warmup_s=1.5, measure_s=4, drain_s=1.5)
 
 
 def need_load():
@@ -99,8 +99,8 @@ def test_strict_priority_leaves_the_foreground_as_it_was_and_uses_the_rest():
     m = judged("priority")
     assert m["U"] > 0.97
     assert abs(m["I_mean"]) < 0.02
-    # At most the one packet on the wire stands before the foreground.
-    assert m["queue_pkts_mean"] - m["queue_pkts_alone"] < 2
+    # One packet on the wire stands before each burst of the foreground; CUBIC adds tens.
+    assert m["queue_pkts_mean"] - m["queue_pkts_alone"] < 4
 
 
 def test_cubic_harms_the_web():

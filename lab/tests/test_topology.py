@@ -70,3 +70,11 @@ def test_the_script_is_posix_shell():
     for priority in (False, True):
         script = Dumbbell(priority=priority).script()
         subprocess.run(["dash", "-n"], input=script.encode(), check=True)
+
+
+def test_the_delay_line_stands_between_the_bottleneck_and_the_receivers():
+    script = Dumbbell(background_rtt_ms=30, delay_line=True).script()
+    assert "imtcp-delayline --delay-us 15000 dl-rt dl-rx" in script
+    assert "netem" not in script
+    with pytest.raises(ValueError, match="prio"):
+        Dumbbell(delay_line=True, priority=True)

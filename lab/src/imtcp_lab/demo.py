@@ -20,6 +20,7 @@ from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, cell, summaries, text_table
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Rsync, Times, Web
+from imtcp_lab.vm import VmRunner
 
 DEFAULT_CONTROLS = ("none", "cubic", "bbr", "tcp_lp", "imtcp_bg", "priority")
 PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=30, buffer_pkts=1000)
@@ -99,8 +100,6 @@ def main(args: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"lab demo: {error}", file=sys.stderr)
         return 2
-    from imtcp_lab.vm.runner import VmRunner
-
     out = args.out or paths.checkout() / "out" / "demo"
     runner = VmRunner(kernel=args.kernel)
     points = run(controls, args.seeds, runner, out, jobs=args.jobs, fresh=args.fresh)

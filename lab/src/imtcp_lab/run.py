@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -15,7 +16,9 @@ from imtcp_lab.engine import paths
 from imtcp_lab.experiments import EXPERIMENTS, cpu
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import MissingPrerequisite, Runner
+from imtcp_lab.netns import NetnsRunner, has_netem
 from imtcp_lab.tables import summaries, text_table
+from imtcp_lab.vm import VmRunner
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
@@ -35,6 +38,11 @@ def _add(
     one.add_argument("--seeds", type=int, default=experiment.seeds, help="runs per point")
     one.add_argument("--controls", default=",".join(experiment.controls), metavar="A,B,…")
     one.add_argument("--kernel", default="6.12", help="kernel series of the guest")
+    one.add_argument(
+        "--netns",
+        action="store_true",
+        help="in real time in namespaces of the running kernel, not in virtual time",
+    )
     one.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
     one.add_argument("--json", action="store_true", help="print rows as JSON")
     one.add_argument("--fresh", action="store_true", help="run again what is saved already")
@@ -54,6 +62,13 @@ def choose(experiment: Experiment, names: str) -> list[Control]:
     return controls
 
 
+def _where(args: argparse.Namespace) -> tuple[str, Runner]:
+    """The runner and its name in the names of files."""
+    if args.netns:
+        return "netns", NetnsRunner()
+    return args.kernel, VmRunner(kernel=args.kernel)
+
+
 def main(args: argparse.Namespace) -> int:
     """Run one experiment as the arguments say."""
     experiment: Experiment = args.declared
@@ -65,14 +80,17 @@ def main(args: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"lab run {experiment.name}: {error}", file=sys.stderr)
         return 2
-    from imtcp_lab.vm.runner import VmRunner
-
     out = args.out or paths.checkout() / "out" / experiment.name
-    runner: Runner = VmRunner(kernel=args.kernel)
+    place, runner = _where(args)
+    if args.netns and not has_netem():
+        scenarios = [
+            dataclasses.replace(s, path=dataclasses.replace(s.path, delay_line=True))
+            for s in scenarios
+        ]
     points = sweep.run_all(
         scenarios,
         runner,
-        out / f"points-{args.kernel}",
+        out / f"points-{place}",
         jobs=args.jobs,
         fresh=args.fresh,
         label=experiment.name,
@@ -81,7 +99,7 @@ def main(args: argparse.Namespace) -> int:
     record: dict[str, Any] = {
         "schema": results.SCHEMA_VERSION,
         "experiment": experiment.name,
-        "kernel": args.kernel,
+        "place": place,
         "commit": results.commit(),
         "environment": dict(points[0].meta["environment"]),
         "rows": rows,
@@ -90,7 +108,7 @@ def main(args: argparse.Namespace) -> int:
             for summary in summaries(rows, experiment.by, experiment.columns)
         ],
     }
-    results.write_json(out / f"results-{args.kernel}.json", record)
+    results.write_json(out / f"results-{place}.json", record)
     for name, content in experiment.figures(rows, points).items():
         results.write_bytes(out / name, content)
     if args.json:

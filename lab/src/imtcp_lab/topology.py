@@ -65,6 +65,9 @@ class Dumbbell:
     buffer_pkts: int = 1000
     #: Serve the foreground strictly before the background.
     priority: bool = False
+    #: For kernels without netem and prio: a user-space delay line behind the
+    #: bottleneck.  All paths then have the background's round trip.
+    delay_line: bool = False
 
     def __post_init__(self) -> None:
         if self.capacity_bps <= 0 or self.buffer_pkts < 1:
@@ -73,6 +76,8 @@ class Dumbbell:
             raise ValueError("round trips cannot be negative")
         if len(self.foreground_rtts_ms) > 12:
             raise ValueError("prio has 16 bands: at most 12 classes of clients")
+        if self.priority and self.delay_line:
+            raise ValueError("strict priority needs a kernel with prio")
 
     @property
     def bdp_pkts(self) -> float:
@@ -91,13 +96,15 @@ class Dumbbell:
 
     def script(self) -> str:
         """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
-        return "\n".join((_PRELUDE, self._links(), self._bottleneck(), self._delays(), ""))
+        delays = self._delay_line() if self.delay_line else self._delays()
+        return "\n".join((_PRELUDE, self._links(), self._bottleneck(), delays, ""))
 
     def _links(self) -> str:
         clients = "\n".join(
             f"addr add {address}/24 dev rx0" for address in (UDP_RECEIVER, *self.client_addresses)
         )
-        return _LINKS.replace("@CLIENTS@", clients)
+        receivers = _RECEIVERS_DELAY_LINE if self.delay_line else _RECEIVERS
+        return _LINKS.replace("@CLIENTS@", clients).replace("@RECEIVERS@", receivers)
 
     def _bottleneck(self) -> str:
         dev, limit = BOTTLENECK_DEVICE, self.buffer_pkts
@@ -117,6 +124,15 @@ class Dumbbell:
         else:
             lines.append(f"qdisc add dev {dev} parent 1:1 handle 10: pfifo limit {limit}")
         return _batch("rt", lines)
+
+    def _delay_line(self) -> str:
+        one_way_us = self.background_rtt_ms * 1000 / 2
+        # It must be between the two before the first packet is lost to nobody.
+        return (
+            f"ns dl imtcp-delayline --delay-us {one_way_us:.0f} dl-rt dl-rx & DELAY_LINE=$!\n"
+            "trap 'kill $DELAY_LINE' EXIT\n"
+            "sleep 0.2"
+        )
 
     def _delays(self) -> str:
         delays = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
@@ -150,14 +166,23 @@ def _batch(namespace: str, lines: list[str]) -> str:
 _PRELUDE = """\
 set -eu
 ns() { _ns=$1; shift; nsenter --net=/var/run/netns/"$_ns" "$@"; }
-for n in bg fg rt rx; do ip netns add $n; done
+for n in bg fg rt rx dl; do ip netns add $n; done
 """
+
+_RECEIVERS = "link add rx0 netns rx type veth peer name rt-rx netns rt"
+_RECEIVERS_DELAY_LINE = """\
+link add dl-rt netns dl type veth peer name rt-rx netns rt
+link add rx0 netns rx type veth peer name dl-rx netns dl
+EOF
+ip -n dl -batch - <<'EOF'
+link set dl-rt up
+link set dl-rx up"""
 
 _LINKS = """\
 ip -batch - <<'EOF'
 link add bg0 netns bg type veth peer name rt-bg netns rt
 link add fg0 netns fg type veth peer name rt-fg netns rt
-link add rx0 netns rx type veth peer name rt-rx netns rt
+@RECEIVERS@
 EOF
 ip -n bg -batch - <<'EOF'
 link set lo up
@@ -196,7 +221,6 @@ for n in bg fg rx; do
   ns $n sh -c 'cd /proc/sys/net/ipv4
     echo "4096 131072 16777216" >tcp_rmem
     echo "4096 65536 16777216" >tcp_wmem
-    echo 1 >tcp_no_metrics_save
-    echo cubic >tcp_congestion_control'
+    echo 1 >tcp_no_metrics_save'
 done
 """
