@@ -305,6 +305,8 @@ static void rejected(struct imtcp_meas *m, uint32_t outcome)
 	assert_int_equal(m->planned, 0);
 }
 
+/* Bunched ACKs may also have spoiled the capacity, so the range may change; but never below what
+ * is being delivered, and not where nothing is known of that. */
 static void bunched_streams_spoil_a_result(void **state)
 {
 	struct imtcp_meas m;
@@ -313,6 +315,16 @@ static void bunched_streams_spoil_a_result(void **state)
 	judged_as(&m, "UUFF");
 	m.tally.bunched = 3;
 	rejected(&m, IMTCP_BUNCHED);
+	judged_as(&m, "UUFF");
+	m.tally.bunched = 3;
+	m.capacity_bps = 100 * MBPS;
+	m.round.delivery_bps = 30 * MBPS;
+	conclude(&m);
+	assert_int_equal(m.result.outcome, IMTCP_BUNCHED);
+	assert_int_equal(m.avail_bps, 0);
+	assert_int_equal(m.completed, 0);
+	assert_true(m.high_bps >= 30 * MBPS && m.low_bps < m.high_bps);
+	assert_at_most(m.capacity_bps, 100 * MBPS);
 	judged_as(&m, "UUFF");
 	m.tally.bunched = 1; /* of four */
 	conclude(&m);

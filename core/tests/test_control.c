@@ -98,7 +98,8 @@ static void a_packet_climbs_through_store_send_empty_and_pass(void **state)
 	for (j = 0; j < 50; j++) {
 		leave(&h);
 		assert_int_equal(h.m.unit, IMTCP_PASS);
-		assert_int_equal(h.m.next_bps, h.ev.base_bps); /* released as usual */
+		/* released at once: as usual, or faster while there is a backlog */
+		assert_true(h.m.next_bps >= h.ev.base_bps);
 	}
 }
 
