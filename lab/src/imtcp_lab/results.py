@@ -91,6 +91,8 @@ def _file_digest(relative: str) -> str:
 def input_digest(scenario: Scenario, runner: object) -> str:
     """Names everything of ours that decides the result of a deterministic run."""
     job = scenario.job()
+    # Where it runs does not matter: a cluster hands it to such a runner.
+    runner = getattr(runner, "inner", runner)
     parts = [
         str(SCHEMA_VERSION),
         type(runner).__name__,

@@ -44,6 +44,7 @@ def _add(
         help="in real time in namespaces of the running kernel, not in virtual time",
     )
     one.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
+    one.add_argument("--cluster", metavar="ADDRESS", help="run on a Dask cluster (tcp://host:8786)")
     one.add_argument("--json", action="store_true", help="print rows as JSON")
     one.add_argument("--fresh", action="store_true", help="run again what is saved already")
     one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
@@ -82,6 +83,12 @@ def main(args: argparse.Namespace) -> int:
         return 2
     out = args.out or paths.checkout() / "out" / experiment.name
     place, runner = _where(args)
+    jobs = args.jobs
+    if args.cluster:
+        from imtcp_lab.cluster import ClusterRunner
+
+        runner = ClusterRunner.connect(runner, args.cluster)
+        jobs = runner.slots
     if args.netns and not has_netem():
         scenarios = [
             dataclasses.replace(s, path=dataclasses.replace(s.path, delay_line=True))
@@ -91,7 +98,7 @@ def main(args: argparse.Namespace) -> int:
         scenarios,
         runner,
         out / f"points-{place}",
-        jobs=args.jobs,
+        jobs=jobs,
         fresh=args.fresh,
         label=experiment.name,
     )
