@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Greedy TCP: a client that sends for a time, a server that counts what arrives.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Traffic generators and samplers of the laboratory: `imtcp-load`.
 //!
 //! One process does one thing in one thread. All times are CLOCK_MONOTONIC µs,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Just enough netlink to ask the kernel for a dump and walk the answer.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Samples a device's queueing disciplines over rtnetlink, without forking tc.
 
 use std::ffi::CString;

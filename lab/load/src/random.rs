@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Seeded random numbers: the same seed gives the same traffic, everywhere.
 
 use rand_core::{RngCore, SeedableRng};

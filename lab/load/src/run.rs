@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What all subcommands share: when to start, when to stop, where to write.
 
 use std::fs::File;

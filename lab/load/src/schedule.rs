@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Piecewise constant rates over time: steps and square waves.
 
 use crate::units::{parse_bps, parse_us};

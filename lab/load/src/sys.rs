@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The few system calls that the generators need, as safe functions.
 //!
 //! Everything runs in one thread around epoll, because the laboratory's guest

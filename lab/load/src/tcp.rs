@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Samples TCP connections of this namespace over sock_diag, without forking ss.
 
 use std::io;

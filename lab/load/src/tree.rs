@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Writes a file tree for real programs to transfer, the same for every run.
 
 use std::fs;

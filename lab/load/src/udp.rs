@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Unresponsive UDP traffic with exact rates, and a sink that counts it.
 
 use std::io;

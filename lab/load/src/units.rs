@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Quantities as people write them on a command line: `20M`, `100ms`, `60KB`.
 
 /// Parses a rate in bit/s; the suffixes k, M and G are decimal.

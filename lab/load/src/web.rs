@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The web-like foreground: open-loop arrivals of objects, a connection each.
 //!
 //! A client asks with eight bytes (the size, little endian) and the server
