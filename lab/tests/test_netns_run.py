@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import Job, JobTimeout
 from imtcp_lab.netns import NetnsRunner, has_netem, probe, runner
 
@@ -41,12 +42,20 @@ sleep 0.3
 """
 
 
-def mounts() -> list[str]:
-    return Path("/proc/self/mounts").read_text().splitlines()
-
-
 def leftovers() -> set[str]:
-    """Work directories, control groups and namespaces of jobs."""
+    """Work directories, control groups, mounts and namespaces of jobs that ended.
+
+    While the lock is held no other job runs on this machine.
+    """
+    with locked(runner.LOCK):
+        return _found() | {
+            line
+            for line in Path("/proc/self/mounts").read_text().splitlines()
+            if runner.PREFIX in line
+        }
+
+
+def _found() -> set[str]:
     group = probe.cgroup2_mount()
     places = [Path(tempfile.gettempdir()), Path("/run/netns"), *([group] if group else [])]
     return {
@@ -91,10 +100,8 @@ def test_pins_and_control_groups_are_where_they_are_in_the_vm():
         ip netns add imtcp-test-x
         sleep 1000 &
     """
-    before = mounts()
     NetnsRunner().run(Job(script)).check()
     assert not Path("/sys/fs/bpf/imtcp-test").exists()
-    assert mounts() == before
     assert not leftovers()
 
 
@@ -112,13 +119,17 @@ def test_an_interrupted_command_leaves_nothing(how, tmp_path: Path):
     script = tmp_path / "endless.sh"
     script.write_text("echo $$ >/dev/null; ip netns add imtcp-test-y; sleep 4322\n")
     command = [sys.executable, "-m", "imtcp_lab.cli", "netns", "run", str(script)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not leftovers() and time.monotonic() < deadline:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
+    # It may have to wait for another job on this machine.
+    deadline = time.monotonic() + 300
+    while not list(tmp_path.glob(f"{runner.PREFIX}*")):
+        assert time.monotonic() < deadline, "the job does not start"
         time.sleep(0.05)
-    time.sleep(0.5)
+    time.sleep(1)
     process.send_signal(how)
     assert process.wait(20) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["endless.sh"]
     assert not leftovers()
 
 

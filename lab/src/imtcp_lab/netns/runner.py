@@ -20,6 +20,8 @@ from imtcp_lab.netns import kernel_state, probe
 
 #: Work directories of jobs; whoever holds the lock may remove all others.
 PREFIX = "imtcp-lab-netns-"
+#: One for the machine: /run is root's, and a job is root.
+LOCK = Path("/run/imtcp-lab-netns.lock")
 LOG_TAIL_CHARS = 4000
 #: How often the job is looked at and `progress` called, seconds.
 POLL_S = 0.25
@@ -61,7 +63,7 @@ class NetnsRunner:
         probe.require_root()
         available = tools.find()
         with (
-            locked(Path(tempfile.gettempdir()) / "imtcp-lab-netns.lock"),
+            locked(LOCK),
             _work_directory() as directory,
             kernel_state.restored(),
             kernel_state.cgroup(directory.name) as group,
