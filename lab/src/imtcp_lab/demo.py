@@ -45,7 +45,7 @@ NOTES = (
      f"mean, 95th percentile, and mean of objects up to {SMALL_BYTES // 1000} kB. "
      "The same objects arrive at the same times in every run of a seed."),
     ("mean queue", "Packets waiting at the bottleneck before each packet of the web traffic."),
-    ("imtcp_bg", "The upload under <imtcp run --mode bg>; all others are the kernel's own "
+    ("imtcp_bg", "The upload under “imtcp run --mode bg”; all others are the kernel's own "
      "congestion controls."),
     ("priority", "The bottleneck itself serves the web first. No sender can do better: "
      "this is the ideal."),
