@@ -113,6 +113,16 @@ def test_a_sweep_runs_each_point_once_and_resumes(tmp_path):
     assert len(runner.ran) == 8
 
 
+def test_saved_points_are_drawn_again_whatever_made_them(tmp_path):
+    runner = FakeRunner()
+    sweep.run_all(scenarios()[:2], runner, tmp_path, jobs=1)
+    points = sweep.load_all(scenarios()[:2], tmp_path)
+    assert [p.scenario.key for p in points] == ["none-s1", "cubic-s1"]
+    assert len(runner.ran) == 2
+    with pytest.raises(LabError, match="not saved in .*none-s2, cubic-s2"):
+        sweep.load_all(scenarios(), tmp_path)
+
+
 def test_equal_jobs_of_two_variants_run_once_and_are_saved_twice(tmp_path):
     twice = [
         Scenario(Dumbbell(), Web(), Bulk(flows), CONTROLS["none"], variant=f"{flows}flows")

@@ -64,6 +64,9 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
     parser.add_argument("--out", type=Path, help="directory (default: out/demo)")
     parser.add_argument("--fresh", action="store_true", help="run again what is saved already")
+    parser.add_argument(
+        "--redraw", action="store_true", help="from saved results, whatever made them: run nothing"
+    )
     parser.set_defaults(handler=main)
 
 
@@ -102,7 +105,10 @@ def main(args: argparse.Namespace) -> int:
         return 2
     out = args.out or paths.checkout() / "out" / "demo"
     runner = VmRunner(kernel=args.kernel)
-    points = run(controls, args.seeds, runner, out, jobs=args.jobs, fresh=args.fresh)
+    if args.redraw:
+        points = sweep.load_all(scenarios(controls, args.seeds), out / "points")
+    else:
+        points = run(controls, args.seeds, runner, out, jobs=args.jobs, fresh=args.fresh)
     rows = measured.rows(points)
     print(text_table(rows, ("control",), COLUMNS))
     write_outputs(out, points, rows, args.seeds)
@@ -168,8 +174,7 @@ def _html(
     pictures: Sequence[report.Picture],
     seeds: int,
 ) -> str:
-    meta = points[0].meta
-    environment = meta["environment"]
+    environment = points[0].meta["environment"]
     table = report.Table(
         titles=["control", *(c.title for c in COLUMNS), "seeds"],
         rows=[
@@ -189,7 +194,7 @@ def _html(
     details = {
         "kernel": f"{environment.get('kernel')} ({environment.get('kernel_package')})",
         "machine": f"{environment.get('qemu')}, virtual time: the same inputs give the same bytes",
-        "commit": meta["commit"],
+        "commit": ", ".join(results.commits(points)),
         "web traffic": f"Poisson arrivals, Pareto sizes (shape {WEB.shape:g}, mean "
         f"{WEB.mean_bytes // 1000} kB, at most {WEB.max_bytes // 1_000_000} MB), a connection "
         f"each, {WEB.congestion_control.upper()}, round trips "

@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,11 @@ def commit() -> str:
     command = ["git", "-C", paths.checkout(), "describe", "--always", "--dirty", "--abbrev=40"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
+
+
+def commits(points: Iterable[Point]) -> list[str]:
+    """The commits that the points were measured at; saved ones may be older."""
+    return sorted({str(point.meta["commit"]) for point in points})
 
 
 def _file_digest(relative: str) -> str:

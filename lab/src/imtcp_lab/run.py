@@ -17,6 +17,8 @@ from imtcp_lab.experiments import EXPERIMENTS, cpu
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import MissingPrerequisite, Runner
 from imtcp_lab.netns import NetnsRunner, has_netem
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import summaries, text_table
 from imtcp_lab.vm import VmRunner
 
@@ -47,6 +49,9 @@ def _add(
     one.add_argument("--cluster", metavar="ADDRESS", help="run on a Dask cluster (tcp://host:8786)")
     one.add_argument("--json", action="store_true", help="print rows as JSON")
     one.add_argument("--fresh", action="store_true", help="run again what is saved already")
+    one.add_argument(
+        "--redraw", action="store_true", help="from saved results, whatever made them: run nothing"
+    )
     one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
     experiment.add_arguments(one)
     one.set_defaults(handler=main, declared=experiment)
@@ -70,6 +75,27 @@ def _where(args: argparse.Namespace) -> tuple[str, Runner]:
     return args.kernel, VmRunner(kernel=args.kernel)
 
 
+def _points(
+    args: argparse.Namespace, scenarios: list[Scenario], runner: Runner, directory: Path
+) -> list[Point]:
+    """Saved or measured, as the arguments say."""
+    if args.netns and not has_netem():
+        scenarios = [
+            dataclasses.replace(s, path=dataclasses.replace(s.path, delay_line=True))
+            for s in scenarios
+        ]
+    if args.redraw:
+        return sweep.load_all(scenarios, directory)
+    jobs = args.jobs
+    if args.cluster:
+        from imtcp_lab.cluster import ClusterRunner
+
+        runner = ClusterRunner.connect(runner, args.cluster)
+        jobs = runner.slots
+    label = args.declared.name
+    return sweep.run_all(scenarios, runner, directory, jobs=jobs, fresh=args.fresh, label=label)
+
+
 def main(args: argparse.Namespace) -> int:
     """Run one experiment as the arguments say."""
     experiment: Experiment = args.declared
@@ -83,31 +109,13 @@ def main(args: argparse.Namespace) -> int:
         return 2
     out = args.out or paths.checkout() / "out" / experiment.name
     place, runner = _where(args)
-    jobs = args.jobs
-    if args.cluster:
-        from imtcp_lab.cluster import ClusterRunner
-
-        runner = ClusterRunner.connect(runner, args.cluster)
-        jobs = runner.slots
-    if args.netns and not has_netem():
-        scenarios = [
-            dataclasses.replace(s, path=dataclasses.replace(s.path, delay_line=True))
-            for s in scenarios
-        ]
-    points = sweep.run_all(
-        scenarios,
-        runner,
-        out / f"points-{place}",
-        jobs=jobs,
-        fresh=args.fresh,
-        label=experiment.name,
-    )
+    points = _points(args, scenarios, runner, out / f"points-{place}")
     rows = experiment.rows(points)
     record: dict[str, Any] = {
         "schema": results.SCHEMA_VERSION,
         "experiment": experiment.name,
         "place": place,
-        "commit": results.commit(),
+        "commits": results.commits(points),
         "environment": dict(points[0].meta["environment"]),
         "rows": rows,
         "summaries": [

@@ -72,6 +72,15 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
+def load_all(scenarios: Sequence[Scenario], directory: Path) -> list[Point]:
+    """All points as they were saved, by whatever programs: nothing is run."""
+    points = [results.load(directory, scenario) for scenario in scenarios]
+    absent = [s.key for s, point in zip(scenarios, points, strict=True) if point is None]
+    if absent:
+        raise LabError(f"not saved in {directory}: {', '.join(absent)}")
+    return [point for point in points if point is not None]
+
+
 def run_all(
     scenarios: Sequence[Scenario],
     runner: Runner,
