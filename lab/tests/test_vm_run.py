@@ -184,6 +184,24 @@ def test_a_full_disk_is_told_and_leaves_no_partial_snapshot(tmp_path: Path, monk
         subprocess.run(["umount", small], check=True)
 
 
+def test_a_warm_up_is_done_once_before_the_jobs():
+    runner()
+    vm = VmRunner(warmup="sleep 7; cut -d. -f1 /proc/uptime >/tmp/warm")
+    script = "cat /tmp/warm; cut -d. -f1 /proc/uptime"
+    first, second = vm.run(Job(script)).check(), vm.run(Job(script)).check()
+    assert first == second
+    warm, begun = map(int, first.log.split())
+    assert warm >= 7
+    assert begun - warm <= 1
+
+
+def test_a_warm_up_that_fails_is_told():
+    runner()
+    with pytest.raises(GuestCrashed, match="stopped") as caught:
+        VmRunner(warmup="no-such-program").run(Job("true"))
+    assert "the warm-up failed" in caught.value.console
+
+
 def test_large_results_and_inputs_come_through_whole():
     data = bytes(range(256)) * 8192
     result = runner().run(Job('cp data "$OUT/copy"', {"data": data})).check()

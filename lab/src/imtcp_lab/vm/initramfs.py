@@ -58,8 +58,11 @@ class Initramfs:
     programs: tuple[str, ...]
 
 
-def build(kernel: Kernel) -> Initramfs:
-    """The archive for `kernel` from the tools that this machine has now."""
+def build(kernel: Kernel, warmup: str = "") -> Initramfs:
+    """The archive for `kernel` from the tools that this machine has now.
+
+    The guest runs the script `warmup` before it is saved.
+    """
     available = tools.find()
     archive = Archive()
     for name in _DIRECTORIES:
@@ -77,6 +80,8 @@ def build(kernel: Kernel) -> Initramfs:
     guest = paths.checkout() / "lab" / "guest"
     archive.file("/init", (guest / "init").read_bytes(), 0o755)
     archive.file("/usr/lib/imtcp-guest/agent", native.build("agent").read_bytes(), 0o755)
+    if warmup:
+        archive.file("/usr/lib/imtcp-guest/warmup", warmup.encode())
     content = archive.to_bytes()
     digest = hashlib.sha256(content).hexdigest()
     return Initramfs(content, digest, available.missing, tuple(sorted(available.programs)))

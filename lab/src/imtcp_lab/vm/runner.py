@@ -36,13 +36,17 @@ class VmRunner:
     kernel: str = DEFAULT_KERNEL
     memory_mb: int = DEFAULT_MEMORY_MB
     stall_s: float = STALL_S
+    #: Shell script that the guest runs once, before it is saved, instead of in each
+    #: job: loading the BPF programs (``imtcp up``) takes the emulated CPU seconds.
+    warmup: str = ""
     _snapshot: snapshot.Snapshot | None = field(init=False, default=None, repr=False)
     _missing: tuple[str, ...] = field(init=False, default=(), repr=False)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
         """Travels to worker processes without what only this process holds."""
-        return {"kernel": self.kernel, "memory_mb": self.memory_mb, "stall_s": self.stall_s}
+        names = ("kernel", "memory_mb", "stall_s", "warmup")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -53,7 +57,7 @@ class VmRunner:
             # The file may have been pruned by another process meanwhile.
             if self._snapshot is None or not self._snapshot.path.is_file():
                 kernel = kernels.get(self.kernel)
-                archive = initramfs.build(kernel)
+                archive = initramfs.build(kernel, self.warmup)
                 self._missing = archive.missing
                 self._snapshot = snapshot.get(kernel, archive, self.memory_mb)
             return self._snapshot
@@ -134,6 +138,7 @@ class VmRunner:
                     case "X":
                         text = b"".join(log).decode("utf-8", "replace")
                         about = {"runner": "vm", **environment, "seed": str(job.seed)}
+                        about["warmup"] = self.warmup
                         about["missing"] = " ".join(self._missing)
                         return JobResult(files, text, int.from_bytes(payload, "big"), about)
         except (GuestCrashed, JobTimeout) as error:

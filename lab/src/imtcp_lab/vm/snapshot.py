@@ -19,7 +19,7 @@ from imtcp_lab.vm.kernels import Kernel
 from imtcp_lab.vm.monitor import Monitor
 
 #: Snapshots kept, newest use first; each takes 100 to 200 MB.
-KEEP = 6
+KEEP = 8
 #: Wall-clock seconds without any news after which a boot counts as hung.
 BOOT_STALL_S = 300
 SAVE_S = 120
