@@ -389,7 +389,9 @@ static inline int sim_try_send(struct sim *s)
 			if (imtcp_meas_on_send(&s->m, &ev))
 				sim_note_result(s);
 		sim_invariants(s);
-		bps = s->cfg.max_bps ? imtcp_min(s->m.next_bps, s->cfg.max_bps) : s->m.next_bps;
+		bps = s->m.next_bps;
+		if (s->cfg.max_bps && s->m.plan != IMTCP_PLAN_STREAM)
+			bps = imtcp_min(bps, s->cfg.max_bps);
 		assert_true(s->m.next_bps > 0);
 		max_segs = s->m.burst_segs ? s->m.burst_segs : s->chunk_segs;
 		plan = s->m.plan;
@@ -502,6 +504,13 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 		s->round_over = s->full = 0;
 	if (!s->cfg.reno)
 		imtcp_bg_apply_cap(&s->bg, &s->w, 0);
+	/* the ceiling's window, as the adapter's */
+	if (s->cfg.max_bps) {
+		uint32_t most = imtcp_bg_window_segs(s->cfg.max_bps, s->srtt_us, SIM_PKT);
+
+		s->w.cwnd_segs = (uint32_t)imtcp_min(s->w.cwnd_segs,
+						     imtcp_max(most, IMTCP_BG_LEAST_SEGS));
+	}
 }
 
 /* Goes on until until_us, or until the measurement says so. */

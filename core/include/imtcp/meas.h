@@ -13,12 +13,12 @@
  *                   m packets held                      last stream of a measurement
  *        ┌─────────┐─────────────▶┌────────┐──────────────────────────▶┌────────┐
  *   ┌───▶│  STORE  │              │  SEND  │                           │  PASS  │──┐
- *   │    └─────────┘              └────────┘                           └────────┘  │
- *   │         │ T over, cwnd < N       │ other streams                             │
- *   │         ▼                        ▼                                           │
- *   │    ┌────────────────────────────────┐                                        │
- *   └────│             EMPTY              │        all ACKs are in, pause over     │
- *   ▲    └────────────────────────────────┘                                        │
+ *   │    └─────────┘◀─────────────└────────┘                           └────────┘  │
+ *   │         │      m still held      │ other streams                             │
+ *   │         │ T over, cwnd < N       ▼                                           │
+ *   │         ▼    ┌──────────────────────────┐                                    │
+ *   └──────────────│          EMPTY           │     all ACKs are in, pause over    │
+ *   ▲              └──────────────────────────┘                                    │
  *   └──────────────────────────────────────────────────────────────────────────────┘
  *
  * The unit owns no buffer and no timer. It answers one question, asked before each departure:
@@ -33,8 +33,8 @@
  * Differences from the paper
  *  1. Held packets are counted as room in the window (cwnd - flight) with data waiting, since
  *     that is what a buffer below TCP would have collected.
- *  2. After a stream the room is filled at IMTCP_EMPTY_GAIN_Q8 times the ordinary rate, not in
- *     one burst.
+ *  2. After a stream that leaves m packets held, the next one follows at once. Else the room
+ *     is filled at IMTCP_EMPTY_GAIN_Q8 times the ordinary rate, not in one burst.
  *  3. A not-found sub-range ("below" against "lowest") is told by the fit: the tie of the sums
  *     for a = k and a = k + 1 is "below" if every interval of stream k is strained. Other
  *     ties go to the higher sub-range.
@@ -63,6 +63,8 @@
 #define IMTCP_GOOD_BEFORE_LESS 2U
 /* Streams of one measurement that may fail to be filled. ours: as many as there are streams. */
 #define IMTCP_TRIES_MOST 4U
+/* Packets held beyond what a stream should use. ours: more only lengthens the silence. */
+#define IMTCP_SPARE_MOST 2U
 /* Least m [IM §3.4.1]. */
 #define IMTCP_STORE_LEAST 2U
 /* Weight of D_RTT in the storing time T = M(N-1)/A + 4·D_RTT [IM §3.4.2]. */
@@ -80,16 +82,23 @@
 #define IMTCP_HIGH_CAPACITY_DIV 8U
 /* 1.96 standard errors, 95 % [IM §3.2.6], scale 100. */
 #define IMTCP_Z95_Q100 196U
-/* Rate of EMPTY against the ordinary one, scale 256. ours: 1.25; at 2 the backlog of a hold makes a
+/* Rate of EMPTY against the ordinary one, scale 256. ours: 1.5; at 2 the backlog of a hold makes a
  * queue that the next stream mistakes for its own. */
-#define IMTCP_EMPTY_GAIN_Q8 320U
+#define IMTCP_EMPTY_GAIN_Q8 384U
 /* Two packets left back to back if less than this lies between them. ours: above the time
  * that a sender needs for ten segments, below the 1 ms between paced large buffers. */
 #define IMTCP_BURST_GAP_US 250U
 /* Least segments of a train for a first range. ours: n >= 5 as in [IM §3.2.1] with N = 5. */
 #define IMTCP_TRAIN_SEGS 5U
+/* Rounds without a train after which the rate of delivery gives the first range. ours: slow start
+ * is over by then. */
+#define IMTCP_TRAIN_ROUNDS 8U
 /* Rounds between measurements while the path is congested [IM §4.5: level with Reno at 20]. */
 #define IMTCP_PAUSE_RTTS 20U
+/* Rounds between measurements while four times what is delivered is available. ours: often enough to
+ * see it fall before it matters. */
+#define IMTCP_PAUSE_UNUSED_RTTS 8U
+#define IMTCP_UNUSED_FACTOR 4U
 /* Rounds in a row with a standing queue that make a path congested. ours: two measurements. */
 #define IMTCP_CONGESTED_ROUNDS 8U
 /* A standing queue: a round whose least RTT is over 5/4 of RTTmin, and 2 ms. ours: just over
@@ -97,6 +106,16 @@
 #define IMTCP_STANDING_US 2000U
 /* Share of bunched intervals that spoils a stream: a third. ours. */
 #define IMTCP_BUNCHED_DIV 3U
+/* Departures at least so far apart tell whether their ACKs were squeezed, and so many of them in a
+ * round trip. ours: above the jitter of two hosts; fewer tell nothing. */
+#define IMTCP_SQUEEZE_APART_US 100U
+#define IMTCP_SQUEEZE_PAIRS 4U
+/* More segments per ACK than three packets have, scale 256: ACKs are thinned, and the times of those
+ * that come are the filter's. ours: delayed ACKs answer two. */
+#define IMTCP_THINNED_Q8 768U
+/* After bunched ACKs capacity counts up to eight times what was delivered. ours: a window that
+ * can carry streams delivers an eighth of most paths. */
+#define IMTCP_BUNCHED_TRUST 8U
 /* Least validity. ours: an RMS distance of half the rate leaves no line to see. */
 #define IMTCP_VALID_LEAST_PCT 50U
 /* A result over 3/2 of what a queue-building flow got delivered is no bandwidth that can be
@@ -184,7 +203,7 @@ struct imtcp_tally {
 	imtcp_u32 unknown; /* no trend */
 	imtcp_u32 few;	   /* too few intervals */
 	imtcp_u32 bunched; /* a third of the intervals or more */
-	imtcp_u32 late;	   /* not filled in time */
+	imtcp_u32 late;	   /* not filled in time, or slower than its sub-range */
 };
 
 struct imtcp_meas {
@@ -199,11 +218,17 @@ struct imtcp_meas {
 	imtcp_u64 avail_bps;	    /* newest valid one; 0: none yet */
 	imtcp_u64 avail_at_us;
 	imtcp_u64 started, completed;
+	imtcp_u64 ends; /* measurements that ended, however */
 	imtcp_u64 invalid[IMTCP_OUTCOMES];
 	/* the train that is arriving */
 	imtcp_u64 train_sent_us;
 	imtcp_u64 train_first_us, train_last_us;
 	imtcp_u32 train_first_una, train_last_una;
+	/* bunched ACKs */
+	imtcp_u64 prev_sent_us, prev_acked_us; /* of the ACK before */
+	imtcp_u32 pairs, squeezed;	       /* in this round trip */
+	imtcp_u32 bunching;		       /* of the round before: ACKs come in bunches */
+	imtcp_u32 _pad1;
 	/* Control unit */
 	imtcp_u32 unit; /* enum imtcp_unit */
 	imtcp_u32 plan; /* enum imtcp_plan, of the packet that leaves next */
@@ -211,12 +236,15 @@ struct imtcp_meas {
 	imtcp_u32 sending;	/* stream being sent, 0...k-1 */
 	imtcp_u32 judged;	/* streams judged */
 	imtcp_u32 planned;	/* streams of this measurement */
+	imtcp_u32 chunk_segs;	/* segments of a packet */
 	imtcp_u32 n;		/* N */
 	imtcp_u32 m;		/* m */
+	imtcp_u32 spare;	/* packets held beyond what a stream should use */
 	imtcp_u32 good_runs;	/* of the F */
 	imtcp_u32 held;		/* the hold of this stream was made */
 	imtcp_u32 failures;	/* streams of this measurement that were not filled */
 	imtcp_u32 emptied_segs; /* let go in EMPTY */
+	imtcp_u32 backlog;	/* what was kept back has not all left */
 	imtcp_u32 pause_rtts;
 	imtcp_u32 congested_rounds;
 	imtcp_u32 standing_rounds; /* in a row, with a standing queue */
@@ -266,10 +294,21 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_edge_bps(const struct imtcp_meas *m, imtcp_u32
 	return m->high_bps - imtcp_sub(m->high_bps, m->low_bps) * i / IMTCP_SUB_RANGES;
 }
 
+/* Round trips to the next measurement: on a free path none [IM §4.5], unless what is available is far
+ * more than the connection uses (its application, its ceiling or slow start limits it). */
+IMTCP_INLINE imtcp_u32 imtcp_meas_pause_rtts(const struct imtcp_meas *m)
+{
+	if (!m->pause_rtts && m->result.outcome == IMTCP_OK &&
+	    m->avail_bps / IMTCP_UNUSED_FACTOR > m->round.delivery_bps)
+		return IMTCP_PAUSE_UNUSED_RTTS;
+	return m->pause_rtts;
+}
+
 /* Counts the measurement that ends, and starts the pause before the next. */
 IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us,
 				 imtcp_u32 outcome)
 {
+	m->ends++;
 	m->result.at_us = now_us;
 	m->result.outcome = outcome;
 	m->result.low_bps = m->low_bps;
@@ -283,12 +322,13 @@ IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u
 		m->avail_at_us = now_us;
 		if (++m->good_runs >= IMTCP_GOOD_BEFORE_LESS && m->m > IMTCP_STORE_LEAST) {
 			m->m--;
+			m->spare -= m->spare != 0;
 			m->good_runs = 0;
 		}
 	} else {
 		m->good_runs = 0;
 	}
-	m->resume_us = now_us + (imtcp_u64)m->pause_rtts * srtt_us;
+	m->resume_us = now_us + (imtcp_u64)imtcp_meas_pause_rtts(m) * srtt_us;
 	m->failures = 0;
 	m->tally = (struct imtcp_tally){0, 0, 0, 0};
 	m->planned = 0;
@@ -340,6 +380,7 @@ IMTCP_INLINE void imtcp_meas_not_filled(struct imtcp_meas *m, imtcp_u64 now_us, 
 		m->m++;
 	m->good_runs = 0;
 	m->held = 0;
+	m->backlog = 1;
 	m->emptied_segs = 0;
 	m->unit = IMTCP_EMPTY;
 	if (++m->failures >= IMTCP_TRIES_MOST)
@@ -353,6 +394,30 @@ IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
 		return;
 	m->planned = IMTCP_SUB_RANGES;
 	m->started++;
+}
+
+/*
+ * Segments of room that start a stream: m packets, but no more than it will use up. While a stream
+ * of N packets leaves at x, ACKs bring room at flight/srtt = r, so N (1 - r/x) packets, the first,
+ * and what one ACK brings at a time have to be there; holding more would only leave the path idle.
+ * Each failure adds one packet (spare), and F good measurements take it back. At most half of the
+ * window: a longer hold makes a silence of ACKs in which the stream starves.
+ */
+IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
+					    const struct imtcp_send_event *ev)
+{
+	imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
+	imtcp_u64 r_bps = imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
+	imtcp_u64 x_bps = imtcp_meas_edge_bps(m, m->sending);
+	imtcp_u64 all = (imtcp_u64)m->n * ev->chunk_segs;
+	imtcp_u64 need = imtcp_scale(all, imtcp_sub(x_bps, r_bps), x_bps);
+
+	need += (1 + m->spare) * (imtcp_u64)ev->chunk_segs;
+	if (m->ack_ratio_q8 / 256 > ev->chunk_segs)
+		need += m->ack_ratio_q8 / 256;
+	need = imtcp_max(need, IMTCP_STORE_LEAST * (imtcp_u64)ev->chunk_segs);
+	return (imtcp_u32)imtcp_min(imtcp_min(need, (imtcp_u64)m->m * ev->chunk_segs),
+				    ev->cwnd_segs / 2);
 }
 
 /* A packet has really left: [last_nxt, snd_nxt), as it was planned. */
@@ -379,9 +444,14 @@ IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_sen
 		imtcp_stream_on_sent(s, ev->snd_nxt);
 		m->sent_us = ev->now_us;
 		if (s->sent >= s->planned) {
+			m->backlog = 1;
 			m->sending++;
 			m->emptied_segs = 0;
 			m->unit = m->sending < m->planned ? IMTCP_EMPTY : IMTCP_PASS;
+			/* what the next stream needs is still held */
+			if (m->unit == IMTCP_EMPTY &&
+			    ev->cwnd_segs >= ev->flight_segs + imtcp_meas_want_segs(m, ev))
+				m->unit = IMTCP_STORE;
 		}
 		break;
 	default:
@@ -403,13 +473,6 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
 		      (imtcp_u64)IMTCP_T_DEVIATIONS * ev->rtt_dev_us;
 
 	return imtcp_to_u32(imtcp_min(t, IMTCP_T_MAX_US));
-}
-
-/* Segments of room that start a stream: m packets, at most half of the window. */
-IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
-					    const struct imtcp_send_event *ev)
-{
-	return (imtcp_u32)imtcp_min(m->m * ev->chunk_segs, ev->cwnd_segs / 2);
 }
 
 /* May a measurement begin or go on? */
@@ -446,8 +509,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send
 		/* ACKs bring room at the rate at which what is in flight arrives */
 		imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
 		imtcp_u64 rate = imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
-		/* two packets more: the one that leaves now, and ACKs come in bunches */
-		imtcp_u64 bytes = (want - room + 2 * ev->chunk_segs) * wire;
+		/* one packet more: the one that leaves now */
+		imtcp_u64 bytes = (want - room + ev->chunk_segs) * wire;
 		imtcp_u64 us = imtcp_min(imtcp_time_us(bytes, rate),
 					 imtcp_meas_hold_limit_us(m, ev, rate));
 
@@ -473,18 +536,27 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_sen
 
 	if (!m || !ev)
 		return 0;
-	ended = m->result.at_us;
+	ended = m->ends;
+	m->chunk_segs = ev->chunk_segs;
 	if (ev->snd_nxt != m->last_nxt)
 		imtcp_meas_commit(m, ev);
 	m->next_bps = ev->base_bps;
 	m->burst_segs = 0;
 	m->plan = IMTCP_PLAN_PLAIN;
+	/* what a hold and a stream kept back goes until the window is full once */
+	if (ev->flight_segs + ev->chunk_segs >= ev->cwnd_segs)
+		m->backlog = 0;
+	if (m->backlog)
+		m->next_bps = imtcp_scale(ev->base_bps, IMTCP_EMPTY_GAIN_Q8, 256);
 
 	if (m->unit == IMTCP_SEND) {
 		struct imtcp_stream *s = &m->stream[m->sending & IMTCP_SUB_RANGE_MASK];
 
 		j = s->sent;
-		if (ev->now_us - m->sent_us > IMTCP_T_MAX_US) {
+		imtcp_u64 bytes = (imtcp_u64)ev->chunk_segs * ev->mss_bytes * m->wire_q8 / 256;
+
+		if (ev->now_us - m->sent_us >
+		    IMTCP_T_MAX_US + 2 * imtcp_time_us(bytes, s->low_bps)) {
 			/* the application or the receiver's window stopped it */
 			imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
 		} else {
@@ -498,11 +570,8 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_sen
 			imtcp_meas_abandon(m, ev->now_us, ev->srtt_us, IMTCP_TIMED_OUT);
 	} else {
 		if (m->unit == IMTCP_EMPTY) {
-			if (ev->flight_segs + ev->chunk_segs >= ev->cwnd_segs ||
-			    m->emptied_segs >= m->n * ev->chunk_segs)
+			if (!m->backlog || m->emptied_segs >= m->n * ev->chunk_segs)
 				m->unit = IMTCP_STORE;
-			else
-				m->next_bps = imtcp_scale(ev->base_bps, IMTCP_EMPTY_GAIN_Q8, 256);
 		}
 		if (m->unit != IMTCP_EMPTY) {
 			if (imtcp_meas_may_store(m, ev)) {
@@ -523,38 +592,55 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_sen
 			}
 		}
 	}
-	return m->result.at_us != ended;
+	return m->ends != ended;
 }
 
-/* Packets that left back to back: capacity from each pair of ACKs, the first range from the
- * whole train [IM §3.2.1]. */
+/*
+ * Packets that left back to back: capacity from the dispersion of each train that is over (its
+ * whole length, the longest base against noise), the first range from the first [IM §3.2.1].
+ */
 IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
 {
 	imtcp_u64 sent_us = ev->now_us - (imtcp_u32)ev->rtt_us;
-	imtcp_u64 bytes;
+	int same = m->train_last_una && sent_us - m->train_sent_us < IMTCP_BURST_GAP_US;
+	imtcp_u64 bytes, rate;
 
-	if (m->train_last_una && sent_us - m->train_sent_us < IMTCP_BURST_GAP_US) {
-		bytes = (imtcp_u64)(imtcp_u32)(ev->snd_una - m->train_last_una) * ev->wire_q8 / 256;
-		/* a full segment or more: smaller ones measure the clock */
-		if (bytes >= ev->mss_bytes && ev->now_us > m->train_last_us)
-			m->capacity_bps = imtcp_capacity_update(
-				m->capacity_bps,
-				imtcp_rate_bps(bytes, ev->now_us - m->train_last_us));
-		bytes = (imtcp_u64)(imtcp_u32)(ev->snd_una - m->train_first_una) * ev->wire_q8 /
-			256;
-		if (!m->high_bps && bytes >= (imtcp_u64)IMTCP_TRAIN_SEGS * ev->mss_bytes &&
-		    ev->now_us > m->train_first_us) {
-			imtcp_u64 a_c = imtcp_rate_bps(bytes, ev->now_us - m->train_first_us);
-
-			imtcp_meas_set_range(m, a_c / 2, a_c);
-		}
-	} else {
+	if (!same) {
+		bytes = (imtcp_u32)(m->train_last_una - m->train_first_una);
+		rate = imtcp_rate_bps(bytes * ev->wire_q8 / 256,
+				      m->train_last_us - m->train_first_us);
+		/* less than a segment measures the clock */
+		if (bytes >= ev->mss_bytes && rate && !m->bunching)
+			m->capacity_bps = imtcp_capacity_update(m->capacity_bps, rate);
 		m->train_sent_us = sent_us;
 		m->train_first_us = ev->now_us;
 		m->train_first_una = ev->snd_una;
 	}
 	m->train_last_us = ev->now_us;
 	m->train_last_una = ev->snd_una;
+	bytes = (imtcp_u32)(ev->snd_una - m->train_first_una);
+	rate = imtcp_rate_bps(bytes * ev->wire_q8 / 256, ev->now_us - m->train_first_us);
+	if (!m->high_bps && bytes >= (imtcp_u64)IMTCP_TRAIN_SEGS * ev->mss_bytes && rate) {
+		m->capacity_bps = imtcp_max(m->capacity_bps, rate);
+		imtcp_meas_set_range(m, rate / 2, rate);
+	}
+}
+
+/*
+ * Are ACKs bunched on this path? Two whose packets left apart, but which came together, are
+ * squeezed; a third of them in one round trip, and neither streams nor trains can be believed.
+ */
+IMTCP_INLINE void imtcp_meas_squeeze(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+{
+	imtcp_u64 sent_us = ev->now_us - (imtcp_u32)ev->rtt_us;
+	imtcp_u64 apart_us = imtcp_sub(sent_us, m->prev_sent_us);
+
+	if (m->prev_sent_us && apart_us >= IMTCP_SQUEEZE_APART_US) {
+		m->pairs++;
+		m->squeezed += (ev->now_us - m->prev_acked_us) * 8 < apart_us;
+	}
+	m->prev_sent_us = sent_us;
+	m->prev_acked_us = ev->now_us;
 }
 
 /* Once per round trip: how congested the path is, hence the pause. */
@@ -562,6 +648,13 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, imtcp_u32 min_rtt_us)
 {
 	imtcp_u32 rtt = m->round.last_least_rtt_us;
 
+	if (m->pairs >= IMTCP_SQUEEZE_PAIRS)
+		m->bunching = m->squeezed * IMTCP_BUNCHED_DIV > m->pairs;
+	m->pairs = 0;
+	m->squeezed = 0;
+	/* no train came in IMTCP_TRAIN_ROUNDS: thinned ACKs, or an application that sends little */
+	if (!m->high_bps && m->round.count >= IMTCP_TRAIN_ROUNDS && m->round.delivery_bps)
+		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
 	if (rtt > min_rtt_us + min_rtt_us / 4 && rtt > min_rtt_us + IMTCP_STANDING_US) {
 		m->standing_rounds++;
 		if (m->standing_rounds >= IMTCP_CONGESTED_ROUNDS)
@@ -634,12 +727,13 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 	}
 	m->result.avail_bps = avail;
 
-	if (m->tally.bunched * 2 > m->judged)
+	if (m->bunching || m->tally.bunched * 2 > m->judged)
 		outcome = IMTCP_BUNCHED;
-	else if (m->tally.few * 2 > m->judged)
-		outcome = IMTCP_FEW_ACKS;
-	else if (m->tally.late * 2 > m->judged)
+	else if (m->tally.late * 2 >= m->judged)
 		outcome = IMTCP_NOT_FILLED;
+	else if (m->tally.few * 2 > m->judged ||
+		 m->ack_ratio_q8 > IMTCP_THINNED_Q8 * imtcp_max(m->chunk_segs, 1))
+		outcome = IMTCP_FEW_ACKS;
 	else if (m->tally.unknown * 2 > m->judged || m->result.validity_pct < IMTCP_VALID_LEAST_PCT)
 		outcome = IMTCP_POOR_FIT;
 	else if (m->standing_rounds >= 2 && m->round.delivery_bps &&
@@ -647,14 +741,17 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 		outcome = IMTCP_NO_STRAIN;
 	else if (a == 0 || a > IMTCP_SUB_RANGES)
 		outcome = IMTCP_OUT_OF_RANGE;
-	if (outcome == IMTCP_NOT_FILLED && m->m < m->n)
-		m->m++;
+	if (outcome == IMTCP_NOT_FILLED) {
+		m->m += m->m < m->n;
+		m->spare += m->spare < IMTCP_SPARE_MOST;
+	}
 
 	imtcp_meas_end(m, ev->now_us, ev->srtt_us, outcome);
 	if (outcome == IMTCP_OK) {
 		imtcp_store_add(&m->store, avail);
 		half = imtcp_scale(imtcp_store_deviation_bps(&m->store), IMTCP_Z95_Q100, 100);
-		half = imtcp_div(half, imtcp_isqrt(m->store.count));
+		/* the root of q to a sixteenth */
+		half = imtcp_div(half * 16, imtcp_isqrt(m->store.count * 256ULL));
 		half = imtcp_max(half, imtcp_max(avail / IMTCP_WIDTH_DIV,
 						 m->capacity_bps / IMTCP_WIDTH_CAPACITY_DIV) /
 					       2);
@@ -662,12 +759,35 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 		if (m->store.count == 1)
 			half = imtcp_max(half, width / 2);
 		imtcp_meas_set_range(m, imtcp_sub(avail, half), avail + half);
+	} else if (outcome == IMTCP_BUNCHED) {
+		/* the dispersion of bunched ACKs shows no capacity either */
+		if (m->round.delivery_bps)
+			m->capacity_bps = imtcp_min(
+				m->capacity_bps,
+				imtcp_mul(m->round.delivery_bps, IMTCP_BUNCHED_TRUST));
+		if (m->capacity_bps)
+			imtcp_meas_set_range(m, m->capacity_bps / 2, m->capacity_bps);
+	} else if (outcome == IMTCP_NOT_FILLED) {
+		/* the window cannot carry streams so fast: first what it will need next */
+		if (m->round.delivery_bps && m->high_bps / 2 > m->round.delivery_bps)
+			imtcp_meas_set_range(m, m->round.delivery_bps, 2 * m->round.delivery_bps);
 	} else if (outcome == IMTCP_OUT_OF_RANGE) {
 		imtcp_store_clear(&m->store);
-		if (a == 0)
+		/* what leaves no strain is within capacity: above it, the trains were wrong */
+		if (a == 0) {
+			if (m->capacity_bps && m->high_bps > m->capacity_bps)
+				m->capacity_bps = m->high_bps + least;
 			imtcp_meas_set_range(m, m->low_bps, m->high_bps + least);
-		else
+		} else {
 			imtcp_meas_set_range(m, imtcp_sub(m->low_bps, least), m->high_bps);
+		}
+	}
+	/* what was delivered without a queue is available: from a first train that was held up
+	 * somewhere the range would else climb by half widths */
+	if (!m->standing_rounds && m->round.delivery_bps > m->high_bps + m->high_bps / 4) {
+		m->capacity_bps = imtcp_max(m->capacity_bps, m->round.delivery_bps);
+		imtcp_store_clear(&m->store);
+		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
 	}
 	return 0;
 }
@@ -683,7 +803,7 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 	m->tally.unknown += v->trend == IMTCP_TREND_UNKNOWN;
 	m->tally.few += v->intervals < IMTCP_STREAM_LEAST_INTERVALS;
 	m->tally.bunched += v->bunched * IMTCP_BUNCHED_DIV > v->intervals;
-	m->tally.late += v->late;
+	m->tally.late += v->slow || v->late * 2 > v->intervals;
 }
 
 /*
@@ -698,7 +818,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 
 	if (!m || !ev)
 		return 0;
-	ended = m->result.at_us;
+	ended = m->ends;
 	m->wire_q8 = ev->wire_q8;
 	segs = (imtcp_u32)imtcp_min(imtcp_div(ev->snd_una - ev->prior_una, ev->mss_bytes), 64);
 	if (segs)
@@ -712,6 +832,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 	if (ev->rtt_us <= 0)
 		return round * 2;
 	imtcp_meas_train(m, ev);
+	imtcp_meas_squeeze(m, ev);
 	if (!m->planned)
 		return round * 2;
 
@@ -739,7 +860,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 		m->planned = i;
 	if (m->planned && m->judged >= m->planned)
 		imtcp_meas_conclude(m, ev);
-	return (m->result.at_us != ended) | round * 2;
+	return (m->ends != ended) | round * 2;
 }
 
 /* N and the segments of one packet for the ACKs that this receiver sends [IM §3.5.1]. Between

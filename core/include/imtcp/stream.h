@@ -92,7 +92,8 @@ struct imtcp_verdict {
 	imtcp_u32 intervals;	/* usable ones */
 	imtcp_u32 bunched;	/* of them, faster than the bottleneck can deliver */
 	imtcp_u32 all_strained; /* line (i) is empty */
-	imtcp_u32 late; /* 1: a packet left much later than planned (the stream was not filled) */
+	imtcp_u32 late;		/* intervals left out: a packet left much later than planned */
+	imtcp_u32 slow;		/* its mean rate did not reach the sub-range: it was not filled */
 };
 
 /* Starts a stream over the sub-range (low, high) of n packets; the first leaves at first_seq. */
@@ -285,16 +286,17 @@ IMTCP_GLOBAL imtcp_u32 imtcp_two_lines(const struct imtcp_intervals *iv, imtcp_u
  * too small for it. */
 struct imtcp_judging {
 	struct imtcp_intervals intervals;
-	imtcp_u64 length_us; /* S(N) - S(1) */
-	imtcp_u64 moved_us;  /* sum of |D(j) - D(j-1)| */
-	imtcp_u64 up_us;     /* sum of the growths of delay, and of its falls: */
-	imtcp_u64 down_us;   /* D(N) - D(1) = up - down */
-	imtcp_u64 wire_q8;   /* wire bytes per payload byte, scale 256 */
+	imtcp_u64 length_us;  /* S(N) - S(1) */
+	imtcp_u64 sent_bytes; /* in it, on the wire */
+	imtcp_u64 moved_us;   /* sum of |D(j) - D(j-1)| */
+	imtcp_u64 up_us;      /* sum of the growths of delay, and of its falls: */
+	imtcp_u64 down_us;    /* D(N) - D(1) = up - down */
+	imtcp_u64 wire_q8;    /* wire bytes per payload byte, scale 256 */
 	imtcp_u64 capacity_bps;
 	imtcp_u64 low_bps, high_bps;
 	imtcp_u32 rises; /* intervals in which delay grew */
 	imtcp_u32 bunched;
-	imtcp_u32 late;
+	imtcp_u32 late; /* intervals left out */
 	imtcp_u32 have; /* there is a packet before */
 	struct imtcp_stream_pkt prev;
 	imtcp_u32 _pad;
@@ -353,13 +355,19 @@ IMTCP_GLOBAL int imtcp_judge_interval(struct imtcp_judging *g, const struct imtc
 	if ((imtcp_s32)ds <= 0 || (imtcp_s32)dr < 0)
 		return 0;
 	g->prev = *p;
-	/* more than half as long again as the slowest interval planned */
+	/* More than half as long again as the slowest interval planned: the window or the
+	 * application held it up. No part of the stream; what follows begins anew. */
 	planned_us = imtcp_time_us(bytes, g->low_bps);
-	g->late |= ds > planned_us + planned_us / 2 + IMTCP_LATE_US;
-	/* faster than twice what the bottleneck can deliver */
-	least_us = g->capacity_bps ? imtcp_time_us(bytes, g->capacity_bps) / 2 : ds / 8;
+	if (ds > planned_us + planned_us / 2 + IMTCP_LATE_US) {
+		g->late++;
+		return 0;
+	}
+	/* faster than twice what the bottleneck can deliver; or, since a capacity that bunched
+	 * ACKs have shown is none, than eight times what was sent */
+	least_us = imtcp_max(imtcp_time_us(bytes, g->capacity_bps) / 2, ds / 8);
 	g->bunched += dr < least_us;
 	g->length_us += ds;
+	g->sent_bytes += bytes;
 	if (dr > ds) {
 		g->up_us += dr - ds;
 		g->moved_us += dr - ds;
@@ -404,6 +412,7 @@ IMTCP_GLOBAL int imtcp_stream_judge(const struct imtcp_stream *s, imtcp_u64 capa
 		return 0;
 	g->intervals.n = 0;
 	g->length_us = g->moved_us = g->up_us = g->down_us = 0;
+	g->sent_bytes = 0;
 	g->rises = g->bunched = g->late = g->have = 0;
 	g->wire_q8 = wire_q8;
 	g->capacity_bps = capacity_bps;
@@ -418,6 +427,7 @@ IMTCP_GLOBAL int imtcp_stream_judge(const struct imtcp_stream *s, imtcp_u64 capa
 	out->intervals = g->intervals.n;
 	out->bunched = g->bunched;
 	out->late = g->late;
+	out->slow = imtcp_rate_bps(g->sent_bytes, g->length_us) < s->low_bps;
 	out->trend = IMTCP_TREND_UNKNOWN;
 	out->avail_bps = 0;
 	out->validity_pct = 0;
