@@ -19,6 +19,6 @@ def running_kernel() -> Iterator[None]:
     """The running kernel's congestion controls, for one test at a time."""
     if os.geteuid() != 0:
         pytest.skip("loading into the running kernel needs root")
-    with LOCK.open("w") as file:
+    with LOCK.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

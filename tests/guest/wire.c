@@ -426,9 +426,10 @@ struct seen {
 
 static int run_capture(char **args)
 {
-	int fd = socket(AF_PACKET, SOCK_DGRAM, htons(ETH_P_IP)), one = 1, buffer = 8 << 20;
+	/* all protocols: only such sockets are shown what leaves */
+	int fd = socket(AF_PACKET, SOCK_DGRAM, htons(ETH_P_ALL)), one = 1, buffer = 8 << 20;
 	uint64_t offset = clock_us(CLOCK_REALTIME) - now_us();
-	struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP)};
+	struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
 	FILE *out = create(args[1]);
 	size_t count = 0, room = 0;
 	struct seen *all = NULL;
@@ -449,7 +450,8 @@ static int run_capture(char **args)
 		struct tcphdr *tcp = (void *)(packet + ip->ihl * 4);
 		struct timespec t;
 
-		if (n < 40 || ip->protocol != IPPROTO_TCP || !CMSG_FIRSTHDR(&m))
+		if (n < 40 || from.sll_protocol != htons(ETH_P_IP) || ip->protocol != IPPROTO_TCP ||
+		    !CMSG_FIRSTHDR(&m))
 			continue;
 		memcpy(&t, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(t));
 		if (count == room) {

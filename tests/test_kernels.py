@@ -1,0 +1,223 @@
+"""Loading, upgrading and unloading on each kernel that is promised."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from guests import IMTCP, ROOT, Path3, Transfer, rows, run
+from imtcp_lab.vm import kernels
+
+OBJECT = ROOT / "target" / "bpf" / "imtcp.bpf.o"
+NAMES = ("imtcp", "imtcp_bg")
+
+#: "yes" for each of the two that is registered.
+AVAILABLE = """\
+available() {
+	for name in imtcp imtcp_bg; do
+		grep -qw $name /proc/sys/net/ipv4/tcp_available_congestion_control && echo yes || echo no
+	done | tr '\\n' ' '
+}
+"""
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize("series", kernels.SERIES)
+def test_the_controls_load_twice_unload_twice_and_anybody_may_choose_them(series: str) -> None:
+    path = Path3()
+    as_root = f"ns {path.tx} ./wire send"
+    as_nobody = f"ns {path.tx} su -s /bin/sh nobody -c '/tmp/wire send"
+    transfer = path.transfer("imtcp_bg", "w300000", label="nobody/out")
+    transfer = transfer.replace(as_root, as_nobody).replace(" w300000\n", " w300000'\n")
+    script = f"""{AVAILABLE}{path.script()}
+cp wire /tmp/wire; chmod 755 /tmp/wire; mkdir -m 777 "$OUT/nobody"
+before=$(available)
+imtcp up --json >"$OUT/up1"; first=$(available)
+imtcp up --json >"$OUT/up2"; second=$(available)
+{transfer}imtcp up --force --json >"$OUT/up3"; third=$(available)
+imtcp status --json >"$OUT/status"
+imtcp down >&2; gone=$(available)
+imtcp down >&2; still=$(available)
+imtcp up >&2; again=$(available)
+imtcp down >&2
+echo "$before|$first|$second|$third|$gone|$still|$again" >"$OUT/available"
+ls /sys/fs/bpf >"$OUT/pins"
+"""
+    result = run(script, series)
+    seen = [text.split() for text in result.files["available"].decode().split("|")]
+    yes, no = ["yes", "yes"], ["no", "no"]
+    assert seen == [no, yes, yes, yes, no, no, yes]
+    assert result.files["pins"] == b""
+    sent = rows(result, "nobody/out.send")
+    assert {row["control"] for row in sent} == {"imtcp_bg"}
+    assert sent[-1]["written"] == "300000"
+    said = [json.loads(result.files[f"up{i}"]) for i in (1, 2, 3)]
+    assert len({json.dumps(one, sort_keys=True) for one in said}) == 3, said
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize("series", kernels.SERIES)
+def test_bpftool_registers_the_object_and_connections_work_without_the_command(
+    series: str,
+) -> None:
+    path = Path3()
+    script = f"""{AVAILABLE}{path.script()}
+bpftool struct_ops register "$IMTCP_BPF_O" >&2
+available >"$OUT/registered"
+{path.transfer("imtcp", "w2000000")}
+{path.transfer("imtcp_bg", "w2000000")}
+bpftool struct_ops unregister name imtcp >&2
+bpftool struct_ops unregister name imtcp_bg >&2
+available >"$OUT/unregistered"
+"""
+    result = run(script, series)
+    assert result.files["registered"].split() == [b"yes", b"yes"]
+    assert result.files["unregistered"].split() == [b"no", b"no"]
+    for control in NAMES:
+        transfer = Transfer.of(result, control)
+        assert transfer.intact
+        assert {row["control"] for row in transfer.sent} == {control}
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize("series", kernels.SERIES)
+def test_unloading_and_upgrading_amid_a_transfer_lose_no_byte(series: str) -> None:
+    path = Path3(forward="rate 20mbit limit 100")
+    script = path.script()
+    for control in NAMES:
+        for label, what in (("down", "imtcp down"), ("upgrade", "imtcp up --force")):
+            script += (
+                f'imtcp up >&2\n( sleep 0.5; {what}; imtcp-load now >"$OUT/{label}.{control}.at"'
+                " ) >&2 & MIDDLE=$!\n"
+            )
+            script += path.transfer(control, "w9000000", label=f"{label}.{control}", send="-S 100")
+            script += "wait $MIDDLE\nimtcp down >&2\n"
+    result = run(script, series)
+    for control in NAMES:
+        for label in ("down", "upgrade"):
+            transfer = Transfer.of(result, f"{label}.{control}")
+            assert transfer.intact
+            at_us = int(result.files[f"{label}.{control}.at"])
+            assert transfer.start_us < at_us < transfer.end_us
+            # The transfer goes on as it should: 9 MB take 3.7 s of the whole line.
+            assert transfer.seconds < 6
+            started_us = transfer.start_us + 400_000
+            before = {r["control"] for r in transfer.sent if int(r["t_us"]) < started_us}
+            after = {r["control"] for r in transfer.sent if int(r["t_us"]) > at_us}
+            assert before == {control}
+            # Debian's default is CUBIC.
+            assert after == ({"cubic"} if label == "down" else {control})
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize("series", kernels.SERIES)
+@pytest.mark.parametrize(
+    ("lacks", "how"),
+    [
+        # Debian's kernels refuse to switch it off: what the switch says is made to say so.
+        (
+            "JIT",
+            "echo 0 >/proc/sys/net/core/bpf_jit_enable ||"
+            " { echo 0 >/tmp/0; mount --bind /tmp/0 /proc/sys/net/core/bpf_jit_enable; }",
+        ),
+        ("BTF", "mount -t tmpfs tmpfs /sys/kernel/btf"),
+    ],
+)
+def test_what_the_kernel_lacks_is_named_in_one_sentence(series: str, lacks: str, how: str) -> None:
+    script = f"""{AVAILABLE}
+{how}
+code=0; imtcp up >"$OUT/said" 2>&1 || code=$?
+echo $code >"$OUT/code"
+available >"$OUT/available"
+ls /sys/fs/bpf >"$OUT/pins"
+"""
+    result = run(script, series)
+    said = result.files["said"].decode()
+    assert result.files["code"].strip() == b"1"
+    assert lacks in said
+    assert said.count("\n") == 1, said
+    assert result.files["available"].split() == [b"no", b"no"]
+    assert result.files["pins"] == b""
+
+
+def available_here() -> set[str]:
+    """The controls that this kernel offers now."""
+    done = subprocess.run(
+        ["sysctl", "-n", "net.ipv4.tcp_available_congestion_control"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def succeed(*command: object) -> None:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def absent_here() -> Iterator[None]:
+    """Skip where somebody uses imtcp now; leave nothing behind."""
+    if set(NAMES) & available_here():
+        pytest.skip("imtcp is loaded on this machine: `imtcp down` first")
+    try:
+        yield
+    finally:
+        subprocess.run([IMTCP, "down"], capture_output=True)
+        for name in set(NAMES) & available_here():
+            subprocess.run(
+                ["bpftool", "struct_ops", "unregister", "name", name], capture_output=True
+            )
+
+
+def moves_data_here(control: str) -> bool:
+    """A megabyte across the loopback device of this machine."""
+    data = bytes(1 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 << 20)
+        client.connect(server.getsockname())
+        peer, _ = server.accept()
+        client.settimeout(10)
+        peer.settimeout(10)
+        got = 0
+        with peer:
+            sent = 0
+            while got < len(data):
+                if sent < len(data):
+                    sent += client.send(data[sent : sent + 65536])
+                got += len(peer.recv(1 << 17))
+    return got == len(data)
+
+
+@pytest.mark.netns
+@pytest.mark.usefixtures("running_kernel")
+def test_the_running_kernel_takes_the_controls_by_the_command() -> None:
+    with absent_here():
+        succeed(IMTCP, "up")
+        succeed(IMTCP, "up")
+        assert set(NAMES) <= available_here()
+        for control in NAMES:
+            assert moves_data_here(control)
+        succeed(IMTCP, "down")
+        succeed(IMTCP, "down")
+        assert not set(NAMES) & available_here()
+
+
+@pytest.mark.netns
+@pytest.mark.usefixtures("running_kernel")
+def test_the_running_kernel_takes_the_object_by_bpftool() -> None:
+    with absent_here():
+        succeed("bpftool", "struct_ops", "register", OBJECT)
+        assert set(NAMES) <= available_here()
+        for control in NAMES:
+            assert moves_data_here(control)
+        for control in NAMES:
+            succeed("bpftool", "struct_ops", "unregister", "name", control)
+        assert not set(NAMES) & available_here()
