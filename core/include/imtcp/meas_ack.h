@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The Measurement unit (meas.h): what ACKs say. Trains give capacity and the first range, streams
+ * their verdicts, verdicts a result and the next range [IM §3.2.3-3.2.6].
+ */
+#ifndef IMTCP_MEAS_ACK_H
+#define IMTCP_MEAS_ACK_H
+
+#include "meas_state.h"
+
+/*
+ * Packets that left back to back: capacity from the dispersion of each train that is over (its
+ * whole length, the longest base against noise), the first range from the first [IM §3.2.1].
+ */
+IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+{
+	imtcp_u64 sent_us = ev->now_us - (imtcp_u32)ev->rtt_us;
+	int same = m->train_last_una && sent_us - m->train_sent_us < IMTCP_BURST_GAP_US;
+	imtcp_u64 bytes, rate;
+
+	if (!same) {
+		bytes = (imtcp_u32)(m->train_last_una - m->train_first_una);
+		rate = imtcp_rate_bps(bytes * ev->wire_q8 / 256,
+				      m->train_last_us - m->train_first_us);
+		/* less than a segment measures the clock */
+		if (bytes >= ev->mss_bytes && rate && !m->bunching)
+			m->capacity_bps = imtcp_capacity_update(m->capacity_bps, rate);
+		m->train_sent_us = sent_us;
+		m->train_first_us = ev->now_us;
+		m->train_first_una = ev->snd_una;
+	}
+	m->train_last_us = ev->now_us;
+	m->train_last_una = ev->snd_una;
+	bytes = (imtcp_u32)(ev->snd_una - m->train_first_una);
+	rate = imtcp_rate_bps(bytes * ev->wire_q8 / 256, ev->now_us - m->train_first_us);
+	if (!m->high_bps && bytes >= (imtcp_u64)IMTCP_TRAIN_SEGS * ev->mss_bytes && rate) {
+		m->capacity_bps = imtcp_max(m->capacity_bps, rate);
+		imtcp_meas_set_range(m, rate / 2, rate);
+	}
+}
+
+/*
+ * Are ACKs bunched on this path? Two whose packets left apart, but which came together, are
+ * squeezed; a third of them in one round trip, and neither streams nor trains can be believed.
+ */
+IMTCP_INLINE void imtcp_meas_squeeze(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+{
+	imtcp_u64 sent_us = ev->now_us - (imtcp_u32)ev->rtt_us;
+	imtcp_u64 apart_us = imtcp_sub(sent_us, m->prev_sent_us);
+
+	if (m->prev_sent_us && apart_us >= IMTCP_SQUEEZE_APART_US) {
+		m->pairs++;
+		m->squeezed += (ev->now_us - m->prev_acked_us) * 8 < apart_us;
+	}
+	m->prev_sent_us = sent_us;
+	m->prev_acked_us = ev->now_us;
+}
+
+/* Once per round trip: how congested the path is, hence the pause. */
+IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, imtcp_u32 min_rtt_us)
+{
+	imtcp_u32 rtt = m->round.last_least_rtt_us;
+
+	if (m->pairs >= IMTCP_SQUEEZE_PAIRS)
+		m->bunching = m->squeezed * IMTCP_BUNCHED_DIV > m->pairs;
+	m->pairs = 0;
+	m->squeezed = 0;
+	/* no train came in IMTCP_TRAIN_ROUNDS: thinned ACKs, or an application that sends little */
+	if (!m->high_bps && m->round.count >= IMTCP_TRAIN_ROUNDS && m->round.delivery_bps)
+		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
+	if (rtt > min_rtt_us + min_rtt_us / 4 && rtt > min_rtt_us + IMTCP_STANDING_US) {
+		m->standing_rounds++;
+		if (m->standing_rounds >= IMTCP_CONGESTED_ROUNDS)
+			m->pause_rtts = IMTCP_PAUSE_RTTS;
+	} else {
+		m->standing_rounds = 0;
+		/* a free path: halve the pause, 0 after five rounds */
+		m->pause_rtts /= 2;
+	}
+}
+
+/* a of [IM §3.2.4]: 0 above the range, 1...k a sub-range, k + 1 below. */
+IMTCP_GLOBAL imtcp_u32 imtcp_meas_choose(const struct imtcp_meas *m)
+{
+	imtcp_u32 a, i, best = 0;
+	/* the sum for a = 0 is -T(1) - ... ; offset by k to stay unsigned */
+	imtcp_u32 sum = IMTCP_SUB_RANGES, best_sum;
+
+	if (!m)
+		return 0;
+	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
+		imtcp_u32 t = i < m->judged ? m->verdict[i].trend : (imtcp_u32)IMTCP_TREND_FLAT;
+
+		sum += t == IMTCP_TREND_FLAT;
+		sum -= t == IMTCP_TREND_UP;
+	}
+	best_sum = sum;
+	for (a = 1; a <= IMTCP_SUB_RANGES; a++) {
+		imtcp_u32 t = a <= m->judged ? m->verdict[a - 1].trend
+					     : (imtcp_u32)IMTCP_TREND_FLAT;
+
+		/* moving T(a) from the second sum to the first changes it by 2 T(a) */
+		sum += 2 * (t == IMTCP_TREND_UP);
+		sum -= 2 * (t == IMTCP_TREND_FLAT);
+		/* ties: the highest sub-range rather than "above", which must be earned */
+		if (sum > best_sum || (sum == best_sum && !best)) {
+			best_sum = sum;
+			best = a;
+		}
+	}
+	if (best == IMTCP_SUB_RANGES && m->verdict[IMTCP_SUB_RANGES - 1].all_strained)
+		best = IMTCP_SUB_RANGES + 1;
+	return best;
+}
+
+/* What the result is worth, by what its streams showed; the first that applies. */
+IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m)
+{
+	imtcp_u32 a = m->result.sub_range;
+
+	if (m->bunching || m->tally.bunched * 2 > m->judged)
+		return IMTCP_BUNCHED;
+	if (m->tally.late * 2 >= m->judged)
+		return IMTCP_NOT_FILLED;
+	if (m->tally.few * 2 > m->judged ||
+	    m->ack_ratio_q8 > IMTCP_THINNED_Q8 * imtcp_max(m->chunk_segs, 1))
+		return IMTCP_FEW_ACKS;
+	if (m->tally.unknown * 2 > m->judged || m->result.validity_pct < IMTCP_VALID_LEAST_PCT)
+		return IMTCP_POOR_FIT;
+	if (m->standing_rounds >= 2 && m->round.delivery_bps &&
+	    m->result.avail_bps > m->round.delivery_bps / IMTCP_SUSTAINED_DEN * IMTCP_SUSTAINED_NUM)
+		return IMTCP_NO_STRAIN;
+	if (a == 0 || a > IMTCP_SUB_RANGES)
+		return IMTCP_OUT_OF_RANGE;
+	return IMTCP_OK;
+}
+
+/* The next search range, after a result with this outcome [IM §3.2.6]. */
+IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u32 outcome)
+{
+	imtcp_u64 width = imtcp_sub(m->high_bps, m->low_bps);
+	imtcp_u64 least = imtcp_max(width / 2, 1), avail = m->result.avail_bps, half;
+	imtcp_u32 a = m->result.sub_range;
+
+	if (outcome == IMTCP_OK) {
+		imtcp_store_add(&m->store, avail);
+		half = imtcp_scale(imtcp_store_deviation_bps(&m->store), IMTCP_Z95_Q100, 100);
+		/* the root of q to a sixteenth */
+		half = imtcp_div(half * 16, imtcp_isqrt(m->store.count * 256ULL));
+		half = imtcp_max(half, imtcp_max(avail / IMTCP_WIDTH_DIV,
+						 m->capacity_bps / IMTCP_WIDTH_CAPACITY_DIV) /
+					       2);
+		/* with nothing stored before, the last width again */
+		if (m->store.count == 1)
+			half = imtcp_max(half, width / 2);
+		imtcp_meas_set_range(m, imtcp_sub(avail, half), avail + half);
+	} else if (outcome == IMTCP_BUNCHED) {
+		/* the dispersion of bunched ACKs shows no capacity either */
+		if (m->round.delivery_bps)
+			m->capacity_bps = imtcp_min(
+				m->capacity_bps,
+				imtcp_mul(m->round.delivery_bps, IMTCP_BUNCHED_TRUST));
+		if (m->capacity_bps)
+			imtcp_meas_set_range(m, m->capacity_bps / 2, m->capacity_bps);
+	} else if (outcome == IMTCP_NOT_FILLED) {
+		/* the window cannot carry streams so fast: first what it will need next */
+		if (m->round.delivery_bps && m->high_bps / 2 > m->round.delivery_bps)
+			imtcp_meas_set_range(m, m->round.delivery_bps, 2 * m->round.delivery_bps);
+	} else if (outcome == IMTCP_OUT_OF_RANGE) {
+		imtcp_store_clear(&m->store);
+		/* what leaves no strain is within capacity: above it, the trains were wrong */
+		if (a == 0) {
+			if (m->capacity_bps && m->high_bps > m->capacity_bps)
+				m->capacity_bps = m->high_bps + least;
+			imtcp_meas_set_range(m, m->low_bps, m->high_bps + least);
+		} else {
+			imtcp_meas_set_range(m, imtcp_sub(m->low_bps, least), m->high_bps);
+		}
+	}
+	/* what was delivered without a queue is available: from a first train that was held up
+	 * somewhere the range would else climb by half widths */
+	if (!m->standing_rounds && m->round.delivery_bps > m->high_bps + m->high_bps / 4) {
+		m->capacity_bps = imtcp_max(m->capacity_bps, m->round.delivery_bps);
+		imtcp_store_clear(&m->store);
+		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
+	}
+}
+
+/* All streams are judged: the result and the next range [IM §3.2.5, §3.2.6]. */
+IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+{
+	imtcp_u64 avail;
+	imtcp_u32 a, outcome;
+
+	if (!m || !ev)
+		return 0;
+	a = imtcp_meas_choose(m);
+	m->result.sub_range = a;
+	m->result.validity_pct = 100;
+	avail = m->high_bps;
+	if (a > IMTCP_SUB_RANGES) {
+		avail = m->low_bps;
+	} else if (a) {
+		const struct imtcp_verdict *v = &m->verdict[(a - 1) & IMTCP_SUB_RANGE_MASK];
+
+		/* strained from its first interval on: A lies in the next lower sub-range */
+		if (v->all_strained && a < m->judged)
+			v = &m->verdict[a & IMTCP_SUB_RANGE_MASK];
+		avail = v->avail_bps;
+		m->result.validity_pct = v->validity_pct;
+	}
+	m->result.avail_bps = avail;
+
+	outcome = imtcp_meas_outcome(m);
+	if (outcome == IMTCP_NOT_FILLED) {
+		m->m += m->m < m->n;
+		m->spare += m->spare < IMTCP_SPARE_MOST;
+	}
+
+	imtcp_meas_end(m, ev->now_us, ev->srtt_us, outcome);
+	imtcp_meas_next_range(m, outcome);
+	return 0;
+}
+
+/* Stream i has all its ACKs: its verdict, and its faults in the tally. */
+IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
+{
+	struct imtcp_verdict *v = &m->verdict[i & IMTCP_SUB_RANGE_MASK];
+
+	imtcp_stream_judge(&m->stream[i & IMTCP_SUB_RANGE_MASK], m->capacity_bps, m->wire_q8,
+			   &m->judging, v);
+	m->judged = i + 1;
+	m->tally.unknown += v->trend == IMTCP_TREND_UNKNOWN;
+	m->tally.few += v->intervals < IMTCP_STREAM_LEAST_INTERVALS;
+	m->tally.bunched += v->bunched * IMTCP_BUNCHED_DIV > v->intervals;
+	m->tally.late += v->slow || v->late * 2 > v->intervals;
+}
+
+/*
+ * An ACK that moved snd_una. Returns 1 if a measurement ended (m->result), 2 at the end of a
+ * round trip, 3 for both.
+ */
+IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+{
+	imtcp_u32 i, segs;
+	imtcp_u64 ended, payload_bps;
+	int round;
+
+	if (!m || !ev)
+		return 0;
+	ended = m->ends;
+	m->wire_q8 = ev->wire_q8;
+	segs = (imtcp_u32)imtcp_min(imtcp_div(ev->snd_una - ev->prior_una, ev->mss_bytes), 64);
+	if (segs)
+		m->ack_ratio_q8 = (imtcp_u32)imtcp_ewma(m->ack_ratio_q8, segs * 256);
+	round = imtcp_round_on_ack(&m->round, ev->now_us, ev->snd_una, ev->snd_nxt, ev->rtt_us,
+				   ev->wire_q8);
+	if (round)
+		imtcp_meas_round(m, ev->min_rtt_us);
+	if (m->blocked && !imtcp_seq_before(ev->snd_una, m->blocked_seq))
+		m->blocked = 0;
+	if (ev->rtt_us <= 0)
+		return round * 2;
+	imtcp_meas_train(m, ev);
+	imtcp_meas_squeeze(m, ev);
+	if (!m->planned)
+		return round * 2;
+
+	payload_bps = imtcp_scale(m->capacity_bps, 256, ev->wire_q8);
+	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
+		struct imtcp_stream *s = &m->stream[i];
+
+		if (i < m->judged)
+			continue;
+		if (i > m->sending || !s->sent || (i == m->sending && m->unit != IMTCP_SEND))
+			break;
+		if (!imtcp_seq_before(s->first_seq, ev->snd_una))
+			break;
+		imtcp_stream_on_ack(s, ev->snd_una, (imtcp_u32)(ev->now_us - (imtcp_u32)ev->rtt_us),
+				    (imtcp_u32)ev->now_us, payload_bps);
+		if (!imtcp_stream_done(s))
+			break;
+		imtcp_meas_judge(m, i);
+	}
+	/* two streams in a row that show nothing: the lower ones will not either [IM §3.2.3] */
+	i = m->judged;
+	if (i >= 2 && i <= IMTCP_SUB_RANGES && i < m->planned &&
+	    m->verdict[(i - 1) & IMTCP_SUB_RANGE_MASK].trend == IMTCP_TREND_FLAT &&
+	    m->verdict[(i - 2) & IMTCP_SUB_RANGE_MASK].trend == IMTCP_TREND_FLAT)
+		m->planned = i;
+	if (m->planned && m->judged >= m->planned)
+		imtcp_meas_conclude(m, ev);
+	return (m->ends != ended) | round * 2;
+}
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The Control unit of the inline measurement (meas.h): when packets leave [IM §3.3, §3.4].
+ */
+#ifndef IMTCP_MEAS_SEND_H
+#define IMTCP_MEAS_SEND_H
+
+#include "meas_state.h"
+
+/*
+ * The stream was not filled in time: everything held goes, and the next try waits for one packet
+ * more [IM §3.4.1]. After IMTCP_TRIES_MOST failures the measurement is given up.
+ */
+IMTCP_INLINE void imtcp_meas_not_filled(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us)
+{
+	if (m->m < m->n)
+		m->m++;
+	m->good_runs = 0;
+	m->held = 0;
+	m->backlog = 1;
+	m->emptied_segs = 0;
+	m->unit = IMTCP_EMPTY;
+	if (++m->failures >= IMTCP_TRIES_MOST)
+		imtcp_meas_abandon(m, now_us, srtt_us, IMTCP_NOT_FILLED);
+}
+
+/* The first stream of a measurement is tried. */
+IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
+{
+	if (m->planned)
+		return;
+	m->planned = IMTCP_SUB_RANGES;
+	m->started++;
+}
+
+/*
+ * Segments of room that start a stream: m packets, but no more than it will use up. While a stream
+ * of N packets leaves at x, ACKs bring room at flight/srtt = r, so N (1 - r/x) packets, the first,
+ * and what one ACK brings at a time have to be there; holding more would only leave the path idle.
+ * Each failure adds one packet (spare), and F good measurements take it back. At most half of the
+ * window: a longer hold makes a silence of ACKs in which the stream starves.
+ */
+IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
+					    const struct imtcp_send_event *ev)
+{
+	imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
+	imtcp_u64 r_bps = imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
+	imtcp_u64 x_bps = imtcp_meas_edge_bps(m, m->sending);
+	imtcp_u64 all = (imtcp_u64)m->n * ev->chunk_segs;
+	imtcp_u64 need = imtcp_scale(all, imtcp_sub(x_bps, r_bps), x_bps);
+
+	need += (1 + m->spare) * (imtcp_u64)ev->chunk_segs;
+	if (m->ack_ratio_q8 / 256 > ev->chunk_segs)
+		need += m->ack_ratio_q8 / 256;
+	need = imtcp_max(need, IMTCP_STORE_LEAST * (imtcp_u64)ev->chunk_segs);
+	return (imtcp_u32)imtcp_min(imtcp_min(need, (imtcp_u64)m->m * ev->chunk_segs),
+				    ev->cwnd_segs / 2);
+}
+
+/* A packet has really left: [last_nxt, snd_nxt), as it was planned. */
+IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_send_event *ev)
+{
+	struct imtcp_stream *s = &m->stream[m->sending & IMTCP_SUB_RANGE_MASK];
+
+	switch (m->plan) {
+	case IMTCP_PLAN_HOLD:
+		m->held = 1;
+		break;
+	case IMTCP_PLAN_UNFILLED:
+		imtcp_meas_begin(m);
+		imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
+		break;
+	case IMTCP_PLAN_STREAM:
+		if (m->unit != IMTCP_SEND) {
+			imtcp_meas_begin(m);
+			imtcp_stream_start(s, imtcp_meas_edge_bps(m, m->sending + 1),
+					   imtcp_meas_edge_bps(m, m->sending), m->n, m->last_nxt);
+			m->unit = IMTCP_SEND;
+			m->held = 0;
+		}
+		imtcp_stream_on_sent(s, ev->snd_nxt);
+		m->sent_us = ev->now_us;
+		if (s->sent >= s->planned) {
+			m->backlog = 1;
+			m->sending++;
+			m->emptied_segs = 0;
+			m->unit = m->sending < m->planned ? IMTCP_EMPTY : IMTCP_PASS;
+			/* what the next stream needs is still held */
+			if (m->unit == IMTCP_EMPTY &&
+			    ev->cwnd_segs >= ev->flight_segs + imtcp_meas_want_segs(m, ev))
+				m->unit = IMTCP_STORE;
+		}
+		break;
+	default:
+		if (m->unit == IMTCP_EMPTY)
+			m->emptied_segs += imtcp_div(ev->snd_nxt - m->last_nxt, ev->mss_bytes);
+		break;
+	}
+	m->plan = IMTCP_PLAN_PLAIN;
+	m->last_nxt = ev->snd_nxt;
+}
+
+/* T, the longest time that a packet may be held, microseconds [IM §3.4.2]. */
+IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
+						const struct imtcp_send_event *ev,
+						imtcp_u64 rate_bps)
+{
+	imtcp_u64 bytes = (imtcp_u64)(m->n - 1) * ev->chunk_segs * ev->mss_bytes * m->wire_q8 / 256;
+	imtcp_u64 t = imtcp_time_us(bytes, rate_bps) +
+		      (imtcp_u64)IMTCP_T_DEVIATIONS * ev->rtt_dev_us;
+
+	return imtcp_to_u32(imtcp_min(t, IMTCP_T_MAX_US));
+}
+
+/* May a measurement begin or go on? */
+IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct imtcp_send_event *ev)
+{
+	if (!m->high_bps || ev->recovering || m->blocked)
+		return 0;
+	/* the window must carry a stream [IM §3.3]: all of it, or what is in flight at once where
+	 * a round trip is shorter than a stream, at least two packets; two more segments, or
+	 * nothing would be left to ACK */
+	if (ev->cwnd_segs < imtcp_min(m->n, 2) * ev->chunk_segs + 2)
+		return 0;
+	if (!m->planned && ev->now_us < m->resume_us)
+		return 0;
+	return ev->unsent_bytes >= imtcp_meas_want_segs(m, ev) * ev->mss_bytes;
+}
+
+/* STORE: what the packet that leaves next is, and the rate of the gap after it. */
+IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send_event *ev)
+{
+	imtcp_u32 room = (imtcp_u32)imtcp_sub(ev->cwnd_segs, ev->flight_segs);
+	imtcp_u32 want = imtcp_meas_want_segs(m, ev);
+	imtcp_u64 low = imtcp_meas_edge_bps(m, m->sending + 1);
+	imtcp_u64 high = imtcp_meas_edge_bps(m, m->sending);
+
+	/* The hold is over: fewer than m will do if it is two, for the others come while these
+	 * leave; whether they came in time is seen by what really left. */
+	if (m->held)
+		want = (imtcp_u32)imtcp_min(want, IMTCP_STORE_LEAST * ev->chunk_segs);
+	if (room >= want) {
+		m->plan = IMTCP_PLAN_STREAM;
+		m->next_bps = low + imtcp_div(imtcp_sub(high, low), m->n - 1);
+	} else if (!m->held) {
+		/* ACKs bring room at the rate at which what is in flight arrives */
+		imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
+		imtcp_u64 rate = imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
+		/* one packet more: the one that leaves now */
+		imtcp_u64 bytes = (want - room + ev->chunk_segs) * wire;
+		imtcp_u64 us = imtcp_min(imtcp_time_us(bytes, rate),
+					 imtcp_meas_hold_limit_us(m, ev, rate));
+
+		m->plan = IMTCP_PLAN_HOLD;
+		m->hold_us = imtcp_to_u32(us);
+		bytes = imtcp_max(imtcp_min(room, ev->chunk_segs), 1) * wire;
+		/* no time at all is no rate: one microsecond, or the gap would have no end */
+		m->next_bps = imtcp_min(imtcp_max(imtcp_rate_bps(bytes, imtcp_max(us, 1)), 1),
+					ev->base_bps);
+	} else {
+		m->plan = IMTCP_PLAN_UNFILLED;
+	}
+}
+
+/*
+ * Before a departure. Sets m->next_bps, the pacing rate on the wire for the gap after the packet
+ * that leaves next, and m->burst_segs. Returns 1 if a measurement ended (m->result).
+ */
+IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_send_event *ev)
+{
+	imtcp_u64 ended;
+	imtcp_u32 j;
+
+	if (!m || !ev)
+		return 0;
+	ended = m->ends;
+	m->chunk_segs = ev->chunk_segs;
+	if (ev->snd_nxt != m->last_nxt)
+		imtcp_meas_commit(m, ev);
+	m->next_bps = ev->base_bps;
+	m->burst_segs = 0;
+	m->plan = IMTCP_PLAN_PLAIN;
+	/* what a hold and a stream kept back goes until the window is full once */
+	if (ev->flight_segs + ev->chunk_segs >= ev->cwnd_segs)
+		m->backlog = 0;
+	if (m->backlog)
+		m->next_bps = imtcp_scale(ev->base_bps, IMTCP_EMPTY_GAIN_Q8, 256);
+
+	if (m->unit == IMTCP_SEND) {
+		struct imtcp_stream *s = &m->stream[m->sending & IMTCP_SUB_RANGE_MASK];
+
+		j = s->sent;
+		imtcp_u64 bytes = (imtcp_u64)ev->chunk_segs * ev->mss_bytes * m->wire_q8 / 256;
+
+		if (ev->now_us - m->sent_us >
+		    IMTCP_T_MAX_US + 2 * imtcp_time_us(bytes, s->low_bps)) {
+			/* the application or the receiver's window stopped it */
+			imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
+		} else {
+			m->plan = IMTCP_PLAN_STREAM;
+			if (j + 1 < s->planned)
+				m->next_bps = imtcp_stream_rate_bps(s, j + 1);
+		}
+	} else if (m->unit == IMTCP_PASS) {
+		if (ev->now_us - m->sent_us >
+		    (imtcp_u64)IMTCP_PASS_TIMEOUT_SRTTS * ev->srtt_us + IMTCP_T_MAX_US)
+			imtcp_meas_abandon(m, ev->now_us, ev->srtt_us, IMTCP_TIMED_OUT);
+	} else {
+		if (m->unit == IMTCP_EMPTY) {
+			if (!m->backlog || m->emptied_segs >= m->n * ev->chunk_segs)
+				m->unit = IMTCP_STORE;
+		}
+		if (m->unit != IMTCP_EMPTY) {
+			if (imtcp_meas_may_store(m, ev)) {
+				m->unit = IMTCP_STORE;
+				imtcp_meas_store(m, ev);
+			} else if (m->planned) {
+				/* the application is slow, or the window fell */
+				if (ev->now_us - m->sent_us > 2ULL * ev->srtt_us + IMTCP_T_MAX_US)
+					imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
+			} else if (!m->high_bps) {
+				m->unit = IMTCP_OFF;
+				/* no train at the start: make one when there is room */
+				if (ev->unsent_bytes >= 2 * IMTCP_TRAIN_SEGS * ev->mss_bytes &&
+				    ev->cwnd_segs >= ev->flight_segs + 2 * IMTCP_TRAIN_SEGS) {
+					m->plan = IMTCP_PLAN_TRAIN;
+					m->burst_segs = 2 * IMTCP_TRAIN_SEGS;
+				}
+			}
+		}
+	}
+	return m->ends != ended;
+}
+
+/* N and the segments of one packet for the ACKs that this receiver sends [IM §3.5.1]. Between
+ * measurements only: a stream keeps its N. */
+IMTCP_INLINE void imtcp_meas_adapt_n(struct imtcp_meas *m, imtcp_u32 chunk_segs)
+{
+	imtcp_u32 n = (m->ack_ratio_q8 + 64) / 256 > chunk_segs ? IMTCP_STREAM_N_DELACK
+								: IMTCP_STREAM_N;
+
+	if (m->planned || m->n == n)
+		return;
+	m->n = n;
+	m->m = n;
+}
+
+#endif

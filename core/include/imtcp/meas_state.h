@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * State of the inline measurement (meas.h): constants, events, results, what begins and ends
+ * a measurement. Both units of [IM §3.3] work on it: meas_send.h and meas_ack.h.
+ */
+#ifndef IMTCP_MEAS_STATE_H
+#define IMTCP_MEAS_STATE_H
+
+#include "filter.h"
+#include "stream.h"
+
+/* k, sub-ranges of one measurement. ours: 4 cut a range of 20 % into steps of 5 %, and four
+ * streams of 1 ms gaps fit into one round trip of 30 ms. A power of two: a mask. */
+#define IMTCP_SUB_RANGES 4U
+#define IMTCP_SUB_RANGE_MASK (IMTCP_SUB_RANGES - 1U)
+/* N where every packet has its own ACK. [IM §4.1.1] finds 5 enough in simulation and more
+ * accuracy in more; ours: 8, seven intervals, where real cross traffic comes in packets too. */
+#define IMTCP_STREAM_N 8U
+/* N where an ACK answers several packets [IM §3.5.1]: ours: 12, six intervals at two each. */
+#define IMTCP_STREAM_N_DELACK 12U
+/* F: measurements in a row that succeed before m falls by one [IM §3.4.1]. */
+#define IMTCP_GOOD_BEFORE_LESS 2U
+/* Streams of one measurement that may fail to be filled. ours: as many as there are streams. */
+#define IMTCP_TRIES_MOST 4U
+/* Packets held beyond what a stream should use. ours: more only lengthens the silence. */
+#define IMTCP_SPARE_MOST 2U
+/* Least m [IM §3.4.1]. */
+#define IMTCP_STORE_LEAST 2U
+/* Weight of D_RTT in the storing time T = M(N-1)/A + 4·D_RTT [IM §3.4.2]. */
+#define IMTCP_T_DEVIATIONS 4U
+/* Bound of T whatever D_RTT says. ours: a quarter of the least delayed-ACK and RTO times of
+ * common stacks (200 ms), so that no hold can cause a spurious timeout. */
+#define IMTCP_T_MAX_US 50000U
+/* B_m, least width of the range: A/5, at least C/16. ours: below that, cross traffic's packets
+ * (one more or less within a stream) decide the trends. */
+#define IMTCP_WIDTH_DIV 5U
+#define IMTCP_WIDTH_CAPACITY_DIV 16U
+/* Lowest B_l and B_u as shares of capacity. ours: below, a stream lasts longer than the network
+ * stays the same, and the estimate starves. */
+#define IMTCP_LOW_CAPACITY_DIV 32U
+#define IMTCP_HIGH_CAPACITY_DIV 8U
+/* 1.96 standard errors, 95 % [IM §3.2.6], scale 100. */
+#define IMTCP_Z95_Q100 196U
+/* Rate of EMPTY against the ordinary one, scale 256. ours: 1.5; at 2 the backlog of a hold makes a
+ * queue that the next stream mistakes for its own. */
+#define IMTCP_EMPTY_GAIN_Q8 384U
+/* Two packets left back to back if less than this lies between them. ours: above the time
+ * that a sender needs for ten segments, below the 1 ms between paced large buffers. */
+#define IMTCP_BURST_GAP_US 250U
+/* Least segments of a train for a first range. ours: n >= 5 as in [IM §3.2.1] with N = 5. */
+#define IMTCP_TRAIN_SEGS 5U
+/* Rounds without a train after which the rate of delivery gives the first range. ours: slow start
+ * is over by then. */
+#define IMTCP_TRAIN_ROUNDS 8U
+/* Rounds between measurements while the path is congested [IM §4.5: level with Reno at 20]. */
+#define IMTCP_PAUSE_RTTS 20U
+/* Rounds between measurements while four times what is delivered is available. ours: often enough to
+ * see it fall before it matters. */
+#define IMTCP_PAUSE_UNUSED_RTTS 8U
+#define IMTCP_UNUSED_FACTOR 4U
+/* Rounds in a row with a standing queue that make a path congested. ours: two measurements. */
+#define IMTCP_CONGESTED_ROUNDS 8U
+/* A standing queue: a round whose least RTT is over 5/4 of RTTmin, and 2 ms. ours: just over
+ * delta = 1.2 of [BG]; 2 ms keeps a LAN's noise out. */
+#define IMTCP_STANDING_US 2000U
+/* Share of bunched intervals that spoils a stream: a third. ours. */
+#define IMTCP_BUNCHED_DIV 3U
+/* Departures at least so far apart tell whether their ACKs were squeezed, and so many of them in a
+ * round trip. ours: above the jitter of two hosts; fewer tell nothing. */
+#define IMTCP_SQUEEZE_APART_US 100U
+#define IMTCP_SQUEEZE_PAIRS 4U
+/* More segments per ACK than three packets have, scale 256: ACKs are thinned, and the times of those
+ * that come are the filter's. ours: delayed ACKs answer two. */
+#define IMTCP_THINNED_Q8 768U
+/* After bunched ACKs capacity counts up to eight times what was delivered. ours: a window that
+ * can carry streams delivers an eighth of most paths. */
+#define IMTCP_BUNCHED_TRUST 8U
+/* Least validity. ours: an RMS distance of half the rate leaves no line to see. */
+#define IMTCP_VALID_LEAST_PCT 50U
+/* A result over 3/2 of what a queue-building flow got delivered is no bandwidth that can be
+ * had for longer (token bucket). ours. */
+#define IMTCP_SUSTAINED_NUM 3U
+#define IMTCP_SUSTAINED_DEN 2U
+/* ACKs of the last stream that have not come after this many srtt will not come. ours. */
+#define IMTCP_PASS_TIMEOUT_SRTTS 4U
+
+/* Control unit [IM fig. 5]; OFF before the first range is known. Values as in the records. */
+enum imtcp_unit {
+	IMTCP_OFF = 0,
+	IMTCP_STORE = 1,
+	IMTCP_SEND = 2,
+	IMTCP_EMPTY = 3,
+	IMTCP_PASS = 4,
+};
+
+/* Outcome of a measurement. Values as in the records. */
+enum imtcp_outcome {
+	IMTCP_OK = 0,
+	IMTCP_NOT_FILLED = 1,
+	IMTCP_RETRANSMITTED = 2,
+	IMTCP_BUNCHED = 3,
+	IMTCP_NO_STRAIN = 4,
+	IMTCP_FEW_ACKS = 5,
+	IMTCP_POOR_FIT = 6,
+	IMTCP_OUT_OF_RANGE = 7,
+	IMTCP_TIMED_OUT = 8,
+	IMTCP_OUTCOMES = 9,
+};
+
+/* What the packet that leaves next is. */
+enum imtcp_plan {
+	IMTCP_PLAN_PLAIN = 0,
+	IMTCP_PLAN_TRAIN = 1,	 /* a Cprobe train, one large burst */
+	IMTCP_PLAN_HOLD = 2,	 /* the last before a hold */
+	IMTCP_PLAN_STREAM = 3,	 /* a packet of a stream */
+	IMTCP_PLAN_UNFILLED = 4, /* the hold is over and m were not collected */
+};
+
+/* Asked before a departure. */
+struct imtcp_send_event {
+	imtcp_u64 now_us;
+	imtcp_u64 base_bps; /* ordinary pacing rate, on the wire */
+	imtcp_u32 snd_nxt;
+	imtcp_u32 cwnd_segs;
+	imtcp_u32 flight_segs;
+	imtcp_u32 unsent_bytes; /* written by the application, not yet sent */
+	imtcp_u32 mss_bytes;
+	imtcp_u32 chunk_segs; /* segments that the stack sends at one instant at base_bps */
+	imtcp_u32 rtt_dev_us; /* D_RTT */
+	imtcp_u32 srtt_us;
+	imtcp_u32 recovering; /* loss recovery goes on */
+	imtcp_u32 _pad;
+};
+
+/* An ACK that moved snd_una. */
+struct imtcp_ack_event {
+	imtcp_u64 now_us;
+	imtcp_u32 snd_una;
+	imtcp_u32 prior_una;
+	imtcp_u32 snd_nxt;
+	imtcp_s32 rtt_us; /* of the newest segment acknowledged; <= 0: none (retransmitted) */
+	imtcp_u32 mss_bytes;
+	imtcp_u32 wire_q8; /* wire bytes per payload byte, scale 256 */
+	imtcp_u32 srtt_us;
+	imtcp_u32 min_rtt_us;
+};
+
+/* One result, valid or not. */
+struct imtcp_result {
+	imtcp_u64 at_us;
+	imtcp_u64 avail_bps; /* the estimate, also where the outcome is not OK */
+	imtcp_u64 low_bps;   /* range that was searched */
+	imtcp_u64 high_bps;
+	imtcp_u32 outcome; /* enum imtcp_outcome */
+	imtcp_u32 validity_pct;
+	imtcp_u32 sub_range; /* a */
+	imtcp_u32 streams;
+};
+
+/* Faults of the streams judged so far in this measurement, each a count of streams. */
+struct imtcp_tally {
+	imtcp_u32 unknown; /* no trend */
+	imtcp_u32 few;	   /* too few intervals */
+	imtcp_u32 bunched; /* a third of the intervals or more */
+	imtcp_u32 late;	   /* not filled in time, or slower than its sub-range */
+};
+
+struct imtcp_meas {
+	/* Measurement unit */
+	imtcp_u64 low_bps;  /* B_l */
+	imtcp_u64 high_bps; /* B_u; 0: no range yet */
+	imtcp_u64 capacity_bps;
+	imtcp_u64 link_bps; /* of the sender's own link where known, else 0: bound of B_u */
+	struct imtcp_store store;
+	struct imtcp_round round;
+	struct imtcp_result result; /* of the newest measurement */
+	imtcp_u64 avail_bps;	    /* newest valid one; 0: none yet */
+	imtcp_u64 avail_at_us;
+	imtcp_u64 started, completed;
+	imtcp_u64 ends; /* measurements that ended, however */
+	imtcp_u64 invalid[IMTCP_OUTCOMES];
+	/* the train that is arriving */
+	imtcp_u64 train_sent_us;
+	imtcp_u64 train_first_us, train_last_us;
+	imtcp_u32 train_first_una, train_last_una;
+	/* bunched ACKs */
+	imtcp_u64 prev_sent_us, prev_acked_us; /* of the ACK before */
+	imtcp_u32 pairs, squeezed;	       /* in this round trip */
+	imtcp_u32 bunching;		       /* of the round before: ACKs come in bunches */
+	imtcp_u32 _pad1;
+	/* Control unit */
+	imtcp_u32 unit; /* enum imtcp_unit */
+	imtcp_u32 plan; /* enum imtcp_plan, of the packet that leaves next */
+	imtcp_u32 last_nxt;
+	imtcp_u32 sending;	/* stream being sent, 0...k-1 */
+	imtcp_u32 judged;	/* streams judged */
+	imtcp_u32 planned;	/* streams of this measurement */
+	imtcp_u32 chunk_segs;	/* segments of a packet */
+	imtcp_u32 n;		/* N */
+	imtcp_u32 m;		/* m */
+	imtcp_u32 spare;	/* packets held beyond what a stream should use */
+	imtcp_u32 good_runs;	/* of the F */
+	imtcp_u32 held;		/* the hold of this stream was made */
+	imtcp_u32 failures;	/* streams of this measurement that were not filled */
+	imtcp_u32 emptied_segs; /* let go in EMPTY */
+	imtcp_u32 backlog;	/* what was kept back has not all left */
+	imtcp_u32 pause_rtts;
+	imtcp_u32 congested_rounds;
+	imtcp_u32 standing_rounds; /* in a row, with a standing queue */
+	imtcp_u32 blocked_seq;	   /* no stream before this is acknowledged [IM §3.5.3] */
+	imtcp_u32 blocked;
+	imtcp_u32 ack_ratio_q8; /* segments per ACK */
+	imtcp_u32 wire_q8;
+	imtcp_u64 resume_us;  /* the pause is over */
+	imtcp_u64 sent_us;    /* when the newest stream packet left */
+	imtcp_u64 next_bps;   /* answer: rate of the gap after the packet that leaves next */
+	imtcp_u32 burst_segs; /* answer: segments to let leave at once, 0: as usual */
+	imtcp_u32 hold_us;    /* length of the newest hold */
+	struct imtcp_tally tally;
+	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
+	struct imtcp_judging judging; /* scratch */
+	struct imtcp_stream stream[IMTCP_SUB_RANGES];
+};
+
+IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, imtcp_u32 snd_nxt)
+{
+	m->n = IMTCP_STREAM_N;
+	m->m = IMTCP_STREAM_N;
+	m->ack_ratio_q8 = 256;
+	m->wire_q8 = 256;
+	m->last_nxt = snd_nxt;
+}
+
+/* B_l and B_u within what the path and the link can have. */
+IMTCP_INLINE void imtcp_meas_set_range(struct imtcp_meas *m, imtcp_u64 low_bps, imtcp_u64 high_bps)
+{
+	imtcp_u64 c = m->capacity_bps;
+	/* A <= C always; an eighth more, since C itself is an estimate */
+	imtcp_u64 top = c ? c + c / 8 : IMTCP_U64_MAX;
+	imtcp_u64 bottom = imtcp_max(c / IMTCP_LOW_CAPACITY_DIV, 1000);
+
+	if (m->link_bps)
+		top = imtcp_min(top, m->link_bps);
+	high_bps = imtcp_clamp(high_bps, imtcp_max(c / IMTCP_HIGH_CAPACITY_DIV, bottom * 2), top);
+	low_bps = imtcp_clamp(low_bps, bottom, high_bps / 2 + high_bps / 4 + high_bps / 8);
+	m->low_bps = low_bps;
+	m->high_bps = high_bps;
+}
+
+/* Sub-range i of k, the highest first: its ends [IM §3.2.2]. */
+IMTCP_INLINE imtcp_u64 imtcp_meas_edge_bps(const struct imtcp_meas *m, imtcp_u32 i)
+{
+	return m->high_bps - imtcp_sub(m->high_bps, m->low_bps) * i / IMTCP_SUB_RANGES;
+}
+
+/* Round trips to the next measurement: on a free path none [IM §4.5], unless what is available is far
+ * more than the connection uses (its application, its ceiling or slow start limits it). */
+IMTCP_INLINE imtcp_u32 imtcp_meas_pause_rtts(const struct imtcp_meas *m)
+{
+	if (!m->pause_rtts && m->result.outcome == IMTCP_OK &&
+	    m->avail_bps / IMTCP_UNUSED_FACTOR > m->round.delivery_bps)
+		return IMTCP_PAUSE_UNUSED_RTTS;
+	return m->pause_rtts;
+}
+
+/* Counts the measurement that ends, and starts the pause before the next. */
+IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us,
+				 imtcp_u32 outcome)
+{
+	m->ends++;
+	m->result.at_us = now_us;
+	m->result.outcome = outcome;
+	m->result.low_bps = m->low_bps;
+	m->result.high_bps = m->high_bps;
+	m->result.streams = m->judged;
+	if (outcome < IMTCP_OUTCOMES)
+		m->invalid[outcome]++;
+	if (outcome == IMTCP_OK) {
+		m->completed++;
+		m->avail_bps = m->result.avail_bps;
+		m->avail_at_us = now_us;
+		if (++m->good_runs >= IMTCP_GOOD_BEFORE_LESS && m->m > IMTCP_STORE_LEAST) {
+			m->m--;
+			m->spare -= m->spare != 0;
+			m->good_runs = 0;
+		}
+	} else {
+		m->good_runs = 0;
+	}
+	m->resume_us = now_us + (imtcp_u64)imtcp_meas_pause_rtts(m) * srtt_us;
+	m->failures = 0;
+	m->tally = (struct imtcp_tally){0, 0, 0, 0};
+	m->planned = 0;
+	m->sending = 0;
+	m->judged = 0;
+	m->held = 0;
+	m->unit = IMTCP_EMPTY;
+	m->emptied_segs = 0;
+}
+
+/* Gives up the measurement that goes on, if one does. Returns 1 if there was one. */
+IMTCP_INLINE int imtcp_meas_abandon(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us,
+				    imtcp_u32 outcome)
+{
+	int had = m->planned != 0;
+
+	if (had) {
+		m->result.avail_bps = 0;
+		m->result.validity_pct = 0;
+		m->result.sub_range = 0;
+		imtcp_meas_end(m, now_us, srtt_us, outcome);
+	}
+	m->plan = IMTCP_PLAN_PLAIN;
+	return had;
+}
+
+/*
+ * A loss was found or a timeout fired: everything held goes, and no stream is sent before what
+ * is in flight now is acknowledged [IM §3.5.3]. A congested path is measured less often.
+ * Returns 1 if it ended a measurement.
+ */
+IMTCP_INLINE int imtcp_meas_on_loss(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 snd_nxt,
+				    imtcp_u32 srtt_us)
+{
+	m->blocked = 1;
+	m->blocked_seq = snd_nxt;
+	m->pause_rtts = IMTCP_PAUSE_RTTS;
+	m->resume_us = now_us + (imtcp_u64)m->pause_rtts * srtt_us;
+	return imtcp_meas_abandon(m, now_us, srtt_us, IMTCP_RETRANSMITTED);
+}
+
+#endif
