@@ -68,8 +68,9 @@ fn change_default() -> Option<String> {
     if !CONTROLS.contains(&default.as_str()) {
         return None;
     }
-    let name = netns::fallback_cc();
-    netns::set_default_cc(&name).ok().map(|()| name)
+    // Namespaces other than the first take only what every user may choose; reno always is.
+    let candidates = [netns::fallback_cc(), "reno".to_string()];
+    candidates.into_iter().find(|name| netns::set_default_cc(name).is_ok())
 }
 
 pub fn is_registered(control: &str) -> bool {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
-use imtcp_bpf::meta::Meta;
+use imtcp_bpf::down::is_registered;
+use imtcp_bpf::meta::{require_same_layout, Meta};
 use imtcp_bpf::up::{up, Outcome};
-use imtcp_bpf::{objects, probe};
+use imtcp_bpf::{layout_matches, objects, probe, CONTROLS};
 use serde_json::json;
 
 use super::print_json;
@@ -43,14 +44,21 @@ pub fn main(args: UpArgs) -> Result<u8> {
     Ok(exit::OK)
 }
 
-/// For commands that need the programs: loads them when nothing is loaded.
-pub(super) fn ensure(_lock: &state::ChangeLock) -> Result<()> {
-    // What is loaded stays, even of another version, as long as its maps are the same.
-    if Meta::read()?.is_none()
-        || !imtcp_bpf::CONTROLS.iter().all(|c| imtcp_bpf::down::is_registered(c))
-    {
+/// For commands that need the programs: loads them when nothing is loaded. Loaded ones of
+/// another version stay while their maps are the same, or while somebody uses them.
+pub(super) fn ensure(lock: &state::ChangeLock) -> Result<()> {
+    let loaded = Meta::read()?.filter(|_| CONTROLS.iter().all(|c| is_registered(c)));
+    let usable = match loaded {
+        None => false,
+        Some(loaded) if layout_matches(&loaded) => true,
+        Some(_) => {
+            state::sweep(lock);
+            !state::runs().is_empty() || !state::attachments().is_empty()
+        }
+    };
+    if !usable {
         up(false)?;
     }
-    imtcp_bpf::meta::require_same_layout()?;
+    require_same_layout()?;
     Ok(())
 }

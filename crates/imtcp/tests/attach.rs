@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp attach` and `detach` on processes that run already.
+
+mod support;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use support::*;
+
+/// A process with an open connection and a listener, which makes a new connection when told.
+const PROGRAM: &str = r#"
+import socket, sys
+host, port, listen = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+name = lambda s: s.getsockopt(6, 13, 16).split(b'\0')[0].decode()
+old = socket.create_connection((host, port))
+server = socket.create_server(('', listen))
+old.sendall(bytes(100000))
+print('ready', flush=True)
+new = accepted = None
+for line in sys.stdin:
+    word = line.strip()
+    if word == 'connect':
+        new = socket.create_connection((host, port))
+        new.sendall(bytes(1000))
+    elif word == 'accept':
+        accepted, _ = server.accept()
+    elif word == 'send':
+        old.sendall(bytes(100000))
+    print(*[name(s) if s else '-' for s in (old, new, server, accepted)], flush=True)
+"#;
+
+struct Subject {
+    child: Background,
+    input: std::process::ChildStdin,
+    output: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+}
+
+impl Subject {
+    fn start(net: &Net) -> Option<Self> {
+        use std::io::BufRead;
+        let (host, port) = net.peer();
+        let mut child = net
+            .command("python3")
+            .args(["-c", PROGRAM, &host, &port, "7778"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .inspect_err(|e| eprintln!("skipped: python3: {e}"))
+            .ok()?;
+        let input = child.stdin.take().unwrap();
+        let output = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut subject = Subject { child: Background(child), input, output };
+        assert_eq!(subject.line(), "ready");
+        Some(subject)
+    }
+
+    fn line(&mut self) -> String {
+        self.output.next().unwrap().unwrap()
+    }
+
+    /// The controls of the old and a new connection, the listener and an accepted one.
+    fn tell(&mut self, word: &str) -> Vec<String> {
+        use std::io::Write;
+        writeln!(self.input, "{word}").unwrap();
+        self.line().split(' ').map(str::to_string).collect()
+    }
+
+    fn pid(&self) -> String {
+        self.child.pid().to_string()
+    }
+}
+
+#[test]
+fn attach_changes_what_is_open_and_what_comes_and_detach_gives_it_back() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    net.write_in_client("/proc/sys/net/ipv4/tcp_congestion_control", "reno");
+    let Some(mut subject) = Subject::start(&net) else { return };
+    let home = imtcp::cgroup::of_pid(subject.child.pid()).unwrap();
+    assert_eq!(subject.tell("look"), ["reno", "-", "reno", "-"]);
+
+    let done = json(&imtcp_ok(&["attach", "--json", "--pid", &subject.pid()]));
+    assert_eq!((&done["processes"], &done["sockets"]), (&1.into(), &2.into()), "{done}");
+    assert_eq!(subject.tell("look"), ["imtcp_bg", "-", "imtcp_bg", "-"]);
+    assert_eq!(subject.tell("connect"), ["imtcp_bg", "imtcp_bg", "imtcp_bg", "-"]);
+    let to = SocketAddr::new(CLIENT.parse().unwrap(), 7778);
+    let _peer = net.connect_from_server(to).unwrap();
+    assert_eq!(subject.tell("accept"), ["imtcp_bg"; 4]);
+    subject.tell("send");
+    let seen = connections(&subject.pid());
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    let policy = &seen[0]["policy"];
+    assert!(seen.iter().all(|c| c["policy"] == *policy && policy.is_u64()), "{seen:?}");
+    let status = json(&imtcp_ok(&["status", "--json"]));
+    assert_eq!(status["attachments"].as_array().unwrap().len(), 1, "{status}");
+
+    // Again, with another mode.
+    imtcp_ok(&["attach", "--pid", &subject.pid(), "--mode", "measure", "--max-rate", "5M"]);
+    assert_eq!(subject.tell("look"), ["imtcp"; 4]);
+
+    imtcp_ok(&["detach", "--pid", &subject.pid()]);
+    assert_eq!(subject.tell("send"), ["reno"; 4]);
+    assert_eq!(subject.tell("connect")[1], "reno");
+    assert_eq!(imtcp::cgroup::of_pid(subject.child.pid()).unwrap(), home);
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    assert_eq!(imtcp(&["detach", "--pid", &subject.pid()]).status.code(), Some(1));
+    imtcp_ok(&["detach", "--all"]);
+}
+
+#[test]
+fn a_cgroup_can_be_attached() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(mut subject) = Subject::start(&net) else { return };
+    let dir = imtcp::cgroup::mount().unwrap().join(format!("imtcp-test-{}", std::process::id()));
+    fs::create_dir(&dir).unwrap();
+    imtcp::cgroup::move_pid(subject.child.pid(), &dir).unwrap();
+    let before = subject.tell("look")[0].clone();
+
+    imtcp_ok(&["attach", "--cgroup", dir.to_str().unwrap()]);
+    assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
+    let relative = dir.file_name().unwrap().to_str().unwrap();
+    imtcp_ok(&["detach", "--cgroup", relative]);
+    assert_eq!(subject.tell("send")[..2], [before.clone(), before]);
+
+    drop(subject);
+    eventually("the test's cgroup goes", || fs::remove_dir(&dir).is_ok());
+}
+
+#[test]
+fn descendants_are_attached_too() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let line =
+        format!("bash -c '{}; sleep 30' & wait", net.send_line(1000).replace("exec 3>&-", ":"));
+    let parent = Background(net.command("bash").args(["-c", &line]).spawn().unwrap());
+    let mut last = 0;
+    eventually("its child has connected", || {
+        let tree = imtcp::procfs::tree(parent.pid());
+        last = *tree.last().unwrap();
+        tree.iter().any(|p| !imtcp::procfs::sockets(*p).is_empty())
+    });
+    imtcp_ok(&["attach", "--pid", &parent.pid().to_string()]);
+    assert_eq!(connections(&net.server.to_string()).len(), 1);
+    for pid in imtcp::procfs::tree(parent.pid()) {
+        let dir = imtcp::cgroup::of_pid(pid).unwrap();
+        assert!(dir.display().to_string().contains("imtcp-attach-"), "{pid} in {dir:?}");
+    }
+    imtcp_ok(&["detach", "--all"]);
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    for pid in imtcp::procfs::tree(parent.pid()) {
+        // SAFETY: children of this test.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+}
+
+#[test]
+fn an_attachment_ends_with_its_process() {
+    let Some(_alone) = alone() else { return };
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    imtcp_ok(&["attach", "--pid", &child.id().to_string()]);
+    assert_eq!(cgroups_left().len(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    imtcp_ok(&["up"]);
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    let status = json(&imtcp_ok(&["status", "--json"]));
+    assert_eq!(status["attachments"], serde_json::json!([]));
+}
+
+#[test]
+fn down_detaches() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(mut subject) = Subject::start(&net) else { return };
+    let before = subject.tell("look")[0].clone();
+    imtcp_ok(&["attach", "--pid", &subject.pid()]);
+    assert_eq!(subject.tell("look")[0], "imtcp_bg");
+    imtcp_ok(&["down"]);
+    assert_eq!(subject.tell("send")[0], before);
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn what_cannot_be_attached_is_said() {
+    let Some(_alone) = alone() else { return };
+    let output = imtcp(&["attach", "--pid", "99999999"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no process"), "{}", text(&output.stderr));
+    let output = imtcp(&["attach", "--cgroup", "no/such/group"]);
+    assert!(text(&output.stderr).contains("no cgroup"), "{}", text(&output.stderr));
+    assert_eq!(imtcp(&["attach"]).status.code(), Some(2));
+}

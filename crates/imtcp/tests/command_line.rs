@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What needs neither root nor the kernel.
+
+mod support;
+
+use support::*;
+
+#[test]
+fn the_version_is_told_in_words_and_in_json() {
+    assert!(imtcp_ok(&["version"]).starts_with("imtcp 0."));
+    assert_eq!(json(&imtcp_ok(&["version", "--json"]))["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn wrong_usage_has_code_2_and_help_0() {
+    assert_eq!(imtcp(&["fly"]).status.code(), Some(2));
+    assert_eq!(imtcp(&[]).status.code(), Some(2));
+    for command in ["up", "down", "run", "attach", "detach", "watch", "status", "doctor"] {
+        assert!(imtcp_ok(&[command, "--help"]).contains("Example"), "{command}");
+    }
+}
+
+#[test]
+fn help_says_what_run_does_not_do() {
+    let help = imtcp_ok(&["run", "--help"]);
+    assert!(help.contains("yields for what this host SENDS"), "{help}");
+}
+
+#[test]
+fn completions_and_man_pages_come_from_the_same_source() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(imtcp_ok(&["completions", shell]).contains("imtcp"), "{shell}");
+    }
+    let scratch = Scratch::new();
+    imtcp_ok(&["man", scratch.path("man").to_str().unwrap()]);
+    let page = std::fs::read_to_string(scratch.path("man/imtcp-run.1")).unwrap();
+    assert!(page.contains("max\\-rate"), "{page}");
+}
+
+#[test]
+fn doctor_gives_advice_with_whatever_it_finds_wanting() {
+    let output = imtcp(&["doctor", "--json"]);
+    let findings = json(&text(&output.stdout));
+    let findings = findings.as_array().unwrap();
+    assert!(findings.iter().any(|f| f["check"] == "BTF"));
+    for f in findings {
+        assert_eq!(f["verdict"] == "ok", f["advice"].is_null(), "{f}");
+    }
+    let failed = findings.iter().any(|f| f["verdict"] == "fail");
+    assert_eq!(output.status.code(), Some(failed.into()));
+}

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp run` with real commands and connections.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::*;
+
+#[test]
+fn a_static_binarys_connections_use_the_mode() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    for (mode, control) in [("bg", "imtcp_bg"), ("measure", "imtcp")] {
+        let client = client.to_str().unwrap();
+        let output = net.run(&["--json", "--mode", mode, "--", client, &host, &port, "1000000"]);
+        let stdout = text(&output.stdout);
+        assert!(stdout.contains(&format!("control={control} ")), "{stdout}");
+        let summary = summary(&output);
+        assert_eq!(summary["connections"], 1, "{summary}");
+        assert!(summary["bytes_acked"].as_u64() >= Some(1_000_000), "{summary}");
+        assert!(summary["mean_bps"].as_u64() > Some(0), "{summary}");
+    }
+}
+
+#[test]
+fn a_go_programs_connections_use_the_mode() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = go_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let output = net.run(&["--json", "--", client.to_str().unwrap(), &host, &port, "500000"]);
+    assert!(text(&output.stdout).contains("control=imtcp_bg"), "{}", text(&output.stdout));
+    assert!(summary(&output)["bytes_acked"].as_u64() >= Some(500_000));
+}
+
+#[test]
+fn connections_that_the_command_accepts_use_the_mode() {
+    let Some(_alone) = alone() else { return };
+    if Command::new("python3").arg("-V").output().is_err() {
+        eprintln!("skipped: python3 is missing");
+        return;
+    }
+    let net = Net::new();
+    let server = "import socket\n\
+        s = socket.create_server(('', 7777))\n\
+        c, _ = s.accept()\n\
+        print(c.getsockopt(6, 13, 16).split(b'\\0')[0].decode(), flush=True)\n\
+        c.sendall(bytes(1000000)); c.shutdown(1); c.recv(1)";
+    let running = net.run_spawn(&["--json", "--", "python3", "-c", server]);
+    let address = SocketAddr::new(CLIENT.parse().unwrap(), 7777);
+    let mut stream = None;
+    eventually("the server listens", || {
+        stream = net.connect_from_server(address).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    stream.shutdown(Shutdown::Both).unwrap();
+    let output = running.finish();
+    assert_eq!(text(&output.stdout).trim(), "imtcp_bg");
+    assert_eq!(received.len(), 1_000_000);
+    assert!(summary(&output)["bytes_acked"].as_u64() >= Some(1_000_000));
+}
+
+#[test]
+fn the_ceiling_holds_for_the_sum_of_parallel_connections() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let one = format!("{} {host} {port} 2000000 >/dev/null &", client.display());
+    let line = format!("{one} {one} {one} {one} wait");
+    let output = net.run(&["--json", "--max-rate", "10M", "--", "sh", "-c", &line]);
+    let summary = summary(&output);
+    assert_eq!(summary["connections"], 4);
+    let mean = summary["mean_bps"].as_u64().unwrap();
+    // 8 MB at 10 Mbit/s take 6.4 s. The first instant, before rates are known, may be faster.
+    assert!((5_000_000..12_000_000).contains(&mean), "{summary}");
+}
+
+#[test]
+fn packets_are_marked_when_asked_for() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let output = net.run(&["--dscp", "le", "--", client, &host, &port, "1000"]);
+    assert!(text(&output.stdout).contains("tos=4\n"), "{}", text(&output.stdout));
+    let output = net.run(&["--", client, &host, &port, "1000"]);
+    assert!(text(&output.stdout).contains("tos=0\n"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn the_inner_of_two_runs_decides() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let inner =
+        ["--", IMTCP, "run", "--mode", "measure", "--json", "--", client, &host, &port, "9"];
+    let output = net.run(&[&["--json"][..], &inner].concat());
+    assert!(text(&output.stdout).contains("control=imtcp "), "{}", text(&output.stdout));
+    let stderr = text(&output.stderr);
+    let lines: Vec<_> = stderr.lines().map(json).collect();
+    assert_eq!(
+        (lines[0]["connections"].as_u64(), lines[1]["connections"].as_u64()),
+        (Some(1), Some(0))
+    );
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn the_exit_code_passes_through() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let plain = scratch.path("plain");
+    fs::write(&plain, "no program").unwrap();
+    let cases: [(&[&str], i32); 6] = [
+        (&["true"], 0),
+        (&["sh", "-c", "exit 42"], 42),
+        (&["sh", "-c", "kill -KILL $$"], 128 + 9),
+        (&["sh", "-c", "kill -TERM $$"], 128 + 15),
+        (&["/nonexistent/command"], 127),
+        (&[plain.to_str().unwrap()], 126),
+    ];
+    for (command, code) in cases {
+        let output = imtcp(&[&["run", "-q", "--"], command].concat());
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {}", text(&output.stderr));
+    }
+    assert_eq!(imtcp(&["run"]).status.code(), Some(2));
+    assert_eq!(imtcp(&["run", "--max-rate", "1X", "true"]).status.code(), Some(2));
+    let order = imtcp(&["run", "--min-rate", "2M", "--max-rate", "1M", "true"]);
+    assert_eq!(order.status.code(), Some(2), "{}", text(&order.stderr));
+    assert_eq!(imtcp(&["run", "--user", "nobody-at-all", "true"]).status.code(), Some(125));
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn quiet_is_quiet_and_one_line_is_one_line() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let send = net.send_line(100_000);
+    assert_eq!(text(&net.run(&["--quiet", "--", "bash", "-c", &send]).stderr), "");
+    let line = text(&net.run(&["--", "bash", "-c", &send]).stderr);
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.starts_with("imtcp: 100 kB sent in"), "{line}");
+}
+
+#[test]
+fn the_cgroup_is_gone_afterwards() {
+    let Some(_alone) = alone() else { return };
+    let inside = imtcp(&["run", "-q", "--", "sh", "-c", "grep ^0:: /proc/self/cgroup"]);
+    assert!(text(&inside.stdout).contains("/imtcp-run-"), "{}", text(&inside.stdout));
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn a_process_left_behind_goes_back_and_keeps_its_connection() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let pid_file = scratch.path("pid");
+    let line = format!(
+        "(exec >/dev/null 2>&1; exec 3<>/dev/tcp/{}/{}; echo $BASHPID > {}; \
+         while sleep 0.05; do head -c 1000 /dev/zero >&3; done) & \
+         until [ -s {} ]; do sleep 0.05; done",
+        net.peer().0,
+        net.peer().1,
+        pid_file.display(),
+        pid_file.display(),
+    );
+    let output = net.run(&["--json", "--", "bash", "-c", &line]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let pid: i32 = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    assert!(imtcp::procfs::exists(pid));
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    let left = connections(&pid.to_string());
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0]["mode"], "bg");
+    // SAFETY: our own grandchild.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+}
+
+#[test]
+fn signals_reach_the_command_once() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    let script = format!(
+        "trap 'echo term >>{0}; exit 7' TERM; trap 'echo usr1 >>{0}' USR1; echo ready >{0}; \
+         while :; do sleep 0.05; done",
+        log.display()
+    );
+    let net = Net::new();
+    let running = net.run_spawn(&["-q", "--", "sh", "-c", &script]);
+    eventually("the command runs", || log.exists());
+    running.signal(libc::SIGUSR1);
+    eventually("USR1 arrives", || fs::read_to_string(&log).unwrap().contains("usr1"));
+    running.signal(libc::SIGTERM);
+    assert_eq!(running.finish().status.code(), Some(7));
+    assert_eq!(fs::read_to_string(&log).unwrap(), "ready\nusr1\nterm\n");
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+/// A child on a terminal of its own, as a shell's foreground job would be.
+struct OnTerminal {
+    child: Background,
+    master: fs::File,
+}
+
+fn on_terminal(net: &Net, args: &[&str]) -> OnTerminal {
+    use std::os::unix::process::CommandExt;
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let slave = fs::File::from(pty.slave);
+    let mut command = net.command(IMTCP);
+    command.arg("run").args(args).stdin(slave.try_clone().unwrap());
+    // SAFETY: both are single system calls.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            Ok(())
+        });
+    }
+    OnTerminal { child: Background(command.spawn().unwrap()), master: pty.master.into() }
+}
+
+#[test]
+fn ctrl_c_arrives_once_and_leaves_nothing_behind() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    let script = format!(
+        "trap 'echo int >>{0}' INT; trap 'exit 3' USR1; echo ready >{0}; \
+         while :; do sleep 0.05; done",
+        log.display()
+    );
+    let mut run = on_terminal(&net, &["-q", "--", "sh", "-c", &script]);
+    eventually("the command runs", || log.exists());
+    run.master.write_all(b"\x03").unwrap();
+    eventually("Ctrl-C arrives", || fs::read_to_string(&log).unwrap().contains("int"));
+    sleep(Duration::from_millis(300));
+    run.child.signal(libc::SIGUSR1);
+    assert_eq!(run.child.finish().status.code(), Some(3));
+    assert_eq!(fs::read_to_string(&log).unwrap(), "ready\nint\n");
+
+    // A command that does not catch it.
+    let mut run = on_terminal(
+        &net,
+        &["-q", "--", "sh", "-c", "echo $$ >$0; exec sleep 60", log.to_str().unwrap()],
+    );
+    eventually("the command runs", || {
+        fs::read_to_string(&log).unwrap().len() > 1
+            && !fs::read_to_string(&log).unwrap().contains("ready")
+    });
+    sleep(Duration::from_millis(100));
+    run.master.write_all(b"\x03").unwrap();
+    assert_eq!(run.child.finish().status.code(), Some(128 + libc::SIGINT));
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["runs"], serde_json::json!([]));
+}
+
+fn state_of(pid: i32) -> char {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
+}
+
+#[test]
+fn stopping_and_continuing_takes_the_command_along() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let pid_file = scratch.path("pid");
+    let script = format!("echo $$ >{}; exec sleep 1.5", pid_file.display());
+    let running = net.run_spawn(&["-q", "--", "sh", "-c", &script]);
+    let pid = || fs::read_to_string(&pid_file).ok()?.trim().parse::<i32>().ok();
+    eventually("the command runs", || pid().is_some_and(|p| state_of(p) == 'S'));
+    let command = pid().unwrap();
+    running.signal(libc::SIGTSTP);
+    eventually("both stop", || state_of(command) == 'T' && state_of(running.pid()) == 'T');
+    running.signal(libc::SIGCONT);
+    eventually("both go on", || state_of(command) != 'T' && state_of(running.pid()) != 'T');
+    assert_eq!(running.finish().status.code(), Some(0));
+}
+
+#[test]
+fn a_killed_imtcp_ends_its_hold_and_is_swept() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let (go, out) = (scratch.path("go"), scratch.path("out"));
+    let (host, port) = net.peer();
+    let script = format!(
+        "touch {0}.ready; until [ -e {0} ]; do sleep 0.05; done; {1} {host} {port} 1000 >{2}",
+        go.display(),
+        client.display(),
+        out.display()
+    );
+    let mut running = net.run_spawn(&["--", "sh", "-c", &script]);
+    eventually("the command runs", || Path::new(&format!("{}.ready", go.display())).exists());
+    running.signal(libc::SIGKILL);
+    running.0.wait().unwrap();
+    assert_eq!(cgroups_left().len(), 1, "the command goes on in its cgroup");
+    fs::write(&go, "").unwrap();
+    eventually("it connects", || fs::read_to_string(&out).is_ok_and(|t| t.contains("control=")));
+    assert!(!fs::read_to_string(&out).unwrap().contains("imtcp"), "the hold has ended");
+    imtcp_ok(&["up"]);
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn the_command_has_no_descriptors_of_ours() {
+    let Some(_alone) = alone() else { return };
+    let list = ["sh", "-c", "ls /proc/self/fd"];
+    let bare = Command::new(list[0]).args(&list[1..]).stdin(std::process::Stdio::null()).output();
+    let inside = imtcp(&[&["run", "-q", "--"][..], &list].concat());
+    assert_eq!(text(&inside.stdout), text(&bare.unwrap().stdout));
+}
+
+#[test]
+fn the_command_runs_as_the_user_asked_for() {
+    let Some(_alone) = alone() else { return };
+    let script = "id -un; echo $USER; grep CapEff /proc/self/status";
+    let output = imtcp(&["run", "-q", "--user", "nobody", "--", "sh", "-c", script]);
+    let stdout = text(&output.stdout);
+    let lines: Vec<_> = stdout.lines().collect();
+    assert_eq!(lines[..2], ["nobody", "nobody"], "{}", text(&output.stderr));
+    assert!(lines[2].ends_with("0000000000000000"), "{stdout}");
+}
+
+#[test]
+fn imtcp_itself_gives_up_what_it_does_not_need() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let running = net.run_spawn(&["-q", "--", "sleep", "1"]);
+    let caps = |pid: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|l| l.strip_prefix("CapPrm:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    // CAP_DAC_OVERRIDE and CAP_KILL.
+    eventually("it has dropped them", || caps(running.pid()) == Some(1 << 1 | 1 << 5));
+    assert!(running.finish().status.success());
+}
+
+#[test]
+fn it_works_under_ip_netns_exec() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let output = Command::new("ip")
+        .args(["netns", "exec", net.client_ns(), IMTCP, "run", "--json", "--", "bash", "-c"])
+        .arg(net.send_line(100_000))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(summary(&output)["connections"], 1);
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn watch_knows_the_process_and_what_is_not_known_is_null() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let line = format!("{}; sleep 30", net.send_line(50_000).replace("exec 3>&-", ":"));
+    let running = net.run_spawn(&["-q", "--", "bash", "-c", &line]);
+    let mut found = Vec::new();
+    eventually("the connection is seen", || {
+        found = connections(&net.server.to_string());
+        found.iter().any(|c| c["command"] == "bash" || c["command"] == "sleep")
+    });
+    let c = &found[0];
+    assert!(c["pid"].is_i64() && c["cookie"].as_u64() > Some(0), "{c}");
+    assert_eq!((&c["mode"], &c["state"]), (&"bg".into(), &"established".into()));
+    assert_eq!(c["dst"], net.server.to_string());
+    assert!(c["avail_last_bps"].is_null() || c["avail_last_bps"].as_u64() > Some(0));
+    assert!(c["policy"].as_u64() > Some(0));
+    let table = imtcp_ok(&["watch", "--once"]);
+    assert!(table.contains("PEER") && table.contains(&net.server.to_string()), "{table}");
+    running.signal(libc::SIGTERM);
+    running.finish();
+}
+
+#[test]
+fn results_stream_as_events() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    imtcp_ok(&["up"]);
+    let mut events = Background(
+        Command::new(IMTCP)
+            .args(["watch", "--events", "--json"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let send = net.send_line(10_000_000);
+    let summary = summary(&net.run(&["--json", "--mode", "measure", "--", "bash", "-c", &send]));
+    sleep(Duration::from_millis(500));
+    let second_reader = imtcp(&["watch", "--events", "--json"]);
+    assert_eq!(second_reader.status.code(), Some(1), "one reader at a time");
+    events.0.kill().unwrap();
+    let output = events.finish();
+    let results: Vec<_> = text(&output.stdout).lines().map(json).collect();
+    let results: Vec<_> = results.iter().filter(|r| r["mode"] == "measure").collect();
+    assert!(!results.is_empty(), "{summary}");
+    for r in results {
+        assert_eq!(r["outcome"] == "valid", r["avail_bps"].as_u64().is_some(), "{r}");
+    }
+}
+
+#[test]
+fn starting_is_quick() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["up"]);
+    let started = Instant::now();
+    imtcp_ok(&["run", "-q", "--", "true"]);
+    // Loading one small program; generous for a busy machine.
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_connection_of_ours_is_not_touched() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let stream = net.connect();
+    let before = control_of(&stream);
+    assert!(net.run(&["-q", "--", "true"]).status.success());
+    assert_eq!(imtcp::socket::control(stream.as_fd()).unwrap(), before);
+    assert!(!before.starts_with("imtcp"));
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `up` and `down` on the running kernel. Each test begins and ends with imtcp down.
+
+mod support;
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use imtcp_bpf::{netns, paths};
+use support::*;
+
+fn registered() -> bool {
+    let available = netns::available_ccs();
+    imtcp_bpf::CONTROLS.iter().all(|c| available.iter().any(|a| a == c))
+}
+
+#[test]
+fn up_twice_and_down_twice_are_fine() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["down"]);
+    assert_eq!(json(&imtcp_ok(&["up", "--json"]))["action"], "loaded");
+    assert!(registered());
+    assert_eq!(json(&imtcp_ok(&["up", "--json"]))["action"], "already");
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["up"], true);
+    assert_eq!(json(&imtcp_ok(&["down", "--json"]))["was_up"], true);
+    assert!(!registered());
+    assert!(!paths::dir().exists(), "pins are left");
+    assert_eq!(json(&imtcp_ok(&["down", "--json"]))["was_up"], false);
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["up"], false);
+}
+
+#[test]
+fn an_upgrade_leaves_no_moment_without_the_names() {
+    let Some(_alone) = alone() else { return };
+    if !imtcp_bpf::probe::has_struct_ops_links() {
+        eprintln!("skipped: this kernel replaces congestion controls only with a gap");
+        return;
+    }
+    imtcp_ok(&["up"]);
+    let stop = AtomicBool::new(false);
+    thread::scope(|s| {
+        let watcher = s.spawn(|| {
+            let mut looks = 0;
+            while !stop.load(Ordering::Relaxed) {
+                assert!(registered(), "absent at look {looks}");
+                looks += 1;
+            }
+            looks
+        });
+        for _ in 0..3 {
+            assert_eq!(json(&imtcp_ok(&["up", "--force", "--json"]))["action"], "upgraded");
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(watcher.join().unwrap() > 100);
+    });
+    imtcp_ok(&["down"]);
+}
+
+#[test]
+fn connections_keep_working_and_stay_visible_through_an_upgrade() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    imtcp_ok(&["up"]);
+    let mut stream = net.connect();
+    set_control(&stream, "imtcp_bg");
+    still_sends(&mut stream);
+    let done = json(&imtcp_ok(&["up", "--force", "--json"]));
+    assert_eq!(done["records_kept"], true);
+    still_sends(&mut stream);
+    let port = stream.local_addr().unwrap().port();
+    assert_eq!(connections(&format!("{CLIENT}:{port}")).len(), 1);
+    imtcp_ok(&["down"]);
+}
+
+#[test]
+fn down_leaves_connections_alive_and_moves_them_to_the_default() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    imtcp_ok(&["up"]);
+    net.write_in_client("/proc/sys/net/ipv4/tcp_congestion_control", "reno");
+    let mut streams = [net.connect(), net.connect()];
+    set_control(&streams[0], "imtcp_bg");
+    set_control(&streams[1], "imtcp");
+    streams.iter_mut().for_each(still_sends);
+    let report = json(&imtcp_ok(&["down", "--json"]));
+    assert!(report["moved_connections"].as_u64() >= Some(2), "{report}");
+    assert_eq!(report["still_using"], 0);
+    for stream in &mut streams {
+        assert_eq!(control_of(stream), "reno");
+        still_sends(stream);
+    }
+}
+
+#[test]
+fn down_sets_another_default_where_imtcp_was_it() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    imtcp_ok(&["up"]);
+    net.write_in_client(path, "imtcp_bg");
+    let mut stream = net.connect();
+    assert_eq!(control_of(&stream), "imtcp_bg");
+    let report = json(&imtcp_ok(&["down", "--json"]));
+    assert_eq!(report["defaults_changed"].as_array().unwrap().len(), 1, "{report}");
+    assert!(!net.read_in_client(path).starts_with("imtcp"));
+    still_sends(&mut stream);
+    assert!(!control_of(&stream).starts_with("imtcp"));
+}
+
+#[test]
+fn up_that_fails_halfway_leaves_nothing() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["down"]);
+    let scratch = Scratch::new();
+    let object = scratch.path("imtcp.bpf.o");
+    std::fs::write(&object, imtcp_bpf::objects::IMTCP).unwrap();
+    let bpftool = |args: &[&str]| Command::new("bpftool").args(args).output();
+    match bpftool(&["struct_ops", "register", object.to_str().unwrap()]) {
+        Ok(done) if done.status.success() && registered() => {}
+        other => {
+            eprintln!("skipped: bpftool struct_ops register: {other:?}");
+            let _ = bpftool(&["struct_ops", "unregister", "name", "imtcp"]);
+            let _ = bpftool(&["struct_ops", "unregister", "name", "imtcp_bg"]);
+            return;
+        }
+    }
+    // Both names are taken: the first registration fails.
+    let first = imtcp(&["up"]);
+    let left_by_first = paths::dir().exists();
+    // Only the second one is: what was registered before must go again.
+    let _ = bpftool(&["struct_ops", "unregister", "name", "imtcp"]);
+    let second = imtcp(&["up"]);
+    let left = netns::available_ccs();
+    let _ = bpftool(&["struct_ops", "unregister", "name", "imtcp_bg"]);
+    for output in [&first, &second] {
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains("is registered already"), "{}", text(&output.stderr));
+    }
+    assert!(!left_by_first && !paths::dir().exists(), "pins are left");
+    assert!(!left.iter().any(|c| c == "imtcp"), "a registration is left");
+}
+
+#[test]
+fn without_root_one_sentence_says_so() {
+    use std::os::unix::process::CommandExt;
+    let Some(_alone) = alone() else { return };
+    // The build directory may be closed to others.
+    let scratch = Scratch::new();
+    let copy = scratch.path("imtcp");
+    std::fs::copy(IMTCP, &copy).unwrap();
+    for args in [&["up"][..], &["down"], &["run", "true"], &["watch", "--once"], &["status"]] {
+        let output = Command::new(&copy).args(args).uid(65534).gid(65534).output().unwrap();
+        let error = text(&output.stderr);
+        let code = if args[0] == "run" { 125 } else { 1 };
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.contains("needs root") && error.contains("sudo"), "{error}");
+    }
+}
