@@ -115,6 +115,7 @@ void BPF_PROG(imtcp_set_state, struct sock *sk, __u8 new_state)
 		conn->reductions_rto++;
 	else
 		conn->reductions_loss++;
+	imtcp_bg_on_loss(&conn->bg);
 	if (imtcp_meas_on_loss(&conn->meas, tp->tcp_mstamp, tp->snd_nxt, tp->srtt_us >> 3))
 		imtcp_publish(sk, conn);
 }

@@ -120,12 +120,16 @@ static __always_inline __u32 imtcp_pkt_bytes(const struct imtcp_conn *conn,
 	return tp->mss_cache + conn->header_bytes;
 }
 
-/* Ordinary pacing rate, on the wire: cwnd/srtt times a gain; U64_MAX before the first RTT. */
+/*
+ * Ordinary pacing rate, on the wire: cwnd/srtt times a gain; U64_MAX before the first RTT. While
+ * a loss is repaired the window is about what is left in flight (PRR), and pacing by that would
+ * hold retransmissions back: as tcp_update_pacing_rate, packets_out where it is more.
+ */
 static __always_inline __u64 imtcp_base_bps(const struct imtcp_conn *conn,
 					    const struct tcp_sock *tp)
 {
 	__u64 srtt_us = tp->srtt_us >> 3;
-	__u64 bytes = (__u64)tp->snd_cwnd * imtcp_pkt_bytes(conn, tp);
+	__u64 bytes = imtcp_max(tp->snd_cwnd, tp->packets_out) * imtcp_pkt_bytes(conn, tp);
 	__u32 gain_q8 = IMTCP_PACE_Q8;
 
 	if (!srtt_us)
@@ -234,6 +238,10 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 	if (ev.snd_una == ev.prior_una)
 		return;
 	conn->last_una = ev.snd_una;
+	/* A control chosen before the handshake began saw no initial sequence number: more than
+	 * was ever acknowledged is that number, not data. */
+	if (ev.snd_una - ev.prior_una > tp->bytes_acked)
+		return;
 	ev.min_rtt_us = conn->bg.minrtt.base_us;
 
 	gap_us = ev.now_us - conn->acked_at_us;
@@ -284,6 +292,8 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 		.credit_segs = tp->snd_cwnd_cnt,
 	};
 	int full = imtcp_window_full(tp);
+	/* after a timeout the floor waits: what is in flight is unknown (RFC 5681 §3.1) */
+	int lost = imtcp_ca_state(sk) == TCP_CA_Loss;
 
 	conn->full |= full;
 	if (conn->mode == IMTCP_MODE_BG) {
@@ -297,6 +307,8 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 		conn->round_over = 0;
 		conn->full = 0;
 	}
+	if (lost)
+		floor_segs = 0;
 	if (full && !conn->bg.draining)
 		imtcp_reno_grow(&w, acked, tp->snd_cwnd_clamp);
 	if (conn->mode == IMTCP_MODE_BG)

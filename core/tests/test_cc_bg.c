@@ -218,6 +218,24 @@ static void a_calm_round_opens_slow_start_up_to_the_cap(void **state)
 }
 
 /* Every RTT is 35 ms over a base of 30 for longer than the age: drain, learn, come back. */
+static void after_a_loss_growth_is_renos_until_a_newer_result(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 20, 20, 30000);
+	f.b.cap_segs = 120;
+	imtcp_bg_on_loss(&f.b);
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 20);
+	result(&f, IMTCP_OUT_OF_RANGE, 50000000);
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 20);
+	result(&f, IMTCP_OK, 50000000);
+	round_of(&f, 30500, 0);
+	assert_true(f.w.ssthresh_segs > 20);
+}
+
 static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **state)
 {
 	uint64_t now = NOW;
@@ -266,5 +284,6 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth), T(rejected_results_are_not_av
       T(at_delta_itself_nothing_happens), T(the_rtt_rule_stops_at_its_floor),
       T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
       T(the_noise_of_a_short_path_is_no_queue), T(a_calm_round_opens_slow_start_up_to_the_cap),
+      T(after_a_loss_growth_is_renos_until_a_newer_result),
       T(an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back),
       T(a_window_in_bytes_rounds_to_whole_segments))

@@ -23,7 +23,8 @@
  *  2. (4) acts once per round trip: on every ACK it would collapse the window before the
  *     first cut could show in the RTT.
  *  3. After a calm round (RTT below the middle of 1 and delta) the window may double up to the
- *     cap, since the cap is known to be free; the paper adds one segment per round trip.
+ *     cap, since the cap is known to be free; the paper adds one segment per round trip. Not
+ *     after a loss: until a result that is newer than it, growth is Reno's.
  *  4. A result outside of the search range counts in (1) with the end of the range that it
  *     passed, as [IM §3.2.5] sets it.
  *  5. RTTmin ages (filter.h).
@@ -52,7 +53,9 @@ struct imtcp_bg {
 	imtcp_u32 cap_segs;	/* maxcwnd of (2); 0: none yet */
 	imtcp_u32 draining;	/* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
+	imtcp_u32 cap_stale; /* a loss is newer than the newest result */
 	imtcp_u32 yields; /* the cap or the RTT rule held the window back in this round */
+	imtcp_u32 _pad;
 	imtcp_u64 reductions_rtt, reductions_cap;
 };
 
@@ -85,6 +88,14 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_resu
 {
 	if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE)
 		b->smoothed_bps = imtcp_ewma(b->smoothed_bps, r->avail_bps);
+	if (r->outcome == IMTCP_OK)
+		b->cap_stale = 0;
+}
+
+/* A loss: what the cap says is older than what the path says. */
+IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b)
+{
+	b->cap_stale = 1;
 }
 
 /* (2): the window at most the cap, at least floor_segs. Cutting it counts. */
@@ -143,7 +154,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_round
 		w->credit_segs = 0;
 		b->yields = 1;
 	} else if ((imtcp_u64)rtt * 256 < (imtcp_u64)base * IMTCP_BG_CALM_Q8 &&
-		   w->ssthresh_segs < b->cap_segs) {
+		   w->ssthresh_segs < b->cap_segs && !b->cap_stale) {
 		w->ssthresh_segs = b->cap_segs;
 	}
 }
