@@ -29,11 +29,12 @@ def records(result: JobResult, name: str) -> list[dict]:
 
 @pytest.mark.parametrize("series", ["6.1", "6.12"])
 def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(series: str) -> None:
-    path = Path3()
+    # A buffer that holds every slow start: this is about silence, not about loss.
+    path = Path3(forward="rate 50mbit limit 2000")
     script = path.script() + UP
     for control in CONTROLS:
         script += path.transfer(
-            control, "w1000000 d s30000 w1000000 d p20000/100/15 d", recv="-b 20000"
+            control, "w1000000 d s30000 w1000000 d p20000/100/10 d", recv="-b 20000"
         )
     result = run(script, series)
     transfers = {control: Transfer.of(result, control) for control in CONTROLS}
@@ -211,14 +212,14 @@ def test_whatever_acks_a_receiver_sends_results_are_right_or_rejected(receiver: 
     for control, share in (("imtcp", 0.95), ("imtcp_bg", 0.8)):
         transfer = Transfer.of(result, control)
         assert transfer.intact
-        assert transfer.bps >= reno.bps * share
+        assert transfer.bps >= reno.bps * share, (control, transfer.bps, reno.bps)
         events = [e for e in lines(result, f"{control}.events") if "outcome" in e]
         assert len(events) >= 5
-        valid = [e["avail_bps"] for e in events if e["valid"]]
+        valid = [e["avail_bps"] for e in events if e["outcome"] == "valid"]
         assert all(bps <= 50e6 * 1.15 for bps in valid), sorted(valid)
         # Nobody else is there, and the receiver's window leaves no queue of its own.
         if valid:
-            assert percentile(valid, 50) >= 50e6 * 0.75
+            assert percentile(valid, 50) >= 50e6 * 0.75, sorted(valid)
 
 
 def gaps_after_acks_us(packets: list[Row], port: str = "5000") -> list[int]:
@@ -296,7 +297,7 @@ def test_a_long_connection_measures_to_its_end_across_the_wrap_of_sequence_numbe
         assert transfer.intact
         assert transfer.seconds >= 60
         assert transfer.bps >= reno.bps * share
-        valid = [e["t_us"] for e in events if e["valid"] and e["mode"] == mode]
+        valid = [e["t_us"] for e in events if e["outcome"] == "valid" and e["mode"] == mode]
         moments = [transfer.start_us, *valid, transfer.end_us]
         longest_s = max(b - a for a, b in itertools.pairwise(moments)) / 1e6
         assert longest_s <= 20, (control, len(valid))
