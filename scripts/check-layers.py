@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 #: What each C part may include, by the beginning of the path.
 C_MAY_INCLUDE = {
-    "core/include/": ("imtcp/", "types.h", "fixed.h", "filter.h", "stream.h", "meas.h", "cc_",
+    "core/include/": ("imtcp/", "types.h", "fixed.h", "filter.h", "stream.h", "meas", "cc_",
                       "stdint.h"),
     "bpf/": ("imtcp/", "imtcp_", "bpf/", "stdint.h"),
 }  # fmt: skip
@@ -26,6 +26,7 @@ CRATES_MAY_USE = {
     "imtcp-load": set(),
 }
 WITH_LICENCE = (".c", ".h")
+IMPORTS_LAB = re.compile(r"^\s*(from|import) imtcp_lab", re.MULTILINE)
 
 
 def tracked() -> list[str]:
@@ -48,12 +49,12 @@ def crate_faults() -> list[str]:
     faults = []
     for manifest in [*ROOT.glob("crates/*/Cargo.toml"), ROOT / "lab/load/Cargo.toml"]:
         text = manifest.read_text()
-        name = re.search(r'^name *= *"([^"]+)"', text, re.M)[1]
+        name = re.search(r'^name *= *"([^"]+)"', text, re.MULTILINE)[1]
         if name not in CRATES_MAY_USE:
             faults.append(f"{manifest.relative_to(ROOT)}: {name} is not in scripts/check-layers.py")
             continue
         for other in CRATES_MAY_USE:
-            used = re.search(rf"^{re.escape(other)}\b *(=|\.)", text, re.M)
+            used = re.search(rf"^{re.escape(other)}\b *(=|\.)", text, re.MULTILINE)
             if other != name and used and other not in CRATES_MAY_USE[name]:
                 faults.append(f"{manifest.relative_to(ROOT)}: {name} may not use {other}")
     return faults
@@ -62,15 +63,13 @@ def crate_faults() -> list[str]:
 def other_faults(files: list[str]) -> list[str]:
     faults = []
     for name in files:
-        if name.endswith(WITH_LICENCE) and "SPDX-License-Identifier" not in (
-            ROOT / name
-        ).read_text(errors="replace"):
+        if name.endswith(WITH_LICENCE) and "SPDX-License-Identifier" not in (ROOT / name).read_text(
+            errors="replace"
+        ):
             faults.append(f"{name}: no SPDX-License-Identifier")
-        if name.endswith(".py") and not name.startswith("lab/"):
-            if re.search(r"^\s*(from|import) imtcp_lab", (ROOT / name).read_text(), re.M) and (
-                not name.startswith("tests/")
-            ):
-                faults.append(f"{name}: nothing outside of lab and tests imports the laboratory")
+        outside = name.endswith(".py") and not name.startswith(("lab/", "tests/"))
+        if outside and IMPORTS_LAB.search((ROOT / name).read_text()):
+            faults.append(f"{name}: nothing outside of lab and tests imports the laboratory")
     return faults
 
 

@@ -66,10 +66,7 @@
 static void send_bytes(const void *data, size_t len)
 {
 	/* "rep outsb" takes a 64-bit count, one I/O operation per byte. */
-	__asm__ volatile("rep outsb"
-			 : "+S"(data), "+c"(len)
-			 : "d"(DEBUGCON_PORT)
-			 : "memory");
+	__asm__ volatile("rep outsb" : "+S"(data), "+c"(len) : "d"(DEBUGCON_PORT) : "memory");
 }
 
 static void put_be(unsigned char *to, uint64_t value, int bytes)
@@ -80,7 +77,7 @@ static void put_be(unsigned char *to, uint64_t value, int bytes)
 
 static void send_head(char type, size_t len)
 {
-	unsigned char head[5] = { (unsigned char)type };
+	unsigned char head[5] = {(unsigned char)type};
 
 	put_be(head + 1, len, 4);
 	send_bytes(head, sizeof(head));
@@ -125,10 +122,7 @@ static uint64_t now_ms(void)
 
 static void fw_cfg_read(void *to, size_t len)
 {
-	__asm__ volatile("rep insb"
-			 : "+D"(to), "+c"(len)
-			 : "d"(FW_CFG_DATA_PORT)
-			 : "memory");
+	__asm__ volatile("rep insb" : "+D"(to), "+c"(len) : "d"(FW_CFG_DATA_PORT) : "memory");
 }
 
 static uint32_t fw_cfg_be32(void)
@@ -155,8 +149,8 @@ static size_t fw_cfg_open(const char *name)
 		if (strncmp(entry.name, name, sizeof(entry.name)) != 0)
 			continue;
 		outw(entry.select[0] << 8 | entry.select[1], FW_CFG_SELECTOR_PORT);
-		return (size_t)entry.size[0] << 24 | entry.size[1] << 16 |
-		       entry.size[2] << 8 | entry.size[3];
+		return (size_t)entry.size[0] << 24 | entry.size[1] << 16 | entry.size[2] << 8 |
+		       entry.size[3];
 	}
 	fail("no fw_cfg item %s", name);
 }
@@ -176,8 +170,7 @@ static void run_and_wait(char *const argv[])
 
 static void unpack_job(void)
 {
-	char *const tar[] = { "/usr/bin/busybox", "tar", "-xf", "/run/job.tar",
-			      "-C", "/", NULL };
+	char *const tar[] = {"/usr/bin/busybox", "tar", "-xf", "/run/job.tar", "-C", "/", NULL};
 	size_t len = fw_cfg_open(JOB_ITEM);
 	int fd = open("/run/job.tar", O_RDWR | O_CREAT | O_TRUNC, 0600);
 	void *map;
@@ -262,7 +255,7 @@ static int send_file(const char *path, const struct stat *st, int kind, struct F
 
 static pid_t start_job(void)
 {
-	static char *const argv[] = { "/bin/sh", "/run/job.sh", NULL };
+	static char *const argv[] = {"/bin/sh", "/run/job.sh", NULL};
 	pid_t pid = fork();
 
 	if (pid < 0)
@@ -288,7 +281,7 @@ static pid_t start_job(void)
 /* Runs the job to its end; returns its exit code, or -1 out of time. */
 static int watch_job(pid_t job, uint64_t limit_ms)
 {
-	const struct timespec tick = { 0, TICK_MS * 1000000L };
+	const struct timespec tick = {0, TICK_MS * 1000000L};
 	uint64_t begin = now_ms(), next = TICK_MS;
 	sigset_t child;
 
@@ -303,8 +296,7 @@ static int watch_job(pid_t job, uint64_t limit_ms)
 		while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 			if (pid != job)
 				continue;
-			return WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
-						     WEXITSTATUS(status);
+			return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 		}
 		passed = now_ms() - begin;
 		if (passed >= limit_ms) {
@@ -342,7 +334,7 @@ static void prepare(void)
 
 int main(void)
 {
-	char settings[256] = { 0 }, seed[32];
+	char settings[256] = {0}, seed[32];
 	unsigned long long limit_ms;
 	int fd, code;
 

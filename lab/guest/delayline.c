@@ -84,16 +84,14 @@ static int64_t clock_ns(clockid_t clock)
 static int open_interface(const char *name)
 {
 	const int one = 1, buffer = RECEIVE_BUFFER_BYTES;
-	struct sockaddr_ll address = { .sll_family = AF_PACKET,
-				       .sll_protocol = htons(ETH_P_ALL) };
-	struct packet_mreq all = { .mr_type = PACKET_MR_PROMISC };
+	struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
+	struct packet_mreq all = {.mr_type = PACKET_MR_PROMISC};
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	address.sll_ifindex = all.mr_ifindex = (int)if_nametoindex(name);
 	if (address.sll_ifindex == 0)
 		die(name);
-	if (fd < 0 ||
-	    setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof(one)) != 0 ||
+	if (fd < 0 || setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof(one)) != 0 ||
 	    setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one)) != 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof(one)) != 0 ||
 	    setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all)) != 0)
@@ -119,8 +117,7 @@ static int64_t stamp_of(struct msghdr *message)
 	return -1;
 }
 
-static void enqueue(struct direction *d, const unsigned char *data, size_t len,
-		    int64_t arrived_ns)
+static void enqueue(struct direction *d, const unsigned char *data, size_t len, int64_t arrived_ns)
 {
 	size_t bytes = len - sizeof(struct virtio_net_hdr);
 	struct frame *f;
@@ -156,17 +153,17 @@ static void receive(struct direction *d)
 	unsigned char control[256];
 
 	for (int i = 0; i < READ_BATCH; i++) {
-		struct iovec part = { data, sizeof(data) };
-		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1,
-					  .msg_control = control,
-					  .msg_controllen = sizeof(control) };
+		struct iovec part = {data, sizeof(data)};
+		struct msghdr message = {.msg_iov = &part,
+					 .msg_iovlen = 1,
+					 .msg_control = control,
+					 .msg_controllen = sizeof(control)};
 		ssize_t len = recvmsg(d->from, &message, MSG_TRUNC);
 		int64_t now = clock_ns(CLOCK_MONOTONIC), stamp, age;
 
 		if (len < 0)
 			return;
-		if ((size_t)len > sizeof(data) ||
-		    (size_t)len <= sizeof(struct virtio_net_hdr)) {
+		if ((size_t)len > sizeof(data) || (size_t)len <= sizeof(struct virtio_net_hdr)) {
 			d->failed++;
 			continue;
 		}
@@ -201,7 +198,7 @@ static int64_t transmit(struct direction *d)
 
 static void forward(struct direction way[2], const sigset_t *mask)
 {
-	struct pollfd fds[2] = { { way[0].from, POLLIN, 0 }, { way[1].from, POLLIN, 0 } };
+	struct pollfd fds[2] = {{way[0].from, POLLIN, 0}, {way[1].from, POLLIN, 0}};
 
 	while (!stop) {
 		int64_t first = transmit(&way[0]), second = transmit(&way[1]);
@@ -213,7 +210,7 @@ static void forward(struct direction way[2], const sigset_t *mask)
 
 			if (left < 0)
 				left = 0;
-			wait = (struct timespec){ left / NS_PER_S, left % NS_PER_S };
+			wait = (struct timespec){left / NS_PER_S, left % NS_PER_S};
 			timeout = &wait;
 		}
 		if (ppoll(fds, 2, timeout, mask) < 0 && errno != EINTR)
@@ -243,8 +240,7 @@ static double number(const char *text, double least)
 	double value = strtod(text, &end);
 
 	if (*end || end == text || !(value >= least)) {
-		fprintf(stderr, "imtcp-delayline: not a number of at least %g: %s\n", least,
-			text);
+		fprintf(stderr, "imtcp-delayline: not a number of at least %g: %s\n", least, text);
 		exit(2);
 	}
 	return value;
@@ -253,15 +249,15 @@ static double number(const char *text, double least)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "delay-us", required_argument, NULL, 'd' },
-		{ "rate-bps", required_argument, NULL, 'r' },
-		{ "back-rate-bps", required_argument, NULL, 'R' },
-		{ "queue-bytes", required_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"delay-us", required_argument, NULL, 'd'},
+		{"rate-bps", required_argument, NULL, 'r'},
+		{"back-rate-bps", required_argument, NULL, 'R'},
+		{"queue-bytes", required_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
-	struct direction way[2] = { { .queue_bytes = 150000 }, { .queue_bytes = 150000 } };
-	struct sigaction action = { .sa_handler = on_signal };
+	struct direction way[2] = {{.queue_bytes = 150000}, {.queue_bytes = 150000}};
+	struct sigaction action = {.sa_handler = on_signal};
 	sigset_t blocked, open_mask;
 	int option;
 
@@ -311,7 +307,7 @@ int main(int argc, char **argv)
 		fprintf(stderr,
 			"imtcp-delayline: %s to %s: forwarded %" PRIu64 " dropped %" PRIu64
 			" failed %" PRIu64 "\n",
-			argv[optind + i], argv[optind + 1 - i], way[i].forwarded,
-			way[i].dropped, way[i].failed);
+			argv[optind + i], argv[optind + 1 - i], way[i].forwarded, way[i].dropped,
+			way[i].failed);
 	return 0;
 }

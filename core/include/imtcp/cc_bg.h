@@ -54,7 +54,7 @@ struct imtcp_bg {
 	imtcp_u32 draining;	/* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
 	imtcp_u32 cap_stale; /* a loss is newer than the newest result */
-	imtcp_u32 yields; /* the cap or the RTT rule held the window back in this round */
+	imtcp_u32 yields;    /* the cap or the RTT rule held the window back in this round */
 	imtcp_u32 _pad;
 	imtcp_u64 reductions_rtt, reductions_cap;
 };
