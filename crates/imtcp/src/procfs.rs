@@ -49,7 +49,7 @@ pub fn sockets(pid: i32) -> Vec<(i32, u64)> {
 }
 
 /// Finds the processes that hold the given socket inodes. When several share a socket, the
-/// one with the highest pid is named: the worker rather than the parent that opened it.
+/// one with the lowest pid is named: rather who opened it than who has inherited it.
 pub fn owners(inodes: &HashSet<u64>) -> HashMap<u64, Owner> {
     let mut found = HashMap::new();
     if inodes.is_empty() {
@@ -62,7 +62,7 @@ pub fn owners(inodes: &HashSet<u64>) -> HashMap<u64, Owner> {
         for (_, inode) in sockets(pid) {
             if inodes.contains(&inode) {
                 let name = name.get_or_insert_with(|| command(pid).unwrap_or_default());
-                found.insert(inode, Owner { pid, command: name.clone() });
+                found.entry(inode).or_insert_with(|| Owner { pid, command: name.clone() });
             }
         }
     }

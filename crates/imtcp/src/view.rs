@@ -255,7 +255,7 @@ impl Owners {
     pub fn connections(&mut self, records: &[Record]) -> Vec<Connection> {
         let inodes: HashSet<u64> =
             records.iter().map(|r| r.socket_ino).filter(|i| *i != 0).collect();
-        self.known.retain(|inode, _| inodes.contains(inode));
+        self.known.retain(|inode, owner| inodes.contains(inode) && procfs::exists(owner.pid));
         let missing: HashSet<u64> =
             inodes.into_iter().filter(|i| !self.known.contains_key(i)).collect();
         let lately = self.searched.as_ref().is_some_and(|(at, searched)| {

@@ -151,10 +151,12 @@ fn the_exit_code_passes_through() {
 #[test]
 fn quiet_is_quiet_and_one_line_is_one_line() {
     let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
     let net = Net::new();
-    let send = net.send_line(100_000);
-    assert_eq!(text(&net.run(&["--quiet", "--", "bash", "-c", &send]).stderr), "");
-    let line = text(&net.run(&["--", "bash", "-c", &send]).stderr);
+    let (host, port) = net.peer();
+    let command = [client.to_str().unwrap(), &host, &port, "100000"];
+    assert_eq!(text(&net.run(&[&["--quiet", "--"][..], &command].concat()).stderr), "");
+    let line = text(&net.run(&[&["--"][..], &command].concat()).stderr);
     assert_eq!(line.lines().count(), 1, "{line}");
     assert!(line.starts_with("imtcp: 100 kB sent in"), "{line}");
 }
