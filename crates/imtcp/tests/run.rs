@@ -110,7 +110,7 @@ fn the_inner_of_two_runs_decides() {
     let (host, port) = net.peer();
     let client = client.to_str().unwrap();
     let inner =
-        ["--", IMTCP, "run", "--mode", "measure", "--json", "--", client, &host, &port, "9"];
+        ["--", &IMTCP, "run", "--mode", "measure", "--json", "--", client, &host, &port, "9"];
     let output = net.run(&[&["--json"][..], &inner].concat());
     assert!(text(&output.stdout).contains("control=imtcp "), "{}", text(&output.stdout));
     let stderr = text(&output.stderr);
@@ -227,7 +227,7 @@ fn on_terminal(net: &Net, args: &[&str]) -> OnTerminal {
     use std::os::unix::process::CommandExt;
     let pty = nix::pty::openpty(None, None).unwrap();
     let slave = fs::File::from(pty.slave);
-    let mut command = net.command(IMTCP);
+    let mut command = net.command(&IMTCP);
     command.arg("run").args(args).stdin(slave.try_clone().unwrap());
     // SAFETY: both are single system calls.
     unsafe {
@@ -365,7 +365,7 @@ fn it_works_under_ip_netns_exec() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
     let output = Command::new("ip")
-        .args(["netns", "exec", net.client_ns(), IMTCP, "run", "--json", "--", "bash", "-c"])
+        .args(["netns", "exec", net.client_ns(), &IMTCP, "run", "--json", "--", "bash", "-c"])
         .arg(net.send_line(100_000))
         .output()
         .unwrap();
@@ -403,7 +403,7 @@ fn results_stream_as_events() {
     let net = Net::new();
     imtcp_ok(&["up"]);
     let mut events = Background(
-        Command::new(IMTCP)
+        Command::new(&*IMTCP)
             .args(["watch", "--events", "--json"])
             .stdout(std::process::Stdio::piped())
             .spawn()

@@ -148,7 +148,7 @@ fn without_root_one_sentence_says_so() {
     // The build directory may be closed to others.
     let scratch = Scratch::new();
     let copy = scratch.path("imtcp");
-    std::fs::copy(IMTCP, &copy).unwrap();
+    std::fs::copy(&*IMTCP, &copy).unwrap();
     for args in [&["up"][..], &["down"], &["run", "true"], &["watch", "--once"], &["status"]] {
         let output = Command::new(&copy).args(args).uid(65534).gid(65534).output().unwrap();
         let error = text(&output.stderr);

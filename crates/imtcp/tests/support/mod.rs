@@ -11,13 +11,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-pub const IMTCP: &str = env!("CARGO_BIN_EXE_imtcp");
+/// The command under test; IMTCP_BIN names another, for a machine that has no build tree.
+pub static IMTCP: LazyLock<String> = LazyLock::new(|| {
+    std::env::var("IMTCP_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_imtcp").into())
+});
 
 /// What is loaded is the machine's: one test at a time, of all test programs.
 pub struct Alone {
@@ -49,7 +52,7 @@ fn can_run() -> Result<(), String> {
 }
 
 pub fn imtcp(args: &[&str]) -> Output {
-    Command::new(IMTCP).args(args).stdin(Stdio::null()).output().unwrap()
+    Command::new(&*IMTCP).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Standard output of an invocation that must succeed.
@@ -199,13 +202,13 @@ impl Net {
 
     /// `imtcp run ARGS` in the client's namespace.
     pub fn run(&self, args: &[&str]) -> Output {
-        self.command(IMTCP).arg("run").args(args).output().unwrap()
+        self.command(&IMTCP).arg("run").args(args).output().unwrap()
     }
 
     /// The same, going on in the background.
     pub fn run_spawn(&self, args: &[&str]) -> Background {
         let child = self
-            .command(IMTCP)
+            .command(&IMTCP)
             .arg("run")
             .args(args)
             .stdout(Stdio::piped())
@@ -316,6 +319,9 @@ pub fn static_client() -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT
         .get_or_init(|| {
+            if let Some(built) = std::env::var_os("IMTCP_TEST_CLIENT") {
+                return Some(built.into());
+            }
             let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("client-static");
             let done = Command::new("cc")
                 .args(["-static", "-O1", "-o"])
