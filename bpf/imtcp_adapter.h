@@ -203,10 +203,10 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	ev.recovering = imtcp_ca_state(sk) >= TCP_CA_CWR || conn->bg.draining;
 	if (imtcp_meas_on_send(m, &ev))
 		imtcp_on_result(sk, conn);
-	/* A stream may be faster than the ceiling for its few milliseconds, or nothing could be
-	 * measured below one; the window (imtcp_window) holds the mean of each round trip. */
-	if (m->plan != IMTCP_PLAN_STREAM)
-		m->next_bps = imtcp_min(m->next_bps, share_bps);
+	if (share_bps != IMTCP_U64_MAX && m->plan != IMTCP_PLAN_STREAM)
+		m->next_bps = imtcp_policy_pace(
+			conn, ev.now_us, tp->snd_nxt, share_bps, m->next_bps,
+			(__u64)conn->chunk_segs * imtcp_pkt_bytes(conn, tp));
 	/* wire rate to payload rate, bits to bytes: what the kernel's pacing counts */
 	payload_bps = imtcp_scale(m->next_bps, tp->mss_cache, imtcp_pkt_bytes(conn, tp));
 	bytes_per_sec = imtcp_max(payload_bps / IMTCP_BITS_PER_BYTE, 1);

@@ -29,6 +29,10 @@ struct imtcp_conn {
 	__u32 full;	    /* the window was full in this round trip */
 	__u32 header_bytes; /* of IP and TCP on each segment */
 	__u32 chunk_segs;   /* segments that leave at one instant */
+	/* under a ceiling (imtcp_policy_pace) */
+	__u64 share_us;	 /* when all that was sent would have left at this connection's share */
+	__u32 paced_nxt; /* snd_nxt when that was reckoned */
+	__u32 _pad;
 	struct imtcp_bg bg;
 	struct imtcp_meas meas;
 };

@@ -71,6 +71,28 @@ static __always_inline __u64 imtcp_policy_share_bps(const struct imtcp_policy *p
 	return p->share_bps ? p->share_bps : p->max_bps / imtcp_max(p->active_conns, 1);
 }
 
+/*
+ * A stream is faster than the ceiling for its few milliseconds, or nothing could be measured below
+ * one. So the connection keeps the time at which all that it sent would have left at its share; an
+ * ordinary gap ends no earlier. Returns the rate of the gap after the packet that leaves next, about
+ * `bytes` long on the wire.
+ */
+static __always_inline __u64 imtcp_policy_pace(struct imtcp_conn *conn, __u64 now_us, __u32 snd_nxt,
+					       __u64 share_bps, __u64 want_bps, __u64 bytes)
+{
+	__u32 sent = snd_nxt - conn->paced_nxt;
+
+	if (conn->paced_nxt)
+		conn->share_us += imtcp_time_us(sent, share_bps);
+	/* what was not used is not saved up */
+	conn->share_us = imtcp_max(conn->share_us, now_us);
+	conn->paced_nxt = snd_nxt;
+	return imtcp_min(want_bps,
+			 imtcp_max(imtcp_rate_bps(bytes, conn->share_us - now_us +
+								 imtcp_time_us(bytes, share_bps)),
+				   1));
+}
+
 /* What one connection is to have at least, bit/s; 0 without a floor. */
 static __always_inline __u64 imtcp_policy_floor_bps(const struct imtcp_policy *p)
 {

@@ -15,32 +15,55 @@ log=target/test
 mkdir -p "$log"
 passed=0 failed=0 skipped=0 broken=
 
-# part NAME COMMAND...: runs it, shows what it prints, counts what its runner reports.
-part() {
-	name=$1; shift
-	printf '\n== %s: %s\n' "$name" "$*"
-	status=0
-	{ "$@" 2>&1; echo $? >"$log/$name.status"; } | tee "$log/$name.log"
-	status=$(cat "$log/$name.status")
-	counts=$(scripts/count-tests.py "$log/$name.log")
+# begin NAME COMMAND...: runs it in the background, into its log.
+begin() {
+	name=$1
+	shift
+	echo "$*" >"$log/$name.command"
+	{
+		"$@" >"$log/$name.log" 2>&1
+		echo $? >"$log/$name.status"
+	} &
+}
+
+# end NAME: shows what it printed, and counts what its runner reports.
+end() {
+	printf '\n== %s: %s\n' "$1" "$(cat "$log/$1.command")"
+	cat "$log/$1.log"
+	counts=$(scripts/count-tests.py "$log/$1.log")
+	name=$1
 	# shellcheck disable=SC2086 # three numbers
 	set -- $counts
 	passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
-	if [ "$status" != 0 ]; then
+	if [ "$(cat "$log/$name.status")" != 0 ]; then
 		broken="$broken $name"
 		[ "$2" -gt 0 ] || failed=$((failed + 1))
 	fi
+}
+
+# part NAME COMMAND...: one after the other.
+part() {
+	begin "$@"
+	wait
+	end "$1"
 }
 
 part core-compile make -s core-compile
 part core make -s core-test
 part fuzz make -s core-fuzz-smoke
 part rust cargo test --release --locked --workspace --quiet
+# The two halves of the Python tests share the cores: a guest uses one.
 if [ -n "$quick" ]; then
-	part lab .venv/bin/pytest -q -rs -m "not vm" lab/tests tests
+	begin lab .venv/bin/pytest -q -rs -m "not vm" lab/tests
+	begin e2e .venv/bin/pytest -q -rs -m "not vm" tests
 else
-	part lab .venv/bin/pytest -q -rs lab/tests tests
+	echo "== lab and e2e: in the virtual machine, side by side; this takes a while"
+	begin lab .venv/bin/pytest -q -rs lab/tests
+	begin e2e .venv/bin/pytest -q -rs tests
 fi
+wait
+end lab
+end e2e
 
 printf '\n== all parts\n'
 [ "$skipped" = 0 ] || grep -hE '^SKIPPED|^skipped:' "$log"/*.log
