@@ -134,9 +134,10 @@ fn a_cgroup_can_be_attached() {
 fn descendants_are_attached_too() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
-    let line =
-        format!("bash -c '{}; sleep 30' & wait", net.send_line(1000).replace("exec 3>&-", ":"));
-    let parent = Background(net.command("bash").args(["-c", &line]).spawn().unwrap());
+    let Some(client) = static_client() else { return };
+    let (host, port) = net.peer();
+    let line = format!("{} {host} {port} 1000 30 >/dev/null & wait", client.display());
+    let parent = Background(net.command("sh").args(["-c", &line]).spawn().unwrap());
     let mut last = 0;
     eventually("its child has connected", || {
         let tree = imtcp::procfs::tree(parent.pid());

@@ -172,19 +172,18 @@ fn the_cgroup_is_gone_afterwards() {
 #[test]
 fn a_process_left_behind_goes_back_and_keeps_its_connection() {
     let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
     let net = Net::new();
     let scratch = Scratch::new();
     let pid_file = scratch.path("pid");
+    let (host, port) = net.peer();
     let line = format!(
-        "(exec >/dev/null 2>&1; exec 3<>/dev/tcp/{}/{}; echo $BASHPID > {}; \
-         while sleep 0.05; do head -c 1000 /dev/zero >&3; done) & \
-         until [ -s {} ]; do sleep 0.05; done",
-        net.peer().0,
-        net.peer().1,
-        pid_file.display(),
+        "{} {host} {port} 1000 60 >{1}.out 2>/dev/null & echo $! >{1}; \
+         until [ -s {1}.out ]; do sleep 1; done",
+        client.display(),
         pid_file.display(),
     );
-    let output = net.run(&["--json", "--", "bash", "-c", &line]);
+    let output = net.run(&["--json", "--", "sh", "-c", &line]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let pid: i32 = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
     assert!(imtcp::procfs::exists(pid));
@@ -287,7 +286,7 @@ fn stopping_and_continuing_takes_the_command_along() {
     let net = Net::new();
     let scratch = Scratch::new();
     let pid_file = scratch.path("pid");
-    let script = format!("echo $$ >{}; exec sleep 1.5", pid_file.display());
+    let script = format!("echo $$ >{}; exec sleep 2", pid_file.display());
     let running = net.run_spawn(&["-q", "--", "sh", "-c", &script]);
     let pid = || fs::read_to_string(&pid_file).ok()?.trim().parse::<i32>().ok();
     eventually("the command runs", || pid().is_some_and(|p| state_of(p) == 'S'));
@@ -363,10 +362,13 @@ fn imtcp_itself_gives_up_what_it_does_not_need() {
 #[test]
 fn it_works_under_ip_netns_exec() {
     let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
     let net = Net::new();
+    let (host, port) = net.peer();
     let output = Command::new("ip")
-        .args(["netns", "exec", net.client_ns(), &IMTCP, "run", "--json", "--", "bash", "-c"])
-        .arg(net.send_line(100_000))
+        .args(["netns", "exec", net.client_ns(), &IMTCP, "run", "--json", "--"])
+        .arg(client)
+        .args([&host, &port, "100000"])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -378,12 +380,14 @@ fn it_works_under_ip_netns_exec() {
 fn watch_knows_the_process_and_what_is_not_known_is_null() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
-    let line = format!("{}; sleep 30", net.send_line(50_000).replace("exec 3>&-", ":"));
-    let running = net.run_spawn(&["-q", "--", "bash", "-c", &line]);
+    let Some(client) = static_client() else { return };
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let running = net.run_spawn(&["-q", "--", client, &host, &port, "50000", "30"]);
     let mut found = Vec::new();
     eventually("the connection is seen", || {
         found = connections(&net.server.to_string());
-        found.iter().any(|c| c["command"] == "bash" || c["command"] == "sleep")
+        found.iter().any(|c| c["command"].as_str().is_some_and(|c| c.starts_with("client")))
     });
     let c = &found[0];
     assert!(c["pid"].is_i64() && c["cookie"].as_u64() > Some(0), "{c}");
@@ -409,8 +413,11 @@ fn results_stream_as_events() {
             .spawn()
             .unwrap(),
     );
-    let send = net.send_line(10_000_000);
-    let summary = summary(&net.run(&["--json", "--mode", "measure", "--", "bash", "-c", &send]));
+    let Some(client) = static_client() else { return };
+    let (host, port) = net.peer();
+    let send = [client.to_str().unwrap(), &host, &port, "10000000"];
+    let measure = ["--json", "--mode", "measure", "--"];
+    let summary = summary(&net.run(&[&measure[..], &send].concat()));
     sleep(Duration::from_millis(500));
     let second_reader = imtcp(&["watch", "--events", "--json"]);
     assert_eq!(second_reader.status.code(), Some(1), "one reader at a time");

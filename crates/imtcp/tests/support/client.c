@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// client ADDRESS PORT BYTES: connects, prints the congestion control and the mark of its
-// socket, sends, and waits until the peer has closed.
+// client ADDRESS PORT BYTES [SECONDS]: connects, prints the congestion control and the mark of
+// its socket, sends, holds the connection open for so long, and waits until the peer closes.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 	char name[17] = "";
 	long left;
 
-	if (argc != 4)
+	if (argc < 4)
 		return 2;
 	peer.sin_port = htons(atoi(argv[2]));
 	inet_pton(AF_INET, argv[1], &peer.sin_addr);
@@ -35,6 +35,8 @@ int main(int argc, char **argv)
 			return perror("write"), 1;
 		left -= n;
 	}
+	if (argc > 4)
+		sleep(atoi(argv[4]));
 	shutdown(s, SHUT_WR);
 	while (read(s, data, sizeof(data)) > 0)
 		;

@@ -222,12 +222,6 @@ impl Net {
     pub fn peer(&self) -> (String, String) {
         (self.server.ip().to_string(), self.server.port().to_string())
     }
-
-    /// A shell line that sends so many bytes to the server.
-    pub fn send_line(&self, bytes: u64) -> String {
-        let (host, port) = self.peer();
-        format!("exec 3<>/dev/tcp/{host}/{port}; head -c {bytes} /dev/zero >&3; exec 3>&-")
-    }
 }
 
 impl Drop for Net {
