@@ -13,7 +13,7 @@
  * A frame on the debug console (port 0xe9) is one type byte, the payload's
  * length (4 bytes, big endian) and the payload:
  *
- *	S  (empty)		ready to be saved
+ *	S  ns (8, BE)		stops now to be saved; the time stamp counter
  *	T  ms (8, BE)		virtual time since the job began, milliseconds
  *	L  bytes		next piece of the job's output
  *	F  n (2, BE) name data	one result file, name relative to $OUT
@@ -343,7 +343,7 @@ int main(void)
 		return 1;
 	}
 	prepare();
-	send_head('S', 0);
+	send_number('S', __builtin_ia32_rdtsc(), 8);
 	outb(PVPANIC_PANICKED, PVPANIC_PORT);
 
 	unpack_job();

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from imtcp_lab.engine import lock, native, tools
 from imtcp_lab.job import Job, LabError
-from imtcp_lab.vm import aptdir, kernels, modules
+from imtcp_lab.vm import aptdir, devicestate, kernels, modules
 from imtcp_lab.vm.cpio import Archive
 from imtcp_lab.vm.frames import Frames, named_file
 from imtcp_lab.vm.runner import VmRunner, pack
@@ -39,6 +39,28 @@ def test_frames_come_out_whole_however_the_stream_is_cut(sent, cuts):
 
 def test_a_result_file_keeps_its_name_and_bytes():
     assert named_file(b"\0\x03a/b\0\xffdata") == ("a/b", b"\0\xffdata")
+
+
+def saved_clocks(ticks: int, clock: int, bias: int, count: int) -> bytes:
+    head = b"QEVM\0\0\0\x03\x04\0\0\0\0\x05timer" + struct.pack(">II", 0, 2)
+    fields = struct.pack(">qqq", ticks, 0, clock)
+    return head + fields + b"\x05\x0ctimer/icount" + struct.pack(">Iqq", 1, bias, count)
+
+
+def test_a_save_is_good_only_at_the_time_at_which_the_guest_stopped():
+    assert devicestate.is_where_it_stopped(saved_clocks(1, 2, 3000, 500), 3400)
+    assert not devicestate.is_where_it_stopped(saved_clocks(1, 2, 803000, 500), 3400)
+
+
+def test_the_hosts_clocks_do_not_reach_a_snapshot():
+    one, other = saved_clocks(-5, 77, 3000, 500), saved_clocks(12, 1 << 40, 3000, 500)
+    assert devicestate.without_host_clocks(one) == devicestate.without_host_clocks(other)
+    assert devicestate.without_host_clocks(one) == saved_clocks(0, 0, 3000, 500)
+
+
+def test_a_saved_state_of_another_form_is_refused():
+    with pytest.raises(LabError, match="unknown version"):
+        devicestate.without_host_clocks(b"QEVM")
 
 
 def test_an_archive_does_not_depend_on_the_order_of_adding():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from imtcp_lab.job import GuestCrashed, Job, JobTimeout, LabError
-from imtcp_lab.vm import VmRunner, kernels, qemu
+from imtcp_lab.vm import VmRunner, kernels
 from vm_guests import runner
 
 pytestmark = pytest.mark.vm
@@ -176,10 +176,10 @@ def test_a_full_disk_is_told_and_leaves_no_partial_snapshot(tmp_path: Path, monk
         (small / "imtcp-lab").mkdir()
         (small / "imtcp-lab" / "kernels").symlink_to(kept)
         monkeypatch.setenv("XDG_CACHE_HOME", str(small))
-        with pytest.raises(LabError, match="snapshot cannot be written"):
+        with pytest.raises(LabError, match=r"snapshot cannot be written.*No space"):
             VmRunner().run(Job("true"))
-        left = list((small / "imtcp-lab" / "snapshots").glob("*.*"))
-        assert left == []
+        left = list((small / "imtcp-lab" / "snapshots").iterdir())
+        assert [path.name for path in left] == ["locks"]
     finally:
         subprocess.run(["umount", small], check=True)
 
@@ -206,9 +206,3 @@ def test_large_results_and_inputs_come_through_whole():
     data = bytes(range(256)) * 8192
     result = runner().run(Job('cp data "$OUT/copy"', {"data": data})).check()
     assert result.files["copy"] == data
-
-
-def test_the_command_line_that_saves_and_the_one_that_runs_differ_only_in_rr():
-    saving = qemu.machine_arguments(512, 1, qemu.ICOUNT)
-    running = qemu.machine_arguments(512, 1, qemu.ICOUNT_RECORD)
-    assert [a for a, b in zip(saving, running, strict=True) if a != b] == [qemu.ICOUNT]

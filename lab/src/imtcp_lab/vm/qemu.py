@@ -25,8 +25,7 @@ PROGRAM = "qemu-system-x86_64"
 MACHINE = "microvm,isa-serial=on,rtc=on,pit=on,pic=on"
 #: rr=record makes the main loop's events part of the instruction count; without
 #: it one run in three differs.  Nothing is ever replayed, hence /dev/null.
-ICOUNT = "shift=0,sleep=off"
-ICOUNT_RECORD = ICOUNT + ",rr=record,rrfile=/dev/null"
+ICOUNT = "shift=0,sleep=off,rr=record,rrfile=/dev/null"
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 nokaslr mitigations=off nr_cpus=1 tsc=reliable "
     "reboot=t random.trust_cpu=on rcupdate.rcu_expedited=1 apparmor=0 audit=0 no_timer_check"
@@ -52,11 +51,17 @@ def version() -> str:
     return done.stdout.splitlines()[0]
 
 
-def machine_arguments(memory_mb: int, seed: int, icount: str) -> list[str]:
-    """The part of the command that must be the same for saving and resuming,
-    but for `seed` and `icount`."""
+def machine_arguments(memory_mb: int, seed: int, ram: str, *, share: bool) -> list[str]:
+    """The part of the command that saving and resuming have in common.
+
+    The guest's memory is the file `ram`: shared while it boots, so that the file
+    is the saved memory; private in a run, which then starts at once and copies
+    only the pages that it writes.
+    """
+    backend = f"id=ram,size={memory_mb}M,mem-path={ram},share={'on' if share else 'off'}"
     return [
-        *("-M", MACHINE),
+        *("-M", f"{MACHINE},memory-backend=ram"),
+        *("-object", f"memory-backend-file,{backend}"),
         *("-accel", "tcg"),
         *("-cpu", "max"),
         *("-smp", "1"),
@@ -68,11 +73,15 @@ def machine_arguments(memory_mb: int, seed: int, icount: str) -> list[str]:
         "-no-reboot",
         *("-seed", str(seed)),
         *("-rtc", "base=2024-01-01T00:00:00,clock=vm"),
-        *("-icount", icount),
+        *("-icount", ICOUNT),
         *("-action", "panic=pause"),
         *("-device", "pvpanic"),
         *("-device", "isa-debugcon,iobase=0xe9,chardev=frames"),
         *("-serial", "chardev:console"),
+        # What xen-save-devices-state writes has neither a configuration nor the
+        # run state in it, and the loading side must not wait for them.
+        *("-global", "migration.send-configuration=off"),
+        *("-global", "migration.store-global-state=off"),
     ]
 
 
@@ -91,6 +100,10 @@ class Memory:
         while view:
             view = view[os.write(self.fd, view) :]
         self.content = b""
+
+    def resize(self, size: int) -> None:
+        """Make it `size` bytes long; what is added reads as zeros."""
+        os.ftruncate(self.fd, size)
 
     @property
     def path(self) -> str:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from imtcp_lab.job import GuestCrashed, Job, JobResult, JobTimeout, LabError, Progress
+from imtcp_lab.job import GuestCrashed, Job, JobResult, JobTimeout, Progress
 from imtcp_lab.vm import initramfs, kernels, qemu, snapshot
 from imtcp_lab.vm.frames import named_file
-from imtcp_lab.vm.monitor import Monitor
 
 DEFAULT_KERNEL = "6.12"
 DEFAULT_MEMORY_MB = 512
 #: Wall-clock seconds without a tick (one each half virtual second) after which
 #: a guest counts as hung; heavy traffic takes some wall seconds per virtual one.
 STALL_S = 300.0
-#: Wall-clock seconds that QEMU may take to load a snapshot on a busy machine.
-RESUME_S = 60.0
 LOG_TAIL_CHARS = 4000
 
 
@@ -54,16 +50,16 @@ class VmRunner:
     def prepare(self) -> snapshot.Snapshot:
         """Boot and save the guest, unless that is done; :meth:`run` does it by itself."""
         with self._lock:
-            # The file may have been pruned by another process meanwhile.
-            if self._snapshot is None or not self._snapshot.path.is_file():
+            # It may have been pruned by another process meanwhile.
+            if self._snapshot is None or not self._snapshot.path.is_dir():
                 kernel = kernels.get(self.kernel)
                 archive = initramfs.build(kernel, self.warmup)
                 self._missing = archive.missing
                 self._snapshot = snapshot.get(kernel, archive, self.memory_mb)
             return self._snapshot
 
-    def _open(self) -> tuple[snapshot.Snapshot, int]:
-        """The snapshot and a descriptor to load it from."""
+    def _open(self) -> tuple[snapshot.Snapshot, snapshot.Opened]:
+        """The snapshot and what to load it from."""
         while True:
             saved = self.prepare()
             # Another process may prune it between the look and the open.
@@ -76,28 +72,20 @@ class VmRunner:
         Raises :class:`JobTimeout` when the virtual time is used up and
         :class:`GuestCrashed` when the guest panics, hangs or QEMU is killed.
         """
-        saved, fd = self._open()
+        saved, opened = self._open()
         archive = qemu.Memory("job", pack(job))
-        monitor = Monitor()
         arguments = [
-            *qemu.machine_arguments(self.memory_mb, job.seed, qemu.ICOUNT_RECORD),
-            *monitor.arguments(),
+            *qemu.machine_arguments(self.memory_mb, job.seed, opened.ram_path, share=False),
             *("-fw_cfg", f"name=opt/imtcp/job,file={archive.path}"),
-            *("-incoming", f"fd:{fd}"),
+            *("-incoming", f"fd:{opened.devices}"),
         ]
         try:
-            inherited = [archive.fd, fd, monitor.guest_end.fileno()]
+            inherited = [archive.fd, opened.ram, opened.devices]
             with qemu.running(arguments, inherited) as guest:
-                try:
-                    monitor.connect(RESUME_S)
-                    monitor.resume(RESUME_S)
-                except LabError as error:
-                    raise GuestCrashed(f"{guest.obituary()} ({error})") from error
                 return self._follow(guest, job, progress, saved.environment)
         finally:
-            monitor.close()
             archive.close()
-            os.close(fd)
+            opened.close()
 
     def _follow(
         self,

@@ -1,10 +1,16 @@
-"""A booted guest in a file: one boot per kernel, initramfs, machine and memory."""
+"""A booted guest on disk: one boot per kernel, initramfs, machine and memory.
+
+A snapshot is a directory: ``ram`` (sparse, mapped privately by every run),
+``devices`` (some kilobytes) and ``about.json``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,18 +19,41 @@ from pathlib import Path
 from imtcp_lab.engine import paths
 from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import GuestCrashed, LabError
-from imtcp_lab.vm import qemu
+from imtcp_lab.vm import devicestate, qemu
 from imtcp_lab.vm.initramfs import Initramfs
 from imtcp_lab.vm.kernels import Kernel
 from imtcp_lab.vm.monitor import Monitor
 
-#: Snapshots kept, newest use first; each takes 100 to 200 MB.
+#: Snapshots kept, last used first; each takes 100 to 200 MB.
 KEEP = 8
 #: Wall-clock seconds without any news after which a boot counts as hung.
 BOOT_STALL_S = 300
-SAVE_S = 120
 #: Seed of the boot; a job's own seed stirs the guest after it.
 BOOT_SEED = 1
+#: Boots until a save is good; on a busy machine up to one in three is not.
+SAVES = 10
+PARTIAL = ".partial-"
+#: Age after which a partial one has lost its writer; saving takes seconds.
+PARTIAL_AGE_S = 3600
+BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Descriptors of a snapshot's files; they stay good when it is pruned."""
+
+    ram: int
+    devices: int
+
+    @property
+    def ram_path(self) -> str:
+        """How a child that inherited the descriptor opens the memory."""
+        return f"/dev/fd/{self.ram}"
+
+    def close(self) -> None:
+        """Close both."""
+        os.close(self.ram)
+        os.close(self.devices)
 
 
 @dataclass(frozen=True)
@@ -34,11 +63,15 @@ class Snapshot:
     path: Path
     environment: dict[str, str]
 
-    def open(self) -> int:
-        """A descriptor to read it from; it stays readable when pruned."""
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        os.utime(fd)  # used now: pruned last
-        return fd
+    def open(self) -> Opened:
+        """Open it; raises FileNotFoundError when it was pruned."""
+        os.utime(self.path)  # used now: pruned last
+        ram = os.open(self.path / "ram", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return Opened(ram, os.open(self.path / "devices", os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            os.close(ram)
+            raise
 
 
 def directory() -> Path:
@@ -48,7 +81,7 @@ def directory() -> Path:
 
 def describe(kernel: Kernel, initramfs: Initramfs, memory_mb: int) -> dict[str, str]:
     """What decides about the guest's bytes."""
-    machine = qemu.machine_arguments(memory_mb, BOOT_SEED, qemu.ICOUNT_RECORD)
+    machine = qemu.machine_arguments(memory_mb, BOOT_SEED, "ram", share=True)
     return {
         "kernel": kernel.release,
         "kernel_package": kernel.package_version,
@@ -64,85 +97,136 @@ def get(kernel: Kernel, initramfs: Initramfs, memory_mb: int) -> Snapshot:
     """The snapshot for these; boots the guest once if there is none."""
     environment = describe(kernel, initramfs, memory_mb)
     key = hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:24]
-    path = directory() / f"{key}.vm"
-    if not path.is_file():
-        with locked(directory() / "locks" / f"{key}.lock"):
-            if not path.is_file():
-                _boot_and_save(path, kernel, initramfs, memory_mb, environment)
+    path = directory() / key
+    while True:
+        # Another process may prune it between the look and the read.
+        with suppress(FileNotFoundError):
+            about = json.loads((path / "about.json").read_text())
+            return Snapshot(path, environment | {"guest_sha256": about["guest_sha256"]})
+        with locked(directory() / "locks" / key):
+            if not path.is_dir():
+                _make(path, kernel, initramfs, memory_mb, environment)
                 prune()
-    return Snapshot(path, environment)
+
+
+def _make(
+    path: Path, kernel: Kernel, initramfs: Initramfs, memory_mb: int, environment: dict[str, str]
+) -> None:
+    """Boot the guest, save it beside `path`, then put it in place at once."""
+    started = time.monotonic()
+    try:
+        partial = Path(tempfile.mkdtemp(dir=directory(), prefix=f"{path.name}{PARTIAL}"))
+        try:
+            for _ in range(SAVES):
+                digest = _boot_and_save(partial, kernel, initramfs, memory_mb)
+                if digest is not None:
+                    break
+            else:
+                raise LabError(f"QEMU's clock ran on in {SAVES} saves of {kernel.release}")
+            about = {
+                **environment,
+                "series": kernel.series,
+                "guest_sha256": digest,
+                "boot_wall_s": f"{time.monotonic() - started:.2f}",
+            }
+            (partial / "about.json").write_text(json.dumps(about, indent=1) + "\n")
+            partial.rename(path)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise LabError(f"the snapshot cannot be written to {path}: {error.strerror}") from error
 
 
 def _boot_and_save(
-    path: Path, kernel: Kernel, initramfs: Initramfs, memory_mb: int, environment: dict[str, str]
-) -> None:
-    started = time.monotonic()
-    partial = path.with_suffix(".partial")
+    partial: Path, kernel: Kernel, initramfs: Initramfs, memory_mb: int
+) -> str | None:
+    """Save memory and devices below `partial`; the digest of both.
+
+    None if the save caught QEMU's clock on its way (see :mod:`devicestate`).
+    """
     archive = qemu.Memory("initramfs", initramfs.content)
+    # Not in the final file at once: on a full disk, writing to mapped memory
+    # would kill QEMU without a reason given.
+    ram, devices = qemu.Memory("ram"), qemu.Memory("devices")
+    ram.resize(memory_mb << 20)
     monitor = Monitor()
     arguments = [
-        # Saving under rr aborts QEMU; a boot comes out the same without it.
-        *qemu.machine_arguments(memory_mb, BOOT_SEED, qemu.ICOUNT),
+        *qemu.machine_arguments(memory_mb, BOOT_SEED, ram.path, share=True),
         *monitor.arguments(),
         *("-kernel", str(kernel.image)),
         *("-initrd", archive.path),
         *("-append", qemu.COMMAND_LINE),
     ]
+    inherited = [memory.fd for memory in (archive, ram, devices)]
     try:
-        inherited = [archive.fd, monitor.guest_end.fileno()]
-        with qemu.running(arguments, inherited) as guest:
+        with qemu.running(arguments, [*inherited, monitor.guest_end.fileno()]) as guest:
             monitor.connect(timeout_s=60)
             for kind, payload in guest.frames(BOOT_STALL_S):
                 if kind == "S":
+                    stopped_ns = int.from_bytes(payload, "big")
                     break
                 raise GuestCrashed(
                     f"the guest failed to start: {payload.decode(errors='replace')}",
                     guest.console_tail(),
                 )
             monitor.wait_event("STOP")
-            booted_s = time.monotonic() - started
-            fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                monitor.save_to(fd, SAVE_S)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        about = {**environment, "series": kernel.series, "boot_wall_s": f"{booted_s:.2f}"}
-        about["missing"] = " ".join(initramfs.missing)
-        path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
-        partial.replace(path)
-    except OSError as error:
-        raise LabError(f"the snapshot {path} cannot be written: {error.strerror}") from error
+            monitor.save_devices(devices.path)
+        state = devices.news()
+        if not devicestate.is_where_it_stopped(state, stopped_ns):
+            return None
+        state = devicestate.without_host_clocks(state)
+        (partial / "devices").write_bytes(state)
+        return _copy_sparse(ram, partial / "ram", hashlib.sha256(state))
     finally:
-        partial.unlink(missing_ok=True)
-        archive.close()
+        for memory in (archive, ram, devices):
+            memory.close()
         monitor.close()
+
+
+def _copy_sparse(memory: qemu.Memory, to: Path, digest: hashlib._Hash) -> str:
+    """Write `memory` to a file with holes for its zeros; `digest` with it added."""
+    size = os.fstat(memory.fd).st_size
+    zeros = bytes(BLOCK_BYTES)
+    with to.open("wb") as file:
+        for start in range(0, size, BLOCK_BYTES):
+            block = os.pread(memory.fd, BLOCK_BYTES, start)
+            digest.update(block)
+            if block != zeros:
+                file.seek(start)
+                file.write(block)
+        file.truncate(size)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
 
 
 def listing() -> list[dict[str, object]]:
     """The snapshots there are, last used first."""
     found = []
-    for path in directory().glob("*.vm"):
+    for path in directory().glob("*/about.json"):
+        if PARTIAL in path.parent.name:
+            continue
         with suppress(OSError, ValueError):
-            status = path.stat()
-            about = json.loads(path.with_suffix(".json").read_text())
-            about.update(path=str(path), bytes=status.st_size, used=status.st_mtime)
+            about = json.loads(path.read_text())
+            blocks = sum(file.stat().st_blocks for file in path.parent.iterdir())
+            used = path.parent.stat().st_mtime
+            about.update(path=str(path.parent), bytes=blocks * 512, used=used)
             found.append(about)
     return sorted(found, key=lambda about: -about["used"])
 
 
 def prune(keep: int = KEEP) -> int:
     """Remove all but the `keep` last used ones and what a crash left; how many."""
-    paths_kept = {Path(str(about["path"])) for about in listing()[:keep]}
     removed = 0
-    for path in directory().glob("*.vm"):
-        if path not in paths_kept:
-            path.unlink(missing_ok=True)
-            path.with_suffix(".json").unlink(missing_ok=True)
-            removed += 1
-    for partial in directory().glob("*.partial"):
-        # A save takes seconds; an hour-old one lost its writer.
+    for about in listing()[keep:]:
+        # Away under its name at once, so that nobody opens half of it.
+        path = Path(str(about["path"]))
         with suppress(OSError):
-            if time.time() - partial.stat().st_mtime > 3600:
-                partial.unlink()
+            gone = path.rename(f"{path}{PARTIAL}gone-{os.getpid()}")
+            shutil.rmtree(gone, ignore_errors=True)
+            removed += 1
+    for partial in directory().glob(f"*{PARTIAL}*"):
+        with suppress(OSError):
+            if time.time() - partial.stat().st_mtime > PARTIAL_AGE_S:
+                shutil.rmtree(partial, ignore_errors=True)
     return removed
