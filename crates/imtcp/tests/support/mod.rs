@@ -211,6 +211,8 @@ impl Net {
             .command(&IMTCP)
             .arg("run")
             .args(args)
+            // A job of its own: the kernel does not let a group without a shell be stopped.
+            .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
