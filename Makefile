@@ -32,7 +32,7 @@ build: setup bpf ## target/release/imtcp and target/bpf/imtcp.bpf.o
 
 man: build ## target/man: manual pages, from the same source as --help
 	@mkdir -p target/man
-	target/release/imtcp man --out target/man
+	target/release/imtcp man target/man
 
 lab-env: setup
 	@scripts/lab-env.sh

@@ -51,7 +51,7 @@ part() {
 part core-compile make -s core-compile
 part core make -s core-test
 part fuzz make -s core-fuzz-smoke
-part rust cargo test --release --locked --workspace --quiet
+part rust cargo test --locked --workspace --quiet
 # The two halves of the Python tests share the cores: a guest uses one.
 if [ -n "$quick" ]; then
 	begin lab .venv/bin/pytest -q -rs -m "not vm" lab/tests
