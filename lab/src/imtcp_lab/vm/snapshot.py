@@ -12,7 +12,8 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,7 +160,10 @@ def _boot_and_save(
     ]
     inherited = [memory.fd for memory in (archive, ram, devices)]
     try:
-        with qemu.running(arguments, [*inherited, monitor.guest_end.fileno()]) as guest:
+        with (
+            _one_processor(),
+            qemu.running(arguments, [*inherited, monitor.guest_end.fileno()]) as guest,
+        ):
             monitor.connect(timeout_s=60)
             for kind, payload in guest.frames(BOOT_STALL_S):
                 if kind == "S":
@@ -181,6 +185,21 @@ def _boot_and_save(
         for memory in (archive, ram, devices):
             memory.close()
         monitor.close()
+
+
+@contextmanager
+def _one_processor() -> Iterator[None]:
+    """Let the programs that this thread starts have one processor.
+
+    With a second one free, QEMU's main loop always wins the race that
+    :mod:`devicestate` tells of, and no save would be good.
+    """
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(allowed)[os.getpid() % len(allowed)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _copy_sparse(memory: qemu.Memory, to: Path, digest: hashlib._Hash) -> str:
