@@ -27,7 +27,8 @@ static __always_inline void imtcp_start(struct sock *sk, __u32 mode)
 	conn->started_us = tp->tcp_mstamp;
 	conn->acked_at_us = tp->tcp_mstamp;
 	conn->last_una = tp->snd_una;
-	conn->header_bytes = IMTCP_IPV4_HEADER_BYTES + tp->tcp_header_len;
+	conn->ip_header_bytes = sk->__sk_common.skc_family == AF_INET6 ? IMTCP_IPV6_HEADER_BYTES
+								       : IMTCP_IPV4_HEADER_BYTES;
 	imtcp_meas_init(&conn->meas, tp->snd_nxt);
 	sk->sk_pacing_status = SK_PACING_NEEDED;
 	if (totals)

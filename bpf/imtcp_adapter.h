@@ -37,9 +37,8 @@
 #define IMTCP_CHUNK_MAX_SEGS 45U
 /* Busy time counts gaps between ACKs up to this: longer ones are idle or stalled. */
 #define IMTCP_BUSY_GAP_US (1000U * 1000U)
-/* IP and TCP headers with timestamps: 20 + 20 + 12 bytes; IPv6 has 20 more. */
-#define IMTCP_IPV6_EXTRA_BYTES 20U
 #define IMTCP_IPV4_HEADER_BYTES 20U
+#define IMTCP_IPV6_HEADER_BYTES 40U
 
 static __always_inline struct imtcp_conn *imtcp_conn_of(struct sock *sk)
 {
@@ -114,10 +113,11 @@ static __always_inline void imtcp_on_result(struct sock *sk, struct imtcp_conn *
 	imtcp_publish(sk, conn);
 }
 
+/* A full segment on the wire. TCP's header is known only after the handshake. */
 static __always_inline __u32 imtcp_pkt_bytes(const struct imtcp_conn *conn,
 					     const struct tcp_sock *tp)
 {
-	return tp->mss_cache + conn->header_bytes;
+	return tp->mss_cache + tp->tcp_header_len + conn->ip_header_bytes;
 }
 
 /*
@@ -230,11 +230,13 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 	ev.snd_una = tp->snd_una;
 	ev.prior_una = conn->last_una;
 	ev.snd_nxt = tp->snd_nxt;
-	ev.rtt_us = rtt_us;
+	/* While some segments are only SACKed, the sample may be of one that overtook the others:
+	 * no round trip of the path that the window fills. */
+	ev.rtt_us = tp->sacked_out ? -1 : rtt_us;
 	ev.mss_bytes = tp->mss_cache;
 	ev.wire_q8 = (__u32)imtcp_div((__u64)imtcp_pkt_bytes(conn, tp) * 256, tp->mss_cache);
 	ev.srtt_us = tp->srtt_us >> 3;
-	imtcp_minrtt_on_sample(&conn->bg.minrtt, ev.now_us, rtt_us);
+	imtcp_minrtt_on_sample(&conn->bg.minrtt, ev.now_us, ev.rtt_us);
 	if (ev.snd_una == ev.prior_una)
 		return;
 	conn->last_una = ev.snd_una;
@@ -252,7 +254,7 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 	if (conn->mode == IMTCP_MODE_BG &&
 	    (conn->bg.yields || (conn->bg.cap_segs && tp->snd_cwnd >= conn->bg.cap_segs)))
 		conn->yielding_us += gap_us;
-	imtcp_policy_on_ack(conn, ev.now_us, ev.snd_una - ev.prior_una);
+	imtcp_policy_on_ack(conn, ev.now_us, (__u64)(ev.snd_una - ev.prior_una) * ev.wire_q8 / 256);
 
 	what = imtcp_meas_on_ack(&conn->meas, &ev);
 	if (what & 1)

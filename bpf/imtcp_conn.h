@@ -24,11 +24,11 @@ struct imtcp_conn {
 	__u64 reductions_rto;
 	__u64 epoch_ns; /* policy epoch in which this connection was last counted */
 	__u32 last_una;
-	__u32 mode;	    /* enum imtcp_mode */
-	__u32 round_over;   /* a round trip ended and the window rules have not seen it yet */
-	__u32 full;	    /* the window was full in this round trip */
-	__u32 header_bytes; /* of IP and TCP on each segment */
-	__u32 chunk_segs;   /* segments that leave at one instant */
+	__u32 mode;	  /* enum imtcp_mode */
+	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */
+	__u32 full;	  /* the window was full in this round trip */
+	__u32 ip_header_bytes;
+	__u32 chunk_segs; /* segments that leave at one instant */
 	/* under a ceiling (imtcp_policy_pace) */
 	__u64 share_us;	 /* when all that was sent would have left at this connection's share */
 	__u32 paced_nxt; /* snd_nxt when that was reckoned */

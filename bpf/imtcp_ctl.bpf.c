@@ -16,7 +16,6 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define AF_INET 2
-#define AF_INET6 10
 #define TCP_LISTEN 10
 #define SOL_IP 0
 #define IP_TOS 1
@@ -110,27 +109,6 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 /* --- the kernel's structures for the iterators --------------------------------------- */
 
 /* "___ctl": flavours of the structures in imtcp_kernel.h, with the members used here. */
-struct net;
-typedef struct {
-	struct net *net;
-} possible_net_t;
-
-struct in6_addr {
-	__u8 s6_addr[16];
-} IMTCP_CORE;
-
-struct sock_common {
-	__be32 skc_daddr;
-	__be32 skc_rcv_saddr;
-	__be16 skc_dport;
-	__u16 skc_num;
-	__u16 skc_family;
-	volatile unsigned char skc_state;
-	possible_net_t skc_net;
-	struct in6_addr skc_v6_daddr;
-	struct in6_addr skc_v6_rcv_saddr;
-} IMTCP_CORE;
-
 struct socket {
 	short type;
 } IMTCP_CORE;

@@ -39,7 +39,29 @@ enum {
 
 #define IMTCP_CORE __attribute__((preserve_access_index))
 
+struct net;
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	__u8 s6_addr[16];
+} IMTCP_CORE;
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	__u16 skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+} IMTCP_CORE;
+
 struct sock {
+	struct sock_common __sk_common;
 	unsigned long sk_pacing_rate; /* bytes per second */
 	__u32 sk_pacing_status;
 } IMTCP_CORE;
@@ -92,6 +114,7 @@ enum { TCP_CA_Open = 0, TCP_CA_Disorder = 1, TCP_CA_CWR = 2, TCP_CA_Recovery = 3
 /* enum sk_pacing */
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 
+#define AF_INET6 10
 #define TCP_CONG_NON_RESTRICTED 0x1
 #define TCP_CA_NAME_MAX 16
 

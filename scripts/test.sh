@@ -21,7 +21,8 @@ begin() {
 	shift
 	echo "$*" >"$log/$name.command"
 	{
-		"$@" >"$log/$name.log" 2>&1
+		# A shell's background job ignores Ctrl-C, and so would the programs under test.
+		env --default-signal=INT,QUIT "$@" >"$log/$name.log" 2>&1
 		echo $? >"$log/$name.status"
 	} &
 }
