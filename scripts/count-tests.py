@@ -15,12 +15,17 @@ PATTERNS = {
     "skipped": [r"^\[  SKIPPED \] (\d+) test", r"(\d+) (?:skipped|ignored)"],
 }
 #: Lines that close a run: cmocka's, then any with "N passed" or "N failed".
-CLOSING = re.compile(r"^\[  (PASSED|FAILED|SKIPPED )\s*\] \d+ test|\b\d+ (passed|failed)\b")
+CLOSING = re.compile(r"^\[  (PASSED|FAILED|SKIPPED )\s*\] \d+ test|\b\d+ (passed|failed|skipped)\b")
+TOTAL = re.compile(r"^[\w-]+: \d+ passed, \d+ failed")
 
 
 def count(text: str) -> dict[str, int]:
     totals = dict.fromkeys(PATTERNS, 0)
-    for line in text.splitlines():
+    lines = text.splitlines()
+    # A total over several programs stands for all of them.
+    if total := [line for line in lines if TOTAL.search(line)]:
+        lines = total[-1:]
+    for line in lines:
         if not CLOSING.search(line):
             continue
         for kind, patterns in PATTERNS.items():
