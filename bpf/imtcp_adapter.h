@@ -188,8 +188,8 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	if (base_bps == IMTCP_U64_MAX)
 		return 2; /* no RTT yet: as the kernel does it */
 	base_bps = imtcp_min(base_bps, share_bps);
-	conn->chunk_segs = imtcp_chunk_segs(conn, tp, base_bps);
-	imtcp_meas_adapt_n(m, conn->chunk_segs);
+	ev.chunk_segs = imtcp_chunk_segs(conn, tp, base_bps);
+	imtcp_meas_adapt_n(m, ev.chunk_segs);
 	ev.now_us = tp->tcp_mstamp;
 	ev.base_bps = base_bps;
 	ev.snd_nxt = tp->snd_nxt;
@@ -197,16 +197,15 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	ev.flight_segs = imtcp_flight_segs(tp);
 	ev.unsent_bytes = tp->write_seq - tp->snd_nxt;
 	ev.mss_bytes = tp->mss_cache;
-	ev.chunk_segs = conn->chunk_segs;
 	ev.rtt_dev_us = tp->mdev_us >> 2;
 	ev.srtt_us = tp->srtt_us >> 3;
 	ev.recovering = imtcp_ca_state(sk) >= TCP_CA_CWR || conn->bg.draining;
 	if (imtcp_meas_on_send(m, &ev))
 		imtcp_on_result(sk, conn);
 	if (share_bps != IMTCP_U64_MAX && m->plan != IMTCP_PLAN_STREAM)
-		m->next_bps = imtcp_policy_pace(
-			conn, ev.now_us, tp->snd_nxt, share_bps, m->next_bps,
-			(__u64)conn->chunk_segs * imtcp_pkt_bytes(conn, tp));
+		m->next_bps = imtcp_policy_pace(conn, ev.now_us, tp->snd_nxt, share_bps,
+						m->next_bps,
+						(__u64)ev.chunk_segs * imtcp_pkt_bytes(conn, tp));
 	/* wire rate to payload rate, bits to bytes: what the kernel's pacing counts */
 	payload_bps = imtcp_scale(m->next_bps, tp->mss_cache, imtcp_pkt_bytes(conn, tp));
 	bytes_per_sec = imtcp_max(payload_bps / IMTCP_BITS_PER_BYTE, 1);
@@ -214,7 +213,7 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 		bytes_per_sec = imtcp_max(imtcp_uncredited(&ev, tp, bytes_per_sec), 1);
 	sk->sk_pacing_rate = bytes_per_sec;
 	sk->sk_pacing_status = SK_PACING_NEEDED;
-	return m->burst_segs ? m->burst_segs : conn->chunk_segs;
+	return m->burst_segs ? m->burst_segs : ev.chunk_segs;
 }
 
 /* ---- an ACK ---- */

@@ -28,7 +28,6 @@ struct imtcp_conn {
 	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */
 	__u32 full;	  /* the window was full in this round trip */
 	__u32 ip_header_bytes;
-	__u32 chunk_segs; /* segments that leave at one instant */
 	/* under a ceiling (imtcp_policy_pace) */
 	__u64 share_us;	 /* when all that was sent would have left at this connection's share */
 	__u32 paced_nxt; /* snd_nxt when that was reckoned */

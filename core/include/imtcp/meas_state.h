@@ -205,7 +205,6 @@ struct imtcp_meas {
 	imtcp_u32 emptied_segs; /* let go in EMPTY */
 	imtcp_u32 backlog;	/* what was kept back has not all left */
 	imtcp_u32 pause_rtts;
-	imtcp_u32 congested_rounds;
 	imtcp_u32 standing_rounds; /* in a row, with a standing queue */
 	imtcp_u32 blocked_seq;	   /* no stream before this is acknowledged [IM §3.5.3] */
 	imtcp_u32 blocked;
