@@ -50,6 +50,12 @@ static __always_inline __u32 imtcp_flight_segs(const struct tcp_sock *tp)
 	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
 }
 
+/* The window will still double, or nearly: as tcp_update_pacing_rate sees slow start. */
+static __always_inline int imtcp_in_early_slow_start(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < tp->snd_ssthresh / 2;
+}
+
 static __always_inline __u32 imtcp_ca_state(struct sock *sk)
 {
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
@@ -134,7 +140,7 @@ static __always_inline __u64 imtcp_base_bps(const struct imtcp_conn *conn,
 
 	if (!srtt_us)
 		return IMTCP_U64_MAX;
-	if (tp->snd_cwnd < tp->snd_ssthresh / 2)
+	if (imtcp_in_early_slow_start(tp))
 		gain_q8 = IMTCP_PACE_SLOW_START_Q8;
 	else if (conn->mode == IMTCP_MODE_BG && conn->bg.cap_segs)
 		gain_q8 = IMTCP_PACE_CAPPED_Q8;
@@ -200,6 +206,8 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	ev.rtt_dev_us = tp->mdev_us >> 2;
 	ev.srtt_us = tp->srtt_us >> 3;
 	ev.recovering = imtcp_ca_state(sk) >= TCP_CA_CWR || conn->bg.draining;
+	ev.slow_start = imtcp_in_early_slow_start(tp) &&
+			BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
 	if (imtcp_meas_on_send(m, &ev))
 		imtcp_on_result(sk, conn);
 	if (share_bps != IMTCP_U64_MAX && m->plan != IMTCP_PLAN_STREAM)

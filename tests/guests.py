@@ -33,6 +33,8 @@ IMTCP = ROOT / "target" / "release" / "imtcp"
 RECEIVER = "10.2.0.2"
 #: Set in CI, where a missing kernel must not pass unnoticed.
 REQUIRED = os.environ.get("IMTCP_REQUIRE_VM") == "1"
+#: Added to the seeds of all guests: the same tests with other samples.
+SEED = int(os.environ.get("IMTCP_TEST_SEED", "0"))
 
 Row = dict[str, str]
 
@@ -87,7 +89,7 @@ def run(
     if isinstance(prepared, str):
         pytest.skip(prepared)
     job = Job(
-        _PRELUDE + script, {"wire": wire(), **(files or {})}, seed=seed, limit_virtual_s=limit_s
+        _PRELUDE + script, {"wire": wire(), **(files or {})}, seed=seed + SEED, limit_virtual_s=limit_s
     )
     return prepared.run(job).check()
 

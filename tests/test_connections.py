@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from functools import cache
 
+import numpy as np
 import pytest
 
 from guests import RECEIVER, Path3, Row, Transfer, lines, percentile, rows, run
@@ -28,11 +29,6 @@ def records(result: JobResult, name: str) -> list[dict]:
     return [r for r in found if r["cookie"] == most["cookie"] and r["src"] == most["src"]]
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="known: in one sample of two, imtcp takes 0.43 s against Reno's 0.28 s for the first "
-    "megabyte after half a minute of silence; holds in slow start are suspected",
-)
 @pytest.mark.parametrize("series", ["6.1", "6.12"])
 def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(series: str) -> None:
     # A buffer that holds every slow start: this is about silence, not about loss.
@@ -42,32 +38,39 @@ def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(serie
         script += path.transfer(
             control, "w1000000 d s30000 w1000000 d p20000/100/10 d", recv="-b 20000"
         )
-    result = run(script, series)
-    transfers = {control: Transfer.of(result, control) for control in CONTROLS}
+    runs = []
+    for seed in range(1, 4):
+        result = run(script, series, seed=seed)
+        runs.append({control: Transfer.of(result, control) for control in CONTROLS})
+        assert all(transfer.intact for transfer in runs[-1].values())
 
-    def block_delays_us(transfer: Transfer) -> list[int]:
-        """From each write of 20 KB to its arrival."""
-        arrived = {r["bytes"]: int(r["t_us"]) for r in transfer.received if r["what"] == "block"}
-        return [
-            arrived[str(int(row["written"]) + 20000)] - int(row["t_us"])
-            for row in transfer.sent
-            if row["step"] == "block"
-        ]
+    def burst_s(control: str, step: int) -> float:
+        """Writing a megabyte and having it acknowledged, in all runs."""
+        return sum(r[control].step_s(step) + r[control].step_s(step + 1) for r in runs)
 
-    reno = transfers["reno"]
+    def block_delays_us(control: str) -> list[int]:
+        """From each write of 20 KB to its arrival, in all runs."""
+        delays = []
+        for transfer in (r[control] for r in runs):
+            arrived = {
+                r["bytes"]: int(r["t_us"]) for r in transfer.received if r["what"] == "block"
+            }
+            delays += [
+                arrived[str(int(row["written"]) + 20000)] - int(row["t_us"])
+                for row in transfer.sent
+                if row["step"] == "block"
+            ]
+        return delays
+
     for control in ("imtcp", "imtcp_bg"):
-        transfer = transfers[control]
-        assert transfer.intact
         # Before and after half a minute of silence. The background may take its time, but
         # not the silence's: it knows the path.
         allowed = 1.15 if control == "imtcp" else 1.6
         for burst in (1, 4):
-            took = transfer.step_s(burst) + transfer.step_s(burst + 1 if burst == 1 else 5)
-            usual = reno.step_s(burst) + reno.step_s(burst + 1 if burst == 1 else 5)
-            assert took <= usual * allowed, (control, burst, transfer.sent[-1]["retrans"])
-        delays = block_delays_us(transfer)
-        assert max(delays) <= max(block_delays_us(reno)) + T_MAX_US
-        assert percentile(delays, 50) <= percentile(block_delays_us(reno), 50) + 5_000
+            assert burst_s(control, burst) <= burst_s("reno", burst) * allowed, (control, burst)
+        delays = block_delays_us(control)
+        assert max(delays) <= max(block_delays_us("reno")) + T_MAX_US
+        assert percentile(delays, 50) <= percentile(block_delays_us("reno"), 50) + 5_000
 
 
 @pytest.mark.parametrize("series", ["6.1", "6.12"])
@@ -125,10 +128,6 @@ def test_a_reader_that_stops_for_five_seconds_gets_data_again_at_once(control: s
     assert int(after["t_us"]) - int(packets[opened]["t_us"]) <= SLACK_US
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="known: one sample of one path, 2 to 13 % slower than Reno; wants an ensemble",
-)
 @pytest.mark.parametrize(("control", "allowed"), [("imtcp", 1.02), ("imtcp_bg", 1.25)])
 def test_a_reader_that_stops_costs_no_more_than_it_costs_reno(control: str, allowed: float) -> None:
     result = stopped_reader()
@@ -138,10 +137,11 @@ def test_a_reader_that_stops_costs_no_more_than_it_costs_reno(control: str, allo
 
 
 def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
-    # A short round trip: some hundred losses per run, or their number would decide.
+    # A short round trip and 40 losses in each run: the losses' number and places decide much, so
+    # the ensemble is judged with its spread.
     path = Path3(forward="rate 50mbit limit 1000 loss 1%", back="delay 10ms limit 10000")
-    sums = dict.fromkeys(CONTROLS, 0.0)
-    for seed in range(1, 6):
+    seconds: dict[str, list[float]] = {control: [] for control in CONTROLS}
+    for seed in range(1, 11):
         script = path.script() + UP
         for control in CONTROLS:
             script += path.transfer(control, "w6000000")
@@ -150,10 +150,17 @@ def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
             transfer = Transfer.of(result, control)
             assert transfer.intact
             assert int(transfer.sent[-1]["retrans"]) > 10
-            sums[control] += transfer.seconds
-    assert sums["reno"] / sums["imtcp"] >= 0.9, sums
+            seconds[control].append(transfer.seconds)
+
+    def slower_by_at_least(control: str) -> float:
+        """Share of Reno's time that is not within two standard errors of the two means."""
+        own, reno = (np.array(seconds[c]) for c in (control, "reno"))
+        error = np.hypot(own.std(ddof=1), reno.std(ddof=1)) / np.sqrt(len(own))
+        return float((own.mean() - 2 * error) / reno.mean() - 1)
+
+    assert slower_by_at_least("imtcp") <= 0.03, seconds
     # The background yields to a queue; random loss makes none.
-    assert sums["reno"] / sums["imtcp_bg"] >= 0.8, sums
+    assert slower_by_at_least("imtcp_bg") <= 0.1, seconds
 
 
 @pytest.mark.parametrize("series", ["6.1", "6.12"])
@@ -366,8 +373,10 @@ def test_a_receiver_that_lies_gains_no_window_beyond_the_rules_and_all_data_arri
             acked_segs = int(row["acked"]) / int(row["mss_bytes"])
             assert int(row["cwnd_segs"]) <= 10 + acked_segs + 2
             if control != "imtcp_bg":
-                # And never more in flight than that.
-                assert int(row["unacked_segs"]) <= int(row["cwnd_segs"])
+                # And never more in flight than that. A segment that an ACK cut in two counts as
+                # two: the kernel's, seen with Reno as well.
+                cut = int(mode == "split")
+                assert int(row["unacked_segs"]) <= int(row["cwnd_segs"]) + cut
             if control == "reno" or mode != "honest" or int(row["acked"]) < 20_000:
                 continue
             # No faster than 2 cwnd/srtt (slow start) times 1.5 (EMPTY), or a stream's upper end.

@@ -126,6 +126,7 @@ static inline const char *drive_send(struct drive *d, const struct drive_source 
 	ev.rtt_dev_us = (uint32_t)drive_number(d, src, 100, 1000);
 	ev.srtt_us = d->srtt_us;
 	ev.recovering = drive_in(src, 0, 63) > d->honest;
+	ev.slow_start = imtcp_in_slow_start(&d->w);
 	imtcp_meas_adapt_n(&d->m, ev.chunk_segs);
 	imtcp_meas_on_send(&d->m, &ev);
 	why = drive_invariants(d);

@@ -369,6 +369,7 @@ static inline void sim_send_event(const struct sim *s, struct imtcp_send_event *
 	ev->rtt_dev_us = s->mdev_us;
 	ev->srtt_us = s->srtt_us;
 	ev->recovering = s->recovering || s->bg.draining;
+	ev->slow_start = s->w.cwnd_segs < s->w.ssthresh_segs / 2;
 }
 
 /* Up to one departure. Returns 1 if there was one. */

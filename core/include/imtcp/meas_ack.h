@@ -177,10 +177,11 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u32 outcome)
 			imtcp_meas_set_range(m, imtcp_sub(m->low_bps, least), m->high_bps);
 		}
 	}
-	/* what was delivered without a queue is available: from a first train that was held up
-	 * somewhere the range would else climb by half widths */
-	if (!m->standing_rounds && m->round.delivery_bps > m->high_bps + m->high_bps / 4) {
-		m->capacity_bps = imtcp_max(m->capacity_bps, m->round.delivery_bps);
+	/* what was delivered without a queue is available, and with one it is not far above what is:
+	 * from a first train that was held up somewhere the range would else climb by half widths */
+	if (m->round.delivery_bps > m->high_bps + m->high_bps / 4) {
+		if (!m->standing_rounds)
+			m->capacity_bps = imtcp_max(m->capacity_bps, m->round.delivery_bps);
 		imtcp_store_clear(&m->store);
 		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
 	}

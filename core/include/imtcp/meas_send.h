@@ -33,18 +33,47 @@ IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
 	m->started++;
 }
 
+/* Rate at which ACKs bring room: what is in flight arrives within a round trip. */
+IMTCP_INLINE imtcp_u64 imtcp_meas_flight_bps(const struct imtcp_meas *m,
+					     const struct imtcp_send_event *ev)
+{
+	imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
+
+	return imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
+}
+
+/*
+ * Streams slower than what is in flight anyway show nothing new and only slow the connection down:
+ * in slow start after a silence, when the range is older than it. Above the range the next one is
+ * around that rate; above twice the range a measurement that goes on is given up for it.
+ */
+IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_send_event *ev)
+{
+	imtcp_u64 rate = imtcp_meas_flight_bps(m, ev);
+
+	if (!m->high_bps || rate <= (m->planned ? 2 * m->high_bps : m->high_bps))
+		return;
+	if (m->planned) {
+		m->result.avail_bps = m->high_bps; /* above the range [IM §3.2.5] */
+		m->result.validity_pct = 0;
+		m->result.sub_range = 0;
+		imtcp_meas_end(m, ev->now_us, ev->srtt_us, IMTCP_OUT_OF_RANGE);
+	}
+	imtcp_store_clear(&m->store);
+	imtcp_meas_set_range(m, rate / 2, 2 * rate);
+}
+
 /*
  * Segments of room that start a stream: m packets, but no more than it will use up. While a stream
- * of N packets leaves at x, ACKs bring room at flight/srtt = r, so N (1 - r/x) packets, the first,
- * and what one ACK brings at a time have to be there; holding more would only leave the path idle.
- * Each failure adds one packet (spare), and F good measurements take it back. At most half of the
- * window: a longer hold makes a silence of ACKs in which the stream starves.
+ * of N packets leaves at x, ACKs bring room at r, so N (1 - r/x) packets, the first, and what one
+ * ACK brings at a time have to be there; holding more would only leave the path idle. Each failure
+ * adds one packet (spare), and F good measurements take it back. At most half of the window: a
+ * longer hold makes a silence of ACKs in which the stream starves.
  */
 IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
 					    const struct imtcp_send_event *ev)
 {
-	imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
-	imtcp_u64 r_bps = imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
+	imtcp_u64 r_bps = imtcp_meas_flight_bps(m, ev);
 	imtcp_u64 x_bps = imtcp_meas_edge_bps(m, m->sending);
 	imtcp_u64 all = (imtcp_u64)m->n * ev->chunk_segs;
 	imtcp_u64 need = imtcp_scale(all, imtcp_sub(x_bps, r_bps), x_bps);
@@ -124,6 +153,10 @@ IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct i
 		return 0;
 	if (!m->planned && ev->now_us < m->resume_us)
 		return 0;
+	/* slow start below the range: a stream would use up what is held faster than it comes, and
+	 * the hold costs growth; a few round trips later it costs nothing */
+	if (!m->planned && ev->slow_start && ev->base_bps < 2 * m->low_bps)
+		return 0;
 	return ev->unsent_bytes >= imtcp_meas_want_segs(m, ev) * ev->mss_bytes;
 }
 
@@ -143,9 +176,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send
 		m->plan = IMTCP_PLAN_STREAM;
 		m->next_bps = low + imtcp_div(imtcp_sub(high, low), m->n - 1);
 	} else if (!m->held) {
-		/* ACKs bring room at the rate at which what is in flight arrives */
 		imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
-		imtcp_u64 rate = imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
+		imtcp_u64 rate = imtcp_meas_flight_bps(m, ev);
 		/* one packet more: the one that leaves now */
 		imtcp_u64 bytes = (want - room + ev->chunk_segs) * wire;
 		imtcp_u64 us = imtcp_min(imtcp_time_us(bytes, rate),
@@ -211,6 +243,7 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_sen
 				m->unit = IMTCP_STORE;
 		}
 		if (m->unit != IMTCP_EMPTY) {
+			imtcp_meas_keep_up(m, ev);
 			if (imtcp_meas_may_store(m, ev)) {
 				m->unit = IMTCP_STORE;
 				imtcp_meas_store(m, ev);

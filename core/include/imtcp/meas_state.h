@@ -58,6 +58,9 @@
  * see it fall before it matters. */
 #define IMTCP_PAUSE_UNUSED_RTTS 8U
 #define IMTCP_UNUSED_FACTOR 4U
+/* Measurements in a row that could not be filled, each of which doubles the pause to the next. ours: a
+ * window too small for streams stays so for many round trips; 2^4 is near IMTCP_PAUSE_RTTS. */
+#define IMTCP_UNFILLED_MOST 4U
 /* Rounds in a row with a standing queue that make a path congested. ours: two measurements. */
 #define IMTCP_CONGESTED_ROUNDS 8U
 /* A standing queue: a round whose least RTT is over 5/4 of RTTmin, and 2 ms. ours: just over
@@ -129,7 +132,7 @@ struct imtcp_send_event {
 	imtcp_u32 rtt_dev_us; /* D_RTT */
 	imtcp_u32 srtt_us;
 	imtcp_u32 recovering; /* loss recovery goes on */
-	imtcp_u32 _pad;
+	imtcp_u32 slow_start; /* early and growing; base_bps is twice the window's rate then */
 };
 
 /* An ACK that moved snd_una. */
@@ -187,7 +190,7 @@ struct imtcp_meas {
 	imtcp_u64 prev_sent_us, prev_acked_us; /* of the ACK before */
 	imtcp_u32 pairs, squeezed;	       /* in this round trip */
 	imtcp_u32 bunching;		       /* of the round before: ACKs come in bunches */
-	imtcp_u32 _pad1;
+	imtcp_u32 unfilled;		       /* measurements in a row that were not filled */
 	/* Control unit */
 	imtcp_u32 unit; /* enum imtcp_unit */
 	imtcp_u32 plan; /* enum imtcp_plan, of the packet that leaves next */
@@ -252,13 +255,18 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_edge_bps(const struct imtcp_meas *m, imtcp_u32
 	return m->high_bps - imtcp_sub(m->high_bps, m->low_bps) * i / IMTCP_SUB_RANGES;
 }
 
-/* Round trips to the next measurement: on a free path none [IM §4.5], unless what is available is far
- * more than the connection uses (its application, its ceiling or slow start limits it). */
+/*
+ * Round trips to the next measurement: on a free path none [IM §4.5], unless what is available is far
+ * more than the connection uses (its application, its ceiling or slow start limits it), or the window
+ * could not carry the last streams: each hold in vain costs about its own length.
+ */
 IMTCP_INLINE imtcp_u32 imtcp_meas_pause_rtts(const struct imtcp_meas *m)
 {
 	if (!m->pause_rtts && m->result.outcome == IMTCP_OK &&
 	    m->avail_bps / IMTCP_UNUSED_FACTOR > m->round.delivery_bps)
 		return IMTCP_PAUSE_UNUSED_RTTS;
+	if (m->unfilled)
+		return (imtcp_u32)imtcp_max(m->pause_rtts, 1U << m->unfilled);
 	return m->pause_rtts;
 }
 
@@ -274,6 +282,10 @@ IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u
 	m->result.streams = m->judged;
 	if (outcome < IMTCP_OUTCOMES)
 		m->invalid[outcome]++;
+	if (outcome != IMTCP_NOT_FILLED)
+		m->unfilled = 0;
+	else if (m->unfilled < IMTCP_UNFILLED_MOST)
+		m->unfilled++;
 	if (outcome == IMTCP_OK) {
 		m->completed++;
 		m->avail_bps = m->result.avail_bps;
