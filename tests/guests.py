@@ -89,7 +89,10 @@ def run(
     if isinstance(prepared, str):
         pytest.skip(prepared)
     job = Job(
-        _PRELUDE + script, {"wire": wire(), **(files or {})}, seed=seed + SEED, limit_virtual_s=limit_s
+        _PRELUDE + script,
+        {"wire": wire(), **(files or {})},
+        seed=seed + SEED,
+        limit_virtual_s=limit_s,
     )
     return prepared.run(job).check()
 
