@@ -8,7 +8,7 @@ import math
 import polars as pl
 import pytest
 
-from imtcp_lab import cli, sweep, tables
+from imtcp_lab import cli, run, sweep, tables
 from imtcp_lab.controls import CONTROLS, named
 from imtcp_lab.experiments import EXPERIMENTS, alone, cpu, greedy, tracking, web
 from imtcp_lab.job import LabError
@@ -19,8 +19,10 @@ from synthetic import point
 def scenarios(experiment, controls, *arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--first-seed", type=int, default=1)
     experiment.add_arguments(parser)
     args = parser.parse_args(list(arguments))
+    args.seed_numbers = run.seed_numbers(args)
     args.chosen = named(controls)
     return experiment.scenarios(args)
 
@@ -33,6 +35,11 @@ def test_every_point_of_an_experiment_has_its_own_key_and_job(experiment):
     scripts = [p.job().script for p in points if not p.control.is_none]
     assert len(set(scripts)) == len(scripts)
     assert all(name in CONTROLS for name in experiment.controls)
+
+
+def test_seeds_for_tuning_and_for_reporting_can_be_kept_apart():
+    points = scenarios(web.EXPERIMENT, "imtcp_bg", "--seeds", "3", "--first-seed", "101")
+    assert {p.seed for p in points} == {101, 102, 103}
 
 
 def events(rows):

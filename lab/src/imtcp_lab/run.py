@@ -38,6 +38,7 @@ def _add(
     """One experiment under a name."""
     one = subparsers.add_parser(name, help=text, description=text)
     one.add_argument("--seeds", type=int, default=experiment.seeds, help="runs per point")
+    one.add_argument("--first-seed", type=int, default=1, help="the seeds count from here (1)")
     one.add_argument("--controls", default=",".join(experiment.controls), metavar="A,B,…")
     one.add_argument("--kernel", default="6.12", help="kernel series of the guest")
     one.add_argument(
@@ -55,6 +56,11 @@ def _add(
     one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
     experiment.add_arguments(one)
     one.set_defaults(handler=main, declared=experiment)
+
+
+def seed_numbers(args: argparse.Namespace) -> range:
+    """The seeds of an experiment: those reported are not those that something was tuned with."""
+    return range(args.first_seed, args.first_seed + args.seeds)
 
 
 def choose(experiment: Experiment, names: str) -> list[Control]:
@@ -102,6 +108,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         if args.seeds < 1 or args.jobs < 1:
             raise ValueError("--seeds and --jobs are at least 1")
+        args.seed_numbers = seed_numbers(args)
         args.chosen = choose(experiment, args.controls)
         scenarios = experiment.scenarios(args)
     except ValueError as error:

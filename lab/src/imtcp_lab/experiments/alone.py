@@ -46,7 +46,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             variant=f"{flows}flows",
         )
         for flows in map(int, args.flows.split(","))
-        for seed in range(1, args.seeds + 1)
+        for seed in args.seed_numbers
         for control in args.chosen
     ]
 

@@ -50,7 +50,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             watch_every_ms=0,
             count_idle=True,
         )
-        for seed in range(1, args.seeds + 1)
+        for seed in args.seed_numbers
         for control in args.chosen
     ]
 

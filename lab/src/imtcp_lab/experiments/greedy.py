@@ -43,7 +43,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             variant=rival,
         )
         for rival in args.rivals.split(",")
-        for seed in range(1, args.seeds + 1)
+        for seed in args.seed_numbers
         for control in args.chosen
     ]
 

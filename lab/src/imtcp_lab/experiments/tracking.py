@@ -79,7 +79,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
                 seed=seed,
                 variant=name,
             )
-            for seed in range(1, args.seeds + 1)
+            for seed in args.seed_numbers
             for control in args.chosen
         ]
     return out
