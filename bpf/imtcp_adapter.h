@@ -181,18 +181,26 @@ static __always_inline __u64 imtcp_uncredited(const struct imtcp_send_event *ev,
 	return imtcp_div(bytes * 1000000000ULL, gap_ns + imtcp_min(gap_ns, late_ns));
 }
 
+/* The gap after the packet before is not over (tcp_pacing_check): nothing will leave. */
+static __always_inline int imtcp_gap_goes_on(const struct tcp_sock *tp)
+{
+	return tp->tcp_wstamp_ns > tp->tcp_clock_cache;
+}
+
 static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_conn *conn)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_meas *m = &conn->meas;
 	struct imtcp_send_event ev = {};
-	const struct imtcp_policy *policy = imtcp_policy_of(conn);
-	__u64 base_bps = imtcp_base_bps(conn, tp);
-	__u64 share_bps = imtcp_policy_share_bps(policy);
-	__u64 payload_bps, bytes_per_sec;
+	__u64 base_bps, share_bps, payload_bps, bytes_per_sec;
 
+	/* most attempts, one per ACK, end at the gap: what left is noted, the rest would be in vain */
+	if (m->last_nxt == tp->snd_nxt && imtcp_gap_goes_on(tp))
+		return 2;
+	base_bps = imtcp_base_bps(conn, tp);
 	if (base_bps == IMTCP_U64_MAX)
 		return 2; /* no RTT yet: as the kernel does it */
+	share_bps = imtcp_policy_share_bps(imtcp_policy_of(conn));
 	base_bps = imtcp_min(base_bps, share_bps);
 	ev.chunk_segs = imtcp_chunk_segs(conn, tp, base_bps);
 	imtcp_meas_adapt_n(m, ev.chunk_segs);

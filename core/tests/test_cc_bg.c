@@ -66,7 +66,7 @@ static void rejected_results_are_not_averaged_in(void **state)
 	assert_int_equal(f.b.smoothed_bps, 80 * MBPS);
 }
 
-/* (2): 40 Mbit/s · 30 ms = 1.2 Mbit = 120 packets of 10 000 bits. */
+/* (2): 40 Mbit/s · 30 ms = 1.2 Mbit = 120 packets of 10 000 bits; 33/32 of it 123.75. */
 static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 {
 	struct flow f;
@@ -75,10 +75,10 @@ static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 	start(&f, 300, 300, 30000);
 	result(&f, IMTCP_OK, 40 * MBPS);
 	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
-	assert_int_equal(f.b.cap_segs, 120);
+	assert_int_equal(f.b.cap_segs, 124);
 	imtcp_bg_apply_cap(&f.b, &f.w, 0);
-	assert_int_equal(f.w.cwnd_segs, 120); /* at once */
-	assert_int_equal(f.w.ssthresh_segs, 120);
+	assert_int_equal(f.w.cwnd_segs, 124); /* at once */
+	assert_int_equal(f.w.ssthresh_segs, 124);
 	assert_int_equal(f.b.reductions_cap, 1);
 	imtcp_bg_apply_cap(&f.b, &f.w, 0);
 	assert_int_equal(f.b.reductions_cap, 1); /* only when above */
@@ -108,7 +108,7 @@ static void before_the_first_result_the_cap_is_the_middle_of_the_first_range(voi
 	f.m.low_bps = 50 * MBPS;
 	f.m.high_bps = 100 * MBPS;
 	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
-	assert_int_equal(f.b.cap_segs, 225); /* 75 Mbit/s · 30 ms / 10 000 bits */
+	assert_int_equal(f.b.cap_segs, 232); /* 33/32 · 75 Mbit/s · 30 ms / 10 000 bits */
 }
 
 static void without_a_round_trip_time_there_is_no_cap(void **state)

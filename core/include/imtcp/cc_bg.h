@@ -29,6 +29,7 @@
  *     passed, as [IM §3.2.5] sets it.
  *  5. RTTmin ages (filter.h).
  *  6. Before the first result the cap is the middle of the first search range.
+ *  7. The cap is a 32nd above (2).
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
@@ -46,6 +47,11 @@
 /* Queue below which (3) does not act, microseconds. ours: RTTs of 1 ms and less vary by more
  * than a fifth for reasons of the hosts alone (interrupts, delayed softirqs). */
 #define IMTCP_BG_NOISE_US 300U
+
+/* The cap above A_s · RTTmin, a 32nd. ours: in a window of exactly that, what a hold kept back is lost
+ * for good; a 32nd lets it be caught up. Alone on a simulated 100 Mbit/s: 97.5 % in place of 93.5 %
+ * of what payload can have, and a queue of seven packets as before; a 16th gives no more, and 12. */
+#define IMTCP_BG_SLACK_DIV 32U
 
 struct imtcp_bg {
 	struct imtcp_minrtt minrtt;
@@ -79,6 +85,7 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_meas *
 		bps = (m->low_bps + m->high_bps) / 2;
 	if (!bps || !b->minrtt.base_us)
 		return;
+	bps += bps / IMTCP_BG_SLACK_DIV;
 	b->cap_segs = (imtcp_u32)imtcp_max(imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes),
 					   least);
 }

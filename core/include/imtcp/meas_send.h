@@ -64,13 +64,12 @@ IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_se
 }
 
 /*
- * Segments of room that start a stream: m packets, but no more than it will use up. While a stream
- * of N packets leaves at x, ACKs bring room at r, so N (1 - r/x) packets, the first, and what one
- * ACK brings at a time have to be there; holding more would only leave the path idle. Each failure
- * adds one packet (spare), and F good measurements take it back. At most half of the window: a
- * longer hold makes a silence of ACKs in which the stream starves.
+ * Segments of room that the next stream uses up, m packets at most. While its N packets leave at x,
+ * ACKs bring room at r, so N (1 - r/x) packets, the first, and what one ACK brings at a time have to
+ * be there; holding more would only leave the path idle. Each failure adds one packet (spare), and F
+ * good measurements take it back.
  */
-IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
+IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 					    const struct imtcp_send_event *ev)
 {
 	imtcp_u64 r_bps = imtcp_meas_flight_bps(m, ev);
@@ -82,8 +81,15 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
 	if (m->ack_ratio_q8 / 256 > ev->chunk_segs)
 		need += m->ack_ratio_q8 / 256;
 	need = imtcp_max(need, IMTCP_STORE_LEAST * (imtcp_u64)ev->chunk_segs);
-	return (imtcp_u32)imtcp_min(imtcp_min(need, (imtcp_u64)m->m * ev->chunk_segs),
-				    ev->cwnd_segs / 2);
+	return (imtcp_u32)imtcp_min(need, (imtcp_u64)m->m * ev->chunk_segs);
+}
+
+/* Segments of room that start it. At most half of the window: a longer hold makes a silence of ACKs
+ * in which the stream starves. */
+IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
+					    const struct imtcp_send_event *ev)
+{
+	return (imtcp_u32)imtcp_min(imtcp_meas_need_segs(m, ev), ev->cwnd_segs / 2);
 }
 
 /* A packet has really left: [last_nxt, snd_nxt), as it was planned. */
@@ -168,6 +174,7 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send
 	imtcp_u64 low = imtcp_meas_edge_bps(m, m->sending + 1);
 	imtcp_u64 high = imtcp_meas_edge_bps(m, m->sending);
 
+	m->tight = imtcp_meas_need_segs(m, ev) > ev->cwnd_segs / 2;
 	/* The hold is over: fewer than m will do if it is two, for the others come while these
 	 * leave; whether they came in time is seen by what really left. */
 	if (m->held)

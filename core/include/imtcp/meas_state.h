@@ -58,8 +58,9 @@
  * see it fall before it matters. */
 #define IMTCP_PAUSE_UNUSED_RTTS 8U
 #define IMTCP_UNUSED_FACTOR 4U
-/* Measurements in a row that could not be filled, each of which doubles the pause to the next. ours: a
- * window too small for streams stays so for many round trips; 2^4 is near IMTCP_PAUSE_RTTS. */
+/* Measurements in a row that a tight window could not fill, each of which doubles the pause to the
+ * next. ours: a window too small for streams stays so for many round trips; 2^4 is near
+ * IMTCP_PAUSE_RTTS. */
 #define IMTCP_UNFILLED_MOST 4U
 /* Rounds in a row with a standing queue that make a path congested. ours: two measurements. */
 #define IMTCP_CONGESTED_ROUNDS 8U
@@ -190,7 +191,9 @@ struct imtcp_meas {
 	imtcp_u64 prev_sent_us, prev_acked_us; /* of the ACK before */
 	imtcp_u32 pairs, squeezed;	       /* in this round trip */
 	imtcp_u32 bunching;		       /* of the round before: ACKs come in bunches */
-	imtcp_u32 unfilled;		       /* measurements in a row that were not filled */
+	imtcp_u32 unfilled; /* measurements in a row that a tight window did not fill */
+	imtcp_u32 tight;    /* half of the window was less than the newest stream needs */
+	imtcp_u32 _pad1;
 	/* Control unit */
 	imtcp_u32 unit; /* enum imtcp_unit */
 	imtcp_u32 plan; /* enum imtcp_plan, of the packet that leaves next */
@@ -282,7 +285,7 @@ IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u
 	m->result.streams = m->judged;
 	if (outcome < IMTCP_OUTCOMES)
 		m->invalid[outcome]++;
-	if (outcome != IMTCP_NOT_FILLED)
+	if (outcome != IMTCP_NOT_FILLED || !m->tight)
 		m->unfilled = 0;
 	else if (m->unfilled < IMTCP_UNFILLED_MOST)
 		m->unfilled++;
@@ -299,6 +302,10 @@ IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u
 		m->good_runs = 0;
 	}
 	m->resume_us = now_us + (imtcp_u64)imtcp_meas_pause_rtts(m) * srtt_us;
+	/* A hold comes back a round trip later as a silence of ACKs. Where that is when the next
+	 * stream leaves, none is ever filled: start somewhere else in the round trip. */
+	if (outcome == IMTCP_NOT_FILLED)
+		m->resume_us += (imtcp_u64)srtt_us * (now_us % 64) / 128;
 	m->failures = 0;
 	m->tally = (struct imtcp_tally){0, 0, 0, 0};
 	m->planned = 0;
