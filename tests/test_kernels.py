@@ -13,16 +13,29 @@ import pytest
 from guests import IMTCP, ROOT, Path3, Transfer, rows, run
 from imtcp_lab.vm import kernels
 
-OBJECT = ROOT / "target" / "bpf" / "imtcp.bpf.o"
-NAMES = ("imtcp", "imtcp_bg")
+#: The objects, and the controls in each.
+OBJECTS = {
+    ROOT / "target" / "bpf" / "imtcp.bpf.o": ("imtcp", "imtcp_bg", "imtcp_fs"),
+    ROOT / "target" / "bpf" / "imtcp_modes.bpf.o": (
+        "imtcp_lp",
+        "imtcp_lpecn",
+        "imtcp_nice",
+        "imtcp_ledbat",
+        "imtcp_ledbatpp",
+    ),
+}
+NAMES = tuple(name for names in OBJECTS.values() for name in names)
+#: Two that measure, one of each kind that does not: what takes time is done with these.
+SOME = ("imtcp", "imtcp_bg", "imtcp_lp", "imtcp_nice")
+YES, NO = ["yes"] * len(NAMES), ["no"] * len(NAMES)
 
-#: "yes" for each of the two that is registered.
-AVAILABLE = """\
-available() {
-	for name in imtcp imtcp_bg; do
+#: "yes" for each that is registered.
+AVAILABLE = f"""\
+available() {{
+	for name in {" ".join(NAMES)}; do
 		grep -qw $name /proc/sys/net/ipv4/tcp_available_congestion_control && echo yes || echo no
 	done | tr '\\n' ' '
-}
+}}
 """
 
 
@@ -50,8 +63,7 @@ ls /sys/fs/bpf >"$OUT/pins"
 """
     result = run(script, series)
     seen = [text.split() for text in result.files["available"].decode().split("|")]
-    yes, no = ["yes", "yes"], ["no", "no"]
-    assert seen == [no, yes, yes, yes, no, no, yes]
+    assert seen == [NO, YES, YES, YES, NO, NO, YES]
     assert result.files["pins"] == b""
     sent = rows(result, "nobody/out.send")
     assert {row["control"] for row in sent} == {"imtcp_bg"}
@@ -62,22 +74,27 @@ ls /sys/fs/bpf >"$OUT/pins"
 
 @pytest.mark.vm
 @pytest.mark.parametrize("series", kernels.SERIES)
-def test_bpftool_registers_the_object_and_connections_work_without_the_command(
+def test_bpftool_registers_the_objects_and_connections_work_without_the_command(
     series: str,
 ) -> None:
     path = Path3()
-    script = f"""{AVAILABLE}{path.script()}
-bpftool struct_ops register "$IMTCP_BPF_O" >&2
-available >"$OUT/registered"
-{path.transfer("imtcp", "w2000000")}
-{path.transfer("imtcp_bg", "w2000000")}
-bpftool struct_ops unregister name imtcp >&2
-bpftool struct_ops unregister name imtcp_bg >&2
-available >"$OUT/unregistered"
-"""
-    result = run(script, series)
-    assert result.files["registered"].split() == [b"yes", b"yes"]
-    assert result.files["unregistered"].split() == [b"no", b"no"]
+    script = AVAILABLE + path.script()
+    for file in OBJECTS:
+        script += f"bpftool struct_ops register {file.name} >&2\n"
+    script += 'available >"$OUT/registered"\n'
+    script += path.transfer("imtcp_lpecn", "w200000", label="without_ecn")
+    script += f"ns {path.tx} sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'\n"
+    script += "".join(path.transfer(control, "w600000") for control in NAMES)
+    for control in NAMES:
+        script += f"bpftool struct_ops unregister name {control} >&2\n"
+    script += 'available >"$OUT/unregistered"\n'
+    result = run(script, series, files={file.name: file.read_bytes() for file in OBJECTS})
+    assert result.files["registered"].decode().split() == YES
+    assert result.files["unregistered"].decode().split() == NO
+    #: Without marks to go by it is TCP-LP, and says so.
+    without_ecn = Transfer.of(result, "without_ecn")
+    assert without_ecn.intact
+    assert without_ecn.sent[-1]["control"] == "imtcp_lp"
     for control in NAMES:
         transfer = Transfer.of(result, control)
         assert transfer.intact
@@ -89,7 +106,7 @@ available >"$OUT/unregistered"
 def test_unloading_and_upgrading_amid_a_transfer_lose_no_byte(series: str) -> None:
     path = Path3(forward="rate 20mbit limit 100")
     script = path.script()
-    for control in NAMES:
+    for control in SOME:
         for label, what in (("down", "imtcp down"), ("upgrade", "imtcp up --force")):
             script += (
                 f'imtcp up >&2\n( sleep 0.5; {what}; imtcp-load now >"$OUT/{label}.{control}.at"'
@@ -98,7 +115,7 @@ def test_unloading_and_upgrading_amid_a_transfer_lose_no_byte(series: str) -> No
             script += path.transfer(control, "w9000000", label=f"{label}.{control}", send="-S 100")
             script += "wait $MIDDLE\nimtcp down >&2\n"
     result = run(script, series)
-    for control in NAMES:
+    for control in SOME:
         for label in ("down", "upgrade"):
             transfer = Transfer.of(result, f"{label}.{control}")
             assert transfer.intact
@@ -141,7 +158,7 @@ ls /sys/fs/bpf >"$OUT/pins"
     assert result.files["code"].strip() == b"1"
     assert lacks in said
     assert said.count("\n") == 1, said
-    assert result.files["available"].split() == [b"no", b"no"]
+    assert result.files["available"].decode().split() == NO
     assert result.files["pins"] == b""
 
 
@@ -212,9 +229,10 @@ def test_the_running_kernel_takes_the_controls_by_the_command() -> None:
 
 @pytest.mark.netns
 @pytest.mark.usefixtures("running_kernel")
-def test_the_running_kernel_takes_the_object_by_bpftool() -> None:
+def test_the_running_kernel_takes_the_objects_by_bpftool() -> None:
     with absent_here():
-        succeed("bpftool", "struct_ops", "register", OBJECT)
+        for file in OBJECTS:
+            succeed("bpftool", "struct_ops", "register", file)
         assert set(NAMES) <= available_here()
         for control in NAMES:
             assert moves_data_here(control)

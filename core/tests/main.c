@@ -11,7 +11,14 @@
 	X(meas)                                                                                    \
 	X(cc_reno)                                                                                 \
 	X(cc_bg)                                                                                   \
-	X(delay) X(cc_lp) X(cc_nice) X(cc_ledbat) X(cc_ledbatpp) X(cc_fs) X(steps) X(property)
+	X(delay)                                                                                   \
+	X(cc_lp)                                                                                   \
+	X(cc_nice)                                                                                 \
+	X(cc_ledbat)                                                                               \
+	X(cc_ledbatpp)                                                                             \
+	X(cc_fs)                                                                                   \
+	X(steps)                                                                                   \
+	X(property)
 
 #define DECLARE(name) int suite_##name(int *count);
 SUITES(DECLARE)

@@ -80,7 +80,7 @@ static inline const char *steps_lp(struct bytes *in)
 
 	steps_begin(in, &f);
 	memset(&lp, 0, sizeof(lp));
-	imtcp_lp_init(&lp, &f.w);
+	imtcp_lp_begin(&lp, &f.w);
 	while (in->left) {
 		uint32_t before = f.w.cwnd_segs, srtt_us = (uint32_t)take_any(in) >> 4;
 		uint64_t reacted_us = lp.reacted_us;
@@ -106,11 +106,11 @@ static inline const char *steps_lp(struct bytes *in)
 			imtcp_lp_grow(&lp, &f.w, f.now_us, (uint32_t)take_any(in), f.limit_segs);
 			if (imtcp_lp_in_inference(&lp, f.now_us))
 				HOLDS(f.w.cwnd_segs == before);
-			HOLDS(f.w.cwnd_segs >= before);
+			HOLDS(f.w.cwnd_segs >= imtcp_min(before, 2));
 			break;
 		case 2:
 			HOLDS(imtcp_lp_reduced_segs(&lp, before, f.now_us) <= before);
-			imtcp_lp_on_mark(&lp, f.now_us, srtt_us);
+			imtcp_lp_on_mark(&lp, before, f.now_us, srtt_us);
 			break;
 		default:
 			imtcp_lp_on_loss(&lp, f.now_us);
@@ -140,11 +140,14 @@ static inline const char *steps_nice(struct bytes *in)
 		case 1:
 			if (imtcp_nice_on_round(&n, &f.w, (uint32_t)take_any(in), take8(in) & 1,
 						f.limit_segs)) {
-				HOLDS(f.w.cwnd_segs == imtcp_max(before / 2, 1));
-				HOLDS(before > 1 || n.rtts == IMTCP_NICE_MOST_RTTS ||
-				      n.rtts >= 2 * rtts);
+				HOLDS(f.w.cwnd_segs == (rtts ? 1 : imtcp_max(before / 2, 1)));
+				HOLDS(!n.rtts == (f.w.cwnd_segs > 1));
+				HOLDS(!rtts ||
+				      n.rtts == imtcp_min(2ULL * rtts, IMTCP_NICE_MOST_RTTS));
 			} else {
-				HOLDS(f.w.cwnd_segs <= before + 1 && f.w.cwnd_segs + 1 >= before);
+				HOLDS(rtts ||
+				      (f.w.cwnd_segs <= before + 1 && f.w.cwnd_segs + 1 >= before));
+				HOLDS(n.rtts <= rtts);
 			}
 			HOLDS(!n.round_segs && !n.late_segs);
 			break;
@@ -158,7 +161,7 @@ static inline const char *steps_nice(struct bytes *in)
 		}
 		HOLDS(f.w.cwnd_segs >= 1 && f.w.cwnd_segs <= f.limit_segs);
 		HOLDS(n.rtts <= IMTCP_NICE_MOST_RTTS);
-		HOLDS(imtcp_nice_rtts_per_segment(&n, &f.w) <= IMTCP_NICE_MOST_RTTS);
+		HOLDS(imtcp_nice_rtts_per_segment(&n) <= IMTCP_NICE_MOST_RTTS);
 	}
 	return NULL;
 }

@@ -79,10 +79,15 @@ static void a_second_indication_within_itt_leaves_one_packet(void **state)
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW + RTT, RTT));
 	assert_int_equal(w.cwnd_segs, 1);
 	assert_int_equal(lp.retreats, 1);
-	assert_int_equal(imtcp_lp_rtts_per_segment(&w), 1);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 1);
 	/* itt runs anew from the second one */
 	assert_true(imtcp_lp_in_inference(&lp, NOW + 4 * RTT - 1));
 	assert_false(imtcp_lp_in_inference(&lp, NOW + 4 * RTT));
+	imtcp_lp_grow(&lp, &w, NOW + 4 * RTT - 1, 1, NO_LIMIT);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 1);
+	imtcp_lp_grow(&lp, &w, NOW + 4 * RTT, 1, NO_LIMIT);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 0);
+	assert_int_equal(w.cwnd_segs, 2);
 }
 
 static void an_indication_after_itt_is_a_first_one_again(void **state)
@@ -122,14 +127,14 @@ static void the_first_slow_start_runs_to_the_first_loss(void **state)
 
 	(void)state;
 	memset(&lp, 0, sizeof(lp));
-	imtcp_lp_init(&lp, &w);
+	imtcp_lp_begin(&lp, &w);
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 	imtcp_lp_on_loss(&lp, NOW);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW + RTT, RTT));
 	/* a connection that is past slow start when it becomes TCP-LP waits for no loss */
 	w.cwnd_segs = w.ssthresh_segs = 40;
 	memset(&lp, 0, sizeof(lp));
-	imtcp_lp_init(&lp, &w);
+	imtcp_lp_begin(&lp, &w);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 }
 
@@ -141,10 +146,14 @@ static void marks_drive_the_same_machine(void **state)
 	(void)state;
 	start(&lp, &w, 40);
 	assert_int_equal(imtcp_lp_reduced_segs(&lp, 40, NOW), 20);
-	imtcp_lp_on_mark(&lp, NOW, RTT);
+	imtcp_lp_on_mark(&lp, 40, NOW, RTT);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 0);
 	assert_int_equal(imtcp_lp_reduced_segs(&lp, 20, NOW + 2 * RTT), 1);
 	assert_int_equal(imtcp_lp_reduced_segs(&lp, 20, NOW + 3 * RTT), 10);
 	assert_int_equal(imtcp_lp_reduced_segs(&lp, 1, NOW + 3 * RTT), 1);
+	imtcp_lp_on_mark(&lp, 20, NOW + 2 * RTT, RTT);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 1);
+	assert_int_equal(lp.retreats, 1);
 }
 
 /* 50 ms forward at most, 10 at least: 0.15·40 = 6 ms, which a tick of 1 ms can show. */

@@ -94,20 +94,22 @@ IMTCP_INLINE void imtcp_ledbat_end_slow_start(struct imtcp_window *w)
 
 /* ---- LEDBAT ---- */
 
-/* An ACK of a packet that left rtt_us ago; stamped: with the peer's timestamp, value. (1) */
-IMTCP_GLOBAL void imtcp_ledbat_on_delay(struct imtcp_ledbat *l, imtcp_u64 now_us, imtcp_u32 rtt_us,
-					imtcp_u32 value, int stamped)
+/* (1): an ACK of a packet that left rtt_us ago; stamped: with the peer's timestamp, value. Returns
+ * the queuing delay. */
+IMTCP_GLOBAL imtcp_u32 imtcp_ledbat_on_delay(struct imtcp_ledbat *l, imtcp_u64 now_us,
+					     imtcp_u32 rtt_us, imtcp_u32 value, int stamped)
 {
 	imtcp_u32 one_way;
 
 	if (!l)
-		return;
+		return 0;
 	one_way = stamped && imtcp_owd_on_ack(&l->owd, now_us, now_us - rtt_us, value);
 	if (one_way != l->one_way || l->epoch != l->owd.epoch)
 		imtcp_delays_clear(&l->delays);
 	l->one_way = one_way;
 	l->epoch = l->owd.epoch;
 	imtcp_delays_on_sample(&l->delays, now_us, one_way ? l->owd.delay_us : rtt_us);
+	return imtcp_delays_queue_us(&l->delays);
 }
 
 /*

@@ -59,12 +59,14 @@ struct imtcp_ledbatpp {
 	imtcp_u64 slowdowns;
 };
 
-/* (1) */
-IMTCP_GLOBAL void imtcp_ledbatpp_on_delay(struct imtcp_ledbatpp *l, imtcp_u64 now_us,
-					  imtcp_u32 rtt_us)
+/* (1): an ACK of a packet that left rtt_us ago. Returns the queuing delay. */
+IMTCP_GLOBAL imtcp_u32 imtcp_ledbatpp_on_delay(struct imtcp_ledbatpp *l, imtcp_u64 now_us,
+					       imtcp_u32 rtt_us)
 {
-	if (l)
-		imtcp_delays_on_sample(&l->delays, now_us, rtt_us);
+	if (!l)
+		return 0;
+	imtcp_delays_on_sample(&l->delays, now_us, rtt_us);
+	return imtcp_delays_queue_us(&l->delays);
 }
 
 /* 1/GAIN of (2). */

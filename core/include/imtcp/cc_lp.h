@@ -80,14 +80,16 @@ struct imtcp_lp {
 	imtcp_u64 reacted_us;	 /* the last reaction, to delay or to loss; 0: none */
 	imtcp_u32 one_way_epoch; /* of owd, that one_way belongs to */
 	imtcp_u32 signal;	 /* enum imtcp_lp_signal of the newest decision */
+	imtcp_u32 early;	 /* (2) held at the newest ACK */
 	imtcp_u32 lost;		 /* a loss ended the first slow start: d_max is known */
+	imtcp_u32 single;	 /* the window is one packet, whatever the stack's is */
 	imtcp_u32 _pad;
 	imtcp_u64 halvings; /* first indications */
 	imtcp_u64 retreats; /* second ones: to one packet */
 };
 
 /* A connection begins, or one that goes on already is switched to TCP-LP. */
-IMTCP_INLINE void imtcp_lp_init(struct imtcp_lp *lp, const struct imtcp_window *w)
+IMTCP_INLINE void imtcp_lp_begin(struct imtcp_lp *lp, const struct imtcp_window *w)
 {
 	lp->lost = !imtcp_in_slow_start(w);
 }
@@ -135,7 +137,7 @@ IMTCP_INLINE int imtcp_lp_early(const struct imtcp_lp_delay *f, imtcp_u32 resolu
 
 /*
  * An ACK of a packet that left rtt_us ago; stamped: with the peer's timestamp, value. Takes it
- * into (1) and answers (2).
+ * into (1) and answers (2), in `early` too.
  */
 IMTCP_GLOBAL int imtcp_lp_on_delay(struct imtcp_lp *lp, imtcp_u64 now_us, imtcp_u32 rtt_us,
 				   imtcp_u32 value, int stamped)
@@ -159,9 +161,10 @@ IMTCP_GLOBAL int imtcp_lp_on_delay(struct imtcp_lp *lp, imtcp_u64 now_us, imtcp_
 					     ? IMTCP_LP_ONE_WAY
 					     : IMTCP_LP_RTT_COARSE;
 	}
-	if (lp->signal == IMTCP_LP_ONE_WAY)
-		return imtcp_lp_early(&lp->one_way, lp->owd.tick_us);
-	return imtcp_lp_early(&lp->rtt, IMTCP_LP_NOISE_US);
+	lp->early = (imtcp_u32)(lp->signal == IMTCP_LP_ONE_WAY
+					? imtcp_lp_early(&lp->one_way, lp->owd.tick_us)
+					: imtcp_lp_early(&lp->rtt, IMTCP_LP_NOISE_US));
+	return (int)lp->early;
 }
 
 /* ---- reactions ---- */
@@ -181,12 +184,14 @@ IMTCP_INLINE imtcp_u32 imtcp_lp_reduced_segs(const struct imtcp_lp *lp, imtcp_u3
 }
 
 /* The router's mark, where the stack itself takes the window down to imtcp_lp_reduced_segs. */
-IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u64 now_us, imtcp_u32 srtt_us)
+IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u32 cwnd_segs, imtcp_u64 now_us,
+				   imtcp_u32 srtt_us)
 {
 	if (imtcp_lp_in_inference(lp, now_us))
 		lp->retreats++;
 	else
 		lp->halvings++;
+	lp->single = imtcp_lp_reduced_segs(lp, cwnd_segs, now_us) == 1;
 	lp->lost = 1; /* the first slow start is over, as by a loss */
 	lp->reacted_us = now_us;
 	lp->inference_us = now_us + (imtcp_u64)IMTCP_LP_ITT_RTTS * srtt_us;
@@ -196,14 +201,16 @@ IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u64 now_us, imtcp_
 IMTCP_INLINE int imtcp_lp_on_early(struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
 				   imtcp_u32 srtt_us)
 {
+	imtcp_u32 reduced_segs = imtcp_lp_reduced_segs(lp, w->cwnd_segs, now_us);
+
 	/* d_max is not known yet, or the last reaction cannot have shown its effect */
 	if (!lp->lost || (lp->reacted_us && now_us - lp->reacted_us < srtt_us))
 		return 0;
-	w->cwnd_segs = imtcp_lp_reduced_segs(lp, w->cwnd_segs, now_us);
+	imtcp_lp_on_mark(lp, w->cwnd_segs, now_us, srtt_us);
+	w->cwnd_segs = reduced_segs;
 	/* what follows is additive increase, from wherever it starts */
-	w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
+	w->ssthresh_segs = (imtcp_u32)imtcp_max(reduced_segs, IMTCP_RENO_LEAST_SEGS);
 	w->credit_segs = 0;
-	imtcp_lp_on_mark(lp, now_us, srtt_us);
 	return 1;
 }
 
@@ -215,17 +222,23 @@ IMTCP_INLINE void imtcp_lp_on_loss(struct imtcp_lp *lp, imtcp_u64 now_us)
 }
 
 /* acked_segs were acknowledged while the window was full. */
-IMTCP_INLINE void imtcp_lp_grow(const struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
+IMTCP_INLINE void imtcp_lp_grow(struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
 				imtcp_u32 acked_segs, imtcp_u32 limit_segs)
 {
-	if (!imtcp_lp_in_inference(lp, now_us))
+	if (imtcp_lp_in_inference(lp, now_us) || !acked_segs)
+		return;
+	if (!lp->single) {
 		imtcp_reno_grow(w, acked_segs, limit_segs);
+		return;
+	}
+	lp->single = 0;
+	w->cwnd_segs = (imtcp_u32)imtcp_min(2, limit_segs);
 }
 
 /* Round trips in which one segment may leave, where the window is below two; else 0. */
-IMTCP_INLINE imtcp_u32 imtcp_lp_rtts_per_segment(const struct imtcp_window *w)
+IMTCP_INLINE imtcp_u32 imtcp_lp_rtts_per_segment(const struct imtcp_lp *lp)
 {
-	return w->cwnd_segs < 2 ? 1 : 0;
+	return lp->single;
 }
 
 #endif

@@ -50,7 +50,7 @@ struct imtcp_nice {
 	imtcp_u32 max_rtt_us;
 	imtcp_u32 round_segs; /* acknowledged in this round trip, with an RTT */
 	imtcp_u32 late_segs;  /* of these, late (1) */
-	imtcp_u32 rtts;	      /* round trips in which one packet leaves; 0 and 1: cwnd_segs holds */
+	imtcp_u32 rtts; /* round trips in which one packet leaves; 0: cwnd_segs holds, over one */
 	imtcp_u32 _pad;
 	imtcp_u64 halvings;
 };
@@ -82,10 +82,11 @@ IMTCP_INLINE imtcp_u32 imtcp_nice_queued_segs(imtcp_u32 cwnd_segs, imtcp_u32 min
 IMTCP_INLINE void imtcp_nice_halve(struct imtcp_nice *n, struct imtcp_window *w)
 {
 	n->halvings++;
-	if (w->cwnd_segs > 1)
-		w->cwnd_segs /= 2;
+	if (n->rtts)
+		n->rtts = (imtcp_u32)imtcp_min(2ULL * n->rtts, IMTCP_NICE_MOST_RTTS);
 	else
-		n->rtts = (imtcp_u32)imtcp_clamp(2ULL * n->rtts, 2, IMTCP_NICE_MOST_RTTS);
+		n->rtts = w->cwnd_segs < 4;
+	w->cwnd_segs = n->rtts ? 1 : w->cwnd_segs / 2;
 	w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
 }
 
@@ -107,8 +108,10 @@ IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *
 	}
 	if (!rtt_us)
 		return 0;
-	if (n->rtts > 1) {
-		n->rtts = 1; /* +1 to a window below one */
+	if (n->rtts) {
+		/* +1: from a part of a packet to one, from one to two */
+		w->cwnd_segs = n->rtts > 1 ? 1 : (imtcp_u32)imtcp_min(2, limit_segs);
+		n->rtts = n->rtts > 1;
 		return 0;
 	}
 	queued = imtcp_nice_queued_segs(w->cwnd_segs, n->min_rtt_us, rtt_us);
@@ -118,7 +121,7 @@ IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *
 								IMTCP_RENO_LEAST_SEGS);
 	} else if (queued < IMTCP_NICE_ALPHA_SEGS && busy && w->cwnd_segs < limit_segs) {
 		w->cwnd_segs++;
-	} else if (queued > IMTCP_NICE_BETA_SEGS && w->cwnd_segs > 1) {
+	} else if (queued > IMTCP_NICE_BETA_SEGS && w->cwnd_segs > 2) {
 		w->cwnd_segs--;
 		/* or the next ACK would put it back by slow start */
 		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
@@ -126,23 +129,20 @@ IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *
 	return 0;
 }
 
-/* Between the rounds only slow start moves the window, and that not below one packet. */
+/* Between the rounds only slow start moves the window, and that not below two packets. */
 IMTCP_INLINE void imtcp_nice_grow(const struct imtcp_nice *n, struct imtcp_window *w,
 				  imtcp_u32 acked_segs, imtcp_u32 limit_segs)
 {
-	if (n->rtts <= 1 && imtcp_in_slow_start(w))
+	if (!n->rtts && imtcp_in_slow_start(w))
 		imtcp_reno_grow(w,
 				(imtcp_u32)imtcp_min(acked_segs, w->ssthresh_segs - w->cwnd_segs),
 				limit_segs);
 }
 
 /* Round trips in which one segment may leave, where the window is below two; else 0. */
-IMTCP_INLINE imtcp_u32 imtcp_nice_rtts_per_segment(const struct imtcp_nice *n,
-						   const struct imtcp_window *w)
+IMTCP_INLINE imtcp_u32 imtcp_nice_rtts_per_segment(const struct imtcp_nice *n)
 {
-	if (n->rtts > 1)
-		return n->rtts;
-	return w->cwnd_segs < 2 ? 1 : 0;
+	return n->rtts;
 }
 
 #endif
