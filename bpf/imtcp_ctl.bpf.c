@@ -21,6 +21,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define IP_TOS 1
 #define SOL_IPV6 41
 #define IPV6_TCLASS 67
+#define SOL_TCP 6
+#define TCP_CONGESTION 13
 #define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
 
 /* --- imtcp_sockops ------------------------------------------------------------------- */

@@ -122,8 +122,6 @@ enum { TCP_CA_Open = 0, TCP_CA_Disorder = 1, TCP_CA_CWR = 2, TCP_CA_Recovery = 3
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 
 #define AF_INET6 10
-#define SOL_TCP 6
-#define TCP_CONGESTION 13
 #define TCP_CONG_NON_RESTRICTED 0x1
 #define TCP_ECN_OK 1
 #define TCP_CA_NAME_MAX 16

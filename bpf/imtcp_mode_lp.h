@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* TCP-LP by delay and by marks (cc_lp.h): the mode says which. */
+/*
+ * TCP-LP by delay and by marks (cc_lp.h): the mode says which. By marks on a connection whose ends
+ * did not agree on ECN would be Reno, so that is TCP-LP by delay, and its records say so. It asks
+ * for ECN as any connection does (net.ipv4.tcp_ecn = 1): TCP_CONG_NEEDS_ECN would set ECT on the
+ * SYN, which ordinary receivers refuse, and on connections without ECN.
+ */
 #ifndef IMTCP_MODE_LP_H
 #define IMTCP_MODE_LP_H
 
@@ -12,6 +17,8 @@ static __always_inline void lp_begin(struct imtcp_conn *conn, const struct imtcp
 
 static __always_inline void lp_delay(struct imtcp_conn *conn, const struct imtcp_mode_ack *a)
 {
+	if (!a->ecn)
+		conn->mode = IMTCP_MODE_LP;
 	imtcp_lp_on_delay(&conn->lp, a->now_us, a->rtt_us, a->stamp, (int)a->stamped);
 }
 

@@ -28,19 +28,6 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 }
 
 /*
- * TCP-LP/ECN on a connection whose ends did not agree on ECN would be Reno: it is TCP-LP then, and
- * says so. It asks for ECN as any connection does (net.ipv4.tcp_ecn = 1): TCP_CONG_NEEDS_ECN would
- * set ECT on the SYN, which ordinary receivers refuse, and on connections without ECN.
- */
-static __always_inline int mode_falls_back(struct sock *sk, __u32 mode)
-{
-	char lp[TCP_CA_NAME_MAX] = IMTCP_CC_LP;
-
-	return mode == IMTCP_MODE_LPECN && !(tcp_sk(sk)->ecn_flags & TCP_ECN_OK) &&
-	       !bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, lp, sizeof(lp));
-}
-
-/*
  * The programs of a control: `prefix` names its adapter's functions, `mode` what is noted in the
  * connection. set_state comes after the window's target was set: CWR without a loss is a mark.
  */
@@ -54,8 +41,6 @@ static __always_inline int mode_falls_back(struct sock *sk, __u32 mode)
 		};                                                                                 \
 		struct imtcp_conn *conn;                                                           \
                                                                                                    \
-		if (mode_falls_back(sk, mode_number))                                              \
-			return;                                                                    \
 		conn = imtcp_start(sk, mode_number);                                               \
 		if (conn)                                                                          \
 			prefix##_begin(conn, &w);                                                  \
@@ -88,7 +73,7 @@ static __always_inline int mode_falls_back(struct sock *sk, __u32 mode)
                                                                                                    \
 		if (!conn)                                                                         \
 			return;                                                                    \
-		imtcp_mode_window(sk, conn, acked, &ack, &w);                                      \
+		imtcp_mode_window(sk, conn, acked, prefix##_rtts_per_segment(conn), &ack, &w);     \
 		prefix##_window(conn, &ack, &w);                                                   \
 		imtcp_mode_write(sk, conn, &w, prefix##_rtts_per_segment(conn));                   \
 	}                                                                                          \

@@ -17,9 +17,10 @@
  * What the kernel does by itself (PRR, undo, the retransmission timer) stays its own; floor and
  * ceiling of a run hold as for the controls that measure (imtcp_policy.h).
  *
- * Windows below two segments: the kernel's is two, its pacing timer makes the rate that of the
- * small one, and both leave together, so that a receiver that acknowledges every second segment
- * answers at once. (At a single segment per flight the kernel could not go lower anyway.)
+ * Windows below two segments: TCP's own pacing timer makes the rate that of the small window, and
+ * two segments leave at a time, so that a receiver that acknowledges every second one answers at
+ * once. The kernel puts no more than half of its window into one buffer (tcp_cwnd_test), so its
+ * window is four meanwhile, and never full.
  */
 #ifndef IMTCP_MODES_H
 #define IMTCP_MODES_H
@@ -27,8 +28,9 @@
 #include "imtcp_adapter.h"
 #include "imtcp_life.h"
 
-/* The kernel's window while the control's is smaller. */
+/* What leaves at a time while the control's window is smaller, and the kernel's window then. */
 #define IMTCP_TRICKLE_SEGS 2U
+#define IMTCP_TRICKLE_CWND_SEGS 4U
 
 /* An ACK, as an adapter sees it. */
 struct imtcp_mode_ack {
@@ -44,6 +46,7 @@ struct imtcp_mode_ack {
 	__u32 round_rtt_us; /* with round_over: the least RTT of that round trip; 0: none */
 	__u32 stamp;	    /* the peer's timestamp, */
 	__u32 stamped;	    /* where there is one */
+	__u32 ecn;	    /* both ends agreed on ECN */
 };
 
 static __always_inline void imtcp_mode_read(struct sock *sk, struct imtcp_mode_ack *ack)
@@ -58,6 +61,7 @@ static __always_inline void imtcp_mode_read(struct sock *sk, struct imtcp_mode_a
 	ack->full = (__u32)imtcp_window_full(tp);
 	ack->stamp = options->rcv_tsval;
 	ack->stamped = BPF_CORE_READ_BITFIELD(options, saw_tstamp);
+	ack->ecn = tp->ecn_flags & TCP_ECN_OK;
 }
 
 /* Time with data under way, and of it the time held back by the control. */
@@ -103,11 +107,14 @@ static __always_inline int imtcp_mode_acked(struct sock *sk, struct imtcp_conn *
 
 /* cong_avoid, before the adapter: the window, and what the round trip was. */
 static __always_inline void imtcp_mode_window(struct sock *sk, struct imtcp_conn *conn, __u32 acked,
-					      struct imtcp_mode_ack *ack, struct imtcp_window *w)
+					      __u32 rtts_per_segment, struct imtcp_mode_ack *ack,
+					      struct imtcp_window *w)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	imtcp_mode_read(sk, ack);
+	if (rtts_per_segment)
+		ack->full = 1; /* our own pacing is what limits */
 	ack->acked_segs = acked;
 	ack->flight_segs += acked;
 	conn->full |= ack->full;
@@ -139,7 +146,7 @@ static __always_inline void imtcp_mode_write(struct sock *sk, struct imtcp_conn 
 	if (ceiling_segs)
 		cwnd = imtcp_min(cwnd, imtcp_max(ceiling_segs, IMTCP_TRICKLE_SEGS));
 	if (rtts_per_segment)
-		cwnd = imtcp_max(cwnd, IMTCP_TRICKLE_SEGS);
+		cwnd = imtcp_max(cwnd, IMTCP_TRICKLE_CWND_SEGS);
 	tp->snd_cwnd = imtcp_max(imtcp_min(cwnd, tp->snd_cwnd_clamp), 1);
 	tp->snd_ssthresh = imtcp_max(w->ssthresh_segs, IMTCP_RENO_LEAST_SEGS);
 	tp->snd_cwnd_cnt = w->credit_segs;

@@ -178,7 +178,7 @@ IMTCP_INLINE int imtcp_lp_in_inference(const struct imtcp_lp *lp, imtcp_u64 now_
 IMTCP_INLINE imtcp_u32 imtcp_lp_reduced_segs(const struct imtcp_lp *lp, imtcp_u32 cwnd_segs,
 					     imtcp_u64 now_us)
 {
-	if (imtcp_lp_in_inference(lp, now_us))
+	if (lp->single || imtcp_lp_in_inference(lp, now_us))
 		return 1;
 	return (imtcp_u32)imtcp_max(cwnd_segs / 2, 1);
 }
