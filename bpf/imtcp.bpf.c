@@ -60,6 +60,8 @@ void BPF_PROG(imtcp_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 
 	if (conn)
 		imtcp_window(sk, conn, acked);
+	else
+		imtcp_without_state(sk, acked);
 }
 
 SEC("struct_ops")

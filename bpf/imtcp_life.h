@@ -50,4 +50,21 @@ static __always_inline void imtcp_end(struct sock *sk)
 	bpf_sk_storage_delete(&imtcp_conns, sk);
 }
 
+/* cong_avoid of a connection whose state could not be allocated: Reno. */
+static __always_inline void imtcp_without_state(struct sock *sk, __u32 acked)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct imtcp_window w = {
+		.cwnd_segs = tp->snd_cwnd,
+		.ssthresh_segs = tp->snd_ssthresh,
+		.credit_segs = tp->snd_cwnd_cnt,
+	};
+
+	if (!imtcp_window_full(tp))
+		return;
+	imtcp_reno_grow(&w, acked, tp->snd_cwnd_clamp);
+	tp->snd_cwnd = w.cwnd_segs;
+	tp->snd_cwnd_cnt = w.credit_segs;
+}
+
 #endif

@@ -71,8 +71,10 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 		struct imtcp_mode_ack ack = {};                                                    \
 		struct imtcp_window w = {};                                                        \
                                                                                                    \
-		if (!conn)                                                                         \
+		if (!conn) {                                                                       \
+			imtcp_without_state(sk, acked);                                            \
 			return;                                                                    \
+		}                                                                                  \
 		imtcp_mode_window(sk, conn, acked, prefix##_rtts_per_segment(conn), &ack, &w);     \
 		prefix##_window(conn, &ack, &w);                                                   \
 		imtcp_mode_write(sk, conn, &w, prefix##_rtts_per_segment(conn));                   \

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -25,8 +29,8 @@ OBJECTS = {
     ),
 }
 NAMES = tuple(name for names in OBJECTS.values() for name in names)
-#: Two that measure, one of each kind that does not: what takes time is done with these.
-SOME = ("imtcp", "imtcp_bg", "imtcp_lp", "imtcp_nice")
+#: What takes time is done with these: two that measure, and one that does not.
+SOME = ("imtcp", "imtcp_bg", "imtcp_ledbat")
 YES, NO = ["yes"] * len(NAMES), ["no"] * len(NAMES)
 
 #: "yes" for each that is registered.
@@ -93,6 +97,25 @@ def test_bpftool_registers_the_objects_and_connections_work_without_the_command(
         transfer = Transfer.of(result, control)
         assert transfer.intact
         assert {row["control"] for row in transfer.sent} == {control}
+
+
+#: What the verifier says of each program, in the order of loading.
+VERIFIED = re.compile(
+    r"prog '(?P<name>\w+)': -- BEGIN PROG LOAD LOG --.*?"
+    r"stack depth (?P<stack>[\d+]+)\n.*?processed (?P<insns>\d+) insns",
+    re.DOTALL,
+)
+#: The kernel's limits are a million instructions and 512 bytes for all frames.
+MOST_INSNS = {"imtcp.bpf.o": 400_000, "imtcp_modes.bpf.o": 20_000}
+MOST_STACK = 400
+
+
+def verifier_costs(log: str) -> dict[str, tuple[int, int]]:
+    """Instructions and bytes of stack by program, from ``bpftool -d``."""
+    return {
+        found["name"]: (int(found["insns"]), sum(map(int, found["stack"].split("+"))))
+        for found in VERIFIED.finditer(log)
+    }
 
 
 @pytest.mark.vm
@@ -233,3 +256,21 @@ def test_the_running_kernel_takes_the_objects_by_bpftool() -> None:
         for control in NAMES:
             succeed("bpftool", "struct_ops", "unregister", "name", control)
         assert not set(NAMES) & available_here()
+
+
+@pytest.mark.netns
+@pytest.mark.usefixtures("running_kernel")
+def test_the_verifiers_cost_keeps_to_its_budget() -> None:
+    pins = Path("/sys/fs/bpf") / f"imtcp_cost_{os.getpid()}"
+    for file in OBJECTS:
+        command = ["bpftool", "-d", "prog", "loadall", file, pins]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True)
+        finally:
+            shutil.rmtree(pins, ignore_errors=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        costs = verifier_costs(done.stdout + done.stderr)
+        assert costs, file
+        for program, (insns, stack) in costs.items():
+            assert insns <= MOST_INSNS[file.name], (program, insns)
+            assert stack <= MOST_STACK, (program, stack)

@@ -26,13 +26,13 @@
 #define IMTCP_FS_H 100U
 
 /* Segments of pkt_bytes on the wire in flight at bps over rtt_us: V of (1). */
-IMTCP_INLINE imtcp_u32 imtcp_fs_v_segs(imtcp_u64 avail_bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
+IMTCP_GLOBAL imtcp_u32 imtcp_fs_v_segs(imtcp_u64 avail_bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
 {
 	return imtcp_to_u32(imtcp_div(imtcp_bytes_in(avail_bps, rtt_us), pkt_bytes));
 }
 
 /* What (1) adds in one round trip; 1 where V is not known (0) or reached. */
-IMTCP_INLINE imtcp_u32 imtcp_fs_step_segs(imtcp_u32 cwnd_segs, imtcp_u32 v_segs, imtcp_u32 h)
+IMTCP_GLOBAL imtcp_u32 imtcp_fs_step_segs(imtcp_u32 cwnd_segs, imtcp_u32 v_segs, imtcp_u32 h)
 {
 	imtcp_u64 room = imtcp_sub(v_segs, cwnd_segs);
 	imtcp_u64 step = imtcp_min(imtcp_scale(room, h, v_segs), room);
