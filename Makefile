@@ -8,7 +8,7 @@ SEEDS ?= 3
 # One set of flags for BPF objects, here and in crates/imtcp-bpf/build.rs.
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Werror -Icore/include -Ibpf
 BPF_HEADERS := $(wildcard core/include/imtcp/*.h bpf/*.h)
-BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_ctl.bpf.o
+BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_modes.bpf.o target/bpf/imtcp_ctl.bpf.o
 
 .PHONY: help setup build bpf man demo test test-quick lint format bench fuzz clean
 .DEFAULT_GOAL := help

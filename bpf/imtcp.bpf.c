@@ -1,39 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The congestion controls `imtcp` (Reno that measures available bandwidth) and `imtcp_bg`
- * (background transfer). They differ in `init` alone: the mode it notes decides the rest
- * (imtcp_adapter.h; the algorithms are in core/include/imtcp).
+ * The congestion controls that measure: `imtcp` (Reno and nothing else), `imtcp_bg` (background
+ * transfer) and `imtcp_fs` (full speed). They differ in `init` alone: the mode it notes decides
+ * the rest (imtcp_adapter.h; the algorithms are in core/include/imtcp).
  *
  * Where a connection's state could not be allocated, or its control was taken away, it goes on
  * as Reno: a measurement that fails never costs more than the measurement.
  */
 #include "imtcp_adapter.h"
+#include "imtcp_life.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
-
-static __always_inline void imtcp_start(struct sock *sk, __u32 mode)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct imtcp_totals *totals = imtcp_totals_of();
-	struct imtcp_tag *tag;
-	struct imtcp_conn *conn;
-
-	conn = bpf_sk_storage_get(&imtcp_conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!conn)
-		return;
-	tag = bpf_sk_storage_get(&imtcp_tags, sk, 0, 0);
-	conn->policy = tag ? tag->policy : 0;
-	conn->mode = mode;
-	conn->started_us = tp->tcp_mstamp;
-	conn->acked_at_us = tp->tcp_mstamp;
-	conn->last_una = tp->snd_una;
-	conn->ip_header_bytes = sk->__sk_common.skc_family == AF_INET6 ? IMTCP_IPV6_HEADER_BYTES
-								       : IMTCP_IPV4_HEADER_BYTES;
-	imtcp_meas_init(&conn->meas, tp->snd_nxt);
-	sk->sk_pacing_status = SK_PACING_NEEDED;
-	if (totals)
-		imtcp_count(&totals->connections_started);
-}
 
 SEC("struct_ops")
 void BPF_PROG(imtcp_init, struct sock *sk)
@@ -48,20 +25,15 @@ void BPF_PROG(imtcp_bg_init, struct sock *sk)
 }
 
 SEC("struct_ops")
+void BPF_PROG(imtcp_fs_init, struct sock *sk)
+{
+	imtcp_start(sk, IMTCP_MODE_FS);
+}
+
+SEC("struct_ops")
 void BPF_PROG(imtcp_release, struct sock *sk)
 {
-	struct imtcp_conn *conn = imtcp_conn_of(sk);
-	struct imtcp_totals *totals = imtcp_totals_of();
-	__u64 acked = tcp_sk(sk)->bytes_acked;
-
-	if (!conn)
-		return;
-	imtcp_policy_on_end(conn, acked);
-	if (totals) {
-		imtcp_count(&totals->connections_ended);
-		__sync_fetch_and_add(&totals->bytes_acked_ended, acked);
-	}
-	bpf_sk_storage_delete(&imtcp_conns, sk);
+	imtcp_end(sk);
 }
 
 SEC("struct_ops")
@@ -88,6 +60,8 @@ void BPF_PROG(imtcp_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 
 	if (conn)
 		imtcp_window(sk, conn, acked);
+	else
+		imtcp_without_state(sk, acked);
 }
 
 SEC("struct_ops")
@@ -119,6 +93,11 @@ void BPF_PROG(imtcp_set_state, struct sock *sk, __u8 new_state)
 	imtcp_bg_on_loss(&conn->bg);
 	if (imtcp_meas_on_loss(&conn->meas, tp->tcp_mstamp, tp->snd_nxt, tp->srtt_us >> 3))
 		imtcp_publish(sk, conn);
+	/* full speed is for paths that lose without congestion: it has no pause [IM §4.5] */
+	if (conn->mode == IMTCP_MODE_FS) {
+		conn->meas.pause_rtts = 0;
+		conn->meas.resume_us = tp->tcp_mstamp;
+	}
 }
 
 SEC(".struct_ops")
@@ -147,4 +126,18 @@ struct tcp_congestion_ops imtcp_bg = {
 	.init = (void *)imtcp_bg_init,
 	.release = (void *)imtcp_release,
 	.name = IMTCP_CC_BG,
+};
+
+SEC(".struct_ops")
+struct tcp_congestion_ops imtcp_fs = {
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.ssthresh = (void *)imtcp_ssthresh,
+	.cong_avoid = (void *)imtcp_cong_avoid,
+	.set_state = (void *)imtcp_set_state,
+	.undo_cwnd = (void *)imtcp_undo_cwnd,
+	.pkts_acked = (void *)imtcp_pkts_acked,
+	.min_tso_segs = (void *)imtcp_min_tso_segs,
+	.init = (void *)imtcp_fs_init,
+	.release = (void *)imtcp_release,
+	.name = IMTCP_CC_FS,
 };

@@ -24,6 +24,7 @@
 
 #include "imtcp_conn.h"
 #include "imtcp_policy.h"
+#include <imtcp/cc_fs.h>
 
 /* Ordinary pacing against cwnd/srtt, scale 256: 2 in slow start and 1.2 after it, as the
  * kernel's tcp_pacing_ss_ratio and tcp_pacing_ca_ratio. */
@@ -297,6 +298,22 @@ static __always_inline __u32 imtcp_window_for(const struct imtcp_conn *conn,
 	return imtcp_bg_window_segs(bps, tp->srtt_us >> 3, imtcp_pkt_bytes(conn, tp));
 }
 
+/* Growth by what was acknowledged: Reno's, or towards the available bandwidth. */
+static __always_inline void imtcp_grow(const struct imtcp_conn *conn, const struct tcp_sock *tp,
+				       struct imtcp_window *w, __u32 acked)
+{
+	__u32 v_segs;
+
+	if (conn->mode != IMTCP_MODE_FS) {
+		imtcp_reno_grow(w, acked, tp->snd_cwnd_clamp);
+		return;
+	}
+	v_segs = imtcp_fs_v_segs(conn->bg.smoothed_bps, tp->srtt_us >> 3,
+				 imtcp_pkt_bytes(conn, tp));
+	imtcp_fs_grow(w, acked, imtcp_fs_step_segs(w->cwnd_segs, v_segs, IMTCP_FS_H),
+		      tp->snd_cwnd_clamp);
+}
+
 static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *conn, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -327,7 +344,7 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 	if (lost)
 		floor_segs = 0;
 	if (full && !conn->bg.draining)
-		imtcp_reno_grow(&w, acked, tp->snd_cwnd_clamp);
+		imtcp_grow(conn, tp, &w, acked);
 	if (conn->mode == IMTCP_MODE_BG)
 		imtcp_bg_apply_cap(&conn->bg, &w, floor_segs);
 	if (floor_segs && w.cwnd_segs < floor_segs && !conn->bg.draining)

@@ -12,6 +12,9 @@
 #include "imtcp_kernel.h"
 #include "imtcp_shared.h"
 #include <imtcp/cc_bg.h>
+#include <imtcp/cc_ledbatpp.h>
+#include <imtcp/cc_lp.h>
+#include <imtcp/cc_nice.h>
 
 struct imtcp_conn {
 	__u64 policy; /* 0: none */
@@ -34,6 +37,13 @@ struct imtcp_conn {
 	__u32 _pad;
 	struct imtcp_bg bg;
 	struct imtcp_meas meas;
+	/* of the controls that measure nothing (imtcp_modes.h): the one that mode names */
+	union {
+		struct imtcp_lp lp;
+		struct imtcp_nice nice;
+		struct imtcp_ledbat ledbat;
+		struct imtcp_ledbatpp ledbatpp;
+	};
 };
 
 struct {

@@ -47,15 +47,19 @@ _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "as in uapi/l
 
 SEC(".rodata.cfg") const volatile struct imtcp_ctl_cfg cfg;
 
+/* The control of each mode. */
+static const char controls[IMTCP_MODES][TCP_CA_NAME_MAX] __attribute__((aligned(8))) = {
+	[IMTCP_MODE_MEASURE] = IMTCP_CC_MEASURE, [IMTCP_MODE_BG] = IMTCP_CC_BG,
+	[IMTCP_MODE_FS] = IMTCP_CC_FS,		 [IMTCP_MODE_LP] = IMTCP_CC_LP,
+	[IMTCP_MODE_LPECN] = IMTCP_CC_LPECN,	 [IMTCP_MODE_NICE] = IMTCP_CC_NICE,
+	[IMTCP_MODE_LEDBAT] = IMTCP_CC_LEDBAT,	 [IMTCP_MODE_LEDBATPP] = IMTCP_CC_LEDBATPP,
+};
+
 static __always_inline void set_control(struct bpf_sock_ops *ctx, __u32 mode)
 {
-	char measure[TCP_CA_NAME_MAX] = IMTCP_CC_MEASURE;
-	char bg[TCP_CA_NAME_MAX] = IMTCP_CC_BG;
-
-	if (mode == IMTCP_MODE_BG)
-		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, bg, sizeof(bg));
-	else if (mode == IMTCP_MODE_MEASURE)
-		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, measure, sizeof(measure));
+	if (mode > IMTCP_MODE_NONE && mode < IMTCP_MODES)
+		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, (void *)controls[mode],
+			       TCP_CA_NAME_MAX);
 }
 
 /* An IPv4 connection on an IPv6 socket cannot be marked from here: the kernel takes IP_TOS
@@ -222,20 +226,19 @@ int imtcp_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 SEC(".data.switch") struct imtcp_ctl_switch order;
 
+/* name is padded with zeros, as the table's are: 16 bytes are two words. */
 static __always_inline int is_ours(const char *name)
 {
-	const char bg[] = IMTCP_CC_BG; /* begins with the name of the other */
-	int i;
+	const __u64 *words = (const __u64 *)name;
+	__u32 mode;
 
-	for (i = 0; i < (int)sizeof(IMTCP_CC_MEASURE) - 1; i++)
-		if (name[i] != bg[i])
-			return 0;
-	if (!name[i])
-		return 1;
-	for (; i < (int)sizeof(bg); i++)
-		if (name[i] != bg[i])
-			return 0;
-	return 1;
+	for (mode = IMTCP_MODE_NONE + 1; mode < IMTCP_MODES; mode++) {
+		const __u64 *ours = (const __u64 *)controls[mode];
+
+		if (words[0] == ours[0] && words[1] == ours[1])
+			return 1;
+	}
+	return 0;
 }
 
 SEC("iter/tcp")
@@ -243,7 +246,7 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	struct inet_connection_sock___ctl *icsk;
-	char cc[TCP_CA_NAME_MAX] = {};
+	char cc[TCP_CA_NAME_MAX] __attribute__((aligned(8))) = {};
 	struct imtcp_tag *tag;
 	struct tcp_sock *tp;
 

@@ -75,6 +75,11 @@ struct inet_connection_sock {
 	__u8 icsk_ca_state : 5;
 } IMTCP_CORE;
 
+struct tcp_options_received {
+	__u32 rcv_tsval; /* of the newest segment that came */
+	__u16 saw_tstamp : 1;
+} IMTCP_CORE;
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 snd_una;
@@ -99,7 +104,9 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
+	struct tcp_options_received rx_opt;
 	__u16 tcp_header_len;
+	__u8 ecn_flags;
 	__u8 is_cwnd_limited : 1;
 } IMTCP_CORE;
 
@@ -116,6 +123,7 @@ enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 
 #define AF_INET6 10
 #define TCP_CONG_NON_RESTRICTED 0x1
+#define TCP_ECN_OK 1
 #define TCP_CA_NAME_MAX 16
 
 /* Only the members that are set here: libbpf matches them by name with the kernel's. */

@@ -29,11 +29,25 @@ typedef uint64_t __imtcp_u64;
 /* Names under which the congestion controls are registered (TCP_CONGESTION). */
 #define IMTCP_CC_MEASURE "imtcp"
 #define IMTCP_CC_BG "imtcp_bg"
+#define IMTCP_CC_FS "imtcp_fs"
+#define IMTCP_CC_LP "imtcp_lp"
+#define IMTCP_CC_LPECN "imtcp_lpecn"
+#define IMTCP_CC_NICE "imtcp_nice"
+#define IMTCP_CC_LEDBAT "imtcp_ledbat"
+#define IMTCP_CC_LEDBATPP "imtcp_ledbatpp"
 
 enum imtcp_mode {
 	IMTCP_MODE_NONE = 0,
 	IMTCP_MODE_MEASURE = 1, /* Reno that measures */
 	IMTCP_MODE_BG = 2,	/* background transfer */
+	IMTCP_MODE_FS = 3,	/* full speed [IM §5.2] */
+	/* those that measure nothing (imtcp_modes.bpf.c) */
+	IMTCP_MODE_LP = 4,
+	IMTCP_MODE_LPECN = 5,
+	IMTCP_MODE_NICE = 6,
+	IMTCP_MODE_LEDBAT = 7,
+	IMTCP_MODE_LEDBATPP = 8,
+	IMTCP_MODES = 9,
 };
 
 /* Control unit [IM §3.3 fig. 5]. OFF: this connection cannot measure at present. */

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from guests import IMTCP, ROOT, Path3, Transfer, rows, run
 from imtcp_lab.vm import kernels
 
-OBJECT = ROOT / "target" / "bpf" / "imtcp.bpf.o"
-NAMES = ("imtcp", "imtcp_bg")
+#: The objects, and the controls in each.
+OBJECTS = {
+    ROOT / "target" / "bpf" / "imtcp.bpf.o": ("imtcp", "imtcp_bg", "imtcp_fs"),
+    ROOT / "target" / "bpf" / "imtcp_modes.bpf.o": (
+        "imtcp_lp",
+        "imtcp_lpecn",
+        "imtcp_nice",
+        "imtcp_ledbat",
+        "imtcp_ledbatpp",
+    ),
+}
+NAMES = tuple(name for names in OBJECTS.values() for name in names)
+#: What takes time is done with these: two that measure, and one that does not.
+SOME = ("imtcp", "imtcp_bg", "imtcp_ledbat")
+YES, NO = ["yes"] * len(NAMES), ["no"] * len(NAMES)
 
-#: "yes" for each of the two that is registered.
-AVAILABLE = """\
-available() {
-	for name in imtcp imtcp_bg; do
+#: "yes" for each that is registered.
+AVAILABLE = f"""\
+available() {{
+	for name in {" ".join(NAMES)}; do
 		grep -qw $name /proc/sys/net/ipv4/tcp_available_congestion_control && echo yes || echo no
 	done | tr '\\n' ' '
-}
+}}
 """
 
 
@@ -50,8 +67,7 @@ ls /sys/fs/bpf >"$OUT/pins"
 """
     result = run(script, series)
     seen = [text.split() for text in result.files["available"].decode().split("|")]
-    yes, no = ["yes", "yes"], ["no", "no"]
-    assert seen == [no, yes, yes, yes, no, no, yes]
+    assert seen == [NO, YES, YES, YES, NO, NO, YES]
     assert result.files["pins"] == b""
     sent = rows(result, "nobody/out.send")
     assert {row["control"] for row in sent} == {"imtcp_bg"}
@@ -62,26 +78,44 @@ ls /sys/fs/bpf >"$OUT/pins"
 
 @pytest.mark.vm
 @pytest.mark.parametrize("series", kernels.SERIES)
-def test_bpftool_registers_the_object_and_connections_work_without_the_command(
+def test_bpftool_registers_the_objects_and_connections_work_without_the_command(
     series: str,
 ) -> None:
     path = Path3()
-    script = f"""{AVAILABLE}{path.script()}
-bpftool struct_ops register "$IMTCP_BPF_O" >&2
-available >"$OUT/registered"
-{path.transfer("imtcp", "w2000000")}
-{path.transfer("imtcp_bg", "w2000000")}
-bpftool struct_ops unregister name imtcp >&2
-bpftool struct_ops unregister name imtcp_bg >&2
-available >"$OUT/unregistered"
-"""
-    result = run(script, series)
-    assert result.files["registered"].split() == [b"yes", b"yes"]
-    assert result.files["unregistered"].split() == [b"no", b"no"]
+    script = AVAILABLE + path.script()
+    for file in OBJECTS:
+        script += f"bpftool struct_ops register {file.name} >&2\n"
+    script += 'available >"$OUT/registered"\n'
+    script += "".join(path.transfer(control, "w600000") for control in NAMES)
+    for control in NAMES:
+        script += f"bpftool struct_ops unregister name {control} >&2\n"
+    script += 'available >"$OUT/unregistered"\n'
+    result = run(script, series, files={file.name: file.read_bytes() for file in OBJECTS})
+    assert result.files["registered"].decode().split() == YES
+    assert result.files["unregistered"].decode().split() == NO
     for control in NAMES:
         transfer = Transfer.of(result, control)
         assert transfer.intact
         assert {row["control"] for row in transfer.sent} == {control}
+
+
+#: What the verifier says of each program, in the order of loading.
+VERIFIED = re.compile(
+    r"prog '(?P<name>\w+)': -- BEGIN PROG LOAD LOG --.*?"
+    r"stack depth (?P<stack>[\d+]+)\n.*?processed (?P<insns>\d+) insns",
+    re.DOTALL,
+)
+#: The kernel's limits are a million instructions and 512 bytes for all frames.
+MOST_INSNS = {"imtcp.bpf.o": 400_000, "imtcp_modes.bpf.o": 20_000}
+MOST_STACK = 400
+
+
+def verifier_costs(log: str) -> dict[str, tuple[int, int]]:
+    """Instructions and bytes of stack by program, from ``bpftool -d``."""
+    return {
+        found["name"]: (int(found["insns"]), sum(map(int, found["stack"].split("+"))))
+        for found in VERIFIED.finditer(log)
+    }
 
 
 @pytest.mark.vm
@@ -89,7 +123,7 @@ available >"$OUT/unregistered"
 def test_unloading_and_upgrading_amid_a_transfer_lose_no_byte(series: str) -> None:
     path = Path3(forward="rate 20mbit limit 100")
     script = path.script()
-    for control in NAMES:
+    for control in SOME:
         for label, what in (("down", "imtcp down"), ("upgrade", "imtcp up --force")):
             script += (
                 f'imtcp up >&2\n( sleep 0.5; {what}; imtcp-load now >"$OUT/{label}.{control}.at"'
@@ -98,7 +132,7 @@ def test_unloading_and_upgrading_amid_a_transfer_lose_no_byte(series: str) -> No
             script += path.transfer(control, "w9000000", label=f"{label}.{control}", send="-S 100")
             script += "wait $MIDDLE\nimtcp down >&2\n"
     result = run(script, series)
-    for control in NAMES:
+    for control in SOME:
         for label in ("down", "upgrade"):
             transfer = Transfer.of(result, f"{label}.{control}")
             assert transfer.intact
@@ -141,7 +175,7 @@ ls /sys/fs/bpf >"$OUT/pins"
     assert result.files["code"].strip() == b"1"
     assert lacks in said
     assert said.count("\n") == 1, said
-    assert result.files["available"].split() == [b"no", b"no"]
+    assert result.files["available"].decode().split() == NO
     assert result.files["pins"] == b""
 
 
@@ -212,12 +246,31 @@ def test_the_running_kernel_takes_the_controls_by_the_command() -> None:
 
 @pytest.mark.netns
 @pytest.mark.usefixtures("running_kernel")
-def test_the_running_kernel_takes_the_object_by_bpftool() -> None:
+def test_the_running_kernel_takes_the_objects_by_bpftool() -> None:
     with absent_here():
-        succeed("bpftool", "struct_ops", "register", OBJECT)
+        for file in OBJECTS:
+            succeed("bpftool", "struct_ops", "register", file)
         assert set(NAMES) <= available_here()
         for control in NAMES:
             assert moves_data_here(control)
         for control in NAMES:
             succeed("bpftool", "struct_ops", "unregister", "name", control)
         assert not set(NAMES) & available_here()
+
+
+@pytest.mark.netns
+@pytest.mark.usefixtures("running_kernel")
+def test_the_verifiers_cost_keeps_to_its_budget() -> None:
+    pins = Path("/sys/fs/bpf") / f"imtcp_cost_{os.getpid()}"
+    for file in OBJECTS:
+        command = ["bpftool", "-d", "prog", "loadall", file, pins]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True)
+        finally:
+            shutil.rmtree(pins, ignore_errors=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        costs = verifier_costs(done.stdout + done.stderr)
+        assert costs, file
+        for program, (insns, stack) in costs.items():
+            assert insns <= MOST_INSNS[file.name], (program, insns)
+            assert stack <= MOST_STACK, (program, stack)

@@ -3,7 +3,22 @@
 #include "test.h"
 
 #define SUITES(X)                                                                                  \
-	X(fixed) X(filter) X(stream) X(choice) X(control) X(meas) X(cc_reno) X(cc_bg) X(property)
+	X(fixed)                                                                                   \
+	X(filter)                                                                                  \
+	X(stream)                                                                                  \
+	X(choice)                                                                                  \
+	X(control)                                                                                 \
+	X(meas)                                                                                    \
+	X(cc_reno)                                                                                 \
+	X(cc_bg)                                                                                   \
+	X(delay)                                                                                   \
+	X(cc_lp)                                                                                   \
+	X(cc_nice)                                                                                 \
+	X(cc_ledbat)                                                                               \
+	X(cc_ledbatpp)                                                                             \
+	X(cc_fs)                                                                                   \
+	X(steps)                                                                                   \
+	X(property)
 
 #define DECLARE(name) int suite_##name(int *count);
 SUITES(DECLARE)

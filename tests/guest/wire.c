@@ -277,6 +277,8 @@ static void receive(int fd, int index, FILE *out)
 	uint64_t got = 0, first = 0, next_block = block_bytes;
 	bool right = true, paused = false;
 	static uint8_t buffer[CHUNK_BYTES];
+	uint32_t stamp;
+	socklen_t len = sizeof(stamp);
 	ssize_t n;
 
 	while ((n = read(fd, buffer, sizeof(buffer))) > 0) {
@@ -294,6 +296,10 @@ static void receive(int fd, int index, FILE *out)
 				index, (unsigned long long)got, right);
 		}
 	}
+	/* TCP's clock as the peer sees it: milliseconds, with an offset of this connection */
+	if (!getsockopt(fd, IPPROTO_TCP, TCP_TIMESTAMP, &stamp, &len))
+		fprintf(out, "%llu,%d,stamp,%u,%d\n", (unsigned long long)now_us(), index, stamp,
+			right);
 	fprintf(out, "%llu,%d,first,0,%d\n", (unsigned long long)first, index, right);
 	fprintf(out, "%llu,%d,%s,%llu,%d\n", (unsigned long long)now_us(), index,
 		n < 0 ? "lost" : "end", (unsigned long long)got, right);

@@ -68,7 +68,7 @@ impl std::ops::AddAssign for Switched {
     }
 }
 
-/// The program that takes sockets off imtcp and imtcp_bg.
+/// The program that takes sockets off our congestion controls.
 pub struct Switcher {
     object: Object,
     link: Link,

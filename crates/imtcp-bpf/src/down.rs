@@ -10,7 +10,7 @@ use anyhow::{bail, Result};
 
 use crate::control::{Switched, Switcher};
 use crate::records::Records;
-use crate::{netns, paths, probe, raw, CONTROLS};
+use crate::{controls, is_ours, netns, paths, probe, raw};
 
 #[derive(Debug, Default)]
 pub struct Report {
@@ -31,7 +31,7 @@ pub fn down() -> Result<Report> {
     // Before anything is taken away: with this failing, everything stays as it was.
     let switcher = Switcher::load();
     let records = Records::open();
-    let switcher = match (switcher, CONTROLS.iter().any(|c| is_registered(c))) {
+    let switcher = match (switcher, controls().any(is_registered)) {
         (Ok(s), _) => Some(s),
         // Half of the pins are missing and nothing is registered: only tidy up.
         (Err(_), false) => None,
@@ -46,7 +46,7 @@ pub fn down() -> Result<Report> {
             report.defaults_changed.push((ns.ino, name));
         }
     }
-    for control in CONTROLS {
+    for control in controls() {
         unregister(control);
     }
     wait_until_gone()?;
@@ -65,7 +65,7 @@ pub fn down() -> Result<Report> {
 
 fn change_default() -> Option<String> {
     let default = netns::default_cc();
-    if !CONTROLS.contains(&default.as_str()) {
+    if !is_ours(&default) {
         return None;
     }
     // Namespaces other than the first take only what every user may choose; reno always is.
@@ -102,7 +102,7 @@ pub(crate) fn unregister_map(map: BorrowedFd) {
 /// The kernel frees the last reference of a link on a worker.
 fn wait_until_gone() -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(5);
-    while CONTROLS.iter().any(|c| is_registered(c)) {
+    while controls().any(is_registered) {
         if Instant::now() > deadline {
             bail!(
                 "a congestion control of imtcp is still registered, by someone else: \

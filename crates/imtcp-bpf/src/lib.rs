@@ -27,17 +27,44 @@ pub use shared::imtcp_policy as Policy;
 pub use shared::imtcp_record as Record;
 pub use shared::imtcp_totals as Totals;
 
-/// The congestion control of a mode; `None` for [`shared::IMTCP_MODE_NONE`].
-pub fn cc_of_mode(mode: shared::imtcp_mode) -> Option<&'static str> {
-    match mode {
-        shared::IMTCP_MODE_MEASURE => Some("imtcp"),
-        shared::IMTCP_MODE_BG => Some("imtcp_bg"),
-        _ => None,
-    }
+/// A mode: its number in the records, its name for the user, its congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModeRow {
+    pub number: shared::imtcp_mode,
+    pub name: &'static str,
+    pub control: &'static str,
+}
+
+const fn mode(number: shared::imtcp_mode, name: &'static str, control: &'static str) -> ModeRow {
+    ModeRow { number, name, control }
+}
+
+/// Every mode, in the order of their numbers.
+pub const MODES: [ModeRow; 8] = [
+    mode(shared::IMTCP_MODE_MEASURE, "measure", "imtcp"),
+    mode(shared::IMTCP_MODE_BG, "bg", "imtcp_bg"),
+    mode(shared::IMTCP_MODE_FS, "fs", "imtcp_fs"),
+    mode(shared::IMTCP_MODE_LP, "lp", "imtcp_lp"),
+    mode(shared::IMTCP_MODE_LPECN, "lpecn", "imtcp_lpecn"),
+    mode(shared::IMTCP_MODE_NICE, "nice", "imtcp_nice"),
+    mode(shared::IMTCP_MODE_LEDBAT, "ledbat", "imtcp_ledbat"),
+    mode(shared::IMTCP_MODE_LEDBATPP, "ledbatpp", "imtcp_ledbatpp"),
+];
+
+/// The mode of that number; `None` for [`shared::IMTCP_MODE_NONE`].
+pub fn mode_of(number: shared::imtcp_mode) -> Option<&'static ModeRow> {
+    MODES.iter().find(|m| m.number == number)
 }
 
 /// The names that `up` registers.
-pub const CONTROLS: [&str; 2] = ["imtcp", "imtcp_bg"];
+pub fn controls() -> impl Iterator<Item = &'static str> {
+    MODES.iter().map(|m| m.control)
+}
+
+/// Is this one of them?
+pub fn is_ours(control: &str) -> bool {
+    controls().any(|c| c == control)
+}
 
 /// Sends libbpf's own messages to standard error when IMTCP_DEBUG is set, else nowhere.
 pub fn set_up_logging() {

@@ -90,7 +90,7 @@ pub fn available_ccs() -> Vec<String> {
 /// Where sockets go when imtcp leaves: the namespace's default, unless that is imtcp itself.
 pub fn fallback_cc() -> String {
     let default = default_cc();
-    if !default.is_empty() && !crate::CONTROLS.contains(&default.as_str()) {
+    if !default.is_empty() && !crate::is_ours(&default) {
         return default;
     }
     let available = available_ccs();

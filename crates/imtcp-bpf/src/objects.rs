@@ -4,8 +4,10 @@
 use anyhow::{anyhow, Result};
 use libbpf_rs::{ObjectBuilder, OpenMapMut, OpenObject};
 
-/// The congestion controls (bpf/imtcp.bpf.c).
+/// The congestion controls that measure (bpf/imtcp.bpf.c).
 pub static IMTCP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp.bpf.o"));
+/// The other congestion controls (bpf/imtcp_modes.bpf.c).
+pub static MODES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_modes.bpf.o"));
 /// Iterators and the cgroup program (bpf/imtcp_ctl.bpf.c).
 pub static CTL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_ctl.bpf.o"));
 
@@ -15,12 +17,17 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub fn id() -> u64 {
     let mut hash = Fnv::new();
     hash.write(IMTCP);
+    hash.write(MODES);
     hash.write(CTL);
     hash.0
 }
 
 pub(crate) fn open_imtcp() -> Result<OpenObject> {
     Ok(ObjectBuilder::default().name("imtcp")?.open_memory(IMTCP)?)
+}
+
+pub(crate) fn open_modes() -> Result<OpenObject> {
+    Ok(ObjectBuilder::default().name("imtcp_modes")?.open_memory(MODES)?)
 }
 
 /// Opens the control object with only the named program switched on.

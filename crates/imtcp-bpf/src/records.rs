@@ -25,7 +25,7 @@ impl Records {
         Ok(Records { link })
     }
 
-    /// One record per connection on imtcp or imtcp_bg.
+    /// One record per connection on a control of ours.
     pub fn read(&self) -> Result<Vec<Record>> {
         let iter = raw::iter_create(self.link.as_fd()).context("cannot start the iterator")?;
         let mut file = File::from(iter);

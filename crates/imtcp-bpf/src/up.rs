@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail, Context, Result};
-use libbpf_rs::{Link, MapCore, MapHandle, MapMut, MapType, Object};
+use libbpf_rs::{Link, MapCore, MapHandle, MapMut, MapType, Object, OpenObject};
 
 use crate::meta::Meta;
-use crate::{down, netns, objects, paths, probe, raw, CONTROLS};
+use crate::{controls, down, netns, objects, paths, probe, raw};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -56,20 +56,21 @@ fn up_in_dir(force: bool) -> Result<Outcome> {
     }
     let kept = complete && old.is_some_and(|o| o.layout_id == new.layout_id);
 
-    let mut object = load_controls(linked, kept)?;
-    let iterator = load_iterator(&object)?;
+    let mut objects = load_controls(linked, kept)?;
+    let iterator = load_iterator(&objects[0])?;
 
     let mut pins = Staged::default();
     for name in paths::SHARED_MAPS {
-        pins.pin(shared_map(&object, name)?.as_fd(), paths::pin(name))?;
+        pins.pin(shared_map(&objects[0], name)?.as_fd(), paths::pin(name))?;
     }
     pins.pin(iterator.as_fd(), paths::pin(paths::CONNECTIONS))?;
     new.pin(&pins.stage(paths::pin(paths::META)))?;
 
     let mut registered = Registrations::default();
-    for control in CONTROLS {
-        let mut map = object
-            .maps_mut()
+    for control in controls() {
+        let mut map = objects
+            .iter_mut()
+            .flat_map(|o| o.maps_mut())
             .find(|m| m.name() == control && m.map_type() == MapType::StructOps)
             .ok_or_else(|| anyhow!("the BPF object has no congestion control {control}"))?;
         pins.pin(map.as_fd(), paths::ops_pin(control))?;
@@ -87,7 +88,7 @@ fn up_in_dir(force: bool) -> Result<Outcome> {
 /// Is everything there that an earlier `up` pinned, and registered?
 pub fn is_complete(linked: bool) -> bool {
     let available = netns::available_ccs();
-    CONTROLS.iter().all(|c| {
+    controls().all(|c| {
         paths::ops_pin(c).exists()
             && (!linked || paths::link_pin(c).exists())
             && available.iter().any(|a| a == c)
@@ -95,14 +96,30 @@ pub fn is_complete(linked: bool) -> bool {
         && paths::pin(paths::CONNECTIONS).exists()
 }
 
-fn load_controls(linked: bool, reuse: bool) -> Result<Object> {
-    let mut object = objects::open_imtcp()?;
+/// The object with the shared maps, and the one that uses them.
+fn load_controls(linked: bool, reuse: bool) -> Result<[Object; 2]> {
+    let pinned = |name: &str| Ok(MapHandle::from_pinned_path(paths::pin(name))?);
+    let measuring =
+        load(objects::open_imtcp()?, linked, |name| reuse.then(|| pinned(name)).transpose())?;
+    let others = load(objects::open_modes()?, linked, |name| {
+        Ok(Some(MapHandle::try_from(&shared_map(&measuring, name)?)?))
+    })?;
+    Ok([measuring, others])
+}
+
+/// `map_of` says which map, if any, to use in the place of a shared one of the object.
+fn load(
+    mut object: OpenObject,
+    linked: bool,
+    map_of: impl Fn(&str) -> Result<Option<MapHandle>>,
+) -> Result<Object> {
     for mut map in object.maps_mut() {
         if map.map_type() == MapType::StructOps && linked {
             map.set_map_flags(libbpf_sys::BPF_F_LINK)?;
-        } else if reuse && paths::SHARED_MAPS.iter().any(|n| map.name() == *n) {
-            let pinned = MapHandle::from_pinned_path(paths::pin(&map.name().to_string_lossy()))?;
-            map.reuse_fd(pinned.as_fd())?;
+        } else if let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) {
+            if let Some(other) = map_of(name)? {
+                map.reuse_fd(other.as_fd())?;
+            }
         }
     }
     object.load().map_err(|e| {
@@ -269,7 +286,7 @@ impl Drop for Registrations {
 /// Does this kernel take the programs? Loads them and lets them go again.
 pub fn try_load() -> Result<()> {
     probe::require_kernel()?;
-    let controls = load_controls(probe::has_struct_ops_links(), false)?;
-    drop(load_iterator(&controls)?);
+    let loaded = load_controls(probe::has_struct_ops_links(), false)?;
+    drop(load_iterator(&loaded[0])?);
     Ok(())
 }

@@ -41,7 +41,7 @@ pub enum Command {
     Man(ManArgs),
 }
 
-/// Load the congestion controls imtcp and imtcp_bg into the kernel
+/// Load the congestion controls into the kernel: imtcp, imtcp_bg and the other modes'
 ///
 /// They stay until `imtcp down` or a reboot, and any program may choose them by name
 /// (setsockopt TCP_CONGESTION, sysctl net.ipv4.tcp_congestion_control). Doing it twice is
@@ -119,7 +119,7 @@ pub struct RunArgs {
 
 #[derive(Args, Clone)]
 pub struct OrderArgs {
-    /// bg: take only spare bandwidth; measure: share as usual (Reno) and only measure
+    /// How the connections behave
     #[arg(long, value_enum, default_value_t = Mode::Bg)]
     pub mode: Mode,
     /// Do not go below this sum while there is data to send

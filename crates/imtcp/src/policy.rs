@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use imtcp_bpf::{shared, Policy};
+use imtcp_bpf::{mode_of, shared, ModeRow, Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::OrderArgs;
@@ -18,21 +18,41 @@ pub enum Mode {
     Bg,
     /// Share as usual (Reno) and measure
     Measure,
+    /// Full speed: share, and fill what is free as fast as it is measured
+    Fs,
+    /// TCP-LP: leave the path when one-way delays rise
+    Lp,
+    /// TCP-LP by the routers' marks: needs sysctl net.ipv4.tcp_ecn=1, as lp without
+    Lpecn,
+    /// TCP Nice: halve when round trips grow, down to a packet every 48 of them
+    Nice,
+    /// LEDBAT (RFC 6817): keep a queue of 100 ms
+    Ledbat,
+    /// LEDBAT++: keep a queue of 60 ms, with pauses in which the path is seen empty
+    Ledbatpp,
 }
 
 impl Mode {
-    pub fn number(self) -> shared::imtcp_mode {
-        match self {
+    fn row(self) -> &'static ModeRow {
+        let number = match self {
             Mode::Bg => shared::IMTCP_MODE_BG,
             Mode::Measure => shared::IMTCP_MODE_MEASURE,
-        }
+            Mode::Fs => shared::IMTCP_MODE_FS,
+            Mode::Lp => shared::IMTCP_MODE_LP,
+            Mode::Lpecn => shared::IMTCP_MODE_LPECN,
+            Mode::Nice => shared::IMTCP_MODE_NICE,
+            Mode::Ledbat => shared::IMTCP_MODE_LEDBAT,
+            Mode::Ledbatpp => shared::IMTCP_MODE_LEDBATPP,
+        };
+        mode_of(number).expect("every mode has a row")
+    }
+
+    pub fn number(self) -> shared::imtcp_mode {
+        self.row().number
     }
 
     pub fn control(self) -> &'static str {
-        match self {
-            Mode::Bg => "imtcp_bg",
-            Mode::Measure => "imtcp",
-        }
+        self.row().control
     }
 }
 
@@ -102,6 +122,15 @@ mod tests {
         for wrong in ["64", "-1", "cs8", "af44", "low", ""] {
             assert!(value(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn modes_have_the_names_of_the_table() {
+        for mode in Mode::value_variants() {
+            let name = mode.to_possible_value().unwrap();
+            assert_eq!(name.get_name(), mode.row().name);
+        }
+        assert_eq!(Mode::value_variants().len(), imtcp_bpf::MODES.len());
     }
 
     #[test]

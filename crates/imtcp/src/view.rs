@@ -134,11 +134,7 @@ fn address(family: u16, bytes: &[u8; 16], port: u16) -> SocketAddr {
 }
 
 pub fn mode(number: u8) -> &'static str {
-    match u32::from(number) {
-        shared::IMTCP_MODE_MEASURE => "measure",
-        shared::IMTCP_MODE_BG => "bg",
-        _ => "none",
-    }
+    imtcp_bpf::mode_of(number.into()).map_or("none", |m| m.name)
 }
 
 fn tcp_state(number: u8) -> &'static str {

@@ -111,6 +111,28 @@ fn attach_changes_what_is_open_and_what_comes_and_detach_gives_it_back() {
 }
 
 #[test]
+fn any_mode_can_follow_any_other_on_a_live_connection() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(mut subject) = Subject::start(&net) else { return };
+    for before in imtcp_bpf::MODES {
+        for after in imtcp_bpf::MODES {
+            for mode in [before, after] {
+                imtcp_ok(&["attach", "--pid", &subject.pid(), "--mode", mode.name]);
+                assert_eq!(subject.tell("look")[0], mode.control);
+                subject.tell("send");
+                let seen = connections(&subject.pid());
+                // Without ECN on the connection TCP-LP/ECN is TCP-LP.
+                let name = if mode.name == "lpecn" { "lp" } else { mode.name };
+                assert_eq!(seen[0]["mode"], name, "{} after {}", mode.name, before.name);
+                assert!(seen[0]["cwnd_segs"].as_u64() >= Some(2), "{seen:?}");
+            }
+        }
+    }
+    imtcp_ok(&["detach", "--all"]);
+}
+
+#[test]
 fn a_cgroup_can_be_attached() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

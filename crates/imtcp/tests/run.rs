@@ -20,7 +20,7 @@ fn a_static_binarys_connections_use_the_mode() {
     let Some(client) = static_client() else { return };
     let net = Net::new();
     let (host, port) = net.peer();
-    for (mode, control) in [("bg", "imtcp_bg"), ("measure", "imtcp")] {
+    for imtcp_bpf::ModeRow { name: mode, control, .. } in imtcp_bpf::MODES {
         let client = client.to_str().unwrap();
         let output = net.run(&["--json", "--mode", mode, "--", client, &host, &port, "1000000"]);
         let stdout = text(&output.stdout);

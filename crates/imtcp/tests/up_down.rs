@@ -12,7 +12,7 @@ use support::*;
 
 fn registered() -> bool {
     let available = netns::available_ccs();
-    imtcp_bpf::CONTROLS.iter().all(|c| available.iter().any(|a| a == c))
+    imtcp_bpf::controls().all(|c| available.iter().any(|a| a == c))
 }
 
 #[test]

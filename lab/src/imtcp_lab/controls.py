@@ -51,6 +51,12 @@ CONTROLS: dict[str, Control] = {
         _kernel("nv", "NV"),
         Control("imtcp", "imtcp", run_mode="measure", label="imtcp (measures, else Reno)"),
         Control("imtcp_bg", "imtcp_bg", run_mode="bg", label="imtcp background"),
+        Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
+        Control("imtcp_lp", "imtcp_lp", run_mode="lp", label="TCP-LP (imtcp)"),
+        Control("imtcp_lpecn", "imtcp_lpecn", run_mode="lpecn", label="TCP-LP/ECN (imtcp)"),
+        Control("imtcp_nice", "imtcp_nice", run_mode="nice", label="TCP Nice (imtcp)"),
+        Control("imtcp_ledbat", "imtcp_ledbat", run_mode="ledbat", label="LEDBAT (imtcp)"),
+        Control("imtcp_ledbatpp", "imtcp_ledbatpp", run_mode="ledbatpp", label="LEDBAT++ (imtcp)"),
         PRIORITY,
     )
 }

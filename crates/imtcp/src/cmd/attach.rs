@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{bail, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::tags::Tags;
-use imtcp_bpf::{control, netns, probe, Policy, CONTROLS};
+use imtcp_bpf::{control, is_ours, netns, probe, Policy};
 use serde_json::json;
 
 use super::{detach, print_json, up};
@@ -171,7 +171,7 @@ fn take_sockets(pid: i32, attachment: &Attachment, saved: &mut BTreeMap<u64, Str
         if tags.set(copy, attachment.policy).is_err() {
             continue;
         }
-        let ours = CONTROLS.contains(&before.as_str());
+        let ours = is_ours(&before);
         let default = || netns::of_pid(pid).and_then(|ns| ns.run(netns::fallback_cc));
         let back = if ours { default().unwrap_or_else(|_| "cubic".into()) } else { before };
         if ours {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use imtcp_bpf::meta::Meta;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::totals::TotalsMap;
-use imtcp_bpf::{down, layout_matches, objects, probe, shared, Totals, CONTROLS};
+use imtcp_bpf::{controls, down, layout_matches, objects, probe, Totals, MODES};
 use serde_json::{json, Value};
 
 use super::print_json;
@@ -19,8 +19,8 @@ struct Status {
     current: bool,
     registered: Vec<&'static str>,
     connections: usize,
-    bg: usize,
-    measure: usize,
+    /// How many of them in each mode.
+    of_mode: Vec<(&'static str, usize)>,
     totals: Option<Totals>,
     runs: Vec<Run>,
     attachments: Vec<Attachment>,
@@ -33,14 +33,15 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         Some(_) => Records::open()?.read().unwrap_or_default(),
         None => Vec::new(),
     };
-    let of_mode =
-        |mode: shared::imtcp_mode| records.iter().filter(|r| u32::from(r.mode) == mode).count();
+    let of_mode = MODES
+        .iter()
+        .map(|m| (m.name, records.iter().filter(|r| u32::from(r.mode) == m.number).count()))
+        .collect();
     let status = Status {
         current: loaded.is_some_and(|m| layout_matches(&m)),
-        registered: CONTROLS.into_iter().filter(|c| down::is_registered(c)).collect(),
+        registered: controls().filter(|c| down::is_registered(c)).collect(),
         connections: records.len(),
-        bg: of_mode(shared::IMTCP_MODE_BG),
-        measure: of_mode(shared::IMTCP_MODE_MEASURE),
+        of_mode,
         totals: loaded.and_then(|_| TotalsMap::open().ok()?.read().ok()),
         runs: state::runs(),
         attachments: state::attachments(),
@@ -65,7 +66,7 @@ impl Status {
             "upgraded_unix_s": self.loaded.map(|m| m.upgraded_unix_s),
             "linked": self.loaded.map(|m| m.linked != 0),
             "registered": self.registered,
-            "connections": {"bg": self.bg, "measure": self.measure, "all": self.connections},
+            "connections": self.connections_json(),
             "totals": self.totals.map(|t| json!({
                 "connections_started": t.connections_started,
                 "connections_ended": t.connections_ended,
@@ -84,6 +85,26 @@ impl Status {
                 "sockets": a.sockets.len(),
             })).collect::<Vec<_>>(),
         })
+    }
+
+    fn connections_json(&self) -> Value {
+        let mut counts: serde_json::Map<_, _> =
+            self.of_mode.iter().map(|(name, count)| (name.to_string(), json!(count))).collect();
+        counts.insert("all".into(), json!(self.connections));
+        counts.into()
+    }
+
+    fn connections_text(&self) -> String {
+        let used: Vec<_> = self
+            .of_mode
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{count} in mode {name}"))
+            .collect();
+        if used.is_empty() {
+            return "none".into();
+        }
+        used.join(", ")
     }
 
     fn text(&self) -> String {
@@ -106,10 +127,7 @@ impl Status {
                 ),
             ),
             row("registered", self.registered.join(", ")),
-            row(
-                "connections",
-                format!("{} in background mode, {} measuring", self.bg, self.measure),
-            ),
+            row("connections", self.connections_text()),
         ];
         if let Some(t) = self.totals {
             rows.push(row(

@@ -3,7 +3,7 @@ use anyhow::Result;
 use imtcp_bpf::down::is_registered;
 use imtcp_bpf::meta::{require_same_layout, Meta};
 use imtcp_bpf::up::{up, Outcome};
-use imtcp_bpf::{layout_matches, objects, probe, CONTROLS};
+use imtcp_bpf::{controls, layout_matches, objects, probe};
 use serde_json::json;
 
 use super::print_json;
@@ -32,7 +32,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
         return Ok(exit::OK);
     }
     match outcome {
-        Outcome::Loaded => println!("imtcp {version} is up: imtcp and imtcp_bg are loaded"),
+        Outcome::Loaded => println!("imtcp {version} is up: its congestion controls are loaded"),
         Outcome::Already => println!("imtcp {version} is up already"),
         Outcome::Upgraded { from, kept } => {
             println!("imtcp {version} has replaced {from}; open connections keep their program");
@@ -47,7 +47,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
 /// For commands that need the programs: loads them when nothing is loaded. Loaded ones of
 /// another version stay while their maps are the same, or while somebody uses them.
 pub(super) fn ensure(lock: &state::ChangeLock) -> Result<()> {
-    let loaded = Meta::read()?.filter(|_| CONTROLS.iter().all(|c| is_registered(c)));
+    let loaded = Meta::read()?.filter(|_| controls().all(is_registered));
     let usable = match loaded {
         None => false,
         Some(loaded) if layout_matches(&loaded) => true,

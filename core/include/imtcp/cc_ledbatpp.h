@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * LEDBAT++: LEDBAT without the latecomer's advantage and without clocks: round trips, additive
+ * increase, multiplicative decrease, and a pause now and then in which all see the empty path.
+ *
+ * Model (draft-irtf-iccrg-ledbat-plus-plus §4)
+ *
+ *   (1) queuing_delay = min(last RTTs) - min(base RTTs)                        delay.h
+ *   (2) GAIN = 1 / min(16, ceil(2·TARGET / base))
+ *   (3) queuing_delay < TARGET:  W += GAIN                                   per round trip
+ *   (4) else:  W += max(GAIN - W (queuing_delay/TARGET - 1), -W/2)           per round trip
+ *   (5) slow start: W += GAIN · acked
+ *
+ *      ┌────────────┐ queue > 3/4 TARGET   ┌─────────────┐  2 RTT after the first slow start,
+ *      │ SLOW START │ ───────────────────▶ │ STEADY (3,4)│  later 9 times the slowdown's length
+ *      └────────────┘                      └─────────────┘ ───┐
+ *                                            ▲      ssthresh <- W, W <- 2
+ *                            W = ssthresh    │                ▼
+ *                          ┌────────┐ (5)    │          ┌────────┐
+ *                          │  RAMP  │ ───────┘ ◀─────── │ FROZEN │ 2 RTT: the queue drains, the
+ *                          └────────┘                   └────────┘ base is seen
+ *
+ * Reference: draft-irtf-iccrg-ledbat-plus-plus-06, §4.1 (slow start), §4.2 (GAIN), §4.3
+ * (decrease), §4.4 (slowdowns), §4.5 (TARGET).
+ *
+ * Differences from the draft
+ *  1. Where §4.4 has the window ramp up "by the slow start algorithm" we take §4.1's, with GAIN.
+ *  2. A loss in RAMP ends it: ssthresh is then the stack's.
+ */
+#ifndef IMTCP_CC_LEDBATPP_H
+#define IMTCP_CC_LEDBATPP_H
+
+#include "cc_ledbat.h"
+
+/* TARGET, microseconds: 60 ms (§4.5). */
+#define IMTCP_LEDBATPP_TARGET_US 60000U
+/* The least GAIN is 1/16 (§4.2). */
+#define IMTCP_LEDBATPP_MOST_DIVISOR 16U
+/* The window in a slowdown, segments (§4.4). */
+#define IMTCP_LEDBATPP_SLOW_SEGS 2U
+/* How long it is frozen, and how long after slow start the first one comes, round trips (§4.4). */
+#define IMTCP_LEDBATPP_SLOW_RTTS 2U
+/* From one slowdown to the next, times the length of the one: a tenth of the time (§4.4). */
+#define IMTCP_LEDBATPP_INTERVAL 9U
+
+enum imtcp_ledbatpp_phase {
+	IMTCP_LEDBATPP_START = 0,
+	IMTCP_LEDBATPP_STEADY = 1,
+	IMTCP_LEDBATPP_FROZEN = 2,
+	IMTCP_LEDBATPP_RAMP = 3,
+};
+
+struct imtcp_ledbatpp {
+	struct imtcp_delays delays; /* of round trips */
+	imtcp_u64 slowed_us;	    /* the present or last slowdown began then */
+	imtcp_u64 due_us;	    /* STEADY: the next one begins; FROZEN: it thaws */
+	imtcp_u32 phase;	    /* enum imtcp_ledbatpp_phase */
+	imtcp_u32 fraction_q16;	    /* of a segment, beyond cwnd_segs */
+	imtcp_u64 slowdowns;
+};
+
+/* (1): an ACK of a packet that left rtt_us ago. Returns the queuing delay. */
+IMTCP_GLOBAL imtcp_u32 imtcp_ledbatpp_on_delay(struct imtcp_ledbatpp *l, imtcp_u64 now_us,
+					       imtcp_u32 rtt_us)
+{
+	if (!l)
+		return 0;
+	imtcp_delays_on_sample(&l->delays, now_us, rtt_us);
+	return imtcp_delays_queue_us(&l->delays);
+}
+
+/* 1/GAIN of (2). */
+IMTCP_INLINE imtcp_u32 imtcp_ledbatpp_divisor(imtcp_u32 base_us)
+{
+	if (!base_us)
+		return IMTCP_LEDBATPP_MOST_DIVISOR;
+	return (imtcp_u32)imtcp_clamp(
+		imtcp_div(2ULL * IMTCP_LEDBATPP_TARGET_US + base_us - 1, base_us), 1,
+		IMTCP_LEDBATPP_MOST_DIVISOR);
+}
+
+/* The first slow start or a ramp is over. */
+IMTCP_INLINE void imtcp_ledbatpp_steady(struct imtcp_ledbatpp *l, imtcp_u64 now_us,
+					imtcp_u32 srtt_us)
+{
+	l->due_us = now_us + (l->phase == IMTCP_LEDBATPP_RAMP
+				      ? IMTCP_LEDBATPP_INTERVAL * (now_us - l->slowed_us)
+				      : (imtcp_u64)IMTCP_LEDBATPP_SLOW_RTTS * srtt_us);
+	l->phase = IMTCP_LEDBATPP_STEADY;
+}
+
+/* The phases, by the clock and by where the window is. */
+IMTCP_INLINE void imtcp_ledbatpp_turn(struct imtcp_ledbatpp *l, struct imtcp_window *w,
+				      imtcp_u64 now_us, imtcp_u32 srtt_us)
+{
+	imtcp_u32 queue = imtcp_delays_queue_us(&l->delays);
+
+	switch (l->phase) {
+	case IMTCP_LEDBATPP_START:
+		if (imtcp_in_slow_start(w)) {
+			if (queue <= IMTCP_LEDBATPP_TARGET_US / 4 * 3)
+				break;
+			w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs,
+								IMTCP_RENO_LEAST_SEGS);
+		}
+		imtcp_ledbatpp_steady(l, now_us, srtt_us);
+		break;
+	case IMTCP_LEDBATPP_STEADY:
+		if (now_us < l->due_us)
+			break;
+		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
+		w->cwnd_segs = (imtcp_u32)imtcp_min(w->cwnd_segs, IMTCP_LEDBATPP_SLOW_SEGS);
+		l->fraction_q16 = 0;
+		l->slowed_us = now_us;
+		l->due_us = now_us + (imtcp_u64)IMTCP_LEDBATPP_SLOW_RTTS * srtt_us;
+		l->phase = IMTCP_LEDBATPP_FROZEN;
+		l->slowdowns++;
+		break;
+	case IMTCP_LEDBATPP_FROZEN:
+		if (now_us >= l->due_us)
+			l->phase = IMTCP_LEDBATPP_RAMP;
+		break;
+	default:
+		if (!imtcp_in_slow_start(w))
+			imtcp_ledbatpp_steady(l, now_us, srtt_us);
+		break;
+	}
+}
+
+/* (3), (4), (5): acked_segs were acknowledged. full: the window limited what was sent. */
+IMTCP_INLINE void imtcp_ledbatpp_on_ack(struct imtcp_ledbatpp *l, struct imtcp_window *w,
+					imtcp_u64 now_us, imtcp_u32 srtt_us, imtcp_u32 acked_segs,
+					int full, imtcp_u32 limit_segs)
+{
+	imtcp_u32 queue, divisor = imtcp_ledbatpp_divisor(imtcp_delays_base_us(&l->delays));
+	imtcp_u64 share_q16, more_q16, less_q16;
+
+	imtcp_ledbatpp_turn(l, w, now_us, srtt_us);
+	if (l->phase == IMTCP_LEDBATPP_FROZEN)
+		return;
+	queue = imtcp_delays_queue_us(&l->delays);
+	share_q16 = imtcp_ledbat_share_q16(acked_segs, w->cwnd_segs);
+	/* slow start: the first one, a ramp, or after a timeout */
+	if (imtcp_in_slow_start(w))
+		more_q16 = (imtcp_u64)imtcp_min(acked_segs, w->cwnd_segs) * IMTCP_LEDBAT_SEG_Q16 /
+			   divisor;
+	else
+		more_q16 = share_q16 / divisor;
+	if (l->phase == IMTCP_LEDBATPP_STEADY && queue > IMTCP_LEDBATPP_TARGET_US) {
+		less_q16 = imtcp_scale(imtcp_mul(share_q16, w->cwnd_segs),
+				       queue - IMTCP_LEDBATPP_TARGET_US, IMTCP_LEDBATPP_TARGET_US);
+		less_q16 = imtcp_min(less_q16, more_q16 + share_q16 * w->cwnd_segs / 2);
+		imtcp_ledbat_add(w, &l->fraction_q16, more_q16, less_q16);
+		imtcp_ledbat_end_slow_start(w);
+	} else if (full) {
+		imtcp_ledbat_add(w, &l->fraction_q16, more_q16, 0);
+		if (l->phase == IMTCP_LEDBATPP_RAMP && w->cwnd_segs > w->ssthresh_segs)
+			w->cwnd_segs = w->ssthresh_segs;
+	}
+	if (w->cwnd_segs > limit_segs)
+		w->cwnd_segs = limit_segs;
+}
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * TCP-LP: two priorities without help from the network. It leaves the path when its delays say
+ * that somebody else came, before his packets are lost.
+ *
+ * Model [LP §III]
+ *
+ *   (1) sd <- (1 - gamma) sd + gamma d                   each one-way delay d
+ *   (2) early indication when sd > d_min + delta (d_max - d_min)
+ *
+ *            the first one (2)              another one (2) within itt
+ *      ┌──────────┐   cwnd <- cwnd/2   ┌───────────┐  cwnd <- 1
+ *      │ increase │ ─────────────────▶ │ inference │ ───────────┐
+ *      │ +1 / RTT │ ◀───────────────── │ no growth │ ◀──────────┘ itt anew
+ *      └──────────┘    itt is over     └───────────┘
+ *        ▲ at most one reaction in a round trip, those to loss counted
+ *        └── slow start, to the first loss: it shows d_max
+ *
+ *   TCP-LP/ECN [LP §IV-A] is the same machine, with a mark of the router in the place of (2):
+ *   imtcp_lp_on_mark.
+ *
+ * Reference: [LP §III-A, §III-B, §III-D, §IV-A].
+ *
+ * Where the timestamps do not carry it
+ *   The one-way delay needs a peer whose timestamps tick finer than what is looked for,
+ *   delta (d_max - d_min). Where there are none, or they tick like no known clock, or too
+ *   coarsely, the round trip time takes the place of d; `signal` says which of these holds. The
+ *   way back is then in the delay: queues of ACKs make TCP-LP yield where it need not, never the
+ *   other way. Since (2) looks at where sd lies between d_min and d_max, half of the RTT would
+ *   give the same answers as the whole.
+ *
+ * Differences from the paper
+ *  1. d_min and d_max are those of the last one to two minutes, not reset to nothing: a reset
+ *     would make (2) blind until it had seen a full queue again.
+ *  2. A delay range too small to be told from noise indicates nothing.
+ *  3. A window of one packet is sent as two packets in two round trips: a receiver that
+ *     acknowledges every second segment would add 40 ms and more to every delay of a lone one,
+ *     and (2) would hold for ever (imtcp_lp_rtts_per_segment).
+ *  4. [LP fig. 3] does not say whether an indication within itt starts the timer anew: it does,
+ *     as "persistent congestion" has to hold the window at one packet.
+ */
+#ifndef IMTCP_CC_LP_H
+#define IMTCP_CC_LP_H
+
+#include "cc_reno.h"
+#include "delay.h"
+
+/* delta, percent: 0.15 [LP §III-D]. */
+#define IMTCP_LP_DELTA_PCT 15U
+/* itt, round trips: 3 [LP §III-D]. */
+#define IMTCP_LP_ITT_RTTS 3U
+/* gamma is IMTCP_EWMA_SHIFT: 1/8 [LP §III-D]. */
+/* Half of the time over which d_min and d_max hold, microseconds. The paper has "minutes". */
+#define IMTCP_LP_WINDOW_US (60 * IMTCP_USEC_PER_SEC)
+/* A queue below which an RTT indicates nothing, microseconds. ours: what hosts alone add to it
+ * (interrupts, softirqs), as IMTCP_BG_NOISE_US. */
+#define IMTCP_LP_NOISE_US 300U
+
+/* Where d comes from. */
+enum imtcp_lp_signal {
+	IMTCP_LP_NO_SIGNAL = 0,
+	IMTCP_LP_ONE_WAY = 1,	    /* timestamps, as the paper has it */
+	IMTCP_LP_RTT_NO_STAMPS = 2, /* the rest: the RTT, because there are no timestamps, */
+	IMTCP_LP_RTT_UNKNOWN = 3,   /* because they tick like no known clock, */
+	IMTCP_LP_RTT_COARSE = 4,    /* because they tick too coarsely for this path */
+};
+
+/* Smoothed delay, and its range over the last one to two windows. */
+struct imtcp_lp_delay {
+	imtcp_u64 turned_us;   /* when the present window began */
+	imtcp_u64 smoothed_us; /* sd of (1); 0: no sample */
+	imtcp_u32 least_us[2]; /* d_min of the present window, and of the one before */
+	imtcp_u32 most_us[2];  /* d_max */
+};
+
+struct imtcp_lp {
+	struct imtcp_owd owd;
+	struct imtcp_lp_delay one_way, rtt;
+	imtcp_u64 inference_us;	 /* the inference phase ends then */
+	imtcp_u64 reacted_us;	 /* the last reaction, to delay or to loss; 0: none */
+	imtcp_u32 one_way_epoch; /* of owd, that one_way belongs to */
+	imtcp_u32 signal;	 /* enum imtcp_lp_signal of the newest decision */
+	imtcp_u32 early;	 /* (2) held at the newest ACK */
+	imtcp_u32 lost;		 /* a loss ended the first slow start: d_max is known */
+	imtcp_u32 single;	 /* the window is one packet, whatever the stack's is */
+	imtcp_u32 _pad;
+	imtcp_u64 halvings; /* first indications */
+	imtcp_u64 retreats; /* second ones: to one packet */
+};
+
+/* A connection begins, or one that goes on already is switched to TCP-LP. */
+IMTCP_INLINE void imtcp_lp_begin(struct imtcp_lp *lp, const struct imtcp_window *w)
+{
+	lp->lost = !imtcp_in_slow_start(w);
+}
+
+/* ---- delays ---- */
+
+IMTCP_INLINE void imtcp_lp_delay_on_sample(struct imtcp_lp_delay *f, imtcp_u64 now_us,
+					   imtcp_u32 delay_us)
+{
+	int first = !f->smoothed_us;
+
+	f->smoothed_us = imtcp_ewma(f->smoothed_us, delay_us);
+	if (first || now_us - f->turned_us >= IMTCP_LP_WINDOW_US) {
+		f->least_us[1] = first ? delay_us : f->least_us[0];
+		f->most_us[1] = first ? delay_us : f->most_us[0];
+		f->least_us[0] = f->most_us[0] = delay_us;
+		f->turned_us = now_us;
+	}
+	if (delay_us < f->least_us[0])
+		f->least_us[0] = delay_us;
+	if (delay_us > f->most_us[0])
+		f->most_us[0] = delay_us;
+}
+
+IMTCP_INLINE imtcp_u32 imtcp_lp_least_us(const struct imtcp_lp_delay *f)
+{
+	return f->least_us[0] < f->least_us[1] ? f->least_us[0] : f->least_us[1];
+}
+
+/* delta (d_max - d_min) of (2). */
+IMTCP_INLINE imtcp_u32 imtcp_lp_margin_us(const struct imtcp_lp_delay *f)
+{
+	imtcp_u32 most = f->most_us[0] > f->most_us[1] ? f->most_us[0] : f->most_us[1];
+
+	return (imtcp_u32)imtcp_scale(most - imtcp_lp_least_us(f), IMTCP_LP_DELTA_PCT, 100);
+}
+
+/* (2), where the margin is at least resolution_us. */
+IMTCP_INLINE int imtcp_lp_early(const struct imtcp_lp_delay *f, imtcp_u32 resolution_us)
+{
+	imtcp_u32 margin = imtcp_lp_margin_us(f);
+
+	return margin >= resolution_us && f->smoothed_us > (imtcp_u64)imtcp_lp_least_us(f) + margin;
+}
+
+/*
+ * An ACK of a packet that left rtt_us ago; stamped: with the peer's timestamp, value. Takes it
+ * into (1) and answers (2), in `early` too.
+ */
+IMTCP_GLOBAL int imtcp_lp_on_delay(struct imtcp_lp *lp, imtcp_u64 now_us, imtcp_u32 rtt_us,
+				   imtcp_u32 value, int stamped)
+{
+	if (!lp)
+		return 0;
+	imtcp_lp_delay_on_sample(&lp->rtt, now_us, rtt_us);
+	lp->signal = IMTCP_LP_RTT_NO_STAMPS;
+	if (stamped) {
+		int known = imtcp_owd_on_ack(&lp->owd, now_us, now_us - rtt_us, value);
+
+		if (lp->one_way_epoch != lp->owd.epoch) {
+			lp->one_way.smoothed_us = 0;
+			lp->one_way_epoch = lp->owd.epoch;
+		}
+		if (known)
+			imtcp_lp_delay_on_sample(&lp->one_way, now_us, lp->owd.delay_us);
+		lp->signal = IMTCP_LP_RTT_UNKNOWN;
+		if (known)
+			lp->signal = imtcp_lp_margin_us(&lp->one_way) >= lp->owd.tick_us
+					     ? IMTCP_LP_ONE_WAY
+					     : IMTCP_LP_RTT_COARSE;
+	}
+	lp->early = (imtcp_u32)(lp->signal == IMTCP_LP_ONE_WAY
+					? imtcp_lp_early(&lp->one_way, lp->owd.tick_us)
+					: imtcp_lp_early(&lp->rtt, IMTCP_LP_NOISE_US));
+	return (int)lp->early;
+}
+
+/* ---- reactions ---- */
+
+IMTCP_INLINE int imtcp_lp_in_inference(const struct imtcp_lp *lp, imtcp_u64 now_us)
+{
+	return now_us < lp->inference_us;
+}
+
+/* The window after an indication at now_us: half, or one packet within itt. */
+IMTCP_INLINE imtcp_u32 imtcp_lp_reduced_segs(const struct imtcp_lp *lp, imtcp_u32 cwnd_segs,
+					     imtcp_u64 now_us)
+{
+	if (lp->single || imtcp_lp_in_inference(lp, now_us))
+		return 1;
+	return (imtcp_u32)imtcp_max(cwnd_segs / 2, 1);
+}
+
+/* The router's mark, where the stack itself takes the window down to imtcp_lp_reduced_segs. */
+IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u32 cwnd_segs, imtcp_u64 now_us,
+				   imtcp_u32 srtt_us)
+{
+	if (imtcp_lp_in_inference(lp, now_us))
+		lp->retreats++;
+	else
+		lp->halvings++;
+	lp->single = imtcp_lp_reduced_segs(lp, cwnd_segs, now_us) == 1;
+	lp->lost = 1; /* the first slow start is over, as by a loss */
+	lp->reacted_us = now_us;
+	lp->inference_us = now_us + (imtcp_u64)IMTCP_LP_ITT_RTTS * srtt_us;
+}
+
+/* (2) held. Returns 1 where the window was reduced. */
+IMTCP_INLINE int imtcp_lp_on_early(struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
+				   imtcp_u32 srtt_us)
+{
+	imtcp_u32 reduced_segs = imtcp_lp_reduced_segs(lp, w->cwnd_segs, now_us);
+
+	/* d_max is not known yet, or the last reaction cannot have shown its effect */
+	if (!lp->lost || (lp->reacted_us && now_us - lp->reacted_us < srtt_us))
+		return 0;
+	imtcp_lp_on_mark(lp, w->cwnd_segs, now_us, srtt_us);
+	w->cwnd_segs = reduced_segs;
+	/* what follows is additive increase, from wherever it starts */
+	w->ssthresh_segs = (imtcp_u32)imtcp_max(reduced_segs, IMTCP_RENO_LEAST_SEGS);
+	w->credit_segs = 0;
+	return 1;
+}
+
+/* A loss: Reno's business, but it counts as the reaction of this round trip. */
+IMTCP_INLINE void imtcp_lp_on_loss(struct imtcp_lp *lp, imtcp_u64 now_us)
+{
+	lp->lost = 1;
+	lp->reacted_us = now_us;
+}
+
+/* acked_segs were acknowledged while the window was full. */
+IMTCP_INLINE void imtcp_lp_grow(struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
+				imtcp_u32 acked_segs, imtcp_u32 limit_segs)
+{
+	if (imtcp_lp_in_inference(lp, now_us) || !acked_segs)
+		return;
+	if (!lp->single) {
+		imtcp_reno_grow(w, acked_segs, limit_segs);
+		return;
+	}
+	lp->single = 0;
+	w->cwnd_segs = (imtcp_u32)imtcp_min(2, limit_segs);
+}
+
+/* Round trips in which one segment may leave, where the window is below two; else 0. */
+IMTCP_INLINE imtcp_u32 imtcp_lp_rtts_per_segment(const struct imtcp_lp *lp)
+{
+	return lp->single;
+}
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * TCP Nice: Vegas that halves its window when a queue begins, down to a packet every 48 round
+ * trips.
+ *
+ * Model [NICE §3], once per round trip, over the packets whose ACKs came in it:
+ *
+ *   (1) a packet is late when its RTT > minRTT + t (maxRTT - minRTT)
+ *   (2) congestion when more than the share f of them is late: cwnd <- cwnd/2
+ *   (3) else Vegas: diff = cwnd (RTT - minRTT) / RTT, in packets
+ *           diff < alpha: +1     alpha...beta: as it is     diff > beta: -1
+ *
+ *                  (2)               (2) at one packet
+ *      ┌───────┐ cwnd/2  ┌───────┐ ──────────────────▶ ┌─────────────────┐
+ *      │ Vegas │ ◀─────▶ │ halve │                     │ one packet in k │ k <- 2k <= 48
+ *      └───────┘   (3)   └───────┘ ◀────────────────── │ round trips     │
+ *                                      a calm round    └─────────────────┘
+ *
+ * Reference: [NICE] A. Venkataramani, R. Kokku, M. Dahlin, TCP Nice: A Mechanism for Background
+ * Transfers, OSDI 2002, §3; [VEGAS] L. Brakmo, L. Peterson, TCP Vegas: End to End Congestion
+ * Avoidance on a Global Internet, IEEE JSAC 13(8), 1995, §III.
+ *
+ * Differences from the papers
+ *  1. The share f is of the packets acknowledged in the round, not of cwnd: a window that is not
+ *     full sends fewer.
+ *  2. RTT in (3) is the least of the round, which a delayed ACK does not lengthen.
+ *  3. A window below two is sent as two packets in twice as many round trips, since a receiver
+ *     that acknowledges every second segment would make every lone packet late.
+ *  4. Slow start doubles each round trip, not every second one, and ends when diff > gamma.
+ */
+#ifndef IMTCP_CC_NICE_H
+#define IMTCP_CC_NICE_H
+
+#include "cc_reno.h"
+#include "filter.h"
+
+/* t, percent: 0.1 [NICE §4]. */
+#define IMTCP_NICE_T_PCT 10U
+/* f, percent: 0.5 [NICE §4]. */
+#define IMTCP_NICE_F_PCT 50U
+/* The least window is one packet in so many round trips: 48 [NICE §4]. */
+#define IMTCP_NICE_MOST_RTTS 48U
+/* alpha, beta and gamma, packets: 1, 3, 1 [VEGAS §III]. */
+#define IMTCP_NICE_ALPHA_SEGS 1U
+#define IMTCP_NICE_BETA_SEGS 3U
+#define IMTCP_NICE_GAMMA_SEGS 1U
+
+struct imtcp_nice {
+	imtcp_u32 min_rtt_us; /* 0: no sample yet */
+	imtcp_u32 max_rtt_us;
+	imtcp_u32 round_segs; /* acknowledged in this round trip, with an RTT */
+	imtcp_u32 late_segs;  /* of these, late (1) */
+	imtcp_u32 rtts; /* round trips in which one packet leaves; 0: cwnd_segs holds, over one */
+	imtcp_u32 _pad;
+	imtcp_u64 halvings;
+};
+
+/* (1): segs segments were acknowledged by an ACK of this RTT. */
+IMTCP_INLINE void imtcp_nice_on_ack(struct imtcp_nice *n, imtcp_u32 rtt_us, imtcp_u32 segs)
+{
+	imtcp_u32 range;
+
+	if (!rtt_us)
+		return;
+	if (!n->min_rtt_us || rtt_us < n->min_rtt_us)
+		n->min_rtt_us = rtt_us;
+	if (rtt_us > n->max_rtt_us)
+		n->max_rtt_us = rtt_us;
+	range = n->max_rtt_us - n->min_rtt_us;
+	n->round_segs += segs;
+	if (rtt_us > n->min_rtt_us + imtcp_scale(range, IMTCP_NICE_T_PCT, 100))
+		n->late_segs += segs;
+}
+
+/* diff of (3): packets of the window that wait in the queue. */
+IMTCP_INLINE imtcp_u32 imtcp_nice_queued_segs(imtcp_u32 cwnd_segs, imtcp_u32 min_rtt_us,
+					      imtcp_u32 rtt_us)
+{
+	return imtcp_to_u32(imtcp_scale(cwnd_segs, imtcp_sub(rtt_us, min_rtt_us), rtt_us));
+}
+
+IMTCP_INLINE void imtcp_nice_halve(struct imtcp_nice *n, struct imtcp_window *w)
+{
+	n->halvings++;
+	if (n->rtts)
+		n->rtts = (imtcp_u32)imtcp_min(2ULL * n->rtts, IMTCP_NICE_MOST_RTTS);
+	else
+		n->rtts = w->cwnd_segs < 4;
+	w->cwnd_segs = n->rtts ? 1 : w->cwnd_segs / 2;
+	w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
+}
+
+/*
+ * A round trip ended, rtt_us its least RTT (0: none was measured). busy: the window was full in
+ * it, so growing it means something. Returns 1 where the window was halved.
+ */
+IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *w, imtcp_u32 rtt_us,
+				     int busy, imtcp_u32 limit_segs)
+{
+	imtcp_u64 late = 100ULL * n->late_segs, all = (imtcp_u64)IMTCP_NICE_F_PCT * n->round_segs;
+	imtcp_u32 queued;
+
+	n->late_segs = n->round_segs = 0;
+	w->credit_segs = 0;
+	if (late > all) {
+		imtcp_nice_halve(n, w);
+		return 1;
+	}
+	if (!rtt_us)
+		return 0;
+	if (n->rtts) {
+		/* +1: from a part of a packet to one, from one to two */
+		w->cwnd_segs = n->rtts > 1 ? 1 : (imtcp_u32)imtcp_min(2, limit_segs);
+		n->rtts = n->rtts > 1;
+		return 0;
+	}
+	queued = imtcp_nice_queued_segs(w->cwnd_segs, n->min_rtt_us, rtt_us);
+	if (imtcp_in_slow_start(w)) {
+		if (queued > IMTCP_NICE_GAMMA_SEGS)
+			w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs,
+								IMTCP_RENO_LEAST_SEGS);
+	} else if (queued < IMTCP_NICE_ALPHA_SEGS && busy && w->cwnd_segs < limit_segs) {
+		w->cwnd_segs++;
+	} else if (queued > IMTCP_NICE_BETA_SEGS && w->cwnd_segs > 2) {
+		w->cwnd_segs--;
+		/* or the next ACK would put it back by slow start */
+		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
+	}
+	return 0;
+}
+
+/* Between the rounds only slow start moves the window, and that not below two packets. */
+IMTCP_INLINE void imtcp_nice_grow(const struct imtcp_nice *n, struct imtcp_window *w,
+				  imtcp_u32 acked_segs, imtcp_u32 limit_segs)
+{
+	if (!n->rtts && imtcp_in_slow_start(w))
+		imtcp_reno_grow(w,
+				(imtcp_u32)imtcp_min(acked_segs, w->ssthresh_segs - w->cwnd_segs),
+				limit_segs);
+}
+
+/* Round trips in which one segment may leave, where the window is below two; else 0. */
+IMTCP_INLINE imtcp_u32 imtcp_nice_rtts_per_segment(const struct imtcp_nice *n)
+{
+	return n->rtts;
+}
+
+#endif

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* [IM §5.1, §5.2] and [EN §2.3] by hand. */
+#include "test.h"
+#include <imtcp/cc_fs.h>
+#include <imtcp/cc_nocc.h>
+
+#define PKT 1250U /* bytes on the wire: 10 000 bits */
+#define NO_LIMIT IMTCP_U32_MAX
+
+/* V = 40 Mbit/s · 30 ms = 120 packets. h = 10: 10·(1 - 60/120) = 5 in a round trip. */
+static void far_below_v_the_window_grows_by_h(void **state)
+{
+	(void)state;
+	assert_int_equal(imtcp_fs_v_segs(40 * MBPS, 30000, PKT), 120);
+	assert_int_equal(imtcp_fs_step_segs(60, 120, 10), 5);
+	assert_int_equal(imtcp_fs_step_segs(12, 120, 10), 9);
+	assert_int_equal(imtcp_fs_step_segs(114, 120, 10), 1); /* 0.5: one */
+	assert_int_equal(imtcp_fs_step_segs(120, 120, 10), 1);
+	assert_int_equal(imtcp_fs_step_segs(500, 120, 10), 1);
+}
+
+static void h_of_one_is_reno_and_so_is_an_unknown_v(void **state)
+{
+	(void)state;
+	assert_int_equal(imtcp_fs_step_segs(1, 120, 1), 1);
+	assert_int_equal(imtcp_fs_step_segs(60, 0, 100), 1);
+	assert_int_equal(imtcp_fs_v_segs(0, 30000, PKT), 0);
+}
+
+static void a_step_does_not_go_beyond_v(void **state)
+{
+	(void)state;
+	/* 100·(1 - 90/120) = 25 is within; 1000·(1 - 90/120) = 250 is not */
+	assert_int_equal(imtcp_fs_step_segs(90, 120, 100), 25);
+	assert_int_equal(imtcp_fs_step_segs(90, 120, 1000), 30);
+}
+
+static void a_step_is_spread_over_the_acks_of_its_round_trip(void **state)
+{
+	struct imtcp_window w = {60, 60, 0, 0};
+	int i;
+
+	(void)state;
+	for (i = 0; i < 6; i++)
+		imtcp_fs_grow(&w, 1, 10, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 61); /* 6 ACKs of 60, 10 a round trip */
+	for (; i < 60; i++)
+		imtcp_fs_grow(&w, 1, 10, NO_LIMIT);
+	assert_in_range(w.cwnd_segs, 69, 70);
+	imtcp_fs_grow(&w, 10000, 10, NO_LIMIT);
+	assert_in_range(w.cwnd_segs, 79, 80); /* one step, however much one ACK covers */
+	imtcp_fs_grow(&w, 10000, 10, 75);
+	assert_int_equal(w.cwnd_segs, 75);
+}
+
+static void slow_start_is_renos(void **state)
+{
+	struct imtcp_window w = {10, 100, 0, 0};
+
+	(void)state;
+	imtcp_fs_grow(&w, 10, 50, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 20);
+}
+
+/* g = 1/2: 0.5·120 = 60 packets, while that exceeds m·N. */
+static void a_share_of_the_bandwidth_caps_while_it_can_be_measured(void **state)
+{
+	(void)state;
+	assert_int_equal(imtcp_fs_share_cap_segs(40 * MBPS, 30000, PKT, 128, 5, 10), 60);
+	assert_int_equal(imtcp_fs_share_cap_segs(40 * MBPS, 30000, PKT, 128, 6, 10), 0);
+	assert_int_equal(imtcp_fs_share_cap_segs(40 * MBPS, 30000, PKT, 256, 5, 10), 120);
+	assert_int_equal(imtcp_fs_share_cap_segs(40 * MBPS, 30000, PKT, 9999, 5, 10), 120);
+	assert_int_equal(imtcp_fs_share_cap_segs(0, 30000, PKT, 128, 0, 0), 0);
+}
+
+static void without_congestion_control_the_receivers_window_is_the_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(imtcp_nocc_window_segs(65535, 1448, NO_LIMIT), 46); /* 45.3 */
+	assert_int_equal(imtcp_nocc_window_segs(2896, 1448, NO_LIMIT), 2);
+	assert_int_equal(imtcp_nocc_window_segs(0, 1448, NO_LIMIT), 1);
+	assert_int_equal(imtcp_nocc_window_segs(1U << 30, 1448, 1000), 1000);
+}
+
+SUITE(cc_fs, T(far_below_v_the_window_grows_by_h), T(h_of_one_is_reno_and_so_is_an_unknown_v),
+      T(a_step_does_not_go_beyond_v), T(a_step_is_spread_over_the_acks_of_its_round_trip),
+      T(slow_start_is_renos), T(a_share_of_the_bandwidth_caps_while_it_can_be_measured),
+      T(without_congestion_control_the_receivers_window_is_the_limit))

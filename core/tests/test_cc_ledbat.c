@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* RFC 6817 §2.4.2 by hand. */
+#include "test.h"
+#include <imtcp/cc_ledbat.h>
+
+#define NOW 9000000ULL
+#define NO_LIMIT IMTCP_U32_MAX
+
+/* Base delay 20 ms, at present queue_us more; window past slow start. */
+static void start(struct imtcp_ledbat *l, struct imtcp_window *w, uint32_t cwnd, uint32_t queue_us)
+{
+	int i;
+
+	memset(l, 0, sizeof(*l));
+	memset(w, 0, sizeof(*w));
+	w->cwnd_segs = cwnd;
+	w->ssthresh_segs = 2;
+	imtcp_ledbat_on_delay(l, NOW, 20000, 0, 0);
+	for (i = 0; i < 4; i++)
+		imtcp_ledbat_on_delay(l, NOW, 20000 + queue_us, 0, 0);
+}
+
+/* A window's worth of ACKs, two segments each. */
+static void round_trip(struct imtcp_ledbat *l, struct imtcp_window *w)
+{
+	uint32_t acks = w->cwnd_segs / 2, i;
+
+	for (i = 0; i < acks; i++)
+		imtcp_ledbat_on_ack(l, w, 2, w->cwnd_segs, 1, NO_LIMIT);
+}
+
+static void on_an_empty_path_the_window_grows_by_a_segment_in_a_round_trip(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	start(&l, &w, 40, 0);
+	round_trip(&l, &w);
+	/* acked/cwnd summed over the window is 1, less what its own growth makes of it */
+	assert_in_range(w.cwnd_segs * 65536ULL + l.fraction_q16, 40 * 65536 + 64000, 41 * 65536);
+}
+
+static void half_way_to_the_target_it_grows_half_as_fast(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	start(&l, &w, 40, 50000);
+	round_trip(&l, &w);
+	assert_in_range(l.fraction_q16, 32000, 32768);
+	assert_int_equal(w.cwnd_segs, 40);
+}
+
+static void at_the_target_it_stays(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	start(&l, &w, 40, IMTCP_LEDBAT_TARGET_US);
+	round_trip(&l, &w);
+	assert_int_equal(w.cwnd_segs, 40);
+	assert_int_equal(l.fraction_q16, 0);
+}
+
+/* off_target = (100 - 300)/100 = -2: two segments less in a round trip. */
+static void above_the_target_it_shrinks_in_proportion(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	start(&l, &w, 40, 300000);
+	round_trip(&l, &w);
+	assert_in_range(w.cwnd_segs * 65536ULL + l.fraction_q16, 38 * 65536 - 6000, 38 * 65536);
+}
+
+static void the_window_has_a_floor_of_two(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+	int i;
+
+	(void)state;
+	start(&l, &w, 8, 4000000);
+	for (i = 0; i < 20; i++)
+		imtcp_ledbat_on_ack(&l, &w, 8, 8, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, IMTCP_LEDBAT_LEAST_SEGS);
+}
+
+static void it_grows_to_one_more_than_is_in_flight(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+	int i;
+
+	(void)state;
+	start(&l, &w, 10, 0);
+	for (i = 0; i < 100; i++)
+		imtcp_ledbat_on_ack(&l, &w, 10, 11, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 12);
+	for (i = 0; i < 100; i++)
+		imtcp_ledbat_on_ack(&l, &w, 10, 40, 0, NO_LIMIT); /* not full: no reason */
+	assert_int_equal(w.cwnd_segs, 12);
+}
+
+static void slow_start_ends_at_the_target(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	start(&l, &w, 10, 50000);
+	w.ssthresh_segs = 1000;
+	imtcp_ledbat_on_ack(&l, &w, 10, 10, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 20);
+	start(&l, &w, 10, 100000);
+	w.ssthresh_segs = 1000;
+	imtcp_ledbat_on_ack(&l, &w, 10, 10, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 10);
+	assert_false(imtcp_in_slow_start(&w));
+}
+
+/* The latecomer: a base delay that holds the queue of those before is no queue of his. */
+static void who_starts_on_a_full_queue_takes_it_for_the_path(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	memset(&l, 0, sizeof(l));
+	memset(&w, 0, sizeof(w));
+	w.cwnd_segs = 40;
+	w.ssthresh_segs = 2;
+	imtcp_ledbat_on_delay(&l, NOW, 120000, 0, 0); /* 20 ms of path, 100 of queue */
+	assert_int_equal(imtcp_delays_queue_us(&l.delays), 0);
+	round_trip(&l, &w);
+	assert_true(l.fraction_q16 > 60000);
+}
+
+static void timestamps_that_appear_begin_a_history_of_their_own(void **state)
+{
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	start(&l, &w, 40, 50000);
+	assert_int_equal(l.one_way, 0);
+	imtcp_ledbat_on_delay(&l, NOW, 70000, 1234, 1);
+	assert_int_equal(l.one_way, 1);
+	assert_int_equal(imtcp_delays_queue_us(&l.delays), 0);
+}
+
+SUITE(cc_ledbat, T(on_an_empty_path_the_window_grows_by_a_segment_in_a_round_trip),
+      T(half_way_to_the_target_it_grows_half_as_fast), T(at_the_target_it_stays),
+      T(above_the_target_it_shrinks_in_proportion), T(the_window_has_a_floor_of_two),
+      T(it_grows_to_one_more_than_is_in_flight), T(slow_start_ends_at_the_target),
+      T(who_starts_on_a_full_queue_takes_it_for_the_path),
+      T(timestamps_that_appear_begin_a_history_of_their_own))

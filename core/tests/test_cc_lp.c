@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* [LP §III], equations 1 and 2 and the state machine by hand. */
+#include "test.h"
+#include <imtcp/cc_lp.h>
+
+#define NOW 9000000ULL
+#define RTT 30000U
+#define NO_LIMIT IMTCP_U32_MAX
+
+/* A flow that has lost a packet, with RTTs between 30 and 130 ms behind it: d_max - d_min is
+ * 100 ms, so (2) holds above 45 ms. */
+static void start(struct imtcp_lp *lp, struct imtcp_window *w, uint32_t cwnd)
+{
+	memset(lp, 0, sizeof(*lp));
+	memset(w, 0, sizeof(*w));
+	w->cwnd_segs = cwnd;
+	w->ssthresh_segs = cwnd;
+	imtcp_lp_delay_on_sample(&lp->rtt, NOW, 30000);
+	imtcp_lp_delay_on_sample(&lp->rtt, NOW, 130000);
+	lp->rtt.smoothed_us = 30000;
+	imtcp_lp_on_loss(lp, NOW - 2 * RTT);
+}
+
+static void delays_are_smoothed_by_an_eighth(void **state)
+{
+	struct imtcp_lp_delay f;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_lp_delay_on_sample(&f, NOW, 80000);
+	assert_int_equal(f.smoothed_us, 80000);
+	imtcp_lp_delay_on_sample(&f, NOW, 160000);
+	assert_int_equal(f.smoothed_us, 90000); /* 7/8·80 + 1/8·160 */
+	assert_int_equal(imtcp_lp_least_us(&f), 80000);
+	assert_int_equal(f.most_us[0], 160000);
+	assert_int_equal(imtcp_lp_margin_us(&f), 12000); /* 0.15·80 ms */
+}
+
+static void an_early_indication_is_a_delay_above_the_threshold(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+
+	(void)state;
+	start(&lp, &w, 40);
+	lp.rtt.smoothed_us = 45000; /* 30 + 0.15·100 ms: not above it */
+	assert_false(imtcp_lp_early(&lp.rtt, 0));
+	lp.rtt.smoothed_us = 45001;
+	assert_true(imtcp_lp_early(&lp.rtt, 0));
+	assert_true(imtcp_lp_early(&lp.rtt, 15000));
+	assert_false(imtcp_lp_early(&lp.rtt, 15001)); /* the range cannot be told from noise */
+}
+
+static void the_first_indication_halves_and_stops_growth_for_three_round_trips(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+
+	(void)state;
+	start(&lp, &w, 40);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+	assert_int_equal(w.cwnd_segs, 20);
+	assert_int_equal(lp.halvings, 1);
+	imtcp_lp_grow(&lp, &w, NOW + 3 * RTT - 1, 1000, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 20);
+	/* afterwards one segment in a window: additive increase, no slow start */
+	imtcp_lp_grow(&lp, &w, NOW + 3 * RTT, 20, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 21);
+}
+
+static void a_second_indication_within_itt_leaves_one_packet(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+
+	(void)state;
+	start(&lp, &w, 40);
+	imtcp_lp_on_early(&lp, &w, NOW, RTT);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW + RTT, RTT));
+	assert_int_equal(w.cwnd_segs, 1);
+	assert_int_equal(lp.retreats, 1);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 1);
+	/* itt runs anew from the second one */
+	assert_true(imtcp_lp_in_inference(&lp, NOW + 4 * RTT - 1));
+	assert_false(imtcp_lp_in_inference(&lp, NOW + 4 * RTT));
+	imtcp_lp_grow(&lp, &w, NOW + 4 * RTT - 1, 1, NO_LIMIT);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 1);
+	imtcp_lp_grow(&lp, &w, NOW + 4 * RTT, 1, NO_LIMIT);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 0);
+	assert_int_equal(w.cwnd_segs, 2);
+}
+
+static void an_indication_after_itt_is_a_first_one_again(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+
+	(void)state;
+	start(&lp, &w, 40);
+	imtcp_lp_on_early(&lp, &w, NOW, RTT);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW + 3 * RTT, RTT));
+	assert_int_equal(w.cwnd_segs, 10);
+	assert_int_equal(lp.halvings, 2);
+	assert_int_equal(lp.retreats, 0);
+}
+
+static void there_is_one_reaction_in_a_round_trip_and_losses_count(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+
+	(void)state;
+	start(&lp, &w, 40);
+	imtcp_lp_on_early(&lp, &w, NOW, RTT);
+	assert_false(imtcp_lp_on_early(&lp, &w, NOW + RTT - 1, RTT));
+	assert_int_equal(w.cwnd_segs, 20);
+	start(&lp, &w, 40);
+	imtcp_lp_on_loss(&lp, NOW);
+	assert_false(imtcp_lp_on_early(&lp, &w, NOW + RTT - 1, RTT));
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW + RTT, RTT));
+}
+
+static void the_first_slow_start_runs_to_the_first_loss(void **state)
+{
+	struct imtcp_window w = {10, 1000, 0, 0};
+	struct imtcp_lp lp;
+
+	(void)state;
+	memset(&lp, 0, sizeof(lp));
+	imtcp_lp_begin(&lp, &w);
+	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+	imtcp_lp_on_loss(&lp, NOW);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW + RTT, RTT));
+	/* a connection that is past slow start when it becomes TCP-LP waits for no loss */
+	w.cwnd_segs = w.ssthresh_segs = 40;
+	memset(&lp, 0, sizeof(lp));
+	imtcp_lp_begin(&lp, &w);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+}
+
+static void marks_drive_the_same_machine(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+
+	(void)state;
+	start(&lp, &w, 40);
+	assert_int_equal(imtcp_lp_reduced_segs(&lp, 40, NOW), 20);
+	imtcp_lp_on_mark(&lp, 40, NOW, RTT);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 0);
+	assert_int_equal(imtcp_lp_reduced_segs(&lp, 20, NOW + 2 * RTT), 1);
+	assert_int_equal(imtcp_lp_reduced_segs(&lp, 20, NOW + 3 * RTT), 10);
+	assert_int_equal(imtcp_lp_reduced_segs(&lp, 1, NOW + 3 * RTT), 1);
+	imtcp_lp_on_mark(&lp, 20, NOW + 2 * RTT, RTT);
+	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 1);
+	assert_int_equal(lp.retreats, 1);
+}
+
+/* 50 ms forward at most, 10 at least: 0.15·40 = 6 ms, which a tick of 1 ms can show. */
+static void the_one_way_delay_is_used_where_timestamps_carry_it(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+	uint64_t at = NOW;
+	int i, early = 0;
+
+	(void)state;
+	start(&lp, &w, 40);
+	for (i = 0; i < 40; i++) {
+		uint32_t forward = i < 20 ? 10000 : 50000;
+
+		at += 10000;
+		/* the way back takes 100 ms at first, then 60: the RTT is the same throughout */
+		early = imtcp_lp_on_delay(&lp, at + 110000, 110000,
+					  (uint32_t)((at + forward) / 1000), 1);
+		if (i == 19)
+			assert_false(early && lp.signal == IMTCP_LP_ONE_WAY);
+	}
+	assert_int_equal(lp.signal, IMTCP_LP_ONE_WAY);
+	assert_true(early);
+}
+
+static void without_fine_timestamps_the_round_trip_is_used_and_said(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+	uint64_t at = NOW;
+	int i;
+
+	(void)state;
+	start(&lp, &w, 40);
+	lp.rtt.smoothed_us = 60000;
+	assert_true(imtcp_lp_on_delay(&lp, NOW, 60000, 0, 0));
+	assert_int_equal(lp.signal, IMTCP_LP_RTT_NO_STAMPS);
+	/* a path whose delays differ by less than a tick */
+	for (i = 0; i < 10; i++, at += 1000)
+		imtcp_lp_on_delay(&lp, at, 60000, (uint32_t)(at / 1000), 1);
+	assert_int_equal(lp.signal, IMTCP_LP_RTT_COARSE);
+	/* a clock that ticks 10 000 times a second */
+	for (i = 0; i < 600; i++, at += 1000)
+		imtcp_lp_on_delay(&lp, at, 60000, (uint32_t)(at / 100), 1);
+	assert_int_equal(lp.signal, IMTCP_LP_RTT_UNKNOWN);
+}
+
+static void the_range_of_delays_is_forgotten_within_two_minutes(void **state)
+{
+	struct imtcp_lp_delay f;
+	uint64_t now = NOW;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_lp_delay_on_sample(&f, now, 10000);
+	imtcp_lp_delay_on_sample(&f, now, 90000);
+	imtcp_lp_delay_on_sample(&f, now += IMTCP_LP_WINDOW_US, 20000);
+	assert_int_equal(imtcp_lp_margin_us(&f), 12000); /* of 10...90 ms still */
+	imtcp_lp_delay_on_sample(&f, now += IMTCP_LP_WINDOW_US, 20000);
+	assert_int_equal(imtcp_lp_margin_us(&f), 0);
+	assert_int_equal(imtcp_lp_least_us(&f), 20000);
+}
+
+SUITE(cc_lp, T(delays_are_smoothed_by_an_eighth),
+      T(an_early_indication_is_a_delay_above_the_threshold),
+      T(the_first_indication_halves_and_stops_growth_for_three_round_trips),
+      T(a_second_indication_within_itt_leaves_one_packet),
+      T(an_indication_after_itt_is_a_first_one_again),
+      T(there_is_one_reaction_in_a_round_trip_and_losses_count),
+      T(the_first_slow_start_runs_to_the_first_loss), T(marks_drive_the_same_machine),
+      T(the_one_way_delay_is_used_where_timestamps_carry_it),
+      T(without_fine_timestamps_the_round_trip_is_used_and_said),
+      T(the_range_of_delays_is_forgotten_within_two_minutes))

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* [NICE §3] by hand. */
+#include "test.h"
+#include <imtcp/cc_nice.h>
+
+#define NO_LIMIT IMTCP_U32_MAX
+
+/* RTTs between 30 and 130 ms were seen: a packet is late above 40 ms. */
+static void start(struct imtcp_nice *n, struct imtcp_window *w, uint32_t cwnd)
+{
+	memset(n, 0, sizeof(*n));
+	memset(w, 0, sizeof(*w));
+	w->cwnd_segs = cwnd;
+	w->ssthresh_segs = 2;
+	n->min_rtt_us = 30000;
+	n->max_rtt_us = 130000;
+}
+
+static void a_packet_is_late_above_a_tenth_of_the_range(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_nice n;
+
+	(void)state;
+	start(&n, &w, 40);
+	imtcp_nice_on_ack(&n, 40000, 2);
+	assert_int_equal(n.late_segs, 0);
+	imtcp_nice_on_ack(&n, 40001, 3);
+	assert_int_equal(n.late_segs, 3);
+	assert_int_equal(n.round_segs, 5);
+	imtcp_nice_on_ack(&n, 25000, 1);
+	assert_int_equal(n.min_rtt_us, 25000);
+}
+
+static void more_than_half_of_a_round_late_halves_the_window(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_nice n;
+
+	(void)state;
+	start(&n, &w, 40);
+	imtcp_nice_on_ack(&n, 50000, 20);
+	imtcp_nice_on_ack(&n, 35000, 20); /* half of them: not more than f */
+	assert_false(imtcp_nice_on_round(&n, &w, 30000, 1, NO_LIMIT));
+	assert_int_equal(w.cwnd_segs, 41); /* Vegas: nothing queued, +1 */
+	imtcp_nice_on_ack(&n, 50000, 21);
+	imtcp_nice_on_ack(&n, 35000, 20);
+	assert_true(imtcp_nice_on_round(&n, &w, 35000, 1, NO_LIMIT));
+	assert_int_equal(w.cwnd_segs, 20);
+	assert_int_equal(n.halvings, 1);
+	/* counted for that round alone */
+	assert_false(imtcp_nice_on_round(&n, &w, 0, 1, NO_LIMIT));
+	assert_int_equal(w.cwnd_segs, 20);
+}
+
+static void below_one_packet_the_round_trips_between_double_up_to_48(void **state)
+{
+	static const uint32_t rtts[] = {1, 2, 4, 8, 16, 32, 48, 48};
+	struct imtcp_window w;
+	struct imtcp_nice n;
+	size_t i;
+
+	(void)state;
+	start(&n, &w, 2);
+	for (i = 0; i < sizeof(rtts) / sizeof(rtts[0]); i++) {
+		w.cwnd_segs = 2; /* the stack's, while ours is below */
+		imtcp_nice_on_ack(&n, 50000, 2);
+		assert_true(imtcp_nice_on_round(&n, &w, 50000, 1, NO_LIMIT));
+		assert_int_equal(imtcp_nice_rtts_per_segment(&n), rtts[i]);
+		imtcp_nice_grow(&n, &w, 2, NO_LIMIT);
+		assert_int_equal(w.cwnd_segs, 1);
+	}
+	/* a calm round: one packet in a round trip, then two, then three */
+	imtcp_nice_on_ack(&n, 31000, 2);
+	imtcp_nice_on_round(&n, &w, 31000, 1, NO_LIMIT);
+	assert_int_equal(imtcp_nice_rtts_per_segment(&n), 1);
+	imtcp_nice_on_ack(&n, 31000, 2);
+	imtcp_nice_on_round(&n, &w, 31000, 1, NO_LIMIT);
+	assert_int_equal(imtcp_nice_rtts_per_segment(&n), 0);
+	assert_int_equal(w.cwnd_segs, 2);
+	imtcp_nice_on_ack(&n, 31000, 2);
+	imtcp_nice_on_round(&n, &w, 31000, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 3);
+}
+
+/* cwnd 40, minRTT 30 ms: at 31 ms diff is 40·1/31 = 1.3 packets, at 33 ms 3.6, at 34 ms 4.7. */
+static void vegas_keeps_one_to_three_packets_in_the_queue(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_nice n;
+
+	(void)state;
+	assert_int_equal(imtcp_nice_queued_segs(40, 30000, 31000), 1);
+	assert_int_equal(imtcp_nice_queued_segs(40, 30000, 34000), 4);
+	start(&n, &w, 40);
+	imtcp_nice_on_round(&n, &w, 30500, 1, NO_LIMIT); /* 0.7 */
+	assert_int_equal(w.cwnd_segs, 41);
+	imtcp_nice_on_round(&n, &w, 31000, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 41);
+	imtcp_nice_on_round(&n, &w, 33000, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 41);
+	imtcp_nice_on_round(&n, &w, 34000, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 40);
+}
+
+static void a_window_that_is_not_full_does_not_grow(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_nice n;
+
+	(void)state;
+	start(&n, &w, 40);
+	imtcp_nice_on_round(&n, &w, 30000, 0, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 40);
+	imtcp_nice_on_round(&n, &w, 30000, 1, 40);
+	assert_int_equal(w.cwnd_segs, 40);
+}
+
+static void slow_start_ends_at_the_first_packet_in_the_queue(void **state)
+{
+	struct imtcp_window w = {10, 1000, 0, 0};
+	struct imtcp_nice n;
+
+	(void)state;
+	memset(&n, 0, sizeof(n));
+	imtcp_nice_on_ack(&n, 30000, 1);
+	imtcp_nice_grow(&n, &w, 10, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 20);
+	imtcp_nice_on_round(&n, &w, 30000, 1, NO_LIMIT);
+	assert_true(imtcp_in_slow_start(&w));
+	imtcp_nice_on_round(&n, &w, 34000, 1, NO_LIMIT); /* 20·4/34 = 2.4 packets */
+	assert_false(imtcp_in_slow_start(&w));
+	imtcp_nice_grow(&n, &w, 20, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 20);
+}
+
+SUITE(cc_nice, T(a_packet_is_late_above_a_tenth_of_the_range),
+      T(more_than_half_of_a_round_late_halves_the_window),
+      T(below_one_packet_the_round_trips_between_double_up_to_48),
+      T(vegas_keeps_one_to_three_packets_in_the_queue), T(a_window_that_is_not_full_does_not_grow),
+      T(slow_start_ends_at_the_first_packet_in_the_queue))
