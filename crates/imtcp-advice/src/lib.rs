@@ -2,12 +2,13 @@
 //! The advice service [EN ch. 3]: it keeps the history of paths and answers what a transfer
 //! should do now, and until when. It knows neither BPF nor the command line.
 //!
-//! [`advice`] is the algorithm, pure; [`store`] the history.
+//! [`advice`] is the algorithm, pure; [`store`] the history; [`service`] answers over HTTP.
 
 pub mod advice;
 pub mod error;
 pub mod exchange;
 pub mod record;
+pub mod service;
 pub mod settings;
 pub mod store;
 pub mod time;

@@ -2,6 +2,7 @@
 //! The command `imtcp`. One file for each subcommand in `cmd/`, what they share beside it;
 //! a library, so that the tests can reach the parts.
 
+pub mod agent;
 pub mod caps;
 pub mod cgroup;
 pub mod cli;
@@ -9,6 +10,7 @@ pub mod cmd;
 pub mod device;
 pub mod exit;
 pub mod format;
+pub mod http;
 pub mod mountns;
 pub mod policy;
 pub mod procfs;

@@ -84,7 +84,7 @@ pub struct Advice {
     pub age_s: Option<f64>,
     /// Observations that were fitted.
     pub sample_count: u64,
-    pub method: &'static str,
+    pub method: String,
     /// Not to be relied upon after this.
     #[serde(with = "rfc3339")]
     #[schema(value_type = String, format = DateTime)]
@@ -93,9 +93,31 @@ pub struct Advice {
     #[serde(with = "rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     pub next_advice_at: i64,
-    /// How long the remaining bytes take at the available bandwidth.
-    pub transfer_s: Option<f64>,
     pub computed_from: Basis,
+}
+
+/// Advice for a transfer of a known length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Answer {
+    /// What remains to be sent, as it was asked.
+    pub bytes: Option<u64>,
+    /// How long that takes at the available bandwidth.
+    pub transfer_s: Option<f64>,
+    #[serde(flatten)]
+    pub advice: Advice,
+}
+
+impl Answer {
+    pub fn new(bytes: Option<u64>, advice: Advice) -> Self {
+        Answer { bytes, transfer_s: advice.transfer_s(bytes), advice }
+    }
+}
+
+impl Advice {
+    pub fn transfer_s(&self, bytes: Option<u64>) -> Option<f64> {
+        let bps = self.available_bps.filter(|bps| *bps > 0)?;
+        bytes.map(|n| n as f64 * 8.0 / bps as f64)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

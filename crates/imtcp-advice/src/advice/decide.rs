@@ -35,8 +35,6 @@ pub struct Newest {
 pub struct Request<'a> {
     pub dst: &'a str,
     pub t0_us: i64,
-    /// What remains to be sent.
-    pub bytes: Option<u64>,
 }
 
 /// When nothing tells how long an answer holds, and when to ask again.
@@ -102,14 +100,9 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         available_high_bps: available_bps.zip(swing_bps).map(|(b, s)| (b + s) as u64),
         age_s: oldest_newest(hops).map(|t| (request.t0_us - t).max(0) as f64 / 1e6),
         sample_count: shown.map_or(0, |f| f.days.iter().map(|d| u64::from(d.samples)).sum()),
-        method: METHOD,
+        method: METHOD.into(),
         valid_until: fresh_until_us.map_or(next_us, |fresh| fresh.min(next_us)),
         next_advice_at: next_us,
-        transfer_s: request
-            .bytes
-            .zip(available_bps)
-            .filter(|(_, b)| *b >= 1.0)
-            .map(|(n, b)| n as f64 * 8.0 / b),
         computed_from: Basis {
             hop: shown.map(|f| f.hop.name.clone()),
             hops: hops.len() as u32,

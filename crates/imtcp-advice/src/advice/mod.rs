@@ -21,6 +21,7 @@
 //!    clocks change.
 
 pub mod answer;
+pub mod backtest;
 pub mod days;
 pub mod decide;
 pub mod fit;

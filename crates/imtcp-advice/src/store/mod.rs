@@ -109,7 +109,7 @@ impl Store {
         let pool = |most: u32| {
             AnyPoolOptions::new()
                 .max_connections(most)
-                .acquire_timeout(Duration::from_secs(10))
+                .acquire_timeout(Duration::from_secs(5))
                 .after_connect(move |connection, _| Box::pin(prepare(connection, dialect)))
         };
         let writer = pool(1).connect_with(options.clone()).await.map_err(failed)?;
@@ -204,7 +204,7 @@ fn named(e: Error, place: &Place) -> Error {
             Error::Open { db: place.to_string(), why }
         }
         Error::Db(sqlx::Error::PoolTimedOut) => {
-            Error::Open { db: place.to_string(), why: "no answer within 10 s".into() }
+            Error::Open { db: place.to_string(), why: "no answer within 5 s".into() }
         }
         e => e,
     }

@@ -143,6 +143,26 @@ impl Store {
         Ok(samples)
     }
 
+    /// All samples of series, in the order of time.
+    pub async fn all_samples(
+        &self,
+        series: &[i64],
+        min_validity_pct: u8,
+    ) -> Result<Vec<(i64, f64)>> {
+        let mut all = Vec::new();
+        for id in series {
+            let sql = format!(
+                "SELECT r.t_us, r.available_bps FROM record r WHERE r.series_id = $2 AND {VALID}"
+            );
+            let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(id);
+            for row in query.fetch_all(&self.readers).await? {
+                all.push((row.try_get(0)?, row.try_get::<i64, _>(1)? as f64));
+            }
+        }
+        all.sort_by_key(|s| s.0);
+        Ok(all)
+    }
+
     /// The history of a hop between two times, in at most about `points` steps.
     pub async fn history(
         &self,

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Advice from the store, with what past days hold kept in memory: past days do not change,
+//! so a request every few milliseconds need not read them again.
+//!
+//! Kept per path: the samples around the request's time of day ([`Block`], good for ten
+//! minutes), each hop's newest record, and the answer of the present second. All of it is
+//! dropped when something is written that it rests upon.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use jiff::tz::TimeZone;
+
+use crate::advice::answer::Advice;
+use crate::advice::days::{windows, Window};
+use crate::advice::decide::{advise, Hop, Newest, Request};
+use crate::advice::fit::Sample;
+use crate::error::Result;
+use crate::record::Record;
+use crate::settings::{Changes, Settings};
+use crate::store::read::{PathInfo, ALL_PATHS};
+use crate::store::Store;
+use crate::time::{now_us, MINUTE_US, SECOND_US};
+
+pub struct Book {
+    store: Arc<Store>,
+    paths: Mutex<HashMap<String, Arc<Entry>>>,
+}
+
+type Entry = tokio::sync::Mutex<Option<Known>>;
+
+/// Paths kept in memory; with a year of minutes, one takes half a megabyte at most.
+const MOST_PATHS: usize = 512;
+/// Samples of one path kept in memory; with more, past days are read at each request.
+const MOST_SAMPLES: usize = 200_000;
+/// Requests up to this much later find their samples in the block.
+const BLOCK_US: i64 = 10 * MINUTE_US;
+
+/// What is kept of a path.
+struct Known {
+    settings: Settings,
+    zone: TimeZone,
+    hops: Vec<KnownHop>,
+    block: Option<Block>,
+    /// The answer of this second, and its JSON.
+    answer: Option<(i64, Arc<Answered>)>,
+}
+
+struct KnownHop {
+    name: String,
+    series: Vec<i64>,
+    sources: Vec<String>,
+    oldest_us: i64,
+    newest: Option<Newest>,
+}
+
+/// The samples of all windows of requests between two times.
+struct Block {
+    from_us: i64,
+    spans: Vec<Vec<Window>>,
+    /// By hop; in the order of time.
+    samples: Vec<Vec<(i64, f64)>>,
+}
+
+pub struct Answered {
+    pub advice: Advice,
+    pub json: String,
+}
+
+impl Answered {
+    fn new(advice: Advice) -> Result<Self> {
+        let json = serde_json::to_string(&advice).map_err(std::io::Error::other)?;
+        Ok(Answered { advice, json })
+    }
+}
+
+impl Book {
+    pub fn new(store: Arc<Store>) -> Self {
+        Book { store, paths: Mutex::default() }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Settings of a path, over those of all paths.
+    pub async fn settings(&self, path: Option<&PathInfo>) -> Result<Settings> {
+        let all = self.store.path(ALL_PATHS).await?.map(|p| p.settings).unwrap_or_default();
+        Settings::layered(&[&all, path.map_or(&Changes::new(), |p| &p.settings)])
+    }
+
+    /// Advice as of now; what is known up to this second.
+    pub async fn now(&self, dst: &str) -> Result<Arc<Answered>> {
+        let t0_us = now_us() / SECOND_US * SECOND_US;
+        let entry = self.entry(dst);
+        let mut known = entry.lock().await;
+        if known.is_none() {
+            *known = match self.store.path(dst).await? {
+                Some(path) => Some(self.learn(&path).await?),
+                None => None,
+            };
+        }
+        let Some(known) = known.as_mut() else {
+            self.forget(dst);
+            return self.unknown(dst, t0_us).await;
+        };
+        if let Some((at_us, answer)) = &known.answer {
+            if *at_us == t0_us {
+                return Ok(Arc::clone(answer));
+            }
+        }
+        let hops = self.hops(known, t0_us).await?;
+        let advice = advise(&Request { dst, t0_us }, &known.settings, &hops)?;
+        let answer = Arc::new(Answered::new(advice)?);
+        known.answer = Some((t0_us, Arc::clone(&answer)));
+        Ok(answer)
+    }
+
+    /// Advice as of another time: nothing that came after it counts.
+    pub async fn as_of(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
+        let Some(path) = self.store.path(dst).await? else {
+            return self.unknown(dst, t0_us).await;
+        };
+        let mut known = self.learn(&path).await?;
+        let min_validity = known.settings.min_validity_pct;
+        known.hops.retain(|hop| hop.oldest_us <= t0_us);
+        for hop in &mut known.hops {
+            hop.newest = self.newest(&hop.series, t0_us, min_validity).await?;
+        }
+        let hops = self.read_hops(&known, t0_us).await?;
+        let advice = advise(&Request { dst, t0_us }, &known.settings, &hops)?;
+        Ok(Arc::new(Answered::new(advice)?))
+    }
+
+    async fn unknown(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
+        let settings = self.settings(None).await?;
+        let advice = advise(&Request { dst, t0_us }, &settings, &[])?;
+        Ok(Arc::new(Answered::new(advice)?))
+    }
+
+    /// These records are in the store now.
+    pub async fn wrote<'r>(&self, records: impl Iterator<Item = &'r Record>) {
+        let mut by_path: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+        for record in records {
+            by_path.entry(&record.dst).or_default().push(record);
+        }
+        for (dst, records) in by_path {
+            let entry = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
+            let Some(entry) = entry else { continue };
+            let mut known = entry.lock().await;
+            let fits = known.as_mut().is_some_and(|k| records.iter().all(|r| k.take_in(r)));
+            if !fits {
+                *known = None;
+            }
+        }
+    }
+
+    /// Somebody else wrote: nothing that is kept may be relied upon.
+    pub fn forget_all(&self) {
+        self.paths.lock().unwrap_or_else(|e| e.into_inner()).clear();
+    }
+
+    fn forget(&self, dst: &str) {
+        self.paths.lock().unwrap_or_else(|e| e.into_inner()).remove(dst);
+    }
+
+    fn entry(&self, dst: &str) -> Arc<Entry> {
+        let mut paths = self.paths.lock().unwrap_or_else(|e| e.into_inner());
+        if paths.len() >= MOST_PATHS && !paths.contains_key(dst) {
+            // Any one will do: it is read again when it is asked for.
+            if let Some(one) = paths.keys().next().cloned() {
+                paths.remove(&one);
+            }
+        }
+        Arc::clone(paths.entry(dst.into()).or_default())
+    }
+
+    async fn learn(&self, path: &PathInfo) -> Result<Known> {
+        let settings = self.settings(Some(path)).await?;
+        let mut hops: Vec<KnownHop> = Vec::new();
+        for series in &path.series {
+            let Some(oldest_us) = series.oldest_us else { continue };
+            if hops.last().is_none_or(|h| h.name != series.hop) {
+                hops.push(KnownHop {
+                    name: series.hop.clone(),
+                    series: Vec::new(),
+                    sources: Vec::new(),
+                    oldest_us,
+                    newest: None,
+                });
+            }
+            if let Some(hop) = hops.last_mut() {
+                hop.series.push(series.id);
+                hop.sources.push(series.source.clone());
+                hop.oldest_us = hop.oldest_us.min(oldest_us);
+            }
+        }
+        for hop in &mut hops {
+            hop.newest = self.newest(&hop.series, i64::MAX, settings.min_validity_pct).await?;
+        }
+        Ok(Known { zone: settings.time_zone()?, settings, hops, block: None, answer: None })
+    }
+
+    async fn newest(&self, series: &[i64], until_us: i64, least: u8) -> Result<Option<Newest>> {
+        let mut newest: Option<Newest> = None;
+        for id in series {
+            let one = self.store.newest(*id, until_us, least).await?;
+            if let Some(one) = one.filter(|one| newest.is_none_or(|n| one.t_us > n.t_us)) {
+                newest = Some(one);
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Each hop's samples for a request now, from the block where it holds them.
+    async fn hops(&self, known: &mut Known, t0_us: i64) -> Result<Vec<Hop>> {
+        let of_block = |b: &Block| (b.from_us..b.from_us + BLOCK_US).contains(&t0_us);
+        if !known.block.as_ref().is_some_and(of_block) {
+            known.block = self.read_block(known, t0_us).await?;
+        }
+        if let Some(hops) = known.block.as_ref().and_then(|b| b.hops(known, t0_us)) {
+            return Ok(hops);
+        }
+        self.read_hops(known, t0_us).await
+    }
+
+    async fn read_hops(&self, known: &Known, t0_us: i64) -> Result<Vec<Hop>> {
+        let mut hops = Vec::new();
+        for hop in &known.hops {
+            let windows = known.windows(hop, t0_us, 0);
+            let mut days: Vec<_> = windows.iter().map(|w| (*w, Vec::new())).collect();
+            for series in &hop.series {
+                let least = known.settings.min_validity_pct;
+                let samples = self.store.samples(*series, &windows, least).await?;
+                for (day, mut samples) in days.iter_mut().zip(samples) {
+                    day.1.append(&mut samples);
+                }
+            }
+            hops.push(Hop { name: hop.name.clone(), newest: hop.newest, days });
+        }
+        Ok(hops)
+    }
+
+    /// `None` when there is too much to keep.
+    async fn read_block(&self, known: &Known, t0_us: i64) -> Result<Option<Block>> {
+        let mut block = Block { from_us: t0_us, spans: Vec::new(), samples: Vec::new() };
+        for hop in &known.hops {
+            let spans = known.windows(hop, t0_us, BLOCK_US);
+            let mut samples = Vec::new();
+            for series in &hop.series {
+                let least = known.settings.min_validity_pct;
+                let found = self.store.samples(*series, &spans, least).await?;
+                for (span, found) in spans.iter().zip(found) {
+                    let at_us = |s: &Sample| span.start_us + (s.t_s * 1e6).round() as i64;
+                    samples.extend(found.iter().map(|s| (at_us(s), s.b_bps)));
+                }
+            }
+            samples.sort_by_key(|s| s.0);
+            block.spans.push(spans);
+            block.samples.push(samples);
+        }
+        let count: usize = block.samples.iter().map(Vec::len).sum();
+        Ok((count <= MOST_SAMPLES).then_some(block))
+    }
+}
+
+impl Known {
+    fn windows(&self, hop: &KnownHop, t0_us: i64, longer_us: i64) -> Vec<Window> {
+        windows(
+            self.settings.history,
+            &self.zone,
+            t0_us,
+            i64::from(self.settings.horizon_s) * SECOND_US + longer_us,
+            hop.oldest_us,
+            self.settings.max_days as usize,
+        )
+    }
+
+    /// Brings a new record in; false when what is kept has to be read again.
+    fn take_in(&mut self, record: &Record) -> bool {
+        let Some(hop) = self.hops.iter_mut().find(|h| h.name == record.hop) else { return false };
+        if !hop.sources.contains(&record.source) || record.time < hop.oldest_us {
+            return false;
+        }
+        if record.validity_pct.is_some_and(|v| v < self.settings.min_validity_pct) {
+            return true;
+        }
+        if hop.newest.is_none_or(|n| record.time > n.t_us) {
+            hop.newest = Some(Newest {
+                t_us: record.time,
+                available_bps: record.available_bps as f64,
+                capacity_bps: record.capacity_bps.map(|c| c as f64),
+                rtt_us: record.rtt_us,
+                congested: record.congested,
+            });
+        }
+        let into_past = |b: &Block| {
+            b.spans.iter().flatten().any(|s| (s.start_us..=s.end_us).contains(&record.time))
+        };
+        if self.block.as_ref().is_some_and(into_past) {
+            self.block = None;
+        }
+        self.answer = None;
+        true
+    }
+}
+
+impl Block {
+    /// `None` when a window lies outside of what was read (clocks changed in between).
+    fn hops(&self, known: &Known, t0_us: i64) -> Option<Vec<Hop>> {
+        let mut hops = Vec::new();
+        for ((hop, spans), samples) in known.hops.iter().zip(&self.spans).zip(&self.samples) {
+            let windows = known.windows(hop, t0_us, 0);
+            if windows.len() != spans.len() {
+                return None;
+            }
+            let mut days = Vec::with_capacity(windows.len());
+            for (window, span) in windows.into_iter().zip(spans) {
+                if window.start_us < span.start_us || window.end_us > span.end_us {
+                    return None;
+                }
+                let from = samples.partition_point(|s| s.0 < window.start_us);
+                let to = samples.partition_point(|s| s.0 <= window.end_us);
+                let sample = |(t_us, b_bps): &(i64, f64)| Sample {
+                    t_s: (t_us - window.start_us) as f64 / 1e6,
+                    b_bps: *b_bps,
+                };
+                days.push((window, samples[from..to].iter().map(sample).collect()));
+            }
+            hops.push(Hop { name: hop.name.clone(), newest: hop.newest, days });
+        }
+        Some(hops)
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `import` and `export`.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use imtcp_advice::{exchange, time};
+
+use super::super::print_json;
+use super::{open, open_existing, paths, wait};
+use crate::cli::advice::{ExportArgs, ImportArgs};
+use crate::exit;
+
+pub fn import(args: ImportArgs) -> Result<u8> {
+    let shown = args.file.display();
+    let input: Box<dyn Read> = if args.file == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(BufReader::new(File::open(&args.file).with_context(|| format!("{shown}"))?))
+    };
+    let done = wait(async {
+        let store = open(&args.db).await?;
+        let done = exchange::import(&store, args.path.as_deref(), &args.source, input).await;
+        store.close().await;
+        done.with_context(|| format!("{shown}"))
+    })?;
+    if args.json {
+        print_json(&done)?;
+    } else {
+        println!("{} records read: {} stored, {} were there", done.read, done.stored, done.known);
+    }
+    Ok(exit::OK)
+}
+
+pub fn export(args: ExportArgs) -> Result<u8> {
+    let from_us = args.from.as_deref().map(time::parse).transpose()?.unwrap_or(0);
+    let to_us = args.to.as_deref().map(time::parse).transpose()?.unwrap_or(i64::MAX);
+    let out: Box<dyn io::Write> = match &args.output {
+        None => Box::new(io::stdout()),
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("{}", path.display()))?;
+            Box::new(file)
+        }
+    };
+    wait(async {
+        let store = open_existing(&args.db).await?;
+        let paths = paths(&store, args.path.as_deref()).await?;
+        exchange::export(&store, &paths, (from_us, to_us), BufWriter::new(out)).await?;
+        store.close().await;
+        Ok(exit::OK)
+    })
+}
