@@ -18,7 +18,7 @@ use crate::advice::fit::Sample;
 use crate::error::Result;
 use crate::record::Record;
 use crate::settings::{Changes, Settings};
-use crate::store::read::{PathInfo, ALL_PATHS};
+use crate::store::read::{PathInfo, SeriesInfo, ALL_PATHS};
 use crate::store::Store;
 use crate::time::{now_us, MINUTE_US, SECOND_US};
 
@@ -48,8 +48,7 @@ struct Known {
 
 struct KnownHop {
     name: String,
-    series: Vec<i64>,
-    sources: Vec<String>,
+    series: Vec<SeriesInfo>,
     oldest_us: i64,
     newest: Option<Newest>,
 }
@@ -92,18 +91,13 @@ impl Book {
     /// Advice as of now; what is known up to this second.
     pub async fn now(&self, dst: &str) -> Result<Arc<Answered>> {
         let t0_us = now_us() / SECOND_US * SECOND_US;
-        let entry = self.entry(dst);
+        let Some(entry) = self.entry(dst).await? else { return self.unknown(dst, t0_us).await };
         let mut known = entry.lock().await;
         if known.is_none() {
-            *known = match self.store.path(dst).await? {
-                Some(path) => Some(self.learn(&path).await?),
-                None => None,
-            };
+            let path = self.store.path(dst).await?.unwrap_or_default();
+            *known = Some(self.learn(&path).await?);
         }
-        let Some(known) = known.as_mut() else {
-            self.forget(dst);
-            return self.unknown(dst, t0_us).await;
-        };
+        let Some(known) = known.as_mut() else { return self.unknown(dst, t0_us).await };
         if let Some((at_us, answer)) = &known.answer {
             if *at_us == t0_us {
                 return Ok(Arc::clone(answer));
@@ -160,11 +154,12 @@ impl Book {
         self.paths.lock().unwrap_or_else(|e| e.into_inner()).clear();
     }
 
-    fn forget(&self, dst: &str) {
-        self.paths.lock().unwrap_or_else(|e| e.into_inner()).remove(dst);
-    }
-
-    fn entry(&self, dst: &str) -> Arc<Entry> {
+    /// The place of a path that there is; strangers take none.
+    async fn entry(&self, dst: &str) -> Result<Option<Arc<Entry>>> {
+        let known = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
+        if known.is_some() || self.store.path(dst).await?.is_none() {
+            return Ok(known);
+        }
         let mut paths = self.paths.lock().unwrap_or_else(|e| e.into_inner());
         if paths.len() >= MOST_PATHS && !paths.contains_key(dst) {
             // Any one will do: it is read again when it is asked for.
@@ -172,7 +167,7 @@ impl Book {
                 paths.remove(&one);
             }
         }
-        Arc::clone(paths.entry(dst.into()).or_default())
+        Ok(Some(Arc::clone(paths.entry(dst.into()).or_default())))
     }
 
     async fn learn(&self, path: &PathInfo) -> Result<Known> {
@@ -184,29 +179,38 @@ impl Book {
                 hops.push(KnownHop {
                     name: series.hop.clone(),
                     series: Vec::new(),
-                    sources: Vec::new(),
                     oldest_us,
                     newest: None,
                 });
             }
             if let Some(hop) = hops.last_mut() {
-                hop.series.push(series.id);
-                hop.sources.push(series.source.clone());
+                hop.series.push(series.clone());
                 hop.oldest_us = hop.oldest_us.min(oldest_us);
             }
         }
         for hop in &mut hops {
+            // The newest first: the others need not be asked as a rule.
+            hop.series.sort_by_key(|s| std::cmp::Reverse(s.newest_us));
             hop.newest = self.newest(&hop.series, i64::MAX, settings.min_validity_pct).await?;
         }
         Ok(Known { zone: settings.time_zone()?, settings, hops, block: None, answer: None })
     }
 
-    async fn newest(&self, series: &[i64], until_us: i64, least: u8) -> Result<Option<Newest>> {
+    async fn newest(
+        &self,
+        series: &[SeriesInfo],
+        until_us: i64,
+        least: u8,
+    ) -> Result<Option<Newest>> {
         let mut newest: Option<Newest> = None;
-        for id in series {
-            let one = self.store.newest(*id, until_us, least).await?;
-            if let Some(one) = one.filter(|one| newest.is_none_or(|n| one.t_us > n.t_us)) {
-                newest = Some(one);
+        for one in series {
+            let at_best = one.newest_us.map(|t_us| t_us.min(until_us));
+            if newest.is_some_and(|n| at_best.is_none_or(|t_us| n.t_us >= t_us)) {
+                continue;
+            }
+            let found = self.store.newest(one.id, until_us, least).await?;
+            if let Some(found) = found.filter(|f| newest.is_none_or(|n| f.t_us > n.t_us)) {
+                newest = Some(found);
             }
         }
         Ok(newest)
@@ -228,14 +232,9 @@ impl Book {
         let mut hops = Vec::new();
         for hop in &known.hops {
             let windows = known.windows(hop, t0_us, 0);
-            let mut days: Vec<_> = windows.iter().map(|w| (*w, Vec::new())).collect();
-            for series in &hop.series {
-                let least = known.settings.min_validity_pct;
-                let samples = self.store.samples(*series, &windows, least).await?;
-                for (day, mut samples) in days.iter_mut().zip(samples) {
-                    day.1.append(&mut samples);
-                }
-            }
+            let least = known.settings.min_validity_pct;
+            let samples = self.store.samples(&hop.ids(), &windows, least).await?;
+            let days = windows.into_iter().zip(samples).collect();
             hops.push(Hop { name: hop.name.clone(), newest: hop.newest, days });
         }
         Ok(hops)
@@ -246,14 +245,12 @@ impl Book {
         let mut block = Block { from_us: t0_us, spans: Vec::new(), samples: Vec::new() };
         for hop in &known.hops {
             let spans = known.windows(hop, t0_us, BLOCK_US);
+            let least = known.settings.min_validity_pct;
+            let found = self.store.samples(&hop.ids(), &spans, least).await?;
             let mut samples = Vec::new();
-            for series in &hop.series {
-                let least = known.settings.min_validity_pct;
-                let found = self.store.samples(*series, &spans, least).await?;
-                for (span, found) in spans.iter().zip(found) {
-                    let at_us = |s: &Sample| span.start_us + (s.t_s * 1e6).round() as i64;
-                    samples.extend(found.iter().map(|s| (at_us(s), s.b_bps)));
-                }
+            for (span, found) in spans.iter().zip(found) {
+                let at_us = |s: &Sample| span.start_us + (s.t_s * 1e6).round() as i64;
+                samples.extend(found.iter().map(|s| (at_us(s), s.b_bps)));
             }
             samples.sort_by_key(|s| s.0);
             block.spans.push(spans);
@@ -261,6 +258,12 @@ impl Book {
         }
         let count: usize = block.samples.iter().map(Vec::len).sum();
         Ok((count <= MOST_SAMPLES).then_some(block))
+    }
+}
+
+impl KnownHop {
+    fn ids(&self) -> Vec<i64> {
+        self.series.iter().map(|s| s.id).collect()
     }
 }
 
@@ -279,7 +282,7 @@ impl Known {
     /// Brings a new record in; false when what is kept has to be read again.
     fn take_in(&mut self, record: &Record) -> bool {
         let Some(hop) = self.hops.iter_mut().find(|h| h.name == record.hop) else { return false };
-        if !hop.sources.contains(&record.source) || record.time < hop.oldest_us {
+        if !hop.series.iter().any(|s| s.source == record.source) || record.time < hop.oldest_us {
             return false;
         }
         if record.validity_pct.is_some_and(|v| v < self.settings.min_validity_pct) {

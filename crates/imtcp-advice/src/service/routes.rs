@@ -56,7 +56,11 @@ pub async fn advice(
     let timer = service.metrics.advice_seconds.start_timer();
     let answered = match &params.at {
         None => service.book.now(&dst).await?,
-        Some(at) => service.book.as_of(&dst, time::parse(at)?).await?,
+        Some(at) => {
+            let t0_us = time::parse(at)?;
+            let _turn = service.heavy.acquire().await;
+            service.book.as_of(&dst, t0_us).await?
+        }
     };
     timer.observe_duration();
     let reason = format!("{:?}", answered.advice.reason);

@@ -107,10 +107,10 @@ impl Store {
         row.map(|row| newest(&row)).transpose()
     }
 
-    /// A series' samples in each window; times are relative to the window's beginning.
+    /// The samples of series in each window; times are relative to the window's beginning.
     pub async fn samples(
         &self,
-        series: i64,
+        series: &[i64],
         windows: &[Window],
         min_validity_pct: u8,
     ) -> Result<Vec<Vec<Sample>>> {
@@ -122,16 +122,18 @@ impl Store {
             windows.iter().enumerate().map(|(i, w)| json!([w.start_us, w.end_us, i])).collect();
         let sql = format!(
             "SELECT w.i, r.t_us, r.available_bps
-             FROM (SELECT {} AS a, {} AS b, {} AS i FROM {}) w CROSS JOIN record r
-             WHERE r.series_id = $2 AND r.t_us BETWEEN w.a AND w.b AND {VALID}",
-            self.dialect.field(0, "bigint"),
-            self.dialect.field(1, "bigint"),
-            self.dialect.field(2, "bigint"),
-            self.dialect.elements("$3"),
+             FROM (SELECT {from} AS a, {to} AS b, {i} AS i FROM {windows}) w
+             CROSS JOIN (SELECT {from} AS id FROM {series}) s CROSS JOIN record r
+             WHERE r.series_id = s.id AND r.t_us BETWEEN w.a AND w.b AND {VALID}",
+            from = self.dialect.field(0, "bigint"),
+            to = self.dialect.field(1, "bigint"),
+            i = self.dialect.field(2, "bigint"),
+            windows = self.dialect.elements("$3"),
+            series = self.dialect.elements("$2"),
         );
         let query = sqlx::query(&sql)
             .bind(i64::from(min_validity_pct))
-            .bind(series)
+            .bind(ids(series))
             .bind(serde_json::Value::Array(bounds).to_string());
         for row in query.fetch_all(&self.readers).await? {
             let (i, t_us, bps): (i64, i64, i64) =
@@ -185,13 +187,8 @@ impl Store {
             self.dialect.field(0, "bigint"),
             self.dialect.elements("$2"),
         );
-        let ids: Vec<_> = series.iter().map(|id| json!([id])).collect();
-        let query = sqlx::query(&sql)
-            .bind(1_i64)
-            .bind(serde_json::Value::Array(ids).to_string())
-            .bind(from_us)
-            .bind(to_us)
-            .bind(step_us);
+        let query =
+            sqlx::query(&sql).bind(1_i64).bind(ids(series)).bind(from_us).bind(to_us).bind(step_us);
         query.fetch_all(&self.readers).await?.iter().map(point).collect()
     }
 
@@ -217,6 +214,11 @@ impl Store {
         let rows = query.fetch_all(&self.readers).await?;
         rows.iter().map(|row| stored(dst, series, row)).collect()
     }
+}
+
+/// Series as a parameter: a JSON array of arrays.
+fn ids(series: &[i64]) -> String {
+    serde_json::Value::Array(series.iter().map(|id| json!([id])).collect()).to_string()
 }
 
 fn series_info(row: &AnyRow) -> Result<SeriesInfo> {
