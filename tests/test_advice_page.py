@@ -65,7 +65,7 @@ def browse(url: str, out: Path, *more: str) -> str:
     [
         ("light", ["--window-size=1200,1400"]),
         ("dark", ["--window-size=1200,1400", "--blink-settings=preferredColorScheme=0"]),
-        ("phone", ["--window-size=390,2000"]),
+        ("narrow", ["--window-size=500,2000"]),
     ],
 )
 def test_the_page_shows_the_path_its_day_its_advice_and_its_history(
