@@ -67,6 +67,27 @@ impl Default for Settings {
 /// The keys that somebody set.
 pub type Changes = Map<String, Value>;
 
+/// What a change may say of each setting: a value, or null to take it back. For the
+/// description of the interface; a change itself stays [`Changes`] until it is checked.
+#[derive(utoipa::ToSchema)]
+#[allow(dead_code)]
+pub struct SettingsChange {
+    zone: Option<String>,
+    history: Option<HistorySet>,
+    z: Option<f64>,
+    epsilon: Option<Bound>,
+    threshold: Option<Bound>,
+    capacity_bps: Option<f64>,
+    freshness_s: Option<u32>,
+    horizon_s: Option<u32>,
+    min_days: Option<u32>,
+    min_samples: Option<u32>,
+    max_days: Option<u32>,
+    min_validity_pct: Option<u8>,
+    next_min_s: Option<u32>,
+    next_max_s: Option<u32>,
+}
+
 impl Settings {
     /// The layers over the defaults, the last one on top.
     pub fn layered(layers: &[&Changes]) -> Result<Self> {

@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::Shared;
 use crate::advice::answer::Answer;
 use crate::record::destination;
-use crate::settings::{Changes, Settings};
+use crate::settings::{Changes, Settings, SettingsChange};
 use crate::store::read::{PathInfo, Point, ALL_PATHS};
 use crate::time::{self, now_us, DAY_US, HOUR_US};
 
@@ -186,7 +186,7 @@ pub async fn path(
 
 /// Change settings of a path, or with `*` of all; null takes one back
 #[utoipa::path(patch, path = "/v1/paths/{dst}", params(("dst" = String, Path)),
-    request_body = Settings, security(("write" = [])), responses(
+    request_body = SettingsChange, security(("write" = [])), responses(
     (status = 200, body = PathView),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),

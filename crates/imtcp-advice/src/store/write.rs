@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Writing: many batches in one transaction, each batch once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{json, Value};
 use sqlx::{Any, Executor, Row, Transaction};
@@ -113,37 +113,30 @@ impl Store {
     /// series without records does no harm, an id that was rolled back would.
     async fn series_ids(&self, batches: &[Batch]) -> Result<HashMap<SeriesKey, i64>> {
         let mut ids = HashMap::new();
-        for stored in batches.iter().flat_map(|b| &b.records) {
-            let r = &stored.record;
-            let key = (r.dst.clone(), r.hop.clone(), r.source.clone());
-            if ids.contains_key(&key) {
-                continue;
-            }
-            let known = self.series.lock().unwrap_or_else(|e| e.into_inner()).get(&key).copied();
-            let id = match known {
-                Some(id) => id,
-                None => {
-                    let id = self.make_series(&key).await?;
-                    self.series.lock().unwrap_or_else(|e| e.into_inner()).insert(key.clone(), id);
-                    id
+        let mut new = BTreeSet::new();
+        {
+            let known = self.series.lock().unwrap_or_else(|e| e.into_inner());
+            for stored in batches.iter().flat_map(|b| &b.records) {
+                let r = &stored.record;
+                let key = (r.dst.clone(), r.hop.clone(), r.source.clone());
+                match known.get(&key) {
+                    Some(id) => drop(ids.insert(key, *id)),
+                    None => drop(new.insert(key)),
                 }
-            };
-            ids.insert(key, id);
+            }
+        }
+        if !new.is_empty() {
+            let mut tx = self.writer.begin().await?;
+            let mut made = Vec::with_capacity(new.len());
+            for key in new {
+                let id = make_series(&mut tx, &key).await?;
+                made.push((key, id));
+            }
+            tx.commit().await?;
+            ids.extend(made.iter().cloned());
+            self.series.lock().unwrap_or_else(|e| e.into_inner()).extend(made);
         }
         Ok(ids)
-    }
-
-    async fn make_series(&self, (dst, hop, source): &SeriesKey) -> Result<i64> {
-        let mut tx = self.writer.begin().await?;
-        make_path(&mut tx, dst).await?;
-        let sql = "INSERT INTO series (path_id, hop, source)
-                   SELECT id, $2, $3 FROM path WHERE dst = $1 ON CONFLICT DO NOTHING";
-        sqlx::query(sql).bind(dst).bind(hop).bind(source).execute(&mut *tx).await?;
-        let sql = "SELECT s.id FROM series s JOIN path p ON p.id = s.path_id
-                   WHERE p.dst = $1 AND s.hop = $2 AND s.source = $3";
-        let row = sqlx::query(sql).bind(dst).bind(hop).bind(source).fetch_one(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(row.try_get(0)?)
     }
 
     /// Sets some of a path's settings (`*`: of all paths); null takes one back.
@@ -163,6 +156,17 @@ impl Store {
         tx.commit().await?;
         Ok(all)
     }
+}
+
+async fn make_series(tx: &mut Transaction<'_, Any>, (dst, hop, source): &SeriesKey) -> Result<i64> {
+    make_path(tx, dst).await?;
+    let sql = "INSERT INTO series (path_id, hop, source)
+               SELECT id, $2, $3 FROM path WHERE dst = $1 ON CONFLICT DO NOTHING";
+    sqlx::query(sql).bind(dst).bind(hop).bind(source).execute(&mut **tx).await?;
+    let sql = "SELECT s.id FROM series s JOIN path p ON p.id = s.path_id
+               WHERE p.dst = $1 AND s.hop = $2 AND s.source = $3";
+    let row = sqlx::query(sql).bind(dst).bind(hop).bind(source).fetch_one(&mut **tx).await?;
+    Ok(row.try_get(0)?)
 }
 
 async fn make_path(tx: &mut Transaction<'_, Any>, dst: &str) -> Result<()> {
