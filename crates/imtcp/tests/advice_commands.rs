@@ -119,6 +119,37 @@ fn backtest_compares_the_papers_model_with_others() {
     assert_eq!(scores["scores"].as_array().unwrap().len(), 7);
 }
 
+#[test]
+fn with_tls_the_command_trusts_what_it_is_told_to() {
+    let scratch = Scratch::new();
+    let (cert, key) = (scratch.path("cert.pem"), scratch.path("key.pem"));
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+        .args(["-days", "1", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        eprintln!("skipped: openssl is missing or too old");
+        return;
+    }
+    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
+    let service = Service::start(&["--tls-cert", cert, "--tls-key", key]);
+    assert!(service.url.starts_with("https://"), "{}", service.url);
+    let ask = ["advise", DST, "--url", &service.url];
+    assert!(imtcp_ok(&[&ask[..], &["--ca", cert]].concat()).contains("no history"));
+    // Nobody vouches for it.
+    assert_eq!(imtcp(&ask).status.code(), Some(1));
+    // Without TLS, and with a peer that says nothing, it goes on.
+    let plain = service.url.replace("https", "http");
+    assert_eq!(imtcp(&["advise", DST, "--url", &plain]).status.code(), Some(1));
+    let _silent = std::net::TcpStream::connect(service.address()).unwrap();
+    assert!(imtcp_ok(&[&ask[..], &["--ca", cert]].concat()).contains("no history"));
+}
+
 fn client(url: &str, scratch: &Scratch) -> Client {
     let token_file = Some(token_file(scratch));
     Client::new(&ServiceArgs { url: url.into(), token_file, ca: None }).unwrap()
