@@ -108,7 +108,18 @@ def test_results_reach_the_service_once_also_when_it_was_away(link: None, tmp_pa
     subprocess.run([IMTCP, "up"], check=True)
 
     def agent(url: str) -> subprocess.Popen[bytes]:
-        more = ["--token-file", tokens, "--spool", spool, "--interval", "1", "--source", "here"]
+        more = [
+            "--token-file",
+            tokens,
+            "--spool",
+            spool,
+            "--interval",
+            "1",
+            "--every",
+            "0",
+            "--source",
+            "here",
+        ]
         return subprocess.Popen([IMTCP, "agent", "--url", url, *more])
 
     def end(process: subprocess.Popen[bytes]) -> None:

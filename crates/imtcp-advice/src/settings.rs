@@ -47,7 +47,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             zone: "UTC".into(),
-            history: HistorySet::Week,
+            history: HistorySet::All,
             z: 2.0,
             epsilon: Bound::Share(0.1),
             threshold: Bound::Share(0.42),
@@ -55,7 +55,7 @@ impl Default for Settings {
             freshness_s: 600,
             horizon_s: 3600,
             min_days: 3,
-            min_samples: 3,
+            min_samples: 2,
             max_days: 366,
             min_validity_pct: 1,
             next_min_s: 1,

@@ -45,14 +45,14 @@ pub enum Reason {
     Stale,
     /// Too few past days have history at this time of day.
     TooFewDays,
-    /// The threshold is a share of a capacity that is not known.
+    /// The bandwidth is known, the threshold is not: it is a share of an unknown capacity.
     NoCapacity,
 }
 
 impl Reason {
     pub fn verdict(self) -> Verdict {
         match self {
-            Reason::Free | Reason::Congested => Verdict::Advice,
+            Reason::Free | Reason::Congested | Reason::NoCapacity => Verdict::Advice,
             _ => Verdict::Unknown,
         }
     }

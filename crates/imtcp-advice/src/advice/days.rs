@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum HistorySet {
     /// Every past day.
+    #[default]
     All,
     /// The seven days before.
-    #[default]
     Week,
     /// The same weekday of past weeks.
     Weekday,

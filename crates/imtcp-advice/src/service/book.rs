@@ -7,6 +7,7 @@
 //! dropped when something is written that it rests upon.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use jiff::tz::TimeZone;
@@ -25,6 +26,7 @@ use crate::time::{now_us, MINUTE_US, SECOND_US};
 pub struct Book {
     store: Arc<Store>,
     paths: Mutex<HashMap<String, Arc<Entry>>>,
+    held: Arc<AtomicUsize>,
 }
 
 type Entry = tokio::sync::Mutex<Option<Known>>;
@@ -33,6 +35,8 @@ type Entry = tokio::sync::Mutex<Option<Known>>;
 const MOST_PATHS: usize = 512;
 /// Samples of one path kept in memory; with more, past days are read at each request.
 const MOST_SAMPLES: usize = 200_000;
+/// Samples of all paths; 16 bytes each, so 128 MB.
+const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
 /// Requests up to this much later find their samples in the block.
 const BLOCK_US: i64 = 10 * MINUTE_US;
 
@@ -59,6 +63,23 @@ struct Block {
     spans: Vec<Vec<Window>>,
     /// By hop; in the order of time.
     samples: Vec<Vec<(i64, f64)>>,
+    _held: Held,
+}
+
+/// Counts samples for as long as they are kept.
+struct Held(Arc<AtomicUsize>, usize);
+
+impl Held {
+    fn new(all: &Arc<AtomicUsize>, count: usize) -> Self {
+        all.fetch_add(count, Ordering::Relaxed);
+        Held(Arc::clone(all), count)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
 }
 
 pub struct Answered {
@@ -75,7 +96,7 @@ impl Answered {
 
 impl Book {
     pub fn new(store: Arc<Store>) -> Self {
-        Book { store, paths: Mutex::default() }
+        Book { store, paths: Mutex::default(), held: Arc::default() }
     }
 
     pub fn store(&self) -> &Store {
@@ -242,7 +263,7 @@ impl Book {
 
     /// `None` when there is too much to keep.
     async fn read_block(&self, known: &Known, t0_us: i64) -> Result<Option<Block>> {
-        let mut block = Block { from_us: t0_us, spans: Vec::new(), samples: Vec::new() };
+        let (mut all_spans, mut all_samples) = (Vec::new(), Vec::new());
         for hop in &known.hops {
             let spans = known.windows(hop, t0_us, BLOCK_US);
             let least = known.settings.min_validity_pct;
@@ -253,11 +274,18 @@ impl Book {
                 samples.extend(found.iter().map(|s| (at_us(s), s.b_bps)));
             }
             samples.sort_by_key(|s| s.0);
-            block.spans.push(spans);
-            block.samples.push(samples);
+            all_spans.push(spans);
+            all_samples.push(samples);
         }
-        let count: usize = block.samples.iter().map(Vec::len).sum();
-        Ok((count <= MOST_SAMPLES).then_some(block))
+        let count: usize = all_samples.iter().map(Vec::len).sum();
+        if count > MOST_SAMPLES {
+            return Ok(None);
+        }
+        if self.held.load(Ordering::Relaxed) + count > MOST_SAMPLES_OF_ALL {
+            self.forget_all();
+        }
+        let _held = Held::new(&self.held, count);
+        Ok(Some(Block { from_us: t0_us, spans: all_spans, samples: all_samples, _held }))
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Retention: raw records become minutes, minutes hours, and the oldest go. Each step is one
-//! transaction, so that a kill leaves a record either as it was or rolled up, never neither.
+//! Retention: raw records become minutes, minutes hours, and the oldest go. Ages count from the
+//! newest record of a series: an old trace that was imported stays as it came. Each step is
+//! one transaction, so that a kill leaves a record either as it was or rolled up, never neither.
 
 use serde::{Deserialize, Serialize};
 use sqlx::{Executor, Row};
@@ -60,10 +61,13 @@ impl Store {
     /// Rolls up and removes what is due.
     pub async fn maintain(&self, keep: &Retention, now_us: i64) -> Result<Maintained> {
         let mut done = Maintained::default();
-        let before = |days: u32| now_us - i64::from(days) * DAY_US;
         let rows = self.readers.fetch_all("SELECT id FROM series ORDER BY id").await?;
         for row in rows {
             let series: i64 = row.try_get(0)?;
+            let newest = sqlx::query("SELECT MAX(t_us) FROM record WHERE series_id = $1");
+            let newest = newest.bind(series).fetch_one(&self.readers).await?;
+            let Some(newest) = newest.try_get::<Option<i64>, _>(0)? else { continue };
+            let before = |days: u32| newest.min(now_us) - i64::from(days) * DAY_US;
             // Whole hours only: a bucket is made once, when all of it is due.
             let raw = before(keep.raw_days) / HOUR_US * HOUR_US;
             done.rolled_up += self.roll_up(series, MINUTE_US, raw).await?;

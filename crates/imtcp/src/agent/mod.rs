@@ -4,3 +4,4 @@
 pub mod peers;
 pub mod send;
 pub mod spool;
+pub mod thin;

@@ -52,7 +52,7 @@ pub struct ServiceArgs {
 /// Send the results of this host's connections to an advice service
 ///
 /// Takes the results of measurements from the kernel as they end, and sends the valid ones in
-/// batches. While the service is away they wait in the spool, on disk; each is sent once.
+/// batches, as a mean of ten seconds for each peer. While the service is away they wait in the spool, on disk; each is sent once.
 /// Needs `imtcp up`; one agent a machine, and no `imtcp watch --events` beside it.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp agent --url https://advice.example.org:8750 \
@@ -69,6 +69,9 @@ pub struct AgentArgs {
     /// Seconds between batches
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..3600))]
     pub interval: u64,
+    /// Seconds whose results of a peer are sent as their mean; 0: each result
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..3600))]
+    pub every: u64,
     /// This host's name in the history
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
@@ -103,7 +106,7 @@ pub struct DbArgs {
 
 #[derive(Args, Clone, Copy)]
 pub struct KeepArgs {
-    /// Days until records become means of a minute
+    /// Days until records become means of a minute, from the newest of their series
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     pub keep_raw: u32,
     /// Days until minutes become hours
@@ -200,7 +203,7 @@ pub struct ExportArgs {
 ///
 /// zone=Europe/Berlin, history=all|week|weekday, z=2, epsilon=10% or 5M, threshold=42M or 42%
 /// (of the capacity), capacity_bps=100M, freshness_s=600, horizon_s=3600, min_days=3,
-/// min_samples=3, max_days=366, min_validity_pct=1, next_min_s=1, next_max_s=86400.
+/// min_samples=2, max_days=366, min_validity_pct=1, next_min_s=1, next_max_s=86400.
 /// `KEY=` takes a setting back. A running service follows within a second.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \

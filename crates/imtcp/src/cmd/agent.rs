@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use imtcp_advice::time::{now_us, SECOND_US};
 use imtcp_bpf::events::Events;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::{meta, probe, Event};
@@ -13,6 +14,7 @@ use nix::sys::signal::{self, SigHandler, Signal};
 use crate::agent::peers::Peers;
 use crate::agent::send::{pause, send_all};
 use crate::agent::spool::Spool;
+use crate::agent::thin;
 use crate::cli::advice::AgentArgs;
 use crate::http::Client;
 use crate::{exit, state};
@@ -33,6 +35,7 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     meta::require_same_layout()?;
     let _one_reader = state::lock_events()?;
     let (events, connections) = (Events::open()?, Records::open()?);
+    let every_us = args.every as i64 * SECOND_US;
     let source = args.source.clone().map_or_else(host_name, Ok)?;
     end_on_signals()?;
 
@@ -44,13 +47,15 @@ pub fn main(args: AgentArgs) -> Result<u8> {
         let ended = ENDED.load(Ordering::Relaxed);
         collector.add(events.wait(Duration::from_millis(200)), &connections)?;
         collector.take(&source, &mut records);
-        let flush = ended || Instant::now() >= due || records.len() >= BATCH;
-        if flush && !records.is_empty() {
-            let dropped = spool.put(&records)?;
+        let flush = ended || Instant::now() >= due || (every_us == 0 && records.len() >= BATCH);
+        if flush {
+            // At the end, a step that has begun counts as over.
+            let over_us = if ended { i64::MAX } else { now_us() };
+            let batch = thin::take(&mut records, every_us, over_us);
+            let dropped = if batch.is_empty() { 0 } else { spool.put(&batch)? };
             if dropped > 0 {
                 eprintln!("imtcp: the spool is full: {dropped} old batches are lost");
             }
-            records.clear();
         }
         if flush {
             due = Instant::now() + Duration::from_secs(args.interval);

@@ -138,4 +138,5 @@ pub fn import(db: &Path, scratch: &Scratch) {
     std::fs::write(&file, csv()).unwrap();
     let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
     imtcp_ok(&["advice", "import", "--db", db, "--path", DST, file]);
+    imtcp_ok(&["advice", "set", "--db", db, "history=week"]);
 }
