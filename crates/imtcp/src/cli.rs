@@ -112,6 +112,15 @@ pub struct RunArgs {
     /// Without it the command runs as the caller of imtcp, under sudo as root.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Let the mode follow the advice of this service while the command runs
+    ///
+    /// bg until it answers, for peers that it does not know, and when it is away; measure
+    /// while the paths to all peers are free.
+    #[arg(long, value_name = "URL", conflicts_with = "mode")]
+    pub advise: Option<String>,
+    /// A file with a token for that service
+    #[arg(long, value_name = "FILE", requires = "advise")]
+    pub advise_token_file: Option<PathBuf>,
     /// Leave out the line at the end
     #[arg(short, long)]
     pub quiet: bool,

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod cmd;
 pub mod device;
 pub mod exit;
+pub mod follow;
 pub mod format;
 pub mod http;
 pub mod mountns;

@@ -25,8 +25,12 @@ impl Service {
     }
 
     pub fn start_in(scratch: Scratch, more: &[&str]) -> Self {
+        Self::start_as(Command::new(&*IMTCP), scratch, more)
+    }
+
+    pub fn start_as(mut imtcp: Command, scratch: Scratch, more: &[&str]) -> Self {
         let tokens = token_file(&scratch);
-        let child = Command::new(&*IMTCP)
+        let child = imtcp
             .args(["advice", "serve", "--listen", "127.0.0.1:0", "--db"])
             .arg(scratch.path("history.db"))
             .arg("--token-file")
