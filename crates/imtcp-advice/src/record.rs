@@ -13,6 +13,7 @@ use crate::time::{rfc3339, DAY_US};
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// Address or name of the destination.
+    #[schema(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
     pub dst: String,
     /// Address of a hop where it is known; absent for the path as a whole.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -78,7 +79,6 @@ impl Record {
 
 /// The one form of an address or a host's name.
 pub fn destination(text: &str) -> Result<String> {
-    let text = text.trim();
     let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
     if let Ok(ip) = inner.parse::<IpAddr>() {
         return Ok(ip.to_canonical().to_string());

@@ -32,6 +32,7 @@ pub fn params<T>(asked: Asked<T>) -> Result<T, Problem> {
 #[into_params(parameter_in = Query)]
 pub struct AdviceParams {
     /// The transfer's destination: an address, or a name that records have.
+    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
     dst: String,
     /// What remains to be sent.
     #[param(minimum = 0)]
@@ -212,6 +213,7 @@ pub async fn change_path(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HistoryParams {
+    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
     dst: String,
     /// A hop; empty for the path as a whole.
     #[serde(default)]

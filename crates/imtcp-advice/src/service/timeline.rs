@@ -17,6 +17,7 @@ use crate::time::rfc3339;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TimelineParams {
+    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
     dst: String,
     /// RFC 3339; a day before `to` when absent.
     #[param(format = DateTime)]
