@@ -32,7 +32,7 @@ pub const COLUMNS: [&str; 14] = [
 ];
 
 /// Records to a transaction.
-const CHUNK: usize = 5_000;
+pub(crate) const CHUNK: usize = 5_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
@@ -40,6 +40,13 @@ pub struct Imported {
     pub stored: u64,
     /// Were there already: importing a file twice changes nothing.
     pub known: u64,
+    /// Intervals of counters that said nothing.
+    #[serde(skip_serializing_if = "is_0")]
+    pub skipped: u64,
+}
+
+fn is_0(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Reads records of `dst`; `None`: the column `dst` says whose they are.
@@ -71,7 +78,12 @@ pub async fn import(
     Ok(done)
 }
 
-async fn write(store: &Store, records: Vec<Stored>, done: &mut Imported, now: i64) -> Result<()> {
+pub(crate) async fn write(
+    store: &Store,
+    records: Vec<Stored>,
+    done: &mut Imported,
+    now: i64,
+) -> Result<()> {
     let read = records.len() as u64;
     let (written, _) = store.write(&[Batch { id: None, records }], now).await?;
     let stored = written.iter().map(|w| w.stored).sum::<u64>();
@@ -81,7 +93,7 @@ async fn write(store: &Store, records: Vec<Stored>, done: &mut Imported, now: i6
     Ok(())
 }
 
-fn wrong_csv(e: csv::Error) -> Error {
+pub(crate) fn wrong_csv(e: csv::Error) -> Error {
     Error::Input(format!("this is not the CSV that was expected: {e}"))
 }
 

@@ -50,7 +50,7 @@ fn hop(name: &str, lines: &[(f64, f64)], age_s: i64, newest_bps: f64) -> Hop {
 }
 
 fn ask(settings: &Settings, hops: &[Hop]) -> Advice {
-    let request = Request { dst: "192.0.2.7", t0_us: at(T0) };
+    let request = Request { dst: "192.0.2.7", t0_us: at(T0), ping_rtt_us: None };
     advise(&request, settings, hops).unwrap()
 }
 

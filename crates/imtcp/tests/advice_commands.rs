@@ -50,6 +50,24 @@ fn import_export_set_and_vacuum_tell_what_they_did() {
 }
 
 #[test]
+fn a_routers_counters_become_history() {
+    let scratch = Scratch::new();
+    let (db, file) = (scratch.path("history.db"), scratch.path("if3.csv"));
+    let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+    let readings = "time,octets\n2026-03-20T14:00:00Z,1000\n2026-03-20T14:01:00Z,300001000\n\
+                    2026-03-20T14:02:00Z,5\n2026-03-20T14:03:00Z,5\n";
+    fs::write(file, readings).unwrap();
+    let import = ["advice", "import", "--db", db, "--path", DST, "--json", file];
+    let counters =
+        [&import[..], &["--counters", "--capacity", "100M", "--hop", "10.0.0.1"]].concat();
+    let done = json(&imtcp_ok(&counters));
+    assert_eq!(done, serde_json::json!({"read": 2, "stored": 2, "known": 0, "skipped": 1}));
+    let out = imtcp_ok(&["advice", "export", "--db", db]);
+    assert!(out.contains("192.0.2.7,10.0.0.1,2026-03-20T14:00:30Z,60000000,100000000"), "{out}");
+    assert_eq!(imtcp(&["advice", "import", "--db", db, "--counters", file]).status.code(), Some(2));
+}
+
+#[test]
 fn a_damaged_or_foreign_database_is_one_sentence() {
     let scratch = Scratch::new();
     let db = scratch.path("history.db");

@@ -379,6 +379,30 @@ assert "EnableGetAdvice" in server.system.listMethods()
 }
 
 #[test]
+fn where_no_record_tells_the_rtt_ping_does_unless_forbidden() {
+    if !Command::new("ping").arg("-V").output().is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: ping is missing");
+        return;
+    }
+    let now = jiff::Timestamp::now();
+    let records: Vec<_> = (1..5)
+        .flat_map(|day| (0..60).map(move |minute| 1440 * day - minute))
+        .chain([0])
+        .map(|minute| {
+            let at = now - jiff::SignedDuration::from_mins(minute);
+            json!({"dst": "127.0.0.1", "time": at, "available_bps": 80_000_000})
+        })
+        .collect();
+    for (more, pings) in [(&[][..], true), (&["--no-ping"][..], false)] {
+        let service = Service::start(more);
+        assert_eq!(service.report("b", &records).0, 200);
+        let (_, advice) = service.get("/v1/advice?dst=127.0.0.1");
+        assert_eq!(advice["rtt_us"].is_u64(), pings, "{advice}");
+        assert_eq!(advice["buffer_bytes"].is_u64(), pings, "{advice}");
+    }
+}
+
+#[test]
 fn it_ends_on_sigterm_with_all_in_one_file() {
     let mut service = Service::start(&[]);
     service.report("b", &[record("2026-03-20T14:25:00Z", 5)]);

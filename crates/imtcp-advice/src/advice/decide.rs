@@ -35,6 +35,8 @@ pub struct Newest {
 pub struct Request<'a> {
     pub dst: &'a str,
     pub t0_us: i64,
+    /// RTT measured at the request, for paths whose records do not tell it.
+    pub ping_rtt_us: Option<u64>,
 }
 
 /// When nothing tells how long an answer holds, and when to ask again.
@@ -69,7 +71,8 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         .iter()
         .filter(|h| h.name.is_empty())
         .chain(hops)
-        .find_map(|h| h.newest.and_then(|n| n.rtt_us));
+        .find_map(|h| h.newest.and_then(|n| n.rtt_us))
+        .or(request.ping_rtt_us);
     let available_bps = estimate.map(|e| e.b0_hat_bps.max(0.0));
     let swing_bps = estimate.map(|e| settings.z * e.b0_sigma_bps);
     let tau_s = estimate.map(|e| {

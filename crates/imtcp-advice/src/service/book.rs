@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::tz::TimeZone;
 
+use super::ping::Pinger;
 use crate::advice::answer::Advice;
 use crate::advice::days::{windows, Window};
 use crate::advice::decide::{advise, Hop, Newest, Request};
@@ -27,6 +28,7 @@ pub struct Book {
     store: Arc<Store>,
     paths: Mutex<HashMap<String, Arc<Entry>>>,
     held: Arc<AtomicUsize>,
+    pinger: Pinger,
 }
 
 type Entry = tokio::sync::Mutex<Option<Known>>;
@@ -95,8 +97,8 @@ impl Answered {
 }
 
 impl Book {
-    pub fn new(store: Arc<Store>) -> Self {
-        Book { store, paths: Mutex::default(), held: Arc::default() }
+    pub fn new(store: Arc<Store>, pinger: Pinger) -> Self {
+        Book { store, paths: Mutex::default(), held: Arc::default(), pinger }
     }
 
     pub fn store(&self) -> &Store {
@@ -125,7 +127,11 @@ impl Book {
             }
         }
         let hops = self.hops(known, t0_us).await?;
-        let advice = advise(&Request { dst, t0_us }, &known.settings, &hops)?;
+        let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
+        let ping = !told && !hops.is_empty();
+        let ping_rtt_us = if ping { self.pinger.rtt_us(dst).await } else { None };
+        let request = Request { dst, t0_us, ping_rtt_us };
+        let advice = advise(&request, &known.settings, &hops)?;
         let answer = Arc::new(Answered::new(advice)?);
         known.answer = Some((t0_us, Arc::clone(&answer)));
         Ok(answer)
@@ -143,13 +149,13 @@ impl Book {
             hop.newest = self.newest(&hop.series, t0_us, min_validity).await?;
         }
         let hops = self.read_hops(&known, t0_us).await?;
-        let advice = advise(&Request { dst, t0_us }, &known.settings, &hops)?;
+        let advice = advise(&Request { dst, t0_us, ping_rtt_us: None }, &known.settings, &hops)?;
         Ok(Arc::new(Answered::new(advice)?))
     }
 
     async fn unknown(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
         let settings = self.settings(None).await?;
-        let advice = advise(&Request { dst, t0_us }, &settings, &[])?;
+        let advice = advise(&Request { dst, t0_us, ping_rtt_us: None }, &settings, &[])?;
         Ok(Arc::new(Answered::new(advice)?))
     }
 

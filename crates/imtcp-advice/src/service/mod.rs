@@ -9,6 +9,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod patient;
+mod ping;
 mod problem;
 mod reports;
 mod routes;
@@ -36,6 +37,7 @@ use book::Book;
 use guard::{Access, RateLimit};
 use ingest::Ingest;
 use metrics::Metrics;
+use ping::Pinger;
 use problem::Problem;
 
 /// How the service is to behave.
@@ -45,6 +47,8 @@ pub struct Config {
     /// Requests a second of one client; 0: no limit.
     pub rate_limit: u32,
     pub retention: Retention,
+    /// Ask ping(8) for the RTT of paths whose records do not tell it.
+    pub ping: bool,
 }
 
 pub struct Service {
@@ -69,7 +73,7 @@ const ROLL_UP_EVERY: Duration = Duration::from_secs(3600);
 impl Service {
     /// Starts writing and rolling up.
     pub async fn start(store: Store, config: Config) -> Result<Shared> {
-        let book = Arc::new(Book::new(Arc::new(store)));
+        let book = Arc::new(Book::new(Arc::new(store), Pinger::new(config.ping)));
         // Fails now rather than at the first request.
         book.settings(None).await?;
         let metrics = Arc::new(Metrics::new().map_err(std::io::Error::other)?);

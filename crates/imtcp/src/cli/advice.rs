@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::rate::Rate;
+
 /// Ask the advice service what a transfer to a host should do now, and until when
 ///
 /// Exit code 0 when the service answered, even when its answer is that it does not know;
@@ -151,6 +153,12 @@ pub struct ServeArgs {
     /// Requests a second that one client may send; 0: any number
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub rate_limit: u32,
+    /// Do not ask ping(8) for the RTT of paths whose records do not tell it
+    ///
+    /// Otherwise a path that is asked about and has history is pinged, with one packet of 84
+    /// bytes a minute at most.
+    #[arg(long)]
+    pub no_ping: bool,
     #[command(flatten)]
     pub keep: KeepArgs,
 }
@@ -160,8 +168,13 @@ pub struct ServeArgs {
 /// The first line names the columns: time (RFC 3339) and available_bps, and where known
 /// capacity_bps, rtt_us, loss (0 to 1), congested (true, false), source, validity (0 to 100,
 /// or valid, invalid), hop, dst. Importing a file twice changes nothing.
+///
+/// With --counters, the columns are time and octets: readings of a router interface's counter,
+/// of 32 or 64 bits. Available is what the traffic between two readings leaves of --capacity.
 #[derive(Args)]
-#[command(after_help = "Example: imtcp advice import --db history.db --path 192.0.2.7 trace.csv")]
+#[command(after_help = "Examples:\n  \
+    imtcp advice import --db history.db --path 192.0.2.7 trace.csv\n  \
+    imtcp advice import --db history.db --path 192.0.2.7 --counters --capacity 1G if3.csv")]
 pub struct ImportArgs {
     #[command(flatten)]
     pub db: DbArgs,
@@ -171,6 +184,15 @@ pub struct ImportArgs {
     /// Who measured, where the file does not say
     #[arg(long, value_name = "NAME", default_value = "import")]
     pub source: String,
+    /// The file has readings of a router interface's counter
+    #[arg(long, requires_all = ["path", "capacity"])]
+    pub counters: bool,
+    /// The line's rate, for --counters
+    #[arg(long, value_name = "RATE", requires = "counters")]
+    pub capacity: Option<Rate>,
+    /// The router, where the path has several hops, for --counters
+    #[arg(long, value_name = "ADDR", requires = "counters")]
+    pub hop: Option<String>,
     /// Say in JSON what was done
     #[arg(long)]
     pub json: bool,

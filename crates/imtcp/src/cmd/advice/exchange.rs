@@ -6,6 +6,8 @@ use std::io::{self, BufReader, BufWriter, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use imtcp_advice::counters::{self, Interface};
+use imtcp_advice::record::destination;
 use imtcp_advice::{exchange, time};
 
 use super::super::print_json;
@@ -22,7 +24,15 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     };
     let done = wait(async {
         let store = open(&args.db).await?;
-        let done = exchange::import(&store, args.path.as_deref(), &args.source, input).await;
+        let done = match (args.path.clone(), args.capacity) {
+            (Some(dst), Some(capacity)) => {
+                let hop = args.hop.as_deref().map(destination).transpose()?.unwrap_or_default();
+                let (source, capacity_bps) = (args.source.clone(), capacity.0);
+                let interface = Interface { dst, hop, source, capacity_bps };
+                counters::import(&store, &interface, input).await
+            }
+            (dst, _) => exchange::import(&store, dst.as_deref(), &args.source, input).await,
+        };
         store.close().await;
         done.with_context(|| format!("{shown}"))
     })?;
@@ -30,6 +40,9 @@ pub fn import(args: ImportArgs) -> Result<u8> {
         print_json(&done)?;
     } else {
         println!("{} records read: {} stored, {} were there", done.read, done.stored, done.known);
+        if done.skipped > 0 {
+            println!("{} intervals skipped: too long, or the counter was reset", done.skipped);
+        }
     }
     Ok(exit::OK)
 }

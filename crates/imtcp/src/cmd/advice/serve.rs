@@ -41,7 +41,12 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let end = ended()?;
     let store = super::open(&args.db).await?;
     let place = store.place().to_string();
-    let config = Config { access, rate_limit: args.rate_limit, retention: args.keep.into() };
+    let config = Config {
+        access,
+        rate_limit: args.rate_limit,
+        retention: args.keep.into(),
+        ping: !args.no_ping,
+    };
     let service = Service::start(store, config).await?;
     let listener = TcpListener::bind(args.listen)
         .await
