@@ -4,11 +4,19 @@
 mod support;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use tower::ServiceExt;
+
 use imtcp_advice::advice::days::Window;
 use imtcp_advice::record::Record;
+use imtcp_advice::service::guard::{Access, Tokens};
+use imtcp_advice::service::{Config, Service};
 use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::write::Batch;
@@ -43,6 +51,7 @@ fn main() {
         other_processes_see_that_something_changed,
         two_that_open_at_once_agree,
         vacuum_works,
+        the_service_answers_from_it,
     ]
     .into();
     let postgres = Postgres::start().map(Arc::new);
@@ -296,4 +305,52 @@ async fn vacuum_works(place: Place) {
     put(&store, minutes(at(NOON), 100, 0)).await;
     store.vacuum().await.unwrap();
     assert_eq!(path(&store).await.series.len(), 1);
+}
+
+async fn the_service_answers_from_it(place: Place) {
+    let store = open(&place).await;
+    // Until 12:00; at 11:30 each day the bandwidth rises by 6 kbit/s a minute.
+    put(&store, minutes(at(NOON) - 4 * DAY_US, 4 * 1440 + 1, 6000)).await;
+    let threshold = serde_json::from_str(r#"{"threshold": {"bps": 42e6}}"#).unwrap();
+    store.change_settings(DST, &threshold).await.unwrap();
+    let access = Access { write: Some(Tokens::new(&["token"])), read: None };
+    let service = Service::start(store, Config { access, ..Config::default() }).await.unwrap();
+    let ask = |method: &str, path: &str, body: String| {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("Authorization", "Bearer token");
+        let mut request = request.body(Body::from(body)).unwrap();
+        let client = SocketAddr::from(([127, 0, 0, 1], 1));
+        request.extensions_mut().insert(ConnectInfo(client));
+        let router = service.router();
+        async move {
+            let answer = router.oneshot(request).await.unwrap();
+            let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+            serde_json::from_slice::<serde_json::Value>(&body).unwrap()
+        }
+    };
+    let get = |path: &str| ask("GET", path, String::new());
+
+    let advice = get("/v1/advice?dst=192.0.2.7&at=2026-03-20T11:30:00Z").await;
+    let from = &advice["computed_from"];
+    // Days are 8.64 M apart; of the first one only the end of the window was measured.
+    let b0 = |back: f64| 50e6 + (4.0 * 1440.0 - 30.0 - back * 1440.0) * 6000.0;
+    let mean = (b0(1.0) + b0(2.0) + b0(3.0) + b0(4.0)) / 4.0;
+    assert!((from["b0_hat_bps"].as_f64().unwrap() - mean).abs() < 1.0, "{advice}");
+    assert!((from["b1_mean_bps_per_s"].as_f64().unwrap() - 100.0).abs() < 1e-6, "{advice}");
+    assert_eq!((&advice["reason"], &from["days_used"]), (&"free".into(), &4.into()));
+
+    let history = get("/v1/history?dst=192.0.2.7&to=2026-03-20T12:00:00Z&points=10").await;
+    assert_eq!(history["points"].as_array().unwrap().len(), 10, "{history}");
+    let timeline = get("/v1/timeline?dst=192.0.2.7&to=2026-03-20T12:00:00Z&steps=5").await;
+    assert_eq!(timeline["steps"].as_array().unwrap().len(), 5, "{timeline}");
+    assert_eq!(get("/v1/paths").await["paths"][0]["newest"], NOON);
+
+    // Now: reports count at once, and are stored once.
+    let now = jiff::Timestamp::now();
+    let report = serde_json::json!({"batch": "b", "records": [
+        {"dst": DST, "time": now, "available_bps": 41_000_000, "source": "test"}]});
+    assert_eq!(get("/v1/advice?dst=192.0.2.7").await["reason"], "stale");
+    assert_eq!(ask("POST", "/v1/reports", report.to_string()).await["stored"], 1);
+    assert_eq!(ask("POST", "/v1/reports", report.to_string()).await["duplicate"], true);
+    assert_eq!(get("/v1/advice?dst=192.0.2.7").await["computed_from"]["newest_bps"], 41_000_000);
 }

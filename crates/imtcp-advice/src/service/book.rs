@@ -7,6 +7,7 @@
 //! dropped when something is written that it rests upon.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -111,9 +112,9 @@ impl Book {
         Settings::layered(&[&all, path.map_or(&Changes::new(), |p| &p.settings)])
     }
 
-    /// Advice as of now; what is known up to this second.
+    /// Advice as of now, made once a second.
     pub async fn now(&self, dst: &str) -> Result<Arc<Answered>> {
-        let t0_us = now_us() / SECOND_US * SECOND_US;
+        let t0_us = this_second(dst, now_us());
         let Some(entry) = self.entry(dst).await? else { return self.unknown(dst, t0_us).await };
         let mut known = entry.lock().await;
         if known.is_none() {
@@ -293,6 +294,15 @@ impl Book {
         let _held = Held::new(&self.held, count);
         Ok(Some(Block { from_us: t0_us, spans: all_spans, samples: all_samples, _held }))
     }
+}
+
+/// When the present second of a path began. Each path has its own beat: if all were due at
+/// once, requests would wait for the others' at the turn of each second.
+fn this_second(dst: &str, now_us: i64) -> i64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    dst.hash(&mut hasher);
+    let beat_us = (hasher.finish() % SECOND_US as u64) as i64;
+    now_us - (now_us - beat_us).rem_euclid(SECOND_US)
 }
 
 impl KnownHop {
