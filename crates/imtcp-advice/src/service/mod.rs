@@ -46,6 +46,8 @@ pub struct Config {
     pub access: Access,
     /// Requests a second of one client; 0: no limit.
     pub rate_limit: u32,
+    /// Clients on this machine are not limited.
+    pub spares_loopback: bool,
     pub retention: Retention,
     /// Ask ping(8) for the RTT of paths whose records do not tell it.
     pub ping: bool,
@@ -83,7 +85,7 @@ impl Service {
             book,
             ingest,
             access: config.access,
-            rate: RateLimit::new(config.rate_limit),
+            rate: RateLimit::new(config.rate_limit, config.spares_loopback),
             metrics,
             heavy: Semaphore::new(2),
         }))

@@ -151,8 +151,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Requests a second that one client may send; 0: any number
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub rate_limit: u32,
+    ///
+    /// Without this option 1000, and any number for clients on this machine.
+    #[arg(long, value_name = "N")]
+    pub rate_limit: Option<u32>,
     /// Do not ask ping(8) for the RTT of paths whose records do not tell it
     ///
     /// Otherwise a path that is asked about and has history is pinged, with one packet of 84

@@ -10,6 +10,9 @@ use tokio::signal::unix::{signal, SignalKind};
 use crate::cli::advice::ServeArgs;
 use crate::exit;
 
+/// Requests a second of a client on another machine.
+const RATE_LIMIT: u32 = 1000;
+
 pub fn main(args: ServeArgs) -> Result<u8> {
     let has_tokens = args.token_file.is_some() || args.read_token_file.is_some();
     if !args.listen.ip().is_loopback() && !has_tokens && !args.open {
@@ -43,7 +46,8 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let place = store.place().to_string();
     let config = Config {
         access,
-        rate_limit: args.rate_limit,
+        rate_limit: args.rate_limit.unwrap_or(RATE_LIMIT),
+        spares_loopback: args.rate_limit.is_none(),
         retention: args.keep.into(),
         ping: !args.no_ping,
     };
