@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::record::{destination, Record, MOST_BPS};
-use crate::store::read::{PathInfo, SeriesInfo};
+use crate::store::read::PathInfo;
 use crate::store::write::{Batch, Stored};
 use crate::store::Store;
 use crate::time;
@@ -98,10 +98,10 @@ pub(crate) fn wrong_csv(e: csv::Error) -> Error {
 }
 
 /// Where each column is.
-struct Columns([Option<usize>; COLUMNS.len()]);
+pub(crate) struct Columns([Option<usize>; COLUMNS.len()]);
 
 impl Columns {
-    fn new(head: &StringRecord, has_dst: bool) -> Result<Self> {
+    pub(crate) fn new(head: &StringRecord, has_dst: bool) -> Result<Self> {
         let mut at = [None; COLUMNS.len()];
         for (i, name) in head.iter().enumerate() {
             let name = name.trim_start_matches('\u{feff}').to_ascii_lowercase();
@@ -146,7 +146,12 @@ impl Columns {
         }
     }
 
-    fn stored(&self, line: &StringRecord, dst: Option<&str>, source: &str) -> Result<Stored> {
+    pub(crate) fn stored(
+        &self,
+        line: &StringRecord,
+        dst: Option<&str>,
+        source: &str,
+    ) -> Result<Stored> {
         let missing = |name: &str| Error::Input(format!("{name} is empty"));
         let time = self.cell(line, "time").ok_or_else(|| missing("time"))?;
         let dst = dst.or_else(|| self.cell(line, "dst")).ok_or_else(|| missing("dst"))?;
@@ -206,39 +211,40 @@ fn validity(text: &str) -> Result<u8> {
 pub async fn export(
     store: &Store,
     paths: &[PathInfo],
-    (from_us, to_us): (i64, i64),
+    between: (i64, i64),
     out: impl Write,
 ) -> Result<u64> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(COLUMNS).map_err(cannot_write)?;
-    let mut count = 0;
-    for path in paths {
-        for series in &path.series {
-            count += export_series(store, path, series, (from_us, to_us), &mut writer).await?;
-        }
-    }
+    let count = each_chunk(store, paths, between, |rows| {
+        rows.iter().try_for_each(|row| writer.write_record(cells(row)).map_err(cannot_write))
+    });
+    let count = count.await?;
     writer.flush()?;
     Ok(count)
 }
 
-async fn export_series<W: Write>(
+/// Hands the records of paths on, some thousands at a time; returns how many there were.
+pub(crate) async fn each_chunk(
     store: &Store,
-    path: &PathInfo,
-    series: &SeriesInfo,
+    paths: &[PathInfo],
     (from_us, to_us): (i64, i64),
-    writer: &mut csv::Writer<W>,
+    mut take: impl FnMut(&[Stored]) -> Result<()>,
 ) -> Result<u64> {
     let mut count = 0;
-    let mut after = (from_us - 1, i64::MAX);
-    loop {
-        let rows = store.stored(&path.dst, series, after, to_us, CHUNK as u32).await?;
-        let Some(last) = rows.last() else { return Ok(count) };
-        after = (last.record.time, last.span_s.into());
-        for row in &rows {
-            writer.write_record(cells(row)).map_err(cannot_write)?;
+    for path in paths {
+        for series in &path.series {
+            let mut after = (from_us - 1, i64::MAX);
+            loop {
+                let rows = store.stored(&path.dst, series, after, to_us, CHUNK as u32).await?;
+                let Some(last) = rows.last() else { break };
+                after = (last.record.time, last.span_s.into());
+                take(&rows)?;
+                count += rows.len() as u64;
+            }
         }
-        count += rows.len() as u64;
     }
+    Ok(count)
 }
 
 fn cannot_write(e: csv::Error) -> Error {

@@ -8,6 +8,7 @@ pub mod advice;
 pub mod counters;
 pub mod error;
 pub mod exchange;
+pub mod parquet;
 pub mod record;
 pub mod service;
 pub mod settings;

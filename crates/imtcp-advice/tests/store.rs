@@ -22,7 +22,7 @@ use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::write::Batch;
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::time::{DAY_US, HOUR_US, MINUTE_US};
-use imtcp_advice::{exchange, Error};
+use imtcp_advice::{exchange, parquet, Error};
 use libtest_mimic::{Arguments, Failed, Trial};
 use support::{at, record, Postgres};
 
@@ -257,7 +257,22 @@ async fn an_export_can_be_imported_again(place: Place) {
     assert_eq!(done.stored, 123);
     let mut second = Vec::new();
     exchange::export(&other, &[path(&other).await], everything, &mut second).await.unwrap();
-    assert_eq!(String::from_utf8(first).unwrap(), String::from_utf8(second).unwrap());
+    assert_eq!(String::from_utf8(first.clone()).unwrap(), String::from_utf8(second).unwrap());
+
+    let file = dir.path().join("history.parquet");
+    let out = std::fs::File::create(&file).unwrap();
+    let count = parquet::export(&store, &[path(&store).await], everything, out).await.unwrap();
+    assert_eq!(count, 123);
+    let third = open(&Place::File(dir.path().join("third.db"))).await;
+    let input = || std::fs::File::open(&file).unwrap();
+    assert_eq!(parquet::import(&third, None, "", input()).await.unwrap().stored, 123);
+    assert_eq!(parquet::import(&third, None, "", input()).await.unwrap().known, 123);
+    let mut fourth = Vec::new();
+    exchange::export(&third, &[path(&third).await], everything, &mut fourth).await.unwrap();
+    assert_eq!(String::from_utf8(first).unwrap(), String::from_utf8(fourth).unwrap());
+    std::fs::write(&file, "no parquet").unwrap();
+    let e = parquet::import(&third, None, "", input()).await.unwrap_err();
+    assert!(e.to_string().contains("not the Parquet"), "{e}");
 }
 
 async fn a_wrong_line_is_named(place: Place) {

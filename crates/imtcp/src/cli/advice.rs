@@ -165,9 +165,10 @@ pub struct ServeArgs {
     pub keep: KeepArgs,
 }
 
-/// Add records from a CSV file to the history
+/// Add records from a CSV or Parquet file to the history
 ///
-/// The first line names the columns: time (RFC 3339) and available_bps, and where known
+/// A file that ends in .parquet is Parquet with the same columns, any other CSV, whose first
+/// line names the columns: time (RFC 3339) and available_bps, and where known
 /// capacity_bps, rtt_us, loss (0 to 1), congested (true, false), source, validity (0 to 100,
 /// or valid, invalid), hop, dst. Importing a file twice changes nothing.
 ///
@@ -199,11 +200,11 @@ pub struct ImportArgs {
     #[arg(long)]
     pub json: bool,
     /// The file; - for standard input
-    #[arg(value_name = "FILE.csv")]
+    #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
 
-/// Write history as CSV
+/// Write history as CSV or Parquet
 #[derive(Args)]
 #[command(after_help = "Example: imtcp advice export --db history.db --path 192.0.2.7 > trace.csv")]
 pub struct ExportArgs {
@@ -218,7 +219,7 @@ pub struct ExportArgs {
     /// Records before this time
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
-    /// Into this file instead of standard output
+    /// Into this file instead of standard output; as Parquet when it ends in .parquet
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
