@@ -57,6 +57,7 @@ format: ## rewrite sources as lint wants them
 
 bench: build lab-env ## speed and memory, as ratios in one run
 	.venv/bin/lab bench
+	$(CARGO) bench --locked -p imtcp-advice
 
 fuzz: core-fuzz-smoke ## ten seconds of each fuzz target
 

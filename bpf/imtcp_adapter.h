@@ -93,6 +93,8 @@ static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *co
 		return;
 	}
 	e->at_ns = m->result.at_us * 1000;
+	/* Congestion controls may not ask for a cookie; sockops and the iterator have it made. */
+	conn->cookie = (__u64)sk->__sk_common.skc_cookie.counter;
 	e->cookie = conn->cookie;
 	e->policy = conn->policy;
 	e->avail_bps = m->result.outcome == IMTCP_OK ? m->result.avail_bps : 0;

@@ -102,6 +102,8 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 		if (bpf_map_lookup_elem(&imtcp_policies, &inner))
 			return 1;
 	}
+	/* From now on it is there, for the events of this connection to carry. */
+	bpf_get_socket_cookie(ctx);
 	/* Before the control: its init looks for the tag. */
 	tag->policy = id;
 	set_control(ctx, policy->mode);

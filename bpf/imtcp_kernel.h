@@ -48,6 +48,10 @@ struct in6_addr {
 	__u8 s6_addr[16];
 } IMTCP_CORE;
 
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
@@ -58,6 +62,7 @@ struct sock_common {
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 } IMTCP_CORE;
 
 struct sock {

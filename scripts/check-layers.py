@@ -2,8 +2,8 @@
 """Checks who may know whom (docs/architecture.md), and that each file has a licence.
 
 core knows nobody; bpf and core's tests know core; imtcp-bpf knows bpf's shared
-header; imtcp knows imtcp-bpf; the laboratory runs built programs and nothing
-imports it.
+header; imtcp-advice knows neither BPF nor the command; imtcp knows imtcp-bpf and
+imtcp-advice; the laboratory runs built programs and nothing imports it.
 """
 
 import re
@@ -22,7 +22,8 @@ C_MAY_INCLUDE = {
 #: Dependencies within the workspace, by crate.
 CRATES_MAY_USE = {
     "imtcp-bpf": set(),
-    "imtcp": {"imtcp-bpf"},
+    "imtcp-advice": set(),
+    "imtcp": {"imtcp-bpf", "imtcp-advice"},
     "imtcp-load": set(),
 }
 WITH_LICENCE = (".c", ".h")

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The command line, and with it the help texts and man pages.
 
+pub mod advice;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +15,8 @@ use crate::rate::Rate;
 ///
 /// imtcp loads TCP congestion controls into the running kernel (as BPF programs; nothing is
 /// patched) that measure the available bandwidth of a path from their own data and ACK
-/// packets. `imtcp run` gives them to a command, `imtcp watch` shows what they see.
+/// packets. `imtcp run` gives them to a command, `imtcp watch` shows what they see, and
+/// `imtcp advice` keeps the history of paths and tells what a transfer should do now.
 ///
 /// Exit codes: 0 done, 1 failed (one sentence on standard error says why and what to do),
 /// 2 wrong usage. `imtcp run` passes its command's exit code on.
@@ -35,6 +38,9 @@ pub enum Command {
     Watch(WatchArgs),
     Status(StatusArgs),
     Doctor(DoctorArgs),
+    Advise(advice::AdviseArgs),
+    Advice(advice::AdviceArgs),
+    Agent(advice::AgentArgs),
     Version(VersionArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]
@@ -106,6 +112,15 @@ pub struct RunArgs {
     /// Without it the command runs as the caller of imtcp, under sudo as root.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Let the mode follow the advice of this service while the command runs
+    ///
+    /// bg until it answers, for peers that it does not know, and when it is away; measure
+    /// while the paths to all peers are free.
+    #[arg(long, value_name = "URL", conflicts_with = "mode")]
+    pub advise: Option<String>,
+    /// A file with a token for that service
+    #[arg(long, value_name = "FILE", requires = "advise")]
+    pub advise_token_file: Option<PathBuf>,
     /// Leave out the line at the end
     #[arg(short, long)]
     pub quiet: bool,
@@ -285,7 +300,10 @@ mod tests {
 
     #[test]
     fn every_command_shows_an_example() {
-        for sub in Cli::command().get_subcommands().filter(|s| !s.is_hide_set()) {
+        let command = Cli::command();
+        let all =
+            command.get_subcommands().flat_map(|s| std::iter::once(s).chain(s.get_subcommands()));
+        for sub in all.filter(|s| !s.is_hide_set()) {
             let help = sub.clone().render_long_help().to_string();
             assert!(help.contains("Example"), "{} has no example", sub.get_name());
         }

@@ -2,13 +2,16 @@
 //! The command `imtcp`. One file for each subcommand in `cmd/`, what they share beside it;
 //! a library, so that the tests can reach the parts.
 
+pub mod agent;
 pub mod caps;
 pub mod cgroup;
 pub mod cli;
 pub mod cmd;
 pub mod device;
 pub mod exit;
+pub mod follow;
 pub mod format;
+pub mod http;
 pub mod mountns;
 pub mod policy;
 pub mod procfs;

@@ -45,7 +45,9 @@ pub fn lock_events() -> Result<Flock<File>> {
         .write(true)
         .open(format!("{DIR}/events.lock"))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
-        anyhow::anyhow!("another `imtcp watch --events` is reading the events: end it first")
+        anyhow::anyhow!(
+            "another `imtcp agent` or `imtcp watch --events` is reading the events: end it first"
+        )
     })
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The subcommands, a file each. Each returns the exit code.
 
+mod advice;
+mod advise;
+mod agent;
 mod attach;
 mod completions;
 mod detach;
@@ -21,6 +24,7 @@ use crate::mountns;
 pub fn dispatch(cli: Cli) -> Result<u8> {
     let home = match &cli.command {
         Command::Version(_) | Command::Completions(_) | Command::Man(_) => None,
+        Command::Advice(_) | Command::Advise(_) => None,
         _ => mountns::leave_bare_sys(),
     };
     match cli.command {
@@ -32,6 +36,9 @@ pub fn dispatch(cli: Cli) -> Result<u8> {
         Command::Watch(args) => watch::main(args),
         Command::Status(args) => status::main(args),
         Command::Doctor(args) => doctor::main(args),
+        Command::Advise(args) => advise::main(args),
+        Command::Advice(args) => advice::main(args),
+        Command::Agent(args) => agent::main(args),
         Command::Version(args) => version::main(args),
         Command::Completions(args) => completions::main(args),
         Command::Man(args) => man::main(args),

@@ -21,8 +21,11 @@ use nix::unistd::{fork, getpid, getsid, pipe2, ForkResult, Pid};
 use serde_json::json;
 
 use super::up;
+use crate::cli::advice::ServiceArgs;
 use crate::cli::RunArgs;
 use crate::exit::{self, Coded};
+use crate::follow::Follower;
+use crate::http::Client;
 use crate::mountns::Home;
 use crate::signals::{is_for_command, Arrived, Blocked};
 use crate::user::{self, Target};
@@ -39,6 +42,7 @@ pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
 fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     probe::require_privileges("imtcp run")?;
     let user = args.user.as_deref().map(user::find).transpose()?;
+    let advice = advice(&args)?;
     let mut session = Session::start(&args, &orders)?;
 
     let signals = Blocked::new()?;
@@ -56,6 +60,13 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
             return Err(e);
         }
     };
+    if let Some(client) = advice {
+        let (cgroup, quiet) = (session.cgroup.clone(), args.quiet || args.json);
+        let follower = Follower { client, policy: session.policy, cgroup, quiet };
+        if let Err(e) = follower.start() {
+            eprintln!("imtcp: cannot follow the advice: {e:#}");
+        }
+    }
     // The command has what we had; we need little more.
     let _ = caps::keep_for_waiting();
     let status = wait(child, &signals, &session.cgroup);
@@ -68,6 +79,13 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
     Ok(exit::of_wait_status(status))
+}
+
+/// The service whose advice is to be followed.
+fn advice(args: &RunArgs) -> Result<Option<Client>> {
+    let Some(url) = args.advise.clone() else { return Ok(None) };
+    let token_file = args.advise_token_file.clone();
+    Ok(Some(Client::new(&ServiceArgs { url, token_file, ca: None })?))
 }
 
 /// What exists for one run, and goes with it.

@@ -3,6 +3,8 @@
 //! a server that swallows what it gets, and ways to start the command.
 #![allow(dead_code)]
 
+pub mod advice;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The advice as it is given, with everything that it was computed from.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::days::HistorySet;
+use crate::time::rfc3339;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// Mode of `imtcp run` for this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Take only spare bandwidth.
+    Bg,
+    /// Share as usual.
+    Measure,
+}
+
+/// Is it advice, or "I don't know"?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Advice,
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Every hop's newest record is fresh and above the threshold.
+    Free,
+    /// The newest record of a hop is below the threshold.
+    Congested,
+    /// Nothing is known of this destination.
+    NoHistory,
+    /// The newest record of a hop is too old.
+    Stale,
+    /// Too few past days have history at this time of day.
+    TooFewDays,
+    /// The bandwidth is known, the threshold is not: it is a share of an unknown capacity.
+    NoCapacity,
+}
+
+impl Reason {
+    pub fn verdict(self) -> Verdict {
+        match self {
+            Reason::Free | Reason::Congested | Reason::NoCapacity => Verdict::Advice,
+            _ => Verdict::Unknown,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Advice {
+    pub dst: String,
+    /// The moment the advice is for.
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub at: i64,
+    pub verdict: Verdict,
+    pub reason: Reason,
+    /// The reason in a sentence.
+    pub because: String,
+    /// May the transfer leave the congestion window out of account? Off is the paper's NOCC.
+    pub congestion_control: Switch,
+    pub mode: Mode,
+    /// RTT times bottleneck bandwidth (the capacity where known, else the available bandwidth).
+    pub buffer_bytes: Option<u64>,
+    pub rtt_us: Option<u64>,
+    /// B̂0, at least 0.
+    pub available_bps: Option<u64>,
+    /// B̂0 ± z standard deviations of B0(i): where a day like the past ones lies.
+    pub available_low_bps: Option<u64>,
+    pub available_high_bps: Option<u64>,
+    /// Age of the newest record; of the hop whose newest is oldest.
+    pub age_s: Option<f64>,
+    /// Observations that were fitted.
+    pub sample_count: u64,
+    pub method: String,
+    /// Not to be relied upon after this.
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub valid_until: i64,
+    /// t0 + τ: ask again then.
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub next_advice_at: i64,
+    pub computed_from: Basis,
+}
+
+/// Advice for a transfer of a known length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Answer {
+    /// What remains to be sent, as it was asked.
+    pub bytes: Option<u64>,
+    /// How long that takes at the available bandwidth.
+    pub transfer_s: Option<f64>,
+    #[serde(flatten)]
+    pub advice: Advice,
+}
+
+impl Answer {
+    pub fn new(bytes: Option<u64>, advice: Advice) -> Self {
+        Answer { bytes, transfer_s: advice.transfer_s(bytes), advice }
+    }
+}
+
+impl Advice {
+    pub fn transfer_s(&self, bytes: Option<u64>) -> Option<f64> {
+        let bps = self.available_bps.filter(|bps| *bps > 0)?;
+        bytes.map(|n| n as f64 * 8.0 / bps as f64)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Basis {
+    /// The hop with the least bandwidth; empty for the path as a whole.
+    pub hop: Option<String>,
+    pub hops: u32,
+    pub history: HistorySet,
+    pub zone: String,
+    /// The request's moment on the zone's clocks.
+    pub local_time: String,
+    /// t1 − t0 of the fits.
+    pub horizon_s: u32,
+    pub days_used: u32,
+    pub b0_hat_bps: Option<f64>,
+    pub b0_sigma_bps: Option<f64>,
+    pub b1_mean_bps_per_s: Option<f64>,
+    pub sigma_bps_per_s: Option<f64>,
+    pub z: f64,
+    pub s_bps_per_s: Option<f64>,
+    pub epsilon_bps: Option<f64>,
+    /// ε/S before it is kept within its limits; null when S = 0.
+    pub tau_s: Option<f64>,
+    pub threshold_bps: Option<f64>,
+    pub capacity_bps: Option<f64>,
+    /// The newest record of the hop that decided the switch.
+    pub newest_bps: Option<u64>,
+    pub newest_at: Option<String>,
+    pub days: Vec<Day>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Day {
+    pub date: String,
+    /// When the window begins.
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub from: i64,
+    pub samples: u32,
+    pub b0_bps: f64,
+    pub b1_bps_per_s: f64,
+    /// Null when the day's values are all the same.
+    pub r2: Option<f64>,
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What would each predictor have said, and what came? All predict the mean available
+//! bandwidth of [t0, t0 + horizon] from what was known at t0.
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::days::{windows, HistorySet, Window};
+use super::fit::{least_squares, Sample};
+use super::model::{estimate, Line};
+use crate::error::Result;
+use crate::settings::Settings;
+use crate::time::{DAY_US, HOUR_US, SECOND_US};
+
+/// (time, available bandwidth), in the order of time.
+pub type Series = [(i64, f64)];
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    pub predictor: &'static str,
+    /// Predictions made, of those that could be compared.
+    pub predictions: usize,
+    pub possible: usize,
+    /// Of |predicted − measured| / measured.
+    pub error_median_pct: f64,
+    pub error_p90_pct: f64,
+    /// Mean of predicted − measured.
+    pub bias_bps: f64,
+    pub error_mean_bps: f64,
+}
+
+struct Past<'a> {
+    /// What came before t0.
+    series: &'a Series,
+    settings: &'a Settings,
+    zone: &'a TimeZone,
+    t0_us: i64,
+}
+
+type Predictor = fn(&Past) -> Option<f64>;
+
+const PREDICTORS: [(&str, Predictor); 7] = [
+    ("linear, all days", |p| p.linear(HistorySet::All)),
+    ("linear, week before", |p| p.linear(HistorySet::Week)),
+    ("linear, same weekday", |p| p.linear(HistorySet::Weekday)),
+    ("mean, same time, week before", |p| p.same_time(HistorySet::Week)),
+    ("last value", |p| p.series.last().filter(|l| p.t0_us - l.0 <= HOUR_US).map(|l| l.1)),
+    ("mean of the last hour", |p| p.last_hour()),
+    ("same time, corrected by the last hour", |p| p.corrected()),
+];
+
+/// Scores of all predictors over `steps` moments of each of the last `days` days.
+pub fn backtest(series: &Series, settings: &Settings, days: u32, steps: u32) -> Result<Vec<Score>> {
+    let zone = settings.time_zone()?;
+    let horizon_us = i64::from(settings.horizon_s) * SECOND_US;
+    let mut errors = vec![Vec::new(); PREDICTORS.len()];
+    let mut possible = 0;
+    if let (Some(first), Some(last)) = (series.first(), series.last()) {
+        let begin = (last.0 - i64::from(days) * DAY_US).max(first.0 + DAY_US);
+        let mut t0_us = begin;
+        while t0_us + horizon_us <= last.0 {
+            let came = mean(slice(series, t0_us, t0_us + horizon_us));
+            if let Some(came) = came.filter(|c| *c > 0.0) {
+                possible += 1;
+                let before = &series[..series.partition_point(|s| s.0 < t0_us)];
+                let past = Past { series: before, settings, zone: &zone, t0_us };
+                for ((_, predict), errors) in PREDICTORS.iter().zip(&mut errors) {
+                    errors.extend(predict(&past).map(|said| (said.max(0.0), came)));
+                }
+            }
+            t0_us += DAY_US / i64::from(steps.max(1));
+        }
+    }
+    Ok(PREDICTORS.iter().zip(errors).map(|((name, _), e)| score(name, &e, possible)).collect())
+}
+
+fn score(predictor: &'static str, pairs: &[(f64, f64)], possible: usize) -> Score {
+    let mut relative: Vec<f64> =
+        pairs.iter().map(|(said, came)| (said - came).abs() / came * 100.0).collect();
+    relative.sort_by(f64::total_cmp);
+    let quantile = |q: f64| {
+        let index = (relative.len() as f64 * q) as usize;
+        relative.get(index.min(relative.len().saturating_sub(1))).copied().unwrap_or(0.0)
+    };
+    let n = pairs.len().max(1) as f64;
+    Score {
+        predictor,
+        predictions: pairs.len(),
+        possible,
+        error_median_pct: quantile(0.5),
+        error_p90_pct: quantile(0.9),
+        bias_bps: pairs.iter().map(|(said, came)| said - came).sum::<f64>() / n,
+        error_mean_bps: pairs.iter().map(|(said, came)| (said - came).abs()).sum::<f64>() / n,
+    }
+}
+
+/// The part of a series within [from, to].
+fn slice(series: &Series, from_us: i64, to_us: i64) -> &Series {
+    let from = series.partition_point(|s| s.0 < from_us);
+    let to = series.partition_point(|s| s.0 <= to_us);
+    &series[from..to.max(from)]
+}
+
+fn mean(of: &Series) -> Option<f64> {
+    (!of.is_empty()).then(|| of.iter().map(|s| s.1).sum::<f64>() / of.len() as f64)
+}
+
+impl Past<'_> {
+    fn windows(&self, set: HistorySet) -> Vec<Window> {
+        let Some(oldest) = self.series.first() else { return Vec::new() };
+        let horizon_us = i64::from(self.settings.horizon_s) * SECOND_US;
+        let most = self.settings.max_days as usize;
+        windows(set, self.zone, self.t0_us, horizon_us, oldest.0, most)
+    }
+
+    /// The paper's model: the mean of B̂0 + B̄1·t over the horizon.
+    fn linear(&self, set: HistorySet) -> Option<f64> {
+        let mut lines = Vec::new();
+        for window in self.windows(set) {
+            let sample =
+                |s: &(i64, f64)| Sample { t_s: (s.0 - window.start_us) as f64 / 1e6, b_bps: s.1 };
+            let samples: Vec<_> =
+                slice(self.series, window.start_us, window.end_us).iter().map(sample).collect();
+            if samples.len() >= self.settings.min_samples as usize {
+                let fit = least_squares(&samples);
+                lines.extend(fit.map(|f| Line { b0_bps: f.b0_bps, b1_bps_per_s: f.b1_bps_per_s }));
+            }
+        }
+        if lines.len() < self.settings.min_days as usize {
+            return None;
+        }
+        let e = estimate(&lines, self.settings.z, self.settings.epsilon)?;
+        Some(e.b0_hat_bps + e.b1_mean_bps_per_s * f64::from(self.settings.horizon_s) / 2.0)
+    }
+
+    fn same_time(&self, set: HistorySet) -> Option<f64> {
+        let of = |w: &Window| mean(slice(self.series, w.start_us, w.end_us));
+        let means: Vec<_> = self.windows(set).iter().filter_map(of).collect();
+        let enough = means.len() >= self.settings.min_days as usize;
+        enough.then(|| means.iter().sum::<f64>() / means.len() as f64)
+    }
+
+    fn last_hour(&self) -> Option<f64> {
+        mean(slice(self.series, self.t0_us - HOUR_US, self.t0_us))
+    }
+
+    /// The same time of past days, and half of what the last hour differed from its own.
+    fn corrected(&self) -> Option<f64> {
+        let earlier = Past { t0_us: self.t0_us - HOUR_US, ..*self };
+        let usual = earlier.same_time(HistorySet::Week)?;
+        let hour = slice(self.series, earlier.t0_us, self.t0_us);
+        Some(self.same_time(HistorySet::Week)? + (mean(hour)? - usual) / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twenty days of minutes: a daily wave about 50 Mbit/s.
+    fn wave(noise: impl Fn(i64) -> f64) -> Vec<(i64, f64)> {
+        let at = |i: i64| {
+            let phase = (i % 1440) as f64 / 1440.0 * std::f64::consts::TAU;
+            (i * 60 * SECOND_US, 50e6 + 20e6 * phase.sin() + noise(i))
+        };
+        (0..20 * 1440).map(at).collect()
+    }
+
+    fn of<'s>(scores: &'s [Score], name: &str) -> &'s Score {
+        scores.iter().find(|s| s.predictor.contains(name)).unwrap()
+    }
+
+    #[test]
+    fn a_daily_shape_is_predicted_by_its_past_and_not_by_the_last_value() {
+        let scores = backtest(&wave(|_| 0.0), &Settings::default(), 7, 24).unwrap();
+        let linear = of(&scores, "linear, week");
+        assert!(linear.error_median_pct < 1.0 && linear.bias_bps.abs() < 1e5, "{linear:?}");
+        assert_eq!(linear.predictions, linear.possible);
+        assert!(of(&scores, "last value").error_median_pct > 3.0);
+    }
+
+    #[test]
+    fn a_day_unlike_the_others_is_predicted_better_with_the_last_hour() {
+        let odd_days = |i: i64| if i / 1440 % 5 == 4 { -20e6 } else { 0.0 };
+        let scores = backtest(&wave(odd_days), &Settings::default(), 10, 24).unwrap();
+        let (plain, better) = (of(&scores, "mean, same time"), of(&scores, "corrected"));
+        assert!(better.error_mean_bps < plain.error_mean_bps, "{better:?} {plain:?}");
+    }
+
+    #[test]
+    fn nothing_is_predicted_from_nothing() {
+        let scores = backtest(&[], &Settings::default(), 7, 24).unwrap();
+        assert!(scores.iter().all(|s| s.possible == 0 && s.predictions == 0));
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What can go wrong, each in one sentence that says what to do.
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody's input: theirs to correct.
+    #[error("{0}")]
+    Input(String),
+    #[error("{0} is damaged: restore it from a backup, or move it away to begin a new one")]
+    Corrupt(String),
+    #[error("{0} is no database of imtcp: name another file")]
+    Foreign(String),
+    #[error(
+        "{db} was written by a newer imtcp (schema {found}, this one knows {known}): \
+         use that version"
+    )]
+    Newer { db: String, found: i64, known: i64 },
+    #[error("cannot open {db}: {why}")]
+    Open { db: String, why: String },
+    #[error("the database failed: {0}")]
+    Db(sqlx::Error),
+    #[error("the disk is full: free some space, nothing was written")]
+    Full,
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(e: sqlx::Error) -> Self {
+        // SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FULL, with their extended codes.
+        let code = e.as_database_error().and_then(|e| e.code()).map(|c| c.into_owned());
+        match code.and_then(|c| c.parse::<i32>().ok()).map(|c| c & 0xff) {
+            Some(11 | 26) => Error::Corrupt("the database".into()),
+            Some(13) => Error::Full,
+            _ => Error::Db(e),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Histories as CSV, in and out. What is exported can be imported again, roll-ups too.
+
+use std::io::{Read, Write};
+
+use csv::StringRecord;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::record::{destination, Record, MOST_BPS};
+use crate::store::read::PathInfo;
+use crate::store::write::{Batch, Stored};
+use crate::store::Store;
+use crate::time;
+
+/// The columns of an export. An import needs `time` and `available_bps`, in any order.
+pub const COLUMNS: [&str; 14] = [
+    "dst",
+    "hop",
+    "time",
+    "available_bps",
+    "capacity_bps",
+    "rtt_us",
+    "loss",
+    "congested",
+    "source",
+    "validity",
+    "span_s",
+    "samples",
+    "low_bps",
+    "high_bps",
+];
+
+/// Records to a transaction.
+pub(crate) const CHUNK: usize = 5_000;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    pub read: u64,
+    pub stored: u64,
+    /// Were there already: importing a file twice changes nothing.
+    pub known: u64,
+    /// Intervals of counters that said nothing.
+    #[serde(skip_serializing_if = "is_0")]
+    pub skipped: u64,
+}
+
+fn is_0(n: &u64) -> bool {
+    *n == 0
+}
+
+/// Reads records of `dst`; `None`: the column `dst` says whose they are.
+pub async fn import(
+    store: &Store,
+    dst: Option<&str>,
+    source: &str,
+    input: impl Read,
+) -> Result<Imported> {
+    let dst = dst.map(destination).transpose()?;
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(input);
+    let columns = Columns::new(reader.headers().map_err(wrong_csv)?, dst.is_some())?;
+    let now_us = time::now_us();
+    let mut done = Imported::default();
+    let mut chunk = Vec::with_capacity(CHUNK);
+    let mut line = StringRecord::new();
+    while reader.read_record(&mut line).map_err(wrong_csv)? {
+        let number = line.position().map_or(0, csv::Position::line);
+        let stored = columns
+            .stored(&line, dst.as_deref(), source)
+            .and_then(|s| Ok(Stored { record: s.record.checked(now_us)?, ..s }))
+            .map_err(|e| Error::Input(format!("line {number}: {e}")))?;
+        chunk.push(stored);
+        if chunk.len() == CHUNK {
+            write(store, std::mem::take(&mut chunk), &mut done, now_us).await?;
+        }
+    }
+    write(store, chunk, &mut done, now_us).await?;
+    Ok(done)
+}
+
+pub(crate) async fn write(
+    store: &Store,
+    records: Vec<Stored>,
+    done: &mut Imported,
+    now: i64,
+) -> Result<()> {
+    let read = records.len() as u64;
+    let (written, _) = store.write(&[Batch { id: None, records }], now).await?;
+    let stored = written.iter().map(|w| w.stored).sum::<u64>();
+    done.read += read;
+    done.stored += stored;
+    done.known += read - stored;
+    Ok(())
+}
+
+pub(crate) fn wrong_csv(e: csv::Error) -> Error {
+    Error::Input(format!("this is not the CSV that was expected: {e}"))
+}
+
+/// Where each column is.
+pub(crate) struct Columns([Option<usize>; COLUMNS.len()]);
+
+impl Columns {
+    pub(crate) fn new(head: &StringRecord, has_dst: bool) -> Result<Self> {
+        let mut at = [None; COLUMNS.len()];
+        for (i, name) in head.iter().enumerate() {
+            let name = name.trim_start_matches('\u{feff}').to_ascii_lowercase();
+            let Some(known) = COLUMNS.iter().position(|c| *c == name) else {
+                let shown: String = name.chars().take(40).collect();
+                return Err(Error::Input(format!(
+                    "unknown column '{shown}': known are {}",
+                    COLUMNS.join(", ")
+                )));
+            };
+            at[known] = Some(i);
+        }
+        let columns = Columns(at);
+        for needed in ["time", "available_bps"] {
+            if columns.index(needed).is_none() {
+                return Err(Error::Input(format!("the first line must name a column {needed}")));
+            }
+        }
+        if !has_dst && columns.index("dst").is_none() {
+            return Err(Error::Input("name the path, or give the file a column dst".into()));
+        }
+        Ok(columns)
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
+        self.0[COLUMNS.iter().position(|c| *c == name)?]
+    }
+
+    /// A cell that is not empty.
+    fn cell<'l>(&self, line: &'l StringRecord, name: &str) -> Option<&'l str> {
+        line.get(self.index(name)?).filter(|text| !text.is_empty())
+    }
+
+    fn number(&self, line: &StringRecord, name: &str, most: u64) -> Result<Option<u64>> {
+        let Some(text) = self.cell(line, name) else { return Ok(None) };
+        if let Ok(whole) = text.parse::<u64>() {
+            return Ok(Some(whole));
+        }
+        match text.parse::<f64>() {
+            Ok(value) if value >= 0.0 && value <= most as f64 => Ok(Some(value.round() as u64)),
+            _ => Err(Error::Input(format!("'{text}' is no {name} between 0 and {most}"))),
+        }
+    }
+
+    pub(crate) fn stored(
+        &self,
+        line: &StringRecord,
+        dst: Option<&str>,
+        source: &str,
+    ) -> Result<Stored> {
+        let missing = |name: &str| Error::Input(format!("{name} is empty"));
+        let time = self.cell(line, "time").ok_or_else(|| missing("time"))?;
+        let dst = dst.or_else(|| self.cell(line, "dst")).ok_or_else(|| missing("dst"))?;
+        let available = self.number(line, "available_bps", MOST_BPS)?;
+        let available_bps = available.ok_or_else(|| missing("available_bps"))?;
+        let loss = self.cell(line, "loss").map(str::parse).transpose();
+        let record = Record {
+            dst: dst.into(),
+            hop: self.cell(line, "hop").unwrap_or_default().into(),
+            source: self.cell(line, "source").unwrap_or(source).into(),
+            time: time::parse(time)?,
+            available_bps,
+            capacity_bps: self.number(line, "capacity_bps", MOST_BPS)?,
+            rtt_us: self.number(line, "rtt_us", u64::MAX)?,
+            loss: loss.map_err(|_| Error::Input("loss is no number".into()))?,
+            congested: self.cell(line, "congested").map(yes_or_no).transpose()?,
+            validity_pct: self.cell(line, "validity").map(validity).transpose()?,
+        };
+        let of =
+            |name, absent| Ok::<_, Error>(self.number(line, name, MOST_BPS)?.unwrap_or(absent));
+        let span_s = of("span_s", 0)?;
+        if ![0, 60, 3600].contains(&span_s) {
+            return Err(Error::Input("span_s is 0, 60 or 3600".into()));
+        }
+        Ok(Stored {
+            span_s: span_s as u32,
+            samples: of("samples", 1)?.clamp(1, 1_000_000),
+            low_bps: of("low_bps", available_bps)?.min(available_bps),
+            high_bps: of("high_bps", available_bps)?
+                .clamp(available_bps, MOST_BPS.max(available_bps)),
+            record,
+        })
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" => Ok(true),
+        "false" | "0" | "no" => Ok(false),
+        _ => Err(Error::Input(format!("'{text}' is no congested: write true or false"))),
+    }
+}
+
+fn validity(text: &str) -> Result<u8> {
+    match text.to_ascii_lowercase().as_str() {
+        "valid" | "true" => Ok(100),
+        "invalid" | "false" => Ok(0),
+        number => number
+            .parse()
+            .ok()
+            .filter(|pct| *pct <= 100)
+            .ok_or_else(|| Error::Input(format!("'{text}' is no validity: 0 to 100, or valid"))),
+    }
+}
+
+/// Writes the records of paths from one time up to another; returns how many.
+pub async fn export(
+    store: &Store,
+    paths: &[PathInfo],
+    between: (i64, i64),
+    out: impl Write,
+) -> Result<u64> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(COLUMNS).map_err(cannot_write)?;
+    let count = each_chunk(store, paths, between, |rows| {
+        rows.iter().try_for_each(|row| writer.write_record(cells(row)).map_err(cannot_write))
+    });
+    let count = count.await?;
+    writer.flush()?;
+    Ok(count)
+}
+
+/// Hands the records of paths on, some thousands at a time; returns how many there were.
+pub(crate) async fn each_chunk(
+    store: &Store,
+    paths: &[PathInfo],
+    (from_us, to_us): (i64, i64),
+    mut take: impl FnMut(&[Stored]) -> Result<()>,
+) -> Result<u64> {
+    let mut count = 0;
+    for path in paths {
+        for series in &path.series {
+            let mut after = (from_us - 1, i64::MAX);
+            loop {
+                let rows = store.stored(&path.dst, series, after, to_us, CHUNK as u32).await?;
+                let Some(last) = rows.last() else { break };
+                after = (last.record.time, last.span_s.into());
+                take(&rows)?;
+                count += rows.len() as u64;
+            }
+        }
+    }
+    Ok(count)
+}
+
+fn cannot_write(e: csv::Error) -> Error {
+    Error::Io(std::io::Error::other(e))
+}
+
+fn cells(row: &Stored) -> [String; COLUMNS.len()] {
+    fn text<T: ToString>(value: Option<T>) -> String {
+        value.map_or_else(String::new, |v| v.to_string())
+    }
+    let r = &row.record;
+    [
+        r.dst.clone(),
+        r.hop.clone(),
+        time::format(r.time),
+        r.available_bps.to_string(),
+        text(r.capacity_bps),
+        text(r.rtt_us),
+        text(r.loss),
+        text(r.congested),
+        r.source.clone(),
+        text(r.validity_pct),
+        row.span_s.to_string(),
+        row.samples.to_string(),
+        row.low_bps.to_string(),
+        row.high_bps.to_string(),
+    ]
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Histories as Parquet: the columns of the CSV, with types. Files of other programs may have
+//! fewer columns, times as text, and bandwidths as doubles.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use csv::StringRecord;
+use parquet::basic::Compression;
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::record::{Field, Row};
+use parquet::schema::parser::parse_message_type;
+
+use crate::error::{Error, Result};
+use crate::exchange::{each_chunk, write, Columns, Imported, CHUNK, COLUMNS};
+use crate::record::destination;
+use crate::store::read::PathInfo;
+use crate::store::write::Stored;
+use crate::store::Store;
+use crate::time;
+
+/// In the order of [`COLUMNS`].
+const SCHEMA: &str = "message record {
+    required binary dst (STRING);
+    required binary hop (STRING);
+    required int64 time (TIMESTAMP(MICROS, true));
+    required int64 available_bps;
+    optional int64 capacity_bps;
+    optional int64 rtt_us;
+    optional double loss;
+    optional boolean congested;
+    required binary source (STRING);
+    optional int32 validity;
+    required int32 span_s;
+    required int64 samples;
+    required int64 low_bps;
+    required int64 high_bps;
+}";
+
+/// Reads records of `dst`; `None`: the column `dst` says whose they are.
+pub async fn import(
+    store: &Store,
+    dst: Option<&str>,
+    source: &str,
+    file: File,
+) -> Result<Imported> {
+    let dst = dst.map(destination).transpose()?;
+    let reader = SerializedFileReader::new(file).map_err(wrong)?;
+    let schema = reader.metadata().file_metadata().schema_descr_ptr();
+    let names: Vec<_> = schema.root_schema().get_fields().iter().map(|f| f.name()).collect();
+    // What pandas adds for itself.
+    let ours: Vec<_> = names.iter().map(|name| !name.starts_with("__")).collect();
+    let head: StringRecord = names.iter().zip(&ours).filter(|n| *n.1).map(|n| *n.0).collect();
+    let columns = Columns::new(&head, dst.is_some())?;
+    let now_us = time::now_us();
+    let mut done = Imported::default();
+    let mut chunk = Vec::new();
+    for (number, row) in reader.get_row_iter(None).map_err(wrong)?.enumerate() {
+        let line = line(&row.map_err(wrong)?, &ours);
+        let stored = columns
+            .stored(&line, dst.as_deref(), source)
+            .and_then(|s| Ok(Stored { record: s.record.checked(now_us)?, ..s }))
+            .map_err(|e| Error::Input(format!("row {}: {e}", number + 1)))?;
+        chunk.push(stored);
+        if chunk.len() == CHUNK {
+            write(store, std::mem::take(&mut chunk), &mut done, now_us).await?;
+        }
+    }
+    write(store, chunk, &mut done, now_us).await?;
+    Ok(done)
+}
+
+fn wrong(e: ParquetError) -> Error {
+    Error::Input(format!("this is not the Parquet that was expected: {e}"))
+}
+
+/// A row as the CSV would have it.
+fn line(row: &Row, ours: &[bool]) -> StringRecord {
+    let fields = row.get_column_iter().zip(ours).filter(|(_, ours)| **ours);
+    fields.map(|((name, field), _)| cell(name, field)).collect()
+}
+
+fn cell(name: &str, field: &Field) -> String {
+    match field {
+        Field::Null => String::new(),
+        Field::Str(text) => text.clone(),
+        Field::TimestampMicros(us) => time::format(*us),
+        Field::TimestampMillis(ms) => time::format(ms.saturating_mul(1000)),
+        // Nanoseconds have no type of their own here; no other time is as large.
+        Field::Long(ns) if name == "time" && *ns > 100_000_000_000_000_000 => {
+            time::format(ns / 1000)
+        }
+        // Rust writes NaN, which is how others say that there is no value.
+        Field::Double(value) if value.is_nan() => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// Writes the records of paths from one time up to another; returns how many.
+pub async fn export(
+    store: &Store,
+    paths: &[PathInfo],
+    between: (i64, i64),
+    out: impl Write + Send,
+) -> Result<u64> {
+    let schema = Arc::new(parse_message_type(SCHEMA).map_err(cannot_write)?);
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let writer = SerializedFileWriter::new(out, schema, Arc::new(properties));
+    let mut writer = writer.map_err(cannot_write)?;
+    let count = each_chunk(store, paths, between, |rows| {
+        let mut group = writer.next_row_group().map_err(cannot_write)?;
+        for column in COLUMNS {
+            write_column(&mut group, column, rows).map_err(cannot_write)?;
+        }
+        group.close().map_err(cannot_write)?;
+        Ok(())
+    });
+    let count = count.await?;
+    writer.close().map_err(cannot_write)?;
+    Ok(count)
+}
+
+fn cannot_write(e: ParquetError) -> Error {
+    Error::Io(std::io::Error::other(e))
+}
+
+fn write_column<W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<W>,
+    name: &str,
+    rows: &[Stored],
+) -> parquet::errors::Result<()> {
+    let Some(mut column) = group.next_column()? else { return Ok(()) };
+    match column.untyped() {
+        ColumnWriter::ByteArrayColumnWriter(writer) => {
+            let text = |row: &Stored| match name {
+                "dst" => row.record.dst.as_str().into(),
+                "hop" => row.record.hop.as_str().into(),
+                _ => row.record.source.as_str().into(),
+            };
+            let values: Vec<ByteArray> = rows.iter().map(text).collect();
+            writer.write_batch(&values, None, None)?;
+        }
+        ColumnWriter::Int64ColumnWriter(writer) => {
+            let (values, levels) = present(rows, |row| int64(row, name));
+            let optional = matches!(name, "capacity_bps" | "rtt_us");
+            writer.write_batch(&values, optional.then_some(&levels[..]), None)?;
+        }
+        ColumnWriter::Int32ColumnWriter(writer) if name == "span_s" => {
+            let values: Vec<_> = rows.iter().map(|row| row.span_s as i32).collect();
+            writer.write_batch(&values, None, None)?;
+        }
+        ColumnWriter::Int32ColumnWriter(writer) => {
+            let (values, levels) = present(rows, |row| row.record.validity_pct.map(i32::from));
+            writer.write_batch(&values, Some(&levels), None)?;
+        }
+        ColumnWriter::DoubleColumnWriter(writer) => {
+            let (values, levels) = present(rows, |row| row.record.loss);
+            writer.write_batch(&values, Some(&levels), None)?;
+        }
+        ColumnWriter::BoolColumnWriter(writer) => {
+            let (values, levels) = present(rows, |row| row.record.congested);
+            writer.write_batch(&values, Some(&levels), None)?;
+        }
+        _ => return Err(ParquetError::General(format!("column {name} has another type"))),
+    }
+    column.close()
+}
+
+fn int64(row: &Stored, name: &str) -> Option<i64> {
+    let r = &row.record;
+    let value = match name {
+        "time" => return Some(r.time),
+        "available_bps" => Some(r.available_bps),
+        "capacity_bps" => r.capacity_bps,
+        "rtt_us" => r.rtt_us,
+        "samples" => Some(row.samples),
+        "low_bps" => Some(row.low_bps),
+        _ => Some(row.high_bps),
+    };
+    value.map(|v| v as i64)
+}
+
+/// The values that there are, and for each row whether there is one.
+fn present<T>(rows: &[Stored], of: impl Fn(&Stored) -> Option<T>) -> (Vec<T>, Vec<i16>) {
+    let all: Vec<_> = rows.iter().map(of).collect();
+    let levels = all.iter().map(|v| i16::from(v.is_some())).collect();
+    (all.into_iter().flatten().collect(), levels)
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! One observation of a path, as it is reported, stored, imported and exported.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::error::{Error, Result};
+use crate::time::{rfc3339, DAY_US};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Address or name of the destination.
+    #[schema(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
+    pub dst: String,
+    /// Address of a hop where it is known; absent for the path as a whole.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hop: String,
+    /// Who measured, as a host's name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// RFC 3339, with offset.
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub time: i64,
+    #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
+    pub available_bps: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
+    pub capacity_bps: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 3_600_000_000i64)]
+    pub rtt_us: Option<u64>,
+    /// Share of packets lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub loss: Option<f64>,
+    /// The source's own word; absent: the path's threshold decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congested: Option<bool>,
+    /// How far the source trusts its measurement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 100)]
+    pub validity_pct: Option<u8>,
+}
+
+/// As much as any link carries, and less than sums of products overflow with.
+pub const MOST_BPS: u64 = 10_000_000_000_000;
+const MOST_RTT_US: u64 = 3_600_000_000;
+/// Clocks differ; more than this ahead is a mistake, and would stay the newest record.
+const MOST_AHEAD_US: i64 = DAY_US / 24;
+
+impl Record {
+    /// Refuses what cannot be, and brings names into their one form.
+    pub fn checked(mut self, now_us: i64) -> Result<Self> {
+        self.dst = destination(&self.dst)?;
+        if !self.hop.is_empty() {
+            self.hop = destination(&self.hop)?;
+        }
+        let source_is_fine = self.source.len() <= 255 && !self.source.chars().any(char::is_control);
+        let rules = [
+            (source_is_fine, "source is at most 255 characters, without control characters"),
+            (self.time > 0, "time is after 1970"),
+            (self.time <= now_us.saturating_add(MOST_AHEAD_US), "time is in the future"),
+            (self.available_bps <= MOST_BPS, "available_bps is at most 10^13"),
+            (self.capacity_bps.is_none_or(|c| c <= MOST_BPS), "capacity_bps is at most 10^13"),
+            (self.rtt_us.is_none_or(|r| r <= MOST_RTT_US), "rtt_us is at most an hour"),
+            (self.loss.is_none_or(|l| (0.0..=1.0).contains(&l)), "loss is between 0 and 1"),
+            (self.validity_pct.is_none_or(|v| v <= 100), "validity_pct is at most 100"),
+        ];
+        match rules.iter().find(|(holds, _)| !holds) {
+            Some((_, rule)) => Err(Error::Input(format!("wrong record: {rule}"))),
+            None => Ok(self),
+        }
+    }
+}
+
+/// The one form of an address or a host's name.
+pub fn destination(text: &str) -> Result<String> {
+    let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    if let Ok(ip) = inner.parse::<IpAddr>() {
+        return Ok(ip.to_canonical().to_string());
+    }
+    let name = text.trim_end_matches('.').to_ascii_lowercase();
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if name.is_empty() || name.len() > 253 || !name.chars().all(fine) {
+        let shown: String = text.chars().take(60).collect();
+        return Err(Error::Input(format!("'{shown}' is neither an address nor a host's name")));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        serde_json::from_str(
+            r#"{"dst": "10.0.0.1", "time": "2026-03-20T14:25:00Z", "available_bps": 42000000}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn addresses_and_names_have_one_form() {
+        assert_eq!(destination("::FFFF:10.0.0.1").unwrap(), "10.0.0.1");
+        assert_eq!(destination("[2001:DB8::0:1]").unwrap(), "2001:db8::1");
+        assert_eq!(destination("Mirror.Example.ORG.").unwrap(), "mirror.example.org");
+        for wrong in ["", "a b", "*", "x/../y", "ü", &"a".repeat(254)] {
+            assert!(destination(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let now = record().time;
+        assert!(record().checked(now).is_ok());
+        let wrong = [
+            Record { available_bps: MOST_BPS + 1, ..record() },
+            Record { time: now + 2 * MOST_AHEAD_US, ..record() },
+            Record { time: -5, ..record() },
+            Record { loss: Some(1.5), ..record() },
+            Record { loss: Some(f64::NAN), ..record() },
+            Record { source: "a\nb".into(), ..record() },
+            Record { validity_pct: Some(101), ..record() },
+        ];
+        for r in wrong {
+            assert!(r.clone().checked(now).is_err(), "{r:?}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Advice from the store, with what past days hold kept in memory: past days do not change,
+//! so a request every few milliseconds need not read them again.
+//!
+//! Kept per path: the samples around the request's time of day ([`Block`], good for ten
+//! minutes), each hop's newest record, and the answer of the present second. All of it is
+//! dropped when something is written that it rests upon.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use jiff::tz::TimeZone;
+
+use super::ping::Pinger;
+use crate::advice::answer::Advice;
+use crate::advice::days::{windows, Window};
+use crate::advice::decide::{advise, Hop, Newest, Request};
+use crate::advice::fit::Sample;
+use crate::error::Result;
+use crate::record::Record;
+use crate::settings::{Changes, Settings};
+use crate::store::read::{PathInfo, SeriesInfo, ALL_PATHS};
+use crate::store::Store;
+use crate::time::{now_us, MINUTE_US, SECOND_US};
+
+pub struct Book {
+    store: Arc<Store>,
+    paths: Mutex<HashMap<String, Arc<Entry>>>,
+    held: Arc<AtomicUsize>,
+    pinger: Pinger,
+}
+
+type Entry = tokio::sync::Mutex<Option<Known>>;
+
+/// Paths kept in memory; with a year of minutes, one takes half a megabyte at most.
+const MOST_PATHS: usize = 512;
+/// Samples of one path kept in memory; with more, past days are read at each request.
+const MOST_SAMPLES: usize = 200_000;
+/// Samples of all paths; 16 bytes each, so 128 MB.
+const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
+/// Requests up to this much later find their samples in the block.
+const BLOCK_US: i64 = 10 * MINUTE_US;
+
+/// What is kept of a path.
+struct Known {
+    settings: Settings,
+    zone: TimeZone,
+    hops: Vec<KnownHop>,
+    block: Option<Block>,
+    /// The answer of this second, and its JSON.
+    answer: Option<(i64, Arc<Answered>)>,
+}
+
+struct KnownHop {
+    name: String,
+    series: Vec<SeriesInfo>,
+    oldest_us: i64,
+    newest: Option<Newest>,
+}
+
+/// The samples of all windows of requests between two times.
+struct Block {
+    from_us: i64,
+    spans: Vec<Vec<Window>>,
+    /// By hop; in the order of time.
+    samples: Vec<Vec<(i64, f64)>>,
+    _held: Held,
+}
+
+/// Counts samples for as long as they are kept.
+struct Held(Arc<AtomicUsize>, usize);
+
+impl Held {
+    fn new(all: &Arc<AtomicUsize>, count: usize) -> Self {
+        all.fetch_add(count, Ordering::Relaxed);
+        Held(Arc::clone(all), count)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+pub struct Answered {
+    pub advice: Advice,
+    pub json: String,
+}
+
+impl Answered {
+    fn new(advice: Advice) -> Result<Self> {
+        let json = serde_json::to_string(&advice).map_err(std::io::Error::other)?;
+        Ok(Answered { advice, json })
+    }
+}
+
+impl Book {
+    pub fn new(store: Arc<Store>, pinger: Pinger) -> Self {
+        Book { store, paths: Mutex::default(), held: Arc::default(), pinger }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Settings of a path, over those of all paths.
+    pub async fn settings(&self, path: Option<&PathInfo>) -> Result<Settings> {
+        let all = self.store.path(ALL_PATHS).await?.map(|p| p.settings).unwrap_or_default();
+        Settings::layered(&[&all, path.map_or(&Changes::new(), |p| &p.settings)])
+    }
+
+    /// Advice as of now, made once a second.
+    pub async fn now(&self, dst: &str) -> Result<Arc<Answered>> {
+        let t0_us = this_second(dst, now_us());
+        let Some(entry) = self.entry(dst).await? else { return self.unknown(dst, t0_us).await };
+        let mut known = entry.lock().await;
+        if known.is_none() {
+            let path = self.store.path(dst).await?.unwrap_or_default();
+            *known = Some(self.learn(&path).await?);
+        }
+        let Some(known) = known.as_mut() else { return self.unknown(dst, t0_us).await };
+        if let Some((at_us, answer)) = &known.answer {
+            if *at_us == t0_us {
+                return Ok(Arc::clone(answer));
+            }
+        }
+        let hops = self.hops(known, t0_us).await?;
+        let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
+        let ping = !told && !hops.is_empty();
+        let ping_rtt_us = if ping { self.pinger.rtt_us(dst).await } else { None };
+        let request = Request { dst, t0_us, ping_rtt_us };
+        let advice = advise(&request, &known.settings, &hops)?;
+        let answer = Arc::new(Answered::new(advice)?);
+        known.answer = Some((t0_us, Arc::clone(&answer)));
+        Ok(answer)
+    }
+
+    /// Advice as of another time: nothing that came after it counts.
+    pub async fn as_of(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
+        let Some(path) = self.store.path(dst).await? else {
+            return self.unknown(dst, t0_us).await;
+        };
+        let mut known = self.learn(&path).await?;
+        let min_validity = known.settings.min_validity_pct;
+        known.hops.retain(|hop| hop.oldest_us <= t0_us);
+        for hop in &mut known.hops {
+            hop.newest = self.newest(&hop.series, t0_us, min_validity).await?;
+        }
+        let hops = self.read_hops(&known, t0_us).await?;
+        let advice = advise(&Request { dst, t0_us, ping_rtt_us: None }, &known.settings, &hops)?;
+        Ok(Arc::new(Answered::new(advice)?))
+    }
+
+    async fn unknown(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
+        let settings = self.settings(None).await?;
+        let advice = advise(&Request { dst, t0_us, ping_rtt_us: None }, &settings, &[])?;
+        Ok(Arc::new(Answered::new(advice)?))
+    }
+
+    /// These records are in the store now.
+    pub async fn wrote<'r>(&self, records: impl Iterator<Item = &'r Record>) {
+        let mut by_path: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+        for record in records {
+            by_path.entry(&record.dst).or_default().push(record);
+        }
+        for (dst, records) in by_path {
+            let entry = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
+            let Some(entry) = entry else { continue };
+            let mut known = entry.lock().await;
+            let fits = known.as_mut().is_some_and(|k| records.iter().all(|r| k.take_in(r)));
+            if !fits {
+                *known = None;
+            }
+        }
+    }
+
+    /// Somebody else wrote: nothing that is kept may be relied upon.
+    pub fn forget_all(&self) {
+        self.paths.lock().unwrap_or_else(|e| e.into_inner()).clear();
+    }
+
+    /// The place of a path that there is; strangers take none.
+    async fn entry(&self, dst: &str) -> Result<Option<Arc<Entry>>> {
+        let known = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
+        if known.is_some() || self.store.path(dst).await?.is_none() {
+            return Ok(known);
+        }
+        let mut paths = self.paths.lock().unwrap_or_else(|e| e.into_inner());
+        if paths.len() >= MOST_PATHS && !paths.contains_key(dst) {
+            // Any one will do: it is read again when it is asked for.
+            if let Some(one) = paths.keys().next().cloned() {
+                paths.remove(&one);
+            }
+        }
+        Ok(Some(Arc::clone(paths.entry(dst.into()).or_default())))
+    }
+
+    async fn learn(&self, path: &PathInfo) -> Result<Known> {
+        let settings = self.settings(Some(path)).await?;
+        let mut hops: Vec<KnownHop> = Vec::new();
+        for series in &path.series {
+            let Some(oldest_us) = series.oldest_us else { continue };
+            if hops.last().is_none_or(|h| h.name != series.hop) {
+                hops.push(KnownHop {
+                    name: series.hop.clone(),
+                    series: Vec::new(),
+                    oldest_us,
+                    newest: None,
+                });
+            }
+            if let Some(hop) = hops.last_mut() {
+                hop.series.push(series.clone());
+                hop.oldest_us = hop.oldest_us.min(oldest_us);
+            }
+        }
+        for hop in &mut hops {
+            // The newest first: the others need not be asked as a rule.
+            hop.series.sort_by_key(|s| std::cmp::Reverse(s.newest_us));
+            hop.newest = self.newest(&hop.series, i64::MAX, settings.min_validity_pct).await?;
+        }
+        Ok(Known { zone: settings.time_zone()?, settings, hops, block: None, answer: None })
+    }
+
+    async fn newest(
+        &self,
+        series: &[SeriesInfo],
+        until_us: i64,
+        least: u8,
+    ) -> Result<Option<Newest>> {
+        let mut newest: Option<Newest> = None;
+        for one in series {
+            let at_best = one.newest_us.map(|t_us| t_us.min(until_us));
+            if newest.is_some_and(|n| at_best.is_none_or(|t_us| n.t_us >= t_us)) {
+                continue;
+            }
+            let found = self.store.newest(one.id, until_us, least).await?;
+            if let Some(found) = found.filter(|f| newest.is_none_or(|n| f.t_us > n.t_us)) {
+                newest = Some(found);
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Each hop's samples for a request now, from the block where it holds them.
+    async fn hops(&self, known: &mut Known, t0_us: i64) -> Result<Vec<Hop>> {
+        let of_block = |b: &Block| (b.from_us..b.from_us + BLOCK_US).contains(&t0_us);
+        if !known.block.as_ref().is_some_and(of_block) {
+            known.block = self.read_block(known, t0_us).await?;
+        }
+        if let Some(hops) = known.block.as_ref().and_then(|b| b.hops(known, t0_us)) {
+            return Ok(hops);
+        }
+        self.read_hops(known, t0_us).await
+    }
+
+    async fn read_hops(&self, known: &Known, t0_us: i64) -> Result<Vec<Hop>> {
+        let mut hops = Vec::new();
+        for hop in &known.hops {
+            let windows = known.windows(hop, t0_us, 0);
+            let least = known.settings.min_validity_pct;
+            let samples = self.store.samples(&hop.ids(), &windows, least).await?;
+            let days = windows.into_iter().zip(samples).collect();
+            hops.push(Hop { name: hop.name.clone(), newest: hop.newest, days });
+        }
+        Ok(hops)
+    }
+
+    /// `None` when there is too much to keep.
+    async fn read_block(&self, known: &Known, t0_us: i64) -> Result<Option<Block>> {
+        let (mut all_spans, mut all_samples) = (Vec::new(), Vec::new());
+        for hop in &known.hops {
+            let spans = known.windows(hop, t0_us, BLOCK_US);
+            let least = known.settings.min_validity_pct;
+            let found = self.store.samples(&hop.ids(), &spans, least).await?;
+            let mut samples = Vec::new();
+            for (span, found) in spans.iter().zip(found) {
+                let at_us = |s: &Sample| span.start_us + (s.t_s * 1e6).round() as i64;
+                samples.extend(found.iter().map(|s| (at_us(s), s.b_bps)));
+            }
+            samples.sort_by_key(|s| s.0);
+            all_spans.push(spans);
+            all_samples.push(samples);
+        }
+        let count: usize = all_samples.iter().map(Vec::len).sum();
+        if count > MOST_SAMPLES {
+            return Ok(None);
+        }
+        if self.held.load(Ordering::Relaxed) + count > MOST_SAMPLES_OF_ALL {
+            self.forget_all();
+        }
+        let _held = Held::new(&self.held, count);
+        Ok(Some(Block { from_us: t0_us, spans: all_spans, samples: all_samples, _held }))
+    }
+}
+
+/// When the present second of a path began. Each path has its own beat: if all were due at
+/// once, requests would wait for the others' at the turn of each second.
+fn this_second(dst: &str, now_us: i64) -> i64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    dst.hash(&mut hasher);
+    let beat_us = (hasher.finish() % SECOND_US as u64) as i64;
+    now_us - (now_us - beat_us).rem_euclid(SECOND_US)
+}
+
+impl KnownHop {
+    fn ids(&self) -> Vec<i64> {
+        self.series.iter().map(|s| s.id).collect()
+    }
+}
+
+impl Known {
+    fn windows(&self, hop: &KnownHop, t0_us: i64, longer_us: i64) -> Vec<Window> {
+        windows(
+            self.settings.history,
+            &self.zone,
+            t0_us,
+            i64::from(self.settings.horizon_s) * SECOND_US + longer_us,
+            hop.oldest_us,
+            self.settings.max_days as usize,
+        )
+    }
+
+    /// Brings a new record in; false when what is kept has to be read again.
+    fn take_in(&mut self, record: &Record) -> bool {
+        let Some(hop) = self.hops.iter_mut().find(|h| h.name == record.hop) else { return false };
+        if !hop.series.iter().any(|s| s.source == record.source) || record.time < hop.oldest_us {
+            return false;
+        }
+        if record.validity_pct.is_some_and(|v| v < self.settings.min_validity_pct) {
+            return true;
+        }
+        if hop.newest.is_none_or(|n| record.time > n.t_us) {
+            hop.newest = Some(Newest {
+                t_us: record.time,
+                available_bps: record.available_bps as f64,
+                capacity_bps: record.capacity_bps.map(|c| c as f64),
+                rtt_us: record.rtt_us,
+                congested: record.congested,
+            });
+        }
+        let into_past = |b: &Block| {
+            b.spans.iter().flatten().any(|s| (s.start_us..=s.end_us).contains(&record.time))
+        };
+        if self.block.as_ref().is_some_and(into_past) {
+            self.block = None;
+        }
+        self.answer = None;
+        true
+    }
+}
+
+impl Block {
+    /// `None` when a window lies outside of what was read (clocks changed in between).
+    fn hops(&self, known: &Known, t0_us: i64) -> Option<Vec<Hop>> {
+        let mut hops = Vec::new();
+        for ((hop, spans), samples) in known.hops.iter().zip(&self.spans).zip(&self.samples) {
+            let windows = known.windows(hop, t0_us, 0);
+            if windows.len() != spans.len() {
+                return None;
+            }
+            let mut days = Vec::with_capacity(windows.len());
+            for (window, span) in windows.into_iter().zip(spans) {
+                if window.start_us < span.start_us || window.end_us > span.end_us {
+                    return None;
+                }
+                let from = samples.partition_point(|s| s.0 < window.start_us);
+                let to = samples.partition_point(|s| s.0 <= window.end_us);
+                let sample = |(t_us, b_bps): &(i64, f64)| Sample {
+                    t_s: (t_us - window.start_us) as f64 / 1e6,
+                    b_bps: *b_bps,
+                };
+                days.push((window, samples[from..to].iter().map(sample).collect()));
+            }
+            hops.push(Hop { name: hop.name.clone(), newest: hop.newest, days });
+        }
+        Some(hops)
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Connections: TLS, and an end for those that are slow.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, Request};
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{watch, Semaphore};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+
+use super::patient::Patient;
+use super::{Service, Shared};
+use crate::error::{Error, Result};
+
+/// For a request's head, counted from the answer before it: idle connections end too.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// For the peer to take what was written.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+const TLS_TIME: Duration = Duration::from_secs(10);
+/// For requests under way when the service is told to end.
+const END_TIME: Duration = Duration::from_secs(5);
+/// Open connections; more wait in the kernel's queue. Each takes some 30 kB.
+const MOST_CONNECTIONS: usize = 4096;
+const HEAD_BYTES: usize = 16 << 10;
+
+/// A certificate chain and its key, from PEM files.
+pub fn tls(certificates: &Path, key: &Path) -> Result<TlsAcceptor> {
+    let wrong = |path: &Path, why: &dyn std::fmt::Display| {
+        Error::Input(format!("cannot use {} for TLS: {why}", path.display()))
+    };
+    let chain = CertificateDer::pem_file_iter(certificates)
+        .and_then(|all| all.collect::<std::result::Result<Vec<_>, _>>())
+        .map_err(|e| wrong(certificates, &e))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, &e))?;
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, private);
+    Ok(TlsAcceptor::from(Arc::new(config.map_err(|e| wrong(certificates, &e))?)))
+}
+
+/// Serves until `end`; then requests under way may finish.
+pub async fn serve(
+    service: Shared,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    end: impl Future<Output = ()>,
+) -> Result<()> {
+    let router = service.router();
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let (ending, _) = watch::channel(false);
+    tokio::pin!(end);
+    loop {
+        let permit = tokio::select! {
+            permit = Arc::clone(&room).acquire_owned() => permit,
+            () = &mut end => break,
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut end => break,
+        };
+        let Ok((stream, client)) = accepted else {
+            // Out of descriptors, most likely: some will be given back.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (service, router, tls) = (Arc::clone(&service), router.clone(), tls.clone());
+        let ending = ending.subscribe();
+        tokio::spawn(async move {
+            let _permit = permit;
+            service.metrics.connections.inc();
+            connection(&service, stream, client, router, tls, ending).await;
+            service.metrics.connections.dec();
+        });
+    }
+    drop(listener);
+    let _ = ending.send(true);
+    let all = room.acquire_many(MOST_CONNECTIONS as u32);
+    let _ = tokio::time::timeout(END_TIME, all).await;
+    service.close().await;
+    Ok(())
+}
+
+async fn connection(
+    service: &Service,
+    stream: TcpStream,
+    client: SocketAddr,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    ending: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    match tls {
+        None => http(Patient::new(stream, WRITE_TIME), client, router, ending).await,
+        Some(tls) => match tokio::time::timeout(TLS_TIME, tls.accept(stream)).await {
+            Ok(Ok(stream)) => http(Patient::new(stream, WRITE_TIME), client, router, ending).await,
+            _ => service.metrics.refused.with_label_values(&["tls"]).inc(),
+        },
+    }
+}
+
+async fn http<S: AsyncRead + AsyncWrite + Unpin + 'static>(
+    stream: S,
+    client: SocketAddr,
+    router: Router,
+    mut ending: watch::Receiver<bool>,
+) {
+    let handler = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(client));
+        let router = router.clone();
+        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {})) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), handler);
+    tokio::pin!(connection);
+    tokio::select! {
+        // What goes wrong here is the peer's affair.
+        _ = connection.as_mut() => {}
+        _ = ending.changed() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}

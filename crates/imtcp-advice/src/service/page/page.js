@@ -1,0 +1,333 @@
+'use strict';
+const $ = id => document.getElementById(id);
+const state = { paths: [], dst: null, path: null, day: null, days: 7, round: 0 };
+const DAY = 864e5;
+
+// Requests
+
+async function get(url, params = {}) {
+  const token = sessionStorage.getItem('token');
+  const query = new URLSearchParams(params);
+  const answer = await fetch(`${url}?${query}`, token ? { headers: { Authorization: `Bearer ${token}` } } : {});
+  if (answer.status === 401) { $('token').hidden = false; throw new Error('a token is needed'); }
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.detail || answer.statusText);
+  return body;
+}
+
+// Numbers and times as people read them
+
+function rate(bps, short) {
+  if (bps == null) return '–';
+  const units = ['', 'k', 'M', 'G', 'T'];
+  let i = 0;
+  while (bps >= 999.5 && i < 4) { bps /= 1000; i++; }
+  const digits = bps === 0 || bps >= 99.5 ? 0 : bps >= 9.95 ? 1 : 2;
+  const text = short ? String(+bps.toFixed(digits)) : bps.toFixed(digits);
+  return short ? `${text}${units[i]}` : `${text} ${units[i]}bit/s`;
+}
+const bytes = n => n == null ? '–' : n < 1e3 ? `${n} B` : n < 1e6 ? `${(n / 1e3).toFixed(0)} kB` : `${(n / 1e6).toFixed(1)} MB`;
+const millis = us => us == null ? '–' : `${(us / 1e3).toPrecision(3)} ms`;
+const span = s => s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} days`;
+const zone = () => state.path.settings.zone;
+function clock(t, options) {
+  return new Intl.DateTimeFormat('en-GB', { timeZone: zone(), hourCycle: 'h23', ...options }).format(t);
+}
+const hm = t => clock(t, { hour: '2-digit', minute: '2-digit' });
+const date = t => new Intl.DateTimeFormat('sv-SE', { timeZone: zone() }).format(t);
+
+/** The moment when the zone's clocks show midnight of a date, right when clocks change too. */
+function midnight(day) {
+  const wanted = Date.parse(`${day}T00:00:00Z`);
+  let t = wanted;
+  for (let i = 0; i < 3; i++) {
+    const shown = new Intl.DateTimeFormat('sv-SE', { timeZone: zone(), dateStyle: 'short', timeStyle: 'medium' }).format(t);
+    t += wanted - Date.parse(shown.replace(' ', 'T') + 'Z');
+  }
+  return t;
+}
+const shift = (day, n) => new Date(Date.parse(`${day}T00:00:00Z`) + n * DAY).toISOString().slice(0, 10);
+
+// Elements
+
+function el(tag, props = {}, ...children) {
+  const e = document.createElement(tag);
+  Object.assign(e, props);
+  e.append(...children);
+  return e;
+}
+function svg(tag, attributes = {}, text) {
+  const e = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  if (text != null) e.textContent = text;
+  return e;
+}
+
+// Charts: time to the right, bit/s upwards
+
+function frame(box, { from, to, most, label, height }) {
+  const width = Math.max(box.clientWidth, 260), left = 46, bottom = 22;
+  const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', tabindex: 0, 'aria-label': label });
+  const x = t => left + (t - from) / (to - from) * (width - left - 2);
+  const y = v => height - bottom - v / most * (height - bottom - 14);
+  if (most) {
+    const raw = most / 5, unit = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 2.5, 5, 10].map(n => n * unit).find(n => n >= raw);
+    for (let v = 0; v <= most; v += step) {
+      root.append(svg('line', { class: 'grid', x1: left, x2: width, y1: y(v), y2: y(v) }),
+        svg('text', { x: left - 6, y: y(v) + 4, 'text-anchor': 'end' }, rate(v, true)));
+    }
+  }
+  const days = (to - from) / DAY;
+  if (days < 2) {
+    const every = width < 480 ? 6 : 3;
+    for (let t = from; t <= to; t += 36e5) {
+      const hour = +clock(t, { hour: '2-digit' });
+      const last = t > to - 36e5;
+      if (hour % every === 0 || last) root.append(svg('text', { x: x(t), y: height - 5,
+        'text-anchor': last ? 'end' : 'middle' }, last ? '24:00' : hm(t)));
+    }
+  } else {
+    const every = Math.ceil(days / Math.max(2, Math.floor(width / 90)));
+    for (let t = from + DAY * every / 2; t < to; t += DAY * every) {
+      root.append(svg('text', { x: x(t), y: height - 5, 'text-anchor': 'middle' }, clock(t, { day: 'numeric', month: 'short' })));
+    }
+  }
+  box.replaceChildren(root);
+  return { root, x, y, width, left, height, bottom };
+}
+
+/** Runs of points without a gap. */
+function runs(points, gap) {
+  const all = [];
+  points.forEach((p, i) => {
+    if (i === 0 || p.t - points[i - 1].t > gap) all.push([]);
+    all[all.length - 1].push(p);
+  });
+  return all;
+}
+const line = (f, points, key) => points.map((p, i) => `${i ? 'L' : 'M'}${f.x(p.t).toFixed(1)} ${f.y(p[key]).toFixed(1)}`).join('');
+const area = (f, points, low, high) => `${line(f, points, high)}${[...points].reverse().map(p => `L${f.x(p.t).toFixed(1)} ${f.y(p[low]).toFixed(1)}`).join('')}Z`;
+
+/** A cursor that follows the pointer and the arrow keys, and tells what is there. */
+function cursor(box, f, points, tell) {
+  if (!points.length) return;
+  const mark = svg('line', { class: 'cursor', y1: 0, y2: f.height - f.bottom, visibility: 'hidden' });
+  const tip = el('div', { className: 'tip', hidden: true, role: 'status' });
+  f.root.append(mark);
+  box.append(tip);
+  let at = points.length - 1;
+  const show = i => {
+    at = Math.max(0, Math.min(points.length - 1, i));
+    const px = f.x(points[at].t);
+    mark.setAttribute('x1', px); mark.setAttribute('x2', px); mark.setAttribute('visibility', 'visible');
+    tip.textContent = tell(points[at]);
+    tip.hidden = false;
+    const share = px / f.width * box.clientWidth;
+    tip.style.left = `${Math.max(0, share > box.clientWidth / 2 ? share - tip.offsetWidth - 8 : share + 8)}px`;
+  };
+  const hide = () => { tip.hidden = true; mark.setAttribute('visibility', 'hidden'); };
+  const near = event => {
+    const r = f.root.getBoundingClientRect(), px = (event.clientX - r.left) / r.width * f.width;
+    let best = 0;
+    points.forEach((p, i) => { if (Math.abs(f.x(p.t) - px) < Math.abs(f.x(points[best].t) - px)) best = i; });
+    show(best);
+  };
+  f.root.onpointermove = f.root.onpointerdown = near;
+  f.root.onpointerleave = f.root.onblur = hide;
+  f.root.onkeydown = event => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -12, PageDown: 12, Home: -1e9, End: 1e9 }[event.key];
+    if (step) { event.preventDefault(); show(tip.hidden ? at : at + step); } else if (event.key === 'Escape') hide();
+  };
+}
+const none = (box, text) => box.replaceChildren(el('p', { className: 'none', textContent: text }));
+const points = history => history.points.map(p => ({ t: Date.parse(p.time), v: p.available_bps, low: p.low_bps, high: p.high_bps, n: p.samples }));
+
+// The parts of the page
+
+function drawPaths() {
+  const wanted = $('find').value.trim().toLowerCase();
+  const shown = state.paths.filter(p => p.dst.includes(wanted));
+  $('paths').replaceChildren(...shown.map(p => {
+    const newest = p.newest ? `newest ${span((Date.now() - Date.parse(p.newest)) / 1e3)} ago` : 'no records';
+    const button = el('button', { onclick: () => choose(p.dst) }, p.dst, el('small', { textContent: newest }));
+    button.setAttribute('aria-current', p.dst === state.dst);
+    return el('li', {}, button);
+  }));
+}
+
+function kind(step) { return step.congestion_control === 'off' ? 'off' : step.reason === 'congested' ? 'on' : 'unknown'; }
+
+function drawAdvice(advice) {
+  const from = advice.computed_from, at = Date.parse(advice.at);
+  $('name').textContent = advice.dst;
+  $('zone').textContent = `${from.local_time} · ${from.zone}`;
+  $('verdict').replaceChildren(
+    el('span', { className: `badge ${kind(advice)}`, textContent: `congestion control ${advice.congestion_control}` }),
+    el('span', { textContent: advice.because }));
+  const fact = (name, value, small) => el('div', {}, el('dt', { textContent: name }),
+    el('dd', { textContent: value }, ...(small ? [el('small', { textContent: small })] : [])));
+  const facts = [
+    ['Predicted for now', rate(advice.available_bps), advice.available_bps == null ? 'not known' : `${rate(advice.available_low_bps, true)} – ${rate(advice.available_high_bps, true)}`],
+    ['Newest measurement', rate(from.newest_bps), advice.age_s == null ? '' : `${span(advice.age_s)} ago`],
+    ['Ask again', `in ${span((Date.parse(advice.next_advice_at) - at) / 1e3)}`, `at ${hm(Date.parse(advice.next_advice_at))}`],
+    ['RTT', millis(advice.rtt_us), ''],
+    ['Buffer to use', bytes(advice.buffer_bytes), advice.buffer_bytes == null ? '' : from.capacity_bps ? 'RTT × capacity' : 'RTT × available'],
+    ['Threshold', rate(from.threshold_bps), from.capacity_bps ? `capacity ${rate(from.capacity_bps)}` : ''],
+    ['Based on', `${from.days_used} days`, `${advice.sample_count} samples, ${{ all: 'all days', week: 'the week before', weekday: 'same weekday' }[from.history]}`],
+  ];
+  $('facts').replaceChildren(...facts.map(f => fact(...f)));
+  const head = ['Day', 'Samples', 'B0', 'B1 per minute', 'R²'];
+  const row = (tag, cells) => el('tr', {}, ...cells.map(c => el(tag, { textContent: c })));
+  $('days').replaceChildren(row('th', head), ...from.days.map(d => row('td', [d.date, d.samples, rate(d.b0_bps),
+    `${d.b1_bps_per_s < 0 ? '−' : '+'}${rate(Math.abs(d.b1_bps_per_s * 60))}`, d.r2 == null ? '–' : d.r2.toFixed(2)])));
+}
+
+function drawDay(measured, steps, threshold, from, to) {
+  const known = steps.filter(s => s.v != null);
+  const values = [...measured.map(p => p.v), ...known.map(s => s.high), threshold || 0];
+  if (!measured.length && !known.length) return none($('day-chart'), 'Nothing was measured on this day, and nothing is predicted.');
+  const f = frame($('day-chart'), { from, to, most: Math.max(...values, 1) * 1.05, height: 260,
+    label: `Available bandwidth on ${date(from)}, measured and predicted. Arrow keys read values.` });
+  for (const run of runs(known, 2 * (to - from) / 48)) {
+    f.root.append(svg('path', { class: 'b', d: area(f, run, 'low', 'high') }), svg('path', { class: 'p', d: line(f, run, 'v') }));
+  }
+  for (const run of runs(measured, 36e5)) f.root.append(svg('path', { class: 'm', d: line(f, run, 'v') }));
+  if (threshold) {
+    f.root.append(svg('line', { class: 't', x1: f.left, x2: f.width, y1: f.y(threshold), y2: f.y(threshold) }),
+      svg('text', { class: 'tl', x: f.width - 4, y: f.y(threshold) - 5, 'text-anchor': 'end' }, rate(threshold)));
+  }
+  const now = Date.now();
+  if (now > from && now < to) f.root.append(svg('line', { class: 'now', x1: f.x(now), x2: f.x(now), y1: 0, y2: f.height - f.bottom }));
+  const at = t => known.reduce((best, s) => Math.abs(s.t - t) < Math.abs((best || s).t - t) ? s : best, known[0]);
+  const told = measured.length ? measured : known;
+  cursor($('day-chart'), f, told, p => {
+    const s = at(p.t), lines = [hm(p.t)];
+    if (measured.length) lines.push(`measured   ${rate(p.v)}`);
+    if (s) lines.push(`predicted  ${rate(s.v)}`, `           ${rate(s.low, true)} – ${rate(s.high, true)}`);
+    return lines.join('\n');
+  });
+}
+
+function drawStrip(steps, from, to) {
+  const f = frame($('strip'), { from, to, most: 0, height: 50, label: 'Advice through the day. Arrow keys read values.' });
+  const until = Math.min(to, Math.max(Date.now(), from));
+  const past = steps.filter(s => s.t < until), width = (to - from) / steps.length;
+  for (const s of past) {
+    const x = f.x(s.t), w = f.x(Math.min(s.t + width, until)) - x;
+    const h = { off: 24, on: 16, unknown: 8 }[kind(s)];
+    f.root.append(svg('rect', { class: `f-${kind(s)}`, x: x + .5, y: 26 - h, width: Math.max(1, w - 1), height: h, rx: 2 }));
+  }
+  const words = { free: 'may be off', congested: 'on: congested', stale: 'on: no fresh measurement', no_history: 'on: no history',
+    too_few_days: 'on: too few days', no_capacity: 'on: capacity not known' };
+  cursor($('strip'), f, past, s => `${hm(s.t)}  ${words[s.reason]}`);
+}
+
+function drawHistory(all, from, to) {
+  if (!all.length) return none($('history-chart'), 'Nothing was measured in this time.');
+  const f = frame($('history-chart'), { from, to, most: Math.max(...all.map(p => p.high), 1) * 1.05, height: 200,
+    label: 'Available bandwidth measured. Arrow keys read values.' });
+  for (const run of runs(all, Math.max(5 * (to - from) / 400, 36e5))) {
+    f.root.append(svg('path', { class: 's', d: area(f, run, 'low', 'high') }), svg('path', { class: 'm', d: line(f, run, 'v') }));
+  }
+  cursor($('history-chart'), f, all, p => `${clock(p.t, { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' })}\n${rate(p.v)}  (${rate(p.low, true)} – ${rate(p.high, true)})\n${p.n} samples`);
+}
+
+// What happens
+
+let drawn = null;
+function draw() {
+  if (!drawn) return;
+  drawAdvice(drawn.advice);
+  const threshold = drawn.advice.computed_from.threshold_bps;
+  drawDay(drawn.measured, drawn.steps, threshold, drawn.from, drawn.to);
+  drawStrip(drawn.steps, drawn.from, drawn.to);
+  drawHistory(drawn.history, drawn.begin, drawn.end);
+}
+
+async function load() {
+  const round = ++state.round, dst = state.dst;
+  try {
+    state.path = await get(`/v1/paths/${encodeURIComponent(dst)}`);
+    const newest = state.path.newest ? Date.parse(state.path.newest) : Date.now();
+    // A path that has fallen silent is shown where it last spoke.
+    state.day ||= date(Math.min(newest, Date.now()));
+    const from = midnight(state.day), to = midnight(shift(state.day, 1));
+    const end = Math.min(Date.now(), Math.max(newest + 1, to)), begin = end - state.days * DAY;
+    const iso = t => new Date(t).toISOString();
+    const advice = await get('/v1/advice', { dst });
+    const hop = advice.computed_from.hop || '';
+    const [measured, line, history] = await Promise.all([
+      get('/v1/history', { dst, hop, from: iso(from), to: iso(to), points: 288 }),
+      get('/v1/timeline', { dst, from: iso(from), to: iso(to), steps: 48 }),
+      get('/v1/history', { dst, hop, from: iso(begin), to: iso(end), points: 400 }),
+    ]);
+    if (round !== state.round) return;
+    const steps = line.steps.map(s => ({ ...s, t: Date.parse(s.at), v: s.available_bps, low: s.available_low_bps, high: s.available_high_bps }));
+    drawn = { advice, from, to, begin, end, measured: points(measured), steps, history: points(history) };
+    $('main').hidden = false;
+    $('day').value = state.day;
+    $('state').textContent = '';
+    draw();
+  } catch (e) { if (round === state.round) $('state').textContent = `Not up to date: ${e.message}`; }
+}
+
+function choose(dst) {
+  state.dst = dst;
+  state.day = null;
+  history.replaceState(null, '', `#${encodeURIComponent(dst)}`);
+  drawPaths();
+  load();
+}
+
+async function start() {
+  try {
+    const all = [];
+    for (let after = ''; after != null && all.length < 1e4;) {
+      const page = await get('/v1/paths', { after, limit: 500 });
+      all.push(...page.paths);
+      after = page.next;
+    }
+    state.paths = all.filter(p => p.newest);
+    $('state').textContent = '';
+    $('empty').hidden = state.paths.length > 0;
+    document.querySelector('nav').hidden = !state.paths.length;
+    drawPaths();
+    if (state.paths.length && !state.dst) {
+      const wanted = decodeURIComponent(location.hash.slice(1));
+      choose((state.paths.find(p => p.dst === wanted) || state.paths[0]).dst);
+    }
+  } catch (e) { $('state').textContent = `Not up to date: ${e.message}`; }
+}
+
+$('find').oninput = drawPaths;
+$('paths').onkeydown = event => {
+  const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+  const all = [...$('paths').querySelectorAll('button')], at = all.indexOf(document.activeElement);
+  if (step && all[at + step]) { event.preventDefault(); all[at + step].focus(); }
+};
+const go = day => { if (day) { state.day = day; load(); } };
+$('before').onclick = () => go(shift(state.day, -1));
+$('after').onclick = () => go(shift(state.day, 1));
+$('day').onchange = event => go(event.target.value);
+$('range').onclick = event => {
+  if (!event.target.dataset.days) return;
+  state.days = +event.target.dataset.days;
+  for (const b of $('range').children) b.setAttribute('aria-pressed', b === event.target);
+  load();
+};
+$('token').onsubmit = event => {
+  event.preventDefault();
+  sessionStorage.setItem('token', event.target.querySelector('input').value);
+  $('token').hidden = true;
+  start();
+};
+let resized, width = 0;
+new ResizeObserver(([box]) => {
+  if (box.contentRect.width === width) return;
+  width = box.contentRect.width;
+  clearTimeout(resized);
+  resized = setTimeout(draw, 100);
+}).observe($('main'));
+setInterval(() => { if (!document.hidden && state.dst) { start(); load(); } }, 60e3);
+start();

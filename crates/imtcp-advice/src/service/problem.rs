@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Errors as problem documents (RFC 9457): what is wrong, and what to do.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ingest::Refused;
+use crate::error::Error;
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Problem {
+    pub title: String,
+    pub status: u16,
+    /// One sentence: what is wrong and what to do.
+    pub detail: String,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error").into();
+        Problem { title, status: status.as_u16(), detail: detail.into() }
+    }
+
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::BAD_REQUEST, detail)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(e: Error) -> Self {
+        match e {
+            Error::Input(detail) => Problem::bad_request(detail),
+            e => {
+                tracing::error!("{e}");
+                let detail = "the history cannot be read at present: see the service's log";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
+        }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            match refused {
+                Refused::Busy => "too many reports are waiting: send the batch again in a second",
+                Refused::Failed => {
+                    "the batch was not stored: send it again later; the service's log says why"
+                }
+            },
+        )
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let body = serde_json::to_string(&self).unwrap_or_default();
+        let mut response =
+            (status, [(CONTENT_TYPE, "application/problem+json")], body).into_response();
+        let headers = response.headers_mut();
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, axum::http::HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, axum::http::HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Advice, paths, history, metrics, health.
+
+use std::collections::BTreeSet;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::Json;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::problem::Problem;
+use super::Shared;
+use crate::advice::answer::Answer;
+use crate::record::destination;
+use crate::settings::{Changes, Settings, SettingsChange};
+use crate::store::read::{PathInfo, Point, ALL_PATHS};
+use crate::time::{self, now_us, DAY_US, HOUR_US};
+
+pub type Asked<T> = Result<Query<T>, QueryRejection>;
+
+/// A query's parameters, or what is wrong with them.
+pub fn params<T>(asked: Asked<T>) -> Result<T, Problem> {
+    asked.map(|Query(params)| params).map_err(|e| Problem::bad_request(e.body_text()))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AdviceParams {
+    /// The transfer's destination: an address, or a name that records have.
+    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
+    dst: String,
+    /// What remains to be sent.
+    #[param(minimum = 0)]
+    bytes: Option<u64>,
+    /// Ask as of this time (RFC 3339); records that came after it do not count.
+    #[param(format = DateTime)]
+    at: Option<String>,
+}
+
+/// What a transfer should do now, and until when
+#[utoipa::path(get, path = "/v1/advice", params(AdviceParams), responses(
+    (status = 200, description = "Advice, or 'unknown' with the safe default", body = Answer),
+    (status = 400, description = "Wrong parameters", body = Problem,
+        content_type = "application/problem+json"),
+))]
+pub async fn advice(
+    State(service): State<Shared>,
+    asked: Asked<AdviceParams>,
+) -> Result<Response, Problem> {
+    let params = params(asked)?;
+    let dst = destination(&params.dst)?;
+    let timer = service.metrics.advice_seconds.start_timer();
+    let answered = match &params.at {
+        None => service.book.now(&dst).await?,
+        Some(at) => {
+            let t0_us = time::parse(at)?;
+            let _turn = service.heavy.acquire().await;
+            service.book.as_of(&dst, t0_us).await?
+        }
+    };
+    timer.observe_duration();
+    let reason = format!("{:?}", answered.advice.reason);
+    service.metrics.advice.with_label_values(&[&reason]).inc();
+    // The advice is the same for all lengths and made once a second; the length comes before it.
+    let length = serde_json::json!({
+        "bytes": params.bytes,
+        "transfer_s": answered.advice.transfer_s(params.bytes),
+    });
+    let length = length.to_string();
+    let body = format!("{},{}", &length[..length.len() - 1], &answered.json[1..]);
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// A path that the service knows.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PathView {
+    dst: String,
+    /// Hops with records; the empty one is the path as a whole.
+    hops: BTreeSet<String>,
+    sources: BTreeSet<String>,
+    oldest: Option<String>,
+    newest: Option<String>,
+    /// What holds for it.
+    settings: Settings,
+    /// What is set for it alone.
+    #[schema(value_type = Object)]
+    own_settings: Changes,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Paths {
+    paths: Vec<PathView>,
+    /// Ask again with after= this for more.
+    next: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PathsParams {
+    /// Begin after this one.
+    #[serde(default)]
+    after: String,
+    /// At most so many.
+    #[serde(default = "hundred")]
+    #[param(minimum = 1, maximum = 1000)]
+    limit: u32,
+}
+
+fn hundred() -> u32 {
+    100
+}
+
+/// The paths that have history
+#[utoipa::path(get, path = "/v1/paths", params(PathsParams), responses(
+    (status = 200, body = Paths),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn paths(
+    State(service): State<Shared>,
+    asked: Asked<PathsParams>,
+) -> Result<Json<Paths>, Problem> {
+    let params = params(asked)?;
+    if !(1..=1000).contains(&params.limit) {
+        return Err(Problem::bad_request("limit is between 1 and 1000"));
+    }
+    let names = service.book.store().path_names(&params.after, params.limit).await?;
+    let next = names.last().filter(|_| names.len() == params.limit as usize).cloned();
+    let mut paths = Vec::with_capacity(names.len());
+    for name in names {
+        if let Some(path) = service.book.store().path(&name).await? {
+            paths.push(view(&service, path).await?);
+        }
+    }
+    Ok(Json(Paths { paths, next }))
+}
+
+async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
+    let settings = service.book.settings(Some(&path)).await?;
+    let oldest = path.series.iter().filter_map(|s| s.oldest_us).min();
+    let newest = path.series.iter().filter_map(|s| s.newest_us).max();
+    Ok(PathView {
+        hops: path.series.iter().map(|s| s.hop.clone()).collect(),
+        sources: path.series.into_iter().map(|s| s.source).collect(),
+        oldest: oldest.map(time::format),
+        newest: newest.map(time::format),
+        dst: path.dst,
+        settings,
+        own_settings: path.settings,
+    })
+}
+
+/// A destination in a URL; `*` for what is set for all.
+fn named(dst: &str) -> Result<String, Problem> {
+    if dst == ALL_PATHS {
+        return Ok(dst.into());
+    }
+    Ok(destination(dst)?)
+}
+
+/// One path with its settings; `*` for the settings of all
+#[utoipa::path(get, path = "/v1/paths/{dst}", params(("dst" = String, Path)), responses(
+    (status = 200, body = PathView),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn path(
+    State(service): State<Shared>,
+    Path(dst): Path<String>,
+) -> Result<Json<PathView>, Problem> {
+    let dst = named(&dst)?;
+    let path = match service.book.store().path(&dst).await? {
+        None if dst == ALL_PATHS => PathInfo { dst, ..PathInfo::default() },
+        None => {
+            let detail = "there is no history of this destination: /v1/paths lists those known";
+            return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+        }
+        Some(path) => path,
+    };
+    Ok(Json(view(&service, path).await?))
+}
+
+/// Change settings of a path, or with `*` of all; null takes one back
+#[utoipa::path(patch, path = "/v1/paths/{dst}", params(("dst" = String, Path)),
+    request_body = SettingsChange, security(("write" = [])), responses(
+    (status = 200, body = PathView),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn change_path(
+    State(service): State<Shared>,
+    Path(dst): Path<String>,
+    headers: HeaderMap,
+    body: axum::body::Bytes,
+) -> Result<Json<PathView>, Problem> {
+    service.access.may_write(&headers)?;
+    let dst = named(&dst)?;
+    let changes: Changes = serde_json::from_slice(&body)
+        .map_err(|e| Problem::bad_request(format!("a JSON object of settings is wanted: {e}")))?;
+    service.book.store().change_settings(&dst, &changes).await?;
+    service.book.forget_all();
+    let path = service.book.store().path(&dst).await?.unwrap_or_default();
+    Ok(Json(view(&service, path).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HistoryParams {
+    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
+    dst: String,
+    /// A hop; empty for the path as a whole.
+    #[serde(default)]
+    hop: String,
+    /// RFC 3339; a day before `to` when absent.
+    #[param(format = DateTime)]
+    from: Option<String>,
+    /// RFC 3339; now when absent.
+    #[param(format = DateTime)]
+    to: Option<String>,
+    /// Records are joined into at most about so many points.
+    #[serde(default = "five_hundred")]
+    #[param(minimum = 1, maximum = 5000)]
+    points: u32,
+}
+
+fn five_hundred() -> u32 {
+    500
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct History {
+    dst: String,
+    hop: String,
+    points: Vec<Point>,
+}
+
+/// A stretch of time, its end now and its length a day unless told; at most ten years.
+pub fn stretch(from: Option<&str>, to: Option<&str>) -> Result<(i64, i64), Problem> {
+    let to_us = to.map(time::parse).transpose()?.unwrap_or_else(now_us);
+    let from_us = from.map(time::parse).transpose()?.unwrap_or(to_us.saturating_sub(DAY_US));
+    let length_us = to_us.saturating_sub(from_us);
+    if from_us < 0 || length_us <= 0 || length_us > 3660 * 24 * HOUR_US {
+        return Err(Problem::bad_request("from lies before to, after 1970, at most ten years"));
+    }
+    Ok((from_us, to_us))
+}
+
+/// What was measured
+#[utoipa::path(get, path = "/v1/history", params(HistoryParams), responses(
+    (status = 200, body = History),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn history(
+    State(service): State<Shared>,
+    asked: Asked<HistoryParams>,
+) -> Result<Json<History>, Problem> {
+    let params = params(asked)?;
+    if !(1..=5000).contains(&params.points) {
+        return Err(Problem::bad_request("points is between 1 and 5000"));
+    }
+    let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
+    let dst = destination(&params.dst)?;
+    let hop = if params.hop.is_empty() { String::new() } else { destination(&params.hop)? };
+    let Some(path) = service.book.store().path(&dst).await? else {
+        let detail = "there is no history of this destination: /v1/paths lists those known";
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    };
+    let series: Vec<_> = path.series.iter().filter(|s| s.hop == hop).map(|s| s.id).collect();
+    let _turn = service.heavy.acquire().await;
+    let points = service.book.store().history(&series, from_us, to_us, params.points).await?;
+    Ok(Json(History { dst, hop, points }))
+}
+
+/// Numbers for Prometheus
+#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String)))]
+pub async fn metrics(State(service): State<Shared>) -> Response {
+    let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
+    (kind, service.metrics.text()).into_response()
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Health {
+    status: &'static str,
+    version: &'static str,
+}
+
+/// Does the service reach its history?
+#[utoipa::path(get, path = "/healthz", responses(
+    (status = 200, body = Health),
+    (status = 503, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn health(State(service): State<Shared>) -> Result<Json<Health>, Problem> {
+    service.book.store().generation().await?;
+    Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
+}

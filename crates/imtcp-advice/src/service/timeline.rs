@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What would have been advised, and will be: the page's band and timeline.
+
+use axum::extract::State;
+use axum::Json;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::problem::Problem;
+use super::routes::{params, stretch, Asked};
+use super::Shared;
+use crate::advice::answer::{Reason, Switch};
+use crate::record::destination;
+use crate::time::rfc3339;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TimelineParams {
+    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
+    dst: String,
+    /// RFC 3339; a day before `to` when absent.
+    #[param(format = DateTime)]
+    from: Option<String>,
+    /// RFC 3339; now when absent. May lie ahead.
+    #[param(format = DateTime)]
+    to: Option<String>,
+    #[serde(default = "steps")]
+    #[param(minimum = 1, maximum = 96)]
+    steps: u32,
+}
+
+fn steps() -> u32 {
+    48
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Timeline {
+    dst: String,
+    steps: Vec<Step>,
+}
+
+/// The advice as of one moment, in short.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Step {
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    at: i64,
+    congestion_control: Switch,
+    reason: Reason,
+    available_bps: Option<u64>,
+    available_low_bps: Option<u64>,
+    available_high_bps: Option<u64>,
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    next_advice_at: i64,
+}
+
+/// The advice at equal steps between two times
+#[utoipa::path(get, path = "/v1/timeline", params(TimelineParams), responses(
+    (status = 200, body = Timeline),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn timeline(
+    State(service): State<Shared>,
+    asked: Asked<TimelineParams>,
+) -> Result<Json<Timeline>, Problem> {
+    let params = params(asked)?;
+    if !(1..=96).contains(&params.steps) {
+        return Err(Problem::bad_request("steps is between 1 and 96"));
+    }
+    let dst = destination(&params.dst)?;
+    let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
+    let _turn = service.heavy.acquire().await;
+    let mut steps = Vec::new();
+    for i in 0..i64::from(params.steps) {
+        let t0_us = from_us + (to_us - from_us) / i64::from(params.steps) * i;
+        let advice = &service.book.as_of(&dst, t0_us).await?.advice;
+        steps.push(Step {
+            at: t0_us,
+            congestion_control: advice.congestion_control,
+            reason: advice.reason,
+            available_bps: advice.available_bps,
+            available_low_bps: advice.available_low_bps,
+            available_high_bps: advice.available_high_bps,
+            next_advice_at: advice.next_advice_at,
+        });
+    }
+    Ok(Json(Timeline { dst, steps }))
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Retention: raw records become minutes, minutes hours, and the oldest go. Ages count from the
+//! newest record of a series: an old trace that was imported stays as it came. Each step is
+//! one transaction, so that a kill leaves a record either as it was or rolled up, never neither.
+
+use serde::{Deserialize, Serialize};
+use sqlx::{Executor, Row};
+
+use super::schema::Dialect;
+use super::write::{raise_generation, BATCH_MEMORY_US};
+use super::Store;
+use crate::error::Result;
+use crate::time::{DAY_US, HOUR_US, MINUTE_US};
+
+/// How long each form is kept, in days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    pub raw_days: u32,
+    pub minute_days: u32,
+    pub hour_days: u32,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention { raw_days: 30, minute_days: 400, hour_days: 3660 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Maintained {
+    /// Records that went into minutes and hours.
+    pub rolled_up: u64,
+    /// Records that were too old.
+    pub removed: u64,
+}
+
+/// Joins the records of a bucket. Means are weighted with the samples in them; the time is
+/// the mean too, so that a line through the means is the line through the records.
+const ROLL_UP: &str = "
+INSERT INTO record (series_id, t_us, span_s, samples, available_bps, low_bps, high_bps,
+    capacity_bps, rtt_us, loss, congested, validity_pct)
+SELECT series_id,
+    MIN(t_us) / $2 * $2 + CAST(SUM((t_us % $2) * samples) / SUM(samples) AS BIGINT),
+    $2 / 1000000, CAST(SUM(samples) AS BIGINT),
+    CAST(SUM(available_bps * samples) / SUM(samples) AS BIGINT), MIN(low_bps), MAX(high_bps),
+    MAX(capacity_bps), CAST(AVG(rtt_us) AS BIGINT), AVG(loss),
+    CAST(ROUND(AVG(congested)) AS BIGINT), CAST(AVG(validity_pct) AS BIGINT)
+FROM record
+WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3
+    AND (validity_pct IS NULL OR validity_pct > 0)
+GROUP BY series_id, t_us / $2
+ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
+    samples = record.samples + excluded.samples,
+    available_bps = (record.available_bps * record.samples
+        + excluded.available_bps * excluded.samples) / (record.samples + excluded.samples)";
+
+const ROLLED_UP: &str =
+    "DELETE FROM record WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3";
+
+impl Store {
+    /// Rolls up and removes what is due.
+    pub async fn maintain(&self, keep: &Retention, now_us: i64) -> Result<Maintained> {
+        let mut done = Maintained::default();
+        let rows = self.readers.fetch_all("SELECT id FROM series ORDER BY id").await?;
+        for row in rows {
+            let series: i64 = row.try_get(0)?;
+            let newest = sqlx::query("SELECT MAX(t_us) FROM record WHERE series_id = $1");
+            let newest = newest.bind(series).fetch_one(&self.readers).await?;
+            let Some(newest) = newest.try_get::<Option<i64>, _>(0)? else { continue };
+            let before = |days: u32| newest.min(now_us) - i64::from(days) * DAY_US;
+            // Whole hours only: a bucket is made once, when all of it is due.
+            let raw = before(keep.raw_days) / HOUR_US * HOUR_US;
+            done.rolled_up += self.roll_up(series, MINUTE_US, raw).await?;
+            let minutes = before(keep.minute_days) / HOUR_US * HOUR_US;
+            done.rolled_up += self.roll_up(series, HOUR_US, minutes).await?;
+            let sql = "DELETE FROM record WHERE series_id = $1 AND t_us < $2";
+            let query = sqlx::query(sql).bind(series).bind(before(keep.hour_days));
+            done.removed += query.execute(&self.writer).await?.rows_affected();
+        }
+        let sql = "DELETE FROM batch WHERE received_us < $1";
+        sqlx::query(sql).bind(now_us - BATCH_MEMORY_US).execute(&self.writer).await?;
+        Ok(done)
+    }
+
+    /// A day at a time: a long backlog does not keep writers waiting.
+    async fn roll_up(&self, series: i64, bucket_us: i64, until_us: i64) -> Result<u64> {
+        let mut rolled_up = 0;
+        loop {
+            let sql = "SELECT MIN(t_us) FROM record
+                       WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3";
+            let query = sqlx::query(sql).bind(series).bind(bucket_us).bind(until_us);
+            let oldest = query.fetch_one(&self.writer).await?.try_get::<Option<i64>, _>(0)?;
+            let Some(oldest) = oldest else { return Ok(rolled_up) };
+            let until_us = until_us.min((oldest / DAY_US + 1) * DAY_US);
+            let mut tx = self.writer.begin().await?;
+            raise_generation(&mut tx).await?;
+            let bound = |sql| sqlx::query(sql).bind(series).bind(bucket_us).bind(until_us);
+            bound(ROLL_UP).execute(&mut *tx).await?;
+            rolled_up += bound(ROLLED_UP).execute(&mut *tx).await?.rows_affected();
+            tx.commit().await?;
+        }
+    }
+
+    /// Gives space back that removed records had.
+    pub async fn vacuum(&self) -> Result<()> {
+        match self.dialect {
+            Dialect::Sqlite => {
+                self.writer.execute("VACUUM").await?;
+                self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").await?;
+            }
+            Dialect::Postgres => {
+                self.writer.execute("SET statement_timeout TO 0").await?;
+                self.writer.execute("VACUUM ANALYZE record").await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The history: one SQLite file in WAL mode, or a PostgreSQL database. The same statements
+//! serve both, but for what [`schema::Dialect`] spells.
+
+pub mod maintain;
+pub mod read;
+pub mod schema;
+pub mod write;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor};
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use schema::Dialect;
+
+/// Where the history is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    File(PathBuf),
+    /// With its password: never shown.
+    Postgres(String),
+}
+
+impl Place {
+    pub fn new(text: &str) -> Self {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            return Place::Postgres(text.into());
+        }
+        Place::File(text.strip_prefix("sqlite://").unwrap_or(text).into())
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Place::Postgres(url) => url.clone(),
+            Place::File(path) => {
+                let mut url = String::from("sqlite://");
+                for byte in path.to_string_lossy().bytes() {
+                    match byte {
+                        b'/' | b'.' | b'-' | b'_' => url.push(byte.into()),
+                        b if b.is_ascii_alphanumeric() => url.push(b.into()),
+                        b => url.push_str(&format!("%{b:02X}")),
+                    }
+                }
+                url + "?mode=rwc"
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Place::File(path) => write!(f, "{}", path.display()),
+            Place::Postgres(url) => {
+                let after = url.rsplit_once('@').map_or_else(
+                    || url.split_once("://").map_or("", |(_, rest)| rest),
+                    |(_, rest)| rest,
+                );
+                write!(f, "postgres://{}", after.split('?').next().unwrap_or_default())
+            }
+        }
+    }
+}
+
+pub struct Store {
+    pub(crate) readers: AnyPool,
+    /// One connection: SQLite has one writer, and batches commit in groups anyway.
+    pub(crate) writer: AnyPool,
+    pub(crate) dialect: Dialect,
+    pub(crate) place: Place,
+    pub(crate) series: Mutex<HashMap<SeriesKey, i64>>,
+}
+
+/// dst, hop, source
+pub(crate) type SeriesKey = (String, String, String);
+
+/// Files up to this size are checked whole when they are opened.
+const CHECKED_WHOLE_BYTES: u64 = 64 << 20;
+
+impl Store {
+    /// Opens the history, or makes it.
+    pub async fn open(place: &Place) -> Result<Self> {
+        Self::open_with(place, true).await
+    }
+
+    /// Opens a history that is there.
+    pub async fn open_existing(place: &Place) -> Result<Self> {
+        Self::open_with(place, false).await
+    }
+
+    async fn open_with(place: &Place, create: bool) -> Result<Self> {
+        sqlx::any::install_default_drivers();
+        let dialect = match place {
+            Place::File(path) => {
+                check_file(path, create)?;
+                Dialect::Sqlite
+            }
+            Place::Postgres(_) => Dialect::Postgres,
+        };
+        let failed = |e: sqlx::Error| named(e.into(), place);
+        let options = AnyConnectOptions::from_str(&place.url()).map_err(failed)?;
+        let options = options.disable_statement_logging();
+        let pool = |most: u32| {
+            AnyPoolOptions::new()
+                .max_connections(most)
+                .acquire_timeout(Duration::from_secs(5))
+                .after_connect(move |connection, _| Box::pin(prepare(connection, dialect)))
+        };
+        let writer = pool(1).connect_with(options.clone()).await.map_err(failed)?;
+        schema::migrate(&writer, dialect, place).await.map_err(|e| named(e, place))?;
+        let readers = pool(4).connect_lazy_with(options);
+        let store =
+            Store { readers, writer, dialect, place: place.clone(), series: Mutex::default() };
+        store.check_whole().await?;
+        Ok(store)
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
+    /// A small file is read whole: better no service than advice from half a history.
+    async fn check_whole(&self) -> Result<()> {
+        let Place::File(path) = &self.place else { return Ok(()) };
+        if std::fs::metadata(path).map_or(0, |m| m.len()) > CHECKED_WHOLE_BYTES {
+            return Ok(());
+        }
+        let check = sqlx::query_scalar::<_, String>("PRAGMA quick_check(1)");
+        let found = check.fetch_one(&self.writer).await;
+        match found.map_err(|e| named(e.into(), &self.place))?.as_str() {
+            "ok" => Ok(()),
+            _ => Err(Error::Corrupt(self.place.to_string())),
+        }
+    }
+}
+
+/// What holds for each connection.
+async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> sqlx::Result<()> {
+    let statements: &[&str] = match dialect {
+        // FULL: what is acknowledged survives a power cut too.
+        Dialect::Sqlite => &[
+            "PRAGMA busy_timeout = 10000",
+            "PRAGMA journal_mode = WAL",
+            "PRAGMA synchronous = FULL",
+            "PRAGMA foreign_keys = ON",
+            "PRAGMA cache_size = -16384",
+            "PRAGMA journal_size_limit = 67108864",
+        ],
+        Dialect::Postgres => &["SET search_path TO imtcp", "SET statement_timeout TO '60s'"],
+    };
+    for statement in statements {
+        connection.execute(*statement).await?;
+    }
+    Ok(())
+}
+
+/// What SQLite itself would only say later, or not at all.
+fn check_file(path: &Path, create: bool) -> Result<()> {
+    let open = |why: String| Error::Open { db: path.display().to_string(), why };
+    match std::fs::File::open(path) {
+        Ok(mut file) => {
+            use std::io::Read;
+            let mut head = Vec::new();
+            (&mut file).take(16).read_to_end(&mut head).map_err(|e| open(e.to_string()))?;
+            if !head.is_empty() && head != b"SQLite format 3\0" {
+                return Err(Error::Corrupt(path.display().to_string()));
+            }
+            Ok(())
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && create => {
+            match path.parent().filter(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
+                Some(dir) => Err(open(format!("there is no directory {}", dir.display()))),
+                None => Ok(()),
+            }
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            Err(open("there is no such file; `imtcp advice import` or `serve` makes it".into()))
+        }
+        Err(e) => Err(open(e.to_string())),
+    }
+}
+
+/// An error that names the database.
+fn named(e: Error, place: &Place) -> Error {
+    match e {
+        Error::Corrupt(_) => Error::Corrupt(place.to_string()),
+        Error::Db(sqlx::Error::Io(why)) => {
+            Error::Open { db: place.to_string(), why: why.to_string() }
+        }
+        Error::Db(why @ (sqlx::Error::Database(_) | sqlx::Error::Configuration(_))) => {
+            let why =
+                why.as_database_error().map_or_else(|| why.to_string(), |e| e.message().into());
+            Error::Open { db: place.to_string(), why }
+        }
+        Error::Db(sqlx::Error::PoolTimedOut) => {
+            Error::Open { db: place.to_string(), why: "no answer within 5 s".into() }
+        }
+        e => e,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_never_shows_its_password() {
+        let place = Place::new("postgres://me:secret@db.example.org/imtcp?sslmode=require");
+        assert_eq!(place.to_string(), "postgres://db.example.org/imtcp");
+        assert_eq!(Place::new("postgresql:///x").to_string(), "postgres:///x");
+        assert_eq!(Place::new("sqlite://a b.db").url(), "sqlite://a%20b.db?mode=rwc");
+    }
+}

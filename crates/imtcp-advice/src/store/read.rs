@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Reading: paths, the newest records, the samples of windows, a stretch of history.
+
+use serde::Serialize;
+use serde_json::json;
+use sqlx::any::AnyRow;
+use sqlx::{Executor, Row};
+use utoipa::ToSchema;
+
+use super::write::Stored;
+use super::Store;
+use crate::advice::days::Window;
+use crate::advice::decide::Newest;
+use crate::advice::fit::Sample;
+use crate::error::Result;
+use crate::record::Record;
+use crate::settings::Changes;
+use crate::time::rfc3339;
+
+/// A path with its own settings and its series.
+#[derive(Clone, Debug, Default)]
+pub struct PathInfo {
+    pub dst: String,
+    pub settings: Changes,
+    pub series: Vec<SeriesInfo>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesInfo {
+    pub id: i64,
+    pub hop: String,
+    pub source: String,
+    /// First and newest record; `None` before there is one.
+    pub oldest_us: Option<i64>,
+    pub newest_us: Option<i64>,
+}
+
+/// A stretch of one hop's history, joined into one value.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Point {
+    /// Mean time of what was joined.
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub time: i64,
+    pub samples: u64,
+    pub available_bps: u64,
+    pub low_bps: u64,
+    pub high_bps: u64,
+    pub capacity_bps: Option<u64>,
+    pub rtt_us: Option<u64>,
+    pub loss: Option<f64>,
+}
+
+/// The name that the settings of all paths go by.
+pub const ALL_PATHS: &str = "*";
+
+/// A record's validity, in SQL: one that its source does not vouch for at all is left out.
+const VALID: &str = "(r.validity_pct IS NULL OR r.validity_pct >= $1)";
+
+impl Store {
+    pub async fn generation(&self) -> Result<i64> {
+        let sql = "SELECT value FROM meta WHERE key = 'generation'";
+        Ok(self.readers.fetch_one(sql).await?.try_get(0)?)
+    }
+
+    /// One path; `*` for what is set for all.
+    pub async fn path(&self, dst: &str) -> Result<Option<PathInfo>> {
+        let sql = "SELECT id, settings FROM path WHERE dst = $1";
+        let Some(row) = sqlx::query(sql).bind(dst).fetch_optional(&self.readers).await? else {
+            return Ok(None);
+        };
+        let sql = "SELECT s.id, s.hop, s.source,
+                (SELECT MIN(t_us) FROM record WHERE series_id = s.id) AS oldest,
+                (SELECT MAX(t_us) FROM record WHERE series_id = s.id) AS newest
+             FROM series s WHERE s.path_id = $1 ORDER BY s.hop, s.source";
+        let id: i64 = row.try_get(0)?;
+        let series = sqlx::query(sql).bind(id).fetch_all(&self.readers).await?;
+        Ok(Some(PathInfo {
+            dst: dst.into(),
+            settings: serde_json::from_str(row.try_get(1)?).unwrap_or_default(),
+            series: series.iter().map(series_info).collect::<Result<_>>()?,
+        }))
+    }
+
+    /// Names of paths in their order, beginning after one.
+    pub async fn path_names(&self, after: &str, most: u32) -> Result<Vec<String>> {
+        let sql = "SELECT dst FROM path WHERE dst > $1 AND dst <> '*' ORDER BY dst LIMIT $2";
+        let rows = sqlx::query(sql).bind(after).bind(i64::from(most));
+        let rows = rows.fetch_all(&self.readers).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    /// The newest record of a series up to a time.
+    pub async fn newest(
+        &self,
+        series: i64,
+        until_us: i64,
+        min_validity_pct: u8,
+    ) -> Result<Option<Newest>> {
+        let sql = format!(
+            "SELECT r.t_us, r.available_bps, r.capacity_bps, r.rtt_us, r.congested
+             FROM record r WHERE r.series_id = $2 AND r.t_us <= $3 AND {VALID}
+             ORDER BY r.t_us DESC LIMIT 1"
+        );
+        let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(series).bind(until_us);
+        let row = query.fetch_optional(&self.readers).await?;
+        row.map(|row| newest(&row)).transpose()
+    }
+
+    /// The samples of series in each window; times are relative to the window's beginning.
+    pub async fn samples(
+        &self,
+        series: &[i64],
+        windows: &[Window],
+        min_validity_pct: u8,
+    ) -> Result<Vec<Vec<Sample>>> {
+        let mut samples = vec![Vec::new(); windows.len()];
+        if windows.is_empty() {
+            return Ok(samples);
+        }
+        let bounds: Vec<_> =
+            windows.iter().enumerate().map(|(i, w)| json!([w.start_us, w.end_us, i])).collect();
+        let sql = format!(
+            "SELECT w.i, r.t_us, r.available_bps
+             FROM (SELECT {from} AS a, {to} AS b, {i} AS i FROM {windows}) w
+             CROSS JOIN (SELECT {from} AS id FROM {series}) s CROSS JOIN record r
+             WHERE r.series_id = s.id AND r.t_us BETWEEN w.a AND w.b AND {VALID}",
+            from = self.dialect.field(0, "bigint"),
+            to = self.dialect.field(1, "bigint"),
+            i = self.dialect.field(2, "bigint"),
+            windows = self.dialect.elements("$3"),
+            series = self.dialect.elements("$2"),
+        );
+        let query = sqlx::query(&sql)
+            .bind(i64::from(min_validity_pct))
+            .bind(ids(series))
+            .bind(serde_json::Value::Array(bounds).to_string());
+        for row in query.fetch_all(&self.readers).await? {
+            let (i, t_us, bps): (i64, i64, i64) =
+                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            let window = &windows[i as usize];
+            let t_s = (t_us - window.start_us) as f64 / 1e6;
+            samples[i as usize].push(Sample { t_s, b_bps: bps as f64 });
+        }
+        Ok(samples)
+    }
+
+    /// All samples of series, in the order of time.
+    pub async fn all_samples(
+        &self,
+        series: &[i64],
+        min_validity_pct: u8,
+    ) -> Result<Vec<(i64, f64)>> {
+        let mut all = Vec::new();
+        for id in series {
+            let sql = format!(
+                "SELECT r.t_us, r.available_bps FROM record r WHERE r.series_id = $2 AND {VALID}"
+            );
+            let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(id);
+            for row in query.fetch_all(&self.readers).await? {
+                all.push((row.try_get(0)?, row.try_get::<i64, _>(1)? as f64));
+            }
+        }
+        all.sort_by_key(|s| s.0);
+        Ok(all)
+    }
+
+    /// The history of a hop between two times, in at most about `points` steps.
+    pub async fn history(
+        &self,
+        series: &[i64],
+        from_us: i64,
+        to_us: i64,
+        points: u32,
+    ) -> Result<Vec<Point>> {
+        let step_us = ((to_us - from_us) / i64::from(points.max(1))).max(1);
+        let sql = format!(
+            "SELECT CAST(SUM((r.t_us - $3) * r.samples) / SUM(r.samples) AS BIGINT) + $3,
+                    CAST(SUM(r.samples) AS BIGINT),
+                    CAST(SUM(r.available_bps * r.samples) / SUM(r.samples) AS BIGINT),
+                    MIN(r.low_bps), MAX(r.high_bps), MAX(r.capacity_bps),
+                    CAST(AVG(r.rtt_us) AS BIGINT), AVG(r.loss)
+             FROM record r
+             WHERE r.series_id IN (SELECT {} FROM {}) AND r.t_us >= $3 AND r.t_us < $4
+               AND {VALID}
+             GROUP BY (r.t_us - $3) / $5 ORDER BY 1",
+            self.dialect.field(0, "bigint"),
+            self.dialect.elements("$2"),
+        );
+        let query =
+            sqlx::query(&sql).bind(1_i64).bind(ids(series)).bind(from_us).bind(to_us).bind(step_us);
+        query.fetch_all(&self.readers).await?.iter().map(point).collect()
+    }
+
+    /// Records of a series as they are stored, in their order, after (time, span).
+    pub async fn stored(
+        &self,
+        dst: &str,
+        series: &SeriesInfo,
+        (t_us, span_s): (i64, i64),
+        until_us: i64,
+        most: u32,
+    ) -> Result<Vec<Stored>> {
+        let sql = "SELECT r.t_us, r.span_s, r.samples, r.available_bps, r.low_bps, r.high_bps,
+                r.capacity_bps, r.rtt_us, r.loss, r.congested, r.validity_pct
+             FROM record r WHERE r.series_id = $1 AND (r.t_us, r.span_s) > ($2, $3)
+                AND r.t_us < $4 ORDER BY r.t_us, r.span_s LIMIT $5";
+        let query = sqlx::query(sql)
+            .bind(series.id)
+            .bind(t_us)
+            .bind(span_s)
+            .bind(until_us)
+            .bind(i64::from(most));
+        let rows = query.fetch_all(&self.readers).await?;
+        rows.iter().map(|row| stored(dst, series, row)).collect()
+    }
+}
+
+/// Series as a parameter: a JSON array of arrays.
+fn ids(series: &[i64]) -> String {
+    serde_json::Value::Array(series.iter().map(|id| json!([id])).collect()).to_string()
+}
+
+fn series_info(row: &AnyRow) -> Result<SeriesInfo> {
+    Ok(SeriesInfo {
+        id: row.try_get(0)?,
+        hop: row.try_get(1)?,
+        source: row.try_get(2)?,
+        oldest_us: row.try_get(3)?,
+        newest_us: row.try_get(4)?,
+    })
+}
+
+fn newest(row: &AnyRow) -> Result<Newest> {
+    Ok(Newest {
+        t_us: row.try_get(0)?,
+        available_bps: row.try_get::<i64, _>(1)? as f64,
+        capacity_bps: row.try_get::<Option<i64>, _>(2)?.map(|c| c as f64),
+        rtt_us: unsigned(row, 3)?,
+        congested: row.try_get::<Option<i64>, _>(4)?.map(|c| c != 0),
+    })
+}
+
+fn point(row: &AnyRow) -> Result<Point> {
+    Ok(Point {
+        time: row.try_get(0)?,
+        samples: unsigned(row, 1)?.unwrap_or(0),
+        available_bps: unsigned(row, 2)?.unwrap_or(0),
+        low_bps: unsigned(row, 3)?.unwrap_or(0),
+        high_bps: unsigned(row, 4)?.unwrap_or(0),
+        capacity_bps: unsigned(row, 5)?,
+        rtt_us: unsigned(row, 6)?,
+        loss: row.try_get(7)?,
+    })
+}
+
+fn stored(dst: &str, series: &SeriesInfo, row: &AnyRow) -> Result<Stored> {
+    let of = |i| Ok::<_, crate::error::Error>(unsigned(row, i)?.unwrap_or(0));
+    Ok(Stored {
+        record: Record {
+            dst: dst.into(),
+            hop: series.hop.clone(),
+            source: series.source.clone(),
+            time: row.try_get(0)?,
+            available_bps: of(3)?,
+            capacity_bps: unsigned(row, 6)?,
+            rtt_us: unsigned(row, 7)?,
+            loss: row.try_get(8)?,
+            congested: row.try_get::<Option<i64>, _>(9)?.map(|c| c != 0),
+            validity_pct: unsigned(row, 10)?.map(|v| v.min(100) as u8),
+        },
+        span_s: of(1)? as u32,
+        samples: of(2)?,
+        low_bps: of(4)?,
+        high_bps: of(5)?,
+    })
+}
+
+fn unsigned(row: &AnyRow, index: usize) -> Result<Option<u64>> {
+    Ok(row.try_get::<Option<i64>, _>(index)?.map(|value| value.max(0) as u64))
+}

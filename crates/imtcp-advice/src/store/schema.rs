@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The tables, their version, and what the two databases spell differently.
+
+use sqlx::{AnyPool, Executor, Row};
+
+use super::Place;
+use crate::error::{Error, Result};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl Dialect {
+    /// The elements of the JSON array in a parameter, as rows `j(key, value)`.
+    pub fn elements(self, parameter: &str) -> String {
+        match self {
+            Dialect::Sqlite => format!("json_each({parameter}) j"),
+            Dialect::Postgres => {
+                format!("json_array_elements({parameter}::json) WITH ORDINALITY AS j(value, key)")
+            }
+        }
+    }
+
+    /// Element `index` of the JSON array `j.value`.
+    pub fn field(self, index: usize, kind: &str) -> String {
+        match self {
+            Dialect::Sqlite => format!("(j.value ->> {index})"),
+            Dialect::Postgres => format!("(j.value ->> {index})::{kind}"),
+        }
+    }
+}
+
+/// Raised with each change below; older files are brought up to date when they are opened.
+pub const VERSION: i64 = 1;
+/// "imtc", in SQLite's header.
+const APPLICATION_ID: i64 = 0x696d_7463;
+
+const TABLES: &str = "
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
+CREATE TABLE path (id {id}, dst TEXT NOT NULL UNIQUE, settings TEXT NOT NULL DEFAULT '{}');
+CREATE TABLE series (id {id}, path_id BIGINT NOT NULL REFERENCES path, hop TEXT NOT NULL,
+    source TEXT NOT NULL, UNIQUE (path_id, hop, source));
+CREATE TABLE record (series_id BIGINT NOT NULL REFERENCES series, t_us BIGINT NOT NULL,
+    span_s BIGINT NOT NULL, samples BIGINT NOT NULL, available_bps BIGINT NOT NULL,
+    low_bps BIGINT NOT NULL, high_bps BIGINT NOT NULL, capacity_bps BIGINT, rtt_us BIGINT,
+    loss DOUBLE PRECISION, congested BIGINT, validity_pct BIGINT,
+    PRIMARY KEY (series_id, t_us, span_s)) {clustered};
+CREATE TABLE batch (id TEXT PRIMARY KEY, received_us BIGINT NOT NULL);
+CREATE INDEX batch_by_time ON batch (received_us);
+INSERT INTO meta VALUES ('schema', {version}), ('generation', 0)";
+
+/// Makes the tables, or brings them up to date; refuses what is not ours.
+pub async fn migrate(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<()> {
+    let found = version(pool, dialect, place).await?;
+    match found {
+        Some(VERSION) => Ok(()),
+        Some(found) if found > VERSION => {
+            Err(Error::Newer { db: place.to_string(), found, known: VERSION })
+        }
+        // Version 1 is the first: nothing older exists.
+        Some(_) => Err(Error::Foreign(place.to_string())),
+        None => create(pool, dialect).await,
+    }
+}
+
+async fn version(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<Option<i64>> {
+    let tables = match dialect {
+        Dialect::Sqlite => "SELECT COUNT(*) FROM sqlite_master",
+        Dialect::Postgres => {
+            "SELECT COUNT(*) FROM information_schema.tables
+             WHERE table_schema = 'imtcp' AND table_name = 'meta'"
+        }
+    };
+    let tables: i64 = pool.fetch_one(tables).await?.try_get(0)?;
+    if tables == 0 {
+        return Ok(None);
+    }
+    if dialect == Dialect::Sqlite {
+        let id = pool.fetch_one("SELECT * FROM pragma_application_id").await?;
+        if id.try_get::<i64, _>(0)? != APPLICATION_ID {
+            return Err(Error::Foreign(place.to_string()));
+        }
+    }
+    let row = pool.fetch_one("SELECT value FROM meta WHERE key = 'schema'").await?;
+    Ok(Some(row.try_get(0)?))
+}
+
+async fn create(pool: &AnyPool, dialect: Dialect) -> Result<()> {
+    let (id, clustered) = match dialect {
+        Dialect::Sqlite => ("INTEGER PRIMARY KEY", "WITHOUT ROWID"),
+        Dialect::Postgres => ("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", ""),
+    };
+    let tables = TABLES
+        .replace("{id}", id)
+        .replace("{clustered}", clustered)
+        .replace("{version}", &VERSION.to_string());
+    let mut tx = pool.begin().await?;
+    // Two that start at once take turns: the first statement takes a lock.
+    let tables_there = match dialect {
+        Dialect::Sqlite => {
+            tx.execute(&*format!("PRAGMA application_id = {APPLICATION_ID}")).await?;
+            "SELECT COUNT(*) FROM sqlite_master"
+        }
+        Dialect::Postgres => {
+            tx.execute("SELECT pg_advisory_xact_lock(7596114)").await?;
+            tx.execute("CREATE SCHEMA IF NOT EXISTS imtcp").await?;
+            "SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'imtcp'"
+        }
+    };
+    if tx.fetch_one(tables_there).await?.try_get::<i64, _>(0)? > 0 {
+        return Ok(());
+    }
+    for statement in tables.split(';') {
+        tx.execute(statement).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+impl super::Store {
+    /// Pretends that another version wrote the database.
+    #[doc(hidden)]
+    pub async fn set_schema_version_for_tests(&self, version: i64) -> Result<()> {
+        let sql = "UPDATE meta SET value = $1 WHERE key = 'schema'";
+        sqlx::query(sql).bind(version).execute(&self.writer).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Times are microseconds since 1970, UTC; people read and write RFC 3339.
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+
+pub const SECOND_US: i64 = 1_000_000;
+pub const MINUTE_US: i64 = 60 * SECOND_US;
+pub const HOUR_US: i64 = 60 * MINUTE_US;
+pub const DAY_US: i64 = 24 * HOUR_US;
+
+pub fn now_us() -> i64 {
+    Timestamp::now().as_microsecond()
+}
+
+/// RFC 3339, with its offset: a time without one is no moment.
+pub fn parse(text: &str) -> Result<i64> {
+    let text = text.trim();
+    // An unescaped '+' of a query string arrives as a space.
+    let mended = text.replacen(
+        ' ',
+        if text.matches(' ').count() == 1 && text.contains('T') { "+" } else { " " },
+        1,
+    );
+    let t: Timestamp = mended.parse().map_err(|_| {
+        Error::Input(format!(
+            "'{}' is not a time: write RFC 3339 with an offset, as 2026-03-20T14:25:00Z",
+            text.chars().take(60).collect::<String>()
+        ))
+    })?;
+    Ok(t.as_microsecond())
+}
+
+pub fn format(t_us: i64) -> String {
+    Timestamp::from_microsecond(t_us).map_or_else(|_| t_us.to_string(), |t| t.to_string())
+}
+
+/// Serde: RFC 3339 outside, microseconds inside.
+pub mod rfc3339 {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(t_us: &i64, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&super::format(*t_us))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(d)?;
+        super::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_any_offset_and_written_in_utc() {
+        assert_eq!(
+            parse("2026-03-20T14:25:00+01:00").unwrap(),
+            parse("2026-03-20T13:25:00Z").unwrap()
+        );
+        assert_eq!(
+            parse("2026-03-20T14:25:00 01:00").unwrap(),
+            parse("2026-03-20T13:25:00Z").unwrap()
+        );
+        assert_eq!(parse("1970-01-01 00:00:01Z").unwrap(), SECOND_US);
+        assert_eq!(format(1_500_000), "1970-01-01T00:00:01.5Z");
+    }
+
+    #[test]
+    fn a_time_without_offset_is_no_moment() {
+        for wrong in ["2026-03-20T14:25:00", "yesterday", "", "2026-13-01T00:00:00Z"] {
+            assert!(parse(wrong).unwrap_err().to_string().contains("RFC 3339"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The history, the same tests on SQLite and on PostgreSQL.
+
+mod support;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use tower::ServiceExt;
+
+use imtcp_advice::advice::days::Window;
+use imtcp_advice::record::Record;
+use imtcp_advice::service::guard::{Access, Tokens};
+use imtcp_advice::service::{Config, Service};
+use imtcp_advice::store::maintain::Retention;
+use imtcp_advice::store::read::PathInfo;
+use imtcp_advice::store::write::Batch;
+use imtcp_advice::store::{Place, Store};
+use imtcp_advice::time::{DAY_US, HOUR_US, MINUTE_US};
+use imtcp_advice::{exchange, parquet, Error};
+use libtest_mimic::{Arguments, Failed, Trial};
+use support::{at, record, Postgres};
+
+type Running = Pin<Box<dyn Future<Output = ()>>>;
+type Test = (&'static str, fn(Place) -> Running);
+
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => {
+        [$((stringify!($name), (|place| Box::pin($name(place))) as fn(Place) -> Running)),*]
+    };
+}
+
+fn main() {
+    let tests: Vec<Test> = tests![
+        what_is_written_is_read_again,
+        a_batch_comes_once,
+        a_record_comes_once,
+        batches_written_together_are_safe_together,
+        settings_are_kept_and_taken_back,
+        roll_up_keeps_means_and_counts,
+        roll_up_twice_changes_nothing,
+        the_oldest_go,
+        an_export_can_be_imported_again,
+        a_wrong_line_is_named,
+        a_newer_schema_is_refused,
+        other_processes_see_that_something_changed,
+        two_that_open_at_once_agree,
+        vacuum_works,
+        the_service_answers_from_it,
+    ]
+    .into();
+    let postgres = Postgres::start().map(Arc::new);
+    if let Err(reason) = &postgres {
+        eprintln!("skipped: {} tests on PostgreSQL: {reason}", tests.len());
+    }
+    let mut trials = Vec::new();
+    for (name, test) in tests {
+        let on_file = move || {
+            let dir = tempfile::tempdir()?;
+            run(test(Place::File(dir.path().join("history.db"))))
+        };
+        trials.push(Trial::test(format!("{name}::sqlite"), on_file));
+        let server = postgres.as_ref().ok().cloned();
+        let ignored = server.is_none();
+        let on_server = move || server.map_or(Ok(()), |server| run(test(server.place())));
+        trials.push(Trial::test(format!("{name}::postgres"), on_server).with_ignored_flag(ignored));
+    }
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    // Before exit, which runs no destructors: it holds the server.
+    drop(postgres);
+    conclusion.exit();
+}
+
+fn run(test: Running) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(test);
+    Ok(())
+}
+
+const DST: &str = "192.0.2.7";
+const NOON: &str = "2026-03-20T12:00:00Z";
+
+async fn open(place: &Place) -> Store {
+    Store::open(place).await.unwrap()
+}
+
+fn batch(id: Option<&str>, records: Vec<Record>) -> Batch {
+    Batch { id: id.map(str::to_string), records: records.into_iter().map(Into::into).collect() }
+}
+
+async fn put(store: &Store, records: Vec<Record>) -> u64 {
+    store.write(&[batch(None, records)], at(NOON)).await.unwrap().0[0].stored
+}
+
+async fn path(store: &Store) -> PathInfo {
+    store.path(DST).await.unwrap().unwrap()
+}
+
+/// A record a minute, its bandwidth rising by `step_bps`.
+fn minutes(from_us: i64, count: i64, step_bps: i64) -> Vec<Record> {
+    let bps = |i| (50_000_000 + i * step_bps) as u64;
+    (0..count).map(|i| record(DST, from_us + i * MINUTE_US, bps(i))).collect()
+}
+
+async fn what_is_written_is_read_again(place: Place) {
+    let store = open(&place).await;
+    let full = Record {
+        hop: "198.51.100.1".into(),
+        capacity_bps: Some(100_000_000),
+        rtt_us: Some(30_500),
+        loss: Some(0.01),
+        congested: Some(true),
+        validity_pct: Some(93),
+        ..record(DST, at(NOON), 42_000_000)
+    };
+    assert_eq!(put(&store, vec![full.clone(), record(DST, at(NOON) - 5, 7)]).await, 2);
+    store.close().await;
+
+    let store = Store::open_existing(&place).await.unwrap();
+    let path = path(&store).await;
+    assert_eq!(path.series.len(), 2);
+    let hop = path.series.iter().find(|s| s.hop == "198.51.100.1").unwrap();
+    assert_eq!((hop.oldest_us, hop.newest_us), (Some(at(NOON)), Some(at(NOON))));
+    let stored = store.stored(DST, hop, (0, 0), i64::MAX, 10).await.unwrap();
+    assert_eq!(stored[0].record, full);
+    let newest = store.newest(hop.id, at(NOON), 1).await.unwrap().unwrap();
+    assert_eq!((newest.congested, newest.rtt_us), (Some(true), Some(30_500)));
+    assert_eq!(store.newest(hop.id, at(NOON) - 1, 1).await.unwrap(), None);
+    assert_eq!(store.newest(hop.id, at(NOON), 94).await.unwrap(), None);
+
+    let window = Window {
+        day: jiff::civil::date(2026, 3, 20),
+        start_us: at(NOON) - MINUTE_US,
+        end_us: at(NOON),
+    };
+    let empty = Window { start_us: 0, end_us: 9, ..window };
+    let samples = store.samples(&[hop.id], &[empty, window], 1).await.unwrap();
+    assert_eq!(samples[0], []);
+    assert_eq!((samples[1][0].t_s, samples[1][0].b_bps), (60.0, 42e6));
+    assert_eq!(store.path("192.0.2.99").await.unwrap().map(|p| p.dst), None);
+    assert_eq!(store.path_names("", 10).await.unwrap(), [DST]);
+}
+
+async fn a_batch_comes_once(place: Place) {
+    let store = open(&place).await;
+    let first = batch(Some("b1"), minutes(at(NOON), 3, 0));
+    let (written, _) = store.write(std::slice::from_ref(&first), at(NOON)).await.unwrap();
+    assert_eq!((written[0].stored, written[0].duplicate), (3, false));
+    let (written, _) = store.write(&[first], at(NOON)).await.unwrap();
+    assert_eq!((written[0].stored, written[0].duplicate), (0, true));
+}
+
+async fn a_record_comes_once(place: Place) {
+    let store = open(&place).await;
+    assert_eq!(put(&store, minutes(at(NOON), 3, 0)).await, 3);
+    assert_eq!(put(&store, minutes(at(NOON), 5, 0)).await, 2);
+}
+
+async fn batches_written_together_are_safe_together(place: Place) {
+    let store = open(&place).await;
+    let batches: Vec<_> = (0..20)
+        .map(|i| batch(Some(&format!("b{i}")), minutes(at(NOON) + i * HOUR_US, 50, 1)))
+        .collect();
+    let (written, _) = store.write(&batches, at(NOON)).await.unwrap();
+    assert!(written.iter().all(|w| w.stored == 50 && !w.duplicate));
+    let again = open(&place).await;
+    let path = path(&again).await;
+    let stored = again.stored(DST, &path.series[0], (0, 0), i64::MAX, 5000).await.unwrap();
+    assert_eq!(stored.len(), 1000);
+}
+
+async fn settings_are_kept_and_taken_back(place: Place) {
+    let store = open(&place).await;
+    let changes = |text: &str| serde_json::from_str(text).unwrap();
+    store.change_settings(DST, &changes(r#"{"z": 3.0, "zone": "Europe/Berlin"}"#)).await.unwrap();
+    let left = store.change_settings(DST, &changes(r#"{"z": null}"#)).await.unwrap();
+    assert_eq!(left, changes(r#"{"zone": "Europe/Berlin"}"#));
+    assert!(store.change_settings(DST, &changes(r#"{"z": -1}"#)).await.is_err());
+    assert_eq!(path(&store).await.settings, left);
+}
+
+/// Two hours of a record each 10 s, the second 40 days after the first.
+async fn roll_up_keeps_means_and_counts(place: Place) {
+    let store = open(&place).await;
+    let now = at(NOON);
+    let old = (now - 40 * DAY_US) / HOUR_US * HOUR_US;
+    let every_10_s =
+        |from: i64| (0..360).map(move |i| record(DST, from + i * 10_000_000, i as u64 * 1000));
+    put(&store, every_10_s(old).chain(every_10_s(now - HOUR_US)).collect()).await;
+    let done = store.maintain(&Retention::default(), now).await.unwrap();
+    assert_eq!((done.rolled_up, done.removed), (360, 0));
+
+    let path = path(&store).await;
+    let stored = store.stored(DST, &path.series[0], (0, 0), i64::MAX, 5000).await.unwrap();
+    assert_eq!(stored.len(), 60 + 360);
+    // The first minute: 0, 1, … 5 kbit/s at 0, 10, … 50 s.
+    let minute = &stored[0];
+    assert_eq!((minute.span_s, minute.samples, minute.record.available_bps), (60, 6, 2500));
+    assert_eq!((minute.low_bps, minute.high_bps), (0, 5000));
+    assert_eq!(minute.record.time, old + 25_000_000);
+
+    let keep = Retention { minute_days: 35, ..Retention::default() };
+    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 60);
+    let hour = &store.stored(DST, &path.series[0], (0, 0), i64::MAX, 5000).await.unwrap()[0];
+    assert_eq!((hour.span_s, hour.samples, hour.record.available_bps), (3600, 360, 179_500));
+    assert_eq!((hour.low_bps, hour.high_bps), (0, 359_000));
+}
+
+async fn roll_up_twice_changes_nothing(place: Place) {
+    let store = open(&place).await;
+    let now = at(NOON);
+    put(&store, minutes(now - 50 * DAY_US, 600, 10)).await;
+    let keep = Retention::default();
+    // An old trace stays as it came, until something newer follows.
+    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 0);
+    put(&store, vec![record(DST, now, 1)]).await;
+    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 600);
+    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 0);
+    // What comes late joins the others at the next time.
+    put(&store, vec![record(DST, now - 50 * DAY_US + 1, 1)]).await;
+    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);
+}
+
+async fn the_oldest_go(place: Place) {
+    let store = open(&place).await;
+    let now = at(NOON);
+    put(&store, [20, 5, 0].map(|days| record(DST, now - days * DAY_US, 1)).into()).await;
+    let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10 };
+    assert_eq!(store.maintain(&keep, now).await.unwrap().removed, 1);
+}
+
+async fn an_export_can_be_imported_again(place: Place) {
+    let store = open(&place).await;
+    let now = at(NOON);
+    let csv = "time,available_bps,rtt_us,congested,validity\n\
+               2026-03-20T10:00:00Z,42000000,30000,true,valid\n\
+               2026-03-20T11:01:00+01:00,4.5e7,,no,\n";
+    let done = exchange::import(&store, Some(DST), "file", csv.as_bytes()).await.unwrap();
+    assert_eq!((done.read, done.stored, done.known), (2, 2, 0));
+    let done = exchange::import(&store, Some(DST), "file", csv.as_bytes()).await.unwrap();
+    assert_eq!((done.read, done.stored, done.known), (2, 0, 2));
+    put(&store, minutes(now - 60 * DAY_US, 120, 7)).await;
+    put(&store, vec![record(DST, now, 1)]).await;
+    store.maintain(&Retention { raw_days: 30, ..Retention::default() }, now).await.unwrap();
+
+    let everything = (0, i64::MAX);
+    let mut first = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut first).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let other = open(&Place::File(dir.path().join("other.db"))).await;
+    let done = exchange::import(&other, None, "", &first[..]).await.unwrap();
+    assert_eq!(done.stored, 123);
+    let mut second = Vec::new();
+    exchange::export(&other, &[path(&other).await], everything, &mut second).await.unwrap();
+    assert_eq!(String::from_utf8(first.clone()).unwrap(), String::from_utf8(second).unwrap());
+
+    let file = dir.path().join("history.parquet");
+    let out = std::fs::File::create(&file).unwrap();
+    let count = parquet::export(&store, &[path(&store).await], everything, out).await.unwrap();
+    assert_eq!(count, 123);
+    let third = open(&Place::File(dir.path().join("third.db"))).await;
+    let input = || std::fs::File::open(&file).unwrap();
+    assert_eq!(parquet::import(&third, None, "", input()).await.unwrap().stored, 123);
+    assert_eq!(parquet::import(&third, None, "", input()).await.unwrap().known, 123);
+    let mut fourth = Vec::new();
+    exchange::export(&third, &[path(&third).await], everything, &mut fourth).await.unwrap();
+    assert_eq!(String::from_utf8(first).unwrap(), String::from_utf8(fourth).unwrap());
+    std::fs::write(&file, "no parquet").unwrap();
+    let e = parquet::import(&third, None, "", input()).await.unwrap_err();
+    assert!(e.to_string().contains("not the Parquet"), "{e}");
+}
+
+async fn a_wrong_line_is_named(place: Place) {
+    let store = open(&place).await;
+    for (csv, says) in [
+        ("time,available_bps\n2026-03-20T10:00:00Z,5\nyesterday,5\n", "line 3: 'yesterday'"),
+        ("time,available_bps\n2026-03-20T10:00:00Z,-5\n", "line 2: '-5' is no available_bps"),
+        ("time,available_bps\n2026-03-20T10:00:00Z,nan\n", "line 2"),
+        ("time,available_bps\n2026-03-20T10:00:00Z,\n", "available_bps is empty"),
+        ("time,speed\n", "unknown column 'speed'"),
+        ("time\n", "column available_bps"),
+        ("time,available_bps\n1,2,3\n", "not the CSV"),
+        ("", "column time"),
+    ] {
+        let e = exchange::import(&store, Some(DST), "", csv.as_bytes()).await.unwrap_err();
+        assert!(e.to_string().contains(says), "{csv:?}: {e}");
+    }
+    assert!(exchange::import(&store, None, "", "time,available_bps\n".as_bytes()).await.is_err());
+}
+
+async fn a_newer_schema_is_refused(place: Place) {
+    let store = open(&place).await;
+    store.set_schema_version_for_tests(7).await.unwrap();
+    store.close().await;
+    let e = Store::open(&place).await.err().unwrap();
+    assert!(matches!(e, Error::Newer { found: 7, .. }), "{e}");
+}
+
+async fn other_processes_see_that_something_changed(place: Place) {
+    let (one, other) = (open(&place).await, open(&place).await);
+    let before = one.generation().await.unwrap();
+    put(&other, minutes(at(NOON), 1, 0)).await;
+    assert_eq!(one.generation().await.unwrap(), before + 1);
+}
+
+async fn two_that_open_at_once_agree(place: Place) {
+    let (a, b) = tokio::join!(Store::open(&place), Store::open(&place));
+    let (a, b) = (a.unwrap(), b.unwrap());
+    assert_eq!(put(&a, minutes(at(NOON), 1, 0)).await, 1);
+    assert_eq!(put(&b, minutes(at(NOON), 1, 0)).await, 0);
+}
+
+async fn vacuum_works(place: Place) {
+    let store = open(&place).await;
+    put(&store, minutes(at(NOON), 100, 0)).await;
+    store.vacuum().await.unwrap();
+    assert_eq!(path(&store).await.series.len(), 1);
+}
+
+async fn the_service_answers_from_it(place: Place) {
+    let store = open(&place).await;
+    // Until 12:00; at 11:30 each day the bandwidth rises by 6 kbit/s a minute.
+    put(&store, minutes(at(NOON) - 4 * DAY_US, 4 * 1440 + 1, 6000)).await;
+    let threshold = serde_json::from_str(r#"{"threshold": {"bps": 42e6}}"#).unwrap();
+    store.change_settings(DST, &threshold).await.unwrap();
+    let access = Access { write: Some(Tokens::new(&["token"])), read: None };
+    let service = Service::start(store, Config { access, ..Config::default() }).await.unwrap();
+    let ask = |method: &str, path: &str, body: String| {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("Authorization", "Bearer token");
+        let mut request = request.body(Body::from(body)).unwrap();
+        let client = SocketAddr::from(([127, 0, 0, 1], 1));
+        request.extensions_mut().insert(ConnectInfo(client));
+        let router = service.router();
+        async move {
+            let answer = router.oneshot(request).await.unwrap();
+            let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+            serde_json::from_slice::<serde_json::Value>(&body).unwrap()
+        }
+    };
+    let get = |path: &str| ask("GET", path, String::new());
+
+    let advice = get("/v1/advice?dst=192.0.2.7&at=2026-03-20T11:30:00Z").await;
+    let from = &advice["computed_from"];
+    // Days are 8.64 M apart; of the first one only the end of the window was measured.
+    let b0 = |back: f64| 50e6 + (4.0 * 1440.0 - 30.0 - back * 1440.0) * 6000.0;
+    let mean = (b0(1.0) + b0(2.0) + b0(3.0) + b0(4.0)) / 4.0;
+    assert!((from["b0_hat_bps"].as_f64().unwrap() - mean).abs() < 1.0, "{advice}");
+    assert!((from["b1_mean_bps_per_s"].as_f64().unwrap() - 100.0).abs() < 1e-6, "{advice}");
+    assert_eq!((&advice["reason"], &from["days_used"]), (&"free".into(), &4.into()));
+
+    let history = get("/v1/history?dst=192.0.2.7&to=2026-03-20T12:00:00Z&points=10").await;
+    assert_eq!(history["points"].as_array().unwrap().len(), 10, "{history}");
+    let timeline = get("/v1/timeline?dst=192.0.2.7&to=2026-03-20T12:00:00Z&steps=5").await;
+    assert_eq!(timeline["steps"].as_array().unwrap().len(), 5, "{timeline}");
+    assert_eq!(get("/v1/paths").await["paths"][0]["newest"], NOON);
+
+    // Now: reports count at once, and are stored once.
+    let now = jiff::Timestamp::now();
+    let report = serde_json::json!({"batch": "b", "records": [
+        {"dst": DST, "time": now, "available_bps": 41_000_000, "source": "test"}]});
+    assert_eq!(get("/v1/advice?dst=192.0.2.7").await["reason"], "stale");
+    assert_eq!(ask("POST", "/v1/reports", report.to_string()).await["stored"], 1);
+    assert_eq!(ask("POST", "/v1/reports", report.to_string()).await["duplicate"], true);
+    assert_eq!(get("/v1/advice?dst=192.0.2.7").await["computed_from"]["newest_bps"], 41_000_000);
+}

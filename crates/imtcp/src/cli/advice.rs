@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The commands of the advice service.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::rate::Rate;
+
+/// Ask the advice service what a transfer to a host should do now, and until when
+///
+/// Exit code 0 when the service answered, even when its answer is that it does not know;
+/// congestion control stays on then.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    imtcp advise mirror.example.org --bytes 16000000000\n  \
+    imtcp advise 192.0.2.7 --at 2026-03-20T14:25:00Z --json")]
+pub struct AdviseArgs {
+    /// The transfer's destination, an address or a name
+    pub host: String,
+    /// How much remains to be sent
+    #[arg(long, value_name = "N")]
+    pub bytes: Option<u64>,
+    /// Ask as of this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    #[command(flatten)]
+    pub service: ServiceArgs,
+    /// The service's answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which service.
+#[derive(Args, Clone)]
+pub struct ServiceArgs {
+    /// The advice service
+    #[arg(
+        long,
+        env = "IMTCP_ADVICE_URL",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8750"
+    )]
+    pub url: String,
+    /// A file with a token for it
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Trust this certificate authority (PEM) instead of the public ones
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+/// Send the results of this host's connections to an advice service
+///
+/// Takes the results of measurements from the kernel as they end, and sends the valid ones in
+/// batches, as a mean of ten seconds for each peer. While the service is away they wait in the spool, on disk; each is sent once.
+/// Needs `imtcp up`; one agent a machine, and no `imtcp watch --events` beside it.
+#[derive(Args)]
+#[command(after_help = "Example: sudo imtcp agent --url https://advice.example.org:8750 \
+    --token-file /etc/imtcp/token")]
+pub struct AgentArgs {
+    #[command(flatten)]
+    pub service: ServiceArgs,
+    /// Where batches wait
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/imtcp/spool")]
+    pub spool: PathBuf,
+    /// Megabytes in the spool at most; the oldest batches go first
+    #[arg(long, value_name = "MB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..1_000_000))]
+    pub spool_mb: u64,
+    /// Seconds between batches
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..3600))]
+    pub interval: u64,
+    /// Seconds whose results of a peer are sent as their mean; 0: each result
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..3600))]
+    pub every: u64,
+    /// This host's name in the history
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+}
+
+/// Keep the history of paths, and answer what a transfer should do now
+///
+/// A history is one file, or a PostgreSQL database (postgres://user@host/name).
+#[derive(Args)]
+#[command(after_help = "Example: imtcp advice serve --db history.db")]
+pub struct AdviceArgs {
+    #[command(subcommand)]
+    pub command: AdviceCommand,
+}
+
+#[derive(Subcommand)]
+pub enum AdviceCommand {
+    Serve(ServeArgs),
+    Import(ImportArgs),
+    Export(ExportArgs),
+    Set(SetArgs),
+    Backtest(BacktestArgs),
+    Vacuum(VacuumArgs),
+}
+
+#[derive(Args, Clone)]
+pub struct DbArgs {
+    /// The history: a file, or postgres://…
+    #[arg(long, env = "IMTCP_ADVICE_DB", value_name = "DB", hide_env_values = true)]
+    pub db: String,
+}
+
+#[derive(Args, Clone, Copy)]
+pub struct KeepArgs {
+    /// Days until records become means of a minute, from the newest of their series
+    #[arg(long, value_name = "DAYS", default_value_t = 30)]
+    pub keep_raw: u32,
+    /// Days until minutes become hours
+    #[arg(long, value_name = "DAYS", default_value_t = 400)]
+    pub keep_minutes: u32,
+    /// Days until hours are removed
+    #[arg(long, value_name = "DAYS", default_value_t = 3660)]
+    pub keep_hours: u32,
+}
+
+/// Run the advice service
+///
+/// JSON at /v1 (described at /openapi.json), XML-RPC at /RPC2, a page at /, metrics for
+/// Prometheus at /metrics. Writing needs a token of --token-file; without that file nobody
+/// writes. Ends on SIGTERM and SIGINT; whenever it ends, what it acknowledged is on disk.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    imtcp advice serve --db history.db\n  \
+    imtcp advice serve --db postgres://imtcp@db/imtcp --listen 0.0.0.0:8750 \
+    --token-file /etc/imtcp/tokens --tls-cert cert.pem --tls-key key.pem")]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub db: DbArgs,
+    /// Where to listen; other than loopback needs a token file
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8750")]
+    pub listen: SocketAddr,
+    /// Tokens for writing, one a line, at least 16 characters each
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Tokens for reading; without this file everybody who connects may read
+    #[arg(long, value_name = "FILE")]
+    pub read_token_file: Option<PathBuf>,
+    /// Listen elsewhere than on loopback without any token file
+    #[arg(long)]
+    pub open: bool,
+    /// Certificate chain for TLS, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Requests a second that one client may send; 0: any number
+    ///
+    /// Without this option 1000, and any number for clients on this machine.
+    #[arg(long, value_name = "N")]
+    pub rate_limit: Option<u32>,
+    /// Do not ask ping(8) for the RTT of paths whose records do not tell it
+    ///
+    /// Otherwise a path that is asked about and has history is pinged, with one packet of 84
+    /// bytes a minute at most.
+    #[arg(long)]
+    pub no_ping: bool,
+    #[command(flatten)]
+    pub keep: KeepArgs,
+}
+
+/// Add records from a CSV or Parquet file to the history
+///
+/// A file that ends in .parquet is Parquet with the same columns, any other CSV, whose first
+/// line names the columns: time (RFC 3339) and available_bps, and where known
+/// capacity_bps, rtt_us, loss (0 to 1), congested (true, false), source, validity (0 to 100,
+/// or valid, invalid), hop, dst. Importing a file twice changes nothing.
+///
+/// With --counters, the columns are time and octets: readings of a router interface's counter,
+/// of 32 or 64 bits. Available is what the traffic between two readings leaves of --capacity.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    imtcp advice import --db history.db --path 192.0.2.7 trace.csv\n  \
+    imtcp advice import --db history.db --path 192.0.2.7 --counters --capacity 1G if3.csv")]
+pub struct ImportArgs {
+    #[command(flatten)]
+    pub db: DbArgs,
+    /// The destination whose history it is; without it the column dst says so
+    #[arg(long, value_name = "ADDR")]
+    pub path: Option<String>,
+    /// Who measured, where the file does not say
+    #[arg(long, value_name = "NAME", default_value = "import")]
+    pub source: String,
+    /// The file has readings of a router interface's counter
+    #[arg(long, requires_all = ["path", "capacity"])]
+    pub counters: bool,
+    /// The line's rate, for --counters
+    #[arg(long, value_name = "RATE", requires = "counters")]
+    pub capacity: Option<Rate>,
+    /// The router, where the path has several hops, for --counters
+    #[arg(long, value_name = "ADDR", requires = "counters")]
+    pub hop: Option<String>,
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
+    /// The file; - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// Write history as CSV or Parquet
+#[derive(Args)]
+#[command(after_help = "Example: imtcp advice export --db history.db --path 192.0.2.7 > trace.csv")]
+pub struct ExportArgs {
+    #[command(flatten)]
+    pub db: DbArgs,
+    /// This destination alone
+    #[arg(long, value_name = "ADDR")]
+    pub path: Option<String>,
+    /// Records from this time on (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Records before this time
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+    /// Into this file instead of standard output; as Parquet when it ends in .parquet
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Set or show what holds for a path, or for all
+///
+/// zone=Europe/Berlin, history=all|week|weekday, z=2, epsilon=10% or 5M, threshold=42M or 42%
+/// (of the capacity), capacity_bps=100M, freshness_s=600, horizon_s=3600, min_days=3,
+/// min_samples=2, max_days=366, min_validity_pct=1, next_min_s=1, next_max_s=86400.
+/// `KEY=` takes a setting back. A running service follows within a second.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    imtcp advice set --db history.db zone=Europe/Berlin history=weekday\n  \
+    imtcp advice set --db history.db --path 192.0.2.7 threshold=42M epsilon=5%")]
+pub struct SetArgs {
+    #[command(flatten)]
+    pub db: DbArgs,
+    /// For this destination alone
+    #[arg(long, value_name = "ADDR")]
+    pub path: Option<String>,
+    /// Show in JSON what holds
+    #[arg(long)]
+    pub json: bool,
+    /// What to set; nothing: show what holds
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+}
+
+/// Compare predictors on the history: what would each have said, and what came?
+///
+/// Each day but the first ones is predicted at steps from what was known before, an hour ahead
+/// (setting horizon_s), and compared with what was measured then.
+#[derive(Args)]
+#[command(after_help = "Example: imtcp advice backtest --db history.db --path 192.0.2.7")]
+pub struct BacktestArgs {
+    #[command(flatten)]
+    pub db: DbArgs,
+    /// This destination alone; otherwise each
+    #[arg(long, value_name = "ADDR")]
+    pub path: Option<String>,
+    /// Days to predict, the newest
+    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(1..=366))]
+    pub days: u32,
+    /// Predictions a day
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=1440))]
+    pub steps: u32,
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Roll up and remove what is due now, and give the space back
+///
+/// A running service does the first two by itself each hour.
+#[derive(Args)]
+#[command(after_help = "Example: imtcp advice vacuum --db history.db --keep-raw 7")]
+pub struct VacuumArgs {
+    #[command(flatten)]
+    pub db: DbArgs,
+    #[command(flatten)]
+    pub keep: KeepArgs,
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use anyhow::Result;
+use imtcp_advice::advice::backtest::{backtest, Score};
+use imtcp_advice::settings::{Changes, Settings};
+use imtcp_advice::store::read::{PathInfo, ALL_PATHS};
+use imtcp_advice::store::Store;
+use serde::Serialize;
+
+use super::super::print_json;
+use super::{open_existing, paths, wait};
+use crate::cli::advice::BacktestArgs;
+use crate::{exit, format};
+
+#[derive(Serialize)]
+struct OfPath {
+    dst: String,
+    hop: String,
+    scores: Vec<Score>,
+}
+
+pub fn main(args: BacktestArgs) -> Result<u8> {
+    let all = wait(async {
+        let store = open_existing(&args.db).await?;
+        let defaults = store.path(ALL_PATHS).await?.map(|p| p.settings).unwrap_or_default();
+        let mut all = Vec::new();
+        for path in paths(&store, args.path.as_deref()).await? {
+            all.extend(of_path(&args, &store, &defaults, &path).await?);
+        }
+        store.close().await;
+        Ok(all)
+    })?;
+    for path in &all {
+        if args.json {
+            print_json(path)?;
+        } else {
+            let hop =
+                if path.hop.is_empty() { String::new() } else { format!(", hop {}", path.hop) };
+            println!("{}{hop}", path.dst);
+            print!("{}", table(&path.scores));
+        }
+    }
+    Ok(exit::OK)
+}
+
+async fn of_path(
+    args: &BacktestArgs,
+    store: &Store,
+    defaults: &Changes,
+    path: &PathInfo,
+) -> Result<Vec<OfPath>> {
+    let settings = Settings::layered(&[defaults, &path.settings])?;
+    let mut hops: Vec<_> = path.series.iter().map(|s| s.hop.clone()).collect();
+    hops.dedup();
+    let mut all = Vec::new();
+    for hop in hops {
+        let ids: Vec<_> = path.series.iter().filter(|s| s.hop == hop).map(|s| s.id).collect();
+        let samples = store.all_samples(&ids, settings.min_validity_pct).await?;
+        let scores = backtest(&samples, &settings, args.days, args.steps)?;
+        all.push(OfPath { dst: path.dst.clone(), hop, scores });
+    }
+    Ok(all)
+}
+
+fn table(scores: &[Score]) -> String {
+    let head = ["PREDICTOR", "PREDICTED", "ERROR MEDIAN", "P90", "MEAN", "BIAS"];
+    let mut rows = vec![head.map(str::to_string).to_vec()];
+    for s in scores {
+        let mut row = vec![s.predictor.into(), format!("{} of {}", s.predictions, s.possible)];
+        if s.predictions == 0 {
+            row.extend(["-", "-", "-", "-"].map(str::to_string));
+        } else {
+            let sign = if s.bias_bps < 0.0 { '−' } else { '+' };
+            row.extend([
+                format!("{:.1} %", s.error_median_pct),
+                format!("{:.1} %", s.error_p90_pct),
+                format::rate(s.error_mean_bps as u64),
+                format!("{sign}{}", format::rate(s.bias_bps.abs() as u64)),
+            ]);
+        }
+        rows.push(row);
+    }
+    format::table(&rows)
+}

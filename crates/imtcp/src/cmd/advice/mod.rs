@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp advice …`, a file each.
+
+mod backtest;
+mod exchange;
+mod serve;
+mod set;
+mod vacuum;
+
+use std::future::Future;
+
+use anyhow::{bail, Result};
+use imtcp_advice::record::destination;
+use imtcp_advice::store::maintain::Retention;
+use imtcp_advice::store::read::PathInfo;
+use imtcp_advice::store::{Place, Store};
+
+use crate::cli::advice::{AdviceArgs, AdviceCommand, DbArgs, KeepArgs};
+
+pub fn main(args: AdviceArgs) -> Result<u8> {
+    match args.command {
+        AdviceCommand::Serve(args) => serve::main(args),
+        AdviceCommand::Import(args) => exchange::import(args),
+        AdviceCommand::Export(args) => exchange::export(args),
+        AdviceCommand::Set(args) => set::main(args),
+        AdviceCommand::Backtest(args) => backtest::main(args),
+        AdviceCommand::Vacuum(args) => vacuum::main(args),
+    }
+}
+
+/// Runs to the end on this thread.
+fn wait<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+async fn open(db: &DbArgs) -> Result<Store> {
+    Ok(Store::open(&Place::new(&db.db)).await?)
+}
+
+/// A history that must be there: a mistyped name makes no new one.
+async fn open_existing(db: &DbArgs) -> Result<Store> {
+    Ok(Store::open_existing(&Place::new(&db.db)).await?)
+}
+
+/// The path that was named, or all.
+async fn paths(store: &Store, named: Option<&str>) -> Result<Vec<PathInfo>> {
+    if let Some(name) = named {
+        let name = destination(name)?;
+        return match store.path(&name).await? {
+            Some(path) => Ok(vec![path]),
+            None => bail!("there is no history of {name} in {}", store.place()),
+        };
+    }
+    let mut all = Vec::new();
+    let mut after = String::new();
+    loop {
+        let names = store.path_names(&after, 1000).await?;
+        let Some(last) = names.last() else { return Ok(all) };
+        after = last.clone();
+        for name in names {
+            all.extend(store.path(&name).await?);
+        }
+    }
+}
+
+impl From<KeepArgs> for Retention {
+    fn from(keep: KeepArgs) -> Self {
+        Retention {
+            raw_days: keep.keep_raw,
+            minute_days: keep.keep_minutes,
+            hour_days: keep.keep_hours,
+        }
+    }
+}

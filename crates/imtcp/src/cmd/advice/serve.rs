@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::future::Future;
+
+use anyhow::{bail, Context, Result};
+use imtcp_advice::service::guard::{Access, Tokens};
+use imtcp_advice::service::{listen, Config, Service};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{signal, SignalKind};
+
+use crate::cli::advice::ServeArgs;
+use crate::exit;
+
+/// Requests a second of a client on another machine.
+const RATE_LIMIT: u32 = 1000;
+
+pub fn main(args: ServeArgs) -> Result<u8> {
+    let has_tokens = args.token_file.is_some() || args.read_token_file.is_some();
+    if !args.listen.ip().is_loopback() && !has_tokens && !args.open {
+        bail!(
+            "{} can be reached from other hosts: give --read-token-file or --token-file, \
+             or say --open",
+            args.listen
+        );
+    }
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(args))?;
+    Ok(exit::OK)
+}
+
+async fn serve(args: ServeArgs) -> Result<()> {
+    let access = Access {
+        write: args.token_file.as_deref().map(Tokens::read).transpose()?,
+        read: args.read_token_file.as_deref().map(Tokens::read).transpose()?,
+    };
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificates), Some(key)) => Some(listen::tls(certificates, key)?),
+        _ => None,
+    };
+    let end = ended()?;
+    let store = super::open(&args.db).await?;
+    let place = store.place().to_string();
+    let config = Config {
+        access,
+        rate_limit: args.rate_limit.unwrap_or(RATE_LIMIT),
+        spares_loopback: args.rate_limit.is_none(),
+        retention: args.keep.into(),
+        ping: !args.no_ping,
+    };
+    let service = Service::start(store, config).await?;
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    println!("imtcp: advice at {scheme}://{}/, history in {place}", listener.local_addr()?);
+    listen::serve(service, listener, tls, end).await?;
+    Ok(())
+}
+
+/// Until SIGTERM or SIGINT. Set up before anything that takes time, so that none is missed.
+fn ended() -> Result<impl Future<Output = ()>> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use anyhow::{anyhow, Result};
+use imtcp_advice::record::destination;
+use imtcp_advice::settings::{Changes, Settings};
+use imtcp_advice::store::read::ALL_PATHS;
+use serde_json::{json, Value};
+
+use super::super::print_json;
+use super::{open, open_existing, wait};
+use crate::cli::advice::SetArgs;
+use crate::rate::Rate;
+use crate::{exit, format};
+
+pub fn main(args: SetArgs) -> Result<u8> {
+    let changes: Changes = args.settings.iter().map(|s| parse(s)).collect::<Result<_>>()?;
+    let dst = args.path.as_deref().map(destination).transpose()?;
+    let settings = wait(async {
+        let store = if changes.is_empty() {
+            open_existing(&args.db).await?
+        } else {
+            open(&args.db).await?
+        };
+        let name = dst.as_deref().unwrap_or(ALL_PATHS);
+        if !changes.is_empty() {
+            store.change_settings(name, &changes).await?;
+        }
+        let mut layers = Vec::new();
+        for name in [ALL_PATHS, name] {
+            layers.extend(store.path(name).await?.map(|p| p.settings));
+        }
+        store.close().await;
+        Ok(Settings::layered(&layers.iter().collect::<Vec<_>>())?)
+    })?;
+    if args.json {
+        print_json(&settings)?;
+    } else {
+        let Value::Object(all) = serde_json::to_value(&settings)? else { return Ok(exit::OK) };
+        let row = |(key, value): (&String, &Value)| vec![key.clone(), shown(value)];
+        print!("{}", format::table(&all.iter().map(row).collect::<Vec<_>>()));
+    }
+    Ok(exit::OK)
+}
+
+/// `KEY=VALUE` as the settings have it; `KEY=` takes back.
+fn parse(text: &str) -> Result<(String, Value)> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| anyhow!("'{text}' is no setting: write KEY=VALUE, as threshold=42M"))?;
+    let wrong = |why: String| anyhow!("{key}: {why}");
+    let value = match key {
+        _ if value.is_empty() => Value::Null,
+        "zone" | "history" => json!(value),
+        "threshold" | "epsilon" => match value.strip_suffix('%') {
+            Some(pct) => {
+                let pct: f64 = pct.trim().parse().map_err(|_| wrong(format!("'{value}'")))?;
+                json!({ "share": pct / 100.0 })
+            }
+            None => json!({ "bps": value.parse::<Rate>().map_err(wrong)?.0 }),
+        },
+        "capacity_bps" => json!(value.parse::<Rate>().map_err(wrong)?.0),
+        "z" => json!(value.parse::<f64>().map_err(|_| wrong(format!("'{value}' is no number")))?),
+        _ => json!(value.parse::<u64>().map_err(|_| wrong(format!("'{value}' is no number")))?),
+    };
+    Ok((key.into(), value))
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => text.clone(),
+        Value::Object(bound) => match (bound.get("bps"), bound.get("share")) {
+            (Some(bps), _) => format::rate(bps.as_f64().unwrap_or(0.0) as u64),
+            (_, Some(share)) => format!("{} %", share.as_f64().unwrap_or(0.0) * 100.0),
+            _ => value.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_written_as_people_write_them() {
+        let of = |text| parse(text).unwrap().1;
+        assert_eq!(of("threshold=42M"), json!({"bps": 42_000_000}));
+        assert_eq!(of("epsilon=5%"), json!({"share": 0.05}));
+        assert_eq!(of("zone=Europe/Berlin"), json!("Europe/Berlin"));
+        assert_eq!(of("min_days=5"), json!(5));
+        assert_eq!(of("z="), Value::Null);
+        assert!(parse("z").is_err() && parse("threshold=fast").is_err());
+    }
+}

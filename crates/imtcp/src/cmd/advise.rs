@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::net::{IpAddr, ToSocketAddrs};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::print_json;
+use crate::cli::advice::AdviseArgs;
+use crate::http::Client;
+use crate::{exit, format};
+
+pub fn main(args: AdviseArgs) -> Result<u8> {
+    let client = Client::new(&args.service)?;
+    let answer = ask(&args, &client).with_context(|| format!("no advice from {}", client.url()))?;
+    if args.json {
+        print_json(&answer)?;
+    } else {
+        print!("{}", text(&answer));
+    }
+    Ok(exit::OK)
+}
+
+/// History is kept by address as a rule, and may be kept by name: the name is tried first.
+fn ask(args: &AdviseArgs, client: &Client) -> Result<Value> {
+    let of = |dst: &str| {
+        let mut query = vec![("dst", dst.to_string())];
+        query.extend(args.bytes.map(|n| ("bytes", n.to_string())));
+        query.extend(args.at.clone().map(|at| ("at", at)));
+        client.get("/v1/advice", &query)
+    };
+    let first = of(&args.host)?;
+    if first["reason"] != "no_history" || args.host.parse::<IpAddr>().is_ok() {
+        return Ok(first);
+    }
+    for address in (args.host.as_str(), 0).to_socket_addrs().into_iter().flatten() {
+        let found = of(&address.ip().to_canonical().to_string())?;
+        if found["reason"] != "no_history" {
+            return Ok(found);
+        }
+    }
+    Ok(first)
+}
+
+fn text(answer: &Value) -> String {
+    let number = |key: &str| answer[key].as_u64();
+    let word = |key: &str| answer[key].as_str().unwrap_or("-").to_string();
+    let dash = || "-".to_string();
+    let available = match (number("available_bps"), number("available_low_bps")) {
+        (Some(bps), Some(low)) => format!(
+            "{} ({}–{})",
+            format::rate(bps),
+            format::rate_short(low),
+            format::rate_short(number("available_high_bps").unwrap_or(bps))
+        ),
+        _ => "not known".into(),
+    };
+    let mut rows = vec![
+        ("congestion control", format!("{}: {}", word("congestion_control"), word("because"))),
+        ("mode", word("mode")),
+        ("available", available),
+        ("RTT", number("rtt_us").map_or_else(dash, format::micros)),
+        ("buffer", number("buffer_bytes").map_or_else(dash, format::bytes)),
+        ("ask again at", word("next_advice_at")),
+        ("valid until", word("valid_until")),
+    ];
+    if let Some(seconds) = answer["transfer_s"].as_f64() {
+        rows.insert(3, ("transfer takes", format::duration(seconds.ceil() as u64)));
+    }
+    let used = &answer["computed_from"]["days_used"];
+    rows.push(("from", format!("{used} days, {} samples", answer["sample_count"])));
+    let rows: Vec<_> = rows.into_iter().map(|(k, v)| vec![k.to_string(), v]).collect();
+    format::table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn i_dont_know_is_told_in_words() {
+        let text = text(&json!({
+            "congestion_control": "on", "because": "there is no history of this destination",
+            "mode": "bg", "available_bps": null, "sample_count": 0,
+            "next_advice_at": "2026-03-20T14:26:00Z", "computed_from": {"days_used": 0},
+        }));
+        assert!(text.contains("congestion control  on: there is no history"), "{text}");
+        assert!(text.contains("available           not known"), "{text}");
+    }
+}

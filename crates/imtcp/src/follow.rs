@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp run --advise`: the run's mode follows the advice for its peers, and is the safe one
+//! (bg) whenever there is none: before the first answer, for a peer that nobody knows, with
+//! the service away.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use imtcp_advice::time;
+use imtcp_bpf::policy::Policies;
+use imtcp_bpf::records::Records;
+use imtcp_bpf::CONTROLS;
+use serde_json::Value;
+
+use crate::http::{Client, Failure};
+use crate::policy::Mode;
+use crate::socket::{self, Process};
+use crate::view::Connection;
+use crate::{cgroup, procfs};
+
+/// Between looks at who the peers are.
+const LOOK: Duration = Duration::from_secs(1);
+/// Before a service that did not answer is asked again.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// What is held about one peer.
+struct Held {
+    mode: Mode,
+    until: Instant,
+}
+
+pub struct Follower {
+    pub client: Client,
+    pub policy: u64,
+    pub cgroup: PathBuf,
+    pub quiet: bool,
+}
+
+impl Follower {
+    /// Follows for as long as this process lives. The thread keeps the privileges that the
+    /// caller has now; it needs them to change sockets of the command.
+    pub fn start(self) -> Result<()> {
+        let (policies, records) = (Policies::open()?, Records::open()?);
+        thread::Builder::new().name("advice".into()).spawn(move || {
+            let mut held = BTreeMap::new();
+            let mut mode = Mode::Bg;
+            loop {
+                thread::sleep(LOOK);
+                let now = self.advised(&records, &mut held);
+                if now != mode {
+                    if !self.quiet {
+                        eprintln!("imtcp: by advice the mode is now {}", name(now));
+                    }
+                    mode = now;
+                    self.order(&policies, mode);
+                }
+                // Each time: a connection may have been made under the mode before.
+                self.switch(mode);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// The mode for all peers: only when each may share as usual, all do.
+    fn advised(&self, records: &Records, held: &mut BTreeMap<IpAddr, Held>) -> Mode {
+        let records = records.read().unwrap_or_default();
+        let mine = records.iter().filter(|r| r.policy == self.policy);
+        let peers: Vec<_> = mine.map(|r| Connection::new(r, None)).collect();
+        held.retain(|peer, _| peers.iter().any(|c| c.dst.ip() == *peer));
+        for connection in &peers {
+            let peer = connection.dst.ip();
+            if held.get(&peer).is_none_or(|h| Instant::now() >= h.until) {
+                held.insert(peer, self.ask(peer));
+            }
+        }
+        let free = !held.is_empty() && held.values().all(|h| h.mode == Mode::Measure);
+        if free {
+            Mode::Measure
+        } else {
+            Mode::Bg
+        }
+    }
+
+    fn ask(&self, peer: IpAddr) -> Held {
+        let answer = self.client.get("/v1/advice", &[("dst", peer.to_string())]);
+        held(answer, Instant::now())
+    }
+
+    fn order(&self, policies: &Policies, mode: Mode) {
+        if let Ok(Some(mut orders)) = policies.get(self.policy) {
+            orders.mode = mode.number() as _;
+            let _ = policies.replace_orders(self.policy, &orders);
+        }
+    }
+
+    /// Moves the open sockets that have another of our controls.
+    fn switch(&self, mode: Mode) {
+        for pid in cgroup::procs(&self.cgroup) {
+            let Ok(process) = Process::open(pid) else { continue };
+            for (fd, _) in procfs::sockets(pid) {
+                let Ok(copy) = process.descriptor(fd) else { continue };
+                let copy = copy.as_fd();
+                let Ok(control) = socket::control(copy) else { continue };
+                let ours = socket::is_tcp(copy) && CONTROLS.contains(&control.as_str());
+                if ours && control != mode.control() {
+                    let _ = socket::set_control(copy, mode.control());
+                }
+            }
+        }
+    }
+}
+
+/// What an answer means, and for how long. Whatever is not plainly "measure" is bg.
+fn held(answer: Result<Value, Failure>, now: Instant) -> Held {
+    let Ok(answer) = answer else { return Held { mode: Mode::Bg, until: now + RETRY } };
+    let seconds = |key: &str| {
+        let until = time::parse(answer[key].as_str()?).ok()?;
+        let from = time::parse(answer["at"].as_str()?).ok()?;
+        Some(Duration::from_micros(u64::try_from(until - from).ok()?))
+    };
+    let free = answer["mode"] == "measure" && answer["verdict"] == "advice";
+    // At the advised time, or sooner where the answer does not hold for so long.
+    let times = [seconds("next_advice_at"), seconds("valid_until")];
+    let wait = times.into_iter().min().flatten().unwrap_or(RETRY).max(LOOK);
+    Held { mode: if free { Mode::Measure } else { Mode::Bg }, until: now + wait }
+}
+
+fn name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Measure => "measure",
+        _ => "bg",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn answer(mode: &str, next: &str, valid: &str) -> Value {
+        json!({
+            "at": "2026-03-20T14:00:00Z", "verdict": "advice", "mode": mode,
+            "next_advice_at": next, "valid_until": valid,
+        })
+    }
+
+    fn of(answer: Result<Value, Failure>) -> (Mode, u64) {
+        let now = Instant::now();
+        let held = held(answer, now);
+        (held.mode, (held.until - now).as_secs())
+    }
+
+    #[test]
+    fn an_answer_holds_until_the_next_is_due_or_it_ends() {
+        let (early, late) = ("2026-03-20T14:05:00Z", "2026-03-20T15:00:00Z");
+        assert_eq!(of(Ok(answer("measure", early, late))), (Mode::Measure, 300));
+        assert_eq!(of(Ok(answer("measure", late, early))), (Mode::Measure, 300));
+        assert_eq!(of(Ok(answer("bg", late, late))), (Mode::Bg, 3600));
+    }
+
+    #[test]
+    fn the_service_away_or_wrong_is_the_safe_mode() {
+        assert_eq!(of(Err(Failure::Away("x".into()))), (Mode::Bg, 30));
+        assert_eq!(of(Ok(json!([]))), (Mode::Bg, 30));
+        assert_eq!(of(Ok(answer("turbo", "soon", "later"))), (Mode::Bg, 30));
+        let unknown = json!({"mode": "measure", "verdict": "unknown"});
+        assert_eq!(of(Ok(unknown)).0, Mode::Bg);
+    }
+}

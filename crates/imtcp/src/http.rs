@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Requests to the advice service.
+
+use std::io;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Context, Result};
+use serde_json::Value;
+use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
+use ureq::Agent;
+
+use crate::cli::advice::ServiceArgs;
+
+pub struct Client {
+    agent: Agent,
+    url: String,
+    token: Option<String>,
+}
+
+/// An answer that is not 2xx, or none at all.
+#[derive(Debug)]
+pub enum Failure {
+    /// The service could not be reached, or did not end its answer.
+    Away(String),
+    /// It answered: no.
+    Refused { status: u16, detail: String },
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Failure::Away(why) => write!(f, "it does not answer: {why}"),
+            Failure::Refused { detail, .. } => f.write_str(detail),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MOST_ANSWER_BYTES: u64 = 16 << 20;
+
+impl Client {
+    pub fn new(args: &ServiceArgs) -> Result<Self> {
+        if !args.url.starts_with("http://") && !args.url.starts_with("https://") {
+            bail!("'{}' is no URL of a service: write http://… or https://…", args.url);
+        }
+        let token = match &args.token_file {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("token file {}", path.display()))?;
+                let mut lines = text.lines().map(str::trim);
+                let token = lines.find(|l| !l.is_empty() && !l.starts_with('#'));
+                Some(token.ok_or_else(|| anyhow!("no token in {}", path.display()))?.to_string())
+            }
+        };
+        let mut tls = TlsConfig::builder();
+        if let Some(path) = &args.ca {
+            let pem = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
+            let certificates = parse_pem(&pem).filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            });
+            tls = tls.root_certs(RootCerts::from(certificates));
+        }
+        let config = Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .tls_config(tls.build())
+            .user_agent(concat!("imtcp/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let url = args.url.trim_end_matches('/').to_string();
+        Ok(Client { agent: config.into(), url, token })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
+        let mut request = self.agent.get(format!("{}{path}", self.url));
+        for (key, value) in query {
+            request = request.query(key, value);
+        }
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        answer(request.call())
+    }
+
+    pub fn post(&self, path: &str, body: &[u8]) -> Result<Value, Failure> {
+        let mut request = self.agent.post(format!("{}{path}", self.url));
+        request = request.header("Content-Type", "application/json");
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        answer(request.send(body))
+    }
+}
+
+fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Value, Failure> {
+    let away = |e: ureq::Error| match e {
+        ureq::Error::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+            Failure::Away("connection refused".into())
+        }
+        e => Failure::Away(e.to_string()),
+    };
+    let mut response = result.map_err(away)?;
+    let status = response.status().as_u16();
+    let text = response.body_mut().with_config().limit(MOST_ANSWER_BYTES).read_to_string();
+    let text = text.map_err(away)?;
+    let value = serde_json::from_str::<Value>(&text);
+    if (200..300).contains(&status) {
+        return value.map_err(|_| Failure::Refused {
+            status,
+            detail: "it does not answer in JSON: is this an imtcp advice service?".into(),
+        });
+    }
+    let detail = value.ok().and_then(|v| Some(v.get("detail")?.as_str()?.to_string()));
+    Err(Failure::Refused { status, detail: detail.unwrap_or(format!("HTTP status {status}")) })
+}

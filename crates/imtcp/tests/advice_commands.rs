@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp advice …`, `imtcp advise`, and the agent's way to the service.
+
+mod support;
+
+use std::fs;
+
+use imtcp::agent::send::send_all;
+use imtcp::agent::spool::Spool;
+use imtcp::cli::advice::ServiceArgs;
+use imtcp::http::Client;
+use imtcp_advice::record::Record;
+use support::advice::*;
+use support::*;
+
+fn advice(args: &[&str]) -> std::process::Output {
+    imtcp(&[&["advice"], args].concat())
+}
+
+#[track_caller]
+fn refused(args: &[&str], says: &str) {
+    let output = advice(args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    assert!(stderr.contains(says), "{args:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "one sentence: {stderr}");
+}
+
+#[test]
+fn import_export_set_and_vacuum_tell_what_they_did() {
+    let scratch = Scratch::new();
+    let (db, file) = (scratch.path("history.db"), scratch.path("trace.csv"));
+    let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+    fs::write(file, csv()).unwrap();
+    let import = ["advice", "import", "--db", db, "--path", DST, "--json", file];
+    assert_eq!(
+        json(&imtcp_ok(&import)),
+        serde_json::json!({"read": 14400, "stored": 14400, "known": 0})
+    );
+    assert_eq!(json(&imtcp_ok(&import))["known"], 14400);
+    let out = imtcp_ok(&["advice", "export", "--db", db, "--from", "2026-03-20T14:30:00Z"]);
+    assert_eq!(out.lines().count(), 2, "{out}");
+    assert!(out.contains("192.0.2.7,,2026-03-20T14:30:00Z,54780000,100000000,30000,"), "{out}");
+    let shown =
+        imtcp_ok(&["advice", "set", "--db", db, "--path", DST, "epsilon=5%", "threshold=42M"]);
+    assert!(shown.contains("epsilon           5 %"), "{shown}");
+    assert!(shown.contains("threshold         42.0 Mbit/s"), "{shown}");
+    let vacuum = ["advice", "vacuum", "--db", db, "--keep-raw", "1", "--json"];
+    assert_eq!(json(&imtcp_ok(&vacuum))["removed"], 0);
+}
+
+#[test]
+fn a_routers_counters_become_history() {
+    let scratch = Scratch::new();
+    let (db, file) = (scratch.path("history.db"), scratch.path("if3.csv"));
+    let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+    let readings = "time,octets\n2026-03-20T14:00:00Z,1000\n2026-03-20T14:01:00Z,300001000\n\
+                    2026-03-20T14:02:00Z,5\n2026-03-20T14:03:00Z,5\n";
+    fs::write(file, readings).unwrap();
+    let import = ["advice", "import", "--db", db, "--path", DST, "--json", file];
+    let counters =
+        [&import[..], &["--counters", "--capacity", "100M", "--hop", "10.0.0.1"]].concat();
+    let done = json(&imtcp_ok(&counters));
+    assert_eq!(done, serde_json::json!({"read": 2, "stored": 2, "known": 0, "skipped": 1}));
+    let out = imtcp_ok(&["advice", "export", "--db", db]);
+    assert!(out.contains("192.0.2.7,10.0.0.1,2026-03-20T14:00:30Z,60000000,100000000"), "{out}");
+    assert_eq!(imtcp(&["advice", "import", "--db", db, "--counters", file]).status.code(), Some(2));
+}
+
+#[test]
+fn a_damaged_or_foreign_database_is_one_sentence() {
+    let scratch = Scratch::new();
+    let db = scratch.path("history.db");
+    let path = db.to_str().unwrap();
+    refused(&["export", "--db", path], "no such file");
+    fs::write(&db, "this is a text, and not a short one").unwrap();
+    refused(&["serve", "--db", path, "--listen", "127.0.0.1:0"], "is damaged");
+    fs::remove_file(&db).unwrap();
+    import(&db, &scratch);
+    let mut bytes = fs::read(&db).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[4096..middle].fill(0xa5);
+    fs::write(&db, bytes).unwrap();
+    refused(&["serve", "--db", path, "--listen", "127.0.0.1:0"], "is damaged");
+    refused(&["export", "--db", path], "is damaged");
+    refused(&["export", "--db", "/nonexistent/x.db"], "cannot open");
+    refused(&["serve", "--db", "/nonexistent/x.db"], "there is no directory");
+    refused(&["serve", "--db", "postgres://127.0.0.1:1/x"], "cannot open postgres://127.0.0.1:1/x");
+    let foreign = scratch.path("foreign.db");
+    let make = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('CREATE TABLE t (x)')";
+    let done = std::process::Command::new("python3").args(["-c", make]).arg(&foreign).status();
+    assert!(done.unwrap().success());
+    refused(&["export", "--db", foreign.to_str().unwrap()], "no database of imtcp");
+}
+
+#[test]
+fn listening_elsewhere_than_on_loopback_needs_tokens_or_a_word() {
+    let scratch = Scratch::new();
+    let db = scratch.path("history.db");
+    let db = db.to_str().unwrap();
+    refused(&["serve", "--db", db, "--listen", "0.0.0.0:0"], "can be reached from other hosts");
+    refused(&["serve", "--db", db, "--listen", "[::]:0"], "say --open");
+    let open = scratch.path("readable");
+    fs::write(&open, "0123456789abcdef\n").unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&open, PermissionsExt::from_mode(0o644)).unwrap();
+    refused(&["serve", "--db", db, "--token-file", open.to_str().unwrap()], "chmod 600");
+    refused(&["serve", "--db", db, "--tls-cert", db, "--tls-key", db], "for TLS");
+}
+
+#[test]
+fn advise_tells_people_and_programs() {
+    let service = Service::start(&[]);
+    import(&service.db(), &service.scratch);
+    let ask = ["advise", DST, "--url", &service.url, "--at", "2026-03-20T14:25:00Z"];
+    let out = imtcp_ok(&[&ask[..], &["--bytes", "1000000000"]].concat());
+    assert!(out.contains("congestion control  off"), "{out}");
+    assert!(out.contains("58.8 Mbit/s"), "{out}");
+    assert!(out.contains("2m 17s"), "{out}");
+    let answer = json(&imtcp_ok(&[&ask[..], &["--json"]].concat()));
+    assert_eq!(answer["available_bps"], 58_810_000);
+    let unknown = imtcp_ok(&["advise", "198.51.100.9", "--url", &service.url]);
+    assert!(unknown.contains("on: there is no history"), "{unknown}");
+    let output = imtcp(&["advise", DST, "--url", "http://127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("does not answer"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn backtest_compares_the_papers_model_with_others() {
+    let scratch = Scratch::new();
+    let db = scratch.path("history.db");
+    import(&db, &scratch);
+    let out = imtcp_ok(&["advice", "backtest", "--db", db.to_str().unwrap(), "--days", "3"]);
+    assert!(out.contains("linear, week before") && out.contains("last value"), "{out}");
+    let scores = json(&imtcp_ok(&["advice", "backtest", "--db", db.to_str().unwrap(), "--json"]));
+    assert_eq!(scores["scores"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn with_tls_the_command_trusts_what_it_is_told_to() {
+    let scratch = Scratch::new();
+    let (cert, key) = (scratch.path("cert.pem"), scratch.path("key.pem"));
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+        .args(["-days", "1", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        eprintln!("skipped: openssl is missing or too old");
+        return;
+    }
+    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
+    let service = Service::start(&["--tls-cert", cert, "--tls-key", key]);
+    assert!(service.url.starts_with("https://"), "{}", service.url);
+    let ask = ["advise", DST, "--url", &service.url];
+    assert!(imtcp_ok(&[&ask[..], &["--ca", cert]].concat()).contains("no history"));
+    // Nobody vouches for it.
+    assert_eq!(imtcp(&ask).status.code(), Some(1));
+    // Without TLS, and with a peer that says nothing, it goes on.
+    let plain = service.url.replace("https", "http");
+    assert_eq!(imtcp(&["advise", DST, "--url", &plain]).status.code(), Some(1));
+    let _silent = std::net::TcpStream::connect(service.address()).unwrap();
+    assert!(imtcp_ok(&[&ask[..], &["--ca", cert]].concat()).contains("no history"));
+}
+
+fn client(url: &str, scratch: &Scratch) -> Client {
+    let token_file = Some(token_file(scratch));
+    Client::new(&ServiceArgs { url: url.into(), token_file, ca: None }).unwrap()
+}
+
+fn records(from: usize, count: usize) -> Vec<Record> {
+    (from..from + count)
+        .map(|i| {
+            let at = jiff::Timestamp::from_second(1_700_000_000 + i as i64).unwrap();
+            serde_json::from_value(serde_json::json!({"dst": DST, "time": at, "available_bps": i}))
+                .unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn batches_wait_on_disk_while_the_service_is_away_and_are_stored_once() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    let mut spool = Spool::open(&dir, 1_000_000).unwrap();
+    spool.put(&records(0, 10)).unwrap();
+    let away = client("http://127.0.0.1:1", &scratch);
+    assert!(send_all(&spool, &away).unwrap().waits.unwrap().contains("connection refused"));
+    // The agent's next life finds them.
+    let mut spool = Spool::open(&dir, 1_000_000).unwrap();
+    spool.put(&records(10, 5)).unwrap();
+    let waiting = spool.waiting().unwrap();
+    assert_eq!(waiting.len(), 2);
+    let service = Service::start(&[]);
+    let here = client(&service.url, &scratch);
+    // Sent, and the receipt lost: it comes again under the same id.
+    here.post("/v1/reports", &fs::read(&waiting[0]).unwrap()).unwrap();
+    let sent = send_all(&spool, &here).unwrap();
+    assert_eq!((sent.batches, sent.records, sent.refused, sent.waits), (2, 5, 0, None));
+    assert_eq!(spool.waiting().unwrap().len(), 0);
+    let all = imtcp_ok(&["advice", "export", "--db", service.db().to_str().unwrap()]);
+    assert_eq!(all.lines().count() - 1, 15);
+}
+
+#[test]
+fn a_batch_that_the_service_never_takes_is_put_aside_and_a_wrong_token_waits() {
+    let scratch = Scratch::new();
+    let mut spool = Spool::open(&scratch.path("spool"), 1_000_000).unwrap();
+    let mut wrong = records(0, 1);
+    wrong[0].source = "a\nb".into();
+    spool.put(&wrong).unwrap();
+    spool.put(&records(0, 1)).unwrap();
+    let service = Service::start(&[]);
+    let stranger =
+        Client::new(&ServiceArgs { url: service.url.clone(), token_file: None, ca: None });
+    assert!(send_all(&spool, &stranger.unwrap()).unwrap().waits.unwrap().contains("token"));
+    let sent = send_all(&spool, &client(&service.url, &scratch)).unwrap();
+    assert_eq!((sent.batches, sent.refused, sent.waits), (1, 1, None));
+}
+
+#[test]
+fn a_full_spool_gives_up_the_oldest() {
+    let scratch = Scratch::new();
+    let mut spool = Spool::open(&scratch.path("spool"), 3_000).unwrap();
+    let dropped: usize = (0..20).map(|i| spool.put(&records(i * 10, 10)).unwrap()).sum();
+    let waiting = spool.waiting().unwrap();
+    assert_eq!(dropped + waiting.len(), 20);
+    assert!(fs::read_to_string(waiting.last().unwrap()).unwrap().contains("\"available_bps\":199"));
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp run --advise`: the mode follows the advice, and is bg without it.
+
+mod support;
+
+use support::advice::Service;
+use support::*;
+
+/// Four days of 80 Mbit/s about this time of day, and the newest record now.
+fn history(newest_bps: u64) -> String {
+    let now = jiff::Timestamp::now();
+    let mut csv = String::from("time,available_bps,capacity_bps\n");
+    for minute in (1..5).flat_map(|day| (0..60).map(move |m| 1440 * day - m)) {
+        let at = now - jiff::SignedDuration::from_mins(minute);
+        csv.push_str(&format!("{at},80000000,100000000\n"));
+    }
+    csv + &format!("{now},{newest_bps},100000000\n")
+}
+
+#[test]
+fn open_connections_change_their_mode_with_the_advice_and_back_when_the_service_is_away() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let service = Service::start_as(net.command(&IMTCP), Scratch::new(), &[]);
+    let (db, file) = (service.db(), service.scratch.path("history.csv"));
+    let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+    let import = |newest_bps| {
+        std::fs::write(file, history(newest_bps)).unwrap();
+        imtcp_ok(&["advice", "import", "--db", db, "--path", SERVER, file]);
+    };
+    import(80_000_000);
+    // Asked each second, so that the test need not wait.
+    imtcp_ok(&["advice", "set", "--db", db, "next_max_s=1"]);
+
+    let (host, port) = net.peer();
+    let (url, client) = (service.url.clone(), client.to_str().unwrap());
+    let run = net.run_spawn(&["--advise", &url, "--", client, &host, &port, "100000", "25"]);
+    let mode = |wanted: &str| {
+        let wanted = wanted.to_string();
+        move || connections(SERVER).iter().any(|c| c["mode"] == *wanted)
+    };
+    eventually("the path is free", mode("measure"));
+    import(10_000_000);
+    eventually("the path is congested", mode("bg"));
+    import(80_000_000);
+    eventually("the path is free again", mode("measure"));
+    drop(service);
+    eventually("nobody advises any more", mode("bg"));
+    run.signal(libc::SIGTERM);
+    let output = run.finish();
+    assert!(text(&output.stdout).contains("control=imtcp_bg"), "the safe mode comes first");
+    assert!(text(&output.stderr).contains("by advice the mode is now measure"));
+}

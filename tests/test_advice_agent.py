@@ -1,0 +1,155 @@
+"""`imtcp agent`: from a connection's measurements to the history of its path."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
+TOKEN = "a-token-for-the-tests"
+CLIENT, SERVER = "10.97.0.1", "10.97.0.2"
+NAMES = {name: f"imtcp-agent-{os.getpid()}-{name}" for name in "amb"}
+#: 50 Mbit/s and a round trip of 20 ms. The delay line stands in for netem, which not every
+#: kernel has; without a delay there is no room for streams.
+LINKS = """
+link add va netns {a} type veth peer name left netns {m}
+link add vb netns {b} type veth peer name right netns {m}
+-n {m} link set left up
+-n {m} link set right up
+-n {a} link set va up
+-n {b} link set vb up
+-n {a} address add {client}/24 dev va
+-n {b} address add {server}/24 dev vb
+"""
+SWALLOW = f"""
+import socket
+server = socket.create_server(("{SERVER}", 5001))
+while True:
+    stream, _ = server.accept()
+    while stream.recv(1 << 20):
+        pass
+    stream.close()
+"""
+SEND = f"""
+import socket
+stream = socket.create_connection(("{SERVER}", 5001))
+stream.sendall(bytes(15_000_000))
+stream.shutdown(1)
+stream.recv(1)
+"""
+
+
+def ip(line: str) -> None:
+    subprocess.run(["ip", *line.split()], check=True)
+
+
+def inside(name: str, *command: str) -> list[str]:
+    return ["nsenter", f"--net=/run/netns/{NAMES[name]}", *command]
+
+
+@pytest.fixture
+def link(tmp_path: Path, running_kernel: None) -> Iterator[None]:
+    """A sender in a, a server in b that swallows what it gets, the delay between them."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler for the delay line")
+    line = tmp_path / "delayline"
+    source = ROOT / "lab" / "guest" / "delayline.c"
+    subprocess.run([compiler, "-O2", "-o", line, source], check=True)
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for name in NAMES.values():
+            ip(f"netns add {name}")
+        for text in LINKS.format(**NAMES, client=CLIENT, server=SERVER).strip().split("\n"):
+            ip(text)
+        tc = "qdisc add dev va root tbf rate 50mbit burst 16k limit 250k"
+        subprocess.run(["tc", "-n", NAMES["a"], *tc.split()], check=True)
+        delay = inside("m", str(line), "--delay-us", "10000", "left", "right")
+        started.append(subprocess.Popen(delay))
+        started.append(subprocess.Popen(inside("b", "python3", "-c", SWALLOW)))
+        time.sleep(0.5)
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+        for name in NAMES.values():
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def transfer() -> None:
+    run = [IMTCP, "run", "--json", "--", "python3", "-c", SEND]
+    done = subprocess.run(inside("a", *run), check=True, capture_output=True, text=True)
+    summary = json.loads(done.stderr.splitlines()[-1])
+    assert summary["avail_mean_bps"], summary
+
+
+def wait_until(what: str, holds: object) -> None:
+    deadline = time.monotonic() + 15
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < deadline, f"not within 15 s: {what}"
+        time.sleep(0.1)
+
+
+def test_results_reach_the_service_once_also_when_it_was_away(link: None, tmp_path: Path) -> None:
+    tokens, spool, db = tmp_path / "tokens", tmp_path / "spool", tmp_path / "history.db"
+    tokens.write_text(TOKEN)
+    tokens.chmod(0o600)
+    subprocess.run([IMTCP, "up"], check=True)
+
+    def agent(url: str) -> subprocess.Popen[bytes]:
+        more = [
+            "--token-file",
+            tokens,
+            "--spool",
+            spool,
+            "--interval",
+            "1",
+            "--every",
+            "0",
+            "--source",
+            "here",
+        ]
+        return subprocess.Popen([IMTCP, "agent", "--url", url, *more])
+
+    def end(process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+    # The service is away: nobody listens there.
+    away = agent("http://127.0.0.1:1")
+    time.sleep(0.5)
+    transfer()
+    end(away)
+    waiting = [json.loads(path.read_text()) for path in spool.iterdir()]
+    results = [record for batch in waiting for record in batch["records"]]
+    assert len(results) >= 3, waiting
+    assert all(r["dst"] == SERVER and r["source"] == "here" for r in results)
+    assert all(5e6 < r["available_bps"] < 1e8 for r in results)
+    assert all(20_000 <= r["rtt_us"] < 500_000 for r in results)
+
+    serve = [IMTCP, "advice", "serve", "--db", db, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*serve, "--token-file", tokens], stdout=subprocess.PIPE, text=True
+    ) as service:
+        assert service.stdout
+        url = re.search(r"http://\S+/", service.stdout.readline())[0]
+        here = agent(url)
+        wait_until("the spool is empty", lambda: not any(spool.iterdir()))
+        transfer()
+        end(here)
+        assert not any(spool.iterdir())
+        service.terminate()
+    export = [IMTCP, "advice", "export", "--db", db]
+    rows = subprocess.run(export, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert len(rows) - 1 > len(results)
