@@ -10,7 +10,7 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Werror -Icore/include -Ibpf
 BPF_HEADERS := $(wildcard core/include/imtcp/*.h bpf/*.h)
 BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_modes.bpf.o target/bpf/imtcp_ctl.bpf.o
 
-.PHONY: help setup build bpf man demo test test-quick lint format bench fuzz clean
+.PHONY: help setup setup-tests build bpf man demo test test-quick lint format bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -20,6 +20,9 @@ include core/Makefile.inc
 
 setup: ## install what is missing from Debian
 	@scripts/setup.sh
+
+setup-tests: ## and what tests alone need
+	@scripts/setup.sh tests
 
 bpf: $(BPF_OBJECTS)
 
@@ -40,10 +43,10 @@ lab-env: setup
 demo: build lab-env ## upload a file tree beside web traffic, with every control in turn: out/demo
 	.venv/bin/lab demo --seeds $(SEEDS)
 
-test: build lab-env ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
+test: setup-tests build lab-env ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
 	scripts/test.sh
 
-test-quick: build lab-env ## what needs no virtual machine
+test-quick: setup-tests build lab-env ## what needs no virtual machine
 	scripts/test.sh --quick
 
 lint: setup lab-env ## clippy, rustfmt, clang-format, ruff, shellcheck, who may know whom
@@ -55,7 +58,7 @@ format: ## rewrite sources as lint wants them
 	.venv/bin/ruff format lab
 	.venv/bin/ruff check --fix lab
 
-bench: build lab-env ## speed and memory, as ratios in one run
+bench: setup-tests build lab-env ## speed and memory, as ratios in one run
 	.venv/bin/lab bench
 	$(CARGO) bench --locked -p imtcp-advice
 

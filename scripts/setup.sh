@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building, testing and the laboratory need on Debian 12 or later, and nothing that
-# is there already. Run by `make`, and safe to run again: it does nothing the second time.
+# is there already. With the argument "tests", also what tests alone need. Run by `make`, and safe to
+# run again: it does nothing the second time.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -33,9 +34,11 @@ if ! command -v apt-get >/dev/null; then
 	exit 0
 fi
 
+lists=$(find scripts -name 'packages-*.txt' ! -name packages-tests.txt)
+[ "${1:-}" != tests ] || lists="$lists scripts/packages-tests.txt"
 missing=
-# shellcheck disable=SC2013 # one word a line
-for package in $(cat scripts/packages-*.txt | sed 's/#.*//' | sort -u); do
+# shellcheck disable=SC2013,SC2086 # one word a line; a list of files
+for package in $(cat $lists | sed 's/#.*//' | sort -u); do
 	installed "$package" || missing="$missing $package"
 done
 if ! rust_is_new_enough; then
