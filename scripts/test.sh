@@ -15,7 +15,7 @@ log=target/test
 mkdir -p "$log"
 passed=0 failed=0 skipped=0 broken=
 
-# begin NAME COMMAND...: runs it in the background, into its log.
+# begin NAME COMMAND...: runs it in the background, into its log; $! is it.
 begin() {
 	name=$1
 	shift
@@ -53,18 +53,22 @@ part core-compile make -s core-compile
 part core make -s core-test
 part fuzz make -s core-fuzz-smoke
 part rust cargo test --locked --workspace --quiet
-# The two halves of the Python tests share the cores: a guest uses one.
+# Two rows of Python tests share the cores, as a guest uses one: connections, and the rest one after
+# the other.
 if [ -n "$quick" ]; then
-	begin lab .venv/bin/pytest -q -rs -m "not vm" lab/tests
-	begin e2e .venv/bin/pytest -q -rs -m "not vm" tests
+	part lab .venv/bin/pytest -q -rs -m "not vm" lab/tests
+	part e2e .venv/bin/pytest -q -rs -m "not vm" tests
 else
-	echo "== lab and e2e: in the virtual machine, side by side; this takes a while"
+	echo "== connections, lab and e2e: in the virtual machine, side by side; this takes a while"
+	begin connections .venv/bin/pytest -q -rs tests/test_connections.py
 	begin lab .venv/bin/pytest -q -rs lab/tests
-	begin e2e .venv/bin/pytest -q -rs tests
+	wait $!
+	begin e2e .venv/bin/pytest -q -rs --ignore=tests/test_connections.py tests
+	wait
+	end lab
+	end connections
+	end e2e
 fi
-wait
-end lab
-end e2e
 
 printf '\n== all parts\n'
 [ "$skipped" = 0 ] || grep -hE '^SKIPPED|^skipped:' "$log"/*.log
