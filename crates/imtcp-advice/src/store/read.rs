@@ -123,8 +123,10 @@ impl Store {
         let sql = format!(
             "SELECT w.i, r.t_us, r.available_bps
              FROM (SELECT {from} AS a, {to} AS b, {i} AS i FROM {windows}) w
-             CROSS JOIN (SELECT {from} AS id FROM {series}) s CROSS JOIN record r
-             WHERE r.series_id = s.id AND r.t_us BETWEEN w.a AND w.b AND {VALID}",
+             CROSS JOIN (SELECT {from} AS id FROM {series}) s {records}",
+            records = self
+                .dialect
+                .records(&format!("r.series_id = s.id AND r.t_us BETWEEN w.a AND w.b AND {VALID}")),
             from = self.dialect.field(0, "bigint"),
             to = self.dialect.field(1, "bigint"),
             i = self.dialect.field(2, "bigint"),
@@ -180,12 +182,13 @@ impl Store {
                     CAST(SUM(r.available_bps * r.samples) / SUM(r.samples) AS BIGINT),
                     MIN(r.low_bps), MAX(r.high_bps), MAX(r.capacity_bps),
                     CAST(AVG(r.rtt_us) AS BIGINT), AVG(r.loss)
-             FROM record r
-             WHERE r.series_id IN (SELECT {} FROM {}) AND r.t_us >= $3 AND r.t_us < $4
-               AND {VALID}
+             FROM (SELECT {} AS id FROM {}) s {}
              GROUP BY (r.t_us - $3) / $5 ORDER BY 1",
             self.dialect.field(0, "bigint"),
             self.dialect.elements("$2"),
+            self.dialect.records(&format!(
+                "r.series_id = s.id AND r.t_us >= $3 AND r.t_us < $4 AND {VALID}"
+            )),
         );
         let query =
             sqlx::query(&sql).bind(1_i64).bind(ids(series)).bind(from_us).bind(to_us).bind(step_us);

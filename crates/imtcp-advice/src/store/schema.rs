@@ -23,6 +23,17 @@ impl Dialect {
         }
     }
 
+    /// Records `r` for each row before it. PostgreSQL takes a JSON array for a hundred rows and
+    /// would rather read the whole table: the subquery with OFFSET leaves it the index alone.
+    pub fn records(self, condition: &str) -> String {
+        match self {
+            Dialect::Sqlite => format!("CROSS JOIN record r WHERE {condition}"),
+            Dialect::Postgres => {
+                format!("CROSS JOIN LATERAL (SELECT * FROM record r WHERE {condition} OFFSET 0) r")
+            }
+        }
+    }
+
     /// Element `index` of the JSON array `j.value`.
     pub fn field(self, index: usize, kind: &str) -> String {
         match self {
