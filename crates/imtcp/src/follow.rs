@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imtcp_advice::time;
+use imtcp_bpf::is_ours;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
-use imtcp_bpf::CONTROLS;
 use serde_json::Value;
 
 use crate::http::{Client, Failure};
@@ -106,7 +106,7 @@ impl Follower {
                 let Ok(copy) = process.descriptor(fd) else { continue };
                 let copy = copy.as_fd();
                 let Ok(control) = socket::control(copy) else { continue };
-                let ours = socket::is_tcp(copy) && CONTROLS.contains(&control.as_str());
+                let ours = socket::is_tcp(copy) && is_ours(&control);
                 if ours && control != mode.control() {
                     let _ = socket::set_control(copy, mode.control());
                 }
