@@ -57,7 +57,9 @@ static const char controls[IMTCP_MODES][TCP_CA_NAME_MAX] __attribute__((aligned(
 
 static __always_inline void set_control(struct bpf_sock_ops *ctx, __u32 mode)
 {
-	if (mode > IMTCP_MODE_NONE && mode < IMTCP_MODES)
+	/* One comparison: with two, clang compares mode - 1 and the verifier learns nothing of mode.
+	 * No mode at all has no name, which the kernel refuses. */
+	if (mode < IMTCP_MODES)
 		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, (void *)controls[mode],
 			       TCP_CA_NAME_MAX);
 }
