@@ -93,11 +93,7 @@ void BPF_PROG(imtcp_set_state, struct sock *sk, __u8 new_state)
 	imtcp_bg_on_loss(&conn->bg);
 	if (imtcp_meas_on_loss(&conn->meas, tp->tcp_mstamp, tp->snd_nxt, tp->srtt_us >> 3))
 		imtcp_publish(sk, conn);
-	/* full speed is for paths that lose without congestion: it has no pause [IM §4.5] */
-	if (conn->mode == IMTCP_MODE_FS) {
-		conn->meas.pause_rtts = 0;
-		conn->meas.resume_us = tp->tcp_mstamp;
-	}
+	imtcp_full_speed_again(conn, tp->tcp_mstamp);
 }
 
 SEC(".struct_ops")

@@ -115,10 +115,22 @@ static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *co
 		imtcp_count(&totals->events_sent);
 }
 
+/* Full speed is for paths that lose without congestion: it measures without pauses [IM §4.5], also
+ * while its window is small, since only a result lets it grow. */
+static __always_inline void imtcp_full_speed_again(struct imtcp_conn *conn, __u64 now_us)
+{
+	if (conn->mode != IMTCP_MODE_FS)
+		return;
+	conn->meas.pause_rtts = 0;
+	conn->meas.unfilled = 0;
+	conn->meas.resume_us = now_us;
+}
+
 /* A measurement ended. */
 static __always_inline void imtcp_on_result(struct sock *sk, struct imtcp_conn *conn)
 {
 	imtcp_bg_on_result(&conn->bg, &conn->meas.result);
+	imtcp_full_speed_again(conn, conn->meas.result.at_us);
 	imtcp_publish(sk, conn);
 }
 

@@ -103,7 +103,7 @@ def test_requests_of_100_bytes_and_short_connections_are_not_held_back(series: s
 
 
 @cache
-def stopped_reader() -> JobResult:
+def stopped_reader(seed: int = 1) -> JobResult:
     """With each control, a reader that stops for five seconds after the first megabyte."""
     path = Path3(forward="rate 20mbit limit 1000")
     script = path.script() + UP
@@ -111,7 +111,7 @@ def stopped_reader() -> JobResult:
         script += path.capture(f"{control}.pcap")
         script += path.transfer(control, "w4000000", recv="-z 1000000:5000 -r 200000")
         script += "kill $CAPTURE; wait $CAPTURE\n"
-    return run(script)
+    return run(script, seed=seed)
 
 
 @pytest.mark.parametrize("control", ["imtcp", "imtcp_bg"])
@@ -130,10 +130,13 @@ def test_a_reader_that_stops_for_five_seconds_gets_data_again_at_once(control: s
 
 @pytest.mark.parametrize(("control", "allowed"), [("imtcp", 1.02), ("imtcp_bg", 1.25)])
 def test_a_reader_that_stops_costs_no_more_than_it_costs_reno(control: str, allowed: float) -> None:
-    result = stopped_reader()
-    usual_s = Transfer.of(result, "reno").seconds - 5
+    results = [stopped_reader(seed) for seed in range(1, 4)]
+
+    def took_s(name: str) -> float:
+        return sum(Transfer.of(result, name).seconds - 5 for result in results)
+
     # Pacing costs each of the two slow starts a round trip and a half, 30 ms each.
-    assert Transfer.of(result, control).seconds - 5 <= usual_s * allowed + 0.09
+    assert took_s(control) <= took_s("reno") * allowed + 0.09 * len(results)
 
 
 def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
