@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -82,8 +82,13 @@ pub fn set_default_cc(name: &str) -> io::Result<()> {
     fs::write(DEFAULT_CC, name)
 }
 
+/// In one read: the kernel makes the list anew for each, and one that changes between two reads
+/// would lose a name at the seam.
 pub fn available_ccs() -> Vec<String> {
-    let text = fs::read_to_string(AVAILABLE_CC).unwrap_or_default();
+    // TCP_CA_BUF_MAX of the kernel: 128 names of 16 bytes.
+    let mut list = [0; 2048];
+    let length = File::open(AVAILABLE_CC).and_then(|mut f| f.read(&mut list)).unwrap_or(0);
+    let text = String::from_utf8_lossy(&list[..length]);
     text.split_whitespace().map(str::to_string).collect()
 }
 

@@ -115,24 +115,28 @@ fn up_that_fails_halfway_leaves_nothing() {
     let scratch = Scratch::new();
     let object = scratch.path("imtcp.bpf.o");
     std::fs::write(&object, imtcp_bpf::objects::IMTCP).unwrap();
+    // What that object registers, in the order in which `up` does.
+    let names = ["imtcp", "imtcp_bg", "imtcp_fs"];
     let bpftool = |args: &[&str]| Command::new("bpftool").args(args).output();
+    let release = |name| drop(bpftool(&["struct_ops", "unregister", "name", name]));
     match bpftool(&["struct_ops", "register", object.to_str().unwrap()]) {
-        Ok(done) if done.status.success() && registered() => {}
+        Ok(done) if done.status.success() => {}
         other => {
             eprintln!("skipped: bpftool struct_ops register: {other:?}");
-            let _ = bpftool(&["struct_ops", "unregister", "name", "imtcp"]);
-            let _ = bpftool(&["struct_ops", "unregister", "name", "imtcp_bg"]);
+            names.into_iter().for_each(release);
             return;
         }
     }
-    // Both names are taken: the first registration fails.
+    let available = netns::available_ccs();
+    assert!(names.iter().all(|n| available.iter().any(|a| a == n)), "{available:?}");
+    // All these names are taken: the first registration fails.
     let first = imtcp(&["up"]);
     let left_by_first = paths::dir().exists();
-    // Only the second one is: what was registered before must go again.
-    let _ = bpftool(&["struct_ops", "unregister", "name", "imtcp"]);
+    // Only the later ones are: what was registered before must go again.
+    release(names[0]);
     let second = imtcp(&["up"]);
     let left = netns::available_ccs();
-    let _ = bpftool(&["struct_ops", "unregister", "name", "imtcp_bg"]);
+    names.into_iter().for_each(release);
     for output in [&first, &second] {
         assert_eq!(output.status.code(), Some(1));
         assert!(text(&output.stderr).contains("is registered already"), "{}", text(&output.stderr));
