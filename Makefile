@@ -55,8 +55,8 @@ lint: setup lab-env ## clippy, rustfmt, clang-format, ruff, shellcheck, who may 
 format: ## rewrite sources as lint wants them
 	$(CARGO) fmt --all
 	clang-format-19 -i $$(git ls-files '*.c' '*.h')
-	.venv/bin/ruff format lab
-	.venv/bin/ruff check --fix lab
+	.venv/bin/ruff format clients lab tests scripts
+	.venv/bin/ruff check --fix clients lab tests scripts
 
 bench: setup-tests build lab-env ## speed and memory, as ratios in one run
 	.venv/bin/lab bench

@@ -13,24 +13,6 @@
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 SEC("struct_ops")
-void BPF_PROG(imtcp_init, struct sock *sk)
-{
-	imtcp_start(sk, IMTCP_MODE_MEASURE);
-}
-
-SEC("struct_ops")
-void BPF_PROG(imtcp_bg_init, struct sock *sk)
-{
-	imtcp_start(sk, IMTCP_MODE_BG);
-}
-
-SEC("struct_ops")
-void BPF_PROG(imtcp_fs_init, struct sock *sk)
-{
-	imtcp_start(sk, IMTCP_MODE_FS);
-}
-
-SEC("struct_ops")
 void BPF_PROG(imtcp_release, struct sock *sk)
 {
 	imtcp_end(sk);
@@ -73,9 +55,7 @@ __u32 BPF_PROG(imtcp_ssthresh, struct sock *sk)
 SEC("struct_ops")
 __u32 BPF_PROG(imtcp_undo_cwnd, struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-
-	return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
+	return imtcp_undone_cwnd(sk);
 }
 
 SEC("struct_ops")
@@ -96,44 +76,30 @@ void BPF_PROG(imtcp_set_state, struct sock *sk, __u8 new_state)
 	imtcp_full_speed_again(conn, tp->tcp_mstamp);
 }
 
-SEC(".struct_ops")
-struct tcp_congestion_ops imtcp = {
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.ssthresh = (void *)imtcp_ssthresh,
-	.cong_avoid = (void *)imtcp_cong_avoid,
-	.set_state = (void *)imtcp_set_state,
-	.undo_cwnd = (void *)imtcp_undo_cwnd,
-	.pkts_acked = (void *)imtcp_pkts_acked,
-	.min_tso_segs = (void *)imtcp_min_tso_segs,
-	.init = (void *)imtcp_init,
-	.release = (void *)imtcp_release,
-	.name = IMTCP_CC_MEASURE,
-};
+/* A control: its `init`, and its table. */
+#define IMTCP_MEASURING(ops, mode_number, cc_name)                                                 \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(ops##_init, struct sock *sk)                                                 \
+	{                                                                                          \
+		imtcp_start(sk, mode_number);                                                      \
+	}                                                                                          \
+                                                                                                   \
+	SEC(".struct_ops")                                                                         \
+	struct tcp_congestion_ops ops = {                                                          \
+		.flags = TCP_CONG_NON_RESTRICTED,                                                  \
+		.ssthresh = (void *)imtcp_ssthresh,                                                \
+		.cong_avoid = (void *)imtcp_cong_avoid,                                            \
+		.set_state = (void *)imtcp_set_state,                                              \
+		.undo_cwnd = (void *)imtcp_undo_cwnd,                                              \
+		.pkts_acked = (void *)imtcp_pkts_acked,                                            \
+		.min_tso_segs = (void *)imtcp_min_tso_segs,                                        \
+		.init = (void *)ops##_init,                                                        \
+		.release = (void *)imtcp_release,                                                  \
+		.name = cc_name,                                                                   \
+	}
 
-SEC(".struct_ops")
-struct tcp_congestion_ops imtcp_bg = {
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.ssthresh = (void *)imtcp_ssthresh,
-	.cong_avoid = (void *)imtcp_cong_avoid,
-	.set_state = (void *)imtcp_set_state,
-	.undo_cwnd = (void *)imtcp_undo_cwnd,
-	.pkts_acked = (void *)imtcp_pkts_acked,
-	.min_tso_segs = (void *)imtcp_min_tso_segs,
-	.init = (void *)imtcp_bg_init,
-	.release = (void *)imtcp_release,
-	.name = IMTCP_CC_BG,
-};
-
-SEC(".struct_ops")
-struct tcp_congestion_ops imtcp_fs = {
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.ssthresh = (void *)imtcp_ssthresh,
-	.cong_avoid = (void *)imtcp_cong_avoid,
-	.set_state = (void *)imtcp_set_state,
-	.undo_cwnd = (void *)imtcp_undo_cwnd,
-	.pkts_acked = (void *)imtcp_pkts_acked,
-	.min_tso_segs = (void *)imtcp_min_tso_segs,
-	.init = (void *)imtcp_fs_init,
-	.release = (void *)imtcp_release,
-	.name = IMTCP_CC_FS,
-};
+/* clang-format off */
+IMTCP_MEASURING(imtcp,    IMTCP_MODE_MEASURE, IMTCP_CC_MEASURE);
+IMTCP_MEASURING(imtcp_bg, IMTCP_MODE_BG,      IMTCP_CC_BG);
+IMTCP_MEASURING(imtcp_fs, IMTCP_MODE_FS,      IMTCP_CC_FS);
+/* clang-format on */

@@ -249,11 +249,23 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 
 /* ---- an ACK ---- */
 
+/* Time with data under way since the ACK before, and of it the time held back by the control. */
+static __always_inline void imtcp_busy(struct imtcp_conn *conn, __u64 now_us, int yields)
+{
+	__u64 gap_us = now_us - conn->acked_at_us;
+
+	if (gap_us > IMTCP_BUSY_GAP_US)
+		gap_us = 0;
+	conn->acked_at_us = now_us;
+	conn->busy_us += gap_us;
+	if (yields)
+		conn->yielding_us += gap_us;
+}
+
 static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *conn, __s32 rtt_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_ack_event ev = {};
-	__u64 gap_us;
 	int what;
 
 	ev.now_us = tp->tcp_mstamp;
@@ -276,14 +288,10 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 		return;
 	ev.min_rtt_us = conn->bg.minrtt.base_us;
 
-	gap_us = ev.now_us - conn->acked_at_us;
-	if (gap_us > IMTCP_BUSY_GAP_US)
-		gap_us = 0;
-	conn->acked_at_us = ev.now_us;
-	conn->busy_us += gap_us;
-	if (conn->mode == IMTCP_MODE_BG &&
-	    (conn->bg.yields || (conn->bg.cap_segs && tp->snd_cwnd >= conn->bg.cap_segs)))
-		conn->yielding_us += gap_us;
+	imtcp_busy(conn, ev.now_us,
+		   conn->mode == IMTCP_MODE_BG &&
+			   (conn->bg.yields ||
+			    (conn->bg.cap_segs && tp->snd_cwnd >= conn->bg.cap_segs)));
 	imtcp_policy_on_ack(conn, ev.now_us, (__u64)(ev.snd_una - ev.prior_una) * ev.wire_q8 / 256);
 
 	what = imtcp_meas_on_ack(&conn->meas, &ev);

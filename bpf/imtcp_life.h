@@ -67,4 +67,12 @@ static __always_inline void imtcp_without_state(struct sock *sk, __u32 acked)
 	tp->snd_cwnd_cnt = w.credit_segs;
 }
 
+/* A loss that was none: the window before it, as tcp_reno_undo_cwnd. */
+static __always_inline __u32 imtcp_undone_cwnd(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
+}
+
 #endif

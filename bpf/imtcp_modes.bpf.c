@@ -22,9 +22,7 @@ void BPF_PROG(mode_release, struct sock *sk)
 SEC("struct_ops")
 __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-
-	return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
+	return imtcp_undone_cwnd(sk);
 }
 
 /*

@@ -64,19 +64,6 @@ static __always_inline void imtcp_mode_read(struct sock *sk, struct imtcp_mode_a
 	ack->ecn = tp->ecn_flags & TCP_ECN_OK;
 }
 
-/* Time with data under way, and of it the time held back by the control. */
-static __always_inline void imtcp_mode_busy(struct imtcp_conn *conn, __u64 now_us)
-{
-	__u64 gap_us = now_us - conn->acked_at_us;
-
-	if (gap_us > IMTCP_BUSY_GAP_US)
-		gap_us = 0;
-	conn->acked_at_us = now_us;
-	conn->busy_us += gap_us;
-	if (conn->bg.yields)
-		conn->yielding_us += gap_us;
-}
-
 /*
  * pkts_acked: what the ACK tells, for the record and for the adapter (ack is filled). Returns 1
  * where there is a round trip time in it.
@@ -99,7 +86,7 @@ static __always_inline int imtcp_mode_acked(struct sock *sk, struct imtcp_conn *
 		return ack->rtt_us != 0;
 	wire_q8 = (__u32)imtcp_div((__u64)imtcp_pkt_bytes(conn, tp) * 256, tp->mss_cache);
 	imtcp_policy_on_ack(conn, ack->now_us, (__u64)(una - prior) * wire_q8 / 256);
-	imtcp_mode_busy(conn, ack->now_us);
+	imtcp_busy(conn, ack->now_us, conn->bg.yields != 0);
 	if (imtcp_round_on_ack(&conn->meas.round, ack->now_us, una, tp->snd_nxt, rtt_us, wire_q8)) {
 		conn->round_over = 1;
 	} else if (una == tp->snd_nxt && ack->rtt_us) {

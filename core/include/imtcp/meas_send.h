@@ -84,12 +84,11 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 	return (imtcp_u32)imtcp_min(need, (imtcp_u64)m->m * ev->chunk_segs);
 }
 
-/* Segments of room that start it. At most half of the window: a longer hold makes a silence of ACKs
- * in which the stream starves. */
-IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_meas *m,
-					    const struct imtcp_send_event *ev)
+/* Segments of room that start a stream which needs need_segs. At most half of the window: a longer
+ * hold makes a silence of ACKs in which the stream starves. */
+IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_send_event *ev, imtcp_u32 need_segs)
 {
-	return (imtcp_u32)imtcp_min(imtcp_meas_need_segs(m, ev), ev->cwnd_segs / 2);
+	return (imtcp_u32)imtcp_min(need_segs, ev->cwnd_segs / 2);
 }
 
 /* A packet has really left: [last_nxt, snd_nxt), as it was planned. */
@@ -122,7 +121,9 @@ IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_sen
 			m->unit = m->sending < m->planned ? IMTCP_EMPTY : IMTCP_PASS;
 			/* what the next stream needs is still held */
 			if (m->unit == IMTCP_EMPTY &&
-			    ev->cwnd_segs >= ev->flight_segs + imtcp_meas_want_segs(m, ev))
+			    ev->cwnd_segs >=
+				    ev->flight_segs +
+					    imtcp_meas_want_segs(ev, imtcp_meas_need_segs(m, ev)))
 				m->unit = IMTCP_STORE;
 		}
 		break;
@@ -163,18 +164,20 @@ IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct i
 	 * the hold costs growth; a few round trips later it costs nothing */
 	if (!m->planned && ev->slow_start && ev->base_bps < 2 * m->low_bps)
 		return 0;
-	return ev->unsent_bytes >= imtcp_meas_want_segs(m, ev) * ev->mss_bytes;
+	return ev->unsent_bytes >=
+	       imtcp_meas_want_segs(ev, imtcp_meas_need_segs(m, ev)) * ev->mss_bytes;
 }
 
 /* STORE: what the packet that leaves next is, and the rate of the gap after it. */
 IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send_event *ev)
 {
 	imtcp_u32 room = (imtcp_u32)imtcp_sub(ev->cwnd_segs, ev->flight_segs);
-	imtcp_u32 want = imtcp_meas_want_segs(m, ev);
+	imtcp_u32 need = imtcp_meas_need_segs(m, ev);
+	imtcp_u32 want = imtcp_meas_want_segs(ev, need);
 	imtcp_u64 low = imtcp_meas_edge_bps(m, m->sending + 1);
 	imtcp_u64 high = imtcp_meas_edge_bps(m, m->sending);
 
-	m->tight = imtcp_meas_need_segs(m, ev) > ev->cwnd_segs / 2;
+	m->tight = need > want;
 	/* The hold is over: fewer than m will do if it is two, for the others come while these
 	 * leave; whether they came in time is seen by what really left. */
 	if (m->held)
