@@ -142,8 +142,9 @@ static __always_inline __u32 imtcp_pkt_bytes(const struct imtcp_conn *conn,
 }
 
 /*
- * Ordinary pacing rate, on the wire: cwnd/srtt times a gain; U64_MAX before the first RTT. While
- * a loss is repaired the window is about what is left in flight (PRR), and pacing by that would
+ * Ordinary pacing rate, on the wire: cwnd/srtt times a gain; U64_MAX before the first RTT. In slow
+ * start after a silence cwnd/RTTmin: srtt is that of a queue which has drained since. While a loss is
+ * repaired the window is about what is left in flight (PRR), and pacing by that would
  * hold retransmissions back: as tcp_update_pacing_rate, packets_out where it is more.
  */
 static __always_inline __u64 imtcp_base_bps(const struct imtcp_conn *conn,
@@ -155,10 +156,13 @@ static __always_inline __u64 imtcp_base_bps(const struct imtcp_conn *conn,
 
 	if (!srtt_us)
 		return IMTCP_U64_MAX;
-	if (imtcp_in_early_slow_start(tp))
+	if (imtcp_in_early_slow_start(tp)) {
 		gain_q8 = IMTCP_PACE_SLOW_START_Q8;
-	else if (conn->mode == IMTCP_MODE_BG && conn->bg.cap_segs)
+		if (conn->bg.minrtt.base_us && tp->tcp_mstamp - conn->acked_at_us > srtt_us)
+			srtt_us = imtcp_min(srtt_us, conn->bg.minrtt.base_us);
+	} else if (conn->mode == IMTCP_MODE_BG && conn->bg.cap_segs) {
 		gain_q8 = IMTCP_PACE_CAPPED_Q8;
+	}
 	return imtcp_rate_bps(bytes * gain_q8 / 256, srtt_us);
 }
 
@@ -229,8 +233,10 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	ev.rtt_dev_us = tp->mdev_us >> 2;
 	ev.srtt_us = tp->srtt_us >> 3;
 	ev.recovering = imtcp_ca_state(sk) >= TCP_CA_CWR || conn->bg.draining;
+	/* the window will double if it was full, or if what waits will fill it */
 	ev.slow_start = imtcp_in_early_slow_start(tp) &&
-			BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
+			(BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) ||
+			 ev.unsent_bytes >= imtcp_sub(ev.cwnd_segs, ev.flight_segs) * ev.mss_bytes);
 	if (imtcp_meas_on_send(m, &ev))
 		imtcp_on_result(sk, conn);
 	if (share_bps != IMTCP_U64_MAX && m->plan != IMTCP_PLAN_STREAM)
@@ -371,8 +377,10 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 		imtcp_bg_apply_cap(&conn->bg, &w, floor_segs);
 	if (floor_segs && w.cwnd_segs < floor_segs && !conn->bg.draining)
 		w.cwnd_segs = floor_segs;
+	/* a quarter more than the ceiling's own: pacing keeps the rate, the window only the burst */
 	if (ceiling_segs)
-		w.cwnd_segs = imtcp_min(w.cwnd_segs, imtcp_max(ceiling_segs, IMTCP_BG_LEAST_SEGS));
+		w.cwnd_segs = imtcp_min(w.cwnd_segs, imtcp_max(ceiling_segs + ceiling_segs / 4,
+							       IMTCP_BG_LEAST_SEGS));
 	tp->snd_cwnd = imtcp_max(imtcp_min(w.cwnd_segs, tp->snd_cwnd_clamp), 1);
 	tp->snd_ssthresh = imtcp_max(w.ssthresh_segs, IMTCP_RENO_LEAST_SEGS);
 	tp->snd_cwnd_cnt = w.credit_segs;
