@@ -69,7 +69,8 @@ pub struct UpArgs {
 ///
 /// Detaches whatever `imtcp attach` attached, moves open connections and listeners of every
 /// network namespace to the namespace's default control, and removes all that `imtcp up`
-/// made. Doing it twice is fine.
+/// made. Commands of `imtcp run` go on without their mode, floor and ceiling, which a later
+/// `imtcp up` does not bring back: a line for each says so. Doing it twice is fine.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp down")]
 pub struct DownArgs {

@@ -200,9 +200,12 @@ fn down_detaches() {
     let net = Net::new();
     let Some(mut subject) = Subject::start(&net) else { return };
     let before = subject.tell("look")[0].clone();
-    imtcp_ok(&["attach", "--pid", &subject.pid()]);
+    imtcp_ok(&["attach", "--pid", &subject.pid(), "--max-rate", "5M"]);
     assert_eq!(subject.tell("look")[0], "imtcp_bg");
-    imtcp_ok(&["down"]);
+    let said = imtcp_ok(&["down"]);
+    let line =
+        format!("process {} is detached, without its limits (at most 5.00 Mbit/s)", subject.pid());
+    assert!(said.lines().any(|l| l == line), "{said}");
     assert_eq!(subject.tell("send")[0], before);
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
 }

@@ -109,6 +109,53 @@ fn down_sets_another_default_where_imtcp_was_it() {
 }
 
 #[test]
+fn down_says_which_runs_lose_their_limits_and_the_run_says_it_too() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let limited = ["--max-rate", "10M", "--", client, &host, &port, "100000", "30"];
+    let run = net.run_spawn(&limited);
+    let acked = || connections(SERVER).iter().any(|c| c["bytes_acked"].as_u64() >= Some(100_000));
+    eventually("the bytes are sent", acked);
+    let said = imtcp_ok(&["down"]);
+    let line = said.lines().find(|l| l.contains(&format!("(pid {})", run.pid())));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    assert!(line.ends_with("goes on with the default, without its limits (at most 10.0 Mbit/s)"));
+    // What is loaded later is another's.
+    imtcp_ok(&["up"]);
+    run.signal(libc::SIGTERM);
+    let line = text(&run.finish().stderr);
+    assert!(
+        line.starts_with("imtcp: taken down during the run; until then 100 kB sent; "),
+        "{line}"
+    );
+    imtcp_ok(&["down"]);
+}
+
+#[test]
+fn a_ceiling_outlasts_an_upgrade_in_place() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let scratch = Scratch::new();
+    let go = scratch.path("go");
+    let send = format!("{} {host} {port} 2000000", client.display());
+    let line = format!("{send} & until [ -e {} ]; do sleep 0.05; done; {send}; wait", go.display());
+    let run = net.run_spawn(&["--json", "--max-rate", "10M", "--", "sh", "-c", &line]);
+    eventually("the first connection is open", || !connections(SERVER).is_empty());
+    assert_eq!(json(&imtcp_ok(&["up", "--force", "--json"]))["records_kept"], true);
+    std::fs::write(&go, "").unwrap();
+    let summary = summary(&run.finish());
+    assert_eq!((&summary["taken_down"], &summary["connections"]), (&false.into(), &2.into()));
+    let mean = summary["mean_bps"].as_u64().unwrap();
+    assert!((5_000_000..12_000_000).contains(&mean), "{summary}");
+    imtcp_ok(&["down"]);
+}
+
+#[test]
 fn up_that_fails_halfway_leaves_nothing() {
     let Some(_alone) = alone() else { return };
     imtcp_ok(&["down"]);

@@ -5,14 +5,16 @@ use serde_json::json;
 
 use super::{detach, print_json};
 use crate::cli::DownArgs;
+use crate::format::{self, count};
 use crate::{exit, state};
 
 pub fn main(args: DownArgs) -> Result<u8> {
     probe::require_privileges("imtcp down")?;
     let lock = state::lock()?;
     state::sweep(&lock);
-    for attachment in state::attachments() {
-        detach::detach(&attachment)?;
+    let attachments = state::attachments();
+    for attachment in &attachments {
+        detach::detach(attachment)?;
     }
     let report = down::down()?;
     let runs = state::runs();
@@ -24,7 +26,8 @@ pub fn main(args: DownArgs) -> Result<u8> {
             "still_using": report.still_using,
             "defaults_changed": report.defaults_changed.iter()
                 .map(|(ns, cc)| json!({"netns": ns, "control": cc})).collect::<Vec<_>>(),
-            "runs": runs.len(),
+            "runs": runs,
+            "detached": attachments.iter().map(|a| a.target.to_string()).collect::<Vec<_>>(),
         }))?;
         return Ok(exit::OK);
     }
@@ -46,12 +49,24 @@ pub fn main(args: DownArgs) -> Result<u8> {
     for (ns, cc) in &report.defaults_changed {
         println!("the default of network namespace {ns} was imtcp's: it is {cc} now");
     }
-    if !runs.is_empty() {
-        println!("{} of `imtcp run` goes on with the default", count(runs.len(), "command"));
+    for a in &attachments {
+        println!("{} is detached{}", a.target, without(a.min_bps, a.max_bps));
+    }
+    for r in &runs {
+        println!(
+            "`imtcp run` of {} (pid {}) goes on with the default{}",
+            r.command,
+            r.pid,
+            without(r.min_bps, r.max_bps)
+        );
     }
     Ok(exit::OK)
 }
 
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+/// What a run or attachment had beside its mode, for the end of a sentence.
+fn without(min_bps: u64, max_bps: u64) -> String {
+    match (min_bps, max_bps) {
+        (0, 0) => String::new(),
+        (min, max) => format!(", without its limits ({})", format::limits(min, max)),
+    }
 }

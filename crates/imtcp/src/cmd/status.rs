@@ -150,11 +150,12 @@ impl Status {
         for r in &self.runs {
             rows.push(row(
                 "run",
-                format!("{} (pid {}): {}", limits(r.min_bps, r.max_bps), r.pid, r.command),
+                format!("{} (pid {}): {}", format::limits(r.min_bps, r.max_bps), r.pid, r.command),
             ));
         }
         for a in &self.attachments {
-            rows.push(row("attached", format!("{}: {}", a.target, limits(a.min_bps, a.max_bps))));
+            let limits = format::limits(a.min_bps, a.max_bps);
+            rows.push(row("attached", format!("{}: {limits}", a.target)));
         }
         let mut text = format::table(&rows);
         if !self.current {
@@ -166,13 +167,4 @@ impl Status {
 
 fn row(name: &str, value: String) -> Vec<String> {
     vec![name.to_string(), value]
-}
-
-fn limits(min: u64, max: u64) -> String {
-    match (min, max) {
-        (0, 0) => "no limits".into(),
-        (0, max) => format!("at most {}", format::rate(max)),
-        (min, 0) => format!("at least {}", format::rate(min)),
-        (min, max) => format!("{} to {}", format::rate(min), format::rate(max)),
-    }
 }
