@@ -2,6 +2,7 @@
 //! The live view: a line per connection, and the chosen one's history as a chart.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -16,8 +17,8 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, T
 use ratatui::Frame;
 
 use crate::cli::SortKey;
-use crate::format;
 use crate::view::{self, Connection, Owners};
+use crate::{format, signals};
 
 /// Moments that are kept of each connection.
 const HISTORY: usize = 120;
@@ -306,11 +307,23 @@ fn next(sort: SortKey) -> SortKey {
 pub fn run(records: Records, interval: Duration, sort: SortKey, filter: String) -> Result<()> {
     let mut app = App::new(sort, filter);
     app.look(&records.read()?);
+    // Whoever holds it writes to the terminal: nothing is drawn after it was given back.
+    let screen = Arc::new(Mutex::new(()));
+    let last = Arc::clone(&screen);
+    signals::tidy_up_before_the_end(move || {
+        std::mem::forget(last.lock());
+        // After a hang-up there is no terminal any more, and nobody to tell.
+        let _ = ratatui::try_restore();
+        let _ = crossterm::execute!(std::io::stdout(), crossterm::cursor::Show);
+    })?;
     let mut terminal = ratatui::init();
     let done = (|| -> Result<()> {
         let mut last = Instant::now();
         loop {
-            terminal.draw(|frame| app.draw(frame))?;
+            {
+                let _drawing = screen.lock();
+                terminal.draw(|frame| app.draw(frame))?;
+            }
             if event::poll(interval.saturating_sub(last.elapsed()))? {
                 match event::read()? {
                     Event::Key(key) if key.kind == KeyEventKind::Press && !app.key(key) => {

@@ -285,6 +285,28 @@ impl Drop for Background {
     }
 }
 
+/// A child on a terminal of its own, as a shell's foreground job would be.
+pub struct OnTerminal {
+    pub child: Background,
+    pub master: File,
+}
+
+pub fn on_terminal(mut command: Command) -> OnTerminal {
+    let size = nix::pty::Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = nix::pty::openpty(Some(&size), None).unwrap();
+    let slave = File::from(pty.slave);
+    command.stdin(slave.try_clone().unwrap()).stdout(slave);
+    // SAFETY: both are single system calls.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            Ok(())
+        });
+    }
+    OnTerminal { child: Background(command.spawn().unwrap()), master: pty.master.into() }
+}
+
 /// A directory that goes with the test.
 pub struct Scratch(PathBuf);
 
