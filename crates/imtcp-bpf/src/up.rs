@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail, Context, Result};
 use libbpf_rs::{Link, MapCore, MapHandle, MapMut, MapType, Object, OpenObject};
 
-use crate::meta::Meta;
+use crate::meta::{self, Meta};
 use crate::{controls, down, netns, objects, paths, probe, raw};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub enum Outcome {
 pub fn up(force: bool) -> Result<Outcome> {
     probe::require_privileges("imtcp up")?;
     probe::require_kernel()?;
+    meta::require_in_sight()?;
     paths::ensure_bpffs()?;
 
     let fresh = !fs::exists(paths::dir())?;

@@ -155,6 +155,34 @@ fn a_ceiling_outlasts_an_upgrade_in_place() {
     imtcp_ok(&["down"]);
 }
 
+/// The command where the machine's BPF file system is not to be seen.
+fn out_of_sight(args: &[&str]) -> std::process::Output {
+    let hide = "mount -t tmpfs none /sys/fs/bpf && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", hide, &IMTCP]).args(args);
+    command.output().unwrap()
+}
+
+#[test]
+fn what_is_pinned_out_of_sight_is_not_taken_for_another_s_and_stays() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["up"]);
+    let all: [&[&str]; 5] = [&["status"], &["up"], &["down"], &["detach", "--all"], &["run", "id"]];
+    for args in all {
+        let output = out_of_sight(args);
+        let error = text(&output.stderr);
+        let code = if args[0] == "run" { 125 } else { 1 };
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert!(error.contains("cannot be seen from here"), "{args:?}: {error}");
+        assert!(error.contains("nsenter") && !error.contains("bpftool"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    assert!(text(&out_of_sight(&["doctor"]).stdout).contains("cannot be seen from here"));
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["up"], true);
+    imtcp_ok(&["down"]);
+    assert!(text(&out_of_sight(&["status"]).stdout).starts_with("imtcp is not up"));
+}
+
 #[test]
 fn up_that_fails_halfway_leaves_nothing() {
     let Some(_alone) = alone() else { return };

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use anyhow::{bail, Result};
 use imtcp_bpf::control::{self, Switcher};
 use imtcp_bpf::policy::Policies;
-use imtcp_bpf::probe;
 use imtcp_bpf::tags::Tags;
+use imtcp_bpf::{meta, probe};
 use serde_json::json;
 
 use super::print_json;
@@ -18,6 +18,7 @@ use crate::{cgroup, exit, procfs};
 
 pub fn main(args: DetachArgs) -> Result<u8> {
     probe::require_privileges("imtcp detach")?;
+    meta::require_in_sight()?;
     let lock = state::lock()?;
     let wanted = |a: &Attachment| match (&a.target, args.pid, &args.cgroup) {
         _ if args.all => true,

@@ -173,8 +173,10 @@ fn replacement() -> Finding {
 
 /// The real test: does this kernel take the programs?
 fn programs() -> Finding {
-    if let Ok(Some(loaded)) = meta::Meta::read() {
-        return ok("programs", format!("imtcp {} is up", loaded.version()));
+    match meta::Meta::read() {
+        Ok(Some(loaded)) => return ok("programs", format!("imtcp {} is up", loaded.version())),
+        Ok(None) => {}
+        Err(e) => return warn("programs", "what is up cannot be read", format!("{e:#}")),
     }
     if probe::missing_capability().is_some() {
         return warn("programs", "not tried without privileges", "run `sudo imtcp doctor`");

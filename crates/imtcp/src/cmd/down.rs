@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
-use imtcp_bpf::{down, probe};
+use imtcp_bpf::{down, meta, probe};
 use serde_json::json;
 
 use super::{detach, print_json};
@@ -10,6 +10,7 @@ use crate::{exit, state};
 
 pub fn main(args: DownArgs) -> Result<u8> {
     probe::require_privileges("imtcp down")?;
+    meta::require_in_sight()?;
     let lock = state::lock()?;
     state::sweep(&lock);
     let attachments = state::attachments();
