@@ -153,6 +153,9 @@ pub struct OrderArgs {
 /// A process is taken with its descendants: they are moved into a cgroup of their own below
 /// the one they are in, and moved back by `imtcp detach`. A cgroup is taken as it is, with
 /// the cgroups in it. Attaching again to the same target changes its mode and rates.
+///
+/// From process 1 all others descend: it needs --force. Where the process is one that this
+/// command was started from (your shell), a line warns of what else is taken.
 #[derive(Args)]
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup"])))]
 #[command(after_help = "Examples:\n  \
@@ -165,6 +168,9 @@ pub struct AttachArgs {
     /// The cgroup (version 2), as a path or relative to the mount
     #[arg(long, value_name = "G")]
     pub cgroup: Option<PathBuf>,
+    /// Take process 1 too, and with it every process of the machine
+    #[arg(long, requires = "pid")]
+    pub force: bool,
     #[command(flatten)]
     pub orders: OrderArgs,
     /// Say in JSON what was done

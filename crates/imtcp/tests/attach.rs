@@ -211,6 +211,30 @@ fn down_detaches() {
 }
 
 #[test]
+fn process_1_is_refused_and_an_ancestor_warned_of() {
+    let Some(_alone) = alone() else { return };
+    let output = imtcp(&["attach", "--pid", "1"]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("--cgroup system.slice") && error.contains("--force"), "{error}");
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+
+    // A shell that attaches itself, and stays after.
+    let script = "\"$0\" attach --pid $$; true";
+    let output = Command::new("sh").args(["-c", script, &IMTCP]).output().unwrap();
+    let error = text(&output.stderr);
+    assert!(error.contains("(sh) is the one that this command was started from"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(text(&output.stdout).contains("is attached"), "it is taken all the same");
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let output = imtcp(&["attach", "--pid", &child.id().to_string()]);
+    assert_eq!(text(&output.stderr), "", "another process is nothing to warn of");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    imtcp_ok(&["detach", "--all"]);
+}
+
+#[test]
 fn what_cannot_be_attached_is_said() {
     let Some(_alone) = alone() else { return };
     let output = imtcp(&["attach", "--pid", "99999999"]);

@@ -29,9 +29,7 @@ pub fn main(args: AttachArgs) -> Result<u8> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     if let Target::Pid(pid) = target {
-        if !procfs::exists(pid) {
-            bail!("there is no process {pid}");
-        }
+        check_process(pid, args.force)?;
     }
     let lock = state::lock()?;
     up::ensure(&lock)?;
@@ -43,6 +41,27 @@ pub fn main(args: AttachArgs) -> Result<u8> {
         None => attach(target, &args, &orders)?,
     };
     report(&args, &attachment)
+}
+
+fn check_process(pid: i32, force: bool) -> Result<()> {
+    if !procfs::exists(pid) {
+        bail!("there is no process {pid}");
+    }
+    if pid == 1 && !force {
+        bail!(
+            "every process of this machine descends from process 1, remote logins too: take one \
+             service (`imtcp attach --cgroup system.slice/NAME.service`) or start the transfer \
+             with `imtcp run`; --force takes them all"
+        );
+    }
+    if procfs::ancestors().any(|ancestor| ancestor == pid) {
+        eprintln!(
+            "imtcp: process {pid} ({}) is the one that this command was started from: all else \
+             that it has started and will start is taken too, until `imtcp detach --pid {pid}`",
+            procfs::command(pid).unwrap_or_default()
+        );
+    }
+    Ok(())
 }
 
 fn report(args: &AttachArgs, a: &Attachment) -> Result<u8> {
