@@ -216,8 +216,11 @@ pub enum SortKey {
 /// Show the connections live: own rate against the available bandwidth
 ///
 /// With --json, one JSON object per connection and line at each interval. Values that are
-/// not known are null. With --events --json, one object per measurement that ended, from
-/// the kernel's ring buffer; a line {"dropped": n} tells how many were lost before it.
+/// not known are null.
+///
+/// With --events, one line per measurement that ends: seconds since boot, the connection's
+/// cookie (a column of --once), the outcome, and what is available. With --json too, an
+/// object each; a line {"dropped": n} tells how many were lost before it.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp watch\n  \
@@ -233,6 +236,9 @@ pub struct WatchArgs {
     /// Stream the results of measurements instead of connections
     #[arg(long, conflicts_with_all = ["once", "sort", "filter"])]
     pub events: bool,
+    /// With --events, begin with the results from before that nobody has read
+    #[arg(long, requires = "events")]
+    pub from_start: bool,
     /// Seconds between looks
     #[arg(short, long, value_parser = interval, default_value = "1")]
     pub interval: Duration,

@@ -65,6 +65,52 @@ fn results_stream_as_events() {
     }
 }
 
+#[test]
+fn events_begin_with_now_and_are_tied_to_their_connection() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let send = ["-q", "--mode", "measure", "--", client, &host, &port, "10000000"];
+    let now_us = || {
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+        Duration::from(now).as_micros() as u64
+    };
+    let watch = |more: &[&str], work: &mut dyn FnMut()| {
+        let mut command = Command::new(&*IMTCP);
+        command.args(["watch", "--events", "--json"]).args(more).stdout(Stdio::piped());
+        let mut watch = Background(command.spawn().unwrap());
+        work();
+        sleep(Duration::from_millis(500));
+        watch.0.kill().unwrap();
+        let all: Vec<_> = text(&watch.finish().stdout).lines().map(json).collect();
+        all.into_iter().filter(|e| e["cookie"].is_u64()).collect::<Vec<_>>()
+    };
+
+    assert!(net.run(&send).status.success());
+    let began_us = now_us();
+    let old = watch(&["--from-start"], &mut || {});
+    assert!(old.iter().any(|e| e["t_us"].as_u64() < Some(began_us)), "{old:?}");
+
+    assert!(net.run(&send).status.success());
+    let began_us = now_us();
+    let (mut cookie, mut row) = (0, String::new());
+    let new = watch(&[], &mut || {
+        let running = net.run_spawn(&send);
+        eventually("the connection is seen", || {
+            cookie = connections(SERVER).first().map_or(0, |c| c["cookie"].as_u64().unwrap());
+            cookie > 0
+        });
+        row = imtcp_ok(&["watch", "--once", "--filter", SERVER]);
+        running.finish();
+    });
+    assert!(new.iter().all(|e| e["t_us"].as_u64() >= Some(began_us)), "{new:?}");
+    assert!(new.iter().any(|e| e["cookie"].as_u64() == Some(cookie)), "{cookie}: {new:?}");
+    assert!(row.lines().next().unwrap().ends_with("COOKIE"), "{row}");
+    assert!(row.contains(&format!("  {cookie}\n")), "{row}");
+}
+
 /// What a terminal gets, until it has this.
 fn read_until(terminal: &mut std::fs::File, wanted: &str) -> String {
     let mut seen = Vec::new();
