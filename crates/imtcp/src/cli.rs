@@ -115,8 +115,8 @@ pub struct RunArgs {
     pub user: Option<String>,
     /// Let the mode follow the advice of this service while the command runs
     ///
-    /// bg until it answers, for peers that it does not know, and when it is away; measure
-    /// while the paths to all peers are free.
+    /// bg until it answers, for peers that it does not know, and when it is away, which a line
+    /// on standard error tells; measure while the paths to all peers are free.
     #[arg(long, value_name = "URL", conflicts_with = "mode")]
     pub advise: Option<String>,
     /// A file with a token for that service

@@ -52,3 +52,15 @@ fn open_connections_change_their_mode_with_the_advice_and_back_when_the_service_
     assert!(text(&output.stdout).contains("control=imtcp_bg"), "the safe mode comes first");
     assert!(text(&output.stderr).contains("by advice the mode is now measure"));
 }
+
+#[test]
+fn a_service_that_cannot_be_reached_is_told_once_and_the_command_goes_on() {
+    let Some(_alone) = alone() else { return };
+    let run = ["run", "--advise", "http://127.0.0.1:1", "--", "sleep", "3"];
+    let output = imtcp(&run);
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let told: Vec<_> = stderr.lines().filter(|l| l.contains("going on without advice")).collect();
+    assert_eq!(told.len(), 1, "{stderr}");
+    assert!(told[0].contains("http://127.0.0.1:1") && told[0].contains("connection refused"));
+}
