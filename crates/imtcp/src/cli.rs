@@ -215,8 +215,11 @@ pub enum SortKey {
 
 /// Show the connections live: own rate against the available bandwidth
 ///
+/// The own rate is what was acknowledged since the look before, with --once within half a
+/// second (or --interval, where that is shorter).
+///
 /// With --json, one JSON object per connection and line at each interval. Values that are
-/// not known are null.
+/// not known are null, as rate_bps is at the first look.
 ///
 /// With --events, one line per measurement that ends: seconds since boot, the connection's
 /// cookie (a column of --once), the outcome, and what is available. With --json too, an

@@ -17,7 +17,7 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, T
 use ratatui::Frame;
 
 use crate::cli::SortKey;
-use crate::view::{self, Connection, Owners};
+use crate::view::{self, Connection, Looks};
 use crate::{format, signals};
 
 /// Moments that are kept of each connection.
@@ -35,27 +35,17 @@ struct Moment {
 #[derive(Default)]
 struct History {
     moments: VecDeque<Moment>,
-    last: Option<(u64, u64)>,
 }
 
 impl History {
-    /// The own rate is what was acknowledged since the last look.
     fn note(&mut self, c: &Connection) {
-        let now = (c.t_us, c.bytes_acked);
-        if let Some((t_us, bytes)) = self.last.replace(now) {
-            let elapsed = now.0.saturating_sub(t_us).max(1);
-            let bits = u128::from(now.1.saturating_sub(bytes)) * 8;
-            let rate_bps = (bits * 1_000_000 / u128::from(elapsed)) as u64;
+        if let Some(rate_bps) = c.rate_bps {
             let avail_bps = c.avail_smoothed_bps.or(c.avail_last_bps);
             self.moments.push_back(Moment { rate_bps, avail_bps });
             if self.moments.len() > HISTORY {
                 self.moments.pop_front();
             }
         }
-    }
-
-    fn rate(&self) -> Option<u64> {
-        self.moments.back().map(|m| m.rate_bps)
     }
 
     /// The greatest value in it, for the scale.
@@ -81,7 +71,7 @@ struct App {
     paused: bool,
     connections: Vec<Connection>,
     histories: HashMap<u64, History>,
-    owners: Owners,
+    looks: Looks,
     table: TableState,
 }
 
@@ -94,34 +84,24 @@ impl App {
             paused: false,
             connections: Vec::new(),
             histories: HashMap::new(),
-            owners: Owners::default(),
+            looks: Looks::default(),
             table: TableState::default().with_selected(0),
         }
     }
 
     fn look(&mut self, records: &[Record]) {
         let chosen = self.chosen().and_then(|c| c.cookie);
-        let all = self.owners.connections(records);
+        let all = self.looks.look(records);
         self.histories.retain(|cookie, _| all.iter().any(|c| c.cookie == Some(*cookie)));
         for c in &all {
             self.histories.entry(c.cookie.unwrap_or(0)).or_default().note(c);
         }
         self.connections = all;
         self.connections.retain(|c| c.matches(&self.filter));
-        self.order();
+        view::sort(&mut self.connections, self.sort);
         // The mark stays on its connection when lines move.
         let at = self.connections.iter().position(|c| c.cookie == chosen && chosen.is_some());
         self.table.select(Some(at.unwrap_or(0)));
-    }
-
-    fn order(&mut self) {
-        view::sort(&mut self.connections, self.sort);
-        if self.sort == SortKey::Rate {
-            let rate = |c: &Connection| self.history(c).and_then(History::rate);
-            let mut rated: Vec<_> = self.connections.iter().map(|c| (rate(c), c.clone())).collect();
-            rated.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cookie.cmp(&b.1.cookie)));
-            self.connections = rated.into_iter().map(|(_, c)| c).collect();
-        }
     }
 
     fn history(&self, c: &Connection) -> Option<&History> {
@@ -153,7 +133,7 @@ impl App {
             KeyCode::Char('q') | KeyCode::Esc => return false,
             KeyCode::Char('s') => {
                 self.sort = next(self.sort);
-                self.order();
+                view::sort(&mut self.connections, self.sort);
             }
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('p') | KeyCode::Char(' ') => self.paused = !self.paused,
@@ -185,7 +165,7 @@ impl App {
     }
 
     fn head(&self) -> Line<'static> {
-        let sum: u64 = self.connections.iter().filter_map(|c| self.history(c)?.rate()).sum();
+        let sum: u64 = self.connections.iter().filter_map(|c| c.rate_bps).sum();
         let filter = if self.filter.is_empty() {
             String::new()
         } else {
@@ -220,7 +200,7 @@ impl App {
                 c.command.clone().unwrap_or_else(dash),
                 c.dst.to_string(),
                 c.mode.to_string(),
-                history.and_then(History::rate).map_or_else(dash, format::rate_short),
+                c.rate_bps.map_or_else(dash, format::rate_short),
                 c.avail_smoothed_bps.or(c.avail_last_bps).map_or_else(dash, format::rate_short),
                 history.map(History::spark).unwrap_or_default(),
                 c.srtt_us.map_or_else(dash, |us| format::micros(us.into())),

@@ -117,7 +117,8 @@ fn down_says_which_runs_lose_their_limits_and_the_run_says_it_too() {
     let client = client.to_str().unwrap();
     let limited = ["--max-rate", "10M", "--", client, &host, &port, "100000", "30"];
     let run = net.run_spawn(&limited);
-    let acked = || connections(SERVER).iter().any(|c| c["bytes_acked"].as_u64() >= Some(100_000));
+    let server = net.server.to_string();
+    let acked = || connections(&server).iter().any(|c| c["bytes_acked"].as_u64() >= Some(100_000));
     eventually("the bytes are sent", acked);
     let said = imtcp_ok(&["down"]);
     let line = said.lines().find(|l| l.contains(&format!("(pid {})", run.pid())));
@@ -145,7 +146,8 @@ fn a_ceiling_outlasts_an_upgrade_in_place() {
     let send = format!("{} {host} {port} 2000000", client.display());
     let line = format!("{send} & until [ -e {} ]; do sleep 0.05; done; {send}; wait", go.display());
     let run = net.run_spawn(&["--json", "--max-rate", "10M", "--", "sh", "-c", &line]);
-    eventually("the first connection is open", || !connections(SERVER).is_empty());
+    let server = net.server.to_string();
+    eventually("the first connection is open", || !connections(&server).is_empty());
     assert_eq!(json(&imtcp_ok(&["up", "--force", "--json"]))["records_kept"], true);
     std::fs::write(&go, "").unwrap();
     let summary = summary(&run.finish());

@@ -36,6 +36,36 @@ fn watch_knows_the_process_and_what_is_not_known_is_null() {
 }
 
 #[test]
+fn the_rate_is_that_of_now() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let run = |bytes| {
+        net.run_spawn(&["-q", "--max-rate", "10M", "--", client, &host, &port, bytes, "30"])
+    };
+    let (busy, idle) = (run("100000000"), run("2000000"));
+    let of = |run: &Background| {
+        let tree = imtcp::procfs::tree(run.pid());
+        let all = connections_over("0.5", &net.server.to_string());
+        all.into_iter().find(|c| tree.iter().any(|pid| c["pid"] == *pid))
+    };
+    eventually("one sends", || {
+        let rate = of(&busy).and_then(|c| c["rate_bps"].as_u64());
+        rate.is_some_and(|bps| (5_000_000..15_000_000).contains(&bps))
+    });
+    eventually("the other does not any more", || {
+        of(&idle)
+            .is_some_and(|c| c["rate_bps"] == 0 && c["bytes_acked"].as_u64() >= Some(2_000_000))
+    });
+    for run in [busy, idle] {
+        run.signal(libc::SIGTERM);
+        run.finish();
+    }
+}
+
+#[test]
 fn results_stream_as_events() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
@@ -97,12 +127,15 @@ fn events_begin_with_now_and_are_tied_to_their_connection() {
     let began_us = now_us();
     let (mut cookie, mut row) = (0, String::new());
     let new = watch(&[], &mut || {
-        let running = net.run_spawn(&send);
-        eventually("the connection is seen", || {
-            cookie = connections(SERVER).first().map_or(0, |c| c["cookie"].as_u64().unwrap());
-            cookie > 0
+        let running = net.run_spawn(&[&send[..], &["30"]].concat());
+        let server = net.server.to_string();
+        eventually("all is sent", || {
+            let all = connections(&server);
+            cookie = all.first().map_or(0, |c| c["cookie"].as_u64().unwrap());
+            all.iter().any(|c| c["bytes_acked"].as_u64() >= Some(10_000_000))
         });
-        row = imtcp_ok(&["watch", "--once", "--filter", SERVER]);
+        row = imtcp_ok(&["watch", "--once", "--filter", &server]);
+        running.signal(libc::SIGTERM);
         running.finish();
     });
     assert!(new.iter().all(|e| e["t_us"].as_u64() >= Some(began_us)), "{new:?}");

@@ -13,8 +13,11 @@ use serde_json::json;
 
 use super::print_json;
 use crate::cli::WatchArgs;
-use crate::view::{self, Connection, Owners};
+use crate::view::{self, Connection, Looks};
 use crate::{exit, format, state, tui};
+
+/// How long `--once` looks for the rate.
+const ONCE: Duration = Duration::from_millis(500);
 
 pub fn main(args: WatchArgs) -> Result<u8> {
     probe::require_privileges("imtcp watch")?;
@@ -33,9 +36,13 @@ pub fn main(args: WatchArgs) -> Result<u8> {
 }
 
 fn lines(args: &WatchArgs, records: &Records) -> Result<u8> {
-    let mut owners = Owners::default();
+    let mut looks = Looks::default();
+    if args.once && !looks.look(&records.read()?).is_empty() {
+        // A rate needs two looks.
+        sleep(args.interval.min(ONCE));
+    }
     loop {
-        let mut connections = owners.connections(&records.read()?);
+        let mut connections = looks.look(&records.read()?);
         connections.retain(|c| c.matches(&args.filter));
         view::sort(&mut connections, args.sort);
         if args.json {
@@ -70,7 +77,7 @@ fn table(connections: &[Connection]) -> String {
             c.src.to_string(),
             c.dst.to_string(),
             c.mode.into(),
-            c.delivery_bps.map_or_else(dash, format::rate),
+            c.rate_bps.map_or_else(dash, format::rate),
             c.avail_smoothed_bps.or(c.avail_last_bps).map_or_else(dash, format::rate),
             c.srtt_us.map_or_else(dash, |us| format::micros(us.into())),
             format::bytes(c.bytes_acked),

@@ -380,9 +380,15 @@ pub fn go_client() -> Option<PathBuf> {
     }
 }
 
-/// The connections that `watch` shows, of those that match.
+/// The connections that `watch` shows, of those that match; their rates are of an instant.
 pub fn connections(filter: &str) -> Vec<serde_json::Value> {
-    imtcp_ok(&["watch", "--once", "--json", "--filter", filter]).lines().map(json).collect()
+    connections_over("0.01", filter)
+}
+
+/// The same, with their rates over so many seconds.
+pub fn connections_over(interval_s: &str, filter: &str) -> Vec<serde_json::Value> {
+    let watch = ["watch", "--once", "--json", "--interval", interval_s, "--filter", filter];
+    imtcp_ok(&watch).lines().map(json).collect()
 }
 
 pub fn control_of(stream: &impl AsFd) -> String {
