@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
@@ -105,11 +105,14 @@ pub fn require_in_sight() -> Result<()> {
     Ok(())
 }
 
+/// One sentence where there is nothing to look at.
+pub fn require_up() -> Result<Meta> {
+    Meta::read()?.ok_or_else(|| anyhow!("imtcp is not up: `sudo imtcp up` loads it"))
+}
+
 /// Refuses to work with maps that other programs made in another shape.
 pub fn require_same_layout() -> Result<Meta> {
-    let Some(meta) = Meta::read()? else {
-        bail!("imtcp is not loaded: run `imtcp up` first");
-    };
+    let meta = require_up()?;
     if meta.layout_id != layout::own()? {
         bail!(
             "the loaded programs are of imtcp {} and differ from this command's ({}): \

@@ -31,6 +31,27 @@ fn up_twice_and_down_twice_are_fine() {
 }
 
 #[test]
+fn what_needs_imtcp_says_how_to_load_it() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["down"]);
+    let scratch = Scratch::new();
+    let spool = scratch.path("spool");
+    let all: [&[&str]; 5] = [
+        &["watch"],
+        &["watch", "--once"],
+        &["watch", "--json"],
+        &["watch", "--events"],
+        &["agent", "--spool", spool.to_str().unwrap()],
+    ];
+    for args in all {
+        let output = imtcp(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+        assert_eq!(error, "imtcp: imtcp is not up: `sudo imtcp up` loads it\n", "{args:?}");
+    }
+}
+
+#[test]
 fn an_upgrade_leaves_no_moment_without_the_names() {
     let Some(_alone) = alone() else { return };
     if !imtcp_bpf::probe::has_struct_ops_links() {
@@ -169,7 +190,14 @@ fn out_of_sight(args: &[&str]) -> std::process::Output {
 fn what_is_pinned_out_of_sight_is_not_taken_for_another_s_and_stays() {
     let Some(_alone) = alone() else { return };
     imtcp_ok(&["up"]);
-    let all: [&[&str]; 5] = [&["status"], &["up"], &["down"], &["detach", "--all"], &["run", "id"]];
+    let all: [&[&str]; 6] = [
+        &["status"],
+        &["up"],
+        &["down"],
+        &["detach", "--all"],
+        &["run", "true"],
+        &["watch", "--once"],
+    ];
     for args in all {
         let output = out_of_sight(args);
         let error = text(&output.stderr);

@@ -24,6 +24,7 @@ pub fn main(args: WatchArgs) -> Result<u8> {
     if args.events {
         return events(&args);
     }
+    meta::require_up()?;
     let records = Records::open()?;
     if args.once || args.json {
         return lines(&args, &records);
