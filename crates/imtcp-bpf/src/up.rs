@@ -123,11 +123,7 @@ fn load(
             }
         }
     }
-    object.load().map_err(|e| {
-        anyhow!(
-            "the kernel did not accept the congestion controls ({e:#}); IMTCP_DEBUG=1 shows why"
-        )
-    })
+    objects::load(object, "the congestion controls")
 }
 
 fn load_iterator(controls: &Object) -> Result<Link> {
@@ -137,7 +133,7 @@ fn load_iterator(controls: &Object) -> Result<Link> {
             map.reuse_fd(shared_map(controls, name)?.as_fd())?;
         }
     }
-    let object = object.load().context("cannot load the iterator over connections")?;
+    let object = objects::load(object, "the iterator over connections")?;
     let conns = shared_map(controls, "imtcp_conns")?;
     let prog = object
         .progs_mut()

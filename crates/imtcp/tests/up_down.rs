@@ -251,6 +251,23 @@ fn up_that_fails_halfway_leaves_nothing() {
 }
 
 #[test]
+fn a_kernel_that_refuses_the_programs_is_named_with_the_next_step() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["down"]);
+    // In a user namespace of its own root has every capability, but not with this kernel.
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", &IMTCP, "doctor", "--json"])
+        .output()
+        .unwrap();
+    let findings = json(&text(&output.stdout));
+    let programs = findings.as_array().unwrap().iter().find(|f| f["check"] == "programs").unwrap();
+    let found = programs["found"].as_str().unwrap();
+    let kernel = format!("Linux {} does not accept", imtcp_bpf::probe::kernel_release());
+    assert_eq!(programs["verdict"], "fail", "{programs}");
+    assert!(found.starts_with(&kernel) && found.contains("IMTCP_DEBUG=1 imtcp doctor"), "{found}");
+}
+
+#[test]
 fn without_root_one_sentence_says_so() {
     use std::os::unix::process::CommandExt;
     let Some(_alone) = alone() else { return };

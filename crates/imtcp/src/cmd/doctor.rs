@@ -94,9 +94,8 @@ fn text(findings: &[Finding]) -> String {
 }
 
 fn kernel() -> Finding {
-    let (major, minor) = probe::kernel_version();
-    let found = format!("Linux {major}.{minor}");
-    if (major, minor) < probe::FIRST_KERNEL {
+    let found = format!("Linux {}", probe::kernel_release());
+    if probe::kernel_version() < probe::FIRST_KERNEL {
         return fail(
             "kernel",
             found,
@@ -183,7 +182,11 @@ fn programs() -> Finding {
     }
     match up::try_load() {
         Ok(()) => ok("programs", "this kernel accepts them"),
-        Err(e) => fail("programs", format!("{e:#}"), "report this with your kernel's version"),
+        Err(e) => fail(
+            "programs",
+            format!("{e:#}"),
+            "mend what else fails here; where nothing does, report it",
+        ),
     }
 }
 
