@@ -122,6 +122,9 @@ pub struct RunArgs {
     /// A file with a token for that service
     #[arg(long, value_name = "FILE", requires = "advise")]
     pub advise_token_file: Option<PathBuf>,
+    /// Trust this certificate authority (PEM) for that service instead of the public ones
+    #[arg(long, value_name = "FILE", requires = "advise")]
+    pub advise_ca: Option<PathBuf>,
     /// Leave out the line at the end
     #[arg(short, long)]
     pub quiet: bool,

@@ -141,20 +141,7 @@ fn backtest_compares_the_papers_model_with_others() {
 #[test]
 fn with_tls_the_command_trusts_what_it_is_told_to() {
     let scratch = Scratch::new();
-    let (cert, key) = (scratch.path("cert.pem"), scratch.path("key.pem"));
-    let made = std::process::Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
-        .args(["-days", "1", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .arg("-keyout")
-        .arg(&key)
-        .arg("-out")
-        .arg(&cert)
-        .output();
-    if !made.is_ok_and(|made| made.status.success()) {
-        eprintln!("skipped: openssl is missing or too old");
-        return;
-    }
+    let Some((cert, key)) = certificate(&scratch) else { return };
     let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
     let service = Service::start(&["--tls-cert", cert, "--tls-key", key]);
     assert!(service.url.starts_with("https://"), "{}", service.url);

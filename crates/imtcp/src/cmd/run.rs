@@ -84,8 +84,8 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
 /// The service whose advice is to be followed.
 fn advice(args: &RunArgs) -> Result<Option<Client>> {
     let Some(url) = args.advise.clone() else { return Ok(None) };
-    let token_file = args.advise_token_file.clone();
-    Ok(Some(Client::new(&ServiceArgs { url, token_file, ca: None })?))
+    let (token_file, ca) = (args.advise_token_file.clone(), args.advise_ca.clone());
+    Ok(Some(Client::new(&ServiceArgs { url, token_file, ca })?))
 }
 
 /// What exists for one run, and goes with it.
