@@ -89,9 +89,10 @@ fn three(value: f64) -> String {
     }
 }
 
-/// `1 connection`, `2 connections`
-pub fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+/// `1 connection`, `2 connections`, `2 processes`
+pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, what: &str) -> String {
+    let plural = if what.ends_with('s') { "es" } else { "s" };
+    format!("{n} {what}{}", if n == 1.into() { "" } else { plural })
 }
 
 /// A floor and a ceiling; 0 is none.
@@ -150,8 +151,9 @@ mod tests {
 
     #[test]
     fn one_has_no_plural_and_no_limit_is_said() {
-        assert_eq!(count(1, "connection"), "1 connection");
-        assert_eq!(count(0, "connection"), "0 connections");
+        assert_eq!(count(1u64, "connection"), "1 connection");
+        assert_eq!(count(0usize, "connection"), "0 connections");
+        assert_eq!(count(2u32, "process"), "2 processes");
         assert_eq!(limits(0, 0), "no limits");
         assert_eq!(limits(0, 10_000_000), "at most 10.0 Mbit/s");
         assert_eq!(limits(1_000_000, 0), "at least 1.00 Mbit/s");

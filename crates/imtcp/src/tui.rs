@@ -173,8 +173,8 @@ impl App {
         };
         let paused = if self.paused { "  PAUSED" } else { "" };
         let text = format!(
-            "imtcp  {} connections, together {}{filter}{paused}",
-            self.connections.len(),
+            "imtcp  {}, together {}{filter}{paused}",
+            format::count(self.connections.len(), "connection"),
             format::rate(sum)
         );
         Line::styled(text, Style::new().add_modifier(Modifier::BOLD))

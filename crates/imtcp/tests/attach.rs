@@ -184,7 +184,8 @@ fn descendants_are_attached_too() {
 fn an_attachment_ends_with_its_process() {
     let Some(_alone) = alone() else { return };
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-    imtcp_ok(&["attach", "--pid", &child.id().to_string()]);
+    let said = imtcp_ok(&["attach", "--pid", &child.id().to_string()]);
+    assert!(said.contains("is attached: 1 process, 0 open sockets;"), "{said}");
     assert_eq!(cgroups_left().len(), 1);
     child.kill().unwrap();
     child.wait().unwrap();

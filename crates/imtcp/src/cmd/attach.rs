@@ -18,7 +18,7 @@ use super::{detach, print_json, up};
 use crate::cli::AttachArgs;
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Moved, SavedSocket, Target};
-use crate::{cgroup, exit, policy, procfs};
+use crate::{cgroup, exit, format, policy, procfs};
 
 pub fn main(args: AttachArgs) -> Result<u8> {
     let orders = policy::orders(&args.orders, None)?;
@@ -76,9 +76,10 @@ fn report(args: &AttachArgs, a: &Attachment) -> Result<u8> {
         }))?;
     } else {
         println!(
-            "{} is attached: {processes} processes, {} open sockets; `imtcp detach` undoes it",
+            "{} is attached: {}, {}; `imtcp detach` undoes it",
             a.target,
-            a.sockets.len()
+            format::count(processes, "process"),
+            format::count(a.sockets.len(), "open socket")
         );
     }
     Ok(exit::OK)

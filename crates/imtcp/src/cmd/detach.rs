@@ -14,7 +14,7 @@ use super::print_json;
 use crate::cli::DetachArgs;
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Target};
-use crate::{cgroup, exit, procfs};
+use crate::{cgroup, exit, format, procfs};
 
 pub fn main(args: DetachArgs) -> Result<u8> {
     probe::require_privileges("imtcp detach")?;
@@ -45,7 +45,7 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         for a in &chosen {
             println!("{} is detached", a.target);
         }
-        println!("{restored} open sockets have their congestion control back");
+        println!("congestion control given back to {}", format::count(restored, "open socket"));
     }
     Ok(exit::OK)
 }

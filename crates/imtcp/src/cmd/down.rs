@@ -38,12 +38,12 @@ pub fn main(args: DownArgs) -> Result<u8> {
     }
     println!(
         "imtcp is down: {} and {} moved to the default congestion control",
-        count(report.switched.connections as usize, "connection"),
-        count(report.switched.listeners as usize, "listener"),
+        count(report.switched.connections, "connection"),
+        count(report.switched.listeners, "listener"),
     );
     if report.still_using > 0 {
         println!(
-            "{} could not be moved and keeps the program to its end",
+            "not moved, for it could not be: {} with the old program to the end",
             count(report.still_using, "connection")
         );
     }

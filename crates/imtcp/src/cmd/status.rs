@@ -133,8 +133,8 @@ impl Status {
             rows.push(row(
                 "since then",
                 format!(
-                    "{} connections begun, {} ended with {} sent",
-                    t.connections_started,
+                    "{} begun, {} ended with {} sent",
+                    format::count(t.connections_started, "connection"),
                     t.connections_ended,
                     format::bytes(t.bytes_acked_ended)
                 ),

@@ -115,7 +115,7 @@ fn events(args: &WatchArgs) -> Result<u8> {
             if args.json {
                 print_json(&json!({ "dropped": lost }))?;
             } else {
-                println!("{lost} results were lost: the buffer was full");
+                println!("the buffer was full: {} lost", format::count(lost, "result"));
             }
             dropped = now;
         }
