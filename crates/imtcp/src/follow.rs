@@ -70,7 +70,7 @@ impl Follower {
                 let now = self.advised(&records, &mut held, &mut heard);
                 if now != mode {
                     if !self.quiet {
-                        eprintln!("imtcp: by advice the mode is now {}", name(now));
+                        eprintln!("imtcp: by advice the mode is now {}", now.name());
                     }
                     mode = now;
                     self.order(&policies, mode);
@@ -156,13 +156,6 @@ fn held(answer: Result<Value, Failure>, now: Instant) -> Held {
     let times = [seconds("next_advice_at"), seconds("valid_until")];
     let wait = times.into_iter().min().flatten().unwrap_or(RETRY).max(LOOK);
     Held { mode: if free { Mode::Measure } else { Mode::Bg }, until: now + wait }
-}
-
-fn name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Measure => "measure",
-        _ => "bg",
-    }
 }
 
 #[cfg(test)]

@@ -47,6 +47,10 @@ impl Mode {
         mode_of(number).expect("every mode has a row")
     }
 
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
     pub fn number(self) -> shared::imtcp_mode {
         self.row().number
     }
@@ -128,7 +132,7 @@ mod tests {
     fn modes_have_the_names_of_the_table() {
         for mode in Mode::value_variants() {
             let name = mode.to_possible_value().unwrap();
-            assert_eq!(name.get_name(), mode.row().name);
+            assert_eq!(name.get_name(), mode.name());
         }
         assert_eq!(Mode::value_variants().len(), imtcp_bpf::MODES.len());
     }

@@ -187,6 +187,8 @@ fn an_attachment_ends_with_its_process() {
     let said = imtcp_ok(&["attach", "--pid", &child.id().to_string()]);
     assert!(said.contains("is attached: 1 process, 0 open sockets;"), "{said}");
     assert_eq!(cgroups_left().len(), 1);
+    let status = imtcp_ok(&["status"]);
+    assert!(status.contains(&format!("process {}: bg, no limits", child.id())), "{status}");
     child.kill().unwrap();
     child.wait().unwrap();
     imtcp_ok(&["up"]);

@@ -10,6 +10,7 @@ use serde_json::{json, Value};
 
 use super::print_json;
 use crate::cli::StatusArgs;
+use crate::policy::Mode;
 use crate::state::{self, Attachment, Run};
 use crate::{exit, format};
 
@@ -148,14 +149,12 @@ impl Status {
             ));
         }
         for r in &self.runs {
-            rows.push(row(
-                "run",
-                format!("{} (pid {}): {}", format::limits(r.min_bps, r.max_bps), r.pid, r.command),
-            ));
+            let orders = orders(r.mode, r.min_bps, r.max_bps);
+            rows.push(row("run", format!("{orders} (pid {}): {}", r.pid, r.command)));
         }
         for a in &self.attachments {
-            let limits = format::limits(a.min_bps, a.max_bps);
-            rows.push(row("attached", format!("{}: {limits}", a.target)));
+            let orders = orders(a.mode, a.min_bps, a.max_bps);
+            rows.push(row("attached", format!("{}: {orders}", a.target)));
         }
         let mut text = format::table(&rows);
         if !self.current {
@@ -163,6 +162,11 @@ impl Status {
         }
         text
     }
+}
+
+/// `bg, at most 10.0 Mbit/s`
+fn orders(mode: Mode, min_bps: u64, max_bps: u64) -> String {
+    format!("{}, {}", mode.name(), format::limits(min_bps, max_bps))
 }
 
 fn row(name: &str, value: String) -> Vec<String> {
