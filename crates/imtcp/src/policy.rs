@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use imtcp_bpf::{mode_of, shared, ModeRow, Policy};
+use imtcp_bpf::{mode_of, netns, shared, ModeRow, Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::OrderArgs;
@@ -99,6 +99,19 @@ pub fn orders(args: &OrderArgs, dscp: Option<Dscp>) -> Result<Policy, Coded> {
         dscp_plus1: dscp.map_or(0, |d| u32::from(d.0) + 1),
         ..Default::default()
     })
+}
+
+/// Warns, in a line, of what the mode does not find in the calling thread's network namespace.
+pub fn warn_of_missing_ecn(mode: Mode) {
+    if mode != Mode::Lpecn {
+        return;
+    }
+    if let Some(value) = netns::ecn_not_asked_for() {
+        eprintln!(
+            "imtcp: net.ipv4.tcp_ecn is {value} here: connections made from this host do not ask \
+             for ECN, and lpecn is lp without it; `sysctl -w net.ipv4.tcp_ecn=1` lets them ask"
+        );
+    }
 }
 
 /// An id that no other run or attachment has: its maker's pid and 32 random bits.

@@ -90,6 +90,27 @@ fn the_ceiling_holds_for_the_sum_of_parallel_connections() {
 }
 
 #[test]
+fn lpecn_without_ecn_is_told_where_the_connections_are_made() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let path = "/proc/sys/net/ipv4/tcp_ecn";
+    for (value, told) in [("0", true), ("2", true), ("1", false)] {
+        net.write_in_client(path, value);
+        let says = |output: &std::process::Output| {
+            let error = text(&output.stderr);
+            assert!(output.status.success(), "{error}");
+            error.contains(&format!("net.ipv4.tcp_ecn is {value} here"))
+        };
+        assert_eq!(says(&net.run(&["--mode", "lpecn", "--", "true"])), told, "{value}");
+        assert!(!says(&net.run(&["--mode", "lp", "--", "true"])), "lp does not need it");
+        let there = Background(net.command("sleep").arg("60").spawn().unwrap());
+        let pid = there.pid().to_string();
+        assert_eq!(says(&imtcp(&["attach", "--pid", &pid, "--mode", "lpecn"])), told, "{value}");
+        imtcp_ok(&["detach", "--all"]);
+    }
+}
+
+#[test]
 fn packets_are_marked_when_asked_for() {
     let Some(_alone) = alone() else { return };
     let Some(client) = static_client() else { return };

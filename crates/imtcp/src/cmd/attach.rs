@@ -31,6 +31,11 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     if let Target::Pid(pid) = target {
         check_process(pid, args.force)?;
     }
+    let warn = || policy::warn_of_missing_ecn(args.orders.mode);
+    match target {
+        Target::Pid(pid) => netns::of_pid(pid)?.run(warn)?,
+        Target::Cgroup(_) => warn(),
+    }
     let lock = state::lock()?;
     up::ensure(&lock)?;
     state::sweep(&lock);

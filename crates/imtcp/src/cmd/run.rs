@@ -43,6 +43,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     probe::require_privileges("imtcp run")?;
     let user = args.user.as_deref().map(user::find).transpose()?;
     let advice = advice(&args)?;
+    policy::warn_of_missing_ecn(args.orders.mode);
     let mut session = Session::start(&args, &orders)?;
 
     let signals = Blocked::new()?;
