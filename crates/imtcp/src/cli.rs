@@ -6,7 +6,7 @@ pub mod advice;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::policy::{Dscp, Mode};
 use crate::rate::Rate;
@@ -132,7 +132,12 @@ pub struct RunArgs {
     #[arg(long)]
     pub json: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_name = "CMD",
+        value_hint = ValueHint::CommandWithArguments
+    )]
     pub command: Vec<std::ffi::OsString>,
 }
 
