@@ -33,7 +33,7 @@ pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64) -> Result<Link> {
     let cfg = imtcp_ctl_cfg { policy };
     objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(cfg.bytes())?;
     reuse_pinned_maps(&mut object)?;
-    let object = object.load().context("cannot load the cgroup program")?;
+    let object = objects::load(object, "the cgroup program")?;
     let prog = object
         .progs_mut()
         .find(|p| p.name() == "imtcp_sockops")
@@ -78,7 +78,7 @@ impl Switcher {
     pub fn load() -> Result<Self> {
         let mut object = objects::open_ctl("imtcp_switch")?;
         reuse_pinned_maps(&mut object)?;
-        let object = object.load().context("cannot load the program that switches sockets")?;
+        let object = objects::load(object, "the program that switches sockets")?;
         let prog = object
             .progs_mut()
             .find(|p| p.name() == "imtcp_switch")

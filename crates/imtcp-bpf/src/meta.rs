@@ -4,11 +4,15 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
+use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::raw::{self, Plain};
-use crate::{layout, objects, paths, shared};
+use crate::{controls, down, layout, objects, paths, shared};
+
+/// The kernel's name for the map, which tells it from others.
+const MAP_NAME: &str = "imtcp_meta";
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +54,12 @@ impl Meta {
         String::from_utf8_lossy(&self.version[..end]).into_owned()
     }
 
-    /// What is pinned; `None` when nothing is.
+    /// What is pinned; `None` when nothing is, here or where this process cannot look.
     pub fn read() -> Result<Option<Self>> {
         let path = paths::pin(paths::META);
         match path.try_exists() {
             Ok(true) => {}
-            Ok(false) => return Ok(None),
+            Ok(false) => return require_in_sight().map(|()| None),
             Err(e) => bail!("cannot look into {}: {e}", paths::dir().display()),
         }
         let map = MapHandle::from_pinned_path(&path)
@@ -73,18 +77,42 @@ impl Meta {
             ..Default::default()
         };
         let size = std::mem::size_of::<Meta>() as u32;
-        let map = MapHandle::create(MapType::Array, Some("imtcp_meta"), 4, size, 1, &opts)?;
+        let map = MapHandle::create(MapType::Array, Some(MAP_NAME), 4, size, 1, &opts)?;
         map.update(&0u32.to_ne_bytes(), self.bytes(), MapFlags::ANY)?;
         raw::obj_pin(map.as_fd(), path)?;
         Ok(())
     }
 }
 
+/// Refuses to take what is pinned out of sight for nothing: in the BPF file system of another
+/// mount namespace. The kernel numbers its maps for the whole machine, so that of `up` is found
+/// wherever its pin is.
+pub fn require_in_sight() -> Result<()> {
+    if paths::dir().exists() || !controls().any(down::is_registered) {
+        return Ok(());
+    }
+    let mut maps = MapInfoIter::default().peekable();
+    // Registered controls are maps: where none is shown, this process may not look.
+    let may_not_look = maps.peek().is_none();
+    if may_not_look || maps.any(|map| map.name == MAP_NAME) {
+        bail!(
+            "imtcp's congestion controls are registered, but the BPF file system that `imtcp up` \
+             has pinned them in cannot be seen from here (a container, or a daemon under \
+             `ip netns exec`): call imtcp on the host, for a network namespace as \
+             `nsenter --net=/run/netns/NAME imtcp …`"
+        );
+    }
+    Ok(())
+}
+
+/// One sentence where there is nothing to look at.
+pub fn require_up() -> Result<Meta> {
+    Meta::read()?.ok_or_else(|| anyhow!("imtcp is not up: `sudo imtcp up` loads it"))
+}
+
 /// Refuses to work with maps that other programs made in another shape.
 pub fn require_same_layout() -> Result<Meta> {
-    let Some(meta) = Meta::read()? else {
-        bail!("imtcp is not loaded: run `imtcp up` first");
-    };
+    let meta = require_up()?;
     if meta.layout_id != layout::own()? {
         bail!(
             "the loaded programs are of imtcp {} and differ from this command's ({}): \

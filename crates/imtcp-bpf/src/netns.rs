@@ -92,6 +92,15 @@ pub fn available_ccs() -> Vec<String> {
     text.split_whitespace().map(str::to_string).collect()
 }
 
+const ECN: &str = "/proc/sys/net/ipv4/tcp_ecn";
+
+/// net.ipv4.tcp_ecn of the namespace of the calling thread, where with it connections that are
+/// made here do not ask for ECN: 0 is off, 2 answers only; from 3 on, with AccECN, 5 answers only.
+pub fn ecn_not_asked_for() -> Option<String> {
+    let value = fs::read_to_string(ECN).ok()?.trim().to_string();
+    matches!(value.as_str(), "0" | "2" | "5").then_some(value)
+}
+
 /// Where sockets go when imtcp leaves: the namespace's default, unless that is imtcp itself.
 pub fn fallback_cc() -> String {
     let default = default_cc();

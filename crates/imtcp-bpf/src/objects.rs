@@ -2,7 +2,9 @@
 //! The compiled BPF programs that this crate carries.
 
 use anyhow::{anyhow, Result};
-use libbpf_rs::{ObjectBuilder, OpenMapMut, OpenObject};
+use libbpf_rs::{Object, ObjectBuilder, OpenMapMut, OpenObject};
+
+use crate::probe;
 
 /// The congestion controls that measure (bpf/imtcp.bpf.c).
 pub static IMTCP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp.bpf.o"));
@@ -50,6 +52,19 @@ pub(crate) fn open_map<'o>(object: &'o mut OpenObject, name: &str) -> Result<Ope
         .maps_mut()
         .find(|m| m.name().to_string_lossy().ends_with(name))
         .ok_or_else(|| anyhow!("the BPF object has no map {name}"))
+}
+
+/// Loads into the running kernel. Its verifier's refusal is an error number; the reasons are in
+/// libbpf's messages.
+pub(crate) fn load(object: OpenObject, what: &str) -> Result<Object> {
+    object.load().map_err(|e| {
+        anyhow!(
+            "Linux {} does not accept {what} ({:#}): `sudo IMTCP_DEBUG=1 imtcp doctor` shows what \
+             this machine lacks, and the kernel's reasons to report",
+            probe::kernel_release(),
+            anyhow!(e)
+        )
+    })
 }
 
 /// FNV-1a, 64 bits: enough to notice that two builds or two layouts differ.

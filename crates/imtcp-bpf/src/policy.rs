@@ -2,7 +2,7 @@
 //! The map of policies: one for each run or attachment.
 
 use anyhow::{anyhow, Context, Result};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
 use crate::raw::Plain;
 use crate::{paths, Policy};
@@ -24,7 +24,7 @@ impl Policies {
     pub fn insert(&self, id: u64, policy: &Policy) -> Result<()> {
         self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::NO_EXIST).map_err(|e| {
             match e.kind() {
-                libbpf_rs::ErrorKind::Other => anyhow!(
+                ErrorKind::Other => anyhow!(
                     "there is no room for another run or attachment (4096 at once): \
                      end some, or run `imtcp up` to sweep leftovers"
                 ),
@@ -41,6 +41,16 @@ impl Policies {
         policy.mode = orders.mode;
         policy.dscp_plus1 = orders.dscp_plus1;
         Ok(self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::ANY)?)
+    }
+
+    /// Is this still the map that is loaded? Not after `down`, nor after an upgrade to programs
+    /// whose maps are of another shape: what is in it then orders nothing new.
+    pub fn is_loaded(&self) -> bool {
+        let id = |map: &MapHandle| map.info().ok().map(|i| i.info.id);
+        match MapHandle::from_pinned_path(paths::pin("imtcp_policies")) {
+            Ok(now) => id(&now) == id(&self.0),
+            Err(e) => e.kind() != ErrorKind::NotFound,
+        }
     }
 
     /// Removing what is not there is fine.

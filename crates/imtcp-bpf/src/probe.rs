@@ -20,9 +20,14 @@ pub const CAP_SYS_ADMIN: u32 = 21;
 pub const CAP_PERFMON: u32 = 38;
 pub const CAP_BPF: u32 = 39;
 
+/// The running kernel's release, as uname(1) prints it.
+pub fn kernel_release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string()
+}
+
 /// (major, minor) of the running kernel.
 pub fn kernel_version() -> (u32, u32) {
-    parse_release(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())
+    parse_release(&kernel_release())
 }
 
 fn parse_release(text: &str) -> (u32, u32) {
@@ -142,7 +147,7 @@ mod tests {
     fn releases_of_distributions_are_understood() {
         assert_eq!(parse_release("6.1.0-18-cloud-amd64"), (6, 1));
         assert_eq!(parse_release("6.12.9+bpo-amd64"), (6, 12));
-        assert_eq!(parse_release("6.18.44-fc-v657\n"), (6, 18));
+        assert_eq!(parse_release("6.18.44-fc-v657"), (6, 18));
         assert_eq!(parse_release(""), (0, 0));
     }
 }

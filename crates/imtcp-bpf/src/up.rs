@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail, Context, Result};
 use libbpf_rs::{Link, MapCore, MapHandle, MapMut, MapType, Object, OpenObject};
 
-use crate::meta::Meta;
+use crate::meta::{self, Meta};
 use crate::{controls, down, netns, objects, paths, probe, raw};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub enum Outcome {
 pub fn up(force: bool) -> Result<Outcome> {
     probe::require_privileges("imtcp up")?;
     probe::require_kernel()?;
+    meta::require_in_sight()?;
     paths::ensure_bpffs()?;
 
     let fresh = !fs::exists(paths::dir())?;
@@ -122,11 +123,7 @@ fn load(
             }
         }
     }
-    object.load().map_err(|e| {
-        anyhow!(
-            "the kernel did not accept the congestion controls ({e:#}); IMTCP_DEBUG=1 shows why"
-        )
-    })
+    objects::load(object, "the congestion controls")
 }
 
 fn load_iterator(controls: &Object) -> Result<Link> {
@@ -136,7 +133,7 @@ fn load_iterator(controls: &Object) -> Result<Link> {
             map.reuse_fd(shared_map(controls, name)?.as_fd())?;
         }
     }
-    let object = object.load().context("cannot load the iterator over connections")?;
+    let object = objects::load(object, "the iterator over connections")?;
     let conns = shared_map(controls, "imtcp_conns")?;
     let prog = object
         .progs_mut()

@@ -6,7 +6,7 @@ pub mod advice;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::policy::{Dscp, Mode};
 use crate::rate::Rate;
@@ -69,7 +69,8 @@ pub struct UpArgs {
 ///
 /// Detaches whatever `imtcp attach` attached, moves open connections and listeners of every
 /// network namespace to the namespace's default control, and removes all that `imtcp up`
-/// made. Doing it twice is fine.
+/// made. Commands of `imtcp run` go on without their mode, floor and ceiling, which a later
+/// `imtcp up` does not bring back: a line for each says so. Doing it twice is fine.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp down")]
 pub struct DownArgs {
@@ -114,13 +115,16 @@ pub struct RunArgs {
     pub user: Option<String>,
     /// Let the mode follow the advice of this service while the command runs
     ///
-    /// bg until it answers, for peers that it does not know, and when it is away; measure
-    /// while the paths to all peers are free.
+    /// bg until it answers, for peers that it does not know, and when it is away, which a line
+    /// on standard error tells; measure while the paths to all peers are free.
     #[arg(long, value_name = "URL", conflicts_with = "mode")]
     pub advise: Option<String>,
     /// A file with a token for that service
     #[arg(long, value_name = "FILE", requires = "advise")]
     pub advise_token_file: Option<PathBuf>,
+    /// Trust this certificate authority (PEM) for that service instead of the public ones
+    #[arg(long, value_name = "FILE", requires = "advise")]
+    pub advise_ca: Option<PathBuf>,
     /// Leave out the line at the end
     #[arg(short, long)]
     pub quiet: bool,
@@ -128,7 +132,12 @@ pub struct RunArgs {
     #[arg(long)]
     pub json: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_name = "CMD",
+        value_hint = ValueHint::CommandWithArguments
+    )]
     pub command: Vec<std::ffi::OsString>,
 }
 
@@ -152,6 +161,9 @@ pub struct OrderArgs {
 /// A process is taken with its descendants: they are moved into a cgroup of their own below
 /// the one they are in, and moved back by `imtcp detach`. A cgroup is taken as it is, with
 /// the cgroups in it. Attaching again to the same target changes its mode and rates.
+///
+/// From process 1 all others descend: it needs --force. Where the process is one that this
+/// command was started from (your shell), a line warns of what else is taken.
 #[derive(Args)]
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup"])))]
 #[command(after_help = "Examples:\n  \
@@ -164,6 +176,9 @@ pub struct AttachArgs {
     /// The cgroup (version 2), as a path or relative to the mount
     #[arg(long, value_name = "G")]
     pub cgroup: Option<PathBuf>,
+    /// Take process 1 too, and with it every process of the machine
+    #[arg(long, requires = "pid")]
+    pub force: bool,
     #[command(flatten)]
     pub orders: OrderArgs,
     /// Say in JSON what was done
@@ -208,9 +223,15 @@ pub enum SortKey {
 
 /// Show the connections live: own rate against the available bandwidth
 ///
+/// The own rate is what was acknowledged since the look before, with --once within half a
+/// second (or --interval, where that is shorter).
+///
 /// With --json, one JSON object per connection and line at each interval. Values that are
-/// not known are null. With --events --json, one object per measurement that ended, from
-/// the kernel's ring buffer; a line {"dropped": n} tells how many were lost before it.
+/// not known are null, as rate_bps is at the first look.
+///
+/// With --events, one line per measurement that ends: seconds since boot, the connection's
+/// cookie (a column of --once), the outcome, and what is available. With --json too, an
+/// object each; a line {"dropped": n} tells how many were lost before it.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp watch\n  \
@@ -226,6 +247,9 @@ pub struct WatchArgs {
     /// Stream the results of measurements instead of connections
     #[arg(long, conflicts_with_all = ["once", "sort", "filter"])]
     pub events: bool,
+    /// With --events, begin with the results from before that nobody has read
+    #[arg(long, requires = "events")]
+    pub from_start: bool,
     /// Seconds between looks
     #[arg(short, long, value_parser = interval, default_value = "1")]
     pub interval: Duration,

@@ -33,10 +33,15 @@ pub fn of_error(e: &anyhow::Error) -> u8 {
 /// The code that a shell would give for a wait status.
 pub fn of_wait_status(status: i32) -> u8 {
     if libc::WIFSIGNALED(status) {
-        128 + libc::WTERMSIG(status) as u8
+        of_signal(libc::WTERMSIG(status))
     } else {
         libc::WEXITSTATUS(status) as u8
     }
+}
+
+/// The code that a shell would give for an end by this signal.
+pub fn of_signal(signal: i32) -> u8 {
+    128 + signal as u8
 }
 
 /// What execve's failure means to the caller.

@@ -34,6 +34,17 @@ struct Held {
     until: Instant,
 }
 
+/// Was the last answer one? Its loss is told once, not at each question.
+struct Heard(bool);
+
+impl Heard {
+    /// Why there is no answer any more, when there was one before.
+    fn change(&mut self, answer: Result<(), &Failure>) -> Option<String> {
+        let before = std::mem::replace(&mut self.0, answer.is_ok());
+        answer.err().filter(|_| before).map(Failure::to_string)
+    }
+}
+
 pub struct Follower {
     pub client: Client,
     pub policy: u64,
@@ -49,12 +60,17 @@ impl Follower {
         thread::Builder::new().name("advice".into()).spawn(move || {
             let mut held = BTreeMap::new();
             let mut mode = Mode::Bg;
+            let mut heard = Heard(true);
+            // Now, though there is no peer to ask for yet: the user is still looking.
+            if let Err(away @ Failure::Away(_)) = self.client.get("/healthz", &[]) {
+                self.tell(heard.change(Err(&away)));
+            }
             loop {
                 thread::sleep(LOOK);
-                let now = self.advised(&records, &mut held);
+                let now = self.advised(&records, &mut held, &mut heard);
                 if now != mode {
                     if !self.quiet {
-                        eprintln!("imtcp: by advice the mode is now {}", name(now));
+                        eprintln!("imtcp: by advice the mode is now {}", now.name());
                     }
                     mode = now;
                     self.order(&policies, mode);
@@ -67,7 +83,12 @@ impl Follower {
     }
 
     /// The mode for all peers: only when each may share as usual, all do.
-    fn advised(&self, records: &Records, held: &mut BTreeMap<IpAddr, Held>) -> Mode {
+    fn advised(
+        &self,
+        records: &Records,
+        held: &mut BTreeMap<IpAddr, Held>,
+        heard: &mut Heard,
+    ) -> Mode {
         let records = records.read().unwrap_or_default();
         let mine = records.iter().filter(|r| r.policy == self.policy);
         let peers: Vec<_> = mine.map(|r| Connection::new(r, None)).collect();
@@ -75,7 +96,7 @@ impl Follower {
         for connection in &peers {
             let peer = connection.dst.ip();
             if held.get(&peer).is_none_or(|h| Instant::now() >= h.until) {
-                held.insert(peer, self.ask(peer));
+                held.insert(peer, self.ask(peer, heard));
             }
         }
         let free = !held.is_empty() && held.values().all(|h| h.mode == Mode::Measure);
@@ -86,9 +107,16 @@ impl Follower {
         }
     }
 
-    fn ask(&self, peer: IpAddr) -> Held {
+    fn ask(&self, peer: IpAddr, heard: &mut Heard) -> Held {
         let answer = self.client.get("/v1/advice", &[("dst", peer.to_string())]);
+        self.tell(heard.change(answer.as_ref().map(drop)));
         held(answer, Instant::now())
+    }
+
+    fn tell(&self, lost: Option<String>) {
+        if let Some(why) = lost.filter(|_| !self.quiet) {
+            eprintln!("imtcp: {}: {why}; going on without advice, as bg", self.client.url());
+        }
     }
 
     fn order(&self, policies: &Policies, mode: Mode) {
@@ -130,13 +158,6 @@ fn held(answer: Result<Value, Failure>, now: Instant) -> Held {
     Held { mode: if free { Mode::Measure } else { Mode::Bg }, until: now + wait }
 }
 
-fn name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Measure => "measure",
-        _ => "bg",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +182,16 @@ mod tests {
         assert_eq!(of(Ok(answer("measure", early, late))), (Mode::Measure, 300));
         assert_eq!(of(Ok(answer("measure", late, early))), (Mode::Measure, 300));
         assert_eq!(of(Ok(answer("bg", late, late))), (Mode::Bg, 3600));
+    }
+
+    #[test]
+    fn silence_is_told_when_it_begins() {
+        let mut heard = Heard(true);
+        let away = Failure::Away("x".into());
+        assert!(heard.change(Err(&away)).is_some_and(|why| why.ends_with("x")));
+        assert_eq!(heard.change(Err(&away)), None);
+        assert_eq!(heard.change(Ok(())), None);
+        assert!(heard.change(Err(&away)).is_some());
     }
 
     #[test]

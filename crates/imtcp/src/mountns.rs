@@ -31,7 +31,7 @@ pub fn leave_bare_sys() -> Option<Home> {
         return None;
     }
     let own = fs::read_link("/proc/self/ns/mnt").ok()?;
-    let outer = ancestors().map(|p| p.to_string()).find(|pid| {
+    let outer = procfs::ancestors().map(|p| p.to_string()).find(|pid| {
         fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|ns| ns != own) && has_mounts(pid)
     })?;
     let home = Home { ns: File::open("/proc/self/ns/mnt").ok()?, cwd: File::open(".").ok()? };
@@ -43,9 +43,4 @@ pub fn leave_bare_sys() -> Option<Home> {
 fn has_mounts(pid: &str) -> bool {
     let mounts = fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap_or_default();
     mounts.lines().any(|l| matches!(l.split(' ').nth(2), Some("cgroup2" | "bpf")))
-}
-
-fn ancestors() -> impl Iterator<Item = i32> {
-    std::iter::successors(procfs::parent(std::process::id() as i32), |p| procfs::parent(*p))
-        .take_while(|p| *p > 0)
 }

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use imtcp_bpf::{mode_of, shared, ModeRow, Policy};
+use imtcp_bpf::{mode_of, netns, shared, ModeRow, Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::OrderArgs;
@@ -45,6 +45,10 @@ impl Mode {
             Mode::Ledbatpp => shared::IMTCP_MODE_LEDBATPP,
         };
         mode_of(number).expect("every mode has a row")
+    }
+
+    pub fn name(self) -> &'static str {
+        self.row().name
     }
 
     pub fn number(self) -> shared::imtcp_mode {
@@ -97,6 +101,19 @@ pub fn orders(args: &OrderArgs, dscp: Option<Dscp>) -> Result<Policy, Coded> {
     })
 }
 
+/// Warns, in a line, of what the mode does not find in the calling thread's network namespace.
+pub fn warn_of_missing_ecn(mode: Mode) {
+    if mode != Mode::Lpecn {
+        return;
+    }
+    if let Some(value) = netns::ecn_not_asked_for() {
+        eprintln!(
+            "imtcp: net.ipv4.tcp_ecn is {value} here: connections made from this host do not ask \
+             for ECN, and lpecn is lp without it; `sysctl -w net.ipv4.tcp_ecn=1` lets them ask"
+        );
+    }
+}
+
 /// An id that no other run or attachment has: its maker's pid and 32 random bits.
 pub fn new_id() -> u64 {
     let mut random = [0u8; 4];
@@ -128,7 +145,7 @@ mod tests {
     fn modes_have_the_names_of_the_table() {
         for mode in Mode::value_variants() {
             let name = mode.to_possible_value().unwrap();
-            assert_eq!(name.get_name(), mode.row().name);
+            assert_eq!(name.get_name(), mode.name());
         }
         assert_eq!(Mode::value_variants().len(), imtcp_bpf::MODES.len());
     }

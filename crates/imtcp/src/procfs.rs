@@ -107,6 +107,11 @@ pub fn parent(pid: i32) -> Option<i32> {
     parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// The processes that this one descends from, its parent first.
+pub fn ancestors() -> impl Iterator<Item = i32> {
+    std::iter::successors(parent(std::process::id() as i32), |p| parent(*p)).take_while(|p| *p > 0)
+}
+
 /// A process and all that descend from it.
 pub fn tree(root: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();

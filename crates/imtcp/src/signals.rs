@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which signals `run` passes on to its command.
+//! Which signals `run` passes on to its command, and how `watch` leaves the terminal on one.
 //!
-//! The command stays in our process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a new
+//! The command of a run stays in our process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a new
 //! window size) reaches it without us: passing it on would deliver it twice. Signals of the
 //! terminal come from the kernel, those of kill(1) from a process.
 
 use std::mem::MaybeUninit;
+use std::thread;
 
 use anyhow::Result;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
+use crate::exit;
 
 /// Passed on when they were sent to us alone.
 const FORWARDED: [Signal; 9] = [
@@ -83,6 +86,23 @@ pub fn is_for_command(arrived: Arrived, leads_session: bool, sender_is_in_run: b
     }
     // A command that signals its group (kill 0) has it already.
     !sender_is_in_run
+}
+
+/// Asks to end, from outside: the keyboard's Ctrl-C is a key where the terminal is raw.
+const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+
+/// From now on these signals tidy up before they end this process. Before there is another
+/// thread, which they would still kill.
+pub fn tidy_up_before_the_end(tidy_up: impl FnOnce() + Send + 'static) -> Result<()> {
+    let ending: SigSet = ENDING.into_iter().collect();
+    ending.thread_block()?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        if let Ok(signal) = ending.wait() {
+            tidy_up();
+            std::process::exit(exit::of_signal(signal as i32).into());
+        }
+    })?;
+    Ok(())
 }
 
 #[cfg(test)]

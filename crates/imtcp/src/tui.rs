@@ -2,6 +2,7 @@
 //! The live view: a line per connection, and the chosen one's history as a chart.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -16,8 +17,8 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, T
 use ratatui::Frame;
 
 use crate::cli::SortKey;
-use crate::format;
-use crate::view::{self, Connection, Owners};
+use crate::view::{self, Connection, Looks};
+use crate::{format, signals};
 
 /// Moments that are kept of each connection.
 const HISTORY: usize = 120;
@@ -34,27 +35,17 @@ struct Moment {
 #[derive(Default)]
 struct History {
     moments: VecDeque<Moment>,
-    last: Option<(u64, u64)>,
 }
 
 impl History {
-    /// The own rate is what was acknowledged since the last look.
     fn note(&mut self, c: &Connection) {
-        let now = (c.t_us, c.bytes_acked);
-        if let Some((t_us, bytes)) = self.last.replace(now) {
-            let elapsed = now.0.saturating_sub(t_us).max(1);
-            let bits = u128::from(now.1.saturating_sub(bytes)) * 8;
-            let rate_bps = (bits * 1_000_000 / u128::from(elapsed)) as u64;
+        if let Some(rate_bps) = c.rate_bps {
             let avail_bps = c.avail_smoothed_bps.or(c.avail_last_bps);
             self.moments.push_back(Moment { rate_bps, avail_bps });
             if self.moments.len() > HISTORY {
                 self.moments.pop_front();
             }
         }
-    }
-
-    fn rate(&self) -> Option<u64> {
-        self.moments.back().map(|m| m.rate_bps)
     }
 
     /// The greatest value in it, for the scale.
@@ -80,7 +71,7 @@ struct App {
     paused: bool,
     connections: Vec<Connection>,
     histories: HashMap<u64, History>,
-    owners: Owners,
+    looks: Looks,
     table: TableState,
 }
 
@@ -93,34 +84,24 @@ impl App {
             paused: false,
             connections: Vec::new(),
             histories: HashMap::new(),
-            owners: Owners::default(),
+            looks: Looks::default(),
             table: TableState::default().with_selected(0),
         }
     }
 
     fn look(&mut self, records: &[Record]) {
         let chosen = self.chosen().and_then(|c| c.cookie);
-        let all = self.owners.connections(records);
+        let all = self.looks.look(records);
         self.histories.retain(|cookie, _| all.iter().any(|c| c.cookie == Some(*cookie)));
         for c in &all {
             self.histories.entry(c.cookie.unwrap_or(0)).or_default().note(c);
         }
         self.connections = all;
         self.connections.retain(|c| c.matches(&self.filter));
-        self.order();
+        view::sort(&mut self.connections, self.sort);
         // The mark stays on its connection when lines move.
         let at = self.connections.iter().position(|c| c.cookie == chosen && chosen.is_some());
         self.table.select(Some(at.unwrap_or(0)));
-    }
-
-    fn order(&mut self) {
-        view::sort(&mut self.connections, self.sort);
-        if self.sort == SortKey::Rate {
-            let rate = |c: &Connection| self.history(c).and_then(History::rate);
-            let mut rated: Vec<_> = self.connections.iter().map(|c| (rate(c), c.clone())).collect();
-            rated.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cookie.cmp(&b.1.cookie)));
-            self.connections = rated.into_iter().map(|(_, c)| c).collect();
-        }
     }
 
     fn history(&self, c: &Connection) -> Option<&History> {
@@ -152,7 +133,7 @@ impl App {
             KeyCode::Char('q') | KeyCode::Esc => return false,
             KeyCode::Char('s') => {
                 self.sort = next(self.sort);
-                self.order();
+                view::sort(&mut self.connections, self.sort);
             }
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('p') | KeyCode::Char(' ') => self.paused = !self.paused,
@@ -184,7 +165,7 @@ impl App {
     }
 
     fn head(&self) -> Line<'static> {
-        let sum: u64 = self.connections.iter().filter_map(|c| self.history(c)?.rate()).sum();
+        let sum: u64 = self.connections.iter().filter_map(|c| c.rate_bps).sum();
         let filter = if self.filter.is_empty() {
             String::new()
         } else {
@@ -192,8 +173,8 @@ impl App {
         };
         let paused = if self.paused { "  PAUSED" } else { "" };
         let text = format!(
-            "imtcp  {} connections, together {}{filter}{paused}",
-            self.connections.len(),
+            "imtcp  {}, together {}{filter}{paused}",
+            format::count(self.connections.len(), "connection"),
             format::rate(sum)
         );
         Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
@@ -219,7 +200,7 @@ impl App {
                 c.command.clone().unwrap_or_else(dash),
                 c.dst.to_string(),
                 c.mode.to_string(),
-                history.and_then(History::rate).map_or_else(dash, format::rate_short),
+                c.rate_bps.map_or_else(dash, format::rate_short),
                 c.avail_smoothed_bps.or(c.avail_last_bps).map_or_else(dash, format::rate_short),
                 history.map(History::spark).unwrap_or_default(),
                 c.srtt_us.map_or_else(dash, |us| format::micros(us.into())),
@@ -306,11 +287,23 @@ fn next(sort: SortKey) -> SortKey {
 pub fn run(records: Records, interval: Duration, sort: SortKey, filter: String) -> Result<()> {
     let mut app = App::new(sort, filter);
     app.look(&records.read()?);
+    // Whoever holds it writes to the terminal: nothing is drawn after it was given back.
+    let screen = Arc::new(Mutex::new(()));
+    let last = Arc::clone(&screen);
+    signals::tidy_up_before_the_end(move || {
+        std::mem::forget(last.lock());
+        // After a hang-up there is no terminal any more, and nobody to tell.
+        let _ = ratatui::try_restore();
+        let _ = crossterm::execute!(std::io::stdout(), crossterm::cursor::Show);
+    })?;
     let mut terminal = ratatui::init();
     let done = (|| -> Result<()> {
         let mut last = Instant::now();
         loop {
-            terminal.draw(|frame| app.draw(frame))?;
+            {
+                let _drawing = screen.lock();
+                terminal.draw(|frame| app.draw(frame))?;
+            }
             if event::poll(interval.saturating_sub(last.elapsed()))? {
                 match event::read()? {
                     Event::Key(key) if key.kind == KeyEventKind::Press && !app.key(key) => {

@@ -38,6 +38,9 @@ pub struct Connection {
     pub ssthresh_segs: Option<u32>,
     pub srtt_us: Option<u32>,
     pub min_rtt_us: Option<u32>,
+    /// What was acknowledged since the look before; null at the first.
+    pub rate_bps: Option<u64>,
+    /// The kernel's estimate, of when it last had enough to send.
     pub delivery_bps: Option<u64>,
     pub pacing_bps: Option<u64>,
     pub bytes_acked: u64,
@@ -88,6 +91,7 @@ impl Connection {
             ssthresh_segs: known(r.ssthresh_segs).filter(|s| *s < INFINITE_SSTHRESH),
             srtt_us: known(r.srtt_us),
             min_rtt_us: known(r.min_rtt_us).filter(|us| *us != u32::MAX),
+            rate_bps: None,
             delivery_bps: known(r.delivery_bps),
             pacing_bps: known(r.pacing_bps).filter(|bps| *bps < UNLIMITED_PACING_BPS),
             bytes_acked: r.bytes_acked,
@@ -236,19 +240,51 @@ impl From<&Event> for Result {
     }
 }
 
-/// Remembers who holds which socket, so that /proc is searched only for new ones.
+/// One look after another: remembers who holds which socket, so that /proc is searched only
+/// for new ones, and what was acknowledged by then.
 #[derive(Default)]
-pub struct Owners {
+pub struct Looks {
     known: HashMap<u64, Owner>,
     searched: Option<(Instant, HashSet<u64>)>,
+    before: HashMap<u64, Acked>,
+}
+
+/// So many bytes at that time.
+#[derive(Clone, Copy)]
+struct Acked {
+    t_us: u64,
+    bytes: u64,
+}
+
+impl Acked {
+    fn rate_bps(self, before: Self) -> u64 {
+        let elapsed_us = self.t_us.saturating_sub(before.t_us).max(1);
+        let bits = u128::from(self.bytes.saturating_sub(before.bytes)) * 8;
+        (bits * 1_000_000 / u128::from(elapsed_us)) as u64
+    }
 }
 
 /// A search through every process costs; sockets without a process are not looked for again
 /// sooner than this.
 const SEARCH_AGAIN: Duration = Duration::from_secs(2);
 
-impl Owners {
-    pub fn connections(&mut self, records: &[Record]) -> Vec<Connection> {
+impl Looks {
+    pub fn look(&mut self, records: &[Record]) -> Vec<Connection> {
+        self.search(records);
+        let mut connections: Vec<_> =
+            records.iter().map(|r| Connection::new(r, self.known.get(&r.socket_ino))).collect();
+        let mut now = HashMap::new();
+        for c in &mut connections {
+            let Some(cookie) = c.cookie else { continue };
+            let acked = Acked { t_us: c.t_us, bytes: c.bytes_acked };
+            c.rate_bps = self.before.get(&cookie).map(|before| acked.rate_bps(*before));
+            now.insert(cookie, acked);
+        }
+        self.before = now;
+        connections
+    }
+
+    fn search(&mut self, records: &[Record]) {
         let inodes: HashSet<u64> =
             records.iter().map(|r| r.socket_ino).filter(|i| *i != 0).collect();
         self.known.retain(|inode, owner| inodes.contains(inode) && procfs::exists(owner.pid));
@@ -261,7 +297,6 @@ impl Owners {
             self.known.extend(procfs::owners(&missing));
             self.searched = Some((Instant::now(), missing));
         }
-        records.iter().map(|r| Connection::new(r, self.known.get(&r.socket_ino))).collect()
     }
 }
 
@@ -269,7 +304,7 @@ impl Owners {
 pub fn sort(connections: &mut [Connection], key: SortKey) {
     connections.sort_by(|a, b| {
         let order = match key {
-            SortKey::Rate => b.delivery_bps.cmp(&a.delivery_bps),
+            SortKey::Rate => b.rate_bps.cmp(&a.rate_bps),
             SortKey::Avail => b.avail_smoothed_bps.cmp(&a.avail_smoothed_bps),
             SortKey::Bytes => b.bytes_acked.cmp(&a.bytes_acked),
             SortKey::Rtt => b.srtt_us.cmp(&a.srtt_us),
@@ -312,6 +347,7 @@ mod tests {
             "ssthresh_segs",
             "srtt_us",
             "min_rtt_us",
+            "rate_bps",
             "delivery_bps",
             "pacing_bps",
             "policy",
@@ -340,6 +376,21 @@ mod tests {
         };
         let c = Connection::new(&r, None);
         assert_eq!((c.age_us, c.valid, c.outcome), (Some(1_000_000), true, Some("valid")));
+    }
+
+    #[test]
+    fn the_own_rate_is_what_was_acknowledged_since_the_look_before() {
+        let at = |second: u64, bytes_acked| Record {
+            cookie: 7,
+            now_ns: second * 1_000_000_000,
+            bytes_acked,
+            delivery_bps: 99,
+            ..record()
+        };
+        let mut looks = Looks::default();
+        assert_eq!(looks.look(&[at(1, 0)])[0].rate_bps, None);
+        assert_eq!(looks.look(&[at(3, 1_000_000)])[0].rate_bps, Some(4_000_000));
+        assert_eq!(looks.look(&[at(4, 1_000_000)])[0].rate_bps, Some(0));
     }
 
     #[test]

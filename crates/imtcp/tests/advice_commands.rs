@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 
 use imtcp::agent::send::send_all;
 use imtcp::agent::spool::Spool;
@@ -140,20 +141,7 @@ fn backtest_compares_the_papers_model_with_others() {
 #[test]
 fn with_tls_the_command_trusts_what_it_is_told_to() {
     let scratch = Scratch::new();
-    let (cert, key) = (scratch.path("cert.pem"), scratch.path("key.pem"));
-    let made = std::process::Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
-        .args(["-days", "1", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .arg("-keyout")
-        .arg(&key)
-        .arg("-out")
-        .arg(&cert)
-        .output();
-    if !made.is_ok_and(|made| made.status.success()) {
-        eprintln!("skipped: openssl is missing or too old");
-        return;
-    }
+    let Some((cert, key)) = certificate(&scratch) else { return };
     let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
     let service = Service::start(&["--tls-cert", cert, "--tls-key", key]);
     assert!(service.url.starts_with("https://"), "{}", service.url);
@@ -205,6 +193,29 @@ fn batches_wait_on_disk_while_the_service_is_away_and_are_stored_once() {
     assert_eq!(spool.waiting().unwrap().len(), 0);
     let all = imtcp_ok(&["advice", "export", "--db", service.db().to_str().unwrap()]);
     assert_eq!(all.lines().count() - 1, 15);
+}
+
+#[test]
+fn the_agent_says_where_it_sends_and_how_often() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let spool = scratch.path("spool");
+    let first_line = |more: &[&str]| {
+        let mut agent = std::process::Command::new(&*IMTCP);
+        agent.args(["agent", "--url", "http://127.0.0.1:1", "--source", "here", "--interval", "7"]);
+        agent.arg("--spool").arg(&spool).args(more).stdout(std::process::Stdio::piped());
+        let mut agent = Background(agent.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(agent.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        agent.signal(libc::SIGTERM);
+        assert_eq!(agent.finish().status.code(), Some(0));
+        line
+    };
+    let line = first_line(&[]);
+    assert!(line.contains("means of 10 s to http://127.0.0.1:1 as here, every 7 s"), "{line}");
+    assert!(first_line(&["--every", "0"]).contains("each result to"));
+    let line = json(&first_line(&["--json"]));
+    assert_eq!((&line["url"], &line["interval_s"]), (&"http://127.0.0.1:1".into(), &7.into()));
 }
 
 #[test]

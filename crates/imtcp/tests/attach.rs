@@ -184,8 +184,11 @@ fn descendants_are_attached_too() {
 fn an_attachment_ends_with_its_process() {
     let Some(_alone) = alone() else { return };
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-    imtcp_ok(&["attach", "--pid", &child.id().to_string()]);
+    let said = imtcp_ok(&["attach", "--pid", &child.id().to_string()]);
+    assert!(said.contains("is attached: 1 process, 0 open sockets;"), "{said}");
     assert_eq!(cgroups_left().len(), 1);
+    let status = imtcp_ok(&["status"]);
+    assert!(status.contains(&format!("process {}: bg, no limits", child.id())), "{status}");
     child.kill().unwrap();
     child.wait().unwrap();
     imtcp_ok(&["up"]);
@@ -200,11 +203,38 @@ fn down_detaches() {
     let net = Net::new();
     let Some(mut subject) = Subject::start(&net) else { return };
     let before = subject.tell("look")[0].clone();
-    imtcp_ok(&["attach", "--pid", &subject.pid()]);
+    imtcp_ok(&["attach", "--pid", &subject.pid(), "--max-rate", "5M"]);
     assert_eq!(subject.tell("look")[0], "imtcp_bg");
-    imtcp_ok(&["down"]);
+    let said = imtcp_ok(&["down"]);
+    let line =
+        format!("process {} is detached, without its limits (at most 5.00 Mbit/s)", subject.pid());
+    assert!(said.lines().any(|l| l == line), "{said}");
     assert_eq!(subject.tell("send")[0], before);
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn process_1_is_refused_and_an_ancestor_warned_of() {
+    let Some(_alone) = alone() else { return };
+    let output = imtcp(&["attach", "--pid", "1"]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("--cgroup system.slice") && error.contains("--force"), "{error}");
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+
+    // A shell that attaches itself, and stays after.
+    let script = "\"$0\" attach --pid $$; true";
+    let output = Command::new("sh").args(["-c", script, &IMTCP]).output().unwrap();
+    let error = text(&output.stderr);
+    assert!(error.contains("(sh) is the one that this command was started from"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(text(&output.stdout).contains("is attached"), "it is taken all the same");
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let output = imtcp(&["attach", "--pid", &child.id().to_string()]);
+    assert_eq!(text(&output.stderr), "", "another process is nothing to warn of");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    imtcp_ok(&["detach", "--all"]);
 }
 
 #[test]

@@ -38,6 +38,29 @@ fn completions_and_man_pages_come_from_the_same_source() {
 }
 
 #[test]
+fn what_follows_run_is_completed_as_a_command() {
+    let zsh = imtcp_ok(&["completions", "zsh"]);
+    assert!(zsh.contains("The command and its arguments:_cmdambivalent"), "{zsh}");
+    let scratch = Scratch::new();
+    let script = scratch.path("imtcp.bash");
+    std::fs::write(&script, imtcp_ok(&["completions", "bash"])).unwrap();
+    let complete = |words: &str| {
+        let line = format!(
+            "source {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             $(complete -p imtcp | sed 's/.*-F \\([^ ]*\\).*/\\1/') \
+             imtcp \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[@]}}\"",
+            script.display()
+        );
+        let output = std::process::Command::new("bash").args(["-c", &line]).output().unwrap();
+        text(&output.stdout)
+    };
+    let has = |words: &str, wanted: &str| complete(words).split_whitespace().any(|w| w == wanted);
+    assert!(has("imtcp run -q -- tru", "true"), "{}", complete("imtcp run -q -- tru"));
+    assert!(has("imtcp run --max", "--max-rate"), "{}", complete("imtcp run --max"));
+    assert!(has("imtcp sta", "status"));
+}
+
+#[test]
 fn doctor_gives_advice_with_whatever_it_finds_wanting() {
     let output = imtcp(&["doctor", "--json"]);
     let findings = json(&text(&output.stdout));

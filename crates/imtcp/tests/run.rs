@@ -90,6 +90,27 @@ fn the_ceiling_holds_for_the_sum_of_parallel_connections() {
 }
 
 #[test]
+fn lpecn_without_ecn_is_told_where_the_connections_are_made() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let path = "/proc/sys/net/ipv4/tcp_ecn";
+    for (value, told) in [("0", true), ("2", true), ("1", false)] {
+        net.write_in_client(path, value);
+        let says = |output: &std::process::Output| {
+            let error = text(&output.stderr);
+            assert!(output.status.success(), "{error}");
+            error.contains(&format!("net.ipv4.tcp_ecn is {value} here"))
+        };
+        assert_eq!(says(&net.run(&["--mode", "lpecn", "--", "true"])), told, "{value}");
+        assert!(!says(&net.run(&["--mode", "lp", "--", "true"])), "lp does not need it");
+        let there = Background(net.command("sleep").arg("60").spawn().unwrap());
+        let pid = there.pid().to_string();
+        assert_eq!(says(&imtcp(&["attach", "--pid", &pid, "--mode", "lpecn"])), told, "{value}");
+        imtcp_ok(&["detach", "--all"]);
+    }
+}
+
+#[test]
 fn packets_are_marked_when_asked_for() {
     let Some(_alone) = alone() else { return };
     let Some(client) = static_client() else { return };
@@ -216,29 +237,6 @@ fn signals_reach_the_command_once() {
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
 }
 
-/// A child on a terminal of its own, as a shell's foreground job would be.
-struct OnTerminal {
-    child: Background,
-    master: fs::File,
-}
-
-fn on_terminal(net: &Net, args: &[&str]) -> OnTerminal {
-    use std::os::unix::process::CommandExt;
-    let pty = nix::pty::openpty(None, None).unwrap();
-    let slave = fs::File::from(pty.slave);
-    let mut command = net.command(&IMTCP);
-    command.arg("run").args(args).stdin(slave.try_clone().unwrap());
-    // SAFETY: both are single system calls.
-    unsafe {
-        command.pre_exec(|| {
-            libc::setsid();
-            libc::ioctl(0, libc::TIOCSCTTY, 0);
-            Ok(())
-        });
-    }
-    OnTerminal { child: Background(command.spawn().unwrap()), master: pty.master.into() }
-}
-
 #[test]
 fn ctrl_c_arrives_once_and_leaves_nothing_behind() {
     let Some(_alone) = alone() else { return };
@@ -250,7 +248,9 @@ fn ctrl_c_arrives_once_and_leaves_nothing_behind() {
          while :; do sleep 0.05; done",
         log.display()
     );
-    let mut run = on_terminal(&net, &["-q", "--", "sh", "-c", &script]);
+    let mut command = net.command(&IMTCP);
+    command.args(["run", "-q", "--", "sh", "-c", &script]);
+    let mut run = on_terminal(command);
     eventually("the command runs", || log.exists());
     run.master.write_all(b"\x03").unwrap();
     eventually("Ctrl-C arrives", || fs::read_to_string(&log).unwrap().contains("int"));
@@ -260,10 +260,9 @@ fn ctrl_c_arrives_once_and_leaves_nothing_behind() {
     assert_eq!(fs::read_to_string(&log).unwrap(), "ready\nint\n");
 
     // A command that does not catch it.
-    let mut run = on_terminal(
-        &net,
-        &["-q", "--", "sh", "-c", "echo $$ >$0; exec sleep 60", log.to_str().unwrap()],
-    );
+    let mut command = net.command(&IMTCP);
+    command.args(["run", "-q", "--", "sh", "-c", "echo $$ >$0; exec sleep 60"]).arg(&log);
+    let mut run = on_terminal(command);
     eventually("the command runs", || {
         fs::read_to_string(&log).unwrap().len() > 1
             && !fs::read_to_string(&log).unwrap().contains("ready")
@@ -374,61 +373,6 @@ fn it_works_under_ip_netns_exec() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(summary(&output)["connections"], 1);
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
-}
-
-#[test]
-fn watch_knows_the_process_and_what_is_not_known_is_null() {
-    let Some(_alone) = alone() else { return };
-    let net = Net::new();
-    let Some(client) = static_client() else { return };
-    let (host, port) = net.peer();
-    let client = client.to_str().unwrap();
-    let running = net.run_spawn(&["-q", "--", client, &host, &port, "50000", "30"]);
-    let mut found = Vec::new();
-    eventually("the connection is seen", || {
-        found = connections(&net.server.to_string());
-        found.iter().any(|c| c["command"].as_str().is_some_and(|c| c.starts_with("client")))
-    });
-    let c = &found[0];
-    assert!(c["pid"].is_i64() && c["cookie"].as_u64() > Some(0), "{c}");
-    assert_eq!((&c["mode"], &c["state"]), (&"bg".into(), &"established".into()));
-    assert_eq!(c["dst"], net.server.to_string());
-    assert!(c["avail_last_bps"].is_null() || c["avail_last_bps"].as_u64() > Some(0));
-    assert!(c["policy"].as_u64() > Some(0));
-    let table = imtcp_ok(&["watch", "--once"]);
-    assert!(table.contains("PEER") && table.contains(&net.server.to_string()), "{table}");
-    running.signal(libc::SIGTERM);
-    running.finish();
-}
-
-#[test]
-fn results_stream_as_events() {
-    let Some(_alone) = alone() else { return };
-    let net = Net::new();
-    imtcp_ok(&["up"]);
-    let mut events = Background(
-        Command::new(&*IMTCP)
-            .args(["watch", "--events", "--json"])
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
-    let Some(client) = static_client() else { return };
-    let (host, port) = net.peer();
-    let send = [client.to_str().unwrap(), &host, &port, "10000000"];
-    let measure = ["--json", "--mode", "measure", "--"];
-    let summary = summary(&net.run(&[&measure[..], &send].concat()));
-    sleep(Duration::from_millis(500));
-    let second_reader = imtcp(&["watch", "--events", "--json"]);
-    assert_eq!(second_reader.status.code(), Some(1), "one reader at a time");
-    events.0.kill().unwrap();
-    let output = events.finish();
-    let results: Vec<_> = text(&output.stdout).lines().map(json).collect();
-    let results: Vec<_> = results.iter().filter(|r| r["mode"] == "measure").collect();
-    assert!(!results.is_empty(), "{summary}");
-    for r in results {
-        assert_eq!(r["outcome"] == "valid", r["avail_bps"].as_u64().is_some(), "{r}");
-    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::advice::Service;
+use support::advice::{certificate, Service};
 use support::*;
 
 /// Four days of 80 Mbit/s about this time of day, and the newest record now.
@@ -51,4 +51,36 @@ fn open_connections_change_their_mode_with_the_advice_and_back_when_the_service_
     let output = run.finish();
     assert!(text(&output.stdout).contains("control=imtcp_bg"), "the safe mode comes first");
     assert!(text(&output.stderr).contains("by advice the mode is now measure"));
+}
+
+#[test]
+fn a_run_trusts_the_certificate_authority_that_it_is_given() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let Some((cert, key)) = certificate(&scratch) else { return };
+    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
+    let service = Service::start(&["--tls-cert", cert, "--tls-key", key]);
+    let without_advice = |trust: &[&str]| {
+        let run = [&["run", "--advise", &service.url][..], trust, &["--", "sleep", "2"]].concat();
+        let output = imtcp(&run);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr).contains("going on without advice")
+    };
+    assert!(!without_advice(&["--advise-ca", cert]));
+    assert!(without_advice(&[]), "nobody else vouches for it");
+    let output = imtcp(&["run", "--advise", &service.url, "--advise-ca", "/no/file", "true"]);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("/no/file"));
+}
+
+#[test]
+fn a_service_that_cannot_be_reached_is_told_once_and_the_command_goes_on() {
+    let Some(_alone) = alone() else { return };
+    let run = ["run", "--advise", "http://127.0.0.1:1", "--", "sleep", "3"];
+    let output = imtcp(&run);
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let told: Vec<_> = stderr.lines().filter(|l| l.contains("going on without advice")).collect();
+    assert_eq!(told.len(), 1, "{stderr}");
+    assert!(told[0].contains("http://127.0.0.1:1") && told[0].contains("connection refused"));
 }

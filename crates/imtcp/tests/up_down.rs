@@ -31,6 +31,27 @@ fn up_twice_and_down_twice_are_fine() {
 }
 
 #[test]
+fn what_needs_imtcp_says_how_to_load_it() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["down"]);
+    let scratch = Scratch::new();
+    let spool = scratch.path("spool");
+    let all: [&[&str]; 5] = [
+        &["watch"],
+        &["watch", "--once"],
+        &["watch", "--json"],
+        &["watch", "--events"],
+        &["agent", "--spool", spool.to_str().unwrap()],
+    ];
+    for args in all {
+        let output = imtcp(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+        assert_eq!(error, "imtcp: imtcp is not up: `sudo imtcp up` loads it\n", "{args:?}");
+    }
+}
+
+#[test]
 fn an_upgrade_leaves_no_moment_without_the_names() {
     let Some(_alone) = alone() else { return };
     if !imtcp_bpf::probe::has_struct_ops_links() {
@@ -109,6 +130,90 @@ fn down_sets_another_default_where_imtcp_was_it() {
 }
 
 #[test]
+fn down_says_which_runs_lose_their_limits_and_the_run_says_it_too() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let limited = ["--max-rate", "10M", "--", client, &host, &port, "100000", "30"];
+    let run = net.run_spawn(&limited);
+    let server = net.server.to_string();
+    let acked = || connections(&server).iter().any(|c| c["bytes_acked"].as_u64() >= Some(100_000));
+    eventually("the bytes are sent", acked);
+    let said = imtcp_ok(&["down"]);
+    let line = said.lines().find(|l| l.contains(&format!("(pid {})", run.pid())));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    assert!(line.ends_with("goes on with the default, without its limits (at most 10.0 Mbit/s)"));
+    // What is loaded later is another's.
+    imtcp_ok(&["up"]);
+    run.signal(libc::SIGTERM);
+    let line = text(&run.finish().stderr);
+    assert!(
+        line.starts_with("imtcp: taken down during the run; until then 100 kB sent; "),
+        "{line}"
+    );
+    imtcp_ok(&["down"]);
+}
+
+#[test]
+fn a_ceiling_outlasts_an_upgrade_in_place() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let scratch = Scratch::new();
+    let go = scratch.path("go");
+    let send = format!("{} {host} {port} 2000000", client.display());
+    let line = format!("{send} & until [ -e {} ]; do sleep 0.05; done; {send}; wait", go.display());
+    let run = net.run_spawn(&["--json", "--max-rate", "10M", "--", "sh", "-c", &line]);
+    let server = net.server.to_string();
+    eventually("the first connection is open", || !connections(&server).is_empty());
+    assert_eq!(json(&imtcp_ok(&["up", "--force", "--json"]))["records_kept"], true);
+    std::fs::write(&go, "").unwrap();
+    let summary = summary(&run.finish());
+    assert_eq!((&summary["taken_down"], &summary["connections"]), (&false.into(), &2.into()));
+    let mean = summary["mean_bps"].as_u64().unwrap();
+    assert!((5_000_000..12_000_000).contains(&mean), "{summary}");
+    imtcp_ok(&["down"]);
+}
+
+/// The command where the machine's BPF file system is not to be seen.
+fn out_of_sight(args: &[&str]) -> std::process::Output {
+    let hide = "mount -t tmpfs none /sys/fs/bpf && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", hide, &IMTCP]).args(args);
+    command.output().unwrap()
+}
+
+#[test]
+fn what_is_pinned_out_of_sight_is_not_taken_for_another_s_and_stays() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["up"]);
+    let all: [&[&str]; 6] = [
+        &["status"],
+        &["up"],
+        &["down"],
+        &["detach", "--all"],
+        &["run", "true"],
+        &["watch", "--once"],
+    ];
+    for args in all {
+        let output = out_of_sight(args);
+        let error = text(&output.stderr);
+        let code = if args[0] == "run" { 125 } else { 1 };
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert!(error.contains("cannot be seen from here"), "{args:?}: {error}");
+        assert!(error.contains("nsenter") && !error.contains("bpftool"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    assert!(text(&out_of_sight(&["doctor"]).stdout).contains("cannot be seen from here"));
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["up"], true);
+    imtcp_ok(&["down"]);
+    assert!(text(&out_of_sight(&["status"]).stdout).starts_with("imtcp is not up"));
+}
+
+#[test]
 fn up_that_fails_halfway_leaves_nothing() {
     let Some(_alone) = alone() else { return };
     imtcp_ok(&["down"]);
@@ -143,6 +248,23 @@ fn up_that_fails_halfway_leaves_nothing() {
     }
     assert!(!left_by_first && !paths::dir().exists(), "pins are left");
     assert!(!left.iter().any(|c| c == "imtcp"), "a registration is left");
+}
+
+#[test]
+fn a_kernel_that_refuses_the_programs_is_named_with_the_next_step() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["down"]);
+    // In a user namespace of its own root has every capability, but not with this kernel.
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", &IMTCP, "doctor", "--json"])
+        .output()
+        .unwrap();
+    let findings = json(&text(&output.stdout));
+    let programs = findings.as_array().unwrap().iter().find(|f| f["check"] == "programs").unwrap();
+    let found = programs["found"].as_str().unwrap();
+    let kernel = format!("Linux {} does not accept", imtcp_bpf::probe::kernel_release());
+    assert_eq!(programs["verdict"], "fail", "{programs}");
+    assert!(found.starts_with(&kernel) && found.contains("IMTCP_DEBUG=1 imtcp doctor"), "{found}");
 }
 
 #[test]

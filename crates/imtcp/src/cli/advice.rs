@@ -54,7 +54,8 @@ pub struct ServiceArgs {
 /// Send the results of this host's connections to an advice service
 ///
 /// Takes the results of measurements from the kernel as they end, and sends the valid ones in
-/// batches, as a mean of ten seconds for each peer. While the service is away they wait in the spool, on disk; each is sent once.
+/// batches, as a mean of ten seconds for each peer. While the service is away they wait in the
+/// spool, on disk; each is sent once. A line at the start says where it sends, and how often.
 /// Needs `imtcp up`; one agent a machine, and no `imtcp watch --events` beside it.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp agent --url https://advice.example.org:8750 \
@@ -77,6 +78,9 @@ pub struct AgentArgs {
     /// This host's name in the history
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
+    /// Say in JSON where it sends, and how often
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Keep the history of paths, and answer what a transfer should do now

@@ -10,7 +10,9 @@ use imtcp_bpf::events::Events;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::{meta, probe, Event};
 use nix::sys::signal::{self, SigHandler, Signal};
+use serde_json::json;
 
+use super::print_json;
 use crate::agent::peers::Peers;
 use crate::agent::send::{pause, send_all};
 use crate::agent::spool::Spool;
@@ -38,6 +40,7 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     let every_us = args.every as i64 * SECOND_US;
     let source = args.source.clone().map_or_else(host_name, Ok)?;
     end_on_signals()?;
+    announce(&args, &source)?;
 
     let (more, sender) = start_sending(spool.clone(), client);
     let mut collector = Collector { peers: Peers::default(), waiting: Vec::new(), looked: None };
@@ -69,6 +72,29 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     drop(more);
     let _ = sender.join();
     Ok(exit::OK)
+}
+
+/// One line, so that a log or a user sees what goes where.
+fn announce(args: &AgentArgs, source: &str) -> Result<()> {
+    let (url, spool) = (&args.service.url, args.spool.display());
+    if args.json {
+        return print_json(&json!({
+            "url": url,
+            "source": source,
+            "interval_s": args.interval,
+            "every_s": args.every,
+            "spool": args.spool,
+        }));
+    }
+    let what = match args.every {
+        0 => "each result".to_string(),
+        every => format!("results as means of {every} s"),
+    };
+    println!(
+        "imtcp: sending {what} to {url} as {source}, every {} s; until then they wait in {spool}",
+        args.interval
+    );
+    Ok(())
 }
 
 fn host_name() -> Result<String> {

@@ -18,7 +18,7 @@ use super::{detach, print_json, up};
 use crate::cli::AttachArgs;
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Moved, SavedSocket, Target};
-use crate::{cgroup, exit, policy, procfs};
+use crate::{cgroup, exit, format, policy, procfs};
 
 pub fn main(args: AttachArgs) -> Result<u8> {
     let orders = policy::orders(&args.orders, None)?;
@@ -29,9 +29,12 @@ pub fn main(args: AttachArgs) -> Result<u8> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     if let Target::Pid(pid) = target {
-        if !procfs::exists(pid) {
-            bail!("there is no process {pid}");
-        }
+        check_process(pid, args.force)?;
+    }
+    let warn = || policy::warn_of_missing_ecn(args.orders.mode);
+    match target {
+        Target::Pid(pid) => netns::of_pid(pid)?.run(warn)?,
+        Target::Cgroup(_) => warn(),
     }
     let lock = state::lock()?;
     up::ensure(&lock)?;
@@ -43,6 +46,27 @@ pub fn main(args: AttachArgs) -> Result<u8> {
         None => attach(target, &args, &orders)?,
     };
     report(&args, &attachment)
+}
+
+fn check_process(pid: i32, force: bool) -> Result<()> {
+    if !procfs::exists(pid) {
+        bail!("there is no process {pid}");
+    }
+    if pid == 1 && !force {
+        bail!(
+            "every process of this machine descends from process 1, remote logins too: take one \
+             service (`imtcp attach --cgroup system.slice/NAME.service`) or start the transfer \
+             with `imtcp run`; --force takes them all"
+        );
+    }
+    if procfs::ancestors().any(|ancestor| ancestor == pid) {
+        eprintln!(
+            "imtcp: process {pid} ({}) is the one that this command was started from: all else \
+             that it has started and will start is taken too, until `imtcp detach --pid {pid}`",
+            procfs::command(pid).unwrap_or_default()
+        );
+    }
+    Ok(())
 }
 
 fn report(args: &AttachArgs, a: &Attachment) -> Result<u8> {
@@ -57,9 +81,10 @@ fn report(args: &AttachArgs, a: &Attachment) -> Result<u8> {
         }))?;
     } else {
         println!(
-            "{} is attached: {processes} processes, {} open sockets; `imtcp detach` undoes it",
+            "{} is attached: {}, {}; `imtcp detach` undoes it",
             a.target,
-            a.sockets.len()
+            format::count(processes, "process"),
+            format::count(a.sockets.len(), "open socket")
         );
     }
     Ok(exit::OK)

@@ -1,11 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::io::{self, Write};
+
 use anyhow::Result;
 use clap::CommandFactory;
+use clap_complete::Shell;
 
 use crate::cli::{Cli, CompletionsArgs};
 use crate::exit;
 
+/// The generator for bash knows no hint for a command with arguments, as that for zsh does.
+/// What follows `run --` is completed as after sudo, where bash-completion is loaded.
+const BASH_AFTER_RUN: &str = r#"
+_imtcp_or_command() {
+    local at
+    if [[ "${COMP_WORDS[1]}" == run ]]; then
+        for ((at = 2; at < COMP_CWORD; at++)); do
+            [[ "${COMP_WORDS[at]}" == -- ]] || continue
+            if declare -F _command_offset >/dev/null; then
+                _command_offset $((at + 1))
+            elif ((at + 1 == COMP_CWORD)); then
+                mapfile -t COMPREPLY < <(compgen -c -- "$2")
+            fi
+            return
+        done
+    fi
+    _imtcp "$@"
+}
+complete -F _imtcp_or_command -o bashdefault -o default imtcp
+"#;
+
 pub fn main(args: CompletionsArgs) -> Result<u8> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "imtcp", &mut std::io::stdout());
+    let mut out = io::stdout();
+    clap_complete::generate(args.shell, &mut Cli::command(), "imtcp", &mut out);
+    if args.shell == Shell::Bash {
+        out.write_all(BASH_AFTER_RUN.as_bytes())?;
+    }
     Ok(exit::OK)
 }

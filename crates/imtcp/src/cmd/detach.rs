@@ -6,18 +6,19 @@ use std::os::fd::AsFd;
 use anyhow::{bail, Result};
 use imtcp_bpf::control::{self, Switcher};
 use imtcp_bpf::policy::Policies;
-use imtcp_bpf::probe;
 use imtcp_bpf::tags::Tags;
+use imtcp_bpf::{meta, probe};
 use serde_json::json;
 
 use super::print_json;
 use crate::cli::DetachArgs;
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Target};
-use crate::{cgroup, exit, procfs};
+use crate::{cgroup, exit, format, procfs};
 
 pub fn main(args: DetachArgs) -> Result<u8> {
     probe::require_privileges("imtcp detach")?;
+    meta::require_in_sight()?;
     let lock = state::lock()?;
     let wanted = |a: &Attachment| match (&a.target, args.pid, &args.cgroup) {
         _ if args.all => true,
@@ -44,7 +45,7 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         for a in &chosen {
             println!("{} is detached", a.target);
         }
-        println!("{restored} open sockets have their congestion control back");
+        println!("congestion control given back to {}", format::count(restored, "open socket"));
     }
     Ok(exit::OK)
 }

@@ -94,9 +94,8 @@ fn text(findings: &[Finding]) -> String {
 }
 
 fn kernel() -> Finding {
-    let (major, minor) = probe::kernel_version();
-    let found = format!("Linux {major}.{minor}");
-    if (major, minor) < probe::FIRST_KERNEL {
+    let found = format!("Linux {}", probe::kernel_release());
+    if probe::kernel_version() < probe::FIRST_KERNEL {
         return fail(
             "kernel",
             found,
@@ -173,15 +172,21 @@ fn replacement() -> Finding {
 
 /// The real test: does this kernel take the programs?
 fn programs() -> Finding {
-    if let Ok(Some(loaded)) = meta::Meta::read() {
-        return ok("programs", format!("imtcp {} is up", loaded.version()));
+    match meta::Meta::read() {
+        Ok(Some(loaded)) => return ok("programs", format!("imtcp {} is up", loaded.version())),
+        Ok(None) => {}
+        Err(e) => return warn("programs", "what is up cannot be read", format!("{e:#}")),
     }
     if probe::missing_capability().is_some() {
         return warn("programs", "not tried without privileges", "run `sudo imtcp doctor`");
     }
     match up::try_load() {
         Ok(()) => ok("programs", "this kernel accepts them"),
-        Err(e) => fail("programs", format!("{e:#}"), "report this with your kernel's version"),
+        Err(e) => fail(
+            "programs",
+            format!("{e:#}"),
+            "mend what else fails here; where nothing does, report it",
+        ),
     }
 }
 

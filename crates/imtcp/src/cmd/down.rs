@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
-use imtcp_bpf::{down, probe};
+use imtcp_bpf::{down, meta, probe};
 use serde_json::json;
 
 use super::{detach, print_json};
 use crate::cli::DownArgs;
+use crate::format::{self, count};
 use crate::{exit, state};
 
 pub fn main(args: DownArgs) -> Result<u8> {
     probe::require_privileges("imtcp down")?;
+    meta::require_in_sight()?;
     let lock = state::lock()?;
     state::sweep(&lock);
-    for attachment in state::attachments() {
-        detach::detach(&attachment)?;
+    let attachments = state::attachments();
+    for attachment in &attachments {
+        detach::detach(attachment)?;
     }
     let report = down::down()?;
     let runs = state::runs();
@@ -24,7 +27,8 @@ pub fn main(args: DownArgs) -> Result<u8> {
             "still_using": report.still_using,
             "defaults_changed": report.defaults_changed.iter()
                 .map(|(ns, cc)| json!({"netns": ns, "control": cc})).collect::<Vec<_>>(),
-            "runs": runs.len(),
+            "runs": runs,
+            "detached": attachments.iter().map(|a| a.target.to_string()).collect::<Vec<_>>(),
         }))?;
         return Ok(exit::OK);
     }
@@ -34,24 +38,36 @@ pub fn main(args: DownArgs) -> Result<u8> {
     }
     println!(
         "imtcp is down: {} and {} moved to the default congestion control",
-        count(report.switched.connections as usize, "connection"),
-        count(report.switched.listeners as usize, "listener"),
+        count(report.switched.connections, "connection"),
+        count(report.switched.listeners, "listener"),
     );
     if report.still_using > 0 {
         println!(
-            "{} could not be moved and keeps the program to its end",
+            "not moved, for it could not be: {} with the old program to the end",
             count(report.still_using, "connection")
         );
     }
     for (ns, cc) in &report.defaults_changed {
         println!("the default of network namespace {ns} was imtcp's: it is {cc} now");
     }
-    if !runs.is_empty() {
-        println!("{} of `imtcp run` goes on with the default", count(runs.len(), "command"));
+    for a in &attachments {
+        println!("{} is detached{}", a.target, without(a.min_bps, a.max_bps));
+    }
+    for r in &runs {
+        println!(
+            "`imtcp run` of {} (pid {}) goes on with the default{}",
+            r.command,
+            r.pid,
+            without(r.min_bps, r.max_bps)
+        );
     }
     Ok(exit::OK)
 }
 
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+/// What a run or attachment had beside its mode, for the end of a sentence.
+fn without(min_bps: u64, max_bps: u64) -> String {
+    match (min_bps, max_bps) {
+        (0, 0) => String::new(),
+        (min, max) => format!(", without its limits ({})", format::limits(min, max)),
+    }
 }

@@ -43,6 +43,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     probe::require_privileges("imtcp run")?;
     let user = args.user.as_deref().map(user::find).transpose()?;
     let advice = advice(&args)?;
+    policy::warn_of_missing_ecn(args.orders.mode);
     let mut session = Session::start(&args, &orders)?;
 
     let signals = Blocked::new()?;
@@ -84,8 +85,8 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
 /// The service whose advice is to be followed.
 fn advice(args: &RunArgs) -> Result<Option<Client>> {
     let Some(url) = args.advise.clone() else { return Ok(None) };
-    let token_file = args.advise_token_file.clone();
-    Ok(Some(Client::new(&ServiceArgs { url, token_file, ca: None })?))
+    let (token_file, ca) = (args.advise_token_file.clone(), args.advise_ca.clone());
+    Ok(Some(Client::new(&ServiceArgs { url, token_file, ca })?))
 }
 
 /// What exists for one run, and goes with it.
@@ -148,7 +149,8 @@ impl Session {
     }
 
     fn summary(&self, elapsed_us: u64) -> Summary {
-        let mut sum = Summary { elapsed_us, ..Default::default() };
+        let taken_down = !self.policies.is_loaded();
+        let mut sum = Summary { elapsed_us, taken_down, ..Default::default() };
         if let Ok(Some(p)) = self.policies.get(self.policy) {
             sum.connections = p.ended_conns;
             sum.bytes_acked = p.ended_bytes_acked;
@@ -351,6 +353,8 @@ fn reap(child: Pid) -> Option<i32> {
 #[derive(Default)]
 struct Summary {
     elapsed_us: u64,
+    /// By `imtcp down`, at a time that is not known: the figures are up to then.
+    taken_down: bool,
     connections: u64,
     bytes_acked: u64,
     busy_us: u64,
@@ -361,9 +365,10 @@ struct Summary {
 }
 
 impl Summary {
-    fn mean_bps(&self) -> u64 {
+    fn mean_bps(&self) -> Option<u64> {
         let bits = u128::from(self.bytes_acked) * 8;
-        (bits * 1_000_000 / u128::from(self.elapsed_us.max(1))) as u64
+        let mean = (bits * 1_000_000 / u128::from(self.elapsed_us.max(1))) as u64;
+        (!self.taken_down).then_some(mean)
     }
 
     fn yielded_pct(&self) -> Option<u64> {
@@ -371,8 +376,9 @@ impl Summary {
     }
 
     fn line(&self) -> String {
+        let until = if self.taken_down { "taken down during the run; until then " } else { "" };
         if self.connections == 0 {
-            return "imtcp: the command had no TCP connections".into();
+            return format!("imtcp: {until}the command had no TCP connections");
         }
         let avail = match (self.avail_mean_bps, self.avail_min_bps, self.avail_max_bps) {
             (Some(mean), Some(min), Some(max)) => format!(
@@ -384,17 +390,21 @@ impl Summary {
             _ => "available bandwidth not measured".into(),
         };
         let yielded = self.yielded_pct().unwrap_or(0);
-        format!(
-            "imtcp: {} sent in {}, mean {}; {avail}; yielded {yielded} % of the time",
-            format::bytes(self.bytes_acked),
-            format::micros(self.elapsed_us),
-            format::rate(self.mean_bps()),
-        )
+        let sent = format::bytes(self.bytes_acked);
+        let sent = match self.mean_bps() {
+            Some(mean) => {
+                let elapsed = format::micros(self.elapsed_us);
+                format!("{sent} sent in {elapsed}, mean {}", format::rate(mean))
+            }
+            None => format!("{sent} sent"),
+        };
+        format!("imtcp: {until}{sent}; {avail}; yielded {yielded} % of the time")
     }
 
     fn json(&self) -> serde_json::Value {
         json!({
             "elapsed_us": self.elapsed_us,
+            "taken_down": self.taken_down,
             "connections": self.connections,
             "bytes_acked": self.bytes_acked,
             "mean_bps": self.mean_bps(),
@@ -416,6 +426,7 @@ mod tests {
     fn the_line_tells_bytes_rate_available_and_yielding() {
         let s = Summary {
             elapsed_us: 2_000_000,
+            taken_down: false,
             connections: 2,
             bytes_acked: 12_500_000,
             busy_us: 1_000_000,
@@ -430,6 +441,14 @@ mod tests {
              available 60.0 Mbit/s (10.0M–90.0M); yielded 25 % of the time"
         );
         assert_eq!(s.json()["yielded_pct"], 25);
+    }
+
+    #[test]
+    fn a_run_that_imtcp_did_not_last_for_has_no_mean() {
+        let s = Summary { taken_down: true, connections: 1, bytes_acked: 9, ..Default::default() };
+        let line = s.line();
+        assert!(line.starts_with("imtcp: taken down during the run; until then 9 bytes sent; "));
+        assert!(s.json()["mean_bps"].is_null(), "when it ended is not known");
     }
 
     #[test]

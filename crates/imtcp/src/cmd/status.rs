@@ -10,6 +10,7 @@ use serde_json::{json, Value};
 
 use super::print_json;
 use crate::cli::StatusArgs;
+use crate::policy::Mode;
 use crate::state::{self, Attachment, Run};
 use crate::{exit, format};
 
@@ -133,8 +134,8 @@ impl Status {
             rows.push(row(
                 "since then",
                 format!(
-                    "{} connections begun, {} ended with {} sent",
-                    t.connections_started,
+                    "{} begun, {} ended with {} sent",
+                    format::count(t.connections_started, "connection"),
                     t.connections_ended,
                     format::bytes(t.bytes_acked_ended)
                 ),
@@ -148,13 +149,12 @@ impl Status {
             ));
         }
         for r in &self.runs {
-            rows.push(row(
-                "run",
-                format!("{} (pid {}): {}", limits(r.min_bps, r.max_bps), r.pid, r.command),
-            ));
+            let orders = orders(r.mode, r.min_bps, r.max_bps);
+            rows.push(row("run", format!("{orders} (pid {}): {}", r.pid, r.command)));
         }
         for a in &self.attachments {
-            rows.push(row("attached", format!("{}: {}", a.target, limits(a.min_bps, a.max_bps))));
+            let orders = orders(a.mode, a.min_bps, a.max_bps);
+            rows.push(row("attached", format!("{}: {orders}", a.target)));
         }
         let mut text = format::table(&rows);
         if !self.current {
@@ -164,15 +164,11 @@ impl Status {
     }
 }
 
-fn row(name: &str, value: String) -> Vec<String> {
-    vec![name.to_string(), value]
+/// `bg, at most 10.0 Mbit/s`
+fn orders(mode: Mode, min_bps: u64, max_bps: u64) -> String {
+    format!("{}, {}", mode.name(), format::limits(min_bps, max_bps))
 }
 
-fn limits(min: u64, max: u64) -> String {
-    match (min, max) {
-        (0, 0) => "no limits".into(),
-        (0, max) => format!("at most {}", format::rate(max)),
-        (min, 0) => format!("at least {}", format::rate(min)),
-        (min, max) => format!("{} to {}", format::rate(min), format::rate(max)),
-    }
+fn row(name: &str, value: String) -> Vec<String> {
+    vec![name.to_string(), value]
 }

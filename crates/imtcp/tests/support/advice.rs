@@ -107,6 +107,25 @@ pub fn token_file(scratch: &Scratch) -> PathBuf {
     path
 }
 
+/// A certificate for this machine that nobody vouches for, and its key; `None` without openssl.
+pub fn certificate(scratch: &Scratch) -> Option<(PathBuf, PathBuf)> {
+    let (cert, key) = (scratch.path("cert.pem"), scratch.path("key.pem"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+        .args(["-days", "1", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        eprintln!("skipped: openssl is missing or too old");
+        return None;
+    }
+    Some((cert, key))
+}
+
 pub fn agent() -> ureq::Agent {
     ureq::Agent::config_builder().http_status_as_error(false).build().into()
 }

@@ -285,6 +285,28 @@ impl Drop for Background {
     }
 }
 
+/// A child on a terminal of its own, as a shell's foreground job would be.
+pub struct OnTerminal {
+    pub child: Background,
+    pub master: File,
+}
+
+pub fn on_terminal(mut command: Command) -> OnTerminal {
+    let size = nix::pty::Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = nix::pty::openpty(Some(&size), None).unwrap();
+    let slave = File::from(pty.slave);
+    command.stdin(slave.try_clone().unwrap()).stdout(slave);
+    // SAFETY: both are single system calls.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            Ok(())
+        });
+    }
+    OnTerminal { child: Background(command.spawn().unwrap()), master: pty.master.into() }
+}
+
 /// A directory that goes with the test.
 pub struct Scratch(PathBuf);
 
@@ -358,9 +380,15 @@ pub fn go_client() -> Option<PathBuf> {
     }
 }
 
-/// The connections that `watch` shows, of those that match.
+/// The connections that `watch` shows, of those that match; their rates are of an instant.
 pub fn connections(filter: &str) -> Vec<serde_json::Value> {
-    imtcp_ok(&["watch", "--once", "--json", "--filter", filter]).lines().map(json).collect()
+    connections_over("0.01", filter)
+}
+
+/// The same, with their rates over so many seconds.
+pub fn connections_over(interval_s: &str, filter: &str) -> Vec<serde_json::Value> {
+    let watch = ["watch", "--once", "--json", "--interval", interval_s, "--filter", filter];
+    imtcp_ok(&watch).lines().map(json).collect()
 }
 
 pub fn control_of(stream: &impl AsFd) -> String {
