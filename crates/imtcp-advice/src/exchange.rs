@@ -49,7 +49,8 @@ fn is_0(n: &u64) -> bool {
     *n == 0
 }
 
-/// Reads records of `dst`; `None`: the column `dst` says whose they are.
+/// Reads records of `dst`; `None`: the column `dst` says whose they are. `source` measured them
+/// where there is no column of that name.
 pub async fn import(
     store: &Store,
     dst: Option<&str>,
@@ -158,10 +159,16 @@ impl Columns {
         let available = self.number(line, "available_bps", MOST_BPS)?;
         let available_bps = available.ok_or_else(|| missing("available_bps"))?;
         let loss = self.cell(line, "loss").map(str::parse).transpose();
+        // In a file that has the column, as an export does, an empty cell is a record that names
+        // nobody. It stays so: under another's name it could meet that one's of the same time.
+        let source = match self.index("source") {
+            Some(_) => self.cell(line, "source").unwrap_or_default(),
+            None => source,
+        };
         let record = Record {
             dst: dst.into(),
             hop: self.cell(line, "hop").unwrap_or_default().into(),
-            source: self.cell(line, "source").unwrap_or(source).into(),
+            source: source.into(),
             time: time::parse(time)?,
             available_bps,
             capacity_bps: self.number(line, "capacity_bps", MOST_BPS)?,

@@ -43,7 +43,7 @@ const SCHEMA: &str = "message record {
     required int64 high_bps;
 }";
 
-/// Reads records of `dst`; `None`: the column `dst` says whose they are.
+/// As [`crate::exchange::import`].
 pub async fn import(
     store: &Store,
     dst: Option<&str>,

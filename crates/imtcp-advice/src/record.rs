@@ -59,6 +59,8 @@ impl Record {
         if !self.hop.is_empty() {
             self.hop = destination(&self.hop)?;
         }
+        // As CSV reads it.
+        self.source = self.source.trim().into();
         let source_is_fine = self.source.len() <= 255 && !self.source.chars().any(char::is_control);
         let rules = [
             (source_is_fine, "source is at most 255 characters, without control characters"),

@@ -46,6 +46,7 @@ fn main() {
         roll_up_twice_changes_nothing,
         the_oldest_go,
         an_export_can_be_imported_again,
+        an_export_carries_records_without_a_source,
         a_wrong_line_is_named,
         a_newer_schema_is_refused,
         other_processes_see_that_something_changed,
@@ -273,6 +274,32 @@ async fn an_export_can_be_imported_again(place: Place) {
     std::fs::write(&file, "no parquet").unwrap();
     let e = parquet::import(&third, None, "", input()).await.unwrap_err();
     assert!(e.to_string().contains("not the Parquet"), "{e}");
+}
+
+/// One of the records has the source that an import gives where a file names none.
+async fn an_export_carries_records_without_a_source(place: Place) {
+    let store = open(&place).await;
+    let of = |source: &str, available_bps| Record {
+        source: source.into(),
+        loss: Some(1.0 / available_bps as f64),
+        ..record(DST, at(NOON), available_bps)
+    };
+    let records = [("", 3), ("import", 7), (" import, of \"him\"", 11)];
+    let records = records.map(|(source, bps)| of(source, bps).checked(at(NOON)).unwrap());
+    assert_eq!(put(&store, records.into()).await, 3);
+    let everything = (0, i64::MAX);
+    let mut first = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut first).await.unwrap();
+
+    let dir = tempfile::tempdir().unwrap();
+    let other = open(&Place::File(dir.path().join("other.db"))).await;
+    for stored in [3, 0] {
+        let done = exchange::import(&other, None, "import", &first[..]).await.unwrap();
+        assert_eq!((done.stored, done.known), (stored, 3 - stored));
+    }
+    let mut second = Vec::new();
+    exchange::export(&other, &[path(&other).await], everything, &mut second).await.unwrap();
+    assert_eq!(String::from_utf8(first).unwrap(), String::from_utf8(second).unwrap());
 }
 
 async fn a_wrong_line_is_named(place: Place) {

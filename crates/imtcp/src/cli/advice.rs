@@ -184,7 +184,7 @@ pub struct ImportArgs {
     /// The destination whose history it is; without it the column dst says so
     #[arg(long, value_name = "ADDR")]
     pub path: Option<String>,
-    /// Who measured, where the file does not say
+    /// Who measured, where the file has no column source
     #[arg(long, value_name = "NAME", default_value = "import")]
     pub source: String,
     /// The file has readings of a router interface's counter
