@@ -44,6 +44,7 @@ fn main() {
         settings_are_kept_and_taken_back,
         roll_up_keeps_means_and_counts,
         roll_up_twice_changes_nothing,
+        what_comes_late_widens_the_mean_that_it_joins,
         the_oldest_go,
         an_export_can_be_imported_again,
         an_export_carries_records_without_a_source,
@@ -225,6 +226,20 @@ async fn roll_up_twice_changes_nothing(place: Place) {
     // What comes late joins the others at the next time.
     put(&store, vec![record(DST, now - 50 * DAY_US + 1, 1)]).await;
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);
+}
+
+async fn what_comes_late_widens_the_mean_that_it_joins(place: Place) {
+    let store = open(&place).await;
+    let (now, old) = (at(NOON), at(NOON) - 50 * DAY_US);
+    put(&store, vec![record(DST, now, 1)]).await;
+    for bps in [30, 10, 50] {
+        put(&store, vec![record(DST, old, bps)]).await;
+        store.maintain(&Retention::default(), now).await.unwrap();
+    }
+    let path = path(&store).await;
+    let minute = &store.stored(DST, &path.series[0], (0, 0), now, 10).await.unwrap()[0];
+    assert_eq!((minute.samples, minute.record.available_bps), (3, 30));
+    assert_eq!((minute.low_bps, minute.high_bps), (10, 50));
 }
 
 async fn the_oldest_go(place: Place) {
