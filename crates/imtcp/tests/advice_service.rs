@@ -209,6 +209,22 @@ fn writing_needs_the_token_and_reading_may_need_one() {
 }
 
 #[test]
+fn a_web_page_that_leads_its_own_name_here_reads_nothing() {
+    let service = Service::start(&["--host", "advice.example.org"]);
+    let get = |host: &str| {
+        let request = agent().get(format!("{}/v1/paths", service.url)).header("Host", host);
+        let mut answer = request.call().unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+    };
+    for host in ["localhost", "127.0.0.1:80", "[::1]", "advice.example.org:8750"] {
+        assert_eq!(get(host).0, 200, "{host}");
+    }
+    let (status, text) = get("rebound.example:8750");
+    assert!(status == 421 && text.contains("not called 'rebound.example:8750'"), "{text}");
+    assert!(text.contains("--host") && !text.contains("paths"), "{text}");
+}
+
+#[test]
 fn settings_are_changed_with_a_token_and_refused_when_they_make_no_sense() {
     let service = Service::start(&[]);
     let patch = |token: &str, body: &str| {
@@ -243,7 +259,7 @@ fn huge_requests_are_refused() {
     assert_eq!(status, 413, "{problem}");
     assert_eq!(service.post("/RPC2", None, &" ".repeat(70 << 10)).0, 413);
     let mut stream = TcpStream::connect(service.address()).unwrap();
-    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
+    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
     let _ = stream.write_all(head.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -269,12 +285,12 @@ fn clients_that_are_slow_are_dropped() {
         (started.elapsed(), text(&answer))
     };
     std::thread::scope(|s| {
-        let head = s.spawn(|| slow("GET /healthz HTTP/1.1\r\nHost: x\r\n"));
+        let head = s.spawn(|| slow("GET /healthz HTTP/1.1\r\nHost: localhost\r\n"));
         let silent = s.spawn(|| slow(""));
         let body = s.spawn(|| {
             let auth = format!("Authorization: Bearer {TOKEN}\r\n");
             slow(&format!(
-                "POST /v1/reports HTTP/1.1\r\nHost: x\r\n{auth}Content-Length: 100\r\n\r\n{{"
+                "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\n{auth}Content-Length: 100\r\n\r\n{{"
             ))
         });
         for thread in [head, silent, body] {

@@ -135,6 +135,13 @@ pub struct ServeArgs {
     /// Where to listen; other than loopback needs a token file
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8750")]
     pub listen: SocketAddr,
+    /// A name that requests may call the service by, beside loopback's; may be given several times
+    ///
+    /// On loopback other names (header Host) are refused: a web page could lead its own name here
+    /// and read the answers. A reverse proxy that passes the name on needs this option. Elsewhere
+    /// any name will do without it.
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
     /// Tokens for writing, one a line, at least 16 characters each
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,

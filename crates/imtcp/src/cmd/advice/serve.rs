@@ -2,7 +2,7 @@
 use std::future::Future;
 
 use anyhow::{bail, Context, Result};
-use imtcp_advice::service::guard::{Access, Tokens};
+use imtcp_advice::service::guard::{Access, Hosts, Tokens};
 use imtcp_advice::service::{listen, Config, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
@@ -46,6 +46,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let place = store.place().to_string();
     let config = Config {
         access,
+        hosts: Hosts::new(args.listen.ip(), &args.host)?,
         rate_limit: args.rate_limit.unwrap_or(RATE_LIMIT),
         spares_loopback: args.rate_limit.is_none(),
         retention: args.keep.into(),
