@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -424,4 +425,37 @@ fn it_ends_on_sigterm_with_all_in_one_file() {
     service.report("b", &[record("2026-03-20T14:25:00Z", 5)]);
     assert!(service.terminate().success());
     assert!(!service.scratch.path("history.db-wal").exists());
+}
+
+/// Old records are rolled up at the start, and the log says so.
+#[test]
+fn its_log_has_colours_on_a_terminal_alone() {
+    let log = |to_terminal: bool, no_color: &str| {
+        let scratch = Scratch::new();
+        let (db, file) = (scratch.path("history.db"), scratch.path("old.csv"));
+        std::fs::write(
+            &file,
+            "time,available_bps\n2026-01-01T00:00:00Z,1\n2026-03-20T14:25:00Z,1\n",
+        )
+        .unwrap();
+        let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+        imtcp_ok(&["advice", "import", "--db", db, "--path", DST, file]);
+        let (mut reader, writer) = if to_terminal {
+            let pty = nix::pty::openpty(None, None).unwrap();
+            (File::from(pty.master), File::from(pty.slave))
+        } else {
+            let (reader, writer) = nix::unistd::pipe().unwrap();
+            (File::from(reader), File::from(writer))
+        };
+        let mut command = Command::new(&*IMTCP);
+        command.env("NO_COLOR", no_color).stderr(writer);
+        let _service = Service::start_as(command, scratch, &[]);
+        let mut log = [0; 1000];
+        let length = reader.read(&mut log).unwrap();
+        text(&log[..length])
+    };
+    let (piped, plain, coloured) = (log(false, ""), log(true, "1"), log(true, ""));
+    assert!(piped.contains(" INFO rolled up 1 records") && !piped.contains('\x1b'), "{piped:?}");
+    assert!(plain.contains(" INFO rolled up") && !plain.contains('\x1b'), "{plain:?}");
+    assert!(coloured.contains("\x1b[32m"), "{coloured:?}");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use std::future::Future;
+use std::io::IsTerminal;
 
 use anyhow::{bail, Context, Result};
 use imtcp_advice::service::guard::{Access, Hosts, Tokens};
@@ -22,8 +23,11 @@ pub fn main(args: ServeArgs) -> Result<u8> {
             args.listen
         );
     }
+    // https://no-color.org: set to anything but nothing.
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && !no_color)
         .with_target(false)
         .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
         .init();
