@@ -342,6 +342,10 @@ fn metrics_health_and_description_are_there() {
     for path in ["/v1/advice", "/v1/paths", "/v1/history", "/v1/reports"] {
         assert!(api["paths"][path].is_object(), "{path}");
     }
+    for method in ["get", "patch"] {
+        let dst = &api["paths"]["/v1/paths/{dst}"][method]["parameters"][0];
+        assert!(dst["schema"]["pattern"].is_string(), "what a path may be: {dst}");
+    }
 }
 
 #[test]
