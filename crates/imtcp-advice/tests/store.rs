@@ -21,7 +21,7 @@ use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::write::Batch;
 use imtcp_advice::store::{Place, Store};
-use imtcp_advice::time::{DAY_US, HOUR_US, MINUTE_US};
+use imtcp_advice::time::{self, DAY_US, HOUR_US, MINUTE_US};
 use imtcp_advice::{exchange, parquet, Error};
 use libtest_mimic::{Arguments, Failed, Trial};
 use support::{at, record, Postgres};
@@ -48,6 +48,7 @@ fn main() {
         the_oldest_go,
         an_export_can_be_imported_again,
         an_export_carries_records_without_a_source,
+        importing_again_after_a_roll_up_changes_nothing,
         a_wrong_line_is_named,
         a_newer_schema_is_refused,
         other_processes_see_that_something_changed,
@@ -315,6 +316,38 @@ async fn an_export_carries_records_without_a_source(place: Place) {
     let mut second = Vec::new();
     exchange::export(&other, &[path(&other).await], everything, &mut second).await.unwrap();
     assert_eq!(String::from_utf8(first).unwrap(), String::from_utf8(second).unwrap());
+}
+
+async fn importing_again_after_a_roll_up_changes_nothing(place: Place) {
+    let store = open(&place).await;
+    let now = at(NOON);
+    let mut csv = String::from("time,available_bps\n");
+    for back in [50 * 1440, 50 * 1440 - 1, 40 * 1440, 1] {
+        csv.push_str(&format!("{},{}\n", time::format(now - back * MINUTE_US), 1000 + back));
+    }
+    let import = || exchange::import(&store, Some(DST), "file", csv.as_bytes());
+    assert_eq!(import().await.unwrap().stored, 4);
+    // The oldest become an hour, the next a minute, the newest stays.
+    let keep = Retention { raw_days: 30, minute_days: 45, ..Retention::default() };
+    store.maintain(&keep, now).await.unwrap();
+    let everything = (0, i64::MAX);
+    let mut before = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut before).await.unwrap();
+    let done = import().await.unwrap();
+    assert_eq!((done.read, done.stored, done.known), (4, 0, 4));
+    let done = exchange::import(&store, None, "", &before[..]).await.unwrap();
+    assert_eq!((done.read, done.stored, done.known), (3, 0, 3));
+    store.maintain(&keep, now).await.unwrap();
+    let mut after = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut after).await.unwrap();
+    assert_eq!(String::from_utf8(before).unwrap(), String::from_utf8(after).unwrap());
+    // What is new comes in: another minute of the old days, another source.
+    let new = format!("time,available_bps\n{},7\n", time::format(now - 40 * DAY_US - HOUR_US));
+    assert_eq!(
+        exchange::import(&store, Some(DST), "file", new.as_bytes()).await.unwrap().stored,
+        1
+    );
+    assert_eq!(exchange::import(&store, Some(DST), "x", csv.as_bytes()).await.unwrap().stored, 4);
 }
 
 async fn a_wrong_line_is_named(place: Place) {
