@@ -77,6 +77,12 @@ pub struct AgentArgs {
     /// This host's name in the history
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
+    /// Of these peers alone: a file with an address or a name a line
+    ///
+    /// What follows a # does not count. A name stands for the addresses that it has when the agent
+    /// starts.
+    #[arg(long, value_name = "FILE")]
+    pub peers: Option<PathBuf>,
 }
 
 /// Keep the history of paths, and answer what a transfer should do now
