@@ -40,13 +40,16 @@ man: build ## target/man: manual pages, from the same source as --help
 lab-env: setup
 	@scripts/lab-env.sh
 
+tests-env: setup-tests
+	@scripts/lab-env.sh tests
+
 demo: build lab-env ## upload a file tree beside web traffic, with every control in turn: out/demo
 	.venv/bin/lab demo --seeds $(SEEDS)
 
-test: setup-tests build lab-env ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
+test: build tests-env ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
 	scripts/test.sh
 
-test-quick: setup-tests build lab-env ## what needs no virtual machine
+test-quick: build tests-env ## what needs no virtual machine
 	scripts/test.sh --quick
 
 lint: setup lab-env ## clippy, rustfmt, clang-format, ruff, shellcheck, who may know whom

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Create .venv with the laboratory's pinned requirements and the package itself,
-# editable.  Idempotent: a second run with nothing changed only compares a stamp.
+# editable; with the argument "tests", also what tests alone need.  Idempotent: a second
+# run with nothing changed only compares stamps.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 venv=$root/.venv
-stamp=$venv/lab-env.stamp
 python=${PYTHON:-python3}
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
@@ -13,15 +13,26 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 	exit 3
 fi
 
-# Where it is belongs to it: a virtual environment cannot be moved.
-wanted=$(
+# stamp FILE...: changes when what is installed from them would.  Where it is belongs to
+# it: a virtual environment cannot be moved.
+stamp() {
 	{
 		echo "$root"
 		"$python" -c 'import sys; print(sys.version)'
-		cat "$root/lab/requirements.txt" "$root/lab/pyproject.toml" "$0"
+		cat "$@" "$0"
 	} | sha256sum
-)
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+}
+lab_stamp=$(stamp "$root/lab/requirements.txt" "$root/lab/pyproject.toml")
+tests=
+if [ "${1:-}" = tests ]; then
+	tests=$root/tests/requirements.txt
+	tests_stamp=$(stamp "$tests")
+fi
+
+has_lab() { [ "$(cat "$venv/lab-env.stamp" 2>/dev/null)" = "$lab_stamp" ]; }
+has_tests() { [ -z "$tests" ] || [ "$(cat "$venv/tests.stamp" 2>/dev/null)" = "$tests_stamp" ]; }
+
+if has_lab && has_tests; then
 	exit 0
 fi
 
@@ -29,18 +40,24 @@ fi
 mkdir -p "$root/target"
 exec 9>"$root/target/lab-env.lock"
 flock 9
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
-	exit 0
-fi
 
-echo "lab-env: installing into .venv" >&2
-rm -rf "$venv"
-if ! "$python" -m venv "$venv"; then
-	echo "lab-env: no virtual environment; on Debian: apt-get install python3-venv" >&2
-	exit 3
-fi
 pip="$venv/bin/python -m pip --disable-pip-version-check --quiet"
-$pip install --require-hashes --only-binary :all: -r "$root/lab/requirements.txt"
-# The build tools are among the pinned requirements: nothing unpinned is fetched.
-$pip install --no-deps --no-build-isolation --editable "$root/lab"
-echo "$wanted" >"$stamp"
+pinned="$pip install --require-hashes --only-binary :all: -r $root/lab/requirements.txt"
+if ! has_lab; then
+	echo "lab-env: installing into .venv" >&2
+	rm -rf "$venv"
+	if ! "$python" -m venv "$venv"; then
+		echo "lab-env: no virtual environment; on Debian: apt-get install python3-venv" >&2
+		exit 3
+	fi
+	$pinned
+	# The build tools are among the pinned requirements: nothing unpinned is fetched.
+	$pip install --no-deps --no-build-isolation --editable "$root/lab"
+	echo "$lab_stamp" >"$venv/lab-env.stamp"
+fi
+if ! has_tests; then
+	echo "lab-env: installing what tests need into .venv" >&2
+	# Both lists at once: pip says so where they do not agree.
+	$pinned -r "$tests"
+	echo "$tests_stamp" >"$venv/tests.stamp"
+fi

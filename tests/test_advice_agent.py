@@ -104,49 +104,63 @@ def wait_until(what: str, holds: object) -> None:
         time.sleep(0.1)
 
 
+class Agents:
+    """Starts agents, with a spool and a token file that they share."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.spool, self.tokens = scratch / "spool", scratch / "tokens"
+        self.tokens.write_text(TOKEN)
+        self.tokens.chmod(0o600)
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, url: str, *more: str | Path) -> subprocess.Popen[bytes]:
+        command = [IMTCP, "agent", "--url", url, "--token-file", self.tokens]
+        command += ["--spool", self.spool, "--interval", "1", "--every", "0", "--source", "here"]
+        self.started.append(subprocess.Popen([*command, *more]))
+        return self.started[-1]
+
+    @staticmethod
+    def end(agent: subprocess.Popen[bytes]) -> None:
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(20) == 0
+
+
 @pytest.fixture
-def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+def agents(tmp_path: Path) -> Iterator[Agents]:
     """Agents; one that a failed test leaves would keep the next from reading the events."""
-    agents: list[subprocess.Popen[bytes]] = []
+    agents = Agents(tmp_path)
     yield agents
-    for agent in agents:
+    for agent in agents.started:
         agent.kill()
         agent.wait()
 
 
+#: Nobody listens there: batches stay in the spool.
+AWAY = "http://127.0.0.1:1"
+
+
+def test_of_listed_peers_alone_results_are_sent(link: None, agents: Agents, tmp_path: Path) -> None:
+    subprocess.run([IMTCP, "up"], check=True)
+    for listed, any_wait in [("192.0.2.7 # another", False), (SERVER, True)]:
+        peers = tmp_path / "peers"
+        peers.write_text(f"{listed}\n")
+        agent = agents.start(AWAY, "--peers", peers)
+        time.sleep(0.5)
+        transfer()
+        agents.end(agent)
+        assert any(agents.spool.iterdir()) == any_wait, listed
+
+
 def test_results_reach_the_service_once_also_when_it_was_away(
-    link: None, started: list[subprocess.Popen[bytes]], tmp_path: Path
+    link: None, agents: Agents, tmp_path: Path
 ) -> None:
-    tokens, spool, db = tmp_path / "tokens", tmp_path / "spool", tmp_path / "history.db"
-    tokens.write_text(TOKEN)
-    tokens.chmod(0o600)
+    spool, db = agents.spool, tmp_path / "history.db"
     subprocess.run([IMTCP, "up"], check=True)
 
-    def agent(url: str) -> subprocess.Popen[bytes]:
-        more = [
-            "--token-file",
-            tokens,
-            "--spool",
-            spool,
-            "--interval",
-            "1",
-            "--every",
-            "0",
-            "--source",
-            "here",
-        ]
-        started.append(subprocess.Popen([IMTCP, "agent", "--url", url, *more]))
-        return started[-1]
-
-    def end(process: subprocess.Popen[bytes]) -> None:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-
-    # The service is away: nobody listens there.
-    away = agent("http://127.0.0.1:1")
+    away = agents.start(AWAY)
     time.sleep(0.5)
     transfer()
-    end(away)
+    agents.end(away)
     waiting = [json.loads(path.read_text()) for path in spool.iterdir()]
     results = [record for batch in waiting for record in batch["records"]]
     assert results, waiting
@@ -156,14 +170,14 @@ def test_results_reach_the_service_once_also_when_it_was_away(
 
     serve = [IMTCP, "advice", "serve", "--db", db, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
-        [*serve, "--token-file", tokens], stdout=subprocess.PIPE, text=True
+        [*serve, "--token-file", agents.tokens], stdout=subprocess.PIPE, text=True
     ) as service:
         assert service.stdout
         url = re.search(r"http://\S+/", service.stdout.readline())[0]
-        here = agent(url)
+        here = agents.start(url)
         wait_until("the spool is empty", lambda: not any(spool.iterdir()))
         transfer()
-        end(here)
+        agents.end(here)
         assert not any(spool.iterdir())
         service.terminate()
     export = [IMTCP, "advice", "export", "--db", db]

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! How fast the service answers and takes reports, over HTTP on loopback.
 //!
-//! The service has one thread; the clients have another, and the database its own. A year of
-//! minutes on 100 paths, unless IMTCP_BENCH_DAYS and IMTCP_BENCH_PATHS say otherwise; SQLite in
-//! a temporary directory, unless IMTCP_BENCH_DB names a file or a PostgreSQL database; one that
-//! is filled already is used as it is.
+//! The service has one thread, each connection of a client another, and the database its own. A
+//! year of minutes on 100 paths, unless IMTCP_BENCH_DAYS and IMTCP_BENCH_PATHS say otherwise;
+//! SQLite in a temporary directory, unless IMTCP_BENCH_DB names a file or a PostgreSQL database;
+//! one that is filled already is used as it is.
 //!
 //! Delays count from when a request was due, at 5000 a second, so that none is left out that
-//! had to wait for another; then as many as go.
+//! had to wait for another; then as many as go. The same requests for something that is not
+//! there show what of the delays is the machine's, HTTP's and the clients'; and the same beside
+//! reports for the paths that are asked about, what writing costs those who read.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use imtcp_advice::record::Record;
@@ -20,13 +23,12 @@ use imtcp_advice::store::write::{Batch, Stored};
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::time::{now_us, MINUTE_US};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
 const TOKEN: &str = "a-token-of-the-benchmark";
 const CONNECTIONS: usize = 32;
-const ADVICE_TIME: Duration = Duration::from_secs(10);
+const ASKING_TIME: Duration = Duration::from_secs(10);
 /// Requests a second, all connections together.
 const PACE: f64 = 5_000.0;
 const AGENTS: usize = 10_000;
@@ -43,8 +45,6 @@ fn main() {
         std::env::var("IMTCP_BENCH_DB").map_or_else(|_| Place::File(file), |url| Place::new(&url));
     let server =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("runtime");
-    let clients =
-        Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("runtime");
 
     let started = Instant::now();
     server.block_on(fill(&place, days, paths));
@@ -54,22 +54,17 @@ fn main() {
 
     for history in ["week", "all"] {
         let address = server.block_on(start(&place, history));
-        clients.block_on(warm(address, paths));
+        warm(address, paths);
+        let advice = |path| format!("/v1/advice?dst={}&bytes=1000000", dst(path % paths));
         for pace in [Some(PACE), None] {
-            let mut times = clients.block_on(advice(address, paths, pace));
-            times.sort();
-            let at = |share: f64| times[(times.len() as f64 * share) as usize % times.len()];
-            println!(
-                "advice, history={history}, {}: {:.0} a second, median {:?}, p99 {:?}, greatest {:?}",
-                if pace.is_some() { "paced" } else { "as fast as it goes" },
-                times.len() as f64 / ADVICE_TIME.as_secs_f64(),
-                at(0.5),
-                at(0.99),
-                times[times.len() - 1],
-            );
+            let nothing = |_| "/nothing".to_string();
+            report("nothing", pace, gets(address, pace, "404", nothing));
+            report(&format!("advice, history={history}"), pace, gets(address, pace, "200", advice));
         }
+        let beside = beside_reports(address, paths, || gets(address, Some(PACE), "200", advice));
+        report(&format!("advice, history={history}, beside reports"), Some(PACE), beside);
         if history == "week" {
-            let (records, took) = clients.block_on(ingest(address));
+            let (records, took) = ingest(address);
             let rate = records as f64 / took.as_secs_f64();
             println!("ingest: {rate:.0} records a second ({AGENTS} agents, {RECORDS_A_BATCH} records a batch)");
         }
@@ -77,6 +72,19 @@ fn main() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let memory = status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or("VmHWM: ?");
     println!("memory at most, clients included: {}", memory.trim_start_matches("VmHWM:").trim());
+}
+
+fn report(what: &str, pace: Option<f64>, mut times: Vec<Duration>) {
+    times.sort();
+    let at = |share: f64| times[(times.len() as f64 * share) as usize % times.len()];
+    println!(
+        "{what}, {}: {:.0} a second, median {:?}, p99 {:?}, greatest {:?}",
+        if pace.is_some() { "paced" } else { "as fast as it goes" },
+        times.len() as f64 / ASKING_TIME.as_secs_f64(),
+        at(0.5),
+        at(0.99),
+        times[times.len() - 1],
+    );
 }
 
 fn dst(path: i64) -> String {
@@ -143,113 +151,139 @@ async fn start(place: &Place, history: &str) -> SocketAddr {
     address
 }
 
-/// Sends a request, reads its answer whole; returns its first line.
-async fn ask(stream: &mut TcpStream, request: &[u8], buffer: &mut Vec<u8>) -> String {
-    stream.write_all(request).await.expect("sent");
+/// Sends a request, reads its answer whole; fails unless it has this status.
+fn ask(stream: &mut TcpStream, request: &[u8], status: &str, buffer: &mut Vec<u8>) {
+    stream.write_all(request).expect("sent");
     buffer.clear();
+    let mut read = |buffer: &mut Vec<u8>| {
+        let mut part = [0; 16 << 10];
+        let length = stream.read(&mut part).expect("an answer");
+        assert!(length > 0, "the service has closed the connection");
+        buffer.extend(&part[..length]);
+    };
     let head = loop {
-        stream.read_buf(buffer).await.expect("an answer");
+        read(buffer);
         if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
             break end + 4;
         }
     };
-    let text = String::from_utf8_lossy(&buffer[..head]).into_owned();
-    let length = text
-        .lines()
-        .find_map(|l| l.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_string));
+    let text = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
+    let length = text.lines().find_map(|l| l.strip_prefix("content-length: "));
     let length: usize = length.and_then(|l| l.parse().ok()).expect("a length");
+    assert_eq!(text.split(' ').nth(1), Some(status), "{text}");
     while buffer.len() < head + length {
-        stream.read_buf(buffer).await.expect("the rest");
+        read(buffer);
     }
-    text.lines().next().unwrap_or_default().to_string()
 }
 
-fn get_advice(path: i64) -> Vec<u8> {
-    format!("GET /v1/advice?dst={}&bytes=1000000 HTTP/1.1\r\nHost: x\r\n\r\n", dst(path))
-        .into_bytes()
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connected");
+    stream.set_nodelay(true).expect("no delay");
+    stream
 }
 
 /// Each path once, so that what is measured is the service at work and not at its start.
-async fn warm(address: SocketAddr, paths: i64) {
-    let mut stream = TcpStream::connect(address).await.expect("connected");
-    let mut buffer = Vec::new();
+fn warm(address: SocketAddr, paths: i64) {
+    let (mut stream, mut buffer) = (connect(address), Vec::new());
     let started = Instant::now();
     for path in 0..paths {
-        let line = ask(&mut stream, &get_advice(path), &mut buffer).await;
-        assert!(line.contains("200"), "{line}");
+        let request = get(&format!("/v1/advice?dst={}", dst(path)));
+        ask(&mut stream, &request, "200", &mut buffer);
     }
     println!("first advice of a path: {:?} on average", started.elapsed() / paths as u32);
 }
 
-async fn advice(address: SocketAddr, paths: i64, pace: Option<f64>) -> Vec<Duration> {
+/// Asks over all connections; tells how long each answer took from when it was due.
+fn gets(
+    address: SocketAddr,
+    pace: Option<f64>,
+    status: &str,
+    what: impl Fn(i64) -> String + Sync,
+) -> Vec<Duration> {
     let begin = Instant::now();
-    let mut tasks = Vec::new();
-    for connection in 0..CONNECTIONS as i64 {
-        tasks.push(tokio::spawn(async move {
-            let mut stream = TcpStream::connect(address).await.expect("connected");
-            let _ = stream.set_nodelay(true);
-            let (mut buffer, mut times) = (Vec::new(), Vec::new());
+    let client = |connection: i64| {
+        let (mut stream, mut buffer) = (connect(address), Vec::new());
+        let mut times = Vec::new();
+        for i in 0.. {
+            let turn = (i * CONNECTIONS as i64 + connection) as f64;
+            let due = pace.map_or_else(Instant::now, |p| begin + Duration::from_secs_f64(turn / p));
+            if due > begin + ASKING_TIME {
+                break;
+            }
+            // To some 50 µs, where a timer of tokio's has a millisecond.
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            ask(&mut stream, &get(&what(connection * 37 + i * 11)), status, &mut buffer);
+            times.push(due.elapsed());
+        }
+        times
+    };
+    thread::scope(|scope| {
+        let client = &client;
+        let connections = 0..CONNECTIONS as i64;
+        let threads: Vec<_> = connections.map(|c| scope.spawn(move || client(c))).collect();
+        threads.into_iter().flat_map(|t| t.join().expect("a client")).collect()
+    })
+}
+
+/// A batch of reports of one path.
+fn post(dst: &str, batch: &str, first_us: i64) -> Vec<u8> {
+    let at = |i: usize| first_us + i as i64 * 1000;
+    let records: Vec<_> = (0..RECORDS_A_BATCH).map(|i| record(dst, "agent", at(i), 5e7)).collect();
+    let body = json!({ "batch": batch, "records": records }).to_string();
+    let length = body.len();
+    let head = format!(
+        "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    (head + &body).into_bytes()
+}
+
+/// Does something, and sends a batch each ten milliseconds beside it, for one path after the other.
+fn beside_reports<T>(address: SocketAddr, paths: i64, work: impl FnOnce() -> T) -> T {
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut stream, mut buffer) = (connect(address), Vec::new());
             for i in 0.. {
-                let turn = (i * CONNECTIONS as i64 + connection) as f64;
-                let due =
-                    pace.map_or_else(Instant::now, |p| begin + Duration::from_secs_f64(turn / p));
-                if due > begin + ADVICE_TIME {
+                if begin.elapsed() > ASKING_TIME {
                     break;
                 }
-                tokio::time::sleep_until(due.into()).await;
-                let request = get_advice((connection * 37 + i * 11) % paths);
-                let line = ask(&mut stream, &request, &mut buffer).await;
-                assert!(line.contains("200"), "{line}");
-                times.push(due.elapsed());
+                let now = now_us();
+                let request = post(&dst(i % paths), &format!("{now}-beside"), now);
+                ask(&mut stream, &request, "200", &mut buffer);
+                thread::sleep(Duration::from_millis(10));
             }
-            times
-        }));
-    }
-    let mut all = Vec::new();
-    for task in tasks {
-        all.extend(task.await.expect("a client"));
-    }
-    all
+        });
+        work()
+    })
 }
 
 /// Three batches of each agent, over as many connections as the machine has patience for.
-async fn ingest(address: SocketAddr) -> (usize, Duration) {
+fn ingest(address: SocketAddr) -> (usize, Duration) {
     let now = now_us();
-    let report = move |agent: usize, round: usize| {
+    let report = |agent: usize, round: usize| {
         let dst = format!("10.1.{}.{}", agent / 250, agent % 250 + 1);
-        let at = |i: usize| now - MINUTE_US + (round * RECORDS_A_BATCH + i) as i64 * 1000;
-        let records: Vec<_> =
-            (0..RECORDS_A_BATCH).map(|i| record(&dst, "agent", at(i), 5e7)).collect();
-        let body =
-            json!({ "batch": format!("{now}-{agent}-{round}"), "records": records }).to_string();
-        let length = body.len();
-        format!(
-            "POST /v1/reports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\
-             Content-Length: {length}\r\n\r\n{body}"
-        )
+        let first_us = now - MINUTE_US + (round * RECORDS_A_BATCH) as i64 * 1000;
+        post(&dst, &format!("{now}-{agent}-{round}"), first_us)
     };
-    let requests: Arc<Vec<Vec<u8>>> = Arc::new(
-        (0..3)
-            .flat_map(|r| (0..AGENTS).map(move |a| (a, r)))
-            .map(|(a, r)| report(a, r).into_bytes())
-            .collect(),
-    );
+    let requests: Vec<Vec<u8>> =
+        (0..3).flat_map(|r| (0..AGENTS).map(move |a| (a, r))).map(|(a, r)| report(a, r)).collect();
     let senders = 500;
     let started = Instant::now();
-    let mut tasks = Vec::new();
-    for sender in 0..senders {
-        let requests = Arc::clone(&requests);
-        tasks.push(tokio::spawn(async move {
-            let mut stream = TcpStream::connect(address).await.expect("connected");
-            let mut buffer = Vec::new();
-            for request in requests.iter().skip(sender).step_by(senders) {
-                let line = ask(&mut stream, request, &mut buffer).await;
-                assert!(line.contains("200"), "{line}");
-            }
-        }));
-    }
-    for task in tasks {
-        task.await.expect("a sender");
-    }
+    thread::scope(|scope| {
+        for sender in 0..senders {
+            let requests = &requests;
+            scope.spawn(move || {
+                let (mut stream, mut buffer) = (connect(address), Vec::new());
+                for request in requests.iter().skip(sender).step_by(senders) {
+                    ask(&mut stream, request, "200", &mut buffer);
+                }
+            });
+        }
+    });
     (requests.len() * RECORDS_A_BATCH, started.elapsed())
 }

@@ -67,10 +67,10 @@ pub async fn import(store: &Store, interface: &Interface, input: impl Read) -> R
         }
         before = Some(reading);
         if chunk.len() == CHUNK {
-            write(store, std::mem::take(&mut chunk), &mut done, now_us).await?;
+            write(store, std::mem::take(&mut chunk), false, &mut done).await?;
         }
     }
-    write(store, chunk, &mut done, now_us).await?;
+    write(store, chunk, false, &mut done).await?;
     Ok(done)
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Histories as CSV, in and out. What is exported can be imported again, roll-ups too.
 
+use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 
 use csv::StringRecord;
@@ -10,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::record::{destination, Record, MOST_BPS};
 use crate::store::read::PathInfo;
 use crate::store::write::{Batch, Stored};
-use crate::store::Store;
-use crate::time;
+use crate::store::{SeriesKey, Store};
+use crate::time::{self, HOUR_US, SECOND_US};
 
 /// The columns of an export. An import needs `time` and `available_bps`, in any order.
 pub const COLUMNS: [&str; 14] = [
@@ -49,7 +50,8 @@ fn is_0(n: &u64) -> bool {
     *n == 0
 }
 
-/// Reads records of `dst`; `None`: the column `dst` says whose they are.
+/// Reads records of `dst`; `None`: the column `dst` says whose they are. `source` measured them
+/// where there is no column of that name.
 pub async fn import(
     store: &Store,
     dst: Option<&str>,
@@ -71,25 +73,48 @@ pub async fn import(
             .map_err(|e| Error::Input(format!("line {number}: {e}")))?;
         chunk.push(stored);
         if chunk.len() == CHUNK {
-            write(store, std::mem::take(&mut chunk), &mut done, now_us).await?;
+            write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;
         }
     }
-    write(store, chunk, &mut done, now_us).await?;
+    write(store, chunk, columns.tell_spans(), &mut done).await?;
     Ok(done)
 }
 
+/// What tells spans is an export: all of it is written, means and what lies beside them. Of other
+/// files, what the history holds in its means already is known.
 pub(crate) async fn write(
     store: &Store,
-    records: Vec<Stored>,
+    mut records: Vec<Stored>,
+    tells_spans: bool,
     done: &mut Imported,
-    now: i64,
 ) -> Result<()> {
     let read = records.len() as u64;
+    if !tells_spans {
+        leave_out_rolled_up(store, &mut records).await?;
+    }
+    let now = time::now_us();
     let (written, _) = store.write(&[Batch { id: None, records }], now).await?;
     let stored = written.iter().map(|w| w.stored).sum::<u64>();
     done.read += read;
     done.stored += stored;
     done.known += read - stored;
+    Ok(())
+}
+
+async fn leave_out_rolled_up(store: &Store, records: &mut Vec<Stored>) -> Result<()> {
+    let mut by_series: BTreeMap<SeriesKey, Vec<Stored>> = BTreeMap::new();
+    for stored in records.drain(..) {
+        by_series.entry(stored.record.series()).or_default().push(stored);
+    }
+    for (series, mut of) in by_series {
+        let times = || of.iter().map(|s| s.record.time);
+        let (Some(first), Some(last)) = (times().min(), times().max()) else { continue };
+        let means = store.roll_ups(&series, first - HOUR_US, last + HOUR_US).await?;
+        let bucket = |t_us: i64, span_s: i64| (span_s, t_us.div_euclid(span_s * SECOND_US));
+        let taken: HashSet<_> = means.into_iter().map(|(t, span_s)| bucket(t, span_s)).collect();
+        of.retain(|s| ![60, 3600].iter().any(|span| taken.contains(&bucket(s.record.time, *span))));
+        records.append(&mut of);
+    }
     Ok(())
 }
 
@@ -126,6 +151,10 @@ impl Columns {
         Ok(columns)
     }
 
+    pub(crate) fn tell_spans(&self) -> bool {
+        self.index("span_s").is_some()
+    }
+
     fn index(&self, name: &str) -> Option<usize> {
         self.0[COLUMNS.iter().position(|c| *c == name)?]
     }
@@ -158,10 +187,16 @@ impl Columns {
         let available = self.number(line, "available_bps", MOST_BPS)?;
         let available_bps = available.ok_or_else(|| missing("available_bps"))?;
         let loss = self.cell(line, "loss").map(str::parse).transpose();
+        // In a file that has the column, as an export does, an empty cell is a record that names
+        // nobody. It stays so: under another's name it could meet that one's of the same time.
+        let source = match self.index("source") {
+            Some(_) => self.cell(line, "source").unwrap_or_default(),
+            None => source,
+        };
         let record = Record {
             dst: dst.into(),
             hop: self.cell(line, "hop").unwrap_or_default().into(),
-            source: self.cell(line, "source").unwrap_or(source).into(),
+            source: source.into(),
             time: time::parse(time)?,
             available_bps,
             capacity_bps: self.number(line, "capacity_bps", MOST_BPS)?,

@@ -43,7 +43,7 @@ const SCHEMA: &str = "message record {
     required int64 high_bps;
 }";
 
-/// Reads records of `dst`; `None`: the column `dst` says whose they are.
+/// As [`crate::exchange::import`].
 pub async fn import(
     store: &Store,
     dst: Option<&str>,
@@ -69,10 +69,10 @@ pub async fn import(
             .map_err(|e| Error::Input(format!("row {}: {e}", number + 1)))?;
         chunk.push(stored);
         if chunk.len() == CHUNK {
-            write(store, std::mem::take(&mut chunk), &mut done, now_us).await?;
+            write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;
         }
     }
-    write(store, chunk, &mut done, now_us).await?;
+    write(store, chunk, columns.tell_spans(), &mut done).await?;
     Ok(done)
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::{Error, Result};
+use crate::store::SeriesKey;
 use crate::time::{rfc3339, DAY_US};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -53,12 +54,19 @@ const MOST_RTT_US: u64 = 3_600_000_000;
 const MOST_AHEAD_US: i64 = DAY_US / 24;
 
 impl Record {
+    /// Which series it belongs to.
+    pub(crate) fn series(&self) -> SeriesKey {
+        (self.dst.clone(), self.hop.clone(), self.source.clone())
+    }
+
     /// Refuses what cannot be, and brings names into their one form.
     pub fn checked(mut self, now_us: i64) -> Result<Self> {
         self.dst = destination(&self.dst)?;
         if !self.hop.is_empty() {
             self.hop = destination(&self.hop)?;
         }
+        // As CSV reads it.
+        self.source = self.source.trim().into();
         let source_is_fine = self.source.len() <= 255 && !self.source.chars().any(char::is_control);
         let rules = [
             (source_is_fine, "source is at most 255 characters, without control characters"),

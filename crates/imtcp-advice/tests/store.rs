@@ -21,7 +21,7 @@ use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::write::Batch;
 use imtcp_advice::store::{Place, Store};
-use imtcp_advice::time::{DAY_US, HOUR_US, MINUTE_US};
+use imtcp_advice::time::{self, DAY_US, HOUR_US, MINUTE_US};
 use imtcp_advice::{exchange, parquet, Error};
 use libtest_mimic::{Arguments, Failed, Trial};
 use support::{at, record, Postgres};
@@ -44,8 +44,11 @@ fn main() {
         settings_are_kept_and_taken_back,
         roll_up_keeps_means_and_counts,
         roll_up_twice_changes_nothing,
+        what_comes_late_widens_the_mean_that_it_joins,
         the_oldest_go,
         an_export_can_be_imported_again,
+        an_export_carries_records_without_a_source,
+        importing_again_after_a_roll_up_changes_nothing,
         a_wrong_line_is_named,
         a_newer_schema_is_refused,
         other_processes_see_that_something_changed,
@@ -226,6 +229,20 @@ async fn roll_up_twice_changes_nothing(place: Place) {
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);
 }
 
+async fn what_comes_late_widens_the_mean_that_it_joins(place: Place) {
+    let store = open(&place).await;
+    let (now, old) = (at(NOON), at(NOON) - 50 * DAY_US);
+    put(&store, vec![record(DST, now, 1)]).await;
+    for bps in [30, 10, 50] {
+        put(&store, vec![record(DST, old, bps)]).await;
+        store.maintain(&Retention::default(), now).await.unwrap();
+    }
+    let path = path(&store).await;
+    let minute = &store.stored(DST, &path.series[0], (0, 0), now, 10).await.unwrap()[0];
+    assert_eq!((minute.samples, minute.record.available_bps), (3, 30));
+    assert_eq!((minute.low_bps, minute.high_bps), (10, 50));
+}
+
 async fn the_oldest_go(place: Place) {
     let store = open(&place).await;
     let now = at(NOON);
@@ -273,6 +290,64 @@ async fn an_export_can_be_imported_again(place: Place) {
     std::fs::write(&file, "no parquet").unwrap();
     let e = parquet::import(&third, None, "", input()).await.unwrap_err();
     assert!(e.to_string().contains("not the Parquet"), "{e}");
+}
+
+/// One of the records has the source that an import gives where a file names none.
+async fn an_export_carries_records_without_a_source(place: Place) {
+    let store = open(&place).await;
+    let of = |source: &str, available_bps| Record {
+        source: source.into(),
+        loss: Some(1.0 / available_bps as f64),
+        ..record(DST, at(NOON), available_bps)
+    };
+    let records = [("", 3), ("import", 7), (" import, of \"him\"", 11)];
+    let records = records.map(|(source, bps)| of(source, bps).checked(at(NOON)).unwrap());
+    assert_eq!(put(&store, records.into()).await, 3);
+    let everything = (0, i64::MAX);
+    let mut first = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut first).await.unwrap();
+
+    let dir = tempfile::tempdir().unwrap();
+    let other = open(&Place::File(dir.path().join("other.db"))).await;
+    for stored in [3, 0] {
+        let done = exchange::import(&other, None, "import", &first[..]).await.unwrap();
+        assert_eq!((done.stored, done.known), (stored, 3 - stored));
+    }
+    let mut second = Vec::new();
+    exchange::export(&other, &[path(&other).await], everything, &mut second).await.unwrap();
+    assert_eq!(String::from_utf8(first).unwrap(), String::from_utf8(second).unwrap());
+}
+
+async fn importing_again_after_a_roll_up_changes_nothing(place: Place) {
+    let store = open(&place).await;
+    let now = at(NOON);
+    let mut csv = String::from("time,available_bps\n");
+    for back in [50 * 1440, 50 * 1440 - 1, 40 * 1440, 1] {
+        csv.push_str(&format!("{},{}\n", time::format(now - back * MINUTE_US), 1000 + back));
+    }
+    let import = || exchange::import(&store, Some(DST), "file", csv.as_bytes());
+    assert_eq!(import().await.unwrap().stored, 4);
+    // The oldest become an hour, the next a minute, the newest stays.
+    let keep = Retention { raw_days: 30, minute_days: 45, ..Retention::default() };
+    store.maintain(&keep, now).await.unwrap();
+    let everything = (0, i64::MAX);
+    let mut before = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut before).await.unwrap();
+    let done = import().await.unwrap();
+    assert_eq!((done.read, done.stored, done.known), (4, 0, 4));
+    let done = exchange::import(&store, None, "", &before[..]).await.unwrap();
+    assert_eq!((done.read, done.stored, done.known), (3, 0, 3));
+    store.maintain(&keep, now).await.unwrap();
+    let mut after = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut after).await.unwrap();
+    assert_eq!(String::from_utf8(before).unwrap(), String::from_utf8(after).unwrap());
+    // What is new comes in: another minute of the old days, another source.
+    let new = format!("time,available_bps\n{},7\n", time::format(now - 40 * DAY_US - HOUR_US));
+    assert_eq!(
+        exchange::import(&store, Some(DST), "file", new.as_bytes()).await.unwrap().stored,
+        1
+    );
+    assert_eq!(exchange::import(&store, Some(DST), "x", csv.as_bytes()).await.unwrap().stored, 4);
 }
 
 async fn a_wrong_line_is_named(place: Place) {

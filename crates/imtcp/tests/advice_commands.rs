@@ -127,6 +127,27 @@ fn advise_tells_people_and_programs() {
     assert!(text(&output.stderr).contains("does not answer"), "{}", text(&output.stderr));
 }
 
+/// As docs/advice.md begins. What the answer is depends on the time of day.
+#[test]
+fn somebody_without_data_gets_advice_from_a_made_history() {
+    let scratch = Scratch::new();
+    let generator = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/advice-trace.py");
+    let now = jiff::Timestamp::now().to_string();
+    let trace = std::process::Command::new(generator).args(["--end", &now]).output().unwrap();
+    assert!(trace.status.success(), "{}", text(&trace.stderr));
+    let (db, file) = (scratch.path("history.db"), scratch.path("trace.csv"));
+    fs::write(&file, trace.stdout).unwrap();
+    let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+    let done = imtcp_ok(&["advice", "import", "--db", db, "--path", DST, file]);
+    assert_eq!(done.trim(), "60481 records read: 60481 stored, 0 were there");
+    let service = Service::start_in(scratch, &["--no-ping"]);
+    let ask = ["advise", DST, "--url", &service.url, "--bytes", "16000000000"];
+    let out = imtcp_ok(&ask);
+    assert!(out.contains("transfer takes") && out.contains("42 days, 2520 samples"), "{out}");
+    let answer = json(&imtcp_ok(&[&ask[..], &["--json"]].concat()));
+    assert_ne!(answer["verdict"], "unknown", "{answer}");
+}
+
 #[test]
 fn backtest_compares_the_papers_model_with_others() {
     let scratch = Scratch::new();

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -209,6 +210,22 @@ fn writing_needs_the_token_and_reading_may_need_one() {
 }
 
 #[test]
+fn a_web_page_that_leads_its_own_name_here_reads_nothing() {
+    let service = Service::start(&["--host", "advice.example.org"]);
+    let get = |host: &str| {
+        let request = agent().get(format!("{}/v1/paths", service.url)).header("Host", host);
+        let mut answer = request.call().unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+    };
+    for host in ["localhost", "127.0.0.1:80", "[::1]", "advice.example.org:8750"] {
+        assert_eq!(get(host).0, 200, "{host}");
+    }
+    let (status, text) = get("rebound.example:8750");
+    assert!(status == 421 && text.contains("not called 'rebound.example:8750'"), "{text}");
+    assert!(text.contains("--host") && !text.contains("paths"), "{text}");
+}
+
+#[test]
 fn settings_are_changed_with_a_token_and_refused_when_they_make_no_sense() {
     let service = Service::start(&[]);
     let patch = |token: &str, body: &str| {
@@ -243,7 +260,7 @@ fn huge_requests_are_refused() {
     assert_eq!(status, 413, "{problem}");
     assert_eq!(service.post("/RPC2", None, &" ".repeat(70 << 10)).0, 413);
     let mut stream = TcpStream::connect(service.address()).unwrap();
-    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
+    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
     let _ = stream.write_all(head.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -269,12 +286,12 @@ fn clients_that_are_slow_are_dropped() {
         (started.elapsed(), text(&answer))
     };
     std::thread::scope(|s| {
-        let head = s.spawn(|| slow("GET /healthz HTTP/1.1\r\nHost: x\r\n"));
+        let head = s.spawn(|| slow("GET /healthz HTTP/1.1\r\nHost: localhost\r\n"));
         let silent = s.spawn(|| slow(""));
         let body = s.spawn(|| {
             let auth = format!("Authorization: Bearer {TOKEN}\r\n");
             slow(&format!(
-                "POST /v1/reports HTTP/1.1\r\nHost: x\r\n{auth}Content-Length: 100\r\n\r\n{{"
+                "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\n{auth}Content-Length: 100\r\n\r\n{{"
             ))
         });
         for thread in [head, silent, body] {
@@ -324,6 +341,10 @@ fn metrics_health_and_description_are_there() {
     assert!(api["openapi"].as_str().unwrap().starts_with("3.1"));
     for path in ["/v1/advice", "/v1/paths", "/v1/history", "/v1/reports"] {
         assert!(api["paths"][path].is_object(), "{path}");
+    }
+    for method in ["get", "patch"] {
+        let dst = &api["paths"]["/v1/paths/{dst}"][method]["parameters"][0];
+        assert!(dst["schema"]["pattern"].is_string(), "what a path may be: {dst}");
     }
 }
 
@@ -408,4 +429,37 @@ fn it_ends_on_sigterm_with_all_in_one_file() {
     service.report("b", &[record("2026-03-20T14:25:00Z", 5)]);
     assert!(service.terminate().success());
     assert!(!service.scratch.path("history.db-wal").exists());
+}
+
+/// Old records are rolled up at the start, and the log says so.
+#[test]
+fn its_log_has_colours_on_a_terminal_alone() {
+    let log = |to_terminal: bool, no_color: &str| {
+        let scratch = Scratch::new();
+        let (db, file) = (scratch.path("history.db"), scratch.path("old.csv"));
+        std::fs::write(
+            &file,
+            "time,available_bps\n2026-01-01T00:00:00Z,1\n2026-03-20T14:25:00Z,1\n",
+        )
+        .unwrap();
+        let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+        imtcp_ok(&["advice", "import", "--db", db, "--path", DST, file]);
+        let (mut reader, writer) = if to_terminal {
+            let pty = nix::pty::openpty(None, None).unwrap();
+            (File::from(pty.master), File::from(pty.slave))
+        } else {
+            let (reader, writer) = nix::unistd::pipe().unwrap();
+            (File::from(reader), File::from(writer))
+        };
+        let mut command = Command::new(&*IMTCP);
+        command.env("NO_COLOR", no_color).stderr(writer);
+        let _service = Service::start_as(command, scratch, &[]);
+        let mut log = [0; 1000];
+        let length = reader.read(&mut log).unwrap();
+        text(&log[..length])
+    };
+    let (piped, plain, coloured) = (log(false, ""), log(true, "1"), log(true, ""));
+    assert!(piped.contains(" INFO rolled up 1 records") && !piped.contains('\x1b'), "{piped:?}");
+    assert!(plain.contains(" INFO rolled up") && !plain.contains('\x1b'), "{plain:?}");
+    assert!(coloured.contains("\x1b[32m"), "{coloured:?}");
 }

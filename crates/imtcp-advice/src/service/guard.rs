@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Who may do what, and how often.
+//! Who may do what, by which name, and how often.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,11 +8,13 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode};
 
 use super::problem::Problem;
 use crate::error::{Error, Result};
+use crate::record::destination;
 
 /// Bearer tokens; none: nobody may.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +103,40 @@ fn unauthorized(what: &str) -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, detail)
 }
 
+/// Names that requests may call the service by. A web page may lead its own name to this machine
+/// (DNS rebinding), and its reader's browser then lets it read what the service answers: the name
+/// in the request is still the page's.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts(Option<Vec<String>>);
+
+impl Hosts {
+    /// Loopback's own names, and these. Elsewhere than on loopback nobody knows all names of a
+    /// machine: any will do, unless some are given.
+    pub fn new(listen: IpAddr, names: &[String]) -> Result<Self> {
+        let names: Vec<_> = names.iter().map(|n| destination(n)).collect::<Result<_>>()?;
+        Ok(Hosts((listen.is_loopback() || !names.is_empty()).then_some(names)))
+    }
+
+    pub fn may_call(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
+        let Some(names) = &self.0 else { return Ok(()) };
+        let called = headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
+        let host = called.parse::<Authority>().ok().and_then(|a| destination(a.host()).ok());
+        let is_ours = |host: String| {
+            let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+            is_loopback || host == "localhost" || names.contains(&host)
+        };
+        if host.is_some_and(is_ours) && headers.get_all(HOST).iter().count() == 1 {
+            return Ok(());
+        }
+        let shown: String = called.chars().take(60).collect();
+        let detail = format!(
+            "the service is not called '{shown}' (header Host): ask by its address on loopback \
+             or as localhost, or start it with --host and that name"
+        );
+        Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail))
+    }
+}
+
 /// A bucket of requests for each client: so many a second, and as many at once.
 pub struct RateLimit {
     per_second: f64,
@@ -178,6 +214,40 @@ mod tests {
         assert!(access.may_read(&headers("Bearer writer")).is_ok());
         assert!(access.may_write(&headers("Bearer reader")).is_err());
         assert!(access.may_read(&HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn on_loopback_the_service_goes_by_its_own_names_and_those_given() {
+        let calls = |hosts: &Hosts, name: &'static str| {
+            let name = axum::http::HeaderValue::from_static(name);
+            hosts.may_call(&HeaderMap::from_iter([(HOST, name)])).is_ok()
+        };
+        let loopback: IpAddr = "::1".parse().unwrap();
+        let hosts = Hosts::new(loopback, &["Advice.Example.ORG.".into()]).unwrap();
+        for name in ["127.0.0.1:8750", "127.9.9.9", "[::1]:8750", "localhost:1", "LocalHost"] {
+            assert!(calls(&hosts, name), "{name}");
+        }
+        assert!(calls(&hosts, "advice.example.org:443"));
+        for name in ["evil.example:8750", "localhost.evil.example", "192.0.2.7", "[::2]", "", "a b"]
+        {
+            assert!(!calls(&hosts, name), "{name}");
+        }
+        let problem = hosts.may_call(&HeaderMap::new()).unwrap_err();
+        assert!(problem.status == 421 && problem.detail.contains("--host"), "{problem:?}");
+        let mut twice = HeaderMap::new();
+        for name in ["localhost", "evil.example"] {
+            twice.append(HOST, axum::http::HeaderValue::from_static(name));
+        }
+        assert!(hosts.may_call(&twice).is_err());
+        assert!(Hosts::new(loopback, &["a b".into()]).is_err());
+    }
+
+    #[test]
+    fn elsewhere_any_name_will_do_unless_some_are_given() {
+        let anywhere: IpAddr = "0.0.0.0".parse().unwrap();
+        assert!(Hosts::new(anywhere, &[]).unwrap().may_call(&HeaderMap::new()).is_ok());
+        let named = Hosts::new(anywhere, &["advice.example.org".into()]).unwrap();
+        assert!(named.may_call(&HeaderMap::new()).is_err());
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::store::maintain::Retention;
 use crate::store::Store;
 use crate::time::now_us;
 use book::Book;
-use guard::{Access, RateLimit};
+use guard::{Access, Hosts, RateLimit};
 use ingest::Ingest;
 use metrics::Metrics;
 use ping::Pinger;
@@ -44,6 +44,7 @@ use problem::Problem;
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     pub access: Access,
+    pub hosts: Hosts,
     /// Requests a second of one client; 0: no limit.
     pub rate_limit: u32,
     /// Clients on this machine are not limited.
@@ -57,6 +58,7 @@ pub struct Service {
     book: Arc<Book>,
     ingest: Ingest,
     access: Access,
+    hosts: Hosts,
     rate: RateLimit,
     metrics: Arc<Metrics>,
     /// Requests that read much at once: they must not keep advice waiting.
@@ -85,6 +87,7 @@ impl Service {
             book,
             ingest,
             access: config.access,
+            hosts: config.hosts,
             rate: RateLimit::new(config.rate_limit, config.spares_loopback),
             metrics,
             heavy: Semaphore::new(2),
@@ -136,13 +139,17 @@ async fn roll_up(book: Arc<Book>, keep: Retention) {
     }
 }
 
-/// The rate, the time, the count; and what every answer has.
+/// The name, the rate, the time, the count; and what every answer has.
 async fn every_request(
     State(service): State<Shared>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
+    if let Err(problem) = service.hosts.may_call(request.headers()) {
+        service.metrics.refused.with_label_values(&["host"]).inc();
+        return problem.into_response();
+    }
     if !service.rate.allows(client.ip(), Instant::now()) {
         service.metrics.refused.with_label_values(&["rate"]).inc();
         let detail = "too many requests from your address: send fewer, or wait a second";

@@ -164,7 +164,8 @@ fn named(dst: &str) -> Result<String, Problem> {
 }
 
 /// One path with its settings; `*` for the settings of all
-#[utoipa::path(get, path = "/v1/paths/{dst}", params(("dst" = String, Path)), responses(
+#[utoipa::path(get, path = "/v1/paths/{dst}",
+    params(("dst" = String, Path, pattern = "^([0-9A-Za-z._:\\[\\]-]{1,253}|\\*)$")), responses(
     (status = 200, body = PathView),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -186,7 +187,8 @@ pub async fn path(
 }
 
 /// Change settings of a path, or with `*` of all; null takes one back
-#[utoipa::path(patch, path = "/v1/paths/{dst}", params(("dst" = String, Path)),
+#[utoipa::path(patch, path = "/v1/paths/{dst}",
+    params(("dst" = String, Path, pattern = "^([0-9A-Za-z._:\\[\\]-]{1,253}|\\*)$")),
     request_body = SettingsChange, security(("write" = [])), responses(
     (status = 200, body = PathView),
     (status = 400, body = Problem, content_type = "application/problem+json"),

@@ -52,7 +52,11 @@ GROUP BY series_id, t_us / $2
 ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
     samples = record.samples + excluded.samples,
     available_bps = (record.available_bps * record.samples
-        + excluded.available_bps * excluded.samples) / (record.samples + excluded.samples)";
+        + excluded.available_bps * excluded.samples) / (record.samples + excluded.samples),
+    low_bps = CASE WHEN excluded.low_bps < record.low_bps
+        THEN excluded.low_bps ELSE record.low_bps END,
+    high_bps = CASE WHEN excluded.high_bps > record.high_bps
+        THEN excluded.high_bps ELSE record.high_bps END";
 
 const ROLLED_UP: &str =
     "DELETE FROM record WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3";

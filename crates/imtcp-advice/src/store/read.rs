@@ -8,7 +8,7 @@ use sqlx::{Executor, Row};
 use utoipa::ToSchema;
 
 use super::write::Stored;
-use super::Store;
+use super::{SeriesKey, Store};
 use crate::advice::days::Window;
 use crate::advice::decide::Newest;
 use crate::advice::fit::Sample;
@@ -193,6 +193,22 @@ impl Store {
         let query =
             sqlx::query(&sql).bind(1_i64).bind(ids(series)).bind(from_us).bind(to_us).bind(step_us);
         query.fetch_all(&self.readers).await?.iter().map(point).collect()
+    }
+
+    /// Times and spans of the means of a series between two times.
+    pub(crate) async fn roll_ups(
+        &self,
+        (dst, hop, source): &SeriesKey,
+        from_us: i64,
+        to_us: i64,
+    ) -> Result<Vec<(i64, i64)>> {
+        let sql = "SELECT r.t_us, r.span_s FROM path p JOIN series s ON s.path_id = p.id
+                JOIN record r ON r.series_id = s.id
+             WHERE p.dst = $1 AND s.hop = $2 AND s.source = $3 AND r.t_us BETWEEN $4 AND $5
+                AND r.span_s > 0";
+        let query = sqlx::query(sql).bind(dst).bind(hop).bind(source).bind(from_us).bind(to_us);
+        let rows = query.fetch_all(&self.readers).await?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
     /// Records of a series as they are stored, in their order, after (time, span).

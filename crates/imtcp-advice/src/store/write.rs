@@ -117,8 +117,7 @@ impl Store {
         {
             let known = self.series.lock().unwrap_or_else(|e| e.into_inner());
             for stored in batches.iter().flat_map(|b| &b.records) {
-                let r = &stored.record;
-                let key = (r.dst.clone(), r.hop.clone(), r.source.clone());
+                let key = stored.record.series();
                 match known.get(&key) {
                     Some(id) => drop(ids.insert(key, *id)),
                     None => drop(new.insert(key)),
@@ -183,9 +182,8 @@ pub(super) async fn raise_generation(tx: &mut Transaction<'_, Any>) -> Result<i6
 
 fn row(stored: &Stored, ids: &HashMap<SeriesKey, i64>) -> Value {
     let r = &stored.record;
-    let key = (r.dst.clone(), r.hop.clone(), r.source.clone());
     json!([
-        ids.get(&key),
+        ids.get(&r.series()),
         r.time,
         stored.span_s,
         stored.samples,

@@ -81,6 +81,12 @@ pub struct AgentArgs {
     /// Say in JSON where it sends, and how often
     #[arg(long)]
     pub json: bool,
+    /// Of these peers alone: a file with an address or a name a line
+    ///
+    /// What follows a # does not count. A name stands for the addresses that it has when the agent
+    /// starts.
+    #[arg(long, value_name = "FILE")]
+    pub peers: Option<PathBuf>,
 }
 
 /// Keep the history of paths, and answer what a transfer should do now
@@ -139,6 +145,13 @@ pub struct ServeArgs {
     /// Where to listen; other than loopback needs a token file
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8750")]
     pub listen: SocketAddr,
+    /// A name that requests may call the service by, beside loopback's; may be given several times
+    ///
+    /// On loopback other names (header Host) are refused: a web page could lead its own name here
+    /// and read the answers. A reverse proxy that passes the name on needs this option. Elsewhere
+    /// any name will do without it.
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
     /// Tokens for writing, one a line, at least 16 characters each
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -188,7 +201,7 @@ pub struct ImportArgs {
     /// The destination whose history it is; without it the column dst says so
     #[arg(long, value_name = "ADDR")]
     pub path: Option<String>,
-    /// Who measured, where the file does not say
+    /// Who measured, where the file has no column source
     #[arg(long, value_name = "NAME", default_value = "import")]
     pub source: String,
     /// The file has readings of a router interface's counter

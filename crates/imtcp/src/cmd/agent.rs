@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::collections::HashSet;
+use std::net::ToSocketAddrs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{bail, Context, Result};
+use imtcp_advice::record::{destination, Record};
 use imtcp_advice::time::{now_us, SECOND_US};
 use imtcp_bpf::events::Events;
 use imtcp_bpf::records::Records;
@@ -33,6 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub fn main(args: AgentArgs) -> Result<u8> {
     probe::require_privileges("imtcp agent")?;
     let client = Client::new(&args.service)?;
+    let only = args.peers.as_deref().map(listed).transpose()?;
     let mut spool = Spool::open(&args.spool, args.spool_mb * 1_000_000)?;
     meta::require_same_layout()?;
     let _one_reader = state::lock_events()?;
@@ -43,7 +48,8 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     announce(&args, &source)?;
 
     let (more, sender) = start_sending(spool.clone(), client);
-    let mut collector = Collector { peers: Peers::default(), waiting: Vec::new(), looked: None };
+    let mut collector =
+        Collector { only, peers: Peers::default(), waiting: Vec::new(), looked: None };
     let mut records = Vec::new();
     let mut due = Instant::now() + Duration::from_secs(args.interval);
     loop {
@@ -97,6 +103,28 @@ fn announce(args: &AgentArgs, source: &str) -> Result<()> {
     Ok(())
 }
 
+/// Addresses of the peers in a file, as records have them.
+fn listed(file: &Path) -> Result<HashSet<String>> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let mut all = HashSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let name = line.split('#').next().unwrap_or_default().trim();
+        if name.is_empty() {
+            continue;
+        }
+        let at = || format!("line {number} of {shown}");
+        let name = destination(name).with_context(at)?;
+        let found = (name.as_str(), 0).to_socket_addrs();
+        let found = found.with_context(|| format!("{}: no address of {name}", at()))?;
+        all.extend(found.map(|address| address.ip().to_canonical().to_string()));
+    }
+    if all.is_empty() {
+        bail!("there is no peer in {shown}: write an address or a name a line");
+    }
+    Ok(all)
+}
+
 fn host_name() -> Result<String> {
     Ok(nix::unistd::gethostname()?.to_string_lossy().into_owned())
 }
@@ -148,6 +176,8 @@ fn start_sending(spool: Spool, client: Client) -> (mpsc::Sender<()>, thread::Joi
 
 /// Results until their connections are known.
 struct Collector {
+    /// Whose results are wanted; `None`: everybody's.
+    only: Option<HashSet<String>>,
     peers: Peers,
     waiting: Vec<(Instant, Event)>,
     looked: Option<Instant>,
@@ -165,14 +195,45 @@ impl Collector {
         Ok(())
     }
 
-    fn take(&mut self, source: &str, records: &mut Vec<imtcp_advice::record::Record>) {
+    fn take(&mut self, source: &str, records: &mut Vec<Record>) {
         let peers = &self.peers;
+        let wanted = |of: &Record| self.only.as_ref().is_none_or(|only| only.contains(&of.dst));
         self.waiting.retain(|(arrived, event)| {
             if peers.knows(event.cookie) {
-                records.extend(peers.record(event, source));
+                records.extend(peers.record(event, source).filter(wanted));
                 return false;
             }
             arrived.elapsed() < PATIENCE
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed_in(text: &str) -> Result<HashSet<String>> {
+        let file = std::env::temp_dir().join(format!("imtcp-peers-{}", std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        let all = listed(&file);
+        std::fs::remove_file(&file).unwrap();
+        all
+    }
+
+    /// One test for all: the file is one.
+    #[test]
+    fn peers_are_listed_by_address_or_name_and_what_is_wrong_is_named() {
+        let all = listed_in("# mirrors\n192.0.2.7\n\n 2001:DB8::0:1 # far\nlocalhost\n").unwrap();
+        assert!(all.contains("192.0.2.7") && all.contains("2001:db8::1"), "{all:?}");
+        assert!(all.contains("127.0.0.1") || all.contains("::1"), "{all:?}");
+        for (text, says) in [
+            ("192.0.2.7\na b\n", "line 2 of"),
+            ("no-such-host.invalid\n", "no address of no-such-host.invalid"),
+            ("# nobody\n", "there is no peer in"),
+        ] {
+            let e = format!("{:#}", listed_in(text).unwrap_err());
+            assert!(e.contains(says), "{e}");
+        }
+        assert!(listed(Path::new("/nonexistent")).is_err());
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use std::future::Future;
+use std::io::IsTerminal;
 
 use anyhow::{bail, Context, Result};
-use imtcp_advice::service::guard::{Access, Tokens};
+use imtcp_advice::service::guard::{Access, Hosts, Tokens};
 use imtcp_advice::service::{listen, Config, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
@@ -22,8 +23,11 @@ pub fn main(args: ServeArgs) -> Result<u8> {
             args.listen
         );
     }
+    // https://no-color.org: set to anything but nothing.
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && !no_color)
         .with_target(false)
         .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
         .init();
@@ -46,6 +50,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let place = store.place().to_string();
     let config = Config {
         access,
+        hosts: Hosts::new(args.listen.ip(), &args.host)?,
         rate_limit: args.rate_limit.unwrap_or(RATE_LIMIT),
         spares_loopback: args.rate_limit.is_none(),
         retention: args.keep.into(),
