@@ -34,6 +34,12 @@ def test_priority_puts_the_background_in_the_lower_of_two_full_buffers():
     assert "match ip src 10.1.0.2/32 flowid 10:2" in script
 
 
+def test_random_loss_stands_in_the_buffers_place_with_its_limit():
+    script = Dumbbell(buffer_pkts=125, loss_pct=0.5).script()
+    assert "parent 1:1 handle 10: netem loss 0.5% limit 125" in script
+    assert "pfifo" not in script
+
+
 def test_every_client_class_has_its_own_delay_on_the_way_back():
     path = Dumbbell(foreground_rtts_ms=(20, 200), background_rtt_ms=30)
     script = path.script()
@@ -60,6 +66,9 @@ def test_a_path_that_makes_no_sense_is_refused():
         {"buffer_pkts": 0},
         {"background_rtt_ms": -1},
         {"foreground_rtts_ms": (1.0,) * 13},
+        {"loss_pct": 100},
+        {"loss_pct": 1, "priority": True},
+        {"loss_pct": 1, "delay_line": True},
     ):
         with pytest.raises(ValueError, match=r".+"):
             Dumbbell(**wrong)

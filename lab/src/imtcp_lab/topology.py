@@ -18,6 +18,7 @@ seconds of processor per ten thousand packet hops.
 * **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address,
   never on the bottleneck's queue.  A round trip sees the sum either way, and
   acknowledgements are half as many packets to hold.
+* **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit.
 * **Segmentation**: TSO off at the senders with GSO on, so the stack builds
   large segments and the device splits them, as behind a network card: the
   bottleneck sees packets of the MTU.  GRO off, ordinary delayed ACKs.
@@ -65,6 +66,8 @@ class Dumbbell:
     buffer_pkts: int = 1000
     #: Serve the foreground strictly before the background.
     priority: bool = False
+    #: Share of the packets that the bottleneck loses at random, per cent.
+    loss_pct: float = 0.0
     #: For kernels without netem and prio: a user-space delay line behind the
     #: bottleneck.  All paths then have the background's round trip.
     delay_line: bool = False
@@ -76,8 +79,12 @@ class Dumbbell:
             raise ValueError("round trips cannot be negative")
         if len(self.foreground_rtts_ms) > 12:
             raise ValueError("prio has 16 bands: at most 12 classes of clients")
-        if self.priority and self.delay_line:
-            raise ValueError("strict priority needs a kernel with prio")
+        if not 0 <= self.loss_pct < 100:
+            raise ValueError("loss is a share of the packets: 0 to 100 per cent")
+        if self.priority and (self.delay_line or self.loss_pct):
+            raise ValueError("strict priority needs a kernel with prio, and a path without loss")
+        if self.delay_line and self.loss_pct:
+            raise ValueError("loss needs a kernel with netem")
 
     @property
     def bdp_pkts(self) -> float:
@@ -122,7 +129,8 @@ class Dumbbell:
                 f" u32 match ip src {BACKGROUND_SENDER}/32 flowid 10:2",
             ]
         else:
-            lines.append(f"qdisc add dev {dev} parent 1:1 handle 10: pfifo limit {limit}")
+            queue = f"netem loss {self.loss_pct:g}%" if self.loss_pct else "pfifo"
+            lines.append(f"qdisc add dev {dev} parent 1:1 handle 10: {queue} limit {limit}")
         return _batch("rt", lines)
 
     def _delay_line(self) -> str:

@@ -1,7 +1,8 @@
 """Flows on an idle path: what a control costs when nobody else is there.
 
-50 Mbit/s, RTT 30 ms, 1000 packets; 1 and 5 flows.  Utilisation is goodput scaled to
-whole frames over the capacity; the queue is the background's own.
+50 Mbit/s, RTT 30 ms, 1000 packets; 1 and 5 flows; with ``--loss-pct``, what losses that tell
+of no congestion cost.  Utilisation is goodput scaled to whole frames over the capacity; the
+queue is the background's own.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity-mbps", type=float, default=50, help="(50)")
     parser.add_argument("--rtt-ms", type=float, default=30, help="(30)")
     parser.add_argument("--buffer-pkts", type=int, default=1000, help="(1000)")
+    parser.add_argument("--loss-pct", type=float, default=0, help="lost at random (0)")
     parser.add_argument("--measure-s", type=float, default=20, help="judged seconds (20)")
 
 
@@ -33,6 +35,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         capacity_bps=args.capacity_mbps * 1e6,
         background_rtt_ms=args.rtt_ms,
         buffer_pkts=args.buffer_pkts,
+        loss_pct=args.loss_pct,
     )
     return [
         Scenario(
