@@ -43,7 +43,8 @@ lab-env: setup
 tests-env: setup-tests
 	@scripts/lab-env.sh tests
 
-demo: build lab-env ## upload a file tree beside web traffic, with every control in turn: out/demo
+demo: setup ## upload a file tree beside web traffic, with every control in turn: out/demo
+	@$(MAKE) --no-print-directory -j2 build lab-env
 	.venv/bin/lab demo --seeds $(SEEDS)
 
 test: build tests-env ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
