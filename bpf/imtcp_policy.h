@@ -90,15 +90,16 @@ static __always_inline __u64 imtcp_policy_pace(struct imtcp_conn *conn, __u64 no
 					       __u64 share_bps, __u64 want_bps, __u64 bytes)
 {
 	__u32 sent = snd_nxt - conn->paced_nxt;
-	__u64 due_us;
 
 	if (conn->paced_nxt)
-		conn->share_us += imtcp_time_us((__u64)sent * conn->meas.wire_q8 / 256, share_bps);
-	/* what a hold did not use is there after it; more is not saved up */
-	conn->share_us = imtcp_max(conn->share_us, imtcp_sub(now_us, IMTCP_T_MAX_US));
+		conn->share_us += imtcp_time_us(sent, share_bps);
+	/* what was not used is not saved up */
+	conn->share_us = imtcp_max(conn->share_us, now_us);
 	conn->paced_nxt = snd_nxt;
-	due_us = imtcp_sub(conn->share_us + imtcp_time_us(bytes, share_bps), now_us);
-	return due_us ? imtcp_min(want_bps, imtcp_max(imtcp_rate_bps(bytes, due_us), 1)) : want_bps;
+	return imtcp_min(want_bps,
+			 imtcp_max(imtcp_rate_bps(bytes, conn->share_us - now_us +
+								 imtcp_time_us(bytes, share_bps)),
+				   1));
 }
 
 /* What one connection is to have at least, bit/s; 0 without a floor. */

@@ -51,7 +51,7 @@ def test_the_floor_holds_beside_a_greedy_flow_and_is_more_than_what_yielding_lea
 
 def test_the_ceiling_holds_for_the_sum_at_a_usual_round_trip() -> None:
     rates = mean_rates_bps({"low": "--max-rate 5M", "high": "--max-rate 20M"}, rival=False)
-    # The ceiling counts headers, the mean does not: 0.956 of it, and the mean's time is the
-    # command's. The first ten packets of each connection leave before any pacing.
-    assert 0.9 * 5e6 <= rates["low"] <= 5e6, rates
-    assert 0.9 * 20e6 <= rates["high"] <= 20e6, rates
+    # The first ten packets of each of three connections leave before any pacing: 0.8 % of 8 s
+    # at 5M; and what the last stream took ahead is not waited for at the end.
+    assert 0.8 * 5e6 <= rates["low"] <= 1.03 * 5e6, rates
+    assert 0.8 * 20e6 <= rates["high"] <= 1.03 * 20e6, rates

@@ -40,7 +40,12 @@ pub fn leave_bare_sys() -> Option<Home> {
     Some(home)
 }
 
+/// Below /sys: a container's root elsewhere may have both.
 fn has_mounts(pid: &str) -> bool {
     let mounts = fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap_or_default();
-    mounts.lines().any(|l| matches!(l.split(' ').nth(2), Some("cgroup2" | "bpf")))
+    mounts.lines().any(|line| {
+        let mut fields = line.split(' ').skip(1);
+        fields.next().is_some_and(|point| point.starts_with("/sys/"))
+            && matches!(fields.next(), Some("cgroup2" | "bpf"))
+    })
 }
