@@ -92,7 +92,7 @@ static __always_inline __u64 imtcp_policy_pace(struct imtcp_conn *conn, __u64 no
 	__u32 sent = snd_nxt - conn->paced_nxt;
 
 	if (conn->paced_nxt)
-		conn->share_us += imtcp_time_us(sent, share_bps);
+		conn->share_us += imtcp_time_us((__u64)sent * conn->meas.wire_q8 / 256, share_bps);
 	/* what was not used is not saved up */
 	conn->share_us = imtcp_max(conn->share_us, now_us);
 	conn->paced_nxt = snd_nxt;
