@@ -129,7 +129,7 @@ static __always_inline void imtcp_full_speed_again(struct imtcp_conn *conn, __u6
 /* A measurement ended. */
 static __always_inline void imtcp_on_result(struct sock *sk, struct imtcp_conn *conn)
 {
-	imtcp_bg_on_result(&conn->bg, &conn->meas.result);
+	imtcp_bg_on_result(&conn->bg, &conn->params, &conn->meas.result);
 	imtcp_full_speed_again(conn, conn->meas.result.at_us);
 	imtcp_publish(sk, conn);
 }
@@ -211,7 +211,8 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_meas *m = &conn->meas;
 	struct imtcp_send_event ev = {};
-	__u64 base_bps, share_bps, payload_bps, bytes_per_sec;
+	struct imtcp_policy *policy = imtcp_policy_of(conn);
+	__u64 base_bps, paced_bps, payload_bps, bytes_per_sec;
 
 	/* most attempts, one per ACK, end at the gap: what left is noted, the rest would be in vain */
 	if (m->last_nxt == tp->snd_nxt && imtcp_gap_goes_on(tp))
@@ -219,10 +220,9 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	base_bps = imtcp_base_bps(conn, tp);
 	if (base_bps == IMTCP_U64_MAX)
 		return 2; /* no RTT yet: as the kernel does it */
-	share_bps = imtcp_policy_share_bps(imtcp_policy_of(conn));
-	base_bps = imtcp_min(base_bps, share_bps);
+	base_bps = imtcp_min(base_bps, imtcp_policy_ceiling_bps(policy));
 	ev.chunk_segs = imtcp_chunk_segs(conn, tp, base_bps);
-	imtcp_meas_adapt_n(m, ev.chunk_segs);
+	imtcp_meas_adapt_n(m, &conn->params, ev.chunk_segs);
 	ev.now_us = tp->tcp_mstamp;
 	ev.base_bps = base_bps;
 	ev.snd_nxt = tp->snd_nxt;
@@ -239,10 +239,14 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 			 ev.unsent_bytes >= imtcp_sub(ev.cwnd_segs, ev.flight_segs) * ev.mss_bytes);
 	if (imtcp_meas_on_send(m, &ev))
 		imtcp_on_result(sk, conn);
-	if (share_bps != IMTCP_U64_MAX && m->plan != IMTCP_PLAN_STREAM)
-		m->next_bps = imtcp_policy_pace(conn, ev.now_us, tp->snd_nxt, share_bps,
-						m->next_bps,
-						(__u64)ev.chunk_segs * imtcp_pkt_bytes(conn, tp));
+	if (policy && policy->max_bps) {
+		paced_bps = imtcp_policy_pace(policy, conn, ev.now_us, tp->snd_nxt, m->next_bps,
+					      (__u64)ev.chunk_segs * imtcp_pkt_bytes(conn, tp));
+		/* A stream is faster than the ceiling for its few milliseconds, or nothing could be
+		 * measured below one: what follows it pays. */
+		if (m->plan != IMTCP_PLAN_STREAM)
+			m->next_bps = paced_bps;
+	}
 	/* wire rate to payload rate, bits to bytes: what the kernel's pacing counts */
 	payload_bps = imtcp_scale(m->next_bps, tp->mss_cache, imtcp_pkt_bytes(conn, tp));
 	bytes_per_sec = imtcp_max(payload_bps / IMTCP_BITS_PER_BYTE, 1);
@@ -298,7 +302,7 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 		   conn->mode == IMTCP_MODE_BG &&
 			   (conn->bg.yields ||
 			    (conn->bg.cap_segs && tp->snd_cwnd >= conn->bg.cap_segs)));
-	imtcp_policy_on_ack(conn, ev.now_us, (__u64)(ev.snd_una - ev.prior_una) * ev.wire_q8 / 256);
+	imtcp_policy_on_ack(conn, ev.now_us);
 
 	what = imtcp_meas_on_ack(&conn->meas, &ev);
 	if (what & 1)
@@ -317,13 +321,13 @@ static __always_inline int imtcp_window_full(const struct tcp_sock *tp)
 	return BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
 }
 
-/* Window that carries bps at the present round trip; 0 for none. */
+/* Window that carries bps at the present round trip, one segment or more; 0 without bps. */
 static __always_inline __u32 imtcp_window_for(const struct imtcp_conn *conn,
 					      const struct tcp_sock *tp, __u64 bps)
 {
 	if (!bps || bps == IMTCP_U64_MAX)
 		return 0;
-	return imtcp_bg_window_segs(bps, tp->srtt_us >> 3, imtcp_pkt_bytes(conn, tp));
+	return imtcp_max(imtcp_bg_window_segs(bps, tp->srtt_us >> 3, imtcp_pkt_bytes(conn, tp)), 1);
 }
 
 /* Growth by what was acknowledged: Reno's, or towards the available bandwidth. */
@@ -338,7 +342,7 @@ static __always_inline void imtcp_grow(const struct imtcp_conn *conn, const stru
 	}
 	v_segs = imtcp_fs_v_segs(conn->bg.smoothed_bps, tp->srtt_us >> 3,
 				 imtcp_pkt_bytes(conn, tp));
-	imtcp_fs_grow(w, acked, imtcp_fs_step_segs(w->cwnd_segs, v_segs, IMTCP_FS_H),
+	imtcp_fs_grow(w, acked, imtcp_fs_step_segs(w->cwnd_segs, v_segs, conn->params.h_segs),
 		      tp->snd_cwnd_clamp);
 }
 
@@ -347,7 +351,7 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_policy *policy = imtcp_policy_of(conn);
 	__u32 floor_segs = imtcp_window_for(conn, tp, imtcp_policy_floor_bps(policy));
-	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_share_bps(policy));
+	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_ceiling_bps(policy));
 	struct imtcp_window w = {
 		.cwnd_segs = tp->snd_cwnd,
 		.ssthresh_segs = tp->snd_ssthresh,
@@ -359,11 +363,11 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 
 	conn->full |= full;
 	if (conn->mode == IMTCP_MODE_BG) {
-		imtcp_bg_set_cap(&conn->bg, &conn->meas, imtcp_pkt_bytes(conn, tp),
+		imtcp_bg_set_cap(&conn->bg, &conn->params, &conn->meas, imtcp_pkt_bytes(conn, tp),
 				 conn->meas.n + 2);
 		if (conn->round_over)
-			imtcp_bg_on_round(&conn->bg, &conn->meas.round, &w, conn->acked_at_us,
-					  floor_segs, conn->full);
+			imtcp_bg_on_round(&conn->bg, &conn->params, &conn->meas.round, &w,
+					  conn->acked_at_us, floor_segs, conn->full);
 	}
 	if (conn->round_over) {
 		conn->round_over = 0;

@@ -31,10 +31,8 @@ struct imtcp_conn {
 	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */
 	__u32 full;	  /* the window was full in this round trip */
 	__u32 ip_header_bytes;
-	/* under a ceiling (imtcp_policy_pace) */
-	__u64 share_us;	 /* when all that was sent would have left at this connection's share */
-	__u32 paced_nxt; /* snd_nxt when that was reckoned */
-	__u32 _pad;
+	__u32 paced_nxt; /* snd_nxt when the ceiling's clock was moved */
+	struct imtcp_params params;
 	struct imtcp_bg bg;
 	struct imtcp_meas meas;
 	/* of the controls that measure nothing (imtcp_modes.h): the one that mode names */

@@ -53,6 +53,7 @@ static const char controls[IMTCP_MODES][TCP_CA_NAME_MAX] __attribute__((aligned(
 	[IMTCP_MODE_FS] = IMTCP_CC_FS,		 [IMTCP_MODE_LP] = IMTCP_CC_LP,
 	[IMTCP_MODE_LPECN] = IMTCP_CC_LPECN,	 [IMTCP_MODE_NICE] = IMTCP_CC_NICE,
 	[IMTCP_MODE_LEDBAT] = IMTCP_CC_LEDBAT,	 [IMTCP_MODE_LEDBATPP] = IMTCP_CC_LEDBATPP,
+	[IMTCP_MODE_NOCC] = IMTCP_CC_NOCC,
 };
 
 static __always_inline void set_control(struct bpf_sock_ops *ctx, __u32 mode)
@@ -230,18 +231,21 @@ int imtcp_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 SEC(".data.switch") struct imtcp_ctl_switch order;
 
-/* name is padded with zeros, as the table's are: 16 bytes are two words. */
+/* Names are padded with zeros: 16 bytes are two words. */
+static __always_inline int same_name(const char *name, const char *other)
+{
+	const __u64 *words = (const __u64 *)name, *others = (const __u64 *)other;
+
+	return words[0] == others[0] && words[1] == others[1];
+}
+
 static __always_inline int is_ours(const char *name)
 {
-	const __u64 *words = (const __u64 *)name;
 	__u32 mode;
 
-	for (mode = IMTCP_MODE_NONE + 1; mode < IMTCP_MODES; mode++) {
-		const __u64 *ours = (const __u64 *)controls[mode];
-
-		if (words[0] == ours[0] && words[1] == ours[1])
+	for (mode = IMTCP_MODE_NONE + 1; mode < IMTCP_MODES; mode++)
+		if (same_name(name, controls[mode]))
 			return 1;
-	}
 	return 0;
 }
 
@@ -251,6 +255,7 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 	struct sock_common *skc = ctx->sk_common;
 	struct inet_connection_sock___ctl *icsk;
 	char cc[TCP_CA_NAME_MAX] __attribute__((aligned(8))) = {};
+	char only[TCP_CA_NAME_MAX] __attribute__((aligned(8)));
 	struct imtcp_tag *tag;
 	struct tcp_sock *tp;
 
@@ -262,6 +267,9 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 	icsk = (struct inet_connection_sock___ctl *)tp;
 	BPF_CORE_READ_STR_INTO(&cc, icsk, icsk_ca_ops, name);
 	if (!is_ours(cc))
+		return 0;
+	__builtin_memcpy(only, order.only, sizeof(only));
+	if (only[0] && !same_name(cc, only))
 		return 0;
 	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
 	if (order.policy && (!tag || tag->policy != order.policy))

@@ -19,6 +19,7 @@ struct imtcp_ctl_cfg {
 struct imtcp_ctl_switch {
 	__imtcp_u64 policy;	    /* 0: every socket on imtcp*; else only those of this policy */
 	char cc[IMTCP_CA_NAME_MAX]; /* the congestion control to switch to */
+	char only[IMTCP_CA_NAME_MAX]; /* empty: whichever; else only those on this one of ours */
 	__imtcp_u32 moved_listeners;
 	__imtcp_u32 moved_connections;
 	__imtcp_u32 failed;

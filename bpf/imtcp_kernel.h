@@ -90,6 +90,7 @@ struct tcp_sock {
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 write_seq;
+	__u32 snd_wnd; /* that the receiver offers, bytes */
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_cnt;
 	__u32 snd_cwnd_clamp;

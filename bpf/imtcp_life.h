@@ -13,6 +13,7 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_totals *totals = imtcp_totals_of();
+	struct imtcp_policy *policy;
 	struct imtcp_tag *tag;
 	struct imtcp_conn *conn;
 
@@ -27,7 +28,11 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	conn->last_una = tp->snd_una;
 	conn->ip_header_bytes = sk->__sk_common.skc_family == AF_INET6 ? IMTCP_IPV6_HEADER_BYTES
 								       : IMTCP_IPV4_HEADER_BYTES;
-	imtcp_meas_init(&conn->meas, tp->snd_nxt);
+	imtcp_params_init(&conn->params);
+	policy = imtcp_policy_of(conn);
+	if (policy)
+		imtcp_params_choose(&conn->params, &policy->params);
+	imtcp_meas_init(&conn->meas, &conn->params, tp->snd_nxt);
 	sk->sk_pacing_status = SK_PACING_NEEDED;
 	if (totals)
 		imtcp_count(&totals->connections_started);

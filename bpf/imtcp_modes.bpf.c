@@ -1,129 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The controls that measure nothing: TCP-LP by delay and by marks, TCP Nice, LEDBAT, LEDBAT++.
- * The skeleton is imtcp_modes.h; here are the programs that the kernel calls, one set for each
- * row of the table at the end.
- *
- * Where a connection's state could not be allocated it goes on as Reno.
+ * The skeleton is imtcp_modes.h, the programs are made by imtcp_mode_ops.h: one set for each row of
+ * the table. Each takes less than Reno, so anybody may choose them.
  */
 #include "imtcp_mode_ledbat.h"
 #include "imtcp_mode_ledbatpp.h"
 #include "imtcp_mode_lp.h"
 #include "imtcp_mode_nice.h"
+#include "imtcp_mode_ops.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-SEC("struct_ops")
-void BPF_PROG(mode_release, struct sock *sk)
-{
-	imtcp_end(sk);
-}
-
-SEC("struct_ops")
-__u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
-{
-	return imtcp_undone_cwnd(sk);
-}
-
-/*
- * The programs of a control: `prefix` names its adapter's functions, `mode` what is noted in the
- * connection. set_state comes after the window's target was set: CWR without a loss is a mark.
- */
-#define IMTCP_MODE(ops, prefix, mode_number, cc_name)                                              \
-	SEC("struct_ops")                                                                          \
-	void BPF_PROG(ops##_init, struct sock *sk)                                                 \
-	{                                                                                          \
-		struct imtcp_window w = {                                                          \
-			.cwnd_segs = tcp_sk(sk)->snd_cwnd,                                         \
-			.ssthresh_segs = tcp_sk(sk)->snd_ssthresh,                                 \
-		};                                                                                 \
-		struct imtcp_conn *conn;                                                           \
-                                                                                                   \
-		conn = imtcp_start(sk, mode_number);                                               \
-		if (conn)                                                                          \
-			prefix##_begin(conn, &w);                                                  \
-	}                                                                                          \
-                                                                                                   \
-	SEC("struct_ops")                                                                          \
-	__u32 BPF_PROG(ops##_min_tso_segs, struct sock *sk)                                        \
-	{                                                                                          \
-		struct imtcp_conn *conn = imtcp_conn_of(sk);                                       \
-                                                                                                   \
-		return conn ? imtcp_mode_send(sk, conn, prefix##_rtts_per_segment(conn)) : 2;      \
-	}                                                                                          \
-                                                                                                   \
-	SEC("struct_ops")                                                                          \
-	void BPF_PROG(ops##_pkts_acked, struct sock *sk, const struct ack_sample *sample)          \
-	{                                                                                          \
-		struct imtcp_conn *conn = imtcp_conn_of(sk);                                       \
-		struct imtcp_mode_ack ack = {};                                                    \
-                                                                                                   \
-		if (conn && imtcp_mode_acked(sk, conn, sample, &ack))                              \
-			prefix##_delay(conn, &ack);                                                \
-	}                                                                                          \
-                                                                                                   \
-	SEC("struct_ops")                                                                          \
-	void BPF_PROG(ops##_cong_avoid, struct sock *sk, __u32 seq, __u32 acked)                   \
-	{                                                                                          \
-		struct imtcp_conn *conn = imtcp_conn_of(sk);                                       \
-		struct imtcp_mode_ack ack = {};                                                    \
-		struct imtcp_window w = {};                                                        \
-                                                                                                   \
-		if (!conn) {                                                                       \
-			imtcp_without_state(sk, acked);                                            \
-			return;                                                                    \
-		}                                                                                  \
-		imtcp_mode_window(sk, conn, acked, prefix##_rtts_per_segment(conn), &ack, &w);     \
-		prefix##_window(conn, &ack, &w);                                                   \
-		imtcp_mode_write(sk, conn, &w, prefix##_rtts_per_segment(conn));                   \
-	}                                                                                          \
-                                                                                                   \
-	SEC("struct_ops")                                                                          \
-	__u32 BPF_PROG(ops##_ssthresh, struct sock *sk)                                            \
-	{                                                                                          \
-		struct imtcp_conn *conn = imtcp_conn_of(sk);                                       \
-		struct imtcp_mode_ack ack = {};                                                    \
-		struct tcp_sock *tp = tcp_sk(sk);                                                  \
-                                                                                                   \
-		if (!conn)                                                                         \
-			return imtcp_reno_ssthresh(tp->snd_cwnd);                                  \
-		imtcp_mode_read(sk, &ack);                                                         \
-		return prefix##_ssthresh(conn, &ack, tp->snd_cwnd, tp->lost_out != 0);             \
-	}                                                                                          \
-                                                                                                   \
-	SEC("struct_ops")                                                                          \
-	void BPF_PROG(ops##_set_state, struct sock *sk, __u8 new_state)                            \
-	{                                                                                          \
-		struct imtcp_conn *conn = imtcp_conn_of(sk);                                       \
-		struct imtcp_mode_ack ack = {};                                                    \
-                                                                                                   \
-		if (!conn || new_state < TCP_CA_CWR)                                               \
-			return;                                                                    \
-		imtcp_mode_read(sk, &ack);                                                         \
-		prefix##_reduced(conn, &ack, tcp_sk(sk)->prior_cwnd, new_state != TCP_CA_CWR);     \
-		if (new_state == TCP_CA_Loss)                                                      \
-			conn->reductions_rto++;                                                    \
-		else                                                                               \
-			conn->reductions_loss++;                                                   \
-	}                                                                                          \
-                                                                                                   \
-	SEC(".struct_ops")                                                                         \
-	struct tcp_congestion_ops ops = {                                                          \
-		.flags = TCP_CONG_NON_RESTRICTED,                                                  \
-		.ssthresh = (void *)ops##_ssthresh,                                                \
-		.cong_avoid = (void *)ops##_cong_avoid,                                            \
-		.set_state = (void *)ops##_set_state,                                              \
-		.undo_cwnd = (void *)mode_undo_cwnd,                                               \
-		.pkts_acked = (void *)ops##_pkts_acked,                                            \
-		.min_tso_segs = (void *)ops##_min_tso_segs,                                        \
-		.init = (void *)ops##_init,                                                        \
-		.release = (void *)mode_release,                                                   \
-		.name = cc_name,                                                                   \
-	}
-
 /* clang-format off */
-IMTCP_MODE(imtcp_lp,       lp,       IMTCP_MODE_LP,       IMTCP_CC_LP);
-IMTCP_MODE(imtcp_lpecn,    lp,       IMTCP_MODE_LPECN,    IMTCP_CC_LPECN);
-IMTCP_MODE(imtcp_nice,     nice,     IMTCP_MODE_NICE,     IMTCP_CC_NICE);
-IMTCP_MODE(imtcp_ledbat,   ledbat,   IMTCP_MODE_LEDBAT,   IMTCP_CC_LEDBAT);
-IMTCP_MODE(imtcp_ledbatpp, ledbatpp, IMTCP_MODE_LEDBATPP, IMTCP_CC_LEDBATPP);
+IMTCP_MODE(imtcp_lp,       lp,       IMTCP_MODE_LP,       IMTCP_CC_LP, TCP_CONG_NON_RESTRICTED);
+IMTCP_MODE(imtcp_lpecn,    lp,       IMTCP_MODE_LPECN,    IMTCP_CC_LPECN, TCP_CONG_NON_RESTRICTED);
+IMTCP_MODE(imtcp_nice,     nice,     IMTCP_MODE_NICE,     IMTCP_CC_NICE, TCP_CONG_NON_RESTRICTED);
+IMTCP_MODE(imtcp_ledbat,   ledbat,   IMTCP_MODE_LEDBAT,   IMTCP_CC_LEDBAT, TCP_CONG_NON_RESTRICTED);
+IMTCP_MODE(imtcp_ledbatpp, ledbatpp, IMTCP_MODE_LEDBATPP, IMTCP_CC_LEDBATPP, TCP_CONG_NON_RESTRICTED);

@@ -2,7 +2,8 @@
 /*
  * The skeleton of the controls that measure nothing: read the socket, ask the control, write the
  * socket. A control is a core header (core/include/imtcp/cc_<name>.h), an adapter
- * (imtcp_mode_<name>.h: the functions below) and a row of the table in imtcp_modes.bpf.c;
+ * (imtcp_mode_<name>.h: the functions below) and a row of the table in imtcp_modes.bpf.c, whose
+ * programs imtcp_mode_ops.h makes;
  * docs/adding-a-congestion-control.md goes through it.
  *
  *   kernel calls                   the adapter's function         written back
@@ -42,11 +43,14 @@ struct imtcp_mode_ack {
 	__u32 limit_segs;
 	__u32 full; /* the window limited what was sent */
 	__u32 round_over;
-	__u32 round_full;   /* with round_over: it was full at some time in that round trip */
-	__u32 round_rtt_us; /* with round_over: the least RTT of that round trip; 0: none */
-	__u32 stamp;	    /* the peer's timestamp, */
-	__u32 stamped;	    /* where there is one */
-	__u32 ecn;	    /* both ends agreed on ECN */
+	__u32 round_full;     /* with round_over: it was full at some time in that round trip */
+	__u32 round_rtt_us;   /* with round_over: the least RTT of that round trip; 0: none */
+	__u32 stamp;	      /* the peer's timestamp, */
+	__u32 stamped;	      /* where there is one */
+	__u32 ecn;	      /* both ends agreed on ECN */
+	__u32 receiver_bytes; /* the window that the receiver offers */
+	__u32 mss_bytes;
+	__u32 timed_out; /* the retransmission timer's recovery goes on */
 };
 
 static __always_inline void imtcp_mode_read(struct sock *sk, struct imtcp_mode_ack *ack)
@@ -62,6 +66,9 @@ static __always_inline void imtcp_mode_read(struct sock *sk, struct imtcp_mode_a
 	ack->stamp = options->rcv_tsval;
 	ack->stamped = BPF_CORE_READ_BITFIELD(options, saw_tstamp);
 	ack->ecn = tp->ecn_flags & TCP_ECN_OK;
+	ack->receiver_bytes = tp->snd_wnd;
+	ack->mss_bytes = tp->mss_cache;
+	ack->timed_out = imtcp_ca_state(sk) == TCP_CA_Loss;
 }
 
 /*
@@ -85,7 +92,7 @@ static __always_inline int imtcp_mode_acked(struct sock *sk, struct imtcp_conn *
 	if (una == prior || una - prior > tp->bytes_acked)
 		return ack->rtt_us != 0;
 	wire_q8 = (__u32)imtcp_div((__u64)imtcp_pkt_bytes(conn, tp) * 256, tp->mss_cache);
-	imtcp_policy_on_ack(conn, ack->now_us, (__u64)(una - prior) * wire_q8 / 256);
+	imtcp_policy_on_ack(conn, ack->now_us);
 	imtcp_busy(conn, ack->now_us, conn->bg.yields != 0);
 	if (imtcp_round_on_ack(&conn->meas.round, ack->now_us, una, tp->snd_nxt, rtt_us, wire_q8)) {
 		conn->round_over = 1;
@@ -130,7 +137,7 @@ static __always_inline void imtcp_mode_write(struct sock *sk, struct imtcp_conn 
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_policy *policy = imtcp_policy_of(conn);
 	__u32 floor_segs = imtcp_window_for(conn, tp, imtcp_policy_floor_bps(policy));
-	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_share_bps(policy));
+	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_ceiling_bps(policy));
 	__u32 cwnd = w->cwnd_segs;
 
 	if (imtcp_ca_state(sk) != TCP_CA_Loss) /* see imtcp_window */
@@ -149,8 +156,8 @@ static __always_inline __u32 imtcp_mode_send(struct sock *sk, struct imtcp_conn 
 					     __u32 rtts_per_segment)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	const struct imtcp_policy *policy = imtcp_policy_of(conn);
-	__u64 base_bps = imtcp_base_bps(conn, tp), share_bps = imtcp_policy_share_bps(policy);
+	struct imtcp_policy *policy = imtcp_policy_of(conn);
+	__u64 base_bps = imtcp_base_bps(conn, tp);
 	__u32 pkt_bytes = imtcp_pkt_bytes(conn, tp), segs;
 	__u64 payload_bps;
 
@@ -162,9 +169,8 @@ static __always_inline __u32 imtcp_mode_send(struct sock *sk, struct imtcp_conn 
 		base_bps = imtcp_max(base_bps, imtcp_policy_floor_bps(policy));
 		segs = IMTCP_TRICKLE_SEGS;
 	}
-	base_bps = imtcp_min(base_bps, share_bps);
-	if (share_bps != IMTCP_U64_MAX)
-		base_bps = imtcp_policy_pace(conn, tp->tcp_mstamp, tp->snd_nxt, share_bps, base_bps,
+	if (policy && policy->max_bps)
+		base_bps = imtcp_policy_pace(policy, conn, tp->tcp_mstamp, tp->snd_nxt, base_bps,
 					     (__u64)segs * pkt_bytes);
 	/* wire rate to payload rate, bits to bytes: what the kernel's pacing counts */
 	payload_bps = imtcp_scale(base_bps, tp->mss_cache, pkt_bytes);

@@ -2,18 +2,20 @@
 /*
  * Floor and ceiling for the sum of a run's connections.
  *
- * Time is cut into epochs. In each, every connection that has something acknowledged is counted
- * once and its bytes are added. At an epoch's end the share of one connection is set for the
- * next:
+ * Ceiling: one clock for all of them, the time at which everything they sent would have left at
+ * the ceiling. Each packet moves it on by its own time; a packet that leaves ahead of the clock is
+ * followed by a gap that lets the clock pass:
  *
- *      sum > ceiling:        share <- share · ceiling / sum
- *      sum < 7/8 ceiling:    share <- 9/8 share
- *      always:               ceiling/n <= share <= ceiling
+ *      clock <- max(clock, now - credit) + bytes / ceiling          each packet, of any connection
+ *      next departure of the connection that sent it >= clock       but within a stream
  *
- * so that what connections with little to send leave goes to the others little by little, and the
- * sum is back under the ceiling one epoch after it went over. The floor is shared evenly: floor / n.
- * Connections of one policy run on several processors: counters are added atomically, and the
- * one that moves the epoch's start ends it.
+ * So the sum over any time t is at most ceiling · (t + credit), and what is ahead at its end: the
+ * stream of each connection that sends one. n connections that want more each send a packet every
+ * n packets' times; what one leaves, the others have, with nobody counting them.
+ *
+ * Floor: floor / n for each of the n connections that had something acknowledged in the last epoch.
+ * Connections of one policy run on several processors: the clock and the counters move
+ * atomically, and the one that moves the epoch's start ends it.
  */
 #ifndef IMTCP_POLICY_H
 #define IMTCP_POLICY_H
@@ -23,9 +25,9 @@
 /* ours: a few round trips of a common path, short beside what a user would call a rate. */
 #define IMTCP_EPOCH_NS (100ULL * 1000 * 1000)
 
-/* An eighth of the ceiling unused before shares grow, by an eighth. ours: an epoch at 1 Mbit/s carries
- * eight packets, and its sum is no more exact than that. */
-#define IMTCP_SHARE_SLACK_DIV 8U
+/* What was not used is saved up for this long. ours: the longest hold (T_MAX), or all that is held
+ * back for a stream would be lost. */
+#define IMTCP_CREDIT_NS (IMTCP_T_MAX_US * 1000ULL)
 
 static __always_inline struct imtcp_policy *imtcp_policy_of(struct imtcp_conn *conn)
 {
@@ -34,72 +36,65 @@ static __always_inline struct imtcp_policy *imtcp_policy_of(struct imtcp_conn *c
 	return id ? bpf_map_lookup_elem(&imtcp_policies, &id) : NULL;
 }
 
-/* The epoch is over: shares for the next one. */
-static __always_inline void imtcp_policy_turn(struct imtcp_policy *p, __u64 length_ns)
-{
-	__u64 rate = imtcp_rate_bps(p->epoch_bytes, length_ns / 1000);
-	__u64 conns = imtcp_max(p->epoch_conns, 1);
-	__u64 share = p->share_bps ? p->share_bps : p->max_bps / conns;
-
-	if (rate > p->max_bps)
-		share = imtcp_scale(share, p->max_bps, rate);
-	else if (rate < p->max_bps - p->max_bps / IMTCP_SHARE_SLACK_DIV)
-		share += share / IMTCP_SHARE_SLACK_DIV;
-	p->share_bps = imtcp_clamp(share, p->max_bps / conns, p->max_bps);
-	p->active_conns = (__u32)conns;
-	p->epoch_bytes = 0;
-	p->epoch_conns = 0;
-}
-
-/* acked_bytes of this connection, on the wire, were acknowledged at now_us. */
-static __always_inline void imtcp_policy_on_ack(struct imtcp_conn *conn, __u64 now_us,
-						__u64 acked_bytes)
+/* Something of this connection was acknowledged at now_us: it counts in this epoch. */
+static __always_inline void imtcp_policy_on_ack(struct imtcp_conn *conn, __u64 now_us)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
 	__u64 now_ns = now_us * 1000, start;
 
-	if (!p)
+	if (!p || !p->min_bps)
 		return;
 	start = p->epoch_start_ns;
 	if (now_ns - start >= IMTCP_EPOCH_NS &&
-	    __sync_bool_compare_and_swap(&p->epoch_start_ns, start, now_ns))
-		imtcp_policy_turn(p, now_ns - start);
+	    __sync_bool_compare_and_swap(&p->epoch_start_ns, start, now_ns)) {
+		p->active_conns = p->epoch_conns;
+		p->epoch_conns = 0;
+	}
 	start = p->epoch_start_ns;
 	if (conn->epoch_ns != start) {
 		conn->epoch_ns = start;
 		__sync_fetch_and_add(&p->epoch_conns, 1);
 	}
-	__sync_fetch_and_add(&p->epoch_bytes, acked_bytes);
 }
 
-/* What one connection may send at most, bit/s; U64_MAX without a ceiling. */
-static __always_inline __u64 imtcp_policy_share_bps(const struct imtcp_policy *p)
+/* What all connections together may send, bit/s; U64_MAX without a ceiling. */
+static __always_inline __u64 imtcp_policy_ceiling_bps(const struct imtcp_policy *p)
 {
-	if (!p || !p->max_bps)
-		return IMTCP_U64_MAX;
-	return p->share_bps ? p->share_bps : p->max_bps / imtcp_max(p->active_conns, 1);
+	return p && p->max_bps ? p->max_bps : IMTCP_U64_MAX;
+}
+
+/* Time of bytes at the ceiling, nanoseconds. */
+static __always_inline __u64 imtcp_policy_cost_ns(const struct imtcp_policy *p, __u64 bytes)
+{
+	return imtcp_div(bytes * IMTCP_BITS_PER_BYTE * 1000000000ULL, p->max_bps);
 }
 
 /*
- * A stream is faster than the ceiling for its few milliseconds, or nothing could be measured below
- * one. So the connection keeps the time at which all that it sent would have left at its share; an
- * ordinary gap ends no earlier. Returns the rate of the gap after the packet that leaves next, about
- * `bytes` long on the wire.
+ * Moves the clock on by what this connection sent since it was asked before. Returns the rate of the
+ * gap after the packet that leaves next, about `bytes` long on the wire: want_bps, or what lets the
+ * clock pass.
  */
-static __always_inline __u64 imtcp_policy_pace(struct imtcp_conn *conn, __u64 now_us, __u32 snd_nxt,
-					       __u64 share_bps, __u64 want_bps, __u64 bytes)
+static __always_inline __u64 imtcp_policy_pace(struct imtcp_policy *p, struct imtcp_conn *conn,
+					       __u64 now_us, __u32 snd_nxt, __u64 want_bps,
+					       __u64 bytes)
 {
-	__u32 sent = snd_nxt - conn->paced_nxt;
+	__u64 now_ns = now_us * 1000, clock_ns = p->clock_ns;
+	__u32 sent = conn->paced_nxt ? snd_nxt - conn->paced_nxt : 0;
 
-	if (conn->paced_nxt)
-		conn->share_us += imtcp_time_us((__u64)sent * conn->meas.wire_q8 / 256, share_bps);
-	/* what was not used is not saved up */
-	conn->share_us = imtcp_max(conn->share_us, now_us);
 	conn->paced_nxt = snd_nxt;
-	return imtcp_min(want_bps,
-			 imtcp_max(imtcp_rate_bps(bytes, conn->share_us - now_us +
-								 imtcp_time_us(bytes, share_bps)),
-				   1));
+	/* who loses this race finds it moved by the winner */
+	if (clock_ns + IMTCP_CREDIT_NS < now_ns)
+		__sync_bool_compare_and_swap(&p->clock_ns, clock_ns, now_ns - IMTCP_CREDIT_NS);
+	if (sent)
+		__sync_fetch_and_add(
+			&p->clock_ns,
+			imtcp_policy_cost_ns(p, (__u64)sent * conn->meas.wire_q8 / 256));
+	clock_ns = p->clock_ns + imtcp_policy_cost_ns(p, bytes);
+	if (clock_ns <= now_ns)
+		return want_bps;
+	return imtcp_min(want_bps, imtcp_max(imtcp_div(bytes * IMTCP_BITS_PER_BYTE * 1000000000ULL,
+						       clock_ns - now_ns),
+					     1));
 }
 
 /* What one connection is to have at least, bit/s; 0 without a floor. */

@@ -6,7 +6,11 @@
  *
  * Rules: fixed-width types only, naturally aligned with explicit padding, every structure
  * a multiple of 8 bytes. Fields are appended, never reordered; a change of meaning raises
- * IMTCP_ABI_VERSION. Units are in the names: _us, _ns, _bytes, _segs, _bps (bits per second).
+ * IMTCP_ABI_VERSION, and so does another size of the record, which comes in a row of its like.
+ * Units are in the names: _us, _ns, _bytes, _segs, _bps (bits per second).
+ *
+ * The parameters of the algorithms are the core's structure (imtcp/params.h), with its defaults
+ * and ranges: the one thing that user space knows of the core.
  */
 #ifndef IMTCP_SHARED_H
 #define IMTCP_SHARED_H
@@ -24,7 +28,9 @@ typedef uint32_t __imtcp_u32;
 typedef uint64_t __imtcp_u64;
 #endif
 
-#define IMTCP_ABI_VERSION 1
+#include <imtcp/params.h>
+
+#define IMTCP_ABI_VERSION 2
 
 /* Names under which the congestion controls are registered (TCP_CONGESTION). */
 #define IMTCP_CC_MEASURE "imtcp"
@@ -35,6 +41,7 @@ typedef uint64_t __imtcp_u64;
 #define IMTCP_CC_NICE "imtcp_nice"
 #define IMTCP_CC_LEDBAT "imtcp_ledbat"
 #define IMTCP_CC_LEDBATPP "imtcp_ledbatpp"
+#define IMTCP_CC_NOCC "imtcp_nocc"
 
 enum imtcp_mode {
 	IMTCP_MODE_NONE = 0,
@@ -47,7 +54,9 @@ enum imtcp_mode {
 	IMTCP_MODE_NICE = 6,
 	IMTCP_MODE_LEDBAT = 7,
 	IMTCP_MODE_LEDBATPP = 8,
-	IMTCP_MODES = 9,
+	/* no congestion control [EN §2.3], for whom the administrator allows it (imtcp_nocc.bpf.c) */
+	IMTCP_MODE_NOCC = 9,
+	IMTCP_MODES = 10,
 };
 
 /* Control unit [IM §3.3 fig. 5]. OFF: this connection cannot measure at present. */
@@ -136,8 +145,9 @@ struct imtcp_record {
 	__imtcp_u64 bytes_acked;
 	__imtcp_u64 bytes_sent; /* with retransmissions */
 	__imtcp_u64 bytes_retrans;
-	__imtcp_u64 busy_us;	 /* time with data to send */
-	__imtcp_u64 yielding_us; /* of it, time held back by the cap or the RTT rule */
+	__imtcp_u64 busy_us;	    /* time with data to send */
+	__imtcp_u64 yielding_us;    /* of it, time held back by the cap or the RTT rule */
+	struct imtcp_params params; /* that it goes by; which of them count, its mode says */
 };
 
 /* One measurement that ended, in the ring buffer imtcp_events. */
@@ -170,8 +180,8 @@ struct imtcp_totals {
 };
 
 /*
- * One run or attachment (hash imtcp_policies, key: id, a u64 chosen by user space). The
- * first part is written by user space, the second only by the programs.
+ * One run or attachment (hash imtcp_policies, key: id, a u64 chosen by user space). The first
+ * part and the parameters are written by user space, the rest only by the programs.
  */
 struct imtcp_policy {
 	__imtcp_u64 min_bps;	/* floor for the sum of the connections; 0: none */
@@ -179,9 +189,8 @@ struct imtcp_policy {
 	__imtcp_u32 mode;	/* enum imtcp_mode, what sockops sets */
 	__imtcp_u32 dscp_plus1; /* 0: leave alone, else DSCP + 1 to set on each socket */
 	/* shared state of the ceiling and the floor, see bpf/imtcp_policy.h */
+	__imtcp_u64 clock_ns; /* when all that was sent would have left at the ceiling */
 	__imtcp_u64 epoch_start_ns;
-	__imtcp_u64 epoch_bytes;
-	__imtcp_u64 share_bps; /* what one connection may send at present */
 	__imtcp_u32 epoch_conns;
 	__imtcp_u32 active_conns;
 	/* sums over connections that have ended; those alive are in their records */
@@ -193,6 +202,9 @@ struct imtcp_policy {
 	__imtcp_u64 avail_count;
 	__imtcp_u64 avail_min_bps;
 	__imtcp_u64 avail_max_bps;
+	/* written by user space, read when a connection begins or is given its control anew; 0: the
+	 * default */
+	struct imtcp_params params;
 };
 
 /* Socket-local storage imtcp_tags: which policy a socket belongs to. User space may set it

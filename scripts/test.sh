@@ -55,7 +55,8 @@ part fuzz make -s core-fuzz-smoke
 # The command's tests load imtcp on this kernel; leave it as it was.
 loaded=
 [ ! -e /sys/fs/bpf/imtcp ] || loaded=1
-part rust cargo test --locked --workspace --quiet
+part rust cargo test --locked --workspace --quiet --no-fail-fast
+part rust-demo cargo test --locked -p imtcp --no-default-features --quiet --lib --test left_out
 [ -n "$loaded" ] || target/release/imtcp down >/dev/null 2>&1 || true
 # Two rows of Python tests share the cores, as a guest uses one: connections, and the rest one after
 # the other.

@@ -13,13 +13,6 @@ SUSTAINED_BPS = 50e6
 ERROR = 1.15
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="known: nothing strains a stream that fits into the bucket (16 KB take one of nine "
-    "packets and are full again 2.6 ms later) until a queue has stood for two round trips. "
-    "imtcp_bg leaves tokens: its first results (71.8 to 141 of 50 Mbit/s in six runs) are called "
-    "valid, and those above the range count for the smoothed value (74 at the end of one)",
-)
 @pytest.mark.parametrize("burst_kb", [16, 128])
 def test_behind_a_token_bucket_what_exceeds_the_sustained_rate_is_rejected(burst_kb: int) -> None:
     path = Path3(

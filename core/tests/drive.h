@@ -17,6 +17,7 @@ struct drive_source {
 };
 
 struct drive {
+	struct imtcp_params params;
 	struct imtcp_meas m;
 	struct imtcp_bg bg;
 	struct imtcp_window w;
@@ -87,6 +88,7 @@ static inline const char *drive_invariants(const struct drive *d)
 static inline void drive_init(struct drive *d, const struct drive_source *src)
 {
 	static const struct drive zero;
+	struct imtcp_params chosen = {0, 0, 0, 0, 0, 0};
 
 	*d = zero;
 	d->una = d->nxt = (uint32_t)src->next(src->of);
@@ -101,7 +103,13 @@ static inline void drive_init(struct drive *d, const struct drive_source *src)
 	d->limit_segs = (uint32_t)drive_in(src, 10, 100000);
 	if (d->w.cwnd_segs > d->limit_segs)
 		d->w.cwnd_segs = d->limit_segs;
-	imtcp_meas_init(&d->m, d->nxt);
+	imtcp_params_init(&d->params);
+	chosen.gamma_q16 = (uint32_t)drive_any(src);
+	chosen.delta_q8 = (uint32_t)drive_any(src);
+	chosen.stream_packets = (uint32_t)drive_any(src);
+	chosen.g_q8 = (uint32_t)drive_any(src);
+	imtcp_params_choose(&d->params, &chosen);
+	imtcp_meas_init(&d->m, &d->params, d->nxt);
 	d->m.link_bps = drive_in(src, 0, 1) ? 0 : drive_in(src, 10000, 400000000000ULL);
 }
 
@@ -127,7 +135,7 @@ static inline const char *drive_send(struct drive *d, const struct drive_source 
 	ev.srtt_us = d->srtt_us;
 	ev.recovering = drive_in(src, 0, 63) > d->honest;
 	ev.slow_start = imtcp_in_slow_start(&d->w);
-	imtcp_meas_adapt_n(&d->m, ev.chunk_segs);
+	imtcp_meas_adapt_n(&d->m, &d->params, ev.chunk_segs);
 	imtcp_meas_on_send(&d->m, &ev);
 	why = drive_invariants(d);
 	if (why)
@@ -177,16 +185,17 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 	what = imtcp_meas_on_ack(&d->m, &ev);
 	DRIVE_CHECK(what >= 0 && what <= 3);
 	if (what & 1)
-		imtcp_bg_on_result(&d->bg, &d->m.result);
+		imtcp_bg_on_result(&d->bg, &d->params, &d->m.result);
 	d->round_over |= (uint32_t)(what & 2);
 
 	/* the window, as the adapter; segments that the peer has not received grow nothing */
 	segs = (acked + d->mss - 1) / d->mss;
 	before = d->w.cwnd_segs;
 	if (bg) {
-		imtcp_bg_set_cap(&d->bg, &d->m, d->mss + d->header, d->m.n + 2);
+		imtcp_bg_set_cap(&d->bg, &d->params, &d->m, d->mss + d->header, d->m.n + 2);
 		if (d->round_over)
-			imtcp_bg_on_round(&d->bg, &d->m.round, &d->w, d->now_us, d->floor_segs, 1);
+			imtcp_bg_on_round(&d->bg, &d->params, &d->m.round, &d->w, d->now_us,
+					  d->floor_segs, 1);
 		DRIVE_CHECK(d->w.cwnd_segs <= before); /* the RTT rule never raises a window */
 		DRIVE_CHECK(d->w.cwnd_segs >= IMTCP_BG_LEAST_SEGS || d->w.cwnd_segs == before);
 		DRIVE_CHECK(d->bg.draining || d->w.cwnd_segs >= d->floor_segs ||

@@ -7,6 +7,7 @@
 	X(filter)                                                                                  \
 	X(stream)                                                                                  \
 	X(choice)                                                                                  \
+	X(params)                                                                                  \
 	X(control)                                                                                 \
 	X(meas)                                                                                    \
 	X(cc_reno)                                                                                 \

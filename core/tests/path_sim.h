@@ -74,6 +74,7 @@ struct sim_result {
 
 struct sim {
 	struct sim_cfg cfg;
+	struct imtcp_params params;
 	struct imtcp_meas m;
 	struct imtcp_bg bg;
 	struct imtcp_window w;
@@ -128,7 +129,8 @@ static inline void sim_init(struct sim *s, const struct sim_cfg *cfg)
 	s->now_ns = 1000000000ULL;
 	s->fifo_at_ns = s->cross_next_ns = s->tokens_at_ns = s->now_ns;
 	s->tokens = (double)cfg->bucket_bytes;
-	imtcp_meas_init(&s->m, s->snd_nxt);
+	imtcp_params_init(&s->params);
+	imtcp_meas_init(&s->m, &s->params, s->snd_nxt);
 }
 
 static inline uint64_t sim_us(const struct sim *s)
@@ -332,7 +334,7 @@ static inline void sim_note_result(struct sim *s)
 	out->m = s->m.m;
 	out->pause_rtts = s->m.pause_rtts;
 	s->n_results++;
-	imtcp_bg_on_result(&s->bg, r);
+	imtcp_bg_on_result(&s->bg, &s->params, r);
 }
 
 /* What must hold whatever happens. */
@@ -384,7 +386,7 @@ static inline int sim_try_send(struct sim *s)
 		if (s->cfg.max_bps)
 			base_bps = imtcp_min(base_bps, s->cfg.max_bps);
 		s->chunk_segs = sim_chunk_segs(s, base_bps);
-		imtcp_meas_adapt_n(&s->m, s->chunk_segs);
+		imtcp_meas_adapt_n(&s->m, &s->params, s->chunk_segs);
 		sim_send_event(s, &ev, base_bps);
 		for (i = 0; i <= (s->cfg.idempotence ? 5U : 0U); i++)
 			if (imtcp_meas_on_send(&s->m, &ev))
@@ -495,9 +497,10 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 		return;
 	}
 	if (!s->cfg.reno) {
-		imtcp_bg_set_cap(&s->bg, &s->m, SIM_PKT, s->m.n + 2);
+		imtcp_bg_set_cap(&s->bg, &s->params, &s->m, SIM_PKT, s->m.n + 2);
 		if (s->round_over)
-			imtcp_bg_on_round(&s->bg, &s->m.round, &s->w, ev.now_us, 0, (int)s->full);
+			imtcp_bg_on_round(&s->bg, &s->params, &s->m.round, &s->w, ev.now_us, 0,
+					  (int)s->full);
 	}
 	if (s->full && !s->bg.draining)
 		imtcp_reno_grow(&s->w, acked, s->cfg.cwnd_segs ? s->cfg.cwnd_segs : SIM_CWND_MOST);

@@ -253,8 +253,7 @@ static inline const char *steps_fs(struct bytes *in)
 		uint32_t before = f.w.cwnd_segs, h = 1 + (uint32_t)take_any(in);
 		uint64_t bps = take_any(in);
 		uint32_t rtt_us = (uint32_t)take_any(in), pkt = (uint32_t)take_any(in) % 9000;
-		uint32_t v = imtcp_fs_v_segs(bps, rtt_us, pkt), step, cap;
-		uint32_t g_q8 = (uint32_t)take_any(in), n = take8(in);
+		uint32_t v = imtcp_fs_v_segs(bps, rtt_us, pkt), step;
 		int slow = imtcp_in_slow_start(&f.w);
 
 		step = imtcp_fs_step_segs(before, v, h ? h : 1);
@@ -263,8 +262,6 @@ static inline const char *steps_fs(struct bytes *in)
 		imtcp_fs_grow(&f.w, (uint32_t)take_any(in), step, f.limit_segs);
 		HOLDS(slow || f.w.cwnd_segs <= (uint64_t)before + step);
 		HOLDS(f.w.cwnd_segs >= imtcp_min(before, f.limit_segs));
-		cap = imtcp_fs_share_cap_segs(bps, rtt_us, pkt, g_q8, n, n);
-		HOLDS(!cap || (cap > (uint32_t)n * n && cap <= v));
 		HOLDS(imtcp_nocc_window_segs(rtt_us, pkt, f.limit_segs) >= 1);
 		HOLDS(imtcp_nocc_window_segs(rtt_us, pkt, f.limit_segs) <= f.limit_segs);
 		if (take8(in) & 1)

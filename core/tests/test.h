@@ -54,6 +54,15 @@ static inline uint64_t rnd_any(uint64_t *state)
 	return v >> (rnd(state) & 63);
 }
 
+/* What a connection has that nobody chose anything for. */
+static inline const struct imtcp_params *defaults(void)
+{
+	static struct imtcp_params p;
+
+	imtcp_params_init(&p);
+	return &p;
+}
+
 #define assert_within_pct(value, expected, pct)                                                    \
 	do {                                                                                       \
 		uint64_t v_ = (value), e_ = (expected), d_ = v_ > e_ ? v_ - e_ : e_ - v_;          \

@@ -6,6 +6,7 @@
 #define NOW 5000000ULL
 
 struct flow {
+	struct imtcp_params p;
 	struct imtcp_bg b;
 	struct imtcp_window w;
 	struct imtcp_meas m;
@@ -16,7 +17,8 @@ struct flow {
 static void start(struct flow *f, uint32_t cwnd, uint32_t ssthresh, uint32_t base_us)
 {
 	memset(f, 0, sizeof(*f));
-	imtcp_meas_init(&f->m, 0);
+	imtcp_params_init(&f->p);
+	imtcp_meas_init(&f->m, &f->p, 0);
 	f->w.cwnd_segs = cwnd;
 	f->w.ssthresh_segs = ssthresh;
 	imtcp_minrtt_on_sample(&f->b.minrtt, NOW, (int32_t)base_us);
@@ -25,14 +27,14 @@ static void start(struct flow *f, uint32_t cwnd, uint32_t ssthresh, uint32_t bas
 static void round_of(struct flow *f, uint32_t rtt_us, uint32_t floor_segs)
 {
 	f->r.last_least_rtt_us = rtt_us;
-	imtcp_bg_on_round(&f->b, &f->r, &f->w, NOW, floor_segs, 1);
+	imtcp_bg_on_round(&f->b, &f->p, &f->r, &f->w, NOW, floor_segs, 1);
 }
 
 static void result(struct flow *f, uint32_t outcome, uint64_t avail_bps)
 {
 	struct imtcp_result r = {NOW, avail_bps, 0, 0, outcome, 100, 1, 4};
 
-	imtcp_bg_on_result(&f->b, &r);
+	imtcp_bg_on_result(&f->b, &f->p, &r);
 }
 
 /* (1) */
@@ -48,6 +50,19 @@ static void results_are_smoothed_by_an_eighth(void **state)
 	assert_int_equal(f.b.smoothed_bps, 75 * MBPS);
 	result(&f, IMTCP_OUT_OF_RANGE, 35 * MBPS);
 	assert_int_equal(f.b.smoothed_bps, 70 * MBPS);
+}
+
+/* (1) with gamma = 1/2: (80 + 40)/2. */
+static void a_chosen_gamma_is_the_weight_of_a_result(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	f.p.gamma_q16 = 65536 / 2;
+	result(&f, IMTCP_OK, 80 * MBPS);
+	result(&f, IMTCP_OK, 40 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 60 * MBPS);
 }
 
 static void rejected_results_are_not_averaged_in(void **state)
@@ -74,7 +89,7 @@ static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 	(void)state;
 	start(&f, 300, 300, 30000);
 	result(&f, IMTCP_OK, 40 * MBPS);
-	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
 	assert_int_equal(f.b.cap_segs, 124);
 	imtcp_bg_apply_cap(&f.b, &f.w, 0);
 	assert_int_equal(f.w.cwnd_segs, 124); /* at once */
@@ -84,6 +99,69 @@ static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 	assert_int_equal(f.b.reductions_cap, 1); /* only when above */
 }
 
+/* [IM §5.1], g = 1/2: 0.5 · 120 = 60 packets, 33/32 of it 61.875. */
+static void a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, 30000);
+	f.p.g_q8 = 128;
+	f.m.low_bps = 20 * MBPS;
+	f.m.high_bps = 60 * MBPS;
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 124); /* nothing is known yet to take a share of */
+	result(&f, IMTCP_OK, 40 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 62);
+	assert_int_equal(f.b.smoothed_bps, 40 * MBPS); /* of A itself, not of its share */
+	imtcp_bg_apply_cap(&f.b, &f.w, 0);
+	assert_int_equal(f.w.cwnd_segs, 62);
+}
+
+/* "Above 30 Mbit/s" is no news where 80 are known; 7/8 · 80 + 1/8 · 96 = 82; below is news. */
+static void with_g_below_one_a_result_above_the_range_never_lowers_the_average(void **state)
+{
+	struct imtcp_result above = {NOW, 30 * MBPS, 0, 0, IMTCP_OUT_OF_RANGE, 100, 0, 4};
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, 30000);
+	f.p.g_q8 = 128;
+	result(&f, IMTCP_OK, 80 * MBPS);
+	imtcp_bg_on_result(&f.b, &f.p, &above);
+	assert_int_equal(f.b.smoothed_bps, 80 * MBPS);
+	above.avail_bps = 96 * MBPS;
+	imtcp_bg_on_result(&f.b, &f.p, &above);
+	assert_int_equal(f.b.smoothed_bps, 82 * MBPS);
+	above.sub_range = IMTCP_SUB_RANGES + 1; /* below the range */
+	above.avail_bps = 74 * MBPS;
+	imtcp_bg_on_result(&f.b, &f.p, &above);
+	assert_int_equal(f.b.smoothed_bps, 81 * MBPS);
+	f.p.g_q8 = 256;
+	above.sub_range = 0;
+	above.avail_bps = 1 * MBPS;
+	imtcp_bg_on_result(&f.b, &f.p, &above);
+	assert_int_equal(f.b.smoothed_bps, 71 * MBPS);
+}
+
+/* [IM §5.1]: "while that exceeds m·N". 0.05 · 120 = 6 packets carry no stream of 8. */
+static void a_small_g_leaves_what_a_measurement_needs(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, 30000);
+	f.p.g_q8 = IMTCP_G_LEAST_Q8;
+	result(&f, IMTCP_OK, 40 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, f.m.n + 2);
+	assert_int_equal(f.b.cap_segs, 10);
+	f.b.smoothed_bps = 1; /* of which the share is nothing */
+	f.b.cap_segs = 0;
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, f.m.n + 2);
+	assert_int_equal(f.b.cap_segs, 10);
+}
+
 static void the_cap_never_stops_the_measuring(void **state)
 {
 	struct flow f;
@@ -91,9 +169,9 @@ static void the_cap_never_stops_the_measuring(void **state)
 	(void)state;
 	start(&f, 300, 300, 1000);
 	result(&f, IMTCP_OK, 1 * MBPS); /* 0.1 packets */
-	imtcp_bg_set_cap(&f.b, &f.m, PKT, IMTCP_STREAM_N_DELACK + 2);
-	assert_int_equal(f.b.cap_segs, IMTCP_STREAM_N_DELACK + 2);
-	imtcp_bg_set_cap(&f.b, &f.m, PKT, 0);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 14);
+	assert_int_equal(f.b.cap_segs, 14);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 0);
 	assert_int_equal(f.b.cap_segs, IMTCP_BG_LEAST_SEGS);
 }
 
@@ -103,11 +181,11 @@ static void before_the_first_result_the_cap_is_the_middle_of_the_first_range(voi
 
 	(void)state;
 	start(&f, 10, 10, 30000);
-	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
 	assert_int_equal(f.b.cap_segs, 0); /* no range either: Reno, the RTT rule holds the line */
 	f.m.low_bps = 50 * MBPS;
 	f.m.high_bps = 100 * MBPS;
-	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
 	assert_int_equal(f.b.cap_segs, 232); /* 33/32 · 75 Mbit/s · 30 ms / 10 000 bits */
 }
 
@@ -119,7 +197,7 @@ static void without_a_round_trip_time_there_is_no_cap(void **state)
 	memset(&f, 0, sizeof(f));
 	f.w.cwnd_segs = 1000;
 	result(&f, IMTCP_OK, 40 * MBPS);
-	imtcp_bg_set_cap(&f.b, &f.m, PKT, 10);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
 	imtcp_bg_apply_cap(&f.b, &f.w, 0);
 	assert_int_equal(f.w.cwnd_segs, 1000);
 	round_of(&f, 30000, 0);
@@ -144,7 +222,7 @@ static void a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt(void **s
 
 static void at_delta_itself_nothing_happens(void **state)
 {
-	uint64_t base = 30000, at = base * IMTCP_BG_DELTA_Q8 / 256; /* delta · RTTmin, floored */
+	uint64_t base = 30000, at = base * IMTCP_DELTA_Q8 / 256; /* delta · RTTmin, floored */
 	struct flow f;
 
 	(void)state;
@@ -156,6 +234,25 @@ static void at_delta_itself_nothing_happens(void **state)
 	assert_false(f.b.yields);
 	round_of(&f, (uint32_t)at + 1, 0);
 	assert_int_equal(f.b.reductions_rtt, 1);
+}
+
+/* delta = 1.5: 44 ms of 30 are no congestion, 46 are; calm is below 1.25, 37.5 ms. */
+static void a_chosen_delta_moves_congestion_and_the_calm_below_it(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 20, 30000);
+	f.p.delta_q8 = 384;
+	f.b.cap_segs = 150;
+	round_of(&f, 44000, 0);
+	assert_int_equal(f.b.reductions_rtt, 0);
+	assert_int_equal(f.w.ssthresh_segs, 20);
+	round_of(&f, 37000, 0);
+	assert_int_equal(f.w.ssthresh_segs, 150);
+	round_of(&f, 46000, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+	assert_int_equal(f.w.cwnd_segs, 78); /* 120 · 30/46 */
 }
 
 static void the_rtt_rule_stops_at_its_floor(void **state)
@@ -212,7 +309,7 @@ static void a_calm_round_opens_slow_start_up_to_the_cap(void **state)
 	/* between calm and delta: Reno, one segment a round trip */
 	start(&f, 20, 20, 30000);
 	f.b.cap_segs = 120;
-	round_of(&f, 30000U * (IMTCP_BG_CALM_Q8 + IMTCP_BG_DELTA_Q8) / 2 / 256, 0);
+	round_of(&f, 30000U * 115 / 100, 0);
 	assert_int_equal(f.w.ssthresh_segs, 20);
 	assert_int_equal(f.w.cwnd_segs, 20);
 }
@@ -236,6 +333,21 @@ static void after_a_loss_growth_is_renos_until_a_newer_result(void **state)
 	assert_true(f.w.ssthresh_segs > 20);
 }
 
+/* No strain in the whole range is news of the path, too; strain in all of it is not yet a value. */
+static void after_a_loss_above_the_range_lets_the_window_grow_to_the_cap(void **state)
+{
+	struct imtcp_result above = {NOW, 50 * MBPS, 0, 0, IMTCP_OUT_OF_RANGE, 100, 0, 2};
+	struct flow f;
+
+	(void)state;
+	start(&f, 20, 20, 30000);
+	f.b.cap_segs = 120;
+	imtcp_bg_on_loss(&f.b);
+	imtcp_bg_on_result(&f.b, &f.p, &above);
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 120);
+}
+
 static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **state)
 {
 	uint64_t now = NOW;
@@ -249,7 +361,7 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	while (!f.b.draining && now < NOW + 2 * IMTCP_MINRTT_AGE_US) {
 		now += 35000;
 		imtcp_minrtt_on_sample(&f.b.minrtt, now, 35000);
-		imtcp_bg_on_round(&f.b, &f.r, &f.w, now, 0, 1);
+		imtcp_bg_on_round(&f.b, &f.p, &f.r, &f.w, now, 0, 1);
 	}
 	assert_in_range(now - NOW, IMTCP_MINRTT_AGE_US, IMTCP_MINRTT_AGE_US + 70000);
 	while (f.b.draining) {
@@ -259,7 +371,7 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 		now += 35000;
 		imtcp_minrtt_on_sample(&f.b.minrtt, now, 31000);
 		f.r.last_least_rtt_us = 31000;
-		imtcp_bg_on_round(&f.b, &f.r, &f.w, now, 0, 1);
+		imtcp_bg_on_round(&f.b, &f.p, &f.r, &f.w, now, 0, 1);
 	}
 	assert_int_equal(drained, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
 	assert_int_equal(f.b.minrtt.base_us, 31000);
@@ -276,14 +388,20 @@ static void a_window_in_bytes_rounds_to_whole_segments(void **state)
 	assert_int_equal(imtcp_bg_window_segs(40 * MBPS, 30000, 0), 0);
 }
 
-SUITE(cc_bg, T(results_are_smoothed_by_an_eighth), T(rejected_results_are_not_averaged_in),
-      T(the_cap_is_available_bandwidth_times_least_rtt), T(the_cap_never_stops_the_measuring),
+SUITE(cc_bg, T(results_are_smoothed_by_an_eighth), T(a_chosen_gamma_is_the_weight_of_a_result),
+      T(rejected_results_are_not_averaged_in), T(the_cap_is_available_bandwidth_times_least_rtt),
+
+      T(a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves),
+      T(with_g_below_one_a_result_above_the_range_never_lowers_the_average),
+      T(a_small_g_leaves_what_a_measurement_needs), T(the_cap_never_stops_the_measuring),
       T(before_the_first_result_the_cap_is_the_middle_of_the_first_range),
       T(without_a_round_trip_time_there_is_no_cap),
       T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),
-      T(at_delta_itself_nothing_happens), T(the_rtt_rule_stops_at_its_floor),
+      T(at_delta_itself_nothing_happens), T(a_chosen_delta_moves_congestion_and_the_calm_below_it),
+      T(the_rtt_rule_stops_at_its_floor),
       T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
       T(the_noise_of_a_short_path_is_no_queue), T(a_calm_round_opens_slow_start_up_to_the_cap),
       T(after_a_loss_growth_is_renos_until_a_newer_result),
+      T(after_a_loss_above_the_range_lets_the_window_grow_to_the_cap),
       T(an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back),
       T(a_window_in_bytes_rounds_to_whole_segments))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* [IM §5.1, §5.2] and [EN §2.3] by hand. */
+/* [IM §5.2] and [EN §2.3] by hand. */
 #include "test.h"
 #include <imtcp/cc_fs.h>
 #include <imtcp/cc_nocc.h>
@@ -62,17 +62,6 @@ static void slow_start_is_renos(void **state)
 	assert_int_equal(w.cwnd_segs, 20);
 }
 
-/* g = 1/2: 0.5·120 = 60 packets, while that exceeds m·N. */
-static void a_share_of_the_bandwidth_caps_while_it_can_be_measured(void **state)
-{
-	(void)state;
-	assert_int_equal(imtcp_fs_share_cap_segs(40 * MBPS, 30000, PKT, 128, 5, 10), 60);
-	assert_int_equal(imtcp_fs_share_cap_segs(40 * MBPS, 30000, PKT, 128, 6, 10), 0);
-	assert_int_equal(imtcp_fs_share_cap_segs(40 * MBPS, 30000, PKT, 256, 5, 10), 120);
-	assert_int_equal(imtcp_fs_share_cap_segs(40 * MBPS, 30000, PKT, 9999, 5, 10), 120);
-	assert_int_equal(imtcp_fs_share_cap_segs(0, 30000, PKT, 128, 0, 0), 0);
-}
-
 static void without_congestion_control_the_receivers_window_is_the_limit(void **state)
 {
 	(void)state;
@@ -84,5 +73,4 @@ static void without_congestion_control_the_receivers_window_is_the_limit(void **
 
 SUITE(cc_fs, T(far_below_v_the_window_grows_by_h), T(h_of_one_is_reno_and_so_is_an_unknown_v),
       T(a_step_does_not_go_beyond_v), T(a_step_is_spread_over_the_acks_of_its_round_trip),
-      T(slow_start_is_renos), T(a_share_of_the_bandwidth_caps_while_it_can_be_measured),
-      T(without_congestion_control_the_receivers_window_is_the_limit))
+      T(slow_start_is_renos), T(without_congestion_control_the_receivers_window_is_the_limit))

@@ -11,7 +11,7 @@ static void judged_as(struct imtcp_meas *m, const char *trends)
 	uint32_t i;
 
 	memset(m, 0, sizeof(*m));
-	imtcp_meas_init(m, 0);
+	imtcp_meas_init(m, defaults(), 0);
 	m->low_bps = 40 * MBPS;
 	m->high_bps = 80 * MBPS;
 	m->planned = m->judged = (uint32_t)strlen(trends);
@@ -385,6 +385,63 @@ static void more_than_a_standing_queue_lets_through_is_no_strain(void **state)
 	rejected(&m, IMTCP_NO_STRAIN);
 }
 
+/*
+ * A queue shows a capacity of 50 Mbit/s while a range from before it is searched: at most 9/8 of it,
+ * 56.25, can be true. The range ends there now; and "above the range" at its end widens it no more.
+ */
+static void more_than_the_capacity_that_a_queue_showed_is_no_strain(void **state)
+{
+	struct imtcp_meas m;
+
+	(void)state;
+	judged_as(&m, "UUFF"); /* 65 */
+	m.capacity_bps = 50 * MBPS;
+	conclude(&m);
+	assert_int_equal(m.result.outcome, IMTCP_OK);
+	judged_as(&m, "UUFF");
+	m.capacity_bps = 50 * MBPS;
+	m.queued_at_us = NOW;
+	conclude(&m);
+	assert_int_equal(m.result.outcome, IMTCP_NO_STRAIN);
+	assert_int_equal(m.avail_bps, 0);
+	assert_int_equal(m.store.count, 0);
+	assert_int_equal(m.low_bps, 40 * MBPS);
+	assert_int_equal(m.high_bps, 56250 * KBPS);
+	judged_as(&m, "FF");
+	m.capacity_bps = 50 * MBPS;
+	m.queued_at_us = NOW;
+	m.high_bps = 56250 * KBPS;
+	conclude(&m);
+	assert_int_equal(m.result.outcome, IMTCP_OUT_OF_RANGE);
+	assert_int_equal(m.result.avail_bps, 50 * MBPS);
+	assert_int_equal(m.low_bps, 40 * MBPS);
+	assert_int_equal(m.high_bps, 56250 * KBPS);
+	assert_int_equal(m.capacity_bps, 50 * MBPS);
+	/* nor does one that reaches far down stay so slow */
+	judged_as(&m, "FF");
+	m.capacity_bps = 50 * MBPS;
+	m.queued_at_us = NOW;
+	m.low_bps = 2 * MBPS;
+	m.high_bps = 56250 * KBPS;
+	conclude(&m);
+	assert_int_equal(m.low_bps, 28125 * KBPS);
+	assert_int_equal(m.high_bps, 56250 * KBPS);
+}
+
+/* The middle of (60, 70) is 65, and a queue showed 60: A <= C. */
+static void a_result_is_at_most_the_capacity_that_a_queue_showed(void **state)
+{
+	struct imtcp_meas m;
+
+	(void)state;
+	judged_as(&m, "UUFF");
+	m.capacity_bps = 60 * MBPS;
+	m.queued_at_us = NOW;
+	conclude(&m);
+	assert_int_equal(m.result.outcome, IMTCP_OK);
+	assert_int_equal(m.avail_bps, 60 * MBPS);
+}
+
 SUITE(choice, T(the_chosen_sub_range_maximises_the_sum_of_im_3_2_4),
       T(clear_cases_are_chosen_as_by_hand), T(ties_go_to_the_highest_sub_range_but_not_above_it),
       T(below_the_range_is_told_by_an_empty_line_i),
@@ -393,4 +450,6 @@ SUITE(choice, T(the_chosen_sub_range_maximises_the_sum_of_im_3_2_4),
       T(the_range_has_a_least_width), T(a_miss_widens_the_range_by_half_and_empties_the_store),
       T(the_range_stays_within_capacity_and_link), T(bunched_streams_spoil_a_result),
       T(streams_of_few_acks_spoil_a_result), T(streams_without_a_trend_or_a_fit_spoil_a_result),
-      T(more_than_a_standing_queue_lets_through_is_no_strain))
+      T(more_than_a_standing_queue_lets_through_is_no_strain),
+      T(more_than_the_capacity_that_a_queue_showed_is_no_strain),
+      T(a_result_is_at_most_the_capacity_that_a_queue_showed))

@@ -16,7 +16,7 @@ static void begin(struct hand *h)
 {
 	memset(h, 0, sizeof(*h));
 	h->una = h->ev.snd_nxt = 0xffffe000U; /* wraps */
-	imtcp_meas_init(&h->m, h->ev.snd_nxt);
+	imtcp_meas_init(&h->m, defaults(), h->ev.snd_nxt);
 	h->m.capacity_bps = 100 * MBPS;
 	imtcp_meas_set_range(&h->m, 40 * MBPS, 80 * MBPS);
 	h->ev.now_us = 5000000;
@@ -242,13 +242,14 @@ static void good_measurements_lower_m_down_to_two(void **state)
 
 	(void)state;
 	memset(&m, 0, sizeof(m));
-	imtcp_meas_init(&m, 0);
+	imtcp_meas_init(&m, defaults(), 0);
 	assert_int_equal(IMTCP_STORE_LEAST, 2);	     /* [IM §3.4.1] */
 	assert_int_equal(IMTCP_GOOD_BEFORE_LESS, 2); /* F */
 	assert_int_equal(m.m, m.n);
 	for (i = 1; i <= 4 * IMTCP_STREAM_MAX; i++) {
 		uint32_t expected = (uint32_t)imtcp_max(
-			imtcp_sub(IMTCP_STREAM_N, i / IMTCP_GOOD_BEFORE_LESS), IMTCP_STORE_LEAST);
+			imtcp_sub(IMTCP_STREAM_PACKETS, i / IMTCP_GOOD_BEFORE_LESS),
+			IMTCP_STORE_LEAST);
 
 		imtcp_meas_end(&m, i, 30000, IMTCP_OK);
 		assert_int_equal(m.m, expected);
@@ -443,7 +444,7 @@ static void the_first_range_is_half_of_the_trains_rate_to_all_of_it(void **state
 	(void)state;
 	memset(&m, 0, sizeof(m));
 	memset(&a, 0, sizeof(a));
-	imtcp_meas_init(&m, 0);
+	imtcp_meas_init(&m, defaults(), 0);
 	a.mss_bytes = 1448;
 	a.wire_q8 = 265; /* 1500/1448 = 1.036 */
 	a.snd_nxt = 10 * 1448;
@@ -471,7 +472,7 @@ static void packets_that_left_apart_are_no_train(void **state)
 	(void)state;
 	memset(&m, 0, sizeof(m));
 	memset(&a, 0, sizeof(a));
-	imtcp_meas_init(&m, 0);
+	imtcp_meas_init(&m, defaults(), 0);
 	a.mss_bytes = 1448;
 	a.wire_q8 = 265;
 	a.snd_nxt = 100 * 1448;
@@ -487,6 +488,108 @@ static void packets_that_left_apart_are_no_train(void **state)
 	assert_int_equal(m.capacity_bps, 0);
 }
 
+/* ---- capacity behind a token bucket ---- */
+
+/*
+ * 800 Mbit/s without a queue, 50 in one: 50 from then on, whatever comes without a queue, for ten
+ * seconds. Then at most twice of it counts: 50 + (100 - 50)/16.
+ */
+static void once_a_queue_was_met_only_trains_that_meet_one_show_the_capacity(void **state)
+{
+	struct imtcp_meas m;
+	uint64_t now_us = 1000000;
+	uint32_t i;
+
+	(void)state;
+	memset(&m, 0, sizeof(m));
+	imtcp_meas_dispersion(&m, now_us, 800 * MBPS);
+	assert_int_equal(m.capacity_bps, 800 * MBPS);
+	m.train_queued = 1;
+	imtcp_meas_dispersion(&m, now_us, 50 * MBPS);
+	assert_int_equal(m.capacity_bps, 50 * MBPS);
+	m.train_queued = 0;
+	for (i = 0; i < 100; i++)
+		imtcp_meas_dispersion(&m, now_us + IMTCP_QUEUED_AGE_US - 1, 800 * MBPS);
+	assert_int_equal(m.capacity_bps, 50 * MBPS);
+	imtcp_meas_dispersion(&m, now_us + IMTCP_QUEUED_AGE_US, 800 * MBPS);
+	assert_int_equal(m.capacity_bps, 53125 * KBPS);
+}
+
+/* One that was stretched (cross traffic, a delayed ACK) shows less than two rounds delivered. */
+static void the_capacity_in_a_queue_is_at_least_what_is_delivered(void **state)
+{
+	struct imtcp_meas m;
+
+	(void)state;
+	memset(&m, 0, sizeof(m));
+	m.capacity_bps = 800 * MBPS;
+	m.twice_bps = 30 * MBPS;
+	m.train_queued = 1;
+	imtcp_meas_dispersion(&m, 1000000, 600 * KBPS);
+	assert_int_equal(m.capacity_bps, 30 * MBPS);
+}
+
+/* RTTmin 30 ms; 9/8 of it are 33.75 ms. */
+static void a_train_met_a_queue_if_it_and_its_round_were_late(void **state)
+{
+	static const struct {
+		uint32_t rtt_us, least_us, samples, last_least_us, last_samples, queued;
+	} table[] = {
+		{33751, 33751, IMTCP_QUEUED_SAMPLES, 30000, 100, 1},
+		{33750, 33751, IMTCP_QUEUED_SAMPLES, 30000, 100, 0},
+		{33751, 33750, IMTCP_QUEUED_SAMPLES, 50000, 100, 0},
+		/* the round has just begun */
+		{33751, 33751, 1, 33751, IMTCP_QUEUED_SAMPLES, 1},
+		{33751, 33751, 1, 33750, IMTCP_QUEUED_SAMPLES, 0},
+		/* delayed ACKs */
+		{70000, 70000, 1, 70000, IMTCP_QUEUED_SAMPLES - 1, 0},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct imtcp_ack_event a;
+		struct imtcp_meas m;
+
+		memset(&m, 0, sizeof(m));
+		memset(&a, 0, sizeof(a));
+		a.rtt_us = (int32_t)table[i].rtt_us;
+		a.min_rtt_us = 30000;
+		m.round.least_rtt_us = table[i].least_us;
+		m.round.samples = table[i].samples;
+		m.round.last_least_rtt_us = table[i].last_least_us;
+		m.round.last_samples = table[i].last_samples;
+		assert_int_equal(imtcp_meas_meets_queue(&m, &a), table[i].queued);
+	}
+}
+
+static void after_a_queue_what_two_rounds_in_a_row_deliver_is_capacity(void **state)
+{
+	struct imtcp_ack_event a;
+	struct imtcp_meas m;
+
+	(void)state;
+	memset(&m, 0, sizeof(m));
+	memset(&a, 0, sizeof(a));
+	a.now_us = 1000000;
+	a.min_rtt_us = 30000;
+	m.capacity_bps = 50 * MBPS;
+	m.round.last_least_rtt_us = 30000;
+	m.round.delivery_bps = 70 * MBPS;
+	imtcp_meas_round(&m, &a);
+	imtcp_meas_round(&m, &a);
+	assert_int_equal(m.capacity_bps, 50 * MBPS); /* no queue was met: trains say what it is */
+	m.queued_at_us = a.now_us;
+	m.round.delivery_bps = 40 * MBPS;
+	imtcp_meas_round(&m, &a);
+	m.round.delivery_bps = 90 * MBPS; /* one may live on a burst */
+	imtcp_meas_round(&m, &a);
+	assert_int_equal(m.capacity_bps, 50 * MBPS);
+	m.round.delivery_bps = 60 * MBPS;
+	imtcp_meas_round(&m, &a);
+	assert_int_equal(m.capacity_bps, 60 * MBPS);
+}
+
 /* ---- N ---- */
 
 static void receivers_that_acknowledge_every_second_packet_get_the_larger_n(void **state)
@@ -495,50 +598,72 @@ static void receivers_that_acknowledge_every_second_packet_get_the_larger_n(void
 
 	(void)state;
 	memset(&m, 0, sizeof(m));
-	imtcp_meas_init(&m, 0);
-	imtcp_meas_adapt_n(&m, 1);
-	assert_int_equal(m.n, IMTCP_STREAM_N);
+	imtcp_meas_init(&m, defaults(), 0);
+	imtcp_meas_adapt_n(&m, defaults(), 1);
+	assert_int_equal(m.n, 8);
 	m.ack_ratio_q8 = 512;
-	imtcp_meas_adapt_n(&m, 2); /* a chunk of two has an ACK of its own */
-	assert_int_equal(m.n, IMTCP_STREAM_N);
-	imtcp_meas_adapt_n(&m, 1);
-	assert_int_equal(m.n, IMTCP_STREAM_N_DELACK);
+	imtcp_meas_adapt_n(&m, defaults(), 2); /* a chunk of two has an ACK of its own */
+	assert_int_equal(m.n, 8);
+	imtcp_meas_adapt_n(&m, defaults(), 1);
+	assert_int_equal(m.n, 12);
 	assert_int_equal(m.m, m.n);
 	m.planned = IMTCP_SUB_RANGES; /* a measurement goes on: it keeps its N */
-	imtcp_meas_adapt_n(&m, 2);
-	assert_int_equal(m.n, IMTCP_STREAM_N_DELACK);
+	imtcp_meas_adapt_n(&m, defaults(), 2);
+	assert_int_equal(m.n, 12);
 	m.planned = 0;
-	imtcp_meas_adapt_n(&m, 2);
-	assert_int_equal(m.n, IMTCP_STREAM_N);
-	assert_in_range(IMTCP_STREAM_N_DELACK, IMTCP_STREAM_N, IMTCP_STREAM_MAX);
+	imtcp_meas_adapt_n(&m, defaults(), 2);
+	assert_int_equal(m.n, 8);
+}
+
+/* N = 5, as in [IM §4.1]: 7 where an ACK answers two packets. The largest N still fits. */
+static void a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_meas m;
+
+	(void)state;
+	memset(&m, 0, sizeof(m));
+	p.stream_packets = 5;
+	imtcp_meas_init(&m, &p, 0);
+	assert_int_equal(m.n, 5);
+	assert_int_equal(m.m, 5);
+	m.ack_ratio_q8 = 512;
+	imtcp_meas_adapt_n(&m, &p, 1);
+	assert_int_equal(m.n, 7);
+	p.stream_packets = IMTCP_STREAM_PACKETS_MOST;
+	assert_at_most(imtcp_params_stream_packets_delack(&p), IMTCP_STREAM_MAX);
 }
 
 /* ---- the pause follows congestion ---- */
 
 static void the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_path(void **state)
 {
+	struct imtcp_ack_event a;
 	struct imtcp_meas m;
 	uint32_t i;
 
 	(void)state;
+	memset(&a, 0, sizeof(a));
 	memset(&m, 0, sizeof(m));
-	imtcp_meas_init(&m, 0);
+	a.min_rtt_us = 30000;
+	imtcp_meas_init(&m, defaults(), 0);
 	assert_int_equal(m.pause_rtts, 0);
 	m.round.last_least_rtt_us = 45000;
 	for (i = 1; i < IMTCP_CONGESTED_ROUNDS; i++) {
-		imtcp_meas_round(&m, 30000);
+		imtcp_meas_round(&m, &a);
 		assert_int_equal(m.pause_rtts, 0);
 	}
-	imtcp_meas_round(&m, 30000);
+	imtcp_meas_round(&m, &a);
 	assert_int_equal(m.pause_rtts, IMTCP_PAUSE_RTTS);
 	m.round.last_least_rtt_us = 30500;
 	for (i = 0; i < 8; i++)
-		imtcp_meas_round(&m, 30000);
+		imtcp_meas_round(&m, &a);
 	assert_int_equal(m.pause_rtts, 0);
 	/* the noise of a LAN is no congestion */
+	a.min_rtt_us = 200;
 	m.round.last_least_rtt_us = 200 + IMTCP_STANDING_US;
 	for (i = 0; i < 100; i++)
-		imtcp_meas_round(&m, 200);
+		imtcp_meas_round(&m, &a);
 	assert_int_equal(m.pause_rtts, 0);
 }
 
@@ -568,6 +693,11 @@ SUITE(control, T(a_packet_climbs_through_store_send_empty_and_pass),
       T(before_a_range_is_known_a_train_is_sent_when_there_is_room),
       T(the_first_range_is_half_of_the_trains_rate_to_all_of_it),
       T(packets_that_left_apart_are_no_train),
+      T(once_a_queue_was_met_only_trains_that_meet_one_show_the_capacity),
+      T(the_capacity_in_a_queue_is_at_least_what_is_delivered),
+      T(a_train_met_a_queue_if_it_and_its_round_were_late),
+      T(after_a_queue_what_two_rounds_in_a_row_deliver_is_capacity),
       T(receivers_that_acknowledge_every_second_packet_get_the_larger_n),
+      T(a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream),
       T(the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_path),
       T(null_pointers_are_refused))

@@ -10,7 +10,8 @@ static void the_average_follows_equation_1_of_bg(void **state)
 	uint64_t avg = 0;
 
 	(void)state;
-	assert_int_equal(1U << IMTCP_EWMA_SHIFT, 8); /* gamma = 1/8 is the paper's, not tuning */
+	assert_int_equal(IMTCP_GAMMA_Q16, 65536 / 8); /* the paper's, not tuning */
+	assert_int_equal(1U << IMTCP_EWMA_SHIFT, 8);
 	avg = imtcp_ewma(avg, 80 * MBPS);
 	assert_int_equal(avg, 80 * MBPS); /* the first sample whole */
 	avg = imtcp_ewma(avg, 40 * MBPS);
@@ -19,6 +20,17 @@ static void the_average_follows_equation_1_of_bg(void **state)
 	assert_int_equal(avg, 70625 * KBPS); /* 7/8 · 75 + 5 */
 	avg = imtcp_ewma(avg, 40 * MBPS);
 	assert_int_equal(avg, 66796875); /* 7/8 · 70.625 + 5 */
+}
+
+/* gamma = 1/4: 3/4 · 80 + 1/4 · 40 = 70; 1: the newest alone; and no product overflows. */
+static void the_weight_of_a_sample_can_be_chosen(void **state)
+{
+	(void)state;
+	assert_int_equal(imtcp_ewma_by(80 * MBPS, 40 * MBPS, 65536 / 4), 70 * MBPS);
+	assert_int_equal(imtcp_ewma_by(80 * MBPS, 40 * MBPS, 65536), 40 * MBPS);
+	assert_int_equal(imtcp_ewma_by(0, 40 * MBPS, 655), 40 * MBPS);
+	assert_int_equal(imtcp_ewma_by(IMTCP_U64_MAX, IMTCP_U64_MAX, 8192), IMTCP_U64_MAX);
+	assert_int_equal(imtcp_weighted(IMTCP_U64_MAX, 8192), IMTCP_U64_MAX >> 3);
 }
 
 static void a_constant_sample_is_its_own_average(void **state)
@@ -299,8 +311,8 @@ static void an_idle_connection_is_not_asked_to_drain(void **state)
 	assert_int_equal(f.drains, 0);
 }
 
-SUITE(filter, T(the_average_follows_equation_1_of_bg), T(a_constant_sample_is_its_own_average),
-      T(the_deviation_of_a_hand_worked_set_is_two),
+SUITE(filter, T(the_average_follows_equation_1_of_bg), T(the_weight_of_a_sample_can_be_chosen),
+      T(a_constant_sample_is_its_own_average), T(the_deviation_of_a_hand_worked_set_is_two),
       T(equal_results_and_a_single_one_have_no_deviation), T(a_full_store_forgets_half_of_its_past),
       T(the_store_holds_any_rate_without_overflow),
       T(capacity_goes_up_by_a_sixteenth_and_down_by_a_third_of_that),

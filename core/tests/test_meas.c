@@ -196,12 +196,12 @@ static void every_second_packet_acknowledged_chooses_the_larger_n(void **state)
 	c.acks_every = 2;
 	c.max_chunk = 1;
 	r = over(&c, 6, 2 * SEC);
-	assert_int_equal(s.m.n, IMTCP_STREAM_N_DELACK);
+	assert_int_equal(s.m.n, 12);
 	assert_at_least(r.count[IMTCP_OK], 20);
 	c.name = "single segments, an ACK each";
 	c.acks_every = 1;
 	over(&c, 6, 2 * SEC);
-	assert_int_equal(s.m.n, IMTCP_STREAM_N);
+	assert_int_equal(s.m.n, 8);
 }
 
 /* ACKs wait for the next multiple of 5 ms, as an aggregating Wi-Fi sender makes them. */
@@ -268,11 +268,10 @@ static void jitter_on_the_way_back_costs_accuracy_not_sanity(void **state)
 /* ---- token bucket ---- */
 
 /* 20 Mbit/s through a bucket of 64 KB on a 100 Mbit/s line: 43 packets pass without strain. */
-static void a_token_bucket_is_flagged_not_averaged_in(void **state)
+static void behind_a_token_bucket_the_sustained_rate_is_found(void **state)
 {
 	struct sim_cfg c = path("token bucket 20 Mbit/s, 64 KB");
 	struct sim_summary r;
-	uint32_t i, wild = 0;
 
 	(void)state;
 	c.bucket_bps = 20 * MBPS;
@@ -280,19 +279,12 @@ static void a_token_bucket_is_flagged_not_averaged_in(void **state)
 	sim_init(&s, &c);
 	sim_run(&s, START + 20 * SEC);
 	r = sim_summary(&s, START + 3 * SEC, 20 * MBPS);
-	for (i = 0; i < s.n_results; i++)
-		wild += s.results[i].at_us > START + 3 * SEC && s.results[i].outcome == IMTCP_OK &&
-			s.results[i].avail_bps >
-				20 * MBPS * IMTCP_SUSTAINED_NUM / IMTCP_SUSTAINED_DEN * 5 / 4;
-	if (getenv("IMTCP_SHOW"))
-		printf("   smoothed %.1f, queue %llu us, goodput %.1f, wild %u\n",
-		       (double)s.bg.smoothed_bps / 1e6,
-		       (unsigned long long)(s.queue_sum_us / s.queue_samples),
-		       goodput_bps(20) / 1e6, wild);
-	if (wild * 10 > r.results)
-		fail_msg("%u of %u results are called valid, far above the sustained rate", wild,
-			 r.results);
-	assert_at_least((uint64_t)goodput_bps(20), 15 * MBPS);
+	assert_at_least(r.count[IMTCP_OK], 50);
+	assert_at_most(r.most_bps, 20 * MBPS * 115 / 100);
+	if (r.error_p90_pct > 10)
+		fail_msg("p90 of the error %.1f %%", r.error_p90_pct);
+	assert_at_most(s.bg.smoothed_bps, 20 * MBPS * 115 / 100);
+	assert_at_least((uint64_t)goodput_bps(20), 19 * MBPS);
 }
 
 /* ---- the measured connection ---- */
@@ -536,6 +528,31 @@ static void a_tiny_window_and_a_tiny_path_go_on(void **state)
 		fail_msg("goodput %.1f of 64 kbit/s", goodput_bps(60) / 1e3);
 }
 
+/* ---- a share of the bandwidth [IM §5.1] ---- */
+
+static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void **state)
+{
+	static const uint32_t shares_q8[] = {64, 128, 192, 230};
+	size_t i;
+	uint32_t every;
+
+	(void)state;
+	for (i = 0; i < sizeof(shares_q8) / sizeof(shares_q8[0]); i++)
+		for (every = 1; every <= 2; every++) {
+			struct sim_cfg c = path("a share");
+			double share = shares_q8[i] / 256.0;
+
+			c.acks_every = every;
+			sim_init(&s, &c);
+			s.params.g_q8 = shares_q8[i];
+			sim_run(&s, START + 10 * SEC);
+			assert_within_pct(s.bg.smoothed_bps, 100 * MBPS, 8);
+			/* what holds keep back is more of a smaller window; the cap is a 32nd above */
+			assert_at_least((uint64_t)goodput_bps(10), (uint64_t)(share * 85 * MBPS));
+			assert_at_most((uint64_t)goodput_bps(10), (uint64_t)(share * 104 * MBPS));
+		}
+}
+
 SUITE(meas, T(after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it),
       T(available_bandwidth_is_found_within_a_few_percent),
       T(cross_traffic_in_packets_does_not_bias_the_estimate),
@@ -543,11 +560,12 @@ SUITE(meas, T(after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it),
       T(every_second_packet_acknowledged_chooses_the_larger_n),
       T(bunched_acks_are_rejected_not_averaged_in), T(gro_at_the_receiver_leaves_the_estimate),
       T(jitter_on_the_way_back_costs_accuracy_not_sanity),
-      T(a_token_bucket_is_flagged_not_averaged_in), T(a_hold_lasts_no_longer_than_t),
+      T(behind_a_token_bucket_the_sustained_rate_is_found), T(a_hold_lasts_no_longer_than_t),
       T(measuring_leaves_an_idle_path_nearly_full), T(bg_takes_what_is_free_and_builds_no_queue),
       T(asking_many_times_before_each_departure_changes_no_result), T(two_runs_are_equal),
       T(two_flat_streams_end_a_measurement_early), T(misses_widen_the_range_by_half_of_its_width),
       T(a_free_path_is_measured_without_pause_and_a_congested_one_with),
       T(a_stalled_first_train_does_not_starve_the_connection),
       T(a_stall_in_the_middle_is_forgotten), T(a_pacing_ceiling_below_the_range_harms_nothing),
-      T(a_short_transfer_ends_as_fast_as_without_measuring), T(a_tiny_window_and_a_tiny_path_go_on))
+      T(a_short_transfer_ends_as_fast_as_without_measuring), T(a_tiny_window_and_a_tiny_path_go_on),
+      T(with_a_share_the_whole_is_still_measured_and_the_share_is_taken))

@@ -101,6 +101,21 @@ def test_without_a_build_the_demo_says_what_to_do(monkeypatch, tmp_path):
         demo.available_controls("cubic,imtcp_bg")
 
 
+def test_what_is_saved_is_drawn_again_without_a_build(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "target", lambda: tmp_path)
+    controls = demo.available_controls("none,imtcp_bg", to_run=False)
+    assert [c.name for c in controls] == ["none", "imtcp_bg"]
+
+
+def test_the_programs_are_those_that_the_environment_names(monkeypatch, tmp_path):
+    (tmp_path / "imtcp").touch()
+    monkeypatch.setenv("IMTCP_PROGRAMS", str(tmp_path))
+    assert [c.name for c in demo.available_controls("none,imtcp_bg")] == ["none", "imtcp_bg"]
+    monkeypatch.setenv("IMTCP_PROGRAMS", str(tmp_path / "elsewhere"))
+    with pytest.raises(MissingPrerequisite, match="elsewhere/imtcp"):
+        demo.available_controls("none,imtcp_bg")
+
+
 @pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--controls", "cubik"], ["--jobs", "0"]])
 def test_wrong_arguments_are_wrong_usage(arguments, capsys):
     assert cli.main(["demo", *arguments]) == 2

@@ -17,7 +17,7 @@ from imtcp_lab.engine import paths, tools
 from imtcp_lab.metrics import Window, background_bytes, carried_bps, point_metrics
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.topology import Dumbbell
-from imtcp_lab.traffic import Bulk, Rsync, Times, Udp, Web
+from imtcp_lab.traffic import Bulk, Rival, Rsync, Times, Udp, Web
 from vm_guests import runner
 
 pytestmark = pytest.mark.vm
@@ -84,6 +84,17 @@ def test_udp_arrives_at_the_scheduled_rates():
     for start_s, end_s, rate_bps in ((1, 3.9, 5e6), (4.1, 7, 12e6)):
         window = Window(round(start_s * 1e6), round(end_s * 1e6))
         assert carried_bps(tables["queue"], window) == pytest.approx(rate_bps, rel=0.01)
+
+
+def test_a_greedy_foreground_is_counted_at_its_receiver():
+    scenario, tables = measure("none", Rival(congestion_control="cubic"))
+    window = scenario.window
+    rows = tables["rival"]
+    inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
+    received_bps = inside["bytes"].sum() * 8 / window.seconds
+    # 1448 bytes of payload in frames of 1514; and at either end of the window what waited behind
+    # a hole, at most the buffer's 100 packets: 1.5 % of four seconds
+    assert received_bps == pytest.approx(CAPACITY_BPS * 1448 / 1514, rel=0.02)
 
 
 def test_the_web_arrives_the_same_beside_every_control():

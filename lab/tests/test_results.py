@@ -113,6 +113,24 @@ def test_a_sweep_runs_each_point_once_and_resumes(tmp_path):
     assert len(runner.ran) == 8
 
 
+def test_none_is_the_last_of_its_seed_to_start(tmp_path):
+    runner = FakeRunner()
+    points = sweep.run_all(scenarios(), runner, tmp_path, jobs=1)
+    none1, cubic1, none2, cubic2 = (s.job() for s in scenarios())
+    assert runner.ran == [cubic1, none1, cubic2, none2]
+    assert [p.scenario for p in points] == scenarios()
+
+
+def test_another_builds_programs_are_another_experiment(tmp_path, monkeypatch):
+    digests = set()
+    for build in ("release", "demo"):
+        (tmp_path / build).mkdir()
+        (tmp_path / build / "imtcp-load").write_text(build)
+        monkeypatch.setenv("IMTCP_PROGRAMS", str(tmp_path / build))
+        digests.add(results.input_digest(scenarios()[0], FakeRunner()))
+    assert len(digests) == 2
+
+
 def test_saved_points_are_drawn_again_whatever_made_them(tmp_path):
     runner = FakeRunner()
     sweep.run_all(scenarios()[:2], runner, tmp_path, jobs=1)

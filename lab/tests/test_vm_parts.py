@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imtcp_lab import cli
 from imtcp_lab.engine import lock, native, tools
 from imtcp_lab.job import Job, LabError
 from imtcp_lab.vm import aptdir, devicestate, kernels, modules
@@ -89,6 +90,14 @@ def test_modules_come_after_those_they_need(tmp_path: Path):
         (tmp_path / f"{name}.ko").write_bytes(b"ELF\0depends=%s\0name=x\0" % needs.encode())
     ordered = list(modules.in_order(tmp_path, ["sch_a", "missing", "sch_*"]))
     assert ordered == ["lib_c", "lib_b", "sch_a"]
+
+
+def test_fetching_alone_boots_nothing(monkeypatch, capsys, tmp_path):
+    kernel = kernels.Kernel("6.12", "6.12.9-cloud", "6.12.9-1", tmp_path)
+    monkeypatch.setattr(kernels, "get", lambda series, update: kernel)
+    monkeypatch.setattr(VmRunner, "prepare", lambda self: pytest.fail("booted"))
+    assert cli.main(["vm", "build", "--kernel", "6.12", "--fetch-only"]) == 0
+    assert "6.12.9-cloud is there" in capsys.readouterr().out
 
 
 def test_mirrors_are_read_from_both_of_apts_formats(tmp_path: Path):

@@ -5,7 +5,7 @@
  * Model [BG §3.2]: Reno, with two brakes.
  *
  *   (1) A_s <- (1 - gamma) A_s + gamma A          each result of the measurement (meas.h)
- *   (2) maxcwnd = A_s · RTTmin                    cwnd is cut to it at once when above
+ *   (2) maxcwnd = g · A_s · RTTmin                cwnd is cut to it at once when above
  *   (3) congestion when RTT / RTTmin > delta      once per round trip
  *   (4) cwnd <- cwnd · RTTmin / RTT
  *
@@ -14,7 +14,11 @@
  *      │ grow │◀──────────────────────────────────────────────────────────┘
  *      └──────┘ a calm round: slow start to the cap; cwnd <= maxcwnd (2) always
  *
- * Reference: [BG §3.2]; [IM §5.1] for the floor of the cap.
+ * g is that of the ImTCP paper's own background mode, MaxCwnd = g·RTT·A while that exceeds m·N,
+ * 0 < g <= 1 [IM §5.1]: smaller g, less bandwidth and less interference. With g = 1, the
+ * default, (2) is as [BG] has it.
+ *
+ * Reference: [BG §3.2]; [IM §5.1] for g and the floor of the cap.
  *
  * Differences from the paper
  *  1. RTT in (3) and (4) is the least of the round trip that ended, not srtt: with delayed
@@ -30,6 +34,9 @@
  *  5. RTTmin ages (filter.h).
  *  6. Before the first result the cap is the middle of the first search range.
  *  7. The cap is a 32nd above (2).
+ *  8. Where (2) is below what a measurement needs, [IM §5.1] has no cap at all; here it is
+ *     N + 2 segments, or a small g would take more than a larger one.
+ *  9. With g < 1 a result "above the range" never lowers A_s (imtcp_bg_counts).
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
@@ -37,10 +44,6 @@
 #include "cc_reno.h"
 #include "meas.h"
 
-/* delta, scale 256: 1.2 [BG §4.1.2]. */
-#define IMTCP_BG_DELTA_Q8 307U
-/* A calm round, scale 256: 1.1, the middle between no queue and delta. ours. */
-#define IMTCP_BG_CALM_Q8 281U
 /* Least window of the RTT rule, segments. ours: below four, a loss cannot be found by three
  * duplicate ACKs, and delayed ACKs alone decide the RTT. */
 #define IMTCP_BG_LEAST_SEGS 4U
@@ -75,8 +78,9 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_window_segs(imtcp_u64 bps, imtcp_u32 rtt_us, imt
  * (2): the cap for the present A_s. stream_segs is the window that a measurement needs: the cap
  * holds only while it can go on being measured [IM §5.1], or a low value would stay for ever.
  */
-IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_meas *m,
-				   imtcp_u32 pkt_bytes, imtcp_u32 stream_segs)
+IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params *p,
+				   const struct imtcp_meas *m, imtcp_u32 pkt_bytes,
+				   imtcp_u32 stream_segs)
 {
 	imtcp_u64 bps = b->smoothed_bps;
 	imtcp_u32 least = (imtcp_u32)imtcp_max(stream_segs, IMTCP_BG_LEAST_SEGS);
@@ -85,17 +89,36 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_meas *
 		bps = (m->low_bps + m->high_bps) / 2;
 	if (!bps || !b->minrtt.base_us)
 		return;
+	/* no share of what is not known: the first result needs a window that carries its streams */
+	if (b->smoothed_bps)
+		bps = imtcp_scale(bps, p->g_q8, 256);
 	bps += bps / IMTCP_BG_SLACK_DIV;
 	b->cap_segs = (imtcp_u32)imtcp_max(imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes),
 					   least);
 }
 
-/* (1): a measurement ended. */
-IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_result *r)
+/*
+ * Does a result count in (1)? "Above the range" says only that A is at least the range's end. With
+ * g < 1 the connection delivers less than A by design; where its window cannot carry streams, ranges
+ * lie around what it delivers, and A_s would follow their ends down, the window after it. So there
+ * such an end may raise A_s and not lower it.
+ */
+IMTCP_INLINE int imtcp_bg_counts(const struct imtcp_bg *b, const struct imtcp_params *p,
+				 const struct imtcp_result *r)
 {
-	if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE)
-		b->smoothed_bps = imtcp_ewma(b->smoothed_bps, r->avail_bps);
-	if (r->outcome == IMTCP_OK)
+	if (r->outcome == IMTCP_OUT_OF_RANGE && !r->sub_range && p->g_q8 < IMTCP_G_MOST_Q8)
+		return r->avail_bps > b->smoothed_bps;
+	return r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE;
+}
+
+/* (1): a measurement ended. */
+IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_params *p,
+				     const struct imtcp_result *r)
+{
+	if (imtcp_bg_counts(b, p, r))
+		b->smoothed_bps = imtcp_ewma_by(b->smoothed_bps, r->avail_bps, p->gamma_q16);
+	/* the whole range was free: that is news, too */
+	if (r->outcome == IMTCP_OK || (r->outcome == IMTCP_OUT_OF_RANGE && !r->sub_range))
 		b->cap_stale = 0;
 }
 
@@ -121,13 +144,19 @@ IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
 		w->ssthresh_segs = cap;
 }
 
+/* A calm round, scale 256: the middle between no queue and delta. ours. */
+IMTCP_INLINE imtcp_u32 imtcp_bg_calm_q8(const struct imtcp_params *p)
+{
+	return (256 + p->delta_q8) / 2;
+}
+
 /*
  * A round trip ended: (3) and (4), RTTmin's age, growth to the cap. floor_segs is the window
  * that the user asked for at least (0: none), busy whether the window was full.
  */
-IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_round *r,
-				    struct imtcp_window *w, imtcp_u64 now_us, imtcp_u32 floor_segs,
-				    int busy)
+IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_params *p,
+				    const struct imtcp_round *r, struct imtcp_window *w,
+				    imtcp_u64 now_us, imtcp_u32 floor_segs, int busy)
 {
 	imtcp_u32 rtt = r->last_least_rtt_us, base = b->minrtt.base_us;
 	imtcp_u32 least = (imtcp_u32)imtcp_max(floor_segs, IMTCP_BG_LEAST_SEGS);
@@ -148,7 +177,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_round
 	}
 	if (!rtt || !base)
 		return;
-	if ((imtcp_u64)rtt * 256 > (imtcp_u64)base * IMTCP_BG_DELTA_Q8 &&
+	if ((imtcp_u64)rtt * 256 > (imtcp_u64)base * p->delta_q8 &&
 	    rtt > base + IMTCP_BG_NOISE_US) {
 		imtcp_u32 cwnd = imtcp_to_u32(imtcp_scale(w->cwnd_segs, base, rtt));
 
@@ -160,7 +189,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_round
 		w->ssthresh_segs = w->cwnd_segs;
 		w->credit_segs = 0;
 		b->yields = 1;
-	} else if ((imtcp_u64)rtt * 256 < (imtcp_u64)base * IMTCP_BG_CALM_Q8 &&
+	} else if ((imtcp_u64)rtt * 256 < (imtcp_u64)base * imtcp_bg_calm_q8(p) &&
 		   w->ssthresh_segs < b->cap_segs && !b->cap_stale) {
 		w->ssthresh_segs = b->cap_segs;
 	}

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What else ImTCP does with the available bandwidth A: full speed, and the background mode of
- * the ImTCP paper itself (a share g of A; [BG], which came after it, is cc_bg.h).
+ * What else ImTCP does with the available bandwidth A: full speed.
  *
  * Model
  *   full speed [IM §5.2], in congestion avoidance, per round trip
  *      (1) cwnd <- cwnd + max(1, h (1 - cwnd/V)),  V = A·RTT
  *      h >= 1; h = 1 is Reno. Far below V the window grows by h segments, near V by one.
- *   background [IM §5.1]
- *      (2) MaxCwnd = g·RTT·A while that exceeds m·N (else measuring would stop),  0 < g <= 1
  *
- * Reference: [IM §5.1, §5.2].
+ * Reference: [IM §5.2].
  *
  * Differences from the paper
  *  1. (1) is spread over the ACKs of the round trip, not added at its end in one burst.
@@ -22,16 +19,14 @@
 
 #include "cc_reno.h"
 
-/* h: 100 [IM §5.2, fig. 16]. */
-#define IMTCP_FS_H 100U
-
 /* Segments of pkt_bytes on the wire in flight at bps over rtt_us: V of (1). */
 IMTCP_GLOBAL imtcp_u32 imtcp_fs_v_segs(imtcp_u64 avail_bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
 {
 	return imtcp_to_u32(imtcp_div(imtcp_bytes_in(avail_bps, rtt_us), pkt_bytes));
 }
 
-/* What (1) adds in one round trip; 1 where V is not known (0) or reached. */
+/* What (1) adds in one round trip; 1 where V is not known (0) or reached. h is a parameter
+ * (params.h). */
 IMTCP_GLOBAL imtcp_u32 imtcp_fs_step_segs(imtcp_u32 cwnd_segs, imtcp_u32 v_segs, imtcp_u32 h)
 {
 	imtcp_u64 room = imtcp_sub(v_segs, cwnd_segs);
@@ -58,17 +53,6 @@ IMTCP_INLINE void imtcp_fs_grow(struct imtcp_window *w, imtcp_u32 acked_segs, im
 				    imtcp_min(imtcp_div(credit, w->cwnd_segs), step_segs));
 	if (w->cwnd_segs > limit_segs)
 		w->cwnd_segs = limit_segs;
-}
-
-/* (2): MaxCwnd, segments; 0: no cap, since with it nothing could be measured. g_q8 is g·256. */
-IMTCP_INLINE imtcp_u32 imtcp_fs_share_cap_segs(imtcp_u64 avail_bps, imtcp_u32 rtt_us,
-					       imtcp_u32 pkt_bytes, imtcp_u32 g_q8, imtcp_u32 m,
-					       imtcp_u32 n)
-{
-	imtcp_u64 cap = imtcp_scale(imtcp_fs_v_segs(avail_bps, rtt_us, pkt_bytes),
-				    imtcp_min(g_q8, 256), 256);
-
-	return cap > imtcp_mul(m, n) ? (imtcp_u32)cap : 0;
 }
 
 #endif

@@ -22,15 +22,28 @@
 
 #include "fixed.h"
 
-/* Weight of a new sample in an exponential average: 1/8 [BG §4.1.1], as RFC 6298 §2.3. */
+/* Weight of a new sample in an exponential average: 1/8 [LP §III-D], as RFC 6298 §2.3. Of
+ * available bandwidth it is a parameter (params.h). */
 #define IMTCP_EWMA_SHIFT 3
 
-/* avg <- (1 - 1/8) avg + 1/8 sample [BG eq. 1]; the first sample is taken whole. */
-IMTCP_INLINE imtcp_u64 imtcp_ewma(imtcp_u64 avg, imtcp_u64 sample)
+/* v·weight, at most 1, without a product of more than 64 bits. */
+IMTCP_INLINE imtcp_u64 imtcp_weighted(imtcp_u64 v, imtcp_u32 weight_q16)
+{
+	return (v >> 16) * weight_q16 + ((v & 0xffff) * weight_q16 >> 16);
+}
+
+/* avg <- (1 - weight) avg + weight sample [BG eq. 1]; the first sample is taken whole. */
+IMTCP_INLINE imtcp_u64 imtcp_ewma_by(imtcp_u64 avg, imtcp_u64 sample, imtcp_u32 weight_q16)
 {
 	if (!avg)
 		return sample;
-	return avg - (avg >> IMTCP_EWMA_SHIFT) + (sample >> IMTCP_EWMA_SHIFT);
+	return avg - imtcp_weighted(avg, weight_q16) + imtcp_weighted(sample, weight_q16);
+}
+
+/* The same by 1/8, where nobody chooses it. */
+IMTCP_INLINE imtcp_u64 imtcp_ewma(imtcp_u64 avg, imtcp_u64 sample)
+{
+	return imtcp_ewma_by(avg, sample, 1U << (16 - IMTCP_EWMA_SHIFT));
 }
 
 /* ---- store of results: count, mean and deviation [IM §3.2.6] ---- */
@@ -116,6 +129,8 @@ struct imtcp_round {
 	imtcp_u32 last_least_rtt_us; /* in the round before */
 	imtcp_u32 count;	     /* rounds since the start */
 	imtcp_u32 started;
+	imtcp_u32 samples; /* of the RTT, in this round so far */
+	imtcp_u32 last_samples;
 };
 
 /*
@@ -127,6 +142,7 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 {
 	int over;
 
+	r->samples += rtt_us > 0;
 	if (rtt_us > 0 && (!r->least_rtt_us || (imtcp_u32)rtt_us < r->least_rtt_us))
 		r->least_rtt_us = (imtcp_u32)rtt_us;
 	over = !r->started || !imtcp_seq_before(snd_una, r->end_seq);
@@ -137,6 +153,7 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 
 		r->delivery_bps = imtcp_rate_bps(bytes * wire_q8 / 256, now_us - r->start_us);
 		r->last_least_rtt_us = r->least_rtt_us;
+		r->last_samples = r->samples;
 		r->count++;
 	}
 	over = r->started != 0;
@@ -146,6 +163,7 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 	r->start_una = snd_una;
 	r->end_seq = snd_nxt;
 	r->least_rtt_us = 0;
+	r->samples = 0;
 	return over;
 }
 

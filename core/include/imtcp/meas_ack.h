@@ -8,6 +8,40 @@
 
 #include "meas_state.h"
 
+/* Does what is acknowledged now come through a queue? It is late, and so are the others of its round,
+ * or, at a round's begin, of the one before. */
+IMTCP_INLINE int imtcp_meas_meets_queue(const struct imtcp_meas *m,
+					const struct imtcp_ack_event *ev)
+{
+	const struct imtcp_round *r = &m->round;
+	int begun = r->samples >= IMTCP_QUEUED_SAMPLES;
+	imtcp_u32 least_us = begun ? r->least_rtt_us : r->last_least_rtt_us;
+
+	return (begun || r->last_samples >= IMTCP_QUEUED_SAMPLES) &&
+	       imtcp_over_least((imtcp_u32)ev->rtt_us, ev->min_rtt_us, IMTCP_QUEUED_DIV) &&
+	       imtcp_over_least(least_us, ev->min_rtt_us, IMTCP_QUEUED_DIV);
+}
+
+/*
+ * A train is over. The capacity of one that met a queue is the one that lasts: behind a token bucket the
+ * others leave in its burst, as fast as the link in front of it. So once a queue was met they do not
+ * count, and the first that meets one starts anew. It is at least what was delivered meanwhile.
+ */
+IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u64 rate_bps)
+{
+	int queued = imtcp_meas_queued(m, now_us);
+
+	if (m->train_queued) {
+		m->queued_at_us = now_us;
+		rate_bps = imtcp_max(rate_bps, m->twice_bps);
+		if (!queued && rate_bps < m->capacity_bps)
+			m->capacity_bps = rate_bps;
+	} else if (queued) {
+		return;
+	}
+	m->capacity_bps = imtcp_capacity_update(m->capacity_bps, rate_bps);
+}
+
 /*
  * Packets that left back to back: capacity from the dispersion of each train that is over (its
  * whole length, the longest base against noise), the first range from the first [IM §3.2.1].
@@ -24,7 +58,8 @@ IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_
 				      m->train_last_us - m->train_first_us);
 		/* less than a segment measures the clock */
 		if (bytes >= ev->mss_bytes && rate && !m->bunching)
-			m->capacity_bps = imtcp_capacity_update(m->capacity_bps, rate);
+			imtcp_meas_dispersion(m, ev->now_us, rate);
+		m->train_queued = imtcp_meas_meets_queue(m, ev);
 		m->train_sent_us = sent_us;
 		m->train_first_us = ev->now_us;
 		m->train_first_una = ev->snd_una;
@@ -57,10 +92,13 @@ IMTCP_INLINE void imtcp_meas_squeeze(struct imtcp_meas *m, const struct imtcp_ac
 }
 
 /* Once per round trip: how congested the path is, hence the pause. */
-IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, imtcp_u32 min_rtt_us)
+IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
 {
-	imtcp_u32 rtt = m->round.last_least_rtt_us;
-
+	/* one round may live on a burst, two do not */
+	m->twice_bps = imtcp_min(m->round.delivery_bps, m->before_bps);
+	m->before_bps = m->round.delivery_bps;
+	if (imtcp_meas_queued(m, ev->now_us))
+		m->capacity_bps = imtcp_max(m->capacity_bps, m->twice_bps);
 	if (m->pairs >= IMTCP_SQUEEZE_PAIRS)
 		m->bunching = m->squeezed * IMTCP_BUNCHED_DIV > m->pairs;
 	m->pairs = 0;
@@ -68,7 +106,7 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, imtcp_u32 min_rtt_us)
 	/* no train came in IMTCP_TRAIN_ROUNDS: thinned ACKs, or an application that sends little */
 	if (!m->high_bps && m->round.count >= IMTCP_TRAIN_ROUNDS && m->round.delivery_bps)
 		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
-	if (rtt > min_rtt_us + min_rtt_us / 4 && rtt > min_rtt_us + IMTCP_STANDING_US) {
+	if (imtcp_over_least(m->round.last_least_rtt_us, ev->min_rtt_us, IMTCP_STANDING_DIV)) {
 		m->standing_rounds++;
 		if (m->standing_rounds >= IMTCP_CONGESTED_ROUNDS)
 			m->pause_rtts = IMTCP_PAUSE_RTTS;
@@ -114,7 +152,7 @@ IMTCP_GLOBAL imtcp_u32 imtcp_meas_choose(const struct imtcp_meas *m)
 }
 
 /* What the result is worth, by what its streams showed; the first that applies. */
-IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m)
+IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m, imtcp_u64 now_us)
 {
 	imtcp_u32 a = m->result.sub_range;
 
@@ -130,14 +168,17 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m)
 	if (m->standing_rounds >= 2 && m->round.delivery_bps &&
 	    m->result.avail_bps > m->round.delivery_bps / IMTCP_SUSTAINED_DEN * IMTCP_SUSTAINED_NUM)
 		return IMTCP_NO_STRAIN;
+	if (imtcp_meas_queued(m, now_us) && m->result.avail_bps > imtcp_meas_top_bps(m))
+		return IMTCP_NO_STRAIN;
 	if (a == 0 || a > IMTCP_SUB_RANGES)
 		return IMTCP_OUT_OF_RANGE;
 	return IMTCP_OK;
 }
 
 /* The next search range, after a result with this outcome [IM §3.2.6]. */
-IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u32 outcome)
+IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 outcome)
 {
+	int queued = imtcp_meas_queued(m, now_us);
 	imtcp_u64 width = imtcp_sub(m->high_bps, m->low_bps);
 	imtcp_u64 least = imtcp_max(width / 2, 1), avail = m->result.avail_bps, half;
 	imtcp_u32 a = m->result.sub_range;
@@ -156,6 +197,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u32 outcome)
 		imtcp_meas_set_range(m, imtcp_sub(avail, half), avail + half);
 	} else if (outcome == IMTCP_BUNCHED) {
 		/* the dispersion of bunched ACKs shows no capacity either */
+		m->queued_at_us = 0;
 		if (m->round.delivery_bps)
 			m->capacity_bps = imtcp_min(
 				m->capacity_bps,
@@ -166,13 +208,20 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u32 outcome)
 		/* the window cannot carry streams so fast: first what it will need next */
 		if (m->round.delivery_bps && m->high_bps / 2 > m->round.delivery_bps)
 			imtcp_meas_set_range(m, m->round.delivery_bps, 2 * m->round.delivery_bps);
+	} else if (outcome == IMTCP_NO_STRAIN) {
+		imtcp_meas_set_range(m, m->low_bps, m->high_bps);
 	} else if (outcome == IMTCP_OUT_OF_RANGE) {
 		imtcp_store_clear(&m->store);
-		/* what leaves no strain is within capacity: above it, the trains were wrong */
+		/* what leaves no strain is within capacity: above it, the trains were wrong, unless a
+		 * queue showed them right */
 		if (a == 0) {
-			if (m->capacity_bps && m->high_bps > m->capacity_bps)
+			if (m->capacity_bps && m->high_bps > m->capacity_bps && !queued)
 				m->capacity_bps = m->high_bps + least;
 			imtcp_meas_set_range(m, m->low_bps, m->high_bps + least);
+			/* as wide as before below what ends there, streams would be slow */
+			if (queued)
+				imtcp_meas_set_range(m, imtcp_max(m->low_bps, m->high_bps / 2),
+						     m->high_bps);
 		} else {
 			imtcp_meas_set_range(m, imtcp_sub(m->low_bps, least), m->high_bps);
 		}
@@ -180,7 +229,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u32 outcome)
 	/* what was delivered without a queue is available, and with one it is not far above what is:
 	 * from a first train that was held up somewhere the range would else climb by half widths */
 	if (m->round.delivery_bps > m->high_bps + m->high_bps / 4) {
-		if (!m->standing_rounds)
+		if (!m->standing_rounds && !queued)
 			m->capacity_bps = imtcp_max(m->capacity_bps, m->round.delivery_bps);
 		imtcp_store_clear(&m->store);
 		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
@@ -212,14 +261,18 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 	}
 	m->result.avail_bps = avail;
 
-	outcome = imtcp_meas_outcome(m);
+	outcome = imtcp_meas_outcome(m, ev->now_us);
 	if (outcome == IMTCP_NOT_FILLED) {
 		m->m += m->m < m->n;
 		m->spare += m->spare < IMTCP_SPARE_MOST;
 	}
 
+	/* A <= C, where a queue showed it */
+	if (imtcp_meas_queued(m, ev->now_us))
+		m->result.avail_bps = imtcp_min(avail, m->capacity_bps);
+
 	imtcp_meas_end(m, ev->now_us, ev->srtt_us, outcome);
-	imtcp_meas_next_range(m, outcome);
+	imtcp_meas_next_range(m, ev->now_us, outcome);
 	return 0;
 }
 
@@ -257,7 +310,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 	round = imtcp_round_on_ack(&m->round, ev->now_us, ev->snd_una, ev->snd_nxt, ev->rtt_us,
 				   ev->wire_q8);
 	if (round)
-		imtcp_meas_round(m, ev->min_rtt_us);
+		imtcp_meas_round(m, ev);
 	if (m->blocked && !imtcp_seq_before(ev->snd_una, m->blocked_seq))
 		m->blocked = 0;
 	if (ev->rtt_us <= 0)

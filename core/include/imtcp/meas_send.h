@@ -277,10 +277,12 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_sen
 
 /* N and the segments of one packet for the ACKs that this receiver sends [IM §3.5.1]. Between
  * measurements only: a stream keeps its N. */
-IMTCP_INLINE void imtcp_meas_adapt_n(struct imtcp_meas *m, imtcp_u32 chunk_segs)
+IMTCP_INLINE void imtcp_meas_adapt_n(struct imtcp_meas *m, const struct imtcp_params *p,
+				     imtcp_u32 chunk_segs)
 {
-	imtcp_u32 n = (m->ack_ratio_q8 + 64) / 256 > chunk_segs ? IMTCP_STREAM_N_DELACK
-								: IMTCP_STREAM_N;
+	imtcp_u32 n = (m->ack_ratio_q8 + 64) / 256 > chunk_segs
+			      ? imtcp_params_stream_packets_delack(p)
+			      : p->stream_packets;
 
 	if (m->planned || m->n == n)
 		return;

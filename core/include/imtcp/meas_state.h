@@ -7,17 +7,13 @@
 #define IMTCP_MEAS_STATE_H
 
 #include "filter.h"
+#include "params.h"
 #include "stream.h"
 
 /* k, sub-ranges of one measurement. ours: 4 cut a range of 20 % into steps of 5 %, and four
  * streams of 1 ms gaps fit into one round trip of 30 ms. A power of two: a mask. */
 #define IMTCP_SUB_RANGES 4U
 #define IMTCP_SUB_RANGE_MASK (IMTCP_SUB_RANGES - 1U)
-/* N where every packet has its own ACK. [IM §4.1.1] finds 5 enough in simulation and more
- * accuracy in more; ours: 8, seven intervals, where real cross traffic comes in packets too. */
-#define IMTCP_STREAM_N 8U
-/* N where an ACK answers several packets [IM §3.5.1]: ours: 12, six intervals at two each. */
-#define IMTCP_STREAM_N_DELACK 12U
 /* F: measurements in a row that succeed before m falls by one [IM §3.4.1]. */
 #define IMTCP_GOOD_BEFORE_LESS 2U
 /* Streams of one measurement that may fail to be filled. ours: as many as there are streams. */
@@ -66,6 +62,7 @@
 #define IMTCP_CONGESTED_ROUNDS 8U
 /* A standing queue: a round whose least RTT is over 5/4 of RTTmin, and 2 ms. ours: just over
  * delta = 1.2 of [BG]; 2 ms keeps a LAN's noise out. */
+#define IMTCP_STANDING_DIV 4U
 #define IMTCP_STANDING_US 2000U
 /* Share of bunched intervals that spoils a stream: a third. ours. */
 #define IMTCP_BUNCHED_DIV 3U
@@ -85,6 +82,16 @@
  * had for longer (token bucket). ours. */
 #define IMTCP_SUSTAINED_NUM 3U
 #define IMTCP_SUSTAINED_DEN 2U
+/* How far a range and a result may be above the capacity: an eighth, since it is itself an estimate.
+ * ours. */
+#define IMTCP_ABOVE_CAPACITY_DIV 8U
+/* A train met a queue: its RTT, and the least of its round, are over 9/8 of RTTmin, and 2 ms.
+ * ours: imtcp_bg, its cap an eighth too high, makes one that stands there. A round of fewer samples
+ * shows a delayed ACK. */
+#define IMTCP_QUEUED_DIV 8U
+#define IMTCP_QUEUED_SAMPLES 4U
+/* So long what a queue showed of the capacity counts alone. ours: as long as RTTmin. */
+#define IMTCP_QUEUED_AGE_US IMTCP_MINRTT_AGE_US
 /* ACKs of the last stream that have not come after this many srtt will not come. ours. */
 #define IMTCP_PASS_TIMEOUT_SRTTS 4U
 
@@ -174,7 +181,10 @@ struct imtcp_meas {
 	imtcp_u64 low_bps;  /* B_l */
 	imtcp_u64 high_bps; /* B_u; 0: no range yet */
 	imtcp_u64 capacity_bps;
-	imtcp_u64 link_bps; /* of the sender's own link where known, else 0: bound of B_u */
+	imtcp_u64 queued_at_us; /* when a train met a queue last; 0: none did */
+	imtcp_u64 before_bps;	/* delivered in the newest round */
+	imtcp_u64 twice_bps;	/* and in the one before it, the lower of the two */
+	imtcp_u64 link_bps;	/* of the sender's own link where known, else 0: bound of B_u */
 	struct imtcp_store store;
 	struct imtcp_round round;
 	struct imtcp_result result; /* of the newest measurement */
@@ -191,9 +201,9 @@ struct imtcp_meas {
 	imtcp_u64 prev_sent_us, prev_acked_us; /* of the ACK before */
 	imtcp_u32 pairs, squeezed;	       /* in this round trip */
 	imtcp_u32 bunching;		       /* of the round before: ACKs come in bunches */
-	imtcp_u32 unfilled; /* measurements in a row that a tight window did not fill */
-	imtcp_u32 tight;    /* half of the window was less than the newest stream needs */
-	imtcp_u32 _pad1;
+	imtcp_u32 unfilled;	/* measurements in a row that a tight window did not fill */
+	imtcp_u32 tight;	/* half of the window was less than the newest stream needs */
+	imtcp_u32 train_queued; /* the train that is arriving met a queue */
 	/* Control unit */
 	imtcp_u32 unit; /* enum imtcp_unit */
 	imtcp_u32 plan; /* enum imtcp_plan, of the packet that leaves next */
@@ -227,21 +237,41 @@ struct imtcp_meas {
 	struct imtcp_stream stream[IMTCP_SUB_RANGES];
 };
 
-IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, imtcp_u32 snd_nxt)
+IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, const struct imtcp_params *p,
+				  imtcp_u32 snd_nxt)
 {
-	m->n = IMTCP_STREAM_N;
-	m->m = IMTCP_STREAM_N;
+	m->n = p->stream_packets;
+	m->m = p->stream_packets;
 	m->ack_ratio_q8 = 256;
 	m->wire_q8 = 256;
 	m->last_nxt = snd_nxt;
+}
+
+/* An RTT above the least one by more than 1/div, and by more than noise. */
+IMTCP_INLINE int imtcp_over_least(imtcp_u32 rtt_us, imtcp_u32 min_rtt_us, imtcp_u32 div)
+{
+	return rtt_us > min_rtt_us + min_rtt_us / div && rtt_us > min_rtt_us + IMTCP_STANDING_US;
+}
+
+/* The most that the capacity lets be true. */
+IMTCP_INLINE imtcp_u64 imtcp_meas_top_bps(const struct imtcp_meas *m)
+{
+	imtcp_u64 c = m->capacity_bps;
+
+	return c ? c + c / IMTCP_ABOVE_CAPACITY_DIV : IMTCP_U64_MAX;
+}
+
+/* A queue showed the capacity lately. */
+IMTCP_INLINE int imtcp_meas_queued(const struct imtcp_meas *m, imtcp_u64 now_us)
+{
+	return m->queued_at_us && now_us - m->queued_at_us < IMTCP_QUEUED_AGE_US;
 }
 
 /* B_l and B_u within what the path and the link can have. */
 IMTCP_INLINE void imtcp_meas_set_range(struct imtcp_meas *m, imtcp_u64 low_bps, imtcp_u64 high_bps)
 {
 	imtcp_u64 c = m->capacity_bps;
-	/* A <= C always; an eighth more, since C itself is an estimate */
-	imtcp_u64 top = c ? c + c / 8 : IMTCP_U64_MAX;
+	imtcp_u64 top = imtcp_meas_top_bps(m); /* A <= C always */
 	imtcp_u64 bottom = imtcp_max(c / IMTCP_LOW_CAPACITY_DIV, 1000);
 
 	if (m->link_bps)

@@ -9,10 +9,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct imtcp_bg b;
 	struct imtcp_window w = {1 + (uint32_t)take_any(&in) % 1000000, (uint32_t)take_any(&in), 0,
 				 0};
+	struct imtcp_params p, chosen = {(uint32_t)take_any(&in),
+					 (uint32_t)take_any(&in),
+					 0,
+					 0,
+					 (uint32_t)take_any(&in),
+					 0};
 	uint64_t now = 0;
 
 	memset(&m, 0, sizeof(m));
 	memset(&b, 0, sizeof(b));
+	imtcp_params_init(&p);
+	imtcp_params_choose(&p, &chosen);
 	while (in.left) {
 		uint64_t v = take_any(&in);
 		uint32_t floor_segs = take8(&in), before = w.cwnd_segs;
@@ -24,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			memset(&result, 0, sizeof(result));
 			result.avail_bps = v;
 			result.outcome = take8(&in) % IMTCP_OUTCOMES;
-			imtcp_bg_on_result(&b, &result);
+			imtcp_bg_on_result(&b, &p, &result);
 			break;
 		case 1:
 			imtcp_minrtt_on_sample(&b.minrtt, now, (int32_t)v);
@@ -32,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		case 2:
 			m.high_bps = v >> 8;
 			m.low_bps = m.high_bps / 2;
-			imtcp_bg_set_cap(&b, &m, 1 + (uint32_t)take_any(&in) % 9200, floor_segs);
+			imtcp_bg_set_cap(&b, &p, &m, 1 + (uint32_t)take_any(&in) % 9200,
+					 floor_segs);
 			/* no RTTmin, no rate: no new cap */
 			if (b.minrtt.base_us && (b.smoothed_bps || m.high_bps > 1))
 				MUST(b.cap_segs >= floor_segs && b.cap_segs >= IMTCP_BG_LEAST_SEGS);
@@ -41,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			memset(&round, 0, sizeof(round));
 			now += take_any(&in) >> 34;
 			round.last_least_rtt_us = (uint32_t)v;
-			imtcp_bg_on_round(&b, &round, &w, now, floor_segs, take8(&in) & 1);
+			imtcp_bg_on_round(&b, &p, &round, &w, now, floor_segs, take8(&in) & 1);
 			MUST(w.cwnd_segs <= before);
 			MUST(w.cwnd_segs == before || w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);
 			MUST(b.draining || w.cwnd_segs == before || w.cwnd_segs >= floor_segs);

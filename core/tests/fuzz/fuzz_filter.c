@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		switch (take8(&in) % 6) {
 		case 0:
 			before = avg;
-			avg = imtcp_ewma(avg, v);
+			avg = imtcp_ewma_by(avg, v, 1 + (uint32_t)take_any(&in) % 65536);
 			MUST(avg <= imtcp_max(before, v));
 			break;
 		case 1:

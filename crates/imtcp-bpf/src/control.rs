@@ -68,6 +68,21 @@ impl std::ops::AddAssign for Switched {
     }
 }
 
+/// Those on our congestion controls that are to be moved.
+#[derive(Debug, Clone, Copy)]
+pub enum Which {
+    All,
+    OfPolicy(u64),
+    /// On this one of ours.
+    On(&'static str),
+}
+
+fn put(to: &mut [std::os::raw::c_char; 16], name: &str) {
+    for (to, from) in to.iter_mut().zip(name.bytes()).take(15) {
+        *to = from as _;
+    }
+}
+
 /// The program that takes sockets off our congestion controls.
 pub struct Switcher {
     object: Object,
@@ -87,12 +102,15 @@ impl Switcher {
         Ok(Switcher { object, link })
     }
 
-    /// Moves sockets of one namespace to its default control: those of `policy`, or all (0).
-    pub fn run(&self, ns: &netns::NetNs, policy: u64) -> Result<Switched> {
+    /// Moves sockets of one namespace to its default control.
+    pub fn run(&self, ns: &netns::NetNs, which: Which) -> Result<Switched> {
         let cc = ns.run(netns::fallback_cc).context("cannot enter a network namespace")?;
-        let mut order = imtcp_ctl_switch { policy, ..Default::default() };
-        for (to, from) in order.cc.iter_mut().zip(cc.bytes()).take(15) {
-            *to = from as _;
+        let mut order = imtcp_ctl_switch::default();
+        put(&mut order.cc, &cc);
+        match which {
+            Which::All => {}
+            Which::OfPolicy(policy) => order.policy = policy,
+            Which::On(control) => put(&mut order.only, control),
         }
         let data = self
             .object
@@ -119,10 +137,10 @@ impl Switcher {
     }
 
     /// The same in every namespace of the machine that can be entered.
-    pub fn run_everywhere(&self, policy: u64) -> Switched {
+    pub fn run_everywhere(&self, which: Which) -> Switched {
         let mut sum = Switched::default();
         for ns in netns::all() {
-            if let Ok(done) = self.run(&ns, policy) {
+            if let Ok(done) = self.run(&ns, which) {
                 sum += done;
             }
         }

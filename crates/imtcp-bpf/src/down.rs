@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Result};
 
-use crate::control::{Switched, Switcher};
+use crate::control::{Switched, Switcher, Which};
 use crate::records::Records;
 use crate::{controls, is_ours, netns, paths, probe, raw};
 
@@ -53,7 +53,7 @@ pub fn down() -> Result<Report> {
     if let Some(switcher) = &switcher {
         // A second walk takes what was accepted from a listener during the first.
         for _ in 0..2 {
-            report.switched += switcher.run_everywhere(0);
+            report.switched += switcher.run_everywhere(Which::All);
         }
     }
     if let Ok(records) = records {
@@ -75,6 +75,19 @@ fn change_default() -> Option<String> {
 
 pub fn is_registered(control: &str) -> bool {
     netns::available_ccs().iter().any(|a| a == control)
+}
+
+/// Takes one control away and moves what uses it to its namespace's default.
+pub(crate) fn take_away(control: &'static str) -> Result<Switched> {
+    let switcher = Switcher::load()?;
+    unregister(control);
+    let _ = fs::remove_file(paths::ops_pin(control));
+    let mut moved = Switched::default();
+    // A second walk takes what was accepted from a listener during the first.
+    for _ in 0..2 {
+        moved += switcher.run_everywhere(Which::On(control));
+    }
+    Ok(moved)
 }
 
 /// Ends a registration by link (the pin is its last reference) or by deleting the element.

@@ -23,6 +23,7 @@ pub mod totals;
 pub mod up;
 
 pub use shared::imtcp_event as Event;
+pub use shared::imtcp_params as Params;
 pub use shared::imtcp_policy as Policy;
 pub use shared::imtcp_record as Record;
 pub use shared::imtcp_totals as Totals;
@@ -40,7 +41,7 @@ const fn mode(number: shared::imtcp_mode, name: &'static str, control: &'static 
 }
 
 /// Every mode, in the order of their numbers.
-pub const MODES: [ModeRow; 8] = [
+pub const MODES: [ModeRow; 9] = [
     mode(shared::IMTCP_MODE_MEASURE, "measure", "imtcp"),
     mode(shared::IMTCP_MODE_BG, "bg", "imtcp_bg"),
     mode(shared::IMTCP_MODE_FS, "fs", "imtcp_fs"),
@@ -49,6 +50,7 @@ pub const MODES: [ModeRow; 8] = [
     mode(shared::IMTCP_MODE_NICE, "nice", "imtcp_nice"),
     mode(shared::IMTCP_MODE_LEDBAT, "ledbat", "imtcp_ledbat"),
     mode(shared::IMTCP_MODE_LEDBATPP, "ledbatpp", "imtcp_ledbatpp"),
+    mode(shared::IMTCP_MODE_NOCC, "nocc", NOCC),
 ];
 
 /// The mode of that number; `None` for [`shared::IMTCP_MODE_NONE`].
@@ -56,9 +58,17 @@ pub fn mode_of(number: shared::imtcp_mode) -> Option<&'static ModeRow> {
     MODES.iter().find(|m| m.number == number)
 }
 
-/// The names that `up` registers.
+/// The control that `up` registers only where it is asked to.
+pub const NOCC: &str = "imtcp_nocc";
+
+/// The names of all.
 pub fn controls() -> impl Iterator<Item = &'static str> {
     MODES.iter().map(|m| m.control)
+}
+
+/// The names that `up` always registers.
+pub fn usual_controls() -> impl Iterator<Item = &'static str> {
+    controls().filter(|c| *c != NOCC)
 }
 
 /// Is this one of them?

@@ -10,6 +10,8 @@ use crate::probe;
 pub static IMTCP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp.bpf.o"));
 /// The other congestion controls (bpf/imtcp_modes.bpf.c).
 pub static MODES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_modes.bpf.o"));
+/// The one that is loaded on request alone (bpf/imtcp_nocc.bpf.c).
+pub static NOCC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_nocc.bpf.o"));
 /// Iterators and the cgroup program (bpf/imtcp_ctl.bpf.c).
 pub static CTL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_ctl.bpf.o"));
 
@@ -20,6 +22,7 @@ pub fn id() -> u64 {
     let mut hash = Fnv::new();
     hash.write(IMTCP);
     hash.write(MODES);
+    hash.write(NOCC);
     hash.write(CTL);
     hash.0
 }
@@ -30,6 +33,10 @@ pub(crate) fn open_imtcp() -> Result<OpenObject> {
 
 pub(crate) fn open_modes() -> Result<OpenObject> {
     Ok(ObjectBuilder::default().name("imtcp_modes")?.open_memory(MODES)?)
+}
+
+pub(crate) fn open_nocc() -> Result<OpenObject> {
+    Ok(ObjectBuilder::default().name("imtcp_nocc")?.open_memory(NOCC)?)
 }
 
 /// Opens the control object with only the named program switched on.

@@ -40,6 +40,7 @@ impl Policies {
         policy.max_bps = orders.max_bps;
         policy.mode = orders.mode;
         policy.dscp_plus1 = orders.dscp_plus1;
+        policy.params = orders.params;
         Ok(self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::ANY)?)
     }
 

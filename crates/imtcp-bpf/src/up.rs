@@ -13,7 +13,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use libbpf_rs::{Link, MapCore, MapHandle, MapMut, MapType, Object, OpenObject};
 
 use crate::meta::{self, Meta};
-use crate::{controls, down, netns, objects, paths, probe, raw};
+use crate::{down, netns, objects, paths, probe, raw, usual_controls, NOCC};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -26,22 +26,31 @@ pub enum Outcome {
     Upgraded { from: String, kept: bool },
 }
 
+/// Whether the control without congestion control is to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nocc {
+    Allow,
+    TakeAway,
+    /// As it is.
+    Keep,
+}
+
 /// Loads and pins. With `force` the programs are replaced even by the same ones.
-pub fn up(force: bool) -> Result<Outcome> {
+pub fn up(force: bool, nocc: Nocc) -> Result<Outcome> {
     probe::require_privileges("imtcp up")?;
     probe::require_kernel()?;
     meta::require_in_sight()?;
     paths::ensure_bpffs()?;
 
     let fresh = !fs::exists(paths::dir())?;
-    let done = up_in_dir(force);
+    let done = up_in_dir(force, nocc);
     if done.is_err() && fresh {
         let _ = paths::remove_all();
     }
     done
 }
 
-fn up_in_dir(force: bool) -> Result<Outcome> {
+fn up_in_dir(force: bool, nocc: Nocc) -> Result<Outcome> {
     let dir = paths::dir();
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     sweep_half_done()?;
@@ -50,14 +59,22 @@ fn up_in_dir(force: bool) -> Result<Outcome> {
     let linked = probe::has_struct_ops_links();
     let new = Meta::own(old.map(|m| m.since_unix_s), linked)?;
     let complete = is_complete(linked);
+    let had_nocc = paths::ops_pin(NOCC).exists();
+    if had_nocc && nocc == Nocc::TakeAway {
+        down::take_away(NOCC)?;
+    }
+    let nocc = nocc == Nocc::Allow || (had_nocc && nocc == Nocc::Keep);
     if let Some(old) = old {
         if !force && complete && old.object_id == new.object_id {
+            if nocc && !is_registered_by_us(NOCC, linked) {
+                add_nocc(linked)?;
+            }
             return Ok(Outcome::Already);
         }
     }
     let kept = complete && old.is_some_and(|o| o.layout_id == new.layout_id);
 
-    let mut objects = load_controls(linked, kept)?;
+    let mut objects = load_controls(linked, kept, nocc)?;
     let iterator = load_iterator(&objects[0])?;
 
     let mut pins = Staged::default();
@@ -68,14 +85,8 @@ fn up_in_dir(force: bool) -> Result<Outcome> {
     new.pin(&pins.stage(paths::pin(paths::META)))?;
 
     let mut registered = Registrations::default();
-    for control in controls() {
-        let mut map = objects
-            .iter_mut()
-            .flat_map(|o| o.maps_mut())
-            .find(|m| m.name() == control && m.map_type() == MapType::StructOps)
-            .ok_or_else(|| anyhow!("the BPF object has no congestion control {control}"))?;
-        pins.pin(map.as_fd(), paths::ops_pin(control))?;
-        registered.register(&mut map, control, linked, &mut pins)?;
+    for control in usual_controls().chain(nocc.then_some(NOCC)) {
+        registered.register_from(&mut objects, control, linked, &mut pins)?;
     }
     pins.commit()?;
     registered.commit();
@@ -86,26 +97,47 @@ fn up_in_dir(force: bool) -> Result<Outcome> {
     })
 }
 
-/// Is everything there that an earlier `up` pinned, and registered?
+/// Is everything there that each `up` pins, and registered?
 pub fn is_complete(linked: bool) -> bool {
-    let available = netns::available_ccs();
-    controls().all(|c| {
-        paths::ops_pin(c).exists()
-            && (!linked || paths::link_pin(c).exists())
-            && available.iter().any(|a| a == c)
-    }) && paths::SHARED_MAPS.iter().all(|m| paths::pin(m).exists())
+    usual_controls().all(|c| is_registered_by_us(c, linked))
+        && paths::SHARED_MAPS.iter().all(|m| paths::pin(m).exists())
         && paths::pin(paths::CONNECTIONS).exists()
 }
 
-/// The object with the shared maps, and the one that uses them.
-fn load_controls(linked: bool, reuse: bool) -> Result<[Object; 2]> {
-    let pinned = |name: &str| Ok(MapHandle::from_pinned_path(paths::pin(name))?);
+fn is_registered_by_us(control: &str, linked: bool) -> bool {
+    paths::ops_pin(control).exists()
+        && (!linked || paths::link_pin(control).exists())
+        && down::is_registered(control)
+}
+
+fn pinned(name: &str) -> Result<MapHandle> {
+    Ok(MapHandle::from_pinned_path(paths::pin(name))?)
+}
+
+/// The object with the shared maps, and those that use them.
+fn load_controls(linked: bool, reuse: bool, nocc: bool) -> Result<Vec<Object>> {
     let measuring =
         load(objects::open_imtcp()?, linked, |name| reuse.then(|| pinned(name)).transpose())?;
-    let others = load(objects::open_modes()?, linked, |name| {
-        Ok(Some(MapHandle::try_from(&shared_map(&measuring, name)?)?))
-    })?;
-    Ok([measuring, others])
+    let mut all = vec![measuring];
+    for open in
+        [objects::open_modes()?].into_iter().chain(nocc.then(objects::open_nocc).transpose()?)
+    {
+        let other =
+            load(open, linked, |name| Ok(Some(MapHandle::try_from(&shared_map(&all[0], name)?)?)))?;
+        all.push(other);
+    }
+    Ok(all)
+}
+
+/// Beside what is loaded already.
+fn add_nocc(linked: bool) -> Result<()> {
+    let object = load(objects::open_nocc()?, linked, |name| pinned(name).map(Some))?;
+    let mut pins = Staged::default();
+    let mut registered = Registrations::default();
+    registered.register_from(&mut [object], NOCC, linked, &mut pins)?;
+    pins.commit()?;
+    registered.commit();
+    Ok(())
 }
 
 /// `map_of` says which map, if any, to use in the place of a shared one of the object.
@@ -215,6 +247,23 @@ enum Undo {
 }
 
 impl Registrations {
+    /// The control of that name, from whichever object has it.
+    fn register_from(
+        &mut self,
+        objects: &mut [Object],
+        control: &str,
+        linked: bool,
+        pins: &mut Staged,
+    ) -> Result<()> {
+        let mut map = objects
+            .iter_mut()
+            .flat_map(|o| o.maps_mut())
+            .find(|m| m.name() == control && m.map_type() == MapType::StructOps)
+            .ok_or_else(|| anyhow!("the BPF object has no congestion control {control}"))?;
+        pins.pin(map.as_fd(), paths::ops_pin(control))?;
+        self.register(&mut map, control, linked, pins)
+    }
+
     fn register(
         &mut self,
         map: &mut MapMut,
@@ -283,7 +332,7 @@ impl Drop for Registrations {
 /// Does this kernel take the programs? Loads them and lets them go again.
 pub fn try_load() -> Result<()> {
     probe::require_kernel()?;
-    let loaded = load_controls(probe::has_struct_ops_links(), false)?;
+    let loaded = load_controls(probe::has_struct_ops_links(), false, true)?;
     drop(load_iterator(&loaded[0])?);
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::param::{Assignment, AssignmentParser};
 use crate::policy::{Dscp, Mode};
 use crate::rate::Rate;
 
@@ -57,6 +58,13 @@ pub enum Command {
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp up")]
 pub struct UpArgs {
+    /// Allow mode nocc, no congestion control, too; without this it is taken away
+    ///
+    /// It sends whatever the receiver's window takes and harms everybody else on the path. Only
+    /// for networks that are yours alone. Its uses are told to the system's log, and who lacks
+    /// CAP_NET_ADMIN cannot choose it.
+    #[arg(long)]
+    pub allow_nocc: bool,
     /// Replace the programs even when the same ones are loaded
     #[arg(long)]
     pub force: bool,
@@ -83,7 +91,12 @@ pub struct DownArgs {
 ///
 /// Every TCP connection that the command and its children make or accept uses the mode:
 /// static binaries and Go programs too, for it works by cgroup and not by a library. The
-/// floor and the ceiling hold for the sum of these connections.
+/// floor and the ceiling hold for the sum of these connections. Where the command itself uses
+/// `imtcp run`, the inner run decides for its connections, limits included.
+///
+/// The line at the end tells what was sent, the available bandwidth that was seen, and for which
+/// share of the time the mode (not the application, nor --max-rate) held the window back: because
+/// a queue stood, or because it sent all that is available. Alone on a path that is most of the time.
 ///
 /// What it does not do: it yields for what this host SENDS. A download is paced by its
 /// sender, so run imtcp there. UDP, and with it QUIC, is not touched.
@@ -99,6 +112,7 @@ pub struct DownArgs {
 #[command(after_help = "Examples:\n  \
     sudo imtcp run -- rsync -a backup/ host:backup/\n  \
     sudo imtcp run --max-rate 20M --user $USER -- curl -T image.iso https://host/upload\n  \
+    sudo imtcp run --param g=0.7 --param delta=1.1 -- restic backup /home\n  \
     sudo imtcp run --mode measure -- iperf3 -c host")]
 pub struct RunArgs {
     #[command(flatten)]
@@ -154,20 +168,29 @@ pub struct OrderArgs {
     /// Do not go above this sum
     #[arg(long, value_name = "RATE")]
     pub max_rate: Option<Rate>,
+    /// Choose a parameter of the mode; may be repeated
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = AssignmentParser)]
+    pub params: Vec<Assignment>,
+    /// Take what --param does not choose from this file instead of /etc/imtcp.conf
+    ///
+    /// TOML, a table for each mode: [bg], and below it a line g = 0.9.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
 }
 
 /// Change the mode of what runs already, open connections included
 ///
 /// A process is taken with its descendants: they are moved into a cgroup of their own below
 /// the one they are in, and moved back by `imtcp detach`. A cgroup is taken as it is, with
-/// the cgroups in it. Attaching again to the same target changes its mode and rates.
+/// the cgroups in it. Attaching again to the same target changes its mode, rates and parameters.
 ///
-/// From process 1 all others descend: it needs --force. Where the process is one that this
+/// From process 1 all others descend, and in the root cgroup they all are: these need --force. Where the process is one that this
 /// command was started from (your shell), a line warns of what else is taken.
 #[derive(Args)]
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup"])))]
 #[command(after_help = "Examples:\n  \
     sudo imtcp attach --pid 4711 --max-rate 5M\n  \
+    sudo imtcp attach --pid 4711 --mode fs --param h=20\n  \
     sudo imtcp attach --cgroup system.slice/transmission-daemon.service")]
 pub struct AttachArgs {
     /// The process, with its descendants
@@ -176,8 +199,8 @@ pub struct AttachArgs {
     /// The cgroup (version 2), as a path or relative to the mount
     #[arg(long, value_name = "G")]
     pub cgroup: Option<PathBuf>,
-    /// Take process 1 too, and with it every process of the machine
-    #[arg(long, requires = "pid")]
+    /// Take process 1 or the root cgroup too, and with it every process of the machine
+    #[arg(long)]
     pub force: bool,
     #[command(flatten)]
     pub orders: OrderArgs,

@@ -17,6 +17,8 @@ use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use serde_json::Value;
 
+use crate::cli::advice::ServiceArgs;
+use crate::cli::RunArgs;
 use crate::http::{Client, Failure};
 use crate::policy::Mode;
 use crate::socket::{self, Process};
@@ -45,17 +47,37 @@ impl Heard {
     }
 }
 
-pub struct Follower {
-    pub client: Client,
-    pub policy: u64,
-    pub cgroup: PathBuf,
-    pub quiet: bool,
+/// The service whose advice is to be followed.
+pub struct Service {
+    client: Client,
+    quiet: bool,
+}
+
+impl Service {
+    /// The one that the arguments name, if they do.
+    pub fn wanted(args: &RunArgs) -> Result<Option<Self>> {
+        let Some(url) = args.advise.clone() else { return Ok(None) };
+        let (token_file, ca) = (args.advise_token_file.clone(), args.advise_ca.clone());
+        let client = Client::new(&ServiceArgs { url, token_file, ca })?;
+        Ok(Some(Service { client, quiet: args.quiet || args.json }))
+    }
+
+    /// Follows for as long as this process lives. The thread keeps the privileges that the
+    /// caller has now; it needs them to change sockets of the command.
+    pub fn follow(self, policy: u64, cgroup: PathBuf) -> Result<()> {
+        Follower { client: self.client, quiet: self.quiet, policy, cgroup }.start()
+    }
+}
+
+struct Follower {
+    client: Client,
+    quiet: bool,
+    policy: u64,
+    cgroup: PathBuf,
 }
 
 impl Follower {
-    /// Follows for as long as this process lives. The thread keeps the privileges that the
-    /// caller has now; it needs them to change sockets of the command.
-    pub fn start(self) -> Result<()> {
+    fn start(self) -> Result<()> {
         let (policies, records) = (Policies::open()?, Records::open()?);
         thread::Builder::new().name("advice".into()).spawn(move || {
             let mut held = BTreeMap::new();

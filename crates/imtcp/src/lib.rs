@@ -2,6 +2,7 @@
 //! The command `imtcp`. One file for each subcommand in `cmd/`, what they share beside it;
 //! a library, so that the tests can reach the parts.
 
+#[cfg(feature = "full")]
 pub mod agent;
 pub mod caps;
 pub mod cgroup;
@@ -9,16 +10,23 @@ pub mod cli;
 pub mod cmd;
 pub mod device;
 pub mod exit;
+#[cfg(feature = "full")]
 pub mod follow;
 pub mod format;
+#[cfg(feature = "full")]
 pub mod http;
+#[cfg(not(feature = "full"))]
+mod left_out;
 pub mod mountns;
+pub mod nocc;
+pub mod param;
 pub mod policy;
 pub mod procfs;
 pub mod rate;
 pub mod signals;
 pub mod socket;
 pub mod state;
+#[cfg(feature = "full")]
 pub mod tui;
 pub mod user;
 pub mod view;
@@ -26,6 +34,8 @@ pub mod view;
 use std::process::ExitCode;
 
 use clap::Parser;
+#[cfg(not(feature = "full"))]
+use left_out::{follow, tui};
 
 pub fn main() -> ExitCode {
     restore_sigpipe();

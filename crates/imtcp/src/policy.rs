@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a run or attachment orders: mode, floor, ceiling, marking.
+//! What a run or attachment orders: mode, floor, ceiling, marking, parameters.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::OrderArgs;
 use crate::exit::{Coded, USAGE};
-use crate::rate;
+use crate::{param, rate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -30,6 +30,8 @@ pub enum Mode {
     Ledbat,
     /// LEDBAT++: keep a queue of 60 ms, with pauses in which the path is seen empty
     Ledbatpp,
+    /// No congestion control: fill the receiver's window; needs `imtcp up --allow-nocc`
+    Nocc,
 }
 
 impl Mode {
@@ -43,8 +45,14 @@ impl Mode {
             Mode::Nice => shared::IMTCP_MODE_NICE,
             Mode::Ledbat => shared::IMTCP_MODE_LEDBAT,
             Mode::Ledbatpp => shared::IMTCP_MODE_LEDBATPP,
+            Mode::Nocc => shared::IMTCP_MODE_NOCC,
         };
         mode_of(number).expect("every mode has a row")
+    }
+
+    /// The one of that number in a record.
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::value_variants().iter().copied().find(|m| m.number() == u32::from(number))
     }
 
     pub fn name(self) -> &'static str {
@@ -97,6 +105,7 @@ pub fn orders(args: &OrderArgs, dscp: Option<Dscp>) -> Result<Policy, Coded> {
         max_bps: args.max_rate.map_or(0, |r| r.0),
         mode: args.mode.number(),
         dscp_plus1: dscp.map_or(0, |d| u32::from(d.0) + 1),
+        params: param::chosen(args.mode, &args.params, args.config.as_deref())?,
         ..Default::default()
     })
 }

@@ -16,6 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
 use crate::cgroup;
+use crate::param::InForce;
 use crate::policy::Mode;
 
 const DIR: &str = "/run/imtcp";
@@ -58,6 +59,8 @@ pub struct Run {
     pub mode: Mode,
     pub min_bps: u64,
     pub max_bps: u64,
+    #[serde(default)]
+    pub params: InForce,
     pub command: String,
     pub cgroup: PathBuf,
     /// Where processes go that outlive the run.
@@ -123,6 +126,8 @@ pub struct Attachment {
     pub mode: Mode,
     pub min_bps: u64,
     pub max_bps: u64,
+    #[serde(default)]
+    pub params: InForce,
     pub since_unix_s: u64,
     pub links: usize,
     pub moved: Vec<Moved>,

@@ -9,6 +9,8 @@ use imtcp_bpf::{shared, Event, Record};
 use serde::Serialize;
 
 use crate::cli::SortKey;
+use crate::param::{self, InForce};
+use crate::policy::Mode;
 use crate::procfs::{self, Owner};
 
 /// One connection at one moment. The keys of `imtcp watch --json`.
@@ -33,6 +35,8 @@ pub struct Connection {
     pub range_low_bps: Option<u64>,
     pub range_high_bps: Option<u64>,
     pub capacity_bps: Option<u64>,
+    /// Of its mode.
+    pub params: InForce,
     pub cwnd_segs: u32,
     pub cap_segs: Option<u32>,
     pub ssthresh_segs: Option<u32>,
@@ -86,6 +90,8 @@ impl Connection {
             range_low_bps: known(r.range_low_bps),
             range_high_bps: known(r.range_high_bps),
             capacity_bps: known(r.capacity_bps),
+            params: Mode::of_number(r.mode)
+                .map_or_else(InForce::new, |mode| param::in_force(mode, &r.params)),
             cwnd_segs: r.cwnd_segs,
             cap_segs: known(r.cap_segs),
             ssthresh_segs: known(r.ssthresh_segs).filter(|s| *s < INFINITE_SSTHRESH),

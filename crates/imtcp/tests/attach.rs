@@ -115,6 +115,7 @@ fn any_mode_can_follow_any_other_on_a_live_connection() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
     let Some(mut subject) = Subject::start(&net) else { return };
+    imtcp_ok(&["up", "--allow-nocc"]);
     for before in imtcp_bpf::MODES {
         for after in imtcp_bpf::MODES {
             for mode in [before, after] {
@@ -130,6 +131,7 @@ fn any_mode_can_follow_any_other_on_a_live_connection() {
         }
     }
     imtcp_ok(&["detach", "--all"]);
+    imtcp_ok(&["up"]);
 }
 
 #[test]
@@ -214,13 +216,15 @@ fn down_detaches() {
 }
 
 #[test]
-fn process_1_is_refused_and_an_ancestor_warned_of() {
+fn process_1_and_the_root_cgroup_are_refused_and_an_ancestor_warned_of() {
     let Some(_alone) = alone() else { return };
-    let output = imtcp(&["attach", "--pid", "1"]);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("--cgroup system.slice") && error.contains("--force"), "{error}");
-    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    for target in [["--pid", "1"], ["--cgroup", "/"], ["--cgroup", "."]] {
+        let output = imtcp(&[&["attach"][..], &target].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{target:?}: {error}");
+        assert!(error.contains("--cgroup system.slice") && error.contains("--force"), "{error}");
+        assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    }
 
     // A shell that attaches itself, and stays after.
     let script = "\"$0\" attach --pid $$; true";

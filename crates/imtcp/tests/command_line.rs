@@ -58,6 +58,44 @@ fn what_follows_run_is_completed_as_a_command() {
     assert!(has("imtcp run -q -- tru", "true"), "{}", complete("imtcp run -q -- tru"));
     assert!(has("imtcp run --max", "--max-rate"), "{}", complete("imtcp run --max"));
     assert!(has("imtcp sta", "status"));
+    assert!(has("imtcp run --param d", "delta="), "{}", complete("imtcp run --param d"));
+    assert!(has("imtcp attach --param g", "gamma="));
+}
+
+/// Before anything is loaded or needs root.
+#[test]
+fn a_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
+    let scratch = Scratch::new();
+    let config = scratch.path("imtcp.conf");
+    std::fs::write(&config, "[bg]\ng = 2\n").unwrap();
+    let config = config.to_str().unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (&["--param", "delta=0.5"], "imtcp: delta must be between 1.05 and 4, not 0.5\n"),
+        (
+            &["--mode", "fs", "--param", "g=0.9"],
+            "imtcp: mode fs has no parameter g: it has gamma, N, h\n",
+        ),
+        (&["--param", "delta"], "'delta' is not NAME=VALUE"),
+        (&["--config", config], "imtcp.conf: [bg]: g must be between 0.05 and 1, not 2\n"),
+        (&["--config", "/nowhere/imtcp.conf"], "cannot read /nowhere/imtcp.conf: "),
+    ];
+    for (args, said) in cases {
+        for command in [&["run"][..], &["attach", "--pid", "1"]] {
+            let rest: &[&str] = if command[0] == "run" { &["--", "true"] } else { &[] };
+            let output = imtcp(&[command, args, rest].concat());
+            assert_eq!(output.status.code(), Some(2), "{args:?}");
+            let stderr = text(&output.stderr);
+            assert!(stderr.contains(said), "{args:?}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn help_names_each_parameter_with_its_range_and_an_example() {
+    let help = imtcp_ok(&["run", "--help"]);
+    let line = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(line.contains("that is congestion, between 1.05 and 4 (1.2); bg"), "{help}");
+    assert!(line.contains("imtcp run --param g=0.7"), "{help}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ fn a_static_binarys_connections_use_the_mode() {
     let Some(client) = static_client() else { return };
     let net = Net::new();
     let (host, port) = net.peer();
+    imtcp_ok(&["up", "--allow-nocc"]);
     for imtcp_bpf::ModeRow { name: mode, control, .. } in imtcp_bpf::MODES {
         let client = client.to_str().unwrap();
         let output = net.run(&["--json", "--mode", mode, "--", client, &host, &port, "1000000"]);
@@ -30,6 +31,7 @@ fn a_static_binarys_connections_use_the_mode() {
         assert!(summary["bytes_acked"].as_u64() >= Some(1_000_000), "{summary}");
         assert!(summary["mean_bps"].as_u64() > Some(0), "{summary}");
     }
+    imtcp_ok(&["up"]);
 }
 
 #[test]
@@ -81,18 +83,12 @@ fn the_ceiling_holds_for_the_sum_of_parallel_connections() {
     let (host, port) = net.peer();
     let one = format!("{} {host} {port} 2000000 >/dev/null &", client.display());
     let line = format!("{one} {one} {one} {one} wait");
-    // 8 MB at 10 Mbit/s take 6.4 s. The first instant, before rates are known, may be faster, and
-    // so may one run of a few: streams are paid for later, when fewer connections seem active.
-    let means: Vec<u64> = (0..3)
-        .map(|_| {
-            let output = net.run(&["--json", "--max-rate", "10M", "--", "sh", "-c", &line]);
-            let summary = summary(&output);
-            assert_eq!(summary["connections"], 4);
-            summary["mean_bps"].as_u64().unwrap()
-        })
-        .collect();
-    let mean = means.iter().sum::<u64>() / 3;
-    assert!((5_000_000..12_000_000).contains(&mean), "{means:?}");
+    let output = net.run(&["--json", "--max-rate", "10M", "--", "sh", "-c", &line]);
+    let summary = summary(&output);
+    assert_eq!(summary["connections"], 4);
+    let bps = summary["mean_bps"].as_u64().unwrap();
+    // 8 MB at 10 Mbit/s take 6.4 s. The first instant, before rates are known, may be faster.
+    assert!((5_000_000..11_000_000).contains(&bps), "{bps}");
 }
 
 #[test]

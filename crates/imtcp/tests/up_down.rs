@@ -12,7 +12,7 @@ use support::*;
 
 fn registered() -> bool {
     let available = netns::available_ccs();
-    imtcp_bpf::controls().all(|c| available.iter().any(|a| a == c))
+    imtcp_bpf::usual_controls().all(|c| available.iter().any(|a| a == c))
 }
 
 #[test]
@@ -147,6 +147,9 @@ fn down_says_which_runs_lose_their_limits_and_the_run_says_it_too() {
     assert!(line.ends_with("goes on with the default, without its limits (at most 10.0 Mbit/s)"));
     // What is loaded later is another's.
     imtcp_ok(&["up"]);
+    let status = imtcp_ok(&["status"]);
+    assert!(status.contains("run          no longer in force since `imtcp down`"), "{status}");
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["runs"][0]["in_force"], false);
     run.signal(libc::SIGTERM);
     let line = text(&run.finish().stderr);
     assert!(
@@ -234,6 +237,7 @@ fn up_that_fails_halfway_leaves_nothing() {
     }
     let available = netns::available_ccs();
     assert!(names.iter().all(|n| available.iter().any(|a| a == n)), "{available:?}");
+    let doctor = text(&imtcp(&["doctor"]).stdout);
     // All these names are taken: the first registration fails.
     let first = imtcp(&["up"]);
     let left_by_first = paths::dir().exists();
@@ -246,6 +250,8 @@ fn up_that_fails_halfway_leaves_nothing() {
         assert_eq!(output.status.code(), Some(1));
         assert!(text(&output.stderr).contains("is registered already"), "{}", text(&output.stderr));
     }
+    let verdict = doctor.lines().find(|l| l.contains("registered already, and not by `imtcp up`"));
+    assert!(verdict.is_some_and(|l| l.starts_with("FAIL  programs")), "{doctor}");
     assert!(!left_by_first && !paths::dir().exists(), "pins are left");
     assert!(!left.iter().any(|c| c == "imtcp"), "a registration is left");
 }

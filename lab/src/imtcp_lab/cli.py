@@ -33,6 +33,10 @@ EXIT_LAB = 4
 EXIT_INTERRUPTED = 130
 
 EPILOG = """\
+environment:
+  IMTCP_PROGRAMS   directory with imtcp and imtcp-load (target/release)
+  IMTCP_ROOT       the checkout, when it is not around the work directory
+
 exit codes:
   0 done   1 the script or experiment failed   2 wrong usage
   3 something is missing on this machine   4 the laboratory failed   130 interrupted

@@ -56,7 +56,10 @@ NOTES = (
 def register(subparsers: argparse._SubParsersAction) -> None:
     """Add ``lab demo``."""
     parser = subparsers.add_parser(
-        "demo", help="upload with rsync beside web traffic, under each control in turn"
+        "demo",
+        help="upload with rsync beside web traffic, under each control in turn",
+        epilog="IMTCP_PROGRAMS in the environment names the directory with imtcp and imtcp-load"
+        " (default target/release, of make build; make demo has its own in target/demo).",
     )
     parser.add_argument("--seeds", type=int, default=3, help="runs per control (default 3)")
     parser.add_argument("--controls", default=",".join(DEFAULT_CONTROLS), metavar="A,B,…")
@@ -79,16 +82,17 @@ def scenarios(controls: Sequence[Control], seeds: int) -> list[Scenario]:
     ]
 
 
-def available_controls(names: str) -> list[Control]:
-    """The wanted controls; those that need an unbuilt imtcp are an error."""
+def available_controls(names: str, *, to_run: bool = True) -> list[Control]:
+    """The wanted controls; an error where one is `to_run` that needs an unbuilt imtcp."""
     controls = named(names)
     if not any(control.is_none for control in controls):
         controls.insert(0, CONTROLS["none"])
     needing = [control.name for control in controls if control.needs_imtcp]
-    if needing and not (paths.target() / "release/imtcp").is_file():
+    program = paths.programs() / "imtcp"
+    if to_run and needing and not program.is_file():
         raise MissingPrerequisite(
-            f"{', '.join(needing)} needs target/release/imtcp: run make build first,"
-            " or leave it out with --controls"
+            f"{', '.join(needing)} needs {program}: run make build first (or make demo, and set"
+            " IMTCP_PROGRAMS=target/demo), or leave it out with --controls"
         )
     return controls
 
@@ -99,7 +103,7 @@ def main(args: argparse.Namespace) -> int:
         print("lab demo: --seeds and --jobs are at least 1", file=sys.stderr)
         return 2
     try:
-        controls = available_controls(args.controls)
+        controls = available_controls(args.controls, to_run=not args.redraw)
     except ValueError as error:
         print(f"lab demo: {error}", file=sys.stderr)
         return 2

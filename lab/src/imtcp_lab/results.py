@@ -29,8 +29,8 @@ from imtcp_lab.scenario import Scenario
 
 SCHEMA_VERSION = 1
 #: Programs of this project whose change makes an old result another experiment.
-_LOAD = "release/imtcp-load"
-_IMTCP = "release/imtcp"
+_LOAD = "imtcp-load"
+_IMTCP = "imtcp"
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ def commits(points: Iterable[Point]) -> list[str]:
     return sorted({str(point.meta["commit"]) for point in points})
 
 
-def _file_digest(relative: str) -> str:
+def _program_digest(name: str) -> str:
     try:
-        return hashlib.sha256((paths.target() / relative).read_bytes()).hexdigest()
+        return hashlib.sha256((paths.programs() / name).read_bytes()).hexdigest()
     except FileNotFoundError:
         return "absent"
 
@@ -104,10 +104,10 @@ def input_digest(scenario: Scenario, runner: object) -> str:
         str(getattr(runner, "kernel", "")),
         job.script,
         str(job.seed),
-        _file_digest(_LOAD),
+        _program_digest(_LOAD),
     ]
     if scenario.control.needs_imtcp:
-        parts.append(_file_digest(_IMTCP))
+        parts.append(_program_digest(_IMTCP))
     for name, content in sorted(job.files.items()):
         parts += [name, hashlib.sha256(content).hexdigest()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

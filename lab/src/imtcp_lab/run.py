@@ -63,14 +63,14 @@ def seed_numbers(args: argparse.Namespace) -> range:
     return range(args.first_seed, args.first_seed + args.seeds)
 
 
-def choose(experiment: Experiment, names: str) -> list[Control]:
+def choose(experiment: Experiment, names: str, *, to_run: bool = True) -> list[Control]:
     """The wanted controls, with *none* where it is the yardstick."""
     controls = named(names)
     if experiment.needs_none and not any(c.is_none for c in controls):
         controls.insert(0, CONTROLS["none"])
-    built = (paths.target() / "release/imtcp").is_file()
-    if not built and any(c.needs_imtcp for c in controls):
-        raise MissingPrerequisite("target/release/imtcp is missing: run make build first")
+    program = paths.programs() / "imtcp"
+    if to_run and not program.is_file() and any(c.needs_imtcp for c in controls):
+        raise MissingPrerequisite(f"{program} is missing: run make build first")
     return controls
 
 
@@ -109,7 +109,7 @@ def main(args: argparse.Namespace) -> int:
         if args.seeds < 1 or args.jobs < 1:
             raise ValueError("--seeds and --jobs are at least 1")
         args.seed_numbers = seed_numbers(args)
-        args.chosen = choose(experiment, args.controls)
+        args.chosen = choose(experiment, args.controls, to_run=not args.redraw)
         scenarios = experiment.scenarios(args)
     except ValueError as error:
         print(f"lab run {experiment.name}: {error}", file=sys.stderr)

@@ -129,9 +129,14 @@ class Rival:
     flows: int = 1
 
     def prepare(self, path: Dumbbell) -> str:
-        """The receiver; it shares the first client's round trip."""
+        """The receiver; it shares the first client's round trip.
+
+        Not by `ns`: $! would be a shell, and the program itself has to be told when to
+        write what it counted.
+        """
         return (
-            f"ns rx imtcp-load bulk-server --listen {path.client_addresses[0]}:{RIVAL_PORT}"
+            "nsenter --net=/var/run/netns/rx"
+            f" imtcp-load bulk-server --listen {path.client_addresses[0]}:{RIVAL_PORT}"
             f' --out "$OUT/rival.csv" & STOP="$STOP $!"\n'
         )
 

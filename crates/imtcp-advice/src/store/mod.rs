@@ -127,6 +127,12 @@ impl Store {
 
     pub async fn close(&self) {
         self.readers.close().await;
+        // SQLite moves its log into the file when the last connection ends: which is the last is
+        // not ours to say, and a reader cannot. Where this fails, the log still has it all.
+        if self.dialect == Dialect::Sqlite {
+            let checkpoint = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)");
+            let _ = checkpoint.execute(&self.writer).await;
+        }
         self.writer.close().await;
     }
 

@@ -2,6 +2,7 @@
 fn generate() -> String {
     let bpf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf");
     let bindings = bindgen::Builder::default()
+        .clang_arg(format!("-I{bpf}/../core/include"))
         .header(format!("{bpf}/imtcp_shared.h"))
         .header(format!("{bpf}/imtcp_ctl.h"))
         .allowlist_type("imtcp_.*")

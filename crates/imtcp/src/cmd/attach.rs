@@ -18,18 +18,26 @@ use super::{detach, print_json, up};
 use crate::cli::AttachArgs;
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Moved, SavedSocket, Target};
-use crate::{cgroup, exit, format, policy, procfs};
+use crate::{cgroup, exit, format, nocc, param, policy, procfs};
+
+const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 
 pub fn main(args: AttachArgs) -> Result<u8> {
     let orders = policy::orders(&args.orders, None)?;
     probe::require_privileges("imtcp attach")?;
+    nocc::require_allowed(args.orders.mode)?;
     let target = match (args.pid, &args.cgroup) {
         (Some(pid), _) => Target::Pid(pid),
         (None, Some(dir)) => Target::Cgroup(cgroup::resolve(dir)?),
         (None, None) => unreachable!("clap asks for one of them"),
     };
-    if let Target::Pid(pid) = target {
-        check_process(pid, args.force)?;
+    match &target {
+        Target::Pid(pid) => check_process(*pid, args.force)?,
+        Target::Cgroup(dir) if *dir == cgroup::mount()? && !args.force => bail!(
+            "every process of this machine is in the root cgroup, remote logins too: take one \
+             service ({ONE_SERVICE}) or start the transfer with `imtcp run`; --force takes them all"
+        ),
+        Target::Cgroup(_) => {}
     }
     let warn = || policy::warn_of_missing_ecn(args.orders.mode);
     match target {
@@ -39,6 +47,7 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     let lock = state::lock()?;
     up::ensure(&lock)?;
     state::sweep(&lock);
+    nocc::log_use(args.orders.mode, &target.to_string());
 
     let existing = state::attachments().into_iter().find(|a| a.target == target);
     let attachment = match existing {
@@ -55,8 +64,7 @@ fn check_process(pid: i32, force: bool) -> Result<()> {
     if pid == 1 && !force {
         bail!(
             "every process of this machine descends from process 1, remote logins too: take one \
-             service (`imtcp attach --cgroup system.slice/NAME.service`) or start the transfer \
-             with `imtcp run`; --force takes them all"
+             service ({ONE_SERVICE}) or start the transfer with `imtcp run`; --force takes them all"
         );
     }
     if procfs::ancestors().any(|ancestor| ancestor == pid) {
@@ -76,6 +84,7 @@ fn report(args: &AttachArgs, a: &Attachment) -> Result<u8> {
             "policy": a.policy,
             "target": a.target.to_string(),
             "mode": a.mode,
+            "params": a.params,
             "processes": processes,
             "sockets": a.sockets.len(),
         }))?;
@@ -99,6 +108,7 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Attachme
         mode: args.orders.mode,
         min_bps: orders.min_bps,
         max_bps: orders.max_bps,
+        params: param::in_force(args.orders.mode, &orders.params),
         since_unix_s: now.as_secs(),
         links: 0,
         moved: Vec::new(),
@@ -210,12 +220,13 @@ fn take_sockets(pid: i32, attachment: &Attachment, saved: &mut BTreeMap<u64, Str
     }
 }
 
-/// Another mode or other rates for what is attached already.
+/// Another mode, other rates or parameters for what is attached already.
 fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Result<Attachment> {
     Policies::open()?.replace_orders(attachment.policy, orders)?;
     attachment.mode = args.orders.mode;
     attachment.min_bps = orders.min_bps;
     attachment.max_bps = orders.max_bps;
+    attachment.params = param::in_force(args.orders.mode, &orders.params);
     let mut saved: BTreeMap<u64, String> =
         attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
     for dir in attachment.cgroups() {

@@ -9,8 +9,9 @@ use crate::cli::{Cli, CompletionsArgs};
 use crate::exit;
 
 /// The generator for bash knows no hint for a command with arguments, as that for zsh does.
-/// What follows `run --` is completed as after sudo, where bash-completion is loaded.
-const BASH_AFTER_RUN: &str = r#"
+/// What follows `run --` is completed as after sudo, where bash-completion is loaded. After a
+/// parameter's name it would leave a space.
+const BASH_OURS: &str = r#"
 _imtcp_or_command() {
     local at
     if [[ "${COMP_WORDS[1]}" == run ]]; then
@@ -25,6 +26,10 @@ _imtcp_or_command() {
         done
     fi
     _imtcp "$@"
+    # A value follows at once.
+    if [[ "${COMP_WORDS[COMP_CWORD - 1]}" == --param ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
 }
 complete -F _imtcp_or_command -o bashdefault -o default imtcp
 "#;
@@ -33,7 +38,7 @@ pub fn main(args: CompletionsArgs) -> Result<u8> {
     let mut out = io::stdout();
     clap_complete::generate(args.shell, &mut Cli::command(), "imtcp", &mut out);
     if args.shell == Shell::Bash {
-        out.write_all(BASH_AFTER_RUN.as_bytes())?;
+        out.write_all(BASH_OURS.as_bytes())?;
     }
     Ok(exit::OK)
 }

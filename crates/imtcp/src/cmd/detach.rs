@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::AsFd;
 
 use anyhow::{bail, Result};
-use imtcp_bpf::control::{self, Switcher};
+use imtcp_bpf::control::{self, Switcher, Which};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::tags::Tags;
 use imtcp_bpf::{meta, probe};
@@ -65,7 +65,7 @@ pub(super) fn detach(attachment: &Attachment) -> Result<usize> {
     }
     // Those opened since, and those without a process: to their namespace's default.
     if let Ok(switcher) = Switcher::load() {
-        let done = switcher.run_everywhere(attachment.policy);
+        let done = switcher.run_everywhere(Which::OfPolicy(attachment.policy));
         restored += (done.connections + done.listeners) as usize;
     }
     for moved in &attachment.moved {

@@ -4,7 +4,7 @@
 use std::fs;
 
 use anyhow::Result;
-use imtcp_bpf::{meta, netns, paths, probe, up};
+use imtcp_bpf::{controls, down, meta, netns, paths, probe, up};
 use serde::Serialize;
 
 use super::print_json;
@@ -176,6 +176,14 @@ fn programs() -> Finding {
         Ok(Some(loaded)) => return ok("programs", format!("imtcp {} is up", loaded.version())),
         Ok(None) => {}
         Err(e) => return warn("programs", "what is up cannot be read", format!("{e:#}")),
+    }
+    let foreign: Vec<_> = controls().filter(|c| down::is_registered(c)).collect();
+    if !foreign.is_empty() {
+        return fail(
+            "programs",
+            format!("registered already, and not by `imtcp up`: {}", foreign.join(", ")),
+            format!("`bpftool struct_ops unregister name {}` removes one", foreign[0]),
+        );
     }
     if probe::missing_capability().is_some() {
         return warn("programs", "not tried without privileges", "run `sudo imtcp doctor`");

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The subcommands, a file each. Each returns the exit code.
 
+#[cfg(feature = "full")]
 mod advice;
+#[cfg(feature = "full")]
 mod advise;
+#[cfg(feature = "full")]
 mod agent;
 mod attach;
 mod completions;
@@ -19,6 +22,8 @@ mod watch;
 use anyhow::Result;
 
 use crate::cli::{Cli, Command};
+#[cfg(not(feature = "full"))]
+use crate::left_out::{absent as advice, absent as advise, absent as agent};
 use crate::mountns;
 
 pub fn dispatch(cli: Cli) -> Result<u8> {

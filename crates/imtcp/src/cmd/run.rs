@@ -21,15 +21,13 @@ use nix::unistd::{fork, getpid, getsid, pipe2, ForkResult, Pid};
 use serde_json::json;
 
 use super::up;
-use crate::cli::advice::ServiceArgs;
 use crate::cli::RunArgs;
 use crate::exit::{self, Coded};
-use crate::follow::Follower;
-use crate::http::Client;
+use crate::follow::Service;
 use crate::mountns::Home;
 use crate::signals::{is_for_command, Arrived, Blocked};
 use crate::user::{self, Target};
-use crate::{caps, cgroup, format, policy, state};
+use crate::{caps, cgroup, format, nocc, param, policy, state};
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.dscp)?;
@@ -42,7 +40,8 @@ pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
 fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     probe::require_privileges("imtcp run")?;
     let user = args.user.as_deref().map(user::find).transpose()?;
-    let advice = advice(&args)?;
+    nocc::require_allowed(args.orders.mode)?;
+    let service = Service::wanted(&args)?;
     policy::warn_of_missing_ecn(args.orders.mode);
     let mut session = Session::start(&args, &orders)?;
 
@@ -61,10 +60,8 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
             return Err(e);
         }
     };
-    if let Some(client) = advice {
-        let (cgroup, quiet) = (session.cgroup.clone(), args.quiet || args.json);
-        let follower = Follower { client, policy: session.policy, cgroup, quiet };
-        if let Err(e) = follower.start() {
+    if let Some(service) = service {
+        if let Err(e) = service.follow(session.policy, session.cgroup.clone()) {
             eprintln!("imtcp: cannot follow the advice: {e:#}");
         }
     }
@@ -80,13 +77,6 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
     Ok(exit::of_wait_status(status))
-}
-
-/// The service whose advice is to be followed.
-fn advice(args: &RunArgs) -> Result<Option<Client>> {
-    let Some(url) = args.advise.clone() else { return Ok(None) };
-    let (token_file, ca) = (args.advise_token_file.clone(), args.advise_ca.clone());
-    Ok(Some(Client::new(&ServiceArgs { url, token_file, ca })?))
 }
 
 /// What exists for one run, and goes with it.
@@ -137,10 +127,12 @@ impl Session {
             mode: args.orders.mode,
             min_bps: orders.min_bps,
             max_bps: orders.max_bps,
+            params: param::in_force(args.orders.mode, &orders.params),
             command: command.join(" "),
             cgroup: self.cgroup.clone(),
             refuge: self.refuge.clone(),
         };
+        nocc::log_use(run.mode, &format!("run {} ({})", run.pid, run.command));
         self.registered = Some(state::Registered::new(&run, lock)?);
         self.policies.insert(self.policy, orders)?;
         let dir = fs::File::open(&self.cgroup)?;

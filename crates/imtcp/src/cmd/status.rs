@@ -3,6 +3,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use imtcp_bpf::meta::Meta;
+use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::totals::TotalsMap;
 use imtcp_bpf::{controls, down, layout_matches, objects, probe, Totals, MODES};
@@ -10,6 +11,7 @@ use serde_json::{json, Value};
 
 use super::print_json;
 use crate::cli::StatusArgs;
+use crate::param::{self, InForce};
 use crate::policy::Mode;
 use crate::state::{self, Attachment, Run};
 use crate::{exit, format};
@@ -25,6 +27,8 @@ struct Status {
     totals: Option<Totals>,
     runs: Vec<Run>,
     attachments: Vec<Attachment>,
+    /// What the programs know of; none where nothing is loaded.
+    policies: Option<Policies>,
 }
 
 pub fn main(args: StatusArgs) -> Result<u8> {
@@ -46,6 +50,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         totals: loaded.and_then(|_| TotalsMap::open().ok()?.read().ok()),
         runs: state::runs(),
         attachments: state::attachments(),
+        policies: loaded.and_then(|_| Policies::open().ok()),
         loaded,
     };
     if args.json {
@@ -75,17 +80,33 @@ impl Status {
                 "events_dropped": t.events_dropped,
                 "bytes_acked_ended": t.bytes_acked_ended,
             })),
-            "runs": self.runs,
+            "runs": self.runs_json(),
             "attachments": self.attachments.iter().map(|a| json!({
                 "policy": a.policy,
                 "target": a.target,
                 "mode": a.mode,
                 "min_bps": (a.min_bps > 0).then_some(a.min_bps),
                 "max_bps": (a.max_bps > 0).then_some(a.max_bps),
+                "params": a.params,
                 "since_unix_s": a.since_unix_s,
                 "sockets": a.sockets.len(),
             })).collect::<Vec<_>>(),
         })
+    }
+
+    /// Not after `down`, which ends the orders of a run that goes on.
+    fn in_force(&self, run: &Run) -> bool {
+        let policy = self.policies.as_ref().and_then(|p| p.get(run.policy).ok());
+        policy.flatten().is_some()
+    }
+
+    fn runs_json(&self) -> Vec<Value> {
+        let one = |run: &Run| {
+            let mut value = json!(run);
+            value["in_force"] = json!(self.in_force(run));
+            value
+        };
+        self.runs.iter().map(one).collect()
     }
 
     fn connections_json(&self) -> Value {
@@ -149,24 +170,30 @@ impl Status {
             ));
         }
         for r in &self.runs {
-            let orders = orders(r.mode, r.min_bps, r.max_bps);
+            let orders = match self.in_force(r) {
+                true => orders(r.mode, &r.params, r.min_bps, r.max_bps),
+                false => "no longer in force since `imtcp down`".into(),
+            };
             rows.push(row("run", format!("{orders} (pid {}): {}", r.pid, r.command)));
         }
         for a in &self.attachments {
-            let orders = orders(a.mode, a.min_bps, a.max_bps);
+            let orders = orders(a.mode, &a.params, a.min_bps, a.max_bps);
             rows.push(row("attached", format!("{}: {orders}", a.target)));
         }
         let mut text = format::table(&rows);
         if !self.current {
-            text += "this command is of another version than what is loaded: `imtcp up` upgrades\n";
+            text += "this command is another build than what is loaded: `imtcp up` upgrades\n";
         }
         text
     }
 }
 
-/// `bg, at most 10.0 Mbit/s`
-fn orders(mode: Mode, min_bps: u64, max_bps: u64) -> String {
-    format!("{}, {}", mode.name(), format::limits(min_bps, max_bps))
+/// `bg, g=0.9, at most 10.0 Mbit/s`
+fn orders(mode: Mode, params: &InForce, min_bps: u64, max_bps: u64) -> String {
+    let mut parts = vec![mode.name().to_string()];
+    parts.extend(param::unusual(mode, params));
+    parts.push(format::limits(min_bps, max_bps));
+    parts.join(", ")
 }
 
 fn row(name: &str, value: String) -> Vec<String> {

@@ -2,18 +2,22 @@
 use anyhow::Result;
 use imtcp_bpf::down::is_registered;
 use imtcp_bpf::meta::{require_same_layout, Meta};
-use imtcp_bpf::up::{up, Outcome};
-use imtcp_bpf::{controls, layout_matches, objects, probe};
+use imtcp_bpf::up::{up, Nocc, Outcome};
+use imtcp_bpf::{layout_matches, objects, probe, usual_controls};
 use serde_json::json;
 
 use super::print_json;
 use crate::cli::UpArgs;
-use crate::{exit, state};
+use crate::{exit, nocc, state};
 
 pub fn main(args: UpArgs) -> Result<u8> {
     probe::require_privileges("imtcp up")?;
     let lock = state::lock()?;
-    let outcome = up(args.force)?;
+    let allowed = nocc::is_allowed();
+    let outcome = up(args.force, if args.allow_nocc { Nocc::Allow } else { Nocc::TakeAway })?;
+    if args.allow_nocc && !allowed {
+        nocc::log_allowed();
+    }
     state::sweep(&lock);
     let version = objects::VERSION;
     if args.json {
@@ -27,6 +31,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
             "version": version,
             "from_version": from,
             "records_kept": kept,
+            "nocc": nocc::is_allowed(),
             "linked": Meta::read()?.is_some_and(|m| m.linked != 0),
         }))?;
         return Ok(exit::OK);
@@ -41,13 +46,16 @@ pub fn main(args: UpArgs) -> Result<u8> {
             }
         }
     }
+    if allowed && !args.allow_nocc {
+        println!("mode nocc is not allowed any more; connections in it have the default control");
+    }
     Ok(exit::OK)
 }
 
 /// For commands that need the programs: loads them when nothing is loaded. Loaded ones of
 /// another version stay while their maps are the same, or while somebody uses them.
 pub(super) fn ensure(lock: &state::ChangeLock) -> Result<()> {
-    let loaded = Meta::read()?.filter(|_| controls().all(is_registered));
+    let loaded = Meta::read()?.filter(|_| usual_controls().all(is_registered));
     let usable = match loaded {
         None => false,
         Some(loaded) if layout_matches(&loaded) => true,
@@ -57,7 +65,7 @@ pub(super) fn ensure(lock: &state::ChangeLock) -> Result<()> {
         }
     };
     if !usable {
-        up(false)?;
+        up(false, Nocc::Keep)?;
     }
     require_same_layout()?;
     Ok(())

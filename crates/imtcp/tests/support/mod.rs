@@ -3,6 +3,7 @@
 //! a server that swallows what it gets, and ways to start the command.
 #![allow(dead_code)]
 
+#[cfg(feature = "full")]
 pub mod advice;
 
 use std::fs::{self, File};

@@ -27,6 +27,12 @@ def target() -> Path:
     return checkout() / "target"
 
 
+def programs() -> Path:
+    """Where imtcp and imtcp-load are: ``$IMTCP_PROGRAMS``, else ``target/release``."""
+    named = os.environ.get("IMTCP_PROGRAMS")
+    return Path(named).resolve() if named else target() / "release"
+
+
 def cache() -> Path:
     """Kernels and snapshots: ``$XDG_CACHE_HOME/imtcp-lab``, created if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")

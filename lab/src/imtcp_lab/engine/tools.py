@@ -12,12 +12,8 @@ from pathlib import Path
 from imtcp_lab.engine import native, paths
 from imtcp_lab.job import LabError, MissingPrerequisite
 
-#: Built by this project, relative to ``target/``; absent until they are built.
-PROJECT_PROGRAMS = {
-    "imtcp": "release/imtcp",
-    "imtcp-load": "release/imtcp-load",
-    "imtcp-advice": "release/imtcp-advice",
-}
+#: Built by this project; absent until they are built.
+PROJECT_PROGRAMS = ("imtcp", "imtcp-load", "imtcp-advice")
 BPF_OBJECT = "bpf/imtcp.bpf.o"
 
 #: From Debian packages; each is optional.
@@ -77,8 +73,8 @@ def find() -> Tools:
             missing.append(name)
         else:
             programs[name] = path
-    for name, relative in PROJECT_PROGRAMS.items():
-        path = paths.target() / relative
+    for name in PROJECT_PROGRAMS:
+        path = paths.programs() / name
         if path.is_file():
             programs[name] = path
         else:

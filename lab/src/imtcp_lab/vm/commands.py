@@ -49,6 +49,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.add_argument(
         "--kernel", choices=kernels.SERIES, action="append", help="kernel series (default: all)"
     )
+    build.add_argument(
+        "--fetch-only",
+        action="store_true",
+        help="boot nothing: what can be done before imtcp is built",
+    )
     build.add_argument("--update", action="store_true", help="look for newer point releases")
     _add_machine(build)
     joboptions.add_json(build)
@@ -97,17 +102,19 @@ def _build(args: argparse.Namespace) -> int:
         started = time.monotonic()
         row: dict[str, object] = {"series": series}
         try:
-            if args.update:
-                kernels.get(series, update=True)
-            saved = VmRunner(kernel=series, memory_mb=args.memory_mb).prepare()
-            row.update(saved.environment, snapshot=str(saved.path))
+            kernel = kernels.get(series, update=args.update)
+            row.update(kernel=kernel.release, kernel_package=kernel.package_version)
+            if not args.fetch_only:
+                saved = VmRunner(kernel=series, memory_mb=args.memory_mb).prepare()
+                row.update(saved.environment, snapshot=str(saved.path))
         except MissingPrerequisite as error:
             row["error"] = str(error)
             code = 3
         row["wall_s"] = round(time.monotonic() - started, 2)
         rows.append(row)
         if not args.json:
-            what = row.get("error") or f"{row['kernel']} is ready"
+            done = "is there" if args.fetch_only else "is ready"
+            what = row.get("error") or f"{row['kernel']} {done}"
             print(f"{series}: {what} ({row['wall_s']} s)")
     if args.json:
         print(json.dumps(rows, indent=1))

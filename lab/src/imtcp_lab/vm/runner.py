@@ -8,6 +8,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from imtcp_lab.engine import processors
 from imtcp_lab.job import GuestCrashed, Job, JobResult, JobTimeout, Progress
 from imtcp_lab.vm import initramfs, kernels, qemu, snapshot
 from imtcp_lab.vm.frames import named_file
@@ -81,7 +82,7 @@ class VmRunner:
         ]
         try:
             inherited = [archive.fd, opened.ram, opened.devices]
-            with qemu.running(arguments, inherited) as guest:
+            with processors.one(), qemu.running(arguments, inherited) as guest:
                 return self._follow(guest, job, progress, saved.environment)
         finally:
             archive.close()

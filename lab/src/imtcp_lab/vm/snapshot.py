@@ -12,12 +12,11 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from imtcp_lab.engine import paths
+from imtcp_lab.engine import paths, processors
 from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import GuestCrashed, LabError
 from imtcp_lab.vm import devicestate, qemu
@@ -161,7 +160,9 @@ def _boot_and_save(
     inherited = [memory.fd for memory in (archive, ram, devices)]
     try:
         with (
-            _one_processor(),
+            # With a second one free, QEMU's main loop always wins the race that
+            # devicestate tells of, and no save would be good.
+            processors.one(always=True),
             qemu.running(arguments, [*inherited, monitor.guest_end.fileno()]) as guest,
         ):
             monitor.connect(timeout_s=60)
@@ -185,21 +186,6 @@ def _boot_and_save(
         for memory in (archive, ram, devices):
             memory.close()
         monitor.close()
-
-
-@contextmanager
-def _one_processor() -> Iterator[None]:
-    """Let the programs that this thread starts have one processor.
-
-    With a second one free, QEMU's main loop always wins the race that
-    :mod:`devicestate` tells of, and no save would be good.
-    """
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {sorted(allowed)[os.getpid() % len(allowed)]})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
 
 
 def _copy_sparse(memory: qemu.Memory, to: Path, digest: hashlib._Hash) -> str:

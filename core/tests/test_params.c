@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What a user may choose (params.h). */
+#include "test.h"
+
+static void the_defaults_are_those_of_the_papers(void **state)
+{
+	const struct imtcp_params *p = defaults();
+
+	(void)state;
+	assert_int_equal(p->gamma_q16, 65536 / 8);    /* [BG §4.1.1] */
+	assert_int_equal(p->delta_q8, 12 * 256 / 10); /* [BG §4.1.2] */
+	assert_int_equal(p->h_segs, 100);	      /* [IM §5.2, fig. 16] */
+	assert_int_equal(p->stream_packets, 8);	      /* ours */
+	assert_int_equal(p->g_q8, 256);		      /* [BG eq. 2] */
+}
+
+static void what_is_not_chosen_stays_the_default(void **state)
+{
+	struct imtcp_params p = *defaults(), none = {0, 0, 0, 0, 0, 0};
+
+	(void)state;
+	imtcp_params_choose(&p, &none);
+	assert_memory_equal(&p, defaults(), sizeof(p));
+	none.h_segs = 7;
+	imtcp_params_choose(&p, &none);
+	assert_int_equal(p.h_segs, 7);
+	p.h_segs = IMTCP_H_SEGS;
+	assert_memory_equal(&p, defaults(), sizeof(p));
+}
+
+/* Whoever writes the map: a program that divides or loops by it meets no other value. */
+static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
+{
+	struct imtcp_params p = *defaults(), low = {1, 1, 1, 1, 1, 0};
+	struct imtcp_params high = {~0U, ~0U, ~0U, ~0U, ~0U, 0};
+
+	(void)state;
+	imtcp_params_choose(&p, &low);
+	assert_int_equal(p.gamma_q16, IMTCP_GAMMA_LEAST_Q16);
+	assert_int_equal(p.delta_q8, IMTCP_DELTA_LEAST_Q8);
+	assert_int_equal(p.h_segs, 1);
+	assert_int_equal(p.stream_packets, 5);
+	assert_int_equal(p.g_q8, IMTCP_G_LEAST_Q8);
+	imtcp_params_choose(&p, &high);
+	assert_int_equal(p.gamma_q16, 65536);
+	assert_int_equal(p.delta_q8, 4 * 256);
+	assert_int_equal(p.h_segs, IMTCP_H_MOST_SEGS);
+	assert_int_equal(p.stream_packets, IMTCP_STREAM_PACKETS_MOST);
+	assert_int_equal(p.g_q8, 256);
+}
+
+SUITE(params, T(the_defaults_are_those_of_the_papers), T(what_is_not_chosen_stays_the_default),
+      T(what_is_out_of_range_becomes_the_nearest_that_is_in_it))

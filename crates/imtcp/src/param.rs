@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The parameters of a mode. What is chosen for one comes from `--param`, else from its mode's
+//! section of the configuration file, else it is the default; docs/parameters.md tells users.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::ValueEnum;
+use imtcp_bpf::{shared, Params};
+use serde_json::Number;
+
+use crate::exit::{Coded, USAGE};
+use crate::policy::Mode;
+
+/// Read where `--config` names no other; nobody needs to have it.
+pub const CONFIG: &str = "/etc/imtcp.conf";
+
+/// A number that a user may choose. `least`, `most` and `default` are as the programs have them.
+pub struct Param {
+    /// The name and `=`: what a shell completes.
+    key: &'static str,
+    modes: &'static [Mode],
+    /// The programs count in this part of one.
+    scale: u32,
+    least: u32,
+    most: u32,
+    default: u32,
+    field: fn(&mut Params) -> &mut u32,
+    what: &'static str,
+}
+
+const MEASURING: &[Mode] = &[Mode::Bg, Mode::Measure, Mode::Fs];
+
+pub const PARAMS: [Param; 5] = [
+    Param {
+        key: "gamma=",
+        modes: MEASURING,
+        scale: 65536,
+        least: shared::IMTCP_GAMMA_LEAST_Q16,
+        most: shared::IMTCP_GAMMA_MOST_Q16,
+        default: shared::IMTCP_GAMMA_Q16,
+        field: |p| &mut p.gamma_q16,
+        what: "weight of a new result in the smoothed available bandwidth",
+    },
+    Param {
+        key: "N=",
+        modes: MEASURING,
+        scale: 1,
+        least: shared::IMTCP_STREAM_PACKETS_LEAST,
+        most: shared::IMTCP_STREAM_PACKETS_MOST,
+        default: shared::IMTCP_STREAM_PACKETS,
+        field: |p| &mut p.stream_packets,
+        what: "packets of a stream",
+    },
+    Param {
+        key: "delta=",
+        modes: &[Mode::Bg],
+        scale: 256,
+        least: shared::IMTCP_DELTA_LEAST_Q8,
+        most: shared::IMTCP_DELTA_MOST_Q8,
+        default: shared::IMTCP_DELTA_Q8,
+        field: |p| &mut p.delta_q8,
+        what: "round trip time over the least one that is congestion",
+    },
+    Param {
+        key: "g=",
+        modes: &[Mode::Bg],
+        scale: 256,
+        least: shared::IMTCP_G_LEAST_Q8,
+        most: shared::IMTCP_G_MOST_Q8,
+        default: shared::IMTCP_G_Q8,
+        field: |p| &mut p.g_q8,
+        what: "share of the available bandwidth to take at most",
+    },
+    Param {
+        key: "h=",
+        modes: &[Mode::Fs],
+        scale: 1,
+        least: shared::IMTCP_H_LEAST_SEGS,
+        most: shared::IMTCP_H_MOST_SEGS,
+        default: shared::IMTCP_H_SEGS,
+        field: |p| &mut p.h_segs,
+        what: "segments that a round trip adds far below the available bandwidth",
+    },
+];
+
+impl Param {
+    fn name(&self) -> &'static str {
+        self.key.trim_end_matches('=')
+    }
+
+    /// As people write it: with as many decimals as the programs' scale can tell apart.
+    fn shown(&self, value: u32) -> f64 {
+        let tells_apart = match self.scale {
+            1 => 1.0,
+            256 => 1e2,
+            _ => 1e4,
+        };
+        (f64::from(value) / f64::from(self.scale) * tells_apart).round() / tells_apart
+    }
+
+    fn number(&self, value: u32) -> Number {
+        match self.scale {
+            1 => value.into(),
+            _ => Number::from_f64(self.shown(value)).expect("a finite number"),
+        }
+    }
+
+    fn range(&self) -> String {
+        format!("between {} and {}", self.shown(self.least), self.shown(self.most))
+    }
+
+    /// The value in the programs' scale.
+    fn parse(&self, text: &str) -> Result<u32, String> {
+        let (name, range) = (self.name(), self.range());
+        let whole = if self.scale == 1 { "a whole number " } else { "" };
+        let refused = || format!("{name} must be {whole}{range}, not {text}");
+        let value: f64 = text.trim().parse().map_err(|_| refused())?;
+        let ends = self.shown(self.least)..=self.shown(self.most);
+        if !ends.contains(&value) || (self.scale == 1 && value.fract() != 0.0) {
+            return Err(refused());
+        }
+        Ok(((value * f64::from(self.scale)).round() as u32).clamp(self.least, self.most))
+    }
+}
+
+/// Those that the mode has.
+fn of(mode: Mode) -> impl Iterator<Item = &'static Param> {
+    PARAMS.iter().filter(move |p| p.modes.contains(&mode))
+}
+
+fn find(mode: Mode, name: &str) -> Result<&'static Param, String> {
+    let has = || match of(mode).map(Param::name).collect::<Vec<_>>() {
+        names if names.is_empty() => "it has none".to_string(),
+        names => format!("it has {}", names.join(", ")),
+    };
+    of(mode)
+        .find(|p| p.name() == name)
+        .ok_or_else(|| format!("mode {} has no parameter {name}: {}", mode.name(), has()))
+}
+
+fn choose(params: &mut Params, mode: Mode, name: &str, value: &str) -> Result<(), String> {
+    let param = find(mode, name)?;
+    *(param.field)(params) = param.parse(value)?;
+    Ok(())
+}
+
+/// What a connection of that mode goes by: the programs' values, with the defaults in the place
+/// of what was not chosen.
+pub type InForce = BTreeMap<String, Number>;
+
+pub fn in_force(mode: Mode, params: &Params) -> InForce {
+    let mut params = *params;
+    let value = |p: &Param, v: u32| p.number(if v == 0 { p.default } else { v });
+    of(mode).map(|p| (p.name().into(), value(p, *(p.field)(&mut params)))).collect()
+}
+
+/// `delta=1.3` for each that is not the default.
+pub fn unusual(mode: Mode, in_force: &InForce) -> Vec<String> {
+    of(mode)
+        .filter_map(|p| Some((p, in_force.get(p.name())?)))
+        .filter(|(p, value)| **value != p.number(p.default))
+        .map(|(p, value)| format!("{}{value}", p.key))
+        .collect()
+}
+
+/// What the file and the command line choose for the mode; 0 is "not chosen".
+pub fn chosen(mode: Mode, line: &[Assignment], file: Option<&Path>) -> Result<Params, Coded> {
+    let usage = |message| Coded { code: USAGE, message };
+    let mut params =
+        from_file(mode, file.unwrap_or(CONFIG.as_ref()), file.is_some()).map_err(usage)?;
+    for Assignment { name, value } in line {
+        choose(&mut params, mode, name, value).map_err(usage)?;
+    }
+    Ok(params)
+}
+
+/// A table for each mode. All of it is checked, also what is for other modes: a mistake is told
+/// before the day on which it counts.
+fn from_file(wanted: Mode, path: &Path, needed: bool) -> Result<Params, String> {
+    let shown = path.display();
+    let text = match std::fs::read_to_string(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound && !needed => return Ok(Params::default()),
+        other => other.map_err(|e| format!("cannot read {shown}: {e}"))?,
+    };
+    let tables: toml::Table =
+        text.parse().map_err(|e| format!("{shown} is not TOML: {}", one_line(&e)))?;
+    let mut found = Params::default();
+    for (section, entries) in tables {
+        let mode = Mode::from_str(&section, false)
+            .map_err(|_| format!("{shown}: there is no mode {section}"))?;
+        let Some(entries) = entries.as_table() else {
+            return Err(format!(
+                "{shown}: write the parameters of mode {section} below [{section}]"
+            ));
+        };
+        let mut params = Params::default();
+        for (name, value) in entries {
+            choose(&mut params, mode, name, &written(value))
+                .map_err(|e| format!("{shown}: [{section}]: {e}"))?;
+        }
+        if mode == wanted {
+            found = params;
+        }
+    }
+    Ok(found)
+}
+
+/// A number as on the command line; what is none is refused as that by its kind.
+fn written(value: &toml::Value) -> String {
+    match value {
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Float(number) => number.to_string(),
+        other => format!("a {}", other.type_str()),
+    }
+}
+
+/// Where it is wrong and why, without the picture of the line.
+fn one_line(e: &toml::de::Error) -> String {
+    let at = e.span().map_or_else(String::new, |s| format!(" (at byte {})", s.start));
+    format!("{}{at}", e.message())
+}
+
+/// `NAME=VALUE` on the command line; whether the mode has it is known when the mode is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    name: String,
+    value: String,
+}
+
+/// Knows the names, for help and completion.
+#[derive(Clone)]
+pub struct AssignmentParser;
+
+impl TypedValueParser for AssignmentParser {
+    type Value = Assignment;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        text: &OsStr,
+    ) -> Result<Assignment, clap::Error> {
+        let text = text.to_string_lossy();
+        let split = text.split_once('=').filter(|(name, _)| !name.is_empty());
+        let (name, value) = split.ok_or_else(|| {
+            let message = format!("'{text}' is not NAME=VALUE, as delta=1.3\n");
+            clap::Error::raw(clap::error::ErrorKind::ValueValidation, message).with_cmd(command)
+        })?;
+        Ok(Assignment { name: name.trim().into(), value: value.trim().into() })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(PARAMS.iter().map(|p| {
+            let modes: Vec<_> = p.modes.iter().map(|m| m.name()).collect();
+            PossibleValue::new(p.key).help(format!(
+                "{}, {} ({}); {}",
+                p.what,
+                p.range(),
+                p.shown(p.default),
+                modes.join(", ")
+            ))
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(mode: Mode, name: &str, value: &str) -> Result<Params, String> {
+        let mut params = Params::default();
+        choose(&mut params, mode, name, value).map(|()| params)
+    }
+
+    fn refused(mode: Mode, name: &str, value: &str) -> String {
+        set(mode, name, value).unwrap_err()
+    }
+
+    fn file(text: &str) -> Result<Params, String> {
+        let path = std::env::temp_dir().join(format!("imtcp-param-{}", crate::policy::new_id()));
+        std::fs::write(&path, text).unwrap();
+        let read = from_file(Mode::Bg, &path, true);
+        std::fs::remove_file(&path).unwrap();
+        read.map_err(|e| e.replace(&path.display().to_string(), "FILE"))
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_with_the_range() {
+        assert_eq!(refused(Mode::Bg, "delta", "0.5"), "delta must be between 1.05 and 4, not 0.5");
+        assert_eq!(refused(Mode::Bg, "g", "0"), "g must be between 0.05 and 1, not 0");
+        assert_eq!(refused(Mode::Bg, "gamma", "x"), "gamma must be between 0.01 and 1, not x");
+        assert_eq!(refused(Mode::Bg, "gamma", "nan"), "gamma must be between 0.01 and 1, not nan");
+        let whole = "N must be a whole number between 5 and 10, not 7.5";
+        assert_eq!(refused(Mode::Measure, "N", "7.5"), whole);
+    }
+
+    #[test]
+    fn a_mode_without_the_parameter_says_which_it_has() {
+        let said = refused(Mode::Fs, "delta", "1.2");
+        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, h");
+        let said = refused(Mode::Nice, "g", "1");
+        assert_eq!(said, "mode nice has no parameter g: it has none");
+    }
+
+    #[test]
+    fn the_ends_of_each_range_are_within_it_and_read_back_as_written() {
+        for p in &PARAMS {
+            for end in [p.least, p.most, p.default] {
+                let written = p.shown(end).to_string();
+                let kept = p.parse(&written).unwrap();
+                assert_eq!(p.shown(kept).to_string(), written, "{}", p.name());
+            }
+        }
+        let read = in_force(Mode::Bg, &set(Mode::Bg, "delta", "1.37").unwrap());
+        assert_eq!(read["delta"].to_string(), "1.37");
+    }
+
+    #[test]
+    fn what_is_not_chosen_is_in_force_as_the_default() {
+        let read = serde_json::to_value(in_force(Mode::Bg, &Params::default())).unwrap();
+        assert_eq!(read.to_string(), r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125}"#);
+        let read = serde_json::to_value(in_force(Mode::Fs, &Params::default())).unwrap();
+        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100}"#);
+        assert!(in_force(Mode::Ledbat, &Params::default()).is_empty());
+    }
+
+    #[test]
+    fn only_what_differs_from_the_default_is_unusual() {
+        let params = set(Mode::Bg, "g", "0.9").unwrap();
+        assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["g=0.9"]);
+        let usual = set(Mode::Bg, "delta", "1.2").unwrap();
+        assert!(unusual(Mode::Bg, &in_force(Mode::Bg, &usual)).is_empty());
+    }
+
+    #[test]
+    fn a_file_has_a_table_for_each_mode_and_the_mode_takes_its_own() {
+        let read = file("# ours\n[bg]\ng = 0.5\nN = 10\n[fs]\nh = 20\n").unwrap();
+        assert_eq!((read.g_q8, read.stream_packets, read.h_segs), (128, 10, 0));
+        assert_eq!(file("[fs]\nh = 20\n").unwrap(), Params::default());
+    }
+
+    #[test]
+    fn mistakes_in_a_file_are_told_with_its_name_also_those_for_other_modes() {
+        let said = |text: &str| file(text).unwrap_err();
+        let range = "FILE: [bg]: delta must be between 1.05 and 4, not 9";
+        assert_eq!(said("[bg]\ndelta = 9\n"), range);
+        let kind = "FILE: [bg]: g must be between 0.05 and 1, not a string";
+        assert_eq!(said("[bg]\ng = \"1\"\n"), kind);
+        assert!(said("[fs]\ng = 1\n").contains("FILE: [fs]: mode fs has no parameter g"));
+        assert_eq!(said("[quick]\nh = 1\n"), "FILE: there is no mode quick");
+        assert_eq!(said("bg = 1\n"), "FILE: write the parameters of mode bg below [bg]");
+        assert!(said("[bg\n").starts_with("FILE is not TOML: "));
+        assert!(!said("[bg\n").contains('\n'));
+    }
+
+    #[test]
+    fn a_file_that_is_named_must_be_there_and_the_usual_one_need_not() {
+        let nowhere = Path::new("/nowhere/imtcp.conf");
+        let said = from_file(Mode::Bg, nowhere, true).unwrap_err();
+        assert!(said.starts_with("cannot read /nowhere/imtcp.conf: "), "{said}");
+        assert_eq!(from_file(Mode::Bg, nowhere, false), Ok(Params::default()));
+    }
+
+    /// The rows of the table are what the command does.
+    #[test]
+    fn the_documentation_has_every_parameter_with_its_modes_range_and_default() {
+        let text = include_str!("../../../docs/parameters.md");
+        for p in &PARAMS {
+            let modes: Vec<_> = p.modes.iter().map(|m| format!("`{}`", m.name())).collect();
+            let row = format!(
+                "| `{}` | {} | {} … {} | {} |",
+                p.name(),
+                modes.join(", "),
+                p.shown(p.least),
+                p.shown(p.most),
+                p.shown(p.default)
+            );
+            assert!(text.contains(&row), "docs/parameters.md lacks: {row}");
+        }
+        assert_eq!(text.matches("\n| `").count(), PARAMS.len());
+    }
+}
