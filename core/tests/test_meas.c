@@ -448,6 +448,31 @@ static void a_free_path_is_measured_without_pause_and_a_congested_one_with(void 
 
 /* ---- bad luck ---- */
 
+/* A token bucket let the first train by at 3 Gbit/s, and slow start waits for that range: the trains
+ * after it, at 50 Mbit/s, leave half of it to all. */
+static void a_range_that_the_capacity_rules_out_is_left(void **state)
+{
+	struct imtcp_meas m;
+	struct imtcp_ack_event ev = {.now_us = 1000000, .min_rtt_us = 50, .wire_q8 = 256};
+
+	(void)state;
+	memset(&m, 0, sizeof(m));
+	imtcp_meas_set_range(&m, 1500000000, 3000000000);
+	m.capacity_bps = 50000000;
+	imtcp_meas_round(&m, &ev);
+	assert_int_equal(m.low_bps, 25000000);
+	assert_int_equal(m.high_bps, 50000000);
+	/* not while its streams are under way, and not for one that overlaps */
+	imtcp_meas_set_range(&m, 25000000, 56000000);
+	m.capacity_bps = 23000000;
+	imtcp_meas_round(&m, &ev);
+	assert_int_equal(m.low_bps, 25000000);
+	m.planned = IMTCP_SUB_RANGES;
+	m.capacity_bps = 20000000;
+	imtcp_meas_round(&m, &ev);
+	assert_int_equal(m.low_bps, 25000000);
+}
+
 /* The first train's ACKs stop for half a second: its rate says nothing. The connection must not
  * crawl for ever at what it says. */
 static void a_stalled_first_train_does_not_starve_the_connection(void **state)
@@ -565,6 +590,7 @@ SUITE(meas, T(after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it),
       T(asking_many_times_before_each_departure_changes_no_result), T(two_runs_are_equal),
       T(two_flat_streams_end_a_measurement_early), T(misses_widen_the_range_by_half_of_its_width),
       T(a_free_path_is_measured_without_pause_and_a_congested_one_with),
+      T(a_range_that_the_capacity_rules_out_is_left),
       T(a_stalled_first_train_does_not_starve_the_connection),
       T(a_stall_in_the_middle_is_forgotten), T(a_pacing_ceiling_below_the_range_harms_nothing),
       T(a_short_transfer_ends_as_fast_as_without_measuring), T(a_tiny_window_and_a_tiny_path_go_on),

@@ -106,6 +106,10 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_ack_
 	/* no train came in IMTCP_TRAIN_ROUNDS: thinned ACKs, or an application that sends little */
 	if (!m->high_bps && m->round.count >= IMTCP_TRAIN_ROUNDS && m->round.delivery_bps)
 		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
+	/* the first train was wrong (a burst that a token bucket let by): slow start would wait for
+	 * that range, and where the sender's own queue limits it, for ever */
+	if (!m->planned && m->low_bps > imtcp_meas_top_bps(m))
+		imtcp_meas_set_range(m, m->capacity_bps / 2, m->capacity_bps);
 	if (imtcp_over_least(m->round.last_least_rtt_us, ev->min_rtt_us, IMTCP_STANDING_DIV)) {
 		m->standing_rounds++;
 		if (m->standing_rounds >= IMTCP_CONGESTED_ROUNDS)

@@ -3,11 +3,13 @@
 
 mod support;
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
 use support::*;
 
 #[test]
@@ -65,32 +67,61 @@ fn the_rate_is_that_of_now() {
     }
 }
 
+/// Sends, measuring, until this holds for the connection as `watch` shows it.
+fn send_until(net: &Net, client: &str, what: &str, mut holds: impl FnMut(&Value) -> bool) {
+    let (host, port) = net.peer();
+    let send = ["-q", "--mode", "measure", "--", client, &host, &port, "1000000000"];
+    let running = net.run_spawn(&send);
+    eventually(what, || connections(&net.server.to_string()).first().is_some_and(&mut holds));
+    running.signal(libc::SIGTERM);
+    running.finish();
+}
+
+/// `watch --events --json`, and what it has printed of connections so far.
+struct Events {
+    _watch: Background,
+    seen: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Events {
+    fn new(more: &[&str]) -> Self {
+        let mut watch = Command::new(&*IMTCP);
+        watch.args(["watch", "--events", "--json"]).args(more).stdout(Stdio::piped());
+        let mut watch = watch.spawn().unwrap();
+        let out = BufReader::new(watch.stdout.take().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let event = json(&line);
+                if event["cookie"].is_u64() {
+                    sink.lock().unwrap().push(event);
+                }
+            }
+        });
+        Events { _watch: Background(watch), seen }
+    }
+
+    fn all(&self) -> Vec<Value> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    fn tell_of(&self, connection: &Value) -> bool {
+        self.all().iter().any(|e| e["cookie"] == connection["cookie"])
+    }
+}
+
 #[test]
 fn results_stream_as_events() {
     let Some(_alone) = alone() else { return };
-    let net = Net::new();
-    imtcp_ok(&["up"]);
-    let mut events = Background(
-        Command::new(&*IMTCP)
-            .args(["watch", "--events", "--json"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
     let Some(client) = static_client() else { return };
-    let (host, port) = net.peer();
-    let send = [client.to_str().unwrap(), &host, &port, "10000000"];
-    let measure = ["--json", "--mode", "measure", "--"];
-    let summary = summary(&net.run(&[&measure[..], &send].concat()));
-    sleep(Duration::from_millis(500));
+    let net = Net::new();
+    let events = Events::new(&[]);
+    send_until(&net, client.to_str().unwrap(), "a result", |c| events.tell_of(c));
     let second_reader = imtcp(&["watch", "--events", "--json"]);
     assert_eq!(second_reader.status.code(), Some(1), "one reader at a time");
-    events.0.kill().unwrap();
-    let output = events.finish();
-    let results: Vec<_> = text(&output.stdout).lines().map(json).collect();
-    let results: Vec<_> = results.iter().filter(|r| r["mode"] == "measure").collect();
-    assert!(!results.is_empty(), "{summary}");
-    for r in results {
+    for r in events.all() {
+        assert_eq!(r["mode"], "measure", "{r}");
         assert_eq!(r["outcome"] == "valid", r["avail_bps"].as_u64().is_some(), "{r}");
     }
 }
@@ -100,48 +131,34 @@ fn events_begin_with_now_and_are_tied_to_their_connection() {
     let Some(_alone) = alone() else { return };
     let Some(client) = static_client() else { return };
     let net = Net::new();
-    let (host, port) = net.peer();
     let client = client.to_str().unwrap();
-    let send = ["-q", "--mode", "measure", "--", client, &host, &port, "10000000"];
     let now_us = || {
         let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
         Duration::from(now).as_micros() as u64
     };
-    let watch = |more: &[&str], work: &mut dyn FnMut()| {
-        let mut command = Command::new(&*IMTCP);
-        command.args(["watch", "--events", "--json"]).args(more).stdout(Stdio::piped());
-        let mut watch = Background(command.spawn().unwrap());
-        work();
-        sleep(Duration::from_millis(500));
-        watch.0.kill().unwrap();
-        let all: Vec<_> = text(&watch.finish().stdout).lines().map(json).collect();
-        all.into_iter().filter(|e| e["cookie"].is_u64()).collect::<Vec<_>>()
-    };
 
-    assert!(net.run(&send).status.success());
+    let measured = |c: &Value| c["outcome"].is_string();
+    send_until(&net, client, "a measurement that ended", measured);
     let began_us = now_us();
-    let old = watch(&["--from-start"], &mut || {});
-    assert!(old.iter().any(|e| e["t_us"].as_u64() < Some(began_us)), "{old:?}");
-
-    assert!(net.run(&send).status.success());
-    let began_us = now_us();
-    let (mut cookie, mut row) = (0, String::new());
-    let new = watch(&[], &mut || {
-        let running = net.run_spawn(&[&send[..], &["30"]].concat());
-        let server = net.server.to_string();
-        eventually("all is sent", || {
-            let all = connections(&server);
-            cookie = all.first().map_or(0, |c| c["cookie"].as_u64().unwrap());
-            all.iter().any(|c| c["bytes_acked"].as_u64() >= Some(10_000_000))
-        });
-        row = imtcp_ok(&["watch", "--once", "--filter", &server]);
-        running.signal(libc::SIGTERM);
-        running.finish();
+    let old = Events::new(&["--from-start"]);
+    eventually("an event from before", || {
+        old.all().iter().any(|e| e["t_us"].as_u64() < Some(began_us))
     });
+    drop(old);
+
+    send_until(&net, client, "a measurement that ended", measured);
+    let began_us = now_us();
+    let new = Events::new(&[]);
+    let (mut cookie, mut table) = (Value::Null, String::new());
+    send_until(&net, client, "a result", |c| {
+        cookie = c["cookie"].clone();
+        table = imtcp_ok(&["watch", "--once", "--filter", &net.server.to_string()]);
+        new.tell_of(c)
+    });
+    let new = new.all();
     assert!(new.iter().all(|e| e["t_us"].as_u64() >= Some(began_us)), "{new:?}");
-    assert!(new.iter().any(|e| e["cookie"].as_u64() == Some(cookie)), "{cookie}: {new:?}");
-    assert!(row.lines().next().unwrap().ends_with("COOKIE"), "{row}");
-    assert!(row.contains(&format!("  {cookie}\n")), "{row}");
+    assert!(table.lines().next().unwrap().ends_with("COOKIE"), "{table}");
+    assert!(table.contains(&format!("  {cookie}\n")), "{table}");
 }
 
 /// What a terminal gets, until it has this.
