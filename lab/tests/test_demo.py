@@ -116,7 +116,10 @@ def test_the_programs_are_those_that_the_environment_names(monkeypatch, tmp_path
         demo.available_controls("none,imtcp_bg")
 
 
-@pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--controls", "cubik"], ["--jobs", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--seeds", "0"], ["--controls", "cubik"], ["--controls", "none"], ["--jobs", "0"]],
+)
 def test_wrong_arguments_are_wrong_usage(arguments, capsys):
     assert cli.main(["demo", *arguments]) == 2
     assert "lab demo:" in capsys.readouterr().err

@@ -27,6 +27,11 @@ pub fn id() -> u64 {
     hash.0
 }
 
+/// A build of the programs as it is shown: its id in hexadecimal.
+pub fn name(id: u64) -> String {
+    format!("{id:016x}")
+}
+
 pub(crate) fn open_imtcp() -> Result<OpenObject> {
     Ok(ObjectBuilder::default().name("imtcp")?.open_memory(IMTCP)?)
 }

@@ -18,6 +18,7 @@ use serde::{de::DeserializeOwned, Deserialize, Serialize};
 use crate::cgroup;
 use crate::param::InForce;
 use crate::policy::Mode;
+use crate::procfs;
 
 const DIR: &str = "/run/imtcp";
 const RUNS: &str = "/run/imtcp/runs";
@@ -95,6 +96,13 @@ impl Drop for Registered {
 pub enum Target {
     Pid(i32),
     Cgroup(PathBuf),
+}
+
+impl Target {
+    /// The process is gone; what it started may live on. A cgroup does not end.
+    pub fn has_ended(&self) -> bool {
+        matches!(self, Target::Pid(pid) if !procfs::exists(*pid))
+    }
 }
 
 impl std::fmt::Display for Target {

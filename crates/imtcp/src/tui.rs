@@ -195,7 +195,7 @@ impl App {
         let dash = || "-".to_string();
         let row = |c: &Connection| {
             let history = self.history(c);
-            Row::new(vec![
+            [
                 c.pid.map_or_else(dash, |p| p.to_string()),
                 c.command.clone().unwrap_or_else(dash),
                 c.dst.to_string(),
@@ -206,33 +206,22 @@ impl App {
                 c.srtt_us.map_or_else(dash, |us| format::micros(us.into())),
                 c.cwnd_segs.to_string(),
                 format::bytes(c.bytes_acked),
-            ])
+            ]
         };
-        let rows: Vec<Row> = self.connections.iter().map(row).collect();
-        let widths = [
-            Constraint::Length(7),
-            Constraint::Length(15),
-            Constraint::Min(15),
-            Constraint::Length(7),
-            Constraint::Length(6),
-            Constraint::Length(6),
-            Constraint::Length(SPARK_WIDTH as u16),
-            Constraint::Length(8),
-            Constraint::Length(5),
-            Constraint::Length(9),
-        ];
-        let head = [
-            "PID",
-            "COMMAND",
-            "PEER",
-            "MODE",
-            "RATE",
-            "AVAIL",
-            "RATE OF AVAILABLE",
-            "RTT",
-            "CWND",
-            "SENT",
-        ];
+        let shown = columns_within(area.width);
+        let rows: Vec<Row> = self
+            .connections
+            .iter()
+            .map(|c| {
+                let cells = row(c);
+                Row::new(shown.iter().map(|i| cells[*i].clone()))
+            })
+            .collect();
+        let widths = shown.iter().map(|i| match COLUMNS[*i] {
+            ("PEER", width) => Constraint::Min(width),
+            (_, width) => Constraint::Length(width),
+        });
+        let head = shown.iter().map(|i| COLUMNS[*i].0);
         let table = Table::new(rows, widths)
             .header(Row::new(head).style(Style::new().fg(Color::Cyan)))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
@@ -276,6 +265,37 @@ impl App {
         );
         frame.render_widget(chart, area);
     }
+}
+
+/// Heads and widths; PEER takes what the others leave.
+const COLUMNS: [(&str, u16); 10] = [
+    ("PID", 7),
+    ("COMMAND", 15),
+    ("PEER", 15),
+    ("MODE", 7),
+    ("RATE", 6),
+    ("AVAIL", 6),
+    ("RATE OF AVAILABLE", SPARK_WIDTH as u16),
+    ("RTT", 8),
+    ("CWND", 5),
+    ("SENT", 9),
+];
+
+/// What a narrow terminal goes without, the first first.
+const DISPENSABLE: [&str; 7] =
+    ["RATE OF AVAILABLE", "CWND", "SENT", "PID", "RTT", "MODE", "COMMAND"];
+
+/// The columns that fit side by side, a blank between them; rather fewer than cut ones.
+fn columns_within(width: u16) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..COLUMNS.len()).collect();
+    for head in DISPENSABLE {
+        let needed: u16 = shown.iter().map(|i| COLUMNS[*i].1 + 1).sum();
+        if needed <= width + 1 {
+            break;
+        }
+        shown.retain(|i| COLUMNS[*i].0 != head);
+    }
+    shown
 }
 
 fn next(sort: SortKey) -> SortKey {
@@ -344,7 +364,11 @@ mod tests {
     }
 
     fn screen(app: &mut App) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(140, 40)).unwrap();
+        screen_of(app, 140)
+    }
+
+    fn screen_of(app: &mut App, width: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, 40)).unwrap();
         terminal.draw(|f| app.draw(f)).unwrap();
         terminal.backend().to_string()
     }
@@ -359,6 +383,22 @@ mod tests {
         assert!(text.find("192.0.2.2:443") < text.find("192.0.2.1:443"), "the faster is first");
         assert!(text.contains("10.0M") && text.contains("20.0M"), "{text}");
         assert!(text.contains("q quit"), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_fewer_columns_and_none_is_cut() {
+        let mut app = App::new(SortKey::Rate, String::new());
+        app.look(&[record(1, 1, 0)]);
+        app.look(&[record(1, 2, 1_250_000)]);
+        for (width, there, gone) in [
+            (140, &["RATE OF AVAILABLE", "CWND", "SENT"][..], &[][..]),
+            (80, &["PID", "RTT", "AVAIL", "20.0M"], &["RATE OF", "CWND"]),
+            (40, &["192.0.2.1:443", "10.0M", "20.0M"], &["COMMAND", "PID"]),
+        ] {
+            let text = screen_of(&mut app, width);
+            assert!(there.iter().all(|s| text.contains(s)), "{width}: {text}");
+            assert!(!gone.iter().any(|s| text.contains(s)), "{width}: {text}");
+        }
     }
 
     #[test]

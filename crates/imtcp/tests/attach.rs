@@ -193,6 +193,9 @@ fn an_attachment_ends_with_its_process() {
     assert!(status.contains(&format!("process {}: bg, no limits", child.id())), "{status}");
     child.kill().unwrap();
     child.wait().unwrap();
+    let status = imtcp_ok(&["status"]);
+    assert!(status.contains(&format!("process {}, which has ended: bg", child.id())), "{status}");
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["attachments"][0]["ended"], true);
     imtcp_ok(&["up"]);
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
     let status = json(&imtcp_ok(&["status", "--json"]));

@@ -8,7 +8,10 @@ use support::*;
 #[test]
 fn the_version_is_told_in_words_and_in_json() {
     assert!(imtcp_ok(&["version"]).starts_with("imtcp 0."));
-    assert_eq!(json(&imtcp_ok(&["version", "--json"]))["version"], env!("CARGO_PKG_VERSION"));
+    let version = json(&imtcp_ok(&["version", "--json"]));
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    let programs = version["programs"].as_str().unwrap();
+    assert!(imtcp_ok(&["version"]).contains(programs), "{programs}");
 }
 
 #[test]
@@ -35,6 +38,12 @@ fn completions_and_man_pages_come_from_the_same_source() {
     imtcp_ok(&["man", scratch.path("man").to_str().unwrap()]);
     let page = std::fs::read_to_string(scratch.path("man/imtcp-run.1")).unwrap();
     assert!(page.contains("max\\-rate"), "{page}");
+    assert!(page.contains("imtcp run [OPTIONS] <CMD>..."), "{page}");
+    for section in ["EXAMPLES", "\"EXIT STATUS\"", "FILES"] {
+        assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
+    }
+    let page = std::fs::read_to_string(scratch.path("man/imtcp-advise.1")).unwrap();
+    assert!(!page.contains("/run/imtcp"), "{page}");
 }
 
 #[test]

@@ -22,7 +22,9 @@ fn up_twice_and_down_twice_are_fine() {
     assert_eq!(json(&imtcp_ok(&["up", "--json"]))["action"], "loaded");
     assert!(registered());
     assert_eq!(json(&imtcp_ok(&["up", "--json"]))["action"], "already");
-    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["up"], true);
+    let status = json(&imtcp_ok(&["status", "--json"]));
+    assert_eq!(status["up"], true);
+    assert_eq!(status["programs"], json(&imtcp_ok(&["version", "--json"]))["programs"]);
     assert_eq!(json(&imtcp_ok(&["down", "--json"]))["was_up"], true);
     assert!(!registered());
     assert!(!paths::dir().exists(), "pins are left");

@@ -85,6 +85,8 @@ def scenarios(controls: Sequence[Control], seeds: int) -> list[Scenario]:
 def available_controls(names: str, *, to_run: bool = True) -> list[Control]:
     """The wanted controls; an error where one is `to_run` that needs an unbuilt imtcp."""
     controls = named(names)
+    if all(control.is_none for control in controls):
+        raise ValueError("none is what the others are compared with: name one more in --controls")
     if not any(control.is_none for control in controls):
         controls.insert(0, CONTROLS["none"])
     needing = [control.name for control in controls if control.needs_imtcp]

@@ -66,6 +66,7 @@ impl Status {
         json!({
             "up": self.loaded.is_some(),
             "version": self.loaded.map(|m| m.version()),
+            "programs": self.loaded.map(|m| objects::name(m.object_id)),
             "command_version": objects::VERSION,
             "same_layout": self.loaded.map(|_| self.current),
             "since_unix_s": self.loaded.map(|m| m.since_unix_s),
@@ -84,6 +85,7 @@ impl Status {
             "attachments": self.attachments.iter().map(|a| json!({
                 "policy": a.policy,
                 "target": a.target,
+                "ended": a.target.has_ended(),
                 "mode": a.mode,
                 "min_bps": (a.min_bps > 0).then_some(a.min_bps),
                 "max_bps": (a.max_bps > 0).then_some(a.max_bps),
@@ -142,8 +144,9 @@ impl Status {
             row(
                 "imtcp",
                 format!(
-                    "{} up since {} ({})",
+                    "{}, programs {}, up since {} ({})",
                     meta.version(),
+                    objects::name(meta.object_id),
                     format::unix_time(meta.since_unix_s),
                     format::duration(now.saturating_sub(meta.since_unix_s))
                 ),
@@ -178,7 +181,8 @@ impl Status {
         }
         for a in &self.attachments {
             let orders = orders(a.mode, &a.params, a.min_bps, a.max_bps);
-            rows.push(row("attached", format!("{}: {orders}", a.target)));
+            let ended = if a.target.has_ended() { ", which has ended" } else { "" };
+            rows.push(row("attached", format!("{}{ended}: {orders}", a.target)));
         }
         let mut text = format::table(&rows);
         if !self.current {

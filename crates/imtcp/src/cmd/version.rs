@@ -12,10 +12,10 @@ pub fn main(args: VersionArgs) -> Result<u8> {
         print_json(&json!({
             "version": objects::VERSION,
             "abi": shared::IMTCP_ABI_VERSION,
-            "programs": format!("{:016x}", objects::id()),
+            "programs": objects::name(objects::id()),
         }))?;
     } else {
-        println!("imtcp {}", objects::VERSION);
+        println!("imtcp {}, programs {}", objects::VERSION, objects::name(objects::id()));
     }
     Ok(exit::OK)
 }
