@@ -163,10 +163,10 @@ pub struct OrderArgs {
     /// Do not go below this sum while there is data to send
     ///
     /// Bits per second: 500k, 10M, 1.5Gbit/s, 800000 (k = 1000; bytes as 1.25MB/s).
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub min_rate: Option<Rate>,
     /// Do not go above this sum
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
     /// Choose a parameter of the mode; may be repeated
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = AssignmentParser)]

@@ -73,12 +73,13 @@ fn what_follows_run_is_completed_as_a_command() {
 
 /// Before anything is loaded or needs root.
 #[test]
-fn a_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
+fn a_rate_or_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
     let scratch = Scratch::new();
     let config = scratch.path("imtcp.conf");
     std::fs::write(&config, "[bg]\ng = 2\n").unwrap();
     let config = config.to_str().unwrap();
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
+        (&["--max-rate", "-5M"], "'-5M' is not a rate; write it in bits per second: 500k"),
         (&["--param", "delta=0.5"], "imtcp: delta must be between 1.05 and 4, not 0.5\n"),
         (
             &["--mode", "fs", "--param", "g=0.9"],
