@@ -14,10 +14,6 @@ use imtcp_advice::record::Record;
 use support::advice::*;
 use support::*;
 
-fn advice(args: &[&str]) -> std::process::Output {
-    imtcp(&[&["advice"], args].concat())
-}
-
 #[track_caller]
 fn refused(args: &[&str], says: &str) {
     // a service that starts after all would not end
