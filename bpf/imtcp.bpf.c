@@ -49,7 +49,12 @@ void BPF_PROG(imtcp_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 SEC("struct_ops")
 __u32 BPF_PROG(imtcp_ssthresh, struct sock *sk)
 {
-	return imtcp_reno_ssthresh(tcp_sk(sk)->snd_cwnd);
+	struct imtcp_conn *conn = imtcp_conn_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	__u32 half_segs = imtcp_reno_ssthresh(tp->snd_cwnd);
+
+	/* The kernel lowers the window to it while the loss is repaired, below a floor too. */
+	return conn ? imtcp_max(half_segs, imtcp_floor_segs(conn, tp)) : half_segs;
 }
 
 SEC("struct_ops")

@@ -330,6 +330,12 @@ static __always_inline __u32 imtcp_window_for(const struct imtcp_conn *conn,
 	return imtcp_max(imtcp_bg_window_segs(bps, tp->srtt_us >> 3, imtcp_pkt_bytes(conn, tp)), 1);
 }
 
+/* Window of the connection's share of the floor at the present round trip; 0 without a floor. */
+static __always_inline __u32 imtcp_floor_segs(struct imtcp_conn *conn, const struct tcp_sock *tp)
+{
+	return imtcp_window_for(conn, tp, imtcp_policy_floor_bps(imtcp_policy_of(conn)));
+}
+
 /* Growth by what was acknowledged: Reno's, or towards the available bandwidth. */
 static __always_inline void imtcp_grow(const struct imtcp_conn *conn, const struct tcp_sock *tp,
 				       struct imtcp_window *w, __u32 acked)
@@ -350,7 +356,7 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_policy *policy = imtcp_policy_of(conn);
-	__u32 floor_segs = imtcp_window_for(conn, tp, imtcp_policy_floor_bps(policy));
+	__u32 floor_segs = imtcp_floor_segs(conn, tp);
 	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_ceiling_bps(policy));
 	struct imtcp_window w = {
 		.cwnd_segs = tp->snd_cwnd,
