@@ -21,6 +21,7 @@ def scenarios(experiment, controls, *arguments):
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=1)
     experiment.add_arguments(parser)
+    parser.add_argument("--quick", action="store_true")
     args = parser.parse_args(list(arguments))
     args.seed_numbers = run.seed_numbers(args)
     args.chosen = named(controls)

@@ -24,6 +24,7 @@ MODULES: tuple[str, ...] = (
     "imtcp_lab.commands",
     "imtcp_lab.demo",
     "imtcp_lab.run",
+    "imtcp_lab.papers",
 )
 
 #: Exit codes beside 0 and argparse's 2 (wrong usage).
@@ -31,6 +32,7 @@ EXIT_FAILED = 1
 EXIT_PREREQUISITE = 3
 EXIT_LAB = 4
 EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
 
 EPILOG = """\
 environment:
@@ -76,12 +78,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return EXIT_LAB
+    except OSError as error:
+        # A full disk, a directory that may not be written: what is saved stays, whole.
+        if isinstance(error, BrokenPipeError):
+            sys.stderr.close()
+            return EXIT_PIPE
+        print(f"lab: {error}", file=sys.stderr)
+        return EXIT_LAB
     except KeyboardInterrupt:
         print("lab: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 141
 
 
 if __name__ == "__main__":

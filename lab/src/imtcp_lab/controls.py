@@ -49,6 +49,8 @@ CONTROLS: dict[str, Control] = {
         _kernel("tcp_lp", "TCP-LP (kernel)", module="lp"),
         _kernel("cdg", "CDG"),
         _kernel("nv", "NV"),
+        _kernel("highspeed", "HighSpeed TCP"),
+        _kernel("westwood", "Westwood+"),
         Control("imtcp", "imtcp", run_mode="measure", label="imtcp (measures, else Reno)"),
         Control("imtcp_bg", "imtcp_bg", run_mode="bg", label="imtcp background"),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,13 @@ STYLES: dict[str, tuple[str, str]] = {
     "nv": ("#e377c2", ">"),
     "imtcp": ("#1f77b4", "X"),
     "imtcp_bg": ("#0b6fd6", "*"),
+    "imtcp_fs": ("#003f8c", "p"),
+    "imtcp_lp": ("#5e3c99", "d"),
+    "imtcp_nice": ("#1b9e77", "H"),
+    "imtcp_ledbat": ("#a6761d", "1"),
+    "imtcp_ledbatpp": ("#e6ab02", "2"),
+    "highspeed": ("#666666", "x"),
+    "westwood": ("#c51b7d", "+"),
     "priority": ("#2ca02c", "h"),
 }
 
@@ -51,6 +59,11 @@ class Theme:
 
 LIGHT = Theme("light", "#ffffff", "#1c1e21", "#d9dce1", "#cfe3cf")
 DARK = Theme("dark", "#15181c", "#e4e6ea", "#3a3f46", "#274027")
+
+
+def themed(theme: Theme) -> AbstractContextManager[None]:
+    """Everything that is drawn within has these colours."""
+    return plt.rc_context(_params(theme))
 
 
 def _params(theme: Theme) -> dict[str, Any]:
@@ -92,7 +105,7 @@ def throughput(points: Sequence[Point], alone: Point, theme: Theme = LIGHT) -> b
     capacity_bps = alone.scenario.path.capacity_bps
     active_us = round(alone.scenario.times.active_s * 1e6)
     spare_t, spare = series.available(alone.tables["queue"], capacity_bps, BIN_MS, active_us)
-    with plt.rc_context(_params(theme)):
+    with themed(theme):
         rows = (len(shown) + 1) // 2
         figure, grid = plt.subplots(
             rows, 2, figsize=(9, 0.7 + 2.1 * rows), sharex=True, sharey=True, squeeze=False
@@ -163,7 +176,7 @@ def _panel(
 
 def plane(rows: Sequence[Mapping[str, Any]], theme: Theme = LIGHT) -> bytes:
     """The (I, U) plane: a point per control, a line from least to greatest seed."""
-    with plt.rc_context(_params(theme)):
+    with themed(theme):
         figure, axes = plt.subplots(figsize=(6.4, 4.6))
         # Linear to 1 %, logarithmic above: harm spans three decades.
         axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)

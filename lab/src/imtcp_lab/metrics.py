@@ -77,6 +77,11 @@ def background_bytes(tcp: pl.DataFrame | None, window: Window) -> dict[int, floa
     return received
 
 
+def goodput_bps(payload_bytes: float, window: Window) -> float:
+    """Payload that arrived in the window as a rate of whole frames, as capacities are."""
+    return payload_bytes * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES
+
+
 def carried_bps(queue: pl.DataFrame, window: Window, handle: int = SHAPER_HANDLE) -> float:
     """Rate of whole frames that left the bottleneck in the window."""
     part = queue.filter(pl.col("handle") == handle).sort("t_us")
@@ -158,12 +163,11 @@ def point_metrics(
     """Everything that one run, held against *none*, has to say."""
     queue = tables["queue"]
     flows = background_bytes(tables.get("tcp"), window)
-    payload_bps = sum(flows.values()) * 8 / window.seconds
-    goodput_bps = payload_bps * FRAME_BYTES / PAYLOAD_BYTES
+    background_bps = goodput_bps(sum(flows.values()), window)
     foreground_bps = carried_bps(alone["queue"], window)
     spare_bps = capacity_bps - foreground_bps
     out: dict[str, float | int | None] = {
-        "U": goodput_bps / spare_bps if spare_bps > 0 else None,
+        "U": background_bps / spare_bps if spare_bps > 0 else None,
         "I_mean": None,
         "I_p95": None,
         "I_small": None,
@@ -171,7 +175,7 @@ def point_metrics(
         "queue_pkts_alone": foreground_queue_pkts(alone["queue"], window),
         "drops_pkts": drops_pkts(queue, window),
         "jain": jain(list(flows.values())) if len(flows) > 1 else None,
-        "background_bps": goodput_bps,
+        "background_bps": background_bps,
         "foreground_alone_bps": foreground_bps,
         "carried_bps": carried_bps(queue, window),
     }

@@ -34,6 +34,19 @@ def _data_uri(content: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(content).decode()
 
 
+def render_page(template: str, **values: Any) -> str:  # noqa: ANN401 - what the template names
+    """A template of ours with its values; HTML is escaped, Markdown is not."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("imtcp_lab"),
+        autoescape=jinja2.select_autoescape(enabled_extensions=("html.j2",)),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["data_uri"] = _data_uri
+    return environment.get_template(template).render(**values)
+
+
 def render(
     title: str,
     summary: Sequence[str],
@@ -43,15 +56,8 @@ def render(
     details: Mapping[str, Any],
 ) -> str:
     """The report.  `notes` are (term, meaning); `details` says how it was made."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("imtcp_lab"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["data_uri"] = _data_uri
-    return environment.get_template("report.html.j2").render(
+    return render_page(
+        "report.html.j2",
         title=title,
         summary=summary,
         table=table,

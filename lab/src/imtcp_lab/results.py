@@ -69,9 +69,20 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     return value
 
 
-def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
-    """Write JSON for people and programs."""
-    write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
+def write_json(
+    path: Path,
+    value: Any,  # noqa: ANN401 - any JSON value
+    indent: int | None = 2,
+) -> None:
+    """Write JSON for people and programs; without indent in as few bytes as it takes."""
+    separators = None if indent else (",", ":")
+    text = json.dumps(plain(value), indent=indent, separators=separators, allow_nan=False)
+    write_text(path, text + "\n")
+
+
+def kept(name: str) -> Path:
+    """Where the repository keeps an experiment's rows, to draw and judge them again."""
+    return paths.checkout() / "lab" / "results" / f"{name}.json"
 
 
 def commit() -> str:

@@ -3,33 +3,79 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from imtcp_lab import results, sweep
 from imtcp_lab.controls import CONTROLS, Control, named
 from imtcp_lab.engine import paths
-from imtcp_lab.experiments import EXPERIMENTS, cpu
+from imtcp_lab.experiments import EXPERIMENTS, PAPERS, cpu
 from imtcp_lab.experiments.base import Experiment
-from imtcp_lab.job import MissingPrerequisite, Runner
+from imtcp_lab.job import LabError, MissingPrerequisite, Runner
 from imtcp_lab.netns import NetnsRunner, has_netem
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import summaries, text_table
 from imtcp_lab.vm import VmRunner
 
+EPILOG = """\
+examples:
+  lab run web --seeds 3 --controls none,reno,imtcp_bg
+  lab run LP-T1 LP-F14 --quick       two of the papers' experiments, coarsely
+  lab run --all --keep               all of them, for the report (lab report)
+"""
+
 
 def register(subparsers: argparse._SubParsersAction) -> None:
     """Add ``lab run`` with a subcommand per experiment, and ``lab bench``."""
-    parser = subparsers.add_parser("run", help="run an experiment and print its table")
-    experiments = parser.add_subparsers(dest="experiment", metavar="EXPERIMENT", required=True)
+    parser = subparsers.add_parser(
+        "run",
+        help="run an experiment and print its table",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--all", action="store_true", help="every experiment of the papers")
+    _common(parser)
+    parser.set_defaults(handler=_without_name)
+    experiments = parser.add_subparsers(dest="experiment", metavar="EXPERIMENT")
     for experiment in EXPERIMENTS:
         _add(experiments, experiment.name, experiment, experiment.help)
     _add(subparsers, "bench", cpu.EXPERIMENT, f"{cpu.EXPERIMENT.help} (the experiment cpu)")
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    """What every experiment takes."""
+    parser.add_argument("--seeds", type=int, help="runs per point (the experiment's own; quick: 1)")
+    parser.add_argument("--first-seed", type=int, default=1, help="the seeds count from here (1)")
+    parser.add_argument("--quick", action="store_true", help="a coarse sweep of short runs")
+    parser.add_argument("--kernel", default="6.12", help="kernel series of the guest")
+    parser.add_argument(
+        "--netns",
+        action="store_true",
+        help="in real time in namespaces of the running kernel, not in virtual time",
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
+    parser.add_argument(
+        "--scheduler",
+        "--cluster",
+        dest="cluster",
+        metavar="ADDRESS",
+        help="run on a Dask cluster (tcp://host:8786)",
+    )
+    parser.add_argument("--json", action="store_true", help="print rows as JSON")
+    parser.add_argument("--fresh", action="store_true", help="run again what is saved already")
+    parser.add_argument(
+        "--redraw", action="store_true", help="from saved results, whatever made them: run nothing"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the rows in lab/results, for lab report"
+    )
 
 
 def _add(
@@ -37,25 +83,19 @@ def _add(
 ) -> None:
     """One experiment under a name."""
     one = subparsers.add_parser(name, help=text, description=text)
-    one.add_argument("--seeds", type=int, default=experiment.seeds, help="runs per point")
-    one.add_argument("--first-seed", type=int, default=1, help="the seeds count from here (1)")
-    one.add_argument("--controls", default=",".join(experiment.controls), metavar="A,B,…")
-    one.add_argument("--kernel", default="6.12", help="kernel series of the guest")
-    one.add_argument(
-        "--netns",
-        action="store_true",
-        help="in real time in namespaces of the running kernel, not in virtual time",
-    )
-    one.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
-    one.add_argument("--cluster", metavar="ADDRESS", help="run on a Dask cluster (tcp://host:8786)")
-    one.add_argument("--json", action="store_true", help="print rows as JSON")
-    one.add_argument("--fresh", action="store_true", help="run again what is saved already")
-    one.add_argument(
-        "--redraw", action="store_true", help="from saved results, whatever made them: run nothing"
-    )
+    if experiment.paper is not None:
+        one.add_argument(
+            "also",
+            nargs="*",
+            metavar="EXPERIMENT",
+            choices=[[], *(e.name for e in PAPERS)],
+            help="more of the papers' experiments, one after another",
+        )
+    _common(one)
+    one.add_argument("--controls", metavar="A,B,…", help=",".join(experiment.controls))
     one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
     experiment.add_arguments(one)
-    one.set_defaults(handler=main, declared=experiment)
+    one.set_defaults(handler=_named, declared=experiment)
 
 
 def seed_numbers(args: argparse.Namespace) -> range:
@@ -65,7 +105,7 @@ def seed_numbers(args: argparse.Namespace) -> range:
 
 def choose(experiment: Experiment, names: str, *, to_run: bool = True) -> list[Control]:
     """The wanted controls, with *none* where it is the yardstick."""
-    controls = named(names)
+    controls = named(names) if names else []
     if experiment.needs_none and not any(c.is_none for c in controls):
         controls.insert(0, CONTROLS["none"])
     program = paths.programs() / "imtcp"
@@ -102,14 +142,36 @@ def _points(
     return sweep.run_all(scenarios, runner, directory, jobs=jobs, fresh=args.fresh, label=label)
 
 
-def main(args: argparse.Namespace) -> int:
+def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[str, Any]:
+    """What ``results-PLACE.json`` holds."""
+    experiment: Experiment = args.declared
+    rows = experiment.rows(points)
+    return {
+        "schema": results.SCHEMA_VERSION,
+        "experiment": experiment.name,
+        "place": place,
+        "quick": args.quick,
+        "commits": results.commits(points),
+        "environment": dict(points[0].meta["environment"]) if points else {},
+        "rows": rows,
+        "summaries": [
+            {k: vars(v) if hasattr(v, "half_width_95") else v for k, v in summary.items()}
+            for summary in summaries(rows, experiment.by, experiment.columns)
+        ],
+    }
+
+
+def _run(args: argparse.Namespace) -> int:
     """Run one experiment as the arguments say."""
     experiment: Experiment = args.declared
+    if args.seeds is None:
+        args.seeds = 1 if args.quick else experiment.seeds
     try:
         if args.seeds < 1 or args.jobs < 1:
             raise ValueError("--seeds and --jobs are at least 1")
         args.seed_numbers = seed_numbers(args)
-        args.chosen = choose(experiment, args.controls, to_run=not args.redraw)
+        names = ",".join(experiment.controls) if args.controls is None else args.controls
+        args.chosen = choose(experiment, names, to_run=not args.redraw)
         scenarios = experiment.scenarios(args)
     except ValueError as error:
         print(f"lab run {experiment.name}: {error}", file=sys.stderr)
@@ -117,24 +179,63 @@ def main(args: argparse.Namespace) -> int:
     out = args.out or paths.checkout() / "out" / experiment.name
     place, runner = _where(args)
     points = _points(args, scenarios, runner, out / f"points-{place}")
-    rows = experiment.rows(points)
-    record: dict[str, Any] = {
-        "schema": results.SCHEMA_VERSION,
-        "experiment": experiment.name,
-        "place": place,
-        "commits": results.commits(points),
-        "environment": dict(points[0].meta["environment"]),
-        "rows": rows,
-        "summaries": [
-            {k: vars(v) if hasattr(v, "half_width_95") else v for k, v in summary.items()}
-            for summary in summaries(rows, experiment.by, experiment.columns)
-        ],
-    }
+    record = results.plain(_record(args, place, points))
+    rows = record["rows"]
     results.write_json(out / f"results-{place}.json", record)
+    if args.keep:
+        results.write_json(results.kept(experiment.name), record, indent=None)
     for name, content in experiment.figures(rows, points).items():
         results.write_bytes(out / name, content)
     if args.json:
-        print(json.dumps(results.plain(record), indent=2))
-    else:
-        print(text_table(rows, experiment.by, experiment.columns))
+        print(json.dumps(record, indent=2))
+        return 0
+    print(text_table(rows, experiment.by, experiment.columns))
+    if experiment.paper is not None:
+        verdict = experiment.paper.verdict(rows)
+        print(f"\n{experiment.name}: {verdict.word}")
+        for claim in verdict.claims:
+            print(f"  {'yes' if claim.holds else 'no ':3}  {claim.text}")
     return 0
+
+
+def _each(experiments: Sequence[Experiment], args: argparse.Namespace) -> int:
+    """One after another; one that fails does not end the rest."""
+    failed = []
+    for experiment in experiments:
+        own = copy.copy(args)
+        own.declared = experiment
+        own.controls = own.out = None
+        try:
+            code = _run(own)
+        except MissingPrerequisite:
+            raise
+        except LabError as error:
+            print(f"lab run {experiment.name}: {error}", file=sys.stderr)
+            code = 4
+        if code == 2:
+            return code
+        if code:
+            failed.append(experiment.name)
+    if failed:
+        raise LabError(f"failed: {', '.join(failed)}; all else is done, run again for these")
+    return 0
+
+
+def _named(args: argparse.Namespace) -> int:
+    """``lab run NAME…``."""
+    also = getattr(args, "also", [])
+    if not also:
+        return _run(args)
+    if args.out or args.controls:
+        print("lab run: --out and --controls are of one experiment", file=sys.stderr)
+        return 2
+    wanted = {args.declared.name, *also}
+    return _each([e for e in PAPERS if e.name in wanted], args)
+
+
+def _without_name(args: argparse.Namespace) -> int:
+    """``lab run --all``."""
+    if not args.all:
+        print("lab run: name an experiment (lab list shows them), or --all", file=sys.stderr)
+        return 2
+    return _each(PAPERS, args)

@@ -6,12 +6,12 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TextIO
 
 from imtcp_lab import raw, results
-from imtcp_lab.job import LabError, Runner
+from imtcp_lab.job import LabError, MissingPrerequisite, Runner
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 
@@ -92,7 +92,8 @@ def run_all(
 ) -> list[Point]:
     """All points, in the order given; saved ones are read if nothing changed.
 
-    The first failure ends the rest; points that were complete stay saved.
+    A point that fails does not end the rest: the error comes at the end and names all that
+    failed, while what was complete stays saved.  What is missing on this machine ends all.
     """
     digests = {s.key: results.input_digest(s, runner) for s in scenarios}
     if len(digests) != len(scenarios):
@@ -147,7 +148,12 @@ def _run_missing(
 
         if cancelled.is_set():
             raise Cancelled
-        result = runner.run(scenario.job(), progress)
+        try:
+            result = runner.run(scenario.job(), progress)
+        except MissingPrerequisite:
+            raise
+        except LabError as error:
+            raise LabError(f"{scenario.key}: {error.message}", error.console) from error
         if result.exit_code != 0:
             raise LabError(f"{scenario.key} ended with code {result.exit_code}", result.log[-4000:])
         if "background-ended" in result.files:
@@ -166,13 +172,18 @@ def _run_missing(
     in_turn = sorted(scenarios, key=lambda s: (s.seed, s.control.is_none))
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures: list[Future[Point]] = [pool.submit(one, s) for s in in_turn]
+        failed: list[LabError] = []
         try:
             pending = set(futures)
             while pending:
-                done, pending = wait(pending, timeout=0.3, return_when=FIRST_EXCEPTION)
+                done, pending = wait(pending, timeout=0.3, return_when=FIRST_COMPLETED)
                 bar.show(sum(done_s.values()))
                 for future in done:
-                    future.result()
+                    error = future.exception()
+                    if isinstance(error, MissingPrerequisite) or not isinstance(error, LabError):
+                        future.result()
+                    else:
+                        failed.append(error)
         except BaseException as error:
             # Also Ctrl-C: the runs see it at their next sign of life and clean up.
             cancelled.set()
@@ -184,4 +195,9 @@ def _run_missing(
             raise
         finally:
             bar.close()
+    if failed:
+        told = "\n".join(str(error) for error in failed)
+        raise LabError(
+            f"{len(failed)} of {len(scenarios)} points failed, the others are saved:\n{told}"
+        )
     return [future.result() for future in futures]

@@ -151,6 +151,29 @@ class Rival:
         )
 
 
+def _receive_bulk() -> str:
+    """The background's receiver, which counts bytes per flow."""
+    return (
+        f"ns rx imtcp-load bulk-server --listen {BACKGROUND_RECEIVER}:{BULK_PORT}"
+        f' --out "$OUT/bulk.csv" & STOP="$STOP $!"\n'
+    )
+
+
+def _send_bulk(
+    control: Control, options: str, start_s: float, seconds: float, params: tuple[str, ...] = ()
+) -> str:
+    """One sender of greedy flows: the control by socket option, or by run with its parameters."""
+    prefix, chosen = "ns bg ", f" --cc {control.congestion_control}"
+    if params and control.run_mode is not None:
+        prefix = program_prefix(control, params)
+        chosen = ""
+    return (
+        f"{prefix}imtcp-load bulk-client --to {BACKGROUND_RECEIVER}:{BULK_PORT}{chosen} {options}"
+        f" --at-us $((T0 + {start_s * 1e6:.0f}))"
+        f' --duration {seconds:g} & STOP="$STOP $!"\n'
+    )
+
+
 @dataclass(frozen=True)
 class Bulk:
     """Greedy background flows from one program."""
@@ -160,29 +183,44 @@ class Bulk:
     stagger_s: float = 0.0
     #: Start after ``$T0``.
     start_s: float = 0.0
+    #: Parameters of the mode, as ``imtcp run --param`` takes them.
+    params: tuple[str, ...] = ()
 
     def prepare(self, path: Dumbbell) -> str:
-        """The receiver that counts bytes per flow."""
-        return (
-            f"ns rx imtcp-load bulk-server --listen {BACKGROUND_RECEIVER}:{BULK_PORT}"
-            f' --out "$OUT/bulk.csv" & STOP="$STOP $!"\n'
-        )
+        """The receiver."""
+        return _receive_bulk()
 
     def start(self, control: Control, times: Times) -> str:
-        """The flows, with the control chosen by socket option."""
-        return (
-            f"ns bg imtcp-load bulk-client --to {BACKGROUND_RECEIVER}:{BULK_PORT}"
-            f" --cc {control.congestion_control} --flows {self.flows}"
-            f" --stagger {self.stagger_s:g} --at-us $((T0 + {self.start_s * 1e6:.0f}))"
-            f' --duration {times.total_s - self.start_s:g} & STOP="$STOP $!"\n'
+        """The flows."""
+        options = f"--flows {self.flows} --stagger {self.stagger_s:g}"
+        return _send_bulk(control, options, self.start_s, times.total_s - self.start_s, self.params)
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Greedy background flows that come and go."""
+
+    #: (start, end) of each, s after ``$T0``.
+    spans_s: tuple[tuple[float, float], ...]
+
+    def prepare(self, path: Dumbbell) -> str:
+        """The receiver."""
+        return _receive_bulk()
+
+    def start(self, control: Control, times: Times) -> str:
+        """A sender per flow."""
+        return "".join(
+            _send_bulk(control, "--flows 1", start_s, end_s - start_s)
+            for start_s, end_s in self.spans_s
         )
 
 
-def program_prefix(control: Control) -> str:
+def program_prefix(control: Control, params: tuple[str, ...] = ()) -> str:
     """How a program that knows nothing of congestion controls gets one."""
-    if control.run_mode is not None:
-        return f"ns bg imtcp run --mode {control.run_mode} -- "
-    return "ns bg "
+    if control.run_mode is None:
+        return "ns bg "
+    chosen = "".join(f" --param {param}" for param in params)
+    return f"ns bg imtcp run --mode {control.run_mode}{chosen} -- "
 
 
 def select_control(control: Control) -> str:

@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
-from imtcp_lab.experiments import alone, cpu, greedy, tracking, web
+from imtcp_lab.experiments import (
+    alone,
+    bg_joining,
+    bg_load,
+    bg_parameters,
+    cpu,
+    greedy,
+    im_modes,
+    im_web,
+    lp_greedy,
+    lp_model,
+    lp_square,
+    lp_web,
+    tracking,
+    web,
+)
 from imtcp_lab.experiments.base import Experiment
 
-EXPERIMENTS: tuple[Experiment, ...] = (
+#: Ours.
+OWN: tuple[Experiment, ...] = (
     tracking.EXPERIMENT,
     web.EXPERIMENT,
     alone.EXPERIMENT,
     greedy.EXPERIMENT,
     cpu.EXPERIMENT,
 )
+
+#: The papers' tables and figures, in the order of the papers.
+PAPERS: tuple[Experiment, ...] = (
+    im_web.MEASURING,
+    im_web.BACKGROUND,
+    im_modes.LONG_FAT,
+    im_modes.WIRELESS_LOSS,
+    bg_parameters.GAMMA,
+    bg_parameters.DELTA,
+    bg_load.HARM,
+    bg_joining.EXPERIMENT,
+    bg_load.USE,
+    lp_model.EXPERIMENT,
+    lp_greedy.EXPERIMENT,
+    lp_square.PERIOD,
+    lp_square.AGGREGATION,
+    lp_square.FAIRNESS,
+    lp_web.EXPERIMENT,
+)
+
+EXPERIMENTS: tuple[Experiment, ...] = OWN + PAPERS

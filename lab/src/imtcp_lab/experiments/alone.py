@@ -12,12 +12,12 @@ import math
 from collections.abc import Sequence
 
 from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.metrics import background_bytes, drops_pkts, foreground_queue_pkts
+from imtcp_lab.metrics import background_bytes, drops_pkts, foreground_queue_pkts, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import jain
 from imtcp_lab.tables import Column, as_number
-from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Times
 
 
@@ -60,11 +60,10 @@ def _rows(points: Sequence[Point]) -> Rows:
         window = point.scenario.window
         queue = point.tables["queue"]
         flows = list(background_bytes(point.tables.get("tcp"), window).values())
-        goodput_bps = sum(flows) * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES
         out.append(
             identity(point)
             | {
-                "utilisation": goodput_bps / point.scenario.path.capacity_bps,
+                "utilisation": goodput_bps(sum(flows), window) / point.scenario.path.capacity_bps,
                 "queue_pkts_mean": foreground_queue_pkts(queue, window),
                 "drops_pkts": drops_pkts(queue, window),
                 "jain": jain(flows) if len(flows) > 1 else math.nan,

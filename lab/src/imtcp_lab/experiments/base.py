@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from imtcp_lab.experiments.paper import Paper
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column
@@ -45,6 +46,8 @@ class Experiment:
     #: *none* is added where rows are held against it.
     needs_none: bool = True
     seeds: int = field(default=5)
+    #: The table or figure that it reproduces; None: one of our own.
+    paper: Paper | None = None
 
 
 def identity(point: Point) -> dict[str, Any]:

@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from imtcp_lab.experiments.base import Experiment, Rows, identity
 from imtcp_lab.job import LabError
 from imtcp_lab.measured import alone_of
-from imtcp_lab.metrics import Window, background_bytes, foreground_queue_pkts
+from imtcp_lab.metrics import Window, background_bytes, foreground_queue_pkts, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
-from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Rival, Times
-
-_FRAMES_PER_PAYLOAD = FRAME_BYTES / PAYLOAD_BYTES
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +46,11 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     ]
 
 
-def _rival_bps(point: Point, window: Window) -> float:
+def rival_bps(point: Point, window: Window) -> float:
     """Goodput of the foreground in whole frames."""
     rows = point.tables["rival"]
     inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
-    return float(inside["bytes"].sum()) * 8 / window.seconds * _FRAMES_PER_PAYLOAD
+    return goodput_bps(float(inside["bytes"].sum()), window)
 
 
 def _rows(points: Sequence[Point]) -> Rows:
@@ -65,13 +63,13 @@ def _rows(points: Sequence[Point]) -> Rows:
             raise LabError(f"{scenario.key} has no run without background to compare with")
         window, capacity_bps = scenario.window, scenario.path.capacity_bps
         mine = sum(background_bytes(point.tables.get("tcp"), window).values())
-        rival_bps = _rival_bps(point, window)
+        rival = rival_bps(point, window)
         out.append(
             identity(point)
             | {
-                "share": mine * 8 / window.seconds * _FRAMES_PER_PAYLOAD / capacity_bps,
-                "rival_share": rival_bps / capacity_bps,
-                "rival_loss": 1 - rival_bps / _rival_bps(reference, window),
+                "share": goodput_bps(mine, window) / capacity_bps,
+                "rival_share": rival / capacity_bps,
+                "rival_loss": 1 - rival / rival_bps(reference, window),
                 "queue_pkts_mean": foreground_queue_pkts(point.tables["queue"], window),
             }
         )

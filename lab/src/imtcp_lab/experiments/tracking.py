@@ -16,12 +16,12 @@ from collections.abc import Sequence
 import polars as pl
 
 from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.metrics import background_bytes
+from imtcp_lab.metrics import background_bytes, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
 from imtcp_lab.tables import Column, as_number, as_percent
-from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.topology import FRAME_BYTES, Dumbbell
 from imtcp_lab.traffic import Bulk, Times, Udp
 
 CAPACITY_BPS = 100e6
@@ -139,7 +139,6 @@ def _rows(points: Sequence[Point]) -> Rows:
             outcomes = dict(counted.iter_rows())
         ended = sum(outcomes.values())
         payload = sum(background_bytes(point.tables.get("tcp"), window).values())
-        goodput_bps = payload * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES
         middle_us = range(window.start_us, window.end_us, 10_000)
         spare_bps = sum(true_available_bps(steps, t) for t in middle_us) / len(middle_us)
         found = [time_to_find_us(point, start_s) for start_s, _ in steps[1:]]
@@ -153,7 +152,7 @@ def _rows(points: Sequence[Point]) -> Rows:
                 "results_per_s": len(errors) / window.seconds,
                 "valid_share": len(errors) / ended if ended else math.nan,
                 "found_s": sum(found) / len(found) / 1e6 if found else math.nan,
-                "U": goodput_bps / spare_bps,
+                "U": goodput_bps(payload, window) / spare_bps,
                 "outcomes": outcomes,
             }
         )

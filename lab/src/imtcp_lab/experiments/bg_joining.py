@@ -1,0 +1,116 @@
+"""BG-T1 and BG-F8: five background flows that join and leave."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import polars as pl
+
+from imtcp_lab import measured, plots, series
+from imtcp_lab.experiments import bg_path
+from imtcp_lab.experiments.base import Experiment, Rows
+from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
+from imtcp_lab.metrics import Window, background_bytes
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import jain
+from imtcp_lab.tables import Column, as_number, as_percent
+from imtcp_lab.traffic import Joining, Times
+
+FLOWS = 5
+#: The thesis's 50 s between two joins.
+PHASE_S, QUICK_PHASE_S = 8.0, 2.0
+BIN_MS = 500
+
+
+def spans_s(phase_s: float) -> tuple[tuple[float, float], ...]:
+    """Flow i is there from phase i to phase 10 - i: 1, 2, 3, 4, 5, 5, 4, 3, 2, 1 at once."""
+    return tuple((i * phase_s, (2 * FLOWS - i) * phase_s) for i in range(FLOWS))
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    phase_s = pick(args, PHASE_S, QUICK_PHASE_S)
+    return [
+        Scenario(
+            bg_path.PATH,
+            bg_path.web(),
+            Joining(spans_s(phase_s)),
+            control,
+            Times(warmup_s=1, measure_s=2 * FLOWS * phase_s - 1, drain_s=2),
+            seed=seed,
+        )
+        for seed in args.seed_numbers
+        for control in args.chosen
+    ]
+
+
+def _lines(tcp: pl.DataFrame | None, end_us: int) -> list[dict[str, list[float]]]:
+    """Throughput over time of each flow, Mbit/s, in the order in which they came."""
+    if tcp is None or tcp.is_empty():
+        return []
+    out = []
+    for _, part in tcp.sort("t_us").group_by("cookie", maintain_order=True):
+        times, rates = series.throughput(part, BIN_MS, end_us)
+        out.append({"t_s": times, "value": [round(r / 1e6, 3) for r in rates]})
+    return out
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point, row in zip(points, measured.rows(points), strict=True):
+        window = point.scenario.window
+        phase_us = (window.end_us - 0) // (2 * FLOWS)
+        # All five are there in the two phases in the middle; the later one is judged.
+        five = Window(FLOWS * phase_us, (FLOWS + 1) * phase_us)
+        shares = list(background_bytes(point.tables.get("tcp"), five).values())
+        out.append(
+            row
+            | {
+                "jain_of_five": jain(shares) if len(shares) == FLOWS else None,
+                "lines": _lines(point.tables.get("tcp"), window.end_us),
+            }
+        )
+    return out
+
+
+def _judge(rows: Sequence[dict]) -> list[Claim]:
+    queue = {
+        name: mean(rows, "queue_pkts_mean", control=name)
+        for name in ("reno", "imtcp_nice", "imtcp_lp", "imtcp_bg")
+    }
+    fair = mean(rows, "jain_of_five", control="imtcp_bg")
+    return [
+        below("Nice's queue", queue["imtcp_nice"], "imtcp_bg's", queue["imtcp_bg"], 1),
+        below("imtcp_bg's queue", queue["imtcp_bg"], "TCP-LP's", queue["imtcp_lp"], 1),
+        below("TCP-LP's queue", queue["imtcp_lp"], "half of Reno's", queue["reno"] / 2, 1),
+        below("imtcp_bg's queue", queue["imtcp_bg"], "a tenth of Reno's", queue["reno"] / 10, 1),
+        Claim(f"imtcp_bg's five share with an index of {fair:.2f}, 0.9 wanted", fair >= 0.9),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="BG-T1",
+    help="five flows that join and leave: the queue, and each flow's throughput",
+    controls=("none", "reno", "imtcp_nice", "imtcp_lp", "imtcp_bg"),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(
+        Column("queue_pkts_mean", "queue, pkts", lambda v: as_number(v, 1)),
+        Column("U", "U"),
+        Column("I_mean", "I mean", as_percent),
+        Column("jain_of_five", "Jain of five"),
+    ),
+    by=("control",),
+    seeds=3,
+    paper=Paper(
+        source="[BG §4.2.2, table 1 and figure 8]",
+        expected="The mean queue is 583 packets with Reno, 8.4 with Nice, 65 with TCP-LP, 44 with"
+        " ImTCP-bg, whose flows are stable and fair; Nice's throughput is the lowest.",
+        choices=bg_path.CHOICES + " Flows join and leave every 8 s, not every 50.",
+        judge=_judge,
+        draw=lambda rows, theme: plots.over_time(
+            [r for r in rows if r["control"] != "none"], "lines", "Mbit/s", theme
+        ),
+    ),
+)

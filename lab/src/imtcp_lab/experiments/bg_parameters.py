@@ -1,0 +1,125 @@
+"""BG-F5, F6: how gamma and delta of ImTCP-bg were chosen."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from imtcp_lab import measured, plots
+from imtcp_lab.experiments import bg_path
+from imtcp_lab.experiments.base import Experiment, Rows
+from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_number, as_percent
+from imtcp_lab.traffic import Bulk, Times
+
+GAMMAS = (0.05, 0.1, 0.125, 0.25, 0.5, 0.9)
+DELTAS = (1.05, 1.1, 1.2, 1.4, 2.0)
+
+
+def _sweep(
+    name: str, full: tuple[float, ...], quick: tuple[float, ...],
+    flows: tuple[int, ...], quick_flows: tuple[int, ...],
+) -> Callable[[argparse.Namespace], list[Scenario]]:  # fmt: skip
+    def scenarios(args: argparse.Namespace) -> list[Scenario]:
+        return [
+            Scenario(
+                bg_path.PATH,
+                bg_path.web(),
+                Bulk(flows=count, params=(f"{name}={value:g}",)),
+                control,
+                Times(warmup_s=5, measure_s=pick(args, 20, 8), drain_s=3),
+                seed=seed,
+                variant=f"{name}{value:g}-{count}flows",
+            )
+            for value in pick(args, full, quick)
+            for count in pick(args, flows, quick_flows)
+            for seed in args.seed_numbers
+            for control in args.chosen
+        ]
+
+    return scenarios
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point, row in zip(points, measured.rows(points), strict=True):
+        if point.scenario.control.is_none:
+            continue
+        background = point.scenario.background
+        assert isinstance(background, Bulk)
+        name, value = background.params[0].split("=")
+        out.append(
+            row | {name: float(value), "flows": background.flows, "label": f"{background.flows}"}
+        )
+    return out
+
+
+COLUMNS = (
+    Column("U", "U"),
+    Column("I_mean", "I mean", as_percent),
+    Column("queue_pkts_mean", "queue, pkts", lambda v: as_number(v, 1)),
+)
+
+
+def _judge_gamma(rows: Sequence[dict]) -> list[Claim]:
+    least, *_, most = values(rows, "gamma")
+    return [
+        below(f"U at gamma = {most:g}", mean(rows, "U", gamma=most), f"U at {least:g}",
+              mean(rows, "U", gamma=least)),
+    ]  # fmt: skip
+
+
+def _judge_delta(rows: Sequence[dict]) -> list[Claim]:
+    least, *_, most = values(rows, "delta")
+    out = []
+    for flows in values(rows, "flows"):
+        for key, what in (("U", "U"), ("queue_pkts_mean", "the queue")):
+            out.append(
+                below(f"{flows} flows: {what} at delta = {least:g}",
+                      mean(rows, key, delta=least, flows=flows), f"at {most:g}",
+                      mean(rows, key, delta=most, flows=flows))
+            )  # fmt: skip
+    return out
+
+
+GAMMA = Experiment(
+    name="BG-F5",
+    help="utilisation against gamma, the weight of a new result",
+    controls=("none", "imtcp_bg"),
+    scenarios=_sweep("gamma", GAMMAS, (0.1, 0.9), (1,), (1,)),
+    rows=_rows,
+    columns=COLUMNS,
+    by=("gamma",),
+    seeds=3,
+    paper=Paper(
+        source="[BG §4.1.1, figure 5]",
+        expected="Utilisation of the available bandwidth falls as gamma grows; 1/8 is chosen.",
+        choices=bg_path.CHOICES,
+        judge=_judge_gamma,
+        draw=lambda rows, theme: plots.lines(
+            rows, "gamma", "U", "gamma", "U: share of the available bandwidth", theme
+        ),
+    ),
+)
+
+DELTA = Experiment(
+    name="BG-F6",
+    help="utilisation and queue against delta, the ratio of round trips that is congestion",
+    controls=("none", "imtcp_bg"),
+    scenarios=_sweep("delta", DELTAS, (1.05, 2.0), (1, 2, 5, 10), (1,)),
+    rows=_rows,
+    columns=COLUMNS,
+    by=("flows", "delta"),
+    seeds=3,
+    paper=Paper(
+        source="[BG §4.1.2, figure 6]",
+        expected="Utilisation and queue grow with delta, for 1, 2, 5 and 10 flows; 1.2 is chosen.",
+        choices=bg_path.CHOICES,
+        judge=_judge_delta,
+        draw=lambda rows, theme: plots.lines(
+            rows, "delta", "queue_pkts_mean", "delta", "queue, packets", theme, by="label"
+        ),
+    ),
+)

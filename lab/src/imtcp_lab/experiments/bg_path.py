@@ -1,0 +1,25 @@
+"""The path and the web of [BG fig. 3], with what the thesis leaves open filled in.
+
+50 Mbit/s, 1000 packets, clients 20 to 200 ms away.  Open in the thesis and chosen here: the
+background's round trip (30 ms), and what a web server sends on average (2 % of the link, so that
+20 servers take 40 %).
+"""
+
+from __future__ import annotations
+
+from imtcp_lab.topology import Dumbbell
+from imtcp_lab.traffic import Web
+
+PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=30.0, buffer_pkts=1000)
+SERVERS = 20
+SERVER_LOAD = 0.02
+CHOICES = (
+    "The thesis gives neither the background's round trip (30 ms here) nor a web server's load (2 %"
+    " of the link here, so 20 servers take 40 %); objects are of 60 kB on average, at most 2 MB,"
+    " Pareto's shape 1.2, at Poisson times. 20 s of each run are judged, not 500."
+)
+
+
+def web(servers: int = SERVERS) -> Web:
+    """The foreground of so many servers."""
+    return Web(load=servers * SERVER_LOAD)

@@ -1,0 +1,147 @@
+"""IM-F15, F16: full speed on a long fat path, and on one that loses packets at random."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from imtcp_lab import plots, series
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
+from imtcp_lab.metrics import background_bytes, drops_pkts, goodput_bps
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_mbps, as_number
+from imtcp_lab.topology import Dumbbell
+from imtcp_lab.traffic import Bulk, Times
+
+LOSSES_PCT = (0.1, 0.5, 1, 2, 5)
+QUICK_LOSSES_PCT = (0.1, 2)
+#: What counts as many losses.
+MANY_PCT = 1
+WIRELESS = Dumbbell(capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50)
+FAST = Dumbbell(capacity_bps=500e6, background_rtt_ms=50, buffer_pkts=1000)
+BIN_MS = 500
+
+
+def _wireless(args: argparse.Namespace) -> list[Scenario]:
+    return [
+        Scenario(
+            Dumbbell(**{**vars(WIRELESS), "loss_pct": loss_pct}),
+            None,
+            Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+            control,
+            Times(warmup_s=10, measure_s=pick(args, 100, 20), drain_s=0.5),
+            seed=seed,
+            variant=f"{loss_pct:g}pct",
+        )
+        for loss_pct in pick(args, LOSSES_PCT, QUICK_LOSSES_PCT)
+        for seed in args.seed_numbers
+        for control in args.chosen
+    ]
+
+
+def _fast(args: argparse.Namespace) -> list[Scenario]:
+    return [
+        Scenario(
+            FAST,
+            None,
+            Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+            control,
+            Times(warmup_s=1, measure_s=pick(args, 20, 4), drain_s=0.2),
+            seed=seed,
+        )
+        for seed in args.seed_numbers
+        for control in args.chosen
+    ]
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point in points:
+        window, path = point.scenario.window, point.scenario.path
+        mine = sum(background_bytes(point.tables.get("tcp"), window).values())
+        times, rates = series.throughput(point.tables.get("tcp"), BIN_MS, window.end_us)
+        out.append(
+            identity(point)
+            | {
+                "loss_pct": path.loss_pct,
+                "goodput_bps": goodput_bps(mine, window),
+                "goodput_mbps": goodput_bps(mine, window) / 1e6,
+                "drops_pkts": drops_pkts(point.tables["queue"], window),
+                "lines": [{"t_s": times, "value": [round(r / 1e6, 2) for r in rates]}],
+            }
+        )
+    return out
+
+
+COLUMNS = (
+    Column("goodput_bps", "goodput, Mbit/s", as_mbps),
+    Column("drops_pkts", "lost, pkts", lambda v: as_number(v, 0)),
+)
+
+
+def _judge_wireless(rows: Sequence[dict]) -> list[Claim]:
+    def rate(control: str, loss_pct: float) -> float:
+        return mean(rows, "goodput_mbps", control=control, loss_pct=loss_pct)
+
+    many = [loss_pct for loss_pct in values(rows, "loss_pct") if loss_pct >= MANY_PCT]
+    return [
+        below(f"at {loss:g} % {other} has", rate(other, loss), "imtcp_fs", rate("imtcp_fs", loss))
+        for loss in many
+        for other in ("reno", "westwood")
+    ]
+
+
+def _judge_fast(rows: Sequence[dict]) -> list[Claim]:
+    ours = mean(rows, "goodput_mbps", control="imtcp_fs")
+    return [
+        below(f"{name} has", mean(rows, "goodput_mbps", control=name), "imtcp_fs", ours, 0)
+        for name in ("reno", "highspeed")
+    ]
+
+
+WIRELESS_LOSS = Experiment(
+    name="IM-F16",
+    help="full speed, Westwood and Reno on a lossy link of 2 Mbit/s",
+    controls=("reno", "westwood", "imtcp_fs"),
+    scenarios=_wireless,
+    rows=_rows,
+    columns=COLUMNS,
+    by=("loss_pct", "control"),
+    needs_none=False,
+    paper=Paper(
+        source="[IM §5.2, figure 16]",
+        expected="Where many packets are lost, full speed with h = 100 has more throughput than"
+        " Westwood and Reno.",
+        choices="The paper gives neither round trip nor buffer: 100 ms and 50 packets here. Losses"
+        " are independent, on the way of the data. Westwood is Linux's Westwood+."
+        " 'Many' is 1 % and more.",
+        judge=_judge_wireless,
+        draw=lambda rows, theme: plots.lines(
+            rows, "loss_pct", "goodput_mbps", "loss, %", "goodput, Mbit/s", theme, log_x=True
+        ),
+    ),
+)
+
+LONG_FAT = Experiment(
+    name="IM-F15",
+    help="full speed, HighSpeed TCP and Reno at 500 Mbit/s",
+    controls=("reno", "highspeed", "imtcp_fs"),
+    scenarios=_fast,
+    rows=_rows,
+    columns=COLUMNS,
+    by=("control",),
+    needs_none=False,
+    seeds=3,
+    paper=Paper(
+        source="[IM §5.2, figure 15]",
+        expected="Full speed has the highest throughput: Reno needs long for a large window,"
+        " HighSpeed TCP loses packets often.",
+        choices="The paper gives neither round trip nor buffer: 50 ms and 1000 packets (half of a"
+        " bandwidth-delay product) here. The first 20 s after the first one are judged."
+        " Drawn is throughput, not the window.",
+        judge=_judge_fast,
+        draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme),
+    ),
+)

@@ -1,0 +1,73 @@
+"""LP-F6: up to which ratio of round trips TCP-LP leaves before TCP loses a packet.
+
+The model and its derivation are in docs/lp-rtt-ratio.md; nothing is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+from collections.abc import Sequence
+
+from imtcp_lab import plots
+from imtcp_lab.experiments.base import Experiment, Rows
+from imtcp_lab.experiments.paper import Claim, Paper, values
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_number
+
+BUFFERS_PKTS = (20, 62, 125, 400)
+DELTAS = tuple(i / 100 for i in range(2, 61, 2))
+
+
+def greatest_ratio(buffer_pkts: float, delta: float) -> float:
+    """h_max = √(2B(1 - √δ)² - 1); NaN where no ratio is small enough."""
+    square = 2 * buffer_pkts * (1 - math.sqrt(delta)) ** 2 - 1
+    return math.sqrt(square) if square >= 0 else math.nan
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    return []
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    return [
+        {"buffer": f"{b} packets", "delta": d, "ratio": greatest_ratio(b, d), "seed": 1}
+        for b in BUFFERS_PKTS
+        for d in DELTAS
+    ]
+
+
+def _judge(rows: Sequence[dict]) -> list[Claim]:
+    out = []
+    for buffer in values(rows, "buffer"):
+        curve = [r["ratio"] for r in rows if r["buffer"] == buffer and r["ratio"] is not None]
+        falls = all(a > b for a, b in itertools.pairwise(curve))
+        out.append(Claim(f"with {buffer} the ratio falls as δ grows", falls))
+        out.append(Claim(f"and is {curve[0]:.1f} at δ = {DELTAS[0]}, above 3", curve[0] > 3))
+    return out
+
+
+EXPERIMENT = Experiment(
+    name="LP-F6",
+    help="the model of TCP-LP's round trip ratio (nothing is run)",
+    controls=(),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(Column("ratio", "greatest ratio", lambda v: as_number(v, 1)),),
+    by=("buffer", "delta"),
+    needs_none=False,
+    seeds=1,
+    paper=Paper(
+        source="[LP §III-C, figure 6]",
+        expected="TCP-LP may have a much longer round trip than TCP and still leave in time, the"
+        " longer the smaller δ.",
+        choices="The paper's inequality is not legible in the copy that we have; ours is derived"
+        " from its assumptions in docs/lp-rtt-ratio.md.",
+        judge=_judge,
+        draw=lambda rows, theme: plots.lines(
+            rows, "delta", "ratio", "δ", "greatest ratio of round trips", theme, by="buffer"
+        ),
+    ),
+)

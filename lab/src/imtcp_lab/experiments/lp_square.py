@@ -1,0 +1,187 @@
+"""LP-F11, F12, F13: bandwidth that comes and goes in square waves.
+
+A UDP source takes 2/3 of 10 Mbit/s in the first half of each period and nothing in the
+second, so 6.67 Mbit/s are left on average.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+
+from imtcp_lab import plots
+from imtcp_lab.experiments import lp_path
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
+from imtcp_lab.metrics import background_bytes, goodput_bps
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import jain
+from imtcp_lab.tables import Column, as_number
+from imtcp_lab.traffic import Bulk, Times, Udp
+
+CAPACITY_BPS = 10e6
+WAVE_BPS = CAPACITY_BPS * 2 / 3
+#: [LP §IV-B]: from one to 1000 round trips.
+PERIODS_S = (0.05, 0.2, 0.8, 3.2, 12.8, 50)
+QUICK_PERIODS_S = (0.2, 6.4)
+CONTROLS = ("reno", "tcp_lp", "imtcp_lp", "imtcp_bg")
+CHOICES = (
+    " The runs are shorter than the paper's 1000 s: 50 s, or four periods. The wave starts with its"
+    " high half, the flows 1 s after it. TCP is Reno."
+)
+
+
+def _scenario(
+    args: argparse.Namespace, period_s: float, flows: int, seed: int, control: object
+) -> Scenario:
+    # A whole number of periods is judged, or the mean of what is left would not be 2/3.
+    periods = max(4, math.ceil(pick(args, 50, 12) / period_s))
+    return Scenario(
+        lp_path.path(CAPACITY_BPS),
+        Udp(f"square:0:{WAVE_BPS:.0f}:{round(period_s * 1e6)}us"),
+        Bulk(flows=flows, start_s=1 + (seed * 7919 % 30_000) / 1e6),
+        control,  # type: ignore[arg-type]
+        Times(warmup_s=10, measure_s=periods * period_s, drain_s=0.5),
+        seed=seed,
+        variant=f"{period_s:g}s-{flows}flows",
+    )
+
+
+def _sweep(
+    periods_s: tuple[float, ...], quick_s: tuple[float, ...],
+    flows: tuple[int, ...], quick_flows: tuple[int, ...],
+) -> Callable[[argparse.Namespace], list[Scenario]]:  # fmt: skip
+    def scenarios(args: argparse.Namespace) -> list[Scenario]:
+        return [
+            _scenario(args, period_s, count, seed, control)
+            for period_s in pick(args, periods_s, quick_s)
+            for count in pick(args, flows, quick_flows)
+            for seed in args.seed_numbers
+            for control in args.chosen
+        ]
+
+    return scenarios
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point in points:
+        window = point.scenario.window
+        period, count = point.scenario.variant.removesuffix("flows").split("s-")
+        flows = list(background_bytes(point.tables.get("tcp"), window).values())
+        left_bps = CAPACITY_BPS - WAVE_BPS / 2
+        out.append(
+            identity(point)
+            | {
+                "period_s": float(period),
+                "flows": int(count),
+                "U": goodput_bps(sum(flows), window) / left_bps,
+                "jain": jain(flows) if len(flows) > 1 else math.nan,
+            }
+        )
+    return out
+
+
+def _judge_periods(rows: Sequence[dict]) -> list[Claim]:
+    short = min(values(rows, "period_s"), key=lambda s: abs(s - 0.2))
+    long = values(rows, "period_s")[-1]
+    lp, tcp = (mean(rows, "U", control=c, period_s=short) for c in ("imtcp_lp", "reno"))
+    return [
+        below(f"at {short:g} s Reno's share", tcp, "imtcp_lp's", lp),
+        below(f"at {short:g} s imtcp_lp's share", lp, "the 0.5 or so of the paper, and a fifth,",
+              0.7),
+        below("and that share", lp, f"its share at {long:g} s",
+              mean(rows, "U", control="imtcp_lp", period_s=long)),
+    ]  # fmt: skip
+
+
+def _judge_flows(rows: Sequence[dict]) -> list[Claim]:
+    few, *_, many = values(rows, "flows")
+
+    def share(control: str, flows: int) -> float:
+        return mean(rows, "U", control=control, flows=flows)
+
+    return [
+        below(f"imtcp_lp's share with {few}", share("imtcp_lp", few), f"with {many}",
+              share("imtcp_lp", many)),
+        below(f"with {many} imtcp_lp's share", share("imtcp_lp", many), "Reno's",
+              share("reno", many)),
+    ]  # fmt: skip
+
+
+def _judge_fairness(rows: Sequence[dict]) -> list[Claim]:
+    out = []
+    for period_s in values(rows, "period_s"):
+        index = mean(rows, "jain", control="imtcp_lp", period_s=period_s)
+        least = 0.9 if period_s <= 0.4 else 0.95
+        out.append(
+            Claim(f"Jain's index at {period_s:g} s is {index:.3f}, of {least} wanted",
+                  index >= least)
+        )  # fmt: skip
+    return out
+
+
+def _share(xlabel: str, x: str, *, log_x: bool) -> Callable[..., bytes]:
+    label = "share of what is left"
+    return lambda rows, theme: plots.lines(rows, x, "U", xlabel, label, theme, log_x=log_x)
+
+
+PERIOD = Experiment(
+    name="LP-F11",
+    help="share of the bandwidth that square waves leave, by their period",
+    controls=CONTROLS,
+    scenarios=_sweep(PERIODS_S, QUICK_PERIODS_S, (1,), (1,)),
+    rows=_rows,
+    columns=(Column("U", "share"),),
+    by=("period_s", "control"),
+    needs_none=False,
+    paper=Paper(
+        source="[LP §V-B.1, figure 11]",
+        expected="All use about half where the period is short (0.2 s) and more where it is long;"
+        " there TCP-LP uses more than TCP, since it leaves before it is timed out.",
+        choices="One flow." + CHOICES,
+        judge=_judge_periods,
+        draw=_share("period, s", "period_s", log_x=True),
+    ),
+)
+
+AGGREGATION = Experiment(
+    name="LP-F12",
+    help="the same with more flows, at a period of 6.4 s",
+    controls=CONTROLS,
+    scenarios=_sweep((6.4,), (6.4,), (1, 2, 5, 10), (1, 5)),
+    rows=_rows,
+    columns=(Column("U", "share"),),
+    by=("flows", "control"),
+    needs_none=False,
+    paper=Paper(
+        source="[LP §V-B.2, figure 12]",
+        expected="With five flows TCP uses nearly all; TCP-LP's share grows with the number of"
+        " flows, more slowly.",
+        choices="1 to 10 flows at once." + CHOICES,
+        judge=_judge_flows,
+        draw=_share("flows", "flows", log_x=False),
+    ),
+)
+
+FAIRNESS = Experiment(
+    name="LP-F13",
+    help="fairness of ten flows beside square waves",
+    controls=CONTROLS,
+    scenarios=_sweep((0.2, 0.8, 3.2, 12.8), (6.4,), (10,), (10,)),
+    rows=_rows,
+    columns=(Column("jain", "Jain", lambda v: as_number(v, 3)), Column("U", "share")),
+    by=("period_s", "control"),
+    needs_none=False,
+    paper=Paper(
+        source="[LP §V-B.3, figure 13]",
+        expected="Jain's index is about 1, for TCP-LP a little below up to periods of 0.4 s.",
+        choices="'A little below' is taken as at least 0.9, 'about 1' as at least 0.95." + CHOICES,
+        judge=_judge_fairness,
+        draw=lambda rows, theme: plots.lines(
+            rows, "period_s", "jain", "period, s", "Jain's index", theme, log_x=True
+        ),
+    ),
+)

@@ -1,0 +1,99 @@
+"""A table or figure of a paper: where it is, what it reports, how ours is judged.
+
+A judgement is a list of claims, each a sentence of the paper's result that our rows
+bear out or not.  All of them: *reproduced*; none: *not reproduced*; else *differs*.
+Claims are of order and of size where the paper has numbers; what was shortened or
+left open by the paper is said in ``choices``, and why ours differs in ``reason``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from imtcp_lab.stats import ensemble
+
+Rows = Sequence[Mapping[str, Any]]
+T = TypeVar("T")
+
+REPRODUCED = "reproduced"
+DIFFERS = "differs"
+NOT_REPRODUCED = "not reproduced"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence with our numbers in it, and whether they bear it out."""
+
+    text: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the claims come to."""
+
+    claims: tuple[Claim, ...]
+
+    @property
+    def word(self) -> str:
+        """One of the three."""
+        held = sum(claim.holds for claim in self.claims)
+        if held == len(self.claims):
+            return REPRODUCED
+        return DIFFERS if held else NOT_REPRODUCED
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What an experiment reproduces."""
+
+    #: Paper by its key, and the place in it.
+    source: str
+    #: What the paper reports, in our words.
+    expected: str
+    #: What the paper leaves open and how we filled it; what is shortened.
+    choices: str
+    judge: Callable[[Rows], Sequence[Claim]]
+    #: (rows, theme) → PNG in the paper's axes; from stored rows alone.
+    draw: Callable[[Rows, Any], bytes]
+    #: Where ours differs: the reason, as far as it was found.
+    reason: str = ""
+
+    def verdict(self, rows: Rows) -> Verdict:
+        """The judgement on these rows."""
+        return Verdict(tuple(self.judge(rows)))
+
+
+def no_draw(rows: Rows, theme: Any) -> bytes:  # noqa: ANN401 - figures.Theme, which nothing here needs
+    """A table of the paper that has no figure."""
+    return b""
+
+
+def pick(args: argparse.Namespace, full: T, quick: T) -> T:
+    """The sweep, or the coarse one of ``--quick``."""
+    return quick if args.quick else full
+
+
+def mean(rows: Rows, key: str, **where: object) -> float:
+    """Mean over the seeds of the rows that have these values; NaN of none."""
+    kept = [r for r in rows if all(r.get(k) == v for k, v in where.items())]
+    return ensemble(r.get(key) for r in kept).mean
+
+
+def values(rows: Rows, key: str) -> list[Any]:
+    """The different values of a column, in order of size."""
+    return sorted({row[key] for row in rows})
+
+
+def below(name: str, value: float, other: str, bound: float, digits: int = 2) -> Claim:
+    """``name`` is at most ``bound``, which is ``other``'s."""
+    text = f"{name} {_number(value, digits)} is at most {other} {_number(bound, digits)}"
+    return Claim(text, value <= bound)
+
+
+def _number(value: float, digits: int) -> str:
+    return "(not measured)" if math.isnan(value) else f"{value:.{digits}f}"

@@ -1,0 +1,137 @@
+"""``lab list``, ``lab show``, ``lab report``: the papers' figures beside ours."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from imtcp_lab import papers_report, results
+from imtcp_lab.controls import named
+from imtcp_lab.engine import paths
+from imtcp_lab.experiments import EXPERIMENTS, PAPERS
+from imtcp_lab.experiments.base import Experiment
+from imtcp_lab.job import LabError
+from imtcp_lab.sweep import SETUP_S
+from imtcp_lab.tables import text_table
+
+
+def register(subparsers: argparse._SubParsersAction) -> None:
+    """Add the three."""
+    one = subparsers.add_parser("list", help="every experiment, and how the papers' came out")
+    one.add_argument("--json", action="store_true", help="as JSON")
+    one.set_defaults(handler=list_all)
+    one = subparsers.add_parser(
+        "show", help="an experiment of the papers: expectation, ours, verdict"
+    )
+    one.add_argument("experiment", choices=[e.name for e in PAPERS], metavar="EXPERIMENT")
+    one.add_argument("--json", action="store_true", help="as JSON")
+    one.set_defaults(handler=show)
+    one = subparsers.add_parser(
+        "report",
+        help="one page (HTML and Markdown) with every figure of the papers beside ours",
+        description="Draws what lab/results keeps (lab run EXPERIMENT --keep) and runs nothing.",
+    )
+    one.add_argument("--out", type=Path, help="directory (default: out/report)")
+    one.set_defaults(handler=report)
+
+
+def load_kept(experiment: Experiment) -> dict[str, Any] | None:
+    """The kept rows; None where nothing is kept."""
+    path = results.kept(experiment.name)
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise LabError(f"{path} cannot be read ({error}): run {experiment.name} --keep") from error
+    if record.get("schema") != results.SCHEMA_VERSION:
+        raise LabError(
+            f"{path} is of another schema: lab run {experiment.name} --keep makes it anew"
+        )
+    return record
+
+
+def _virtual_s(experiment: Experiment, quick: bool) -> float:
+    """Seconds of all guests together."""
+    args = argparse.Namespace(
+        quick=quick, seed_numbers=range(1, 1 + (1 if quick else experiment.seeds))
+    )
+    args.chosen = named(list(experiment.controls))
+    return sum(s.times.total_s + SETUP_S for s in experiment.scenarios(args))
+
+
+def _told(experiment: Experiment) -> dict[str, Any]:
+    """What ``list`` and ``show`` say of one."""
+    told: dict[str, Any] = {"name": experiment.name, "help": experiment.help}
+    paper = experiment.paper
+    if paper is None:
+        return told | {"source": None, "verdict": None}
+    record = load_kept(experiment)
+    verdict = paper.verdict(record["rows"]) if record else None
+    return told | {
+        "source": paper.source,
+        "expected": paper.expected,
+        "choices": paper.choices,
+        "reason": paper.reason,
+        "virtual_s": _virtual_s(experiment, quick=False),
+        "quick_virtual_s": _virtual_s(experiment, quick=True),
+        "verdict": verdict.word if verdict else None,
+        "claims": [vars(claim) for claim in verdict.claims] if verdict else [],
+        "quick": record["quick"] if record else None,
+        "commits": record["commits"] if record else [],
+    }
+
+
+def list_all(args: argparse.Namespace) -> int:
+    """``lab list``."""
+    told = [_told(experiment) for experiment in EXPERIMENTS]
+    if args.json:
+        print(json.dumps(told, indent=2))
+        return 0
+    width = max(len(t["name"]) for t in told)
+    words = [("" if t["source"] is None else t["verdict"] or "not run") for t in told]
+    for t, word in zip(told, words, strict=True):
+        print(f"{t['name']:{width}}  {word:14}  {t['help']}")
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """``lab show ID``."""
+    experiment = next(e for e in PAPERS if e.name == args.experiment)
+    record = load_kept(experiment)
+    told = _told(experiment)
+    if args.json:
+        print(json.dumps(told | {"rows": record["rows"] if record else []}, indent=2))
+        return 0
+    print(f"{told['name']}: {told['help']}\n{told['source']}\n")
+    print(f"expected  {told['expected']}\nchoices   {told['choices']}")
+    print(
+        f"cost      {told['virtual_s'] / 60:.0f} minutes of virtual time,"
+        f" {told['quick_virtual_s'] / 60:.1f} with --quick"
+    )
+    if record is None:
+        print(f"\nnothing is kept: lab run {experiment.name} --keep")
+        return 0
+    print(f"\n{text_table(record['rows'], experiment.by, experiment.columns)}\n")
+    print(f"verdict   {told['verdict']}{' (quick form)' if record['quick'] else ''}")
+    for claim in told["claims"]:
+        print(f"  {'yes' if claim['holds'] else 'no ':3}  {claim['text']}")
+    if told["reason"]:
+        print(f"reason    {told['reason']}")
+    return 0
+
+
+def report(args: argparse.Namespace) -> int:
+    """``lab report``."""
+    out: Path = args.out or paths.checkout() / "out" / "report"
+    sections = [papers_report.section(e, load_kept(e)) for e in PAPERS]
+    for name, content in papers_report.files(sections).items():
+        results.write_bytes(out / name, content)
+    missing = [s.name for s in sections if s.verdict is None]
+    print(f"report: {out / 'papers.html'}, {out / 'papers.md'}")
+    if missing:
+        print(f"not run: {', '.join(missing)}", file=sys.stderr)
+    return 0

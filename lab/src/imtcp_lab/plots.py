@@ -1,0 +1,126 @@
+"""Pictures of the papers' figures, from rows alone: from stored results, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib import pyplot as plt
+
+from imtcp_lab.controls import CONTROLS
+from imtcp_lab.figures import LIGHT, STYLES, Theme, png, themed
+from imtcp_lab.stats import ensemble
+
+Rows = Sequence[Mapping[str, Any]]
+#: (times in s, values) of one line over time, as rows have it.
+SERIES_KEYS = ("t_s", "value")
+
+
+def lines(
+    rows: Rows,
+    x: str,
+    y: str,
+    xlabel: str,
+    ylabel: str,
+    theme: Theme = LIGHT,
+    *,
+    log_x: bool = False,
+    log_y: bool = False,
+    by: str = "control",
+) -> bytes:
+    """A line per control (or per value of `by`): means over seeds, with their range."""
+    with themed(theme):
+        figure, axes = plt.subplots(figsize=(6.4, 4.0))
+        for name in dict.fromkeys(row[by] for row in rows):
+            mine = [row for row in rows if row[by] == name and row.get(y) is not None]
+            if not mine:
+                continue
+            xs = sorted({row[x] for row in mine})
+            seeds = [ensemble(row[y] for row in mine if row[x] == at) for at in xs]
+            style = STYLES.get(name, (None, "o"))
+            label = CONTROLS[name].label if name in CONTROLS else str(name)
+            (line,) = axes.plot(
+                xs, [e.mean for e in seeds], marker=style[1], color=style[0], label=label
+            )
+            axes.fill_between(
+                xs,
+                [e.lowest for e in seeds],
+                [e.highest for e in seeds],
+                color=line.get_color(),
+                alpha=0.15,
+                linewidth=0,
+            )
+        if log_x:
+            axes.set_xscale("log")
+        if log_y:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        if axes.get_lines():
+            axes.legend(frameon=False, fontsize=8)
+        figure.tight_layout()
+        return png(figure)
+
+
+def bars(rows: Rows, y: str, ylabel: str, theme: Theme = LIGHT, *, log_y: bool = False) -> bytes:
+    """A bar per control: the mean over seeds, with their range."""
+    with themed(theme):
+        figure, axes = plt.subplots(figsize=(6.4, 3.6))
+        known = [row for row in rows if row.get(y) is not None]
+        names = list(dict.fromkeys(row["control"] for row in known))
+        for at, name in enumerate(names):
+            e = ensemble(row[y] for row in known if row["control"] == name)
+            axes.bar(at, e.mean, color=STYLES[name][0], width=0.6)
+            axes.vlines(at, e.lowest, e.highest, color=theme.ink, linewidth=1.2)
+        axes.set_xticks(range(len(names)), [CONTROLS[name].label for name in names], rotation=20)
+        axes.grid(axis="x", visible=False)
+        if log_y and names:
+            axes.set_yscale("log")
+        axes.set_ylabel(ylabel)
+        figure.tight_layout()
+        return png(figure)
+
+
+def over_time(rows: Rows, key: str, ylabel: str, theme: Theme = LIGHT) -> bytes:
+    """A panel per control, a line per flow: the first seed's rows carry the series.
+
+    ``row[key]`` is a list of lines, each ``{"t_s": […], "value": […]}``.
+    """
+    first = min(row["seed"] for row in rows)
+    shown = [row for row in rows if row["seed"] == first and row.get(key)]
+    with themed(theme):
+        figure, grid = plt.subplots(
+            len(shown), 1, figsize=(6.4, 1.6 * len(shown) + 0.6), sharex=True, squeeze=False
+        )
+        for axes, row in zip(grid.flat, shown, strict=True):
+            for line in row[key]:
+                axes.plot(*(line[k] for k in SERIES_KEYS), linewidth=1.1)
+            axes.set_title(CONTROLS[row["control"]].label)
+            axes.set_ylim(bottom=0)
+            axes.set_ylabel(ylabel)
+        grid.flat[-1].set_xlabel("s")
+        figure.tight_layout()
+        return png(figure)
+
+
+def distribution(rows: Rows, key: str, xlabel: str, theme: Theme = LIGHT) -> bytes:
+    """Cumulative distribution per control, of the first seed's values in ``row[key]``."""
+    first = min(row["seed"] for row in rows)
+    with themed(theme):
+        figure, axes = plt.subplots(figsize=(6.4, 4.0))
+        for row in rows:
+            if row["seed"] != first or not row.get(key):
+                continue
+            ordered = sorted(row[key])
+            share = [(i + 1) / len(ordered) for i in range(len(ordered))]
+            control = CONTROLS[row["control"]]
+            axes.plot(ordered, share, color=STYLES[control.name][0], label=control.label)
+        axes.set_xscale("log")
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel("share of the objects")
+        axes.set_ylim(0, 1)
+        axes.legend(frameon=False, fontsize=8)
+        figure.tight_layout()
+        return png(figure)

@@ -1,0 +1,251 @@
+"""The papers' figures: what is run for each, how it is judged, drawn and reported."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import polars as pl
+import pytest
+
+from imtcp_lab import cli, papers, papers_report, results, run, sweep
+from imtcp_lab.experiments import PAPERS, bg_joining, lp_greedy, lp_model, lp_square
+from imtcp_lab.experiments.paper import (
+    DIFFERS,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Claim,
+    Verdict,
+    below,
+    mean,
+)
+from imtcp_lab.figures import DARK, LIGHT
+from imtcp_lab.job import LabError
+from synthetic import point
+from test_experiments import rival, scenarios
+
+PNG = b"\x89PNG"
+by_name = pytest.mark.parametrize("experiment", PAPERS, ids=lambda e: e.name)
+
+
+def quick(experiment):
+    return scenarios(experiment, ",".join(experiment.controls), "--quick", "--seeds", "1")
+
+
+def as_if_run(experiment):
+    """Points of the quick form in which every background has 10 Mbit/s."""
+    return [
+        point(s, 0 if s.control.is_none else 10e6, rival=rival(s, 5e6)) for s in quick(experiment)
+    ]
+
+
+def needs_points(experiment):
+    return bool(experiment.controls)
+
+
+@by_name
+def test_a_quick_form_is_a_part_of_the_cost(experiment):
+    if not needs_points(experiment):
+        pytest.skip("nothing is run for a model")
+    full = scenarios(experiment, ",".join(experiment.controls), "--seeds", str(experiment.seeds))
+    assert sum(s.times.total_s for s in quick(experiment)) < sum(s.times.total_s for s in full) / 4
+
+
+@by_name
+def test_rows_are_judged_and_drawn_in_both_themes(experiment):
+    rows = results.plain(experiment.rows(as_if_run(experiment) if needs_points(experiment) else []))
+    verdict = experiment.paper.verdict(rows)
+    assert verdict.claims
+    assert all(claim.text for claim in verdict.claims)
+    light, dark = (experiment.paper.draw(rows, theme) for theme in (LIGHT, DARK))
+    assert light.startswith(PNG)
+    assert light != dark
+
+
+@by_name
+def test_what_is_kept_is_judged_and_drawn_again(experiment):
+    record = papers.load_kept(experiment)
+    section = papers_report.section(experiment, record)
+    if record is None:
+        assert section.word == papers_report.NOT_RUN
+        return
+    assert section.word in (REPRODUCED, DIFFERS, NOT_REPRODUCED)
+    assert section.picture.light_png.startswith(PNG)
+    assert record["experiment"] == experiment.name
+
+
+def test_a_verdict_says_how_many_of_its_claims_hold():
+    yes, no = Claim("a", True), Claim("b", False)
+    assert Verdict((yes, yes)).word == REPRODUCED
+    assert Verdict((yes, no)).word == DIFFERS
+    assert Verdict((no, no)).word == NOT_REPRODUCED
+
+
+def test_what_was_not_measured_bears_nothing_out():
+    rows = [{"control": "reno", "U": None}]
+    assert math.isnan(mean(rows, "U", control="reno"))
+    assert not below("U", mean(rows, "U"), "1", 1).holds
+    assert "(not measured)" in below("U", mean(rows, "U"), "1", 1).text
+
+
+def test_a_mean_is_of_the_rows_that_are_asked_for():
+    rows = [
+        {"control": "reno", "flows": 1, "U": 0.2},
+        {"control": "reno", "flows": 1, "U": 0.4},
+        {"control": "reno", "flows": 5, "U": 0.9},
+    ]
+    assert mean(rows, "U", control="reno", flows=1) == pytest.approx(0.3)
+
+
+def test_lp_beside_tcp_is_a_share_of_the_link():
+    scenario = quick(lp_greedy.EXPERIMENT)[-1]
+    row = lp_greedy.EXPERIMENT.rows([point(scenario, 0.27e6, rival=rival(scenario, 9e6))])[0]
+    assert row["lp_share"] == pytest.approx(0.027, rel=1e-2)
+    assert row["tcp_share"] == pytest.approx(9 / 10 * 1514 / 1448, rel=1e-2)
+
+
+def test_square_waves_leave_two_thirds_and_whole_periods_are_judged():
+    for scenario in scenarios(lp_square.PERIOD, "imtcp_lp"):
+        periods = scenario.times.measure_s / float(scenario.variant.split("s-")[0])
+        assert periods == pytest.approx(round(periods))
+    # 10 Mbit/s less half the time two thirds of it are 6.67.
+    row = lp_square.PERIOD.rows([point(quick(lp_square.PERIOD)[0], 10e6 / 3)])[0]
+    assert row["U"] == pytest.approx(0.5, rel=1e-2)
+
+
+def test_joining_flows_are_one_to_five_and_back():
+    spans = bg_joining.spans_s(10)
+    present = [sum(a <= t < b for a, b in spans) for t in range(5, 100, 10)]
+    assert present == [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
+    script = quick(bg_joining.EXPERIMENT)[-1].job().script
+    assert script.count("bulk-client") == 5
+
+
+def test_parameters_reach_the_mode_of_a_run():
+    experiment = next(e for e in PAPERS if e.name == "BG-F6")
+    script = next(s for s in quick(experiment) if not s.control.is_none).job().script
+    assert "imtcp run --mode bg --param delta=1.05 -- imtcp-load bulk-client" in script
+
+
+@pytest.mark.parametrize(("buffer", "delta", "ratio"), [(62, 0.15, 6.7), (10, 0.5, 0.8)])
+def test_the_models_ratio_is_that_of_the_derivation(buffer, delta, ratio):
+    assert lp_model.greatest_ratio(buffer, delta) == pytest.approx(ratio, abs=0.05)
+
+
+def test_no_ratio_is_small_enough_for_a_small_buffer():
+    assert math.isnan(lp_model.greatest_ratio(1, 0.5))
+
+
+def test_the_report_has_every_figure_and_says_what_was_not_run():
+    model = next(e for e in PAPERS if e is lp_model.EXPERIMENT)
+    record = {"rows": results.plain(model.rows([])), "environment": {}, "commits": ["abc"],
+              "quick": False}  # fmt: skip
+    sections = [papers_report.section(e, record if e is model else None) for e in PAPERS]
+    made = papers_report.files(sections)
+    html, markdown = made["papers.html"].decode(), made["papers.md"].decode()
+    for experiment in PAPERS:
+        assert f'id="{experiment.name}"' in html
+        assert f"## {experiment.name}: " in markdown
+    assert html.count("Not run: lab run") == len(PAPERS) - 1
+    assert html.count("data:image/png") == 2
+    assert "http" not in html.replace("http-equiv", "")
+    assert made["LP-F6.png"].startswith(PNG)
+    assert "![LP-F6](LP-F6.png)" in markdown
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout of its own: nothing of the real one is written."""
+    monkeypatch.setattr(results.paths, "checkout", lambda: tmp_path)
+    return tmp_path
+
+
+def test_keep_writes_what_show_list_and_report_read(checkout, capsys):
+    assert cli.main(["list"]) == 0
+    assert "LP-F6     not run" in capsys.readouterr().out
+    assert cli.main(["run", "LP-F6", "--keep"]) == 0
+    assert "LP-F6: reproduced" in capsys.readouterr().out
+    assert cli.main(["list"]) == 0
+    assert "LP-F6     reproduced" in capsys.readouterr().out
+    assert cli.main(["show", "LP-F6", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["verdict"] == "reproduced"
+    assert shown["rows"]
+    assert cli.main(["report"]) == 0
+    assert "not run: IM-F11" in capsys.readouterr().err
+    assert (checkout / "out" / "report" / "papers.html").is_file()
+
+
+def test_a_broken_kept_file_is_told_with_what_to_do(checkout, capsys):
+    kept = results.kept("LP-F6")
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"schema": 1, "rows": ')
+    assert cli.main(["report"]) == 4
+    assert "run LP-F6 --keep" in capsys.readouterr().err
+
+
+def test_run_without_a_name_says_how_to_name_one(capsys):
+    assert cli.main(["run"]) == 2
+    assert "lab list" in capsys.readouterr().err
+
+
+def test_one_that_fails_does_not_end_the_rest(monkeypatch, capsys):
+    ran = []
+
+    def fake(args):
+        ran.append(args.declared.name)
+        if args.declared.name == "BG-F5":
+            raise LabError("the guest hung")
+        return 0
+
+    monkeypatch.setattr(run, "_run", fake)
+    assert cli.main(["run", "--all", "--quick"]) == 4
+    assert ran == [e.name for e in PAPERS]
+    said = capsys.readouterr().err
+    assert "lab run BG-F5: the guest hung" in said
+    assert "failed: BG-F5" in said
+
+
+def test_several_are_run_in_the_papers_order_with_the_same_options(monkeypatch):
+    ran = []
+    monkeypatch.setattr(run, "_run", lambda args: ran.append((args.declared.name, args.quick)) or 0)
+    assert cli.main(["run", "LP-T1", "BG-F5", "--quick"]) == 0
+    assert ran == [("BG-F5", True), ("LP-T1", True)]
+
+
+def test_a_hung_guest_costs_its_own_point_alone(tmp_path):
+    from test_results import FakeRunner
+    from test_results import scenarios as four
+
+    bad = four()[1].job()
+
+    class Hanging(FakeRunner):
+        def run(self, job, progress=None):
+            if job == bad:
+                raise LabError("the guest kernel hangs")
+            return super().run(job, progress)
+
+    with pytest.raises(LabError, match=r"1 of 4 points failed[\s\S]*cubic-s1: the guest"):
+        sweep.run_all(four(), Hanging(), tmp_path, jobs=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cubic-s2", "none-s1", "none-s2"]
+
+
+def test_a_full_disk_is_told_and_not_a_traceback(monkeypatch, capsys):
+    def full(args):
+        raise OSError(28, "No space left on device", "out/x")
+
+    monkeypatch.setattr(papers.papers_report, "files", full)
+    assert cli.main(["report"]) == 4
+    assert "No space left on device" in capsys.readouterr().err
+
+
+def test_series_over_time_are_a_line_per_flow():
+    scenario = quick(bg_joining.EXPERIMENT)[-1]
+    made = point(scenario, 10e6)
+    both = pl.concat(
+        [made.tables["tcp"], made.tables["tcp"].with_columns(cookie=pl.lit(2, pl.Int64))]
+    )
+    alone = point(quick(bg_joining.EXPERIMENT)[0])
+    rows = bg_joining.EXPERIMENT.rows([alone, point(scenario, 10e6, tcp=both)])
+    assert len(rows[1]["lines"]) == 2
+    assert rows[1]["lines"][0]["value"][4] == pytest.approx(10, rel=0.02)
