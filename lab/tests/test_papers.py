@@ -213,6 +213,14 @@ def test_several_are_run_in_the_papers_order_with_the_same_options(monkeypatch):
     assert ran == [("BG-F5", True), ("LP-T1", True)]
 
 
+@pytest.mark.parametrize("line", ["run --quick LP-T1 --seeds 2", "run --seeds 2 LP-T1 --quick"])
+def test_options_count_before_and_after_the_name(line, monkeypatch):
+    seen = []
+    monkeypatch.setattr(run, "_run", lambda args: seen.append((args.quick, args.seeds)) or 0)
+    assert cli.main(line.split()) == 0
+    assert seen == [(True, 2)]
+
+
 def test_a_hung_guest_costs_its_own_point_alone(tmp_path):
     from test_results import FakeRunner
     from test_results import scenarios as four

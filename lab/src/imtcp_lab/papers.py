@@ -92,9 +92,11 @@ def list_all(args: argparse.Namespace) -> int:
         print(json.dumps(told, indent=2))
         return 0
     width = max(len(t["name"]) for t in told)
-    words = [("" if t["source"] is None else t["verdict"] or "not run") for t in told]
-    for t, word in zip(told, words, strict=True):
-        print(f"{t['name']:{width}}  {word:14}  {t['help']}")
+    for t in told:
+        word = "" if t["source"] is None else t["verdict"] or papers_report.NOT_RUN
+        print(
+            f"{t['name']:{width}}  {word + (', quick' if t.get('quick') else ''):21}  {t['help']}"
+        )
     return 0
 
 

@@ -28,10 +28,18 @@ class Section:
     picture: report.Picture | None = None
     details: Mapping[str, str] | None = None
 
+    #: From one seed and a coarse sweep: less than a verdict.
+    quick: bool = False
+
     @property
     def word(self) -> str:
         """The verdict in a word or two."""
         return self.verdict.word if self.verdict else NOT_RUN
+
+    @property
+    def shown(self) -> str:
+        """The same, with how much it rests on."""
+        return f"{self.word} (quick form)" if self.quick else self.word
 
 
 def section(experiment: Experiment, record: Mapping[str, Any] | None) -> Section:
@@ -69,7 +77,16 @@ def section(experiment: Experiment, record: Mapping[str, Any] | None) -> Section
         "commit": ", ".join(record["commits"]) or "-",
         "form": "quick" if record["quick"] else "full",
     }
-    return Section(experiment.name, title, paper, paper.verdict(rows), table, picture, details)
+    return Section(
+        experiment.name,
+        title,
+        paper,
+        paper.verdict(rows),
+        table,
+        picture,
+        details,
+        quick=record["quick"],
+    )
 
 
 def files(sections: Sequence[Section]) -> dict[str, bytes]:

@@ -45,42 +45,50 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     parser.set_defaults(handler=_without_name)
     experiments = parser.add_subparsers(dest="experiment", metavar="EXPERIMENT")
     for experiment in EXPERIMENTS:
-        _add(experiments, experiment.name, experiment, experiment.help)
-    _add(subparsers, "bench", cpu.EXPERIMENT, f"{cpu.EXPERIMENT.help} (the experiment cpu)")
+        _common(_add(experiments, experiment.name, experiment, experiment.help), inherited=True)
+    text = f"{cpu.EXPERIMENT.help} (the experiment cpu)"
+    _common(_add(subparsers, "bench", cpu.EXPERIMENT, text))
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
-    """What every experiment takes."""
-    parser.add_argument("--seeds", type=int, help="runs per point (the experiment's own; quick: 1)")
-    parser.add_argument("--first-seed", type=int, default=1, help="the seeds count from here (1)")
-    parser.add_argument("--quick", action="store_true", help="a coarse sweep of short runs")
-    parser.add_argument("--kernel", default="6.12", help="kernel series of the guest")
-    parser.add_argument(
-        "--netns",
-        action="store_true",
-        help="in real time in namespaces of the running kernel, not in virtual time",
-    )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
-    parser.add_argument(
-        "--scheduler",
-        "--cluster",
-        dest="cluster",
-        metavar="ADDRESS",
-        help="run on a Dask cluster (tcp://host:8786)",
-    )
-    parser.add_argument("--json", action="store_true", help="print rows as JSON")
-    parser.add_argument("--fresh", action="store_true", help="run again what is saved already")
-    parser.add_argument(
-        "--redraw", action="store_true", help="from saved results, whatever made them: run nothing"
-    )
-    parser.add_argument(
-        "--keep", action="store_true", help="keep the rows in lab/results, for lab report"
-    )
+def _common(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
+    """What every experiment takes; `inherited`: what was said before its name holds."""
+    add = parser.add_argument
+    actions = [
+        add("--seeds", type=int, help="runs per point (the experiment's own; quick: 1)"),
+        add("--first-seed", type=int, default=1, help="the seeds count from here (1)"),
+        add("--quick", action="store_true", help="a coarse sweep of short runs"),
+        add("--kernel", default="6.12", help="kernel series of the guest"),
+        add(
+            "--netns",
+            action="store_true",
+            help="in real time in namespaces of the running kernel, not in virtual time",
+        ),
+        add("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once"),
+        add(
+            "--scheduler",
+            "--cluster",
+            dest="cluster",
+            metavar="ADDRESS",
+            help="run on a Dask cluster (tcp://host:8786)",
+        ),
+        add("--json", action="store_true", help="print rows as JSON"),
+        add("--fresh", action="store_true", help="run again what is saved already"),
+        add(
+            "--redraw",
+            action="store_true",
+            help="from saved results, whatever made them: run nothing",
+        ),
+        add("--keep", action="store_true", help="keep the rows in lab/results, for lab report"),
+    ]
+    if inherited:
+        # Else argparse overwrites it with these defaults.
+        for action in actions:
+            action.default = argparse.SUPPRESS
 
 
 def _add(
     subparsers: argparse._SubParsersAction, name: str, experiment: Experiment, text: str
-) -> None:
+) -> argparse.ArgumentParser:
     """One experiment under a name."""
     one = subparsers.add_parser(name, help=text, description=text)
     if experiment.paper is not None:
@@ -91,11 +99,11 @@ def _add(
             choices=[[], *(e.name for e in PAPERS)],
             help="more of the papers' experiments, one after another",
         )
-    _common(one)
     one.add_argument("--controls", metavar="A,B,…", help=",".join(experiment.controls))
     one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
     experiment.add_arguments(one)
     one.set_defaults(handler=_named, declared=experiment)
+    return one
 
 
 def seed_numbers(args: argparse.Namespace) -> range:

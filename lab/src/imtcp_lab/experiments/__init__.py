@@ -10,6 +10,7 @@ from imtcp_lab.experiments import (
     cpu,
     greedy,
     im_modes,
+    im_share,
     im_web,
     lp_greedy,
     lp_model,
@@ -32,6 +33,8 @@ OWN: tuple[Experiment, ...] = (
 #: The papers' tables and figures, in the order of the papers.
 PAPERS: tuple[Experiment, ...] = (
     im_web.MEASURING,
+    im_share.AMONG,
+    im_share.BESIDE_RENO,
     im_web.BACKGROUND,
     im_modes.LONG_FAT,
     im_modes.WIRELESS_LOSS,

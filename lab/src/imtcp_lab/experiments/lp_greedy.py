@@ -57,6 +57,7 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
     beside = mean(rows, "tcp_share", control="imtcp_lp")
     return [
         below("the share of imtcp_lp", ours, "twice the paper's 2.7 % =", 0.054, 3),
+        Claim(f"and {ours:.3f} is a third of it or more", ours >= 0.009),
         below("what TCP loses", alone - beside, "twice that share =", 0.054, 3),
         below("imtcp_lp's share", ours, "half of a second Reno's =",
               mean(rows, "lp_share", control="reno") / 2, 3),

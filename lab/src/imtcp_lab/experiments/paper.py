@@ -91,8 +91,8 @@ def values(rows: Rows, key: str) -> list[Any]:
 
 def below(name: str, value: float, other: str, bound: float, digits: int = 2) -> Claim:
     """``name`` is at most ``bound``, which is ``other``'s."""
-    text = f"{name} {_number(value, digits)} is at most {other} {_number(bound, digits)}"
-    return Claim(text, value <= bound)
+    wanted = f"{other} {_number(bound, digits)}"
+    return Claim(f"{name} {_number(value, digits)} (wanted: at most {wanted})", value <= bound)
 
 
 def _number(value: float, digits: int) -> str:
