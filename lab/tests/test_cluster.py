@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import tempfile
 import threading
+import time
+from pathlib import Path
 
+import cloudpickle
 import pytest
 from distributed import Client, LocalCluster
 
+from imtcp_lab import sweep
 from imtcp_lab.cluster import ClusterRunner
+from imtcp_lab.controls import CONTROLS
 from imtcp_lab.job import Job, JobResult, LabError
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.topology import Dumbbell
+from imtcp_lab.traffic import Bulk, Web
+from test_results import FILES
 
 
 class Echo:
@@ -63,3 +76,51 @@ def test_a_caller_that_gives_up_is_not_kept_waiting(runner):
             ClusterRunner(Slow(), runner.client).run(Job(""), give_up)
     finally:
         RELEASE.set()
+
+
+class Marking:
+    """Leaves a file named by seed and process whenever a job starts, and takes its time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def run(self, job, progress=None):
+        handle, _ = tempfile.mkstemp(prefix=f"{job.seed}-{os.getpid()}-", dir=self.directory)
+        os.close(handle)
+        time.sleep(1.5)
+        return JobResult(FILES, "", 0, {"kernel": "6.12.0"})
+
+
+def started(directory):
+    """(seed, process) of every start of a job."""
+    return [tuple(map(int, f.name.split("-")[:2])) for f in directory.iterdir()]
+
+
+def test_a_killed_worker_costs_no_point_and_none_counts_twice(tmp_path):
+    # The workers are other processes, which cannot import this file.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    starts, saved = tmp_path / "starts", tmp_path / "saved"
+    starts.mkdir()
+    wanted = [
+        Scenario(Dumbbell(), Web(), Bulk(), CONTROLS["cubic"], seed=seed) for seed in range(1, 7)
+    ]
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    )
+    with cluster, Client(cluster) as client:
+        runner = ClusterRunner(Marking(starts), client)
+
+        def kill_one():
+            while not started(starts):
+                time.sleep(0.05)
+            os.kill(started(starts)[0][1], signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_one)
+        killer.start()
+        points = sweep.run_all(wanted, runner, saved, jobs=2)
+        killer.join()
+    assert [p.scenario.seed for p in points] == [1, 2, 3, 4, 5, 6]
+    assert len(list(saved.iterdir())) == 6
+    # What the killed one was at was begun again elsewhere.
+    assert len(started(starts)) > 6
+    assert {seed for seed, _ in started(starts)} == {1, 2, 3, 4, 5, 6}

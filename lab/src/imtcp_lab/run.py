@@ -56,7 +56,11 @@ def _common(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None
     actions = [
         add("--seeds", type=int, help="runs per point (the experiment's own; quick: 1)"),
         add("--first-seed", type=int, default=1, help="the seeds count from here (1)"),
-        add("--quick", action="store_true", help="a coarse sweep of short runs"),
+        add(
+            "--quick",
+            action="store_true",
+            help="one seed; the papers' figures also coarsely and briefly",
+        ),
         add("--kernel", default="6.12", help="kernel series of the guest"),
         add(
             "--netns",
