@@ -88,7 +88,10 @@ def _rows(points: Sequence[Point]) -> Rows:
 EXPERIMENT = Experiment(
     name="cpu",
     help="instructions per byte against the kernel's Reno",
-    controls=("reno", "cubic", "bbr", "imtcp", "imtcp_bg"),
+    controls=(
+        "reno", "cubic", "bbr", "imtcp", "imtcp_bg", "imtcp_fs", "imtcp_lp", "imtcp_nice",
+        "imtcp_ledbat", "imtcp_ledbatpp",
+    ),
     scenarios=_scenarios,
     rows=_rows,
     columns=(
@@ -100,4 +103,4 @@ EXPERIMENT = Experiment(
     add_arguments=_arguments,
     needs_none=False,
     seeds=3,
-)
+)  # fmt: skip
