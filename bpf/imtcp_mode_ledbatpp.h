@@ -5,6 +5,11 @@
 
 #include "imtcp_modes.h"
 
+static __always_inline void ledbatpp_begin(struct imtcp_conn *conn, const struct imtcp_window *w)
+{
+	imtcp_ledbatpp_begin(&conn->ledbatpp, &conn->params);
+}
+
 static __always_inline void ledbatpp_delay(struct imtcp_conn *conn, const struct imtcp_mode_ack *a)
 {
 	imtcp_ledbatpp_on_delay(&conn->ledbatpp, a->now_us, a->rtt_us);
@@ -21,7 +26,6 @@ static __always_inline void ledbatpp_window(struct imtcp_conn *conn, const struc
 	conn->bg.yields = phase == IMTCP_LEDBATPP_FROZEN || phase == IMTCP_LEDBATPP_RAMP;
 }
 
-#define ledbatpp_begin imtcp_no_begin
 #define ledbatpp_ssthresh imtcp_halve
 #define ledbatpp_reduced imtcp_no_reduced
 #define ledbatpp_rtts_per_segment imtcp_no_trickle

@@ -12,7 +12,7 @@
 
 static __always_inline void lp_begin(struct imtcp_conn *conn, const struct imtcp_window *w)
 {
-	imtcp_lp_begin(&conn->lp, w);
+	imtcp_lp_begin(&conn->lp, &conn->params, w);
 }
 
 static __always_inline void lp_delay(struct imtcp_conn *conn, const struct imtcp_mode_ack *a)

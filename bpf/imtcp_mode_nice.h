@@ -5,6 +5,11 @@
 
 #include "imtcp_modes.h"
 
+static __always_inline void nice_begin(struct imtcp_conn *conn, const struct imtcp_window *w)
+{
+	imtcp_nice_begin(&conn->nice, &conn->params);
+}
+
 static __always_inline void nice_delay(struct imtcp_conn *conn, const struct imtcp_mode_ack *a)
 {
 	imtcp_nice_on_ack(&conn->nice, a->rtt_us, a->acked_segs);
@@ -27,7 +32,6 @@ static __always_inline __u32 nice_rtts_per_segment(const struct imtcp_conn *conn
 	return imtcp_nice_rtts_per_segment(&conn->nice);
 }
 
-#define nice_begin imtcp_no_begin
 #define nice_ssthresh imtcp_halve
 #define nice_reduced imtcp_no_reduced
 

@@ -51,18 +51,47 @@ def test_a_run_with_g_takes_that_share_of_an_idle_line_and_says_what_is_in_force
     assert b"bg, N=10, g=0.5, no limits" in result.files["half.text"]
 
 
+def test_ledbat_with_a_smaller_target_keeps_a_shorter_queue_on_the_same_path() -> None:
+    link_bps = 10e6
+    # The buffer holds 600 ms: the queue is what the control lets in.
+    path = Path3(forward="rate 10mbit limit 500")
+    orders = {100: "", 20: "--param target=20"}
+    script = path.script() + "imtcp up >&2\n"
+    for port, (target_ms, order) in enumerate(orders.items(), 5300):
+        script += (
+            f"ns {path.rx} iperf3 -s -1 -p {port} >/dev/null & S=$!\nlistening {path.rx} {port}\n"
+            f'( sleep 10; imtcp watch --once --json --filter :{port} >"$OUT/{target_ms}.watch" ) &'
+            " W=$!\n"
+            f"ns {path.tx} imtcp run --json --mode ledbat {order} -- iperf3 -c {RECEIVER} -p {port}"
+            f' -t 12 >/dev/null 2>"$OUT/{target_ms}"\nwait $S $W\n'
+        )
+    result = run(script)
+    queue_us = {}
+    for target_ms in orders:
+        record = most_sent(lines(result, f"{target_ms}.watch"))
+        assert record["params"] == {"gain": 1.0, "target": target_ms}
+        queue_us[target_ms] = record["srtt_us"] - record["min_rtt_us"]
+        summary = json.loads(result.files[str(target_ms)].decode().splitlines()[-1])
+        assert summary["mean_bps"] >= 0.8 * link_bps, (target_ms, summary)
+    # What slow start put beyond 100 ms goes slowly: by a packet in a round trip and less.
+    assert queue_us[100] >= 90_000, queue_us
+    assert 10_000 <= queue_us[20] <= 30_000, queue_us
+
+
 def test_attaching_again_changes_the_parameters_of_open_connections() -> None:
     path = Path3()
     script = path.script() + 'printf "[bg]\\ndelta = 1.5\\n" >/tmp/imtcp.conf\nimtcp up >&2\n'
     script += (
         f"ns {path.rx} iperf3 -s -1 -p 5300 >/dev/null & S=$!\nlistening {path.rx} 5300\n"
-        f"nsenter --net=/var/run/netns/{path.tx} iperf3 -c {RECEIVER} -p 5300 -C imtcp_bg -t 9"
+        f"nsenter --net=/var/run/netns/{path.tx} iperf3 -c {RECEIVER} -p 5300 -C imtcp_bg -t 13"
         " >/dev/null & C=$!\n"
     )
     orders = {
         "file": "--config /tmp/imtcp.conf --param g=0.8",
         "line": "--config /tmp/imtcp.conf --param delta=2",
         "fs": "--mode fs --param h=20",
+        "lp": "--mode lp --param delta=0.3",
+        "nice": "--mode nice --param t=0.2 --param f=0.25",
         "none": "",
     }
     watch = "imtcp watch --once --json --filter :5300"
@@ -78,6 +107,8 @@ def test_attaching_again_changes_the_parameters_of_open_connections() -> None:
         "file": DEFAULTS | {"delta": 1.5, "g": 0.8},
         "line": DEFAULTS | {"delta": 2.0},
         "fs": {"N": 8, "gamma": 0.125, "h": 20},
+        "lp": {"delta": 0.3, "itt": 3},
+        "nice": {"f": 0.25, "t": 0.2},
         "none": DEFAULTS,
     }
     # By its control alone: nobody chose anything.

@@ -88,7 +88,7 @@ static inline const char *drive_invariants(const struct drive *d)
 static inline void drive_init(struct drive *d, const struct drive_source *src)
 {
 	static const struct drive zero;
-	struct imtcp_params chosen = {0, 0, 0, 0, 0, 0};
+	struct imtcp_params chosen = {0};
 
 	*d = zero;
 	d->una = d->nxt = (uint32_t)src->next(src->of);

@@ -7,11 +7,9 @@
 #ifndef IMTCP_STEPS_H
 #define IMTCP_STEPS_H
 
+#include "begin.h"
 #include "fuzz/fuzz.h"
 #include <imtcp/cc_fs.h>
-#include <imtcp/cc_ledbatpp.h>
-#include <imtcp/cc_lp.h>
-#include <imtcp/cc_nice.h>
 #include <imtcp/cc_nocc.h>
 
 #define HOLDS(what)                                                                                \
@@ -75,12 +73,13 @@ static inline const char *steps_delay(struct bytes *in)
 
 static inline const char *steps_lp(struct bytes *in)
 {
+	struct imtcp_params p;
 	struct steps_flow f;
 	struct imtcp_lp lp;
 
 	steps_begin(in, &f);
-	memset(&lp, 0, sizeof(lp));
-	imtcp_lp_begin(&lp, &f.w);
+	take_params(in, &p);
+	begin_lp(&lp, &p, &f.w);
 	while (in->left) {
 		uint32_t before = f.w.cwnd_segs, srtt_us = (uint32_t)take_any(in) >> 4;
 		uint64_t reacted_us = lp.reacted_us;
@@ -124,11 +123,13 @@ static inline const char *steps_lp(struct bytes *in)
 
 static inline const char *steps_nice(struct bytes *in)
 {
+	struct imtcp_params p;
 	struct steps_flow f;
 	struct imtcp_nice n;
 
 	steps_begin(in, &f);
-	memset(&n, 0, sizeof(n));
+	take_params(in, &p);
+	begin_nice(&n, &p);
 	while (in->left) {
 		uint32_t before = f.w.cwnd_segs, rtts = n.rtts;
 
@@ -168,11 +169,13 @@ static inline const char *steps_nice(struct bytes *in)
 
 static inline const char *steps_ledbat(struct bytes *in)
 {
+	struct imtcp_params p;
 	struct steps_flow f;
 	struct imtcp_ledbat l;
 
 	steps_begin(in, &f);
-	memset(&l, 0, sizeof(l));
+	take_params(in, &p);
+	begin_ledbat(&l, &p);
 	while (in->left) {
 		uint32_t before = f.w.cwnd_segs, acked = (uint32_t)take_any(in);
 		int slow = imtcp_in_slow_start(&f.w), full = take8(in) & 1;
@@ -190,7 +193,7 @@ static inline const char *steps_ledbat(struct bytes *in)
 			HOLDS(slow || f.w.cwnd_segs <= imtcp_max(before + 1ULL, 2));
 			/* at most half goes for one window of ACKs */
 			HOLDS(2ULL * f.w.cwnd_segs + 2 >= before);
-			HOLDS(imtcp_delays_queue_us(&l.delays) < IMTCP_LEDBAT_TARGET_US ||
+			HOLDS(imtcp_delays_queue_us(&l.delays) < l.target_us ||
 			      f.w.cwnd_segs <= imtcp_max(before, IMTCP_LEDBAT_LEAST_SEGS));
 			HOLDS(f.w.cwnd_segs == before || slow ||
 			      f.w.cwnd_segs >= IMTCP_LEDBAT_LEAST_SEGS);
@@ -207,11 +210,13 @@ static inline const char *steps_ledbat(struct bytes *in)
 
 static inline const char *steps_ledbatpp(struct bytes *in)
 {
+	struct imtcp_params p;
 	struct imtcp_ledbatpp l;
 	struct steps_flow f;
 
 	steps_begin(in, &f);
-	memset(&l, 0, sizeof(l));
+	take_params(in, &p);
+	begin_ledbatpp(&l, &p);
 	while (in->left) {
 		uint32_t before = f.w.cwnd_segs, acked = (uint32_t)take_any(in);
 		uint32_t srtt_us = (uint32_t)take_any(in) >> 4, phase = l.phase;

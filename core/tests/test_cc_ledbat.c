@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* RFC 6817 §2.4.2 by hand. */
 #include "test.h"
-#include <imtcp/cc_ledbat.h>
+#include "begin.h"
 
 #define NOW 9000000ULL
 #define NO_LIMIT IMTCP_U32_MAX
 
 /* Base delay 20 ms, at present queue_us more; window past slow start. */
-static void start(struct imtcp_ledbat *l, struct imtcp_window *w, uint32_t cwnd, uint32_t queue_us)
+static void start_with(const struct imtcp_params *p, struct imtcp_ledbat *l, struct imtcp_window *w,
+		       uint32_t cwnd, uint32_t queue_us)
 {
 	int i;
 
-	memset(l, 0, sizeof(*l));
+	begin_ledbat(l, p);
 	memset(w, 0, sizeof(*w));
 	w->cwnd_segs = cwnd;
 	w->ssthresh_segs = 2;
 	imtcp_ledbat_on_delay(l, NOW, 20000, 0, 0);
 	for (i = 0; i < 4; i++)
 		imtcp_ledbat_on_delay(l, NOW, 20000 + queue_us, 0, 0);
+}
+
+static void start(struct imtcp_ledbat *l, struct imtcp_window *w, uint32_t cwnd, uint32_t queue_us)
+{
+	start_with(defaults(), l, w, cwnd, queue_us);
 }
 
 /* A window's worth of ACKs, two segments each. */
@@ -63,6 +69,50 @@ static void at_the_target_it_stays(void **state)
 	round_trip(&l, &w);
 	assert_int_equal(w.cwnd_segs, 40);
 	assert_int_equal(l.fraction_q16, 0);
+}
+
+/* Of the same queue of 50 ms, off_target is (100 - 50)/100 = 1/2, (50 - 50)/50 = 0 and
+ * (25 - 50)/25 = -1. */
+static void a_smaller_target_holds_and_shrinks_the_window_at_shorter_queues(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	p.ledbat_target_us = 50000;
+	start_with(&p, &l, &w, 40, 50000);
+	round_trip(&l, &w);
+	assert_int_equal(w.cwnd_segs, 40);
+	assert_int_equal(l.fraction_q16, 0);
+	w.ssthresh_segs = 1000; /* nor by slow start */
+	imtcp_ledbat_on_ack(&l, &w, 10, 40, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 40);
+	assert_false(imtcp_in_slow_start(&w));
+	p.ledbat_target_us = 25000;
+	start_with(&p, &l, &w, 40, 50000);
+	round_trip(&l, &w);
+	assert_in_range(w.cwnd_segs * 65536ULL + l.fraction_q16, 39 * 65536 - 2000, 39 * 65536);
+}
+
+/* GAIN 1/4: a quarter of a segment in a round trip on an empty path, and of two above. */
+static void the_gain_weighs_growth_and_decrease_alike(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_ledbat l;
+	struct imtcp_window w;
+
+	(void)state;
+	p.ledbat_gain_q8 = 256 / 4;
+	start_with(&p, &l, &w, 40, 0);
+	round_trip(&l, &w);
+	assert_int_equal(w.cwnd_segs, 40);
+	assert_in_range(l.fraction_q16, 16000, 16384);
+	start_with(&p, &l, &w, 40, 300000);
+	round_trip(&l, &w);
+	assert_int_equal(w.cwnd_segs, 39);
+	/* 1/2, and a little more, since acked/cwnd is 2/39 from the second ACK on */
+	assert_in_range(l.fraction_q16, 31900, 32768);
 }
 
 /* off_target = (100 - 300)/100 = -2: two segments less in a round trip. */
@@ -130,7 +180,7 @@ static void who_starts_on_a_full_queue_takes_it_for_the_path(void **state)
 	struct imtcp_window w;
 
 	(void)state;
-	memset(&l, 0, sizeof(l));
+	begin_ledbat(&l, defaults());
 	memset(&w, 0, sizeof(w));
 	w.cwnd_segs = 40;
 	w.ssthresh_segs = 2;
@@ -155,7 +205,8 @@ static void timestamps_that_appear_begin_a_history_of_their_own(void **state)
 
 SUITE(cc_ledbat, T(on_an_empty_path_the_window_grows_by_a_segment_in_a_round_trip),
       T(half_way_to_the_target_it_grows_half_as_fast), T(at_the_target_it_stays),
-      T(above_the_target_it_shrinks_in_proportion), T(the_window_has_a_floor_of_two),
-      T(it_grows_to_one_more_than_is_in_flight), T(slow_start_ends_at_the_target),
-      T(who_starts_on_a_full_queue_takes_it_for_the_path),
+      T(a_smaller_target_holds_and_shrinks_the_window_at_shorter_queues),
+      T(the_gain_weighs_growth_and_decrease_alike), T(above_the_target_it_shrinks_in_proportion),
+      T(the_window_has_a_floor_of_two), T(it_grows_to_one_more_than_is_in_flight),
+      T(slow_start_ends_at_the_target), T(who_starts_on_a_full_queue_takes_it_for_the_path),
       T(timestamps_that_appear_begin_a_history_of_their_own))

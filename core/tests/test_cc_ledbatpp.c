@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* draft-irtf-iccrg-ledbat-plus-plus §4 by hand. */
 #include "test.h"
-#include <imtcp/cc_ledbatpp.h>
+#include "begin.h"
 
 #define NOW 9000000ULL
 #define RTT 30000U
 #define NO_LIMIT IMTCP_U32_MAX
 
 /* In the steady phase, base RTT 30 ms, at present queue_us more, no slowdown due. */
-static void start(struct imtcp_ledbatpp *l, struct imtcp_window *w, uint32_t cwnd,
-		  uint32_t queue_us)
+static void start_with(const struct imtcp_params *p, struct imtcp_ledbatpp *l,
+		       struct imtcp_window *w, uint32_t cwnd, uint32_t queue_us)
 {
 	int i;
 
-	memset(l, 0, sizeof(*l));
+	begin_ledbatpp(l, p);
 	memset(w, 0, sizeof(*w));
 	w->cwnd_segs = cwnd;
 	w->ssthresh_segs = 2;
@@ -22,6 +22,12 @@ static void start(struct imtcp_ledbatpp *l, struct imtcp_window *w, uint32_t cwn
 	imtcp_ledbatpp_on_delay(l, NOW, RTT);
 	for (i = 0; i < 4; i++)
 		imtcp_ledbatpp_on_delay(l, NOW, RTT + queue_us);
+}
+
+static void start(struct imtcp_ledbatpp *l, struct imtcp_window *w, uint32_t cwnd,
+		  uint32_t queue_us)
+{
+	start_with(defaults(), l, w, cwnd, queue_us);
 }
 
 static void ack(struct imtcp_ledbatpp *l, struct imtcp_window *w, uint64_t now_us, uint32_t segs)
@@ -33,13 +39,15 @@ static void ack(struct imtcp_ledbatpp *l, struct imtcp_window *w, uint64_t now_u
 static void the_gain_is_small_on_short_paths(void **state)
 {
 	(void)state;
-	assert_int_equal(imtcp_ledbatpp_divisor(1000), 16);
-	assert_int_equal(imtcp_ledbatpp_divisor(7500), 16);
-	assert_int_equal(imtcp_ledbatpp_divisor(30000), 4);
-	assert_int_equal(imtcp_ledbatpp_divisor(100000), 2);
-	assert_int_equal(imtcp_ledbatpp_divisor(120000), 1);
-	assert_int_equal(imtcp_ledbatpp_divisor(900000), 1);
-	assert_int_equal(imtcp_ledbatpp_divisor(0), 16);
+	assert_int_equal(imtcp_ledbatpp_divisor(60000, 1000), 16);
+	assert_int_equal(imtcp_ledbatpp_divisor(60000, 7500), 16);
+	assert_int_equal(imtcp_ledbatpp_divisor(60000, 30000), 4);
+	assert_int_equal(imtcp_ledbatpp_divisor(60000, 100000), 2);
+	assert_int_equal(imtcp_ledbatpp_divisor(60000, 120000), 1);
+	assert_int_equal(imtcp_ledbatpp_divisor(60000, 900000), 1);
+	assert_int_equal(imtcp_ledbatpp_divisor(60000, 0), 16);
+	/* ceil(2·20/30) = 2: with a smaller target it is larger */
+	assert_int_equal(imtcp_ledbatpp_divisor(20000, 30000), 2);
 }
 
 static void below_the_target_a_round_trip_adds_the_gain(void **state)
@@ -65,6 +73,28 @@ static void above_the_target_it_decreases_with_the_window(void **state)
 	ack(&l, &w, NOW, 40);
 	assert_int_equal(w.cwnd_segs, 20);
 	assert_int_equal(l.fraction_q16, 65536 / 4);
+}
+
+/* TARGET 40 ms: GAIN = 1/ceil(80/30) = 1/3. Queue 50 ms: W += 1/3 - 40·(50/40 - 1) = -9.67, where
+ * 60 ms would have it grow. */
+static void a_smaller_target_shrinks_the_window_at_shorter_queues(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_ledbatpp l;
+	struct imtcp_window w;
+
+	(void)state;
+	p.ledbatpp_target_us = 40000;
+	start_with(&p, &l, &w, 40, 50000);
+	ack(&l, &w, NOW, 40);
+	assert_int_equal(w.cwnd_segs, 30);
+	assert_int_equal(l.fraction_q16, 65536 / 3);
+	/* slow start ends at 3/4 of it */
+	start_with(&p, &l, &w, 40, 30001);
+	l.phase = IMTCP_LEDBATPP_START;
+	w.ssthresh_segs = 1000;
+	ack(&l, &w, NOW, 40);
+	assert_int_equal(l.phase, IMTCP_LEDBATPP_STEADY);
 }
 
 static void no_round_trip_takes_more_than_half(void **state)
@@ -145,6 +175,8 @@ static void after_a_timeout_it_starts_slowly_again(void **state)
 
 SUITE(cc_ledbatpp, T(the_gain_is_small_on_short_paths),
       T(below_the_target_a_round_trip_adds_the_gain),
-      T(above_the_target_it_decreases_with_the_window), T(no_round_trip_takes_more_than_half),
+      T(above_the_target_it_decreases_with_the_window),
+      T(a_smaller_target_shrinks_the_window_at_shorter_queues),
+      T(no_round_trip_takes_more_than_half),
       T(slow_start_ends_at_three_quarters_of_the_target_and_grows_by_the_gain),
       T(a_slowdown_shows_the_path_and_costs_a_tenth), T(after_a_timeout_it_starts_slowly_again))

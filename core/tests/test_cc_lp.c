@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* [LP §III], equations 1 and 2 and the state machine by hand. */
 #include "test.h"
-#include <imtcp/cc_lp.h>
+#include "begin.h"
 
 #define NOW 9000000ULL
 #define RTT 30000U
@@ -9,16 +9,22 @@
 
 /* A flow that has lost a packet, with RTTs between 30 and 130 ms behind it: d_max - d_min is
  * 100 ms, so (2) holds above 45 ms. */
-static void start(struct imtcp_lp *lp, struct imtcp_window *w, uint32_t cwnd)
+static void start_with(const struct imtcp_params *p, struct imtcp_lp *lp, struct imtcp_window *w,
+		       uint32_t cwnd)
 {
-	memset(lp, 0, sizeof(*lp));
 	memset(w, 0, sizeof(*w));
 	w->cwnd_segs = cwnd;
 	w->ssthresh_segs = cwnd;
+	begin_lp(lp, p, w);
 	imtcp_lp_delay_on_sample(&lp->rtt, NOW, 30000);
 	imtcp_lp_delay_on_sample(&lp->rtt, NOW, 130000);
 	lp->rtt.smoothed_us = 30000;
 	imtcp_lp_on_loss(lp, NOW - 2 * RTT);
+}
+
+static void start(struct imtcp_lp *lp, struct imtcp_window *w, uint32_t cwnd)
+{
+	start_with(defaults(), lp, w, cwnd);
 }
 
 static void delays_are_smoothed_by_an_eighth(void **state)
@@ -33,7 +39,7 @@ static void delays_are_smoothed_by_an_eighth(void **state)
 	assert_int_equal(f.smoothed_us, 90000); /* 7/8·80 + 1/8·160 */
 	assert_int_equal(imtcp_lp_least_us(&f), 80000);
 	assert_int_equal(f.most_us[0], 160000);
-	assert_int_equal(imtcp_lp_margin_us(&f), 12000); /* 0.15·80 ms */
+	assert_int_equal(imtcp_lp_margin_us(&f, 15), 12000); /* 0.15·80 ms */
 }
 
 static void an_early_indication_is_a_delay_above_the_threshold(void **state)
@@ -44,11 +50,30 @@ static void an_early_indication_is_a_delay_above_the_threshold(void **state)
 	(void)state;
 	start(&lp, &w, 40);
 	lp.rtt.smoothed_us = 45000; /* 30 + 0.15·100 ms: not above it */
-	assert_false(imtcp_lp_early(&lp.rtt, 0));
+	assert_false(imtcp_lp_early(&lp.rtt, 15, 0));
 	lp.rtt.smoothed_us = 45001;
-	assert_true(imtcp_lp_early(&lp.rtt, 0));
-	assert_true(imtcp_lp_early(&lp.rtt, 15000));
-	assert_false(imtcp_lp_early(&lp.rtt, 15001)); /* the range cannot be told from noise */
+	assert_true(imtcp_lp_early(&lp.rtt, 15, 0));
+	assert_true(imtcp_lp_early(&lp.rtt, 15, 15000));
+	assert_false(imtcp_lp_early(&lp.rtt, 15, 15001)); /* the range cannot be told from noise */
+}
+
+/* The same delays: 0.15 of their range is above 45 ms, 0.3 above 60 ms. */
+static void a_larger_delta_indicates_later(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+
+	(void)state;
+	start(&lp, &w, 40);
+	lp.rtt.smoothed_us = 60000;
+	assert_true(imtcp_lp_on_delay(&lp, NOW, 60000, 0, 0));
+	p.lp_delta_pct = 30;
+	start_with(&p, &lp, &w, 40);
+	lp.rtt.smoothed_us = 60000;
+	assert_false(imtcp_lp_on_delay(&lp, NOW, 60000, 0, 0));
+	lp.rtt.smoothed_us = 60008;
+	assert_true(imtcp_lp_on_delay(&lp, NOW, 60008, 0, 0));
 }
 
 static void the_first_indication_halves_and_stops_growth_for_three_round_trips(void **state)
@@ -90,6 +115,27 @@ static void a_second_indication_within_itt_leaves_one_packet(void **state)
 	assert_int_equal(w.cwnd_segs, 2);
 }
 
+static void itt_is_as_long_as_was_chosen(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_window w;
+	struct imtcp_lp lp;
+
+	(void)state;
+	p.lp_itt_rtts = 5;
+	start_with(&p, &lp, &w, 40);
+	imtcp_lp_on_early(&lp, &w, NOW, RTT);
+	imtcp_lp_grow(&lp, &w, NOW + 5 * RTT - 1, 1000, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 20);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW + 5 * RTT - 1, RTT));
+	assert_int_equal(w.cwnd_segs, 1);
+	/* and where a router's mark began it */
+	start_with(&p, &lp, &w, 40);
+	imtcp_lp_on_mark(&lp, 40, NOW, RTT);
+	assert_int_equal(imtcp_lp_reduced_segs(&lp, 20, NOW + 5 * RTT - 1), 1);
+	assert_int_equal(imtcp_lp_reduced_segs(&lp, 20, NOW + 5 * RTT), 10);
+}
+
 static void an_indication_after_itt_is_a_first_one_again(void **state)
 {
 	struct imtcp_window w;
@@ -126,15 +172,13 @@ static void the_first_slow_start_runs_to_the_first_loss(void **state)
 	struct imtcp_lp lp;
 
 	(void)state;
-	memset(&lp, 0, sizeof(lp));
-	imtcp_lp_begin(&lp, &w);
+	begin_lp(&lp, defaults(), &w);
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 	imtcp_lp_on_loss(&lp, NOW);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW + RTT, RTT));
 	/* a connection that is past slow start when it becomes TCP-LP waits for no loss */
 	w.cwnd_segs = w.ssthresh_segs = 40;
-	memset(&lp, 0, sizeof(lp));
-	imtcp_lp_begin(&lp, &w);
+	begin_lp(&lp, defaults(), &w);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 }
 
@@ -212,16 +256,16 @@ static void the_range_of_delays_is_forgotten_within_two_minutes(void **state)
 	imtcp_lp_delay_on_sample(&f, now, 10000);
 	imtcp_lp_delay_on_sample(&f, now, 90000);
 	imtcp_lp_delay_on_sample(&f, now += IMTCP_LP_WINDOW_US, 20000);
-	assert_int_equal(imtcp_lp_margin_us(&f), 12000); /* of 10...90 ms still */
+	assert_int_equal(imtcp_lp_margin_us(&f, 15), 12000); /* of 10...90 ms still */
 	imtcp_lp_delay_on_sample(&f, now += IMTCP_LP_WINDOW_US, 20000);
-	assert_int_equal(imtcp_lp_margin_us(&f), 0);
+	assert_int_equal(imtcp_lp_margin_us(&f, 15), 0);
 	assert_int_equal(imtcp_lp_least_us(&f), 20000);
 }
 
 SUITE(cc_lp, T(delays_are_smoothed_by_an_eighth),
-      T(an_early_indication_is_a_delay_above_the_threshold),
+      T(an_early_indication_is_a_delay_above_the_threshold), T(a_larger_delta_indicates_later),
       T(the_first_indication_halves_and_stops_growth_for_three_round_trips),
-      T(a_second_indication_within_itt_leaves_one_packet),
+      T(a_second_indication_within_itt_leaves_one_packet), T(itt_is_as_long_as_was_chosen),
       T(an_indication_after_itt_is_a_first_one_again),
       T(there_is_one_reaction_in_a_round_trip_and_losses_count),
       T(the_first_slow_start_runs_to_the_first_loss), T(marks_drive_the_same_machine),

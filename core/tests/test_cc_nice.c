@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* [NICE §3] by hand. */
 #include "test.h"
-#include <imtcp/cc_nice.h>
+#include "begin.h"
 
 #define NO_LIMIT IMTCP_U32_MAX
 
 /* RTTs between 30 and 130 ms were seen: a packet is late above 40 ms. */
-static void start(struct imtcp_nice *n, struct imtcp_window *w, uint32_t cwnd)
+static void start_with(const struct imtcp_params *p, struct imtcp_nice *n, struct imtcp_window *w,
+		       uint32_t cwnd)
 {
-	memset(n, 0, sizeof(*n));
+	begin_nice(n, p);
 	memset(w, 0, sizeof(*w));
 	w->cwnd_segs = cwnd;
 	w->ssthresh_segs = 2;
 	n->min_rtt_us = 30000;
 	n->max_rtt_us = 130000;
+}
+
+static void start(struct imtcp_nice *n, struct imtcp_window *w, uint32_t cwnd)
+{
+	start_with(defaults(), n, w, cwnd);
 }
 
 static void a_packet_is_late_above_a_tenth_of_the_range(void **state)
@@ -30,6 +36,23 @@ static void a_packet_is_late_above_a_tenth_of_the_range(void **state)
 	assert_int_equal(n.round_segs, 5);
 	imtcp_nice_on_ack(&n, 25000, 1);
 	assert_int_equal(n.min_rtt_us, 25000);
+}
+
+/* 15 % of the range is 45 ms, 20 % is 50 ms. */
+static void with_a_threshold_of_a_fifth_a_packet_at_15_percent_is_not_late(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_window w;
+	struct imtcp_nice n;
+
+	(void)state;
+	p.nice_t_pct = 20;
+	start_with(&p, &n, &w, 40);
+	imtcp_nice_on_ack(&n, 45000, 2);
+	imtcp_nice_on_ack(&n, 50000, 2);
+	assert_int_equal(n.late_segs, 0);
+	imtcp_nice_on_ack(&n, 50001, 3);
+	assert_int_equal(n.late_segs, 3);
 }
 
 static void more_than_half_of_a_round_late_halves_the_window(void **state)
@@ -51,6 +74,23 @@ static void more_than_half_of_a_round_late_halves_the_window(void **state)
 	/* counted for that round alone */
 	assert_false(imtcp_nice_on_round(&n, &w, 0, 1, NO_LIMIT));
 	assert_int_equal(w.cwnd_segs, 20);
+}
+
+static void a_smaller_share_of_late_packets_halves_where_it_was_chosen(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_window w;
+	struct imtcp_nice n;
+
+	(void)state;
+	p.nice_f_pct = 20;
+	start_with(&p, &n, &w, 40);
+	imtcp_nice_on_ack(&n, 50000, 8);
+	imtcp_nice_on_ack(&n, 35000, 32); /* a fifth: not more than f */
+	assert_false(imtcp_nice_on_round(&n, &w, 30000, 1, NO_LIMIT));
+	imtcp_nice_on_ack(&n, 50000, 9);
+	imtcp_nice_on_ack(&n, 35000, 32);
+	assert_true(imtcp_nice_on_round(&n, &w, 30000, 1, NO_LIMIT));
 }
 
 static void below_one_packet_the_round_trips_between_double_up_to_48(void **state)
@@ -122,7 +162,7 @@ static void slow_start_ends_at_the_first_packet_in_the_queue(void **state)
 	struct imtcp_nice n;
 
 	(void)state;
-	memset(&n, 0, sizeof(n));
+	begin_nice(&n, defaults());
 	imtcp_nice_on_ack(&n, 30000, 1);
 	imtcp_nice_grow(&n, &w, 10, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 20);
@@ -135,7 +175,9 @@ static void slow_start_ends_at_the_first_packet_in_the_queue(void **state)
 }
 
 SUITE(cc_nice, T(a_packet_is_late_above_a_tenth_of_the_range),
+      T(with_a_threshold_of_a_fifth_a_packet_at_15_percent_is_not_late),
       T(more_than_half_of_a_round_late_halves_the_window),
+      T(a_smaller_share_of_late_packets_halves_where_it_was_chosen),
       T(below_one_packet_the_round_trips_between_double_up_to_48),
       T(vegas_keeps_one_to_three_packets_in_the_queue), T(a_window_that_is_not_full_does_not_grow),
       T(slow_start_ends_at_the_first_packet_in_the_queue))

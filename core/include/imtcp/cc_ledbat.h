@@ -33,10 +33,9 @@
 
 #include "cc_reno.h"
 #include "delay.h"
+#include "params.h"
 
-/* TARGET, microseconds: 100 ms or less (RFC 6817 §2.5). */
-#define IMTCP_LEDBAT_TARGET_US 100000U
-/* GAIN is 1, the most that is allowed (RFC 6817 §2.5). */
+/* TARGET and GAIN are parameters (params.h). */
 /* ALLOWED_INCREASE, segments: 1 (RFC 6817 §2.5). */
 #define IMTCP_LEDBAT_ALLOWED_SEGS 1U
 /* MIN_CWND, segments: 2 (RFC 6817 §2.5). */
@@ -51,6 +50,8 @@ struct imtcp_ledbat {
 	imtcp_u32 epoch;	/* of owd, that delays belong to */
 	imtcp_u32 one_way;	/* delays are of the way forward, not round trips */
 	imtcp_u32 fraction_q16; /* of a segment, beyond cwnd_segs */
+	imtcp_u32 target_us;	/* TARGET */
+	imtcp_u32 gain_q8;	/* GAIN */
 	imtcp_u32 _pad;
 };
 
@@ -94,6 +95,13 @@ IMTCP_INLINE void imtcp_ledbat_end_slow_start(struct imtcp_window *w)
 
 /* ---- LEDBAT ---- */
 
+/* A connection begins, or is switched to LEDBAT. */
+IMTCP_INLINE void imtcp_ledbat_begin(struct imtcp_ledbat *l, const struct imtcp_params *p)
+{
+	l->target_us = p->ledbat_target_us;
+	l->gain_q8 = p->ledbat_gain_q8;
+}
+
 /* (1): an ACK of a packet that left rtt_us ago; stamped: with the peer's timestamp, value. Returns
  * the queuing delay. */
 IMTCP_GLOBAL imtcp_u32 imtcp_ledbat_on_delay(struct imtcp_ledbat *l, imtcp_u64 now_us,
@@ -112,6 +120,13 @@ IMTCP_GLOBAL imtcp_u32 imtcp_ledbat_on_delay(struct imtcp_ledbat *l, imtcp_u64 n
 	return imtcp_delays_queue_us(&l->delays);
 }
 
+/* What (3) adds or takes for that share of the window, off_us away from TARGET. */
+IMTCP_INLINE imtcp_u64 imtcp_ledbat_step_q16(const struct imtcp_ledbat *l, imtcp_u64 share_q16,
+					     imtcp_u32 off_us)
+{
+	return imtcp_scale(share_q16, (imtcp_u64)l->gain_q8 * off_us, 256ULL * l->target_us);
+}
+
 /*
  * (2), (3), (4): acked_segs were acknowledged, flight_segs were in flight before. full: the
  * window limited what was sent.
@@ -124,27 +139,25 @@ IMTCP_INLINE void imtcp_ledbat_on_ack(struct imtcp_ledbat *l, struct imtcp_windo
 	imtcp_u64 share_q16 = imtcp_ledbat_share_q16(acked_segs, w->cwnd_segs), step_q16;
 
 	if (imtcp_in_slow_start(w)) {
-		if (queue < IMTCP_LEDBAT_TARGET_US) {
+		if (queue < l->target_us) {
 			if (full)
 				imtcp_reno_grow(w, acked_segs, limit_segs);
 			return;
 		}
 		imtcp_ledbat_end_slow_start(w);
 	}
-	if (queue < IMTCP_LEDBAT_TARGET_US) {
+	if (queue < l->target_us) {
 		if (!full)
 			return;
 		most = imtcp_ledbat_most_segs(w, flight_segs, limit_segs);
-		step_q16 = imtcp_scale(share_q16, IMTCP_LEDBAT_TARGET_US - queue,
-				       IMTCP_LEDBAT_TARGET_US);
+		step_q16 = imtcp_ledbat_step_q16(l, share_q16, l->target_us - queue);
 		imtcp_ledbat_add(w, &l->fraction_q16, step_q16, 0);
 		if (w->cwnd_segs >= most) {
 			w->cwnd_segs = (imtcp_u32)imtcp_max(most, IMTCP_LEDBAT_LEAST_SEGS);
 			l->fraction_q16 = 0;
 		}
 	} else {
-		step_q16 = imtcp_scale(share_q16, queue - IMTCP_LEDBAT_TARGET_US,
-				       IMTCP_LEDBAT_TARGET_US);
+		step_q16 = imtcp_ledbat_step_q16(l, share_q16, queue - l->target_us);
 		step_q16 = imtcp_min(step_q16, share_q16 * w->cwnd_segs / 2);
 		imtcp_ledbat_add(w, &l->fraction_q16, 0, step_q16);
 		imtcp_ledbat_end_slow_start(w);

@@ -32,8 +32,7 @@
 
 #include "cc_ledbat.h"
 
-/* TARGET, microseconds: 60 ms (§4.5). */
-#define IMTCP_LEDBATPP_TARGET_US 60000U
+/* TARGET is a parameter (params.h). */
 /* The least GAIN is 1/16 (§4.2). */
 #define IMTCP_LEDBATPP_MOST_DIVISOR 16U
 /* The window in a slowdown, segments (§4.4). */
@@ -56,8 +55,16 @@ struct imtcp_ledbatpp {
 	imtcp_u64 due_us;	    /* STEADY: the next one begins; FROZEN: it thaws */
 	imtcp_u32 phase;	    /* enum imtcp_ledbatpp_phase */
 	imtcp_u32 fraction_q16;	    /* of a segment, beyond cwnd_segs */
+	imtcp_u32 target_us;	    /* TARGET */
+	imtcp_u32 _pad;
 	imtcp_u64 slowdowns;
 };
+
+/* A connection begins, or is switched to LEDBAT++. */
+IMTCP_INLINE void imtcp_ledbatpp_begin(struct imtcp_ledbatpp *l, const struct imtcp_params *p)
+{
+	l->target_us = p->ledbatpp_target_us;
+}
 
 /* (1): an ACK of a packet that left rtt_us ago. Returns the queuing delay. */
 IMTCP_GLOBAL imtcp_u32 imtcp_ledbatpp_on_delay(struct imtcp_ledbatpp *l, imtcp_u64 now_us,
@@ -70,13 +77,12 @@ IMTCP_GLOBAL imtcp_u32 imtcp_ledbatpp_on_delay(struct imtcp_ledbatpp *l, imtcp_u
 }
 
 /* 1/GAIN of (2). */
-IMTCP_INLINE imtcp_u32 imtcp_ledbatpp_divisor(imtcp_u32 base_us)
+IMTCP_INLINE imtcp_u32 imtcp_ledbatpp_divisor(imtcp_u32 target_us, imtcp_u32 base_us)
 {
 	if (!base_us)
 		return IMTCP_LEDBATPP_MOST_DIVISOR;
-	return (imtcp_u32)imtcp_clamp(
-		imtcp_div(2ULL * IMTCP_LEDBATPP_TARGET_US + base_us - 1, base_us), 1,
-		IMTCP_LEDBATPP_MOST_DIVISOR);
+	return (imtcp_u32)imtcp_clamp(imtcp_div(2ULL * target_us + base_us - 1, base_us), 1,
+				      IMTCP_LEDBATPP_MOST_DIVISOR);
 }
 
 /* The first slow start or a ramp is over. */
@@ -98,7 +104,7 @@ IMTCP_INLINE void imtcp_ledbatpp_turn(struct imtcp_ledbatpp *l, struct imtcp_win
 	switch (l->phase) {
 	case IMTCP_LEDBATPP_START:
 		if (imtcp_in_slow_start(w)) {
-			if (queue <= IMTCP_LEDBATPP_TARGET_US / 4 * 3)
+			if (queue <= l->target_us / 4 * 3)
 				break;
 			w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs,
 								IMTCP_RENO_LEAST_SEGS);
@@ -132,7 +138,8 @@ IMTCP_INLINE void imtcp_ledbatpp_on_ack(struct imtcp_ledbatpp *l, struct imtcp_w
 					imtcp_u64 now_us, imtcp_u32 srtt_us, imtcp_u32 acked_segs,
 					int full, imtcp_u32 limit_segs)
 {
-	imtcp_u32 queue, divisor = imtcp_ledbatpp_divisor(imtcp_delays_base_us(&l->delays));
+	imtcp_u32 base_us = imtcp_delays_base_us(&l->delays), queue;
+	imtcp_u32 divisor = imtcp_ledbatpp_divisor(l->target_us, base_us);
 	imtcp_u64 share_q16, more_q16, less_q16;
 
 	imtcp_ledbatpp_turn(l, w, now_us, srtt_us);
@@ -146,9 +153,9 @@ IMTCP_INLINE void imtcp_ledbatpp_on_ack(struct imtcp_ledbatpp *l, struct imtcp_w
 			   divisor;
 	else
 		more_q16 = share_q16 / divisor;
-	if (l->phase == IMTCP_LEDBATPP_STEADY && queue > IMTCP_LEDBATPP_TARGET_US) {
-		less_q16 = imtcp_scale(imtcp_mul(share_q16, w->cwnd_segs),
-				       queue - IMTCP_LEDBATPP_TARGET_US, IMTCP_LEDBATPP_TARGET_US);
+	if (l->phase == IMTCP_LEDBATPP_STEADY && queue > l->target_us) {
+		less_q16 = imtcp_scale(imtcp_mul(share_q16, w->cwnd_segs), queue - l->target_us,
+				       l->target_us);
 		less_q16 = imtcp_min(less_q16, more_q16 + share_q16 * w->cwnd_segs / 2);
 		imtcp_ledbat_add(w, &l->fraction_q16, more_q16, less_q16);
 		imtcp_ledbat_end_slow_start(w);

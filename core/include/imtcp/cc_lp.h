@@ -44,12 +44,9 @@
 
 #include "cc_reno.h"
 #include "delay.h"
+#include "params.h"
 
-/* delta, percent: 0.15 [LP §III-D]. */
-#define IMTCP_LP_DELTA_PCT 15U
-/* itt, round trips: 3 [LP §III-D]. */
-#define IMTCP_LP_ITT_RTTS 3U
-/* gamma is IMTCP_EWMA_SHIFT: 1/8 [LP §III-D]. */
+/* delta and itt are parameters (params.h); gamma is IMTCP_EWMA_SHIFT: 1/8 [LP §III-D]. */
 /* Half of the time over which d_min and d_max hold, microseconds. The paper has "minutes". */
 #define IMTCP_LP_WINDOW_US (60 * IMTCP_USEC_PER_SEC)
 /* A queue below which an RTT indicates nothing, microseconds. ours: what hosts alone add to it
@@ -83,14 +80,19 @@ struct imtcp_lp {
 	imtcp_u32 early;	 /* (2) held at the newest ACK */
 	imtcp_u32 lost;		 /* a loss ended the first slow start: d_max is known */
 	imtcp_u32 single;	 /* the window is one packet, whatever the stack's is */
+	imtcp_u32 delta_pct;	 /* of (2) */
+	imtcp_u32 itt_rtts;
 	imtcp_u32 _pad;
 	imtcp_u64 halvings; /* first indications */
 	imtcp_u64 retreats; /* second ones: to one packet */
 };
 
 /* A connection begins, or one that goes on already is switched to TCP-LP. */
-IMTCP_INLINE void imtcp_lp_begin(struct imtcp_lp *lp, const struct imtcp_window *w)
+IMTCP_INLINE void imtcp_lp_begin(struct imtcp_lp *lp, const struct imtcp_params *p,
+				 const struct imtcp_window *w)
 {
+	lp->delta_pct = p->lp_delta_pct;
+	lp->itt_rtts = p->lp_itt_rtts;
 	lp->lost = !imtcp_in_slow_start(w);
 }
 
@@ -120,17 +122,18 @@ IMTCP_INLINE imtcp_u32 imtcp_lp_least_us(const struct imtcp_lp_delay *f)
 }
 
 /* delta (d_max - d_min) of (2). */
-IMTCP_INLINE imtcp_u32 imtcp_lp_margin_us(const struct imtcp_lp_delay *f)
+IMTCP_INLINE imtcp_u32 imtcp_lp_margin_us(const struct imtcp_lp_delay *f, imtcp_u32 delta_pct)
 {
 	imtcp_u32 most = f->most_us[0] > f->most_us[1] ? f->most_us[0] : f->most_us[1];
 
-	return (imtcp_u32)imtcp_scale(most - imtcp_lp_least_us(f), IMTCP_LP_DELTA_PCT, 100);
+	return (imtcp_u32)imtcp_scale(most - imtcp_lp_least_us(f), delta_pct, 100);
 }
 
 /* (2), where the margin is at least resolution_us. */
-IMTCP_INLINE int imtcp_lp_early(const struct imtcp_lp_delay *f, imtcp_u32 resolution_us)
+IMTCP_INLINE int imtcp_lp_early(const struct imtcp_lp_delay *f, imtcp_u32 delta_pct,
+				imtcp_u32 resolution_us)
 {
-	imtcp_u32 margin = imtcp_lp_margin_us(f);
+	imtcp_u32 margin = imtcp_lp_margin_us(f, delta_pct);
 
 	return margin >= resolution_us && f->smoothed_us > (imtcp_u64)imtcp_lp_least_us(f) + margin;
 }
@@ -157,13 +160,15 @@ IMTCP_GLOBAL int imtcp_lp_on_delay(struct imtcp_lp *lp, imtcp_u64 now_us, imtcp_
 			imtcp_lp_delay_on_sample(&lp->one_way, now_us, lp->owd.delay_us);
 		lp->signal = IMTCP_LP_RTT_UNKNOWN;
 		if (known)
-			lp->signal = imtcp_lp_margin_us(&lp->one_way) >= lp->owd.tick_us
+			lp->signal = imtcp_lp_margin_us(&lp->one_way, lp->delta_pct) >=
+						     lp->owd.tick_us
 					     ? IMTCP_LP_ONE_WAY
 					     : IMTCP_LP_RTT_COARSE;
 	}
-	lp->early = (imtcp_u32)(lp->signal == IMTCP_LP_ONE_WAY
-					? imtcp_lp_early(&lp->one_way, lp->owd.tick_us)
-					: imtcp_lp_early(&lp->rtt, IMTCP_LP_NOISE_US));
+	lp->early =
+		(imtcp_u32)(lp->signal == IMTCP_LP_ONE_WAY
+				    ? imtcp_lp_early(&lp->one_way, lp->delta_pct, lp->owd.tick_us)
+				    : imtcp_lp_early(&lp->rtt, lp->delta_pct, IMTCP_LP_NOISE_US));
 	return (int)lp->early;
 }
 
@@ -194,7 +199,7 @@ IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u32 cwnd_segs, imt
 	lp->single = imtcp_lp_reduced_segs(lp, cwnd_segs, now_us) == 1;
 	lp->lost = 1; /* the first slow start is over, as by a loss */
 	lp->reacted_us = now_us;
-	lp->inference_us = now_us + (imtcp_u64)IMTCP_LP_ITT_RTTS * srtt_us;
+	lp->inference_us = now_us + (imtcp_u64)lp->itt_rtts * srtt_us;
 }
 
 /* (2) held. Returns 1 where the window was reduced. */

@@ -33,11 +33,9 @@
 
 #include "cc_reno.h"
 #include "filter.h"
+#include "params.h"
 
-/* t, percent: 0.1 [NICE §4]. */
-#define IMTCP_NICE_T_PCT 10U
-/* f, percent: 0.5 [NICE §4]. */
-#define IMTCP_NICE_F_PCT 50U
+/* t and f are parameters (params.h). */
 /* The least window is one packet in so many round trips: 48 [NICE §4]. */
 #define IMTCP_NICE_MOST_RTTS 48U
 /* alpha, beta and gamma, packets: 1, 3, 1 [VEGAS §III]. */
@@ -50,10 +48,19 @@ struct imtcp_nice {
 	imtcp_u32 max_rtt_us;
 	imtcp_u32 round_segs; /* acknowledged in this round trip, with an RTT */
 	imtcp_u32 late_segs;  /* of these, late (1) */
-	imtcp_u32 rtts; /* round trips in which one packet leaves; 0: cwnd_segs holds, over one */
+	imtcp_u32 rtts;	 /* round trips in which one packet leaves; 0: cwnd_segs holds, over one */
+	imtcp_u32 t_pct; /* of (1) */
+	imtcp_u32 f_pct; /* of (2) */
 	imtcp_u32 _pad;
 	imtcp_u64 halvings;
 };
+
+/* A connection begins, or is switched to Nice. */
+IMTCP_INLINE void imtcp_nice_begin(struct imtcp_nice *n, const struct imtcp_params *p)
+{
+	n->t_pct = p->nice_t_pct;
+	n->f_pct = p->nice_f_pct;
+}
 
 /* (1): segs segments were acknowledged by an ACK of this RTT. */
 IMTCP_INLINE void imtcp_nice_on_ack(struct imtcp_nice *n, imtcp_u32 rtt_us, imtcp_u32 segs)
@@ -68,7 +75,7 @@ IMTCP_INLINE void imtcp_nice_on_ack(struct imtcp_nice *n, imtcp_u32 rtt_us, imtc
 		n->max_rtt_us = rtt_us;
 	range = n->max_rtt_us - n->min_rtt_us;
 	n->round_segs += segs;
-	if (rtt_us > n->min_rtt_us + imtcp_scale(range, IMTCP_NICE_T_PCT, 100))
+	if (rtt_us > n->min_rtt_us + imtcp_scale(range, n->t_pct, 100))
 		n->late_segs += segs;
 }
 
@@ -97,7 +104,7 @@ IMTCP_INLINE void imtcp_nice_halve(struct imtcp_nice *n, struct imtcp_window *w)
 IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *w, imtcp_u32 rtt_us,
 				     int busy, imtcp_u32 limit_segs)
 {
-	imtcp_u64 late = 100ULL * n->late_segs, all = (imtcp_u64)IMTCP_NICE_F_PCT * n->round_segs;
+	imtcp_u64 late = 100ULL * n->late_segs, all = (imtcp_u64)n->f_pct * n->round_segs;
 	imtcp_u32 queued;
 
 	n->late_segs = n->round_segs = 0;

@@ -86,7 +86,7 @@ IMTCP_INLINE imtcp_u64 imtcp_bytes_in(imtcp_u64 bps, imtcp_u64 us)
 	return imtcp_mul(bps, us) / (IMTCP_BITS_PER_BYTE * IMTCP_USEC_PER_SEC);
 }
 
-/* v * num / den with a product that saturates. den is a constant in every use. */
+/* v * num / den with a product that saturates; 0 where den is 0. */
 IMTCP_INLINE imtcp_u64 imtcp_scale(imtcp_u64 v, imtcp_u64 num, imtcp_u64 den)
 {
 	return imtcp_div(imtcp_mul(v, num), den);

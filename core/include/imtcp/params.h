@@ -46,13 +46,60 @@
 #define IMTCP_STREAM_PACKETS_LEAST 5U
 #define IMTCP_STREAM_PACKETS_MOST 10U
 
+/* TCP-LP's delta, the share of the delays' range above which they are congestion, percent: 0.15
+ * [LP §III-D]. ours: from 0.01 to 0.99, all that is kept apart from 0, which any delay is above, and
+ * from 1, which none is [LP eq. 2]. */
+#define IMTCP_LP_DELTA_PCT 15U
+#define IMTCP_LP_DELTA_LEAST_PCT 1U
+#define IMTCP_LP_DELTA_MOST_PCT 99U
+
+/* itt, the inference phase, round trips: 3 [LP §III-D]. ours: at least 1, or no second indication
+ * could fall into it, since there is one reaction in a round trip; at most 100, seconds on a common
+ * path, after which a second one says nothing of the first. */
+#define IMTCP_LP_ITT_RTTS 3U
+#define IMTCP_LP_ITT_LEAST_RTTS 1U
+#define IMTCP_LP_ITT_MOST_RTTS 100U
+
+/* Nice's t, the share of the range of RTTs above which a packet is late, and f, the share of a
+ * round's packets that may be, percent: 0.1 and 0.5 [NICE §4]. ours: from 0.01 to 0.99, since at 1
+ * no packet is late, or no round has too many [NICE §3]. */
+#define IMTCP_NICE_T_PCT 10U
+#define IMTCP_NICE_T_LEAST_PCT 1U
+#define IMTCP_NICE_T_MOST_PCT 99U
+#define IMTCP_NICE_F_PCT 50U
+#define IMTCP_NICE_F_LEAST_PCT 1U
+#define IMTCP_NICE_F_MOST_PCT 99U
+
+/* LEDBAT's TARGET, the queue that it keeps, microseconds: 100 ms, the most that is allowed
+ * (RFC 6817 §2.5). ours: at least 5 ms, five ticks of the peer's clock (IMTCP_OWD_USUAL_TICK_US). */
+#define IMTCP_LEDBAT_TARGET_US 100000U
+#define IMTCP_LEDBAT_TARGET_LEAST_US 5000U
+#define IMTCP_LEDBAT_TARGET_MOST_US 100000U
+
+/* LEDBAT's GAIN, scale 256: 1, the most that is allowed (RFC 6817 §2.5). ours: at least the 1/16
+ * that is LEDBAT++'s least [L++ §4.2]. */
+#define IMTCP_LEDBAT_GAIN_Q8 256U
+#define IMTCP_LEDBAT_GAIN_LEAST_Q8 16U
+#define IMTCP_LEDBAT_GAIN_MOST_Q8 256U
+
+/* LEDBAT++'s TARGET, microseconds: 60 ms [L++ §4.5]. ours: LEDBAT's range. */
+#define IMTCP_LEDBATPP_TARGET_US 60000U
+#define IMTCP_LEDBATPP_TARGET_LEAST_US IMTCP_LEDBAT_TARGET_LEAST_US
+#define IMTCP_LEDBATPP_TARGET_MOST_US IMTCP_LEDBAT_TARGET_MOST_US
+
 struct imtcp_params {
 	imtcp_u32 gamma_q16;
 	imtcp_u32 delta_q8;
 	imtcp_u32 h_segs;
 	imtcp_u32 stream_packets; /* N */
 	imtcp_u32 g_q8;
-	imtcp_u32 _pad;
+	imtcp_u32 lp_delta_pct;
+	imtcp_u32 lp_itt_rtts;
+	imtcp_u32 nice_t_pct;
+	imtcp_u32 nice_f_pct;
+	imtcp_u32 ledbat_target_us;
+	imtcp_u32 ledbat_gain_q8;
+	imtcp_u32 ledbatpp_target_us;
 };
 
 IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
@@ -62,7 +109,13 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->h_segs = IMTCP_H_SEGS;
 	p->stream_packets = IMTCP_STREAM_PACKETS;
 	p->g_q8 = IMTCP_G_Q8;
-	p->_pad = 0;
+	p->lp_delta_pct = IMTCP_LP_DELTA_PCT;
+	p->lp_itt_rtts = IMTCP_LP_ITT_RTTS;
+	p->nice_t_pct = IMTCP_NICE_T_PCT;
+	p->nice_f_pct = IMTCP_NICE_F_PCT;
+	p->ledbat_target_us = IMTCP_LEDBAT_TARGET_US;
+	p->ledbat_gain_q8 = IMTCP_LEDBAT_GAIN_Q8;
+	p->ledbatpp_target_us = IMTCP_LEDBATPP_TARGET_US;
 }
 
 /* What was chosen, within its range; what was not stays as it is. */
@@ -84,6 +137,20 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 	imtcp_params_choose_one(&p->stream_packets, chosen->stream_packets,
 				IMTCP_STREAM_PACKETS_LEAST, IMTCP_STREAM_PACKETS_MOST);
 	imtcp_params_choose_one(&p->g_q8, chosen->g_q8, IMTCP_G_LEAST_Q8, IMTCP_G_MOST_Q8);
+	imtcp_params_choose_one(&p->lp_delta_pct, chosen->lp_delta_pct, IMTCP_LP_DELTA_LEAST_PCT,
+				IMTCP_LP_DELTA_MOST_PCT);
+	imtcp_params_choose_one(&p->lp_itt_rtts, chosen->lp_itt_rtts, IMTCP_LP_ITT_LEAST_RTTS,
+				IMTCP_LP_ITT_MOST_RTTS);
+	imtcp_params_choose_one(&p->nice_t_pct, chosen->nice_t_pct, IMTCP_NICE_T_LEAST_PCT,
+				IMTCP_NICE_T_MOST_PCT);
+	imtcp_params_choose_one(&p->nice_f_pct, chosen->nice_f_pct, IMTCP_NICE_F_LEAST_PCT,
+				IMTCP_NICE_F_MOST_PCT);
+	imtcp_params_choose_one(&p->ledbat_target_us, chosen->ledbat_target_us,
+				IMTCP_LEDBAT_TARGET_LEAST_US, IMTCP_LEDBAT_TARGET_MOST_US);
+	imtcp_params_choose_one(&p->ledbat_gain_q8, chosen->ledbat_gain_q8,
+				IMTCP_LEDBAT_GAIN_LEAST_Q8, IMTCP_LEDBAT_GAIN_MOST_Q8);
+	imtcp_params_choose_one(&p->ledbatpp_target_us, chosen->ledbatpp_target_us,
+				IMTCP_LEDBATPP_TARGET_LEAST_US, IMTCP_LEDBATPP_TARGET_MOST_US);
 }
 
 /* N where an ACK answers several packets. */

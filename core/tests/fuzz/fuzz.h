@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <imtcp/params.h>
 
 struct bytes {
 	const uint8_t *at;
@@ -47,6 +48,22 @@ static inline uint64_t take_any(struct bytes *b)
 	default:
 		return take(b);
 	}
+}
+
+/* What is in force: half of the time nothing was chosen, else anything. */
+static inline void take_params(struct bytes *b, struct imtcp_params *p)
+{
+	imtcp_u32 words[sizeof(*p) / sizeof(imtcp_u32)];
+	struct imtcp_params chosen;
+	size_t i;
+
+	imtcp_params_init(p);
+	if (!(take8(b) & 1))
+		return;
+	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		words[i] = (imtcp_u32)take_any(b);
+	memcpy(&chosen, words, sizeof(chosen));
+	imtcp_params_choose(p, &chosen);
 }
 
 #define MUST(what)                                                                                 \

@@ -9,18 +9,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct imtcp_bg b;
 	struct imtcp_window w = {1 + (uint32_t)take_any(&in) % 1000000, (uint32_t)take_any(&in), 0,
 				 0};
-	struct imtcp_params p, chosen = {(uint32_t)take_any(&in),
-					 (uint32_t)take_any(&in),
-					 0,
-					 0,
-					 (uint32_t)take_any(&in),
-					 0};
+	struct imtcp_params p;
 	uint64_t now = 0;
 
 	memset(&m, 0, sizeof(m));
 	memset(&b, 0, sizeof(b));
-	imtcp_params_init(&p);
-	imtcp_params_choose(&p, &chosen);
+	take_params(&in, &p);
 	while (in.left) {
 		uint64_t v = take_any(&in);
 		uint32_t floor_segs = take8(&in), before = w.cwnd_segs;

@@ -17,7 +17,28 @@ pub const IMTCP_H_MOST_SEGS: u32 = 1000;
 pub const IMTCP_STREAM_PACKETS: u32 = 8;
 pub const IMTCP_STREAM_PACKETS_LEAST: u32 = 5;
 pub const IMTCP_STREAM_PACKETS_MOST: u32 = 10;
-pub const IMTCP_ABI_VERSION: u32 = 2;
+pub const IMTCP_LP_DELTA_PCT: u32 = 15;
+pub const IMTCP_LP_DELTA_LEAST_PCT: u32 = 1;
+pub const IMTCP_LP_DELTA_MOST_PCT: u32 = 99;
+pub const IMTCP_LP_ITT_RTTS: u32 = 3;
+pub const IMTCP_LP_ITT_LEAST_RTTS: u32 = 1;
+pub const IMTCP_LP_ITT_MOST_RTTS: u32 = 100;
+pub const IMTCP_NICE_T_PCT: u32 = 10;
+pub const IMTCP_NICE_T_LEAST_PCT: u32 = 1;
+pub const IMTCP_NICE_T_MOST_PCT: u32 = 99;
+pub const IMTCP_NICE_F_PCT: u32 = 50;
+pub const IMTCP_NICE_F_LEAST_PCT: u32 = 1;
+pub const IMTCP_NICE_F_MOST_PCT: u32 = 99;
+pub const IMTCP_LEDBAT_TARGET_US: u32 = 100000;
+pub const IMTCP_LEDBAT_TARGET_LEAST_US: u32 = 5000;
+pub const IMTCP_LEDBAT_TARGET_MOST_US: u32 = 100000;
+pub const IMTCP_LEDBAT_GAIN_Q8: u32 = 256;
+pub const IMTCP_LEDBAT_GAIN_LEAST_Q8: u32 = 16;
+pub const IMTCP_LEDBAT_GAIN_MOST_Q8: u32 = 256;
+pub const IMTCP_LEDBATPP_TARGET_US: u32 = 60000;
+pub const IMTCP_LEDBATPP_TARGET_LEAST_US: u32 = 5000;
+pub const IMTCP_LEDBATPP_TARGET_MOST_US: u32 = 100000;
+pub const IMTCP_ABI_VERSION: u32 = 3;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -46,11 +67,17 @@ pub struct imtcp_params {
     pub h_segs: imtcp_u32,
     pub stream_packets: imtcp_u32,
     pub g_q8: imtcp_u32,
-    pub _pad: imtcp_u32,
+    pub lp_delta_pct: imtcp_u32,
+    pub lp_itt_rtts: imtcp_u32,
+    pub nice_t_pct: imtcp_u32,
+    pub nice_f_pct: imtcp_u32,
+    pub ledbat_target_us: imtcp_u32,
+    pub ledbat_gain_q8: imtcp_u32,
+    pub ledbatpp_target_us: imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_params"][::std::mem::size_of::<imtcp_params>() - 24usize];
+    ["Size of imtcp_params"][::std::mem::size_of::<imtcp_params>() - 48usize];
     ["Alignment of imtcp_params"][::std::mem::align_of::<imtcp_params>() - 4usize];
     ["Offset of field: imtcp_params::gamma_q16"]
         [::std::mem::offset_of!(imtcp_params, gamma_q16) - 0usize];
@@ -61,7 +88,20 @@ const _: () = {
     ["Offset of field: imtcp_params::stream_packets"]
         [::std::mem::offset_of!(imtcp_params, stream_packets) - 12usize];
     ["Offset of field: imtcp_params::g_q8"][::std::mem::offset_of!(imtcp_params, g_q8) - 16usize];
-    ["Offset of field: imtcp_params::_pad"][::std::mem::offset_of!(imtcp_params, _pad) - 20usize];
+    ["Offset of field: imtcp_params::lp_delta_pct"]
+        [::std::mem::offset_of!(imtcp_params, lp_delta_pct) - 20usize];
+    ["Offset of field: imtcp_params::lp_itt_rtts"]
+        [::std::mem::offset_of!(imtcp_params, lp_itt_rtts) - 24usize];
+    ["Offset of field: imtcp_params::nice_t_pct"]
+        [::std::mem::offset_of!(imtcp_params, nice_t_pct) - 28usize];
+    ["Offset of field: imtcp_params::nice_f_pct"]
+        [::std::mem::offset_of!(imtcp_params, nice_f_pct) - 32usize];
+    ["Offset of field: imtcp_params::ledbat_target_us"]
+        [::std::mem::offset_of!(imtcp_params, ledbat_target_us) - 36usize];
+    ["Offset of field: imtcp_params::ledbat_gain_q8"]
+        [::std::mem::offset_of!(imtcp_params, ledbat_gain_q8) - 40usize];
+    ["Offset of field: imtcp_params::ledbatpp_target_us"]
+        [::std::mem::offset_of!(imtcp_params, ledbatpp_target_us) - 44usize];
 };
 pub const IMTCP_MODE_NONE: imtcp_mode = 0;
 pub const IMTCP_MODE_MEASURE: imtcp_mode = 1;
@@ -151,7 +191,7 @@ pub struct imtcp_record {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 384usize];
+    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 408usize];
     ["Alignment of imtcp_record"][::std::mem::align_of::<imtcp_record>() - 8usize];
     ["Offset of field: imtcp_record::abi"][::std::mem::offset_of!(imtcp_record, abi) - 0usize];
     ["Offset of field: imtcp_record::family"]
@@ -342,7 +382,7 @@ pub struct imtcp_policy {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 136usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 160usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];

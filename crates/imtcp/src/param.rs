@@ -2,7 +2,7 @@
 //! The parameters of a mode. What is chosen for one comes from `--param`, else from its mode's
 //! section of the configuration file, else it is the default; docs/parameters.md tells users.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -33,8 +33,12 @@ pub struct Param {
 }
 
 const MEASURING: &[Mode] = &[Mode::Bg, Mode::Measure, Mode::Fs];
+const BY_DELAY_OR_MARK: &[Mode] = &[Mode::Lp, Mode::Lpecn];
+/// The scale of times: people write milliseconds, the programs count microseconds.
+const MILLISECONDS: u32 = 1000;
 
-pub const PARAMS: [Param; 5] = [
+/// A name may stand here more than once, for other modes.
+pub const PARAMS: [Param; 12] = [
     Param {
         key: "gamma=",
         modes: MEASURING,
@@ -85,6 +89,76 @@ pub const PARAMS: [Param; 5] = [
         field: |p| &mut p.h_segs,
         what: "segments that a round trip adds far below the available bandwidth",
     },
+    Param {
+        key: "delta=",
+        modes: BY_DELAY_OR_MARK,
+        scale: 100,
+        least: shared::IMTCP_LP_DELTA_LEAST_PCT,
+        most: shared::IMTCP_LP_DELTA_MOST_PCT,
+        default: shared::IMTCP_LP_DELTA_PCT,
+        field: |p| &mut p.lp_delta_pct,
+        what: "share of the range of delays above which they are congestion",
+    },
+    Param {
+        key: "itt=",
+        modes: BY_DELAY_OR_MARK,
+        scale: 1,
+        least: shared::IMTCP_LP_ITT_LEAST_RTTS,
+        most: shared::IMTCP_LP_ITT_MOST_RTTS,
+        default: shared::IMTCP_LP_ITT_RTTS,
+        field: |p| &mut p.lp_itt_rtts,
+        what: "round trips in which a second indication leaves one packet",
+    },
+    Param {
+        key: "t=",
+        modes: &[Mode::Nice],
+        scale: 100,
+        least: shared::IMTCP_NICE_T_LEAST_PCT,
+        most: shared::IMTCP_NICE_T_MOST_PCT,
+        default: shared::IMTCP_NICE_T_PCT,
+        field: |p| &mut p.nice_t_pct,
+        what: "share of the range of round trip times above which a packet is late",
+    },
+    Param {
+        key: "f=",
+        modes: &[Mode::Nice],
+        scale: 100,
+        least: shared::IMTCP_NICE_F_LEAST_PCT,
+        most: shared::IMTCP_NICE_F_MOST_PCT,
+        default: shared::IMTCP_NICE_F_PCT,
+        field: |p| &mut p.nice_f_pct,
+        what: "share of the packets that may be late",
+    },
+    Param {
+        key: "target=",
+        modes: &[Mode::Ledbat],
+        scale: MILLISECONDS,
+        least: shared::IMTCP_LEDBAT_TARGET_LEAST_US,
+        most: shared::IMTCP_LEDBAT_TARGET_MOST_US,
+        default: shared::IMTCP_LEDBAT_TARGET_US,
+        field: |p| &mut p.ledbat_target_us,
+        what: "queue to keep",
+    },
+    Param {
+        key: "gain=",
+        modes: &[Mode::Ledbat],
+        scale: 256,
+        least: shared::IMTCP_LEDBAT_GAIN_LEAST_Q8,
+        most: shared::IMTCP_LEDBAT_GAIN_MOST_Q8,
+        default: shared::IMTCP_LEDBAT_GAIN_Q8,
+        field: |p| &mut p.ledbat_gain_q8,
+        what: "segments that a round trip adds at most",
+    },
+    Param {
+        key: "target=",
+        modes: &[Mode::Ledbatpp],
+        scale: MILLISECONDS,
+        least: shared::IMTCP_LEDBATPP_TARGET_LEAST_US,
+        most: shared::IMTCP_LEDBATPP_TARGET_MOST_US,
+        default: shared::IMTCP_LEDBATPP_TARGET_US,
+        field: |p| &mut p.ledbatpp_target_us,
+        what: "queue to keep at most",
+    },
 ];
 
 impl Param {
@@ -96,7 +170,8 @@ impl Param {
     fn shown(&self, value: u32) -> f64 {
         let tells_apart = match self.scale {
             1 => 1.0,
-            256 => 1e2,
+            100 | 256 => 1e2,
+            MILLISECONDS => 1e3,
             _ => 1e4,
         };
         (f64::from(value) / f64::from(self.scale) * tells_apart).round() / tells_apart
@@ -109,8 +184,23 @@ impl Param {
         }
     }
 
+    fn unit(&self) -> &'static str {
+        if self.scale == MILLISECONDS {
+            " ms"
+        } else {
+            ""
+        }
+    }
+
     fn range(&self) -> String {
-        format!("between {} and {}", self.shown(self.least), self.shown(self.most))
+        format!("between {} and {}{}", self.shown(self.least), self.shown(self.most), self.unit())
+    }
+
+    /// What it is, its range, default and modes.
+    fn help(&self) -> String {
+        let modes: Vec<_> = self.modes.iter().map(|m| m.name()).collect();
+        let default = self.shown(self.default);
+        format!("{}, {} ({default}); {}", self.what, self.range(), modes.join(", "))
     }
 
     /// The value in the programs' scale.
@@ -253,16 +343,15 @@ impl TypedValueParser for AssignmentParser {
         Ok(Assignment { name: name.trim().into(), value: value.trim().into() })
     }
 
+    /// Each name once, with all that it stands for: a shell offers what it is told twice twice.
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(PARAMS.iter().map(|p| {
-            let modes: Vec<_> = p.modes.iter().map(|m| m.name()).collect();
-            PossibleValue::new(p.key).help(format!(
-                "{}, {} ({}); {}",
-                p.what,
-                p.range(),
-                p.shown(p.default),
-                modes.join(", ")
-            ))
+        let mut keys: Vec<_> = PARAMS.iter().map(|p| p.key).collect();
+        let mut seen = BTreeSet::new();
+        keys.retain(|key| seen.insert(*key));
+        Some(Box::new(keys.into_iter().map(|key| {
+            let meanings: Vec<_> =
+                PARAMS.iter().filter(|p| p.key == key).map(Param::help).collect();
+            PossibleValue::new(key).help(meanings.join(" | "))
         })))
     }
 }
@@ -302,8 +391,51 @@ mod tests {
     fn a_mode_without_the_parameter_says_which_it_has() {
         let said = refused(Mode::Fs, "delta", "1.2");
         assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, h");
-        let said = refused(Mode::Nice, "g", "1");
-        assert_eq!(said, "mode nice has no parameter g: it has none");
+        let said = refused(Mode::Nocc, "g", "1");
+        assert_eq!(said, "mode nocc has no parameter g: it has none");
+    }
+
+    #[test]
+    fn a_name_of_several_modes_has_the_range_default_and_field_of_each() {
+        let params = set(Mode::Lp, "delta", "0.3").unwrap();
+        assert_eq!((params.lp_delta_pct, params.delta_q8), (30, 0));
+        assert_eq!(
+            refused(Mode::Lp, "delta", "1.2"),
+            "delta must be between 0.01 and 0.99, not 1.2"
+        );
+        assert_eq!(refused(Mode::Bg, "delta", "0.3"), "delta must be between 1.05 and 4, not 0.3");
+        let targets = |p: &Params| (p.ledbat_target_us, p.ledbatpp_target_us);
+        assert_eq!(targets(&set(Mode::Ledbat, "target", "20").unwrap()), (20_000, 0));
+        assert_eq!(targets(&set(Mode::Ledbatpp, "target", "20.5").unwrap()), (0, 20_500));
+        let of = |mode| in_force(mode, &Params::default())["target"].as_f64().unwrap();
+        assert_eq!((of(Mode::Ledbat), of(Mode::Ledbatpp)), (100.0, 60.0));
+    }
+
+    #[test]
+    fn what_the_rfc_forbids_is_refused_and_a_time_is_told_in_its_unit() {
+        let said = refused(Mode::Ledbat, "target", "150");
+        assert_eq!(said, "target must be between 5 and 100 ms, not 150");
+        let said = refused(Mode::Ledbat, "gain", "1.5");
+        assert_eq!(said, "gain must be between 0.06 and 1, not 1.5");
+    }
+
+    #[test]
+    fn a_mode_has_each_name_once_and_a_shell_is_told_each_once() {
+        for mode in Mode::value_variants() {
+            let names: Vec<_> = of(*mode).map(Param::name).collect();
+            assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "{names:?}");
+        }
+        let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
+        let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
+        let expected =
+            ["gamma=", "N=", "delta=", "g=", "h=", "itt=", "t=", "f=", "target=", "gain="];
+        assert_eq!(keys, expected);
+        let target = told.iter().find(|v| v.get_name() == "target=").unwrap();
+        assert_eq!(
+            target.get_help().unwrap().to_string(),
+            "queue to keep, between 5 and 100 ms (100); ledbat | \
+             queue to keep at most, between 5 and 100 ms (60); ledbatpp"
+        );
     }
 
     #[test]
@@ -325,7 +457,13 @@ mod tests {
         assert_eq!(read.to_string(), r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125}"#);
         let read = serde_json::to_value(in_force(Mode::Fs, &Params::default())).unwrap();
         assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100}"#);
-        assert!(in_force(Mode::Ledbat, &Params::default()).is_empty());
+        let read = serde_json::to_value(in_force(Mode::Lpecn, &Params::default())).unwrap();
+        assert_eq!(read.to_string(), r#"{"delta":0.15,"itt":3}"#);
+        let read = serde_json::to_value(in_force(Mode::Nice, &Params::default())).unwrap();
+        assert_eq!(read.to_string(), r#"{"f":0.5,"t":0.1}"#);
+        let read = serde_json::to_value(in_force(Mode::Ledbat, &Params::default())).unwrap();
+        assert_eq!(read.to_string(), r#"{"gain":1.0,"target":100.0}"#);
+        assert!(in_force(Mode::Nocc, &Params::default()).is_empty());
     }
 
     #[test]
@@ -372,11 +510,12 @@ mod tests {
         for p in &PARAMS {
             let modes: Vec<_> = p.modes.iter().map(|m| format!("`{}`", m.name())).collect();
             let row = format!(
-                "| `{}` | {} | {} … {} | {} |",
+                "| `{}` | {} | {} … {}{} | {} |",
                 p.name(),
                 modes.join(", "),
                 p.shown(p.least),
                 p.shown(p.most),
+                p.unit(),
                 p.shown(p.default)
             );
             assert!(text.contains(&row), "docs/parameters.md lacks: {row}");

@@ -26,9 +26,9 @@ pub enum Mode {
     Lpecn,
     /// TCP Nice: halve when round trips grow, down to a packet every 48 of them
     Nice,
-    /// LEDBAT (RFC 6817): keep a queue of 100 ms
+    /// LEDBAT (RFC 6817): keep a queue of 100 ms, or of the parameter target
     Ledbat,
-    /// LEDBAT++: keep a queue of 60 ms, with pauses in which the path is seen empty
+    /// LEDBAT++: keep a queue of 60 ms, or of target, with pauses in which the path is seen empty
     Ledbatpp,
     /// No congestion control: fill the receiver's window; needs `imtcp up --allow-nocc`
     Nocc,

@@ -69,6 +69,8 @@ fn what_follows_run_is_completed_as_a_command() {
     assert!(has("imtcp sta", "status"));
     assert!(has("imtcp run --param d", "delta="), "{}", complete("imtcp run --param d"));
     assert!(has("imtcp attach --param g", "gamma="));
+    // Of several modes, with other meanings.
+    assert_eq!(complete("imtcp run --param target").trim(), "target=");
 }
 
 /// Before anything is loaded or needs root.
