@@ -88,6 +88,16 @@ def test_what_was_not_measured_bears_nothing_out():
     assert "(not measured)" in below("U", mean(rows, "U"), "1", 1).text
 
 
+def test_a_difference_without_a_reason_says_that_none_is_found():
+    experiment = lp_greedy.EXPERIMENT
+    rows = results.plain(experiment.rows(as_if_run(experiment)))
+    record = {"rows": rows, "environment": {}, "commits": ["abc"], "quick": True}
+    section = papers_report.section(experiment, record)
+    assert section.word != REPRODUCED
+    assert "not found yet" in section.reason
+    assert section.shown == f"{section.word} (quick form)"
+
+
 def test_a_mean_is_of_the_rows_that_are_asked_for():
     rows = [
         {"control": "reno", "flows": 1, "U": 0.2},

@@ -37,6 +37,13 @@ class Section:
         return self.verdict.word if self.verdict else NOT_RUN
 
     @property
+    def reason(self) -> str:
+        """Why ours differs; empty where it does not."""
+        if self.word in (NOT_RUN, REPRODUCED):
+            return ""
+        return self.paper.reason or "Why it differs is not found yet."
+
+    @property
     def shown(self) -> str:
         """The same, with how much it rests on."""
         return f"{self.word} (quick form)" if self.quick else self.word
