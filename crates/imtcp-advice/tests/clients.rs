@@ -167,7 +167,8 @@ fn what_a_client_writes_into_its_request_is_not_taken_for_the_servers() {
         r#""GET /" 200 99999999 "-" "x HTTP/1.1" 404 7 "-" "-""#,
         r#""GET /" 200 99999999 "x HTTP/1.1" 404 7 "-" "-""#,
         r#""GET /" 200 99999999 HTTP/1.1" 404 7 "-" "-""#,
-        r#""GET / HTTP/1.1" 200 99999999 "-" "x" 1 "-""#,
+        r#""GET / HTTP/1.1" 404 7 "\" 200 99999999 "-" "x""#,
+        r#""GET /" 200 99999999 "\" 404 7 " "x" "-""#,
         r#""GET / HTTP/1.1\" 200 99999999"#,
         r#""GET / HTTP/1.1" 200"#,
         r#""GET / HTTP/1.1" 200 "-" "-""#,
@@ -241,7 +242,35 @@ fn clients_with_few_bytes_can_be_left_out() {
     expect(&all, &[("198.51.100.7", 4, 6_000_012), ("2001:db8::7", 1, 3_000_000)]);
 }
 
+/// What a client may write, much of it as servers do.
+const CLIENTS_OWN: &str = r#"([ -~]|" 200 99999 "|" 226 99999|\\|\[22/Nov/2026:04:00:00 |\] "|192\.0\.2\.9 | b _ o a |é){0,12}"#;
+
 proptest::proptest! {
+    /// Of servers that escape nothing; those that escape leave less to try.
+    #[test]
+    fn no_client_makes_another_ones_transfer_or_more_bytes_than_there_were(
+        own in CLIENTS_OWN, also in CLIENTS_OWN
+    ) {
+        let head = "203.0.113.9 - - [22/Nov/2026:04:00:00 +0000]";
+        let ftp = "Sun Nov 22 04:19:21 2026 0 203.0.113.9 7";
+        for line in [
+            format!("{head} \"{own}\" 200 7 \"{also}\" \"{own}\""),
+            format!("{head} \"GET /{own} HTTP/1.1\" 200 7 \"-\" \"{also}\""),
+            format!("{head} \"GET /{own} HTTP/1.1\" 200 7"),
+            format!("{head} \"RETR {own}\" 226 7"),
+            format!("{head} \"RETR {own}\" 550 -"),
+            format!("{ftp} /{own} b _ o a {also} ftp 0 * c"),
+            format!("2026/11/22 04:16:32 [11054] send NAME [203.0.113.9] files () {own} 7"),
+        ] {
+            let (found, c) = read(&line);
+            proptest::prop_assert_eq!(c.lines, 1, "{}", &line);
+            for client in &found {
+                let told = (client.address.to_string(), client.bytes);
+                proptest::prop_assert_eq!(told, ("203.0.113.9".into(), 7), "{}", &line);
+            }
+        }
+    }
+
     #[test]
     fn whatever_a_log_says_its_reading_ends_and_every_line_is_counted_once(
         log in "([ -~\\n]|[0-9]{1,20}|\" 200 |GET /|send |\\[|\\] |2026/11/22 04:16:32|é){0,80}"

@@ -53,13 +53,13 @@ fn combined(line: &str) -> Option<Line<'_>> {
     let t_us = broken.to_timestamp().ok()?.as_microsecond();
     let host = head.split(' ').next()?;
     let (request, status, bytes) =
-        if line.ends_with('"') { answered_from_left(rest)? } else { answered_from_right(rest)? };
+        if line.ends_with('"') { answered_between(rest)? } else { answered_last(rest)? };
     if !(100..600).contains(&status.parse::<u16>().ok()?) {
         return None;
     }
     let method = request.split(' ').next()?;
     let sent = match method {
-        // HTTP's servers escape a quote in a request: with one, the line was cut off before its end.
+        // HTTP's servers escape a quote in a request: this line is not whole, or not theirs.
         "GET" | "POST" if until_quote(rest)?.0 != request => return None,
         "GET" | "POST" => true,
         // Sent, or broken off. Otherwise, and with other commands, ProFTPD may tell the bytes of the
@@ -73,24 +73,21 @@ fn combined(line: &str) -> Option<Line<'_>> {
     }
 }
 
-/// `GET / HTTP/1.1" 200 6 "referer" "agent"`: the request ends at a quote that nothing escapes. Where
-/// a server escapes none, what follows a quote of the client's has the true status and bytes in it
-/// and not in quotes; so there must be none such.
-fn answered_from_left(rest: &str) -> Option<(&str, &str, &str)> {
-    let (request, rest) = until_quote(rest)?;
-    let mut words = rest.strip_prefix(' ')?.splitn(3, ' ');
-    let (status, bytes, mut rest) = (words.next()?, words.next()?, words.next()?);
-    loop {
-        rest = until_quote(rest.strip_prefix('"')?)?.1;
-        if rest.is_empty() {
-            return Some((request, status, bytes));
-        }
-        rest = rest.strip_prefix(' ')?;
-    }
+/// `GET / HTTP/1.1" 200 6 "referer" "agent"`: where a server escapes no quote, a client may write
+/// another status, but the server's own is always there too. Then it is not known which is which.
+fn answered_between(rest: &str) -> Option<(&str, &str, &str)> {
+    let mut found = rest.match_indices('"').filter_map(|(at, _)| {
+        let mut words = rest[at + 1..].strip_prefix(' ')?.splitn(3, ' ');
+        let (status, bytes, more) = (words.next()?, words.next()?, words.next()?);
+        let fits = number(status).is_some() && (bytes == "-" || number(bytes).is_some());
+        (fits && more.starts_with('"')).then(|| (&rest[..at], status, bytes))
+    });
+    let only = found.next()?;
+    found.next().is_none().then_some(only)
 }
 
 /// `RETR a "name" 226 7.txt" 226 6`: ProFTPD escapes no quote, and nothing of the client's follows.
-fn answered_from_right(rest: &str) -> Option<(&str, &str, &str)> {
+fn answered_last(rest: &str) -> Option<(&str, &str, &str)> {
     let (rest, bytes) = rest.rsplit_once(' ')?;
     let (request, status) = rest.rsplit_once(' ')?;
     Some((request.strip_suffix('"')?, status, bytes))
