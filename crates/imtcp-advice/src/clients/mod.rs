@@ -55,8 +55,8 @@ pub struct Clients {
     counts: Counts,
 }
 
-/// Clients in memory; beyond, the half with fewer bytes goes. About 60 MB.
-const MOST_CLIENTS: usize = 500_000;
+/// Clients in memory; beyond, the half with fewer bytes goes. About 100 MB, with the table of them.
+const MOST_CLIENTS: usize = 200_000;
 /// More than any line carries in a day; a sum of them does not overflow soon.
 const MOST_BYTES: u64 = 1_000_000_000_000_000;
 
