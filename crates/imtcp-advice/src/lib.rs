@@ -5,6 +5,7 @@
 //! [`advice`] is the algorithm, pure; [`store`] the history; [`service`] answers over HTTP.
 
 pub mod advice;
+pub mod clients;
 pub mod counters;
 pub mod error;
 pub mod exchange;

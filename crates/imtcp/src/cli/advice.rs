@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use crate::rate::Rate;
 
@@ -104,6 +104,7 @@ pub enum AdviceCommand {
     Serve(ServeArgs),
     Import(ImportArgs),
     Export(ExportArgs),
+    Clients(ClientsArgs),
     Set(SetArgs),
     Backtest(BacktestArgs),
     Vacuum(VacuumArgs),
@@ -239,6 +240,49 @@ pub struct ExportArgs {
     /// Into this file instead of standard output; as Parquet when it ends in .parquet
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// Learn from access logs whom this host serves: the destinations whose paths matter
+///
+/// Reads logs of nginx and Apache (combined or common), ProFTPD (ExtendedLog, TransferLog), other FTP
+/// servers that write xferlog, and rsyncd (with `transfer logging`). What this host sent counts,
+/// uploads do not. Lines that a server does not write so, and what cannot be, are skipped and counted;
+/// a client that is named by no address is not trusted. Times without an offset are of this
+/// machine's zone (TZ=Europe/Berlin for another). A log may be of any size.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    imtcp advice clients --log /var/log/nginx/access.log /var/log/proftpd/xferlog\n  \
+    zcat access.log.*.gz | imtcp advice clients --log - --least-bytes 100000000 --peers >peers\n  \
+    sudo imtcp agent --peers peers")]
+pub struct ClientsArgs {
+    /// The logs, not compressed; - for standard input
+    #[arg(long, value_name = "FILE", required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
+    pub log: Vec<PathBuf>,
+    /// How their lines are written
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
+    pub format: LogFormat,
+    /// Only clients who got so many bytes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub least_bytes: u64,
+    /// Write what `imtcp agent --peers` reads: an address a line, the most bytes first
+    #[arg(long, conflicts_with = "json")]
+    pub peers: bool,
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Each line as it looks
+    Auto,
+    /// Combined or common log: nginx, Apache, ProFTPD's ExtendedLog (also: nginx, apache, proftpd)
+    #[value(aliases = ["nginx", "apache", "proftpd"])]
+    Combined,
+    /// FTP servers' transfer log: ProFTPD's TransferLog, vsftpd's xferlog_std_format
+    Xferlog,
+    /// The log of rsyncd
+    Rsync,
 }
 
 /// Set or show what holds for a path, or for all

@@ -2,6 +2,7 @@
 //! `imtcp advice …`, a file each.
 
 mod backtest;
+mod clients;
 mod exchange;
 mod serve;
 mod set;
@@ -22,6 +23,7 @@ pub fn main(args: AdviceArgs) -> Result<u8> {
         AdviceCommand::Serve(args) => serve::main(args),
         AdviceCommand::Import(args) => exchange::import(args),
         AdviceCommand::Export(args) => exchange::export(args),
+        AdviceCommand::Clients(args) => clients::main(args),
         AdviceCommand::Set(args) => set::main(args),
         AdviceCommand::Backtest(args) => backtest::main(args),
         AdviceCommand::Vacuum(args) => vacuum::main(args),
