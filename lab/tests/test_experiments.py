@@ -30,7 +30,7 @@ def scenarios(experiment, controls, *arguments):
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
 def test_every_point_of_an_experiment_has_its_own_key_and_job(experiment):
-    points = scenarios(experiment, ",".join(experiment.controls))
+    points = scenarios(experiment, list(experiment.controls))
     assert len({p.key for p in points}) == len(points)
     # Without a background nothing of it is left in the job.
     scripts = [p.job().script for p in points if not p.control.is_none]
