@@ -54,7 +54,8 @@ __u32 BPF_PROG(imtcp_ssthresh, struct sock *sk)
 	__u32 half_segs = imtcp_reno_ssthresh(tp->snd_cwnd);
 
 	/* The kernel lowers the window to it while the loss is repaired, below a floor too. */
-	return conn ? imtcp_max(half_segs, imtcp_floor_segs(conn, tp)) : half_segs;
+	return conn ? imtcp_max(half_segs, imtcp_floor_segs(conn, tp, imtcp_policy_of(conn)))
+		    : half_segs;
 }
 
 SEC("struct_ops")

@@ -331,9 +331,11 @@ static __always_inline __u32 imtcp_window_for(const struct imtcp_conn *conn,
 }
 
 /* Window of the connection's share of the floor at the present round trip; 0 without a floor. */
-static __always_inline __u32 imtcp_floor_segs(struct imtcp_conn *conn, const struct tcp_sock *tp)
+static __always_inline __u32 imtcp_floor_segs(const struct imtcp_conn *conn,
+					      const struct tcp_sock *tp,
+					      const struct imtcp_policy *policy)
 {
-	return imtcp_window_for(conn, tp, imtcp_policy_floor_bps(imtcp_policy_of(conn)));
+	return imtcp_window_for(conn, tp, imtcp_policy_floor_bps(policy));
 }
 
 /* Growth by what was acknowledged: Reno's, or towards the available bandwidth. */
@@ -356,7 +358,7 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_policy *policy = imtcp_policy_of(conn);
-	__u32 floor_segs = imtcp_floor_segs(conn, tp);
+	__u32 floor_segs = imtcp_floor_segs(conn, tp, policy);
 	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_ceiling_bps(policy));
 	struct imtcp_window w = {
 		.cwnd_segs = tp->snd_cwnd,

@@ -85,8 +85,11 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 		if (!conn)                                                                         \
 			return imtcp_reno_ssthresh(tp->snd_cwnd);                                  \
 		imtcp_mode_read(sk, &ack);                                                         \
-		return imtcp_max(prefix##_ssthresh(conn, &ack, tp->snd_cwnd, tp->lost_out != 0),   \
-				 imtcp_floor_segs(conn, tp)); /* while a loss is repaired, too */  \
+		return imtcp_max(                                                                  \
+			prefix##_ssthresh(conn, &ack, tp->snd_cwnd, tp->lost_out != 0),            \
+			imtcp_floor_segs(                                                          \
+				conn, tp,                                                          \
+				imtcp_policy_of(conn))); /* while a loss is repaired, too */       \
 	}                                                                                          \
                                                                                                    \
 	SEC("struct_ops")                                                                          \

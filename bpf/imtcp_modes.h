@@ -136,7 +136,7 @@ static __always_inline void imtcp_mode_write(struct sock *sk, struct imtcp_conn 
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_policy *policy = imtcp_policy_of(conn);
-	__u32 floor_segs = imtcp_floor_segs(conn, tp);
+	__u32 floor_segs = imtcp_floor_segs(conn, tp, policy);
 	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_ceiling_bps(policy));
 	__u32 cwnd = w->cwnd_segs;
 
