@@ -190,6 +190,14 @@ def test_keep_writes_what_show_list_and_report_read(checkout, capsys):
     assert (checkout / "out" / "report" / "papers.html").is_file()
 
 
+def test_the_quick_form_does_not_replace_the_full_forms_results(checkout):
+    assert cli.main(["run", "LP-F6"]) == 0
+    full = (checkout / "out/LP-F6/results-6.12.json").read_text()
+    assert cli.main(["run", "LP-F6", "--quick"]) == 0
+    assert (checkout / "out/LP-F6/results-6.12.json").read_text() == full
+    assert json.loads((checkout / "out/LP-F6/results-6.12-quick.json").read_text())["quick"]
+
+
 def test_a_broken_kept_file_is_told_with_what_to_do(checkout, capsys):
     kept = results.kept("LP-F6")
     kept.parent.mkdir(parents=True)

@@ -78,11 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return EXIT_LAB
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_PIPE
     except OSError as error:
         # A full disk, a directory that may not be written: what is saved stays, whole.
-        if isinstance(error, BrokenPipeError):
-            sys.stderr.close()
-            return EXIT_PIPE
         print(f"lab: {error}", file=sys.stderr)
         return EXIT_LAB
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from imtcp_lab.job import MissingPrerequisite, Runner
 from imtcp_lab.metrics import SMALL_BYTES
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
-from imtcp_lab.tables import Column, as_number, as_percent, cell, summaries, text_table
+from imtcp_lab.tables import Column, as_number, as_percent, text_cells, text_table
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Rsync, Times, Web
 from imtcp_lab.vm import VmRunner
@@ -181,12 +181,10 @@ def _html(
     seeds: int,
 ) -> str:
     environment = points[0].meta["environment"]
+    titles, lines = text_cells(rows, ("control",), COLUMNS)
     table = report.Table(
-        titles=["control", *(c.title for c in COLUMNS), "seeds"],
-        rows=[
-            [r["control"], *(cell(r[c.key], c) for c in COLUMNS), str(r["seeds"])]
-            for r in summaries(rows, ("control",), COLUMNS)
-        ],
+        titles,
+        lines,
         marked=frozenset({"imtcp_bg"}),
     )
     summary = (

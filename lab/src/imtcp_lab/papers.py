@@ -63,13 +63,12 @@ def _virtual_s(experiment: Experiment, quick: bool) -> float:
     return sum(s.times.total_s + SETUP_S for s in experiment.scenarios(args))
 
 
-def _told(experiment: Experiment) -> dict[str, Any]:
+def _told(experiment: Experiment, record: dict[str, Any] | None) -> dict[str, Any]:
     """What ``list`` and ``show`` say of one."""
     told: dict[str, Any] = {"name": experiment.name, "help": experiment.help}
     paper = experiment.paper
     if paper is None:
         return told | {"source": None, "verdict": None}
-    record = load_kept(experiment)
     verdict = paper.verdict(record["rows"]) if record else None
     return told | {
         "source": paper.source,
@@ -87,7 +86,7 @@ def _told(experiment: Experiment) -> dict[str, Any]:
 
 def list_all(args: argparse.Namespace) -> int:
     """``lab list``."""
-    told = [_told(experiment) for experiment in EXPERIMENTS]
+    told = [_told(e, load_kept(e) if e.paper else None) for e in EXPERIMENTS]
     if args.json:
         print(json.dumps(told, indent=2))
         return 0
@@ -104,10 +103,12 @@ def show(args: argparse.Namespace) -> int:
     """``lab show ID``."""
     experiment = next(e for e in PAPERS if e.name == args.experiment)
     record = load_kept(experiment)
-    told = _told(experiment)
+    told = _told(experiment, record)
     if args.json:
         print(json.dumps(told | {"rows": record["rows"] if record else []}, indent=2))
         return 0
+    paper = experiment.paper
+    assert paper is not None
     print(f"{told['name']}: {told['help']}\n{told['source']}\n")
     print(f"expected  {told['expected']}\nchoices   {told['choices']}")
     print(
@@ -118,11 +119,10 @@ def show(args: argparse.Namespace) -> int:
         print(f"\nnothing is kept: lab run {experiment.name} --keep")
         return 0
     print(f"\n{text_table(record['rows'], experiment.by, experiment.columns)}\n")
-    print(f"verdict   {told['verdict']}{' (quick form)' if record['quick'] else ''}")
-    for claim in told["claims"]:
-        print(f"  {'yes' if claim['holds'] else 'no ':3}  {claim['text']}")
-    if told["reason"]:
-        print(f"reason    {told['reason']}")
+    verdict = paper.verdict(record["rows"])
+    print(f"verdict   {verdict.word}{' (quick form)' if record['quick'] else ''}\n{verdict.told}")
+    if paper.why(verdict):
+        print(f"reason    {paper.why(verdict)}")
     return 0
 
 

@@ -10,7 +10,7 @@ from imtcp_lab import report
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.experiments.paper import DIFFERS, NOT_REPRODUCED, REPRODUCED, Paper, Verdict
 from imtcp_lab.figures import DARK, LIGHT
-from imtcp_lab.tables import cell, summaries
+from imtcp_lab.tables import text_cells
 
 NOT_RUN = "not run"
 
@@ -39,9 +39,7 @@ class Section:
     @property
     def reason(self) -> str:
         """Why ours differs; empty where it does not."""
-        if self.word in (NOT_RUN, REPRODUCED):
-            return ""
-        return self.paper.reason or "Why it differs is not found yet."
+        return self.paper.why(self.verdict) if self.verdict else ""
 
     @property
     def shown(self) -> str:
@@ -57,18 +55,7 @@ def section(experiment: Experiment, record: Mapping[str, Any] | None) -> Section
     if record is None:
         return Section(experiment.name, title, paper)
     rows = record["rows"]
-    shown = summaries(rows, experiment.by, experiment.columns)
-    table = report.Table(
-        titles=[*experiment.by, *(c.title for c in experiment.columns), "seeds"],
-        rows=[
-            [
-                *(str(r[key]) for key in experiment.by),
-                *(cell(r[c.key], c) for c in experiment.columns),
-                str(r["seeds"]),
-            ]
-            for r in shown
-        ],
-    )
+    table = report.Table(*text_cells(rows, experiment.by, experiment.columns))
     picture = report.Picture(
         experiment.name,
         f"After {paper.source}; lines and bars are means, shades and strokes the range of seeds.",

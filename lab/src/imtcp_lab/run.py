@@ -115,9 +115,9 @@ def seed_numbers(args: argparse.Namespace) -> range:
     return range(args.first_seed, args.first_seed + args.seeds)
 
 
-def choose(experiment: Experiment, names: str, *, to_run: bool = True) -> list[Control]:
+def choose(experiment: Experiment, names: str | list[str], *, to_run: bool = True) -> list[Control]:
     """The wanted controls, with *none* where it is the yardstick."""
-    controls = named(names) if names else []
+    controls = named(names)
     if experiment.needs_none and not any(c.is_none for c in controls):
         controls.insert(0, CONTROLS["none"])
     program = paths.programs() / "imtcp"
@@ -182,14 +182,17 @@ def _run(args: argparse.Namespace) -> int:
         if args.seeds < 1 or args.jobs < 1:
             raise ValueError("--seeds and --jobs are at least 1")
         args.seed_numbers = seed_numbers(args)
-        names = ",".join(experiment.controls) if args.controls is None else args.controls
-        args.chosen = choose(experiment, names, to_run=not args.redraw)
+        wanted = list(experiment.controls) if args.controls is None else args.controls
+        args.chosen = choose(experiment, wanted, to_run=not args.redraw)
         scenarios = experiment.scenarios(args)
     except ValueError as error:
         print(f"lab run {experiment.name}: {error}", file=sys.stderr)
         return 2
     out = args.out or paths.checkout() / "out" / experiment.name
     place, runner = _where(args)
+    if args.quick and experiment.paper is not None:
+        # Its points are others under the same names: they must not replace the full form's.
+        place += "-quick"
     points = _points(args, scenarios, runner, out / f"points-{place}")
     record = results.plain(_record(args, place, points))
     rows = record["rows"]
@@ -204,9 +207,7 @@ def _run(args: argparse.Namespace) -> int:
     print(text_table(rows, experiment.by, experiment.columns))
     if experiment.paper is not None:
         verdict = experiment.paper.verdict(rows)
-        print(f"\n{experiment.name}: {verdict.word}")
-        for claim in verdict.claims:
-            print(f"  {'yes' if claim.holds else 'no ':3}  {claim.text}")
+        print(f"\n{experiment.name}: {verdict.word}\n{verdict.told}")
     return 0
 
 

@@ -179,10 +179,11 @@ def _run_missing(
                 done, pending = wait(pending, timeout=0.3, return_when=FIRST_COMPLETED)
                 bar.show(sum(done_s.values()))
                 for future in done:
-                    error = future.exception()
-                    if isinstance(error, MissingPrerequisite) or not isinstance(error, LabError):
+                    try:
                         future.result()
-                    else:
+                    except MissingPrerequisite:
+                        raise
+                    except LabError as error:
                         failed.append(error)
         except BaseException as error:
             # Also Ctrl-C: the runs see it at their next sign of life and clean up.

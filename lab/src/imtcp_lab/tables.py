@@ -69,16 +69,24 @@ def summaries(
     ]
 
 
-def text_table(rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]) -> str:
-    """An aligned table, mean (least … greatest) over seeds in each cell."""
+def text_cells(
+    rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]
+) -> tuple[list[str], list[list[str]]]:
+    """Titles, and a line per group: mean (least … greatest) over seeds in each cell."""
     titles = [*by, *(c.title for c in columns), "seeds"]
-    lines = [titles]
-    for record in summaries(rows, by, columns):
-        lines.append(
-            [str(record[key]) for key in by]
-            + [cell(record[c.key], c) for c in columns]
-            + [str(record["seeds"])]
-        )
+    lines = [
+        [str(record[key]) for key in by]
+        + [cell(record[c.key], c) for c in columns]
+        + [str(record["seeds"])]
+        for record in summaries(rows, by, columns)
+    ]
+    return titles, lines
+
+
+def text_table(rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]) -> str:
+    """The same, aligned."""
+    titles, body = text_cells(rows, by, columns)
+    lines = [titles, *body]
     widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
 
     def layout(line: Sequence[str]) -> str:

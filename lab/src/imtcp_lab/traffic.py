@@ -49,6 +49,16 @@ class Times:
         return self.active_s + self.drain_s
 
 
+def shift_us(seed: int) -> int:
+    """By so much a seed shifts the start of flows: up to a round trip of 30 ms."""
+    return seed * 7919 % 30_000
+
+
+def shift_s(seed: int) -> float:
+    """The same in seconds."""
+    return shift_us(seed) / 1e6
+
+
 class Foreground(Protocol):
     """Whose traffic must not suffer."""
 
@@ -142,11 +152,10 @@ class Rival:
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
         """The flows; the seed shifts them by up to a round trip."""
-        shift_us = (seed * 7919) % 30_000
         return (
             f"ns fg imtcp-load bulk-client --to {path.client_addresses[0]}:{RIVAL_PORT}"
             f" --cc {self.congestion_control} --flows {self.flows}"
-            f" --at-us $((T0 + {shift_us}))"
+            f" --at-us $((T0 + {shift_us(seed)}))"
             f' --duration {times.total_s:g} & STOP="$STOP $!"\n'
         )
 

@@ -11,14 +11,14 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.metrics import background_bytes, drops_pkts, foreground_queue_pkts, goodput_bps
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
+from imtcp_lab.metrics import drops_pkts, foreground_queue_pkts
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import jain
 from imtcp_lab.tables import Column, as_number
 from imtcp_lab.topology import Dumbbell
-from imtcp_lab.traffic import Bulk, Times
+from imtcp_lab.traffic import Bulk, Times, shift_s
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             path,
             None,
             # The path is silent, so the seed enters by when the flows start.
-            Bulk(flows=flows, stagger_s=0.5, start_s=(seed * 7919 % 30_000) / 1e6),
+            Bulk(flows=flows, stagger_s=0.5, start_s=shift_s(seed)),
             control,
             Times(warmup_s=5, measure_s=args.measure_s, drain_s=0.5),
             seed=seed,
@@ -59,11 +59,11 @@ def _rows(points: Sequence[Point]) -> Rows:
     for point in points:
         window = point.scenario.window
         queue = point.tables["queue"]
-        flows = list(background_bytes(point.tables.get("tcp"), window).values())
+        flows = flow_bytes(point)
         out.append(
             identity(point)
             | {
-                "utilisation": goodput_bps(sum(flows), window) / point.scenario.path.capacity_bps,
+                "utilisation": background_bps(point) / point.scenario.path.capacity_bps,
                 "queue_pkts_mean": foreground_queue_pkts(queue, window),
                 "drops_pkts": drops_pkts(queue, window),
                 "jain": jain(flows) if len(flows) > 1 else math.nan,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from imtcp_lab.experiments.paper import Paper
+from imtcp_lab.metrics import background_bytes, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column
@@ -48,6 +49,16 @@ class Experiment:
     seeds: int = field(default=5)
     #: The table or figure that it reproduces; None: one of our own.
     paper: Paper | None = None
+
+
+def flow_bytes(point: Point) -> list[float]:
+    """Payload of each background connection that arrived in the window."""
+    return list(background_bytes(point.tables.get("tcp"), point.scenario.window).values())
+
+
+def background_bps(point: Point) -> float:
+    """Goodput of the background in whole frames."""
+    return goodput_bps(sum(flow_bytes(point)), point.scenario.window)
 
 
 def identity(point: Point) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _rows(points: Sequence[Point]) -> Rows:
     out = []
     for point, row in zip(points, measured.rows(points), strict=True):
         window = point.scenario.window
-        phase_us = (window.end_us - 0) // (2 * FLOWS)
+        phase_us = window.end_us // (2 * FLOWS)
         # All five are there in the two phases in the middle; the later one is judged.
         five = Window(FLOWS * phase_us, (FLOWS + 1) * phase_us)
         shares = list(background_bytes(point.tables.get("tcp"), five).values())

@@ -12,7 +12,7 @@ from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_mbps, as_number, as_percent
-from imtcp_lab.traffic import Bulk, Times, Web
+from imtcp_lab.traffic import Bulk, Web
 
 #: 50 servers, the thesis's last, would take the whole link.
 SERVERS = (10, 20, 30, 40)
@@ -26,14 +26,13 @@ def _sweep(
 ) -> Callable[[argparse.Namespace], list[Scenario]]:
     def scenarios(args: argparse.Namespace) -> list[Scenario]:
         return [
-            Scenario(
-                bg_path.PATH,
-                bg_path.web(servers),
+            bg_path.scenario(
+                args,
                 Bulk(flows=count),
                 control,
-                Times(warmup_s=5, measure_s=pick(args, 20, 8), drain_s=3),
-                seed=seed,
-                variant=f"{servers}servers-{count}flows",
+                seed,
+                f"{servers}servers-{count}flows",
+                servers=servers,
             )
             for count in pick(args, flows, quick_flows)
             for servers in pick(args, SERVERS, QUICK_SERVERS)

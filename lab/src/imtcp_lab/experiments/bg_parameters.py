@@ -12,7 +12,7 @@ from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
-from imtcp_lab.traffic import Bulk, Times
+from imtcp_lab.traffic import Bulk
 
 GAMMAS = (0.05, 0.1, 0.125, 0.25, 0.5, 0.9)
 DELTAS = (1.05, 1.1, 1.2, 1.4, 2.0)
@@ -24,14 +24,12 @@ def _sweep(
 ) -> Callable[[argparse.Namespace], list[Scenario]]:  # fmt: skip
     def scenarios(args: argparse.Namespace) -> list[Scenario]:
         return [
-            Scenario(
-                bg_path.PATH,
-                bg_path.web(),
+            bg_path.scenario(
+                args,
                 Bulk(flows=count, params=(f"{name}={value:g}",)),
                 control,
-                Times(warmup_s=5, measure_s=pick(args, 20, 8), drain_s=3),
-                seed=seed,
-                variant=f"{name}{value:g}-{count}flows",
+                seed,
+                f"{name}{value:g}-{count}flows",
             )
             for value in pick(args, full, quick)
             for count in pick(args, flows, quick_flows)

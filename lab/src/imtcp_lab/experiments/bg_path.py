@@ -7,8 +7,13 @@ background's round trip (30 ms), and what a web server sends on average (2 % of 
 
 from __future__ import annotations
 
+import argparse
+
+from imtcp_lab.controls import Control
+from imtcp_lab.experiments.paper import pick
+from imtcp_lab.scenario import Scenario
 from imtcp_lab.topology import Dumbbell
-from imtcp_lab.traffic import Web
+from imtcp_lab.traffic import Bulk, Times, Web
 
 PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=30.0, buffer_pkts=1000)
 SERVERS = 20
@@ -23,3 +28,16 @@ CHOICES = (
 def web(servers: int = SERVERS) -> Web:
     """The foreground of so many servers."""
     return Web(load=servers * SERVER_LOAD)
+
+
+def scenario(
+    args: argparse.Namespace,
+    background: Bulk,
+    control: Control,
+    seed: int,
+    variant: str,
+    servers: int = SERVERS,
+) -> Scenario:
+    """Flows that are there all the time, beside so many servers."""
+    times = Times(warmup_s=5, measure_s=pick(args, 20, 8), drain_s=3)
+    return Scenario(PATH, web(servers), background, control, times, seed=seed, variant=variant)

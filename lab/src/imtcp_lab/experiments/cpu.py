@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.base import Experiment, Rows, flow_bytes, identity
 from imtcp_lab.job import LabError
-from imtcp_lab.metrics import background_bytes
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number
 from imtcp_lab.topology import PAYLOAD_BYTES, Dumbbell
-from imtcp_lab.traffic import Bulk, Times
+from imtcp_lab.traffic import Bulk, Times, shift_s
 
 #: What the others are held against.
 YARDSTICK = "reno"
@@ -40,7 +39,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             path,
             None,
-            Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+            Bulk(start_s=shift_s(seed)),
             control,
             Times(warmup_s=4, measure_s=args.measure_s, drain_s=0.5),
             seed=seed,
@@ -62,7 +61,7 @@ def busy_ns_per_byte(point: Point) -> float:
         raise LabError(f"{point.scenario.key} has no idle times")
     passed_s = uptime["uptime_s"][1] - uptime["uptime_s"][0]
     busy_s = passed_s - (uptime["idle_s"][1] - uptime["idle_s"][0])
-    payload = sum(background_bytes(point.tables.get("tcp"), point.scenario.window).values())
+    payload = sum(flow_bytes(point))
     return busy_s * 1e9 / payload
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.job import LabError
 from imtcp_lab.measured import alone_of
-from imtcp_lab.metrics import Window, background_bytes, foreground_queue_pkts, goodput_bps
+from imtcp_lab.metrics import Window, foreground_queue_pkts, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
@@ -62,12 +62,11 @@ def _rows(points: Sequence[Point]) -> Rows:
         if reference is None:
             raise LabError(f"{scenario.key} has no run without background to compare with")
         window, capacity_bps = scenario.window, scenario.path.capacity_bps
-        mine = sum(background_bytes(point.tables.get("tcp"), window).values())
         rival = rival_bps(point, window)
         out.append(
             identity(point)
             | {
-                "share": goodput_bps(mine, window) / capacity_bps,
+                "share": background_bps(point) / capacity_bps,
                 "rival_share": rival / capacity_bps,
                 "rival_loss": 1 - rival / rival_bps(reference, window),
                 "queue_pkts_mean": foreground_queue_pkts(point.tables["queue"], window),

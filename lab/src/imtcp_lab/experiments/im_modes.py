@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Sequence
 
 from imtcp_lab import plots, series
-from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
-from imtcp_lab.metrics import background_bytes, drops_pkts, goodput_bps
+from imtcp_lab.metrics import drops_pkts
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_mbps, as_number
 from imtcp_lab.topology import Dumbbell
-from imtcp_lab.traffic import Bulk, Times
+from imtcp_lab.traffic import Bulk, Times, shift_s
 
 LOSSES_PCT = (0.1, 0.5, 1, 2, 5)
 QUICK_LOSSES_PCT = (0.1, 2)
@@ -29,7 +29,7 @@ def _wireless(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             Dumbbell(**{**vars(WIRELESS), "loss_pct": loss_pct}),
             None,
-            Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+            Bulk(start_s=shift_s(seed)),
             control,
             Times(warmup_s=10, measure_s=pick(args, 100, 20), drain_s=0.5),
             seed=seed,
@@ -46,7 +46,7 @@ def _fast(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             FAST,
             None,
-            Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+            Bulk(start_s=shift_s(seed)),
             control,
             Times(warmup_s=1, measure_s=pick(args, 20, 4), drain_s=0.2),
             seed=seed,
@@ -60,14 +60,13 @@ def _rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
         window, path = point.scenario.window, point.scenario.path
-        mine = sum(background_bytes(point.tables.get("tcp"), window).values())
         times, rates = series.throughput(point.tables.get("tcp"), BIN_MS, window.end_us)
         out.append(
             identity(point)
             | {
                 "loss_pct": path.loss_pct,
-                "goodput_bps": goodput_bps(mine, window),
-                "goodput_mbps": goodput_bps(mine, window) / 1e6,
+                "goodput_bps": background_bps(point),
+                "goodput_mbps": background_bps(point) / 1e6,
                 "drops_pkts": drops_pkts(point.tables["queue"], window),
                 "lines": [{"t_s": times, "value": [round(r / 1e6, 2) for r in rates]}],
             }

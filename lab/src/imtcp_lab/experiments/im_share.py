@@ -6,16 +6,15 @@ import argparse
 from collections.abc import Sequence
 
 from imtcp_lab import plots
-from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
 from imtcp_lab.experiments.greedy import rival_bps
 from imtcp_lab.experiments.paper import Claim, Paper, mean, pick, values
-from imtcp_lab.metrics import background_bytes, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import jain
 from imtcp_lab.tables import Column, as_mbps, as_number
 from imtcp_lab.topology import Dumbbell
-from imtcp_lab.traffic import Bulk, Rival, Times
+from imtcp_lab.traffic import Bulk, Rival, Times, shift_s
 
 #: [IM §4.5] has this round trip; table III gives none.
 RTT_MS = 140.0
@@ -36,7 +35,7 @@ def _among_themselves(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             _path(capacity_mbps),
             None,
-            Bulk(flows=flows, stagger_s=0.1, start_s=(seed * 7919 % 30_000) / 1e6),
+            Bulk(flows=flows, stagger_s=0.1, start_s=shift_s(seed)),
             control,
             Times(warmup_s=10, measure_s=pick(args, 40, 10), drain_s=0.5),
             seed=seed,
@@ -54,7 +53,7 @@ def _with_reno(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             _path(50),
             Rival(congestion_control="reno", flows=flows),
-            Bulk(flows=flows, start_s=(seed * 7919 % 30_000) / 1e6),
+            Bulk(flows=flows, start_s=shift_s(seed)),
             control,
             Times(warmup_s=15, measure_s=pick(args, 40, 10), drain_s=0.5),
             seed=seed,
@@ -66,17 +65,12 @@ def _with_reno(args: argparse.Namespace) -> list[Scenario]:
     ]
 
 
-def _shares(point: Point) -> list[float]:
-    window = point.scenario.window
-    return list(background_bytes(point.tables.get("tcp"), window).values())
-
-
 def _rows_among(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
-        background, shares = point.scenario.background, _shares(point)
+        background = point.scenario.background
         assert isinstance(background, Bulk)
-        rate_bps = goodput_bps(sum(shares), point.scenario.window)
+        rate_bps = background_bps(point)
         out.append(
             identity(point)
             | {
@@ -84,7 +78,7 @@ def _rows_among(points: Sequence[Point]) -> Rows:
                 "flows": background.flows,
                 "goodput_bps": rate_bps,
                 "utilisation": rate_bps / point.scenario.path.capacity_bps,
-                "jain": jain(shares),
+                "jain": jain(flow_bytes(point)),
             }
         )
     return out
@@ -100,7 +94,7 @@ def _rows_with(points: Sequence[Point]) -> Rows:
             identity(point)
             | {
                 "flows": 2 * background.flows,
-                "ratio": goodput_bps(sum(_shares(point)), window) / renos_bps,
+                "ratio": background_bps(point) / renos_bps,
                 "renos_bps": renos_bps,
             }
         )

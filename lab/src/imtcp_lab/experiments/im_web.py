@@ -12,7 +12,7 @@ from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_mbps, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
-from imtcp_lab.traffic import Bulk, Times, Web
+from imtcp_lab.traffic import Bulk, Times, Web, shift_s
 
 PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=90.0, buffer_pkts=1000)
 WEB = Web(load=0.4, mean_bytes=12_000, max_bytes=2_000_000, congestion_control="reno")
@@ -30,7 +30,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             PATH,
             WEB,
-            Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+            Bulk(start_s=shift_s(seed)),
             control,
             Times(warmup_s=8, measure_s=pick(args, 20, 6), drain_s=4),
             seed=seed,

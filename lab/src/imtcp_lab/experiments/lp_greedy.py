@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 from imtcp_lab import plots
 from imtcp_lab.experiments import lp_path
-from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.experiments.greedy import rival_bps
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
-from imtcp_lab.metrics import background_bytes, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_percent
-from imtcp_lab.traffic import Bulk, Rival, Times
+from imtcp_lab.traffic import Bulk, Rival, Times, shift_s
 
 CAPACITY_BPS = 10e6
 
@@ -26,7 +25,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             Rival(congestion_control="reno"),
             # Paper: both at once. Here the foreground is there first, else who draws the lot of
             # the first slow start decides the run.
-            Bulk(start_s=5 + (seed * 7919 % 30_000) / 1e6),
+            Bulk(start_s=5 + shift_s(seed)),
             control,
             Times(warmup_s=20, measure_s=pick(args, 100, 30), drain_s=0.5),
             seed=seed,
@@ -40,11 +39,10 @@ def _rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
         window, capacity_bps = point.scenario.window, point.scenario.path.capacity_bps
-        mine = sum(background_bytes(point.tables.get("tcp"), window).values())
         out.append(
             identity(point)
             | {
-                "lp_share": goodput_bps(mine, window) / capacity_bps,
+                "lp_share": background_bps(point) / capacity_bps,
                 "tcp_share": rival_bps(point, window) / capacity_bps,
             }
         )

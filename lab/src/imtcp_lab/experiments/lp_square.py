@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 
 from imtcp_lab import plots
 from imtcp_lab.experiments import lp_path
-from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
-from imtcp_lab.metrics import background_bytes, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import jain
 from imtcp_lab.tables import Column, as_number
-from imtcp_lab.traffic import Bulk, Times, Udp
+from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
 
 CAPACITY_BPS = 10e6
 WAVE_BPS = CAPACITY_BPS * 2 / 3
@@ -41,7 +40,7 @@ def _scenario(
     return Scenario(
         lp_path.path(CAPACITY_BPS),
         Udp(f"square:0:{WAVE_BPS:.0f}:{round(period_s * 1e6)}us"),
-        Bulk(flows=flows, start_s=1 + (seed * 7919 % 30_000) / 1e6),
+        Bulk(flows=flows, start_s=1 + shift_s(seed)),
         control,  # type: ignore[arg-type]
         Times(warmup_s=10, measure_s=periods * period_s, drain_s=0.5),
         seed=seed,
@@ -68,16 +67,15 @@ def _sweep(
 def _rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
-        window = point.scenario.window
         period, count = point.scenario.variant.removesuffix("flows").split("s-")
-        flows = list(background_bytes(point.tables.get("tcp"), window).values())
+        flows = flow_bytes(point)
         left_bps = CAPACITY_BPS - WAVE_BPS / 2
         out.append(
             identity(point)
             | {
                 "period_s": float(period),
                 "flows": int(count),
-                "U": goodput_bps(sum(flows), window) / left_bps,
+                "U": background_bps(point) / left_bps,
                 "jain": jain(flows) if len(flows) > 1 else math.nan,
             }
         )

@@ -10,13 +10,12 @@ import polars as pl
 
 from imtcp_lab import plots
 from imtcp_lab.experiments import lp_path
-from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
-from imtcp_lab.metrics import background_bytes, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
-from imtcp_lab.traffic import Bulk, Times, Web
+from imtcp_lab.traffic import Bulk, Times, Web, shift_s
 
 CAPACITY_BPS = 1.5e6
 LOAD = 0.4
@@ -29,7 +28,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             lp_path.path(CAPACITY_BPS),
             Web(load=LOAD, mean_bytes=12_000, max_bytes=1_000_000, congestion_control="reno"),
-            Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+            Bulk(start_s=shift_s(seed)),
             control,
             Times(warmup_s=20, measure_s=pick(args, 400, 60), drain_s=20),
             seed=seed,
@@ -52,13 +51,12 @@ def _rows(points: Sequence[Point]) -> Rows:
         web = point.tables["web"]
         judged = web.filter(web["start_us"].is_between(window.start_us, window.end_us))
         near = judged.filter(judged["size_bytes"].is_between(*NEAR_10KB))
-        mine = sum(background_bytes(point.tables.get("tcp"), window).values())
         out.append(
             identity(point)
             | {
                 "response_s": _mean_s(judged),
                 "response_10kb_s": _mean_s(near),
-                "bulk_share": goodput_bps(mine, window) / CAPACITY_BPS,
+                "bulk_share": background_bps(point) / CAPACITY_BPS,
                 "objects": len(judged),
             }
         )

@@ -46,6 +46,11 @@ class Verdict:
             return REPRODUCED
         return DIFFERS if held else NOT_REPRODUCED
 
+    @property
+    def told(self) -> str:
+        """The claims, a line each."""
+        return "\n".join(f"  {'yes' if c.holds else 'no ':3}  {c.text}" for c in self.claims)
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -67,10 +72,11 @@ class Paper:
         """The judgement on these rows."""
         return Verdict(tuple(self.judge(rows)))
 
-
-def no_draw(rows: Rows, theme: Any) -> bytes:  # noqa: ANN401 - figures.Theme, which nothing here needs
-    """A table of the paper that has no figure."""
-    return b""
+    def why(self, verdict: Verdict) -> str:
+        """The reason, or that there is none yet; empty where ours does not differ."""
+        if verdict.word == REPRODUCED:
+            return ""
+        return self.reason or "Why it differs is not found yet."
 
 
 def pick(args: argparse.Namespace, full: T, quick: T) -> T:

@@ -15,14 +15,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.metrics import background_bytes, goodput_bps
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
 from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import FRAME_BYTES, Dumbbell
-from imtcp_lab.traffic import Bulk, Times, Udp
+from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
 
 CAPACITY_BPS = 100e6
 #: After a step results may rest on packets from before it.
@@ -73,7 +72,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             Scenario(
                 path,
                 Udp(schedule_text(CROSS[name]), frames=frames),
-                Bulk(start_s=(seed * 7919 % 30_000) / 1e6),
+                Bulk(start_s=shift_s(seed)),
                 control,
                 Times(warmup_s=2, measure_s=seconds - 2, drain_s=0.5),
                 seed=seed,
@@ -138,7 +137,6 @@ def _rows(points: Sequence[Point]) -> Rows:
             counted = events.filter(inside)["outcome"].value_counts(sort=True)
             outcomes = dict(counted.iter_rows())
         ended = sum(outcomes.values())
-        payload = sum(background_bytes(point.tables.get("tcp"), window).values())
         middle_us = range(window.start_us, window.end_us, 10_000)
         spare_bps = sum(true_available_bps(steps, t) for t in middle_us) / len(middle_us)
         found = [time_to_find_us(point, start_s) for start_s, _ in steps[1:]]
@@ -152,7 +150,7 @@ def _rows(points: Sequence[Point]) -> Rows:
                 "results_per_s": len(errors) / window.seconds,
                 "valid_share": len(errors) / ended if ended else math.nan,
                 "found_s": sum(found) / len(found) / 1e6 if found else math.nan,
-                "U": goodput_bps(payload, window) / spare_bps,
+                "U": background_bps(point) / spare_bps,
                 "outcomes": outcomes,
             }
         )
