@@ -25,6 +25,7 @@ from typing import Any
 
 import pytest
 
+from imtcp_lab import scenario
 from imtcp_lab.job import Job, JobResult, MissingPrerequisite
 from imtcp_lab.vm import VmRunner
 
@@ -37,6 +38,9 @@ REQUIRED = os.environ.get("IMTCP_REQUIRE_VM") == "1"
 SEED = int(os.environ.get("IMTCP_TEST_SEED", "0"))
 
 Row = dict[str, str]
+
+#: Loads imtcp.  A script that begins with it starts from a guest in which that was done.
+UP = scenario.UP
 
 _PRELUDE = """\
 set -eu
@@ -89,8 +93,9 @@ def run(
     if isinstance(prepared, str):
         pytest.skip(prepared)
     job = Job(
-        _PRELUDE + script,
+        _PRELUDE + script.removeprefix(UP),
         {"wire": wire(), **(files or {})},
+        warmup=UP if script.startswith(UP) else "",
         seed=seed + SEED,
         limit_virtual_s=limit_s,
     )

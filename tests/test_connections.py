@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from guests import RECEIVER, Path3, Row, Transfer, lines, percentile, rows, run
+from guests import RECEIVER, UP, Path3, Row, Transfer, lines, percentile, rows, run
 from imtcp_lab.job import JobResult
 
 pytestmark = pytest.mark.vm
@@ -18,7 +18,6 @@ T_MAX_US = 50_000
 #: A process and a timer of the guest may be late by so much.
 SLACK_US = 1_000
 CONTROLS = ("reno", "imtcp", "imtcp_bg")
-UP = "imtcp up >&2\n"
 
 
 def records(result: JobResult, name: str) -> list[dict]:
@@ -33,7 +32,7 @@ def records(result: JobResult, name: str) -> list[dict]:
 def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(series: str) -> None:
     # A buffer that holds every slow start: this is about silence, not about loss.
     path = Path3(forward="rate 50mbit limit 2000")
-    script = path.script() + UP
+    script = UP + path.script()
     for control in CONTROLS:
         script += path.transfer(
             control, "w1000000 d s30000 w1000000 d p20000/100/10 d", recv="-b 20000"
@@ -76,7 +75,7 @@ def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(serie
 @pytest.mark.parametrize("series", ["6.1", "6.12"])
 def test_requests_of_100_bytes_and_short_connections_are_not_held_back(series: str) -> None:
     path = Path3()
-    script = path.script() + UP + f"ns {path.rx} ./wire echo 7 &\nlistening {path.rx} 7\n"
+    script = UP + path.script() + f"ns {path.rx} ./wire echo 7 &\nlistening {path.rx} 7\n"
     for control in CONTROLS:
         script += (
             f'ns {path.tx} ./wire rr -c {control} {RECEIVER} 7 "$OUT/{control}.rr" 200 100 10\n'
@@ -106,7 +105,7 @@ def test_requests_of_100_bytes_and_short_connections_are_not_held_back(series: s
 def stopped_reader(seed: int = 1) -> JobResult:
     """With each control, a reader that stops for five seconds after the first megabyte."""
     path = Path3(forward="rate 20mbit limit 1000")
-    script = path.script() + UP
+    script = UP + path.script()
     for control in CONTROLS:
         script += path.capture(f"{control}.pcap")
         script += path.transfer(control, "w4000000", recv="-z 1000000:5000 -r 200000")
@@ -158,7 +157,7 @@ def no_slower_than_reno(
 
     for seed in range(1, GUESTS_MOST + 1):
         labels = [(control, f"{control}{n}") for n in (1, 2) for control in CONTROLS]
-        script = path.script() + UP
+        script = UP + path.script()
         for control, label in labels:
             script += path.transfer(control, steps, label)
         result = run(script, seed=seed)
@@ -183,7 +182,7 @@ def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
 def test_a_blackout_of_two_seconds_is_recovered_from_as_reno_does(series: str) -> None:
     path = Path3(forward="rate 20mbit limit 100")
     fine = f"tc -n {path.mid} qdisc change dev m2 root netem {path.forward}"
-    script = path.script() + UP
+    script = UP + path.script()
     for control in CONTROLS:
         script += (
             f"( sleep 2; {fine} loss 100%; sleep 2; {fine} loss 0%"
@@ -235,7 +234,7 @@ RECEIVERS = {
 def acknowledged(receiver: str) -> JobResult:
     """With each control, a transfer to a receiver that acknowledges in its own way."""
     path = RECEIVERS[receiver]
-    script = path.script() + UP
+    script = UP + path.script()
     for control in CONTROLS:
         script += f'imtcp watch --events --json >"$OUT/{control}.events" & WATCH=$!\nsleep 0.1\n'
         script += path.transfer(control, "w15000000", recv="-r 400000")
@@ -312,7 +311,7 @@ def test_nothing_is_held_longer_than_t_while_there_is_data_and_window(
 ) -> None:
     path = Path3(forward=f"rate {rate} limit 1000", back=f"delay {rtt_ms}ms limit 10000")
     megabytes = 6 if rate == "50mbit" else 1
-    script = path.script() + UP
+    script = UP + path.script()
     script += path.capture("packets")
     script += 'imtcp watch --json --interval 0.5 >"$OUT/watch" & WATCH=$!\n'
     script += path.transfer(control, f"w{megabytes}000000", recv=f"-r {window}")
@@ -339,7 +338,7 @@ def test_a_long_connection_measures_to_its_end_across_the_wrap_of_sequence_numbe
         )
         for control in CONTROLS
     }
-    script = "".join(path.script() for path in paths.values()) + UP
+    script = UP + "".join(path.script() for path in paths.values())
     script += 'imtcp watch --events --json >"$OUT/events" & WATCH=$!\nsleep 0.2\n'
     for control, path in paths.items():
         # The numbers wrap after 16 of 60 MB.
@@ -386,7 +385,7 @@ ip -n tx link del {tun}
 def test_a_receiver_that_lies_gains_no_window_beyond_the_rules_and_all_data_arrives(
     mode: str,
 ) -> None:
-    script = "ip netns add tx; ip -n tx link set lo up\n" + UP
+    script = UP + "ip netns add tx; ip -n tx link set lo up\n"
     size = 0.03 if mode == "window" else 2
     for index, control in enumerate(CONTROLS, start=1):
         script += lying(mode, control, index, size)

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from guests import RECEIVER, Path3, Transfer, lines, rows, run
+from guests import RECEIVER, UP, Path3, Transfer, lines, rows, run
 from imtcp_lab.job import JobResult
 
 pytestmark = pytest.mark.vm
 
-UP = "imtcp up >&2\n"
 #: 20 Mbit/s, 30 ms, a buffer of 2.5 bandwidth-delay products [LP §IV-B].
 LP_PATH = Path3(forward="rate 20mbit limit 125")
 LP_BPS = 20e6
@@ -57,7 +56,7 @@ def between(of: list[Record], start_s: float, end_s: float) -> list[Record]:
 def test_lp_halves_once_and_leaves_one_packet_on_a_second_indication() -> None:
     path = LP_PATH
     flood_s = 4
-    script = path.script() + UP
+    script = UP + path.script()
     script += (
         f"ns {path.rx} iperf3 -s -1 -p 6000 >&2 & listening {path.rx} 6000\n"
         f'( sleep {flood_s}; imtcp-load now >"$OUT/flood";'
@@ -89,7 +88,7 @@ def test_lp_halves_once_and_leaves_one_packet_on_a_second_indication() -> None:
 
 def test_lp_leaves_a_greedy_flow_nearly_everything() -> None:
     path = LP_PATH
-    script = path.script() + UP
+    script = UP + path.script()
     script += watched(
         greedy(path, "reno", 5001, 13)
         + "sleep 1\n"
@@ -104,7 +103,7 @@ def test_lp_leaves_a_greedy_flow_nearly_everything() -> None:
 
 def test_nice_sends_a_packet_in_several_round_trips_under_load() -> None:
     path = LP_PATH
-    script = path.script() + UP
+    script = UP + path.script()
     script += watched(
         greedy(path, "reno", 5001, 10)
         + "sleep 1\n"
@@ -121,7 +120,7 @@ def test_nice_sends_a_packet_in_several_round_trips_under_load() -> None:
 def latecomers_part(control: str) -> float:
     """What the second of two flows gets, as a multiple of the first one's, in the end."""
     path = Path3(forward="rate 4mbit limit 500")
-    script = path.script() + UP
+    script = UP + path.script()
     script += watched(
         greedy(path, control, 5001, 26)
         + "sleep 5\n"
@@ -150,7 +149,7 @@ def test_full_speed_overtakes_reno_on_a_long_lossy_path() -> None:
     controls, times = ("reno", "imtcp_fs"), range(3)
     took = dict.fromkeys(controls, 0.0)
     for seed in range(1, 4):
-        script = path.script() + UP
+        script = UP + path.script()
         for control in controls:
             for i in times:
                 script += path.transfer(control, "w2000000", label=f"{control}{i}")
@@ -162,7 +161,7 @@ def test_full_speed_overtakes_reno_on_a_long_lossy_path() -> None:
 
 def test_lpecn_goes_by_marks_and_loses_nothing() -> None:
     path = LP_PATH
-    script = path.script() + UP
+    script = UP + path.script()
     # Marks above 8 ms of queue; drops only what does not fit.
     script += (
         f"tc -n {path.mid} qdisc replace dev m2 root handle 1:"

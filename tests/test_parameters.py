@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from guests import RECEIVER, Path3, lines, run
+from guests import RECEIVER, UP, Path3, lines, run
 
 pytestmark = pytest.mark.vm
 
@@ -26,7 +26,7 @@ def test_a_run_with_g_takes_that_share_of_an_idle_line_and_says_what_is_in_force
 ) -> None:
     path = Path3()
     runs = {"whole": "", "half": "--param g=0.5 --param N=10"}
-    script = path.script() + "imtcp up >&2\n"
+    script = UP + path.script()
     for port, (name, order) in enumerate(runs.items(), 5300):
         script += (
             f"ns {path.rx} iperf3 -s -1 -p {port} >/dev/null & S=$!\nlistening {path.rx} {port}\n"
@@ -56,7 +56,7 @@ def test_ledbat_with_a_smaller_target_keeps_a_shorter_queue_on_the_same_path() -
     # The buffer holds 600 ms: the queue is what the control lets in.
     path = Path3(forward="rate 10mbit limit 500")
     orders = {100: "", 20: "--param target=20"}
-    script = path.script() + "imtcp up >&2\n"
+    script = UP + path.script()
     for port, (target_ms, order) in enumerate(orders.items(), 5300):
         script += (
             f"ns {path.rx} iperf3 -s -1 -p {port} >/dev/null & S=$!\nlistening {path.rx} {port}\n"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from guests import RECEIVER, Path3, run
+from guests import RECEIVER, UP, Path3, run
 
 pytestmark = pytest.mark.vm
 
@@ -16,7 +16,7 @@ SECONDS = 8
 def mean_rates_bps(orders: dict[str, str], rival: bool) -> dict[str, float]:
     """Mean rate of a run of two parallel connections by name of its order."""
     path = Path3()
-    script = path.script() + "imtcp up >&2\n"
+    script = UP + path.script()
     port = 5200
     for name, order in orders.items():
         if rival:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guests import Path3, Transfer, lines, run
+from guests import UP, Path3, Transfer, lines, run
 
 pytestmark = pytest.mark.vm
 
@@ -19,7 +19,7 @@ def test_behind_a_token_bucket_what_exceeds_the_sustained_rate_is_rejected(burst
         shaper=f"tbf rate {SUSTAINED_BPS / 1e6:.0f}mbit burst {burst_kb}kb limit 400kb",
         back="delay 30ms limit 10000",
     )
-    script = path.script() + "imtcp up >&2\n"
+    script = UP + path.script()
     for control in ("reno", "imtcp", "imtcp_bg"):
         script += (
             f'imtcp watch --events --json >"$OUT/{control}.events" & EVENTS=$!\n'

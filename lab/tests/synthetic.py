@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from imtcp_lab.line import Line
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, SHAPER_HANDLE
@@ -14,13 +15,19 @@ META = {
 }
 
 
-def point(scenario: Scenario, background_bps: float = 0, slower: float = 1.0, **tables) -> Point:
-    """A run in which the foreground always carries 20 Mbit/s (in frames) and the
+def point(
+    scenario: Scenario,
+    background_bps: float = 0,
+    slower: float = 1.0,
+    foreground_bps: float = 20e6,
+    **tables,
+) -> Point:
+    """A run in which the foreground always carries the same (in frames) and the
     background `background_bps`; objects take `slower` times 100 ms."""
     end_us = round(scenario.times.total_s * 1e6)
     times = list(range(0, end_us + 1, 100_000))
     n = len(times)
-    carried = [(20e6 + background_bps) / 8 * t / 1e6 for t in times]
+    carried = [(foreground_bps + background_bps) / 8 * t / 1e6 for t in times]
     made = {
         "queue": pl.DataFrame(
             {
@@ -52,4 +59,10 @@ def point(scenario: Scenario, background_bps: float = 0, slower: float = 1.0, **
                 "data_segs_in": [round(f) for f in frames],
             }
         )
+    if isinstance(scenario.path, Line):
+        line = scenario.path
+        made |= {f"web{place}": made["web"] for place in range(len(line.web))}
+        sent = (t and background_bps * 0.1 / 8 * PAYLOAD_BYTES / FRAME_BYTES for t in times)
+        arrived = pl.DataFrame({"t_us": times, "bytes": [round(b) for b in sent]})
+        made |= {f"bulk{place}": arrived for place in range(len(line.bulk))}
     return Point(scenario, made | tables, META)

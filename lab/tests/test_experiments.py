@@ -77,7 +77,7 @@ def test_errors_are_of_valid_results_against_the_schedule():
 
 def test_results_just_after_a_step_are_not_judged():
     run = track("steps", [(8_100_000, "valid", 70e6, None), (8_400_000, "valid", 30e6, None)])
-    assert tracking.valid_results(run)["error"].to_list() == [0.0]
+    assert tracking.valid_results(run, tracking.CROSS["steps"])["error"].to_list() == [0.0]
 
 
 def test_a_step_is_found_when_the_smoothed_value_is_near():

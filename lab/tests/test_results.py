@@ -65,6 +65,15 @@ def test_the_watchers_lines_are_read_with_tolerance():
     assert tables["events"]["outcome"].to_list() == ["valid"]
 
 
+def test_the_parameters_in_force_are_those_that_imtcp_told():
+    told = (
+        b'{"mode": "bg", "params": {"gamma": 0.125}}\n{"mode": "bg", "params": null}\n{"mode": "m'
+    )
+    result = JobResult(FILES | {"connections.jsonl": told}, "", 0, {})
+    assert raw.params_in_force(result) == {"bg": {"gamma": 0.125}}
+    assert raw.params_in_force(JobResult(FILES, "", 0, {})) == {}
+
+
 def test_a_run_without_a_start_is_an_error_that_shows_the_log():
     with pytest.raises(LabError, match="no start time"):
         raw.read_tables(JobResult({}, "what went wrong", 1, {}))
@@ -79,6 +88,13 @@ def test_points_come_back_as_they_were_saved(tmp_path):
     assert point.meta["environment"] == {"kernel": "6.12.0"}
     assert point.meta["schema"] == results.SCHEMA_VERSION
     assert results.load(tmp_path, scenario, "another") is None
+
+
+def test_a_result_file_names_the_parameters_once_for_all_seeds(tmp_path):
+    about = {"kernel": "6.12.0", "params": {"bg": {"gamma": 0.125}}}
+    points = [results.save(tmp_path, s, {}, about, "digest") for s in scenarios()]
+    assert set(results.params(points)) == {"none", "cubic"}
+    assert results.params(points)["cubic"] == {"bg": {"gamma": 0.125}}
 
 
 def test_a_broken_point_counts_as_absent(tmp_path):
@@ -134,11 +150,11 @@ def test_another_builds_programs_are_another_experiment(tmp_path, monkeypatch):
 def test_saved_points_are_drawn_again_whatever_made_them(tmp_path):
     runner = FakeRunner()
     sweep.run_all(scenarios()[:2], runner, tmp_path, jobs=1)
-    points = sweep.load_all(scenarios()[:2], tmp_path)
+    points = sweep.load_saved(scenarios()[:2], tmp_path)
     assert [p.scenario.key for p in points] == ["none-s1", "cubic-s1"]
     assert len(runner.ran) == 2
     with pytest.raises(LabError, match=r"not saved in .*none-s2, cubic-s2"):
-        sweep.load_all(scenarios(), tmp_path)
+        sweep.load_saved(scenarios(), tmp_path)
 
 
 def test_equal_jobs_of_two_variants_run_once_and_are_saved_twice(tmp_path):

@@ -49,8 +49,8 @@ def test_kernel_controls_go_by_their_modules_name():
 
 
 def test_only_imtcp_loads_imtcp():
-    assert "imtcp up" in scenario("imtcp_bg").script()
-    assert "imtcp up" not in scenario("cubic").script()
+    assert "imtcp up" in scenario("imtcp_bg").job().warmup
+    assert not scenario("cubic").job().warmup
 
 
 def test_a_real_program_runs_under_imtcp_run_or_the_namespaces_default():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 
 import pytest
 
+from imtcp_lab.queues import QUEUES, WayBack
 from imtcp_lab.topology import Dumbbell, bdp_pkts
 
 
@@ -60,6 +62,36 @@ def test_no_delay_stands_on_the_bottlenecks_device():
     assert not [x for x in lines if "netem" in x and "rt-rx" in x]
 
 
+def test_loss_stands_before_a_discipline_that_keeps_its_own_limit():
+    script = Dumbbell(buffer_pkts=125, loss_pct=1, queue="fq_codel").script()
+    assert "parent 1:1 handle 10: netem loss 1% limit 100000" in script
+    assert "parent 10:1 handle 100: fq_codel limit 125" in script
+
+
+def test_under_priority_each_band_has_the_queue_and_its_loss():
+    script = Dumbbell(buffer_pkts=125, loss_pct=1, priority=True).script()
+    assert script.count("netem loss 1% limit 125") == 2
+
+
+def test_red_marks_in_the_proportions_of_its_manual_and_hosts_ask_for_it():
+    script = Dumbbell(capacity_bps=20e6, buffer_pkts=120, queue="red-ecn").script()
+    # A quarter and a twelfth of 120 frames.
+    assert "red limit 181680 min 15140 max 45420 avpkt 1514" in script
+    assert "echo 1 >/proc/sys/net/ipv4/tcp_ecn" in script
+    assert "tcp_ecn" not in Dumbbell(queue="fq_codel").script()
+
+
+def test_a_thin_way_back_carries_half_of_the_delayed_acks():
+    # Every second packet of 1514 bytes is answered with 66: 436 of 20 000 kbit/s.
+    path = Dumbbell(capacity_bps=20e6, way_back=WayBack(thinned=True))
+    assert path.script().count("root cake bandwidth 217966bit ack-filter") == 2
+
+
+def test_jitter_and_bunches_are_of_the_delay_on_the_way_back():
+    path = Dumbbell(way_back=WayBack(jitter_ms=2, aggregated_ms=4))
+    assert "netem delay 30000us 2000us rate 10gbit limit 100000 slot 4ms" in path.script()
+
+
 def test_a_path_that_makes_no_sense_is_refused():
     for wrong in (
         {"capacity_bps": 0},
@@ -67,8 +99,10 @@ def test_a_path_that_makes_no_sense_is_refused():
         {"background_rtt_ms": -1},
         {"foreground_rtts_ms": (1.0,) * 13},
         {"loss_pct": 100},
-        {"loss_pct": 1, "priority": True},
         {"loss_pct": 1, "delay_line": True},
+        {"way_back": WayBack(thinned=True), "delay_line": True},
+        {"queue": "hfsc"},
+        {"bucket_bytes": -1},
     ):
         with pytest.raises(ValueError, match=r".+"):
             Dumbbell(**wrong)
@@ -76,8 +110,9 @@ def test_a_path_that_makes_no_sense_is_refused():
 
 @pytest.mark.skipif(shutil.which("dash") is None, reason="dash is not installed")
 def test_the_script_is_posix_shell():
-    for priority in (False, True):
-        script = Dumbbell(priority=priority).script()
+    for priority, queue in itertools.product((False, True), QUEUES):
+        back = WayBack(thinned=True, jitter_ms=1, aggregated_ms=1)
+        script = Dumbbell(priority=priority, queue=queue, way_back=back).script()
         subprocess.run(["dash", "-n"], input=script.encode(), check=True)
 
 

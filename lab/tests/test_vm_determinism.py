@@ -106,13 +106,14 @@ def test_parallel_runs_do_not_disturb_each_other():
 def test_a_new_snapshot_of_the_same_guest_gives_the_same_bytes():
     runner()
     # A guest of its own: the tests of others use the usual ones meanwhile.
-    vm = VmRunner(warmup="true # only for this test")
-    before = vm.run(Job(TRAFFIC, seed=3)).check()
-    saved = vm.prepare()
+    vm = VmRunner()
+    job = Job(TRAFFIC, seed=3, warmup="true # only for this test")
+    before = vm.run(job).check()
+    saved = vm.prepare(job.warmup)
     shutil.rmtree(saved.path)
-    again = vm.prepare()
+    again = vm.prepare(job.warmup)
     # An unchanged machine: nobody built another imtcp in this moment.
     if again.environment["initramfs_sha256"] != saved.environment["initramfs_sha256"]:
         pytest.skip("the programs in the guest changed while the test ran")
     assert again.environment["guest_sha256"] == saved.environment["guest_sha256"]
-    same(before, vm.run(Job(TRAFFIC, seed=3)).check())
+    same(before, vm.run(job).check())

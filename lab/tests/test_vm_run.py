@@ -186,9 +186,10 @@ def test_a_full_disk_is_told_and_leaves_no_partial_snapshot(tmp_path: Path, monk
 
 def test_a_warm_up_is_done_once_before_the_jobs():
     runner()
-    vm = VmRunner(warmup="sleep 7; cut -d. -f1 /proc/uptime >/tmp/warm")
-    script = "cat /tmp/warm; cut -d. -f1 /proc/uptime"
-    first, second = vm.run(Job(script)).check(), vm.run(Job(script)).check()
+    vm = VmRunner()
+    warmup = "sleep 7; cut -d. -f1 /proc/uptime >/tmp/warm"
+    job = Job("cat /tmp/warm; cut -d. -f1 /proc/uptime", warmup=warmup)
+    first, second = vm.run(job).check(), vm.run(job).check()
     assert first == second
     warm, begun = map(int, first.log.split())
     assert warm >= 7
@@ -198,7 +199,7 @@ def test_a_warm_up_is_done_once_before_the_jobs():
 def test_a_warm_up_that_fails_is_told():
     runner()
     with pytest.raises(GuestCrashed, match="stopped") as caught:
-        VmRunner(warmup="no-such-program").run(Job("true"))
+        VmRunner().run(Job("true", warmup="no-such-program"))
     assert "the warm-up failed" in caught.value.console
 
 

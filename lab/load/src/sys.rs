@@ -201,11 +201,10 @@ impl Socket {
         would_block(check_size(n))
     }
 
-    /// Takes one datagram and tells its length; the bytes stay in the kernel.
-    pub fn discard_datagram(&self) -> io::Result<Option<usize>> {
-        let mut nothing = [0u8; 1];
+    /// Takes one datagram: its length, and its beginning in `head`; the rest stays in the kernel.
+    pub fn receive_head(&self, head: &mut [u8]) -> io::Result<Option<usize>> {
         let n = unsafe {
-            libc::recv(self.as_raw_fd(), nothing.as_mut_ptr().cast(), 1, libc::MSG_TRUNC)
+            libc::recv(self.as_raw_fd(), head.as_mut_ptr().cast(), head.len(), libc::MSG_TRUNC)
         };
         would_block(check_size(n))
     }

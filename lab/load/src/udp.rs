@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Unresponsive UDP traffic with exact rates, and a sink that counts it.
+//! Unresponsive UDP traffic with exact rates, and a sink that counts it and tells its delays.
+//!
+//! A datagram begins with the time at which it left, CLOCK_MONOTONIC µs: both ends are processes of
+//! one machine.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -10,6 +13,9 @@ use crate::run::{stopped, Csv, Span};
 use crate::schedule::Schedule;
 use crate::sys::{now_us, precise_timers, sleep_until_ns, Socket};
 use crate::units::parse_us;
+
+/// The time at a datagram's beginning.
+const STAMP_BYTES: usize = 8;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -42,7 +48,11 @@ pub struct SinkArgs {
     /// Bytes are counted over so long
     #[arg(long = "interval", value_parser = parse_us, default_value = "100ms", value_name = "INTERVAL")]
     interval_us: u64,
-    /// Result file (CSV: t_us of the interval's end, packets, payload bytes)
+    /// It looks for datagrams so often: delays are exact to this
+    #[arg(long = "wake", value_parser = parse_us, default_value = "5ms", value_name = "INTERVAL")]
+    wake_us: u64,
+    /// Result file (CSV: t_us of the interval's end, packets, payload bytes, sum and greatest of
+    /// their delays in µs)
     #[arg(long)]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -59,14 +69,14 @@ pub fn send(args: &Args) -> io::Result<()> {
     };
     let schedule = Schedule::parse(&text, args.span.duration_us).map_err(io::Error::other)?;
     let smallest = args.frames.iter().min().copied().unwrap_or(0);
-    if smallest <= args.overhead_bytes {
-        return Err(io::Error::other("a frame is smaller than its headers"));
+    if smallest < args.overhead_bytes + STAMP_BYTES {
+        return Err(io::Error::other("a frame is smaller than its headers and a time"));
     }
     precise_timers();
     let socket = Socket::udp()?;
     socket.connect(args.to)?;
     let largest = args.frames.iter().max().copied().unwrap_or(0);
-    let payload = vec![0u8; largest];
+    let mut payload = vec![0u8; largest];
     let mut random = Random::new(args.seed, 4);
     let start_us = args.span.start_us();
     let start_ns = start_us * 1000;
@@ -82,6 +92,7 @@ pub fn send(args: &Args) -> io::Result<()> {
         }
         let frame = args.frames[random.below(args.frames.len())];
         sleep_until_ns(due_ns);
+        payload[..STAMP_BYTES].copy_from_slice(&now_us().to_le_bytes());
         // A full socket buffer or an unreachable peer is loss, as on any wire.
         let _ = socket.send(&payload[..frame - args.overhead_bytes]);
         let mean_gap_ns = frame as f64 * 8e9 / rate_bps as f64;
@@ -91,33 +102,53 @@ pub fn send(args: &Args) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts datagrams. It wakes every few milliseconds, not per packet, to leave
-/// the guest's processor to the traffic.
+/// What arrived in an interval.
+#[derive(Default)]
+struct Arrived {
+    packets: u64,
+    bytes: u64,
+    delay_sum_us: u64,
+    delay_most_us: u64,
+}
+
+impl Arrived {
+    fn add(&mut self, bytes: usize, delay_us: u64) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+        self.delay_sum_us += delay_us;
+        self.delay_most_us = self.delay_most_us.max(delay_us);
+    }
+}
+
+/// Counts datagrams. It wakes now and then, not per packet, to leave the guest's processor to the
+/// traffic.
 pub fn sink(args: &SinkArgs) -> io::Result<()> {
-    const WAKE_US: u64 = 5_000;
     let socket = Socket::udp()?;
     socket.option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20)?;
     socket.bind(args.listen)?;
     let mut csv = match &args.out {
-        Some(path) => Some(Csv::create(path, "t_us,packets,bytes")?),
+        Some(path) => Some(Csv::create(path, "t_us,packets,bytes,delay_sum_us,delay_most_us")?),
         None => None,
     };
     let start_us = args.span.start_us();
     let end_us = args.span.end_us(start_us);
     let mut tick_us = start_us + args.interval_us;
-    let (mut packets, mut bytes) = (0u64, 0u64);
+    let mut arrived = Arrived::default();
+    let mut stamp = [0u8; STAMP_BYTES];
     while !stopped() && tick_us <= end_us {
-        let wake_us = (now_us() + WAKE_US).min(tick_us);
+        let wake_us = (now_us() + args.wake_us).min(tick_us);
         sleep_until_ns(wake_us * 1000);
-        while let Some(n) = socket.discard_datagram()? {
-            packets += 1;
-            bytes += n as u64;
+        while let Some(bytes) = socket.receive_head(&mut stamp)? {
+            arrived.add(bytes, now_us().saturating_sub(u64::from_le_bytes(stamp)));
         }
         if now_us() >= tick_us {
+            let Arrived { packets, bytes, delay_sum_us, delay_most_us } = arrived;
             if let Some(csv) = &mut csv {
-                csv.row(format_args!("{tick_us},{packets},{bytes}"))?;
+                csv.row(format_args!(
+                    "{tick_us},{packets},{bytes},{delay_sum_us},{delay_most_us}"
+                ))?;
             }
-            (packets, bytes) = (0, 0);
+            arrived = Arrived::default();
             tick_us += args.interval_us;
         }
     }

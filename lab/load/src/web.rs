@@ -2,9 +2,10 @@
 //! The web-like foreground: open-loop arrivals of objects, a connection each.
 //!
 //! A client asks with eight bytes (the size, little endian) and the server
-//! pushes that many bytes and closes. Arrivals are Poisson and do not wait for
-//! earlier objects; times, sizes and client addresses depend on the seed alone,
-//! so runs with the same seed can be compared object by object.
+//! pushes that many bytes and closes. Arrivals (of objects, or of pages of several)
+//! are Poisson and do not wait for earlier ones; times, sizes and client addresses
+//! depend on the seed alone, so runs with the same seed can be compared object by
+//! object.
 
 use std::collections::HashMap;
 use std::io;
@@ -46,6 +47,12 @@ pub struct ClientArgs {
     /// Shape of the Pareto distribution
     #[arg(long, default_value_t = 1.2)]
     shape: f64,
+    /// Objects of a page: one client asks for them one after another, without waiting
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    page_objects: u32,
+    /// Mean time between a page's objects, exponential
+    #[arg(long = "page-gap", value_parser = parse_us, default_value = "1ms", value_name = "GAP")]
+    page_gap_us: u64,
     #[arg(long)]
     seed: u64,
     #[command(flatten)]
@@ -67,32 +74,45 @@ pub struct Object {
     class: usize,
 }
 
-/// The objects that arrive in `duration_us`; the same seed gives the same ones,
-/// and a longer duration only adds to them.
-pub fn arrivals(
-    seed: u64,
+/// How objects arrive.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrivals {
     load_bps: u64,
     sizes: BoundedPareto,
     classes: usize,
-    duration_us: u64,
-) -> Vec<Object> {
+    page_objects: u32,
+    page_gap_us: u64,
+}
+
+/// The objects that arrive in `duration_us`, in order of time; the same seed gives the same ones,
+/// and a longer duration only adds to them.
+pub fn arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Vec<Object> {
     let mut gaps = Random::new(seed, 1);
     let mut draws = Random::new(seed, 2);
     let mut choices = Random::new(seed, 3);
+    let mut within = Random::new(seed, 5);
     let mut objects = Vec::new();
-    if load_bps == 0 {
+    if how.load_bps == 0 {
         return objects;
     }
-    let mean_gap_us = sizes.mean() * 8.0 * 1e6 / load_bps as f64;
-    let mut t_us = gaps.exponential(mean_gap_us);
-    while t_us < duration_us as f64 {
-        objects.push(Object {
-            start_us: t_us as u64,
-            size_bytes: sizes.sample(&mut draws).round().max(1.0) as u64,
-            class: choices.below(classes),
-        });
-        t_us += gaps.exponential(mean_gap_us);
+    let page_bits = how.sizes.mean() * 8.0 * f64::from(how.page_objects);
+    let mean_gap_us = page_bits * 1e6 / how.load_bps as f64;
+    let mut page_us = gaps.exponential(mean_gap_us);
+    while page_us < duration_us as f64 {
+        let class = choices.below(how.classes);
+        let mut t_us = page_us;
+        for _ in 0..how.page_objects {
+            objects.push(Object {
+                start_us: t_us as u64,
+                size_bytes: how.sizes.sample(&mut draws).round().max(1.0) as u64,
+                class,
+            });
+            t_us += within.exponential(how.page_gap_us as f64);
+        }
+        page_us += gaps.exponential(mean_gap_us);
     }
+    objects.retain(|object| object.start_us < duration_us);
+    objects.sort_by_key(|object| object.start_us);
     objects
 }
 
@@ -205,7 +225,14 @@ impl Fetch {
 pub fn client(args: &ClientArgs) -> io::Result<()> {
     let sizes = BoundedPareto::with_mean(args.mean_bytes as f64, args.shape, args.max_bytes as f64)
         .map_err(io::Error::other)?;
-    let objects = arrivals(args.seed, args.load_bps, sizes, args.from.len(), args.span.duration_us);
+    let how = Arrivals {
+        load_bps: args.load_bps,
+        sizes,
+        classes: args.from.len(),
+        page_objects: args.page_objects,
+        page_gap_us: args.page_gap_us,
+    };
+    let objects = arrivals(args.seed, &how, args.span.duration_us);
     let start_us = args.span.start_us();
     let deadline_us = start_us + args.span.duration_us + args.drain_us;
     let poller = Poller::new()?;
@@ -282,40 +309,66 @@ fn write_objects(
 mod tests {
     use super::*;
 
-    fn sizes() -> BoundedPareto {
-        BoundedPareto::with_mean(60e3, 1.2, 2e6).unwrap()
+    fn of_pages(page_objects: u32) -> Arrivals {
+        let sizes = BoundedPareto::with_mean(60e3, 1.2, 2e6).unwrap();
+        Arrivals { load_bps: 20_000_000, sizes, classes: 4, page_objects, page_gap_us: 1000 }
     }
 
     #[test]
     fn the_same_seed_gives_the_same_arrivals() {
-        let one = arrivals(5, 20_000_000, sizes(), 4, 2_000_000);
-        assert_eq!(one, arrivals(5, 20_000_000, sizes(), 4, 2_000_000));
-        assert_ne!(one, arrivals(6, 20_000_000, sizes(), 4, 2_000_000));
+        let one = arrivals(5, &of_pages(1), 2_000_000);
+        assert_eq!(one, arrivals(5, &of_pages(1), 2_000_000));
+        assert_ne!(one, arrivals(6, &of_pages(1), 2_000_000));
     }
 
     #[test]
     fn a_longer_run_only_adds_arrivals() {
-        let short = arrivals(5, 20_000_000, sizes(), 4, 2_000_000);
-        let long = arrivals(5, 20_000_000, sizes(), 4, 4_000_000);
+        let short = arrivals(5, &of_pages(1), 2_000_000);
+        let long = arrivals(5, &of_pages(1), 4_000_000);
         assert_eq!(short[..], long[..short.len()]);
         assert!(long.len() > short.len());
     }
 
     #[test]
+    fn a_longer_run_only_adds_pages_and_all_are_in_order() {
+        let short = arrivals(5, &of_pages(10), 2_000_000);
+        let long = arrivals(5, &of_pages(10), 4_000_000);
+        assert_eq!(short[..], long[..short.len()]);
+        assert!(long.is_sorted_by_key(|o| o.start_us));
+    }
+
+    #[test]
     fn the_arrivals_carry_the_load_that_was_asked_for() {
-        let seconds = 2000;
-        let objects = arrivals(1, 20_000_000, sizes(), 4, seconds * 1_000_000);
-        let bits: f64 = objects.iter().map(|o| o.size_bytes as f64 * 8.0).sum();
-        let load_bps = bits / seconds as f64;
-        assert!((load_bps / 20e6 - 1.0).abs() < 0.03, "{load_bps}");
-        let mut classes = [0usize; 4];
-        objects.iter().for_each(|o| classes[o.class] += 1);
-        let fair = objects.len() / 4;
-        assert!(classes.iter().all(|n| n.abs_diff(fair) < fair / 20), "{classes:?}");
+        let seconds = 4000;
+        for page_objects in [1, 10] {
+            let objects = arrivals(1, &of_pages(page_objects), seconds * 1_000_000);
+            let bits: f64 = objects.iter().map(|o| o.size_bytes as f64 * 8.0).sum();
+            let load_bps = bits / seconds as f64;
+            assert!((load_bps / 20e6 - 1.0).abs() < 0.03, "{load_bps}");
+            let mut classes = [0usize; 4];
+            objects.iter().for_each(|o| classes[o.class] += 1);
+            let fair = objects.len() / 4;
+            assert!(classes.iter().all(|n| n.abs_diff(fair) < fair / 20), "{classes:?}");
+        }
+    }
+
+    #[test]
+    fn the_objects_of_a_page_are_one_clients_and_come_together() {
+        let mut how = of_pages(10);
+        // Pages seldom enough not to overlap.
+        how.load_bps = 200_000;
+        let objects = arrivals(1, &how, 500_000_000);
+        let pages: Vec<_> = objects.chunks(10).filter(|page| page.len() == 10).collect();
+        assert!(pages.len() > 10);
+        for page in pages {
+            assert!(page.iter().all(|o| o.class == page[0].class));
+            assert!(page[9].start_us - page[0].start_us < 50_000);
+        }
     }
 
     #[test]
     fn no_load_means_no_arrivals() {
-        assert!(arrivals(1, 0, sizes(), 1, 1_000_000).is_empty());
+        let how = Arrivals { load_bps: 0, ..of_pages(1) };
+        assert!(arrivals(1, &how, 1_000_000).is_empty());
     }
 }

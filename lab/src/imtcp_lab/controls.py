@@ -18,6 +18,8 @@ class Control:
     priority: bool = False
     #: One line for tables and legends.
     label: str = ""
+    #: Parameters of the mode, as ``imtcp run --param`` takes them.
+    params: tuple[str, ...] = ()
 
     @property
     def is_none(self) -> bool:
@@ -53,6 +55,10 @@ CONTROLS: dict[str, Control] = {
         _kernel("westwood", "Westwood+"),
         Control("imtcp", "imtcp", run_mode="measure", label="imtcp (measures, else Reno)"),
         Control("imtcp_bg", "imtcp_bg", run_mode="bg", label="imtcp background"),
+        Control(
+            "imtcp_bg_g", "imtcp_bg", run_mode="bg", label="imtcp background, g = 0.7",
+            params=("g=0.7",),
+        ),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
         Control("imtcp_lp", "imtcp_lp", run_mode="lp", label="TCP-LP (imtcp)"),
         Control("imtcp_lpecn", "imtcp_lpecn", run_mode="lpecn", label="TCP-LP/ECN (imtcp)"),
@@ -61,7 +67,7 @@ CONTROLS: dict[str, Control] = {
         Control("imtcp_ledbatpp", "imtcp_ledbatpp", run_mode="ledbatpp", label="LEDBAT++ (imtcp)"),
         PRIORITY,
     )
-}
+}  # fmt: skip
 
 
 def named(names: str | list[str]) -> list[Control]:

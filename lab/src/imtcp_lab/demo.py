@@ -112,7 +112,7 @@ def main(args: argparse.Namespace) -> int:
     out = args.out or paths.checkout() / "out" / "demo"
     runner = VmRunner(kernel=args.kernel)
     if args.redraw:
-        points = sweep.load_all(scenarios(controls, args.seeds), out / "points")
+        points = sweep.load_saved(scenarios(controls, args.seeds), out / "points")
     else:
         points = run(controls, args.seeds, runner, out, jobs=args.jobs, fresh=args.fresh)
     rows = measured.rows(points)

@@ -72,6 +72,9 @@ class Job:
     files: Mapping[str, bytes] = field(default_factory=dict)
     #: Enters QEMU's ``-seed`` and the script's ``SEED``.
     seed: int = 1
+    #: POSIX sh that has been run before the script, outside of its work directory.  The VM runs it
+    #: once for all jobs that have the same one, and begins each where it ended.
+    warmup: str = ""
     #: Seconds of the job's own clock (virtual in the VM) until it is killed.
     limit_virtual_s: float = 300
 
@@ -87,6 +90,16 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a guest took of the machine that ran it."""
+
+    #: From the start of the guest to the end of the job.
+    wall_s: float
+    #: Most that the guest's process had in memory.
+    memory_mb: float
+
+
+@dataclass(frozen=True)
 class JobResult:
     """What a job left behind."""
 
@@ -99,6 +112,8 @@ class JobResult:
     #: Where it ran: exact kernel version, QEMU version, digests, machine line,
     #: and ``missing``: the tools that this machine did not have.
     environment: Mapping[str, str]
+    #: What it took; never the same twice.
+    cost: Cost | None = field(default=None, compare=False)
 
     def check(self) -> JobResult:
         """Return this result; raise :class:`LabError` if the script failed."""

@@ -83,10 +83,13 @@ def bars(rows: Rows, y: str, ylabel: str, theme: Theme = LIGHT, *, log_y: bool =
         return png(figure)
 
 
-def over_time(rows: Rows, key: str, ylabel: str, theme: Theme = LIGHT) -> bytes:
-    """A panel per control, a line per flow: the first seed's rows carry the series.
+def over_time(
+    rows: Rows, key: str, ylabel: str, theme: Theme = LIGHT, *, title: str = "control"
+) -> bytes:
+    """A panel per control (or other row, named by `title`), a line per flow or quantity.
 
-    ``row[key]`` is a list of lines, each ``{"t_s": […], "value": […]}``.
+    The first seed's rows carry the series: ``row[key]`` is a list of lines, each
+    ``{"t_s": […], "value": […]}``, with a ``"name"`` where they need a legend.
     """
     first = min(row["seed"] for row in rows)
     shown = [row for row in rows if row["seed"] == first and row.get(key)]
@@ -96,10 +99,15 @@ def over_time(rows: Rows, key: str, ylabel: str, theme: Theme = LIGHT) -> bytes:
         )
         for axes, row in zip(grid.flat, shown, strict=True):
             for line in row[key]:
-                axes.plot(*(line[k] for k in SERIES_KEYS), linewidth=1.1)
-            axes.set_title(CONTROLS[row["control"]].label)
+                axes.plot(
+                    *(line[k] for k in SERIES_KEYS), linewidth=1.1, label=line.get("name", "_")
+                )
+            name = row[title]
+            axes.set_title(CONTROLS[name].label if name in CONTROLS else str(name))
             axes.set_ylim(bottom=0)
             axes.set_ylabel(ylabel)
+            if any("name" in line for line in row[key]):
+                axes.legend(frameon=False, fontsize=8)
         grid.flat[-1].set_xlabel("s")
         figure.tight_layout()
         return png(figure)

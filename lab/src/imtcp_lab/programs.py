@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from imtcp_lab import scenario
 from imtcp_lab.controls import Control
 from imtcp_lab.job import Job
 from imtcp_lab.topology import BACKGROUND_RECEIVER, Dumbbell
@@ -132,7 +133,6 @@ STOP=""
 imtcp-load tree --out tree --bytes {DATA_BYTES} --mean-size 100KB --seed {seed}
 find tree -type f | sort | xargs cat >data
 mkdir inbox
-{"imtcp up >&2" if loaded else ""}
 {program.server}
 {watch}{select_control(control)}
 sleep 0.5
@@ -146,4 +146,5 @@ printf '{{"program": "{program.name}", "code": %d, "identical": %s, "seconds": %
   $code $identical $(((end - start) / 1000000)) $(((end - start) % 1000000)) >"$OUT/verdict.json"
 for pid in $STOP; do kill "$pid" 2>/dev/null || true; done
 """
-    return Job(script=script, seed=seed, limit_virtual_s=120)
+    warmup = scenario.UP if loaded else ""
+    return Job(script=script, seed=seed, warmup=warmup, limit_virtual_s=120)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
 from imtcp_lab.job import JobResult, LabError
 
-#: Tables that a job may leave as CSV.
-CSV_TABLES = ("queue", "tcp", "web", "bulk", "rival", "udp")
+#: Tables that a job may leave as CSV; with a number where there are several places.
+CSV_TABLES = (
+    "queue", "tcp", "web", "bulk", "rival", "udp",
+    *(f"{name}{place}" for name in ("web", "bulk") for place in range(3)),
+)  # fmt: skip
 
 #: Kept of each line of ``imtcp watch --json``; what a version lacks is null.
 WATCH_COLUMNS: dict[str, type[pl.DataType]] = {
@@ -83,18 +86,32 @@ def read_tables(result: JobResult) -> Tables:
     return tables
 
 
-def read_json_lines(
-    lines: bytes, columns: Mapping[str, type[pl.DataType]], t0_us: int
-) -> pl.DataFrame:
-    """Records that have a time; a cut last line and unknown keys are ignored."""
-    rows: list[dict[str, Any]] = []
+def params_in_force(result: JobResult) -> dict[str, Any]:
+    """Parameters by mode, as imtcp itself said of its connections; empty without it."""
+    told = _json_records(result.files.get("connections.jsonl", b""))
+    return {record["mode"]: record["params"] for record in told if record.get("params")}
+
+
+def _json_records(lines: bytes) -> Iterator[Mapping[str, Any]]:
+    """The objects of a stream of JSON lines; a cut last line is ignored."""
     for line in lines.splitlines():
         try:
             record = json.loads(line)
         except ValueError:
             continue
-        if isinstance(record, Mapping) and isinstance(record.get("t_us"), int | float):
-            rows.append({name: _cast(record.get(name), kind) for name, kind in columns.items()})
+        if isinstance(record, Mapping):
+            yield record
+
+
+def read_json_lines(
+    lines: bytes, columns: Mapping[str, type[pl.DataType]], t0_us: int
+) -> pl.DataFrame:
+    """Records that have a time, of which unknown keys are ignored."""
+    rows = [
+        {name: _cast(record.get(name), kind) for name, kind in columns.items()}
+        for record in _json_records(lines)
+        if isinstance(record.get("t_us"), int | float)
+    ]
     table = pl.DataFrame(rows, schema=dict(columns))
     return table.with_columns(pl.col("t_us") - t0_us)
 

@@ -97,6 +97,17 @@ def commits(points: Iterable[Point]) -> list[str]:
     return sorted({str(point.meta["commit"]) for point in points})
 
 
+def params(points: Iterable[Point]) -> dict[str, Any]:
+    """Parameters in force by variant and control, where imtcp told them; seeds do not differ."""
+    out = {}
+    for point in points:
+        told = point.meta["environment"].get("params")
+        if told:
+            scenario = point.scenario
+            out["-".join(filter(None, (scenario.variant, scenario.control.name)))] = told
+    return out
+
+
 def _program_digest(name: str) -> str:
     try:
         return hashlib.sha256((paths.programs() / name).read_bytes()).hexdigest()
@@ -113,6 +124,7 @@ def input_digest(scenario: Scenario, runner: object) -> str:
         str(SCHEMA_VERSION),
         type(runner).__name__,
         str(getattr(runner, "kernel", "")),
+        job.warmup,
         job.script,
         str(job.seed),
         _program_digest(_LOAD),
@@ -128,7 +140,7 @@ def save(
     directory: Path,
     scenario: Scenario,
     tables: Tables,
-    environment: Mapping[str, str],
+    environment: Mapping[str, Any],
     digest: str,
 ) -> Point:
     """Write one point; what was there before is replaced as a whole."""

@@ -15,7 +15,7 @@ from typing import Any
 from imtcp_lab import results, sweep
 from imtcp_lab.controls import CONTROLS, Control, named
 from imtcp_lab.engine import paths
-from imtcp_lab.experiments import EXPERIMENTS, PAPERS, cpu
+from imtcp_lab.experiments import EXPERIMENTS, PAPERS, cpu, scoreboard
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import LabError, MissingPrerequisite, Runner
 from imtcp_lab.netns import NetnsRunner, has_netem
@@ -33,7 +33,7 @@ examples:
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
-    """Add ``lab run`` with a subcommand per experiment, and ``lab bench``."""
+    """Add ``lab run`` with a subcommand per experiment, ``lab bench``, ``lab scoreboard``."""
     parser = subparsers.add_parser(
         "run",
         help="run an experiment and print its table",
@@ -48,6 +48,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         _common(_add(experiments, experiment.name, experiment, experiment.help), inherited=True)
     text = f"{cpu.EXPERIMENT.help} (the experiment cpu)"
     _common(_add(subparsers, "bench", cpu.EXPERIMENT, text))
+    _common(_add(subparsers, "scoreboard", scoreboard.EXPERIMENT, scoreboard.EXPERIMENT.help))
 
 
 def _common(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
@@ -143,7 +144,7 @@ def _points(
             for s in scenarios
         ]
     if args.redraw:
-        return sweep.load_all(scenarios, directory)
+        return sweep.load_saved(scenarios, directory, partial=args.declared.partial)
     jobs = args.jobs
     if args.cluster:
         from imtcp_lab.cluster import ClusterRunner
@@ -151,7 +152,23 @@ def _points(
         runner = ClusterRunner.connect(runner, args.cluster)
         jobs = runner.slots
     label = args.declared.name
-    return sweep.run_all(scenarios, runner, directory, jobs=jobs, fresh=args.fresh, label=label)
+    try:
+        return sweep.run_all(scenarios, runner, directory, jobs=jobs, fresh=args.fresh, label=label)
+    except MissingPrerequisite:
+        raise
+    except LabError as error:
+        if not args.declared.partial:
+            raise
+        print(f"lab: {error}", file=sys.stderr)
+        return sweep.load_saved(scenarios, directory, partial=True)
+
+
+def _environment(points: list[Point]) -> dict[str, Any]:
+    """What all points share."""
+    shared = dict(points[0].meta["environment"]) if points else {}
+    for own in ("params", "cost"):
+        shared.pop(own, None)
+    return shared
 
 
 def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[str, Any]:
@@ -164,7 +181,8 @@ def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[s
         "place": place,
         "quick": args.quick,
         "commits": results.commits(points),
-        "environment": dict(points[0].meta["environment"]) if points else {},
+        "environment": _environment(points),
+        "params": results.params(points),
         "rows": rows,
         "summaries": [
             {k: vars(v) if hasattr(v, "half_width_95") else v for k, v in summary.items()}
@@ -204,11 +222,14 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(record, indent=2))
         return 0
-    print(text_table(rows, experiment.by, experiment.columns))
+    if experiment.text is not None:
+        print(experiment.text(rows))
+    else:
+        print(text_table(rows, experiment.by, experiment.columns))
     if experiment.paper is not None:
         verdict = experiment.paper.verdict(rows)
         print(f"\n{experiment.name}: {verdict.word}\n{verdict.told}")
-    return 0
+    return 4 if len(points) < len(scenarios) and not args.redraw else 0
 
 
 def _each(experiments: Sequence[Experiment], args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ The job leaves in its results
 ``watch.jsonl``   what ``imtcp watch --json`` said, where imtcp was loaded
 ``uptime``        time and idle time at the ends of the window, where that is asked for
 ``events.jsonl``  its measurements one by one (``imtcp watch --events --json``)
+``connections.jsonl``  one look after the window: what is in force, parameters too
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from imtcp_lab.metrics import Window
 from imtcp_lab.topology import BACKGROUND_SENDER, BOTTLENECK_DEVICE, Dumbbell
 from imtcp_lab.traffic import Background, Foreground, Times
 
+#: The verifier reads the programs for seconds of virtual time, and for many of the real one.
+UP = "imtcp up >&2\n"
 #: Enough for the guest to start every process before the clock does.
 LEAD_US = 1_000_000
 DEFAULT_TIMES = Times()
@@ -76,6 +79,7 @@ class Scenario:
         """The same scenario gives the same job, byte for byte."""
         return Job(
             script=self.script(),
+            warmup=UP if self.control.needs_imtcp else "",
             seed=self.seed,
             limit_virtual_s=SETUP_LIMIT_S + self.times.total_s,
         )
@@ -84,18 +88,18 @@ class Scenario:
         """POSIX sh for the whole measurement."""
         active = self.background if not self.control.is_none else None
         path = dataclasses.replace(self.path, priority=self.control.priority)
-        parts = [path.script(), _PROCESSES]
-        if active is not None and self.control.needs_imtcp:
-            parts.append("imtcp up >&2\n")
-        parts.append(_ALLOW_ALL_CONTROLS)
+        parts = [path.script(), PROCESSES]
+        parts.append(ALLOW_ALL_CONTROLS)
         parts += [part.prepare(path) for part in (self.foreground, active) if part is not None]
-        parts.append(_CLOCK)
+        parts.append(CLOCK)
         parts.append(self._samplers(watch=active is not None and self.control.needs_imtcp))
         if self.foreground is not None:
             parts.append(self.foreground.start(path, self.times, self.seed))
         if active is not None:
             parts.append(active.start(self.control, self.times))
-        parts.append(_END.replace("@TOTAL_US@", f"{self.times.total_s * 1e6:.0f}"))
+        if active is not None and self.control.needs_imtcp:
+            parts.append(look_at_connections(self.times))
+        parts.append(end(self.times))
         return "\n".join(parts)
 
     def _samplers(self, watch: bool) -> str:
@@ -121,18 +125,18 @@ class Scenario:
         return text
 
 
-_PROCESSES = """\
+PROCESSES = """\
 STOP="" WAIT="" UPLOAD=""
 """
 
 # Only controls on this list can be a namespace's default; on a real machine the list
 # is its administrator's and read-only here.
-_ALLOW_ALL_CONTROLS = """\
+ALLOW_ALL_CONTROLS = """\
 cat /proc/sys/net/ipv4/tcp_available_congestion_control \
 2>/dev/null >/proc/sys/net/ipv4/tcp_allowed_congestion_control || true
 """
 
-_CLOCK = f"""\
+CLOCK = f"""\
 T0=$(($(imtcp-load now) + {LEAD_US}))
 echo $T0 >"$OUT/t0"
 """
@@ -144,6 +148,21 @@ _IDLE = """\
   imtcp-load sleep-until $((T0 + {end_us})); cat /proc/uptime >>"$OUT/uptime" \
 ) & WAIT="$WAIT $!"
 """
+
+
+def look_at_connections(times: Times) -> str:
+    """One look at those of imtcp, when nothing is judged any more and all still send."""
+    look_us = round((times.active_s + times.drain_s / 2) * 1e6)
+    return (
+        f"( imtcp-load sleep-until $((T0 + {look_us}))\n"
+        '  imtcp watch --json --once --interval 0.1 >"$OUT/connections.jsonl" ) & WAIT="$WAIT $!"\n'
+    )
+
+
+def end(times: Times) -> str:
+    """Waits for what ends by itself and for the clock, then ends the rest."""
+    return _END.replace("@TOTAL_US@", f"{times.total_s * 1e6:.0f}")
+
 
 _END = """\
 code=0

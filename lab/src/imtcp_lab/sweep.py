@@ -72,12 +72,16 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
-def load_all(scenarios: Sequence[Scenario], directory: Path) -> list[Point]:
+def load_saved(
+    scenarios: Sequence[Scenario], directory: Path, *, partial: bool = False
+) -> list[Point]:
     """All points as they were saved, by whatever programs: nothing is run."""
     points = [results.load(directory, scenario) for scenario in scenarios]
     absent = [s.key for s, point in zip(scenarios, points, strict=True) if point is None]
-    if absent:
+    if absent and (not partial or len(absent) == len(scenarios)):
         raise LabError(f"not saved in {directory}: {', '.join(absent)}")
+    if absent:
+        print(f"{len(absent)} of {len(scenarios)} points are missing", file=sys.stderr)
     return [point for point in points if point is not None]
 
 
@@ -112,7 +116,8 @@ def run_all(
     if different:
         prepare = getattr(runner, "prepare", None)
         if prepare is not None:
-            prepare()
+            for warmup in sorted({s.job().warmup for s in different}):
+                prepare(warmup)
         ran = _run_missing(different, runner, directory, digests, jobs, label)
         by_digest = {digests[point.scenario.key]: point for point in ran}
         for scenario in missing:
@@ -162,7 +167,10 @@ def _run_missing(
                 result.log[-4000:],
             )
         tables = raw.read_tables(result)
-        point = results.save(directory, scenario, tables, result.environment, digests[scenario.key])
+        environment = {**result.environment, "params": raw.params_in_force(result)}
+        if result.cost is not None:
+            environment["cost"] = vars(result.cost)
+        point = results.save(directory, scenario, tables, environment, digests[scenario.key])
         done_s[scenario.key] = expected_s
         bar.finished += 1
         return point

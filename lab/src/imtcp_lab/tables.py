@@ -83,16 +83,19 @@ def text_cells(
     return titles, lines
 
 
-def text_table(rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]) -> str:
-    """The same, aligned."""
-    titles, body = text_cells(rows, by, columns)
-    lines = [titles, *body]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
+def aligned(titles: Sequence[str], lines: Sequence[Sequence[str]], left: int) -> str:
+    """Columns side by side; the first `left` of them begin where the others end."""
+    widths = [max(len(line[i]) for line in (titles, *lines)) for i in range(len(titles))]
 
     def layout(line: Sequence[str]) -> str:
-        left = [text.ljust(w) for text, w in zip(line[: len(by)], widths, strict=False)]
-        right = [text.rjust(w) for text, w in zip(line[len(by) :], widths[len(by) :], strict=True)]
-        return "  ".join(left + right).rstrip()
+        names = [text.ljust(w) for text, w in zip(line[:left], widths, strict=False)]
+        figures = [text.rjust(w) for text, w in zip(line[left:], widths[left:], strict=True)]
+        return "  ".join(names + figures).rstrip()
 
     rule = "  ".join("─" * w for w in widths)
-    return "\n".join([layout(lines[0]), rule, *(layout(line) for line in lines[1:])])
+    return "\n".join([layout(titles), rule, *(layout(line) for line in lines)])
+
+
+def text_table(rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]) -> str:
+    """The same, aligned."""
+    return aligned(*text_cells(rows, by, columns), left=len(by))

@@ -11,27 +11,31 @@ seconds of processor per ten thousand packet hops.
 
 * **Bottleneck**: ``tbf`` on ``rt``'s device towards the receivers, with a bucket
   of one full frame and what accrues in :data:`TIMER_SLACK_S`, and a ``pfifo``
-  of the stated number of packets inside.  A larger bucket lets bursts pass
-  above the capacity, which no wire does and which deceives every measurement
-  of dispersion; an exact single frame would lose the time by which the timer
-  is late.  Rates count whole Ethernet frames (1514 bytes for a full packet).
+  of the stated number of packets inside, or another discipline.  A larger
+  bucket lets bursts pass above the capacity, which no wire does and which
+  deceives every measurement of dispersion (``bucket_bytes`` for those that are
+  about that); an exact single frame would lose the time by which the timer is
+  late.  Rates count whole Ethernet frames (1514 bytes for a full packet).
 * **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address,
   never on the bottleneck's queue.  A round trip sees the sum either way, and
   acknowledgements are half as many packets to hold.
-* **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit.
+* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).
+* **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit;
+  around another discipline, which then keeps its own.
 * **Segmentation**: TSO off at the senders with GSO on, so the stack builds
   large segments and the device splits them, as behind a network card: the
   bottleneck sees packets of the MTU.  GRO off, ordinary delayed ACKs.
 * **Strict priority** (the ideal background): ``prio`` inside the shaper, packets
-  of the background's sender in the lower band, each band with the full buffer.
+  of the background's sender in the lower band, each band with the full queue.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-#: Bytes of a full frame on the bottleneck: IPv4 MTU 1500 and Ethernet 14.
-FRAME_BYTES = 1514
+from imtcp_lab.queues import DROPTAIL, FRAME_BYTES, QUEUES, RED_ECN, STEADY, WayBack, discipline
+
 #: TCP payload of such a frame, with timestamps.
 PAYLOAD_BYTES = 1448
 #: By so much the shaper's timer may be late without losing capacity.
@@ -68,6 +72,11 @@ class Dumbbell:
     priority: bool = False
     #: Share of the packets that the bottleneck loses at random, per cent.
     loss_pct: float = 0.0
+    #: What queues inside the shaper, of :data:`~imtcp_lab.queues.QUEUES`.
+    queue: str = DROPTAIL
+    #: The shaper's bucket: bursts up to it pass at once.  0: one frame, as on a wire.
+    bucket_bytes: int = 0
+    way_back: WayBack = STEADY
     #: For kernels without netem and prio: a user-space delay line behind the
     #: bottleneck.  All paths then have the background's round trip.
     delay_line: bool = False
@@ -81,10 +90,14 @@ class Dumbbell:
             raise ValueError("prio has 16 bands: at most 12 classes of clients")
         if not 0 <= self.loss_pct < 100:
             raise ValueError("loss is a share of the packets: 0 to 100 per cent")
-        if self.priority and (self.delay_line or self.loss_pct):
-            raise ValueError("strict priority needs a kernel with prio, and a path without loss")
-        if self.delay_line and self.loss_pct:
-            raise ValueError("loss needs a kernel with netem")
+        if self.queue not in QUEUES:
+            raise ValueError(f"unknown queue {self.queue} (known: {', '.join(QUEUES)})")
+        if self.bucket_bytes < 0:
+            raise ValueError("a bucket holds bytes")
+        if self.delay_line and self.priority:
+            raise ValueError("strict priority needs a kernel with prio")
+        if self.delay_line and (self.loss_pct or self.way_back != STEADY):
+            raise ValueError("loss and what befalls ACKs need a kernel with netem")
 
     @property
     def bdp_pkts(self) -> float:
@@ -94,7 +107,7 @@ class Dumbbell:
     @property
     def burst_bytes(self) -> int:
         """The shaper's bucket."""
-        return FRAME_BYTES + max(16, round(self.capacity_bps * TIMER_SLACK_S / 8))
+        return self.bucket_bytes or frame_burst_bytes(self.capacity_bps)
 
     @property
     def client_addresses(self) -> tuple[str, ...]:
@@ -104,7 +117,18 @@ class Dumbbell:
     def script(self) -> str:
         """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
         delays = self._delay_line() if self.delay_line else self._delays()
-        return "\n".join((_PRELUDE, self._links(), self._bottleneck(), delays, ""))
+        parts = [
+            prelude(("bg", "fg", "rt", "rx", "dl")),
+            self._links(),
+            host_settings(("bg", "fg", "rx")),
+            self._bottleneck(),
+            delays,
+            self._thinning(),
+        ]
+        if self.queue == RED_ECN:
+            # Else nobody asks for the marks.
+            parts.append(_ECN)
+        return "\n".join((*filter(None, parts), ""))
 
     def _links(self) -> str:
         clients = "\n".join(
@@ -114,24 +138,41 @@ class Dumbbell:
         return _LINKS.replace("@CLIENTS@", clients).replace("@RECEIVERS@", receivers)
 
     def _bottleneck(self) -> str:
-        dev, limit = BOTTLENECK_DEVICE, self.buffer_pkts
         lines = [
-            # The shaper's own limit is unused once it has a child.
-            f"qdisc add dev {dev} root handle 1: tbf rate {self.capacity_bps:.0f}bit"
-            f" burst {self.burst_bytes} limit 10000000",
+            shaper(BOTTLENECK_DEVICE, self.capacity_bps, self.burst_bytes),
         ]
         if self.priority:
             lines += [
-                f"qdisc add dev {dev} parent 1:1 handle 10: prio bands 2 priomap{' 0' * 16}",
-                f"qdisc add dev {dev} parent 10:1 handle 11: pfifo limit {limit}",
-                f"qdisc add dev {dev} parent 10:2 handle 12: pfifo limit {limit}",
-                f"filter add dev {dev} parent 10: protocol ip prio 1"
+                f"qdisc add dev {BOTTLENECK_DEVICE} parent 1:1 handle 10:"
+                f" prio bands 2 priomap{' 0' * 16}",
+                *self._queue("10:1", "11"),
+                *self._queue("10:2", "12"),
+                f"filter add dev {BOTTLENECK_DEVICE} parent 10: protocol ip prio 1"
                 f" u32 match ip src {BACKGROUND_SENDER}/32 flowid 10:2",
             ]
         else:
-            queue = f"netem loss {self.loss_pct:g}%" if self.loss_pct else "pfifo"
-            lines.append(f"qdisc add dev {dev} parent 1:1 handle 10: {queue} limit {limit}")
-        return _batch("rt", lines)
+            lines += self._queue("1:1", "10")
+        return batch("rt", lines)
+
+    def _queue(self, parent: str, handle: str) -> list[str]:
+        """The buffer below `parent`, with its loss."""
+        add = f"qdisc add dev {BOTTLENECK_DEVICE} parent"
+        inside = discipline(self.queue, self.buffer_pkts, self.capacity_bps)
+        if not self.loss_pct:
+            return [f"{add} {parent} handle {handle}: {inside}"]
+        loss = f"netem loss {self.loss_pct:g}% limit"
+        if self.queue == DROPTAIL:
+            return [f"{add} {parent} handle {handle}: {loss} {self.buffer_pkts}"]
+        return [
+            f"{add} {parent} handle {handle}: {loss} 100000",
+            f"{add} {handle}:1 handle {handle}0: {inside}",
+        ]
+
+    def _thinning(self) -> str:
+        link = self.way_back.filter(self.capacity_bps)
+        if link is None:
+            return ""
+        return batch("rt", [f"qdisc add dev {dev} root {link}" for dev in ("rt-bg", "rt-fg")])
 
     def _delay_line(self) -> str:
         one_way_us = self.background_rtt_ms * 1000 / 2
@@ -145,37 +186,75 @@ class Dumbbell:
     def _delays(self) -> str:
         delays = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
         delays[BACKGROUND_RECEIVER] = self.background_rtt_ms
-        delays = {address: ms for address, ms in delays.items() if ms > 0}
-        if not delays:
-            return ""
-        # What no filter catches (ARP, the UDP sink) goes to the last band: no delay.
-        last = len(delays)
-        lines = [
-            f"qdisc add dev rx0 root handle 1: prio bands {max(2, last + 1)}"
-            f" priomap{f' {last}' * 16}"
+        return delays_by_source("rx", "rx0", delays, self.way_back)
+
+
+def delays_by_source(
+    namespace: str, device: str, rtts_ms: Mapping[str, float], way_back: WayBack = STEADY
+) -> str:
+    """What leaves a device waits for as long as its source address says."""
+    waiting = {address: ms for address, ms in rtts_ms.items() if ms > 0}
+    if not waiting:
+        return ""
+    # What no filter catches (ARP, the UDP sink) goes to the last band: no delay.
+    last = len(waiting)
+    lines = [
+        f"qdisc add dev {device} root handle 1: prio bands {max(2, last + 1)}"
+        f" priomap{f' {last}' * 16}"
+    ]
+    for band, (address, ms) in enumerate(sorted(waiting.items()), start=1):
+        lines += [
+            f"qdisc add dev {device} parent 1:{band:x} handle {16 + band:x}: {way_back.netem(ms)}",
+            f"filter add dev {device} parent 1: protocol ip prio 1"
+            f" u32 match ip src {address}/32 flowid 1:{band:x}",
         ]
-        for band, (address, ms) in enumerate(sorted(delays.items()), start=1):
-            lines += [
-                f"qdisc add dev rx0 parent 1:{band:x} handle {16 + band:x}:"
-                f" netem delay {ms * 1000:.0f}us limit 100000",
-                f"filter add dev rx0 parent 1: protocol ip prio 1"
-                f" u32 match ip src {address}/32 flowid 1:{band:x}",
-            ]
-        return _batch("rx", lines)
+    return batch(namespace, lines)
 
 
-def _batch(namespace: str, lines: list[str]) -> str:
+def batch(namespace: str, lines: list[str]) -> str:
     """One tc process for many lines: starting one costs milliseconds there."""
     body = "\n".join(lines)
     return f"tc -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
 
 
-# `ip netns exec` would hide the cgroup and BPF file systems behind a new /sys.
-_PRELUDE = """\
+def prelude(namespaces: Sequence[str]) -> str:
+    """Makes them, and defines ``ns``: `ip netns exec` would hide the cgroup and BPF file systems
+    behind a new /sys."""
+    return f"""\
 set -eu
-ns() { _ns=$1; shift; nsenter --net=/var/run/netns/"$_ns" "$@"; }
-for n in bg fg rt rx dl; do ip netns add $n; done
+ns() {{ _ns=$1; shift; nsenter --net=/var/run/netns/"$_ns" "$@"; }}
+for n in {" ".join(namespaces)}; do ip netns add $n; done
 """
+
+
+def host_settings(namespaces: Sequence[str]) -> str:
+    """Windows must reach beyond a full buffer, and a connection must not inherit the window of an
+    earlier one: objects would depend on each other's fate."""
+    return f"""\
+for n in {" ".join(namespaces)}; do
+  ns $n sh -c 'cd /proc/sys/net/ipv4
+    echo "4096 131072 16777216" >tcp_rmem
+    echo "4096 65536 16777216" >tcp_wmem
+    echo 1 >tcp_no_metrics_save'
+done
+"""
+
+
+def shaper(device: str, capacity_bps: float, burst_bytes: int) -> str:
+    """A bottleneck's rate; its own limit is unused once it has a child."""
+    return (
+        f"qdisc add dev {device} root handle 1: tbf rate {capacity_bps:.0f}bit"
+        f" burst {burst_bytes} limit 10000000"
+    )
+
+
+def frame_burst_bytes(capacity_bps: float) -> int:
+    """A bucket of one frame and what accrues in :data:`TIMER_SLACK_S`."""
+    return FRAME_BYTES + max(16, round(capacity_bps * TIMER_SLACK_S / 8))
+
+
+_ECN = """\
+for n in bg fg rx; do ns $n sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'; done"""
 
 _RECEIVERS = "link add rx0 netns rx type veth peer name rt-rx netns rt"
 _RECEIVERS_DELAY_LINE = """\
@@ -223,12 +302,4 @@ ns bg ethtool -K bg0 tso off gso on gro off >/dev/null
 ns fg ethtool -K fg0 tso off gso on gro off >/dev/null
 ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
 ns rt sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
-for n in bg fg rx; do
-  # Windows must reach beyond a full buffer, and a connection must not inherit
-  # the window of an earlier one: objects would depend on each other's fate.
-  ns $n sh -c 'cd /proc/sys/net/ipv4
-    echo "4096 131072 16777216" >tcp_rmem
-    echo "4096 65536 16777216" >tcp_wmem
-    echo 1 >tcp_no_metrics_save'
-done
 """

@@ -7,6 +7,7 @@ those that end by themselves, the name of the process to wait for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,6 +85,8 @@ class Web:
     mean_bytes: int = 60_000
     max_bytes: int = 2_000_000
     shape: float = 1.2
+    #: Objects of a page, asked for one after another at 1 ms on average; pages are what arrives.
+    page_objects: int = 1
     #: Congestion control of the servers.
     congestion_control: str = "cubic"
 
@@ -97,12 +100,27 @@ class Web:
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
         """The clients; ends when the last object is there or the drain is over."""
         payload_bps = self.load * path.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
+        addresses = path.client_addresses
+        return self.client("rx", FOREGROUND_SENDER, addresses, payload_bps, times, seed)
+
+    def client(
+        self,
+        namespace: str,
+        server: str,
+        addresses: Sequence[str],
+        payload_bps: float,
+        times: Times,
+        seed: int,
+        out: str = "web.csv",
+    ) -> str:
+        """The clients of one server."""
         return (
-            f"ns rx imtcp-load web-client --to {FOREGROUND_SENDER}:{WEB_PORT}"
-            f" --from {','.join(path.client_addresses)} --load {payload_bps:.0f}"
+            f"ns {namespace} imtcp-load web-client --to {server}:{WEB_PORT}"
+            f" --from {','.join(addresses)} --load {payload_bps:.0f}"
             f" --mean-size {self.mean_bytes} --max-size {self.max_bytes} --shape {self.shape}"
+            f" --page-objects {self.page_objects}"
             f" --seed {seed} --at-us $T0 --duration {times.active_s:g}"
-            f' --drain {times.drain_s:g} --out "$OUT/web.csv" & WAIT="$WAIT $!"\n'
+            f' --drain {times.drain_s:g} --out "$OUT/{out}" & WAIT="$WAIT $!"\n'
         )
 
 
@@ -113,11 +131,13 @@ class Udp:
     schedule: str
     #: Frame sizes, drawn evenly; repeat one to weigh it.
     frames: tuple[int, ...] = (FRAME_BYTES,)
+    #: Their delays at the receiver are exact to this.
+    wake_us: int = 5000
 
     def prepare(self, path: Dumbbell) -> str:
         """A sink, so that no ICMP answers come back."""
         return (
-            f"ns rx imtcp-load udp-sink --listen {UDP_RECEIVER}:{UDP_PORT}"
+            f"ns rx imtcp-load udp-sink --listen {UDP_RECEIVER}:{UDP_PORT} --wake {self.wake_us}us"
             f' --out "$OUT/udp.csv" & STOP="$STOP $!"\n'
         )
 
@@ -129,6 +149,17 @@ class Udp:
             f" --schedule {self.schedule} --frames {frames} --seed {seed}"
             f' --at-us $T0 --duration {times.total_s:g} & WAIT="$WAIT $!"\n'
         )
+
+
+#: A call as G.711 sends it: 160 bytes of sound each 20 ms, with RTP, UDP, IPv4 and Ethernet.
+VOICE_FRAME_BYTES = 160 + 12 + 8 + 20 + 14
+VOICE_INTERVAL_S = 0.020
+
+
+def voice(calls: int) -> Udp:
+    """So many calls, their packets evenly spread."""
+    rate_bps = calls * VOICE_FRAME_BYTES * 8 / VOICE_INTERVAL_S
+    return Udp(f"0:{rate_bps:.0f}", frames=(VOICE_FRAME_BYTES,), wake_us=200)
 
 
 @dataclass(frozen=True)
@@ -173,7 +204,7 @@ def _send_bulk(
 ) -> str:
     """One sender of greedy flows: the control by socket option, or by run with its parameters."""
     prefix, chosen = "ns bg ", f" --cc {control.congestion_control}"
-    if params and control.run_mode is not None:
+    if (control.params or params) and control.run_mode is not None:
         prefix = program_prefix(control, params)
         chosen = ""
     return (
@@ -228,7 +259,7 @@ def program_prefix(control: Control, params: tuple[str, ...] = ()) -> str:
     """How a program that knows nothing of congestion controls gets one."""
     if control.run_mode is None:
         return "ns bg "
-    chosen = "".join(f" --param {param}" for param in params)
+    chosen = "".join(f" --param {param}" for param in (*control.params, *params))
     return f"ns bg imtcp run --mode {control.run_mode}{chosen} -- "
 
 

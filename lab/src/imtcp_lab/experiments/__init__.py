@@ -9,13 +9,16 @@ from imtcp_lab.experiments import (
     bg_parameters,
     cpu,
     greedy,
+    im_measure,
     im_modes,
     im_share,
     im_web,
     lp_greedy,
+    lp_line,
     lp_model,
     lp_square,
     lp_web,
+    scoreboard,
     tracking,
     web,
 )
@@ -28,16 +31,20 @@ OWN: tuple[Experiment, ...] = (
     alone.EXPERIMENT,
     greedy.EXPERIMENT,
     cpu.EXPERIMENT,
+    scoreboard.EXPERIMENT,
 )
 
 #: The papers' tables and figures, in the order of the papers.
 PAPERS: tuple[Experiment, ...] = (
+    im_measure.STEPS,
+    im_measure.COUNTS,
     im_web.MEASURING,
     im_share.AMONG,
     im_share.BESIDE_RENO,
     im_web.BACKGROUND,
     im_modes.LONG_FAT,
     im_modes.WIRELESS_LOSS,
+    bg_parameters.WINDOWS,
     bg_parameters.GAMMA,
     bg_parameters.DELTA,
     bg_load.HARM,
@@ -49,6 +56,8 @@ PAPERS: tuple[Experiment, ...] = (
     lp_square.AGGREGATION,
     lp_square.FAIRNESS,
     lp_web.EXPERIMENT,
+    lp_line.LONG_BULK,
+    lp_line.LONG_WEB,
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = OWN + PAPERS

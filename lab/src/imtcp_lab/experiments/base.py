@@ -44,6 +44,10 @@ class Experiment:
     add_arguments: Callable[[argparse.ArgumentParser], None] = no_arguments
     #: File name → PNG.
     figures: Callable[[Rows, Sequence[Point]], dict[str, bytes]] = no_figures
+    #: What is printed in the place of the table of all columns.
+    text: Callable[[Rows], str] | None = None
+    #: With points missing the others still say something.
+    partial: bool = False
     #: *none* is added where rows are held against it.
     needs_none: bool = True
     seeds: int = field(default=5)

@@ -1,11 +1,14 @@
-"""BG-F5, F6: how gamma and delta of ImTCP-bg were chosen."""
+"""BG-F4, F5, F6: how gamma and delta of ImTCP-bg were chosen."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from imtcp_lab import measured, plots
+import polars as pl
+
+from imtcp_lab import measured, plots, raw
 from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
@@ -81,6 +84,78 @@ def _judge_delta(rows: Sequence[dict]) -> list[Claim]:
             )  # fmt: skip
     return out
 
+
+def _window_scenarios(args: argparse.Namespace) -> list[Scenario]:
+    made = _sweep("gamma", (0.1, 0.9), (0.1, 0.9), (1,), (1,))(args)
+    return [replace(scenario, watch_every_ms=100) for scenario in made]
+
+
+def _windows(point: Point) -> pl.DataFrame:
+    """Window and cap in the judged part, where there is a cap."""
+    window, watch = point.scenario.window, point.tables.get("watch")
+    if watch is None:
+        return pl.DataFrame(schema=raw.WATCH_COLUMNS)
+    inside = pl.col("t_us").is_between(window.start_us, window.end_us)
+    return watch.filter(inside & pl.col("cap_segs").is_not_null()).sort("t_us")
+
+
+def _window_rows(points: Sequence[Point]) -> Rows:
+    kept = [point for point in points if not point.scenario.control.is_none]
+    out = []
+    for point, row in zip(kept, _rows(points), strict=True):
+        seen = _windows(point)
+        caps = seen["cap_segs"]
+        change = caps.diff().abs().mean()
+        out.append(
+            row
+            | {
+                "label": f"gamma = {row['gamma']:g}",
+                "cap_pkts": caps.mean(),
+                "cap_change": None if change is None else change / caps.mean(),
+                "lines": [
+                    {
+                        "name": name,
+                        "t_s": [round(t / 1e6, 2) for t in seen["t_us"].to_list()],
+                        "value": [round(v, 1) for v in seen[column].to_list()],
+                    }
+                    for name, column in (("window", "cwnd_segs"), ("its cap", "cap_segs"))
+                ],
+            }
+        )
+    return out
+
+
+def _judge_windows(rows: Sequence[dict]) -> list[Claim]:
+    least, most = values(rows, "gamma")
+    calm, hasty = (mean(rows, "cap_change", gamma=g) for g in (least, most))
+    return [
+        below(f"the cap's change from one look to the next at gamma = {least:g}, of its mean,",
+              calm, f"half of that at {most:g} =", hasty / 2, 3),
+    ]  # fmt: skip
+
+
+WINDOWS = Experiment(
+    name="BG-F4",
+    help="the window and its cap over time, for a small and a large gamma",
+    controls=("none", "imtcp_bg"),
+    scenarios=_window_scenarios,
+    rows=_window_rows,
+    columns=(
+        Column("cap_pkts", "cap, pkts", lambda v: as_number(v, 1)),
+        Column("cap_change", "its change in 0.1 s", as_percent),
+        Column("U", "U"),
+    ),
+    by=("gamma",),
+    seeds=3,
+    paper=Paper(
+        source="[BG §4.1.1, figure 4]",
+        expected="With gamma of 0.1 the cap is steady and the window follows it; with 0.9 it jumps"
+        " with every result, and the window is often below what was available.",
+        choices=bg_path.CHOICES + " Window and cap are looked at every 100 ms.",
+        judge=_judge_windows,
+        draw=lambda rows, theme: plots.over_time(rows, "lines", "packets", theme, title="label"),
+    ),
+)
 
 GAMMA = Experiment(
     name="BG-F5",

@@ -6,6 +6,10 @@ guest is sender, router and receiver at once: ``ratio`` is of all of them, ``ext
 (instructions per segment more than Reno) is the sender's alone, for the rest does
 the same for every control.  Real processors execute different instructions at
 different speeds: this compares work, not seconds.
+
+Beside it stands what the laboratory itself takes of the machine that it runs on:
+seconds per virtual second and per packet across the bottleneck, with as many guests at
+once as there are processors, and the memory of one.
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ from collections.abc import Sequence
 
 from imtcp_lab.experiments.base import Experiment, Rows, flow_bytes, identity
 from imtcp_lab.job import LabError
+from imtcp_lab.metrics import Window, carried_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
+from imtcp_lab.sweep import SETUP_S
 from imtcp_lab.tables import Column, as_number
-from imtcp_lab.topology import PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
 from imtcp_lab.traffic import Bulk, Times, shift_s
 
 #: What the others are held against.
@@ -65,6 +71,21 @@ def busy_ns_per_byte(point: Point) -> float:
     return busy_s * 1e9 / payload
 
 
+def laboratory_cost(point: Point) -> dict[str, float | None]:
+    """What the guest took of this machine; nothing is known of points of earlier versions."""
+    cost = point.meta["environment"].get("cost")
+    if not cost:
+        return {}
+    scenario = point.scenario
+    everything = Window(0, round(scenario.times.total_s * 1e6))
+    bits = carried_bps(point.tables["queue"], everything) * everything.seconds
+    return {
+        "wall_per_virtual_s": cost["wall_s"] / (scenario.times.total_s + SETUP_S),
+        "wall_us_per_packet": cost["wall_s"] * 1e6 / (bits / 8 / FRAME_BYTES),
+        "memory_mb": cost["memory_mb"],
+    }
+
+
 def _rows(points: Sequence[Point]) -> Rows:
     reno = {
         p.scenario.seed: busy_ns_per_byte(p) for p in points if p.scenario.control.name == YARDSTICK
@@ -80,6 +101,7 @@ def _rows(points: Sequence[Point]) -> Rows:
                 "ratio": cost / base,
                 "extra_per_segment": (cost - base) * PAYLOAD_BYTES,
             }
+            | laboratory_cost(point)
         )
     return out
 
@@ -97,6 +119,9 @@ EXPERIMENT = Experiment(
         Column("instructions_per_byte", "instructions/byte", lambda v: as_number(v, 2)),
         Column("ratio", "ratio to reno", lambda v: as_number(v, 3)),
         Column("extra_per_segment", "extra/segment", lambda v: as_number(v, 0)),
+        Column("wall_per_virtual_s", "lab: s per virtual s"),
+        Column("wall_us_per_packet", "µs per packet", lambda v: as_number(v, 0)),
+        Column("memory_mb", "MB", lambda v: as_number(v, 0)),
     ),
     by=("control",),
     add_arguments=_arguments,

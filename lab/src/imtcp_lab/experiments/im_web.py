@@ -14,14 +14,16 @@ from imtcp_lab.tables import Column, as_mbps, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Times, Web, shift_s
 
-PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=90.0, buffer_pkts=1000)
-WEB = Web(load=0.4, mean_bytes=12_000, max_bytes=2_000_000, congestion_control="reno")
+PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=180.0, buffer_pkts=1000)
+WEB = Web(
+    load=0.4, mean_bytes=12_000, max_bytes=2_000_000, page_objects=8, congestion_control="reno"
+)
 #: Drawn of each run's objects.
 DRAWN = 400
 CHOICES = (
-    "Objects of 12 kB on average, Pareto's shape 1.2, one by one at Poisson times and not eight to"
-    " a page; the paper gives neither load (40 % here) nor the round trip (90 ms here). 20 s of"
-    " each run are judged, not 500."
+    "Objects of 12 kB on average, Pareto's shape 1.2, in pages of eight at Poisson times; the paper"
+    " does not give their load (40 % here), nor how far the clients are (20 to 200 ms here). 20 s"
+    " of each run are judged, not 500. Times are of objects, not of pages."
 )
 
 

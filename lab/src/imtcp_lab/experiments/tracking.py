@@ -30,8 +30,10 @@ SETTLE_US = 300_000
 FOUND_SHARE = 0.2
 STEP_S = 8
 
-#: Cross traffic by name: (start in s, bit/s).
-CROSS: dict[str, tuple[tuple[float, float], ...]] = {
+#: A schedule of rates: (start in s, bit/s).
+Steps = Sequence[tuple[float, float]]
+#: Cross traffic by name.
+CROSS: dict[str, Steps] = {
     "0pct": ((0, 0),),
     "30pct": ((0, 30e6),),
     "60pct": ((0, 60e6),),
@@ -45,18 +47,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mixed-sizes", action="store_true", help="mixed frame sizes")
 
 
-def schedule_text(steps: Sequence[tuple[float, float]]) -> str:
+def schedule_text(steps: Steps) -> str:
     """As ``imtcp-load udp --schedule`` reads it."""
     return ",".join(f"{start_s:g}:{rate_bps:.0f}" for start_s, rate_bps in steps)
 
 
-def true_available_bps(steps: Sequence[tuple[float, float]], t_us: float) -> float:
+def true_available_bps(steps: Steps, t_us: float, capacity_bps: float = CAPACITY_BPS) -> float:
     """Capacity less what the schedule sends at that time."""
     rate_bps = 0.0
     for start_s, step_bps in steps:
         if t_us >= start_s * 1e6:
             rate_bps = step_bps
-    return CAPACITY_BPS - rate_bps
+    return capacity_bps - rate_bps
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
@@ -84,10 +86,10 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     return out
 
 
-def valid_results(point: Point) -> pl.DataFrame:
+def valid_results(point: Point, steps: Steps) -> pl.DataFrame:
     """Valid measurements in the judged window, with truth and error."""
-    steps = CROSS[point.scenario.variant]
     window = point.scenario.window
+    capacity_bps = point.scenario.path.capacity_bps
     events = point.tables.get("events")
     if events is None:
         events = pl.DataFrame(schema={"t_us": pl.Int64, "avail_bps": pl.Float64})
@@ -101,7 +103,7 @@ def valid_results(point: Point) -> pl.DataFrame:
         & pl.col("avail_bps").is_not_null()
         & ~pl.any_horizontal([pl.lit(False), *near_step])
     )
-    truth = [true_available_bps(steps, t) for t in judged["t_us"].to_list()]
+    truth = [true_available_bps(steps, t, capacity_bps) for t in judged["t_us"].to_list()]
     return judged.with_columns(pl.Series("true_bps", truth, dtype=pl.Float64)).with_columns(
         error=pl.col("avail_bps") / pl.col("true_bps") - 1
     )
@@ -127,7 +129,7 @@ def _rows(points: Sequence[Point]) -> Rows:
     for point in points:
         window = point.scenario.window
         steps = CROSS[point.scenario.variant]
-        results = valid_results(point)
+        results = valid_results(point, steps)
         errors = results["error"].to_list()
         sizes = [abs(e) for e in errors]
         events = point.tables.get("events")

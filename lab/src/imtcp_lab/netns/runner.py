@@ -110,7 +110,7 @@ def _lay_out(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o755)
-    (directory / "job.sh").write_text(job.script)
+    (directory / "job.sh").write_text(job.warmup + job.script)
     environment = {
         # Applets last: the system's own programs are what it measures.
         "PATH": f"{directory}/bin:{tools.SYSTEM_PATH}:{directory}/applets",

@@ -8,6 +8,7 @@ for each byte.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from imtcp_lab.engine import tools
 from imtcp_lab.job import GuestCrashed, MissingPrerequisite
@@ -175,6 +177,15 @@ class Guest:
         if code > 0:
             return f"QEMU ended with code {code}{reason}"
         return f"the guest kernel stopped before the job was done{reason}"
+
+    def peak_memory_mb(self) -> float:
+        """Most that its process had in memory so far; NaN of one that has ended already."""
+        with suppress(OSError):
+            status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+            for line in status.splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) / 1024
+        return math.nan
 
     def console_tail(self) -> str:
         """The end of what the guest kernel printed."""

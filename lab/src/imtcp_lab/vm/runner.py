@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import tarfile
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from imtcp_lab.engine import processors
-from imtcp_lab.job import GuestCrashed, Job, JobResult, JobTimeout, Progress
+from imtcp_lab.job import Cost, GuestCrashed, Job, JobResult, JobTimeout, Progress
 from imtcp_lab.vm import initramfs, kernels, qemu, snapshot
 from imtcp_lab.vm.frames import named_file
 
@@ -33,36 +34,35 @@ class VmRunner:
     kernel: str = DEFAULT_KERNEL
     memory_mb: int = DEFAULT_MEMORY_MB
     stall_s: float = STALL_S
-    #: Shell script that the guest runs once, before it is saved, instead of in each
-    #: job: loading the BPF programs (``imtcp up``) takes the emulated CPU seconds.
-    warmup: str = ""
-    _snapshot: snapshot.Snapshot | None = field(init=False, default=None, repr=False)
+    _snapshots: dict[str, snapshot.Snapshot] = field(init=False, default_factory=dict, repr=False)
     _missing: tuple[str, ...] = field(init=False, default=(), repr=False)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
         """Travels to worker processes without what only this process holds."""
-        names = ("kernel", "memory_mb", "stall_s", "warmup")
+        names = ("kernel", "memory_mb", "stall_s")
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
-    def prepare(self) -> snapshot.Snapshot:
-        """Boot and save the guest, unless that is done; :meth:`run` does it by itself."""
+    def prepare(self, warmup: str = "") -> snapshot.Snapshot:
+        """Boot a guest, run `warmup` in it and save it, unless that is done; :meth:`run` does it by
+        itself."""
         with self._lock:
+            saved = self._snapshots.get(warmup)
             # It may have been pruned by another process meanwhile.
-            if self._snapshot is None or not self._snapshot.path.is_dir():
+            if saved is None or not saved.path.is_dir():
                 kernel = kernels.get(self.kernel)
-                archive = initramfs.build(kernel, self.warmup)
+                archive = initramfs.build(kernel, warmup)
                 self._missing = archive.missing
-                self._snapshot = snapshot.get(kernel, archive, self.memory_mb)
-            return self._snapshot
+                saved = self._snapshots[warmup] = snapshot.get(kernel, archive, self.memory_mb)
+            return saved
 
-    def _open(self) -> tuple[snapshot.Snapshot, snapshot.Opened]:
+    def _open(self, warmup: str) -> tuple[snapshot.Snapshot, snapshot.Opened]:
         """The snapshot and what to load it from."""
         while True:
-            saved = self.prepare()
+            saved = self.prepare(warmup)
             # Another process may prune it between the look and the open.
             with suppress(FileNotFoundError):
                 return saved, saved.open()
@@ -73,7 +73,7 @@ class VmRunner:
         Raises :class:`JobTimeout` when the virtual time is used up and
         :class:`GuestCrashed` when the guest panics, hangs or QEMU is killed.
         """
-        saved, opened = self._open()
+        saved, opened = self._open(job.warmup)
         archive = qemu.Memory("job", pack(job))
         arguments = [
             *qemu.machine_arguments(self.memory_mb, job.seed, opened.ram_path, share=False),
@@ -95,6 +95,7 @@ class VmRunner:
         progress: Progress | None,
         environment: dict[str, str],
     ) -> JobResult:
+        started_s = time.monotonic()
         log: list[bytes] = []
         files: dict[str, bytes] = {}
         timed_out = False
@@ -127,9 +128,10 @@ class VmRunner:
                     case "X":
                         text = b"".join(log).decode("utf-8", "replace")
                         about = {"runner": "vm", **environment, "seed": str(job.seed)}
-                        about["warmup"] = self.warmup
+                        about["warmup"] = job.warmup
                         about["missing"] = " ".join(self._missing)
-                        return JobResult(files, text, int.from_bytes(payload, "big"), about)
+                        cost = Cost(time.monotonic() - started_s, guest.peak_memory_mb())
+                        return JobResult(files, text, int.from_bytes(payload, "big"), about, cost)
         except (GuestCrashed, JobTimeout) as error:
             error.console = tail()
             raise

@@ -1,0 +1,253 @@
+"""IM-F8 and IM-T1: how the number of a stream's packets decides what is measured, and how often."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import polars as pl
+
+from imtcp_lab import plots
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
+from imtcp_lab.experiments.tracking import (
+    Steps,
+    schedule_text,
+    true_available_bps,
+    valid_results,
+)
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import quantile
+from imtcp_lab.tables import Column, as_number, as_percent
+from imtcp_lab.topology import Dumbbell
+from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
+
+#: [IM fig. 7]: 90 ms one way.
+RTT_MS = 180.0
+#: Frames of the Internet's mix: many small, some middling, many full.
+MIX = (90, 90, 590, 1514, 1514)
+#: Slow start across a path this long is not what is judged.
+WARMUP_S = 4.0
+
+STEPS_CAPACITY_BPS = 100e6
+#: What the cross traffic leaves, one after another.
+AVAILABLE_BPS = (60e6, 40e6, 60e6, 20e6, 60e6)
+STEP_S, QUICK_STEP_S = 12.0, 5.0
+
+COUNT_CAPACITY_BPS = 10e6
+COUNT_AVAILABLE_BPS = 3e6
+COUNTED_S = 80.0
+
+
+def _scenario(
+    capacity_bps: float,
+    steps: Steps,
+    packets: int,
+    measure_s: float,
+    seed: int,
+    args: argparse.Namespace,
+) -> list[Scenario]:
+    return [
+        Scenario(
+            Dumbbell(capacity_bps=capacity_bps, background_rtt_ms=RTT_MS, buffer_pkts=1000),
+            Udp(schedule_text(steps), frames=MIX),
+            Bulk(start_s=shift_s(seed), params=(f"N={packets}",)),
+            control,
+            Times(warmup_s=WARMUP_S, measure_s=measure_s, drain_s=0.5),
+            seed=seed,
+            variant=f"N{packets}",
+        )
+        for control in args.chosen
+    ]
+
+
+def cross_steps(step_s: float) -> list[tuple[float, float]]:
+    """The schedule that leaves the steps of [IM fig. 8]."""
+    starts = [0.0, *(WARMUP_S + step_s * i for i in range(1, len(AVAILABLE_BPS)))]
+    return [(s, STEPS_CAPACITY_BPS - a) for s, a in zip(starts, AVAILABLE_BPS, strict=True)]
+
+
+def _packets(point: Point) -> int:
+    background = point.scenario.background
+    assert isinstance(background, Bulk)
+    return int(background.params[0].removeprefix("N="))
+
+
+def _step_scenarios(args: argparse.Namespace) -> list[Scenario]:
+    step_s = pick(args, STEP_S, QUICK_STEP_S)
+    return [
+        one
+        for packets in pick(args, (5, 8, 10), (5, 8))
+        for seed in args.seed_numbers
+        for one in _scenario(
+            STEPS_CAPACITY_BPS,
+            cross_steps(step_s),
+            packets,
+            step_s * len(AVAILABLE_BPS),
+            seed,
+            args,
+        )
+    ]
+
+
+def _step_rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point in points:
+        window = point.scenario.window
+        steps = cross_steps(window.seconds / len(AVAILABLE_BPS))
+        results = valid_results(point, steps)
+        sizes = [abs(e) for e in results["error"].to_list()]
+        times_us = results["t_us"].to_list()
+        truth_us = range(window.start_us, window.end_us, 200_000)
+        out.append(
+            identity(point)
+            | {
+                "N": _packets(point),
+                "label": f"N = {_packets(point)}",
+                "error_median": quantile(sizes, 0.5),
+                "error_p90": quantile(sizes, 0.9),
+                "results_per_s": len(sizes) / window.seconds,
+                "lines": [
+                    {
+                        "name": "measured",
+                        "t_s": [round(t / 1e6, 2) for t in times_us],
+                        "value": [round(a / 1e6, 1) for a in results["avail_bps"].to_list()],
+                    },
+                    {
+                        "name": "true",
+                        "t_s": [t / 1e6 for t in truth_us],
+                        "value": [
+                            true_available_bps(steps, t, STEPS_CAPACITY_BPS) / 1e6 for t in truth_us
+                        ],
+                    },
+                ],
+            }
+        )
+    return out
+
+
+def _judge_steps(rows: Sequence[dict]) -> list[Claim]:
+    out = []
+    for packets in values(rows, "N"):
+        error = mean(rows, "error_median", N=packets)
+        out.append(Claim(f"N = {packets}: median error {error:.0%}, 20 % wanted", error <= 0.2))
+    return out
+
+
+def _count_scenarios(args: argparse.Namespace) -> list[Scenario]:
+    return [
+        one
+        for packets in (5, 6, 7)
+        for seed in args.seed_numbers
+        for one in _scenario(
+            COUNT_CAPACITY_BPS,
+            [(0.0, COUNT_CAPACITY_BPS - COUNT_AVAILABLE_BPS)],
+            packets,
+            pick(args, COUNTED_S, 20.0),
+            seed,
+            args,
+        )
+    ]
+
+
+def _count_rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point in points:
+        window = point.scenario.window
+        events = point.tables.get("events")
+        ended = valid = 0
+        if events is not None:
+            inside = events.filter(pl.col("t_us").is_between(window.start_us, window.end_us))
+            ended, valid = len(inside), int((inside["outcome"] == "valid").sum())
+        scale = COUNTED_S / window.seconds
+        out.append(
+            identity(point)
+            | {
+                "N": _packets(point),
+                "results": ended * scale,
+                "valid": valid * scale,
+                "rtts_per_result": window.seconds / (RTT_MS / 1e3) / ended if ended else None,
+            }
+        )
+    return out
+
+
+#: Results in 80 s with m that adapts, by N.
+PAPER_COUNTS = {5: 424, 6: 394, 7: 359}
+
+
+def _judge_counts(rows: Sequence[dict]) -> list[Claim]:
+    counts = {packets: mean(rows, "results", N=packets) for packets in PAPER_COUNTS}
+    out = [
+        below(
+            f"results with N = {more}", counts[more], f"those with N = {fewer}:", counts[fewer], 0
+        )
+        for fewer, more in ((5, 6), (6, 7))
+    ]
+    for packets, paper in PAPER_COUNTS.items():
+        out.append(
+            Claim(
+                f"N = {packets}: {counts[packets]:.0f} results in 80 s, half of the paper's"
+                f" {paper} wanted",
+                counts[packets] >= paper / 2,
+            )
+        )
+    return out
+
+
+STEPS = Experiment(
+    name="IM-F8",
+    help="available bandwidth in steps, measured with streams of N packets",
+    controls=("imtcp",),
+    scenarios=_step_scenarios,
+    rows=_step_rows,
+    columns=(
+        Column("error_median", "error median", as_percent),
+        Column("error_p90", "error p90", as_percent),
+        Column("results_per_s", "results/s", lambda v: as_number(v, 1)),
+    ),
+    by=("N",),
+    needs_none=False,
+    seeds=3,
+    paper=Paper(
+        source="[IM §4.1, figure 8]",
+        expected="Streams of 3 packets measure far off; with 5 and more the results follow the"
+        " steps of 60, 40, 60, 20 and 60 Mbit/s.",
+        choices="Measured by imtcp's own data over steps of 12 s, not by UDP streams over 50 to"
+        " 60 s. Streams of fewer than 5 packets cannot be chosen: the paper found what they are"
+        " worth. The buffer, not given, is of 1000 packets; results within 0.3 s after a step are"
+        " not judged.",
+        judge=_judge_steps,
+        draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="label"),
+    ),
+)
+
+COUNTS = Experiment(
+    name="IM-T1",
+    help="how many results in 80 s, with streams of N packets",
+    controls=("imtcp",),
+    scenarios=_count_scenarios,
+    rows=_count_rows,
+    columns=(
+        Column("results", "results in 80 s", lambda v: as_number(v, 0)),
+        Column("valid", "of them valid", lambda v: as_number(v, 0)),
+        Column("rtts_per_result", "round trips each"),
+    ),
+    by=("N",),
+    needs_none=False,
+    seeds=3,
+    paper=Paper(
+        source="[IM §4.2, table 1]",
+        expected="With m that adapts, 424, 394 and 359 results in 80 s with streams of 5, 6 and 7"
+        " packets at 3 Mbit/s of available bandwidth.",
+        choices="3 of 10 Mbit/s, as 3 of the paper's 100 would be as much in 30 times as many"
+        " packets. Only the m that adapts can be chosen; the receiver delays ACKs, so a stream"
+        " has half as many packets more. Streams that were judged invalid are counted, as the"
+        " paper has no such judgement.",
+        judge=_judge_counts,
+        draw=lambda rows, theme: plots.lines(
+            rows, "N", "results", "packets of a stream", "results in 80 s", theme
+        ),
+    ),
+)

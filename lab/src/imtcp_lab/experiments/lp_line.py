@@ -1,0 +1,174 @@
+"""LP-F17, F20: bulk transfers and the web over four routers in line."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from imtcp_lab import plots
+from imtcp_lab.experiments import lp_path
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.lp_web import NEAR_10KB, WEB
+from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
+from imtcp_lab.line import LINKS, Line, LineScenario, Span
+from imtcp_lab.metrics import goodput_bps
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_number, as_percent
+from imtcp_lab.topology import bdp_pkts
+from imtcp_lab.traffic import Bulk, Times
+
+CAPACITY_BPS = 1.5e6
+EACH_LINK: tuple[Span, ...] = tuple((k, k + 1) for k in range(LINKS))
+ALL_LINKS: tuple[Span, ...] = ((0, LINKS),)
+
+
+def _over(
+    bulk: tuple[Span, ...], web: tuple[Span, ...]
+) -> Callable[[argparse.Namespace], list[Scenario]]:
+    line = Line(
+        capacity_bps=CAPACITY_BPS,
+        # Of one link, as on the path of one link.
+        buffer_pkts=round(lp_path.QUEUE_BDPS * bdp_pkts(CAPACITY_BPS, lp_path.RTT_MS / 1e3)),
+        bulk=bulk,
+        web=web,
+    )
+
+    def scenarios(args: argparse.Namespace) -> list[Scenario]:
+        return [
+            LineScenario(
+                line,
+                WEB,
+                Bulk(),
+                control,
+                Times(warmup_s=20, measure_s=pick(args, 400, 60), drain_s=20),
+                seed=seed,
+            )
+            for seed in args.seed_numbers
+            for control in args.chosen
+        ]
+
+    return scenarios
+
+
+def _mean_s(objects: pl.DataFrame) -> float:
+    return float(objects["duration_us"].mean() or math.nan) / 1e6  # type: ignore[arg-type]
+
+
+def _bulk_share(point: Point) -> float:
+    """Mean over the transfers, of a link each."""
+    line, window = point.scenario.path, point.scenario.window
+    assert isinstance(line, Line)
+    total = 0.0
+    for index in range(len(line.bulk)):
+        rows = point.tables.get(f"bulk{index}")
+        if rows is not None:
+            inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
+            total += goodput_bps(float(inside["bytes"].sum()), window)
+    return total / len(line.bulk) / line.capacity_bps
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point in points:
+        line, window = point.scenario.path, point.scenario.window
+        assert isinstance(line, Line)
+        web = pl.concat([point.tables[f"web{index}"] for index in range(len(line.web))])
+        judged = web.filter(web["start_us"].is_between(window.start_us, window.end_us))
+        out.append(
+            identity(point)
+            | {
+                "response_s": _mean_s(judged),
+                "response_10kb_s": _mean_s(
+                    judged.filter(judged["size_bytes"].is_between(*NEAR_10KB))
+                ),
+                "bulk_share": _bulk_share(point),
+                "objects": len(judged),
+            }
+        )
+    return out
+
+
+def _of(rows: Sequence[dict], control: str, key: str) -> float:
+    return mean(rows, key, control=control)
+
+
+def _judge_long_bulk(rows: Sequence[dict]) -> list[Claim]:
+    alone, lp, reno = (_of(rows, c, "response_10kb_s") for c in ("none", "imtcp_lp", "reno"))
+    return [
+        below("an object of 10 kB takes, beside imtcp_lp,", lp, "a quarter more than alone:",
+              alone * 1.25),
+        below("and of what it takes beside Reno", lp, "two thirds:", reno * 2 / 3),
+    ]  # fmt: skip
+
+
+def _judge_long_web(rows: Sequence[dict]) -> list[Claim]:
+    alone, lp = (_of(rows, c, "response_10kb_s") for c in ("none", "imtcp_lp"))
+    saved = 1 - _of(rows, "imtcp_lp", "response_s") / _of(rows, "reno", "response_s")
+    share, renos = (_of(rows, c, "bulk_share") for c in ("imtcp_lp", "reno"))
+    return [
+        below("an object of 10 kB takes, beside imtcp_lp,", lp,
+              "half more than alone (paper: a third):", alone * 1.5),
+        Claim(f"objects take {saved:.0%} less than beside Reno, 80 % wanted (paper: over 90 %)",
+              saved >= 0.8),
+        Claim(f"imtcp_lp has {share:.2f} of a link, 0.4 wanted (paper: 0.52)", share >= 0.4),
+        below("imtcp_lp's share", share, "Reno's", renos),
+    ]  # fmt: skip
+
+
+COLUMNS = (
+    Column("response_10kb_s", "10 kB, s", lambda v: as_number(v, 3)),
+    Column("response_s", "all objects, s", lambda v: as_number(v, 3)),
+    Column("bulk_share", "bulk's share", as_percent),
+    Column("objects", "objects", lambda v: as_number(v, 0)),
+)
+CONTROLS = ("none", "reno", "imtcp_lp", "imtcp_bg")
+CHOICES = (
+    "The web is that of LP-F14, 40 % of each link that it crosses; a link's queue holds 2.5"
+    " bandwidth-delay products of a path of one link. 400 s of each run are judged, not 1000. TCP"
+    " is Reno."
+)
+
+LONG_BULK = Experiment(
+    name="LP-F17",
+    help="the web of each of three links beside one bulk transfer over all of them",
+    controls=CONTROLS,
+    scenarios=_over(bulk=ALL_LINKS, web=EACH_LINK),
+    rows=_rows,
+    columns=COLUMNS,
+    by=("control",),
+    paper=Paper(
+        source="[LP §V-D, figures 16 to 18]",
+        expected="A TCP-LP transfer whose round trip is three times the web's disturbs it as little"
+        " as on one link; against TCP the web gains, if less than there.",
+        choices=CHOICES,
+        judge=_judge_long_bulk,
+        draw=lambda rows, theme: plots.bars(
+            rows, "response_10kb_s", "time of an object of 10 kB, s", theme, log_y=True
+        ),
+    ),
+)
+
+LONG_WEB = Experiment(
+    name="LP-F20",
+    help="the web over three links beside a bulk transfer on each of them",
+    controls=CONTROLS,
+    scenarios=_over(bulk=EACH_LINK, web=ALL_LINKS),
+    rows=_rows,
+    columns=COLUMNS,
+    by=("control",),
+    paper=Paper(
+        source="[LP §V-D, figures 19 to 21]",
+        expected="An object of 10 kB takes 0.98 s beside three TCP-LP transfers, 0.74 s alone;"
+        " objects take over 90 % less than beside TCP; TCP-LP has 52 % of a link, 10 points less"
+        " than TCP.",
+        choices=CHOICES + " A lost first packet is waited for 1 s, as Linux does, not 3 s.",
+        judge=_judge_long_web,
+        draw=lambda rows, theme: plots.bars(
+            rows, "response_s", "mean time of an object, s", theme, log_y=True
+        ),
+    ),
+)

@@ -1,0 +1,227 @@
+"""Where imtcp stands: every control in every kind of path, one factor at a time.
+
+Around a base (20 Mbit/s, round trip 20 ms, four BDP of DropTail, web load 40 %, one
+background flow, nothing else amiss) each dimension is varied by itself: 23 cells
+that show which property of a path changes the order, at a fiftieth of a percent of
+the cost of all combinations (``--full``, for a cluster).  What two properties do
+together is what this design cannot show.
+
+Harm to the foreground, I, is what its users would notice, relative to *none*:
+
+web     mean time of the objects, less 1
+bulk    goodput alone over goodput beside the background, less 1
+voice   mean delay added to a packet, in packet intervals of 20 ms
+
+and U is the share of the spare bandwidth used.  Beside a greedy foreground there is
+none to spare by definition: U is the share of the link that both use together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from imtcp_lab import scoreboard
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps
+from imtcp_lab.experiments.greedy import rival_bps
+from imtcp_lab.measured import alone_of
+from imtcp_lab.metrics import point_metrics
+from imtcp_lab.queues import CAKE, DROPTAIL, FQ_CODEL, RED_ECN, WayBack
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_percent
+from imtcp_lab.topology import Dumbbell, bdp_pkts
+from imtcp_lab.traffic import (
+    VOICE_INTERVAL_S,
+    Bulk,
+    Foreground,
+    Rival,
+    Times,
+    Web,
+    shift_s,
+    voice,
+)
+
+CAPACITY_BPS = 20e6
+#: Buckets that pass bursts, by their name as a queue.
+BUCKETS = {"bucket-16K": 16 << 10, "bucket-128K": 128 << 10}
+#: Foregrounds by name; what is greedy leaves nothing to spare.
+FOREGROUNDS: dict[str, Foreground] = {
+    "web": Web(load=0.4),
+    "reno": Rival("reno"),
+    "cubic": Rival("cubic"),
+    "bbr": Rival("bbr"),
+    "voice": voice(calls=10),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of path; the defaults are the base."""
+
+    buffer_bdp: float = 4
+    rtt_ms: float = 20
+    foreground: str = "web"
+    queue: str = DROPTAIL
+    flows: int = 1
+    thinned: str = "off"
+    jitter: str = "off"
+    bursts: str = "off"
+    loss_pct: float = 0
+
+    @property
+    def name(self) -> str:
+        """What differs from the base."""
+        base = Cell()
+        parts = [
+            f"{f.name}-{getattr(self, f.name)}"
+            for f in fields(self)
+            if getattr(self, f.name) != getattr(base, f.name)
+        ]
+        return "_".join(parts) or scoreboard.BASE
+
+    def path(self) -> Dumbbell:
+        """The bottleneck and the ways across it."""
+        bdp = bdp_pkts(CAPACITY_BPS, self.rtt_ms / 1e3)
+        return Dumbbell(
+            capacity_bps=CAPACITY_BPS,
+            background_rtt_ms=self.rtt_ms,
+            # A greedy rival has the background's round trip, web clients 20 to 200 ms.
+            foreground_rtts_ms=(20.0, 65.0, 110.0, 155.0, 200.0),
+            buffer_pkts=max(2, round(self.buffer_bdp * bdp)),
+            queue=DROPTAIL if self.queue in BUCKETS else self.queue,
+            bucket_bytes=BUCKETS.get(self.queue, 0),
+            loss_pct=self.loss_pct,
+            way_back=WayBack(
+                thinned=self.thinned == "on",
+                jitter_ms=2.0 if self.jitter == "on" else 0.0,
+                aggregated_ms=4.0 if self.bursts == "on" else 0.0,
+            ),
+        )
+
+
+#: The values of each dimension, the base's first.
+DIMENSIONS: dict[str, tuple] = {
+    "buffer_bdp": (4, 0.25, 1, 8),
+    "rtt_ms": (20, 5, 100, 300),
+    "foreground": tuple(FOREGROUNDS),
+    "queue": (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, *BUCKETS),
+    "flows": (1, 5, 10),
+    "thinned": ("off", "on"),
+    "jitter": ("off", "on"),
+    "bursts": ("off", "on"),
+    "loss_pct": (0, 0.1, 1),
+}
+
+
+def cells(dimensions: Sequence[str], full: bool = False) -> list[Cell]:
+    """The base and each dimension's other values; or all combinations of them."""
+    unknown = [d for d in dimensions if d not in DIMENSIONS]
+    if unknown:
+        known = ", ".join(DIMENSIONS)
+        raise ValueError(f"unknown dimension {', '.join(unknown)} (known: {known})")
+    if full:
+        every = itertools.product(*(DIMENSIONS[d] for d in dimensions))
+        return [Cell(**dict(zip(dimensions, values, strict=True))) for values in every]
+    varied = [replace(Cell(), **{d: v}) for d in dimensions for v in DIMENSIONS[d][1:]]
+    return [Cell(), *varied]
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dimensions",
+        default=",".join(DIMENSIONS),
+        help=f"what is varied ({','.join(DIMENSIONS)})",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="all combinations of them: for a cluster"
+    )
+    parser.add_argument("--measure-s", type=float, default=10, help="judged seconds (10)")
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    return [
+        Scenario(
+            cell.path(),
+            FOREGROUNDS[cell.foreground],
+            Bulk(flows=cell.flows, start_s=shift_s(seed)),
+            control,
+            # A start that takes a hundred round trips is not what is judged.
+            Times(warmup_s=5 if cell.rtt_ms < 100 else 15, measure_s=args.measure_s, drain_s=2),
+            seed=seed,
+            variant=cell.name,
+            watch_every_ms=0,
+        )
+        for cell in cells(args.dimensions.split(","), args.full)
+        for seed in args.seed_numbers
+        for control in args.chosen
+    ]
+
+
+def voice_delay_s(point: Point) -> float:
+    """Mean delay of the packets that arrived in the window."""
+    window = point.scenario.window
+    rows = point.tables["udp"]
+    inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
+    return float(inside["delay_sum_us"].sum()) / max(1, int(inside["packets"].sum())) / 1e6
+
+
+def harm_and_use(point: Point, alone: Point) -> tuple[float | None, float | None]:
+    """I and U as this foreground has them."""
+    scenario = point.scenario
+    window, capacity_bps = scenario.window, scenario.path.capacity_bps
+    if isinstance(scenario.foreground, Rival):
+        rival = rival_bps(point, window)
+        harm = rival_bps(alone, window) / rival - 1 if rival else None
+        return harm, (rival + background_bps(point)) / capacity_bps
+    metrics = point_metrics(point.tables, alone.tables, capacity_bps, window)
+    if isinstance(scenario.foreground, Web):
+        return metrics["I_mean"], metrics["U"]
+    return (voice_delay_s(point) - voice_delay_s(alone)) / VOICE_INTERVAL_S, metrics["U"]
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    alone = alone_of(points)
+    known = {cell.name: cell for cell in cells(list(DIMENSIONS))}
+    out = []
+    for point in points:
+        scenario = point.scenario
+        reference = alone.get((scenario.variant, scenario.seed))
+        # Without it nothing can be said of the others: they are missing from the page.
+        if reference is None or scenario.control.is_none:
+            continue
+        harm, use = harm_and_use(point, reference)
+        cell = known.get(scenario.variant)
+        out.append(
+            {
+                "cell": scenario.variant,
+                "control": scenario.control.name,
+                "seed": scenario.seed,
+                "I_mean": harm,
+                "U": use,
+                # A combination is in no dimension's table.
+                "values": {d: getattr(cell, d) for d in DIMENSIONS} if cell else None,
+            }
+        )
+    return out
+
+
+EXPERIMENT = Experiment(
+    name="scoreboard",
+    help="U and I of every control over every kind of path, one factor at a time",
+    controls=(
+        "none", "imtcp_bg", "imtcp_bg_g", "imtcp_lp", "imtcp_lpecn", "imtcp_nice", "imtcp_ledbat",
+        "imtcp_ledbatpp", "vegas", "tcp_lp", "cdg", "nv", "bbr", "cubic", "priority",
+    ),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(Column("U", "U"), Column("I_mean", "I", as_percent)),
+    by=("cell", "control"),
+    add_arguments=_arguments,
+    figures=lambda rows, points: scoreboard.files(rows, points, DIMENSIONS),
+    text=lambda rows: scoreboard.text(rows, DIMENSIONS),
+    partial=True,
+    seeds=1,
+)  # fmt: skip

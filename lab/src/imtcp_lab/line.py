@@ -1,0 +1,217 @@
+"""Four routers in line [LP figs 16, 19]: three bottlenecks, one after another.
+
+::
+
+    s0          s1          s2
+    │           │           │
+    n0 ══════ n1 ══════ n2 ══════ n3
+                │           │           │
+                r1          r2          r3
+
+Senders at the left end of each link, receivers at its right; traffic goes from any
+sender to any receiver further right.  As in the dumbbell, delays are on the
+receivers' way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from imtcp_lab import scenario
+from imtcp_lab.queues import DROPTAIL, discipline
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.topology import (
+    FRAME_BYTES,
+    PAYLOAD_BYTES,
+    batch,
+    delays_by_source,
+    frame_burst_bytes,
+    host_settings,
+    prelude,
+    shaper,
+)
+from imtcp_lab.traffic import BULK_PORT, WEB_PORT, Web, shift_us
+
+LINKS = 3
+#: (router of the sender, router of the receiver)
+Span = tuple[int, int]
+
+
+def sender(router: int) -> str:
+    """The address of the sender at a router."""
+    return f"10.1.{router}.2"
+
+
+def bulk_receiver(router: int) -> str:
+    """The address to which bulk transfers to a router go."""
+    return f"10.9.{router}.2"
+
+
+def client(router: int) -> str:
+    """The address of the web's clients at a router."""
+    return f"10.9.{router}.11"
+
+
+@dataclass(frozen=True)
+class Line:
+    """Links of one capacity and delay."""
+
+    capacity_bps: float = 1.5e6
+    #: Of one link, and of the access at both ends together.
+    link_rtt_ms: float = 40.0
+    access_rtt_ms: float = 8.0
+    buffer_pkts: int = 15
+    #: Who sends greedily, and who serves the web.
+    bulk: tuple[Span, ...] = ()
+    web: tuple[Span, ...] = ()
+
+    def __post_init__(self) -> None:
+        for left, right in (*self.bulk, *self.web):
+            if not 0 <= left < right <= LINKS:
+                raise ValueError(f"nothing goes from router {left} to router {right}")
+
+    def rtt_ms(self, span: Span) -> float:
+        """Round trip without queues."""
+        return self.access_rtt_ms + (span[1] - span[0]) * self.link_rtt_ms
+
+    def script(self) -> str:
+        """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
+        routers = [f"n{k}" for k in range(LINKS + 1)]
+        hosts = [f"s{k}" for k in range(LINKS)] + [f"r{k + 1}" for k in range(LINKS)]
+        parts = [prelude((*routers, *hosts))]
+        parts += [_host(f"s{k}", k, sender(k), []) for k in range(LINKS)]
+        parts += [_host(f"r{k}", k, bulk_receiver(k), [client(k)]) for k in range(1, LINKS + 1)]
+        parts += [_link(k) for k in range(LINKS)]
+        parts += [_routes(k) for k in range(LINKS + 1)]
+        parts.append(host_settings(hosts))
+        parts += [self._bottleneck(k) for k in range(LINKS)]
+        parts += [self._delays(k) for k in range(1, LINKS + 1)]
+        return "\n".join((*filter(None, parts), ""))
+
+    def _bottleneck(self, router: int) -> str:
+        device = f"n{router}-right"
+        queue = discipline(DROPTAIL, self.buffer_pkts, self.capacity_bps)
+        return batch(
+            f"n{router}",
+            [
+                shaper(device, self.capacity_bps, frame_burst_bytes(self.capacity_bps)),
+                f"qdisc add dev {device} parent 1:1 handle 10: {queue}",
+            ],
+        )
+
+    def _delays(self, router: int) -> str:
+        rtts_ms = {client(s[1]): self.rtt_ms(s) for s in self.web if s[1] == router}
+        rtts_ms |= {bulk_receiver(s[1]): self.rtt_ms(s) for s in self.bulk if s[1] == router}
+        return delays_by_source(f"r{router}", "eth0", rtts_ms)
+
+
+def _ip(namespace: str, lines: Sequence[str]) -> str:
+    body = "\n".join(lines)
+    return f"ip -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
+
+
+def _host(name: str, router: int, address: str, more: Sequence[str]) -> str:
+    """A host at a router, with its default route."""
+    there, gateway = f"n{router}-{name}", address.rsplit(".", 1)[0] + ".1"
+    return "\n".join(
+        (
+            f"ip link add eth0 netns {name} type veth peer name {there} netns n{router}",
+            _ip(
+                name,
+                [
+                    "link set lo up",
+                    *(f"addr add {a}/24 dev eth0" for a in (address, *more)),
+                    "link set eth0 up",
+                    f"route add default via {gateway}",
+                ],
+            ),
+            _ip(f"n{router}", [f"addr add {gateway}/24 dev {there}", f"link set {there} up"]),
+            f"ns {name} ethtool -K eth0 tso off gso on gro off >/dev/null",
+        )
+    )
+
+
+def _link(left: int) -> str:
+    """Between a router and the next."""
+    right = left + 1
+    devices = ((left, f"n{left}-right", 1), (right, f"n{right}-left", 2))
+    lines = [
+        f"ip link add n{left}-right netns n{left} type veth peer name n{right}-left netns n{right}"
+    ]
+    lines += [
+        _ip(f"n{k}", [f"addr add 10.5.{left}.{end}/24 dev {device}", f"link set {device} up"])
+        for k, device, end in devices
+    ]
+    return "\n".join(lines)
+
+
+def _routes(router: int) -> str:
+    """Ways to the hosts of the other routers."""
+    lines = []
+    for other in range(LINKS + 1):
+        if other == router:
+            continue
+        via = f"10.5.{router - 1}.1" if other < router else f"10.5.{router}.2"
+        lines += [f"route add 10.{net}.{other}.0/24 via {via}" for net in (1, 9)]
+    forward = f"ns n{router} sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'"
+    return f"{_ip(f'n{router}', lines)}\n{forward}"
+
+
+@dataclass(frozen=True)
+class LineScenario(Scenario):
+    """As on a dumbbell, with a result file of its own for each span.
+
+    ``web0.csv`` … and ``bulk0.csv`` …, in the order of the line's spans.
+    """
+
+    def script(self) -> str:
+        """POSIX sh for the whole measurement."""
+        line, web = self.path, self.foreground
+        assert isinstance(line, Line)
+        assert isinstance(web, Web)
+        bulk = () if self.control.is_none else line.bulk
+        parts = [line.script(), scenario.PROCESSES]
+        parts.append(scenario.ALLOW_ALL_CONTROLS)
+        parts += [_web_server(span, web) for span in line.web]
+        parts += [_bulk_server(index, span) for index, span in enumerate(bulk)]
+        parts.append(scenario.CLOCK)
+        parts += [self._web_client(index, span) for index, span in enumerate(line.web)]
+        parts += [self._bulk_client(index, span) for index, span in enumerate(bulk)]
+        if bulk and self.control.needs_imtcp:
+            parts.append(scenario.look_at_connections(self.times))
+        parts.append(scenario.end(self.times))
+        return "\n".join(parts)
+
+    def _web_client(self, index: int, span: Span) -> str:
+        web, line, times = self.foreground, self.path, self.times
+        load_bps = web.load * line.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
+        return web.client(
+            f"r{span[1]}", sender(span[0]), [client(span[1])], load_bps, times,
+            # Each span has arrivals of its own.
+            seed=self.seed * LINKS + index, out=f"web{index}.csv",
+        )  # fmt: skip
+
+    def _bulk_client(self, index: int, span: Span) -> str:
+        start_us = shift_us(self.seed * LINKS + index)
+        return (
+            f"ns s{span[0]} imtcp-load bulk-client --to {bulk_receiver(span[1])}:{BULK_PORT}"
+            f" --cc {self.control.congestion_control} --flows 1 --at-us $((T0 + {start_us}))"
+            f' --duration {self.times.total_s:g} & STOP="$STOP $!"\n'
+        )
+
+
+def _web_server(span: Span, web: Web) -> str:
+    return (
+        f"ns s{span[0]} imtcp-load web-server --listen {sender(span[0])}:{WEB_PORT}"
+        f' --cc {web.congestion_control} & STOP="$STOP $!"\n'
+    )
+
+
+def _bulk_server(index: int, span: Span) -> str:
+    # Not by `ns`: $! would be a shell, and the program has to be told when to write.
+    return (
+        f"nsenter --net=/var/run/netns/r{span[1]} imtcp-load bulk-server"
+        f" --listen {bulk_receiver(span[1])}:{BULK_PORT}"
+        f' --out "$OUT/bulk{index}.csv" & STOP="$STOP $!"\n'
+    )

@@ -1,0 +1,79 @@
+"""What queues inside the bottleneck's shaper, and what befalls ACKs on their way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Bytes of a full frame on the bottleneck: IPv4 MTU 1500 and Ethernet 14.
+FRAME_BYTES = 1514
+#: Of an ACK without data: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
+ACK_FRAME_BYTES = 66
+
+DROPTAIL = "droptail"
+FQ_CODEL = "fq_codel"
+CAKE = "cake"
+RED_ECN = "red-ecn"
+#: Disciplines by name.  The two fair ones keep their own defaults, as people run them.
+QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN)
+
+
+def discipline(queue: str, limit_pkts: int, capacity_bps: float) -> str:
+    """As ``tc qdisc add`` reads it."""
+    if queue == FQ_CODEL:
+        return f"fq_codel limit {limit_pkts}"
+    if queue == CAKE:
+        # The shaper around it has the rate.
+        return "cake unlimited"
+    if queue == RED_ECN:
+        return _red_ecn(limit_pkts, capacity_bps)
+    return f"pfifo limit {limit_pkts}"
+
+
+def _red_ecn(limit_pkts: int, capacity_bps: float) -> str:
+    """RED in the proportions that tc-red(8) advises: max of limit/4, min of max/3."""
+    limit_bytes = max(limit_pkts, 12) * FRAME_BYTES
+    most = limit_bytes // 4
+    least = most // 3
+    burst = max(1, (2 * least + most) // (3 * FRAME_BYTES)) + 1
+    return (
+        f"red limit {limit_bytes} min {least} max {most} avpkt {FRAME_BYTES} burst {burst}"
+        f" probability 0.1 bandwidth {capacity_bps:.0f}bit ecn"
+    )
+
+
+@dataclass(frozen=True)
+class WayBack:
+    """What befalls ACKs beside the delay."""
+
+    #: A return link that carries half of the delayed ACKs; the rest are filtered out.
+    thinned: bool = False
+    #: Each delay is longer or shorter by up to this; packets stay in order.
+    jitter_ms: float = 0.0
+    #: Packets wait so long and leave together, as on a shared medium.
+    aggregated_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.jitter_ms, self.aggregated_ms) < 0:
+            raise ValueError("times cannot be negative")
+
+    def netem(self, delay_ms: float) -> str:
+        """Options of the delay on the way back."""
+        text = f"netem delay {delay_ms * 1000:.0f}us"
+        if self.jitter_ms:
+            # With a rate, netem does not let a packet overtake the one before.
+            text += f" {min(self.jitter_ms, delay_ms) * 1000:.0f}us rate 10gbit"
+        text += " limit 100000"
+        if self.aggregated_ms:
+            text += f" slot {self.aggregated_ms:g}ms"
+        return text
+
+    def filter(self, capacity_bps: float) -> str | None:
+        """The discipline of a return link that is too slow for every second packet's ACK."""
+        if not self.thinned:
+            return None
+        every_second_bps = capacity_bps * ACK_FRAME_BYTES / (2 * FRAME_BYTES)
+        return f"cake bandwidth {every_second_bps / 2:.0f}bit ack-filter"
+
+
+#: A delay and nothing else.
+STEADY = WayBack()

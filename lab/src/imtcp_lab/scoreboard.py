@@ -1,0 +1,178 @@
+"""What the scoreboard says of its rows: tables, who beats us, what is left to win."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from imtcp_lab import figures, report, results
+from imtcp_lab.controls import CONTROLS
+from imtcp_lab.figures import DARK, LIGHT
+from imtcp_lab.results import Point
+from imtcp_lab.stats import ensemble
+from imtcp_lab.tables import aligned, as_number, as_percent, groups
+
+Rows = Sequence[Mapping[str, Any]]
+Dimensions = Mapping[str, Sequence[Any]]
+
+#: What is judged, and what nobody at an end can reach.
+OURS, IDEAL = "imtcp_bg", "priority"
+#: The cell around which each dimension is varied.
+BASE = "base"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A control in a cell: means over seeds."""
+
+    harm: float
+    use: float
+
+    @property
+    def shown(self) -> str:
+        """Use and harm."""
+        return f"{as_number(self.use)} · {as_percent(self.harm)}"
+
+    def beats(self, other: Standing) -> bool:
+        """Better on both axes."""
+        return self.use > other.use and self.harm < other.harm
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """A peer that is better than ours on both axes of a cell."""
+
+    cell: str
+    peer: str
+    peers: Standing
+    ours: Standing
+
+
+def standings(rows: Rows) -> dict[tuple[str, str], Standing]:
+    """By cell and control; what was not measured is left out."""
+    kept = [row for row in rows if row["I_mean"] is not None and row["U"] is not None]
+    return {
+        (cell, control): Standing(
+            ensemble(row["I_mean"] for row in part).mean, ensemble(row["U"] for row in part).mean
+        )
+        for (cell, control), part in groups(kept, ("cell", "control")).items()
+    }
+
+
+def beaten(rows: Rows) -> list[Beaten]:
+    """The list to shrink.  The ideal is no peer, nor is ours with another parameter."""
+    known = standings(rows)
+    out = []
+    for (cell, control), peers in known.items():
+        ours = known.get((cell, OURS))
+        peer = control != IDEAL and CONTROLS[control].congestion_control != OURS
+        if ours is not None and peer and peers.beats(ours):
+            out.append(Beaten(cell, control, peers, ours))
+    return out
+
+
+def to_ideal(rows: Rows) -> dict[str, tuple[float, float]]:
+    """By cell: what ours leaves unused, and harms, more than strict priority does."""
+    known = standings(rows)
+    return {
+        cell: (known[cell, IDEAL].use - ours.use, ours.harm - known[cell, IDEAL].harm)
+        for (cell, control), ours in known.items()
+        if control == OURS and (cell, IDEAL) in known
+    }
+
+
+def table(rows: Rows, dimension: str, values: Sequence[Any]) -> report.Table:
+    """A line per control, a column per value: use · harm.  All else is as in the base."""
+    base = next((row["values"] for row in rows if row["cell"] == BASE), None) or {}
+    of_value = {
+        row["values"][dimension]: row["cell"]
+        for row in rows
+        if row["values"] and row["values"] == base | {dimension: row["values"][dimension]}
+    }
+    known = standings(rows)
+    shown = [v for v in values if v in of_value]
+    controls = list(dict.fromkeys(row["control"] for row in rows))
+    return report.Table(
+        [dimension, *(str(v) for v in shown)],
+        [
+            [c, *(known[of_value[v], c].shown if (of_value[v], c) in known else "-" for v in shown)]
+            for c in controls
+        ],
+        frozenset({OURS}),
+    )
+
+
+def tables(rows: Rows, dimensions: Dimensions) -> list[report.Table]:
+    """One per dimension that was varied."""
+    made = [table(rows, name, values) for name, values in dimensions.items()]
+    return [t for t in made if len(t.titles) > 2]
+
+
+def medians(rows: Rows) -> list[dict[str, Any]]:
+    """Each control at the median of its cells."""
+    known = standings(rows)
+    return [
+        {
+            "control": control,
+            "I_mean": statistics.median(s.harm for (_, c), s in known.items() if c == control),
+            "U": statistics.median(s.use for (_, c), s in known.items() if c == control),
+        }
+        for control in dict.fromkeys(control for _, control in known)
+    ]
+
+
+def told(rows: Rows) -> list[str]:
+    """The findings, a sentence each."""
+    cells = {cell for cell, control in standings(rows) if control == OURS}
+    found = beaten(rows)
+    out = [f"{len({b.cell for b in found})} of {len(cells)} cells have a peer that is better than"
+           f" {OURS} on both axes"]  # fmt: skip
+    out += [f"  {b.cell}: {b.peer} {b.peers.shown}, {OURS} {b.ours.shown}" for b in found]
+    far = to_ideal(rows)
+    if far:
+        unused = statistics.median(use for use, _ in far.values())
+        harm = statistics.median(harm for _, harm in far.values())
+        out.append(
+            f"to strict priority (median of {len(far)} cells): {as_number(unused)} of U,"
+            f" {as_percent(harm)} of I"
+        )
+    return out
+
+
+def text(rows: Rows, dimensions: Dimensions) -> str:
+    """For a terminal."""
+    parts = [aligned(t.titles, t.rows, 1) for t in tables(rows, dimensions)]
+    return "\n\n".join(["U · I", *parts, "\n".join(told(rows))])
+
+
+def files(rows: Rows, points: Sequence[Point], dimensions: Dimensions) -> dict[str, bytes]:
+    """``scoreboard.html``, which holds everything, and ``scoreboard.md`` with its picture."""
+    if not rows:
+        return {}
+    middle = medians(rows)
+    picture = report.Picture(
+        "plane",
+        "Each control at the median of its cells; up and left is better.",
+        figures.plane(middle, LIGHT),
+        figures.plane(middle, DARK),
+    )
+    environment = points[0].meta["environment"]
+    values = {
+        "tables": tables(rows, dimensions),
+        "picture": picture,
+        "told": told(rows),
+        "details": {
+            "seeds": ", ".join(map(str, sorted({row["seed"] for row in rows}))),
+            "cells": str(len({row["cell"] for row in rows})),
+            "kernel": str(environment.get("kernel", "-")),
+            "commit": ", ".join(results.commits(points)) or "-",
+            "again": "lab scoreboard",
+        },
+    }
+    return {
+        "scoreboard.html": report.render_page("scoreboard.html.j2", **values).encode(),
+        "scoreboard.md": report.render_page("scoreboard.md.j2", **values).encode(),
+        "plane.png": picture.light_png,
+    }
