@@ -72,11 +72,11 @@ class Job:
     files: Mapping[str, bytes] = field(default_factory=dict)
     #: Enters QEMU's ``-seed`` and the script's ``SEED``.
     seed: int = 1
+    #: Seconds of the job's own clock (virtual in the VM) until it is killed.
+    limit_virtual_s: float = 300
     #: POSIX sh that has been run before the script, outside of its work directory.  The VM runs it
     #: once for all jobs that have the same one, and begins each where it ended.
     warmup: str = ""
-    #: Seconds of the job's own clock (virtual in the VM) until it is killed.
-    limit_virtual_s: float = 300
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 1 << 64:

@@ -25,7 +25,7 @@ from imtcp_lab.vm.kernels import Kernel
 from imtcp_lab.vm.monitor import Monitor
 
 #: Snapshots kept, last used first; each takes 100 to 200 MB.
-KEEP = 8
+KEEP = 12
 #: Wall-clock seconds without any news after which a boot counts as hung.
 BOOT_STALL_S = 300
 #: Seed of the boot; a job's own seed stirs the guest after it.
