@@ -37,7 +37,7 @@ def _red_ecn(limit_pkts: int, capacity_bps: float) -> str:
     burst = max(1, (2 * least + most) // (3 * FRAME_BYTES)) + 1
     return (
         f"red limit {limit_bytes} min {least} max {most} avpkt {FRAME_BYTES} burst {burst}"
-        f" probability 0.1 bandwidth {capacity_bps:.0f}bit ecn"
+        f" probability 0.02 bandwidth {capacity_bps:.0f}bit ecn"
     )
 
 
