@@ -26,11 +26,12 @@ begin() {
 		env --default-signal=INT,QUIT "$@" >"$log/$name.log" 2>&1
 		echo $? >"$log/$name.status"
 	} &
+	echo $! >"$log/$name.pid"
 }
 
-# end NAME: shows what it printed, and counts what its runner reports.
+# end NAME: waits for it, shows what it printed, and counts what its runner reports.
 end() {
-	while [ ! -s "$log/$1.status" ]; do sleep 1; done
+	wait "$(cat "$log/$1.pid")"
 	printf '\n== %s: %s\n' "$1" "$(cat "$log/$1.command")"
 	cat "$log/$1.log"
 	counts=$(scripts/count-tests.py "$log/$1.log")
@@ -47,7 +48,6 @@ end() {
 # part NAME COMMAND...: one after the other.
 part() {
 	begin "$@"
-	wait $!
 	end "$1"
 }
 

@@ -77,6 +77,12 @@ def background_bytes(tcp: pl.DataFrame | None, window: Window) -> dict[int, floa
     return received
 
 
+def counted(rows: pl.DataFrame, column: str, window: Window) -> float:
+    """Sum of what a receiver counted, where each row ends an interval, over the window."""
+    inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
+    return float(inside[column].sum())
+
+
 def goodput_bps(payload_bytes: float, window: Window) -> float:
     """Payload that arrived in the window as a rate of whole frames, as capacities are."""
     return payload_bytes * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES

@@ -219,9 +219,10 @@ def _run(args: argparse.Namespace) -> int:
         results.write_json(results.kept(experiment.name), record, indent=None)
     for name, content in experiment.figures(rows, points).items():
         results.write_bytes(out / name, content)
+    code = 4 if len(points) < len(scenarios) and not args.redraw else 0
     if args.json:
         print(json.dumps(record, indent=2))
-        return 0
+        return code
     if experiment.text is not None:
         print(experiment.text(rows))
     else:
@@ -229,7 +230,7 @@ def _run(args: argparse.Namespace) -> int:
     if experiment.paper is not None:
         verdict = experiment.paper.verdict(rows)
         print(f"\n{experiment.name}: {verdict.word}\n{verdict.told}")
-    return 4 if len(points) < len(scenarios) and not args.redraw else 0
+    return code
 
 
 def _each(experiments: Sequence[Experiment], args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.job import LabError
 from imtcp_lab.measured import alone_of
-from imtcp_lab.metrics import Window, foreground_queue_pkts, goodput_bps
+from imtcp_lab.metrics import Window, counted, foreground_queue_pkts, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
@@ -48,9 +48,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 def rival_bps(point: Point, window: Window) -> float:
     """Goodput of the foreground in whole frames."""
-    rows = point.tables["rival"]
-    inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
-    return goodput_bps(float(inside["bytes"].sum()), window)
+    return goodput_bps(counted(point.tables["rival"], "bytes", window), window)
 
 
 def _rows(points: Sequence[Point]) -> Rows:

@@ -11,6 +11,7 @@ from imtcp_lab import plots
 from imtcp_lab.experiments.base import Experiment, Rows, identity
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
 from imtcp_lab.experiments.tracking import (
+    MIXED_FRAMES,
     Steps,
     schedule_text,
     true_available_bps,
@@ -25,8 +26,6 @@ from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
 
 #: [IM fig. 7]: 90 ms one way.
 RTT_MS = 180.0
-#: Frames of the Internet's mix: many small, some middling, many full.
-MIX = (90, 90, 590, 1514, 1514)
 #: Slow start across a path this long is not what is judged.
 WARMUP_S = 4.0
 
@@ -40,24 +39,25 @@ COUNT_AVAILABLE_BPS = 3e6
 COUNTED_S = 80.0
 
 
-def _scenario(
+def _scenarios(
+    args: argparse.Namespace,
+    packets: Sequence[int],
     capacity_bps: float,
     steps: Steps,
-    packets: int,
     measure_s: float,
-    seed: int,
-    args: argparse.Namespace,
 ) -> list[Scenario]:
     return [
         Scenario(
             Dumbbell(capacity_bps=capacity_bps, background_rtt_ms=RTT_MS, buffer_pkts=1000),
-            Udp(schedule_text(steps), frames=MIX),
-            Bulk(start_s=shift_s(seed), params=(f"N={packets}",)),
+            Udp(schedule_text(steps), frames=MIXED_FRAMES),
+            Bulk(start_s=shift_s(seed), params=(f"N={count}",)),
             control,
             Times(warmup_s=WARMUP_S, measure_s=measure_s, drain_s=0.5),
             seed=seed,
-            variant=f"N{packets}",
+            variant=f"N{count}",
         )
+        for count in packets
+        for seed in args.seed_numbers
         for control in args.chosen
     ]
 
@@ -76,19 +76,9 @@ def _packets(point: Point) -> int:
 
 def _step_scenarios(args: argparse.Namespace) -> list[Scenario]:
     step_s = pick(args, STEP_S, QUICK_STEP_S)
-    return [
-        one
-        for packets in pick(args, (5, 8, 10), (5, 8))
-        for seed in args.seed_numbers
-        for one in _scenario(
-            STEPS_CAPACITY_BPS,
-            cross_steps(step_s),
-            packets,
-            step_s * len(AVAILABLE_BPS),
-            seed,
-            args,
-        )
-    ]
+    packets = pick(args, (5, 8, 10), (5, 8))
+    measure_s = step_s * len(AVAILABLE_BPS)
+    return _scenarios(args, packets, STEPS_CAPACITY_BPS, cross_steps(step_s), measure_s)
 
 
 def _step_rows(points: Sequence[Point]) -> Rows:
@@ -136,19 +126,9 @@ def _judge_steps(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _count_scenarios(args: argparse.Namespace) -> list[Scenario]:
-    return [
-        one
-        for packets in (5, 6, 7)
-        for seed in args.seed_numbers
-        for one in _scenario(
-            COUNT_CAPACITY_BPS,
-            [(0.0, COUNT_CAPACITY_BPS - COUNT_AVAILABLE_BPS)],
-            packets,
-            pick(args, COUNTED_S, 20.0),
-            seed,
-            args,
-        )
-    ]
+    steps = [(0.0, COUNT_CAPACITY_BPS - COUNT_AVAILABLE_BPS)]
+    measure_s = pick(args, COUNTED_S, 20.0)
+    return _scenarios(args, tuple(PAPER_COUNTS), COUNT_CAPACITY_BPS, steps, measure_s)
 
 
 def _count_rows(points: Sequence[Point]) -> Rows:

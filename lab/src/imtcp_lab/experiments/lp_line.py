@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable, Sequence
 
 import polars as pl
@@ -11,13 +10,12 @@ import polars as pl
 from imtcp_lab import plots
 from imtcp_lab.experiments import lp_path
 from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.experiments.lp_web import NEAR_10KB, WEB
+from imtcp_lab.experiments.lp_web import COLUMNS, WEB, draw_10kb, responses
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
 from imtcp_lab.line import LINKS, Line, LineScenario, Span
-from imtcp_lab.metrics import goodput_bps
+from imtcp_lab.metrics import counted, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
-from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import bdp_pkts
 from imtcp_lab.traffic import Bulk, Times
 
@@ -54,40 +52,25 @@ def _over(
     return scenarios
 
 
-def _mean_s(objects: pl.DataFrame) -> float:
-    return float(objects["duration_us"].mean() or math.nan) / 1e6  # type: ignore[arg-type]
-
-
 def _bulk_share(point: Point) -> float:
     """Mean over the transfers, of a link each."""
     line, window = point.scenario.path, point.scenario.window
     assert isinstance(line, Line)
-    total = 0.0
-    for index in range(len(line.bulk)):
-        rows = point.tables.get(f"bulk{index}")
-        if rows is not None:
-            inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
-            total += goodput_bps(float(inside["bytes"].sum()), window)
-    return total / len(line.bulk) / line.capacity_bps
+    tables = (point.tables.get(f"bulk{index}") for index in range(len(line.bulk)))
+    payload = sum(counted(rows, "bytes", window) for rows in tables if rows is not None)
+    return goodput_bps(payload, window) / len(line.bulk) / line.capacity_bps
 
 
 def _rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
-        line, window = point.scenario.path, point.scenario.window
+        line = point.scenario.path
         assert isinstance(line, Line)
         web = pl.concat([point.tables[f"web{index}"] for index in range(len(line.web))])
-        judged = web.filter(web["start_us"].is_between(window.start_us, window.end_us))
         out.append(
             identity(point)
-            | {
-                "response_s": _mean_s(judged),
-                "response_10kb_s": _mean_s(
-                    judged.filter(judged["size_bytes"].is_between(*NEAR_10KB))
-                ),
-                "bulk_share": _bulk_share(point),
-                "objects": len(judged),
-            }
+            | responses(web, point.scenario.window)
+            | {"bulk_share": _bulk_share(point)}
         )
     return out
 
@@ -119,12 +102,6 @@ def _judge_long_web(rows: Sequence[dict]) -> list[Claim]:
     ]  # fmt: skip
 
 
-COLUMNS = (
-    Column("response_10kb_s", "10 kB, s", lambda v: as_number(v, 3)),
-    Column("response_s", "all objects, s", lambda v: as_number(v, 3)),
-    Column("bulk_share", "bulk's share", as_percent),
-    Column("objects", "objects", lambda v: as_number(v, 0)),
-)
 CONTROLS = ("none", "reno", "imtcp_lp", "imtcp_bg")
 CHOICES = (
     "The web is that of LP-F14, 40 % of each link that it crosses; a link's queue holds 2.5"
@@ -146,9 +123,7 @@ LONG_BULK = Experiment(
         " as on one link; against TCP the web gains, if less than there.",
         choices=CHOICES,
         judge=_judge_long_bulk,
-        draw=lambda rows, theme: plots.bars(
-            rows, "response_10kb_s", "time of an object of 10 kB, s", theme, log_y=True
-        ),
+        draw=draw_10kb,
     ),
 )
 

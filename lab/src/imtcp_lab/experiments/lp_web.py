@@ -12,6 +12,8 @@ from imtcp_lab import plots
 from imtcp_lab.experiments import lp_path
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
+from imtcp_lab.figures import Theme
+from imtcp_lab.metrics import Window
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
@@ -46,23 +48,39 @@ def _mean_s(objects: pl.DataFrame) -> float:
     return sum(times_us) / len(times_us) / 1e6 if times_us else math.nan
 
 
+def responses(web: pl.DataFrame, window: Window) -> dict[str, float]:
+    """Mean times of the objects that were asked for in the window."""
+    judged = web.filter(web["start_us"].is_between(window.start_us, window.end_us))
+    near = judged.filter(judged["size_bytes"].is_between(*NEAR_10KB))
+    return {
+        "response_s": _mean_s(judged),
+        "response_10kb_s": _mean_s(near),
+        "objects": len(judged),
+    }
+
+
+def draw_10kb(rows: Sequence[dict], theme: Theme) -> bytes:
+    """A bar per control."""
+    label = "time of an object of 10 kB, s"
+    return plots.bars(rows, "response_10kb_s", label, theme, log_y=True)
+
+
+#: Of the rows that hold these.
+COLUMNS = (
+    Column("response_10kb_s", "10 kB, s", lambda v: as_number(v, 3)),
+    Column("response_s", "all objects, s", lambda v: as_number(v, 3)),
+    Column("bulk_share", "bulk's share", as_percent),
+    Column("objects", "objects", lambda v: as_number(v, 0)),
+)
+
+
 def _rows(points: Sequence[Point]) -> Rows:
-    out = []
-    for point in points:
-        window = point.scenario.window
-        web = point.tables["web"]
-        judged = web.filter(web["start_us"].is_between(window.start_us, window.end_us))
-        near = judged.filter(judged["size_bytes"].is_between(*NEAR_10KB))
-        out.append(
-            identity(point)
-            | {
-                "response_s": _mean_s(judged),
-                "response_10kb_s": _mean_s(near),
-                "bulk_share": background_bps(point) / CAPACITY_BPS,
-                "objects": len(judged),
-            }
-        )
-    return out
+    return [
+        identity(point)
+        | responses(point.tables["web"], point.scenario.window)
+        | {"bulk_share": background_bps(point) / CAPACITY_BPS}
+        for point in points
+    ]
 
 
 def _judge(rows: Sequence[dict]) -> list[Claim]:
@@ -88,12 +106,7 @@ EXPERIMENT = Experiment(
     controls=("none", "reno", "tcp_lp", "imtcp_lp", "imtcp_bg"),
     scenarios=_scenarios,
     rows=_rows,
-    columns=(
-        Column("response_10kb_s", "10 kB, s", lambda v: as_number(v, 3)),
-        Column("response_s", "all objects, s", lambda v: as_number(v, 3)),
-        Column("bulk_share", "bulk's share", as_percent),
-        Column("objects", "objects", lambda v: as_number(v, 0)),
-    ),
+    columns=COLUMNS,
     by=("control",),
     paper=Paper(
         source="[LP §V-C, figures 14 and 15]",
@@ -103,8 +116,6 @@ EXPERIMENT = Experiment(
         " Pareto's shape 1.2, pages of ten at Poisson times, whether or not the page before is"
         " there. 400 s of each run are judged, not 1000. TCP is Reno.",
         judge=_judge,
-        draw=lambda rows, theme: plots.bars(
-            rows, "response_10kb_s", "time of an object of 10 kB, s", theme, log_y=True
-        ),
+        draw=draw_10kb,
     ),
 )

@@ -27,7 +27,7 @@ from imtcp_lab import scoreboard
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps
 from imtcp_lab.experiments.greedy import rival_bps
 from imtcp_lab.measured import alone_of
-from imtcp_lab.metrics import point_metrics
+from imtcp_lab.metrics import counted, point_metrics
 from imtcp_lab.queues import CAKE, DROPTAIL, FQ_CODEL, RED_ECN, WayBack
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -47,6 +47,8 @@ from imtcp_lab.traffic import (
 CAPACITY_BPS = 20e6
 #: Buckets that pass bursts, by their name as a queue.
 BUCKETS = {"bucket-16K": 16 << 10, "bucket-128K": 128 << 10}
+#: Ours: a tenth of the base's round trip, and an aggregate of a busy wireless link.
+JITTER_MS, BUNCH_MS = 2.0, 4.0
 #: Foregrounds by name; what is greedy leaves nothing to spare.
 FOREGROUNDS: dict[str, Foreground] = {
     "web": Web(load=0.4),
@@ -88,16 +90,14 @@ class Cell:
         return Dumbbell(
             capacity_bps=CAPACITY_BPS,
             background_rtt_ms=self.rtt_ms,
-            # A greedy rival has the background's round trip, web clients 20 to 200 ms.
-            foreground_rtts_ms=(20.0, 65.0, 110.0, 155.0, 200.0),
             buffer_pkts=max(2, round(self.buffer_bdp * bdp)),
             queue=DROPTAIL if self.queue in BUCKETS else self.queue,
             bucket_bytes=BUCKETS.get(self.queue, 0),
             loss_pct=self.loss_pct,
             way_back=WayBack(
                 thinned=self.thinned == "on",
-                jitter_ms=2.0 if self.jitter == "on" else 0.0,
-                aggregated_ms=4.0 if self.bursts == "on" else 0.0,
+                jitter_ms=JITTER_MS if self.jitter == "on" else 0.0,
+                aggregated_ms=BUNCH_MS if self.bursts == "on" else 0.0,
             ),
         )
 
@@ -162,10 +162,9 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 def voice_delay_s(point: Point) -> float:
     """Mean delay of the packets that arrived in the window."""
-    window = point.scenario.window
-    rows = point.tables["udp"]
-    inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
-    return float(inside["delay_sum_us"].sum()) / max(1, int(inside["packets"].sum())) / 1e6
+    window, rows = point.scenario.window, point.tables["udp"]
+    delays_us, packets = (counted(rows, c, window) for c in ("delay_sum_us", "packets"))
+    return delays_us / max(1, packets) / 1e6
 
 
 def harm_and_use(point: Point, alone: Point) -> tuple[float | None, float | None]:

@@ -30,6 +30,8 @@ SETTLE_US = 300_000
 FOUND_SHARE = 0.2
 STEP_S = 8
 
+#: The mix of sizes seen on backbones: many small, some middling, many full.
+MIXED_FRAMES = (90, 90, 590, FRAME_BYTES, FRAME_BYTES)
 #: A schedule of rates: (start in s, bit/s).
 Steps = Sequence[tuple[float, float]]
 #: Cross traffic by name.
@@ -63,8 +65,7 @@ def true_available_bps(steps: Steps, t_us: float, capacity_bps: float = CAPACITY
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     path = Dumbbell(capacity_bps=CAPACITY_BPS, background_rtt_ms=args.rtt_ms, buffer_pkts=1000)
-    # The mix of sizes seen on backbones: many small, some middling, many full.
-    frames = (90, 90, 590, 1514, 1514) if args.mixed_sizes else (FRAME_BYTES,)
+    frames = MIXED_FRAMES if args.mixed_sizes else (FRAME_BYTES,)
     out = []
     for name in args.cross.split(","):
         if name not in CROSS:
