@@ -87,6 +87,16 @@ def link(tmp_path: Path, running_kernel: None) -> Iterator[None]:
             subprocess.run(["ip", "netns", "del", name], check=False)
 
 
+@pytest.fixture
+def loaded(running_kernel: None) -> Iterator[None]:
+    """The programs are loaded; afterwards only if they were before."""
+    here_before = Path("/sys/fs/bpf/imtcp").exists()
+    subprocess.run([IMTCP, "up"], check=True)
+    yield
+    if not here_before:
+        subprocess.run([IMTCP, "down"], check=True)
+
+
 def transfer() -> None:
     """Sends until something was measured: the delay line has to share a busy machine's cores."""
     run = [IMTCP, "run", "--json", "--", "python3", "-c", SEND]
@@ -139,8 +149,9 @@ def agents(tmp_path: Path) -> Iterator[Agents]:
 AWAY = "http://127.0.0.1:1"
 
 
-def test_of_listed_peers_alone_results_are_sent(link: None, agents: Agents, tmp_path: Path) -> None:
-    subprocess.run([IMTCP, "up"], check=True)
+def test_of_listed_peers_alone_results_are_sent(
+    link: None, loaded: None, agents: Agents, tmp_path: Path
+) -> None:
     for listed, any_wait in [("192.0.2.7 # another", False), (SERVER, True)]:
         peers = tmp_path / "peers"
         peers.write_text(f"{listed}\n")
@@ -152,10 +163,9 @@ def test_of_listed_peers_alone_results_are_sent(link: None, agents: Agents, tmp_
 
 
 def test_results_reach_the_service_once_also_when_it_was_away(
-    link: None, agents: Agents, tmp_path: Path
+    link: None, loaded: None, agents: Agents, tmp_path: Path
 ) -> None:
     spool, db = agents.spool, tmp_path / "history.db"
-    subprocess.run([IMTCP, "up"], check=True)
 
     away = agents.start(AWAY)
     time.sleep(0.5)
