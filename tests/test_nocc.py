@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from guests import RECEIVER, Path3, Row, Transfer, lines, rows, run
+from guests import RECEIVER, UP, Path3, Row, Transfer, lines, rows, run
 
 pytestmark = pytest.mark.vm
 
@@ -39,7 +39,7 @@ def test_it_fills_the_receivers_window_from_the_first_ack_on_and_never_has_more_
     series: str,
 ) -> None:
     path = Path3()
-    script = unscaled(path) + "imtcp up --allow-nocc >&2\n" + path.capture("packets")
+    script = UP + unscaled(path) + "imtcp up --allow-nocc >&2\n" + path.capture("packets")
     script += path.transfer("imtcp_nocc", "w6000000") + "kill $CAPTURE; wait $CAPTURE\n"
     result = run(script, series)
     transfer = Transfer.of(result, "imtcp_nocc")
@@ -57,7 +57,7 @@ def test_it_fills_the_receivers_window_from_the_first_ack_on_and_never_has_more_
 
 def test_after_losses_the_kernels_recovery_works_and_the_window_comes_back() -> None:
     path = Path3(forward="rate 50mbit limit 1000 loss 1%")
-    script = unscaled(path) + "imtcp up --allow-nocc >&2\n" + path.capture("packets")
+    script = UP + unscaled(path) + "imtcp up --allow-nocc >&2\n" + path.capture("packets")
     script += path.transfer("imtcp_nocc", "w6000000", send="-S 5")
     script += "kill $CAPTURE; wait $CAPTURE\n" + path.transfer("reno", "w6000000")
     result = run(script)
@@ -79,7 +79,7 @@ def test_without_permission_it_is_refused_and_the_next_up_takes_the_permission_a
     series: str,
 ) -> None:
     path = Path3()
-    script = f"""{path.script()}
+    script = f"""{UP}{path.script()}
 syslogd -O /tmp/messages
 cp wire /tmp/wire; chmod 755 /tmp/wire; mkdir -m 777 /tmp/nobody
 ns {path.rx} iperf3 -s -p 5300 >/dev/null & listening {path.rx} 5300
