@@ -54,7 +54,7 @@ part() {
 # The compiler seldom keeps both cores busy, and the core's own tests never do. The profile of `make
 # build`, and of `make demo`: what others wrote is built once.
 rust="cargo test --release --locked --workspace --quiet"
-rust_demo="cargo test --profile demo --locked -p imtcp --no-default-features --quiet --lib --test left_out"
+rust_demo="cargo test --profile demo --locked -p imtcp --no-default-features --quiet --test left_out"
 begin rust-compile sh -c "$rust --no-run && $rust_demo --no-run"
 part core-compile make -s core-compile
 part core make -s core-test

@@ -572,7 +572,7 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 			s.params.g_q8 = shares_q8[i];
 			sim_run(&s, START + 10 * SEC);
 			assert_within_pct(s.bg.smoothed_bps, 100 * MBPS, 8);
-			/* what holds keep back is more of a smaller window; the cap is a 32nd above */
+			/* what holds keep back is more of a smaller window; the cap is a 20th above */
 			assert_at_least((uint64_t)goodput_bps(10), (uint64_t)(share * 85 * MBPS));
 			assert_at_most((uint64_t)goodput_bps(10), (uint64_t)(share * 104 * MBPS));
 		}

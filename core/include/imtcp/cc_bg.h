@@ -33,7 +33,7 @@
  *     passed, as [IM §3.2.5] sets it.
  *  5. RTTmin ages (filter.h).
  *  6. Before the first result the cap is the middle of the first search range.
- *  7. The cap is a 32nd above (2).
+ *  7. After a calm round the cap is a 20th above (2).
  *  8. Where (2) is below what a measurement needs, [IM §5.1] has no cap at all; here it is
  *     N + 2 segments, or a small g would take more than a larger one.
  *  9. With g < 1 a result "above the range" never lowers A_s (imtcp_bg_counts).
@@ -51,10 +51,10 @@
  * than a fifth for reasons of the hosts alone (interrupts, delayed softirqs). */
 #define IMTCP_BG_NOISE_US 300U
 
-/* The cap above A_s · RTTmin, a 32nd. ours: in a window of exactly that, what a hold kept back is lost
- * for good; a 32nd lets it be caught up. Alone on a simulated 100 Mbit/s: 97.5 % in place of 93.5 %
- * of what payload can have, and a queue of seven packets as before; a 16th gives no more, and 12. */
-#define IMTCP_BG_SLACK_DIV 32U
+/* The cap above A_s · RTTmin after a calm round, a 20th. ours: in a window of exactly that, what a hold
+ * kept back is lost for good; a 20th lets it be caught up. Where a queue stands nothing is lost, and
+ * more would only make it longer: docs/lab-notes/0002-the-cap-after-a-calm-round.md. */
+#define IMTCP_BG_SLACK_DIV 20U
 
 struct imtcp_bg {
 	struct imtcp_minrtt minrtt;
@@ -64,7 +64,7 @@ struct imtcp_bg {
 	imtcp_u32 before_drain_segs;
 	imtcp_u32 cap_stale; /* a loss is newer than the newest result */
 	imtcp_u32 yields;    /* the cap or the RTT rule held the window back in this round */
-	imtcp_u32 _pad;
+	imtcp_u32 calm;	     /* the round that ended met no queue */
 	imtcp_u64 reductions_rtt, reductions_cap;
 };
 
@@ -92,7 +92,8 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params
 	/* no share of what is not known: the first result needs a window that carries its streams */
 	if (b->smoothed_bps)
 		bps = imtcp_scale(bps, p->g_q8, 256);
-	bps += bps / IMTCP_BG_SLACK_DIV;
+	if (b->calm)
+		bps += bps / IMTCP_BG_SLACK_DIV;
 	b->cap_segs = (imtcp_u32)imtcp_max(imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes),
 					   least);
 }
@@ -144,10 +145,10 @@ IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
 		w->ssthresh_segs = cap;
 }
 
-/* A calm round, scale 256: the middle between no queue and delta. ours. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_calm_q8(const struct imtcp_params *p)
+/* A calm round: its RTT is below the middle between no queue and delta. ours. */
+IMTCP_INLINE int imtcp_bg_is_calm(const struct imtcp_params *p, imtcp_u32 rtt_us, imtcp_u32 base_us)
 {
-	return (256 + p->delta_q8) / 2;
+	return (imtcp_u64)rtt_us * 256 < (imtcp_u64)base_us * ((256 + p->delta_q8) / 2);
 }
 
 /*
@@ -177,6 +178,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 	}
 	if (!rtt || !base)
 		return;
+	b->calm = (imtcp_u32)imtcp_bg_is_calm(p, rtt, base);
 	if ((imtcp_u64)rtt * 256 > (imtcp_u64)base * p->delta_q8 &&
 	    rtt > base + IMTCP_BG_NOISE_US) {
 		imtcp_u32 cwnd = imtcp_to_u32(imtcp_scale(w->cwnd_segs, base, rtt));
@@ -189,8 +191,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 		w->ssthresh_segs = w->cwnd_segs;
 		w->credit_segs = 0;
 		b->yields = 1;
-	} else if ((imtcp_u64)rtt * 256 < (imtcp_u64)base * imtcp_bg_calm_q8(p) &&
-		   w->ssthresh_segs < b->cap_segs && !b->cap_stale) {
+	} else if (b->calm && w->ssthresh_segs < b->cap_segs && !b->cap_stale) {
 		w->ssthresh_segs = b->cap_segs;
 	}
 }
