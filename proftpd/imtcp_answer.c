@@ -13,7 +13,6 @@
 #define _GNU_SOURCE
 #include "mod_imtcp.h"
 
-#include <ctype.h>
 #include <json-c/json.h>
 #include <time.h>
 
@@ -21,15 +20,6 @@
 #define LEAST_S 1
 /* next_max_s of the service's settings. */
 #define MOST_S 86400
-
-void imtcp_printable(char *to, size_t bytes, const char *from)
-{
-	size_t n;
-
-	for (n = 0; from[n] != '\0' && n + 1 < bytes; n++)
-		to[n] = isprint((unsigned char)from[n]) ? from[n] : '?';
-	to[n] = '\0';
-}
 
 static const char *text(struct json_object *answer, const char *key)
 {
@@ -117,6 +107,6 @@ const char *imtcp_read_answer(struct json_object *answer, struct imtcp_advice *a
 	next = (next < until ? next : until) - at;
 	advice->ask_again_s = next < LEAST_S ? LEAST_S : next > MOST_S ? MOST_S : (int)next;
 	because = text(answer, "because");
-	imtcp_printable(advice->because, sizeof(advice->because), because ? because : "");
+	snprintf(advice->because, sizeof(advice->because), "%s", because ? because : "");
 	return NULL;
 }

@@ -97,8 +97,7 @@ static void resolve(pool *p, const char *host, const char *port, struct imtcp_se
 
 	if (address == NULL) {
 		service->unusable = pstrcat(p, "the name ", host,
-					    " told no address when the configuration was read",
-					    NULL);
+					    " had no address when this was read", NULL);
 		return;
 	}
 	v6 = pr_netaddr_get_family(address) == AF_INET6;
@@ -114,15 +113,14 @@ static const char *find(pool *p, CURLU *url, const char *ca_file, struct imtcp_s
 	const char *wrong = NULL;
 	bool tls = scheme && strcmp(scheme, "https") == 0;
 
-	if (scheme == NULL || host == NULL || (!tls && strcmp(scheme, "http") != 0))
+	if (scheme == NULL || host == NULL || path == NULL || (!tls && strcmp(scheme, "http") != 0))
 		return "write http://127.0.0.1:8750, or https:// and a host";
 	if (part(p, url, CURLUPART_USER, 0) || part(p, url, CURLUPART_QUERY, 0) ||
 	    part(p, url, CURLUPART_FRAGMENT, 0))
 		return "a user, a query or a fragment is not supported";
 	if (!tls && !is_loopback(host))
-		return "http:// is for this machine alone (localhost, 127.0.0.1, [::1]): others "
-		       "can "
-		       "change an answer on its way; write https://";
+		return "http:// is for this machine alone (localhost, 127.0.0.1, [::1]); write "
+		       "https://, for others can change an answer on its way";
 	if (!tls && ca_file)
 		return "a file of certificates goes with https://";
 	if (tls)
@@ -250,15 +248,12 @@ void imtcp_ask(const struct imtcp_service *service, const char *dst, off_t bytes
 static void refused(long status)
 {
 	struct json_object *detail;
-	int n = snprintf(question.error, sizeof(question.error), "HTTP status %ld", status);
+	bool has_words = json_object_is_type(question.answer, json_type_object) &&
+			 json_object_object_get_ex(question.answer, "detail", &detail) &&
+			 json_object_is_type(detail, json_type_string);
 
-	if (json_object_is_type(question.answer, json_type_object) &&
-	    json_object_object_get_ex(question.answer, "detail", &detail) &&
-	    json_object_is_type(detail, json_type_string)) {
-		n += snprintf(question.error + n, sizeof(question.error) - n, ": ");
-		imtcp_printable(question.error + n, sizeof(question.error) - n,
-				json_object_get_string(detail));
-	}
+	snprintf(question.error, sizeof(question.error), "HTTP status %ld%s%s", status,
+		 has_words ? ": " : "", has_words ? json_object_get_string(detail) : "");
 }
 
 static enum imtcp_heard judge(CURLcode result, struct imtcp_advice *advice)
@@ -275,13 +270,13 @@ static enum imtcp_heard judge(CURLcode result, struct imtcp_advice *advice)
 		wrong = "the answer is no JSON";
 	else if (result == CURLE_OK && question.answer == NULL)
 		wrong = "the answer is empty, or no whole JSON";
-	else if (result == CURLE_OK)
-		wrong = imtcp_read_answer(question.answer, advice);
-	else if (question.error[0] == '\0')
-		wrong = curl_easy_strerror(result);
+	else if (result != CURLE_OK)
+		wrong = question.error[0] ? NULL : curl_easy_strerror(result);
+	else if ((wrong = imtcp_read_answer(question.answer, advice)) == NULL)
+		return IMTCP_ADVISED;
 	if (wrong)
 		snprintf(question.error, sizeof(question.error), "%s", wrong);
-	return question.error[0] ? IMTCP_NO_ADVICE : IMTCP_ADVISED;
+	return IMTCP_NO_ADVICE;
 }
 
 static long now_ms(void)

@@ -5,6 +5,7 @@
 #include "mod_imtcp.h"
 #include "imtcp_arrived.h"
 
+#include <ctype.h>
 #include <curl/curl.h>
 
 module imtcp_module;
@@ -45,12 +46,16 @@ static int look_again(CALLBACK_FRAME);
 
 void imtcp_log(const char *format, ...)
 {
-	char line[512];
+	char line[512], *c;
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
+	/* Some of it comes from elsewhere, and must not write a line of its own. */
+	for (c = line; *c != '\0'; c++)
+		if (!isprint((unsigned char)*c))
+			*c = '?';
 	if (log_fd >= 0)
 		(void)pr_log_writefile(log_fd, MOD_IMTCP_VERSION, "%s", line);
 	else

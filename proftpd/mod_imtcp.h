@@ -68,7 +68,7 @@ struct imtcp_before {
 
 enum imtcp_heard { IMTCP_NOT_YET, IMTCP_ADVISED, IMTCP_NO_ADVICE };
 
-/* mod_imtcp.c: into ImtcpLog, else among ProFTPD's debugging messages. */
+/* mod_imtcp.c: a line into ImtcpLog, else among ProFTPD's debugging messages. */
 void imtcp_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* imtcp_directives.c */
@@ -78,8 +78,6 @@ extern conftable imtcp_directives[];
 /* imtcp_answer.c: NULL, or what is wrong with the answer. */
 struct json_object;
 const char *imtcp_read_answer(struct json_object *answer, struct imtcp_advice *advice);
-/* A text from elsewhere for one line of a log. */
-void imtcp_printable(char *to, size_t bytes, const char *from);
 
 /* imtcp_ask.c */
 const char *imtcp_find_service(pool *p, const char *url, const char *ca_file,

@@ -41,6 +41,8 @@ CHOSEN = "reno"
 USER, PASSWORD = "ann", "a-password"
 MB = 1_000_000
 PASSIVE_PORTS = 50
+#: `big` takes four seconds.
+SLOW = "TransferRate RETR 700"
 BIG = 3 * MB
 #: More than the kernel takes into its buffers at once.
 LARGE = 24 * MB
@@ -232,6 +234,15 @@ class Ftp:
         ftp.login(USER, PASSWORD)
         return ftp
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[socket.socket]:
+        """A transfer of `large` whose client does not read."""
+        client = self.client()
+        client.voidcmd("TYPE I")
+        with client.transfercmd("RETR large") as data:
+            yield data
+        client.close()
+
     def curl(self, path: str, *more: str) -> list[str]:
         url = f"ftp://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{path}"
         return ["curl", "-sS", "--ssl", "-k", "--max-time", "25", *more, url]
@@ -356,13 +367,14 @@ def fetched(ftp: Ftp, *command: object) -> bytes:
 # --- files arrive ---
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-@pytest.mark.parametrize("client", ["lftp", "curl", "ncftpget"])
+# ncftp speaks no TLS.
+@pytest.mark.parametrize(
+    "client, tls",
+    [("lftp", False), ("lftp", True), ("curl", False), ("curl", True), ("ncftpget", False)],
+)
 def test_real_clients_get_their_files_whole(
     ftp: Ftp, service: Callable[..., Service], client: str, tls: bool
 ) -> None:
-    if tls and client == "ncftpget":
-        pytest.skip("ncftp speaks no TLS")
     told = service(advice())
     ftp.start(on(told.url) + (TLS if tls else ""))
     out = ftp.home / "out"
@@ -387,26 +399,36 @@ def test_real_clients_get_their_files_whole(
 
 # --- what the kernel has ---
 
-SLOWLY = ["--limit-rate", "5M", "-o", "/dev/null"]
 
-
-@pytest.mark.parametrize("how", ["sendfile", "TransferRate", "tls"])
-def test_advice_is_on_the_data_connection_and_switches_in_mid_transfer(
-    ftp: Ftp, service: Callable[..., Service], how: str
+def test_advice_switches_a_connection_in_mid_transfer(
+    ftp: Ftp, service: Callable[..., Service]
 ) -> None:
-    told = service(advice("bg", 1), advice("measure", 600))
-    more = {"sendfile": "", "TransferRate": "TransferRate RETR 1000", "tls": TLS}[how]
-    ftp.start(on(told.url, more))
-    name, limit = ("big", []) if how == "TransferRate" else ("large", SLOWLY[:2])
-    with running(ftp.curl(name, *limit, "-o", str(ftp.home / "out"))) as client:
+    """Also one whose client reads nothing: ProFTPD is in sendfile(2) all the time."""
+    told = service(advice("bg", 2), advice("measure", 600))
+    ftp.start(on(told.url))
+    with ftp.held() as data:
+        ftp.wait_for(CHOSEN)
+        ftp.wait_for(DEFAULT)
+        got = b"".join(iter(lambda: data.recv(1 << 16), b""))
+    assert got == noise(LARGE)
+    first, second = (int(asked["bytes"]) for asked in told.asked)
+    assert first == LARGE
+    assert 0 < second < first
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_it_switches_below_a_rate_of_the_servers_and_below_tls(
+    ftp: Ftp, service: Callable[..., Service], tls: bool
+) -> None:
+    told = service(advice("bg", 2), advice("measure", 600))
+    ftp.start(on(told.url, SLOW) + (TLS if tls else ""))
+    with running(ftp.curl("big", "-o", str(ftp.home / "out"))) as client:
         ftp.wait_for(CHOSEN)
         ftp.wait_for(DEFAULT)
         assert client.wait(20) == 0
-    whole = (ftp.files / name).read_bytes()
-    assert (ftp.home / "out").read_bytes() == whole
+    assert (ftp.home / "out").read_bytes() == noise(BIG)
     first, second = (int(asked["bytes"]) for asked in told.asked)
-    assert first == len(whole)
-    assert 0 < second < first
+    assert 0 < second < first == BIG
 
 
 def test_an_active_connection_has_it_too(ftp: Ftp, service: Callable[..., Service]) -> None:
@@ -463,7 +485,7 @@ def test_the_send_buffer_is_as_advised_and_later_the_kernels_again(
 ) -> None:
     told = service(advice("bg", 2, buffer_bytes=50_000), advice("bg", 600))
     ftp.start(on(told.url))
-    with running(ftp.curl("large", *SLOWLY)):
+    with ftp.held():
         ftp.wait_for(CHOSEN)
         # The kernel doubles it, for its own.
         assert sndbuf(ftp) == 100_000
@@ -474,10 +496,10 @@ def test_a_send_buffer_beyond_what_the_kernel_allows_is_left_to_it(
     ftp: Ftp, service: Callable[..., Service]
 ) -> None:
     ftp.start(on(service(advice(buffer_bytes=2_000_000_000)).url))
-    with running(ftp.curl("large", *SLOWLY)):
+    with ftp.held():
         ftp.wait_for(CHOSEN)
         wait_until("it says so", lambda: "net.core.wmem_max" in ftp.said())
-    with running(ftp.curl("large", *SLOWLY)):
+    with ftp.held():
         wait_until("the kernel chooses", lambda: sndbuf(ftp) not in (0, 4_000_000_000))
 
 
@@ -517,7 +539,7 @@ def real_service(tmp_path: Path) -> Iterator[Callable[..., str]]:
 def test_the_real_services_history_decides(ftp: Ftp, real_service: Callable[..., str]) -> None:
     url = real_service(10_000_000)
     ftp.start(on(url))
-    with running(ftp.curl("large", *SLOWLY)):
+    with ftp.held():
         ftp.wait_for(CHOSEN)
         assert sndbuf(ftp) == 2 * 250_000
     assert "127.0.0.1: bg, for the path has less available bandwidth than the threshold" in (
@@ -525,13 +547,12 @@ def test_the_real_services_history_decides(ftp: Ftp, real_service: Callable[...,
     )
 
 
-def test_without_names_of_ones_own_imtcps_controls_are_chosen_or_the_default_stays(
+def test_on_a_free_path_no_congestion_control_is_left_to_the_kernels_permission(
     ftp: Ftp, real_service: Callable[..., str]
 ) -> None:
-    """On a free path the service says off, which no kernel allows a session by itself."""
     url = real_service(80_000_000)
     ftp.start(f"ImtcpEngine on\nImtcpAdviceURL {url}")
-    with running(ftp.curl("large", *SLOWLY)):
+    with ftp.held():
         ftp.wait_for(DEFAULT)
         wait_until("the log has it", lambda: f"congestion control {DEFAULT}," in ftp.said())
     assert "congestion control off, for every newest measurement is fresh" in ftp.said()
@@ -539,15 +560,25 @@ def test_without_names_of_ones_own_imtcps_controls_are_chosen_or_the_default_sta
 
 
 @pytest.mark.parametrize("mode, name", [("bg", "imtcp_bg"), ("measure", "imtcp")])
-def test_a_control_that_the_kernel_lacks_leaves_the_default_and_a_line_in_the_log(
+def test_without_names_of_ones_own_they_are_imtcps(
     ftp: Ftp, service: Callable[..., Service], mode: str, name: str
 ) -> None:
+    """Others load and unload them here meanwhile: the log and the kernel have to agree."""
     ftp.start(f"ImtcpEngine on\nImtcpAdviceURL {service(advice(mode)).url}")
-    loaded = (SYSCTL / "tcp_available_congestion_control").read_text().split()
-    with running(ftp.curl("large", *SLOWLY)):
-        ftp.wait_for(name if name in loaded else DEFAULT)
-    if name not in loaded:
-        assert f"this kernel has no congestion control {name}" in ftp.said()
+    with ftp.held():
+        wait_until("it is set", lambda: "send buffer" in ftp.said())
+        lacks = f"this kernel has no congestion control {name}" in ftp.said()
+        ftp.wait_for(DEFAULT if lacks else name)
+
+
+def test_a_control_that_the_kernel_lacks_leaves_the_default_and_a_line_in_the_log(
+    ftp: Ftp, service: Callable[..., Service]
+) -> None:
+    url = service(advice()).url
+    ftp.start(f"ImtcpEngine on\nImtcpAdviceURL {url}\nImtcpControls bg nobody_has_it")
+    with ftp.held():
+        ftp.wait_for(DEFAULT)
+    assert "this kernel has no congestion control nobody_has_it" in ftp.said()
 
 
 def test_a_control_that_the_kernel_restricts_leaves_the_default(
@@ -560,7 +591,7 @@ def test_a_control_that_the_kernel_restricts_leaves_the_default(
     restricted = min(available - allowed)
     url = service(advice()).url
     ftp.start(f"ImtcpEngine on\nImtcpAdviceURL {url}\nImtcpControls bg {restricted}")
-    with running(ftp.curl("large", *SLOWLY)):
+    with ftp.held():
         ftp.wait_for(DEFAULT)
     assert f"does not let this session choose congestion control {restricted}" in ftp.said()
 
@@ -673,7 +704,7 @@ def test_when_the_service_falls_silent_the_default_comes_back(
 ) -> None:
     told = service(advice("bg", 1), (503, b""))
     ftp.start(on(told.url))
-    with running(ftp.curl("large", *SLOWLY)):
+    with ftp.held():
         ftp.wait_for(CHOSEN)
         ftp.wait_for(DEFAULT)
     assert "no advice: HTTP status 503" in ftp.said()
@@ -717,8 +748,8 @@ def test_after_an_abort_nothing_of_it_is_left(ftp: Ftp, service: Callable[..., S
 
 def test_a_client_that_is_killed_leaves_nothing(ftp: Ftp, service: Callable[..., Service]) -> None:
     told = service(advice("bg", 1))
-    ftp.start(on(told.url))
-    with running(ftp.curl("large", *SLOWLY)):
+    ftp.start(on(told.url, SLOW))
+    with running(ftp.curl("big", "-o", "/dev/null")):
         ftp.wait_for(CHOSEN)
     wait_until("the session is gone", lambda: not ftp.sessions())
     asked = len(told.asked)
