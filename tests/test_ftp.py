@@ -344,8 +344,16 @@ def ftp(house: Path) -> Iterator[Ftp]:
 NAMES = f"ImtcpControls off {CHOSEN} bg {CHOSEN} measure default"
 
 
+#: A busy machine's service has time to answer; a test that is about the timeout has its own.
+PATIENT = "ImtcpTimeout 5000"
+
+
+def asks(url: str) -> str:
+    return f"ImtcpEngine on\nImtcpAdviceURL {url}\n{PATIENT}\n"
+
+
 def on(url: str, *more: str) -> str:
-    return "\n".join(["ImtcpEngine on", f"ImtcpAdviceURL {url}", NAMES, *more])
+    return asks(url) + "\n".join([NAMES, *more]) + "\n"
 
 
 @contextlib.contextmanager
@@ -551,7 +559,7 @@ def test_on_a_free_path_no_congestion_control_is_left_to_the_kernels_permission(
     ftp: Ftp, real_service: Callable[..., str]
 ) -> None:
     url = real_service(80_000_000)
-    ftp.start(f"ImtcpEngine on\nImtcpAdviceURL {url}")
+    ftp.start(asks(url))
     with ftp.held():
         ftp.wait_for(DEFAULT)
         wait_until("the log has it", lambda: f"congestion control {DEFAULT}," in ftp.said())
@@ -564,7 +572,7 @@ def test_without_names_of_ones_own_they_are_imtcps(
     ftp: Ftp, service: Callable[..., Service], mode: str, name: str
 ) -> None:
     """Others load and unload them here meanwhile: the log and the kernel have to agree."""
-    ftp.start(f"ImtcpEngine on\nImtcpAdviceURL {service(advice(mode)).url}")
+    ftp.start(asks(service(advice(mode)).url))
     with ftp.held():
         wait_until("it is set", lambda: "send buffer" in ftp.said())
         lacks = f"this kernel has no congestion control {name}" in ftp.said()
@@ -575,7 +583,7 @@ def test_a_control_that_the_kernel_lacks_leaves_the_default_and_a_line_in_the_lo
     ftp: Ftp, service: Callable[..., Service]
 ) -> None:
     url = service(advice()).url
-    ftp.start(f"ImtcpEngine on\nImtcpAdviceURL {url}\nImtcpControls bg nobody_has_it")
+    ftp.start(asks(url) + "ImtcpControls bg nobody_has_it")
     with ftp.held():
         ftp.wait_for(DEFAULT)
     assert "this kernel has no congestion control nobody_has_it" in ftp.said()
@@ -590,7 +598,7 @@ def test_a_control_that_the_kernel_restricts_leaves_the_default(
         pytest.skip("this kernel restricts none of its congestion controls")
     restricted = min(available - allowed)
     url = service(advice()).url
-    ftp.start(f"ImtcpEngine on\nImtcpAdviceURL {url}\nImtcpControls bg {restricted}")
+    ftp.start(asks(url) + f"ImtcpControls bg {restricted}")
     with ftp.held():
         ftp.wait_for(DEFAULT)
     assert f"does not let this session choose congestion control {restricted}" in ftp.said()
@@ -604,7 +612,7 @@ def test_over_https_the_services_certificate_counts(
     assert url.startswith("https://")
     for ca, said in [(f" {ftp.home}/tls.crt", f"congestion control {CHOSEN},"),
                      ("", f"congestion control {DEFAULT},")]:  # fmt: skip
-        ftp.start(on(url + ca, "ImtcpTimeout 2000"))
+        ftp.start(on(url + ca))
         assert fetched(ftp, *ftp.curl("small", "-o", str(ftp.home / "out"))) == noise(100_000)
         assert said in ftp.said().splitlines()[-1], ftp.said()
         ftp.end()
@@ -636,7 +644,7 @@ def test_nonsense_leaves_the_default_and_the_file_whole(
     cases = list(WRONG.values())
     # Known by their lengths, and all at once: a session is slow to come with ProFTPD.
     told = service(lambda asked: cases[int(asked["bytes"]) - 1][0])
-    ftp.start(on(told.url, "ImtcpTimeout 5000"))
+    ftp.start(on(told.url))
     clients = []
     for length in range(1, len(cases) + 1):
         (ftp.files / str(length)).write_bytes(noise(BIG)[:length])
@@ -656,8 +664,8 @@ def test_a_service_that_is_away_or_silent_delays_no_longer_than_the_timeout(
 ) -> None:
     told = service(b"")
     told.answers[:] = [told.silent]
-    for url, least_s in [(AWAY, 0.0), (told.url, 0.4)]:
-        ftp.start(on(url, "ImtcpTimeout 400"))
+    for url, least_s in [(AWAY, 0), (told.url, 1)]:
+        ftp.start(on(url).replace(PATIENT, "ImtcpTimeout 1000"))
         client, got, took_s = ftp.client(), [], []
         for _ in range(5):
             began = time.monotonic()
@@ -665,9 +673,9 @@ def test_a_service_that_is_away_or_silent_delays_no_longer_than_the_timeout(
             took_s.append(time.monotonic() - began)
         client.quit()
         assert b"".join(got) == noise(100_000) * 5
-        assert least_s <= took_s[0] < least_s + 0.5
+        assert least_s <= took_s[0] < least_s + 0.9
         # Whoever did not answer just now is not waited for again by the next small file.
-        assert max(took_s[1:]) < 0.3, took_s
+        assert max(took_s[1:]) < 0.9, took_s
         assert f"congestion control {DEFAULT}," in ftp.said()
         ftp.end()
     assert len(told.asked) == 1
@@ -696,7 +704,7 @@ def test_a_silent_service_in_mid_transfer_does_not_stall_the_data(
     client.voidresp()
     assert got == BIG
     assert len(told.asked) == 2
-    assert max(waits_s) < 0.3
+    assert max(waits_s) < 1
 
 
 def test_when_the_service_falls_silent_the_default_comes_back(
@@ -789,10 +797,12 @@ def test_directories_users_and_ftpaccess_switch_it(
             assert f"congestion control {DEFAULT}," in ftp.said().splitlines()[-1]
     ftp.end()
 
-    for who, asked in [("bob", 3), (USER, 4)]:
-        ftp.start(f"ImtcpAdviceURL {told.url}\n<IfUser {who}>\nImtcpEngine on\n</IfUser>")
+    for server, who, user, asked in [("off", "bob", "on", 3), ("off", USER, "on", 4),
+                                     ("on", USER, "off", 4), ("on", "bob", "off", 5)]:  # fmt: skip
+        of_user = f"<IfUser {who}>\nImtcpEngine {user}\n</IfUser>"
+        ftp.start(f"ImtcpAdviceURL {told.url}\nImtcpEngine {server}\n{PATIENT}\n{of_user}")
         fetched(ftp, *ftp.curl("small", "-o", str(ftp.home / "out")))
-        assert len(told.asked) == asked, who
+        assert len(told.asked) == asked, (server, who, user, ftp.said())
         ftp.end()
 
 
@@ -803,6 +813,7 @@ def test_anonymous_users_and_virtual_hosts_have_their_own(
     ftp.start(f"""
 <Global>
   ImtcpAdviceURL {told.url}
+  {PATIENT}
 </Global>
 <Anonymous {{home}}/files>
   User nobody
@@ -913,5 +924,5 @@ def test_a_bad_directive_is_refused_in_words(ftp: Ftp) -> None:
         checked = check(directive + "\n")
         assert checked.returncode != 0, directive
         assert why in checked.stderr, (directive, checked.stderr)
-    checked = check(on("http://[::1]:8750/", "ImtcpTimeout 10000", "ImtcpLog none"))
+    checked = check(on("http://[::1]:8750/", "ImtcpLog none"))
     assert checked.returncode == 0, checked.stderr
