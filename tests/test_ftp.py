@@ -174,9 +174,9 @@ AllowOverride on
 AllowRetrieveRestart on
 TimeoutLinger 1
 ModulePath {home}/modules
-LoadModule mod_imtcp.c
 LoadModule mod_tls.c
 LoadModule mod_ifsession.c
+LoadModule mod_imtcp.c
 ImtcpLog {home}/imtcp.log
 """
 TLS = """
