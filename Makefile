@@ -17,7 +17,7 @@ COMPLETIONS := bash-completion/completions/imtcp zsh/site-functions/_imtcp \
 	fish/vendor_completions.d/imtcp.fish
 
 .PHONY: install uninstall help setup setup-tests build bpf man lab-env tests-env demo demo-programs demo-kernel
-.PHONY: test test-quick lint format bench fuzz clean
+.PHONY: proftpd install-proftpd test test-quick lint format bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -58,6 +58,13 @@ install: ## into PREFIX (/usr/local): the command, its manual pages and completi
 uninstall: ## undo install
 	rm -f $(DESTDIR)$(PREFIX)/bin/imtcp $(DESTDIR)$(PREFIX)/share/man/man1/imtcp.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man1/imtcp-*.1 $(addprefix $(DESTDIR)$(PREFIX)/share/,$(COMPLETIONS))
+
+# Not part of build: who has no ProFTPD need not have its headers.
+proftpd: ## target/proftpd/mod_imtcp.so, a module for ProFTPD (docs/ftp.md); needs proftpd-dev
+	@$(MAKE) --no-print-directory -C proftpd
+
+install-proftpd: ## where ProFTPD finds it
+	@$(MAKE) --no-print-directory -C proftpd install
 
 lab-env: setup ## .venv with the laboratory: .venv/bin/lab
 	@scripts/lab-env.sh

@@ -3,7 +3,8 @@
 
 core knows nobody; bpf and core's tests know core; imtcp-bpf knows bpf's shared
 header; imtcp-advice knows neither BPF nor the command; imtcp knows imtcp-bpf and
-imtcp-advice; the laboratory runs built programs and nothing imports it.
+imtcp-advice; proftpd speaks to the service over the wire alone; the laboratory runs
+built programs and nothing imports it.
 """
 
 import re
@@ -18,6 +19,8 @@ C_MAY_INCLUDE = {
     "core/include/": ("imtcp/", "types.h", "fixed.h", "params.h", "filter.h", "delay.h", "stream.h",
                       "meas", "cc_", "stdint.h"),
     "bpf/": ("imtcp/", "imtcp_", "bpf/", "stdint.h"),
+    "proftpd/": ("mod_imtcp.h", "imtcp_arrived.h", "conf.h", "privs.h", "curl/", "json-c/",
+                 "linux/", "netinet/", "sys/", "ctype.h", "stdbool.h", "time.h"),
 }  # fmt: skip
 #: Dependencies within the workspace, by crate.
 CRATES_MAY_USE = {
