@@ -117,15 +117,12 @@ async fn fill(place: &Place, days: i64, paths: i64) {
 fn record(dst: &str, source: &str, time: i64, bps: f64) -> Record {
     Record {
         dst: dst.into(),
-        hop: String::new(),
         source: source.into(),
         time,
-        available_bps: bps as u64,
+        available_bps: Some(bps as u64),
         capacity_bps: Some(100_000_000),
         rtt_us: Some(30_000),
-        loss: None,
-        congested: None,
-        validity_pct: None,
+        ..Record::default()
     }
 }
 

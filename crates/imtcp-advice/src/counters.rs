@@ -92,12 +92,9 @@ fn record(of: &Interface, from: Reading, to: Reading) -> Option<Record> {
         hop: of.hop.clone(),
         source: of.source.clone(),
         time: from.t_us + apart_us / 2,
-        available_bps: (capacity - used_bps).max(0.0).round() as u64,
+        available_bps: Some((capacity - used_bps).max(0.0).round() as u64),
         capacity_bps: Some(of.capacity_bps),
-        rtt_us: None,
-        loss: None,
-        congested: None,
-        validity_pct: None,
+        ..Record::default()
     })
 }
 
@@ -114,7 +111,7 @@ mod tests {
             capacity_bps: 100_000_000,
         };
         let reading = |(minute, octets)| Reading { t_us: minute * MINUTE_US, octets };
-        record(&of, reading(from), reading(to)).map(|r| r.available_bps)
+        record(&of, reading(from), reading(to)).and_then(|r| r.available_bps)
     }
 
     /// 300 MB in a minute are 40 Mbit/s.

@@ -8,14 +8,15 @@ use csv::StringRecord;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::record::{destination, Record, MOST_BPS};
+use crate::record::{destination, Kind, Record, MOST_BPS};
 use crate::store::read::PathInfo;
 use crate::store::write::{Batch, Stored};
 use crate::store::{SeriesKey, Store};
 use crate::time::{self, HOUR_US, SECOND_US};
 
-/// The columns of an export. An import needs `time` and `available_bps`, in any order.
-pub const COLUMNS: [&str; 14] = [
+/// The columns of an export. An import needs `time` and `available_bps`, in any order. A row whose
+/// `available_bps` is empty is an active test's.
+pub const COLUMNS: [&str; 15] = [
     "dst",
     "hop",
     "time",
@@ -30,6 +31,7 @@ pub const COLUMNS: [&str; 14] = [
     "samples",
     "low_bps",
     "high_bps",
+    "throughput_bps",
 ];
 
 /// Records to a transaction.
@@ -102,14 +104,16 @@ pub(crate) async fn write(
 }
 
 async fn leave_out_rolled_up(store: &Store, records: &mut Vec<Stored>) -> Result<()> {
-    let mut by_series: BTreeMap<SeriesKey, Vec<Stored>> = BTreeMap::new();
+    let mut by_series: BTreeMap<(Kind, SeriesKey), Vec<Stored>> = BTreeMap::new();
     for stored in records.drain(..) {
-        by_series.entry(stored.record.series()).or_default().push(stored);
+        let series = (stored.record.kind(), stored.record.series());
+        by_series.entry(series).or_default().push(stored);
     }
-    for (series, mut of) in by_series {
+    for ((kind, series), mut of) in by_series {
         let times = || of.iter().map(|s| s.record.time);
         let (Some(first), Some(last)) = (times().min(), times().max()) else { continue };
-        let means = store.roll_ups(&series, first - HOUR_US, last + HOUR_US).await?;
+        let around = (first - HOUR_US, last + HOUR_US);
+        let means = store.roll_ups(kind, &series, around).await?;
         let bucket = |t_us: i64, span_s: i64| (span_s, t_us.div_euclid(span_s * SECOND_US));
         let taken: HashSet<_> = means.into_iter().map(|(t, span_s)| bucket(t, span_s)).collect();
         of.retain(|s| ![60, 3600].iter().any(|span| taken.contains(&bucket(s.record.time, *span))));
@@ -184,8 +188,11 @@ impl Columns {
         let missing = |name: &str| Error::Input(format!("{name} is empty"));
         let time = self.cell(line, "time").ok_or_else(|| missing("time"))?;
         let dst = dst.or_else(|| self.cell(line, "dst")).ok_or_else(|| missing("dst"))?;
-        let available = self.number(line, "available_bps", MOST_BPS)?;
-        let available_bps = available.ok_or_else(|| missing("available_bps"))?;
+        let available_bps = self.number(line, "available_bps", MOST_BPS)?;
+        let of_tests = ["rtt_us", "loss", "throughput_bps"];
+        if available_bps.is_none() && !of_tests.iter().any(|c| self.cell(line, c).is_some()) {
+            return Err(missing("available_bps"));
+        }
         let loss = self.cell(line, "loss").map(str::parse).transpose();
         // In a file that has the column, as an export does, an empty cell is a record that names
         // nobody. It stays so: under another's name it could meet that one's of the same time.
@@ -203,6 +210,7 @@ impl Columns {
             rtt_us: self.number(line, "rtt_us", u64::MAX)?,
             loss: loss.map_err(|_| Error::Input("loss is no number".into()))?,
             congested: self.cell(line, "congested").map(yes_or_no).transpose()?,
+            throughput_bps: self.number(line, "throughput_bps", MOST_BPS)?,
             validity_pct: self.cell(line, "validity").map(validity).transpose()?,
         };
         let of =
@@ -211,12 +219,12 @@ impl Columns {
         if ![0, 60, 3600].contains(&span_s) {
             return Err(Error::Input("span_s is 0, 60 or 3600".into()));
         }
+        let mean_bps = available_bps.unwrap_or(0);
         Ok(Stored {
             span_s: span_s as u32,
             samples: of("samples", 1)?.clamp(1, 1_000_000),
-            low_bps: of("low_bps", available_bps)?.min(available_bps),
-            high_bps: of("high_bps", available_bps)?
-                .clamp(available_bps, MOST_BPS.max(available_bps)),
+            low_bps: of("low_bps", mean_bps)?.min(mean_bps),
+            high_bps: of("high_bps", mean_bps)?.clamp(mean_bps, MOST_BPS.max(mean_bps)),
             record,
         })
     }
@@ -268,7 +276,8 @@ pub(crate) async fn each_chunk(
 ) -> Result<u64> {
     let mut count = 0;
     for path in paths {
-        for series in &path.series {
+        let of_series = |s| Kind::ALL.map(|kind| (s, kind));
+        for series in path.series.iter().flat_map(of_series) {
             let mut after = (from_us - 1, i64::MAX);
             loop {
                 let rows = store.stored(&path.dst, series, after, to_us, CHUNK as u32).await?;
@@ -295,7 +304,7 @@ fn cells(row: &Stored) -> [String; COLUMNS.len()] {
         r.dst.clone(),
         r.hop.clone(),
         time::format(r.time),
-        r.available_bps.to_string(),
+        text(r.available_bps),
         text(r.capacity_bps),
         text(r.rtt_us),
         text(r.loss),
@@ -304,7 +313,8 @@ fn cells(row: &Stored) -> [String; COLUMNS.len()] {
         text(r.validity_pct),
         row.span_s.to_string(),
         row.samples.to_string(),
-        row.low_bps.to_string(),
-        row.high_bps.to_string(),
+        text(r.available_bps.map(|_| row.low_bps)),
+        text(r.available_bps.map(|_| row.high_bps)),
+        text(r.throughput_bps),
     ]
 }

@@ -10,6 +10,7 @@ pub mod counters;
 pub mod error;
 pub mod exchange;
 pub mod parquet;
+pub mod ping;
 pub mod record;
 pub mod service;
 pub mod settings;

@@ -30,7 +30,7 @@ const SCHEMA: &str = "message record {
     required binary dst (STRING);
     required binary hop (STRING);
     required int64 time (TIMESTAMP(MICROS, true));
-    required int64 available_bps;
+    optional int64 available_bps;
     optional int64 capacity_bps;
     optional int64 rtt_us;
     optional double loss;
@@ -39,8 +39,9 @@ const SCHEMA: &str = "message record {
     optional int32 validity;
     required int32 span_s;
     required int64 samples;
-    required int64 low_bps;
-    required int64 high_bps;
+    optional int64 low_bps;
+    optional int64 high_bps;
+    optional int64 throughput_bps;
 }";
 
 /// As [`crate::exchange::import`].
@@ -148,7 +149,7 @@ fn write_column<W: Write + Send>(
         }
         ColumnWriter::Int64ColumnWriter(writer) => {
             let (values, levels) = present(rows, |row| int64(row, name));
-            let optional = matches!(name, "capacity_bps" | "rtt_us");
+            let optional = !matches!(name, "time" | "samples");
             writer.write_batch(&values, optional.then_some(&levels[..]), None)?;
         }
         ColumnWriter::Int32ColumnWriter(writer) if name == "span_s" => {
@@ -176,12 +177,13 @@ fn int64(row: &Stored, name: &str) -> Option<i64> {
     let r = &row.record;
     let value = match name {
         "time" => return Some(r.time),
-        "available_bps" => Some(r.available_bps),
+        "available_bps" => r.available_bps,
         "capacity_bps" => r.capacity_bps,
         "rtt_us" => r.rtt_us,
         "samples" => Some(row.samples),
-        "low_bps" => Some(row.low_bps),
-        _ => Some(row.high_bps),
+        "low_bps" => r.available_bps.map(|_| row.low_bps),
+        "throughput_bps" => r.throughput_bps,
+        _ => r.available_bps.map(|_| row.high_bps),
     };
     value.map(|v| v as i64)
 }

@@ -10,7 +10,19 @@ use crate::error::{Error, Result};
 use crate::store::SeriesKey;
 use crate::time::{rfc3339, DAY_US};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+/// Of the available bandwidth, or of an active test: ping has no available bandwidth, and what one
+/// transfer gets is none. So that neither is ever taken for one, they are kept in tables of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    Bandwidth,
+    Test,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 2] = [Kind::Bandwidth, Kind::Test];
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// Address or name of the destination.
@@ -26,8 +38,10 @@ pub struct Record {
     #[serde(with = "rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     pub time: i64,
+    /// Absent in the record of an active test, which then has `rtt_us`, `loss` or `throughput_bps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
-    pub available_bps: u64,
+    pub available_bps: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
     pub capacity_bps: Option<u64>,
@@ -38,6 +52,11 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub loss: Option<f64>,
+    /// What one TCP transfer got, as iperf3 tests it: not the available bandwidth, and not together
+    /// with it in one record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
+    pub throughput_bps: Option<u64>,
     /// The source's own word; absent: the path's threshold decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congested: Option<bool>,
@@ -54,6 +73,14 @@ const MOST_RTT_US: u64 = 3_600_000_000;
 const MOST_AHEAD_US: i64 = DAY_US / 24;
 
 impl Record {
+    pub fn kind(&self) -> Kind {
+        if self.available_bps.is_some() {
+            Kind::Bandwidth
+        } else {
+            Kind::Test
+        }
+    }
+
     /// Which series it belongs to.
     pub(crate) fn series(&self) -> SeriesKey {
         (self.dst.clone(), self.hop.clone(), self.source.clone())
@@ -68,12 +95,28 @@ impl Record {
         // As CSV reads it.
         self.source = self.source.trim().into();
         let source_is_fine = self.source.len() <= 255 && !self.source.chars().any(char::is_control);
+        let most_bps = |bps: Option<u64>| bps.is_none_or(|b| b <= MOST_BPS);
+        let of_bandwidth = self.kind() == Kind::Bandwidth;
+        let tells = self.rtt_us.is_some() || self.loss.is_some() || self.throughput_bps.is_some();
         let rules = [
             (source_is_fine, "source is at most 255 characters, without control characters"),
             (self.time > 0, "time is after 1970"),
             (self.time <= now_us.saturating_add(MOST_AHEAD_US), "time is in the future"),
-            (self.available_bps <= MOST_BPS, "available_bps is at most 10^13"),
-            (self.capacity_bps.is_none_or(|c| c <= MOST_BPS), "capacity_bps is at most 10^13"),
+            (
+                of_bandwidth || tells,
+                "without available_bps it is a test's: give rtt_us, loss or throughput_bps",
+            ),
+            (
+                of_bandwidth || (self.capacity_bps.is_none() && self.congested.is_none()),
+                "capacity_bps and congested go with available_bps alone",
+            ),
+            (
+                !of_bandwidth || self.throughput_bps.is_none(),
+                "throughput_bps is a test's: leave available_bps out, or make two records",
+            ),
+            (most_bps(self.available_bps), "available_bps is at most 10^13"),
+            (most_bps(self.capacity_bps), "capacity_bps is at most 10^13"),
+            (most_bps(self.throughput_bps), "throughput_bps is at most 10^13"),
             (self.rtt_us.is_none_or(|r| r <= MOST_RTT_US), "rtt_us is at most an hour"),
             (self.loss.is_none_or(|l| (0.0..=1.0).contains(&l)), "loss is between 0 and 1"),
             (self.validity_pct.is_none_or(|v| v <= 100), "validity_pct is at most 100"),
@@ -122,17 +165,33 @@ mod tests {
     }
 
     #[test]
+    fn a_test_needs_no_available_bandwidth() {
+        let ping = Record { available_bps: None, rtt_us: Some(30_000), ..record() };
+        let lost = Record { available_bps: None, loss: Some(1.0), ..record() };
+        let iperf3 = Record { available_bps: None, throughput_bps: Some(5), ..record() };
+        for test in [ping, lost, iperf3] {
+            assert_eq!(test.clone().checked(record().time).unwrap(), test);
+            assert_eq!(test.kind(), Kind::Test);
+        }
+        assert_eq!(record().kind(), Kind::Bandwidth);
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let now = record().time;
         assert!(record().checked(now).is_ok());
         let wrong = [
-            Record { available_bps: MOST_BPS + 1, ..record() },
+            Record { available_bps: Some(MOST_BPS + 1), ..record() },
             Record { time: now + 2 * MOST_AHEAD_US, ..record() },
             Record { time: -5, ..record() },
             Record { loss: Some(1.5), ..record() },
             Record { loss: Some(f64::NAN), ..record() },
             Record { source: "a\nb".into(), ..record() },
             Record { validity_pct: Some(101), ..record() },
+            Record { throughput_bps: Some(1), ..record() },
+            Record { available_bps: None, ..record() },
+            Record { available_bps: None, rtt_us: Some(1), capacity_bps: Some(1), ..record() },
+            Record { available_bps: None, loss: Some(0.0), congested: Some(true), ..record() },
         ];
         for r in wrong {
             assert!(r.clone().checked(now).is_err(), "{r:?}");

@@ -14,7 +14,7 @@ use axum::http::Request;
 use tower::ServiceExt;
 
 use imtcp_advice::advice::days::Window;
-use imtcp_advice::record::Record;
+use imtcp_advice::record::{Kind, Record};
 use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::{Config, Service};
 use imtcp_advice::store::maintain::Retention;
@@ -24,6 +24,7 @@ use imtcp_advice::store::{Place, Store};
 use imtcp_advice::time::{self, DAY_US, HOUR_US, MINUTE_US};
 use imtcp_advice::{exchange, parquet, Error};
 use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
 use support::{at, record, Postgres};
 
 type Running = Pin<Box<dyn Future<Output = ()>>>;
@@ -46,6 +47,11 @@ fn main() {
         roll_up_twice_changes_nothing,
         what_comes_late_widens_the_mean_that_it_joins,
         the_oldest_go,
+        active_tests_are_kept_apart_from_bandwidth,
+        active_tests_become_means_of_what_they_tell,
+        an_export_carries_active_tests,
+        a_history_of_schema_1_is_brought_up_to_date,
+        advice_takes_the_rtt_of_active_tests_and_nothing_else,
         an_export_can_be_imported_again,
         an_export_carries_records_without_a_source,
         importing_again_after_a_roll_up_changes_nothing,
@@ -129,7 +135,7 @@ async fn what_is_written_is_read_again(place: Place) {
     assert_eq!(path.series.len(), 2);
     let hop = path.series.iter().find(|s| s.hop == "198.51.100.1").unwrap();
     assert_eq!((hop.oldest_us, hop.newest_us), (Some(at(NOON)), Some(at(NOON))));
-    let stored = store.stored(DST, hop, (0, 0), i64::MAX, 10).await.unwrap();
+    let stored = store.stored(DST, (hop, Kind::Bandwidth), (0, 0), i64::MAX, 10).await.unwrap();
     assert_eq!(stored[0].record, full);
     let newest = store.newest(hop.id, at(NOON), 1).await.unwrap().unwrap();
     assert_eq!((newest.congested, newest.rtt_us), (Some(true), Some(30_500)));
@@ -173,7 +179,10 @@ async fn batches_written_together_are_safe_together(place: Place) {
     assert!(written.iter().all(|w| w.stored == 50 && !w.duplicate));
     let again = open(&place).await;
     let path = path(&again).await;
-    let stored = again.stored(DST, &path.series[0], (0, 0), i64::MAX, 5000).await.unwrap();
+    let stored = again
+        .stored(DST, (&path.series[0], Kind::Bandwidth), (0, 0), i64::MAX, 5000)
+        .await
+        .unwrap();
     assert_eq!(stored.len(), 1000);
 }
 
@@ -199,18 +208,24 @@ async fn roll_up_keeps_means_and_counts(place: Place) {
     assert_eq!((done.rolled_up, done.removed), (360, 0));
 
     let path = path(&store).await;
-    let stored = store.stored(DST, &path.series[0], (0, 0), i64::MAX, 5000).await.unwrap();
+    let stored = store
+        .stored(DST, (&path.series[0], Kind::Bandwidth), (0, 0), i64::MAX, 5000)
+        .await
+        .unwrap();
     assert_eq!(stored.len(), 60 + 360);
     // The first minute: 0, 1, … 5 kbit/s at 0, 10, … 50 s.
     let minute = &stored[0];
-    assert_eq!((minute.span_s, minute.samples, minute.record.available_bps), (60, 6, 2500));
+    assert_eq!((minute.span_s, minute.samples, minute.record.available_bps), (60, 6, Some(2500)));
     assert_eq!((minute.low_bps, minute.high_bps), (0, 5000));
     assert_eq!(minute.record.time, old + 25_000_000);
 
     let keep = Retention { minute_days: 35, ..Retention::default() };
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 60);
-    let hour = &store.stored(DST, &path.series[0], (0, 0), i64::MAX, 5000).await.unwrap()[0];
-    assert_eq!((hour.span_s, hour.samples, hour.record.available_bps), (3600, 360, 179_500));
+    let hour = &store
+        .stored(DST, (&path.series[0], Kind::Bandwidth), (0, 0), i64::MAX, 5000)
+        .await
+        .unwrap()[0];
+    assert_eq!((hour.span_s, hour.samples, hour.record.available_bps), (3600, 360, Some(179_500)));
     assert_eq!((hour.low_bps, hour.high_bps), (0, 359_000));
 }
 
@@ -238,8 +253,9 @@ async fn what_comes_late_widens_the_mean_that_it_joins(place: Place) {
         store.maintain(&Retention::default(), now).await.unwrap();
     }
     let path = path(&store).await;
-    let minute = &store.stored(DST, &path.series[0], (0, 0), now, 10).await.unwrap()[0];
-    assert_eq!((minute.samples, minute.record.available_bps), (3, 30));
+    let minute =
+        &store.stored(DST, (&path.series[0], Kind::Bandwidth), (0, 0), now, 10).await.unwrap()[0];
+    assert_eq!((minute.samples, minute.record.available_bps), (3, Some(30)));
     assert_eq!((minute.low_bps, minute.high_bps), (10, 50));
 }
 
@@ -249,6 +265,182 @@ async fn the_oldest_go(place: Place) {
     put(&store, [20, 5, 0].map(|days| record(DST, now - days * DAY_US, 1)).into()).await;
     let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10 };
     assert_eq!(store.maintain(&keep, now).await.unwrap().removed, 1);
+}
+
+fn ping(time_us: i64, rtt_us: Option<u64>, loss: f64) -> Record {
+    let source = "test/ping".into();
+    Record { available_bps: None, rtt_us, loss: Some(loss), source, ..record(DST, time_us, 0) }
+}
+
+fn iperf3(time_us: i64, throughput_bps: u64) -> Record {
+    let throughput_bps = Some(throughput_bps);
+    let source = "test/iperf3".into();
+    Record { available_bps: None, throughput_bps, source, ..record(DST, time_us, 0) }
+}
+
+/// As they are stored, of all series.
+async fn tests_of(store: &Store) -> Vec<imtcp_advice::store::write::Stored> {
+    let mut all = Vec::new();
+    for series in &path(store).await.series {
+        let of = (series, Kind::Test);
+        all.extend(store.stored(DST, of, (0, 0), i64::MAX, 5000).await.unwrap());
+    }
+    all
+}
+
+async fn active_tests_are_kept_apart_from_bandwidth(place: Place) {
+    let store = open(&place).await;
+    let tests = [ping(at(NOON), Some(30_000), 0.2), iperf3(at(NOON) + 1, 40_000_000)];
+    assert_eq!(put(&store, tests.into()).await, 2);
+    assert_eq!(put(&store, vec![ping(at(NOON), Some(9), 0.0)]).await, 0);
+    // Of the same source, at the same time.
+    let source = "test/ping".into();
+    assert_eq!(put(&store, vec![Record { source, ..record(DST, at(NOON), 7) }]).await, 1);
+
+    let path = path(&store).await;
+    let of = |source: &str| path.series.iter().find(|s| s.source == source).unwrap();
+    let (with_ping, with_iperf3) = (of("test/ping"), of("test/iperf3"));
+    assert_eq!((with_ping.newest_us, with_ping.newest_test_us), (Some(at(NOON)), Some(at(NOON))));
+    assert_eq!((with_iperf3.newest_us, with_iperf3.newest_test_us), (None, Some(at(NOON) + 1)));
+    assert_eq!(store.newest(with_iperf3.id, i64::MAX, 0).await.unwrap(), None);
+    let ids = [with_ping.id, with_iperf3.id];
+    assert_eq!(store.all_samples(&ids, 0).await.unwrap(), [(at(NOON), 7.0)]);
+    let points = store.history(&ids, at(NOON) - 5, at(NOON) + 5, 1).await.unwrap();
+    assert_eq!((points.len(), points[0].samples, points[0].rtt_us), (1, 1, None));
+    let told = store.tests(&path.series, at(NOON) - 5, at(NOON) + 5, 1).await.unwrap();
+    let told: Vec<_> =
+        told.iter().map(|t| (t.source.as_str(), t.rtt_us, t.loss, t.throughput_bps)).collect();
+    let of_iperf3 = ("test/iperf3", None, None, Some(40_000_000));
+    assert_eq!(told, [of_iperf3, ("test/ping", Some(30_000), Some(0.2), None)]);
+}
+
+/// Two pings that were answered in part, one that was not, in a minute of forty days ago.
+async fn active_tests_become_means_of_what_they_tell(place: Place) {
+    let store = open(&place).await;
+    let (now, old) = (at(NOON), at(NOON) - 40 * DAY_US);
+    let lost = ping(old + 40_000_000, None, 1.0);
+    let tests = vec![ping(old, Some(30_000), 0.0), ping(old + 20_000_000, Some(50_000), 0.2), lost];
+    put(&store, tests).await;
+    put(&store, vec![iperf3(old, 10), iperf3(old + 5, 20), iperf3(now, 5)]).await;
+    put(&store, vec![ping(now, Some(1), 0.0)]).await;
+    let keep = Retention::default();
+    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 5);
+    let stored = tests_of(&store).await;
+    let mean = stored.iter().find(|s| s.span_s == 60 && s.record.rtt_us.is_some()).unwrap();
+    assert_eq!((mean.samples, mean.record.rtt_us), (3, Some(40_000)));
+    assert!((mean.record.loss.unwrap() - 0.4).abs() < 1e-9);
+    assert_eq!((mean.record.available_bps, mean.record.throughput_bps), (None, None));
+    assert_eq!(mean.record.time, old + 20_000_000);
+    let throughput: Vec<_> = stored.iter().filter_map(|s| s.record.throughput_bps).collect();
+    assert_eq!(throughput, [15, 5]);
+    // What comes late joins, also where the mean has no such value.
+    put(&store, vec![ping(old + 20_000_000, None, 0.8)]).await;
+    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);
+    let stored = tests_of(&store).await;
+    let mean = stored.iter().find(|s| s.samples == 4).unwrap();
+    assert_eq!(mean.record.rtt_us, Some(40_000));
+    assert!((mean.record.loss.unwrap() - 0.5).abs() < 1e-9);
+    let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10 };
+    assert_eq!(store.maintain(&keep, now).await.unwrap().removed, 2);
+}
+
+async fn an_export_carries_active_tests(place: Place) {
+    let store = open(&place).await;
+    let now = at(NOON);
+    let tests = [ping(now, Some(30_000), 0.2), ping(now + 1, None, 1.0), iperf3(now, 40_000_000)];
+    put(&store, tests.into()).await;
+    put(&store, minutes(now - 50 * DAY_US, 3, 5)).await;
+    put(&store, vec![ping(now - 50 * DAY_US, Some(7), 0.0)]).await;
+    store.maintain(&Retention::default(), now).await.unwrap();
+    let everything = (0, i64::MAX);
+    let mut first = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut first).await.unwrap();
+
+    let dir = tempfile::tempdir().unwrap();
+    let (csv, table) = (dir.path().join("csv.db"), dir.path().join("parquet.db"));
+    let (csv, table) = (open(&Place::File(csv)).await, open(&Place::File(table)).await);
+    let file = dir.path().join("history.parquet");
+    let out = std::fs::File::create(&file).unwrap();
+    parquet::export(&store, &[path(&store).await], everything, out).await.unwrap();
+    for (stored, known) in [(7, 0), (0, 7)] {
+        let done = exchange::import(&csv, None, "", &first[..]).await.unwrap();
+        assert_eq!((done.stored, done.known), (stored, known));
+        let input = std::fs::File::open(&file).unwrap();
+        let done = parquet::import(&table, None, "", input).await.unwrap();
+        assert_eq!((done.stored, done.known), (stored, known));
+    }
+    for other in [&csv, &table] {
+        let mut again = Vec::new();
+        exchange::export(other, &[path(other).await], everything, &mut again).await.unwrap();
+        assert_eq!(String::from_utf8(again).unwrap(), String::from_utf8(first.clone()).unwrap());
+    }
+}
+
+async fn a_history_of_schema_1_is_brought_up_to_date(place: Place) {
+    let store = open(&place).await;
+    put(&store, minutes(at(NOON), 100, 5)).await;
+    let everything = (0, i64::MAX);
+    let mut before = Vec::new();
+    exchange::export(&store, &[path(&store).await], everything, &mut before).await.unwrap();
+    store.back_to_version_1_for_tests().await.unwrap();
+    store.close().await;
+
+    // Two at once.
+    let (a, b) = tokio::join!(Store::open(&place), Store::open_existing(&place));
+    let (a, b) = (a.unwrap(), b.unwrap());
+    let mut after = Vec::new();
+    exchange::export(&a, &[path(&a).await], everything, &mut after).await.unwrap();
+    assert_eq!(String::from_utf8(before).unwrap(), String::from_utf8(after).unwrap());
+    assert_eq!(put(&b, vec![ping(at(NOON), Some(5), 0.0)]).await, 1);
+    assert_eq!(tests_of(&a).await.len(), 1);
+}
+
+async fn advice_takes_the_rtt_of_active_tests_and_nothing_else(place: Place) {
+    let store = open(&place).await;
+    put(&store, minutes(at(NOON) - 4 * DAY_US, 4 * 1440 + 1, 0)).await;
+    let before = advice_as_of_noon(&store).await;
+    assert_eq!((before["reason"].as_str(), before["rtt_us"].as_u64()), (Some("no_capacity"), None));
+    let (fresh, old) = (at(NOON) - 60_000_000, at(NOON) - HOUR_US);
+    // A hop's RTT is not the path's; a slow transfer is no bandwidth; the RTT of an hour ago is old.
+    let of_hop = Record { hop: "198.51.100.1".into(), ..ping(fresh + 5, Some(9), 0.0) };
+    put(&store, vec![of_hop, iperf3(fresh, 5), ping(old, Some(11), 0.0)]).await;
+    assert_eq!(advice_as_of_noon(&store).await, before);
+    put(&store, vec![ping(fresh, Some(30_000), 0.5), ping(at(NOON) + 5, Some(13), 0.0)]).await;
+    let mut after = advice_as_of_noon(&store).await;
+    assert_eq!(after["rtt_us"], 30_000);
+    // 50 Mbit/s for 30 ms.
+    assert_eq!(after["buffer_bytes"], 187_500);
+    for key in ["rtt_us", "buffer_bytes"] {
+        after[key] = before[key].clone();
+    }
+    assert_eq!(after, before);
+}
+
+/// Of a service of its own.
+async fn advice_as_of_noon(store: &Store) -> Value {
+    let store = Store::open_existing(store.place()).await.unwrap();
+    let service = Service::start(store, Config::default()).await.unwrap();
+    asked(&service, "GET", &format!("/v1/advice?dst={DST}&at={NOON}"), String::new()).await
+}
+
+/// A request's answer, of a client who may write.
+fn asked(
+    service: &Arc<Service>,
+    method: &str,
+    path: &str,
+    body: String,
+) -> impl Future<Output = Value> + use<> {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("Authorization", "Bearer token");
+    let mut request = request.body(Body::from(body)).unwrap();
+    let client = SocketAddr::from(([127, 0, 0, 1], 1));
+    request.extensions_mut().insert(ConnectInfo(client));
+    let router = service.router();
+    async move {
+        let answer = router.oneshot(request).await.unwrap();
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
 }
 
 async fn an_export_can_be_imported_again(place: Place) {
@@ -405,19 +597,7 @@ async fn the_service_answers_from_it(place: Place) {
     store.change_settings(DST, &threshold).await.unwrap();
     let access = Access { write: Some(Tokens::new(&["token"])), read: None };
     let service = Service::start(store, Config { access, ..Config::default() }).await.unwrap();
-    let ask = |method: &str, path: &str, body: String| {
-        let request = Request::builder().method(method).uri(path);
-        let request = request.header("Authorization", "Bearer token");
-        let mut request = request.body(Body::from(body)).unwrap();
-        let client = SocketAddr::from(([127, 0, 0, 1], 1));
-        request.extensions_mut().insert(ConnectInfo(client));
-        let router = service.router();
-        async move {
-            let answer = router.oneshot(request).await.unwrap();
-            let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-            serde_json::from_slice::<serde_json::Value>(&body).unwrap()
-        }
-    };
+    let ask = |method: &str, path: &str, body: String| asked(&service, method, path, body);
     let get = |path: &str| ask("GET", path, String::new());
 
     let advice = get("/v1/advice?dst=192.0.2.7&at=2026-03-20T11:30:00Z").await;
@@ -443,4 +623,23 @@ async fn the_service_answers_from_it(place: Place) {
     assert_eq!(ask("POST", "/v1/reports", report.to_string()).await["stored"], 1);
     assert_eq!(ask("POST", "/v1/reports", report.to_string()).await["duplicate"], true);
     assert_eq!(get("/v1/advice?dst=192.0.2.7").await["computed_from"]["newest_bps"], 41_000_000);
+
+    // An active test of now tells the RTT, and its series is one of the path's.
+    let report = serde_json::json!({"batch": "t", "records": [
+        {"dst": DST, "time": now, "rtt_us": 30_000, "loss": 0.2, "source": "test/ping"},
+        {"dst": DST, "time": now, "throughput_bps": 1_000_000, "source": "test/iperf3"}]});
+    let before = get("/v1/advice?dst=192.0.2.7").await;
+    assert_eq!(before["rtt_us"], Value::Null);
+    assert_eq!(ask("POST", "/v1/reports", report.to_string()).await["stored"], 2);
+    let after = get("/v1/advice?dst=192.0.2.7").await;
+    assert_eq!((&after["reason"], &after["rtt_us"]), (&before["reason"], &30_000.into()));
+    assert_eq!(after["computed_from"]["newest_bps"], 41_000_000);
+    let history = get("/v1/history?dst=192.0.2.7").await;
+    assert_eq!(history["tests"][0]["throughput_bps"], 1_000_000, "{history}");
+    assert_eq!(history["tests"][1]["rtt_us"], 30_000, "{history}");
+    let sources = serde_json::json!(["test", "test/iperf3", "test/ping"]);
+    assert_eq!(get("/v1/paths/192.0.2.7").await["sources"], sources);
+    let nothing = r#"{"batch": "n", "records": [{"dst": "x", "time": "2026-03-20T12:00:00Z"}]}"#;
+    let refused = ask("POST", "/v1/reports", nothing.into()).await;
+    assert!(refused["detail"].as_str().unwrap().contains("without available_bps"), "{refused}");
 }

@@ -35,7 +35,8 @@ pub struct Newest {
 pub struct Request<'a> {
     pub dst: &'a str,
     pub t0_us: i64,
-    /// RTT measured at the request, for paths whose records do not tell it.
+    /// RTT of a ping, at the request or fresh from active tests, for paths whose records of
+    /// bandwidth do not tell it.
     pub ping_rtt_us: Option<u64>,
 }
 

@@ -48,6 +48,8 @@ struct Known {
     settings: Settings,
     zone: TimeZone,
     hops: Vec<KnownHop>,
+    /// When an active test told the RTT of the path last, and the RTT.
+    tested_rtt: Option<(i64, u64)>,
     block: Option<Block>,
     /// The answer of this second, and its JSON.
     answer: Option<(i64, Arc<Answered>)>,
@@ -119,7 +121,7 @@ impl Book {
         let mut known = entry.lock().await;
         if known.is_none() {
             let path = self.store.path(dst).await?.unwrap_or_default();
-            *known = Some(self.learn(&path).await?);
+            *known = Some(self.learn(&path, i64::MAX).await?);
         }
         let Some(known) = known.as_mut() else { return self.unknown(dst, t0_us).await };
         if let Some((at_us, answer)) = &known.answer {
@@ -129,8 +131,11 @@ impl Book {
         }
         let hops = self.hops(known, t0_us).await?;
         let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
-        let ping = !told && !hops.is_empty();
-        let ping_rtt_us = if ping { self.pinger.rtt_us(dst).await } else { None };
+        let ping_rtt_us = match known.fresh_tested_rtt_us(t0_us) {
+            _ if told => None,
+            None if !hops.is_empty() => self.pinger.rtt_us(dst).await,
+            tested => tested,
+        };
         let request = Request { dst, t0_us, ping_rtt_us };
         let advice = advise(&request, &known.settings, &hops)?;
         let answer = Arc::new(Answered::new(advice)?);
@@ -143,14 +148,15 @@ impl Book {
         let Some(path) = self.store.path(dst).await? else {
             return self.unknown(dst, t0_us).await;
         };
-        let mut known = self.learn(&path).await?;
+        let mut known = self.learn(&path, t0_us).await?;
         let min_validity = known.settings.min_validity_pct;
         known.hops.retain(|hop| hop.oldest_us <= t0_us);
         for hop in &mut known.hops {
             hop.newest = self.newest(&hop.series, t0_us, min_validity).await?;
         }
         let hops = self.read_hops(&known, t0_us).await?;
-        let advice = advise(&Request { dst, t0_us, ping_rtt_us: None }, &known.settings, &hops)?;
+        let ping_rtt_us = known.fresh_tested_rtt_us(t0_us);
+        let advice = advise(&Request { dst, t0_us, ping_rtt_us }, &known.settings, &hops)?;
         Ok(Arc::new(Answered::new(advice)?))
     }
 
@@ -198,7 +204,8 @@ impl Book {
         Ok(Some(Arc::clone(paths.entry(dst.into()).or_default())))
     }
 
-    async fn learn(&self, path: &PathInfo) -> Result<Known> {
+    /// What the store has of a path; of active tests, what came until a time.
+    async fn learn(&self, path: &PathInfo, until_us: i64) -> Result<Known> {
         let settings = self.settings(Some(path)).await?;
         let mut hops: Vec<KnownHop> = Vec::new();
         for series in &path.series {
@@ -221,7 +228,13 @@ impl Book {
             hop.series.sort_by_key(|s| std::cmp::Reverse(s.newest_us));
             hop.newest = self.newest(&hop.series, i64::MAX, settings.min_validity_pct).await?;
         }
-        Ok(Known { zone: settings.time_zone()?, settings, hops, block: None, answer: None })
+        // Those of the path as a whole, and none that would not be fresh.
+        let tests: Vec<_> = path.series.iter().filter(|s| s.hop.is_empty()).cloned().collect();
+        let since_us = until_us.min(now_us()) - i64::from(settings.freshness_s) * SECOND_US;
+        let least = settings.min_validity_pct;
+        let tested_rtt = self.store.newest_tested_rtt(&tests, (since_us, until_us), least).await?;
+        let zone = settings.time_zone()?;
+        Ok(Known { zone, settings, hops, tested_rtt, block: None, answer: None })
     }
 
     async fn newest(
@@ -323,8 +336,18 @@ impl Known {
         )
     }
 
+    fn fresh_tested_rtt_us(&self, t0_us: i64) -> Option<u64> {
+        let freshness_us = i64::from(self.settings.freshness_s) * SECOND_US;
+        let fresh = self.tested_rtt.filter(|(t_us, _)| t0_us - t_us <= freshness_us);
+        fresh.map(|(_, rtt_us)| rtt_us)
+    }
+
     /// Brings a new record in; false when what is kept has to be read again.
     fn take_in(&mut self, record: &Record) -> bool {
+        let Some(available_bps) = record.available_bps else {
+            self.take_in_test(record);
+            return true;
+        };
         let Some(hop) = self.hops.iter_mut().find(|h| h.name == record.hop) else { return false };
         if !hop.series.iter().any(|s| s.source == record.source) || record.time < hop.oldest_us {
             return false;
@@ -335,7 +358,7 @@ impl Known {
         if hop.newest.is_none_or(|n| record.time > n.t_us) {
             hop.newest = Some(Newest {
                 t_us: record.time,
-                available_bps: record.available_bps as f64,
+                available_bps: available_bps as f64,
                 capacity_bps: record.capacity_bps.map(|c| c as f64),
                 rtt_us: record.rtt_us,
                 congested: record.congested,
@@ -349,6 +372,15 @@ impl Known {
         }
         self.answer = None;
         true
+    }
+
+    fn take_in_test(&mut self, record: &Record) {
+        let trusted = record.validity_pct.is_none_or(|v| v >= self.settings.min_validity_pct);
+        let rtt_us = record.rtt_us.filter(|_| trusted && record.hop.is_empty());
+        if let Some(rtt_us) = rtt_us {
+            self.tested_rtt = self.tested_rtt.max(Some((record.time, rtt_us)));
+            self.answer = None;
+        }
     }
 }
 

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::process::Command;
 
+use crate::ping;
+
 /// An answer waits no longer than this; what comes later is not known.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long a result is used, also that there was none.
@@ -37,7 +39,7 @@ impl Pinger {
                 return *rtt_us;
             }
         }
-        let rtt_us = ping(dst).await;
+        let rtt_us = least_rtt_us(dst).await;
         let mut kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         if kept.len() >= MOST_KEPT {
             kept.clear();
@@ -47,33 +49,18 @@ impl Pinger {
     }
 }
 
-async fn ping(dst: &str) -> Option<u64> {
+async fn least_rtt_us(dst: &str) -> Option<u64> {
     let mut command = Command::new("ping");
     command.args(["-n", "-q", "-c", "1", "-W", "1", "--", dst]).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output()).await.ok()?.ok()?;
-    parse(&String::from_utf8_lossy(&output.stdout))
-}
-
-/// `rtt min/avg/max/mdev = 31.402/31.402/31.402/0.000 ms`
-fn parse(text: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.contains("min/avg/max"))?;
-    let least_ms: f64 = line.split_once(" = ")?.1.split('/').next()?.trim().parse().ok()?;
-    (least_ms > 0.0 && least_ms < 1e6).then(|| (least_ms * 1e3).round() as u64)
+    let summary = ping::summary(&String::from_utf8_lossy(&output.stdout))?;
+    summary.rtt.map(|rtt| rtt.least_us)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_least_time_is_taken_from_what_ping_says() {
-        let text = "1 packets transmitted, 1 received, 0% packet loss, time 0ms\n\
-                    rtt min/avg/max/mdev = 31.402/31.402/31.402/0.000 ms\n";
-        assert_eq!(parse(text), Some(31_402));
-        assert_eq!(parse("1 packets transmitted, 0 received, 100% packet loss\n"), None);
-        assert_eq!(parse("rtt min/avg/max/mdev = x/1/1/1 ms"), None);
-    }
 
     #[tokio::test]
     async fn switched_off_it_sends_nothing_and_a_result_is_kept() {

@@ -17,7 +17,7 @@ use super::Shared;
 use crate::advice::answer::Answer;
 use crate::record::destination;
 use crate::settings::{Changes, Settings, SettingsChange};
-use crate::store::read::{PathInfo, Point, ALL_PATHS};
+use crate::store::read::{PathInfo, Point, TestPoint, ALL_PATHS};
 use crate::time::{self, now_us, DAY_US, HOUR_US};
 
 pub type Asked<T> = Result<Query<T>, QueryRejection>;
@@ -83,8 +83,11 @@ pub struct PathView {
     /// Hops with records; the empty one is the path as a whole.
     hops: BTreeSet<String>,
     sources: BTreeSet<String>,
+    /// First and newest record of available bandwidth.
     oldest: Option<String>,
     newest: Option<String>,
+    /// Newest active test.
+    newest_test: Option<String>,
     /// What holds for it.
     settings: Settings,
     /// What is set for it alone.
@@ -144,11 +147,13 @@ async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
     let settings = service.book.settings(Some(&path)).await?;
     let oldest = path.series.iter().filter_map(|s| s.oldest_us).min();
     let newest = path.series.iter().filter_map(|s| s.newest_us).max();
+    let newest_test = path.series.iter().filter_map(|s| s.newest_test_us).max();
     Ok(PathView {
         hops: path.series.iter().map(|s| s.hop.clone()).collect(),
         sources: path.series.into_iter().map(|s| s.source).collect(),
         oldest: oldest.map(time::format),
         newest: newest.map(time::format),
+        newest_test: newest_test.map(time::format),
         dst: path.dst,
         settings,
         own_settings: path.settings,
@@ -241,6 +246,8 @@ pub struct History {
     dst: String,
     hop: String,
     points: Vec<Point>,
+    /// What active tests told, by source.
+    tests: Vec<TestPoint>,
 }
 
 /// A stretch of time, its end now and its length a day unless told; at most ten years.
@@ -275,10 +282,13 @@ pub async fn history(
         let detail = "there is no history of this destination: /v1/paths lists those known";
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     };
-    let series: Vec<_> = path.series.iter().filter(|s| s.hop == hop).map(|s| s.id).collect();
+    let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
+    let ids: Vec<_> = series.iter().map(|s| s.id).collect();
     let _turn = service.heavy.acquire().await;
-    let points = service.book.store().history(&series, from_us, to_us, params.points).await?;
-    Ok(Json(History { dst, hop, points }))
+    let store = service.book.store();
+    let points = store.history(&ids, from_us, to_us, params.points).await?;
+    let tests = store.tests(&series, from_us, to_us, params.points).await?;
+    Ok(Json(History { dst, hop, points, tests }))
 }
 
 /// Numbers for Prometheus

@@ -6,10 +6,11 @@
 use serde::{Deserialize, Serialize};
 use sqlx::{Executor, Row};
 
-use super::schema::Dialect;
+use super::schema::{table, Dialect};
 use super::write::{raise_generation, BATCH_MEMORY_US};
 use super::Store;
 use crate::error::Result;
+use crate::record::Kind;
 use crate::time::{DAY_US, HOUR_US, MINUTE_US};
 
 /// How long each form is kept, in days.
@@ -34,9 +35,9 @@ pub struct Maintained {
     pub removed: u64,
 }
 
-/// Joins the records of a bucket. Means are weighted with the samples in them; the time is
+/// Joins the records of bandwidth of a bucket. Means are weighted with the samples in them; the time is
 /// the mean too, so that a line through the means is the line through the records.
-const ROLL_UP: &str = "
+const ROLL_UP_BANDWIDTH: &str = "
 INSERT INTO record (series_id, t_us, span_s, samples, available_bps, low_bps, high_bps,
     capacity_bps, rtt_us, loss, congested, validity_pct)
 SELECT series_id,
@@ -58,8 +59,40 @@ ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
     high_bps = CASE WHEN excluded.high_bps > record.high_bps
         THEN excluded.high_bps ELSE record.high_bps END";
 
-const ROLLED_UP: &str =
-    "DELETE FROM record WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3";
+/// The same for active tests. A test tells some of the values alone, so each mean is of those that
+/// tell it; a bucket of lost packets has a loss and no RTT.
+const ROLL_UP_TESTS: &str = "
+INSERT INTO active_test (series_id, t_us, span_s, samples, rtt_us, loss, throughput_bps,
+    validity_pct)
+SELECT series_id,
+    MIN(t_us) / $2 * $2 + CAST(SUM((t_us % $2) * samples) / SUM(samples) AS BIGINT),
+    $2 / 1000000, CAST(SUM(samples) AS BIGINT),
+    CAST(SUM(rtt_us * samples) / SUM(CASE WHEN rtt_us IS NOT NULL THEN samples END) AS BIGINT),
+    SUM(loss * samples) / SUM(CASE WHEN loss IS NOT NULL THEN samples END),
+    CAST(SUM(throughput_bps * samples)
+        / SUM(CASE WHEN throughput_bps IS NOT NULL THEN samples END) AS BIGINT),
+    CAST(AVG(validity_pct) AS BIGINT)
+FROM active_test
+WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3
+    AND (validity_pct IS NULL OR validity_pct > 0)
+GROUP BY series_id, t_us / $2
+ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
+    samples = active_test.samples + excluded.samples,
+    rtt_us = COALESCE((active_test.rtt_us * active_test.samples + excluded.rtt_us
+        * excluded.samples) / (active_test.samples + excluded.samples), active_test.rtt_us,
+        excluded.rtt_us),
+    loss = COALESCE((active_test.loss * active_test.samples + excluded.loss * excluded.samples)
+        / (active_test.samples + excluded.samples), active_test.loss, excluded.loss),
+    throughput_bps = COALESCE((active_test.throughput_bps * active_test.samples
+        + excluded.throughput_bps * excluded.samples) / (active_test.samples + excluded.samples),
+        active_test.throughput_bps, excluded.throughput_bps)";
+
+fn roll_up_sql(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bandwidth => ROLL_UP_BANDWIDTH,
+        Kind::Test => ROLL_UP_TESTS,
+    }
+}
 
 impl Store {
     /// Rolls up and removes what is due.
@@ -68,39 +101,62 @@ impl Store {
         let rows = self.readers.fetch_all("SELECT id FROM series ORDER BY id").await?;
         for row in rows {
             let series: i64 = row.try_get(0)?;
-            let newest = sqlx::query("SELECT MAX(t_us) FROM record WHERE series_id = $1");
-            let newest = newest.bind(series).fetch_one(&self.readers).await?;
-            let Some(newest) = newest.try_get::<Option<i64>, _>(0)? else { continue };
-            let before = |days: u32| newest.min(now_us) - i64::from(days) * DAY_US;
-            // Whole hours only: a bucket is made once, when all of it is due.
-            let raw = before(keep.raw_days) / HOUR_US * HOUR_US;
-            done.rolled_up += self.roll_up(series, MINUTE_US, raw).await?;
-            let minutes = before(keep.minute_days) / HOUR_US * HOUR_US;
-            done.rolled_up += self.roll_up(series, HOUR_US, minutes).await?;
-            let sql = "DELETE FROM record WHERE series_id = $1 AND t_us < $2";
-            let query = sqlx::query(sql).bind(series).bind(before(keep.hour_days));
-            done.removed += query.execute(&self.writer).await?.rows_affected();
+            for kind in Kind::ALL {
+                self.maintain_series((kind, series), keep, now_us, &mut done).await?;
+            }
         }
         let sql = "DELETE FROM batch WHERE received_us < $1";
         sqlx::query(sql).bind(now_us - BATCH_MEMORY_US).execute(&self.writer).await?;
         Ok(done)
     }
 
+    async fn maintain_series(
+        &self,
+        of: (Kind, i64),
+        keep: &Retention,
+        now_us: i64,
+        done: &mut Maintained,
+    ) -> Result<()> {
+        let (table, series) = (table(of.0), of.1);
+        let sql = format!("SELECT MAX(t_us) FROM {table} WHERE series_id = $1");
+        let newest = sqlx::query(&sql).bind(series).fetch_one(&self.readers).await?;
+        let Some(newest) = newest.try_get::<Option<i64>, _>(0)? else { return Ok(()) };
+        let before = |days: u32| newest.min(now_us) - i64::from(days) * DAY_US;
+        // Whole hours only: a bucket is made once, when all of it is due.
+        let raw = before(keep.raw_days) / HOUR_US * HOUR_US;
+        done.rolled_up += self.roll_up(of, MINUTE_US, raw).await?;
+        let minutes = before(keep.minute_days) / HOUR_US * HOUR_US;
+        done.rolled_up += self.roll_up(of, HOUR_US, minutes).await?;
+        let sql = format!("DELETE FROM {table} WHERE series_id = $1 AND t_us < $2");
+        let query = sqlx::query(&sql).bind(series).bind(before(keep.hour_days));
+        done.removed += query.execute(&self.writer).await?.rows_affected();
+        Ok(())
+    }
+
     /// A day at a time: a long backlog does not keep writers waiting.
-    async fn roll_up(&self, series: i64, bucket_us: i64, until_us: i64) -> Result<u64> {
+    async fn roll_up(
+        &self,
+        (kind, series): (Kind, i64),
+        bucket_us: i64,
+        until_us: i64,
+    ) -> Result<u64> {
+        let due = format!(
+            "FROM {} WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3",
+            table(kind)
+        );
+        let (oldest, rolled) = (format!("SELECT MIN(t_us) {due}"), format!("DELETE {due}"));
         let mut rolled_up = 0;
         loop {
-            let sql = "SELECT MIN(t_us) FROM record
-                       WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3";
-            let query = sqlx::query(sql).bind(series).bind(bucket_us).bind(until_us);
-            let oldest = query.fetch_one(&self.writer).await?.try_get::<Option<i64>, _>(0)?;
-            let Some(oldest) = oldest else { return Ok(rolled_up) };
-            let until_us = until_us.min((oldest / DAY_US + 1) * DAY_US);
+            let query = sqlx::query(&oldest).bind(series).bind(bucket_us).bind(until_us);
+            let first = query.fetch_one(&self.writer).await?.try_get::<Option<i64>, _>(0)?;
+            let Some(first) = first else { return Ok(rolled_up) };
+            let until_us = until_us.min((first / DAY_US + 1) * DAY_US);
             let mut tx = self.writer.begin().await?;
             raise_generation(&mut tx).await?;
-            let bound = |sql| sqlx::query(sql).bind(series).bind(bucket_us).bind(until_us);
-            bound(ROLL_UP).execute(&mut *tx).await?;
-            rolled_up += bound(ROLLED_UP).execute(&mut *tx).await?.rows_affected();
+            let sql = roll_up_sql(kind);
+            sqlx::query(sql).bind(series).bind(bucket_us).bind(until_us).execute(&mut *tx).await?;
+            let query = sqlx::query(&rolled).bind(series).bind(bucket_us).bind(until_us);
+            rolled_up += query.execute(&mut *tx).await?.rows_affected();
             tx.commit().await?;
         }
     }
@@ -114,7 +170,9 @@ impl Store {
             }
             Dialect::Postgres => {
                 self.writer.execute("SET statement_timeout TO 0").await?;
-                self.writer.execute("VACUUM ANALYZE record").await?;
+                for kind in Kind::ALL {
+                    self.writer.execute(&*format!("VACUUM ANALYZE {}", table(kind))).await?;
+                }
             }
         }
         Ok(())

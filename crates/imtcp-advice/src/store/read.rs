@@ -7,13 +7,14 @@ use sqlx::any::AnyRow;
 use sqlx::{Executor, Row};
 use utoipa::ToSchema;
 
+use super::schema::table;
 use super::write::Stored;
 use super::{SeriesKey, Store};
 use crate::advice::days::Window;
 use crate::advice::decide::Newest;
 use crate::advice::fit::Sample;
 use crate::error::Result;
-use crate::record::Record;
+use crate::record::{Kind, Record};
 use crate::settings::Changes;
 use crate::time::rfc3339;
 
@@ -30,9 +31,28 @@ pub struct SeriesInfo {
     pub id: i64,
     pub hop: String,
     pub source: String,
-    /// First and newest record; `None` before there is one.
+    /// First and newest record of available bandwidth; `None` before there is one.
     pub oldest_us: Option<i64>,
     pub newest_us: Option<i64>,
+    /// Newest record of an active test.
+    pub newest_test_us: Option<i64>,
+}
+
+/// What active tests of one source told in a stretch of time, joined. Values that no test of the
+/// stretch told are null.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct TestPoint {
+    pub source: String,
+    /// Mean time of what was joined.
+    #[serde(with = "rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub time: i64,
+    pub samples: u64,
+    pub rtt_us: Option<u64>,
+    /// Share of packets lost.
+    pub loss: Option<f64>,
+    /// What one TCP transfer got; not the available bandwidth.
+    pub throughput_bps: Option<u64>,
 }
 
 /// A stretch of one hop's history, joined into one value.
@@ -71,7 +91,8 @@ impl Store {
         };
         let sql = "SELECT s.id, s.hop, s.source,
                 (SELECT MIN(t_us) FROM record WHERE series_id = s.id) AS oldest,
-                (SELECT MAX(t_us) FROM record WHERE series_id = s.id) AS newest
+                (SELECT MAX(t_us) FROM record WHERE series_id = s.id) AS newest,
+                (SELECT MAX(t_us) FROM active_test WHERE series_id = s.id) AS newest_test
              FROM series s WHERE s.path_id = $1 ORDER BY s.hop, s.source";
         let id: i64 = row.try_get(0)?;
         let series = sqlx::query(sql).bind(id).fetch_all(&self.readers).await?;
@@ -124,9 +145,10 @@ impl Store {
             "SELECT w.i, r.t_us, r.available_bps
              FROM (SELECT {from} AS a, {to} AS b, {i} AS i FROM {windows}) w
              CROSS JOIN (SELECT {from} AS id FROM {series}) s {records}",
-            records = self
-                .dialect
-                .records(&format!("r.series_id = s.id AND r.t_us BETWEEN w.a AND w.b AND {VALID}")),
+            records = self.dialect.records(
+                Kind::Bandwidth,
+                &format!("r.series_id = s.id AND r.t_us BETWEEN w.a AND w.b AND {VALID}")
+            ),
             from = self.dialect.field(0, "bigint"),
             to = self.dialect.field(1, "bigint"),
             i = self.dialect.field(2, "bigint"),
@@ -186,45 +208,120 @@ impl Store {
              GROUP BY (r.t_us - $3) / $5 ORDER BY 1",
             self.dialect.field(0, "bigint"),
             self.dialect.elements("$2"),
-            self.dialect.records(&format!(
-                "r.series_id = s.id AND r.t_us >= $3 AND r.t_us < $4 AND {VALID}"
-            )),
+            self.dialect.records(
+                Kind::Bandwidth,
+                &format!("r.series_id = s.id AND r.t_us >= $3 AND r.t_us < $4 AND {VALID}")
+            ),
         );
         let query =
             sqlx::query(&sql).bind(1_i64).bind(ids(series)).bind(from_us).bind(to_us).bind(step_us);
         query.fetch_all(&self.readers).await?.iter().map(point).collect()
     }
 
-    /// Times and spans of the means of a series between two times.
-    pub(crate) async fn roll_ups(
+    /// The active tests of series between two times, in at most about `points` steps for each
+    /// source.
+    pub async fn tests(
         &self,
-        (dst, hop, source): &SeriesKey,
+        series: &[SeriesInfo],
         from_us: i64,
         to_us: i64,
+        points: u32,
+    ) -> Result<Vec<TestPoint>> {
+        let step_us = ((to_us - from_us) / i64::from(points.max(1))).max(1);
+        let mut all = Vec::new();
+        for of in series.iter().filter(|s| s.newest_test_us.is_some()) {
+            let sql = format!(
+                "SELECT CAST(SUM((r.t_us - $3) * r.samples) / SUM(r.samples) AS BIGINT) + $3,
+                        CAST(SUM(r.samples) AS BIGINT), CAST(AVG(r.rtt_us) AS BIGINT),
+                        AVG(r.loss), CAST(AVG(r.throughput_bps) AS BIGINT)
+                 FROM active_test r
+                 WHERE r.series_id = $2 AND r.t_us >= $3 AND r.t_us < $4 AND {VALID}
+                 GROUP BY (r.t_us - $3) / $5 ORDER BY 1"
+            );
+            let query = sqlx::query(&sql).bind(1_i64).bind(of.id).bind(from_us).bind(to_us);
+            for row in query.bind(step_us).fetch_all(&self.readers).await? {
+                all.push(TestPoint {
+                    source: of.source.clone(),
+                    time: row.try_get(0)?,
+                    samples: unsigned(&row, 1)?.unwrap_or(0),
+                    rtt_us: unsigned(&row, 2)?,
+                    loss: row.try_get(3)?,
+                    throughput_bps: unsigned(&row, 4)?,
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// The newest RTT that active tests of series told between two times, and when.
+    pub async fn newest_tested_rtt(
+        &self,
+        series: &[SeriesInfo],
+        (from_us, to_us): (i64, i64),
+        min_validity_pct: u8,
+    ) -> Result<Option<(i64, u64)>> {
+        let mut newest: Option<(i64, u64)> = None;
+        for of in series.iter().filter(|s| s.newest_test_us.is_some_and(|t| t >= from_us)) {
+            let sql = format!(
+                "SELECT r.t_us, r.rtt_us FROM active_test r
+                 WHERE r.series_id = $2 AND r.t_us BETWEEN $3 AND $4 AND r.rtt_us IS NOT NULL
+                     AND {VALID} ORDER BY r.t_us DESC LIMIT 1"
+            );
+            let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(of.id);
+            let row = query.bind(from_us).bind(to_us).fetch_optional(&self.readers).await?;
+            if let Some(row) = row {
+                let found = (row.try_get(0)?, unsigned(&row, 1)?.unwrap_or(0));
+                newest = newest.max(Some(found));
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Times and spans of the means of a kind in a series between two times.
+    pub(crate) async fn roll_ups(
+        &self,
+        kind: Kind,
+        (dst, hop, source): &SeriesKey,
+        (from_us, to_us): (i64, i64),
     ) -> Result<Vec<(i64, i64)>> {
-        let sql = "SELECT r.t_us, r.span_s FROM path p JOIN series s ON s.path_id = p.id
-                JOIN record r ON r.series_id = s.id
+        let sql = format!(
+            "SELECT r.t_us, r.span_s FROM path p JOIN series s ON s.path_id = p.id
+                JOIN {} r ON r.series_id = s.id
              WHERE p.dst = $1 AND s.hop = $2 AND s.source = $3 AND r.t_us BETWEEN $4 AND $5
-                AND r.span_s > 0";
-        let query = sqlx::query(sql).bind(dst).bind(hop).bind(source).bind(from_us).bind(to_us);
+                AND r.span_s > 0",
+            table(kind)
+        );
+        let query = sqlx::query(&sql).bind(dst).bind(hop).bind(source).bind(from_us).bind(to_us);
         let rows = query.fetch_all(&self.readers).await?;
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
-    /// Records of a series as they are stored, in their order, after (time, span).
+    /// Records of a kind in a series as they are stored, in their order, after (time, span).
     pub async fn stored(
         &self,
         dst: &str,
-        series: &SeriesInfo,
+        (series, kind): (&SeriesInfo, Kind),
         (t_us, span_s): (i64, i64),
         until_us: i64,
         most: u32,
     ) -> Result<Vec<Stored>> {
-        let sql = "SELECT r.t_us, r.span_s, r.samples, r.available_bps, r.low_bps, r.high_bps,
-                r.capacity_bps, r.rtt_us, r.loss, r.congested, r.validity_pct
-             FROM record r WHERE r.series_id = $1 AND (r.t_us, r.span_s) > ($2, $3)
-                AND r.t_us < $4 ORDER BY r.t_us, r.span_s LIMIT $5";
-        let query = sqlx::query(sql)
+        let values = match kind {
+            Kind::Bandwidth => {
+                "r.available_bps, r.low_bps, r.high_bps, r.capacity_bps, r.congested,
+                 CAST(NULL AS BIGINT)"
+            }
+            Kind::Test => {
+                "CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
+                 CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), r.throughput_bps"
+            }
+        };
+        let sql = format!(
+            "SELECT r.t_us, r.span_s, r.samples, r.rtt_us, r.loss, r.validity_pct, {values}
+             FROM {} r WHERE r.series_id = $1 AND (r.t_us, r.span_s) > ($2, $3)
+                AND r.t_us < $4 ORDER BY r.t_us, r.span_s LIMIT $5",
+            table(kind)
+        );
+        let query = sqlx::query(&sql)
             .bind(series.id)
             .bind(t_us)
             .bind(span_s)
@@ -247,6 +344,7 @@ fn series_info(row: &AnyRow) -> Result<SeriesInfo> {
         source: row.try_get(2)?,
         oldest_us: row.try_get(3)?,
         newest_us: row.try_get(4)?,
+        newest_test_us: row.try_get(5)?,
     })
 }
 
@@ -281,17 +379,18 @@ fn stored(dst: &str, series: &SeriesInfo, row: &AnyRow) -> Result<Stored> {
             hop: series.hop.clone(),
             source: series.source.clone(),
             time: row.try_get(0)?,
-            available_bps: of(3)?,
-            capacity_bps: unsigned(row, 6)?,
-            rtt_us: unsigned(row, 7)?,
-            loss: row.try_get(8)?,
-            congested: row.try_get::<Option<i64>, _>(9)?.map(|c| c != 0),
-            validity_pct: unsigned(row, 10)?.map(|v| v.min(100) as u8),
+            rtt_us: unsigned(row, 3)?,
+            loss: row.try_get(4)?,
+            validity_pct: unsigned(row, 5)?.map(|v| v.min(100) as u8),
+            available_bps: unsigned(row, 6)?,
+            capacity_bps: unsigned(row, 9)?,
+            congested: row.try_get::<Option<i64>, _>(10)?.map(|c| c != 0),
+            throughput_bps: unsigned(row, 11)?,
         },
         span_s: of(1)? as u32,
         samples: of(2)?,
-        low_bps: of(4)?,
-        high_bps: of(5)?,
+        low_bps: of(7)?,
+        high_bps: of(8)?,
     })
 }
 

@@ -5,6 +5,7 @@ use sqlx::{AnyPool, Executor, Row};
 
 use super::Place;
 use crate::error::{Error, Result};
+use crate::record::Kind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -23,13 +24,14 @@ impl Dialect {
         }
     }
 
-    /// Records `r` for each row before it. PostgreSQL takes a JSON array for a hundred rows and
+    /// Records `r` of a kind for each row before it. PostgreSQL takes a JSON array for a hundred rows and
     /// would rather read the whole table: the subquery with OFFSET leaves it the index alone.
-    pub fn records(self, condition: &str) -> String {
+    pub fn records(self, kind: Kind, condition: &str) -> String {
+        let table = table(kind);
         match self {
-            Dialect::Sqlite => format!("CROSS JOIN record r WHERE {condition}"),
+            Dialect::Sqlite => format!("CROSS JOIN {table} r WHERE {condition}"),
             Dialect::Postgres => {
-                format!("CROSS JOIN LATERAL (SELECT * FROM record r WHERE {condition} OFFSET 0) r")
+                format!("CROSS JOIN LATERAL (SELECT * FROM {table} r WHERE {condition} OFFSET 0) r")
             }
         }
     }
@@ -43,8 +45,18 @@ impl Dialect {
     }
 }
 
-/// Raised with each change below; older files are brought up to date when they are opened.
-pub const VERSION: i64 = 1;
+/// Where records of a kind are.
+pub fn table(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bandwidth => "record",
+        Kind::Test => "active_test",
+    }
+}
+
+/// Raised with each change below; older histories are brought up to date when they are opened.
+///
+/// 1: the first. 2: `active_test`; what was there is as it was.
+pub const VERSION: i64 = 2;
 /// "imtc", in SQLite's header.
 const APPLICATION_ID: i64 = 0x696d_7463;
 
@@ -60,7 +72,15 @@ CREATE TABLE record (series_id BIGINT NOT NULL REFERENCES series, t_us BIGINT NO
     PRIMARY KEY (series_id, t_us, span_s)) {clustered};
 CREATE TABLE batch (id TEXT PRIMARY KEY, received_us BIGINT NOT NULL);
 CREATE INDEX batch_by_time ON batch (received_us);
+{since_2};
 INSERT INTO meta VALUES ('schema', {version}), ('generation', 0)";
+
+/// Came with version 2.
+const ACTIVE_TEST: &str = "
+CREATE TABLE active_test (series_id BIGINT NOT NULL REFERENCES series, t_us BIGINT NOT NULL,
+    span_s BIGINT NOT NULL, samples BIGINT NOT NULL, rtt_us BIGINT, loss DOUBLE PRECISION,
+    throughput_bps BIGINT, validity_pct BIGINT,
+    PRIMARY KEY (series_id, t_us, span_s)) {clustered}";
 
 /// Makes the tables, or brings them up to date; refuses what is not ours.
 pub async fn migrate(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<()> {
@@ -70,9 +90,29 @@ pub async fn migrate(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<
         Some(found) if found > VERSION => {
             Err(Error::Newer { db: place.to_string(), found, known: VERSION })
         }
+        Some(1) => from_1_to_2(pool, dialect).await,
         // Version 1 is the first: nothing older exists.
         Some(_) => Err(Error::Foreign(place.to_string())),
         None => create(pool, dialect).await,
+    }
+}
+
+/// One transaction: a kill leaves version 1 or version 2.
+async fn from_1_to_2(pool: &AnyPool, dialect: Dialect) -> Result<()> {
+    let mut tx = pool.begin().await?;
+    // First a write: of two that open at once one waits here, and finds it done.
+    let sql = "UPDATE meta SET value = 2 WHERE key = 'schema' AND value = 1";
+    if tx.execute(sql).await?.rows_affected() == 1 {
+        tx.execute(&*ACTIVE_TEST.replace("{clustered}", clustered(dialect))).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+/// SQLite's rows lie in the order of the key; PostgreSQL knows no such table.
+fn clustered(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => "WITHOUT ROWID",
+        Dialect::Postgres => "",
     }
 }
 
@@ -99,13 +139,14 @@ async fn version(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<Opti
 }
 
 async fn create(pool: &AnyPool, dialect: Dialect) -> Result<()> {
-    let (id, clustered) = match dialect {
-        Dialect::Sqlite => ("INTEGER PRIMARY KEY", "WITHOUT ROWID"),
-        Dialect::Postgres => ("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", ""),
+    let id = match dialect {
+        Dialect::Sqlite => "INTEGER PRIMARY KEY",
+        Dialect::Postgres => "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     };
     let tables = TABLES
+        .replace("{since_2}", ACTIVE_TEST)
         .replace("{id}", id)
-        .replace("{clustered}", clustered)
+        .replace("{clustered}", clustered(dialect))
         .replace("{version}", &VERSION.to_string());
     let mut tx = pool.begin().await?;
     // Two that start at once take turns: the first statement takes a lock.
@@ -136,5 +177,12 @@ impl super::Store {
         let sql = "UPDATE meta SET value = $1 WHERE key = 'schema'";
         sqlx::query(sql).bind(version).execute(&self.writer).await?;
         Ok(())
+    }
+
+    /// Makes it what version 1 wrote.
+    #[doc(hidden)]
+    pub async fn back_to_version_1_for_tests(&self) -> Result<()> {
+        self.writer.execute("DROP TABLE active_test").await?;
+        self.set_schema_version_for_tests(1).await
     }
 }

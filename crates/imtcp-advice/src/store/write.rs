@@ -6,9 +6,10 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::{json, Value};
 use sqlx::{Any, Executor, Row, Transaction};
 
+use super::schema::table;
 use super::{SeriesKey, Store};
 use crate::error::Result;
-use crate::record::Record;
+use crate::record::{Kind, Record};
 use crate::settings::{Changes, Settings};
 use crate::time::DAY_US;
 
@@ -25,13 +26,14 @@ pub struct Stored {
     pub record: Record,
     pub span_s: u32,
     pub samples: u64,
+    /// The least and the most available bandwidth; 0 and of no meaning where there is none.
     pub low_bps: u64,
     pub high_bps: u64,
 }
 
 impl From<Record> for Stored {
     fn from(record: Record) -> Self {
-        let bps = record.available_bps;
+        let bps = record.available_bps.unwrap_or(0);
         Stored { record, span_s: 0, samples: 1, low_bps: bps, high_bps: bps }
     }
 }
@@ -48,21 +50,36 @@ pub struct Written {
 /// A batch id is remembered this long.
 pub const BATCH_MEMORY_US: i64 = 30 * DAY_US;
 
-/// Numbers of the elements of a row in the JSON that carries records.
-const KINDS: [&str; 12] = [
-    "bigint",
-    "bigint",
-    "bigint",
-    "bigint",
-    "bigint",
-    "bigint",
-    "bigint",
-    "bigint",
-    "bigint",
-    "double precision",
-    "bigint",
-    "bigint",
-];
+/// Columns of a kind's table, with their types: the elements of a row in the JSON that carries
+/// records.
+fn columns(kind: Kind) -> &'static [(&'static str, &'static str)] {
+    match kind {
+        Kind::Bandwidth => &[
+            ("series_id", "bigint"),
+            ("t_us", "bigint"),
+            ("span_s", "bigint"),
+            ("samples", "bigint"),
+            ("available_bps", "bigint"),
+            ("low_bps", "bigint"),
+            ("high_bps", "bigint"),
+            ("capacity_bps", "bigint"),
+            ("rtt_us", "bigint"),
+            ("loss", "double precision"),
+            ("congested", "bigint"),
+            ("validity_pct", "bigint"),
+        ],
+        Kind::Test => &[
+            ("series_id", "bigint"),
+            ("t_us", "bigint"),
+            ("span_s", "bigint"),
+            ("samples", "bigint"),
+            ("rtt_us", "bigint"),
+            ("loss", "double precision"),
+            ("throughput_bps", "bigint"),
+            ("validity_pct", "bigint"),
+        ],
+    }
+}
 
 impl Store {
     /// Writes batches in one transaction: all are safe on disk when this returns.
@@ -94,19 +111,27 @@ impl Store {
                 return Ok(Written { stored: 0, duplicate: true });
             }
         }
-        let rows: Vec<Value> = batch.records.iter().map(|r| row(r, ids)).collect();
-        let fields: Vec<_> =
-            KINDS.iter().enumerate().map(|(i, kind)| self.dialect.field(i, kind)).collect();
-        let sql = format!(
-            "INSERT INTO record (series_id, t_us, span_s, samples, available_bps, low_bps,
-                 high_bps, capacity_bps, rtt_us, loss, congested, validity_pct)
-             SELECT {} FROM {} WHERE true ON CONFLICT DO NOTHING",
-            fields.join(", "),
-            self.dialect.elements("$1")
-        );
-        let done =
-            sqlx::query(&sql).bind(Value::Array(rows).to_string()).execute(&mut **tx).await?;
-        Ok(Written { stored: done.rows_affected(), duplicate: false })
+        let mut stored = 0;
+        for kind in Kind::ALL {
+            let of_kind = batch.records.iter().filter(|s| s.record.kind() == kind);
+            let rows: Vec<Value> = of_kind.map(|s| row(s, ids)).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let names: Vec<_> = columns(kind).iter().map(|c| c.0).collect();
+            let field = |(i, column): (usize, &(&str, &str))| self.dialect.field(i, column.1);
+            let fields: Vec<_> = columns(kind).iter().enumerate().map(field).collect();
+            let sql = format!(
+                "INSERT INTO {} ({}) SELECT {} FROM {} WHERE true ON CONFLICT DO NOTHING",
+                table(kind),
+                names.join(", "),
+                fields.join(", "),
+                self.dialect.elements("$1")
+            );
+            let query = sqlx::query(&sql).bind(Value::Array(rows).to_string());
+            stored += query.execute(&mut **tx).await?.rows_affected();
+        }
+        Ok(Written { stored, duplicate: false })
     }
 
     /// The series of all records, made where they are new. Outside of the transaction: a
@@ -180,14 +205,21 @@ pub(super) async fn raise_generation(tx: &mut Transaction<'_, Any>) -> Result<i6
     Ok(tx.fetch_one(sql).await?.try_get(0)?)
 }
 
+/// In the order of [`columns`].
 fn row(stored: &Stored, ids: &HashMap<SeriesKey, i64>) -> Value {
     let r = &stored.record;
+    let id = ids.get(&r.series());
+    let (span_s, samples) = (stored.span_s, stored.samples);
+    let Some(available_bps) = r.available_bps else {
+        let told = (r.rtt_us, r.loss, r.throughput_bps, r.validity_pct);
+        return json!([id, r.time, span_s, samples, told.0, told.1, told.2, told.3]);
+    };
     json!([
-        ids.get(&r.series()),
+        id,
         r.time,
-        stored.span_s,
-        stored.samples,
-        r.available_bps,
+        span_s,
+        samples,
+        available_bps,
         stored.low_bps,
         stored.high_bps,
         r.capacity_bps,

@@ -117,14 +117,9 @@ pub fn at(text: &str) -> i64 {
 pub fn record(dst: &str, time_us: i64, available_bps: u64) -> Record {
     Record {
         dst: dst.into(),
-        hop: String::new(),
         source: "test".into(),
         time: time_us,
-        available_bps,
-        capacity_bps: None,
-        rtt_us: None,
-        loss: None,
-        congested: None,
-        validity_pct: None,
+        available_bps: Some(available_bps),
+        ..Record::default()
     }
 }

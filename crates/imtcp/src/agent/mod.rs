@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The parts of `imtcp agent`: whose results are wanted, who a result belongs to, the spool, the
-//! sending.
+//! The parts of `imtcp agent`: whose results are wanted, who a result belongs to, active tests, the
+//! spool, the sending.
 
+pub mod active;
 pub mod listed;
 pub mod peers;
 pub mod send;

@@ -45,15 +45,13 @@ impl Peers {
         let known = |value: u64| (value != 0).then_some(value);
         Some(Record {
             dst: dst.to_string(),
-            hop: String::new(),
             source: source.into(),
             time: now_us() - age_us as i64,
-            available_bps: event.avail_bps,
+            available_bps: Some(event.avail_bps),
             capacity_bps: known(event.capacity_bps),
             rtt_us: known(event.srtt_us.into()),
-            loss: None,
-            congested: None,
             validity_pct: Some(event.validity_pct.clamp(1, 100) as u8),
+            ..Record::default()
         })
     }
 }
@@ -87,7 +85,7 @@ mod tests {
     #[test]
     fn a_valid_result_becomes_a_record_of_its_peer() {
         let record = peers().record(&event(), "here").unwrap();
-        assert_eq!((record.dst.as_str(), record.available_bps), ("192.0.2.7", 42_000_000));
+        assert_eq!((record.dst.as_str(), record.available_bps), ("192.0.2.7", Some(42_000_000)));
         assert_eq!((record.rtt_us, record.capacity_bps), (Some(30_000), None));
         assert!((now_us() - record.time).abs() < 1_000_000);
     }

@@ -26,15 +26,20 @@ pub fn take(records: &mut Vec<Record>, every_us: i64, over_us: i64) -> Vec<Recor
 
 fn mean(of: &[Record]) -> Option<Record> {
     let last = of.last()?;
-    let n = of.len() as u64;
-    let rtts: Vec<u64> = of.iter().filter_map(|r| r.rtt_us).collect();
+    let n = of.len() as i64;
     Some(Record {
         // A mean of differences: sums of times since 1970 would overflow.
-        time: last.time + of.iter().map(|r| r.time - last.time).sum::<i64>() / n as i64,
-        available_bps: of.iter().map(|r| r.available_bps).sum::<u64>() / n,
-        rtt_us: (!rtts.is_empty()).then(|| rtts.iter().sum::<u64>() / rtts.len() as u64),
+        time: last.time + of.iter().map(|r| r.time - last.time).sum::<i64>() / n,
+        available_bps: mean_of(of, |r| r.available_bps),
+        rtt_us: mean_of(of, |r| r.rtt_us),
         ..last.clone()
     })
+}
+
+/// Of those that have a value.
+fn mean_of(records: &[Record], value: fn(&Record) -> Option<u64>) -> Option<u64> {
+    let known: Vec<u64> = records.iter().filter_map(value).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<u64>() / known.len() as u64)
 }
 
 #[cfg(test)]
@@ -44,15 +49,13 @@ mod tests {
     fn record(dst: &str, time: i64, available_bps: u64) -> Record {
         Record {
             dst: dst.into(),
-            hop: String::new(),
             source: "here".into(),
             time,
-            available_bps,
+            available_bps: Some(available_bps),
             capacity_bps: Some(100),
             rtt_us: (available_bps > 1).then_some(available_bps * 10),
-            loss: None,
-            congested: None,
             validity_pct: Some(90),
+            ..Record::default()
         }
     }
 
@@ -67,7 +70,7 @@ mod tests {
         let taken = take(&mut records, 10_000, 11_000);
         let told: Vec<_> =
             taken.iter().map(|r| (r.dst.as_str(), r.time, r.available_bps, r.rtt_us)).collect();
-        assert_eq!(told, [("a", 2_000, 2, Some(30)), ("b", 2_000, 50, Some(500))]);
+        assert_eq!(told, [("a", 2_000, Some(2), Some(30)), ("b", 2_000, Some(50), Some(500))]);
         assert_eq!(records, [record("a", 12_000, 7)]);
         assert_eq!(take(&mut records, 10_000, i64::MAX).len(), 1);
     }

@@ -57,9 +57,16 @@ pub struct ServiceArgs {
 /// batches, as a mean of ten seconds for each peer. While the service is away they wait in the
 /// spool, on disk; each is sent once. A line at the start says where it sends, and how often.
 /// Needs `imtcp up`; one agent a machine, and no `imtcp watch --events` beside it.
+///
+/// These results cost the network nothing. Active tests of listed peers do, and are made only with
+/// --ping or --iperf3; lines at the start say what they cost at most, a test and a day, in bytes of IP
+/// packets of both directions, retransmissions aside. Their results go the same way, with the
+/// sources NAME/ping and NAME/iperf3.
 #[derive(Args)]
-#[command(after_help = "Example: sudo imtcp agent --url https://advice.example.org:8750 \
-    --token-file /etc/imtcp/token")]
+#[command(after_help = "Examples:\n  \
+    sudo imtcp agent --url https://advice.example.org:8750 --token-file /etc/imtcp/token\n  \
+    imtcp agent --no-connections --peers peers --spool spool --ping 60 --iperf3 3600 \
+    --test-budget 500000000")]
 pub struct AgentArgs {
     #[command(flatten)]
     pub service: ServiceArgs,
@@ -87,6 +94,42 @@ pub struct AgentArgs {
     /// starts.
     #[arg(long, value_name = "FILE")]
     pub peers: Option<PathBuf>,
+    #[command(flatten)]
+    pub tests: ActiveTestArgs,
+}
+
+/// What `imtcp agent` sends packets for.
+#[derive(Args)]
+#[command(next_help_heading = "Active tests")]
+pub struct ActiveTestArgs {
+    /// Ping each listed peer every S seconds: RTT and loss of 5 packets
+    ///
+    /// A test is 5 packets each way, 840 bytes (1040 with IPv6): every 60 s 1.21 MB a day for each
+    /// peer. The first comes after S seconds. Needs ping of iputils.
+    #[arg(long, value_name = "S", requires = "peers", value_parser = clap::value_parser!(u64).range(5..=86_400))]
+    pub ping: Option<u64>,
+    /// Send to an iperf3 server at each listed peer every S seconds: throughput
+    ///
+    /// A test is one TCP connection that takes what it gets from others, until --iperf3-bytes are sent or
+    /// --iperf3-seconds are over. With their defaults it costs up to 11.0 MB: every 3600 s 265 MB a
+    /// day for each peer. The first comes after S seconds. Needs iperf3 here and `iperf3 -s` there.
+    #[arg(long, value_name = "S", requires = "peers", value_parser = clap::value_parser!(u64).range(10..=86_400))]
+    pub iperf3: Option<u64>,
+    /// The port of the iperf3 servers
+    #[arg(long, value_name = "PORT", default_value_t = 5201, value_parser = clap::value_parser!(u16).range(1..))]
+    pub iperf3_port: u16,
+    /// Seconds that a test with iperf3 sends at most
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub iperf3_seconds: u64,
+    /// Bytes of data that a test with iperf3 sends at most
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(100_000..=100_000_000_000))]
+    pub iperf3_bytes: u64,
+    /// Refuse to begin when the tests could cost more bytes a day
+    #[arg(long, value_name = "N")]
+    pub test_budget: Option<u64>,
+    /// Only active tests, nothing of this host's connections: needs neither root nor `imtcp up`
+    #[arg(long, requires = "peers")]
+    pub no_connections: bool,
 }
 
 /// Keep the history of paths, and answer what a transfer should do now

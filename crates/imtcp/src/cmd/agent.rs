@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use std::collections::HashSet;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{bail, Result};
 use imtcp_advice::record::Record;
 use imtcp_advice::time::{now_us, SECOND_US};
 use imtcp_bpf::events::Events;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::{meta, probe, Event};
+use nix::fcntl::Flock;
 use nix::sys::signal::{self, SigHandler, Signal};
 use serde_json::json;
 
 use super::print_json;
+use crate::agent::active::iperf3::Iperf3;
+use crate::agent::active::{Plan, Program, Schedule, Tester};
 use crate::agent::listed;
 use crate::agent::peers::Peers;
 use crate::agent::send::{pause, send_all};
 use crate::agent::spool::Spool;
 use crate::agent::thin;
-use crate::cli::advice::AgentArgs;
+use crate::cli::advice::{ActiveTestArgs, AgentArgs};
 use crate::http::Client;
 use crate::{exit, state};
 
@@ -28,44 +32,48 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Records in a batch at most.
 const BATCH: usize = 5_000;
+/// How long results are waited for at once.
+const TURN: Duration = Duration::from_millis(200);
 /// Between looks at who is connected.
 const LOOK: Duration = Duration::from_secs(1);
 /// A result whose connection is not found by then has none any more.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub fn main(args: AgentArgs) -> Result<u8> {
-    probe::require_privileges("imtcp agent")?;
+    if !args.tests.no_connections {
+        probe::require_privileges("imtcp agent")?;
+    }
     let client = Client::new(&args.service)?;
     let only = args.peers.as_deref().map(listed::peers).transpose()?;
+    let plan = plan(&args.tests, only.as_ref())?;
     let mut spool = Spool::open(&args.spool, args.spool_mb * 1_000_000)?;
-    meta::require_same_layout()?;
-    let _one_reader = state::lock_events()?;
-    let (events, connections) = (Events::open()?, Records::open()?);
+    let mut connections =
+        (!args.tests.no_connections).then(|| Connections::open(only)).transpose()?;
     let every_us = args.every as i64 * SECOND_US;
     let source = args.source.clone().map_or_else(host_name, Ok)?;
     end_on_signals()?;
-    announce(&args, &source)?;
+    announce(&args, &source, &plan)?;
 
     let (more, sender) = start_sending(spool.clone(), client);
-    let mut collector =
-        Collector { only, peers: Peers::default(), waiting: Vec::new(), looked: None };
+    let mut tester = Tester::start(plan, &source);
     let mut records = Vec::new();
     let mut due = Instant::now() + Duration::from_secs(args.interval);
     loop {
         let ended = ENDED.load(Ordering::Relaxed);
-        collector.add(events.wait(Duration::from_millis(200)), &connections)?;
-        collector.take(&source, &mut records);
+        match &mut connections {
+            Some(connections) => connections.wait(&source, &mut records)?,
+            None => thread::sleep(TURN),
+        }
         let flush = ended || Instant::now() >= due || (every_us == 0 && records.len() >= BATCH);
+        if ended {
+            tester.stop();
+        }
         if flush {
             // At the end, a step that has begun counts as over.
             let over_us = if ended { i64::MAX } else { now_us() };
-            let batch = thin::take(&mut records, every_us, over_us);
-            let dropped = if batch.is_empty() { 0 } else { spool.put(&batch)? };
-            if dropped > 0 {
-                eprintln!("imtcp: the spool is full: {dropped} old batches are lost");
-            }
-        }
-        if flush {
+            keep(&mut spool, &thin::take(&mut records, every_us, over_us))?;
+            // In batches of their own: a service that knows no tests refuses these alone.
+            keep(&mut spool, &tester.take())?;
             due = Instant::now() + Duration::from_secs(args.interval);
             let _ = more.send(());
         }
@@ -79,8 +87,37 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     Ok(exit::OK)
 }
 
-/// One line, so that a log or a user sees what goes where.
-fn announce(args: &AgentArgs, source: &str) -> Result<()> {
+/// The active tests that were asked for.
+fn plan(args: &ActiveTestArgs, listed: Option<&HashSet<String>>) -> Result<Plan> {
+    let mut schedules = Vec::new();
+    if let Some(every_s) = args.ping {
+        schedules.push(Schedule { program: Program::Ping, every_s });
+    }
+    if let Some(every_s) = args.iperf3 {
+        let iperf3 = Iperf3::new(args.iperf3_port, args.iperf3_seconds, args.iperf3_bytes)?;
+        schedules.push(Schedule { program: Program::Iperf3(iperf3), every_s });
+    }
+    if args.no_connections && schedules.is_empty() {
+        bail!("nothing to do: give --ping or --iperf3 beside --no-connections");
+    }
+    let mut peers: Vec<_> = listed.into_iter().flatten().flat_map(|peer| peer.parse()).collect();
+    peers.sort();
+    let plan = Plan { schedules, peers };
+    plan.require_within(args.test_budget)?;
+    Ok(plan)
+}
+
+/// Puts a batch into the spool, where there is one.
+fn keep(spool: &mut Spool, batch: &[Record]) -> Result<()> {
+    let dropped = if batch.is_empty() { 0 } else { spool.put(batch)? };
+    if dropped > 0 {
+        eprintln!("imtcp: the spool is full: {dropped} old batches are lost");
+    }
+    Ok(())
+}
+
+/// So that a log or a user sees what goes where, and what tests will cost.
+fn announce(args: &AgentArgs, source: &str, plan: &Plan) -> Result<()> {
     let (url, spool) = (&args.service.url, args.spool.display());
     if args.json {
         return print_json(&json!({
@@ -89,9 +126,13 @@ fn announce(args: &AgentArgs, source: &str) -> Result<()> {
             "interval_s": args.interval,
             "every_s": args.every,
             "spool": args.spool,
+            "connections": !args.tests.no_connections,
+            "tests": plan.json(),
+            "tests_most_bytes_a_day": plan.day_bytes(),
         }));
     }
     let what = match args.every {
+        _ if args.tests.no_connections => "results of tests alone".to_string(),
         0 => "each result".to_string(),
         every => format!("results as means of {every} s"),
     };
@@ -99,6 +140,9 @@ fn announce(args: &AgentArgs, source: &str) -> Result<()> {
         "imtcp: sending {what} to {url} as {source}, every {} s; until then they wait in {spool}",
         args.interval
     );
+    for line in plan.lines() {
+        println!("{line}");
+    }
     Ok(())
 }
 
@@ -149,6 +193,36 @@ fn start_sending(spool: Spool, client: Client) -> (mpsc::Sender<()>, thread::Joi
         }
     });
     (more, thread)
+}
+
+/// What the kernel tells of this host's connections.
+struct Connections {
+    _one_reader: Flock<File>,
+    events: Events,
+    records: Records,
+    collector: Collector,
+}
+
+impl Connections {
+    /// `only`: whose results are wanted; `None`: everybody's.
+    fn open(only: Option<HashSet<String>>) -> Result<Self> {
+        meta::require_same_layout()?;
+        let collector =
+            Collector { only, peers: Peers::default(), waiting: Vec::new(), looked: None };
+        Ok(Connections {
+            _one_reader: state::lock_events()?,
+            events: Events::open()?,
+            records: Records::open()?,
+            collector,
+        })
+    }
+
+    /// Waits a turn for results and adds the records of those whose peer is known by now.
+    fn wait(&mut self, source: &str, records: &mut Vec<Record>) -> Result<()> {
+        self.collector.add(self.events.wait(TURN), &self.records)?;
+        self.collector.take(source, records);
+        Ok(())
+    }
 }
 
 /// Results until their connections are known.
