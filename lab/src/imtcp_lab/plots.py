@@ -64,21 +64,35 @@ def lines(
         return png(figure)
 
 
-def bars(rows: Rows, y: str, ylabel: str, theme: Theme = LIGHT, *, log_y: bool = False) -> bytes:
-    """A bar per control: the mean over seeds, with their range."""
+def bars(
+    rows: Rows,
+    y: str,
+    ylabel: str,
+    theme: Theme = LIGHT,
+    *,
+    log_y: bool = False,
+    panels: str | None = None,
+) -> bytes:
+    """A bar per control: the mean over seeds, with their range; a panel per value of `panels`."""
+    known = [row for row in rows if row.get(y) is not None]
+    titles = list(dict.fromkeys(row[panels] for row in known)) if panels else [""]
+    count = max(1, len(titles))
     with themed(theme):
-        figure, axes = plt.subplots(figsize=(6.4, 3.6))
-        known = [row for row in rows if row.get(y) is not None]
-        names = list(dict.fromkeys(row["control"] for row in known))
-        for at, name in enumerate(names):
-            e = ensemble(row[y] for row in known if row["control"] == name)
-            axes.bar(at, e.mean, color=STYLES[name][0], width=0.6)
-            axes.vlines(at, e.lowest, e.highest, color=theme.ink, linewidth=1.2)
-        axes.set_xticks(range(len(names)), [CONTROLS[name].label for name in names], rotation=20)
-        axes.grid(axis="x", visible=False)
-        if log_y and names:
-            axes.set_yscale("log")
-        axes.set_ylabel(ylabel)
+        figure, grid = plt.subplots(1, count, figsize=(6.4, 3.6), sharey=True, squeeze=False)
+        for axes, title in zip(grid.flat, titles, strict=False):
+            shown = [row for row in known if not panels or row[panels] == title]
+            names = list(dict.fromkeys(row["control"] for row in shown))
+            for at, name in enumerate(names):
+                e = ensemble(row[y] for row in shown if row["control"] == name)
+                axes.bar(at, e.mean, color=STYLES[name][0], width=0.6)
+                axes.vlines(at, e.lowest, e.highest, color=theme.ink, linewidth=1.2)
+            labels = [CONTROLS[name].label for name in names]
+            axes.set_xticks(range(len(names)), labels, rotation=20 if count == 1 else 60)
+            axes.grid(axis="x", visible=False)
+            axes.set_title(title)
+            if log_y and names:
+                axes.set_yscale("log")
+        grid.flat[0].set_ylabel(ylabel)
         figure.tight_layout()
         return png(figure)
 

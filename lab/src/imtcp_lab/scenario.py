@@ -6,7 +6,7 @@ The job leaves in its results
 ``queue.csv``     the bottleneck's queueing disciplines, every 10 ms
 ``tcp.csv``       the background's connections at their receiver, every 100 ms
 ``web.csv``       one row per web object (with :class:`~imtcp_lab.traffic.Web`)
-``bulk.csv``, ``rival.csv``, ``udp.csv``  bytes per flow and interval
+``bulk.csv``, ``rival.csv``, ``back.csv``, ``udp.csv``  bytes per flow and interval
 ``watch.jsonl``   what ``imtcp watch --json`` said, where imtcp was loaded
 ``uptime``        time and idle time at the ends of the window, where that is asked for
 ``events.jsonl``  its measurements one by one (``imtcp watch --events --json``)

@@ -19,7 +19,9 @@ seconds of processor per ten thousand packet hops.
 * **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address,
   never on the bottleneck's queue.  A round trip sees the sum either way, and
   acknowledgements are half as many packets to hold.
-* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).
+* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).  Where the way
+  back is a link of its own, for traffic against the stream (``reverse.py``), its shaper is on
+  ``rx``'s device and the delays are behind it, on ``rt``'s devices towards the senders.
 * **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit;
   around another discipline, which then keeps its own.
 * **Segmentation**: TSO off at the senders with GSO on, so the stack builds
@@ -41,7 +43,16 @@ from imtcp_lab.network import (
     prelude,
     shaper,
 )
-from imtcp_lab.queues import DROPTAIL, FRAME_BYTES, QUEUES, RED_ECN, STEADY, WayBack, discipline
+from imtcp_lab.queues import (
+    DROPTAIL,
+    FRAME_BYTES,
+    LP_ECN,
+    QUEUES,
+    RED_ECN,
+    STEADY,
+    WayBack,
+    discipline,
+)
 
 #: TCP payload of such a frame, with timestamps.
 PAYLOAD_BYTES = 1448
@@ -130,9 +141,12 @@ class Dumbbell:
             delays,
             self._thinning(),
         ]
+        # Else nobody asks for the marks.
         if self.queue == RED_ECN:
-            # Else nobody asks for the marks.
-            parts.append(_ECN)
+            parts.append(_ask_for_marks("bg", "fg", "rx"))
+        if self.queue == LP_ECN:
+            # The background alone: the foreground is what should not notice [LP §IV-A].
+            parts.append(_ask_for_marks("bg"))
         return "\n".join((*filter(None, parts), ""))
 
     def _links(self) -> str:
@@ -189,13 +203,27 @@ class Dumbbell:
         )
 
     def _delays(self) -> str:
-        delays = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
-        delays[BACKGROUND_RECEIVER] = self.background_rtt_ms
-        return delays_by_source("rx", "rx0", delays, self.way_back)
+        clients = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
+        background = {BACKGROUND_RECEIVER: self.background_rtt_ms}
+        if not self.way_back.link_pkts:
+            return delays_by_source("rx", "rx0", clients | background, self.way_back)
+        link = [
+            shaper("rx0", self.capacity_bps, self.burst_bytes),
+            "qdisc add dev rx0 parent 1:1 handle 10: "
+            + discipline(DROPTAIL, self.way_back.link_pkts, self.capacity_bps),
+        ]
+        return "\n".join(
+            (
+                batch("rx", link),
+                delays_by_source("rt", "rt-bg", background, self.way_back),
+                delays_by_source("rt", "rt-fg", clients, self.way_back),
+            )
+        )
 
 
-_ECN = """\
-for n in bg fg rx; do ns $n sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'; done"""
+def _ask_for_marks(*namespaces: str) -> str:
+    return "\n".join(f"ns {n} sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'" for n in namespaces)
+
 
 _RECEIVERS = "link add rx0 netns rx type veth peer name rt-rx netns rt"
 _RECEIVERS_DELAY_LINE = """\
