@@ -10,7 +10,15 @@ import polars as pl
 import pytest
 
 from imtcp_lab import cli, papers, papers_report, results, run, sweep
-from imtcp_lab.experiments import PAPERS, bg_joining, lp_greedy, lp_model, lp_square, lp_web
+from imtcp_lab.experiments import (
+    PAPERS,
+    bg_joining,
+    im_passive,
+    lp_greedy,
+    lp_model,
+    lp_square,
+    lp_web,
+)
 from imtcp_lab.experiments.paper import (
     DIFFERS,
     NOT_REPRODUCED,
@@ -22,6 +30,7 @@ from imtcp_lab.experiments.paper import (
 )
 from imtcp_lab.figures import DARK, LIGHT
 from imtcp_lab.job import LabError
+from imtcp_lab.metrics import Window
 from synthetic import point
 from test_experiments import rival, scenarios
 
@@ -134,6 +143,24 @@ def test_lp_by_marks_has_a_queue_that_marks_and_the_others_have_not():
     queues = {s.control.name: s.path.queue for s in quick(lp_web.EXPERIMENT)}
     assert queues.pop("imtcp_lpecn") == "lp-ecn"
     assert set(queues.values()) == {"droptail"}
+
+
+def test_a_rise_is_found_by_the_first_average_near_the_new_truth():
+    # 100 Mbit/s less 40, 80, 40: 60, 20, 60 Mbit/s available, steps of 2 s after 1 s.
+    steps = [(0, 40e6), (3, 80e6), (5, 40e6)]
+    window = Window(1_000_000, 7_000_000)
+    before = [60e6] * 4 + [20e6] * 4
+    assert im_passive.rises_s([*before, 20e6, None, 50e6, 60e6], steps, window) == [1.5]
+    # Never: the whole step.
+    assert im_passive.rises_s([*before, *[20e6] * 4], steps, window) == [2.0]
+
+
+def test_only_those_who_watch_leave_a_record_of_segments():
+    scripts = {s.control.name: s.job().script for s in quick(im_passive.EXPERIMENT)}
+    assert "tcp_probe" not in scripts["imtcp"]
+    for name in ("westwood", "reno"):
+        assert scripts[name].index("tcp_probe/enable") < scripts[name].index("T0=")
+        assert scripts[name].rstrip().endswith("exit $code")
 
 
 def test_square_waves_leave_two_thirds_and_whole_periods_are_judged():

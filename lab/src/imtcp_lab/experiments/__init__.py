@@ -11,6 +11,7 @@ from imtcp_lab.experiments import (
     greedy,
     im_measure,
     im_modes,
+    im_passive,
     im_share,
     im_web,
     lp_greedy,
@@ -38,6 +39,7 @@ OWN: tuple[Experiment, ...] = (
 PAPERS: tuple[Experiment, ...] = (
     im_measure.STEPS,
     im_measure.COUNTS,
+    im_passive.EXPERIMENT,
     im_web.MEASURING,
     im_share.AMONG,
     im_share.BESIDE_RENO,

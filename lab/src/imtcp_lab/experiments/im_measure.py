@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 
@@ -17,6 +18,7 @@ from imtcp_lab.experiments.tracking import (
     true_available_bps,
     valid_results,
 )
+from imtcp_lab.metrics import Window
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
@@ -62,10 +64,12 @@ def _scenarios(
     ]
 
 
-def cross_steps(step_s: float) -> list[tuple[float, float]]:
-    """The schedule that leaves the steps of [IM fig. 8]."""
-    starts = [0.0, *(WARMUP_S + step_s * i for i in range(1, len(AVAILABLE_BPS)))]
-    return [(s, STEPS_CAPACITY_BPS - a) for s, a in zip(starts, AVAILABLE_BPS, strict=True)]
+def cross_steps(
+    step_s: float, available_bps: Sequence[float] = AVAILABLE_BPS, warmup_s: float = WARMUP_S
+) -> list[tuple[float, float]]:
+    """The schedule that leaves these steps, those of [IM fig. 8]; the first begins at once."""
+    starts = [0.0, *(warmup_s + step_s * i for i in range(1, len(available_bps)))]
+    return [(s, STEPS_CAPACITY_BPS - a) for s, a in zip(starts, available_bps, strict=True)]
 
 
 def _packets(point: Point) -> int:
@@ -81,6 +85,16 @@ def _step_scenarios(args: argparse.Namespace) -> list[Scenario]:
     return _scenarios(args, packets, STEPS_CAPACITY_BPS, cross_steps(step_s), measure_s)
 
 
+def true_line(steps: Steps, window: Window) -> dict[str, Any]:
+    """What the schedule leaves of :data:`STEPS_CAPACITY_BPS`, over time, to be drawn."""
+    times_us = range(window.start_us, window.end_us, 200_000)
+    return {
+        "name": "true",
+        "t_s": [t / 1e6 for t in times_us],
+        "value": [true_available_bps(steps, t, STEPS_CAPACITY_BPS) / 1e6 for t in times_us],
+    }
+
+
 def _step_rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
@@ -89,7 +103,6 @@ def _step_rows(points: Sequence[Point]) -> Rows:
         results = valid_results(point, steps)
         sizes = [abs(e) for e in results["error"].to_list()]
         times_us = results["t_us"].to_list()
-        truth_us = range(window.start_us, window.end_us, 200_000)
         out.append(
             identity(point)
             | {
@@ -104,13 +117,7 @@ def _step_rows(points: Sequence[Point]) -> Rows:
                         "t_s": [round(t / 1e6, 2) for t in times_us],
                         "value": [round(a / 1e6, 1) for a in results["avail_bps"].to_list()],
                     },
-                    {
-                        "name": "true",
-                        "t_s": [t / 1e6 for t in truth_us],
-                        "value": [
-                            true_available_bps(steps, t, STEPS_CAPACITY_BPS) / 1e6 for t in truth_us
-                        ],
-                    },
+                    true_line(steps, window),
                 ],
             }
         )
