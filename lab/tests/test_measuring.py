@@ -31,13 +31,13 @@ TIMES = Times(warmup_s=1.5, measure_s=4, drain_s=1.5)
 
 
 def need_load():
-    if not (paths.target() / "release/imtcp-load").is_file():
-        pytest.skip("target/release/imtcp-load is not built")
+    if not (paths.programs() / "imtcp-load").is_file():
+        pytest.skip("imtcp-load is not built")
 
 
 def need_imtcp():
-    if not (paths.target() / "release/imtcp").is_file():
-        pytest.skip("target/release/imtcp is not built")
+    if not (paths.programs() / "imtcp").is_file():
+        pytest.skip("imtcp is not built")
 
 
 @cache

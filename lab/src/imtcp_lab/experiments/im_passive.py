@@ -33,9 +33,9 @@ BACK_BPS = 5e6 + 15e6
 #: What cross traffic 2 leaves, one after another; figure 10 is not in numbers.
 AVAILABLE_BPS = (60e6, 20e6, 60e6, 30e6, 70e6)
 QUICK_AVAILABLE_BPS = (60e6, 20e6, 60e6)
-STEP_S, QUICK_STEP_S = 10.0, 6.0
+STEP_S, QUICK_STEP_S = 10.0, 4.0
 #: Until slow start and its losses are over on a round trip of 180 ms.
-WARMUP_S = 6.0
+WARMUP_S = 5.0
 #: [IM §4.2]
 AVERAGE_US = 500_000
 #: An average this near to the truth has found it.
