@@ -127,8 +127,17 @@ def over_time(
         return png(figure)
 
 
-def distribution(rows: Rows, key: str, xlabel: str, theme: Theme = LIGHT) -> bytes:
-    """Cumulative distribution per control, of the first seed's values in ``row[key]``."""
+def distribution(
+    rows: Rows,
+    key: str,
+    xlabel: str,
+    theme: Theme = LIGHT,
+    *,
+    by: str = "control",
+    of: str = "objects",
+    log_x: bool = True,
+) -> bytes:
+    """Cumulative distribution per control (or value of `by`): of the first seed's `row[key]`."""
     first = min(row["seed"] for row in rows)
     with themed(theme):
         figure, axes = plt.subplots(figsize=(6.4, 4.0))
@@ -137,12 +146,15 @@ def distribution(rows: Rows, key: str, xlabel: str, theme: Theme = LIGHT) -> byt
                 continue
             ordered = sorted(row[key])
             share = [(i + 1) / len(ordered) for i in range(len(ordered))]
-            control = CONTROLS[row["control"]]
-            axes.plot(ordered, share, color=STYLES[control.name][0], label=control.label)
-        axes.set_xscale("log")
+            name = row[by]
+            label = CONTROLS[name].label if name in CONTROLS else str(name)
+            axes.plot(ordered, share, color=STYLES.get(name, (None,))[0], label=label)
+        if log_x:
+            axes.set_xscale("log")
         axes.set_xlabel(xlabel)
-        axes.set_ylabel("share of the objects")
+        axes.set_ylabel(f"share of the {of}")
         axes.set_ylim(0, 1)
-        axes.legend(frameon=False, fontsize=8)
+        if axes.get_lines():
+            axes.legend(frameon=False, fontsize=8)
         figure.tight_layout()
         return png(figure)

@@ -52,6 +52,7 @@ EVENT_COLUMNS: dict[str, type[pl.DataType]] = {
     "validity_pct": pl.Float64,
     "srtt_us": pl.Float64,
     "min_rtt_us": pl.Float64,
+    "hold_us": pl.Float64,
 }
 
 #: Streams of JSON lines with what is kept of them.
