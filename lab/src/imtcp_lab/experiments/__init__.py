@@ -13,6 +13,7 @@ from imtcp_lab.experiments import (
     im_modes,
     im_passive,
     im_share,
+    im_timer,
     im_web,
     lp_greedy,
     lp_line,
@@ -39,6 +40,7 @@ OWN: tuple[Experiment, ...] = (
 PAPERS: tuple[Experiment, ...] = (
     im_measure.STEPS,
     im_measure.COUNTS,
+    im_timer.EXPERIMENT,
     im_passive.EXPERIMENT,
     im_web.MEASURING,
     im_share.AMONG,
