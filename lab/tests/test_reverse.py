@@ -12,10 +12,14 @@ from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Rival, Times, Udp
 
 
-def script(*parts):
+def scenario(*parts):
     path = Dumbbell(foreground_rtts_ms=(48.0,), way_back=WayBack(link_pkts=99))
     times = Times(warmup_s=1, measure_s=2, drain_s=0.5)
-    return Scenario(path, Together(parts), Bulk(), CONTROLS["reno"], times, seed=3).script()
+    return Scenario(path, Together(parts), Bulk(), CONTROLS["reno"], times, seed=3)
+
+
+def script(*parts):
+    return scenario(*parts).script()
 
 
 def test_flows_back_go_from_the_first_client_to_the_foregrounds_sender():
@@ -34,6 +38,13 @@ def test_udp_back_and_there_are_counted_apart():
     assert "ns rx imtcp-load udp --to 10.2.0.2:6001 --schedule 20000000 --poisson" in text
     assert text.count('--out "$OUT/udp.csv"') == 1
     assert "ns fg imtcp-load udp --to 10.9.0.3:6000" in text
+
+
+def test_the_results_metadata_names_each_part():
+    foreground = scenario(Rival(), BulkBack()).parameters()["foreground"]
+    assert foreground["kind"] == "Together"
+    assert [part["kind"] for part in foreground["parts"]] == ["Rival", "BulkBack"]
+    assert foreground["parts"][1]["flows"] == 10
 
 
 def test_a_link_back_that_filters_acks_has_no_queue_of_packets():

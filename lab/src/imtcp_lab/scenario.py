@@ -76,7 +76,7 @@ class Scenario:
         for part in ("foreground", "background"):
             value = getattr(self, part)
             if value is not None:
-                data[part] = {"kind": type(value).__name__, **data[part]}
+                data[part] = _named(value, data[part])
         return data
 
     def job(self) -> Job:
@@ -129,6 +129,15 @@ class Scenario:
                 f'imtcp watch --events --json >"$OUT/events.jsonl" & STOP="$STOP $!"\n'
             )
         return text
+
+
+def _named(value: object, data: dict[str, Any]) -> dict[str, Any]:
+    """A part's fields with its kind; those of its own parts too."""
+    named = {"kind": type(value).__name__, **data}
+    if "parts" in data:
+        pairs = zip(getattr(value, "parts", ()), data["parts"], strict=True)
+        named["parts"] = [_named(part, fields) for part, fields in pairs]
+    return named
 
 
 PROCESSES = """\
