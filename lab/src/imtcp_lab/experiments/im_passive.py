@@ -47,8 +47,9 @@ FAST_S = 2.0
 
 IMTCP, WESTWOOD, HOE, RAB = "ImTCP", "Westwood", "Hoe", "TCP-Rab"
 PASSIVE = (WESTWOOD, HOE, RAB)
-#: Whose data each estimator watches: Westwood's is that of a sender that goes by it.
-WATCHES = {"imtcp": (IMTCP,), "westwood": (WESTWOOD,), "reno": (HOE, RAB)}
+#: Whose data each estimator watches. All passive ones have the same record, so what differs
+#: between them is the estimator.
+WATCHES = {"imtcp": (IMTCP,), "reno": PASSIVE}
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
@@ -168,11 +169,13 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
     def of(estimator: str, key: str) -> float:
         return mean(rows, key, estimator=estimator)
 
-    out = [below("seconds until ImTCP finds a rise", of(IMTCP, "rise_s"), "fast is", FAST_S, 1)]
-    for estimator in PASSIVE:
+    out = []
+    for estimator in (IMTCP, *PASSIVE):
         found_s = of(estimator, "rise_s")
-        text = f"seconds until {estimator} does {found_s:.1f} (wanted: more than {FAST_S:.1f})"
-        out.append(Claim(text, found_s > FAST_S))
+        watches = estimator in PASSIVE
+        wanted = f"{'more than' if watches else 'at most'} {FAST_S:.1f}"
+        text = f"{estimator} finds a rise after {found_s:.1f} s (wanted: {wanted})"
+        out.append(Claim(text, found_s > FAST_S if watches else found_s <= FAST_S))
     for estimator in (HOE, RAB):
         out.append(
             below(f"{estimator}'s median error", of(estimator, "error_median"), "Westwood's",
@@ -203,11 +206,14 @@ EXPERIMENT = Experiment(
         choices="The figure's steps are not in numbers: 60, 20, 60, 30 and 70 Mbit/s of 100 here,"
         " 10 s each; the quick form has a tenth of all rates and queues. Cross traffic 1 and 3, 5"
         " and 15 Mbit/s, are sent at Poisson times over one link back of 100 Mbit/s, not over two."
-        " Westwood's filter [WEST] watches the kernel's Westwood+, Hoe's and TCP-Rab's the kernel's"
-        " Reno; the receiver delays ACKs. Hoe's takes the first three ACKs of each round trip,"
-        " TCP-Rab's counts over a round trip. An average within 20 % of the truth has found it,"
-        " within 2 s is fast; both are ours.",
+        " All three estimators that watch have the same transfer, the kernel's Reno, whose receiver"
+        " delays ACKs. Hoe's takes the first three ACKs of each round trip, TCP-Rab's counts over a"
+        " round trip. An average within 20 % of the truth has found it, within 2 s is fast; both"
+        " are ours. Who does not find it counts the whole step.",
         judge=_judge,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="estimator"),
+        reason="After a loss imtcp waits for twenty round trips with its next measurement, for the"
+        " sake of Reno flows beside it [IM §4.5], which the paper has only after this figure: in"
+        " the quick form a loss half a second before the rise put the next result 5 s after it.",
     ),
 )
