@@ -32,6 +32,7 @@ RTT_MS = 180.0
 WARMUP_S = 4.0
 
 STEPS_CAPACITY_BPS = 100e6
+BUFFER_PKTS = 1000
 #: What the cross traffic leaves, one after another.
 AVAILABLE_BPS = (60e6, 40e6, 60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 12.0, 5.0
@@ -51,7 +52,12 @@ def measuring(
     """A transfer over the path of [IM fig. 7] beside UDP; variants have parameters of their own."""
     return [
         Scenario(
-            Dumbbell(capacity_bps=capacity_bps, background_rtt_ms=RTT_MS, buffer_pkts=1000),
+            Dumbbell(
+                capacity_bps=capacity_bps,
+                background_rtt_ms=RTT_MS,
+                # 0.12 s of any capacity: more is a queue of seconds in a slow link.
+                buffer_pkts=round(BUFFER_PKTS * capacity_bps / STEPS_CAPACITY_BPS),
+            ),
             Udp(schedule_text(steps), frames=MIXED_FRAMES),
             Bulk(start_s=shift_s(seed), params=params),
             control,
@@ -241,9 +247,9 @@ COUNTS = Experiment(
         expected="With m that adapts, 424, 394 and 359 results in 80 s with streams of 5, 6 and 7"
         " packets at 3 Mbit/s of available bandwidth.",
         choices="3 of 10 Mbit/s, as 3 of the paper's 100 would be as much in 30 times as many"
-        " packets. Only the m that adapts can be chosen; the receiver delays ACKs, so a stream"
-        " has half as many packets more. Streams that were judged invalid are counted, as the"
-        " paper has no such judgement.",
+        " packets; the buffer is of 100 packets. Only the m that adapts can be chosen; the receiver"
+        " delays ACKs, so a stream has half as many packets more. Streams that were judged invalid"
+        " are counted, as the paper has no such judgement.",
         judge=_judge_counts,
         draw=lambda rows, theme: plots.lines(
             rows, "N", "results", "packets of a stream", "results in 80 s", theme
