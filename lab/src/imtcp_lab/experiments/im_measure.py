@@ -160,10 +160,19 @@ def ended_in_window(point: Point) -> pl.DataFrame:
     return events.filter(pl.col("t_us").is_between(window.start_us, window.end_us))
 
 
+#: Outcomes of measurements that were given up: the paper has no result of such a one either.
+GIVEN_UP = ("not_filled", "retransmit", "timeout")
+
+
+def with_result(ended: pl.DataFrame) -> pl.DataFrame:
+    """Those whose streams were all judged."""
+    return ended.filter(~pl.col("outcome").is_in(GIVEN_UP))
+
+
 def _count_rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
-        window, inside = point.scenario.window, ended_in_window(point)
+        window, inside = point.scenario.window, with_result(ended_in_window(point))
         ended, valid = len(inside), int((inside["outcome"] == "valid").sum())
         scale = COUNTED_S / window.seconds
         out.append(
@@ -249,7 +258,7 @@ COUNTS = Experiment(
         choices="3 of 10 Mbit/s, as 3 of the paper's 100 would be as much in 30 times as many"
         " packets; the buffer is of 100 packets. Only the m that adapts can be chosen; the receiver"
         " delays ACKs, so a stream has half as many packets more. Streams that were judged invalid"
-        " are counted, as the paper has no such judgement.",
+        " are counted, as the paper has no such judgement; those that were given up are not.",
         judge=_judge_counts,
         draw=lambda rows, theme: plots.lines(
             rows, "N", "results", "packets of a stream", "results in 80 s", theme

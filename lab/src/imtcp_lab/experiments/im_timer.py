@@ -12,6 +12,7 @@ from imtcp_lab.experiments.im_measure import (
     COUNTED_S,
     ended_in_window,
     measuring,
+    with_result,
 )
 from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
 from imtcp_lab.results import Point
@@ -56,7 +57,7 @@ def _rows(points: Sequence[Point]) -> Rows:
                 "available_mbps": int(available.removeprefix("A")),
                 "T": timer.removeprefix("T"),
                 "label": "T adapts" if not background.params else f"{background.params[0]} ms",
-                "results": len(ended) * scale,
+                "results": len(with_result(ended)) * scale,
                 "valid": int((ended["outcome"] == "valid").sum()) * scale,
                 "hold_p50_ms": quantile(holds_ms, 0.5),
                 "hold_p90_ms": quantile(holds_ms, 0.9),
