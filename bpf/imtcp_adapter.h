@@ -110,6 +110,8 @@ static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *co
 	e->mode = (__u8)conn->mode;
 	e->streams = (__u8)m->result.streams;
 	e->sub_range = (__u8)m->result.sub_range;
+	e->hold_us = m->hold_us;
+	e->_pad0 = 0;
 	bpf_ringbuf_submit(e, 0);
 	if (totals)
 		imtcp_count(&totals->events_sent);

@@ -30,7 +30,7 @@ typedef uint64_t __imtcp_u64;
 
 #include <imtcp/params.h>
 
-#define IMTCP_ABI_VERSION 3
+#define IMTCP_ABI_VERSION 4
 
 /* Names under which the congestion controls are registered (TCP_CONGESTION). */
 #define IMTCP_CC_MEASURE "imtcp"
@@ -168,6 +168,8 @@ struct imtcp_event {
 	__imtcp_u8 mode;      /* enum imtcp_mode */
 	__imtcp_u8 streams;   /* how many streams it took */
 	__imtcp_u8 sub_range; /* a of [IM §3.2.4] */
+	__imtcp_u32 hold_us;  /* so long the first packet of its last stream was held [IM fig. 9] */
+	__imtcp_u32 _pad0;
 };
 
 /* Counters of the whole machine (imtcp_totals, an array of one). */

@@ -191,6 +191,32 @@ static void a_hold_is_never_longer_than_t(void **state)
 	assert_true(holds > 1000);
 }
 
+/* [IM §4.1.3]: at 4 Mbit/s 12 packets take 36 ms, and a deviation of 10 ms would add 40. */
+static void a_chosen_t_is_the_longest_hold_whatever_the_deviation_says(void **state)
+{
+	const uint32_t chosen_us[] = {4000, 10000, 40000};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		struct hand h;
+
+		begin(&h);
+		h.m.t_us = chosen_us[i];
+		h.m.capacity_bps = 10 * MBPS;
+		imtcp_meas_set_range(&h.m, 2 * MBPS, 8 * MBPS);
+		h.ev.base_bps = 4 * MBPS;
+		h.ev.rtt_dev_us = 10 * MSEC;
+		h.ev.srtt_us = 180 * MSEC;
+		h.ev.cwnd_segs = 60;
+		h.ev.flight_segs = 59;
+		assert_int_equal(imtcp_meas_hold_limit_us(&h.m, &h.ev, 4 * MBPS), chosen_us[i]);
+		ask(&h);
+		assert_int_equal(h.m.plan, IMTCP_PLAN_HOLD);
+		assert_at_most(h.m.hold_us, chosen_us[i]);
+	}
+}
+
 /* Above 12 Gbit/s a segment takes less than a microsecond. */
 static void a_hold_on_a_very_fast_path_ends(void **state)
 {
@@ -682,6 +708,7 @@ static void null_pointers_are_refused(void **state)
 SUITE(control, T(a_packet_climbs_through_store_send_empty_and_pass),
       T(the_gaps_of_a_stream_are_those_of_the_equation),
       T(asking_again_without_a_departure_changes_nothing), T(a_hold_is_never_longer_than_t),
+      T(a_chosen_t_is_the_longest_hold_whatever_the_deviation_says),
       T(a_hold_on_a_very_fast_path_ends), T(a_store_that_cannot_be_filled_raises_m_up_to_n),
       T(good_measurements_lower_m_down_to_two),
       T(a_retransmission_empties_and_blocks_until_a_new_cumulative_ack),

@@ -6,15 +6,18 @@ metrics shows here and not in somebody's conclusions.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from functools import cache
 
 import pytest
 
-from imtcp_lab import programs, raw
+from imtcp_lab import programs, raw, segments
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.engine import paths, tools
-from imtcp_lab.metrics import Window, background_bytes, carried_bps, point_metrics
+from imtcp_lab.metrics import Window, background_bytes, carried_bps, counted, point_metrics
+from imtcp_lab.queues import WayBack
+from imtcp_lab.reverse import BulkBack, Together
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Rival, Rsync, Times, Udp, Web
@@ -28,19 +31,21 @@ TIMES = Times(warmup_s=1.5, measure_s=4, drain_s=1.5)
 
 
 def need_load():
-    if not (paths.target() / "release/imtcp-load").is_file():
-        pytest.skip("target/release/imtcp-load is not built")
+    if not (paths.programs() / "imtcp-load").is_file():
+        pytest.skip("imtcp-load is not built")
 
 
 def need_imtcp():
-    if not (paths.target() / "release/imtcp").is_file():
-        pytest.skip("target/release/imtcp is not built")
+    if not (paths.programs() / "imtcp").is_file():
+        pytest.skip("imtcp is not built")
 
 
 @cache
-def measure(control, foreground=None, background=None, times=TIMES, path=PATH):
+def measure(control, foreground=None, background=None, times=TIMES, path=PATH, trace=False):
     need_load()
-    scenario = Scenario(path, foreground, background or Bulk(), CONTROLS[control], times)
+    scenario = Scenario(
+        path, foreground, background or Bulk(), CONTROLS[control], times, trace_segments=trace
+    )
     result = runner().run(scenario.job()).check()
     assert "background-ended" not in result.files
     return scenario, raw.read_tables(result)
@@ -63,6 +68,43 @@ def test_goodput_at_the_receiver_agrees_with_the_bottleneck():
     payload = sum(background_bytes(tables["tcp"], scenario.window).values())
     frames_bps = payload * 8 / scenario.window.seconds * 1514 / 1448
     assert frames_bps == pytest.approx(20e6, rel=0.02)
+
+
+def test_what_both_ends_saw_agrees_with_what_arrived():
+    scenario, tables = measure("reno", trace=True)
+    window = scenario.window
+    payload = sum(background_bytes(tables["tcp"], window).values())
+
+    def inside(seen):
+        return sum(n for t_us, n in seen if window.start_us <= t_us < window.end_us)
+
+    acked = inside((a.t_us, a.acked_bytes) for a in segments.acks(tables["segments"]))
+    arrived = inside(segments.arrivals(tables["segments"]))
+    # At either end of the window the ACKs of a round trip are on their way.
+    assert arrived == pytest.approx(payload, rel=0.02)
+    assert acked == pytest.approx(payload, rel=0.02)
+
+
+def test_flows_against_the_stream_fill_the_link_back_and_cost_tcp_its_acks():
+    path = dataclasses.replace(PATH, foreground_rtts_ms=(30.0,), way_back=WayBack(link_pkts=100))
+    foreground = Together((Rival(congestion_control="reno"), BulkBack(flows=4)))
+    scenario, tables = measure("none", foreground, path=path)
+    window = scenario.window
+    back_bps = counted(tables["back"], "bytes", window) * 8 / window.seconds
+    there_bps = counted(tables["rival"], "bytes", window) * 8 / window.seconds
+    assert back_bps > 0.75 * CAPACITY_BPS
+    assert there_bps < 0.98 * CAPACITY_BPS * 1448 / 1514
+
+
+def test_marks_are_only_for_those_who_ask_for_them():
+    path = dataclasses.replace(PATH, queue="lp-ecn")
+    scenario, tables = measure("reno", Rival(congestion_control="reno"), path=path)
+    window = scenario.window
+    capacity = CAPACITY_BPS * 1448 / 1514
+    background = sum(background_bytes(tables["tcp"], window).values()) * 8 / window.seconds
+    # Whoever is marked from 15 % of the queue on yields to who fills it.
+    assert background < 0.3 * capacity
+    assert counted(tables["rival"], "bytes", window) * 8 / window.seconds > 0.6 * capacity
 
 
 def test_cubic_fills_the_buffer():
@@ -88,10 +130,7 @@ def test_udp_arrives_at_the_scheduled_rates():
 
 def test_a_greedy_foreground_is_counted_at_its_receiver():
     scenario, tables = measure("none", Rival(congestion_control="cubic"))
-    window = scenario.window
-    rows = tables["rival"]
-    inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
-    received_bps = inside["bytes"].sum() * 8 / window.seconds
+    received_bps = counted(tables["rival"], "bytes", scenario.window) * 8 / scenario.window.seconds
     # 1448 bytes of payload in frames of 1514; and at either end of the window what waited behind
     # a hole, at most the buffer's 100 packets: 1.5 % of four seconds
     assert received_bps == pytest.approx(CAPACITY_BPS * 1448 / 1514, rel=0.02)

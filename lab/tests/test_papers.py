@@ -10,7 +10,15 @@ import polars as pl
 import pytest
 
 from imtcp_lab import cli, papers, papers_report, results, run, sweep
-from imtcp_lab.experiments import PAPERS, bg_joining, lp_greedy, lp_model, lp_square
+from imtcp_lab.experiments import (
+    PAPERS,
+    bg_joining,
+    im_passive,
+    lp_greedy,
+    lp_model,
+    lp_square,
+    lp_web,
+)
 from imtcp_lab.experiments.paper import (
     DIFFERS,
     NOT_REPRODUCED,
@@ -22,6 +30,7 @@ from imtcp_lab.experiments.paper import (
 )
 from imtcp_lab.figures import DARK, LIGHT
 from imtcp_lab.job import LabError
+from imtcp_lab.metrics import Window
 from synthetic import point
 from test_experiments import rival, scenarios
 
@@ -117,6 +126,45 @@ def test_lp_beside_tcp_is_a_share_of_the_link():
     row = lp_greedy.EXPERIMENT.rows([point(scenario, 0.27e6, rival=rival(scenario, 9e6))])[0]
     assert row["lp_share"] == pytest.approx(0.027, rel=1e-2)
     assert row["tcp_share"] == pytest.approx(9 / 10 * 1514 / 1448, rel=1e-2)
+
+
+def test_ten_flows_back_are_a_row_of_their_own():
+    mine = [s for s in quick(lp_greedy.EXPERIMENT) if s.control.name == "imtcp_lp"]
+    one_way, two_way = (s.job().script for s in mine)
+    assert "--flows 10" not in one_way
+    assert "--flows 10" in two_way
+    back = pl.DataFrame({"t_us": [21_000_000], "bytes": [375_000 * 20]})
+    row = lp_greedy.EXPERIMENT.rows([point(mine[1], 1e6, rival=rival(mine[1], 5e6), back=back)])[0]
+    # 7.5 MB of payload in 20 s are 3 of 10 Mbit/s.
+    assert row["back_share"] == pytest.approx(0.3 * 1514 / 1448)
+
+
+def test_lp_by_marks_has_a_queue_that_marks_and_the_others_have_not():
+    queues = {s.control.name: s.path.queue for s in quick(lp_web.EXPERIMENT)}
+    assert queues.pop("imtcp_lpecn") == "lp-ecn"
+    assert set(queues.values()) == {"droptail"}
+
+
+def test_a_rise_is_found_by_the_first_average_near_the_new_truth():
+    # 100 Mbit/s less 40, 80, 40: 60, 20, 60 Mbit/s available, steps of 2 s after 1 s.
+    steps = [(0, 40e6), (3, 80e6), (5, 40e6)]
+    window = Window(1_000_000, 7_000_000)
+    before = [60e6] * 4 + [20e6] * 4
+
+    def rises_s(after):
+        return im_passive.rises_s([*before, *after], steps, window, 100e6)
+
+    assert rises_s([20e6, None, 50e6, 60e6]) == [1.5]
+    # Never: the whole step.
+    assert rises_s([20e6] * 4) == [2.0]
+
+
+def test_only_those_who_watch_leave_a_record_of_segments():
+    scripts = {s.control.name: s.job().script for s in quick(im_passive.EXPERIMENT)}
+    assert "tcp_probe" not in scripts["imtcp"]
+    script = scripts["reno"]
+    assert script.index("tcp_probe/enable") < script.index("T0=")
+    assert script.rstrip().endswith("exit $code")
 
 
 def test_square_waves_leave_two_thirds_and_whole_periods_are_judged():

@@ -81,6 +81,27 @@ def test_red_marks_in_the_proportions_of_its_manual_and_hosts_ask_for_it():
     assert "tcp_ecn" not in Dumbbell(queue="fq_codel").script()
 
 
+def test_a_queue_that_marks_from_delta_on_spares_who_does_not_ask_for_marks():
+    script = Dumbbell(capacity_bps=1.5e6, buffer_pkts=15, queue="lp-ecn").script()
+    # 15 % of 15 frames of 1514 bytes. tc's rule for a burst of 4, a = 4 + 1 - 2.25 = 2.75:
+    # W = 1/4 gives (1 - 0.75^4) * 4 = 2.73, too little; 1/8 gives (1 - 0.875^4) * 8 = 3.31.
+    assert "red limit 22710 min 3406 max 3406 avpkt 1514 burst 4 " in script
+    assert "ecn nodrop" in script
+    assert "ns bg sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'" in script
+    assert script.count("tcp_ecn") == 1
+
+
+def test_a_link_back_has_its_queue_before_the_delays():
+    back = WayBack(link_pkts=99)
+    script = Dumbbell(capacity_bps=10e6, foreground_rtts_ms=(48.0,), way_back=back).script()
+    assert "qdisc add dev rx0 root handle 1: tbf rate 10000000bit" in script
+    assert "qdisc add dev rx0 parent 1:1 handle 10: pfifo limit 99" in script
+    for device, address in (("rt-bg", "10.9.0.2"), ("rt-fg", "10.9.0.11")):
+        assert f"qdisc add dev {device} root handle 1: prio" in script
+        assert f"filter add dev {device} parent 1: protocol ip prio 1 u32 match ip src {address}/32" in script  # fmt: skip  # noqa: E501
+    assert "dev rx0 root handle 1: prio" not in script
+
+
 def test_a_thin_way_back_carries_half_of_the_delayed_acks():
     # Every second packet of 1514 bytes is answered with 66: 436 of 20 000 kbit/s.
     path = Dumbbell(capacity_bps=20e6, way_back=WayBack(thinned=True))
@@ -101,6 +122,7 @@ def test_a_path_that_makes_no_sense_is_refused():
         {"loss_pct": 100},
         {"loss_pct": 1, "delay_line": True},
         {"way_back": WayBack(thinned=True), "delay_line": True},
+        {"way_back": WayBack(link_pkts=9), "delay_line": True},
         {"queue": "hfsc"},
         {"bucket_bytes": -1},
     ):
@@ -110,8 +132,8 @@ def test_a_path_that_makes_no_sense_is_refused():
 
 @pytest.mark.skipif(shutil.which("dash") is None, reason="dash is not installed")
 def test_the_script_is_posix_shell():
-    for priority, queue in itertools.product((False, True), QUEUES):
-        back = WayBack(thinned=True, jitter_ms=1, aggregated_ms=1)
+    backs = (WayBack(thinned=True, jitter_ms=1, aggregated_ms=1), WayBack(link_pkts=9))
+    for priority, queue, back in itertools.product((False, True), QUEUES, backs):
         script = Dumbbell(priority=priority, queue=queue, way_back=back).script()
         subprocess.run(["dash", "-n"], input=script.encode(), check=True)
 

@@ -136,7 +136,8 @@ IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_sen
 	m->last_nxt = ev->snd_nxt;
 }
 
-/* T, the longest time that a packet may be held, microseconds [IM §3.4.2]. */
+/* T, the longest time that a packet may be held, microseconds [IM §3.4.2], whatever D_RTT says at most
+ * IMTCP_T_MAX_US; or the one that was chosen [IM §4.1.3]. */
 IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
 						const struct imtcp_send_event *ev,
 						imtcp_u64 rate_bps)
@@ -145,6 +146,8 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
 	imtcp_u64 t = imtcp_time_us(bytes, rate_bps) +
 		      (imtcp_u64)IMTCP_T_DEVIATIONS * ev->rtt_dev_us;
 
+	if (m->t_us)
+		return m->t_us;
 	return imtcp_to_u32(imtcp_min(t, IMTCP_T_MAX_US));
 }
 
@@ -184,6 +187,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send
 		want = (imtcp_u32)imtcp_min(want, IMTCP_STORE_LEAST * ev->chunk_segs);
 	if (room >= want) {
 		m->plan = IMTCP_PLAN_STREAM;
+		if (!m->held)
+			m->hold_us = 0;
 		m->next_bps = low + imtcp_div(imtcp_sub(high, low), m->n - 1);
 	} else if (!m->held) {
 		imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;

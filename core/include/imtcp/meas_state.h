@@ -24,9 +24,6 @@
 #define IMTCP_STORE_LEAST 2U
 /* Weight of D_RTT in the storing time T = M(N-1)/A + 4·D_RTT [IM §3.4.2]. */
 #define IMTCP_T_DEVIATIONS 4U
-/* Bound of T whatever D_RTT says. ours: a quarter of the least delayed-ACK and RTO times of
- * common stacks (200 ms), so that no hold can cause a spurious timeout. */
-#define IMTCP_T_MAX_US 50000U
 /* B_m, least width of the range: A/5, at least C/16. ours: below that, cross traffic's packets
  * (one more or less within a stream) decide the trends. */
 #define IMTCP_WIDTH_DIV 5U
@@ -230,7 +227,8 @@ struct imtcp_meas {
 	imtcp_u64 sent_us;    /* when the newest stream packet left */
 	imtcp_u64 next_bps;   /* answer: rate of the gap after the packet that leaves next */
 	imtcp_u32 burst_segs; /* answer: segments to let leave at once, 0: as usual */
-	imtcp_u32 hold_us;    /* length of the newest hold */
+	imtcp_u32 hold_us;    /* how long the first packet of the newest stream is held */
+	imtcp_u32 t_us;	      /* T where it was chosen; 0: adapts */
 	struct imtcp_tally tally;
 	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
 	struct imtcp_judging judging; /* scratch */
@@ -244,6 +242,7 @@ IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, const struct imtcp_param
 	m->m = p->stream_packets;
 	m->ack_ratio_q8 = 256;
 	m->wire_q8 = 256;
+	m->t_us = p->t_us;
 	m->last_nxt = snd_nxt;
 }
 

@@ -46,6 +46,14 @@
 #define IMTCP_STREAM_PACKETS_LEAST 5U
 #define IMTCP_STREAM_PACKETS_MOST 10U
 
+/* T, the longest time that a packet may be held, microseconds. By default it adapts to the stream and
+ * to the deviation of the round trip time [IM §3.4.2] (IMTCP_T_DEVIATIONS); a chosen one does not, as
+ * in [IM §4.1.3, table 2]. ours: at least 1 ms, the gap between paced large buffers; at most
+ * IMTCP_T_MAX_US: a quarter of the least delayed-ACK and RTO times of common stacks (200 ms), so that
+ * no hold can cause a spurious timeout. */
+#define IMTCP_T_LEAST_US 1000U
+#define IMTCP_T_MAX_US 50000U
+
 /* TCP-LP's delta, the share of the delays' range above which they are congestion, percent: 0.15
  * [LP §III-D]. ours: from 0.01 to 0.99, all that is kept apart from 0, which any delay is above, and
  * from 1, which none is [LP eq. 2]. */
@@ -100,6 +108,8 @@ struct imtcp_params {
 	imtcp_u32 ledbat_target_us;
 	imtcp_u32 ledbat_gain_q8;
 	imtcp_u32 ledbatpp_target_us;
+	imtcp_u32 t_us; /* T; 0: adapts */
+	imtcp_u32 _pad0;
 };
 
 IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
@@ -116,6 +126,8 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->ledbat_target_us = IMTCP_LEDBAT_TARGET_US;
 	p->ledbat_gain_q8 = IMTCP_LEDBAT_GAIN_Q8;
 	p->ledbatpp_target_us = IMTCP_LEDBATPP_TARGET_US;
+	p->t_us = 0;
+	p->_pad0 = 0;
 }
 
 /* What was chosen, within its range; what was not stays as it is. */
@@ -151,6 +163,7 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 				IMTCP_LEDBAT_GAIN_LEAST_Q8, IMTCP_LEDBAT_GAIN_MOST_Q8);
 	imtcp_params_choose_one(&p->ledbatpp_target_us, chosen->ledbatpp_target_us,
 				IMTCP_LEDBATPP_TARGET_LEAST_US, IMTCP_LEDBATPP_TARGET_MOST_US);
+	imtcp_params_choose_one(&p->t_us, chosen->t_us, IMTCP_T_LEAST_US, IMTCP_T_MAX_US);
 }
 
 /* N where an ACK answers several packets. */

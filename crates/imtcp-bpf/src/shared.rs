@@ -17,6 +17,8 @@ pub const IMTCP_H_MOST_SEGS: u32 = 1000;
 pub const IMTCP_STREAM_PACKETS: u32 = 8;
 pub const IMTCP_STREAM_PACKETS_LEAST: u32 = 5;
 pub const IMTCP_STREAM_PACKETS_MOST: u32 = 10;
+pub const IMTCP_T_LEAST_US: u32 = 1000;
+pub const IMTCP_T_MAX_US: u32 = 50000;
 pub const IMTCP_LP_DELTA_PCT: u32 = 15;
 pub const IMTCP_LP_DELTA_LEAST_PCT: u32 = 1;
 pub const IMTCP_LP_DELTA_MOST_PCT: u32 = 99;
@@ -38,7 +40,7 @@ pub const IMTCP_LEDBAT_GAIN_MOST_Q8: u32 = 256;
 pub const IMTCP_LEDBATPP_TARGET_US: u32 = 60000;
 pub const IMTCP_LEDBATPP_TARGET_LEAST_US: u32 = 5000;
 pub const IMTCP_LEDBATPP_TARGET_MOST_US: u32 = 100000;
-pub const IMTCP_ABI_VERSION: u32 = 3;
+pub const IMTCP_ABI_VERSION: u32 = 4;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -74,10 +76,12 @@ pub struct imtcp_params {
     pub ledbat_target_us: imtcp_u32,
     pub ledbat_gain_q8: imtcp_u32,
     pub ledbatpp_target_us: imtcp_u32,
+    pub t_us: imtcp_u32,
+    pub _pad0: imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_params"][::std::mem::size_of::<imtcp_params>() - 48usize];
+    ["Size of imtcp_params"][::std::mem::size_of::<imtcp_params>() - 56usize];
     ["Alignment of imtcp_params"][::std::mem::align_of::<imtcp_params>() - 4usize];
     ["Offset of field: imtcp_params::gamma_q16"]
         [::std::mem::offset_of!(imtcp_params, gamma_q16) - 0usize];
@@ -102,6 +106,8 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_params, ledbat_gain_q8) - 40usize];
     ["Offset of field: imtcp_params::ledbatpp_target_us"]
         [::std::mem::offset_of!(imtcp_params, ledbatpp_target_us) - 44usize];
+    ["Offset of field: imtcp_params::t_us"][::std::mem::offset_of!(imtcp_params, t_us) - 48usize];
+    ["Offset of field: imtcp_params::_pad0"][::std::mem::offset_of!(imtcp_params, _pad0) - 52usize];
 };
 pub const IMTCP_MODE_NONE: imtcp_mode = 0;
 pub const IMTCP_MODE_MEASURE: imtcp_mode = 1;
@@ -191,7 +197,7 @@ pub struct imtcp_record {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 408usize];
+    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 416usize];
     ["Alignment of imtcp_record"][::std::mem::align_of::<imtcp_record>() - 8usize];
     ["Offset of field: imtcp_record::abi"][::std::mem::offset_of!(imtcp_record, abi) - 0usize];
     ["Offset of field: imtcp_record::family"]
@@ -301,10 +307,12 @@ pub struct imtcp_event {
     pub mode: __imtcp_u8,
     pub streams: __imtcp_u8,
     pub sub_range: __imtcp_u8,
+    pub hold_us: __imtcp_u32,
+    pub _pad0: __imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_event"][::std::mem::size_of::<imtcp_event>() - 88usize];
+    ["Size of imtcp_event"][::std::mem::size_of::<imtcp_event>() - 96usize];
     ["Alignment of imtcp_event"][::std::mem::align_of::<imtcp_event>() - 8usize];
     ["Offset of field: imtcp_event::at_ns"][::std::mem::offset_of!(imtcp_event, at_ns) - 0usize];
     ["Offset of field: imtcp_event::cookie"][::std::mem::offset_of!(imtcp_event, cookie) - 8usize];
@@ -334,6 +342,9 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_event, streams) - 86usize];
     ["Offset of field: imtcp_event::sub_range"]
         [::std::mem::offset_of!(imtcp_event, sub_range) - 87usize];
+    ["Offset of field: imtcp_event::hold_us"]
+        [::std::mem::offset_of!(imtcp_event, hold_us) - 88usize];
+    ["Offset of field: imtcp_event::_pad0"][::std::mem::offset_of!(imtcp_event, _pad0) - 92usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -382,7 +393,7 @@ pub struct imtcp_policy {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 160usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 168usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];

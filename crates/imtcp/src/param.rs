@@ -27,6 +27,7 @@ pub struct Param {
     scale: u32,
     least: u32,
     most: u32,
+    /// 0: no number, it adapts.
     default: u32,
     field: fn(&mut Params) -> &mut u32,
     what: &'static str,
@@ -38,7 +39,7 @@ const BY_DELAY_OR_MARK: &[Mode] = &[Mode::Lp, Mode::Lpecn];
 const MILLISECONDS: u32 = 1000;
 
 /// A name may stand here more than once, for other modes.
-pub const PARAMS: [Param; 12] = [
+pub const PARAMS: [Param; 13] = [
     Param {
         key: "gamma=",
         modes: MEASURING,
@@ -58,6 +59,16 @@ pub const PARAMS: [Param; 12] = [
         default: shared::IMTCP_STREAM_PACKETS,
         field: |p| &mut p.stream_packets,
         what: "packets of a stream",
+    },
+    Param {
+        key: "T=",
+        modes: MEASURING,
+        scale: MILLISECONDS,
+        least: shared::IMTCP_T_LEAST_US,
+        most: shared::IMTCP_T_MAX_US,
+        default: 0,
+        field: |p| &mut p.t_us,
+        what: "longest time that a packet may be held for a stream",
     },
     Param {
         key: "delta=",
@@ -196,10 +207,17 @@ impl Param {
         format!("between {} and {}{}", self.shown(self.least), self.shown(self.most), self.unit())
     }
 
+    fn default_shown(&self) -> String {
+        match self.default {
+            0 => "adapts".into(),
+            default => self.shown(default).to_string(),
+        }
+    }
+
     /// What it is, its range, default and modes.
     fn help(&self) -> String {
         let modes: Vec<_> = self.modes.iter().map(|m| m.name()).collect();
-        let default = self.shown(self.default);
+        let default = self.default_shown();
         format!("{}, {} ({default}); {}", self.what, self.range(), modes.join(", "))
     }
 
@@ -239,13 +257,20 @@ fn choose(params: &mut Params, mode: Mode, name: &str, value: &str) -> Result<()
 }
 
 /// What a connection of that mode goes by: the programs' values, with the defaults in the place
-/// of what was not chosen.
+/// of what was not chosen; without those that adapt.
 pub type InForce = BTreeMap<String, Number>;
 
 pub fn in_force(mode: Mode, params: &Params) -> InForce {
     let mut params = *params;
-    let value = |p: &Param, v: u32| p.number(if v == 0 { p.default } else { v });
-    of(mode).map(|p| (p.name().into(), value(p, *(p.field)(&mut params)))).collect()
+    let mut value = |p: &Param| match *(p.field)(&mut params) {
+        0 => p.default,
+        chosen => chosen,
+    };
+    of(mode)
+        .map(|p| (p, value(p)))
+        .filter(|(_, value)| *value != 0)
+        .map(|(p, value)| (p.name().into(), p.number(value)))
+        .collect()
 }
 
 /// `delta=1.3` for each that is not the default.
@@ -390,7 +415,7 @@ mod tests {
     #[test]
     fn a_mode_without_the_parameter_says_which_it_has() {
         let said = refused(Mode::Fs, "delta", "1.2");
-        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, h");
+        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, T, h");
         let said = refused(Mode::Nocc, "g", "1");
         assert_eq!(said, "mode nocc has no parameter g: it has none");
     }
@@ -428,7 +453,7 @@ mod tests {
         let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
         let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
         let expected =
-            ["gamma=", "N=", "delta=", "g=", "h=", "itt=", "t=", "f=", "target=", "gain="];
+            ["gamma=", "N=", "T=", "delta=", "g=", "h=", "itt=", "t=", "f=", "target=", "gain="];
         assert_eq!(keys, expected);
         let target = told.iter().find(|v| v.get_name() == "target=").unwrap();
         assert_eq!(
@@ -441,7 +466,7 @@ mod tests {
     #[test]
     fn the_ends_of_each_range_are_within_it_and_read_back_as_written() {
         for p in &PARAMS {
-            for end in [p.least, p.most, p.default] {
+            for end in [p.least, p.most, p.default].into_iter().filter(|end| *end != 0) {
                 let written = p.shown(end).to_string();
                 let kept = p.parse(&written).unwrap();
                 assert_eq!(p.shown(kept).to_string(), written, "{}", p.name());
@@ -464,6 +489,16 @@ mod tests {
         let read = serde_json::to_value(in_force(Mode::Ledbat, &Params::default())).unwrap();
         assert_eq!(read.to_string(), r#"{"gain":1.0,"target":100.0}"#);
         assert!(in_force(Mode::Nocc, &Params::default()).is_empty());
+    }
+
+    #[test]
+    fn what_adapts_is_in_force_where_it_was_chosen() {
+        let params = set(Mode::Measure, "T", "4").unwrap();
+        assert_eq!(params.t_us, 4_000);
+        let read = in_force(Mode::Measure, &params);
+        assert_eq!(read["T"].to_string(), "4.0");
+        assert_eq!(unusual(Mode::Measure, &read), ["T=4.0"]);
+        assert_eq!(refused(Mode::Fs, "T", "0"), "T must be between 1 and 50 ms, not 0");
     }
 
     #[test]
@@ -516,7 +551,7 @@ mod tests {
                 p.shown(p.least),
                 p.shown(p.most),
                 p.unit(),
-                p.shown(p.default)
+                p.default_shown()
             );
             assert!(text.contains(&row), "docs/parameters.md lacks: {row}");
         }

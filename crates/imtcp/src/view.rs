@@ -221,6 +221,7 @@ pub struct Result {
     pub min_rtt_us: Option<u32>,
     pub streams: u8,
     pub sub_range: u8,
+    pub hold_us: u32,
 }
 
 impl From<&Event> for Result {
@@ -242,6 +243,7 @@ impl From<&Event> for Result {
             min_rtt_us: known(e.min_rtt_us).filter(|us| *us != u32::MAX),
             streams: e.streams,
             sub_range: e.sub_range,
+            hold_us: e.hold_us,
         }
     }
 }

@@ -19,11 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imtcp_lab import scenario
-from imtcp_lab.queues import DROPTAIL, discipline
-from imtcp_lab.scenario import Scenario
-from imtcp_lab.topology import (
-    FRAME_BYTES,
-    PAYLOAD_BYTES,
+from imtcp_lab.network import (
     batch,
     delays_by_source,
     frame_burst_bytes,
@@ -31,6 +27,9 @@ from imtcp_lab.topology import (
     prelude,
     shaper,
 )
+from imtcp_lab.queues import DROPTAIL, discipline
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES
 from imtcp_lab.traffic import BULK_PORT, WEB_PORT, Web, shift_us
 
 LINKS = 3

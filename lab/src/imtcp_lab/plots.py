@@ -64,21 +64,35 @@ def lines(
         return png(figure)
 
 
-def bars(rows: Rows, y: str, ylabel: str, theme: Theme = LIGHT, *, log_y: bool = False) -> bytes:
-    """A bar per control: the mean over seeds, with their range."""
+def bars(
+    rows: Rows,
+    y: str,
+    ylabel: str,
+    theme: Theme = LIGHT,
+    *,
+    log_y: bool = False,
+    panels: str | None = None,
+) -> bytes:
+    """A bar per control: the mean over seeds, with their range; a panel per value of `panels`."""
+    known = [row for row in rows if row.get(y) is not None]
+    titles = list(dict.fromkeys(row[panels] for row in known)) if panels else [""]
+    count = max(1, len(titles))
     with themed(theme):
-        figure, axes = plt.subplots(figsize=(6.4, 3.6))
-        known = [row for row in rows if row.get(y) is not None]
-        names = list(dict.fromkeys(row["control"] for row in known))
-        for at, name in enumerate(names):
-            e = ensemble(row[y] for row in known if row["control"] == name)
-            axes.bar(at, e.mean, color=STYLES[name][0], width=0.6)
-            axes.vlines(at, e.lowest, e.highest, color=theme.ink, linewidth=1.2)
-        axes.set_xticks(range(len(names)), [CONTROLS[name].label for name in names], rotation=20)
-        axes.grid(axis="x", visible=False)
-        if log_y and names:
-            axes.set_yscale("log")
-        axes.set_ylabel(ylabel)
+        figure, grid = plt.subplots(1, count, figsize=(6.4, 3.6), sharey=True, squeeze=False)
+        for axes, title in zip(grid.flat, titles, strict=False):
+            shown = [row for row in known if not panels or row[panels] == title]
+            names = list(dict.fromkeys(row["control"] for row in shown))
+            for at, name in enumerate(names):
+                e = ensemble(row[y] for row in shown if row["control"] == name)
+                axes.bar(at, e.mean, color=STYLES[name][0], width=0.6)
+                axes.vlines(at, e.lowest, e.highest, color=theme.ink, linewidth=1.2)
+            labels = [CONTROLS[name].label for name in names]
+            axes.set_xticks(range(len(names)), labels, rotation=20 if count == 1 else 60)
+            axes.grid(axis="x", visible=False)
+            axes.set_title(title)
+            if log_y and names:
+                axes.set_yscale("log")
+        grid.flat[0].set_ylabel(ylabel)
         figure.tight_layout()
         return png(figure)
 
@@ -113,8 +127,17 @@ def over_time(
         return png(figure)
 
 
-def distribution(rows: Rows, key: str, xlabel: str, theme: Theme = LIGHT) -> bytes:
-    """Cumulative distribution per control, of the first seed's values in ``row[key]``."""
+def distribution(
+    rows: Rows,
+    key: str,
+    xlabel: str,
+    theme: Theme = LIGHT,
+    *,
+    by: str = "control",
+    of: str = "objects",
+    log_x: bool = True,
+) -> bytes:
+    """Cumulative distribution per control (or value of `by`): of the first seed's `row[key]`."""
     first = min(row["seed"] for row in rows)
     with themed(theme):
         figure, axes = plt.subplots(figsize=(6.4, 4.0))
@@ -123,12 +146,15 @@ def distribution(rows: Rows, key: str, xlabel: str, theme: Theme = LIGHT) -> byt
                 continue
             ordered = sorted(row[key])
             share = [(i + 1) / len(ordered) for i in range(len(ordered))]
-            control = CONTROLS[row["control"]]
-            axes.plot(ordered, share, color=STYLES[control.name][0], label=control.label)
-        axes.set_xscale("log")
+            name = row[by]
+            label = CONTROLS[name].label if name in CONTROLS else str(name)
+            axes.plot(ordered, share, color=STYLES.get(name, (None,))[0], label=label)
+        if log_x:
+            axes.set_xscale("log")
         axes.set_xlabel(xlabel)
-        axes.set_ylabel("share of the objects")
+        axes.set_ylabel(f"share of the {of}")
         axes.set_ylim(0, 1)
-        axes.legend(frameon=False, fontsize=8)
+        if axes.get_lines():
+            axes.legend(frameon=False, fontsize=8)
         figure.tight_layout()
         return png(figure)

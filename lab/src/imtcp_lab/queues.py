@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 #: Bytes of a full frame on the bottleneck: IPv4 MTU 1500 and Ethernet 14.
@@ -13,8 +14,12 @@ DROPTAIL = "droptail"
 FQ_CODEL = "fq_codel"
 CAKE = "cake"
 RED_ECN = "red-ecn"
+#: Marks whoever asks for marks above a threshold, and drops only when it is full [LP §IV-A].
+LP_ECN = "lp-ecn"
 #: Disciplines by name.  The two fair ones keep their own defaults, as people run them.
-QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN)
+QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, LP_ECN)
+#: The share of the queue above which it marks: TCP-LP's delta [LP §III-D].
+LP_ECN_SHARE = 0.15
 
 
 def discipline(queue: str, limit_pkts: int, capacity_bps: float) -> str:
@@ -26,6 +31,8 @@ def discipline(queue: str, limit_pkts: int, capacity_bps: float) -> str:
         return "cake unlimited"
     if queue == RED_ECN:
         return _red_ecn(limit_pkts, capacity_bps)
+    if queue == LP_ECN:
+        return _lp_ecn(limit_pkts, capacity_bps)
     return f"pfifo limit {limit_pkts}"
 
 
@@ -41,10 +48,39 @@ def _red_ecn(limit_pkts: int, capacity_bps: float) -> str:
     )
 
 
+def _lp_ecn(limit_pkts: int, capacity_bps: float) -> str:
+    """RED with both thresholds at the same place; who does not ask for marks is not dropped there.
+
+    The burst is that for which tc averages with a weight of 1/8 per packet, which is TCP-LP's own
+    for delays [LP eq. 1]: with a = burst + 1 - threshold, the first W = 1/2, 1/4, … for which
+    (1 - (1 - W)^burst) / W >= a.
+    """
+    threshold = LP_ECN_SHARE * limit_pkts * FRAME_BYTES
+    burst = _first_burst_of_an_eighth(threshold / FRAME_BYTES)
+    return (
+        f"red limit {limit_pkts * FRAME_BYTES} min {threshold:.0f} max {threshold:.0f}"
+        f" avpkt {FRAME_BYTES} burst {burst} probability 1 bandwidth {capacity_bps:.0f}bit"
+        " ecn nodrop"
+    )
+
+
+def _first_burst_of_an_eighth(threshold_pkts: float) -> int:
+    def reaches(weight: float, burst: int) -> bool:
+        return (1 - (1 - weight) ** burst) / weight >= burst + 1 - threshold_pkts
+
+    burst = math.ceil(threshold_pkts)
+    while reaches(1 / 4, burst):
+        burst += 1
+    return burst
+
+
 @dataclass(frozen=True)
 class WayBack:
     """What befalls ACKs beside the delay."""
 
+    #: The link back has the bottleneck's capacity and so much DropTail queue before the delay; 0:
+    #: it is never full.
+    link_pkts: int = 0
     #: A return link that carries half of the delayed ACKs; the rest are filtered out.
     thinned: bool = False
     #: Each delay is longer or shorter by up to this; packets stay in order.
@@ -55,6 +91,8 @@ class WayBack:
     def __post_init__(self) -> None:
         if min(self.jitter_ms, self.aggregated_ms) < 0:
             raise ValueError("times cannot be negative")
+        if self.link_pkts < 0 or (self.link_pkts and self.thinned):
+            raise ValueError("there is one link back: with a queue, or one that filters ACKs")
 
     def netem(self, delay_ms: float) -> str:
         """Options of the delay on the way back."""

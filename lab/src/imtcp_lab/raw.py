@@ -13,7 +13,7 @@ from imtcp_lab.job import JobResult, LabError
 
 #: Tables that a job may leave as CSV; with a number where there are several places.
 CSV_TABLES = (
-    "queue", "tcp", "web", "bulk", "rival", "udp",
+    "queue", "tcp", "web", "bulk", "rival", "back", "udp", "segments",
     *(f"{name}{place}" for name in ("web", "bulk") for place in range(3)),
 )  # fmt: skip
 
@@ -52,6 +52,7 @@ EVENT_COLUMNS: dict[str, type[pl.DataType]] = {
     "validity_pct": pl.Float64,
     "srtt_us": pl.Float64,
     "min_rtt_us": pl.Float64,
+    "hold_us": pl.Float64,
 }
 
 #: Streams of JSON lines with what is kept of them.

@@ -6,9 +6,10 @@ The job leaves in its results
 ``queue.csv``     the bottleneck's queueing disciplines, every 10 ms
 ``tcp.csv``       the background's connections at their receiver, every 100 ms
 ``web.csv``       one row per web object (with :class:`~imtcp_lab.traffic.Web`)
-``bulk.csv``, ``rival.csv``, ``udp.csv``  bytes per flow and interval
+``bulk.csv``, ``rival.csv``, ``back.csv``, ``udp.csv``  bytes per flow and interval
 ``watch.jsonl``   what ``imtcp watch --json`` said, where imtcp was loaded
 ``uptime``        time and idle time at the ends of the window, where that is asked for
+``segments.csv``  what reached both ends of the background's connection (``segments.py``), on demand
 ``events.jsonl``  its measurements one by one (``imtcp watch --events --json``)
 ``connections.jsonl``  one look after the window: what is in force, parameters too
 """
@@ -19,6 +20,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from imtcp_lab import segments
 from imtcp_lab.controls import Control
 from imtcp_lab.job import Job
 from imtcp_lab.metrics import Window
@@ -53,6 +55,8 @@ class Scenario:
     watch_every_ms: int = 250
     #: Leave ``uptime``: /proc/uptime at the start and the end of the window.
     count_idle: bool = False
+    #: Leave ``segments.csv``: what reached both ends of the background's connection.
+    trace_segments: bool = False
 
     @property
     def window(self) -> Window:
@@ -72,7 +76,7 @@ class Scenario:
         for part in ("foreground", "background"):
             value = getattr(self, part)
             if value is not None:
-                data[part] = {"kind": type(value).__name__, **data[part]}
+                data[part] = _named(value, data[part])
         return data
 
     def job(self) -> Job:
@@ -91,6 +95,8 @@ class Scenario:
         parts = [path.script(), PROCESSES]
         parts.append(ALLOW_ALL_CONTROLS)
         parts += [part.prepare(path) for part in (self.foreground, active) if part is not None]
+        if self.trace_segments:
+            parts.append(segments.start())
         parts.append(CLOCK)
         parts.append(self._samplers(watch=active is not None and self.control.needs_imtcp))
         if self.foreground is not None:
@@ -99,7 +105,7 @@ class Scenario:
             parts.append(active.start(self.control, self.times))
         if active is not None and self.control.needs_imtcp:
             parts.append(look_at_connections(self.times))
-        parts.append(end(self.times))
+        parts.append(end(self.times, segments.keep() if self.trace_segments else ""))
         return "\n".join(parts)
 
     def _samplers(self, watch: bool) -> str:
@@ -123,6 +129,15 @@ class Scenario:
                 f'imtcp watch --events --json >"$OUT/events.jsonl" & STOP="$STOP $!"\n'
             )
         return text
+
+
+def _named(value: object, data: dict[str, Any]) -> dict[str, Any]:
+    """A part's fields with its kind; those of its own parts too."""
+    named = {"kind": type(value).__name__, **data}
+    if "parts" in data:
+        pairs = zip(getattr(value, "parts", ()), data["parts"], strict=True)
+        named["parts"] = [_named(part, fields) for part, fields in pairs]
+    return named
 
 
 PROCESSES = """\
@@ -159,9 +174,9 @@ def look_at_connections(times: Times) -> str:
     )
 
 
-def end(times: Times) -> str:
-    """Waits for what ends by itself and for the clock, then ends the rest."""
-    return _END.replace("@TOTAL_US@", f"{times.total_s * 1e6:.0f}")
+def end(times: Times, then: str = "") -> str:
+    """Waits for what ends by itself and for the clock, then ends the rest and does what is left."""
+    return _END.replace("@TOTAL_US@", f"{times.total_s * 1e6:.0f}").replace("@THEN@\n", then)
 
 
 _END = """\
@@ -171,5 +186,6 @@ for pid in $WAIT; do wait "$pid" || code=$?; done
 imtcp-load sleep-until $((T0 + @TOTAL_US@))
 for pid in $UPLOAD $STOP; do kill "$pid" 2>/dev/null || true; done
 for pid in $STOP; do wait "$pid" || true; done
+@THEN@
 exit $code
 """

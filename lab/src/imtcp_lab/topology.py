@@ -10,7 +10,7 @@ Four namespaces and three veth pairs, because virtual time costs one to two
 seconds of processor per ten thousand packet hops.
 
 * **Bottleneck**: ``tbf`` on ``rt``'s device towards the receivers, with a bucket
-  of one full frame and what accrues in :data:`TIMER_SLACK_S`, and a ``pfifo``
+  of one full frame and what accrues in :data:`~imtcp_lab.network.TIMER_SLACK_S`, and a ``pfifo``
   of the stated number of packets inside, or another discipline.  A larger
   bucket lets bursts pass above the capacity, which no wire does and which
   deceives every measurement of dispersion (``bucket_bytes`` for those that are
@@ -19,7 +19,9 @@ seconds of processor per ten thousand packet hops.
 * **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address,
   never on the bottleneck's queue.  A round trip sees the sum either way, and
   acknowledgements are half as many packets to hold.
-* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).
+* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).  Where the way
+  back is a link of its own, for traffic against the stream (``reverse.py``), its shaper is on
+  ``rx``'s device and the delays are behind it, on ``rt``'s devices towards the senders.
 * **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit;
   around another discipline, which then keeps its own.
 * **Segmentation**: TSO off at the senders with GSO on, so the stack builds
@@ -31,15 +33,29 @@ seconds of processor per ten thousand packet hops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from imtcp_lab.queues import DROPTAIL, FRAME_BYTES, QUEUES, RED_ECN, STEADY, WayBack, discipline
+from imtcp_lab.network import (
+    batch,
+    delays_by_source,
+    frame_burst_bytes,
+    host_settings,
+    prelude,
+    shaper,
+)
+from imtcp_lab.queues import (
+    DROPTAIL,
+    FRAME_BYTES,
+    LP_ECN,
+    QUEUES,
+    RED_ECN,
+    STEADY,
+    WayBack,
+    discipline,
+)
 
 #: TCP payload of such a frame, with timestamps.
 PAYLOAD_BYTES = 1448
-#: By so much the shaper's timer may be late without losing capacity.
-TIMER_SLACK_S = 20e-6
 
 BACKGROUND_SENDER = "10.1.0.2"
 FOREGROUND_SENDER = "10.2.0.2"
@@ -125,9 +141,12 @@ class Dumbbell:
             delays,
             self._thinning(),
         ]
+        # Else nobody asks for the marks.
         if self.queue == RED_ECN:
-            # Else nobody asks for the marks.
-            parts.append(_ECN)
+            parts.append(_ask_for_marks("bg", "fg", "rx"))
+        if self.queue == LP_ECN:
+            # The background alone: the foreground is what should not notice [LP §IV-A].
+            parts.append(_ask_for_marks("bg"))
         return "\n".join((*filter(None, parts), ""))
 
     def _links(self) -> str:
@@ -184,77 +203,27 @@ class Dumbbell:
         )
 
     def _delays(self) -> str:
-        delays = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
-        delays[BACKGROUND_RECEIVER] = self.background_rtt_ms
-        return delays_by_source("rx", "rx0", delays, self.way_back)
-
-
-def delays_by_source(
-    namespace: str, device: str, rtts_ms: Mapping[str, float], way_back: WayBack = STEADY
-) -> str:
-    """What leaves a device waits for as long as its source address says."""
-    waiting = {address: ms for address, ms in rtts_ms.items() if ms > 0}
-    if not waiting:
-        return ""
-    # What no filter catches (ARP, the UDP sink) goes to the last band: no delay.
-    last = len(waiting)
-    lines = [
-        f"qdisc add dev {device} root handle 1: prio bands {max(2, last + 1)}"
-        f" priomap{f' {last}' * 16}"
-    ]
-    for band, (address, ms) in enumerate(sorted(waiting.items()), start=1):
-        lines += [
-            f"qdisc add dev {device} parent 1:{band:x} handle {16 + band:x}: {way_back.netem(ms)}",
-            f"filter add dev {device} parent 1: protocol ip prio 1"
-            f" u32 match ip src {address}/32 flowid 1:{band:x}",
+        clients = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
+        background = {BACKGROUND_RECEIVER: self.background_rtt_ms}
+        if not self.way_back.link_pkts:
+            return delays_by_source("rx", "rx0", clients | background, self.way_back)
+        link = [
+            shaper("rx0", self.capacity_bps, self.burst_bytes),
+            "qdisc add dev rx0 parent 1:1 handle 10: "
+            + discipline(DROPTAIL, self.way_back.link_pkts, self.capacity_bps),
         ]
-    return batch(namespace, lines)
+        return "\n".join(
+            (
+                batch("rx", link),
+                delays_by_source("rt", "rt-bg", background, self.way_back),
+                delays_by_source("rt", "rt-fg", clients, self.way_back),
+            )
+        )
 
 
-def batch(namespace: str, lines: list[str]) -> str:
-    """One tc process for many lines: starting one costs milliseconds there."""
-    body = "\n".join(lines)
-    return f"tc -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
+def _ask_for_marks(*namespaces: str) -> str:
+    return "\n".join(f"ns {n} sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'" for n in namespaces)
 
-
-def prelude(namespaces: Sequence[str]) -> str:
-    """Makes them, and defines ``ns``: `ip netns exec` would hide the cgroup and BPF file systems
-    behind a new /sys."""
-    return f"""\
-set -eu
-ns() {{ _ns=$1; shift; nsenter --net=/var/run/netns/"$_ns" "$@"; }}
-for n in {" ".join(namespaces)}; do ip netns add $n; done
-"""
-
-
-def host_settings(namespaces: Sequence[str]) -> str:
-    """Windows must reach beyond a full buffer, and a connection must not inherit the window of an
-    earlier one: objects would depend on each other's fate."""
-    return f"""\
-for n in {" ".join(namespaces)}; do
-  ns $n sh -c 'cd /proc/sys/net/ipv4
-    echo "4096 131072 16777216" >tcp_rmem
-    echo "4096 65536 16777216" >tcp_wmem
-    echo 1 >tcp_no_metrics_save'
-done
-"""
-
-
-def shaper(device: str, capacity_bps: float, burst_bytes: int) -> str:
-    """A bottleneck's rate; its own limit is unused once it has a child."""
-    return (
-        f"qdisc add dev {device} root handle 1: tbf rate {capacity_bps:.0f}bit"
-        f" burst {burst_bytes} limit 10000000"
-    )
-
-
-def frame_burst_bytes(capacity_bps: float) -> int:
-    """A bucket of one frame and what accrues in :data:`TIMER_SLACK_S`."""
-    return FRAME_BYTES + max(16, round(capacity_bps * TIMER_SLACK_S / 8))
-
-
-_ECN = """\
-for n in bg fg rx; do ns $n sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'; done"""
 
 _RECEIVERS = "link add rx0 netns rx type veth peer name rt-rx netns rt"
 _RECEIVERS_DELAY_LINE = """\

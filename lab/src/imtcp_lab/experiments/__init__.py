@@ -11,7 +11,9 @@ from imtcp_lab.experiments import (
     greedy,
     im_measure,
     im_modes,
+    im_passive,
     im_share,
+    im_timer,
     im_web,
     lp_greedy,
     lp_line,
@@ -38,6 +40,8 @@ OWN: tuple[Experiment, ...] = (
 PAPERS: tuple[Experiment, ...] = (
     im_measure.STEPS,
     im_measure.COUNTS,
+    im_timer.EXPERIMENT,
+    im_passive.EXPERIMENT,
     im_web.MEASURING,
     im_share.AMONG,
     im_share.BESIDE_RENO,

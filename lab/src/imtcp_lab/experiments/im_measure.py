@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -17,6 +18,7 @@ from imtcp_lab.experiments.tracking import (
     true_available_bps,
     valid_results,
 )
+from imtcp_lab.raw import EVENT_COLUMNS
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
@@ -30,6 +32,7 @@ RTT_MS = 180.0
 WARMUP_S = 4.0
 
 STEPS_CAPACITY_BPS = 100e6
+BUFFER_PKTS = 1000
 #: What the cross traffic leaves, one after another.
 AVAILABLE_BPS = (60e6, 40e6, 60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 12.0, 5.0
@@ -39,33 +42,48 @@ COUNT_AVAILABLE_BPS = 3e6
 COUNTED_S = 80.0
 
 
-def _scenarios(
+def measuring(
     args: argparse.Namespace,
-    packets: Sequence[int],
+    variants: Mapping[str, tuple[str, ...]],
     capacity_bps: float,
     steps: Steps,
     measure_s: float,
 ) -> list[Scenario]:
+    """A transfer over the path of [IM fig. 7] beside UDP; variants have parameters of their own."""
     return [
         Scenario(
-            Dumbbell(capacity_bps=capacity_bps, background_rtt_ms=RTT_MS, buffer_pkts=1000),
+            Dumbbell(
+                capacity_bps=capacity_bps,
+                background_rtt_ms=RTT_MS,
+                # 0.12 s of any capacity: more is a queue of seconds in a slow link.
+                buffer_pkts=round(BUFFER_PKTS * capacity_bps / STEPS_CAPACITY_BPS),
+            ),
             Udp(schedule_text(steps), frames=MIXED_FRAMES),
-            Bulk(start_s=shift_s(seed), params=(f"N={count}",)),
+            Bulk(start_s=shift_s(seed), params=params),
             control,
             Times(warmup_s=WARMUP_S, measure_s=measure_s, drain_s=0.5),
             seed=seed,
-            variant=f"N{count}",
+            variant=variant,
         )
-        for count in packets
+        for variant, params in variants.items()
         for seed in args.seed_numbers
         for control in args.chosen
     ]
 
 
-def cross_steps(step_s: float) -> list[tuple[float, float]]:
-    """The schedule that leaves the steps of [IM fig. 8]."""
-    starts = [0.0, *(WARMUP_S + step_s * i for i in range(1, len(AVAILABLE_BPS)))]
-    return [(s, STEPS_CAPACITY_BPS - a) for s, a in zip(starts, AVAILABLE_BPS, strict=True)]
+def cross_steps(
+    step_s: float,
+    available_bps: Sequence[float] = AVAILABLE_BPS,
+    capacity_bps: float = STEPS_CAPACITY_BPS,
+    warmup_s: float = WARMUP_S,
+) -> list[tuple[float, float]]:
+    """The schedule that leaves these steps, those of [IM fig. 8]; the first begins at once."""
+    starts = [0.0, *(warmup_s + step_s * i for i in range(1, len(available_bps)))]
+    return [(s, capacity_bps - a) for s, a in zip(starts, available_bps, strict=True)]
+
+
+def _with_packets(counts: Iterable[int]) -> dict[str, tuple[str, ...]]:
+    return {f"N{count}": (f"N={count}",) for count in counts}
 
 
 def _packets(point: Point) -> int:
@@ -76,9 +94,20 @@ def _packets(point: Point) -> int:
 
 def _step_scenarios(args: argparse.Namespace) -> list[Scenario]:
     step_s = pick(args, STEP_S, QUICK_STEP_S)
-    packets = pick(args, (5, 8, 10), (5, 8))
+    variants = _with_packets(pick(args, (5, 8, 10), (5, 8)))
     measure_s = step_s * len(AVAILABLE_BPS)
-    return _scenarios(args, packets, STEPS_CAPACITY_BPS, cross_steps(step_s), measure_s)
+    return measuring(args, variants, STEPS_CAPACITY_BPS, cross_steps(step_s), measure_s)
+
+
+def true_line(steps: Steps, point: Point) -> dict[str, Any]:
+    """What the schedule leaves of the capacity, over time, to be drawn."""
+    window, capacity_bps = point.scenario.window, point.scenario.path.capacity_bps
+    times_us = range(window.start_us, window.end_us, 200_000)
+    return {
+        "name": "true",
+        "t_s": [t / 1e6 for t in times_us],
+        "value": [true_available_bps(steps, t, capacity_bps) / 1e6 for t in times_us],
+    }
 
 
 def _step_rows(points: Sequence[Point]) -> Rows:
@@ -89,7 +118,6 @@ def _step_rows(points: Sequence[Point]) -> Rows:
         results = valid_results(point, steps)
         sizes = [abs(e) for e in results["error"].to_list()]
         times_us = results["t_us"].to_list()
-        truth_us = range(window.start_us, window.end_us, 200_000)
         out.append(
             identity(point)
             | {
@@ -104,13 +132,7 @@ def _step_rows(points: Sequence[Point]) -> Rows:
                         "t_s": [round(t / 1e6, 2) for t in times_us],
                         "value": [round(a / 1e6, 1) for a in results["avail_bps"].to_list()],
                     },
-                    {
-                        "name": "true",
-                        "t_s": [t / 1e6 for t in truth_us],
-                        "value": [
-                            true_available_bps(steps, t, STEPS_CAPACITY_BPS) / 1e6 for t in truth_us
-                        ],
-                    },
+                    true_line(steps, point),
                 ],
             }
         )
@@ -128,18 +150,30 @@ def _judge_steps(rows: Sequence[dict]) -> list[Claim]:
 def _count_scenarios(args: argparse.Namespace) -> list[Scenario]:
     steps = [(0.0, COUNT_CAPACITY_BPS - COUNT_AVAILABLE_BPS)]
     measure_s = pick(args, COUNTED_S, 20.0)
-    return _scenarios(args, tuple(PAPER_COUNTS), COUNT_CAPACITY_BPS, steps, measure_s)
+    return measuring(args, _with_packets(PAPER_COUNTS), COUNT_CAPACITY_BPS, steps, measure_s)
+
+
+def ended_in_window(point: Point) -> pl.DataFrame:
+    """The measurements that ended in the judged window, valid or not."""
+    window = point.scenario.window
+    events = point.tables.get("events", pl.DataFrame(schema=EVENT_COLUMNS))
+    return events.filter(pl.col("t_us").is_between(window.start_us, window.end_us))
+
+
+#: Outcomes of measurements that were given up: the paper has no result of such a one either.
+GIVEN_UP = ("not_filled", "retransmit", "timeout")
+
+
+def with_result(ended: pl.DataFrame) -> pl.DataFrame:
+    """Those whose streams were all judged."""
+    return ended.filter(~pl.col("outcome").is_in(GIVEN_UP))
 
 
 def _count_rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
-        window = point.scenario.window
-        events = point.tables.get("events")
-        ended = valid = 0
-        if events is not None:
-            inside = events.filter(pl.col("t_us").is_between(window.start_us, window.end_us))
-            ended, valid = len(inside), int((inside["outcome"] == "valid").sum())
+        window, inside = point.scenario.window, with_result(ended_in_window(point))
+        ended, valid = len(inside), int((inside["outcome"] == "valid").sum())
         scale = COUNTED_S / window.seconds
         out.append(
             identity(point)
@@ -222,9 +256,9 @@ COUNTS = Experiment(
         expected="With m that adapts, 424, 394 and 359 results in 80 s with streams of 5, 6 and 7"
         " packets at 3 Mbit/s of available bandwidth.",
         choices="3 of 10 Mbit/s, as 3 of the paper's 100 would be as much in 30 times as many"
-        " packets. Only the m that adapts can be chosen; the receiver delays ACKs, so a stream"
-        " has half as many packets more. Streams that were judged invalid are counted, as the"
-        " paper has no such judgement.",
+        " packets; the buffer is of 100 packets. Only the m that adapts can be chosen; the receiver"
+        " delays ACKs, so a stream has half as many packets more. Streams that were judged invalid"
+        " are counted, as the paper has no such judgement; those that were given up are not.",
         judge=_judge_counts,
         draw=lambda rows, theme: plots.lines(
             rows, "N", "results", "packets of a stream", "results in 80 s", theme

@@ -6,6 +6,10 @@ queue holds 2.5 bandwidth-delay products.
 
 from __future__ import annotations
 
+import dataclasses
+
+from imtcp_lab.controls import Control
+from imtcp_lab.queues import LP_ECN, WayBack
 from imtcp_lab.topology import Dumbbell, bdp_pkts
 
 RTT_MS = 48.0
@@ -20,3 +24,16 @@ def path(capacity_bps: float) -> Dumbbell:
         foreground_rtts_ms=(RTT_MS,),
         buffer_pkts=round(QUEUE_BDPS * bdp_pkts(capacity_bps, RTT_MS / 1e3)),
     )
+
+
+def two_way(capacity_bps: float) -> Dumbbell:
+    """The link back is as the link there: who sends against the stream delays and loses ACKs."""
+    there = path(capacity_bps)
+    return dataclasses.replace(there, way_back=WayBack(link_pkts=there.buffer_pkts))
+
+
+def asked_by(control: Control, dumbbell: Dumbbell) -> Dumbbell:
+    """The path with the queue that the control needs: marks for TCP-LP/ECN [LP §IV-A]."""
+    if control.run_mode != "lpecn":
+        return dumbbell
+    return dataclasses.replace(dumbbell, queue=LP_ECN)

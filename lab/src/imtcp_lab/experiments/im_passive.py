@@ -1,0 +1,219 @@
+"""IM-F10: estimators that only watch, beside one that chooses when to send."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from imtcp_lab import passive, plots, segments
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.im_measure import (
+    RTT_MS,
+    STEPS_CAPACITY_BPS,
+    cross_steps,
+    true_line,
+)
+from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
+from imtcp_lab.experiments.tracking import MIXED_FRAMES, Steps, schedule_text, true_available_bps
+from imtcp_lab.metrics import Window
+from imtcp_lab.queues import FRAME_BYTES, WayBack
+from imtcp_lab.results import Point
+from imtcp_lab.reverse import Together, UdpBack
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import quantile
+from imtcp_lab.tables import Column, as_percent
+from imtcp_lab.topology import PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
+
+#: [IM §4.2]: cross traffic 1 and 3, which ACKs meet.
+BACK_BPS = 5e6 + 15e6
+#: What cross traffic 2 leaves, one after another; figure 10 is not in numbers.
+AVAILABLE_BPS, QUICK_AVAILABLE_BPS = (60e6, 20e6, 60e6, 30e6, 70e6), (60e6, 20e6, 60e6)
+STEP_S, QUICK_STEP_S = 10.0, 6.0
+#: The quick form has this share of all rates and queues: packets are what a guest takes time for.
+QUICK_SCALE = 0.1
+BUFFER_PKTS = 1000
+#: Until slow start and its losses are over on a round trip of 180 ms.
+WARMUP_S = 5.0
+#: [IM §4.2]
+AVERAGE_US = 500_000
+#: An average this near to the truth has found it.
+FOUND_SHARE = 0.2
+#: A rise is followed fast if it is found in so long, eleven round trips.
+FAST_S = 2.0
+
+IMTCP, WESTWOOD, HOE, RAB = "ImTCP", "Westwood", "Hoe", "TCP-Rab"
+PASSIVE = (WESTWOOD, HOE, RAB)
+#: Whose data each estimator watches. All passive ones have the same record, so what differs
+#: between them is the estimator.
+WATCHES = {"imtcp": (IMTCP,), "reno": PASSIVE}
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    scale = pick(args, 1.0, QUICK_SCALE)
+    available_bps = [scale * bps for bps in pick(args, AVAILABLE_BPS, QUICK_AVAILABLE_BPS)]
+    step_s = pick(args, STEP_S, QUICK_STEP_S)
+    capacity_bps = scale * STEPS_CAPACITY_BPS
+    steps = cross_steps(step_s, available_bps, capacity_bps, WARMUP_S)
+    queue_pkts = round(scale * BUFFER_PKTS)
+    return [
+        Scenario(
+            Dumbbell(
+                capacity_bps=capacity_bps,
+                background_rtt_ms=RTT_MS,
+                buffer_pkts=queue_pkts,
+                way_back=WayBack(link_pkts=queue_pkts),
+            ),
+            Together(
+                (
+                    Udp(schedule_text(steps), frames=MIXED_FRAMES),
+                    UdpBack(scale * BACK_BPS, frames=MIXED_FRAMES),
+                )
+            ),
+            Bulk(start_s=shift_s(seed)),
+            control,
+            Times(warmup_s=WARMUP_S, measure_s=step_s * len(available_bps), drain_s=0.5),
+            seed=seed,
+            trace_segments=not control.needs_imtcp,
+        )
+        for seed in args.seed_numbers
+        for control in args.chosen
+    ]
+
+
+def _steps(point: Point) -> Steps:
+    """Of cross traffic 2, as it was sent."""
+    together = point.scenario.foreground
+    assert isinstance(together, Together)
+    there = together.parts[0]
+    assert isinstance(there, Udp)
+    pairs = (part.split(":") for part in there.schedule.split(","))
+    return [(float(start_s), float(rate_bps)) for start_s, rate_bps in pairs]
+
+
+def samples(point: Point, estimator: str) -> passive.Samples:
+    """What an estimator says of a run, bit/s of whole frames, as the truth is."""
+    if estimator == IMTCP:
+        events = point.tables.get("events")
+        if events is None:
+            return []
+        valid = events.filter((pl.col("outcome") == "valid") & pl.col("avail_bps").is_not_null())
+        return list(zip(valid["t_us"].to_list(), valid["avail_bps"].to_list(), strict=True))
+    seen = point.tables.get("segments")
+    if seen is None:
+        return []
+    rtt_us = round(RTT_MS * 1e3)
+    if estimator == WESTWOOD:
+        found = passive.westwood(segments.acks(seen), PAYLOAD_BYTES)
+    elif estimator == HOE:
+        found = passive.hoe(segments.acks(seen), rtt_us)
+    else:
+        found = passive.rab(segments.arrivals(seen), rtt_us)
+    return [(t_us, bps * FRAME_BYTES / PAYLOAD_BYTES) for t_us, bps in found]
+
+
+def rises_s(
+    averages: Sequence[float | None], steps: Steps, window: Window, capacity_bps: float
+) -> list[float]:
+    """From each rise to the end of the first average near the new truth; at most to the next."""
+    starts_us = [round(s * 1e6) for s, _ in steps] + [window.end_us]
+    out = []
+    for i in range(1, len(steps)):
+        truth_bps = true_available_bps(steps, starts_us[i], capacity_bps)
+        if truth_bps < true_available_bps(steps, starts_us[i - 1], capacity_bps):
+            continue
+        first, last = ((starts_us[k] - window.start_us) // AVERAGE_US for k in (i, i + 1))
+        near = (
+            n
+            for n, bps in enumerate(averages[first:last], start=1)
+            if bps is not None and abs(bps / truth_bps - 1) <= FOUND_SHARE
+        )
+        out.append(next(near, last - first) * AVERAGE_US / 1e6)
+    return out
+
+
+def _row(point: Point, estimator: str) -> dict[str, Any]:
+    window, capacity_bps = point.scenario.window, point.scenario.path.capacity_bps
+    steps = _steps(point)
+    averages = passive.averages(
+        samples(point, estimator), AVERAGE_US, window.start_us, window.end_us
+    )
+    middles_us = [window.start_us + AVERAGE_US * i + AVERAGE_US // 2 for i in range(len(averages))]
+    known = [(t, bps) for t, bps in zip(middles_us, averages, strict=True) if bps is not None]
+    errors = [abs(bps / true_available_bps(steps, t, capacity_bps) - 1) for t, bps in known]
+    rises = rises_s(averages, steps, window, capacity_bps)
+    return identity(point) | {
+        "estimator": estimator,
+        "error_median": quantile(errors, 0.5),
+        "rise_s": sum(rises) / len(rises),
+        "averages": len(known),
+        "lines": [
+            {
+                "name": "measured",
+                "t_s": [t / 1e6 for t, _ in known],
+                "value": [round(bps / 1e6, 2) for _, bps in known],
+            },
+            true_line(steps, point),
+        ],
+    }
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    return [_row(p, estimator) for p in points for estimator in WATCHES[p.scenario.control.name]]
+
+
+def _judge(rows: Sequence[dict]) -> list[Claim]:
+    def of(estimator: str, key: str) -> float:
+        return mean(rows, key, estimator=estimator)
+
+    out = []
+    for estimator in (IMTCP, *PASSIVE):
+        found_s = of(estimator, "rise_s")
+        watches = estimator in PASSIVE
+        wanted = f"{'more than' if watches else 'at most'} {FAST_S:.1f}"
+        text = f"{estimator} finds a rise after {found_s:.1f} s (wanted: {wanted})"
+        out.append(Claim(text, found_s > FAST_S if watches else found_s <= FAST_S))
+    for estimator in (HOE, RAB):
+        out.append(
+            below(f"{estimator}'s median error", of(estimator, "error_median"), "Westwood's",
+                  of(WESTWOOD, "error_median"))
+        )  # fmt: skip
+    return out
+
+
+EXPERIMENT = Experiment(
+    name="IM-F10",
+    help="available bandwidth that rises and falls, by ImTCP and by estimators that only watch",
+    controls=tuple(WATCHES),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(
+        Column("error_median", "error median", as_percent),
+        Column("rise_s", "rise found, s"),
+        Column("averages", "averages"),
+    ),
+    by=("estimator",),
+    needs_none=False,
+    seeds=3,
+    paper=Paper(
+        source="[IM §4.2, figure 10]",
+        expected="TCP-Rab and Hoe's estimate are disturbed little by the traffic that ACKs meet,"
+        " Westwood's more; none of the three sees a fast rise of the available bandwidth, which"
+        " ImTCP follows.",
+        choices="The figure's steps are not in numbers: 60, 20, 60, 30 and 70 Mbit/s of 100 here,"
+        " 10 s each; the quick form has a tenth of all rates and queues. Cross traffic 1 and 3, 5"
+        " and 15 Mbit/s, are sent at Poisson times over one link back of 100 Mbit/s, not over two."
+        " All three estimators that watch have the same transfer, the kernel's Reno, whose receiver"
+        " delays ACKs. Hoe's takes the first three ACKs of each round trip, TCP-Rab's counts over a"
+        " round trip. An average within 20 % of the truth has found it, within 2 s is fast; both"
+        " are ours. Who does not find it counts the whole step.",
+        judge=_judge,
+        draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="estimator"),
+        reason="After a loss imtcp waits for twenty round trips with its next measurement, for the"
+        " sake of Reno flows beside it [IM §4.5], which the paper has only after this figure: in"
+        " the quick form a loss half a second before the rise put the next result 5 s after it.",
+    ),
+)

@@ -1,0 +1,74 @@
+"""Shell that makes namespaces, shapers and delays: what the dumbbell and the line are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from imtcp_lab.queues import FRAME_BYTES, STEADY, WayBack
+
+#: By so much a shaper's timer may be late without losing capacity.
+TIMER_SLACK_S = 20e-6
+
+
+def delays_by_source(
+    namespace: str, device: str, rtts_ms: Mapping[str, float], way_back: WayBack = STEADY
+) -> str:
+    """What leaves a device waits for as long as its source address says."""
+    waiting = {address: ms for address, ms in rtts_ms.items() if ms > 0}
+    if not waiting:
+        return ""
+    # What no filter catches (ARP, the UDP sink) goes to the last band: no delay.
+    last = len(waiting)
+    lines = [
+        f"qdisc add dev {device} root handle 1: prio bands {max(2, last + 1)}"
+        f" priomap{f' {last}' * 16}"
+    ]
+    for band, (address, ms) in enumerate(sorted(waiting.items()), start=1):
+        lines += [
+            f"qdisc add dev {device} parent 1:{band:x} handle {16 + band:x}: {way_back.netem(ms)}",
+            f"filter add dev {device} parent 1: protocol ip prio 1"
+            f" u32 match ip src {address}/32 flowid 1:{band:x}",
+        ]
+    return batch(namespace, lines)
+
+
+def batch(namespace: str, lines: list[str]) -> str:
+    """One tc process for many lines: starting one costs milliseconds there."""
+    body = "\n".join(lines)
+    return f"tc -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
+
+
+def prelude(namespaces: Sequence[str]) -> str:
+    """Makes them, and defines ``ns``: `ip netns exec` would hide the cgroup and BPF file systems
+    behind a new /sys."""
+    return f"""\
+set -eu
+ns() {{ _ns=$1; shift; nsenter --net=/var/run/netns/"$_ns" "$@"; }}
+for n in {" ".join(namespaces)}; do ip netns add $n; done
+"""
+
+
+def host_settings(namespaces: Sequence[str]) -> str:
+    """Windows must reach beyond a full buffer, and a connection must not inherit the window of an
+    earlier one: objects would depend on each other's fate."""
+    return f"""\
+for n in {" ".join(namespaces)}; do
+  ns $n sh -c 'cd /proc/sys/net/ipv4
+    echo "4096 131072 16777216" >tcp_rmem
+    echo "4096 65536 16777216" >tcp_wmem
+    echo 1 >tcp_no_metrics_save'
+done
+"""
+
+
+def shaper(device: str, capacity_bps: float, burst_bytes: int) -> str:
+    """A bottleneck's rate; its own limit is unused once it has a child."""
+    return (
+        f"qdisc add dev {device} root handle 1: tbf rate {capacity_bps:.0f}bit"
+        f" burst {burst_bytes} limit 10000000"
+    )
+
+
+def frame_burst_bytes(capacity_bps: float) -> int:
+    """A bucket of one frame and what accrues in :data:`TIMER_SLACK_S`."""
+    return FRAME_BYTES + max(16, round(capacity_bps * TIMER_SLACK_S / 8))

@@ -1,0 +1,84 @@
+"""What crosses the path against the stream: data that the ACKs of the others wait behind.
+
+With :attr:`~imtcp_lab.queues.WayBack.link_pkts` the way back is a link with a queue; without,
+nobody waits there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imtcp_lab.queues import FRAME_BYTES
+from imtcp_lab.topology import FOREGROUND_SENDER, Dumbbell
+from imtcp_lab.traffic import Foreground, Times, shift_us
+
+BULK_BACK_PORT = 5003
+UDP_BACK_PORT = 6001
+
+
+@dataclass(frozen=True)
+class BulkBack:
+    """Greedy TCP flows from the first client to the foreground's sender."""
+
+    flows: int = 10
+    congestion_control: str = "reno"
+    #: Each further flow starts so much later.
+    stagger_s: float = 0.1
+
+    def prepare(self, path: Dumbbell) -> str:
+        """Their receiver; not by `ns`, as it has to be told when to write what it counted."""
+        return (
+            "nsenter --net=/var/run/netns/fg"
+            f" imtcp-load bulk-server --listen {FOREGROUND_SENDER}:{BULK_BACK_PORT}"
+            f' --out "$OUT/back.csv" & STOP="$STOP $!"\n'
+        )
+
+    def start(self, path: Dumbbell, times: Times, seed: int) -> str:
+        """The flows; the seed shifts them as it does the others."""
+        return (
+            f"ns rx imtcp-load bulk-client --from {path.client_addresses[0]}"
+            f" --to {FOREGROUND_SENDER}:{BULK_BACK_PORT} --cc {self.congestion_control}"
+            f" --flows {self.flows} --stagger {self.stagger_s:g}"
+            f" --at-us $((T0 + {shift_us(seed)}))"
+            f' --duration {times.total_s:g} & STOP="$STOP $!"\n'
+        )
+
+
+@dataclass(frozen=True)
+class UdpBack:
+    """Unresponsive traffic of a constant rate, at random times."""
+
+    rate_bps: float
+    #: Frame sizes, drawn evenly; repeat one to weigh it.
+    frames: tuple[int, ...] = (FRAME_BYTES,)
+
+    def prepare(self, path: Dumbbell) -> str:
+        """A sink, so that no ICMP answers come back."""
+        return (
+            f"ns fg imtcp-load udp-sink --listen {FOREGROUND_SENDER}:{UDP_BACK_PORT}"
+            ' & STOP="$STOP $!"\n'
+        )
+
+    def start(self, path: Dumbbell, times: Times, seed: int) -> str:
+        """The sender."""
+        frames = ",".join(map(str, self.frames))
+        return (
+            f"ns rx imtcp-load udp --to {FOREGROUND_SENDER}:{UDP_BACK_PORT}"
+            f" --schedule {self.rate_bps:.0f} --poisson --frames {frames} --seed {seed}"
+            f' --at-us $T0 --duration {times.total_s:g} & WAIT="$WAIT $!"\n'
+        )
+
+
+@dataclass(frozen=True)
+class Together:
+    """A foreground of several parts."""
+
+    parts: tuple[Foreground, ...]
+
+    def prepare(self, path: Dumbbell) -> str:
+        """What each of them needs."""
+        return "".join(part.prepare(path) for part in self.parts)
+
+    def start(self, path: Dumbbell, times: Times, seed: int) -> str:
+        """All at once."""
+        return "".join(part.start(path, times, seed) for part in self.parts)
