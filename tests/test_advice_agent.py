@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 import pytest
 
@@ -135,12 +135,17 @@ class Agents:
         return self.started[-1]
 
     def start_in(
-        self, name: str, url: str, *more: str | Path, **options: Any
+        self,
+        name: str,
+        url: str,
+        *more: str | Path,
+        stderr: TextIO | None = None,
+        env: dict[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """In the network of that name; options as those of Popen."""
+        """In the network of that name."""
         command = inside(name, *self.command(url, *more))
         command[0] = shutil.which(command[0]) or command[0]
-        self.started.append(subprocess.Popen(command, **options))
+        self.started.append(subprocess.Popen(command, stderr=stderr, env=env))
         return self.started[-1]
 
     @staticmethod

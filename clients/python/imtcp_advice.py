@@ -103,8 +103,8 @@ class AdviceService:
     def report(self, records: Iterable[dict[str, Any]], batch: str | None = None) -> int:
         """Adds records; returns how many were new. Sent again under its id, a batch counts once.
 
-        A record has `dst`, `time` and `available_bps`; one of an active test has `rtt_us`, `loss` or
-        `throughput_bps` instead of the last.
+        A record has `dst`, `time` and `available_bps`; one of an active test has `rtt_us`, `loss`
+        or `throughput_bps` instead of the last.
         """
         body = {"batch": batch or str(uuid.uuid4()), "records": list(records)}
         receipt = self._request("/v1/reports", json.dumps(body).encode())

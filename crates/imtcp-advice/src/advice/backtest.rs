@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::days::{windows, HistorySet, Window};
 use super::fit::{least_squares, Sample};
-use super::model::{estimate, Line};
+use super::model::mean_and_deviation;
 use crate::error::Result;
 use crate::settings::Settings;
 use crate::time::{DAY_US, HOUR_US, SECOND_US};
@@ -27,6 +27,23 @@ pub struct Score {
     /// Mean of predicted − measured.
     pub bias_bps: f64,
     pub error_mean_bps: f64,
+    /// How often what came lay within z standard deviations of past days; `None` for predictors
+    /// that tell no interval.
+    pub covered_pct: Option<f64>,
+}
+
+/// What a predictor says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Said {
+    bps: f64,
+    /// z standard deviations of what past days were.
+    swing_bps: Option<f64>,
+}
+
+impl From<f64> for Said {
+    fn from(bps: f64) -> Self {
+        Said { bps, swing_bps: None }
+    }
 }
 
 struct Past<'a> {
@@ -37,16 +54,16 @@ struct Past<'a> {
     t0_us: i64,
 }
 
-type Predictor = fn(&Past) -> Option<f64>;
+type Predictor = fn(&Past) -> Option<Said>;
 
 const PREDICTORS: [(&str, Predictor); 7] = [
     ("linear, all days", |p| p.linear(HistorySet::All)),
     ("linear, week before", |p| p.linear(HistorySet::Week)),
     ("linear, same weekday", |p| p.linear(HistorySet::Weekday)),
     ("mean, same time, week before", |p| p.same_time(HistorySet::Week)),
-    ("last value", |p| p.series.last().filter(|l| p.t0_us - l.0 <= HOUR_US).map(|l| l.1)),
-    ("mean of the last hour", |p| p.last_hour()),
-    ("same time, corrected by the last hour", |p| p.corrected()),
+    ("last value", |p| p.last_value().map(Said::from)),
+    ("mean of the last hour", |p| p.last_hour().map(Said::from)),
+    ("same time, corrected by the last hour", |p| p.corrected().map(Said::from)),
 ];
 
 /// Scores of all predictors over `steps` moments of each of the last `days` days.
@@ -65,7 +82,7 @@ pub fn backtest(series: &Series, settings: &Settings, days: u32, steps: u32) -> 
                 let before = &series[..series.partition_point(|s| s.0 < t0_us)];
                 let past = Past { series: before, settings, zone: &zone, t0_us };
                 for ((_, predict), errors) in PREDICTORS.iter().zip(&mut errors) {
-                    errors.extend(predict(&past).map(|said| (said.max(0.0), came)));
+                    errors.extend(predict(&past).map(|said| (said, came)));
                 }
             }
             t0_us += DAY_US / i64::from(steps.max(1));
@@ -74,23 +91,31 @@ pub fn backtest(series: &Series, settings: &Settings, days: u32, steps: u32) -> 
     Ok(PREDICTORS.iter().zip(errors).map(|((name, _), e)| score(name, &e, possible)).collect())
 }
 
-fn score(predictor: &'static str, pairs: &[(f64, f64)], possible: usize) -> Score {
-    let mut relative: Vec<f64> =
-        pairs.iter().map(|(said, came)| (said - came).abs() / came * 100.0).collect();
+/// `pairs`: what was said, and what came.
+fn score(predictor: &'static str, pairs: &[(Said, f64)], possible: usize) -> Score {
+    // A line may lead below 0; the service's answer does not.
+    let off = |(said, came): &(Said, f64)| said.bps.max(0.0) - came;
+    let mut relative: Vec<f64> = pairs.iter().map(|p| off(p).abs() / p.1 * 100.0).collect();
     relative.sort_by(f64::total_cmp);
     let quantile = |q: f64| {
         let index = (relative.len() as f64 * q) as usize;
         relative.get(index.min(relative.len().saturating_sub(1))).copied().unwrap_or(0.0)
     };
     let n = pairs.len().max(1) as f64;
+    let within: Vec<bool> = pairs
+        .iter()
+        .filter_map(|(said, came)| Some((said.bps - came).abs() <= said.swing_bps?))
+        .collect();
+    let covered = within.iter().filter(|within| **within).count();
     Score {
         predictor,
         predictions: pairs.len(),
         possible,
         error_median_pct: quantile(0.5),
         error_p90_pct: quantile(0.9),
-        bias_bps: pairs.iter().map(|(said, came)| said - came).sum::<f64>() / n,
-        error_mean_bps: pairs.iter().map(|(said, came)| (said - came).abs()).sum::<f64>() / n,
+        bias_bps: pairs.iter().map(off).sum::<f64>() / n,
+        error_mean_bps: pairs.iter().map(|p| off(p).abs()).sum::<f64>() / n,
+        covered_pct: (!within.is_empty()).then(|| covered as f64 / within.len() as f64 * 100.0),
     }
 }
 
@@ -113,9 +138,11 @@ impl Past<'_> {
         windows(set, self.zone, self.t0_us, horizon_us, oldest.0, most)
     }
 
-    /// The paper's model: the mean of B̂0 + B̄1·t over the horizon.
-    fn linear(&self, set: HistorySet) -> Option<f64> {
-        let mut lines = Vec::new();
+    /// The paper's model: the mean of B̂0 + B̄1·t over the horizon, which is the mean of what each
+    /// day's line says of it.
+    fn linear(&self, set: HistorySet) -> Option<Said> {
+        let mut days = Vec::new();
+        let middle_s = f64::from(self.settings.horizon_s) / 2.0;
         for window in self.windows(set) {
             let sample =
                 |s: &(i64, f64)| Sample { t_s: (s.0 - window.start_us) as f64 / 1e6, b_bps: s.1 };
@@ -123,21 +150,29 @@ impl Past<'_> {
                 slice(self.series, window.start_us, window.end_us).iter().map(sample).collect();
             if samples.len() >= self.settings.min_samples as usize {
                 let fit = least_squares(&samples);
-                lines.extend(fit.map(|f| Line { b0_bps: f.b0_bps, b1_bps_per_s: f.b1_bps_per_s }));
+                days.extend(fit.map(|f| f.b0_bps + f.b1_bps_per_s * middle_s));
             }
         }
-        if lines.len() < self.settings.min_days as usize {
-            return None;
-        }
-        let e = estimate(&lines, self.settings.z, self.settings.epsilon)?;
-        Some(e.b0_hat_bps + e.b1_mean_bps_per_s * f64::from(self.settings.horizon_s) / 2.0)
+        self.of_days(&days)
     }
 
-    fn same_time(&self, set: HistorySet) -> Option<f64> {
+    fn same_time(&self, set: HistorySet) -> Option<Said> {
         let of = |w: &Window| mean(slice(self.series, w.start_us, w.end_us));
-        let means: Vec<_> = self.windows(set).iter().filter_map(of).collect();
-        let enough = means.len() >= self.settings.min_days as usize;
-        enough.then(|| means.iter().sum::<f64>() / means.len() as f64)
+        let days: Vec<_> = self.windows(set).iter().filter_map(of).collect();
+        self.of_days(&days)
+    }
+
+    /// The mean of days that are enough, and how much they differ.
+    fn of_days(&self, days: &[f64]) -> Option<Said> {
+        if days.len() < self.settings.min_days as usize {
+            return None;
+        }
+        let (bps, deviation_bps) = mean_and_deviation(days.iter().copied());
+        Some(Said { bps, swing_bps: Some(self.settings.z * deviation_bps) })
+    }
+
+    fn last_value(&self) -> Option<f64> {
+        self.series.last().filter(|last| self.t0_us - last.0 <= HOUR_US).map(|last| last.1)
     }
 
     fn last_hour(&self) -> Option<f64> {
@@ -147,9 +182,9 @@ impl Past<'_> {
     /// The same time of past days, and half of what the last hour differed from its own.
     fn corrected(&self) -> Option<f64> {
         let earlier = Past { t0_us: self.t0_us - HOUR_US, ..*self };
-        let usual = earlier.same_time(HistorySet::Week)?;
+        let usual_bps = earlier.same_time(HistorySet::Week)?.bps;
         let hour = slice(self.series, earlier.t0_us, self.t0_us);
-        Some(self.same_time(HistorySet::Week)? + (mean(hour)? - usual) / 2.0)
+        Some(self.same_time(HistorySet::Week)?.bps + (mean(hour)? - usual_bps) / 2.0)
     }
 }
 
@@ -177,6 +212,18 @@ mod tests {
         assert!(linear.error_median_pct < 1.0 && linear.bias_bps.abs() < 1e5, "{linear:?}");
         assert_eq!(linear.predictions, linear.possible);
         assert!(of(&scores, "last value").error_median_pct > 3.0);
+    }
+
+    /// Days differ by up to 5 Mbit/s either way, evenly: σ is 2.9, so that twice that holds all.
+    #[test]
+    fn an_interval_covers_days_like_the_past_ones_and_not_an_odd_one() {
+        let days = |i: i64| (i / 1440 * 7 % 11 - 5) as f64 * 1e6;
+        let scores = backtest(&wave(days), &Settings::default(), 7, 24).unwrap();
+        assert_eq!(of(&scores, "linear, all").covered_pct, Some(100.0));
+        assert_eq!(of(&scores, "last value").covered_pct, None);
+        let odd = |i: i64| if i / 1440 == 19 { -20e6 } else { 0.0 };
+        let scores = backtest(&wave(odd), &Settings::default(), 1, 24).unwrap();
+        assert!(of(&scores, "linear, all").covered_pct.unwrap() < 20.0, "{scores:?}");
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub fn estimate(days: &[Line], z: f64, epsilon: Bound) -> Option<Estimate> {
 }
 
 /// Of a sample: divisor N − 1.
-fn mean_and_deviation(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+pub(super) fn mean_and_deviation(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     let n = values.clone().count() as f64;
     let mean = values.clone().sum::<f64>() / n;
     let variance = values.map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);

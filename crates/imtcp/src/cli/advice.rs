@@ -355,7 +355,8 @@ pub struct SetArgs {
 /// Compare predictors on the history: what would each have said, and what came?
 ///
 /// Each day but the first ones is predicted at steps from what was known before, an hour ahead
-/// (setting horizon_s), and compared with what was measured then.
+/// (setting horizon_s), and compared with what was measured then. COVERED is how often that lay within
+/// z standard deviations of past days; what is missing in PREDICTED is "I don't know".
 #[derive(Args)]
 #[command(after_help = "Example: imtcp advice backtest --db history.db --path 192.0.2.7")]
 pub struct BacktestArgs {
@@ -370,6 +371,9 @@ pub struct BacktestArgs {
     /// Predictions a day
     #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=1440))]
     pub steps: u32,
+    /// How far ahead, instead of the setting horizon_s
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(60..=43_200))]
+    pub horizon: Option<u32>,
     /// JSON instead of text
     #[arg(long)]
     pub json: bool,

@@ -15,6 +15,7 @@ use crate::{exit, format};
 struct OfPath {
     dst: String,
     hop: String,
+    horizon_s: u32,
     scores: Vec<Score>,
 }
 
@@ -35,7 +36,7 @@ pub fn main(args: BacktestArgs) -> Result<u8> {
         } else {
             let hop =
                 if path.hop.is_empty() { String::new() } else { format!(", hop {}", path.hop) };
-            println!("{}{hop}", path.dst);
+            println!("{}{hop}, mean of the next {} s", path.dst, path.horizon_s);
             print!("{}", table(&path.scores));
         }
     }
@@ -48,7 +49,12 @@ async fn of_path(
     defaults: &Changes,
     path: &PathInfo,
 ) -> Result<Vec<OfPath>> {
-    let settings = Settings::layered(&[defaults, &path.settings])?;
+    let mut changes = path.settings.clone();
+    if let Some(horizon_s) = args.horizon {
+        changes.insert("horizon_s".into(), horizon_s.into());
+    }
+    let settings = Settings::layered(&[defaults, &changes])?;
+    let horizon_s = settings.horizon_s;
     let mut hops: Vec<_> = path.series.iter().map(|s| s.hop.clone()).collect();
     hops.dedup();
     let mut all = Vec::new();
@@ -56,18 +62,18 @@ async fn of_path(
         let ids: Vec<_> = path.series.iter().filter(|s| s.hop == hop).map(|s| s.id).collect();
         let samples = store.all_samples(&ids, settings.min_validity_pct).await?;
         let scores = backtest(&samples, &settings, args.days, args.steps)?;
-        all.push(OfPath { dst: path.dst.clone(), hop, scores });
+        all.push(OfPath { dst: path.dst.clone(), hop, horizon_s, scores });
     }
     Ok(all)
 }
 
 fn table(scores: &[Score]) -> String {
-    let head = ["PREDICTOR", "PREDICTED", "ERROR MEDIAN", "P90", "MEAN", "BIAS"];
+    let head = ["PREDICTOR", "PREDICTED", "ERROR MEDIAN", "P90", "MEAN", "BIAS", "COVERED"];
     let mut rows = vec![head.map(str::to_string).to_vec()];
     for s in scores {
         let mut row = vec![s.predictor.into(), format!("{} of {}", s.predictions, s.possible)];
         if s.predictions == 0 {
-            row.extend(["-", "-", "-", "-"].map(str::to_string));
+            row.extend(["-", "-", "-", "-", "-"].map(str::to_string));
         } else {
             let sign = if s.bias_bps < 0.0 { '−' } else { '+' };
             row.extend([
@@ -75,6 +81,7 @@ fn table(scores: &[Score]) -> String {
                 format!("{:.1} %", s.error_p90_pct),
                 format::rate(s.error_mean_bps as u64),
                 format!("{sign}{}", format::rate(s.bias_bps.abs() as u64)),
+                s.covered_pct.map_or("-".into(), |pct| format!("{pct:.0} %")),
             ]);
         }
         rows.push(row);
