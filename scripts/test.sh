@@ -68,17 +68,22 @@ part rust $rust --no-fail-fast
 # shellcheck disable=SC2086
 part rust-demo $rust_demo
 [ -n "$loaded" ] || target/release/imtcp down >/dev/null 2>&1 || true
-# Two rows of Python tests share the cores, as a guest uses one: connections and modes, and the rest
-# one after the other.
+# Two rows of Python tests share the cores, as a guest uses one: what connections do, and the rest one
+# after the other.
 if [ -n "$quick" ]; then
 	part lab .venv/bin/pytest -q -rs -m "not vm" lab/tests
 	part e2e .venv/bin/pytest -q -rs -m "not vm" tests
 else
 	echo "== connections, lab and e2e: in the virtual machine, side by side; this takes a while"
-	begin connections .venv/bin/pytest -q -rs tests/test_connections.py tests/test_modes.py
-	begin lab .venv/bin/pytest -q -rs lab/tests
+	tests="-q -rs --durations=10"
+	first=$(printf 'tests/test_%s.py ' connections modes nocc parameters rates)
+	# shellcheck disable=SC2086 # words of a command
+	begin connections .venv/bin/pytest $tests $first
+	# shellcheck disable=SC2086
+	begin lab .venv/bin/pytest $tests lab/tests
 	wait $!
-	begin e2e .venv/bin/pytest -q -rs --ignore=tests/test_connections.py --ignore=tests/test_modes.py tests
+	# shellcheck disable=SC2046,SC2086
+	begin e2e .venv/bin/pytest $tests $(printf ' --ignore=%s' $first) tests
 	wait
 	end lab
 	end connections
