@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -103,7 +104,8 @@ def test_what_was_not_measured_bears_nothing_out():
 
 
 def test_a_difference_without_a_reason_says_that_none_is_found():
-    experiment = lp_greedy.EXPERIMENT
+    known = lp_greedy.EXPERIMENT
+    experiment = replace(known, paper=replace(known.paper, reason=""))
     rows = results.plain(experiment.rows(as_if_run(experiment)))
     record = {"rows": rows, "environment": {}, "commits": ["abc"], "quick": True}
     section = papers_report.section(experiment, record)
