@@ -30,7 +30,7 @@ from imtcp_lab.network import (
 from imtcp_lab.queues import DROPTAIL, discipline
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES
-from imtcp_lab.traffic import BULK_PORT, WEB_PORT, Web, shift_us
+from imtcp_lab.traffic import BULK_PORT, WEB_PORT, Web, greedy_receiver, shift_us
 
 LINKS = 3
 #: (router of the sender, router of the receiver)
@@ -208,9 +208,5 @@ def _web_server(span: Span, web: Web) -> str:
 
 
 def _bulk_server(index: int, span: Span) -> str:
-    # Not by `ns`: $! would be a shell, and the program has to be told when to write.
-    return (
-        f"nsenter --net=/var/run/netns/r{span[1]} imtcp-load bulk-server"
-        f" --listen {bulk_receiver(span[1])}:{BULK_PORT}"
-        f' --out "$OUT/bulk{index}.csv" & STOP="$STOP $!"\n'
-    )
+    listen = f"{bulk_receiver(span[1])}:{BULK_PORT}"
+    return greedy_receiver(f"r{span[1]}", listen, f"bulk{index}.csv")

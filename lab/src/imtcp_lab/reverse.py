@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from imtcp_lab.queues import FRAME_BYTES
 from imtcp_lab.topology import FOREGROUND_SENDER, Dumbbell
-from imtcp_lab.traffic import Foreground, Times, shift_us
+from imtcp_lab.traffic import Foreground, Times, greedy_receiver, shift_us
 
 BULK_BACK_PORT = 5003
 UDP_BACK_PORT = 6001
@@ -26,12 +26,8 @@ class BulkBack:
     stagger_s: float = 0.1
 
     def prepare(self, path: Dumbbell) -> str:
-        """Their receiver; not by `ns`, as it has to be told when to write what it counted."""
-        return (
-            "nsenter --net=/var/run/netns/fg"
-            f" imtcp-load bulk-server --listen {FOREGROUND_SENDER}:{BULK_BACK_PORT}"
-            f' --out "$OUT/back.csv" & STOP="$STOP $!"\n'
-        )
+        """Their receiver."""
+        return greedy_receiver("fg", f"{FOREGROUND_SENDER}:{BULK_BACK_PORT}", "back.csv")
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
         """The flows; the seed shifts them as it does the others."""

@@ -162,6 +162,17 @@ def voice(calls: int) -> Udp:
     return Udp(f"0:{rate_bps:.0f}", frames=(VOICE_FRAME_BYTES,), wake_us=200)
 
 
+def greedy_receiver(namespace: str, listen: str, out: str) -> str:
+    """Swallows greedy flows and counts what came.
+
+    Not by `ns`: $! would be a shell, and the program itself has to be told when to write.
+    """
+    return (
+        f"nsenter --net=/var/run/netns/{namespace} imtcp-load bulk-server --listen {listen}"
+        f' --out "$OUT/{out}" & STOP="$STOP $!"\n'
+    )
+
+
 @dataclass(frozen=True)
 class Rival:
     """Greedy foreground flows of an ordinary congestion control."""
@@ -170,16 +181,8 @@ class Rival:
     flows: int = 1
 
     def prepare(self, path: Dumbbell) -> str:
-        """The receiver; it shares the first client's round trip.
-
-        Not by `ns`: $! would be a shell, and the program itself has to be told when to
-        write what it counted.
-        """
-        return (
-            "nsenter --net=/var/run/netns/rx"
-            f" imtcp-load bulk-server --listen {path.client_addresses[0]}:{RIVAL_PORT}"
-            f' --out "$OUT/rival.csv" & STOP="$STOP $!"\n'
-        )
+        """The receiver; it shares the first client's round trip."""
+        return greedy_receiver("rx", f"{path.client_addresses[0]}:{RIVAL_PORT}", "rival.csv")
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
         """The flows; the seed shifts them by up to a round trip."""
