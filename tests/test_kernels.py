@@ -121,6 +121,7 @@ def verifier_costs(log: str) -> dict[str, tuple[int, int]]:
 @pytest.mark.vm
 @pytest.mark.parametrize("series", kernels.SERIES)
 def test_unloading_and_upgrading_amid_transfers_lose_no_byte(series: str) -> None:
+    """Each application writes 5 Mbit/s for 6 s: the three leave a quarter of the line free."""
     path = Path3(forward="rate 20mbit limit 100")
     script = UP + path.script()
     for label, what in (("upgrade", "imtcp up --force"), ("down", "imtcp down")):
@@ -128,7 +129,8 @@ def test_unloading_and_upgrading_amid_transfers_lose_no_byte(series: str) -> Non
             f'( sleep 0.5; {what}; imtcp-load now >"$OUT/{label}.at" ) >&2 & MIDDLE=$!\nENDS=\n'
         )
         for port, control in enumerate(SOME, 5000):
-            one = path.transfer(control, "w5000000", f"{label}.{control}", port, send="-S 100")
+            paced = "p12500/20/300"
+            one = path.transfer(control, paced, f"{label}.{control}", port, send="-S 100")
             script += f'( {one}) & ENDS="$ENDS $!"\n'
         script += "wait $MIDDLE $ENDS\n"
     result = run(script, series)
@@ -138,8 +140,8 @@ def test_unloading_and_upgrading_amid_transfers_lose_no_byte(series: str) -> Non
             transfer = Transfer.of(result, f"{label}.{control}")
             assert transfer.intact
             assert transfer.start_us < at_us < transfer.end_us
-            # They go on as they should: three times 5 MB take 6.2 s of the whole line.
-            assert transfer.seconds < 10
+            # They go on: nothing that was written waits for more than a second.
+            assert 5.9 < transfer.seconds < 7
             started_us = transfer.start_us + 400_000
             before = {r["control"] for r in transfer.sent if int(r["t_us"]) < started_us}
             after = {r["control"] for r in transfer.sent if int(r["t_us"]) > at_us}
