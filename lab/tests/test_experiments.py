@@ -145,6 +145,23 @@ def test_greedy_reports_what_the_foreground_lost_against_being_alone():
     assert row["share"] == pytest.approx(0.2, rel=1e-3)
 
 
+def test_greedy_tells_how_soon_the_background_has_the_link_that_the_foreground_left():
+    mine = scenarios(greedy.EXPERIMENT, "imtcp_bg", "--rivals", "reno", "--seeds", "1")[0]
+    gone_s = mine.times.active_s + 0.3
+    left = rival(mine, 30e6).filter(pl.col("t_us") <= gone_s * 1e6)
+    idle_s = 1.2
+    samples = range(0, round(mine.times.total_s * 10) + 1)
+    segments = [max(0, n - round((gone_s + idle_s) * 10)) * 400 for n in samples]
+    there = pl.DataFrame(
+        {"t_us": [n * 100_000 for n in samples], "cookie": 1, "data_segs_in": segments}
+    )
+    # 400 frames each 100 ms are 48 of 50 Mbit/s; 370 of them are 45 Mbit/s
+    assert greedy.back_s(point(mine, tcp=there, rival=left)) == pytest.approx(idle_s)
+    never = there.with_columns(pl.col("data_segs_in") * 370 // 400)
+    after_s = mine.times.total_s - gone_s
+    assert greedy.back_s(point(mine, tcp=never, rival=left)) == pytest.approx(after_s)
+
+
 def test_a_point_without_its_none_is_an_error():
     scenario = scenarios(web.EXPERIMENT, "cubic")[0]
     with pytest.raises(LabError, match="no run without background"):

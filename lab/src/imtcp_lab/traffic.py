@@ -179,6 +179,8 @@ class Rival:
 
     congestion_control: str = "cubic"
     flows: int = 1
+    #: They stop writing then, after ``$T0``; None: at the end of the run.
+    end_s: float | None = None
 
     def prepare(self, path: Dumbbell) -> str:
         """The receiver; it shares the first client's round trip."""
@@ -186,11 +188,12 @@ class Rival:
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
         """The flows; the seed shifts them by up to a round trip."""
+        seconds = times.total_s if self.end_s is None else self.end_s
         return (
             f"ns fg imtcp-load bulk-client --to {path.client_addresses[0]}:{RIVAL_PORT}"
             f" --cc {self.congestion_control} --flows {self.flows}"
             f" --at-us $((T0 + {shift_us(seed)}))"
-            f' --duration {times.total_s:g} & STOP="$STOP $!"\n'
+            f' --duration {seconds:g} & STOP="$STOP $!"\n'
         )
 
 

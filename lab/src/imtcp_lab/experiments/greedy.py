@@ -2,7 +2,8 @@
 
 50 Mbit/s, both round trips 30 ms, 1000 packets.  There is no spare bandwidth by
 definition, so the columns are shares of the capacity, and the foreground's loss
-against the run without background.
+against the run without background.  Then the foreground ends, and what counts is how
+soon the background has the link.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from imtcp_lab import series
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.job import LabError
 from imtcp_lab.measured import alone_of
@@ -20,6 +22,13 @@ from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Rival, Times
 
+#: What follows the foreground's end, s.
+AFTER_S = 5.0
+#: The background is back when it has this share of the capacity for half a second.
+BACK_SHARE = 0.9
+BACK_BINS = 5
+BIN_MS = 100
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rivals", default="reno,cubic", help="foreground (reno,cubic)")
@@ -29,14 +38,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     path = Dumbbell(background_rtt_ms=30, foreground_rtts_ms=(30.0,), buffer_pkts=args.buffer_pkts)
+    times = Times(warmup_s=10, measure_s=args.measure_s, drain_s=AFTER_S)
     return [
         Scenario(
             path,
-            Rival(congestion_control=rival),
+            Rival(congestion_control=rival, end_s=times.active_s),
             # The foreground is there first, as what is to be protected usually is.
             Bulk(start_s=2.0),
             control,
-            Times(warmup_s=10, measure_s=args.measure_s, drain_s=0.5),
+            times,
             seed=seed,
             variant=rival,
         )
@@ -49,6 +59,23 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 def rival_bps(point: Point, window: Window) -> float:
     """Goodput of the foreground in whole frames."""
     return goodput_bps(counted(point.tables["rival"], "bytes", window), window)
+
+
+def back_s(point: Point) -> float:
+    """From the foreground's last byte to the background's half second at 90 % of the capacity.
+
+    The time until the run's end where that does not come.
+    """
+    rival = point.tables["rival"]
+    end_us = int(rival.filter(rival["bytes"] > 0)["t_us"].max())  # type: ignore[arg-type]
+    total_us = round(point.scenario.times.total_s * 1e6)
+    times, rates = series.throughput(point.tables.get("tcp"), BIN_MS, total_us)
+    least_bps = BACK_SHARE * point.scenario.path.capacity_bps
+    for i, middle_s in enumerate(times[: len(times) - BACK_BINS + 1]):
+        start_s = middle_s - BIN_MS / 2000
+        if start_s >= end_us / 1e6 and sum(rates[i : i + BACK_BINS]) >= least_bps * BACK_BINS:
+            return start_s - end_us / 1e6
+    return (total_us - end_us) / 1e6
 
 
 def _rows(points: Sequence[Point]) -> Rows:
@@ -67,6 +94,7 @@ def _rows(points: Sequence[Point]) -> Rows:
                 "share": background_bps(point) / capacity_bps,
                 "rival_share": rival / capacity_bps,
                 "rival_loss": 1 - rival / rival_bps(reference, window),
+                "back_s": None if scenario.control.is_none else back_s(point),
                 "queue_pkts_mean": foreground_queue_pkts(point.tables["queue"], window),
             }
         )
@@ -86,6 +114,7 @@ EXPERIMENT = Experiment(
         Column("share", "background's share"),
         Column("rival_share", "foreground's share"),
         Column("rival_loss", "foreground's loss", as_percent),
+        Column("back_s", f"back at 90 %, s (of {AFTER_S:g})"),
         Column("queue_pkts_mean", "queue, pkts", lambda v: as_number(v, 1)),
     ),
     add_arguments=_arguments,
