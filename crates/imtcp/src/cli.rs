@@ -92,18 +92,22 @@ pub struct DownArgs {
 /// Every TCP connection that the command and its children make or accept uses the mode:
 /// static binaries and Go programs too, for it works by cgroup and not by a library. The
 /// floor and the ceiling hold for the sum of these connections. Where the command itself uses
-/// `imtcp run`, the inner run decides for its connections, limits included.
+/// `imtcp run`, the inner run decides for its connections, limits included, and counts them.
 ///
 /// The line at the end tells what was sent, the available bandwidth that was seen, and for which
 /// share of the time the mode (not the application, nor --max-rate) held the window back: because
 /// a queue stood, or because it sent all that is available. Alone on a path that is most of the time.
+/// What the command has left to the kernel when it ends is waited for up to two seconds (Ctrl-C ends
+/// the wait, and --quiet does without); the line says how much was still on its way then.
 ///
 /// What it does not do: it yields for what this host SENDS. A download is paced by its
 /// sender, so run imtcp there. UDP, and with it QUIC, is not touched.
 ///
-/// Loads the programs when they are not loaded (as `imtcp up`) and leaves them loaded.
-/// Processes that the command leaves in the background are moved back to the cgroup that
-/// imtcp was started in: their open connections keep the mode, new ones have the default.
+/// Loads the programs when they are not loaded (as `imtcp up`) and leaves them loaded, unless the
+/// command cannot be started. Processes that the command leaves in the background are moved back to
+/// the cgroup that imtcp was started in: their open connections keep mode and limits, which `imtcp
+/// status` lists until they end; new ones have the default. So it is when imtcp is killed, where the
+/// next imtcp command moves them.
 ///
 /// The exit code is the command's, 128 + n when signal n killed it; 125 when imtcp itself
 /// failed, 126 when the command is not executable, 127 when it was not found. Signals sent

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
-use imtcp_bpf::down::is_registered;
+use imtcp_bpf::down::{self, is_registered};
 use imtcp_bpf::meta::{require_same_layout, Meta};
+use imtcp_bpf::records::Records;
 use imtcp_bpf::up::{up, Nocc, Outcome};
 use imtcp_bpf::{layout_matches, objects, probe, usual_controls};
 use serde_json::json;
@@ -53,8 +54,9 @@ pub fn main(args: UpArgs) -> Result<u8> {
 }
 
 /// For commands that need the programs: loads them when nothing is loaded. Loaded ones of
-/// another version stay while their maps are the same, or while somebody uses them.
-pub(super) fn ensure(lock: &state::ChangeLock) -> Result<()> {
+/// another version stay while their maps are the same, or while somebody uses them. Says whether
+/// nothing was loaded before.
+pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
     let loaded = Meta::read()?.filter(|_| usual_controls().all(is_registered));
     let usable = match loaded {
         None => false,
@@ -64,9 +66,20 @@ pub(super) fn ensure(lock: &state::ChangeLock) -> Result<()> {
             !state::runs().is_empty() || !state::attachments().is_empty()
         }
     };
-    if !usable {
-        up(false, Nocc::Keep)?;
-    }
+    let fresh = !usable && up(false, Nocc::Keep)? == Outcome::Loaded;
     require_same_layout()?;
+    Ok(fresh)
+}
+
+/// Takes back what `ensure` has loaded for something that came to nothing, unless somebody else
+/// has begun to use it.
+pub(super) fn undo(lock: &state::ChangeLock) -> Result<()> {
+    state::sweep(lock);
+    let in_use = !Records::open()?.read()?.is_empty()
+        || !state::runs().is_empty()
+        || !state::attachments().is_empty();
+    if !in_use {
+        down::down()?;
+    }
     Ok(())
 }
