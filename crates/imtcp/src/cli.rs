@@ -166,10 +166,14 @@ pub struct OrderArgs {
     pub mode: Mode,
     /// Do not go below this sum while there is data to send
     ///
-    /// Bits per second: 500k, 10M, 1.5Gbit/s, 800000 (k = 1000; bytes as 1.25MB/s).
+    /// Bits per second: 500k, 10M, 1.5Gbit/s, 800000 (k = 1000). For bytes a second say so:
+    /// 1.25MB/s is 10M. 10MB is refused, for it may be meant as either. The line at the end of a
+    /// run has the limits in bit/s.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub min_rate: Option<Rate>,
     /// Do not go above this sum
+    ///
+    /// A rate as for --min-rate.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
     /// Choose a parameter of the mode; may be repeated
@@ -198,7 +202,7 @@ pub struct OrderArgs {
     sudo imtcp attach --cgroup system.slice/transmission-daemon.service")]
 pub struct AttachArgs {
     /// The process, with its descendants
-    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_parser = pid)]
     pub pid: Option<i32>,
     /// The cgroup (version 2), as a path or relative to the mount
     #[arg(long, value_name = "G")]
@@ -219,7 +223,7 @@ pub struct AttachArgs {
 #[command(after_help = "Example: sudo imtcp detach --pid 4711")]
 pub struct DetachArgs {
     /// The process that was attached
-    #[arg(long)]
+    #[arg(long, value_parser = pid)]
     pub pid: Option<i32>,
     /// The cgroup that was attached
     #[arg(long, value_name = "G")]
@@ -329,6 +333,11 @@ pub struct CompletionsArgs {
 #[derive(Args)]
 pub struct ManArgs {
     pub dir: PathBuf,
+}
+
+fn pid(text: &str) -> Result<i32, String> {
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| "a process's number is wanted, as pgrep prints it".to_string())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

@@ -14,9 +14,10 @@ use crate::{exit, nocc, state};
 pub fn main(args: UpArgs) -> Result<u8> {
     probe::require_privileges("imtcp up")?;
     let lock = state::lock()?;
-    let allowed = nocc::is_allowed();
+    let was_allowed = nocc::is_allowed();
     let outcome = up(args.force, if args.allow_nocc { Nocc::Allow } else { Nocc::TakeAway })?;
-    if args.allow_nocc && !allowed {
+    let nocc_changed = args.allow_nocc != was_allowed;
+    if nocc_changed && args.allow_nocc {
         nocc::log_allowed();
     }
     state::sweep(&lock);
@@ -24,6 +25,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
     if args.json {
         let (action, from, kept) = match &outcome {
             Outcome::Loaded => ("loaded", None, true),
+            Outcome::Already if nocc_changed => ("changed", None, true),
             Outcome::Already => ("already", None, true),
             Outcome::Upgraded { from, kept } => ("upgraded", Some(from), *kept),
         };
@@ -33,6 +35,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
             "from_version": from,
             "records_kept": kept,
             "nocc": nocc::is_allowed(),
+            "nocc_changed": nocc_changed,
             "linked": Meta::read()?.is_some_and(|m| m.linked != 0),
         }))?;
         return Ok(exit::OK);
@@ -47,8 +50,12 @@ pub fn main(args: UpArgs) -> Result<u8> {
             }
         }
     }
-    if allowed && !args.allow_nocc {
-        println!("mode nocc is not allowed any more; connections in it have the default control");
+    match (nocc_changed, args.allow_nocc) {
+        (false, _) => {}
+        (true, true) => println!("mode nocc is allowed from now on"),
+        (true, false) => println!(
+            "mode nocc is not allowed any more; connections in it have the default control"
+        ),
     }
     Ok(exit::OK)
 }
