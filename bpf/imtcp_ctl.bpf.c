@@ -16,7 +16,15 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define AF_INET 2
-#define TCP_LISTEN 10
+/* net/tcp_states.h */
+enum {
+	TCP_ESTABLISHED = 1,
+	TCP_FIN_WAIT1 = 4,
+	TCP_CLOSE_WAIT = 8,
+	TCP_LAST_ACK = 9,
+	TCP_LISTEN = 10,
+	TCP_CLOSING = 11,
+};
 #define SOL_IP 0
 #define IP_TOS 1
 #define SOL_IPV6 41
@@ -102,8 +110,11 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 	if (tag->policy && tag->policy != id) {
 		__u64 inner = tag->policy;
 
-		if (bpf_map_lookup_elem(&imtcp_policies, &inner))
+		if (bpf_map_lookup_elem(&imtcp_policies, &inner)) {
+			if (ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
+				__sync_fetch_and_add(&policy->inner_conns, 1);
 			return 1;
+		}
 	}
 	/* From now on it is there, for the events of this connection to carry. */
 	bpf_get_socket_cookie(ctx);
@@ -201,6 +212,25 @@ static __always_inline void fill_addresses(struct imtcp_record *rec, struct sock
 	}
 }
 
+/* The sequence number after what was written is also that of a SYN or FIN before they are
+ * acknowledged. */
+static __always_inline __u32 queued_bytes(const struct tcp_sock *tp, __u8 state)
+{
+	__u32 bytes = tp->write_seq - tp->snd_una;
+
+	switch (state) {
+	case TCP_ESTABLISHED:
+	case TCP_CLOSE_WAIT:
+		return bytes;
+	case TCP_FIN_WAIT1:
+	case TCP_LAST_ACK:
+	case TCP_CLOSING:
+		return bytes ? bytes - 1 : 0;
+	default:
+		return 0;
+	}
+}
+
 SEC("iter/bpf_sk_storage_map")
 int imtcp_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -219,6 +249,7 @@ int imtcp_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	imtcp_record_fill(&rec, conn, tp);
 	fill_addresses(&rec, sk_ctl);
 	rec.tcp_state = BPF_CORE_READ(sk_ctl, __sk_common.skc_state);
+	rec.queued_bytes = queued_bytes(tp, rec.tcp_state);
 	rec.netns_ino = BPF_CORE_READ(sk_ctl, __sk_common.skc_net.net, ns.inum);
 	rec.cookie = bpf_get_socket_cookie(sk);
 	rec.socket_ino = socket_inode(sk_ctl);

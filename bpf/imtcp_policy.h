@@ -121,6 +121,7 @@ static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u6
 static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 bytes_acked)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
+	__u32 min_rtt_us = conn->bg.minrtt.base_us;
 
 	if (!p)
 		return;
@@ -128,6 +129,8 @@ static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 b
 	__sync_fetch_and_add(&p->ended_bytes_acked, bytes_acked);
 	__sync_fetch_and_add(&p->ended_busy_us, conn->busy_us);
 	__sync_fetch_and_add(&p->ended_yielding_us, conn->yielding_us);
+	if (min_rtt_us && (!p->ended_min_rtt_us || min_rtt_us < p->ended_min_rtt_us))
+		p->ended_min_rtt_us = min_rtt_us;
 }
 
 #endif

@@ -138,7 +138,7 @@ struct imtcp_record {
 	__imtcp_u32 srtt_us;
 	__imtcp_u32 min_rtt_us;
 	__imtcp_u32 inflight_segs;
-	__imtcp_u32 _pad0;
+	__imtcp_u32 queued_bytes; /* written by the application and not acknowledged */
 	__imtcp_u64 pacing_bps;
 	__imtcp_u64 delivery_bps; /* over the last round trip */
 	__imtcp_u64 reductions[IMTCP_REDUCTIONS];
@@ -207,6 +207,8 @@ struct imtcp_policy {
 	/* written by user space, read when a connection begins or is given its control anew; 0: the
 	 * default */
 	struct imtcp_params params;
+	__imtcp_u64 ended_min_rtt_us; /* the least of the connections that have ended; 0: none */
+	__imtcp_u64 inner_conns;      /* made inside, and taken by a run or attachment in there */
 };
 
 /* Socket-local storage imtcp_tags: which policy a socket belongs to. User space may set it

@@ -135,12 +135,25 @@ pub fn destination(text: &str) -> Result<String> {
         return Ok(ip.to_canonical().to_string());
     }
     let name = text.trim_end_matches('.').to_ascii_lowercase();
-    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    if name.is_empty() || name.len() > 253 || !name.chars().all(fine) {
+    if name.len() > 253 || !is_host_name(&name) {
         let shown: String = text.chars().take(60).collect();
         return Err(Error::Input(format!("'{shown}' is neither an address nor a host's name")));
     }
     Ok(name)
+}
+
+/// Labels as in RFC 1123, and with the underscore that many have. A name whose last label is a
+/// number would be a mistyped address.
+fn is_host_name(name: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.chars().all(fine)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let is_number = |label: &str| label.bytes().all(|b| b.is_ascii_digit());
+    name.split('.').all(is_label) && !name.rsplit('.').next().is_some_and(is_number)
 }
 
 #[cfg(test)]
@@ -161,6 +174,17 @@ mod tests {
         assert_eq!(destination("Mirror.Example.ORG.").unwrap(), "mirror.example.org");
         for wrong in ["", "a b", "*", "x/../y", "ü", &"a".repeat(254)] {
             assert!(destination(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_neither_an_address_nor_a_name_is_refused() {
+        for wrong in ["300.1.2.3", "10.0.0", "42", "a..b", ".a", "-a.b", "a-.b", &"a".repeat(64)] {
+            let e = destination(wrong).unwrap_err().to_string();
+            assert!(e.contains("is neither an address nor a host's name"), "{wrong}: {e}");
+        }
+        for fine in ["a", "_x.example", "3com.example", "xn--bcher-kva.example", "host-1"] {
+            assert_eq!(destination(fine).unwrap(), fine);
         }
     }
 

@@ -100,6 +100,17 @@ fn a_stale_newest_record_is_no_ground_for_off() {
 }
 
 #[test]
+fn a_path_whose_days_are_alike_has_all_three_bandwidths_the_same() {
+    for fraction in [2e-7, 4e-7, 6e-7, 8e-7] {
+        let line = (50.0 + fraction, 0.0);
+        let advice = ask(&settings(), &[hop("", &[line, line, line], 30, 90e6)]);
+        let available = advice.available_bps;
+        assert_eq!(advice.available_low_bps, available, "{fraction}");
+        assert_eq!(advice.available_high_bps, available, "{fraction}");
+    }
+}
+
+#[test]
 fn without_history_the_answer_is_i_dont_know() {
     let advice = ask(&settings(), &[]);
     assert_eq!((advice.verdict, advice.reason), (Verdict::Unknown, Reason::NoHistory));

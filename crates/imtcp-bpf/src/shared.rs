@@ -184,7 +184,7 @@ pub struct imtcp_record {
     pub srtt_us: __imtcp_u32,
     pub min_rtt_us: __imtcp_u32,
     pub inflight_segs: __imtcp_u32,
-    pub _pad0: __imtcp_u32,
+    pub queued_bytes: __imtcp_u32,
     pub pacing_bps: __imtcp_u64,
     pub delivery_bps: __imtcp_u64,
     pub reductions: [__imtcp_u64; 4usize],
@@ -267,8 +267,8 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_record, min_rtt_us) - 260usize];
     ["Offset of field: imtcp_record::inflight_segs"]
         [::std::mem::offset_of!(imtcp_record, inflight_segs) - 264usize];
-    ["Offset of field: imtcp_record::_pad0"]
-        [::std::mem::offset_of!(imtcp_record, _pad0) - 268usize];
+    ["Offset of field: imtcp_record::queued_bytes"]
+        [::std::mem::offset_of!(imtcp_record, queued_bytes) - 268usize];
     ["Offset of field: imtcp_record::pacing_bps"]
         [::std::mem::offset_of!(imtcp_record, pacing_bps) - 272usize];
     ["Offset of field: imtcp_record::delivery_bps"]
@@ -390,10 +390,12 @@ pub struct imtcp_policy {
     pub avail_min_bps: __imtcp_u64,
     pub avail_max_bps: __imtcp_u64,
     pub params: imtcp_params,
+    pub ended_min_rtt_us: __imtcp_u64,
+    pub inner_conns: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 168usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 184usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -428,6 +430,10 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_policy, avail_max_bps) - 104usize];
     ["Offset of field: imtcp_policy::params"]
         [::std::mem::offset_of!(imtcp_policy, params) - 112usize];
+    ["Offset of field: imtcp_policy::ended_min_rtt_us"]
+        [::std::mem::offset_of!(imtcp_policy, ended_min_rtt_us) - 168usize];
+    ["Offset of field: imtcp_policy::inner_conns"]
+        [::std::mem::offset_of!(imtcp_policy, inner_conns) - 176usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

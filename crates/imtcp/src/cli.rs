@@ -92,18 +92,22 @@ pub struct DownArgs {
 /// Every TCP connection that the command and its children make or accept uses the mode:
 /// static binaries and Go programs too, for it works by cgroup and not by a library. The
 /// floor and the ceiling hold for the sum of these connections. Where the command itself uses
-/// `imtcp run`, the inner run decides for its connections, limits included.
+/// `imtcp run`, the inner run decides for its connections, limits included, and counts them.
 ///
 /// The line at the end tells what was sent, the available bandwidth that was seen, and for which
 /// share of the time the mode (not the application, nor --max-rate) held the window back: because
 /// a queue stood, or because it sent all that is available. Alone on a path that is most of the time.
+/// What the command has left to the kernel when it ends is waited for up to two seconds (Ctrl-C ends
+/// the wait, and --quiet does without); the line says how much was still on its way then.
 ///
 /// What it does not do: it yields for what this host SENDS. A download is paced by its
 /// sender, so run imtcp there. UDP, and with it QUIC, is not touched.
 ///
-/// Loads the programs when they are not loaded (as `imtcp up`) and leaves them loaded.
-/// Processes that the command leaves in the background are moved back to the cgroup that
-/// imtcp was started in: their open connections keep the mode, new ones have the default.
+/// Loads the programs when they are not loaded (as `imtcp up`) and leaves them loaded, unless the
+/// command cannot be started. Processes that the command leaves in the background are moved back to
+/// the cgroup that imtcp was started in: their open connections keep mode and limits, which `imtcp
+/// status` lists until they end; new ones have the default. So it is when imtcp is killed, where the
+/// next imtcp command moves them.
 ///
 /// The exit code is the command's, 128 + n when signal n killed it; 125 when imtcp itself
 /// failed, 126 when the command is not executable, 127 when it was not found. Signals sent
@@ -162,10 +166,14 @@ pub struct OrderArgs {
     pub mode: Mode,
     /// Do not go below this sum while there is data to send
     ///
-    /// Bits per second: 500k, 10M, 1.5Gbit/s, 800000 (k = 1000; bytes as 1.25MB/s).
+    /// Bits per second: 500k, 10M, 1.5Gbit/s, 800000 (k = 1000). For bytes a second say so:
+    /// 1.25MB/s is 10M. 10MB is refused, for it may be meant as either. The line at the end of a
+    /// run has the limits in bit/s.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub min_rate: Option<Rate>,
     /// Do not go above this sum
+    ///
+    /// A rate as for --min-rate.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
     /// Choose a parameter of the mode; may be repeated
@@ -194,7 +202,7 @@ pub struct OrderArgs {
     sudo imtcp attach --cgroup system.slice/transmission-daemon.service")]
 pub struct AttachArgs {
     /// The process, with its descendants
-    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_parser = pid)]
     pub pid: Option<i32>,
     /// The cgroup (version 2), as a path or relative to the mount
     #[arg(long, value_name = "G")]
@@ -215,7 +223,7 @@ pub struct AttachArgs {
 #[command(after_help = "Example: sudo imtcp detach --pid 4711")]
 pub struct DetachArgs {
     /// The process that was attached
-    #[arg(long)]
+    #[arg(long, value_parser = pid)]
     pub pid: Option<i32>,
     /// The cgroup that was attached
     #[arg(long, value_name = "G")]
@@ -325,6 +333,11 @@ pub struct CompletionsArgs {
 #[derive(Args)]
 pub struct ManArgs {
     pub dir: PathBuf,
+}
+
+fn pid(text: &str) -> Result<i32, String> {
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| "a process's number is wanted, as pgrep prints it".to_string())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

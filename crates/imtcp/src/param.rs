@@ -287,7 +287,11 @@ pub fn chosen(mode: Mode, line: &[Assignment], file: Option<&Path>) -> Result<Pa
     let usage = |message| Coded { code: USAGE, message };
     let mut params =
         from_file(mode, file.unwrap_or(CONFIG.as_ref()), file.is_some()).map_err(usage)?;
+    let mut named = BTreeSet::new();
     for Assignment { name, value } in line {
+        if !named.insert(name) {
+            return Err(usage(format!("--param {name} is given more than once: write it once")));
+        }
         choose(&mut params, mode, name, value).map_err(usage)?;
     }
     Ok(params)

@@ -63,6 +63,11 @@ impl Mode {
         self.row().number
     }
 
+    /// Does it measure the available bandwidth?
+    pub fn measures(self) -> bool {
+        matches!(self, Mode::Bg | Mode::Measure | Mode::Fs)
+    }
+
     pub fn control(self) -> &'static str {
         self.row().control
     }

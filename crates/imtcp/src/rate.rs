@@ -10,6 +10,9 @@ pub struct Rate(pub u64);
 pub const HELP: &str =
     "bits per second: 500k, 10M, 1.5Gbit/s, 800000 (k = 1000; for bytes write 1.25MB/s)";
 
+/// What ends so may be meant in bits or bytes, and as an amount: 10MB, 10Mb.
+const AMBIGUOUS: [char; 2] = ['b', 'B'];
+
 impl FromStr for Rate {
     type Err = String;
 
@@ -18,6 +21,12 @@ impl FromStr for Rate {
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let wrong = || format!("'{text}' is not a rate; write it in {HELP}");
+        if unit.ends_with(AMBIGUOUS) && unit_of(unit.trim()).is_some() {
+            let (number, prefix) = (number.trim(), unit.trim().trim_end_matches(AMBIGUOUS));
+            return Err(format!(
+                "'{text}' may mean bits or bytes: write {number}{prefix}bit/s or {number}{prefix}B/s"
+            ));
+        }
         let (scale, bits) = unit_of(unit.trim()).ok_or_else(wrong)?;
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let bps = number * scale * bits;
@@ -90,6 +99,17 @@ mod tests {
     fn bytes_must_be_said() {
         assert_eq!(bps("1.25MB/s"), 10_000_000);
         assert_eq!(bps("1MiB/s"), 8 * 1024 * 1024);
+        assert_eq!(bps("2MBps"), 16_000_000);
+    }
+
+    #[test]
+    fn what_may_be_bits_or_bytes_is_refused_with_both_forms() {
+        let refused = |text: &str| text.parse::<Rate>().unwrap_err();
+        let said = "'10MB' may mean bits or bytes: write 10Mbit/s or 10MB/s";
+        assert_eq!(refused("10MB"), said);
+        assert!(refused("10Mb").contains("write 10Mbit/s or 10MB/s"), "{}", refused("10Mb"));
+        assert!(refused("5 KiB").contains("write 5Kibit/s or 5KiB/s"), "{}", refused("5 KiB"));
+        assert!(refused("10fooB").contains("is not a rate"), "{}", refused("10fooB"));
     }
 
     #[test]

@@ -6,10 +6,13 @@
 //! terminal come from the kernel, those of kill(1) from a process.
 
 use std::mem::MaybeUninit;
+use std::ptr::null;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::time::TimeSpec;
 
 use crate::exit;
 
@@ -59,19 +62,33 @@ impl Blocked {
 
     /// Waits for the next one.
     pub fn wait(&self) -> Arrived {
-        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         loop {
-            // SAFETY: the set is valid and info is written when a signal is returned.
-            let signal = unsafe { libc::sigwaitinfo(self.set.as_ref(), info.as_mut_ptr()) };
-            if signal > 0 {
-                // SAFETY: written by the call above.
-                let (code, sender) = unsafe {
-                    let info = info.assume_init();
-                    (info.si_code, info.si_pid())
-                };
-                return Arrived { signal, code, sender: if code > 0 { 0 } else { sender } };
+            if let Some(arrived) = self.next(None) {
+                return arrived;
             }
         }
+    }
+
+    /// The same for so long at most.
+    pub fn wait_for(&self, at_most: Duration) -> Option<Arrived> {
+        self.next(Some(TimeSpec::from_duration(at_most)))
+    }
+
+    fn next(&self, at_most: Option<TimeSpec>) -> Option<Arrived> {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let at_most = at_most.as_ref().map_or(null(), |t| std::ptr::from_ref(t.as_ref()));
+        // SAFETY: the set is valid, the time too or none, and info is written when a signal is
+        // returned.
+        let signal = unsafe { libc::sigtimedwait(self.set.as_ref(), info.as_mut_ptr(), at_most) };
+        if signal <= 0 {
+            return None;
+        }
+        // SAFETY: written by the call above.
+        let (code, sender) = unsafe {
+            let info = info.assume_init();
+            (info.si_code, info.si_pid())
+        };
+        Some(Arrived { signal, code, sender: if code > 0 { 0 } else { sender } })
     }
 }
 
@@ -90,6 +107,10 @@ pub fn is_for_command(arrived: Arrived, leads_session: bool, sender_is_in_run: b
 
 /// Asks to end, from outside: the keyboard's Ctrl-C is a key where the terminal is raw.
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+
+pub fn asks_to_end(arrived: Arrived) -> bool {
+    ENDING.iter().any(|s| *s as i32 == arrived.signal)
+}
 
 /// From now on these signals tidy up before they end this process. Before there is another
 /// thread, which they would still kill.

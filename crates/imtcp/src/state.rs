@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What runs and what is attached, in /run/imtcp.
 //!
-//! A run holds a lock on its file while it lives; a file without lock is a leftover (of a
-//! SIGKILL) and is swept by the next command that changes something.
+//! A run holds a lock on its file while it lives. A file without lock is of a run that has ended
+//! (by a SIGKILL, too): it stays while connections still have the run's mode and limits, and is
+//! swept by the next command after that.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
@@ -71,23 +72,31 @@ pub struct Run {
 /// The registration of a living run.
 pub struct Registered {
     path: PathBuf,
+    stays: bool,
     _lock: Flock<File>,
 }
 
 impl Registered {
     /// Under the change lock, so that no sweep sees the file before its lock.
     pub fn new(run: &Run, _lock: &ChangeLock) -> Result<Self> {
-        let path = Path::new(RUNS).join(format!("{}.json", run.pid));
+        let path = Path::new(RUNS).join(format!("{:016x}.json", run.policy));
         let mut file = File::create(&path)?;
         serde_json::to_writer(&mut file, run)?;
         let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
-        Ok(Registered { path, _lock })
+        Ok(Registered { path, stays: false, _lock })
+    }
+
+    /// The run ends, and connections of it go on.
+    pub fn leave(mut self) {
+        self.stays = true;
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if !self.stays {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -194,20 +203,39 @@ fn try_lock(path: &Path) -> Option<Flock<File>> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
 }
 
-/// Runs that live.
-pub fn runs() -> Vec<Run> {
-    let all: Vec<(PathBuf, Run)> = read_all(RUNS);
-    all.into_iter().filter(|(path, _)| try_lock(path).is_none()).map(|(_, run)| run).collect()
+/// Runs that live, or those that have ended and are not swept yet.
+fn runs_that(live: bool) -> Vec<(PathBuf, Run)> {
+    let mut all = read_all(RUNS);
+    all.retain(|(path, _)| try_lock(path).is_none() == live);
+    all
 }
 
-/// Removes what killed runs and ended processes have left.
-pub fn sweep(_lock: &ChangeLock) {
-    for (path, run) in read_all::<Run>(RUNS) {
-        if try_lock(&path).is_some() {
-            let _ = cgroup::remove(&run.cgroup, &run.refuge);
+/// Runs that live.
+pub fn runs() -> Vec<Run> {
+    runs_that(true).into_iter().map(|(_, run)| run).collect()
+}
+
+/// Runs that have ended, or were killed. After a sweep: those with open connections.
+pub fn ended_runs() -> Vec<Run> {
+    runs_that(false).into_iter().map(|(_, run)| run).collect()
+}
+
+/// Removes what ended and killed runs have left: the registration when no connection of it is open.
+pub fn sweep_runs(_lock: &ChangeLock) {
+    let ended = runs_that(false);
+    // Afterwards: what a run had open at its end is among them.
+    let records = Records::open().and_then(|r| r.read()).unwrap_or_default();
+    for (path, run) in ended {
+        let _ = cgroup::remove(&run.cgroup, &run.refuge);
+        if !records.iter().any(|r| r.policy == run.policy) {
             let _ = fs::remove_file(&path);
         }
     }
+}
+
+/// The same, and what attachments that are over have left.
+pub fn sweep(lock: &ChangeLock) {
+    sweep_runs(lock);
     for attachment in attachments().into_iter().filter(Attachment::is_over) {
         for index in 0..attachment.links {
             let _ = fs::remove_file(control::attachment_pin(attachment.policy, index));

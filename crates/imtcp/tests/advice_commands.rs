@@ -71,6 +71,28 @@ fn a_routers_counters_become_history() {
 }
 
 #[test]
+fn an_import_that_fails_leaves_no_empty_history_behind() {
+    let scratch = Scratch::new();
+    let (db, file) = (scratch.path("history.db"), scratch.path("trace.csv"));
+    let (path, trace) = (db.to_str().unwrap(), file.to_str().unwrap());
+    let import = |dst: &str, says: &str| {
+        refused(&["import", "--db", path, "--path", dst, trace], says);
+    };
+    import(DST, "No such file");
+    fs::write(&file, "this is no history\n").unwrap();
+    import(DST, "unknown column 'this is no history'");
+    import("not a host", "'not a host' is neither an address nor a host's name");
+    import("300.1.2.3", "'300.1.2.3' is neither");
+    assert!(!db.exists());
+    // Nor does it take away what was there.
+    fs::write(&file, csv()).unwrap();
+    imtcp_ok(&["advice", "import", "--db", path, "--path", DST, trace]);
+    fs::write(&file, "this is no history\n").unwrap();
+    import(DST, "unknown column 'this is no history'");
+    assert_eq!(imtcp_ok(&["advice", "export", "--db", path]).lines().count(), 14401);
+}
+
+#[test]
 fn a_damaged_or_foreign_database_is_one_sentence() {
     let scratch = Scratch::new();
     let db = scratch.path("history.db");
@@ -124,6 +146,13 @@ fn advise_tells_people_and_programs() {
     assert_eq!(answer["available_bps"], 58_810_000);
     let unknown = imtcp_ok(&["advise", "198.51.100.9", "--url", &service.url]);
     assert!(unknown.contains("on: there is no history"), "{unknown}");
+    let nowhere = imtcp(&["advise", "no-such-host.invalid", "--url", &service.url]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    let said = "imtcp: no-such-host.invalid has no history by this name, and no address: ";
+    assert!(text(&nowhere.stderr).starts_with(said), "{}", text(&nowhere.stderr));
+    let stale = imtcp_ok(&["advise", DST, "--url", &service.url, "--at", "2026-03-22T14:25:00Z"]);
+    assert!(stale.contains("on: the newest measurement of the path is too old"), "{stale}");
+    assert!(stale.contains("newest measurement  1d 23h before"), "{stale}");
     let output = imtcp(&["advise", DST, "--url", "http://127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("does not answer"), "{}", text(&output.stderr));

@@ -253,4 +253,12 @@ fn what_cannot_be_attached_is_said() {
     let output = imtcp(&["attach", "--cgroup", "no/such/group"]);
     assert!(text(&output.stderr).contains("no cgroup"), "{}", text(&output.stderr));
     assert_eq!(imtcp(&["attach"]).status.code(), Some(2));
+    for (target, named) in [
+        (["--pid", "99999999"], "process 99999999"),
+        (["--cgroup", "no/such/group"], "cgroup no/such/group"),
+    ] {
+        let output = imtcp(&[&["detach"][..], &target].concat());
+        let said = format!("imtcp: {named} is not attached: `imtcp status` lists what is\n");
+        assert_eq!(text(&output.stderr), said);
+    }
 }

@@ -80,7 +80,7 @@ fn a_rate_or_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
     let config = scratch.path("imtcp.conf");
     std::fs::write(&config, "[bg]\ng = 2\n").unwrap();
     let config = config.to_str().unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--max-rate", "-5M"], "'-5M' is not a rate; write it in bits per second: 500k"),
         (&["--param", "delta=0.5"], "imtcp: delta must be between 1.05 and 4, not 0.5\n"),
         (
@@ -88,6 +88,11 @@ fn a_rate_or_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
             "imtcp: mode fs has no parameter g: it has gamma, N, T, h\n",
         ),
         (&["--param", "delta"], "'delta' is not NAME=VALUE"),
+        (
+            &["--param", "N=8", "--param", "g=1", "--param", "N=9"],
+            "imtcp: --param N is given more than once: write it once\n",
+        ),
+        (&["--max-rate", "10MB"], "'10MB' may mean bits or bytes: write 10Mbit/s or 10MB/s"),
         (&["--config", config], "imtcp.conf: [bg]: g must be between 0.05 and 1, not 2\n"),
         (&["--config", "/nowhere/imtcp.conf"], "cannot read /nowhere/imtcp.conf: "),
     ];
@@ -99,6 +104,16 @@ fn a_rate_or_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
             let stderr = text(&output.stderr);
             assert!(stderr.contains(said), "{args:?}: {stderr}");
         }
+    }
+}
+
+#[test]
+fn a_process_that_is_no_number_is_said_to_be_none() {
+    for (command, given) in [("attach", "abc"), ("attach", "0"), ("detach", "-3")] {
+        let output = imtcp(&[command, &format!("--pid={given}")]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = "a process's number is wanted, as pgrep prints it";
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
     }
 }
 

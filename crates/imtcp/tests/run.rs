@@ -142,6 +142,10 @@ fn the_inner_of_two_runs_decides() {
         (lines[0]["connections"].as_u64(), lines[1]["connections"].as_u64()),
         (Some(1), Some(0))
     );
+    assert_eq!(
+        (&lines[0]["inner_connections"], &lines[1]["inner_connections"]),
+        (&0.into(), &1.into())
+    );
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
 }
 

@@ -33,6 +33,25 @@ fn up_twice_and_down_twice_are_fine() {
 }
 
 #[test]
+fn up_says_that_it_allowed_nocc_or_took_it_away() {
+    let Some(_alone) = alone() else { return };
+    let up = |more: &[&str]| json(&imtcp_ok(&[&["up", "--json"], more].concat()));
+    for (more, action) in [
+        (&["--allow-nocc"][..], "changed"),
+        (&["--allow-nocc"], "already"),
+        (&[], "changed"),
+        (&[], "already"),
+    ] {
+        let said = up(more);
+        assert_eq!(said["action"], action, "{said}");
+        assert_eq!(said["nocc"], !more.is_empty(), "{said}");
+        assert_eq!(said["nocc_changed"], action == "changed", "{said}");
+    }
+    assert!(imtcp_ok(&["up", "--allow-nocc"]).contains("mode nocc is allowed from now on"));
+    assert!(imtcp_ok(&["up"]).contains("mode nocc is not allowed any more"));
+}
+
+#[test]
 fn what_needs_imtcp_says_how_to_load_it() {
     let Some(_alone) = alone() else { return };
     imtcp_ok(&["down"]);

@@ -100,8 +100,10 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
             .map(|(rtt, bps)| (rtt as f64 * bps / 8e6).ceil() as u64),
         rtt_us,
         available_bps: available_bps.map(|b| b.round() as u64),
-        available_low_bps: available_bps.zip(swing_bps).map(|(b, s)| (b - s).max(0.0) as u64),
-        available_high_bps: available_bps.zip(swing_bps).map(|(b, s)| (b + s) as u64),
+        available_low_bps: available_bps
+            .zip(swing_bps)
+            .map(|(b, s)| (b - s).max(0.0).round() as u64),
+        available_high_bps: available_bps.zip(swing_bps).map(|(b, s)| (b + s).round() as u64),
         age_s: oldest_newest(hops).map(|t| (request.t0_us - t).max(0) as f64 / 1e6),
         sample_count: shown.map_or(0, |f| f.days.iter().map(|d| u64::from(d.samples)).sum()),
         method: METHOD.into(),
@@ -209,9 +211,10 @@ fn because(reason: Reason, settings: &Settings, deciding: Option<&Hop>) -> Strin
         Reason::Free => "every newest measurement is fresh and above the threshold".into(),
         Reason::Congested => format!("{of} has less available bandwidth than the threshold"),
         Reason::NoHistory => "there is no history of this destination".into(),
-        Reason::Stale => {
-            format!("the newest measurement of {of} is older than {} s", settings.freshness_s)
-        }
+        Reason::Stale => format!(
+            "the newest measurement of {of} is too old to go by, more than {} s",
+            settings.freshness_s
+        ),
         Reason::TooFewDays => {
             format!("fewer than {} past days have history at this time of day", settings.min_days)
         }

@@ -35,6 +35,18 @@ impl Place {
         Place::File(text.strip_prefix("sqlite://").unwrap_or(text).into())
     }
 
+    /// A file that opening would make.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Place::File(path) if !path.exists())
+    }
+
+    /// Takes away the file of a history that was made for nothing, and is closed.
+    pub fn remove(&self) {
+        if let Place::File(path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     fn url(&self) -> String {
         match self {
             Place::Postgres(url) => url.clone(),

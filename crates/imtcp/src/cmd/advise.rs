@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use std::net::{IpAddr, ToSocketAddrs};
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
+use imtcp_advice::time::{self, SECOND_US};
 use serde_json::Value;
 
 use super::print_json;
@@ -11,7 +12,7 @@ use crate::{exit, format};
 
 pub fn main(args: AdviseArgs) -> Result<u8> {
     let client = Client::new(&args.service)?;
-    let answer = ask(&args, &client).with_context(|| format!("no advice from {}", client.url()))?;
+    let answer = ask(&args, &client)?;
     if args.json {
         print_json(&answer)?;
     } else {
@@ -22,17 +23,24 @@ pub fn main(args: AdviseArgs) -> Result<u8> {
 
 /// History is kept by address as a rule, and may be kept by name: the name is tried first.
 fn ask(args: &AdviseArgs, client: &Client) -> Result<Value> {
+    let no_advice = || format!("no advice from {}", client.url());
     let of = |dst: &str| {
         let mut query = vec![("dst", dst.to_string())];
         query.extend(args.bytes.map(|n| ("bytes", n.to_string())));
         query.extend(args.at.clone().map(|at| ("at", at)));
-        client.get("/v1/advice", &query)
+        client.get("/v1/advice", &query).with_context(no_advice)
     };
     let first = of(&args.host)?;
     if first["reason"] != "no_history" || args.host.parse::<IpAddr>().is_ok() {
         return Ok(first);
     }
-    for address in (args.host.as_str(), 0).to_socket_addrs().into_iter().flatten() {
+    let addresses = match (args.host.as_str(), 0).to_socket_addrs() {
+        Ok(addresses) => addresses,
+        // As of a time before its history begins.
+        Err(_) if client.get(&format!("/v1/paths/{}", args.host), &[]).is_ok() => return Ok(first),
+        Err(e) => bail!("{} has no history by this name, and no address: {e}", args.host),
+    };
+    for address in addresses {
         let found = of(&address.ip().to_canonical().to_string())?;
         if found["reason"] != "no_history" {
             return Ok(found);
@@ -45,7 +53,11 @@ fn text(answer: &Value) -> String {
     let number = |key: &str| answer[key].as_u64();
     let word = |key: &str| answer[key].as_str().unwrap_or("-").to_string();
     let dash = || "-".to_string();
-    let available = match (number("available_bps"), number("available_low_bps")) {
+    let moment = |key: &str| {
+        let at_us = answer[key].as_str().and_then(|text| time::parse(text).ok());
+        at_us.map_or_else(dash, |us| format::unix_time((us / SECOND_US) as u64))
+    };
+    let mut available = match (number("available_bps"), number("available_low_bps")) {
         (Some(bps), Some(low)) => format!(
             "{} ({}–{})",
             format::rate(bps),
@@ -54,17 +66,23 @@ fn text(answer: &Value) -> String {
         ),
         _ => "not known".into(),
     };
+    if answer["reason"] == "stale" && number("available_bps").is_some() {
+        available += " at this time of past days";
+    }
     let mut rows = vec![
         ("congestion control", format!("{}: {}", word("congestion_control"), word("because"))),
         ("mode", word("mode")),
         ("available", available),
         ("RTT", number("rtt_us").map_or_else(dash, format::micros)),
         ("buffer", number("buffer_bytes").map_or_else(dash, format::bytes)),
-        ("ask again at", word("next_advice_at")),
-        ("valid until", word("valid_until")),
+        ("ask again at", moment("next_advice_at")),
+        ("valid until", moment("valid_until")),
     ];
     if let Some(seconds) = answer["transfer_s"].as_f64() {
         rows.insert(3, ("transfer takes", format::duration(seconds.ceil() as u64)));
+    }
+    if let Some(age_s) = answer["age_s"].as_f64() {
+        rows.push(("newest measurement", format!("{} before", format::duration(age_s as u64))));
     }
     let used = &answer["computed_from"]["days_used"];
     rows.push(("from", format!("{used} days, {} samples", answer["sample_count"])));
@@ -86,5 +104,22 @@ mod tests {
         }));
         assert!(text.contains("congestion control  on: there is no history"), "{text}");
         assert!(text.contains("available           not known"), "{text}");
+        assert!(text.contains("ask again at        2026-03-20 14:26:00 UTC"), "{text}");
+    }
+
+    #[test]
+    fn what_is_stale_is_told_with_its_age_and_whole_seconds() {
+        let text = text(&json!({
+            "congestion_control": "on", "reason": "stale",
+            "because": "the newest measurement of the path is too old to go by, more than 600 s",
+            "mode": "bg", "available_bps": 73_000_000, "available_low_bps": 64_300_000,
+            "available_high_bps": 81_700_000, "sample_count": 2520, "age_s": 273_720.25,
+            "next_advice_at": "2026-03-20T14:26:00.490574Z",
+            "valid_until": "2026-03-20T14:26:00.490574Z", "computed_from": {"days_used": 42},
+        }));
+        let stands = "available           73.0 Mbit/s (64.3M–81.7M) at this time of past days\n";
+        assert!(text.contains(stands), "{text}");
+        assert!(text.contains("newest measurement  3d 4h before\n"), "{text}");
+        assert!(text.contains("valid until         2026-03-20 14:26:00 UTC\n"), "{text}");
     }
 }

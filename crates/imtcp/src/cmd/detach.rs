@@ -30,7 +30,12 @@ pub fn main(args: DetachArgs) -> Result<u8> {
     };
     let chosen: Vec<_> = state::attachments().into_iter().filter(wanted).collect();
     if chosen.is_empty() && !args.all {
-        bail!("that is not attached: `imtcp status` lists what is");
+        let named = match (args.pid, &args.cgroup) {
+            (Some(pid), _) => Target::Pid(pid).to_string(),
+            (_, Some(dir)) => Target::Cgroup(dir.clone()).to_string(),
+            (None, None) => unreachable!("clap asks for one of them"),
+        };
+        bail!("{named} is not attached: `imtcp status` lists what is");
     }
     let mut restored = 0;
     for attachment in &chosen {

@@ -19,6 +19,8 @@ pub fn main(args: DownArgs) -> Result<u8> {
     }
     let report = down::down()?;
     let runs = state::runs();
+    // Runs that have ended, of which connections went on until now.
+    state::sweep(&lock);
     if args.json {
         print_json(&json!({
             "was_up": report.was_loaded,

@@ -6,7 +6,7 @@ use imtcp_bpf::meta::Meta;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::totals::TotalsMap;
-use imtcp_bpf::{controls, down, layout_matches, objects, probe, Totals, MODES};
+use imtcp_bpf::{controls, down, layout_matches, objects, probe, Record, Totals, MODES};
 use serde_json::{json, Value};
 
 use super::print_json;
@@ -15,6 +15,15 @@ use crate::param::{self, InForce};
 use crate::policy::Mode;
 use crate::state::{self, Attachment, Run};
 use crate::{exit, format};
+
+/// A run, alive or with connections that outlive it.
+struct Listed {
+    run: Run,
+    ended: bool,
+    connections: usize,
+    /// Not after `down`, which ends the orders of a run that goes on.
+    in_force: bool,
+}
 
 struct Status {
     loaded: Option<Meta>,
@@ -25,15 +34,14 @@ struct Status {
     /// How many of them in each mode.
     of_mode: Vec<(&'static str, usize)>,
     totals: Option<Totals>,
-    runs: Vec<Run>,
+    runs: Vec<Listed>,
     attachments: Vec<Attachment>,
-    /// What the programs know of; none where nothing is loaded.
-    policies: Option<Policies>,
 }
 
 pub fn main(args: StatusArgs) -> Result<u8> {
     probe::require_privileges("imtcp status")?;
     let loaded = Meta::read()?;
+    state::sweep_runs(&state::lock()?);
     let records = match loaded {
         Some(_) => Records::open()?.read().unwrap_or_default(),
         None => Vec::new(),
@@ -48,9 +56,8 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         connections: records.len(),
         of_mode,
         totals: loaded.and_then(|_| TotalsMap::open().ok()?.read().ok()),
-        runs: state::runs(),
+        runs: listed(&records),
         attachments: state::attachments(),
-        policies: loaded.and_then(|_| Policies::open().ok()),
         loaded,
     };
     if args.json {
@@ -59,6 +66,20 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         print!("{}", status.text());
     }
     Ok(exit::OK)
+}
+
+/// Runs that live, then those that have ended.
+fn listed(records: &[Record]) -> Vec<Listed> {
+    // None where nothing is loaded.
+    let policies = Policies::open().ok();
+    let list = |run: Run, ended| Listed {
+        ended,
+        connections: records.iter().filter(|r| r.policy == run.policy).count(),
+        in_force: policies.as_ref().is_some_and(|p| matches!(p.get(run.policy), Ok(Some(_)))),
+        run,
+    };
+    let live = state::runs().into_iter().map(|run| list(run, false));
+    live.chain(state::ended_runs().into_iter().map(|run| list(run, true))).collect()
 }
 
 impl Status {
@@ -96,16 +117,12 @@ impl Status {
         })
     }
 
-    /// Not after `down`, which ends the orders of a run that goes on.
-    fn in_force(&self, run: &Run) -> bool {
-        let policy = self.policies.as_ref().and_then(|p| p.get(run.policy).ok());
-        policy.flatten().is_some()
-    }
-
     fn runs_json(&self) -> Vec<Value> {
-        let one = |run: &Run| {
-            let mut value = json!(run);
-            value["in_force"] = json!(self.in_force(run));
+        let one = |listed: &Listed| {
+            let mut value = json!(listed.run);
+            value["ended"] = json!(listed.ended);
+            value["connections"] = json!(listed.connections);
+            value["in_force"] = json!(listed.in_force);
             value
         };
         self.runs.iter().map(one).collect()
@@ -172,12 +189,20 @@ impl Status {
                 ),
             ));
         }
-        for r in &self.runs {
-            let orders = match self.in_force(r) {
+        for listed in &self.runs {
+            let r = &listed.run;
+            let orders = match listed.in_force {
                 true => orders(r.mode, &r.params, r.min_bps, r.max_bps),
                 false => "no longer in force since `imtcp down`".into(),
             };
-            rows.push(row("run", format!("{orders} (pid {}): {}", r.pid, r.command)));
+            let ended = match listed.ended {
+                true => {
+                    format!(", ended; open: {}", format::count(listed.connections, "connection"))
+                }
+                false => String::new(),
+            };
+            let command = r.command.replace('\n', " ");
+            rows.push(row("run", format!("{orders} (pid {}{ended}): {command}", r.pid)));
         }
         for a in &self.attachments {
             let orders = orders(a.mode, &a.params, a.min_bps, a.max_bps);

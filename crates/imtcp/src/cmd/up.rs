@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
-use imtcp_bpf::down::is_registered;
+use imtcp_bpf::down::{self, is_registered};
 use imtcp_bpf::meta::{require_same_layout, Meta};
+use imtcp_bpf::records::Records;
 use imtcp_bpf::up::{up, Nocc, Outcome};
 use imtcp_bpf::{layout_matches, objects, probe, usual_controls};
 use serde_json::json;
@@ -13,9 +14,10 @@ use crate::{exit, nocc, state};
 pub fn main(args: UpArgs) -> Result<u8> {
     probe::require_privileges("imtcp up")?;
     let lock = state::lock()?;
-    let allowed = nocc::is_allowed();
+    let was_allowed = nocc::is_allowed();
     let outcome = up(args.force, if args.allow_nocc { Nocc::Allow } else { Nocc::TakeAway })?;
-    if args.allow_nocc && !allowed {
+    let nocc_changed = args.allow_nocc != was_allowed;
+    if nocc_changed && args.allow_nocc {
         nocc::log_allowed();
     }
     state::sweep(&lock);
@@ -23,6 +25,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
     if args.json {
         let (action, from, kept) = match &outcome {
             Outcome::Loaded => ("loaded", None, true),
+            Outcome::Already if nocc_changed => ("changed", None, true),
             Outcome::Already => ("already", None, true),
             Outcome::Upgraded { from, kept } => ("upgraded", Some(from), *kept),
         };
@@ -32,6 +35,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
             "from_version": from,
             "records_kept": kept,
             "nocc": nocc::is_allowed(),
+            "nocc_changed": nocc_changed,
             "linked": Meta::read()?.is_some_and(|m| m.linked != 0),
         }))?;
         return Ok(exit::OK);
@@ -46,15 +50,20 @@ pub fn main(args: UpArgs) -> Result<u8> {
             }
         }
     }
-    if allowed && !args.allow_nocc {
-        println!("mode nocc is not allowed any more; connections in it have the default control");
+    match (nocc_changed, args.allow_nocc) {
+        (false, _) => {}
+        (true, true) => println!("mode nocc is allowed from now on"),
+        (true, false) => println!(
+            "mode nocc is not allowed any more; connections in it have the default control"
+        ),
     }
     Ok(exit::OK)
 }
 
 /// For commands that need the programs: loads them when nothing is loaded. Loaded ones of
-/// another version stay while their maps are the same, or while somebody uses them.
-pub(super) fn ensure(lock: &state::ChangeLock) -> Result<()> {
+/// another version stay while their maps are the same, or while somebody uses them. Says whether
+/// nothing was loaded before.
+pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
     let loaded = Meta::read()?.filter(|_| usual_controls().all(is_registered));
     let usable = match loaded {
         None => false,
@@ -64,9 +73,20 @@ pub(super) fn ensure(lock: &state::ChangeLock) -> Result<()> {
             !state::runs().is_empty() || !state::attachments().is_empty()
         }
     };
-    if !usable {
-        up(false, Nocc::Keep)?;
-    }
+    let fresh = !usable && up(false, Nocc::Keep)? == Outcome::Loaded;
     require_same_layout()?;
+    Ok(fresh)
+}
+
+/// Takes back what `ensure` has loaded for something that came to nothing, unless somebody else
+/// has begun to use it.
+pub(super) fn undo(lock: &state::ChangeLock) -> Result<()> {
+    state::sweep(lock);
+    let in_use = !Records::open()?.read()?.is_empty()
+        || !state::runs().is_empty()
+        || !state::attachments().is_empty();
+    if !in_use {
+        down::down()?;
+    }
     Ok(())
 }

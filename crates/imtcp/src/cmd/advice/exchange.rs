@@ -8,10 +8,11 @@ use std::path::Path;
 use anyhow::{bail, Context, Result};
 use imtcp_advice::counters::{self, Interface};
 use imtcp_advice::record::destination;
+use imtcp_advice::store::{Place, Store};
 use imtcp_advice::{exchange, parquet, time};
 
 use super::super::print_json;
-use super::{open, open_existing, paths, wait};
+use super::{open_existing, paths, wait};
 use crate::cli::advice::{ExportArgs, ImportArgs};
 use crate::exit;
 
@@ -22,28 +23,36 @@ fn is_parquet(path: &Path) -> bool {
 
 pub fn import(args: ImportArgs) -> Result<u8> {
     let shown = args.file.display();
-    let open_file = || File::open(&args.file).with_context(|| format!("{shown}"));
     if args.counters && is_parquet(&args.file) {
         bail!("{shown}: counters are read from CSV");
     }
+    // What is wrong with these is said before there is a history.
+    let dst = args.path.as_deref().map(destination).transpose()?;
+    let hop = args.hop.as_deref().map(destination).transpose()?.unwrap_or_default();
+    let from = Source::open(&args.file).with_context(|| format!("{shown}"))?;
     let done = wait(async {
-        let store = open(&args.db).await?;
-        let done = match (args.path.clone(), args.capacity) {
-            (Some(dst), Some(capacity)) => {
-                let hop = args.hop.as_deref().map(destination).transpose()?.unwrap_or_default();
-                let (source, capacity_bps) = (args.source.clone(), capacity.0);
+        let place = Place::new(&args.db.db);
+        let is_new = place.is_missing();
+        let store = Store::open(&place).await?;
+        let source = &args.source;
+        let done = match (from, dst, args.capacity) {
+            (Source::Text(input), Some(dst), Some(capacity)) => {
+                let (source, capacity_bps) = (source.clone(), capacity.0);
                 let interface = Interface { dst, hop, source, capacity_bps };
-                counters::import(&store, &interface, input(&args.file, open_file)?).await
+                counters::import(&store, &interface, input).await
             }
-            (dst, _) if is_parquet(&args.file) => {
-                parquet::import(&store, dst.as_deref(), &args.source, open_file()?).await
+            (Source::Text(input), dst, _) => {
+                exchange::import(&store, dst.as_deref(), source, input).await
             }
-            (dst, _) => {
-                let input = input(&args.file, open_file)?;
-                exchange::import(&store, dst.as_deref(), &args.source, input).await
+            (Source::Parquet(file), dst, _) => {
+                parquet::import(&store, dst.as_deref(), source, file).await
             }
         };
+        let empty = store.path_names("", 1).await.is_ok_and(|names| names.is_empty());
         store.close().await;
+        if done.is_err() && is_new && empty {
+            place.remove();
+        }
         done.with_context(|| format!("{shown}"))
     })?;
     if args.json {
@@ -57,11 +66,23 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     Ok(exit::OK)
 }
 
-fn input(path: &Path, open: impl Fn() -> Result<File>) -> Result<Box<dyn Read>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(io::stdin()));
+/// What is read from.
+enum Source {
+    Text(Box<dyn Read>),
+    Parquet(File),
+}
+
+impl Source {
+    fn open(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Source::Text(Box::new(io::stdin())));
+        }
+        let file = File::open(path)?;
+        Ok(match is_parquet(path) {
+            true => Source::Parquet(file),
+            false => Source::Text(Box::new(BufReader::new(file))),
+        })
     }
-    Ok(Box::new(BufReader::new(open()?)))
 }
 
 pub fn export(args: ExportArgs) -> Result<u8> {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The command's process: in the run's cgroup, as whom and where it is wanted.
+
+use std::ffi::{CString, OsString};
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::{anyhow, Context, Result};
+use nix::fcntl::OFlag;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::wait::waitpid;
+use nix::unistd::{fork, pipe2, ForkResult, Pid};
+
+use crate::exit::{self, Coded};
+use crate::mountns::Home;
+use crate::user::Target;
+
+/// Steps of the child before its program runs; told to the parent when one fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Step {
+    Cgroup,
+    Home,
+    User,
+    Exec,
+}
+
+impl Step {
+    const ALL: [Step; 4] = [Step::Cgroup, Step::Home, Step::User, Step::Exec];
+}
+
+/// Where and as whom the command starts.
+pub struct Plan<'a> {
+    pub cgroup: &'a Path,
+    pub home: Option<&'a Home>,
+    pub user: Option<&'a Target>,
+    /// The signal mask that we were given.
+    pub mask: &'a SigSet,
+}
+
+pub fn spawn(command: &[OsString], plan: &Plan) -> Result<Pid> {
+    let args = command
+        .iter()
+        .map(|a| CString::new(a.as_bytes()))
+        .collect::<Result<Vec<_>, _>>()
+        .context("an argument of the command has a NUL in it")?;
+    if let Some(user) = plan.user {
+        for (name, value) in [
+            ("HOME", user.home.as_os_str()),
+            ("USER", user.name.as_ref()),
+            ("LOGNAME", user.name.as_ref()),
+        ] {
+            std::env::set_var(name, value);
+        }
+    }
+    let procs = OpenOptions::new().write(true).open(plan.cgroup.join("cgroup.procs"))?;
+    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+
+    // SAFETY: this process has one thread, so the child may do what it likes.
+    match unsafe { fork() }.context("cannot start a process")? {
+        ForkResult::Child => {
+            let (step, errno) = become_command(&args, &procs, plan);
+            let mut message = vec![step as u8];
+            message.extend_from_slice(&(errno as i32).to_ne_bytes());
+            let _ = fs::File::from(write).write_all(&message);
+            // SAFETY: ends the child without running what the parent has registered.
+            unsafe { libc::_exit(exit::RUN_FAILED.into()) }
+        }
+        ForkResult::Parent { child } => {
+            drop(write);
+            match failure(read)? {
+                None => Ok(child),
+                Some((step, errno)) => {
+                    let _ = waitpid(child, None);
+                    Err(explain(step, errno, command))
+                }
+            }
+        }
+    }
+}
+
+/// In the child. Returns only on failure.
+fn become_command(args: &[CString], procs: &fs::File, plan: &Plan) -> (Step, nix::Error) {
+    if let Err(e) = nix::unistd::write(procs, b"0") {
+        return (Step::Cgroup, e);
+    }
+    if let Some(Err(e)) = plan.home.map(Home::enter) {
+        return (Step::Home, e);
+    }
+    if let Some(user) = plan.user {
+        let become_user = || {
+            nix::unistd::setgroups(&user.groups)?;
+            nix::unistd::setresgid(user.gid, user.gid, user.gid)?;
+            nix::unistd::setresuid(user.uid, user.uid, user.uid)
+        };
+        if let Err(e) = become_user() {
+            return (Step::User, e);
+        }
+    }
+    let _ = plan.mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    match nix::unistd::execvp(&args[0], args) {
+        Err(e) => (Step::Exec, e),
+        Ok(never) => match never {},
+    }
+}
+
+/// What the child reports; nothing when its program has started.
+fn failure(read: OwnedFd) -> Result<Option<(Step, i32)>> {
+    let mut message = Vec::new();
+    fs::File::from(read).read_to_end(&mut message)?;
+    let Some((step, errno)) = message.split_first() else { return Ok(None) };
+    let step = Step::ALL.into_iter().find(|s| *s as u8 == *step).unwrap_or(Step::Exec);
+    Ok(Some((step, errno.try_into().map_or(libc::EIO, i32::from_ne_bytes))))
+}
+
+fn explain(step: Step, errno: i32, command: &[OsString]) -> anyhow::Error {
+    let reason = nix::Error::from_raw(errno).desc();
+    match step {
+        Step::Cgroup => anyhow!("cannot enter the run's cgroup: {reason}"),
+        Step::Home => anyhow!("cannot go back to the command's mount namespace: {reason}"),
+        Step::User => anyhow!("cannot become the user of --user: {reason}"),
+        Step::Exec => {
+            let name = command[0].to_string_lossy();
+            let code = exit::of_exec_error(errno);
+            let message = if code == exit::NOT_FOUND {
+                format!("{name}: command not found")
+            } else {
+                format!("{name}: cannot be executed: {reason}")
+            };
+            Coded { code, message }.into()
+        }
+    }
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The line at the end of a run.
+
+use imtcp_bpf::{Policy, Record};
+use serde_json::json;
+
+use crate::format;
+use crate::policy::Mode;
+
+/// Round trips below this are too short for streams as a rule: the windows are too small.
+const SHORT_RTT_US: u64 = 1000;
+
+pub struct Summary {
+    mode: Mode,
+    min_bps: u64,
+    max_bps: u64,
+    elapsed_us: u64,
+    /// By `imtcp down`, at a time that is not known: the figures are up to then.
+    pub taken_down: bool,
+    connections: u64,
+    /// Made by the command, and counted by an `imtcp run` or `attach` inside.
+    inner_connections: u64,
+    bytes_acked: u64,
+    /// Written by the command and not acknowledged yet.
+    queued_bytes: u64,
+    busy_us: u64,
+    yielding_us: u64,
+    min_rtt_us: Option<u64>,
+    avail_mean_bps: Option<u64>,
+    avail_min_bps: Option<u64>,
+    avail_max_bps: Option<u64>,
+}
+
+impl Summary {
+    pub fn new(mode: Mode, orders: &Policy, elapsed_us: u64) -> Self {
+        Summary {
+            mode,
+            min_bps: orders.min_bps,
+            max_bps: orders.max_bps,
+            elapsed_us,
+            taken_down: false,
+            connections: 0,
+            inner_connections: 0,
+            bytes_acked: 0,
+            queued_bytes: 0,
+            busy_us: 0,
+            yielding_us: 0,
+            min_rtt_us: None,
+            avail_mean_bps: None,
+            avail_min_bps: None,
+            avail_max_bps: None,
+        }
+    }
+
+    /// Of connections that have ended, and results of all.
+    pub fn add_ended(&mut self, p: &Policy) {
+        self.connections += p.ended_conns;
+        self.inner_connections += p.inner_conns;
+        self.bytes_acked += p.ended_bytes_acked;
+        self.busy_us += p.ended_busy_us;
+        self.yielding_us += p.ended_yielding_us;
+        self.saw_rtt(p.ended_min_rtt_us);
+        if let Some(mean_kbps) = p.avail_sum_kbps.checked_div(p.avail_count) {
+            self.avail_mean_bps = Some(mean_kbps * 1000);
+            self.avail_min_bps = Some(p.avail_min_bps);
+            self.avail_max_bps = Some(p.avail_max_bps);
+        }
+    }
+
+    pub fn add_open(&mut self, r: &Record) {
+        self.connections += 1;
+        self.bytes_acked += r.bytes_acked;
+        self.queued_bytes += u64::from(r.queued_bytes);
+        self.busy_us += r.busy_us;
+        self.yielding_us += r.yielding_us;
+        self.saw_rtt(r.min_rtt_us.into());
+    }
+
+    /// 0: it saw none.
+    fn saw_rtt(&mut self, min_rtt_us: u64) {
+        if min_rtt_us > 0 {
+            self.min_rtt_us = Some(self.min_rtt_us.map_or(min_rtt_us, |us| us.min(min_rtt_us)));
+        }
+    }
+
+    fn mean_bps(&self) -> Option<u64> {
+        let bits = u128::from(self.bytes_acked) * 8;
+        let mean = (bits * 1_000_000 / u128::from(self.elapsed_us.max(1))) as u64;
+        (!self.taken_down).then_some(mean)
+    }
+
+    fn yielded_pct(&self) -> Option<u64> {
+        (self.busy_us > 0).then(|| (self.yielding_us * 100 / self.busy_us).min(100))
+    }
+
+    pub fn line(&self) -> String {
+        let until = if self.taken_down { "taken down during the run; until then " } else { "" };
+        if self.connections == 0 {
+            let none = format!("imtcp: {until}the command had no TCP connections");
+            return match self.inner() {
+                Some(inner) => format!("{none} of its own; {inner}"),
+                None => none,
+            };
+        }
+        let sent = format::bytes(self.bytes_acked);
+        let sent = match self.mean_bps() {
+            Some(mean) => {
+                let elapsed = format::micros(self.elapsed_us);
+                format!("{sent} sent in {elapsed}, mean {}{}", format::rate(mean), self.limits())
+            }
+            None => format!("{sent} sent"),
+        };
+        let queued = (self.queued_bytes > 0)
+            .then(|| format!("{} more still on their way", format::bytes(self.queued_bytes)));
+        let yielded = format!("yielded {} % of the time", self.yielded_pct().unwrap_or(0));
+        let parts = [Some(sent), queued, Some(self.available()), Some(yielded), self.inner()];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        format!("imtcp: {until}{}", parts.join("; "))
+    }
+
+    fn limits(&self) -> String {
+        match (self.min_bps, self.max_bps) {
+            (0, 0) => String::new(),
+            (min, max) => format!(" ({})", format::limits(min, max)),
+        }
+    }
+
+    fn available(&self) -> String {
+        match (self.avail_mean_bps, self.avail_min_bps, self.avail_max_bps, self.min_rtt_us) {
+            (Some(mean), Some(min), Some(max), _) => format!(
+                "available {} ({}–{})",
+                format::rate(mean),
+                format::rate_short(min),
+                format::rate_short(max)
+            ),
+            _ if !self.mode.measures() => {
+                format!("available bandwidth not measured (mode {} does not)", self.mode.name())
+            }
+            (.., Some(rtt_us)) if rtt_us < SHORT_RTT_US => format!(
+                "available bandwidth not measured (a round trip of {} is too short)",
+                format::micros(rtt_us)
+            ),
+            _ => "available bandwidth not measured".into(),
+        }
+    }
+
+    fn inner(&self) -> Option<String> {
+        (self.inner_connections > 0).then(|| {
+            let inner = format::count(self.inner_connections, "connection");
+            format!("{inner} counted by `imtcp run` or `attach` inside")
+        })
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        json!({
+            "mode": self.mode,
+            "min_bps": (self.min_bps > 0).then_some(self.min_bps),
+            "max_bps": (self.max_bps > 0).then_some(self.max_bps),
+            "elapsed_us": self.elapsed_us,
+            "taken_down": self.taken_down,
+            "connections": self.connections,
+            "inner_connections": self.inner_connections,
+            "bytes_acked": self.bytes_acked,
+            "queued_bytes": self.queued_bytes,
+            "mean_bps": self.mean_bps(),
+            "avail_mean_bps": self.avail_mean_bps,
+            "avail_min_bps": self.avail_min_bps,
+            "avail_max_bps": self.avail_max_bps,
+            "min_rtt_us": self.min_rtt_us,
+            "busy_us": self.busy_us,
+            "yielding_us": self.yielding_us,
+            "yielded_pct": self.yielded_pct(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing() -> Summary {
+        Summary::new(Mode::Bg, &Policy::default(), 2_000_000)
+    }
+
+    fn measured() -> Summary {
+        Summary {
+            connections: 2,
+            bytes_acked: 12_500_000,
+            busy_us: 1_000_000,
+            yielding_us: 250_000,
+            avail_mean_bps: Some(60_000_000),
+            avail_min_bps: Some(10_000_000),
+            avail_max_bps: Some(90_000_000),
+            ..nothing()
+        }
+    }
+
+    #[test]
+    fn the_line_tells_bytes_rate_available_and_yielding() {
+        assert_eq!(
+            measured().line(),
+            "imtcp: 12.5 MB sent in 2.00 s, mean 50.0 Mbit/s; \
+             available 60.0 Mbit/s (10.0M–90.0M); yielded 25 % of the time"
+        );
+        assert_eq!(measured().json()["yielded_pct"], 25);
+    }
+
+    #[test]
+    fn limits_are_told_in_bits_per_second() {
+        let s = Summary { max_bps: 80_000_000, ..measured() };
+        assert!(s.line().contains("mean 50.0 Mbit/s (at most 80.0 Mbit/s); "), "{}", s.line());
+        assert_eq!(s.json()["max_bps"], 80_000_000);
+    }
+
+    #[test]
+    fn what_is_still_on_its_way_is_told() {
+        let mut s = measured();
+        s.add_open(&Record { bytes_acked: 100, queued_bytes: 200_000, ..Default::default() });
+        let line = s.line();
+        assert!(line.contains("mean 50.0 Mbit/s; 200 kB more still on their way; "), "{line}");
+        assert_eq!(s.json()["queued_bytes"], 200_000);
+    }
+
+    #[test]
+    fn why_nothing_was_measured_is_told_where_it_is_known() {
+        let mut lan = Summary { connections: 1, ..nothing() };
+        assert!(lan.line().contains("available bandwidth not measured; "), "{}", lan.line());
+        lan.saw_rtt(210);
+        let told = "available bandwidth not measured (a round trip of 210 µs is too short)";
+        assert!(lan.line().contains(told), "{}", lan.line());
+        lan.mode = Mode::Lp;
+        assert!(lan.line().contains("not measured (mode lp does not)"), "{}", lan.line());
+        let measured = Summary { min_rtt_us: Some(210), ..measured() };
+        assert!(measured.line().contains("available 60.0 Mbit/s"), "{}", measured.line());
+    }
+
+    #[test]
+    fn a_run_that_imtcp_did_not_last_for_has_no_mean() {
+        let s = Summary { taken_down: true, connections: 1, bytes_acked: 9, ..nothing() };
+        let line = s.line();
+        assert!(line.starts_with("imtcp: taken down during the run; until then 9 bytes sent; "));
+        assert!(s.json()["mean_bps"].is_null(), "when it ended is not known");
+    }
+
+    #[test]
+    fn nothing_sent_is_said_so() {
+        assert_eq!(nothing().line(), "imtcp: the command had no TCP connections");
+        assert!(nothing().json()["avail_mean_bps"].is_null());
+    }
+
+    #[test]
+    fn connections_of_a_run_inside_are_told() {
+        let s = Summary { inner_connections: 3, ..nothing() };
+        assert_eq!(
+            s.line(),
+            "imtcp: the command had no TCP connections of its own; \
+             3 connections counted by `imtcp run` or `attach` inside"
+        );
+        let s = Summary { inner_connections: 1, ..measured() };
+        assert!(s.line().ends_with("; 1 connection counted by `imtcp run` or `attach` inside"));
+    }
+}

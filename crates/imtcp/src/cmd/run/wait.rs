@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Waiting for the command, and for what its connections still send after it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{kill, raise, Signal};
+use nix::sys::wait::WaitPidFlag;
+use nix::unistd::{getpid, getsid, Pid};
+
+use crate::cgroup;
+use crate::signals::{asks_to_end, is_for_command, Arrived, Blocked};
+
+/// Waits for the command's end, passing signals on.
+pub fn for_end(child: Pid, signals: &Blocked, cgroup: &Path) -> i32 {
+    let leads_session = getsid(None).is_ok_and(|s| s == getpid());
+    loop {
+        let arrived = signals.wait();
+        if arrived.signal == libc::SIGCHLD {
+            if let Some(status) = reap(child) {
+                return status;
+            }
+        } else if is_for_command(arrived, leads_session, is_in(arrived, cgroup)) {
+            if let Ok(signal) = Signal::try_from(arrived.signal) {
+                let _ = kill(child, signal);
+            }
+        }
+    }
+}
+
+fn is_in(arrived: Arrived, dir: &Path) -> bool {
+    arrived.sender > 0 && cgroup::of_pid(arrived.sender).is_ok_and(|of| of.starts_with(dir))
+}
+
+/// How long at most, and how often is looked.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits briefly until something is over; a signal that asks to end, ends the wait.
+pub fn while_it_lasts(signals: &Blocked, lasts: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline && lasts() {
+        if signals.wait_for(LOOK).is_some_and(asks_to_end) {
+            return;
+        }
+    }
+}
+
+/// The wait status when the command has ended. When it has been stopped (Ctrl-Z), we stop
+/// too, so that the shell sees it; continued, we continue it.
+fn reap(child: Pid) -> Option<i32> {
+    loop {
+        let mut status = 0;
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        // SAFETY: status is ours. nix's waitpid hides the raw status that the code needs.
+        let rc = unsafe { libc::waitpid(child.as_raw(), &mut status, flags.bits()) };
+        if rc == 0 {
+            return None;
+        }
+        if rc > 0 && libc::WIFSTOPPED(status) {
+            let _ = raise(Signal::SIGSTOP);
+            let _ = kill(child, Signal::SIGCONT);
+            continue;
+        }
+        if rc < 0 && nix::Error::last() == nix::Error::EINTR {
+            continue;
+        }
+        return Some(status);
+    }
+}

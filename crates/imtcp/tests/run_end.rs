@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! How `imtcp run` ends: what its line tells, and what is left of it.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use support::*;
+
+/// Leaves what fits into the socket's buffer to the kernel; `None` without python3.
+fn leaving(net: &Net, bytes: u32, then: &str) -> Option<Vec<String>> {
+    if std::process::Command::new("python3").arg("-V").output().is_err() {
+        eprintln!("skipped: python3 is missing");
+        return None;
+    }
+    let (host, port) = net.peer();
+    let script = format!(
+        "import os, socket\n\
+         s = socket.socket()\n\
+         s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200000)\n\
+         s.connect(('{host}', {port}))\n\
+         s.sendall(bytes({bytes}))\n{then}"
+    );
+    Some(["python3".into(), "-c".into(), script].to_vec())
+}
+
+fn run_of(net: &Net, options: &[&str], command: &[String]) -> std::process::Output {
+    let command: Vec<_> = command.iter().map(String::as_str).collect();
+    net.run(&[options, &["--"], &command].concat())
+}
+
+/// The runs that are listed with a connection to this net's server; those of tests before may
+/// not be over yet.
+fn runs_to(net: &Net) -> Vec<serde_json::Value> {
+    let (_, port) = net.peer();
+    let mut all = json(&imtcp_ok(&["status", "--json"]))["runs"].as_array().unwrap().clone();
+    all.retain(|run| run["command"].as_str().unwrap().contains(&port));
+    all
+}
+
+/// The file in which a run is registered.
+fn file_of(run: &serde_json::Value) -> String {
+    format!("/run/imtcp/runs/{:016x}.json", run["policy"].as_u64().unwrap())
+}
+
+#[test]
+fn what_is_in_the_socket_when_the_command_ends_is_waited_for_and_counted() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(command) = leaving(&net, 3_000_000, "") else { return };
+    let summary = summary(&run_of(&net, &["--json"], &command));
+    assert!(summary["bytes_acked"].as_u64() >= Some(3_000_000), "{summary}");
+    assert_eq!(summary["queued_bytes"], 0, "{summary}");
+}
+
+#[test]
+fn what_is_still_on_its_way_is_said_and_the_run_listed_with_its_limits_until_it_is_over() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(command) = leaving(&net, 200_000, "") else { return };
+    let started = Instant::now();
+    let line = text(&run_of(&net, &["--max-rate", "400k"], &command).stderr);
+    assert!(line.contains("(at most 400 kbit/s); "), "{line}");
+    assert!(line.contains("kB more still on their way; "), "{line}");
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    let listed = runs_to(&net);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!((&listed[0]["ended"], &listed[0]["connections"]), (&true.into(), &1.into()));
+    assert_eq!((&listed[0]["max_bps"], &listed[0]["in_force"]), (&400_000.into(), &true.into()));
+    let status = imtcp_ok(&["status"]);
+    assert!(status.contains("bg, at most 400 kbit/s (pid "), "{status}");
+    assert!(
+        status.contains(", ended; open: 1 connection): python3 -c import os, socket s = "),
+        "{status}"
+    );
+    eventually("the connection has ended", || runs_to(&net).is_empty());
+    assert!(!Path::new(&file_of(&listed[0])).exists());
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_what_is_on_its_way() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let pid_file = scratch.path("pid");
+    let then = format!("open('{}', 'w').write(str(os.getpid()))", pid_file.display());
+    let Some(command) = leaving(&net, 200_000, &then) else { return };
+    let command: Vec<_> = command.iter().map(String::as_str).collect();
+    let running = net.run_spawn(&[&["--max-rate", "400k", "--"], &command[..]].concat());
+    let pid = || fs::read_to_string(&pid_file).ok()?.parse().ok();
+    eventually("the command has ended", || pid().is_some_and(|p| !imtcp::procfs::exists(p)));
+    let asked = Instant::now();
+    running.signal(libc::SIGINT);
+    let output = running.finish();
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    assert_eq!(output.status.code(), Some(0), "the command had ended before");
+    assert!(text(&output.stderr).contains("still on their way"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_killed_run_is_listed_with_its_limits_while_its_connections_go_on() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let mut running =
+        net.run_spawn(&["--max-rate", "5M", "--", client, &host, &port, "1000", "60"]);
+    eventually("it connects", || connections("client-static").len() == 1);
+    let pid = connections("client-static")[0]["pid"].as_i64().unwrap() as i32;
+    running.signal(libc::SIGKILL);
+    running.0.wait().unwrap();
+    let listed = runs_to(&net);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!((&listed[0]["ended"], &listed[0]["max_bps"]), (&true.into(), &5_000_000.into()));
+    assert_eq!(cgroups_left(), [] as [&Path; 0], "status has swept them");
+    assert_eq!(connections("client-static")[0]["mode"], "bg");
+    // SAFETY: our own grandchild.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    eventually("nothing is left", || runs_to(&net).is_empty());
+    assert!(!Path::new(&file_of(&listed[0])).exists());
+}
+
+#[test]
+fn down_leaves_nothing_of_a_run_that_has_ended() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(command) = leaving(&net, 200_000, "") else { return };
+    assert!(run_of(&net, &["-q", "--max-rate", "400k"], &command).status.success());
+    let listed = runs_to(&net);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    imtcp_ok(&["down"]);
+    assert!(!Path::new(&file_of(&listed[0])).exists());
+}
+
+#[test]
+fn on_a_lan_the_line_says_why_nothing_was_measured() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let line = text(&net.run(&["--", client.to_str().unwrap(), &host, &port, "1000"]).stderr);
+    assert!(line.contains("available bandwidth not measured (a round trip of "), "{line}");
+    assert!(line.contains(" is too short); "), "{line}");
+}
+
+#[test]
+fn a_command_that_is_not_found_leaves_imtcp_as_it_was() {
+    let Some(_alone) = alone() else { return };
+    let is_up = || json(&imtcp_ok(&["status", "--json"]))["up"] == true;
+    let mistyped = || {
+        let output = imtcp(&["run", "--", "no-such-command-anywhere"]);
+        assert_eq!(output.status.code(), Some(127));
+        let error = text(&output.stderr);
+        assert_eq!(error, "imtcp: no-such-command-anywhere: command not found\n");
+    };
+    imtcp_ok(&["up"]);
+    mistyped();
+    assert!(is_up());
+    imtcp_ok(&["down"]);
+    mistyped();
+    assert!(!is_up());
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
