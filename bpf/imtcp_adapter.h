@@ -392,7 +392,8 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 	if (floor_segs && w.cwnd_segs < floor_segs && !conn->bg.draining)
 		w.cwnd_segs = floor_segs;
 	if (ceiling_segs)
-		w.cwnd_segs = imtcp_min(w.cwnd_segs, imtcp_max(ceiling_segs, IMTCP_BG_LEAST_SEGS));
+		w.cwnd_segs = imtcp_min(w.cwnd_segs,
+					imtcp_max(ceiling_segs, IMTCP_BG_FIRST_LEAST_SEGS));
 	tp->snd_cwnd = imtcp_max(imtcp_min(w.cwnd_segs, tp->snd_cwnd_clamp), 1);
 	tp->snd_ssthresh = imtcp_max(w.ssthresh_segs, IMTCP_RENO_LEAST_SEGS);
 	tp->snd_cwnd_cnt = w.credit_segs;

@@ -513,7 +513,7 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 		uint32_t most = imtcp_bg_window_segs(s->cfg.max_bps, s->srtt_us, SIM_PKT);
 
 		s->w.cwnd_segs = (uint32_t)imtcp_min(s->w.cwnd_segs,
-						     imtcp_max(most, IMTCP_BG_LEAST_SEGS));
+						     imtcp_max(most, IMTCP_BG_FIRST_LEAST_SEGS));
 	}
 }
 

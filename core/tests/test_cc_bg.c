@@ -48,8 +48,45 @@ static void results_are_smoothed_by_an_eighth(void **state)
 	assert_int_equal(f.b.smoothed_bps, 80 * MBPS);
 	result(&f, IMTCP_OK, 40 * MBPS);
 	assert_int_equal(f.b.smoothed_bps, 75 * MBPS);
-	result(&f, IMTCP_OUT_OF_RANGE, 35 * MBPS);
-	assert_int_equal(f.b.smoothed_bps, 70 * MBPS);
+	result(&f, IMTCP_OUT_OF_RANGE, 59 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 73 * MBPS);
+}
+
+/* A step: both of two results 25 % above A_s, or both 25 % below it. */
+static void two_results_in_a_row_that_are_far_from_the_mean_are_a_step(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	result(&f, IMTCP_OK, 80 * MBPS);
+	result(&f, IMTCP_OK, 40 * MBPS);
+	result(&f, IMTCP_OK, 50 * MBPS); /* (80·7 + 40)/8 = 75: 50 is below 56.25 */
+	assert_int_equal(f.b.smoothed_bps, 50 * MBPS);
+
+	/* up only after a calm round */
+	result(&f, IMTCP_OK, 90 * MBPS); /* (50·7 + 90)/8 = 55 */
+	result(&f, IMTCP_OK, 95 * MBPS); /* (55·7 + 95)/8 = 60 */
+	assert_int_equal(f.b.smoothed_bps, 60 * MBPS);
+	round_of(&f, 30000, 0);
+	result(&f, IMTCP_OK, 90 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 90 * MBPS);
+}
+
+static void far_results_on_different_sides_or_with_others_between_are_no_step(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	round_of(&f, 30000, 0);
+	result(&f, IMTCP_OK, 80 * MBPS);
+	result(&f, IMTCP_OK, 160 * MBPS); /* 90 */
+	result(&f, IMTCP_OK, 42 * MBPS);  /* 84 */
+	assert_int_equal(f.b.smoothed_bps, 84 * MBPS);
+	result(&f, IMTCP_OK, 84 * MBPS);
+	result(&f, IMTCP_OK, 44 * MBPS); /* 79 */
+	assert_int_equal(f.b.smoothed_bps, 79 * MBPS);
 }
 
 /* (1) with gamma = 1/2: (80 + 40)/2. */
@@ -189,7 +226,7 @@ static void the_cap_never_stops_the_measuring(void **state)
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 14);
 	assert_int_equal(f.b.cap_segs, 14);
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 0);
-	assert_int_equal(f.b.cap_segs, IMTCP_BG_LEAST_SEGS);
+	assert_int_equal(f.b.cap_segs, IMTCP_BG_FIRST_LEAST_SEGS);
 }
 
 static void before_the_first_result_the_cap_is_the_middle_of_the_first_range(void **state)
@@ -272,19 +309,23 @@ static void a_chosen_delta_moves_congestion_and_the_calm_below_it(void **state)
 	assert_int_equal(f.w.cwnd_segs, 78); /* 120 · 30/46 */
 }
 
-static void the_rtt_rule_stops_at_its_floor(void **state)
+static void the_rtt_rule_stops_at_four_segments_and_then_at_two(void **state)
 {
 	struct flow f;
 
 	(void)state;
 	start(&f, 6, 200, 30000);
 	round_of(&f, 300000, 0);
-	assert_int_equal(f.w.cwnd_segs, IMTCP_BG_LEAST_SEGS);
-	/* a smaller window than the floor (after a timeout) is not raised by a "reduction" */
-	f.w.cwnd_segs = 2;
+	assert_int_equal(f.w.cwnd_segs, 4);
 	round_of(&f, 300000, 0);
 	assert_int_equal(f.w.cwnd_segs, 2);
-	assert_int_equal(f.b.reductions_rtt, 1);
+	round_of(&f, 300000, 0);
+	assert_int_equal(f.w.cwnd_segs, 2);
+	/* a smaller window than the floor (after a timeout) is not raised by a "reduction" */
+	f.w.cwnd_segs = 1;
+	round_of(&f, 300000, 0);
+	assert_int_equal(f.w.cwnd_segs, 1);
+	assert_int_equal(f.b.reductions_rtt, 2);
 }
 
 static void the_floor_that_the_user_asked_for_holds_against_cap_and_rtt(void **state)
@@ -382,8 +423,8 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	}
 	assert_in_range(now - NOW, IMTCP_MINRTT_AGE_US, IMTCP_MINRTT_AGE_US + 70000);
 	while (f.b.draining) {
-		assert_int_equal(f.w.cwnd_segs, IMTCP_BG_LEAST_SEGS);
-		assert_int_equal(f.w.ssthresh_segs, IMTCP_BG_LEAST_SEGS); /* it cannot grow */
+		assert_int_equal(f.w.cwnd_segs, IMTCP_BG_FIRST_LEAST_SEGS);
+		assert_int_equal(f.w.ssthresh_segs, IMTCP_BG_FIRST_LEAST_SEGS); /* it cannot grow */
 		drained++;
 		now += 35000;
 		imtcp_minrtt_on_sample(&f.b.minrtt, now, 31000);
@@ -405,8 +446,11 @@ static void a_window_in_bytes_rounds_to_whole_segments(void **state)
 	assert_int_equal(imtcp_bg_window_segs(40 * MBPS, 30000, 0), 0);
 }
 
-SUITE(cc_bg, T(results_are_smoothed_by_an_eighth), T(a_chosen_gamma_is_the_weight_of_a_result),
-      T(rejected_results_are_not_averaged_in), T(the_cap_is_available_bandwidth_times_least_rtt),
+SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
+      T(two_results_in_a_row_that_are_far_from_the_mean_are_a_step),
+      T(far_results_on_different_sides_or_with_others_between_are_no_step),
+      T(a_chosen_gamma_is_the_weight_of_a_result), T(rejected_results_are_not_averaged_in),
+      T(the_cap_is_available_bandwidth_times_least_rtt),
       T(after_a_calm_round_the_cap_is_a_twentieth_higher),
 
       T(a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves),
@@ -416,7 +460,7 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth), T(a_chosen_gamma_is_the_weigh
       T(without_a_round_trip_time_there_is_no_cap),
       T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),
       T(at_delta_itself_nothing_happens), T(a_chosen_delta_moves_congestion_and_the_calm_below_it),
-      T(the_rtt_rule_stops_at_its_floor),
+      T(the_rtt_rule_stops_at_four_segments_and_then_at_two),
       T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
       T(the_noise_of_a_short_path_is_no_queue), T(a_calm_round_opens_slow_start_up_to_the_cap),
       T(after_a_loss_growth_is_renos_until_a_newer_result),

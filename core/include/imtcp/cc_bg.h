@@ -37,6 +37,9 @@
  *  8. Where (2) is below what a measurement needs, [IM §5.1] has no cap at all; here it is
  *     N + 2 segments, or a small g would take more than a larger one.
  *  9. With g < 1 a result "above the range" never lowers A_s (imtcp_bg_counts).
+ * 10. Two results in a row that are a quarter above A_s, or a quarter below it, are a step, which (1)
+ *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_bg_step).
+ * 11. (4) has a floor: four segments, and two where four still meet a queue.
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
@@ -44,9 +47,12 @@
 #include "cc_reno.h"
 #include "meas.h"
 
-/* Least window of the RTT rule, segments. ours: below four, a loss cannot be found by three
- * duplicate ACKs, and delayed ACKs alone decide the RTT. */
-#define IMTCP_BG_LEAST_SEGS 4U
+/* Least window of the RTT rule, segments; and where a window above that stops first. ours: below four, a
+ * loss cannot be found by three duplicate ACKs; at two, each ACK of a receiver that delays them is
+ * still at once. Four in every round trip were 4 % of a greedy flow's link
+ * (docs/lab-notes/0003-steps-and-the-least-window.md). */
+#define IMTCP_BG_LEAST_SEGS 2U
+#define IMTCP_BG_FIRST_LEAST_SEGS 4U
 /* Queue below which (3) does not act, microseconds. ours: RTTs of 1 ms and less vary by more
  * than a fifth for reasons of the hosts alone (interrupts, delayed softirqs). */
 #define IMTCP_BG_NOISE_US 300U
@@ -56,9 +62,14 @@
  * more would only make it longer: docs/lab-notes/0002-the-cap-after-a-calm-round.md. */
 #define IMTCP_BG_SLACK_DIV 20U
 
+/* A result this far from A_s, a quarter, may be half of a step. ours: valid results of a steady path are
+ * within a fifth of it nine times out of ten. */
+#define IMTCP_BG_STEP_DIV 4U
+
 struct imtcp_bg {
 	struct imtcp_minrtt minrtt;
 	imtcp_u64 smoothed_bps; /* A_s of (1); 0: none yet */
+	imtcp_u64 far_bps;	/* the result before, where it was far from A_s; 0: it was not */
 	imtcp_u32 cap_segs;	/* maxcwnd of (2); 0: none yet */
 	imtcp_u32 draining;	/* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
@@ -83,7 +94,7 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params
 				   imtcp_u32 stream_segs)
 {
 	imtcp_u64 bps = b->smoothed_bps;
-	imtcp_u32 least = (imtcp_u32)imtcp_max(stream_segs, IMTCP_BG_LEAST_SEGS);
+	imtcp_u32 least = (imtcp_u32)imtcp_max(stream_segs, IMTCP_BG_FIRST_LEAST_SEGS);
 
 	if (!bps)
 		bps = (m->low_bps + m->high_bps) / 2;
@@ -112,12 +123,34 @@ IMTCP_INLINE int imtcp_bg_counts(const struct imtcp_bg *b, const struct imtcp_pa
 	return r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE;
 }
 
+/*
+ * A_s after a step to avail_bps, or 0: there was none. Up only where no queue stands; a queue says that
+ * what seems free is not.
+ */
+IMTCP_INLINE imtcp_u64 imtcp_bg_step(struct imtcp_bg *b, imtcp_u64 avail_bps)
+{
+	imtcp_u64 before = b->far_bps, near = b->smoothed_bps / IMTCP_BG_STEP_DIV;
+	imtcp_u64 high = b->smoothed_bps + near, low = b->smoothed_bps - near;
+
+	b->far_bps = avail_bps > high || avail_bps < low ? avail_bps : 0;
+	if (avail_bps > high && before > high && b->calm)
+		return imtcp_min(avail_bps, before);
+	if (avail_bps < low && before && before < low)
+		return imtcp_max(avail_bps, before);
+	return 0;
+}
+
 /* (1): a measurement ended. */
 IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_params *p,
 				     const struct imtcp_result *r)
 {
-	if (imtcp_bg_counts(b, p, r))
-		b->smoothed_bps = imtcp_ewma_by(b->smoothed_bps, r->avail_bps, p->gamma_q16);
+	if (imtcp_bg_counts(b, p, r)) {
+		imtcp_u64 stepped_bps = imtcp_bg_step(b, r->avail_bps);
+
+		b->smoothed_bps = stepped_bps ? stepped_bps
+					      : imtcp_ewma_by(b->smoothed_bps, r->avail_bps,
+							      p->gamma_q16);
+	}
 	/* the whole range was free: that is news, too */
 	if (r->outcome == IMTCP_OK || (r->outcome == IMTCP_OUT_OF_RANGE && !r->sub_range))
 		b->cap_stale = 0;
@@ -151,6 +184,13 @@ IMTCP_INLINE int imtcp_bg_is_calm(const struct imtcp_params *p, imtcp_u32 rtt_us
 	return (imtcp_u64)rtt_us * 256 < (imtcp_u64)base_us * ((256 + p->delta_q8) / 2);
 }
 
+/* Where (4) stops: at four, and from there at two, if four still leave a queue. */
+IMTCP_INLINE imtcp_u32 imtcp_bg_least_segs(imtcp_u32 cwnd_segs)
+{
+	return cwnd_segs > IMTCP_BG_FIRST_LEAST_SEGS ? IMTCP_BG_FIRST_LEAST_SEGS
+						     : IMTCP_BG_LEAST_SEGS;
+}
+
 /*
  * A round trip ended: (3) and (4), RTTmin's age, growth to the cap. floor_segs is the window
  * that the user asked for at least (0: none), busy whether the window was full.
@@ -160,7 +200,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 				    imtcp_u64 now_us, imtcp_u32 floor_segs, int busy)
 {
 	imtcp_u32 rtt = r->last_least_rtt_us, base = b->minrtt.base_us;
-	imtcp_u32 least = (imtcp_u32)imtcp_max(floor_segs, IMTCP_BG_LEAST_SEGS);
+	imtcp_u32 least = (imtcp_u32)imtcp_max(floor_segs, imtcp_bg_least_segs(w->cwnd_segs));
 	int drain = imtcp_minrtt_on_round(&b->minrtt, now_us, busy);
 
 	b->yields = 0;
@@ -172,7 +212,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 	}
 	b->draining = (imtcp_u32)drain;
 	if (drain) {
-		w->cwnd_segs = (imtcp_u32)imtcp_min(w->cwnd_segs, IMTCP_BG_LEAST_SEGS);
+		w->cwnd_segs = (imtcp_u32)imtcp_min(w->cwnd_segs, IMTCP_BG_FIRST_LEAST_SEGS);
 		w->ssthresh_segs = w->cwnd_segs;
 		return;
 	}
