@@ -146,8 +146,9 @@ GUESTS, GUESTS_MOST = 5, 15
 def no_slower_than_reno(
     path: Path3, steps: str, allowed: dict[str, float], least_retrans: int = 0
 ) -> dict[str, list[float]]:
-    """Transfers with each control, none slower than Reno by more than the share that is allowed
-    and two standard errors of the two means; the seconds that they took."""
+    """Transfers with each control, none slower than a Reno that the kernel paces, as it paces every
+    mode, by more than the share that is allowed and two standard errors of the two means; the
+    seconds that they took."""
     seconds: dict[str, list[float]] = {control: [] for control in CONTROLS}
 
     def slower_by_at_least(control: str) -> float:
@@ -159,8 +160,8 @@ def no_slower_than_reno(
         labels = [(control, f"{control}{n}") for n in (1, 2) for control in CONTROLS]
         script = UP + path.script()
         for control, label in labels:
-            script += path.transfer(control, steps, label)
-        result = run(script, seed=seed)
+            script += path.transfer(control, steps, label, send="-p" if control == "reno" else "")
+        result = run(script, seed=seed, limit_s=600)
         for control, label in labels:
             transfer = Transfer.of(result, label)
             assert transfer.intact
@@ -172,10 +173,12 @@ def no_slower_than_reno(
 
 
 def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
-    # A short round trip and 20 losses in each transfer: their number and places decide much.
+    # A short round trip and 70 losses in each transfer: their number and places decide much. In a
+    # short one all depends on how far slow start came before the first, and the background's goes
+    # no further than the path carries (docs/lab-notes/0004-random-loss.md).
     path = Path3(forward="rate 50mbit limit 1000 loss 1%", back="delay 10ms limit 10000")
     # The background yields to a queue; random loss makes none.
-    no_slower_than_reno(path, "w3000000", {"imtcp": 0.03, "imtcp_bg": 0.1}, least_retrans=5)
+    no_slower_than_reno(path, "w10000000", {"imtcp": 0.03, "imtcp_bg": 0.1}, least_retrans=30)
 
 
 @pytest.mark.parametrize("series", ["6.1", "6.12"])

@@ -53,6 +53,7 @@ static uint64_t pause_at_bytes; /* -z BYTES:MS */
 static unsigned int pause_ms;
 static uint64_t block_bytes;   /* -b */
 static unsigned int sample_ms; /* -S */
+static bool paced;	       /* -p: the kernel spaces the packets, whatever the control */
 
 __attribute__((noreturn, format(printf, 1, 2))) static void die(const char *format, ...)
 {
@@ -118,12 +119,16 @@ static int connected(const char *address, const char *port)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
 	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1, queue = TCP_SEND_QUEUE, off = -1;
+	/* a limit that limits nothing, but that makes TCP pace (net/core/sock.c) */
+	uint64_t beyond = UINT64_MAX - 1;
 
 	if (fd < 0 || inet_pton(AF_INET, address, &to.sin_addr) != 1)
 		die("no socket to %s", address);
 	if (control && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, strlen(control)))
 		die("cannot choose %s", control);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (paced && setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &beyond, sizeof(beyond)))
+		die("cannot pace");
 	if (first_seq) {
 		/* repair mode lets a process choose the initial sequence number */
 		if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &one, sizeof(one)) ||
@@ -669,10 +674,13 @@ int main(int argc, char **argv)
 			continue;
 		argc--;
 		argv++;
-		while ((option = getopt(argc, argv, "+c:q:r:n:z:b:S:")) > 0) {
+		while ((option = getopt(argc, argv, "+c:pq:r:n:z:b:S:")) > 0) {
 			switch (option) {
 			case 'c':
 				control = optarg;
+				break;
+			case 'p':
+				paced = true;
 				break;
 			case 'q':
 				first_seq = (uint32_t)strtoul(optarg, NULL, 0);
