@@ -436,6 +436,28 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	assert_int_equal(f.w.ssthresh_segs, 120); /* slow start to where it was */
 }
 
+/* [BG §3.2] alone: one segment a round trip, (1) and (2) as they stand, two segments at once. */
+static void the_papers_profile_goes_without_our_growth_slack_and_steps(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 20, 20, 30000);
+	f.p.profile = IMTCP_PROFILE_PAPER;
+	f.b.cap_segs = 120;
+	round_of(&f, 30000, 0);
+	assert_int_equal(f.w.ssthresh_segs, 20);
+	result(&f, IMTCP_OK, 40 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 120); /* 40 Mbit/s in 30 ms, after a calm round */
+	result(&f, IMTCP_OK, 80 * MBPS);
+	result(&f, IMTCP_OK, 80 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 49375000); /* 40, 45, 49.375 Mbit/s */
+	f.w.cwnd_segs = 5;
+	round_of(&f, 90000, 0);
+	assert_int_equal(f.w.cwnd_segs, 2); /* 5 / 3, and not below two */
+}
+
 static void a_window_in_bytes_rounds_to_whole_segments(void **state)
 {
 	(void)state;
@@ -452,7 +474,6 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(a_chosen_gamma_is_the_weight_of_a_result), T(rejected_results_are_not_averaged_in),
       T(the_cap_is_available_bandwidth_times_least_rtt),
       T(after_a_calm_round_the_cap_is_a_twentieth_higher),
-
       T(a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves),
       T(with_g_below_one_a_result_above_the_range_never_lowers_the_average),
       T(a_small_g_leaves_what_a_measurement_needs), T(the_cap_never_stops_the_measuring),
@@ -466,4 +487,5 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(after_a_loss_growth_is_renos_until_a_newer_result),
       T(after_a_loss_above_the_range_lets_the_window_grow_to_the_cap),
       T(an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back),
+      T(the_papers_profile_goes_without_our_growth_slack_and_steps),
       T(a_window_in_bytes_rounds_to_whole_segments))

@@ -20,6 +20,7 @@ static void the_defaults_are_those_of_the_papers(void **state)
 	assert_int_equal(p->ledbat_gain_q8, 256);	    /* RFC 6817 §2.5 */
 	assert_int_equal(p->ledbatpp_target_us, 60 * MSEC); /* [L++ §4.5] */
 	assert_int_equal(p->t_us, 0);			    /* adapts [IM §3.4.2] */
+	assert_int_equal(p->profile, IMTCP_PROFILE_DEFAULT);
 }
 
 static void what_is_not_chosen_stays_the_default(void **state)
@@ -69,6 +70,7 @@ static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
 	assert_int_equal(p.ledbat_gain_q8, 256 / 16);
 	assert_int_equal(p.ledbatpp_target_us, 5 * MSEC);
 	assert_int_equal(p.t_us, 1 * MSEC);
+	assert_int_equal(p.profile, IMTCP_PROFILE_DEFAULT);
 	imtcp_params_choose(&p, &high);
 	assert_int_equal(p.gamma_q16, 65536);
 	assert_int_equal(p.delta_q8, 4 * 256);
@@ -83,6 +85,7 @@ static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
 	assert_int_equal(p.ledbat_gain_q8, 256);	  /* RFC 6817 §2.5 */
 	assert_int_equal(p.ledbatpp_target_us, 100 * MSEC);
 	assert_int_equal(p.t_us, 50 * MSEC);
+	assert_int_equal(p.profile, IMTCP_PROFILE_PAPER);
 }
 
 SUITE(params, T(the_defaults_are_those_of_the_papers), T(what_is_not_chosen_stays_the_default),

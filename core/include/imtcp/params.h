@@ -95,6 +95,11 @@
 #define IMTCP_LEDBATPP_TARGET_LEAST_US IMTCP_LEDBAT_TARGET_LEAST_US
 #define IMTCP_LEDBATPP_TARGET_MOST_US IMTCP_LEDBAT_TARGET_MOST_US
 
+/* Which rules imtcp_bg goes by: all of ours (cc_bg.h, differences), or of those only what Linux needs to
+ * work at all, for comparison with [BG §3.2]. */
+#define IMTCP_PROFILE_DEFAULT 1U
+#define IMTCP_PROFILE_PAPER 2U
+
 struct imtcp_params {
 	imtcp_u32 gamma_q16;
 	imtcp_u32 delta_q8;
@@ -109,7 +114,7 @@ struct imtcp_params {
 	imtcp_u32 ledbat_gain_q8;
 	imtcp_u32 ledbatpp_target_us;
 	imtcp_u32 t_us; /* T; 0: adapts */
-	imtcp_u32 _pad0;
+	imtcp_u32 profile;
 };
 
 IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
@@ -127,7 +132,7 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->ledbat_gain_q8 = IMTCP_LEDBAT_GAIN_Q8;
 	p->ledbatpp_target_us = IMTCP_LEDBATPP_TARGET_US;
 	p->t_us = 0;
-	p->_pad0 = 0;
+	p->profile = IMTCP_PROFILE_DEFAULT;
 }
 
 /* What was chosen, within its range; what was not stays as it is. */
@@ -164,6 +169,8 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 	imtcp_params_choose_one(&p->ledbatpp_target_us, chosen->ledbatpp_target_us,
 				IMTCP_LEDBATPP_TARGET_LEAST_US, IMTCP_LEDBATPP_TARGET_MOST_US);
 	imtcp_params_choose_one(&p->t_us, chosen->t_us, IMTCP_T_LEAST_US, IMTCP_T_MAX_US);
+	imtcp_params_choose_one(&p->profile, chosen->profile, IMTCP_PROFILE_DEFAULT,
+				IMTCP_PROFILE_PAPER);
 }
 
 /* N where an ACK answers several packets. */

@@ -40,7 +40,9 @@ pub const IMTCP_LEDBAT_GAIN_MOST_Q8: u32 = 256;
 pub const IMTCP_LEDBATPP_TARGET_US: u32 = 60000;
 pub const IMTCP_LEDBATPP_TARGET_LEAST_US: u32 = 5000;
 pub const IMTCP_LEDBATPP_TARGET_MOST_US: u32 = 100000;
-pub const IMTCP_ABI_VERSION: u32 = 4;
+pub const IMTCP_PROFILE_DEFAULT: u32 = 1;
+pub const IMTCP_PROFILE_PAPER: u32 = 2;
+pub const IMTCP_ABI_VERSION: u32 = 5;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -77,7 +79,7 @@ pub struct imtcp_params {
     pub ledbat_gain_q8: imtcp_u32,
     pub ledbatpp_target_us: imtcp_u32,
     pub t_us: imtcp_u32,
-    pub _pad0: imtcp_u32,
+    pub profile: imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -107,7 +109,8 @@ const _: () = {
     ["Offset of field: imtcp_params::ledbatpp_target_us"]
         [::std::mem::offset_of!(imtcp_params, ledbatpp_target_us) - 44usize];
     ["Offset of field: imtcp_params::t_us"][::std::mem::offset_of!(imtcp_params, t_us) - 48usize];
-    ["Offset of field: imtcp_params::_pad0"][::std::mem::offset_of!(imtcp_params, _pad0) - 52usize];
+    ["Offset of field: imtcp_params::profile"]
+        [::std::mem::offset_of!(imtcp_params, profile) - 52usize];
 };
 pub const IMTCP_MODE_NONE: imtcp_mode = 0;
 pub const IMTCP_MODE_MEASURE: imtcp_mode = 1;

@@ -59,6 +59,10 @@ CONTROLS: dict[str, Control] = {
             "imtcp_bg_g", "imtcp_bg", run_mode="bg", label="imtcp background, g = 0.7",
             params=("g=0.7",),
         ),
+        Control(
+            "imtcp_bg_paper", "imtcp_bg", run_mode="bg", label="imtcp background, the paper's rules",
+            params=("profile=paper",),
+        ),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
         Control("imtcp_lp", "imtcp_lp", run_mode="lp", label="TCP-LP (imtcp)"),
         Control("imtcp_lpecn", "imtcp_lpecn", run_mode="lpecn", label="TCP-LP/ECN (imtcp)"),

@@ -9,168 +9,18 @@ use std::path::Path;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::ValueEnum;
-use imtcp_bpf::{shared, Params};
-use serde_json::Number;
+use imtcp_bpf::Params;
+use serde_json::{Number, Value};
 
 use crate::exit::{Coded, USAGE};
 use crate::policy::Mode;
 
+mod table;
+
+use table::{Param, MILLISECONDS, NAMED, PARAMS, PROFILES};
+
 /// Read where `--config` names no other; nobody needs to have it.
 pub const CONFIG: &str = "/etc/imtcp.conf";
-
-/// A number that a user may choose. `least`, `most` and `default` are as the programs have them.
-pub struct Param {
-    /// The name and `=`: what a shell completes.
-    key: &'static str,
-    modes: &'static [Mode],
-    /// The programs count in this part of one.
-    scale: u32,
-    least: u32,
-    most: u32,
-    /// 0: no number, it adapts.
-    default: u32,
-    field: fn(&mut Params) -> &mut u32,
-    what: &'static str,
-}
-
-const MEASURING: &[Mode] = &[Mode::Bg, Mode::Measure, Mode::Fs];
-const BY_DELAY_OR_MARK: &[Mode] = &[Mode::Lp, Mode::Lpecn];
-/// The scale of times: people write milliseconds, the programs count microseconds.
-const MILLISECONDS: u32 = 1000;
-
-/// A name may stand here more than once, for other modes.
-pub const PARAMS: [Param; 13] = [
-    Param {
-        key: "gamma=",
-        modes: MEASURING,
-        scale: 65536,
-        least: shared::IMTCP_GAMMA_LEAST_Q16,
-        most: shared::IMTCP_GAMMA_MOST_Q16,
-        default: shared::IMTCP_GAMMA_Q16,
-        field: |p| &mut p.gamma_q16,
-        what: "weight of a new result in the smoothed available bandwidth",
-    },
-    Param {
-        key: "N=",
-        modes: MEASURING,
-        scale: 1,
-        least: shared::IMTCP_STREAM_PACKETS_LEAST,
-        most: shared::IMTCP_STREAM_PACKETS_MOST,
-        default: shared::IMTCP_STREAM_PACKETS,
-        field: |p| &mut p.stream_packets,
-        what: "packets of a stream",
-    },
-    Param {
-        key: "T=",
-        modes: MEASURING,
-        scale: MILLISECONDS,
-        least: shared::IMTCP_T_LEAST_US,
-        most: shared::IMTCP_T_MAX_US,
-        default: 0,
-        field: |p| &mut p.t_us,
-        what: "longest time that a packet may be held for a stream",
-    },
-    Param {
-        key: "delta=",
-        modes: &[Mode::Bg],
-        scale: 256,
-        least: shared::IMTCP_DELTA_LEAST_Q8,
-        most: shared::IMTCP_DELTA_MOST_Q8,
-        default: shared::IMTCP_DELTA_Q8,
-        field: |p| &mut p.delta_q8,
-        what: "round trip time over the least one that is congestion",
-    },
-    Param {
-        key: "g=",
-        modes: &[Mode::Bg],
-        scale: 256,
-        least: shared::IMTCP_G_LEAST_Q8,
-        most: shared::IMTCP_G_MOST_Q8,
-        default: shared::IMTCP_G_Q8,
-        field: |p| &mut p.g_q8,
-        what: "share of the available bandwidth to take at most",
-    },
-    Param {
-        key: "h=",
-        modes: &[Mode::Fs],
-        scale: 1,
-        least: shared::IMTCP_H_LEAST_SEGS,
-        most: shared::IMTCP_H_MOST_SEGS,
-        default: shared::IMTCP_H_SEGS,
-        field: |p| &mut p.h_segs,
-        what: "segments that a round trip adds far below the available bandwidth",
-    },
-    Param {
-        key: "delta=",
-        modes: BY_DELAY_OR_MARK,
-        scale: 100,
-        least: shared::IMTCP_LP_DELTA_LEAST_PCT,
-        most: shared::IMTCP_LP_DELTA_MOST_PCT,
-        default: shared::IMTCP_LP_DELTA_PCT,
-        field: |p| &mut p.lp_delta_pct,
-        what: "share of the range of delays above which they are congestion",
-    },
-    Param {
-        key: "itt=",
-        modes: BY_DELAY_OR_MARK,
-        scale: 1,
-        least: shared::IMTCP_LP_ITT_LEAST_RTTS,
-        most: shared::IMTCP_LP_ITT_MOST_RTTS,
-        default: shared::IMTCP_LP_ITT_RTTS,
-        field: |p| &mut p.lp_itt_rtts,
-        what: "round trips in which a second indication leaves one packet",
-    },
-    Param {
-        key: "t=",
-        modes: &[Mode::Nice],
-        scale: 100,
-        least: shared::IMTCP_NICE_T_LEAST_PCT,
-        most: shared::IMTCP_NICE_T_MOST_PCT,
-        default: shared::IMTCP_NICE_T_PCT,
-        field: |p| &mut p.nice_t_pct,
-        what: "share of the range of round trip times above which a packet is late",
-    },
-    Param {
-        key: "f=",
-        modes: &[Mode::Nice],
-        scale: 100,
-        least: shared::IMTCP_NICE_F_LEAST_PCT,
-        most: shared::IMTCP_NICE_F_MOST_PCT,
-        default: shared::IMTCP_NICE_F_PCT,
-        field: |p| &mut p.nice_f_pct,
-        what: "share of the packets that may be late",
-    },
-    Param {
-        key: "target=",
-        modes: &[Mode::Ledbat],
-        scale: MILLISECONDS,
-        least: shared::IMTCP_LEDBAT_TARGET_LEAST_US,
-        most: shared::IMTCP_LEDBAT_TARGET_MOST_US,
-        default: shared::IMTCP_LEDBAT_TARGET_US,
-        field: |p| &mut p.ledbat_target_us,
-        what: "queue to keep",
-    },
-    Param {
-        key: "gain=",
-        modes: &[Mode::Ledbat],
-        scale: 256,
-        least: shared::IMTCP_LEDBAT_GAIN_LEAST_Q8,
-        most: shared::IMTCP_LEDBAT_GAIN_MOST_Q8,
-        default: shared::IMTCP_LEDBAT_GAIN_Q8,
-        field: |p| &mut p.ledbat_gain_q8,
-        what: "segments that a round trip adds at most",
-    },
-    Param {
-        key: "target=",
-        modes: &[Mode::Ledbatpp],
-        scale: MILLISECONDS,
-        least: shared::IMTCP_LEDBATPP_TARGET_LEAST_US,
-        most: shared::IMTCP_LEDBATPP_TARGET_MOST_US,
-        default: shared::IMTCP_LEDBATPP_TARGET_US,
-        field: |p| &mut p.ledbatpp_target_us,
-        what: "queue to keep at most",
-    },
-];
 
 impl Param {
     fn name(&self) -> &'static str {
@@ -188,10 +38,19 @@ impl Param {
         (f64::from(value) / f64::from(self.scale) * tells_apart).round() / tells_apart
     }
 
-    fn number(&self, value: u32) -> Number {
+    /// As people write it, a name or a number.
+    fn text(&self, value: u32) -> String {
         match self.scale {
+            NAMED => PROFILES[value as usize - 1].into(),
+            _ => self.shown(value).to_string(),
+        }
+    }
+
+    fn json(&self, value: u32) -> Value {
+        match self.scale {
+            NAMED => self.text(value).into(),
             1 => value.into(),
-            _ => Number::from_f64(self.shown(value)).expect("a finite number"),
+            _ => Number::from_f64(self.shown(value)).expect("a finite number").into(),
         }
     }
 
@@ -204,13 +63,21 @@ impl Param {
     }
 
     fn range(&self) -> String {
-        format!("between {} and {}{}", self.shown(self.least), self.shown(self.most), self.unit())
+        match self.scale {
+            NAMED => PROFILES.join(" or "),
+            _ => format!(
+                "between {} and {}{}",
+                self.text(self.least),
+                self.text(self.most),
+                self.unit()
+            ),
+        }
     }
 
     fn default_shown(&self) -> String {
         match self.default {
             0 => "adapts".into(),
-            default => self.shown(default).to_string(),
+            default => self.text(default),
         }
     }
 
@@ -226,6 +93,10 @@ impl Param {
         let (name, range) = (self.name(), self.range());
         let whole = if self.scale == 1 { "a whole number " } else { "" };
         let refused = || format!("{name} must be {whole}{range}, not {text}");
+        if self.scale == NAMED {
+            let known = (self.least..=self.most).find(|value| self.text(*value) == text.trim());
+            return known.ok_or_else(refused);
+        }
         let value: f64 = text.trim().parse().map_err(|_| refused())?;
         let ends = self.shown(self.least)..=self.shown(self.most);
         if !ends.contains(&value) || (self.scale == 1 && value.fract() != 0.0) {
@@ -258,7 +129,7 @@ fn choose(params: &mut Params, mode: Mode, name: &str, value: &str) -> Result<()
 
 /// What a connection of that mode goes by: the programs' values, with the defaults in the place
 /// of what was not chosen; without those that adapt.
-pub type InForce = BTreeMap<String, Number>;
+pub type InForce = BTreeMap<String, Value>;
 
 pub fn in_force(mode: Mode, params: &Params) -> InForce {
     let mut params = *params;
@@ -269,7 +140,7 @@ pub fn in_force(mode: Mode, params: &Params) -> InForce {
     of(mode)
         .map(|p| (p, value(p)))
         .filter(|(_, value)| *value != 0)
-        .map(|(p, value)| (p.name().into(), p.number(value)))
+        .map(|(p, value)| (p.name().into(), p.json(value)))
         .collect()
 }
 
@@ -277,8 +148,11 @@ pub fn in_force(mode: Mode, params: &Params) -> InForce {
 pub fn unusual(mode: Mode, in_force: &InForce) -> Vec<String> {
     of(mode)
         .filter_map(|p| Some((p, in_force.get(p.name())?)))
-        .filter(|(p, value)| **value != p.number(p.default))
-        .map(|(p, value)| format!("{}{value}", p.key))
+        .filter(|(p, value)| **value != p.json(p.default))
+        .map(|(p, value)| match value.as_str() {
+            Some(name) => format!("{}{name}", p.key),
+            None => format!("{}{value}", p.key),
+        })
         .collect()
 }
 
@@ -318,7 +192,7 @@ fn from_file(wanted: Mode, path: &Path, needed: bool) -> Result<Params, String> 
         };
         let mut params = Params::default();
         for (name, value) in entries {
-            choose(&mut params, mode, name, &written(value))
+            choose(&mut params, mode, name, &written(mode, name, value))
                 .map_err(|e| format!("{shown}: [{section}]: {e}"))?;
         }
         if mode == wanted {
@@ -328,9 +202,13 @@ fn from_file(wanted: Mode, path: &Path, needed: bool) -> Result<Params, String> 
     Ok(found)
 }
 
-/// A number as on the command line; what is none is refused as that by its kind.
-fn written(value: &toml::Value) -> String {
+/// As on the command line; what is no number, or no name where one is needed, is refused as that by its
+/// kind.
+fn written(mode: Mode, name: &str, value: &toml::Value) -> String {
     match value {
+        toml::Value::String(text) if find(mode, name).is_ok_and(|p| p.scale == NAMED) => {
+            text.clone()
+        }
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::Float(number) => number.to_string(),
         other => format!("a {}", other.type_str()),
@@ -456,8 +334,10 @@ mod tests {
         }
         let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
         let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
-        let expected =
-            ["gamma=", "N=", "T=", "delta=", "g=", "h=", "itt=", "t=", "f=", "target=", "gain="];
+        let expected = [
+            "gamma=", "N=", "T=", "delta=", "g=", "profile=", "h=", "itt=", "t=", "f=", "target=",
+            "gain=",
+        ];
         assert_eq!(keys, expected);
         let target = told.iter().find(|v| v.get_name() == "target=").unwrap();
         assert_eq!(
@@ -471,9 +351,9 @@ mod tests {
     fn the_ends_of_each_range_are_within_it_and_read_back_as_written() {
         for p in &PARAMS {
             for end in [p.least, p.most, p.default].into_iter().filter(|end| *end != 0) {
-                let written = p.shown(end).to_string();
+                let written = p.text(end);
                 let kept = p.parse(&written).unwrap();
-                assert_eq!(p.shown(kept).to_string(), written, "{}", p.name());
+                assert_eq!(p.text(kept), written, "{}", p.name());
             }
         }
         let read = in_force(Mode::Bg, &set(Mode::Bg, "delta", "1.37").unwrap());
@@ -483,7 +363,10 @@ mod tests {
     #[test]
     fn what_is_not_chosen_is_in_force_as_the_default() {
         let read = serde_json::to_value(in_force(Mode::Bg, &Params::default())).unwrap();
-        assert_eq!(read.to_string(), r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125}"#);
+        assert_eq!(
+            read.to_string(),
+            r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125,"profile":"default"}"#
+        );
         let read = serde_json::to_value(in_force(Mode::Fs, &Params::default())).unwrap();
         assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100}"#);
         let read = serde_json::to_value(in_force(Mode::Lpecn, &Params::default())).unwrap();
@@ -511,6 +394,18 @@ mod tests {
         assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["g=0.9"]);
         let usual = set(Mode::Bg, "delta", "1.2").unwrap();
         assert!(unusual(Mode::Bg, &in_force(Mode::Bg, &usual)).is_empty());
+    }
+
+    #[test]
+    fn a_profile_is_chosen_by_name_on_the_line_and_in_a_file() {
+        let params = set(Mode::Bg, "profile", "paper").unwrap();
+        assert_eq!(params.profile, 2);
+        assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["profile=paper"]);
+        assert_eq!(file("[bg]\nprofile = \"paper\"\n").unwrap().profile, 2);
+        let said = refused(Mode::Bg, "profile", "papers");
+        assert_eq!(said, "profile must be default or paper, not papers");
+        let said = file("[bg]\nprofile = 2\n").unwrap_err();
+        assert_eq!(said, "FILE: [bg]: profile must be default or paper, not 2");
     }
 
     #[test]
@@ -545,16 +440,17 @@ mod tests {
     /// The rows of the table are what the command does.
     #[test]
     fn the_documentation_has_every_parameter_with_its_modes_range_and_default() {
-        let text = include_str!("../../../docs/parameters.md");
+        let text = include_str!("../../../../docs/parameters.md");
         for p in &PARAMS {
             let modes: Vec<_> = p.modes.iter().map(|m| format!("`{}`", m.name())).collect();
+            let range = match p.scale {
+                NAMED => PROFILES.map(|name| format!("`{name}`")).join(" or "),
+                _ => format!("{} … {}{}", p.text(p.least), p.text(p.most), p.unit()),
+            };
             let row = format!(
-                "| `{}` | {} | {} … {}{} | {} |",
+                "| `{}` | {} | {range} | {} |",
                 p.name(),
                 modes.join(", "),
-                p.shown(p.least),
-                p.shown(p.most),
-                p.unit(),
                 p.default_shown()
             );
             assert!(text.contains(&row), "docs/parameters.md lacks: {row}");
