@@ -265,15 +265,7 @@ def test_whatever_acks_a_receiver_sends_costs_little_and_results_are_not_low(rec
             assert percentile(valid, 50) >= 50e6 * 0.75, valid
 
 
-#: In one of four runs one of a control's three valid results was 59.3 of 50 Mbit/s.
-SOMETIMES_WRONG = pytest.mark.xfail(
-    strict=False, reason="known: 59.3 of 50 Mbit/s was called valid"
-)
-
-
-@pytest.mark.parametrize(
-    "receiver", [pytest.param("delayed", marks=SOMETIMES_WRONG), "every-packet", "gro"]
-)
+@pytest.mark.parametrize("receiver", RECEIVERS)
 def test_whatever_acks_a_receiver_sends_results_are_right_or_rejected(receiver: str) -> None:
     for control in ("imtcp", "imtcp_bg"):
         valid = valid_bps(acknowledged(receiver), control)

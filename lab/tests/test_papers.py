@@ -189,7 +189,10 @@ def test_joining_flows_are_one_to_five_and_back():
 def test_parameters_reach_the_mode_of_a_run():
     experiment = next(e for e in PAPERS if e.name == "BG-F6")
     script = next(s for s in quick(experiment) if not s.control.is_none).job().script
-    assert "imtcp run --mode bg --param delta=1.05 -- imtcp-load bulk-client" in script
+    assert (
+        "imtcp run --mode bg --param delta=1.05 --param profile=paper -- imtcp-load bulk-client"
+        in script
+    )
 
 
 @pytest.mark.parametrize(("buffer", "delta", "ratio"), [(62, 0.15, 6.7), (10, 0.5, 0.8)])

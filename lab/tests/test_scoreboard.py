@@ -7,7 +7,8 @@ import json
 import polars as pl
 import pytest
 
-from imtcp_lab import cli, run, scoreboard, sweep
+from imtcp_lab import cli, figures, run, scoreboard, sweep
+from imtcp_lab.controls import CONTROLS
 from imtcp_lab.experiments.scoreboard import DIMENSIONS, EXPERIMENT, FOREGROUNDS, Cell, cells
 from imtcp_lab.job import LabError
 from imtcp_lab.traffic import VOICE_FRAME_BYTES
@@ -27,6 +28,11 @@ def test_the_full_form_is_every_combination():
     assert len(made) == 12
     assert Cell(buffer_bdp=0.25, flows=5) in made
     assert Cell(buffer_bdp=0.25, flows=5).name == "buffer_bdp-0.25_flows-5"
+
+
+def test_every_control_has_a_colour_and_a_mark_of_its_own():
+    assert set(CONTROLS) == set(figures.STYLES)
+    assert len(set(figures.STYLES.values())) == len(figures.STYLES)
 
 
 def test_an_unknown_dimension_is_refused_with_those_that_there_are():

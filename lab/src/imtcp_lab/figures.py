@@ -36,6 +36,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "imtcp": ("#1f77b4", "X"),
     "imtcp_bg": ("#0b6fd6", "*"),
     "imtcp_bg_g": ("#5aa9f7", "*"),
+    "imtcp_bg_paper": ("#74add1", "*"),
     "imtcp_fs": ("#003f8c", "p"),
     "imtcp_lp": ("#5e3c99", "d"),
     "imtcp_lpecn": ("#8073ac", "D"),

@@ -75,7 +75,18 @@ def _rows(points: Sequence[Point]) -> Rows:
 EXPERIMENT = Experiment(
     name="alone",
     help="utilisation, queue and fairness of flows on an idle path",
-    controls=("reno", "cubic", "bbr", "vegas", "tcp_lp", "cdg", "nv", "imtcp", "imtcp_bg"),
+    controls=(
+        "reno",
+        "cubic",
+        "bbr",
+        "vegas",
+        "tcp_lp",
+        "cdg",
+        "nv",
+        "imtcp",
+        "imtcp_bg",
+        "imtcp_bg_paper",
+    ),
     scenarios=_scenarios,
     rows=_rows,
     columns=(

@@ -19,6 +19,9 @@ from imtcp_lab.traffic import Bulk
 
 GAMMAS = (0.05, 0.1, 0.125, 0.25, 0.5, 0.9)
 DELTAS = (1.05, 1.1, 1.2, 1.4, 2.0)
+#: The rules that gamma and delta are of; ours would take part in what is varied.
+AS_IN_PAPER = ("profile=paper",)
+CHOICES = bg_path.CHOICES + " The rules are the paper's alone (profile=paper)."
 
 
 def _sweep(
@@ -29,7 +32,7 @@ def _sweep(
         return [
             bg_path.scenario(
                 args,
-                Bulk(flows=count, params=(f"{name}={value:g}",)),
+                Bulk(flows=count, params=(f"{name}={value:g}", *AS_IN_PAPER)),
                 control,
                 seed,
                 f"{name}{value:g}-{count}flows",
@@ -151,7 +154,7 @@ WINDOWS = Experiment(
         source="[BG §4.1.1, figure 4]",
         expected="With gamma of 0.1 the cap is steady and the window follows it; with 0.9 it jumps"
         " with every result, and the window is often below what was available.",
-        choices=bg_path.CHOICES + " Window and cap are looked at every 100 ms.",
+        choices=CHOICES + " Window and cap are looked at every 100 ms.",
         judge=_judge_windows,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "packets", theme, title="label"),
     ),
@@ -169,7 +172,7 @@ GAMMA = Experiment(
     paper=Paper(
         source="[BG §4.1.1, figure 5]",
         expected="Utilisation of the available bandwidth falls as gamma grows; 1/8 is chosen.",
-        choices=bg_path.CHOICES,
+        choices=CHOICES,
         judge=_judge_gamma,
         draw=lambda rows, theme: plots.lines(
             rows, "gamma", "U", "gamma", "U: share of the available bandwidth", theme
@@ -189,7 +192,7 @@ DELTA = Experiment(
     paper=Paper(
         source="[BG §4.1.2, figure 6]",
         expected="Utilisation and queue grow with delta, for 1, 2, 5 and 10 flows; 1.2 is chosen.",
-        choices=bg_path.CHOICES,
+        choices=CHOICES,
         judge=_judge_delta,
         draw=lambda rows, theme: plots.lines(
             rows, "delta", "queue_pkts_mean", "delta", "queue, packets", theme, by="label"

@@ -163,7 +163,7 @@ def _rows(points: Sequence[Point]) -> Rows:
 EXPERIMENT = Experiment(
     name="tracking",
     help="error of measured available bandwidth against the truth",
-    controls=("imtcp", "imtcp_bg"),
+    controls=("imtcp", "imtcp_bg", "imtcp_bg_paper"),
     scenarios=_scenarios,
     rows=_rows,
     columns=(
