@@ -60,7 +60,8 @@ CONTROLS: dict[str, Control] = {
             params=("g=0.7",),
         ),
         Control(
-            "imtcp_bg_paper", "imtcp_bg", run_mode="bg", label="imtcp background, the paper's rules",
+            "imtcp_bg_paper", "imtcp_bg", run_mode="bg",
+            label="imtcp background, the paper's rules",
             params=("profile=paper",),
         ),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
