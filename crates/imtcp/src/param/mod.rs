@@ -41,7 +41,7 @@ impl Param {
     /// As people write it, a name or a number.
     fn text(&self, value: u32) -> String {
         match self.scale {
-            NAMED => PROFILES[value as usize - 1].into(),
+            NAMED => PROFILES.get((value as usize).wrapping_sub(1)).copied().unwrap_or("?").into(),
             _ => self.shown(value).to_string(),
         }
     }
