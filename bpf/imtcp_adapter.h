@@ -223,8 +223,8 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	if (base_bps == IMTCP_U64_MAX)
 		return 2; /* no RTT yet: as the kernel does it */
 	base_bps = imtcp_min(base_bps, imtcp_policy_ceiling_bps(policy));
-	/* Slow start paces at twice its window: buffers as large as that would make a stream of more
-	 * segments than the path carries in many round trips. */
+	/* Slow start paces at twice its window: streams of buffers for that rate were hundreds of segments,
+	 * and many round trips, long (docs/lab-notes/0004-random-loss.md). */
 	ev.chunk_segs = imtcp_chunk_segs(conn, tp,
 					 m->high_bps && imtcp_in_early_slow_start(tp)
 						 ? imtcp_min(base_bps, m->high_bps)
