@@ -31,7 +31,9 @@ struct imtcp_conn {
 	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */
 	__u32 full;	  /* the window was full in this round trip */
 	__u32 ip_header_bytes;
-	__u32 paced_nxt; /* snd_nxt when the ceiling's clock was moved */
+	__u32 paced_nxt;  /* snd_nxt when the ceiling's clock was moved */
+	__u32 small_segs; /* of imtcp_delay_counts */
+	__u32 _pad;
 	struct imtcp_params params;
 	struct imtcp_bg bg;
 	struct imtcp_meas meas;

@@ -80,16 +80,20 @@ static __always_inline int imtcp_mode_acked(struct sock *sk, struct imtcp_conn *
 					    struct imtcp_mode_ack *ack)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 una = tp->snd_una, prior = conn->last_una, wire_q8;
+	__u32 una = tp->snd_una, bytes = una - conn->last_una, wire_q8;
 	__s32 rtt_us = tp->sacked_out ? -1 : sample->rtt_us; /* see imtcp_on_ack */
 
 	imtcp_mode_read(sk, ack);
+	/* more than was ever acknowledged: an initial sequence number, not data */
+	if (bytes > tp->bytes_acked)
+		bytes = 0;
+	if (!imtcp_delay_counts(&conn->small_segs, bytes, sample->pkts_acked, tp->mss_cache))
+		rtt_us = -1;
 	ack->rtt_us = rtt_us > 0 ? (__u32)rtt_us : 0;
 	ack->acked_segs = sample->pkts_acked;
 	imtcp_minrtt_on_sample(&conn->bg.minrtt, ack->now_us, rtt_us);
 	conn->last_una = una;
-	/* more than was ever acknowledged: an initial sequence number, not data */
-	if (una == prior || una - prior > tp->bytes_acked)
+	if (!bytes)
 		return ack->rtt_us != 0;
 	wire_q8 = (__u32)imtcp_div((__u64)imtcp_pkt_bytes(conn, tp) * 256, tp->mss_cache);
 	imtcp_policy_on_ack(conn, ack->now_us);

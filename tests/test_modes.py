@@ -117,6 +117,15 @@ def test_nice_sends_a_packet_in_several_round_trips_under_load() -> None:
     assert 0 < packets <= rtts / 4, (packets, rtts)
 
 
+def test_the_modes_that_measure_nothing_use_an_idle_path() -> None:
+    path = Path3()
+    modes = ("imtcp_lp", "imtcp_lpecn", "imtcp_nice", "imtcp_ledbat", "imtcp_ledbatpp")
+    result = run(UP + path.script() + "".join(path.transfer(m, "w20000000") for m in modes))
+    used = {m: Transfer.of(result, m).bps / 50e6 for m in modes}
+    # From slow start on, in three seconds; TCP-LP halves or retreats when its queue is full.
+    assert min(used.values()) >= 0.5, used
+
+
 def latecomers_part(control: str) -> float:
     """What the second of two flows gets, as a multiple of the first one's, in the end."""
     path = Path3(forward="rate 4mbit limit 500")
@@ -138,9 +147,8 @@ def latecomers_part(control: str) -> float:
 def test_the_latecomer_pushes_the_first_out_with_ledbat_and_not_with_ledbatpp() -> None:
     ledbat, ledbatpp = latecomers_part("imtcp_ledbat"), latecomers_part("imtcp_ledbatpp")
     assert ledbat >= 10, ledbat
-    # Not equal either: who began on another's queue sees the path alone only where two
-    # slowdowns meet (docs/deviations.md).
-    assert 0.2 <= ledbatpp <= 5, ledbatpp
+    # Not equal yet, ten to twenty seconds after it came (docs/deviations.md).
+    assert 0.5 <= ledbatpp <= 2, ledbatpp
 
 
 def test_full_speed_overtakes_reno_on_a_long_lossy_path() -> None:

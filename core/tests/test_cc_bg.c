@@ -348,9 +348,9 @@ static void the_noise_of_a_short_path_is_no_queue(void **state)
 
 	(void)state;
 	start(&f, 120, 200, 200);
-	round_of(&f, 200 + IMTCP_BG_NOISE_US, 0); /* 2.5 times RTTmin, on a LAN */
+	round_of(&f, 200 + IMTCP_HOST_NOISE_US, 0); /* 2.5 times RTTmin, on a LAN */
 	assert_int_equal(f.b.reductions_rtt, 0);
-	round_of(&f, 200 + IMTCP_BG_NOISE_US + 1, 0);
+	round_of(&f, 200 + IMTCP_HOST_NOISE_US + 1, 0);
 	assert_int_equal(f.b.reductions_rtt, 1);
 }
 

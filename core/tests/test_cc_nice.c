@@ -55,6 +55,22 @@ static void with_a_threshold_of_a_fifth_a_packet_at_15_percent_is_not_late(void 
 	assert_int_equal(n.late_segs, 3);
 }
 
+/* A tenth of 3 ms is what hosts add by themselves. */
+static void on_an_idle_path_whose_round_trips_only_tremble_no_packet_is_late(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_nice n;
+
+	(void)state;
+	start(&n, &w, 40);
+	n.max_rtt_us = n.min_rtt_us + 10 * IMTCP_HOST_NOISE_US - 1;
+	imtcp_nice_on_ack(&n, n.max_rtt_us, 2);
+	assert_int_equal(n.late_segs, 0);
+	n.max_rtt_us++;
+	imtcp_nice_on_ack(&n, n.max_rtt_us, 2);
+	assert_int_equal(n.late_segs, 2);
+}
+
 static void more_than_half_of_a_round_late_halves_the_window(void **state)
 {
 	struct imtcp_window w;
@@ -176,6 +192,7 @@ static void slow_start_ends_at_the_first_packet_in_the_queue(void **state)
 
 SUITE(cc_nice, T(a_packet_is_late_above_a_tenth_of_the_range),
       T(with_a_threshold_of_a_fifth_a_packet_at_15_percent_is_not_late),
+      T(on_an_idle_path_whose_round_trips_only_tremble_no_packet_is_late),
       T(more_than_half_of_a_round_late_halves_the_window),
       T(a_smaller_share_of_late_packets_halves_where_it_was_chosen),
       T(below_one_packet_the_round_trips_between_double_up_to_48),

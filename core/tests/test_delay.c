@@ -139,7 +139,34 @@ static void one_slow_packet_in_four_is_no_queue(void **state)
 	assert_int_equal(imtcp_delays_queue_us(&d), 60000);
 }
 
+/* A request of 300 bytes, then full segments of 1448. */
+static void small_segments_do_not_count_beside_full_ones(void **state)
+{
+	uint32_t small = 0;
+
+	(void)state;
+	assert_false(imtcp_delay_counts(&small, 300, 1, 1448));
+	assert_true(imtcp_delay_counts(&small, 2896, 2, 1448));
+	assert_int_equal(small, 0);
+	assert_false(imtcp_delay_counts(&small, 2895, 2, 1448));
+	assert_int_equal(small, 2);
+}
+
+static void where_there_are_only_small_segments_they_count(void **state)
+{
+	uint32_t small = 0, i;
+
+	(void)state;
+	for (i = 0; i < IMTCP_SMALL_SEGS_MOST; i++)
+		assert_false(imtcp_delay_counts(&small, 300, 1, 1448));
+	assert_true(imtcp_delay_counts(&small, 300, 1, 1448));
+	/* and no count of them comes round to nothing again */
+	small = UINT32_MAX;
+	assert_true(imtcp_delay_counts(&small, 300, 1, 1448));
+}
+
 SUITE(delay, T(the_delay_is_that_of_the_way_forward), T(a_queue_on_the_way_back_is_not_in_it),
       T(a_timestamp_that_wraps_is_one_tick_later), T(the_tick_of_the_peer_is_found),
       T(a_clock_that_is_none_is_not_believed), T(the_base_delay_is_forgotten_after_ten_minutes),
-      T(one_slow_packet_in_four_is_no_queue))
+      T(one_slow_packet_in_four_is_no_queue), T(small_segments_do_not_count_beside_full_ones),
+      T(where_there_are_only_small_segments_they_count))

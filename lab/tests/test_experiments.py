@@ -8,11 +8,10 @@ import math
 import polars as pl
 import pytest
 
-from imtcp_lab import cli, run, sweep, tables
+from imtcp_lab import cli, raw, run, sweep, tables
 from imtcp_lab.controls import CONTROLS, named
 from imtcp_lab.experiments import EXPERIMENTS, alone, cpu, greedy, tracking, web
 from imtcp_lab.job import LabError
-from imtcp_lab.raw import EVENT_COLUMNS
 from synthetic import point
 
 
@@ -46,7 +45,9 @@ def test_seeds_for_tuning_and_for_reporting_can_be_kept_apart():
 def events(rows):
     """(t_us, outcome, avail_bps, smoothed_bps) → the event table."""
     names = ("t_us", "outcome", "avail_bps", "smoothed_bps")
-    return pl.DataFrame([dict(zip(names, row, strict=True)) for row in rows], schema=EVENT_COLUMNS)
+    return pl.DataFrame(
+        [dict(zip(names, row, strict=True)) for row in rows], schema=raw.EVENT_COLUMNS
+    )
 
 
 def track(variant, rows):
@@ -121,6 +122,32 @@ def test_cpu_counts_what_was_not_idle_per_byte_against_reno():
     assert rows[0]["instructions_per_byte"] == pytest.approx(1e9 / 47.82e6, rel=1e-3)
     assert rows[1]["ratio"] == pytest.approx(1.5, rel=1e-3)
     assert rows[1]["extra_per_segment"] == pytest.approx(0.5e9 / 47.82e6 * 1448, rel=1e-3)
+
+
+def test_cpu_counts_the_controls_own_programs_apart():
+    reno, bg = scenarios(cpu.EXPERIMENT, "reno,imtcp_bg", "--seeds", "1")
+    uptime = pl.DataFrame({"uptime_s": [5.0, 15.0], "idle_s": [4.0, 13.0]})
+    # Over twenty seconds, twice the window; only the second look knows the last one.
+    programs = pl.DataFrame(
+        [
+            (0, 1, "imtcp_pkts_acked", 100, 50_000),
+            (0, 2, "imtcp_min_tso_segs", 10, 9_000),
+            (20_000_000, 1, "imtcp_pkts_acked", 40_100, 16_050_000),
+            (20_000_000, 2, "imtcp_min_tso_segs", 20_010, 6_009_000),
+            (20_000_000, 3, "imtcp_cong_avoid", 30_000, 12_000_000),
+        ],
+        schema=raw.PROGRAM_COLUMNS,
+        orient="row",
+    )
+    rows = cpu.EXPERIMENT.rows(
+        [point(reno, 40e6, uptime=uptime), point(bg, 40e6, uptime=uptime, programs=programs)]
+    )
+    assert "own_ratio" not in rows[0]
+    assert rows[1]["per_ack"] == pytest.approx((16_000_000 + 12_000_000) / 40_000)
+    assert rows[1]["per_send"] == pytest.approx(300)
+    # 34 million in twenty seconds, half of them in the window; 47.82 MB are 33 022 segments.
+    assert rows[1]["own_per_segment"] == pytest.approx(17e6 / 33_022, rel=1e-3)
+    assert rows[1]["own_ratio"] == pytest.approx(1 + 0.017, rel=1e-3)
 
 
 def test_cpu_needs_its_yardstick():

@@ -32,7 +32,8 @@ def test_the_buffer_is_a_fifo_inside_the_shaper():
 def test_priority_puts_the_background_in_the_lower_of_two_full_buffers():
     script = Dumbbell(buffer_pkts=125, priority=True).script()
     assert "handle 11: pfifo limit 125" in script
-    assert "handle 12: pfifo limit 125" in script
+    # Fair within the background's class [LP §III]; the foreground's is as without it.
+    assert "handle 12: fq limit 125 flow_limit 125 nopacing" in script
     assert "match ip src 10.1.0.2/32 flowid 10:2" in script
 
 

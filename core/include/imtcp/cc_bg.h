@@ -57,9 +57,6 @@
  * docs/lab-notes/0003-steps-and-the-least-window.md. */
 #define IMTCP_BG_LEAST_SEGS 2U
 #define IMTCP_BG_FIRST_LEAST_SEGS 4U
-/* Queue below which (3) does not act, microseconds. ours: RTTs of 1 ms and less vary by more
- * than a fifth for reasons of the hosts alone (interrupts, delayed softirqs). */
-#define IMTCP_BG_NOISE_US 300U
 
 /* The cap above A_s · RTTmin after a calm round, a 20th. ours: in a window of exactly that, what a hold
  * kept back is lost for good; a 20th lets it be caught up. Where a queue stands nothing is lost, and
@@ -232,7 +229,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 		return;
 	b->calm = (imtcp_u32)imtcp_bg_is_calm(p, rtt, base);
 	if ((imtcp_u64)rtt * 256 > (imtcp_u64)base * p->delta_q8 &&
-	    rtt > base + IMTCP_BG_NOISE_US) {
+	    rtt > base + IMTCP_HOST_NOISE_US) {
 		imtcp_u32 cwnd = imtcp_to_u32(imtcp_scale(w->cwnd_segs, base, rtt));
 
 		cwnd = (imtcp_u32)imtcp_max(cwnd, least);

@@ -49,9 +49,6 @@
 /* delta and itt are parameters (params.h); gamma is IMTCP_EWMA_SHIFT: 1/8 [LP §III-D]. */
 /* Half of the time over which d_min and d_max hold, microseconds. The paper has "minutes". */
 #define IMTCP_LP_WINDOW_US (60 * IMTCP_USEC_PER_SEC)
-/* A queue below which an RTT indicates nothing, microseconds. ours: what hosts alone add to it
- * (interrupts, softirqs), as IMTCP_BG_NOISE_US. */
-#define IMTCP_LP_NOISE_US 300U
 
 /* Where d comes from. */
 enum imtcp_lp_signal {
@@ -168,7 +165,7 @@ IMTCP_GLOBAL int imtcp_lp_on_delay(struct imtcp_lp *lp, imtcp_u64 now_us, imtcp_
 	lp->early =
 		(imtcp_u32)(lp->signal == IMTCP_LP_ONE_WAY
 				    ? imtcp_lp_early(&lp->one_way, lp->delta_pct, lp->owd.tick_us)
-				    : imtcp_lp_early(&lp->rtt, lp->delta_pct, IMTCP_LP_NOISE_US));
+				    : imtcp_lp_early(&lp->rtt, lp->delta_pct, IMTCP_HOST_NOISE_US));
 	return (int)lp->early;
 }
 

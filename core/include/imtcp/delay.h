@@ -34,6 +34,30 @@
 
 #include "filter.h"
 
+/* ---- which packets' delays can be compared ---- */
+
+/* Small segments in a row, without a full one, from which on their delays count. ours: more than a
+ * handshake of TLS or a request of HTTP has; a stream of nothing but small ones reaches it at once. */
+#define IMTCP_SMALL_SEGS_MOST 32U
+
+/*
+ * A segment that is not full is that much sooner across each link, 3 ms at 4 Mbit/s, and most
+ * connections begin with one. Taken for the base it is a queue that never ends: the first of two LEDBAT++
+ * flows, which had begun with 37 bytes, kept a third of what the second had, whose base was that of full
+ * ones. Does an ACK of acked_bytes in acked_segs segments tell a delay that counts? small_segs: the small
+ * ones in a row.
+ */
+IMTCP_INLINE int imtcp_delay_counts(imtcp_u32 *small_segs, imtcp_u32 acked_bytes,
+				    imtcp_u32 acked_segs, imtcp_u32 mss_bytes)
+{
+	if (acked_bytes >= imtcp_mul(acked_segs, mss_bytes)) {
+		*small_segs = 0;
+		return 1;
+	}
+	*small_segs = imtcp_to_u32((imtcp_u64)*small_segs + acked_segs);
+	return *small_segs > IMTCP_SMALL_SEGS_MOST;
+}
+
 /* ---- one-way delay ---- */
 
 /* Interval over which the peer's tick is measured. ours: long beside the jitter of a path, so

@@ -22,6 +22,10 @@
 
 #include "fixed.h"
 
+/* A queue below which an RTT indicates nothing, microseconds. ours: RTTs of an idle path vary by as
+ * much for reasons of the hosts alone (interrupts, delayed softirqs). */
+#define IMTCP_HOST_NOISE_US 300U
+
 /* Weight of a new sample in an exponential average: 1/8 [LP §III-D], as RFC 6298 §2.3. Of
  * available bandwidth it is a parameter (params.h). */
 #define IMTCP_EWMA_SHIFT 3

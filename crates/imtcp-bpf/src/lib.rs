@@ -21,6 +21,7 @@ pub mod shared;
 pub mod tags;
 pub mod totals;
 pub mod up;
+pub mod verifier;
 
 pub use shared::imtcp_event as Event;
 pub use shared::imtcp_params as Params;

@@ -44,9 +44,20 @@ pub(crate) fn open_nocc() -> Result<OpenObject> {
     Ok(ObjectBuilder::default().name("imtcp_nocc")?.open_memory(NOCC)?)
 }
 
+fn open_all_of_ctl() -> Result<OpenObject> {
+    Ok(ObjectBuilder::default().name("imtcp_ctl")?.open_memory(CTL)?)
+}
+
+/// The names of the control object's programs.
+pub(crate) fn ctl_programs() -> Result<Vec<String>> {
+    let object = open_all_of_ctl()?;
+    let names = object.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
+    Ok(names)
+}
+
 /// Opens the control object with only the named program switched on.
 pub(crate) fn open_ctl(program: &str) -> Result<OpenObject> {
-    let mut object = ObjectBuilder::default().name("imtcp_ctl")?.open_memory(CTL)?;
+    let mut object = open_all_of_ctl()?;
     let mut found = false;
     for mut prog in object.progs_mut() {
         let wanted = prog.name() == program;

@@ -305,8 +305,14 @@ pub struct StatusArgs {
 ///
 /// Exit code 1 when something that imtcp needs is missing.
 #[derive(Args)]
-#[command(after_help = "Example: sudo imtcp doctor")]
+#[command(after_help = "Examples: sudo imtcp doctor\n          sudo imtcp doctor --verifier")]
 pub struct DoctorArgs {
+    /// Instead, have this kernel's verifier go through each program, and say what it counted
+    ///
+    /// Instructions on all paths, of which the kernel allows a million, and bytes of stack. Nothing
+    /// is registered or left behind. For those who port to a kernel, or change the programs.
+    #[arg(long)]
+    pub verifier: bool,
     /// JSON instead of text
     #[arg(long)]
     pub json: bool,

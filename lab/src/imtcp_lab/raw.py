@@ -55,6 +55,15 @@ EVENT_COLUMNS: dict[str, type[pl.DataType]] = {
     "hold_us": pl.Float64,
 }
 
+#: What the kernel counts for each BPF program, since it was loaded.
+PROGRAM_COLUMNS: dict[str, type[pl.DataType]] = {
+    "t_us": pl.Int64,
+    "id": pl.Int64,
+    "name": pl.String,
+    "runs": pl.Int64,
+    "run_ns": pl.Int64,
+}
+
 #: Streams of JSON lines with what is kept of them.
 JSON_TABLES = {"watch": WATCH_COLUMNS, "events": EVENT_COLUMNS}
 
@@ -84,7 +93,21 @@ def read_tables(result: JobResult) -> Tables:
     if uptime:
         rows = [[float(v) for v in line.split()] for line in uptime.splitlines()]
         tables["uptime"] = pl.DataFrame(rows, schema=["uptime_s", "idle_s"], orient="row")
+    looks = [result.files.get(f"programs{i}") for i in range(2)]
+    if all(looks):
+        tables["programs"] = pl.concat(read_programs(look, t0_us) for look in looks)
     return tables
+
+
+def read_programs(look: bytes, t0_us: int) -> pl.DataFrame:
+    """How often each BPF program ran, and for how long: ``bpftool -j prog show`` after the time."""
+    t_us, _, listed = look.partition(b"\n")
+    # Those that have not run have no counts.
+    ran = [program for program in json.loads(listed) if "run_cnt" in program]
+    rows = [
+        (int(t_us) - t0_us, p["id"], p.get("name", ""), p["run_cnt"], p["run_time_ns"]) for p in ran
+    ]
+    return pl.DataFrame(rows, schema=PROGRAM_COLUMNS, orient="row")
 
 
 def params_in_force(result: JobResult) -> dict[str, Any]:

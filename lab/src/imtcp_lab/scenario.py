@@ -9,6 +9,7 @@ The job leaves in its results
 ``bulk.csv``, ``rival.csv``, ``back.csv``, ``udp.csv``  bytes per flow and interval
 ``watch.jsonl``   what ``imtcp watch --json`` said, where imtcp was loaded
 ``uptime``        time and idle time at the ends of the window, where that is asked for
+``programs0``, ``programs1``  with it: what each BPF program had run before and after the window
 ``segments.csv``  what reached both ends of the background's connection (``segments.py``), on demand
 ``events.jsonl``  its measurements one by one (``imtcp watch --events --json``)
 ``connections.jsonl``  one look after the window: what is in force, parameters too
@@ -32,6 +33,8 @@ UP = "imtcp up >&2\n"
 #: Enough for the guest to start every process before the clock does.
 LEAD_US = 1_000_000
 DEFAULT_TIMES = Times()
+#: bpftool looks so long before the window, so that its own work is not in it.
+PROGRAMS_LEAD_US = 1_000_000
 #: Virtual seconds allowed beside the run itself (building, loading, files).
 SETUP_LIMIT_S = 120
 
@@ -53,7 +56,7 @@ class Scenario:
     flows_every_ms: int = 100
     #: ``imtcp watch`` looks so often; 0: nobody watches.
     watch_every_ms: int = 250
-    #: Leave ``uptime``: /proc/uptime at the start and the end of the window.
+    #: Leave ``uptime``, /proc/uptime at the start and the end of the window, and ``programs``.
     count_idle: bool = False
     #: Leave ``segments.csv``: what reached both ends of the background's connection.
     trace_segments: bool = False
@@ -120,7 +123,11 @@ class Scenario:
         )
         if self.count_idle:
             window = self.window
-            text += _IDLE.format(start_us=window.start_us, end_us=window.end_us)
+            text += _IDLE.format(
+                before_us=max(0, window.start_us - PROGRAMS_LEAD_US),
+                start_us=window.start_us,
+                end_us=window.end_us,
+            )
         if watch and self.watch_every_ms:
             interval_s = self.watch_every_ms / 1000
             text += (
@@ -159,8 +166,13 @@ echo $T0 >"$OUT/t0"
 # Its second number is the time the guest's processor slept, in virtual time: one
 # nanosecond is one instruction, so what is left is work, and the same on every run.
 _IDLE = """\
-( imtcp-load sleep-until $((T0 + {start_us})); cat /proc/uptime >"$OUT/uptime"
-  imtcp-load sleep-until $((T0 + {end_us})); cat /proc/uptime >>"$OUT/uptime" \
+( programs() {{ imtcp-load now; bpftool -j prog show || echo '[]'; }}
+  STATS=/proc/sys/kernel/bpf_stats_enabled
+  COUNTED=$(cat $STATS); echo 1 >$STATS
+  imtcp-load sleep-until $((T0 + {before_us})); programs >"$OUT/programs0"
+  imtcp-load sleep-until $((T0 + {start_us})); cat /proc/uptime >"$OUT/uptime"
+  imtcp-load sleep-until $((T0 + {end_us})); cat /proc/uptime >>"$OUT/uptime"
+  programs >"$OUT/programs1"; echo "$COUNTED" >$STATS
 ) & WAIT="$WAIT $!"
 """
 

@@ -27,8 +27,10 @@ seconds of processor per ten thousand packet hops.
 * **Segmentation**: TSO off at the senders with GSO on, so the stack builds
   large segments and the device splits them, as behind a network card: the
   bottleneck sees packets of the MTU.  GRO off, ordinary delayed ACKs.
-* **Strict priority** (the ideal background): ``prio`` inside the shaper, packets
-  of the background's sender in the lower band, each band with the full queue.
+* **Strict priority** (the ideal background, the reference model of [LP §III]): ``prio`` inside the
+  shaper, packets of the background's sender in the lower band, each band with the full queue.
+  Flows of the lower band are served in turn (``fq``), as the model has it; the foreground keeps the
+  ``pfifo`` that it has without a background, with which it is compared.
 """
 
 from __future__ import annotations
@@ -165,7 +167,7 @@ class Dumbbell:
                 f"qdisc add dev {BOTTLENECK_DEVICE} parent 1:1 handle 10:"
                 f" prio bands 2 priomap{' 0' * 16}",
                 *self._queue("10:1", "11"),
-                *self._queue("10:2", "12"),
+                *self._queue("10:2", "12", fair=True),
                 f"filter add dev {BOTTLENECK_DEVICE} parent 10: protocol ip prio 1"
                 f" u32 match ip src {BACKGROUND_SENDER}/32 flowid 10:2",
             ]
@@ -173,10 +175,12 @@ class Dumbbell:
             lines += self._queue("1:1", "10")
         return batch("rt", lines)
 
-    def _queue(self, parent: str, handle: str) -> list[str]:
-        """The buffer below `parent`, with its loss."""
+    def _queue(self, parent: str, handle: str, *, fair: bool = False) -> list[str]:
+        """The buffer below `parent`, with its loss; `fair`: flows take turns in a DropTail."""
         add = f"qdisc add dev {BOTTLENECK_DEVICE} parent"
         inside = discipline(self.queue, self.buffer_pkts, self.capacity_bps)
+        if fair and self.queue == DROPTAIL:
+            inside = f"fq limit {self.buffer_pkts} flow_limit {self.buffer_pkts} nopacing"
         if not self.loss_pct:
             return [f"{add} {parent} handle {handle}: {inside}"]
         loss = f"netem loss {self.loss_pct:g}% limit"

@@ -4,13 +4,14 @@
 use std::fs;
 
 use anyhow::Result;
-use imtcp_bpf::{controls, down, meta, netns, paths, probe, up};
+use imtcp_bpf::{controls, down, meta, netns, paths, probe, up, verifier};
 use serde::Serialize;
+use serde_json::json;
 
 use super::print_json;
 use crate::cli::DoctorArgs;
 use crate::device::{self, Device};
-use crate::{exit, procfs};
+use crate::{exit, format, procfs};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -44,6 +45,9 @@ fn fail(check: &str, found: impl Into<String>, advice: impl Into<String>) -> Fin
 }
 
 pub fn main(args: DoctorArgs) -> Result<u8> {
+    if args.verifier {
+        return verifier(args.json);
+    }
     let mut findings = vec![
         kernel(),
         type_information(),
@@ -68,6 +72,31 @@ pub fn main(args: DoctorArgs) -> Result<u8> {
     }
     let failed = findings.iter().any(|f| f.verdict == Verdict::Fail);
     Ok(if failed { exit::FAILURE } else { exit::OK })
+}
+
+fn verifier(json: bool) -> Result<u8> {
+    probe::require_privileges("imtcp doctor --verifier")?;
+    let costs = verifier::costs()?;
+    if json {
+        let row = |c: &verifier::Cost| {
+            json!({
+                "object": c.object,
+                "program": c.program,
+                "instructions": c.instructions,
+                "stack_bytes": c.stack_bytes,
+            })
+        };
+        print_json(&costs.iter().map(row).collect::<Vec<_>>())?;
+        return Ok(exit::OK);
+    }
+    let header = ["OBJECT", "PROGRAM", "INSTRUCTIONS", "STACK"].map(String::from).to_vec();
+    let row = |c: &verifier::Cost| {
+        let stack = format!("{} B", c.stack_bytes);
+        vec![c.object.to_string(), c.program.clone(), c.instructions.to_string(), stack]
+    };
+    let rows: Vec<_> = std::iter::once(header).chain(costs.iter().map(row)).collect();
+    print!("{}", format::table(&rows));
+    Ok(exit::OK)
 }
 
 fn text(findings: &[Finding]) -> String {

@@ -4,8 +4,15 @@ One flow on an idle path in the virtual-time guest, where one nanosecond is one
 instruction and idle time is exact, so the figure is the same on every machine.  The
 guest is sender, router and receiver at once: ``ratio`` is of all of them, ``extra``
 (instructions per segment more than Reno) is the sender's alone, for the rest does
-the same for every control.  Real processors execute different instructions at
-different speeds: this compares work, not seconds.
+the same for every control.  How a control sends decides more than its own code: whoever
+paces, and whoever keeps the queue short, pays for more timers and for smaller buffers
+in every layer.  So what its own programs take is counted apart, by the kernel's
+statistics of BPF programs: ``own`` is instructions per segment, ``own_ratio`` what Reno's
+segment costs with that on top, ``per_ack`` and ``per_send`` instructions per call.  (The
+kernel's own controls are not BPF: nothing is counted for them.)
+
+Real processors execute different instructions at different speeds: this compares work,
+not seconds.
 
 Beside it stands what the laboratory itself takes of the machine that it runs on:
 seconds per virtual second and per packet across the bottleneck, with as many guests at
@@ -16,6 +23,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+
+import polars as pl
 
 from imtcp_lab.experiments.base import Experiment, Rows, flow_bytes, identity
 from imtcp_lab.job import LabError
@@ -71,6 +80,38 @@ def busy_ns_per_byte(point: Point) -> float:
     return busy_s * 1e9 / payload
 
 
+def own_cost(point: Point) -> dict[str, float | None]:
+    """Instructions of the control's own programs; nothing where none ran."""
+    programs = point.tables.get("programs")
+    if programs is None or programs.is_empty():
+        return {}
+    ran = (
+        programs.sort("t_us")
+        .group_by("id", "name")
+        .agg(
+            # Listed once only: it had not run before.
+            pl.when(pl.len() > 1).then(pl.col(c).last() - pl.col(c).first()).otherwise(
+                pl.col(c).last()
+            )
+            for c in ("runs", "run_ns")
+        )
+    )  # fmt: skip
+
+    def ns_per(names: str, calls: str) -> float | None:
+        of = ran.filter(pl.col("name").str.contains(f"_({names})$"))
+        runs = of.filter(pl.col("name").str.ends_with(calls))["runs"].sum()
+        return of["run_ns"].sum() / runs if runs else None
+
+    seconds = (programs["t_us"].max() - programs["t_us"].min()) / 1e6
+    segments = sum(flow_bytes(point)) / PAYLOAD_BYTES
+    own_s = ran["run_ns"].sum() / 1e9 * point.scenario.window.seconds / seconds
+    return {
+        "own_per_segment": own_s * 1e9 / segments,
+        "per_ack": ns_per("pkts_acked|cong_avoid", "_pkts_acked"),
+        "per_send": ns_per("min_tso_segs", "_min_tso_segs"),
+    }
+
+
 def laboratory_cost(point: Point) -> dict[str, float | None]:
     """What the guest took of this machine; nothing is known of points of earlier versions."""
     cost = point.meta["environment"].get("cost")
@@ -94,6 +135,9 @@ def _rows(points: Sequence[Point]) -> Rows:
     for point in points:
         cost = busy_ns_per_byte(point)
         base = reno[point.scenario.seed]
+        own = own_cost(point)
+        if own:
+            own["own_ratio"] = 1 + own["own_per_segment"] / (base * PAYLOAD_BYTES)
         out.append(
             identity(point)
             | {
@@ -101,6 +145,7 @@ def _rows(points: Sequence[Point]) -> Rows:
                 "ratio": cost / base,
                 "extra_per_segment": (cost - base) * PAYLOAD_BYTES,
             }
+            | own
             | laboratory_cost(point)
         )
     return out
@@ -110,8 +155,8 @@ EXPERIMENT = Experiment(
     name="cpu",
     help="instructions per byte against the kernel's Reno",
     controls=(
-        "reno", "cubic", "bbr", "imtcp", "imtcp_bg", "imtcp_fs", "imtcp_lp", "imtcp_nice",
-        "imtcp_ledbat", "imtcp_ledbatpp",
+        "reno", "cubic", "bbr", "imtcp", "imtcp_bg", "imtcp_fs", "imtcp_lp", "imtcp_lpecn",
+        "imtcp_nice", "imtcp_ledbat", "imtcp_ledbatpp",
     ),
     scenarios=_scenarios,
     rows=_rows,
@@ -119,6 +164,10 @@ EXPERIMENT = Experiment(
         Column("instructions_per_byte", "instructions/byte", lambda v: as_number(v, 2)),
         Column("ratio", "ratio to reno", lambda v: as_number(v, 3)),
         Column("extra_per_segment", "extra/segment", lambda v: as_number(v, 0)),
+        Column("own_per_segment", "own/segment", lambda v: as_number(v, 0)),
+        Column("own_ratio", "own ratio", lambda v: as_number(v, 3)),
+        Column("per_ack", "per ACK", lambda v: as_number(v, 0)),
+        Column("per_send", "per send", lambda v: as_number(v, 0)),
         Column("wall_per_virtual_s", "lab: s per virtual s"),
         Column("wall_us_per_packet", "µs per packet", lambda v: as_number(v, 0)),
         Column("memory_mb", "MB", lambda v: as_number(v, 0)),

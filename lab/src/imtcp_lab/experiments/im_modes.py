@@ -20,7 +20,8 @@ QUICK_LOSSES_PCT = (0.1, 2)
 #: What counts as many losses.
 MANY_PCT = 1
 WIRELESS = Dumbbell(capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50)
-FAST = Dumbbell(capacity_bps=500e6, background_rtt_ms=50, buffer_pkts=1000)
+#: A tenth of a bandwidth-delay product, and half of it.
+FAST_BUFFERS_PKTS = (200, 1000)
 BIN_MS = 500
 
 
@@ -44,13 +45,15 @@ def _wireless(args: argparse.Namespace) -> list[Scenario]:
 def _fast(args: argparse.Namespace) -> list[Scenario]:
     return [
         Scenario(
-            FAST,
+            Dumbbell(capacity_bps=500e6, background_rtt_ms=50, buffer_pkts=buffer_pkts),
             None,
             Bulk(start_s=shift_s(seed)),
             control,
             Times(warmup_s=1, measure_s=pick(args, 20, 4), drain_s=0.2),
             seed=seed,
+            variant=f"{buffer_pkts}pkts",
         )
+        for buffer_pkts in FAST_BUFFERS_PKTS
         for seed in args.seed_numbers
         for control in args.chosen
     ]
@@ -65,6 +68,8 @@ def _rows(points: Sequence[Point]) -> Rows:
             identity(point)
             | {
                 "loss_pct": path.loss_pct,
+                "buffer_pkts": path.buffer_pkts,
+                "panel": f"{point.scenario.control.label}, {path.buffer_pkts} packets",
                 "goodput_bps": background_bps(point),
                 "goodput_mbps": background_bps(point) / 1e6,
                 "drops_pkts": drops_pkts(point.tables["queue"], window),
@@ -93,10 +98,19 @@ def _judge_wireless(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _judge_fast(rows: Sequence[dict]) -> list[Claim]:
-    ours = mean(rows, "goodput_mbps", control="imtcp_fs")
+    def rate(control: str, buffer_pkts: int) -> float:
+        return mean(rows, "goodput_mbps", control=control, buffer_pkts=buffer_pkts)
+
     return [
-        below(f"{name} has", mean(rows, "goodput_mbps", control=name), "imtcp_fs", ours, 0)
-        for name in ("reno", "highspeed")
+        below(
+            f"with {buffer} packets of buffer {other} has",
+            rate(other, buffer),
+            "imtcp_fs",
+            rate("imtcp_fs", buffer),
+            0,
+        )
+        for buffer in values(rows, "buffer_pkts")
+        for other in ("reno", "highspeed")
     ]
 
 
@@ -130,7 +144,7 @@ LONG_FAT = Experiment(
     scenarios=_fast,
     rows=_rows,
     columns=COLUMNS,
-    by=("control",),
+    by=("buffer_pkts", "control"),
     needs_none=False,
     seeds=3,
     paper=Paper(
@@ -141,6 +155,6 @@ LONG_FAT = Experiment(
         " bandwidth-delay product) here. The first 20 s after the first one are judged."
         " Drawn is throughput, not the window.",
         judge=_judge_fast,
-        draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme),
+        draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="panel"),
     ),
 )
