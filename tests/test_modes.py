@@ -167,6 +167,15 @@ def test_full_speed_overtakes_reno_on_a_long_lossy_path() -> None:
     assert took["imtcp_fs"] <= took["reno"] / 1.5, took
 
 
+def test_full_speed_overtakes_reno_and_highspeed_at_500_mbit() -> None:
+    # A tenth of a bandwidth-delay product of buffer: slow start ends far below the link's rate.
+    path = Path3(forward="rate 500mbit limit 200", back="delay 50ms limit 20000")
+    controls = ("reno", "highspeed", "imtcp_fs")
+    result = run(UP + path.script() + "".join(path.transfer(c, "w60000000") for c in controls))
+    took = {control: Transfer.of(result, control).seconds for control in controls}
+    assert took["imtcp_fs"] <= min(took["reno"], took["highspeed"]) / 1.5, took
+
+
 def test_lpecn_goes_by_marks_and_loses_nothing() -> None:
     path = LP_PATH
     script = UP + path.script()

@@ -134,6 +134,9 @@ WIRELESS_LOSS = Experiment(
         draw=lambda rows, theme: plots.lines(
             rows, "loss_pct", "goodput_mbps", "loss, %", "goodput, Mbit/s", theme, log_x=True
         ),
+        reason="A loss takes Westwood+ to what the path carries and full speed, by the paper's rule"
+        " to half of its window. Where nearly every stream has a loss in it there is no result, and"
+        " without one full speed is Reno.",
     ),
 )
 
@@ -151,10 +154,14 @@ LONG_FAT = Experiment(
         source="[IM §5.2, figure 15]",
         expected="Full speed has the highest throughput: Reno needs long for a large window,"
         " HighSpeed TCP loses packets often.",
-        choices="The paper gives neither round trip nor buffer: 50 ms and 1000 packets (half of a"
-        " bandwidth-delay product) here. The first 20 s after the first one are judged."
-        " Drawn is throughput, not the window.",
+        choices="The paper gives neither round trip nor buffer: 50 ms here, 200 and 1000 packets"
+        " (a tenth and half of a bandwidth-delay product). The first 20 s after the first one are"
+        " judged. Drawn is throughput, not the window.",
         judge=_judge_fast,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="panel"),
+        reason="Slow start finds its loss a round trip late, so that half of the window is then"
+        " about what path and buffer hold. With the larger buffer that fills the path: Reno and"
+        " HighSpeed TCP lose nothing more while they are judged, and full speed, which paces slow"
+        " start and so overshoots less, begins below the link's rate.",
     ),
 )
