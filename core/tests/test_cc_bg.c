@@ -174,14 +174,13 @@ static void a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves(void **
 }
 
 /* "Above 30 Mbit/s" is no news where 80 are known; 7/8 · 80 + 1/8 · 96 = 82; below is news. */
-static void with_g_below_one_a_result_above_the_range_never_lowers_the_average(void **state)
+static void a_result_above_the_range_never_lowers_the_average(void **state)
 {
 	struct imtcp_result above = {NOW, 30 * MBPS, 0, 0, IMTCP_OUT_OF_RANGE, 100, 0, 4};
 	struct flow f;
 
 	(void)state;
 	start(&f, 300, 300, 30000);
-	f.p.g_q8 = 128;
 	result(&f, IMTCP_OK, 80 * MBPS);
 	imtcp_bg_on_result(&f.b, &f.p, &above);
 	assert_int_equal(f.b.smoothed_bps, 80 * MBPS);
@@ -192,9 +191,14 @@ static void with_g_below_one_a_result_above_the_range_never_lowers_the_average(v
 	above.avail_bps = 74 * MBPS;
 	imtcp_bg_on_result(&f.b, &f.p, &above);
 	assert_int_equal(f.b.smoothed_bps, 81 * MBPS);
-	f.p.g_q8 = 256;
+	/* the paper's rules: with g = 1 every end counts, with less this one does not */
 	above.sub_range = 0;
 	above.avail_bps = 1 * MBPS;
+	f.p.profile = IMTCP_PROFILE_PAPER;
+	f.p.g_q8 = 128;
+	imtcp_bg_on_result(&f.b, &f.p, &above);
+	assert_int_equal(f.b.smoothed_bps, 81 * MBPS);
+	f.p.g_q8 = 256;
 	imtcp_bg_on_result(&f.b, &f.p, &above);
 	assert_int_equal(f.b.smoothed_bps, 71 * MBPS);
 }
@@ -475,7 +479,7 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(the_cap_is_available_bandwidth_times_least_rtt),
       T(after_a_calm_round_the_cap_is_a_twentieth_higher),
       T(a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves),
-      T(with_g_below_one_a_result_above_the_range_never_lowers_the_average),
+      T(a_result_above_the_range_never_lowers_the_average),
       T(a_small_g_leaves_what_a_measurement_needs), T(the_cap_never_stops_the_measuring),
       T(before_the_first_result_the_cap_is_the_middle_of_the_first_range),
       T(without_a_round_trip_time_there_is_no_cap),

@@ -36,12 +36,12 @@
  *  7. After a calm round the cap is a 20th above (2).
  *  8. Where (2) is below what a measurement needs, [IM §5.1] has no cap at all; here it is
  *     N + 2 segments, or a small g would take more than a larger one.
- *  9. With g < 1 a result "above the range" never lowers A_s (imtcp_bg_counts).
+ *  9. A result "above the range" never lowers A_s (imtcp_bg_counts).
  * 10. Two results in a row that are a quarter above A_s, or a quarter below it, are a step, which (1)
  *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_bg_step).
  * 11. (4) has a floor: four segments, and two where four still meet a queue.
  *
- * The profile "paper" goes without 3, 7 and 10, and its floor is two segments at once. The others stay:
+ * The profile "paper" goes without 3, 7, 10 and, with g = 1, 9, and its floor is two segments at once. The others stay:
  * without 1 and 2 the window collapses behind a receiver that delays its ACKs, without 5 it never
  * finds a longer path, without 6 and 8 nothing is measured, and 4 and 9 are the papers' own.
  */
@@ -116,16 +116,22 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params
 					   least);
 }
 
+/* All of the search range was free: A is the range's end, or anything more. */
+IMTCP_INLINE int imtcp_bg_above_range(const struct imtcp_result *r)
+{
+	return r->outcome == IMTCP_OUT_OF_RANGE && !r->sub_range;
+}
+
 /*
- * Does a result count in (1)? "Above the range" says only that A is at least the range's end. With
- * g < 1 the connection delivers less than A by design; where its window cannot carry streams, ranges
- * lie around what it delivers, and A_s would follow their ends down, the window after it. So there
- * such an end may raise A_s and not lower it.
+ * Does a result count in (1)? "Above the range" says only that A is at least the range's end. Where the
+ * window cannot carry streams, as with g < 1 by design, or after a silence, ranges lie around what it
+ * delivers, and A_s would follow their ends down, the window after it. So such an end may raise A_s and
+ * not lower it.
  */
 IMTCP_INLINE int imtcp_bg_counts(const struct imtcp_bg *b, const struct imtcp_params *p,
 				 const struct imtcp_result *r)
 {
-	if (r->outcome == IMTCP_OUT_OF_RANGE && !r->sub_range && p->g_q8 < IMTCP_G_MOST_Q8)
+	if (imtcp_bg_above_range(r) && (p->g_q8 < IMTCP_G_MOST_Q8 || !imtcp_bg_as_in_paper(p)))
 		return r->avail_bps > b->smoothed_bps;
 	return r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE;
 }
@@ -160,7 +166,7 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_para
 							      p->gamma_q16);
 	}
 	/* the whole range was free: that is news, too */
-	if (r->outcome == IMTCP_OK || (r->outcome == IMTCP_OUT_OF_RANGE && !r->sub_range))
+	if (r->outcome == IMTCP_OK || imtcp_bg_above_range(r))
 		b->cap_stale = 0;
 }
 
