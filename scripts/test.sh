@@ -76,7 +76,7 @@ if [ -n "$quick" ]; then
 else
 	echo "== connections, lab and e2e: in the virtual machine, side by side; this takes a while"
 	tests="-q -rs --durations=10"
-	first=$(printf 'tests/test_%s.py ' connections modes nocc parameters rates)
+	first=$(printf 'tests/test_%s.py ' connections modes nocc)
 	# shellcheck disable=SC2086 # words of a command
 	begin connections .venv/bin/pytest $tests $first
 	# shellcheck disable=SC2086

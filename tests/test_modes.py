@@ -171,7 +171,7 @@ def test_full_speed_overtakes_reno_and_highspeed_at_500_mbit() -> None:
     # A tenth of a bandwidth-delay product of buffer: slow start ends far below the link's rate.
     path = Path3(forward="rate 500mbit limit 200", back="delay 50ms limit 20000")
     controls = ("reno", "highspeed", "imtcp_fs")
-    result = run(UP + path.script() + "".join(path.transfer(c, "w60000000") for c in controls))
+    result = run(UP + path.script() + "".join(path.transfer(c, "w30000000") for c in controls))
     took = {control: Transfer.of(result, control).seconds for control in controls}
     assert took["imtcp_fs"] <= min(took["reno"], took["highspeed"]) / 1.5, took
 
