@@ -51,11 +51,12 @@ __u32 BPF_PROG(imtcp_ssthresh, struct sock *sk)
 {
 	struct imtcp_conn *conn = imtcp_conn_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 half_segs = imtcp_reno_ssthresh(tp->snd_cwnd);
 
+	if (!conn)
+		return imtcp_reno_ssthresh(tp->snd_cwnd);
 	/* The kernel lowers the window to it while the loss is repaired, below a floor too. */
-	return conn ? imtcp_max(half_segs, imtcp_floor_segs(conn, tp, imtcp_policy_of(conn)))
-		    : half_segs;
+	return imtcp_max(imtcp_ssthresh_segs(conn, tp),
+			 imtcp_floor_segs(conn, tp, imtcp_policy_of(conn)));
 }
 
 SEC("struct_ops")

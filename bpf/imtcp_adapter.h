@@ -132,8 +132,20 @@ static __always_inline void imtcp_full_speed_again(struct imtcp_conn *conn, __u6
 static __always_inline void imtcp_on_result(struct sock *sk, struct imtcp_conn *conn)
 {
 	imtcp_bg_on_result(&conn->bg, &conn->params, &conn->meas.result);
+	if (conn->mode == IMTCP_MODE_FS && !imtcp_as_in_paper(&conn->params))
+		conn->bg.smoothed_bps = imtcp_fs_smoothed_bps(conn->bg.smoothed_bps,
+							      &conn->meas.result);
 	imtcp_full_speed_again(conn, conn->meas.result.at_us);
 	imtcp_publish(sk, conn);
+}
+
+/* The round trip time to send by. In slow start the newest one where it is shorter: srtt may be that of a
+ * queue which drained in a silence, and paced by it a window would not fill in its round trip. */
+static __always_inline __u32 imtcp_rtt_us(const struct tcp_sock *tp)
+{
+	__u32 srtt_us = tp->srtt_us >> 3, newest_us = tp->rack.rtt_us;
+
+	return newest_us && imtcp_in_early_slow_start(tp) ? imtcp_min(srtt_us, newest_us) : srtt_us;
 }
 
 /* A full segment on the wire. TCP's header is known only after the handshake. */
@@ -144,15 +156,15 @@ static __always_inline __u32 imtcp_pkt_bytes(const struct imtcp_conn *conn,
 }
 
 /*
- * Ordinary pacing rate, on the wire: cwnd/srtt times a gain; U64_MAX before the first RTT. In slow
- * start after a silence cwnd/RTTmin: srtt is that of a queue which has drained since. While a loss is
+ * Ordinary pacing rate, on the wire: cwnd/RTT times a gain; U64_MAX before the first RTT. In slow
+ * start after a silence cwnd/RTTmin: no newer one is known yet. While a loss is
  * repaired the window is about what is left in flight (PRR), and pacing by that would
  * hold retransmissions back: as tcp_update_pacing_rate, packets_out where it is more.
  */
 static __always_inline __u64 imtcp_base_bps(const struct imtcp_conn *conn,
 					    const struct tcp_sock *tp)
 {
-	__u64 srtt_us = tp->srtt_us >> 3;
+	__u64 srtt_us = imtcp_rtt_us(tp);
 	__u64 bytes = imtcp_max(tp->snd_cwnd, tp->packets_out) * imtcp_pkt_bytes(conn, tp);
 	__u32 gain_q8 = IMTCP_PACE_Q8;
 
@@ -235,10 +247,11 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	ev.snd_nxt = tp->snd_nxt;
 	ev.cwnd_segs = tp->snd_cwnd;
 	ev.flight_segs = imtcp_flight_segs(tp);
+	ev.most_flight_segs = tp->max_packets_out;
 	ev.unsent_bytes = tp->write_seq - tp->snd_nxt;
 	ev.mss_bytes = tp->mss_cache;
 	ev.rtt_dev_us = tp->mdev_us >> 2;
-	ev.srtt_us = tp->srtt_us >> 3;
+	ev.srtt_us = imtcp_rtt_us(tp);
 	ev.recovering = imtcp_ca_state(sk) >= TCP_CA_CWR || conn->bg.draining;
 	/* the window will double if it was full, or if what waits will fill it */
 	ev.slow_start = imtcp_in_early_slow_start(tp) &&
@@ -349,16 +362,32 @@ static __always_inline __u32 imtcp_floor_segs(const struct imtcp_conn *conn,
 static __always_inline void imtcp_grow(const struct imtcp_conn *conn, const struct tcp_sock *tp,
 				       struct imtcp_window *w, __u32 acked)
 {
+	__u64 avail_bps = conn->bg.smoothed_bps;
 	__u32 v_segs;
 
 	if (conn->mode != IMTCP_MODE_FS) {
 		imtcp_reno_grow(w, acked, tp->snd_cwnd_clamp);
 		return;
 	}
-	v_segs = imtcp_fs_v_segs(conn->bg.smoothed_bps, tp->srtt_us >> 3,
-				 imtcp_pkt_bytes(conn, tp));
+	if (!avail_bps && !imtcp_as_in_paper(&conn->params))
+		avail_bps = (conn->meas.low_bps + conn->meas.high_bps) / 2;
+	v_segs = imtcp_fs_v_segs(avail_bps, tp->srtt_us >> 3, imtcp_pkt_bytes(conn, tp));
 	imtcp_fs_grow(w, acked, imtcp_fs_step_segs(w->cwnd_segs, v_segs, conn->params.h_segs),
 		      tp->snd_cwnd_clamp);
+}
+
+/* Window after a loss: Reno's half, or at full speed what the path carried a round trip ago. */
+static __always_inline __u32 imtcp_ssthresh_segs(const struct imtcp_conn *conn,
+						 const struct tcp_sock *tp)
+{
+	__u32 carried_segs = 0;
+
+	if (conn->mode != IMTCP_MODE_FS || imtcp_as_in_paper(&conn->params))
+		return imtcp_reno_ssthresh(tp->snd_cwnd);
+	if (tp->tcp_mstamp - tp->delivered_mstamp <= tp->srtt_us >> 3)
+		carried_segs = imtcp_fs_carried_segs(tp->rate_delivered, tp->rate_interval_us,
+						     conn->bg.minrtt.base_us);
+	return imtcp_fs_ssthresh(tp->snd_cwnd, carried_segs);
 }
 
 static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *conn, __u32 acked)

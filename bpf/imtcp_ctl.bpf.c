@@ -4,6 +4,7 @@
  *
  *   imtcp_sockops      gives a cgroup's new connections and listeners to a run or attachment
  *   imtcp_connections  prints a record of every connection that has our state
+ *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
  *
  * The command loads each where it needs it, onto the maps that the congestion controls use.
@@ -231,30 +232,50 @@ static __always_inline __u32 queued_bytes(const struct tcp_sock *tp, __u8 state)
 	}
 }
 
+static __always_inline void print_record(struct seq_file *seq, struct imtcp_conn *conn,
+					 struct tcp_sock *tp)
+{
+	struct sock___ctl *sk = (struct sock___ctl *)tp;
+	struct imtcp_record rec = {};
+
+	imtcp_record_fill(&rec, conn, tp);
+	fill_addresses(&rec, sk);
+	rec.tcp_state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	rec.queued_bytes = queued_bytes(tp, rec.tcp_state);
+	rec.netns_ino = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	rec.cookie = bpf_get_socket_cookie(tp);
+	rec.socket_ino = socket_inode(sk);
+	rec.now_ns = bpf_ktime_get_ns();
+	bpf_seq_write(seq, &rec, sizeof(rec));
+}
+
 SEC("iter/bpf_sk_storage_map")
 int imtcp_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	struct imtcp_conn *conn = ctx->value;
-	struct imtcp_record rec = {};
-	struct sock *sk = ctx->sk;
-	struct sock___ctl *sk_ctl;
 	struct tcp_sock *tp;
 
-	if (!sk || !conn)
+	if (!ctx->sk || !ctx->value)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = bpf_skc_to_tcp_sock(ctx->sk);
+	if (tp)
+		print_record(ctx->meta->seq, ctx->value, tp);
+	return 0;
+}
+
+SEC("iter/tcp")
+int imtcp_connections_here(struct bpf_iter__tcp *ctx)
+{
+	struct imtcp_conn *conn;
+	struct tcp_sock *tp;
+
+	if (!ctx->sk_common)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(ctx->sk_common); /* not those in TIME_WAIT, nor requests */
 	if (!tp)
 		return 0;
-	sk_ctl = (struct sock___ctl *)sk;
-	imtcp_record_fill(&rec, conn, tp);
-	fill_addresses(&rec, sk_ctl);
-	rec.tcp_state = BPF_CORE_READ(sk_ctl, __sk_common.skc_state);
-	rec.queued_bytes = queued_bytes(tp, rec.tcp_state);
-	rec.netns_ino = BPF_CORE_READ(sk_ctl, __sk_common.skc_net.net, ns.inum);
-	rec.cookie = bpf_get_socket_cookie(sk);
-	rec.socket_ino = socket_inode(sk_ctl);
-	rec.now_ns = bpf_ktime_get_ns();
-	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	conn = bpf_sk_storage_get(&imtcp_conns, tp, NULL, 0);
+	if (conn)
+		print_record(ctx->meta->seq, conn, tp);
 	return 0;
 }
 

@@ -85,6 +85,10 @@ struct tcp_options_received {
 	__u16 saw_tstamp : 1;
 } IMTCP_CORE;
 
+struct tcp_rack {
+	__u32 rtt_us; /* of the newest segment that was acknowledged */
+} IMTCP_CORE;
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 snd_una;
@@ -110,6 +114,10 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
+	__u64 delivered_mstamp; /* us, when something was delivered last */
+	__u32 rate_delivered;	/* segments of the newest rate sample, and its time */
+	__u32 rate_interval_us;
+	struct tcp_rack rack;
 	struct tcp_options_received rx_opt;
 	__u16 tcp_header_len;
 	__u8 ecn_flags;

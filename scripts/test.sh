@@ -15,23 +15,25 @@ log=target/test
 mkdir -p "$log"
 passed=0 failed=0 skipped=0 broken=
 
-# begin NAME COMMAND...: runs it in the background, into its log; $! is it.
-begin() {
+# run NAME COMMAND...: into its log.
+run() {
 	name=$1
 	shift
 	echo "$*" >"$log/$name.command"
 	rm -f "$log/$name.status"
-	{
-		# A shell's background job ignores Ctrl-C, and so would the programs under test.
-		env --default-signal=INT,QUIT "$@" >"$log/$name.log" 2>&1
-		echo $? >"$log/$name.status"
-	} &
-	echo $! >"$log/$name.pid"
+	# A shell's background job ignores Ctrl-C, and so would the programs under test.
+	env --default-signal=INT,QUIT "$@" >"$log/$name.log" 2>&1
+	echo $? >"$log/$name.status"
 }
 
-# end NAME: waits for it, shows what it printed, and counts what its runner reports.
-end() {
-	wait "$(cat "$log/$1.pid")"
+# begin NAME COMMAND...: in the background.
+begin() {
+	run "$@" &
+	echo $! >"$log/$1.pid"
+}
+
+# report NAME: shows what it printed, and counts what its runner reports.
+report() {
 	printf '\n== %s: %s\n' "$1" "$(cat "$log/$1.command")"
 	cat "$log/$1.log"
 	counts=$(scripts/count-tests.py "$log/$1.log")
@@ -45,10 +47,33 @@ end() {
 	fi
 }
 
+# end NAME: waits for what was begun.
+end() {
+	wait "$(cat "$log/$1.pid")"
+	report "$1"
+}
+
 # part NAME COMMAND...: one after the other.
 part() {
 	begin "$@"
 	end "$1"
+}
+
+# next_queued: takes the first line of the queue; two lanes never the same.
+next_queued() {
+	(
+		flock 9
+		sed -n 1p "$log/queue"
+		sed -i 1d "$log/queue"
+	) 9>"$log/queue.lock"
+}
+
+# lane: runs pytest on what the queue has next, "NAME ARGUMENT...", until it is empty.
+lane() {
+	while next=$(next_queued) && [ -n "$next" ]; do
+		# shellcheck disable=SC2086 # words of a command
+		run "${next%% *}" .venv/bin/pytest -q -rs --durations=10 ${next#* }
+	done
 }
 
 # The compiler seldom keeps both cores busy, and the core's own tests never do. The profile of `make
@@ -68,26 +93,28 @@ part rust $rust --no-fail-fast
 # shellcheck disable=SC2086
 part rust-demo $rust_demo
 [ -n "$loaded" ] || target/release/imtcp down >/dev/null 2>&1 || true
-# Two rows of Python tests share the cores, as a guest uses one: what connections do, and the rest one
-# after the other.
 if [ -n "$quick" ]; then
 	part lab .venv/bin/pytest -q -rs -m "not vm" lab/tests
 	part e2e .venv/bin/pytest -q -rs -m "not vm" tests
 else
-	echo "== connections, lab and e2e: in the virtual machine, side by side; this takes a while"
-	tests="-q -rs --durations=10"
-	first=$(printf 'tests/test_%s.py ' connections modes nocc)
-	# shellcheck disable=SC2086 # words of a command
-	begin connections .venv/bin/pytest $tests $first
+	# A guest uses one processor: two at a time, and the longest first.
+	alone="connections modes kernels rates parameters token_bucket"
+	# shellcheck disable=SC2086 # words
+	{
+		echo "connections tests/test_connections.py"
+		echo "lab lab/tests"
+		printf '%s\n' ${alone#connections } | sed 's|.*|& tests/test_&.py|'
+		echo "e2e$(printf ' --ignore=tests/test_%s.py' $alone) tests"
+	} >"$log/queue"
+	queued=$(sed 's/ .*//' "$log/queue")
+	# The lanes do not hear of Ctrl-C: they end where nothing is left to do.
+	trap ': >"$log/queue"; exit 130' INT TERM
 	# shellcheck disable=SC2086
-	begin lab .venv/bin/pytest $tests lab/tests
-	wait $!
-	# shellcheck disable=SC2046,SC2086
-	begin e2e .venv/bin/pytest $tests $(printf ' --ignore=%s' $first) tests
+	echo "== in the virtual machine, two at a time; this takes a while:" $queued
+	lane &
+	lane &
 	wait
-	end lab
-	end connections
-	end e2e
+	for name in $queued; do report "$name"; done
 fi
 
 printf '\n== all parts\n'

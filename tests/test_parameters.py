@@ -107,7 +107,7 @@ def test_attaching_again_changes_the_parameters_of_open_connections() -> None:
     expected = {
         "file": DEFAULTS | {"delta": 1.5, "g": 0.8},
         "line": DEFAULTS | {"delta": 2.0},
-        "fs": {"N": 8, "gamma": 0.125, "h": 20},
+        "fs": {"N": 8, "gamma": 0.125, "h": 20, "profile": "default"},
         "lp": {"delta": 0.3, "itt": 3},
         "nice": {"f": 0.25, "t": 0.2},
         "paper": DEFAULTS | {"profile": "paper"},

@@ -128,6 +128,7 @@ static inline const char *drive_send(struct drive *d, const struct drive_source 
 	ev.snd_nxt = d->nxt;
 	ev.cwnd_segs = d->w.cwnd_segs;
 	ev.flight_segs = flight;
+	ev.most_flight_segs = (uint32_t)drive_number(d, src, flight, 2 * flight);
 	ev.unsent_bytes = (uint32_t)drive_number(d, src, 1U << 24, 1U << 25);
 	ev.mss_bytes = d->mss;
 	ev.chunk_segs = d->chunk_segs;

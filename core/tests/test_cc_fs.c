@@ -62,6 +62,33 @@ static void slow_start_is_renos(void **state)
 	assert_int_equal(w.cwnd_segs, 20);
 }
 
+/* D·RTTmin: 200 packets in 50 ms, over 30 ms, are 120. */
+static void a_loss_leaves_what_the_path_carries_and_never_less_than_half(void **state)
+{
+	(void)state;
+	assert_int_equal(imtcp_fs_carried_segs(200, 50000, 30000), 120);
+	assert_int_equal(imtcp_fs_carried_segs(200, 0, 30000), 0);
+	assert_int_equal(imtcp_fs_ssthresh(150, 120), 120); /* a queue of 30 is given up */
+	assert_int_equal(imtcp_fs_ssthresh(100, 120), 100); /* no queue: nothing to give up */
+	assert_int_equal(imtcp_fs_ssthresh(300, 120), 150); /* Reno's half is more */
+	assert_int_equal(imtcp_fs_ssthresh(100, 0), 50);    /* D is not known */
+	assert_int_equal(imtcp_fs_ssthresh(1, 0), 2);
+}
+
+static void what_was_free_at_least_is_not_averaged(void **state)
+{
+	struct imtcp_result r = {.avail_bps = 40 * MBPS, .outcome = IMTCP_OUT_OF_RANGE};
+
+	(void)state;
+	assert_int_equal(imtcp_fs_smoothed_bps(10 * MBPS, &r), 40 * MBPS);
+	assert_int_equal(imtcp_fs_smoothed_bps(50 * MBPS, &r), 50 * MBPS);
+	r.sub_range = 5; /* below the range */
+	assert_int_equal(imtcp_fs_smoothed_bps(10 * MBPS, &r), 10 * MBPS);
+	r.sub_range = 2;
+	r.outcome = IMTCP_OK;
+	assert_int_equal(imtcp_fs_smoothed_bps(10 * MBPS, &r), 10 * MBPS);
+}
+
 static void without_congestion_control_the_receivers_window_is_the_limit(void **state)
 {
 	(void)state;
@@ -73,4 +100,6 @@ static void without_congestion_control_the_receivers_window_is_the_limit(void **
 
 SUITE(cc_fs, T(far_below_v_the_window_grows_by_h), T(h_of_one_is_reno_and_so_is_an_unknown_v),
       T(a_step_does_not_go_beyond_v), T(a_step_is_spread_over_the_acks_of_its_round_trip),
-      T(slow_start_is_renos), T(without_congestion_control_the_receivers_window_is_the_limit))
+      T(slow_start_is_renos), T(what_was_free_at_least_is_not_averaged),
+      T(a_loss_leaves_what_the_path_carries_and_never_less_than_half),
+      T(without_congestion_control_the_receivers_window_is_the_limit))

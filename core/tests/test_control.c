@@ -235,6 +235,34 @@ static void a_hold_on_a_very_fast_path_ends(void **state)
 	assert_at_most(imtcp_time_us(MSS, h.m.next_bps), IMTCP_T_MAX_US);
 }
 
+/*
+ * 40 segments in the round trip of 30 ms before, of which none is in flight now: 16 Mbit/s, above a
+ * range that ends at 4. In slow start the range is around that rate; else what is in flight counts.
+ */
+static void in_slow_start_a_range_below_what_was_in_flight_is_given_up(void **state)
+{
+	uint64_t rate = imtcp_rate_bps(40 * MSS, 30000);
+	struct hand h;
+
+	(void)state;
+	begin(&h);
+	h.m.low_bps = 2 * MBPS;
+	h.m.high_bps = 4 * MBPS;
+	h.m.resume_us = h.ev.now_us + 1000000; /* nothing is measured meanwhile */
+	h.m.unit = IMTCP_STORE;
+	h.ev.flight_segs = 0;
+	h.ev.most_flight_segs = 40;
+	ask(&h);
+	assert_int_equal(h.m.high_bps, 4 * MBPS);
+	h.ev.slow_start = 1;
+	ask(&h);
+	assert_int_equal(h.m.low_bps, rate / 2);
+	assert_int_equal(h.m.high_bps, 2 * rate);
+	h.ev.most_flight_segs = 0; /* not known */
+	ask(&h);
+	assert_int_equal(h.m.high_bps, 2 * rate);
+}
+
 /* ---- m ---- */
 
 /* Room never comes: each try fails, m rises to N, and a result says NOT_FILLED. */
@@ -709,8 +737,9 @@ SUITE(control, T(a_packet_climbs_through_store_send_empty_and_pass),
       T(the_gaps_of_a_stream_are_those_of_the_equation),
       T(asking_again_without_a_departure_changes_nothing), T(a_hold_is_never_longer_than_t),
       T(a_chosen_t_is_the_longest_hold_whatever_the_deviation_says),
-      T(a_hold_on_a_very_fast_path_ends), T(a_store_that_cannot_be_filled_raises_m_up_to_n),
-      T(good_measurements_lower_m_down_to_two),
+      T(a_hold_on_a_very_fast_path_ends),
+      T(in_slow_start_a_range_below_what_was_in_flight_is_given_up),
+      T(a_store_that_cannot_be_filled_raises_m_up_to_n), T(good_measurements_lower_m_down_to_two),
       T(a_retransmission_empties_and_blocks_until_a_new_cumulative_ack),
       T(an_ack_of_a_retransmission_unblocks_without_being_a_sample),
       T(after_a_loss_twenty_round_trips_pass), T(recovery_and_drains_hold_nothing),

@@ -41,9 +41,10 @@
  *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_bg_step).
  * 11. (4) has a floor: four segments, and two where four still meet a queue.
  *
- * The profile "paper" goes without 3, 7, 10 and, with g = 1, 9, and its floor is two segments at once. The others stay:
- * without 1 and 2 the window collapses behind a receiver that delays its ACKs, without 5 it never
- * finds a longer path, without 6 and 8 nothing is measured, and 4 and 9 are the papers' own.
+ * The profile "paper" goes without 3, 7 and 10, with g = 1 without 9, and its floor is two segments at
+ * once. The others stay: without 1 and 2 the window collapses behind a receiver that delays its ACKs,
+ * without 5 it never finds a longer path, without 6 and 8, and with g < 1 without 9, nothing is
+ * measured, and 4 is the paper's own.
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
@@ -66,12 +67,6 @@
 /* A result this far from A_s, a quarter, may be half of a step. ours: beside
  * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
 #define IMTCP_BG_STEP_DIV 4U
-
-/* The rules of the paper alone (see above). */
-IMTCP_INLINE int imtcp_bg_as_in_paper(const struct imtcp_params *p)
-{
-	return p->profile == IMTCP_PROFILE_PAPER;
-}
 
 struct imtcp_bg {
 	struct imtcp_minrtt minrtt;
@@ -110,16 +105,10 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params
 	/* no share of what is not known: the first result needs a window that carries its streams */
 	if (b->smoothed_bps)
 		bps = imtcp_scale(bps, p->g_q8, 256);
-	if (b->calm && !imtcp_bg_as_in_paper(p))
+	if (b->calm && !imtcp_as_in_paper(p))
 		bps += bps / IMTCP_BG_SLACK_DIV;
 	b->cap_segs = (imtcp_u32)imtcp_max(imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes),
 					   least);
-}
-
-/* All of the search range was free: A is the range's end, or anything more. */
-IMTCP_INLINE int imtcp_bg_above_range(const struct imtcp_result *r)
-{
-	return r->outcome == IMTCP_OUT_OF_RANGE && !r->sub_range;
 }
 
 /*
@@ -131,7 +120,7 @@ IMTCP_INLINE int imtcp_bg_above_range(const struct imtcp_result *r)
 IMTCP_INLINE int imtcp_bg_counts(const struct imtcp_bg *b, const struct imtcp_params *p,
 				 const struct imtcp_result *r)
 {
-	if (imtcp_bg_above_range(r) && (p->g_q8 < IMTCP_G_MOST_Q8 || !imtcp_bg_as_in_paper(p)))
+	if (imtcp_above_range(r) && (p->g_q8 < IMTCP_G_MOST_Q8 || !imtcp_as_in_paper(p)))
 		return r->avail_bps > b->smoothed_bps;
 	return r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE;
 }
@@ -158,15 +147,14 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_para
 				     const struct imtcp_result *r)
 {
 	if (imtcp_bg_counts(b, p, r)) {
-		imtcp_u64 stepped_bps = imtcp_bg_as_in_paper(p) ? 0
-								: imtcp_bg_step(b, r->avail_bps);
+		imtcp_u64 stepped_bps = imtcp_as_in_paper(p) ? 0 : imtcp_bg_step(b, r->avail_bps);
 
 		b->smoothed_bps = stepped_bps ? stepped_bps
 					      : imtcp_ewma_by(b->smoothed_bps, r->avail_bps,
 							      p->gamma_q16);
 	}
 	/* the whole range was free: that is news, too */
-	if (r->outcome == IMTCP_OK || imtcp_bg_above_range(r))
+	if (r->outcome == IMTCP_OK || imtcp_above_range(r))
 		b->cap_stale = 0;
 }
 
@@ -201,7 +189,7 @@ IMTCP_INLINE int imtcp_bg_is_calm(const struct imtcp_params *p, imtcp_u32 rtt_us
 /* Where (4) stops: at four, and from there at two, if four still leave a queue. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_least_segs(const struct imtcp_params *p, imtcp_u32 cwnd_segs)
 {
-	return cwnd_segs > IMTCP_BG_FIRST_LEAST_SEGS && !imtcp_bg_as_in_paper(p)
+	return cwnd_segs > IMTCP_BG_FIRST_LEAST_SEGS && !imtcp_as_in_paper(p)
 		       ? IMTCP_BG_FIRST_LEAST_SEGS
 		       : IMTCP_BG_LEAST_SEGS;
 }
@@ -247,7 +235,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 		w->credit_segs = 0;
 		b->yields = 1;
 	} else if (b->calm && w->ssthresh_segs < b->cap_segs && !b->cap_stale &&
-		   !imtcp_bg_as_in_paper(p)) {
+		   !imtcp_as_in_paper(p)) {
 		w->ssthresh_segs = b->cap_segs;
 	}
 }

@@ -6,18 +6,30 @@
  *   full speed [IM §5.2], in congestion avoidance, per round trip
  *      (1) cwnd <- cwnd + max(1, h (1 - cwnd/V)),  V = A·RTT
  *      h >= 1; h = 1 is Reno. Far below V the window grows by h segments, near V by one.
+ *   a loss
+ *      (2) ssthresh <- max(cwnd/2, min(cwnd, D·RTTmin)),  D the rate that was delivered before it
  *
- * Reference: [IM §5.2].
+ * References: [IM §5.2] for (1); TCP Westwood (Mascolo et al., MobiCom 2001) for D·RTTmin.
  *
  * Differences from the paper
  *  1. (1) is spread over the ACKs of the round trip, not added at its end in one burst.
  *  2. A step of (1) does not go beyond V: with h above V it would.
- *  3. Slow start and what a loss costs are Reno's, as the paper's simulations have them.
+ *  3. The paper leaves what a loss costs to Reno, and so does the profile "paper". But what the path
+ *     carries was not too much, and growing back to it takes as long as losses that come by chance let
+ *     it. D·RTTmin gives up the queue and nothing else. D and not A: where every few round trips
+ *     lose something there is seldom a result, and D is never older than a round trip; after a
+ *     timeout it is, and a loss costs half.
+ *  4. A in (1) is the average A_s of cc_bg.h, but a result "above the range" raises it to the range's
+ *     end at once: that is a bound, not an estimate whose noise has to be averaged out. Before the
+ *     first result, which losses may put off for long, it is the middle of the search range, as
+ *     in cc_bg.h. Neither in the profile "paper".
+ *  5. Slow start is Reno's.
  */
 #ifndef IMTCP_CC_FS_H
 #define IMTCP_CC_FS_H
 
 #include "cc_reno.h"
+#include "meas.h"
 
 /* Segments of pkt_bytes on the wire in flight at bps over rtt_us: V of (1). */
 IMTCP_GLOBAL imtcp_u32 imtcp_fs_v_segs(imtcp_u64 avail_bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
@@ -33,6 +45,26 @@ IMTCP_GLOBAL imtcp_u32 imtcp_fs_step_segs(imtcp_u32 cwnd_segs, imtcp_u32 v_segs,
 	imtcp_u64 step = imtcp_min(imtcp_scale(room, h, v_segs), room);
 
 	return (imtcp_u32)imtcp_max(step, 1);
+}
+
+/* A_s after result r. */
+IMTCP_INLINE imtcp_u64 imtcp_fs_smoothed_bps(imtcp_u64 smoothed_bps, const struct imtcp_result *r)
+{
+	return imtcp_above_range(r) ? imtcp_max(smoothed_bps, r->avail_bps) : smoothed_bps;
+}
+
+/* D·RTTmin of (2), segments: delivered_segs in interval_us, over min_rtt_us; 0 where one is unknown. */
+IMTCP_INLINE imtcp_u32 imtcp_fs_carried_segs(imtcp_u32 delivered_segs, imtcp_u32 interval_us,
+					     imtcp_u32 min_rtt_us)
+{
+	return imtcp_to_u32(imtcp_scale(delivered_segs, min_rtt_us, interval_us));
+}
+
+/* (2). */
+IMTCP_INLINE imtcp_u32 imtcp_fs_ssthresh(imtcp_u32 cwnd_segs, imtcp_u32 carried_segs)
+{
+	return (imtcp_u32)imtcp_max(imtcp_reno_ssthresh(cwnd_segs),
+				    imtcp_min(cwnd_segs, carried_segs));
 }
 
 /* acked_segs were acknowledged while the window was full; step_segs is (1) of this round. */

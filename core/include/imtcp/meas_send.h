@@ -33,23 +33,27 @@ IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
 	m->started++;
 }
 
-/* Rate at which ACKs bring room: what is in flight arrives within a round trip. */
+/* Rate at which ACKs bring room where segs are in flight: they arrive within a round trip. */
 IMTCP_INLINE imtcp_u64 imtcp_meas_flight_bps(const struct imtcp_meas *m,
-					     const struct imtcp_send_event *ev)
+					     const struct imtcp_send_event *ev, imtcp_u64 segs)
 {
 	imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
 
-	return imtcp_rate_bps(ev->flight_segs * wire, ev->srtt_us);
+	return imtcp_rate_bps(segs * wire, ev->srtt_us);
 }
 
 /*
  * Streams slower than what is in flight anyway show nothing new and only slow the connection down:
  * in slow start after a silence, when the range is older than it. Above the range the next one is
- * around that rate; above twice the range a measurement that goes on is given up for it.
+ * around that rate; above twice the range a measurement that goes on is given up for it. In slow
+ * start what was in flight in the round trip before counts: after a hold little is, and a
+ * range from before the silence, when the receiver's window closed, would keep the window from doubling.
  */
 IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_send_event *ev)
 {
-	imtcp_u64 rate = imtcp_meas_flight_bps(m, ev);
+	imtcp_u64 segs = ev->slow_start ? imtcp_max(ev->flight_segs, ev->most_flight_segs)
+					: ev->flight_segs;
+	imtcp_u64 rate = imtcp_meas_flight_bps(m, ev, segs);
 
 	if (!m->high_bps || rate <= (m->planned ? 2 * m->high_bps : m->high_bps))
 		return;
@@ -72,7 +76,7 @@ IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_se
 IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 					    const struct imtcp_send_event *ev)
 {
-	imtcp_u64 r_bps = imtcp_meas_flight_bps(m, ev);
+	imtcp_u64 r_bps = imtcp_meas_flight_bps(m, ev, ev->flight_segs);
 	imtcp_u64 x_bps = imtcp_meas_edge_bps(m, m->sending);
 	imtcp_u64 all = (imtcp_u64)m->n * ev->chunk_segs;
 	imtcp_u64 need = imtcp_scale(all, imtcp_sub(x_bps, r_bps), x_bps);
@@ -192,7 +196,7 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send
 		m->next_bps = low + imtcp_div(imtcp_sub(high, low), m->n - 1);
 	} else if (!m->held) {
 		imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
-		imtcp_u64 rate = imtcp_meas_flight_bps(m, ev);
+		imtcp_u64 rate = imtcp_meas_flight_bps(m, ev, ev->flight_segs);
 		/* one packet more: the one that leaves now */
 		imtcp_u64 bytes = (want - room + ev->chunk_segs) * wire;
 		imtcp_u64 us = imtcp_min(imtcp_time_us(bytes, rate),

@@ -131,7 +131,8 @@ struct imtcp_send_event {
 	imtcp_u32 snd_nxt;
 	imtcp_u32 cwnd_segs;
 	imtcp_u32 flight_segs;
-	imtcp_u32 unsent_bytes; /* written by the application, not yet sent */
+	imtcp_u32 most_flight_segs; /* at once in the newest round trip; 0: unknown */
+	imtcp_u32 unsent_bytes;	    /* written by the application, not yet sent */
 	imtcp_u32 mss_bytes;
 	imtcp_u32 chunk_segs; /* segments that the stack sends at one instant at base_bps */
 	imtcp_u32 rtt_dev_us; /* D_RTT */
@@ -164,6 +165,12 @@ struct imtcp_result {
 	imtcp_u32 sub_range; /* a */
 	imtcp_u32 streams;
 };
+
+/* All of the search range was free: A is the range's end, or anything more. */
+IMTCP_INLINE int imtcp_above_range(const struct imtcp_result *r)
+{
+	return r->outcome == IMTCP_OUT_OF_RANGE && !r->sub_range;
+}
 
 /* Faults of the streams judged so far in this measurement, each a count of streams. */
 struct imtcp_tally {

@@ -95,8 +95,8 @@
 #define IMTCP_LEDBATPP_TARGET_LEAST_US IMTCP_LEDBAT_TARGET_LEAST_US
 #define IMTCP_LEDBATPP_TARGET_MOST_US IMTCP_LEDBAT_TARGET_MOST_US
 
-/* Which rules imtcp_bg goes by: all of ours (cc_bg.h, differences), or of those only what Linux needs to
- * work at all, for comparison with [BG §3.2]. */
+/* Which rules imtcp_bg and imtcp_fs go by: all of ours (cc_bg.h, cc_fs.h, differences), or of those only
+ * what Linux needs to work at all, for comparison with [BG §3.2] and [IM §5.2]. */
 #define IMTCP_PROFILE_DEFAULT 1U
 #define IMTCP_PROFILE_PAPER 2U
 
@@ -133,6 +133,12 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->ledbatpp_target_us = IMTCP_LEDBATPP_TARGET_US;
 	p->t_us = 0;
 	p->profile = IMTCP_PROFILE_DEFAULT;
+}
+
+/* The rules of the paper alone. */
+IMTCP_INLINE int imtcp_as_in_paper(const struct imtcp_params *p)
+{
+	return p->profile == IMTCP_PROFILE_PAPER;
 }
 
 /* What was chosen, within its range; what was not stays as it is. */

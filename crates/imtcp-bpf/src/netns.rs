@@ -51,6 +51,13 @@ pub fn of_pid(pid: i32) -> io::Result<NetNs> {
     Ok(NetNs { ino, file })
 }
 
+/// The namespace of the calling thread.
+pub fn of_caller() -> io::Result<NetNs> {
+    let file = File::open("/proc/thread-self/ns/net")?;
+    let ino = file.metadata()?.ino();
+    Ok(NetNs { ino, file })
+}
+
 impl NetNs {
     /// Runs `work` on a thread that is inside the namespace.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {

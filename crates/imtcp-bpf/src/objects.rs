@@ -15,6 +15,10 @@ pub static NOCC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_nocc.bp
 /// Iterators and the cgroup program (bpf/imtcp_ctl.bpf.c).
 pub static CTL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_ctl.bpf.o"));
 
+/// Of the control object: the iterator over all connections, and the one in its place where it is refused.
+pub(crate) const CONNECTIONS: &str = "imtcp_connections";
+pub(crate) const CONNECTIONS_HERE: &str = "imtcp_connections_here";
+
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Tells one build of the programs from another.

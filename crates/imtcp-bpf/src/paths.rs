@@ -16,6 +16,8 @@ pub const SHARED_MAPS: [&str; 5] =
 
 /// The pinned iterator: reading the file gives one `imtcp_record` per connection.
 pub const CONNECTIONS: &str = "connections";
+/// The one in its place where the kernel does not accept it: of the reader's network namespace alone.
+pub const CONNECTIONS_HERE: &str = "connections_here";
 pub const META: &str = "meta";
 
 /// Where everything is pinned.

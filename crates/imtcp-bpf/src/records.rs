@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The records of all connections, from the pinned iterator. It works across network
 //! namespaces and disturbs no connection.
+//!
+//! Where the kernel accepts only the iterator over one namespace, each namespace that can be entered is
+//! walked in turn; without the privilege to enter them, the caller's alone.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -10,23 +13,45 @@ use std::os::fd::{AsFd, OwnedFd};
 use anyhow::{bail, Context, Result};
 
 use crate::raw::{self, Plain};
-use crate::{paths, shared, Record};
+use crate::{netns, paths, shared, Record};
 
 /// A handle on the iterator that goes on working when the pins are removed.
 pub struct Records {
     link: OwnedFd,
+    /// The iterator sees one network namespace at a time.
+    of_one_namespace: bool,
 }
 
 impl Records {
     pub fn open() -> Result<Self> {
         let path = paths::pin(paths::CONNECTIONS);
-        let link = raw::obj_get(&path)
-            .with_context(|| format!("cannot open {}: run `imtcp up`", path.display()))?;
-        Ok(Records { link })
+        let all = raw::obj_get(&path);
+        match (all, raw::obj_get(&paths::pin(paths::CONNECTIONS_HERE))) {
+            (Ok(link), _) => Ok(Records { link, of_one_namespace: false }),
+            (Err(_), Ok(link)) => Ok(Records { link, of_one_namespace: true }),
+            (Err(e), Err(_)) => {
+                Err(e).with_context(|| format!("cannot open {}: run `imtcp up`", path.display()))
+            }
+        }
     }
 
     /// One record per connection on a control of ours.
     pub fn read(&self) -> Result<Vec<Record>> {
+        if !self.of_one_namespace {
+            return self.read_here();
+        }
+        let mut found = self.read_here()?;
+        let here = netns::of_caller().context("cannot tell this network namespace")?;
+        for other in netns::all().into_iter().filter(|ns| ns.ino != here.ino) {
+            if let Ok(records) = other.run(|| self.read_here()) {
+                found.extend(records?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the iterator tells a reader in this namespace.
+    fn read_here(&self) -> Result<Vec<Record>> {
         let iter = raw::iter_create(self.link.as_fd()).context("cannot start the iterator")?;
         let mut file = File::from(iter);
         let mut bytes = Vec::new();

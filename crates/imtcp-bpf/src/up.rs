@@ -75,13 +75,13 @@ fn up_in_dir(force: bool, nocc: Nocc) -> Result<Outcome> {
     let kept = complete && old.is_some_and(|o| o.layout_id == new.layout_id);
 
     let mut objects = load_controls(linked, kept, nocc)?;
-    let iterator = load_iterator(&objects[0])?;
+    let (iterator, iterator_name) = load_iterator(&objects[0])?;
 
     let mut pins = Staged::default();
     for name in paths::SHARED_MAPS {
         pins.pin(shared_map(&objects[0], name)?.as_fd(), paths::pin(name))?;
     }
-    pins.pin(iterator.as_fd(), paths::pin(paths::CONNECTIONS))?;
+    pins.pin(iterator.as_fd(), paths::pin(iterator_name))?;
     new.pin(&pins.stage(paths::pin(paths::META)))?;
 
     let mut registered = Registrations::default();
@@ -101,7 +101,7 @@ fn up_in_dir(force: bool, nocc: Nocc) -> Result<Outcome> {
 pub fn is_complete(linked: bool) -> bool {
     usual_controls().all(|c| is_registered_by_us(c, linked))
         && paths::SHARED_MAPS.iter().all(|m| paths::pin(m).exists())
-        && paths::pin(paths::CONNECTIONS).exists()
+        && [paths::CONNECTIONS, paths::CONNECTIONS_HERE].iter().any(|i| paths::pin(i).exists())
 }
 
 fn is_registered_by_us(control: &str, linked: bool) -> bool {
@@ -158,8 +158,20 @@ fn load(
     objects::load(object, "the congestion controls")
 }
 
-fn load_iterator(controls: &Object) -> Result<Link> {
-    let mut object = objects::open_ctl("imtcp_connections")?;
+/// The iterator over connections, and the name of its pin. Kernels with a policy of their own refuse the
+/// iterator over a map's elements, whose value a program could change; they are asked for the other.
+fn load_iterator(controls: &Object) -> Result<(Link, &'static str)> {
+    match load_iterator_named(controls, objects::CONNECTIONS) {
+        Ok(link) => Ok((link, paths::CONNECTIONS)),
+        Err(refused) => match load_iterator_named(controls, objects::CONNECTIONS_HERE) {
+            Ok(link) => Ok((link, paths::CONNECTIONS_HERE)),
+            Err(_) => Err(refused),
+        },
+    }
+}
+
+fn load_iterator_named(controls: &Object, program: &str) -> Result<Link> {
+    let mut object = objects::open_ctl(program)?;
     for mut map in object.maps_mut() {
         if let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) {
             map.reuse_fd(shared_map(controls, name)?.as_fd())?;
@@ -169,9 +181,13 @@ fn load_iterator(controls: &Object) -> Result<Link> {
     let conns = shared_map(controls, "imtcp_conns")?;
     let prog = object
         .progs_mut()
-        .find(|p| p.name() == "imtcp_connections")
-        .ok_or_else(|| anyhow!("the control object has no program imtcp_connections"))?;
-    Ok(prog.attach_iter(conns.as_fd())?)
+        .find(|p| p.name() == program)
+        .ok_or_else(|| anyhow!("the control object has no program {program}"))?;
+    if program == objects::CONNECTIONS {
+        Ok(prog.attach_iter(conns.as_fd())?)
+    } else {
+        Ok(prog.attach()?)
+    }
 }
 
 fn shared_map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>> {

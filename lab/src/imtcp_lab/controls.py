@@ -65,6 +65,11 @@ CONTROLS: dict[str, Control] = {
             params=("profile=paper",),
         ),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
+        Control(
+            "imtcp_fs_paper", "imtcp_fs", run_mode="fs",
+            label="imtcp full speed, the paper's rules",
+            params=("profile=paper",),
+        ),
         Control("imtcp_lp", "imtcp_lp", run_mode="lp", label="TCP-LP (imtcp)"),
         Control("imtcp_lpecn", "imtcp_lpecn", run_mode="lpecn", label="TCP-LP/ECN (imtcp)"),
         Control("imtcp_nice", "imtcp_nice", run_mode="nice", label="TCP Nice (imtcp)"),

@@ -38,6 +38,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "imtcp_bg_g": ("#5aa9f7", "*"),
     "imtcp_bg_paper": ("#74add1", "*"),
     "imtcp_fs": ("#003f8c", "p"),
+    "imtcp_fs_paper": ("#4575b4", "p"),
     "imtcp_lp": ("#5e3c99", "d"),
     "imtcp_lpecn": ("#8073ac", "D"),
     "imtcp_nice": ("#1b9e77", "H"),

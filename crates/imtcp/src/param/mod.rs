@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_mode_without_the_parameter_says_which_it_has() {
         let said = refused(Mode::Fs, "delta", "1.2");
-        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, T, h");
+        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, T, profile, h");
         let said = refused(Mode::Nocc, "g", "1");
         assert_eq!(said, "mode nocc has no parameter g: it has none");
     }
@@ -368,7 +368,7 @@ mod tests {
             r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125,"profile":"default"}"#
         );
         let read = serde_json::to_value(in_force(Mode::Fs, &Params::default())).unwrap();
-        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100}"#);
+        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100,"profile":"default"}"#);
         let read = serde_json::to_value(in_force(Mode::Lpecn, &Params::default())).unwrap();
         assert_eq!(read.to_string(), r#"{"delta":0.15,"itt":3}"#);
         let read = serde_json::to_value(in_force(Mode::Nice, &Params::default())).unwrap();

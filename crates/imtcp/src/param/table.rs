@@ -83,7 +83,7 @@ pub const PARAMS: [Param; 14] = [
     },
     Param {
         key: "profile=",
-        modes: &[Mode::Bg],
+        modes: &[Mode::Bg, Mode::Fs],
         scale: NAMED,
         least: shared::IMTCP_PROFILE_DEFAULT,
         most: shared::IMTCP_PROFILE_PAPER,
