@@ -31,6 +31,17 @@ def test_the_same_scenario_gives_the_same_job():
     assert scenario(seed=3).job() != scenario(seed=4).job()
 
 
+def test_imtcp_is_loaded_where_it_is_needed_and_nocc_only_where_it_is_meant():
+    loads = {name: scenario(name).job().warmup for name in ("cubic", "imtcp_bg", "imtcp_nocc")}
+    assert loads == {
+        "cubic": "",
+        "imtcp_bg": "imtcp up >&2\n",
+        "imtcp_nocc": "imtcp up --allow-nocc >&2\n",
+    }
+    upload = programs.job(programs.PROGRAMS["iperf3"], CONTROLS["imtcp_nocc"])
+    assert upload.warmup == loads["imtcp_nocc"]
+
+
 def test_none_starts_no_background_but_the_same_foreground():
     none, cubic = scenario("none").script(), scenario("cubic").script()
     assert "bulk-client" not in none

@@ -27,6 +27,11 @@ class Control:
         return self.congestion_control is None
 
     @property
+    def must_be_allowed(self) -> bool:
+        """``imtcp up`` loads it on request alone."""
+        return self.run_mode == "nocc"
+
+    @property
     def needs_imtcp(self) -> bool:
         """The project's BPF programs must be loaded."""
         return self.run_mode is not None
@@ -75,6 +80,7 @@ CONTROLS: dict[str, Control] = {
         Control("imtcp_nice", "imtcp_nice", run_mode="nice", label="TCP Nice (imtcp)"),
         Control("imtcp_ledbat", "imtcp_ledbat", run_mode="ledbat", label="LEDBAT (imtcp)"),
         Control("imtcp_ledbatpp", "imtcp_ledbatpp", run_mode="ledbatpp", label="LEDBAT++ (imtcp)"),
+        Control("imtcp_nocc", "imtcp_nocc", run_mode="nocc", label="no congestion control (imtcp)"),
         PRIORITY,
     )
 }  # fmt: skip

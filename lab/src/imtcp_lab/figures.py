@@ -44,6 +44,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "imtcp_nice": ("#1b9e77", "H"),
     "imtcp_ledbat": ("#a6761d", "1"),
     "imtcp_ledbatpp": ("#e6ab02", "2"),
+    "imtcp_nocc": ("#000000", "x"),
     "highspeed": ("#666666", "x"),
     "westwood": ("#c51b7d", "+"),
     "priority": ("#2ca02c", "h"),

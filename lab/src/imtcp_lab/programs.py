@@ -146,5 +146,4 @@ printf '{{"program": "{program.name}", "code": %d, "identical": %s, "seconds": %
   $code $identical $(((end - start) / 1000000)) $(((end - start) % 1000000)) >"$OUT/verdict.json"
 for pid in $STOP; do kill "$pid" 2>/dev/null || true; done
 """
-    warmup = scenario.UP if loaded else ""
-    return Job(script=script, seed=seed, warmup=warmup, limit_virtual_s=120)
+    return Job(script=script, seed=seed, warmup=scenario.loading(control), limit_virtual_s=120)

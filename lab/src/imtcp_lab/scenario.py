@@ -30,6 +30,8 @@ from imtcp_lab.traffic import Background, Foreground, Times
 
 #: The verifier reads the programs for seconds of virtual time, and for many of the real one.
 UP = "imtcp up >&2\n"
+#: The same with the one that it does not load unasked.
+UP_WITH_NOCC = "imtcp up --allow-nocc >&2\n"
 #: Enough for the guest to start every process before the clock does.
 LEAD_US = 1_000_000
 DEFAULT_TIMES = Times()
@@ -37,6 +39,13 @@ DEFAULT_TIMES = Times()
 PROGRAMS_LEAD_US = 1_000_000
 #: Virtual seconds allowed beside the run itself (building, loading, files).
 SETUP_LIMIT_S = 120
+
+
+def loading(control: Control) -> str:
+    """What is done in a guest before anything else, to have the control."""
+    if not control.needs_imtcp:
+        return ""
+    return UP_WITH_NOCC if control.must_be_allowed else UP
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class Scenario:
         """The same scenario gives the same job, byte for byte."""
         return Job(
             script=self.script(),
-            warmup=UP if self.control.needs_imtcp else "",
+            warmup=loading(self.control),
             seed=self.seed,
             limit_virtual_s=SETUP_LIMIT_S + self.times.total_s,
         )

@@ -156,7 +156,7 @@ EXPERIMENT = Experiment(
     help="instructions per byte against the kernel's Reno",
     controls=(
         "reno", "cubic", "bbr", "imtcp", "imtcp_bg", "imtcp_fs", "imtcp_lp", "imtcp_lpecn",
-        "imtcp_nice", "imtcp_ledbat", "imtcp_ledbatpp",
+        "imtcp_nice", "imtcp_ledbat", "imtcp_ledbatpp", "imtcp_nocc",
     ),
     scenarios=_scenarios,
     rows=_rows,
