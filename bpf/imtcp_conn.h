@@ -20,7 +20,8 @@ struct imtcp_conn {
 	__u64 policy; /* 0: none */
 	__u64 cookie;
 	__u64 started_us;
-	__u64 acked_at_us; /* of the ACK before */
+	__u64 acked_before; /* tp->bytes_acked when it came to its control */
+	__u64 acked_at_us;  /* of the ACK before */
 	__u64 busy_us;
 	__u64 yielding_us;
 	__u64 reductions_loss;
@@ -33,7 +34,7 @@ struct imtcp_conn {
 	__u32 ip_header_bytes;
 	__u32 paced_nxt;  /* snd_nxt when the ceiling's clock was moved */
 	__u32 small_segs; /* of imtcp_delay_counts */
-	__u32 _pad;
+	__u32 left;	  /* on another control at present, which may be one of ours soon */
 	struct imtcp_params params;
 	struct imtcp_bg bg;
 	struct imtcp_meas meas;

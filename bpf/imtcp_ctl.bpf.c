@@ -238,6 +238,8 @@ static __always_inline void print_record(struct seq_file *seq, struct imtcp_conn
 	struct sock___ctl *sk = (struct sock___ctl *)tp;
 	struct imtcp_record rec = {};
 
+	if (conn->left)
+		return;
 	imtcp_record_fill(&rec, conn, tp);
 	fill_addresses(&rec, sk);
 	rec.tcp_state = BPF_CORE_READ(sk, __sk_common.skc_state);

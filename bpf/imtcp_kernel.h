@@ -85,6 +85,15 @@ struct tcp_options_received {
 	__u16 saw_tstamp : 1;
 } IMTCP_CORE;
 
+/* The least of a windowed minimum is s[0].v. */
+struct minmax_sample {
+	__u32 v;
+} IMTCP_CORE;
+
+struct minmax {
+	struct minmax_sample s[3];
+} IMTCP_CORE;
+
 struct tcp_rack {
 	__u32 rtt_us; /* of the newest segment that was acknowledged */
 } IMTCP_CORE;
@@ -117,6 +126,7 @@ struct tcp_sock {
 	__u64 delivered_mstamp; /* us, when something was delivered last */
 	__u32 rate_delivered;	/* segments of the newest rate sample, and its time */
 	__u32 rate_interval_us;
+	struct minmax rtt_min;
 	struct tcp_rack rack;
 	struct tcp_options_received rx_opt;
 	__u16 tcp_header_len;
@@ -132,6 +142,8 @@ struct ack_sample {
 
 /* enum tcp_ca_state */
 enum { TCP_CA_Open = 0, TCP_CA_Disorder = 1, TCP_CA_CWR = 2, TCP_CA_Recovery = 3, TCP_CA_Loss = 4 };
+/* net/tcp_states.h: without a connection, before and after it */
+#define TCP_CLOSE 7
 /* enum sk_pacing */
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 

@@ -2,28 +2,64 @@
 /*
  * A connection's state from its congestion control's `init` to its `release`, the same for every
  * control. Switching a connection from one of ours to another ends the one state and begins the
- * other.
+ * other; what was learned of the path goes on as its window and ssthresh, which are the kernel's.
+ *
+ * A connection is counted once, and its bytes once, however often it changes: `release` cannot know
+ * what comes next, so it counts the connection as ended and leaves its state behind, marked; the
+ * `init` of ours that finds it takes that back. Until then nobody is shown it.
  */
 #ifndef IMTCP_LIFE_H
 #define IMTCP_LIFE_H
 
 #include "imtcp_adapter.h"
 
+/* The state that this connection had under another control of ours, if it had one. */
+static __always_inline void imtcp_forget_former(struct sock *sk, __u64 policy,
+						struct imtcp_totals *totals)
+{
+	struct imtcp_conn *former = imtcp_conn_of(sk);
+
+	if (!former) {
+		if (totals)
+			imtcp_count(&totals->connections_started);
+		return;
+	}
+	if (totals)
+		__sync_fetch_and_add(&totals->connections_ended, -1);
+	if (former->policy == policy)
+		imtcp_policy_on_return(former);
+	bpf_sk_storage_delete(&imtcp_conns, sk);
+}
+
+/* No more of the window than the path carried in a least round trip: D·RTTmin of cc_fs.h. */
+static __always_inline void imtcp_keep_what_was_carried(struct tcp_sock *tp)
+{
+	__u32 segs = imtcp_fs_carried_segs(tp->rate_delivered, tp->rate_interval_us,
+					   tp->rtt_min.s[0].v);
+
+	if (!segs)
+		return;
+	segs = imtcp_max(segs, IMTCP_RENO_LEAST_SEGS);
+	tp->snd_cwnd = imtcp_min(tp->snd_cwnd, segs);
+	tp->snd_ssthresh = imtcp_min(tp->snd_ssthresh, segs);
+}
+
 static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mode)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct imtcp_totals *totals = imtcp_totals_of();
+	struct imtcp_tag *tag = bpf_sk_storage_get(&imtcp_tags, sk, 0, 0);
+	__u64 policy_id = tag ? tag->policy : 0;
 	struct imtcp_policy *policy;
-	struct imtcp_tag *tag;
 	struct imtcp_conn *conn;
 
+	imtcp_forget_former(sk, policy_id, imtcp_totals_of());
 	conn = bpf_sk_storage_get(&imtcp_conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!conn)
 		return NULL;
-	tag = bpf_sk_storage_get(&imtcp_tags, sk, 0, 0);
-	conn->policy = tag ? tag->policy : 0;
+	conn->policy = policy_id;
 	conn->mode = mode;
 	conn->started_us = tp->tcp_mstamp;
+	conn->acked_before = tp->bytes_acked;
 	conn->acked_at_us = tp->tcp_mstamp;
 	conn->last_una = tp->snd_una;
 	conn->ip_header_bytes = sk->__sk_common.skc_family == AF_INET6 ? IMTCP_IPV6_HEADER_BYTES
@@ -34,8 +70,6 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 		imtcp_params_choose(&conn->params, &policy->params);
 	imtcp_meas_init(&conn->meas, &conn->params, tp->snd_nxt);
 	sk->sk_pacing_status = SK_PACING_NEEDED;
-	if (totals)
-		imtcp_count(&totals->connections_started);
 	return conn;
 }
 
@@ -43,16 +77,25 @@ static __always_inline void imtcp_end(struct sock *sk)
 {
 	struct imtcp_conn *conn = imtcp_conn_of(sk);
 	struct imtcp_totals *totals = imtcp_totals_of();
-	__u64 acked = tcp_sk(sk)->bytes_acked;
+	struct tcp_sock *tp = tcp_sk(sk);
+	__u64 acked;
 
-	if (!conn)
+	if (!conn || conn->left)
 		return;
+	acked = tp->bytes_acked - conn->acked_before;
 	imtcp_policy_on_end(conn, acked);
 	if (totals) {
 		imtcp_count(&totals->connections_ended);
 		__sync_fetch_and_add(&totals->bytes_acked_ended, acked);
 	}
-	bpf_sk_storage_delete(&imtcp_conns, sk);
+	if (sk->__sk_common.skc_state == TCP_CLOSE) {
+		bpf_sk_storage_delete(&imtcp_conns, sk);
+		return;
+	}
+	conn->left = 1;
+	/* what a receiver takes says nothing of the path */
+	if (conn->mode == IMTCP_MODE_NOCC)
+		imtcp_keep_what_was_carried(tp);
 }
 
 /* cong_avoid of a connection whose state could not be allocated: Reno. */

@@ -118,6 +118,16 @@ static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u6
 		p->avail_min_bps = avail_bps;
 }
 
+/* A connection that was counted as ended is back. */
+static __always_inline void imtcp_policy_on_return(struct imtcp_conn *conn)
+{
+	struct imtcp_policy *p = imtcp_policy_of(conn);
+
+	if (p)
+		__sync_fetch_and_add(&p->ended_conns, -1);
+}
+
+/* A connection ends, or changes its control, with bytes_acked since it had this one. */
 static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 bytes_acked)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);

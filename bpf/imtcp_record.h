@@ -56,6 +56,7 @@ static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct i
 	rec->reductions[IMTCP_RED_RTT] = conn->bg.reductions_rtt;
 	rec->reductions[IMTCP_RED_CAP] = conn->bg.reductions_cap;
 	rec->bytes_acked = tp->bytes_acked;
+	rec->bytes_acked_before = conn->acked_before;
 	rec->bytes_sent = tp->bytes_sent;
 	rec->bytes_retrans = tp->bytes_retrans;
 	rec->busy_us = conn->busy_us;

@@ -30,7 +30,7 @@ typedef uint64_t __imtcp_u64;
 
 #include <imtcp/params.h>
 
-#define IMTCP_ABI_VERSION 5
+#define IMTCP_ABI_VERSION 6
 
 /* Names under which the congestion controls are registered (TCP_CONGESTION). */
 #define IMTCP_CC_MEASURE "imtcp"
@@ -143,7 +143,8 @@ struct imtcp_record {
 	__imtcp_u64 delivery_bps; /* over the last round trip */
 	__imtcp_u64 reductions[IMTCP_REDUCTIONS];
 	__imtcp_u64 bytes_acked;
-	__imtcp_u64 bytes_sent; /* with retransmissions */
+	__imtcp_u64 bytes_acked_before; /* of them, before it came to its control */
+	__imtcp_u64 bytes_sent;		/* with retransmissions */
 	__imtcp_u64 bytes_retrans;
 	__imtcp_u64 busy_us;	    /* time with data to send */
 	__imtcp_u64 yielding_us;    /* of it, time held back by the cap or the RTT rule */
@@ -174,11 +175,12 @@ struct imtcp_event {
 
 /* Counters of the whole machine (imtcp_totals, an array of one). */
 struct imtcp_totals {
-	__imtcp_u64 connections_started;
-	__imtcp_u64 connections_ended;
+	__imtcp_u64
+		connections_started; /* once each, whichever of our controls they change between */
+	__imtcp_u64 connections_ended; /* or on none of ours at present */
 	__imtcp_u64 events_sent;
 	__imtcp_u64 events_dropped;    /* the ring buffer was full: never silent */
-	__imtcp_u64 bytes_acked_ended; /* by connections that have ended */
+	__imtcp_u64 bytes_acked_ended; /* on our controls, up to their end or their last change */
 };
 
 /*
@@ -195,7 +197,8 @@ struct imtcp_policy {
 	__imtcp_u64 epoch_start_ns;
 	__imtcp_u32 epoch_conns;
 	__imtcp_u32 active_conns;
-	/* sums over connections that have ended; those alive are in their records */
+	/* sums over connections that have ended or changed their control; the rest is in the records
+	 * of those alive */
 	__imtcp_u64 ended_conns;
 	__imtcp_u64 ended_bytes_acked;
 	__imtcp_u64 ended_busy_us;

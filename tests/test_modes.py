@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from guests import RECEIVER, UP, Path3, Transfer, lines, rows, run
+from guests import RECEIVER, UP, Path3, Row, Transfer, lines, rows, run
 from imtcp_lab.job import JobResult
 
 pytestmark = pytest.mark.vm
@@ -244,3 +244,41 @@ def test_the_kernels_lp_is_reno_where_the_peers_clock_is_far_from_ours() -> None
 def peak(transfer: Transfer) -> int:
     """The greatest window, segments."""
     return max(int(row["cwnd_segs"]) for row in transfer.sent if row["step"] == "sample")
+
+
+def test_a_connection_that_is_attached_again_does_not_go_back_to_slow_start() -> None:
+    path = Path3()
+    # BBR's init asks for slow start, and a default is where sockets go when imtcp leaves.
+    script = UP + path.script() + f"ns {path.tx} sysctl -qw net.ipv4.tcp_congestion_control=bbr\n"
+    find = "ps | grep '[w]ire send' | ( read pid rest; echo $pid )"
+    for i, order in enumerate(("bg", "lp --max-rate 1G", "lp --max-rate 2G", "measure", "bg")):
+        script += f"( sleep {3 + i}; imtcp attach --pid $({find}) --mode {order} >&2 ) &\n"
+    script += path.transfer("reno", "w50000000", "x", send="-S 10")
+    transfer = Transfer.of(run(script), "x")
+    assert transfer.intact
+    controls = [row["control"] for row in transfer.sent if row["step"] == "sample"]
+    assert list(dict.fromkeys(controls)) == ["reno", "imtcp_bg", "imtcp_lp", "imtcp"]
+    ssthresh = [int(row["ssthresh_segs"]) for row in transfer.sent if int(row["retrans"])]
+    # 200 packets of buffer and 125 of path: no loss leaves more.
+    assert max(ssthresh) <= 325, max(ssthresh)
+
+
+def switched(path: Path3, control: str) -> tuple[Transfer, list[Row], list[Row]]:
+    """A connection of imtcp_nocc that becomes `control`'s: its samples before and after."""
+    script = UP + path.script() + "imtcp up --allow-nocc >&2\n"
+    script += path.transfer("imtcp_nocc", f"w20000000 c{control} w9000000", "x", send="-S 30")
+    transfer = Transfer.of(run(script), "x")
+    at = next(i for i, row in enumerate(transfer.sent) if row["step"] == f"c{control}")
+    return transfer, transfer.sent[:at], transfer.sent[at + 1 :]
+
+
+@pytest.mark.parametrize("control", ["reno", "imtcp_lp"])
+def test_after_no_congestion_control_a_connection_keeps_what_the_path_carried(control: str) -> None:
+    # Twelve bandwidth-delay products of buffer: the receiver's window is the queue.
+    path = Path3(forward="rate 50mbit limit 1500")
+    transfer, before, after = switched(path, control)
+    assert transfer.intact
+    assert int(before[-1]["rtt_us"]) >= 100_000
+    start_us = int(after[0]["t_us"])
+    later = [row for row in after if 1e6 <= int(row["t_us"]) - start_us <= 1.5e6]
+    assert max(int(row["rtt_us"]) for row in later) <= 45_000, later

@@ -82,7 +82,9 @@ def test_without_permission_it_is_refused_and_the_next_up_takes_the_permission_a
     script = f"""{UP}{path.script()}
 syslogd -O /tmp/messages
 cp wire /tmp/wire; chmod 755 /tmp/wire; mkdir -m 777 /tmp/nobody
-ns {path.rx} iperf3 -s -p 5300 >/dev/null & listening {path.rx} 5300
+for port in 5300 5301; do
+	ns {path.rx} iperf3 -s -p $port >/dev/null & listening {path.rx} $port
+done
 imtcp up --json >"$OUT/up"
 code() {{ name=$1; shift; c=0; "$@" >"$OUT/$name" 2>&1 || c=$?; echo $c >"$OUT/$name.code"; }}
 code run ns {path.tx} imtcp run --mode nocc -- true
@@ -98,11 +100,14 @@ nsenter --net=/var/run/netns/{path.tx} iperf3 -c {RECEIVER} -p 5300 -t 6 >&2 & C
 sleep 1
 code live imtcp attach --mode nocc --pid $C
 sleep 1; imtcp watch --once --json --filter :5300 >"$OUT/attached"
+ns {path.tx} imtcp run --mode nocc -- iperf3 -c {RECEIVER} -p 5301 -t 4 >&2 2>"$OUT/lost" & R=$!
+sleep 1
 imtcp up >"$OUT/taken" 2>&1
+imtcp status --json >"$OUT/status.json"; imtcp status >"$OUT/status"
 {AVAILABLE} >"$OUT/after"
 imtcp watch --once --json --filter :5300 >"$OUT/gone"
 code again imtcp attach --mode nocc --pid $C
-wait $C
+wait $C $R
 imtcp up --allow-nocc >&2; imtcp down >&2
 {AVAILABLE} >"$OUT/down"
 ls /sys/fs/bpf >"$OUT/pins"
@@ -128,10 +133,22 @@ cp /tmp/messages "$OUT/messages"
     assert "imtcp: no congestion control (nocc) for run " in text("used")
     attached = max(lines(result, "attached"), key=lambda r: r["bytes_acked"])
     assert attached["mode"] == "nocc"
-    for what in ("is allowed from now on, by ", "for run ", "for process "):
+    for what in (
+        "is allowed from now on, by ",
+        "for run ",
+        "for process ",
+        "refused for a run (true), by ",
+        "refused for process ",
+        "is not allowed any more, by ",
+    ):
         assert f"no congestion control (nocc) {what}" in text("messages"), text("messages")
     assert "(iperf3 -c " in text("messages")
     # Taken away: what used it goes on with the default control, which no record is of.
     assert "not allowed any more" in text("taken")
     assert not lines(result, "gone")
+    # Said of the run and of the attachment that have lost it, and at the run's end.
+    status = json.loads(text("status.json"))
+    assert [it["in_force"] for it in status["runs"] + status["attachments"]] == [False, False]
+    assert text("status").count("no longer in force: nocc is not allowed any more") == 2
+    assert "mode nocc was taken away during the run; until then " in text("lost")
     assert result.files["pins"] == b""

@@ -115,6 +115,12 @@ static FILE *create(const char *name)
 
 /* ---- sockets ---- */
 
+static void choose(int fd, const char *name)
+{
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name)))
+		die("cannot choose %s", name);
+}
+
 static int connected(const char *address, const char *port)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
@@ -124,8 +130,8 @@ static int connected(const char *address, const char *port)
 
 	if (fd < 0 || inet_pton(AF_INET, address, &to.sin_addr) != 1)
 		die("no socket to %s", address);
-	if (control && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, strlen(control)))
-		die("cannot choose %s", control);
+	if (control)
+		choose(fd, control);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (paced && setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &beyond, sizeof(beyond)))
 		die("cannot pace");
@@ -222,7 +228,8 @@ static void *sample(void *data)
 
 /*
  * Steps: wN write N bytes; sN sleep N ms; d wait until all is acknowledged; pN/M/K write N bytes
- * K times, one each M ms. A line after each, and after each write of p.
+ * K times, one each M ms; cNAME choose another congestion control. A line after each, and after
+ * each write of p.
  */
 static int run_send(char **args)
 {
@@ -245,6 +252,9 @@ static int run_send(char **args)
 			break;
 		case 's':
 			sleep_us(strtoull(*step + 1, NULL, 10) * 1000);
+			break;
+		case 'c':
+			choose(fd, *step + 1);
 			break;
 		case 'd':
 			while (!ioctl(fd, SIOCOUTQ, &left) && left)

@@ -16,6 +16,7 @@ const JIT_ENABLE: &str = "/proc/sys/net/core/bpf_jit_enable";
 pub const CAP_DAC_OVERRIDE: u32 = 1;
 pub const CAP_KILL: u32 = 5;
 pub const CAP_NET_ADMIN: u32 = 12;
+pub const CAP_SYS_PTRACE: u32 = 19;
 pub const CAP_SYS_ADMIN: u32 = 21;
 pub const CAP_PERFMON: u32 = 38;
 pub const CAP_BPF: u32 = 39;

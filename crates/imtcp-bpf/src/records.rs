@@ -35,6 +35,11 @@ impl Records {
         }
     }
 
+    /// Does reading ask for the privilege to enter other namespaces?
+    pub fn enters_namespaces(&self) -> bool {
+        self.of_one_namespace
+    }
+
     /// One record per connection on a control of ours.
     pub fn read(&self) -> Result<Vec<Record>> {
         if !self.of_one_namespace {

@@ -42,7 +42,7 @@ pub const IMTCP_LEDBATPP_TARGET_LEAST_US: u32 = 5000;
 pub const IMTCP_LEDBATPP_TARGET_MOST_US: u32 = 100000;
 pub const IMTCP_PROFILE_DEFAULT: u32 = 1;
 pub const IMTCP_PROFILE_PAPER: u32 = 2;
-pub const IMTCP_ABI_VERSION: u32 = 5;
+pub const IMTCP_ABI_VERSION: u32 = 6;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -192,6 +192,7 @@ pub struct imtcp_record {
     pub delivery_bps: __imtcp_u64,
     pub reductions: [__imtcp_u64; 4usize],
     pub bytes_acked: __imtcp_u64,
+    pub bytes_acked_before: __imtcp_u64,
     pub bytes_sent: __imtcp_u64,
     pub bytes_retrans: __imtcp_u64,
     pub busy_us: __imtcp_u64,
@@ -200,7 +201,7 @@ pub struct imtcp_record {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 416usize];
+    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 424usize];
     ["Alignment of imtcp_record"][::std::mem::align_of::<imtcp_record>() - 8usize];
     ["Offset of field: imtcp_record::abi"][::std::mem::offset_of!(imtcp_record, abi) - 0usize];
     ["Offset of field: imtcp_record::family"]
@@ -280,16 +281,18 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_record, reductions) - 288usize];
     ["Offset of field: imtcp_record::bytes_acked"]
         [::std::mem::offset_of!(imtcp_record, bytes_acked) - 320usize];
+    ["Offset of field: imtcp_record::bytes_acked_before"]
+        [::std::mem::offset_of!(imtcp_record, bytes_acked_before) - 328usize];
     ["Offset of field: imtcp_record::bytes_sent"]
-        [::std::mem::offset_of!(imtcp_record, bytes_sent) - 328usize];
+        [::std::mem::offset_of!(imtcp_record, bytes_sent) - 336usize];
     ["Offset of field: imtcp_record::bytes_retrans"]
-        [::std::mem::offset_of!(imtcp_record, bytes_retrans) - 336usize];
+        [::std::mem::offset_of!(imtcp_record, bytes_retrans) - 344usize];
     ["Offset of field: imtcp_record::busy_us"]
-        [::std::mem::offset_of!(imtcp_record, busy_us) - 344usize];
+        [::std::mem::offset_of!(imtcp_record, busy_us) - 352usize];
     ["Offset of field: imtcp_record::yielding_us"]
-        [::std::mem::offset_of!(imtcp_record, yielding_us) - 352usize];
+        [::std::mem::offset_of!(imtcp_record, yielding_us) - 360usize];
     ["Offset of field: imtcp_record::params"]
-        [::std::mem::offset_of!(imtcp_record, params) - 360usize];
+        [::std::mem::offset_of!(imtcp_record, params) - 368usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

@@ -95,16 +95,6 @@ pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, what: &str) -> S
     format!("{n} {what}{}", if n == 1.into() { "" } else { plural })
 }
 
-/// A floor and a ceiling; 0 is none.
-pub fn limits(min_bps: u64, max_bps: u64) -> String {
-    match (min_bps, max_bps) {
-        (0, 0) => "no limits".into(),
-        (0, max) => format!("at most {}", rate(max)),
-        (min, 0) => format!("at least {}", rate(min)),
-        (min, max) => format!("{} to {}", rate(min), rate(max)),
-    }
-}
-
 /// Columns of text, the last one not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -150,14 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn one_has_no_plural_and_no_limit_is_said() {
+    fn one_has_no_plural() {
         assert_eq!(count(1u64, "connection"), "1 connection");
         assert_eq!(count(0usize, "connection"), "0 connections");
         assert_eq!(count(2u32, "process"), "2 processes");
-        assert_eq!(limits(0, 0), "no limits");
-        assert_eq!(limits(0, 10_000_000), "at most 10.0 Mbit/s");
-        assert_eq!(limits(1_000_000, 0), "at least 1.00 Mbit/s");
-        assert_eq!(limits(1_000_000, 10_000_000), "1.00 Mbit/s to 10.0 Mbit/s");
     }
 
     #[test]

@@ -15,9 +15,16 @@ pub fn is_allowed() -> bool {
     down::is_registered(NOCC)
 }
 
-/// Refuses the mode in one sentence where it is not allowed.
-pub fn require_allowed(mode: Mode) -> Result<()> {
-    if mode == Mode::Nocc && !is_allowed() {
+/// Can connections be in that mode at present? Only nocc is ever taken away from under them.
+pub fn may_be(mode: Mode) -> bool {
+    mode != Mode::Nocc || is_allowed()
+}
+
+/// Refuses the mode in one sentence where it is not allowed. Who wanted it for what is in the
+/// system's log.
+pub fn require_allowed(mode: Mode, what: impl FnOnce() -> String) -> Result<()> {
+    if !may_be(mode) {
+        log(&format!("no congestion control (nocc) refused for {}, by {}", what(), who()));
         bail!(
             "mode nocc is not allowed on this machine, for it sends whatever the receiver takes and \
              harms everybody on the path: the administrator allows it with `imtcp up --allow-nocc`, \
@@ -30,16 +37,19 @@ pub fn require_allowed(mode: Mode) -> Result<()> {
 /// Who uses it for what, on standard error and in the system's log.
 pub fn log_use(mode: Mode, what: &str) {
     if mode == Mode::Nocc {
-        log(&format!("no congestion control (nocc) for {what}, by {}", who()));
+        let text = format!("no congestion control (nocc) for {what}, by {}", who());
+        eprintln!("imtcp: {text}");
+        log(&text);
     }
 }
 
-pub fn log_allowed() {
-    log(&format!("no congestion control (nocc) is allowed from now on, by {}", who()));
+/// The administrator's switch, in the system's log alone: `imtcp up` says it itself.
+pub fn log_change(allowed: bool) {
+    let is = if allowed { "is allowed from now on" } else { "is not allowed any more" };
+    log(&format!("no congestion control (nocc) {is}, by {}", who()));
 }
 
 fn log(text: &str) {
-    eprintln!("imtcp: {text}");
     // Arguments of a command have no NUL inside; what has is not worth failing for.
     let Ok(text) = CString::new(text) else { return };
     // SAFETY: all are NUL-terminated and live through the calls; the name is static, as it must be.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::OrderArgs;
 use crate::exit::{Coded, USAGE};
-use crate::{param, rate};
+use crate::{format, param, rate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -101,6 +101,31 @@ impl FromStr for Dscp {
     }
 }
 
+/// Floor and ceiling of a run or attachment, bits per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub min_bps: Option<u64>,
+    pub max_bps: Option<u64>,
+}
+
+impl Limits {
+    pub fn of(orders: &Policy) -> Self {
+        let set = |bps: u64| (bps > 0).then_some(bps);
+        Limits { min_bps: set(orders.min_bps), max_bps: set(orders.max_bps) }
+    }
+}
+
+impl std::fmt::Display for Limits {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match (self.min_bps, self.max_bps) {
+            (None, None) => f.write_str("no limits"),
+            (None, Some(max)) => write!(f, "at most {}", format::rate(max)),
+            (Some(min), None) => write!(f, "at least {}", format::rate(min)),
+            (Some(min), Some(max)) => write!(f, "{} to {}", format::rate(min), format::rate(max)),
+        }
+    }
+}
+
 /// The part of a policy that user space writes.
 pub fn orders(args: &OrderArgs, dscp: Option<Dscp>) -> Result<Policy, Coded> {
     rate::check_order(args.min_rate, args.max_rate)
@@ -162,6 +187,17 @@ mod tests {
             assert_eq!(name.get_name(), mode.name());
         }
         assert_eq!(Mode::value_variants().len(), imtcp_bpf::MODES.len());
+    }
+
+    #[test]
+    fn limits_are_said_and_none_is_said() {
+        let said = |min_bps, max_bps| {
+            Limits::of(&Policy { min_bps, max_bps, ..Default::default() }).to_string()
+        };
+        assert_eq!(said(0, 0), "no limits");
+        assert_eq!(said(0, 10_000_000), "at most 10.0 Mbit/s");
+        assert_eq!(said(1_000_000, 0), "at least 1.00 Mbit/s");
+        assert_eq!(said(1_000_000, 10_000_000), "1.00 Mbit/s to 10.0 Mbit/s");
     }
 
     #[test]

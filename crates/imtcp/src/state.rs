@@ -18,7 +18,7 @@ use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
 use crate::cgroup;
 use crate::param::InForce;
-use crate::policy::Mode;
+use crate::policy::{Limits, Mode};
 use crate::procfs;
 
 const DIR: &str = "/run/imtcp";
@@ -59,8 +59,8 @@ pub struct Run {
     pub pid: u32,
     pub policy: u64,
     pub mode: Mode,
-    pub min_bps: u64,
-    pub max_bps: u64,
+    #[serde(flatten)]
+    pub limits: Limits,
     #[serde(default)]
     pub params: InForce,
     pub command: String,
@@ -141,8 +141,8 @@ pub struct Attachment {
     pub policy: u64,
     pub target: Target,
     pub mode: Mode,
-    pub min_bps: u64,
-    pub max_bps: u64,
+    #[serde(flatten)]
+    pub limits: Limits,
     #[serde(default)]
     pub params: InForce,
     pub since_unix_s: u64,

@@ -135,6 +135,40 @@ fn any_mode_can_follow_any_other_on_a_live_connection() {
 }
 
 #[test]
+fn a_connection_that_changes_its_mode_is_counted_once_with_its_bytes_once() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(mut subject) = Subject::start(&net) else { return };
+    // What tests before have left ends, or is moved, and the counters begin anew.
+    imtcp_ok(&["down"]);
+    imtcp_ok(&["up"]);
+    let counted = || {
+        let totals = &json(&imtcp_ok(&["status", "--json"]))["totals"];
+        ["connections_started", "connections_ended", "bytes_acked_ended"]
+            .map(|key| totals[key].as_u64().unwrap())
+    };
+    let pid = subject.pid();
+    let acked = || connections(&pid)[0]["bytes_acked"].as_u64();
+    for mode in ["bg", "lp", "measure", "lp"] {
+        imtcp_ok(&["attach", "--pid", &subject.pid(), "--mode", mode]);
+        let [started, ended, _] = counted();
+        assert_eq!((started, ended), (1, 0), "after {mode}");
+    }
+    let before = acked().unwrap();
+    subject.tell("send");
+    eventually("all has arrived", || acked() >= Some(before + 100_000));
+    imtcp_ok(&["detach", "--all"]);
+    let [started, ended, bytes] = counted();
+    assert_eq!((started, ended), (1, 1));
+    // What it had sent under reno is not ours.
+    assert!((100_000..200_000).contains(&bytes), "{bytes}");
+    // Back again: it is the same connection.
+    imtcp_ok(&["attach", "--pid", &subject.pid()]);
+    assert_eq!(counted()[..2], [1, 0]);
+    imtcp_ok(&["detach", "--all"]);
+}
+
+#[test]
 fn a_cgroup_can_be_attached() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

@@ -82,7 +82,7 @@ fn a_rate_or_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
     let config = config.to_str().unwrap();
     let cases: [(&[&str], &str); 8] = [
         (&["--max-rate", "-5M"], "'-5M' is not a rate; write it in bits per second: 500k"),
-        (&["--param", "delta=0.5"], "imtcp: delta must be between 1.05 and 4, not 0.5\n"),
+        (&["--param", "delta=0.5"], "imtcp: delta must be a number between 1.05 and 4, not 0.5\n"),
         (
             &["--mode", "fs", "--param", "g=0.9"],
             "imtcp: mode fs has no parameter g: it has gamma, N, T, profile, h\n",
@@ -93,7 +93,7 @@ fn a_rate_or_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
             "imtcp: --param N is given more than once: write it once\n",
         ),
         (&["--max-rate", "10MB"], "'10MB' may mean bits or bytes: write 10Mbit/s or 10MB/s"),
-        (&["--config", config], "imtcp.conf: [bg]: g must be between 0.05 and 1, not 2\n"),
+        (&["--config", config], "imtcp.conf: [bg]: g must be a number between 0.05 and 1, not 2\n"),
         (&["--config", "/nowhere/imtcp.conf"], "cannot read /nowhere/imtcp.conf: "),
     ];
     for (args, said) in cases {

@@ -56,6 +56,20 @@ fn what_is_in_the_socket_when_the_command_ends_is_waited_for_and_counted() {
 }
 
 #[test]
+fn what_a_command_in_another_network_namespace_leaves_is_counted() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(command) = leaving(&net, 200_000, "") else { return };
+    let command: Vec<_> = command.iter().map(String::as_str).collect();
+    let there = ["ip", "netns", "exec", net.client_ns()];
+    let options = ["run", "--json", "--max-rate", "400k", "--"];
+    let summary = summary(&imtcp(&[&options[..], &there, &command].concat()));
+    assert_eq!(summary["connections"], 1, "{summary}");
+    assert!(summary["queued_bytes"].as_u64() >= Some(1), "{summary}");
+    eventually("the connection has ended", || runs_to(&net).is_empty());
+}
+
+#[test]
 fn what_is_still_on_its_way_is_said_and_the_run_listed_with_its_limits_until_it_is_over() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

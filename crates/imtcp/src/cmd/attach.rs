@@ -16,21 +16,24 @@ use serde_json::json;
 
 use super::{detach, print_json, up};
 use crate::cli::AttachArgs;
+use crate::policy::Limits;
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Moved, SavedSocket, Target};
 use crate::{cgroup, exit, format, nocc, param, policy, procfs};
 
+/// A control that every kernel has and every user may choose, and that leaves the window as it is.
+const NEUTRAL: &str = "reno";
 const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 
 pub fn main(args: AttachArgs) -> Result<u8> {
     let orders = policy::orders(&args.orders, None)?;
     probe::require_privileges("imtcp attach")?;
-    nocc::require_allowed(args.orders.mode)?;
     let target = match (args.pid, &args.cgroup) {
         (Some(pid), _) => Target::Pid(pid),
         (None, Some(dir)) => Target::Cgroup(cgroup::resolve(dir)?),
         (None, None) => unreachable!("clap asks for one of them"),
     };
+    nocc::require_allowed(args.orders.mode, || target.to_string())?;
     match &target {
         Target::Pid(pid) => check_process(*pid, args.force)?,
         Target::Cgroup(dir) if *dir == cgroup::mount()? && !args.force => bail!(
@@ -82,7 +85,7 @@ fn report(args: &AttachArgs, a: &Attachment) -> Result<u8> {
     if args.json {
         print_json(&json!({
             "policy": a.policy,
-            "target": a.target.to_string(),
+            "target": a.target,
             "mode": a.mode,
             "params": a.params,
             "processes": processes,
@@ -106,8 +109,7 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Attachme
         policy: policy::new_id(),
         target,
         mode: args.orders.mode,
-        min_bps: orders.min_bps,
-        max_bps: orders.max_bps,
+        limits: Limits::of(orders),
         params: param::in_force(args.orders.mode, &orders.params),
         since_unix_s: now.as_secs(),
         links: 0,
@@ -202,15 +204,16 @@ fn take_sockets(pid: i32, attachment: &Attachment, saved: &mut BTreeMap<u64, Str
             continue;
         };
         // The control's init looks for the tag, so the tag comes first; and a socket that has
-        // the control already is set anew, to read it.
+        // the control already is set anew, to read it; not by way of the default, for BBR's init
+        // would have ours begin with slow start.
         if tags.set(copy, attachment.policy).is_err() {
             continue;
         }
-        let ours = is_ours(&before);
+        let (ours, had_it) = (is_ours(&before), before == attachment.mode.control());
         let default = || netns::of_pid(pid).and_then(|ns| ns.run(netns::fallback_cc));
         let back = if ours { default().unwrap_or_else(|_| "cubic".into()) } else { before };
-        if ours {
-            let _ = socket::set_control(copy, &back);
+        if had_it {
+            let _ = socket::set_control(copy, NEUTRAL);
         }
         if socket::set_control(copy, attachment.mode.control()).is_ok() {
             saved.entry(cookie).or_insert(back);
@@ -224,8 +227,7 @@ fn take_sockets(pid: i32, attachment: &Attachment, saved: &mut BTreeMap<u64, Str
 fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Result<Attachment> {
     Policies::open()?.replace_orders(attachment.policy, orders)?;
     attachment.mode = args.orders.mode;
-    attachment.min_bps = orders.min_bps;
-    attachment.max_bps = orders.max_bps;
+    attachment.limits = Limits::of(orders);
     attachment.params = param::in_force(args.orders.mode, &orders.params);
     let mut saved: BTreeMap<u64, String> =
         attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();

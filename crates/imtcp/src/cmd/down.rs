@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::{detach, print_json};
 use crate::cli::DownArgs;
-use crate::format::{self, count};
-use crate::{exit, state};
+use crate::format::count;
+use crate::policy::Limits;
+use crate::{exit, nocc, state};
 
 pub fn main(args: DownArgs) -> Result<u8> {
     probe::require_privileges("imtcp down")?;
@@ -17,7 +18,11 @@ pub fn main(args: DownArgs) -> Result<u8> {
     for attachment in &attachments {
         detach::detach(attachment)?;
     }
+    let nocc_was_allowed = nocc::is_allowed();
     let report = down::down()?;
+    if nocc_was_allowed {
+        nocc::log_change(false);
+    }
     let runs = state::runs();
     // Runs that have ended, of which connections went on until now.
     state::sweep(&lock);
@@ -30,7 +35,7 @@ pub fn main(args: DownArgs) -> Result<u8> {
             "defaults_changed": report.defaults_changed.iter()
                 .map(|(ns, cc)| json!({"netns": ns, "control": cc})).collect::<Vec<_>>(),
             "runs": runs,
-            "detached": attachments.iter().map(|a| a.target.to_string()).collect::<Vec<_>>(),
+            "detached": attachments.iter().map(|a| &a.target).collect::<Vec<_>>(),
         }))?;
         return Ok(exit::OK);
     }
@@ -53,23 +58,23 @@ pub fn main(args: DownArgs) -> Result<u8> {
         println!("the default of network namespace {ns} was imtcp's: it is {cc} now");
     }
     for a in &attachments {
-        println!("{} is detached{}", a.target, without(a.min_bps, a.max_bps));
+        println!("{} is detached{}", a.target, without(&a.limits));
     }
     for r in &runs {
         println!(
             "`imtcp run` of {} (pid {}) goes on with the default{}",
             r.command,
             r.pid,
-            without(r.min_bps, r.max_bps)
+            without(&r.limits)
         );
     }
     Ok(exit::OK)
 }
 
 /// What a run or attachment had beside its mode, for the end of a sentence.
-fn without(min_bps: u64, max_bps: u64) -> String {
-    match (min_bps, max_bps) {
-        (0, 0) => String::new(),
-        (min, max) => format!(", without its limits ({})", format::limits(min, max)),
+fn without(limits: &Limits) -> String {
+    if *limits == Limits::default() {
+        return String::new();
     }
+    format!(", without its limits ({limits})")
 }

@@ -12,17 +12,49 @@ use serde_json::{json, Value};
 use super::print_json;
 use crate::cli::StatusArgs;
 use crate::param::{self, InForce};
-use crate::policy::Mode;
+use crate::policy::{Limits, Mode};
 use crate::state::{self, Attachment, Run};
-use crate::{exit, format};
+use crate::{exit, format, nocc};
 
 /// A run, alive or with connections that outlive it.
 struct Listed {
     run: Run,
     ended: bool,
     connections: usize,
-    /// Not after `down`, which ends the orders of a run that goes on.
-    in_force: bool,
+    in_force: InForceNow,
+}
+
+/// Has a run or attachment what it ordered? It may go on without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InForceNow {
+    Yes,
+    /// `imtcp down` ended it, also where imtcp is up again since.
+    Down,
+    /// Its mode was nocc, which is not allowed any more.
+    NoccTakenAway,
+}
+
+impl InForceNow {
+    fn of(policies: Option<&Policies>, policy: u64, mode: Mode) -> Self {
+        if !policies.is_some_and(|p| matches!(p.get(policy), Ok(Some(_)))) {
+            InForceNow::Down
+        } else if !nocc::may_be(mode) {
+            InForceNow::NoccTakenAway
+        } else {
+            InForceNow::Yes
+        }
+    }
+
+    /// What was ordered, or why it is no more.
+    fn text(self, orders: String) -> String {
+        match self {
+            InForceNow::Yes => orders,
+            InForceNow::Down => "no longer in force since `imtcp down`".into(),
+            InForceNow::NoccTakenAway => {
+                format!("{orders}; no longer in force: nocc is not allowed any more")
+            }
+        }
+    }
 }
 
 struct Status {
@@ -35,7 +67,7 @@ struct Status {
     of_mode: Vec<(&'static str, usize)>,
     totals: Option<Totals>,
     runs: Vec<Listed>,
-    attachments: Vec<Attachment>,
+    attachments: Vec<(Attachment, InForceNow)>,
 }
 
 pub fn main(args: StatusArgs) -> Result<u8> {
@@ -50,14 +82,21 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         .iter()
         .map(|m| (m.name, records.iter().filter(|r| u32::from(r.mode) == m.number).count()))
         .collect();
+    let policies = loaded.and_then(|_| Policies::open().ok());
     let status = Status {
         current: loaded.is_some_and(|m| layout_matches(&m)),
         registered: controls().filter(|c| down::is_registered(c)).collect(),
         connections: records.len(),
         of_mode,
         totals: loaded.and_then(|_| TotalsMap::open().ok()?.read().ok()),
-        runs: listed(&records),
-        attachments: state::attachments(),
+        runs: listed(&records, policies.as_ref()),
+        attachments: state::attachments()
+            .into_iter()
+            .map(|a| {
+                let in_force = InForceNow::of(policies.as_ref(), a.policy, a.mode);
+                (a, in_force)
+            })
+            .collect(),
         loaded,
     };
     if args.json {
@@ -69,13 +108,11 @@ pub fn main(args: StatusArgs) -> Result<u8> {
 }
 
 /// Runs that live, then those that have ended.
-fn listed(records: &[Record]) -> Vec<Listed> {
-    // None where nothing is loaded.
-    let policies = Policies::open().ok();
+fn listed(records: &[Record], policies: Option<&Policies>) -> Vec<Listed> {
     let list = |run: Run, ended| Listed {
         ended,
         connections: records.iter().filter(|r| r.policy == run.policy).count(),
-        in_force: policies.as_ref().is_some_and(|p| matches!(p.get(run.policy), Ok(Some(_)))),
+        in_force: InForceNow::of(policies, run.policy, run.mode),
         run,
     };
     let live = state::runs().into_iter().map(|run| list(run, false));
@@ -103,13 +140,14 @@ impl Status {
                 "bytes_acked_ended": t.bytes_acked_ended,
             })),
             "runs": self.runs_json(),
-            "attachments": self.attachments.iter().map(|a| json!({
+            "attachments": self.attachments.iter().map(|(a, in_force)| json!({
                 "policy": a.policy,
                 "target": a.target,
                 "ended": a.target.has_ended(),
                 "mode": a.mode,
-                "min_bps": (a.min_bps > 0).then_some(a.min_bps),
-                "max_bps": (a.max_bps > 0).then_some(a.max_bps),
+                "in_force": *in_force == InForceNow::Yes,
+                "min_bps": a.limits.min_bps,
+                "max_bps": a.limits.max_bps,
                 "params": a.params,
                 "since_unix_s": a.since_unix_s,
                 "sockets": a.sockets.len(),
@@ -122,7 +160,7 @@ impl Status {
             let mut value = json!(listed.run);
             value["ended"] = json!(listed.ended);
             value["connections"] = json!(listed.connections);
-            value["in_force"] = json!(listed.in_force);
+            value["in_force"] = json!(listed.in_force == InForceNow::Yes);
             value
         };
         self.runs.iter().map(one).collect()
@@ -184,17 +222,14 @@ impl Status {
             rows.push(row(
                 "results",
                 format!(
-                    "{} sent to the event buffer, {} dropped (it was full)",
+                    "{} sent to the event buffer, {} dropped because it was full",
                     t.events_sent, t.events_dropped
                 ),
             ));
         }
         for listed in &self.runs {
             let r = &listed.run;
-            let orders = match listed.in_force {
-                true => orders(r.mode, &r.params, r.min_bps, r.max_bps),
-                false => "no longer in force since `imtcp down`".into(),
-            };
+            let orders = listed.in_force.text(orders(r.mode, &r.params, &r.limits));
             let ended = match listed.ended {
                 true => {
                     format!(", ended; open: {}", format::count(listed.connections, "connection"))
@@ -204,8 +239,8 @@ impl Status {
             let command = r.command.replace('\n', " ");
             rows.push(row("run", format!("{orders} (pid {}{ended}): {command}", r.pid)));
         }
-        for a in &self.attachments {
-            let orders = orders(a.mode, &a.params, a.min_bps, a.max_bps);
+        for (a, in_force) in &self.attachments {
+            let orders = in_force.text(orders(a.mode, &a.params, &a.limits));
             let ended = if a.target.has_ended() { ", which has ended" } else { "" };
             rows.push(row("attached", format!("{}{ended}: {orders}", a.target)));
         }
@@ -218,10 +253,10 @@ impl Status {
 }
 
 /// `bg, g=0.9, at most 10.0 Mbit/s`
-fn orders(mode: Mode, params: &InForce, min_bps: u64, max_bps: u64) -> String {
+fn orders(mode: Mode, params: &InForce, limits: &Limits) -> String {
     let mut parts = vec![mode.name().to_string()];
     parts.extend(param::unusual(mode, params));
-    parts.push(format::limits(min_bps, max_bps));
+    parts.push(limits.to_string());
     parts.join(", ")
 }
 

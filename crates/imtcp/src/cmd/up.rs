@@ -17,8 +17,8 @@ pub fn main(args: UpArgs) -> Result<u8> {
     let was_allowed = nocc::is_allowed();
     let outcome = up(args.force, if args.allow_nocc { Nocc::Allow } else { Nocc::TakeAway })?;
     let nocc_changed = args.allow_nocc != was_allowed;
-    if nocc_changed && args.allow_nocc {
-        nocc::log_allowed();
+    if nocc_changed {
+        nocc::log_change(args.allow_nocc);
     }
     state::sweep(&lock);
     let version = objects::VERSION;

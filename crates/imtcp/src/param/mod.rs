@@ -91,13 +91,19 @@ impl Param {
     /// The value in the programs' scale.
     fn parse(&self, text: &str) -> Result<u32, String> {
         let (name, range) = (self.name(), self.range());
-        let whole = if self.scale == 1 { "a whole number " } else { "" };
-        let refused = || format!("{name} must be {whole}{range}, not {text}");
+        let kind = match self.scale {
+            NAMED => "",
+            1 => "a whole number ",
+            _ => "a number ",
+        };
+        let given = if text.is_empty() { "empty" } else { text };
+        let refused = || format!("{name} must be {kind}{range}, not {given}");
         if self.scale == NAMED {
-            let known = (self.least..=self.most).find(|value| self.text(*value) == text.trim());
+            let known = (self.least..=self.most).find(|value| self.text(*value) == text);
             return known.ok_or_else(refused);
         }
-        let value: f64 = text.trim().parse().map_err(|_| refused())?;
+        let number = text.strip_suffix(self.unit().trim()).unwrap_or(text).trim();
+        let value: f64 = number.parse().map_err(|_| refused())?;
         let ends = self.shown(self.least)..=self.shown(self.most);
         if !ends.contains(&value) || (self.scale == 1 && value.fract() != 0.0) {
             return Err(refused());
@@ -116,9 +122,11 @@ fn find(mode: Mode, name: &str) -> Result<&'static Param, String> {
         names if names.is_empty() => "it has none".to_string(),
         names => format!("it has {}", names.join(", ")),
     };
-    of(mode)
-        .find(|p| p.name() == name)
-        .ok_or_else(|| format!("mode {} has no parameter {name}: {}", mode.name(), has()))
+    of(mode).find(|p| p.name() == name).ok_or_else(|| {
+        let alike = of(mode).map(Param::name).find(|known| known.eq_ignore_ascii_case(name));
+        let has = alike.map_or_else(has, |known| format!("it has {known}"));
+        format!("mode {} has no parameter {name}: {has}", mode.name())
+    })
 }
 
 fn choose(params: &mut Params, mode: Mode, name: &str, value: &str) -> Result<(), String> {
@@ -180,15 +188,21 @@ fn from_file(wanted: Mode, path: &Path, needed: bool) -> Result<Params, String> 
         other => other.map_err(|e| format!("cannot read {shown}: {e}"))?,
     };
     let tables: toml::Table =
-        text.parse().map_err(|e| format!("{shown} is not TOML: {}", one_line(&e)))?;
+        text.parse().map_err(|e| format!("{shown} is not TOML: {}", one_line(&e, &text)))?;
     let mut found = Params::default();
     for (section, entries) in tables {
-        let mode = Mode::from_str(&section, false)
-            .map_err(|_| format!("{shown}: there is no mode {section}"))?;
-        let Some(entries) = entries.as_table() else {
-            return Err(format!(
-                "{shown}: write the parameters of mode {section} below [{section}]"
-            ));
+        let mode = Mode::from_str(&section, false).ok();
+        let (mode, entries) = match (mode, entries.as_table()) {
+            (Some(mode), Some(entries)) => (mode, entries),
+            (None, Some(_)) => return Err(format!("{shown}: there is no mode {section}")),
+            (mode, None) => {
+                let of = mode.map_or_else(|| "a mode".into(), |m| format!("mode {}", m.name()));
+                let below = mode.map_or("bg", Mode::name);
+                return Err(format!(
+                    "{shown}: {section} stands outside of the modes: \
+                     write the parameters of {of} below its name, as [{below}]"
+                ));
+            }
         };
         let mut params = Params::default();
         for (name, value) in entries {
@@ -216,9 +230,10 @@ fn written(mode: Mode, name: &str, value: &toml::Value) -> String {
 }
 
 /// Where it is wrong and why, without the picture of the line.
-fn one_line(e: &toml::de::Error) -> String {
-    let at = e.span().map_or_else(String::new, |s| format!(" (at byte {})", s.start));
-    format!("{}{at}", e.message())
+fn one_line(e: &toml::de::Error, text: &str) -> String {
+    let line = |at: usize| text.bytes().take(at).filter(|b| *b == b'\n').count() + 1;
+    let at = e.span().map_or_else(String::new, |s| format!(" (line {})", line(s.start)));
+    format!("{}{at}", e.message().replace('\n', "; "))
 }
 
 /// `NAME=VALUE` on the command line; whether the mode has it is known when the mode is.
@@ -286,10 +301,23 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range_is_refused_with_the_range() {
-        assert_eq!(refused(Mode::Bg, "delta", "0.5"), "delta must be between 1.05 and 4, not 0.5");
-        assert_eq!(refused(Mode::Bg, "g", "0"), "g must be between 0.05 and 1, not 0");
-        assert_eq!(refused(Mode::Bg, "gamma", "x"), "gamma must be between 0.01 and 1, not x");
-        assert_eq!(refused(Mode::Bg, "gamma", "nan"), "gamma must be between 0.01 and 1, not nan");
+        assert_eq!(
+            refused(Mode::Bg, "delta", "0.5"),
+            "delta must be a number between 1.05 and 4, not 0.5"
+        );
+        assert_eq!(refused(Mode::Bg, "g", "0"), "g must be a number between 0.05 and 1, not 0");
+        assert_eq!(
+            refused(Mode::Bg, "gamma", "x"),
+            "gamma must be a number between 0.01 and 1, not x"
+        );
+        assert_eq!(
+            refused(Mode::Bg, "gamma", "nan"),
+            "gamma must be a number between 0.01 and 1, not nan"
+        );
+        assert_eq!(
+            refused(Mode::Bg, "delta", ""),
+            "delta must be a number between 1.05 and 4, not empty"
+        );
         let whole = "N must be a whole number between 5 and 10, not 7.5";
         assert_eq!(refused(Mode::Measure, "N", "7.5"), whole);
     }
@@ -298,6 +326,8 @@ mod tests {
     fn a_mode_without_the_parameter_says_which_it_has() {
         let said = refused(Mode::Fs, "delta", "1.2");
         assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, T, profile, h");
+        let said = refused(Mode::Bg, "Delta", "1.2");
+        assert_eq!(said, "mode bg has no parameter Delta: it has delta");
         let said = refused(Mode::Nocc, "g", "1");
         assert_eq!(said, "mode nocc has no parameter g: it has none");
     }
@@ -308,9 +338,12 @@ mod tests {
         assert_eq!((params.lp_delta_pct, params.delta_q8), (30, 0));
         assert_eq!(
             refused(Mode::Lp, "delta", "1.2"),
-            "delta must be between 0.01 and 0.99, not 1.2"
+            "delta must be a number between 0.01 and 0.99, not 1.2"
         );
-        assert_eq!(refused(Mode::Bg, "delta", "0.3"), "delta must be between 1.05 and 4, not 0.3");
+        assert_eq!(
+            refused(Mode::Bg, "delta", "0.3"),
+            "delta must be a number between 1.05 and 4, not 0.3"
+        );
         let targets = |p: &Params| (p.ledbat_target_us, p.ledbatpp_target_us);
         assert_eq!(targets(&set(Mode::Ledbat, "target", "20").unwrap()), (20_000, 0));
         assert_eq!(targets(&set(Mode::Ledbatpp, "target", "20.5").unwrap()), (0, 20_500));
@@ -321,9 +354,14 @@ mod tests {
     #[test]
     fn what_the_rfc_forbids_is_refused_and_a_time_is_told_in_its_unit() {
         let said = refused(Mode::Ledbat, "target", "150");
-        assert_eq!(said, "target must be between 5 and 100 ms, not 150");
+        assert_eq!(said, "target must be a number between 5 and 100 ms, not 150");
+        for written in ["20", "20ms", "20 ms"] {
+            assert_eq!(set(Mode::Ledbat, "target", written).unwrap().ledbat_target_us, 20_000);
+        }
+        let said = refused(Mode::Ledbat, "target", "0.02s");
+        assert_eq!(said, "target must be a number between 5 and 100 ms, not 0.02s");
         let said = refused(Mode::Ledbat, "gain", "1.5");
-        assert_eq!(said, "gain must be between 0.06 and 1, not 1.5");
+        assert_eq!(said, "gain must be a number between 0.06 and 1, not 1.5");
     }
 
     #[test]
@@ -385,7 +423,7 @@ mod tests {
         let read = in_force(Mode::Measure, &params);
         assert_eq!(read["T"].to_string(), "4.0");
         assert_eq!(unusual(Mode::Measure, &read), ["T=4.0"]);
-        assert_eq!(refused(Mode::Fs, "T", "0"), "T must be between 1 and 50 ms, not 0");
+        assert_eq!(refused(Mode::Fs, "T", "0"), "T must be a number between 1 and 50 ms, not 0");
     }
 
     #[test]
@@ -418,13 +456,19 @@ mod tests {
     #[test]
     fn mistakes_in_a_file_are_told_with_its_name_also_those_for_other_modes() {
         let said = |text: &str| file(text).unwrap_err();
-        let range = "FILE: [bg]: delta must be between 1.05 and 4, not 9";
+        let range = "FILE: [bg]: delta must be a number between 1.05 and 4, not 9";
         assert_eq!(said("[bg]\ndelta = 9\n"), range);
-        let kind = "FILE: [bg]: g must be between 0.05 and 1, not a string";
+        let kind = "FILE: [bg]: g must be a number between 0.05 and 1, not a string";
         assert_eq!(said("[bg]\ng = \"1\"\n"), kind);
         assert!(said("[fs]\ng = 1\n").contains("FILE: [fs]: mode fs has no parameter g"));
         assert_eq!(said("[quick]\nh = 1\n"), "FILE: there is no mode quick");
-        assert_eq!(said("bg = 1\n"), "FILE: write the parameters of mode bg below [bg]");
+        let outside = "FILE: bg stands outside of the modes: \
+                       write the parameters of mode bg below its name, as [bg]";
+        assert_eq!(said("bg = 1\n"), outside);
+        let outside = "FILE: delta stands outside of the modes: \
+                       write the parameters of a mode below its name, as [bg]";
+        assert_eq!(said("delta = 1.2\n"), outside);
+        assert!(said("[bg]\ng = \n").ends_with("(line 2)"), "{}", said("[bg]\ng = \n"));
         assert!(said("[bg\n").starts_with("FILE is not TOML: "));
         assert!(!said("[bg\n").contains('\n'));
     }

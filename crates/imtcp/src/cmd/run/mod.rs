@@ -19,12 +19,13 @@ use imtcp_bpf::{control, probe, Policy, Record};
 use nix::unistd::getpid;
 
 use self::spawn::{spawn, Plan};
-use self::summary::Summary;
+use self::summary::{Summary, TakenAway};
 use super::up;
 use crate::cli::RunArgs;
 use crate::exit::{self, Coded};
 use crate::follow::Service;
 use crate::mountns::Home;
+use crate::policy::Limits;
 use crate::signals::Blocked;
 use crate::{caps, cgroup, nocc, param, policy, state, user};
 
@@ -39,7 +40,7 @@ pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
 fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     probe::require_privileges("imtcp run")?;
     let user = args.user.as_deref().map(user::find).transpose()?;
-    nocc::require_allowed(args.orders.mode)?;
+    nocc::require_allowed(args.orders.mode, || format!("a run ({})", command_line(&args)))?;
     let service = Service::wanted(&args)?;
     policy::warn_of_missing_ecn(args.orders.mode);
     let mut session = Session::start(&args, &orders)?;
@@ -66,7 +67,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
         }
     }
     // The command has what we had; we need little more.
-    let _ = caps::keep_for_waiting();
+    let _ = caps::keep_for_waiting(session.records.enters_namespaces());
     let status = wait::for_end(child, &signals, &session.cgroup);
     // Who sends the command a signal, or wants no line, does not wait for it.
     if !args.quiet && !libc::WIFSIGNALED(status) {
@@ -81,6 +82,11 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
     Ok(exit::of_wait_status(status))
+}
+
+fn command_line(args: &RunArgs) -> String {
+    let words: Vec<_> = args.command.iter().map(|a| a.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 /// What exists for one run, and goes with it.
@@ -136,15 +142,13 @@ impl Session {
     }
 
     fn equip(&mut self, args: &RunArgs, orders: &Policy, lock: &state::ChangeLock) -> Result<()> {
-        let command: Vec<_> = args.command.iter().map(|a| a.to_string_lossy()).collect();
         let run = state::Run {
             pid: std::process::id(),
             policy: self.policy,
             mode: args.orders.mode,
-            min_bps: orders.min_bps,
-            max_bps: orders.max_bps,
+            limits: Limits::of(orders),
             params: param::in_force(args.orders.mode, &orders.params),
-            command: command.join(" "),
+            command: command_line(args),
             cgroup: self.cgroup.clone(),
             refuge: self.refuge.clone(),
         };
@@ -185,7 +189,11 @@ impl Session {
     fn summary(&self, args: &RunArgs, orders: &Policy, elapsed_us: u64) -> Summary {
         let (policy, records) = self.seen();
         let mut sum = Summary::new(args.orders.mode, orders, elapsed_us);
-        sum.taken_down = !self.policies.is_loaded();
+        sum.taken_away = if !self.policies.is_loaded() {
+            Some(TakenAway::Down)
+        } else {
+            (!nocc::may_be(args.orders.mode)).then_some(TakenAway::Nocc)
+        };
         sum.add_ended(&policy);
         for record in &records {
             sum.add_open(record);

@@ -5,18 +5,26 @@ use imtcp_bpf::{Policy, Record};
 use serde_json::json;
 
 use crate::format;
-use crate::policy::Mode;
+use crate::policy::{Limits, Mode};
 
 /// Round trips below this are too short for streams as a rule: the windows are too small.
 const SHORT_RTT_US: u64 = 1000;
 
+/// What ended a run's mode before the run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TakenAway {
+    /// `imtcp down`.
+    Down,
+    /// `imtcp up` without `--allow-nocc`.
+    Nocc,
+}
+
 pub struct Summary {
     mode: Mode,
-    min_bps: u64,
-    max_bps: u64,
+    limits: Limits,
     elapsed_us: u64,
-    /// By `imtcp down`, at a time that is not known: the figures are up to then.
-    pub taken_down: bool,
+    /// Its mode was ended from outside, at a time that is not known: the figures are up to then.
+    pub taken_away: Option<TakenAway>,
     connections: u64,
     /// Made by the command, and counted by an `imtcp run` or `attach` inside.
     inner_connections: u64,
@@ -35,10 +43,9 @@ impl Summary {
     pub fn new(mode: Mode, orders: &Policy, elapsed_us: u64) -> Self {
         Summary {
             mode,
-            min_bps: orders.min_bps,
-            max_bps: orders.max_bps,
+            limits: Limits::of(orders),
             elapsed_us,
-            taken_down: false,
+            taken_away: None,
             connections: 0,
             inner_connections: 0,
             bytes_acked: 0,
@@ -69,7 +76,7 @@ impl Summary {
 
     pub fn add_open(&mut self, r: &Record) {
         self.connections += 1;
-        self.bytes_acked += r.bytes_acked;
+        self.bytes_acked += r.bytes_acked.saturating_sub(r.bytes_acked_before);
         self.queued_bytes += u64::from(r.queued_bytes);
         self.busy_us += r.busy_us;
         self.yielding_us += r.yielding_us;
@@ -86,7 +93,7 @@ impl Summary {
     fn mean_bps(&self) -> Option<u64> {
         let bits = u128::from(self.bytes_acked) * 8;
         let mean = (bits * 1_000_000 / u128::from(self.elapsed_us.max(1))) as u64;
-        (!self.taken_down).then_some(mean)
+        self.taken_away.is_none().then_some(mean)
     }
 
     fn yielded_pct(&self) -> Option<u64> {
@@ -94,7 +101,11 @@ impl Summary {
     }
 
     pub fn line(&self) -> String {
-        let until = if self.taken_down { "taken down during the run; until then " } else { "" };
+        let until = match self.taken_away {
+            None => "",
+            Some(TakenAway::Down) => "taken down during the run; until then ",
+            Some(TakenAway::Nocc) => "mode nocc was taken away during the run; until then ",
+        };
         if self.connections == 0 {
             let none = format!("imtcp: {until}the command had no TCP connections");
             return match self.inner() {
@@ -119,10 +130,10 @@ impl Summary {
     }
 
     fn limits(&self) -> String {
-        match (self.min_bps, self.max_bps) {
-            (0, 0) => String::new(),
-            (min, max) => format!(" ({})", format::limits(min, max)),
+        if self.limits == Limits::default() {
+            return String::new();
         }
+        format!(" ({})", self.limits)
     }
 
     fn available(&self) -> String {
@@ -154,10 +165,11 @@ impl Summary {
     pub fn json(&self) -> serde_json::Value {
         json!({
             "mode": self.mode,
-            "min_bps": (self.min_bps > 0).then_some(self.min_bps),
-            "max_bps": (self.max_bps > 0).then_some(self.max_bps),
+            "min_bps": self.limits.min_bps,
+            "max_bps": self.limits.max_bps,
             "elapsed_us": self.elapsed_us,
-            "taken_down": self.taken_down,
+            "taken_down": self.taken_away == Some(TakenAway::Down),
+            "taken_away": self.taken_away == Some(TakenAway::Nocc),
             "connections": self.connections,
             "inner_connections": self.inner_connections,
             "bytes_acked": self.bytes_acked,
@@ -207,7 +219,8 @@ mod tests {
 
     #[test]
     fn limits_are_told_in_bits_per_second() {
-        let s = Summary { max_bps: 80_000_000, ..measured() };
+        let s =
+            Summary { limits: Limits { max_bps: Some(80_000_000), min_bps: None }, ..measured() };
         assert!(s.line().contains("mean 50.0 Mbit/s (at most 80.0 Mbit/s); "), "{}", s.line());
         assert_eq!(s.json()["max_bps"], 80_000_000);
     }
@@ -219,6 +232,16 @@ mod tests {
         let line = s.line();
         assert!(line.contains("mean 50.0 Mbit/s; 200 kB more still on their way; "), "{line}");
         assert_eq!(s.json()["queued_bytes"], 200_000);
+    }
+
+    #[test]
+    fn bytes_from_before_the_present_control_are_counted_once() {
+        let ended = Policy { ended_bytes_acked: 700, ..Default::default() };
+        let open = Record { bytes_acked: 1000, bytes_acked_before: 700, ..Default::default() };
+        let mut s = nothing();
+        s.add_ended(&ended);
+        s.add_open(&open);
+        assert_eq!((s.connections, s.bytes_acked), (1, 1000));
     }
 
     #[test]
@@ -236,10 +259,17 @@ mod tests {
 
     #[test]
     fn a_run_that_imtcp_did_not_last_for_has_no_mean() {
-        let s = Summary { taken_down: true, connections: 1, bytes_acked: 9, ..nothing() };
+        let s = Summary {
+            taken_away: Some(TakenAway::Down),
+            connections: 1,
+            bytes_acked: 9,
+            ..nothing()
+        };
         let line = s.line();
         assert!(line.starts_with("imtcp: taken down during the run; until then 9 bytes sent; "));
         assert!(s.json()["mean_bps"].is_null(), "when it ended is not known");
+        let line = Summary { taken_away: Some(TakenAway::Nocc), ..s }.line();
+        assert!(line.starts_with("imtcp: mode nocc was taken away during the run; until then 9 "));
     }
 
     #[test]
