@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 
 import polars as pl
@@ -208,3 +209,21 @@ def test_parquet_holds_the_raw_samples(tmp_path):
     sweep.run_all(scenarios()[:1], FakeRunner(), tmp_path, jobs=1)
     table = pl.read_parquet(tmp_path / "none-s1" / "queue.parquet")
     assert table["backlog_pkts"].to_list() == [3]
+
+
+def test_kept_rows_do_not_make_a_checkout_dirty_and_anything_else_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("IMTCP_ROOT", str(tmp_path))
+    assert results.commit() == "unknown"
+    kept, program = tmp_path / "lab" / "results" / "X.json", tmp_path / "program.c"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("{}")
+    program.write_text("int x;")
+    who = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", tmp_path, *command], check=True)
+    head = results.commit()
+    assert len(head) == 40
+    kept.write_text("[]")
+    assert results.commit() == head
+    program.write_text("int y;")
+    assert results.commit() == f"{head}-dirty"

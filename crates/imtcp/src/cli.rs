@@ -61,8 +61,9 @@ pub struct UpArgs {
     /// Allow mode nocc, no congestion control, too; without this it is taken away
     ///
     /// It sends whatever the receiver's window takes and harms everybody else on the path. Only
-    /// for networks that are yours alone. Its uses are told to the system's log, and who lacks
-    /// CAP_NET_ADMIN cannot choose it.
+    /// for networks that are yours alone. Each `run` and `attach` with it, and this permission and
+    /// its end, are told to the system's log (a program that chooses it by setsockopt is not);
+    /// who lacks CAP_NET_ADMIN cannot choose it.
     #[arg(long)]
     pub allow_nocc: bool,
     /// Replace the programs even when the same ones are loaded

@@ -86,10 +86,15 @@ def kept(name: str) -> Path:
 
 
 def commit() -> str:
-    """The checkout's commit, with ``-dirty`` when tracked files differ."""
-    command = ["git", "-C", paths.checkout(), "describe", "--always", "--dirty", "--abbrev=40"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """The checkout's commit, with ``-dirty`` when tracked files differ other than kept rows."""
+    git = ["git", "-C", str(paths.checkout())]
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    if not head:
+        return "unknown"
+    differs = [*git, "diff", "--quiet", "HEAD", "--", ".", ":(exclude)lab/results"]
+    return head + ("-dirty" if subprocess.run(differs, check=False).returncode else "")
 
 
 def commits(points: Iterable[Point]) -> list[str]:
