@@ -116,6 +116,10 @@ HARM = Experiment(
         " ImTCP-bg pages take what they take alone; ImTCP-bg is nearest to what is available.",
         choices=bg_path.CHOICES + " 50 servers would take the whole link and are left out."
         " 'What they take alone' is taken as 5 % more at most.",
+        reason="Beside bursts the valid results are those of moments in which nobody else"
+        " sends (README, beside the web): the cap is above what is available on"
+        " average, and only the rule for the round trip holds the window."
+        " docs/lab-notes/0005-what-a-queue-delivers.md.",
         judge=_judge_harm,
         draw=lambda rows, theme: plots.lines(
             [r for r in rows if r["control"] != "none"], "servers", "background_mbps",

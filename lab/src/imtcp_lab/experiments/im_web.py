@@ -122,6 +122,10 @@ BACKGROUND = Experiment(
         " throughput.",
         choices=CHOICES + " The mode is imtcp_bg as it ships, with its rule for the round trip,"
         " which [IM]'s has not.",
+        reason="The valid results are those of moments in which nobody else sends (45 to 50 of 50"
+        " Mbit/s, while the web had 20): within two or three round trips of 180 ms the window is at"
+        " that cap, and a queue of 300 to 600 packets is seen a round trip late."
+        " docs/lab-notes/0005-what-a-queue-delivers.md.",
         judge=_judge_background,
         draw=lambda rows, theme: plots.distribution(
             rows, "times_ms", "time of an object, ms", theme

@@ -119,6 +119,9 @@ EXPERIMENT = Experiment(
         " there. 400 s of each run are judged, not 1000. TCP is Reno. TCP-LP/ECN's queue marks from"
         " 15 % of its length on, by an average of weight 1/8, and drops none before it is full; the"
         " web does not ask for marks. It holds as many bytes as the others' full packets.",
+        reason="What can be saved is what Reno costs: in the quick form objects take 1.47 s"
+        " beside it and 0.62 s alone, 58 % less, of which TCP-LP saves 55. Why its"
+        " share is smaller than the paper's is not found.",
         judge=_judge,
         draw=draw_10kb,
     ),
