@@ -80,6 +80,10 @@ def test_without_permission_it_is_refused_and_the_next_up_takes_the_permission_a
 ) -> None:
     path = Path3()
     script = f"""{UP}{path.script()}
+ns {path.tx} imtcp run --mode nocc -- echo unheard >"$OUT/unheard" 2>&1 || true
+dmesg >"$OUT/kernel"
+unshare -m sh -c 'mount --bind /proc/version /dev/kmsg; exec imtcp attach --mode nocc --pid 1' \
+	>"$OUT/nowhere" 2>&1 || true
 syslogd -O /tmp/messages
 cp wire /tmp/wire; chmod 755 /tmp/wire; mkdir -m 777 /tmp/nobody
 for port in 5300 5301; do
@@ -123,6 +127,14 @@ cp /tmp/messages "$OUT/messages"
         assert text(name).startswith("imtcp: mode nocc is not allowed on this machine")
         assert "`imtcp up --allow-nocc`" in text(name)
         assert text(name).count("\n") == 1
+    # Without a syslog it is in the kernel's log, and where that takes nothing, on the terminal.
+    assert "no congestion control (nocc) refused for a run (echo unheard), by " in text("kernel")
+    assert text("unheard").count("\n") == 1, text("unheard")
+    assert text("nowhere").startswith("imtcp: in no log, for nothing listens on /dev/log and "), (
+        text("nowhere")
+    )
+    assert "(nocc) refused for process 1, by " in text("nowhere")
+    assert "imtcp: mode nocc is not allowed on this machine" in text("nowhere")
     loaded = {name: "imtcp_nocc" in text(name) for name in ("before", "while", "after", "down")}
     assert loaded == {"before": False, "while": True, "after": False, "down": False}
     assert [json.loads(text(name))["nocc"] for name in ("up", "allowed")] == [False, True]

@@ -61,9 +61,9 @@ pub struct UpArgs {
     /// Allow mode nocc, no congestion control, too; without this it is taken away
     ///
     /// It sends whatever the receiver's window takes and harms everybody else on the path. Only
-    /// for networks that are yours alone. Each `run` and `attach` with it, and this permission and
-    /// its end, are told to the system's log (a program that chooses it by setsockopt is not);
-    /// who lacks CAP_NET_ADMIN cannot choose it.
+    /// for networks that are yours alone. Each `run` and `attach` with it, each refusal, and this permission
+    /// and its end, are told to the system's log, or to the kernel's (dmesg) where nothing listens on
+    /// /dev/log. A program that chooses it by setsockopt is not; who lacks CAP_NET_ADMIN cannot choose it.
     #[arg(long)]
     pub allow_nocc: bool,
     /// Replace the programs even when the same ones are loaded
@@ -78,7 +78,8 @@ pub struct UpArgs {
 ///
 /// Detaches whatever `imtcp attach` attached, moves open connections and listeners of every
 /// network namespace to the namespace's default control, and removes all that `imtcp up`
-/// made. Commands of `imtcp run` go on without their mode, floor and ceiling, which a later
+/// made. Where that default was one of imtcp's it becomes cubic (reno where there is no cubic), and a
+/// line says so: what it was before somebody set it is not known. Commands of `imtcp run` go on without their mode, floor and ceiling, which a later
 /// `imtcp up` does not bring back: a line for each says so. Doing it twice is fine.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp down")]
@@ -110,8 +111,8 @@ pub struct DownArgs {
 /// status` lists until they end; new ones have the default. So it is when imtcp is killed, where the
 /// next imtcp command moves them.
 ///
-/// The exit code is the command's, 128 + n when signal n killed it; 125 when imtcp itself
-/// failed, 126 when the command is not executable, 127 when it was not found. Signals sent
+/// The exit code is the command's, 128 + n when signal n killed it; 2 for wrong options, parameters or
+/// configuration, 125 when imtcp itself failed, 126 when the command is not executable, 127 when it was not found. Signals sent
 /// to imtcp are passed on; those of the terminal reach the command anyway.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -145,11 +146,17 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", requires = "advise")]
     pub advise_ca: Option<PathBuf>,
     /// Leave out the line at the end
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = ["json", "output"])]
     pub quiet: bool,
     /// Write the line at the end as JSON
+    ///
+    /// On standard error, after what the command and imtcp have said there; with --output alone in a
+    /// file. Errors are text.
     #[arg(long)]
     pub json: bool,
+    /// Write the line at the end to this file instead of standard error
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
     /// The command and its arguments
     #[arg(
         required = true,
@@ -191,7 +198,8 @@ pub struct OrderArgs {
 ///
 /// A process is taken with its descendants: they are moved into a cgroup of their own below
 /// the one they are in, and moved back by `imtcp detach`. A cgroup is taken as it is, with
-/// the cgroups in it. Attaching again to the same target changes its mode, rates and parameters.
+/// the cgroups in it. Attaching again to the same target changes its mode, rates and parameters: those
+/// that are not given again go back to their defaults.
 ///
 /// From process 1 all others descend, and in the root cgroup they all are: these need --force. Where the process is one that this
 /// command was started from (your shell), a line warns of what else is taken.

@@ -37,6 +37,8 @@ pub fn leave_bare_sys() -> Option<Home> {
     let home = Home { ns: File::open("/proc/self/ns/mnt").ok()?, cwd: File::open(".").ok()? };
     let outer = File::open(format!("/proc/{outer}/ns/mnt")).ok()?;
     setns(outer.as_fd(), CloneFlags::CLONE_NEWNS).ok()?;
+    // The kernel has put us into the root: what the caller wrote as `./file` is where it was.
+    let _ = fchdir(&home.cwd);
     Some(home)
 }
 

@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The mode without congestion control: only where the administrator allows it, and whoever uses it
-//! is in the system's log.
+//! is in the system's log, or, where no such service runs, in the kernel's.
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use anyhow::{bail, Result};
 use imtcp_bpf::{down, NOCC};
 use nix::unistd::{getuid, Uid, User};
 
 use crate::policy::Mode;
+
+/// syslog(3)'s socket.
+const SYSLOG: &str = "/dev/log";
+const KERNEL_LOG: &str = "/dev/kmsg";
+/// A record of the kernel's log has 1024 bytes at most, prefix included; a longer one keeps so many
+/// characters of its beginning (the mode, the command) and of its end (the user).
+const RECORD_MOST_BYTES: usize = 960;
+const RECORD_HEAD_CHARS: usize = 150;
+const RECORD_TAIL_CHARS: usize = 80;
 
 pub fn is_allowed() -> bool {
     down::is_registered(NOCC)
@@ -50,13 +61,57 @@ pub fn log_change(allowed: bool) {
 }
 
 fn log(text: &str) {
-    // Arguments of a command have no NUL inside; what has is not worth failing for.
+    let text = on_one_line(text);
+    if syslog_listens() {
+        return to_syslog(&text);
+    }
+    if let Err(e) = to_kernel_log(&text) {
+        eprintln!(
+            "imtcp: in no log, for nothing listens on {SYSLOG} and {KERNEL_LOG} takes nothing ({e}): \
+             {text}"
+        );
+    }
+}
+
+/// A command's arguments may hold anything; a record is one line.
+fn on_one_line(text: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+/// syslog(3) does not say whether anybody heard it.
+fn syslog_listens() -> bool {
+    let datagram = UnixDatagram::unbound().and_then(|socket| socket.connect(SYSLOG));
+    datagram.is_ok() || UnixStream::connect(SYSLOG).is_ok()
+}
+
+fn to_syslog(text: &str) {
     let Ok(text) = CString::new(text) else { return };
     // SAFETY: all are NUL-terminated and live through the calls; the name is static, as it must be.
     unsafe {
         libc::openlog(c"imtcp".as_ptr(), libc::LOG_PID, libc::LOG_DAEMON);
         libc::syslog(libc::LOG_NOTICE, c"%s".as_ptr(), text.as_ptr());
     }
+}
+
+fn to_kernel_log(text: &str) -> io::Result<()> {
+    let priority = libc::LOG_DAEMON | libc::LOG_NOTICE;
+    let record = format!("<{priority}>imtcp[{}]: {}\n", std::process::id(), fitting(text));
+    OpenOptions::new().write(true).open(KERNEL_LOG)?.write_all(record.as_bytes())
+}
+
+/// Without its middle where it is too long for a record of the kernel's log.
+fn fitting(text: &str) -> String {
+    if text.len() <= RECORD_MOST_BYTES {
+        return text.into();
+    }
+    let length = text.chars().count();
+    let head: String = text.chars().take(RECORD_HEAD_CHARS).collect();
+    let tail: String = text.chars().skip(length.saturating_sub(RECORD_TAIL_CHARS)).collect();
+    format!("{head} … {tail}")
 }
 
 /// Who logged in, also behind sudo, where the kernel keeps it; else who we run as.
@@ -67,5 +122,33 @@ fn who() -> String {
     match User::from_uid(uid) {
         Ok(Some(user)) => format!("{} (uid {uid})", user.name),
         _ => format!("uid {uid}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_one_line_whatever_the_arguments_hold() {
+        assert_eq!(
+            on_one_line("run 7 (sh -c a\nimtcp: b\u{1b}[2K)"),
+            "run 7 (sh -c a\\nimtcp: b\\u{1b}[2K)"
+        );
+        assert_eq!(on_one_line("no change: ä"), "no change: ä");
+    }
+
+    #[test]
+    fn a_long_command_leaves_its_beginning_and_the_user_in_a_record_of_the_kernels_log() {
+        let short = "x".repeat(RECORD_MOST_BYTES);
+        assert_eq!(fitting(&short), short);
+        let long = format!(
+            "no congestion control (nocc) for run 7 ({}), by joe (uid 7)",
+            "ä€😀".repeat(999)
+        );
+        let kept = fitting(&long);
+        assert!(kept.len() <= RECORD_MOST_BYTES, "{}", kept.len());
+        assert!(kept.starts_with("no congestion control (nocc) for run 7 ("), "{kept}");
+        assert!(kept.ends_with("), by joe (uid 7)"), "{kept}");
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::OrderArgs;
 use crate::exit::{Coded, USAGE};
+use crate::param::InForce;
 use crate::{format, param, rate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -124,6 +125,14 @@ impl std::fmt::Display for Limits {
             (Some(min), Some(max)) => write!(f, "{} to {}", format::rate(min), format::rate(max)),
         }
     }
+}
+
+/// What is ordered, for people: `bg, g=0.9, at most 10.0 Mbit/s`.
+pub fn told(mode: Mode, params: &InForce, limits: &Limits) -> String {
+    let mut parts = vec![mode.name().to_string()];
+    parts.extend(param::unusual(mode, params));
+    parts.push(limits.to_string());
+    parts.join(", ")
 }
 
 /// The part of a policy that user space writes.

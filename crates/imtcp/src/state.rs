@@ -18,7 +18,7 @@ use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
 use crate::cgroup;
 use crate::param::InForce;
-use crate::policy::{Limits, Mode};
+use crate::policy::{self, Limits, Mode};
 use crate::procfs;
 
 const DIR: &str = "/run/imtcp";
@@ -162,6 +162,11 @@ impl Attachment {
         serde_json::to_writer(&mut file, self)?;
         file.flush()?;
         Ok(fs::rename(new, self.path())?)
+    }
+
+    /// What is ordered, for people.
+    pub fn orders(&self) -> String {
+        policy::told(self.mode, &self.params, &self.limits)
     }
 
     pub fn forget(&self) {

@@ -221,7 +221,7 @@ fn an_attachment_ends_with_its_process() {
     let Some(_alone) = alone() else { return };
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let said = imtcp_ok(&["attach", "--pid", &child.id().to_string()]);
-    assert!(said.contains("is attached: 1 process, 0 open sockets;"), "{said}");
+    assert!(said.contains("is attached: bg, no limits; 1 process, 0 open sockets;"), "{said}");
     assert_eq!(cgroups_left().len(), 1);
     let status = imtcp_ok(&["status"]);
     assert!(status.contains(&format!("process {}: bg, no limits", child.id())), "{status}");

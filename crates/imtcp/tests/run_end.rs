@@ -70,6 +70,52 @@ fn what_a_command_in_another_network_namespace_leaves_is_counted() {
 }
 
 #[test]
+fn the_line_goes_to_the_named_file_and_the_parameters_come_from_one_here_also_inside_ip_netns_exec()
+{
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    fs::write(scratch.path("slow.conf"), "[ledbat]\ntarget = 20\n").unwrap();
+    let (host, port) = net.peer();
+    let script = format!(
+        "import socket, subprocess, sys\n\
+         s = socket.create_connection(('{host}', {port}))\n\
+         subprocess.run(sys.argv[1:], check=True)\n\
+         print('mine', file=sys.stderr)"
+    );
+    let options = ["run", "--mode", "ledbat", "--config", "slow.conf", "--json", "-o", "line.json"];
+    let output = std::process::Command::new("ip")
+        .args(["netns", "exec", net.client_ns(), IMTCP.as_str()])
+        .args(options)
+        .args(["--", "python3", "-c", &script, IMTCP.as_str(), "status"])
+        .current_dir(scratch.path("."))
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), "mine\n"));
+    assert!(text(&output.stdout).contains("ledbat, target=20, no limits"), "{output:?}");
+    let line = fs::read_to_string(scratch.path("line.json")).unwrap();
+    assert_eq!(json(&line)["connections"], 1, "{line}");
+    assert!(json(&line)["yielded_pct"].is_null(), "only bg's yielding is counted: {line}");
+}
+
+#[test]
+fn a_file_for_the_line_that_cannot_be_is_told_before_the_command_begins() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let (began, line) = (scratch.path("began"), scratch.path("none/line"));
+    let output =
+        imtcp(&["run", "-o", line.to_str().unwrap(), "--", "touch", began.to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.starts_with("imtcp: cannot write ") && said.contains("none/line: No such"),
+        "{said}"
+    );
+    assert!(!began.exists());
+}
+
+#[test]
 fn what_is_still_on_its_way_is_said_and_the_run_listed_with_its_limits_until_it_is_over() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

@@ -53,11 +53,12 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     nocc::log_use(args.orders.mode, &target.to_string());
 
     let existing = state::attachments().into_iter().find(|a| a.target == target);
+    let before = existing.as_ref().map(Attachment::orders);
     let attachment = match existing {
         Some(attachment) => change(attachment, &args, &orders)?,
         None => attach(target, &args, &orders)?,
     };
-    report(&args, &attachment)
+    report(&args, &attachment, before)
 }
 
 fn check_process(pid: i32, force: bool) -> Result<()> {
@@ -80,21 +81,26 @@ fn check_process(pid: i32, force: bool) -> Result<()> {
     Ok(())
 }
 
-fn report(args: &AttachArgs, a: &Attachment) -> Result<u8> {
+/// `before` is what was ordered until now, where it was attached already.
+fn report(args: &AttachArgs, a: &Attachment, before: Option<String>) -> Result<u8> {
     let processes: usize = a.cgroups().iter().map(|d| cgroup::procs(d).len()).sum();
     if args.json {
         print_json(&json!({
             "policy": a.policy,
             "target": a.target,
             "mode": a.mode,
+            "min_bps": a.limits.min_bps,
+            "max_bps": a.limits.max_bps,
             "params": a.params,
             "processes": processes,
             "sockets": a.sockets.len(),
         }))?;
     } else {
+        let before = before.map_or_else(String::new, |orders| format!(" (before: {orders})"));
         println!(
-            "{} is attached: {}, {}; `imtcp detach` undoes it",
+            "{} is attached: {}{before}; {}, {}; `imtcp detach` undoes it",
             a.target,
+            a.orders(),
             format::count(processes, "process"),
             format::count(a.sockets.len(), "open socket")
         );

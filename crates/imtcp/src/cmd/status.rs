@@ -11,10 +11,9 @@ use serde_json::{json, Value};
 
 use super::print_json;
 use crate::cli::StatusArgs;
-use crate::param::{self, InForce};
-use crate::policy::{Limits, Mode};
+use crate::policy::Mode;
 use crate::state::{self, Attachment, Run};
-use crate::{exit, format, nocc};
+use crate::{exit, format, nocc, policy};
 
 /// A run, alive or with connections that outlive it.
 struct Listed {
@@ -213,7 +212,7 @@ impl Status {
             rows.push(row(
                 "since then",
                 format!(
-                    "{} begun, {} ended with {} sent",
+                    "{} begun, {} ended or no longer under imtcp, with {} sent",
                     format::count(t.connections_started, "connection"),
                     t.connections_ended,
                     format::bytes(t.bytes_acked_ended)
@@ -222,14 +221,14 @@ impl Status {
             rows.push(row(
                 "results",
                 format!(
-                    "{} sent to the event buffer, {} dropped because it was full",
+                    "{} written for `watch --events` and the agent, {} dropped because none read them",
                     t.events_sent, t.events_dropped
                 ),
             ));
         }
         for listed in &self.runs {
             let r = &listed.run;
-            let orders = listed.in_force.text(orders(r.mode, &r.params, &r.limits));
+            let orders = listed.in_force.text(policy::told(r.mode, &r.params, &r.limits));
             let ended = match listed.ended {
                 true => {
                     format!(", ended; open: {}", format::count(listed.connections, "connection"))
@@ -240,7 +239,7 @@ impl Status {
             rows.push(row("run", format!("{orders} (pid {}{ended}): {command}", r.pid)));
         }
         for (a, in_force) in &self.attachments {
-            let orders = in_force.text(orders(a.mode, &a.params, &a.limits));
+            let orders = in_force.text(a.orders());
             let ended = if a.target.has_ended() { ", which has ended" } else { "" };
             rows.push(row("attached", format!("{}{ended}: {orders}", a.target)));
         }
@@ -250,14 +249,6 @@ impl Status {
         }
         text
     }
-}
-
-/// `bg, g=0.9, at most 10.0 Mbit/s`
-fn orders(mode: Mode, params: &InForce, limits: &Limits) -> String {
-    let mut parts = vec![mode.name().to_string()];
-    parts.extend(param::unusual(mode, params));
-    parts.push(limits.to_string());
-    parts.join(", ")
 }
 
 fn row(name: &str, value: String) -> Vec<String> {

@@ -65,12 +65,7 @@ impl Param {
     fn range(&self) -> String {
         match self.scale {
             NAMED => PROFILES.join(" or "),
-            _ => format!(
-                "between {} and {}{}",
-                self.text(self.least),
-                self.text(self.most),
-                self.unit()
-            ),
+            _ => format!("between {} and {}", self.text(self.least), self.text(self.most)),
         }
     }
 
@@ -85,7 +80,8 @@ impl Param {
     fn help(&self) -> String {
         let modes: Vec<_> = self.modes.iter().map(|m| m.name()).collect();
         let default = self.default_shown();
-        format!("{}, {} ({default}); {}", self.what, self.range(), modes.join(", "))
+        let (range, unit) = (self.range(), self.unit());
+        format!("{}, {range}{unit} ({default}); {}", self.what, modes.join(", "))
     }
 
     /// The value in the programs' scale.
@@ -94,6 +90,7 @@ impl Param {
         let kind = match self.scale {
             NAMED => "",
             1 => "a whole number ",
+            MILLISECONDS => "a number of milliseconds ",
             _ => "a number ",
         };
         let given = if text.is_empty() { "empty" } else { text };
@@ -157,9 +154,11 @@ pub fn unusual(mode: Mode, in_force: &InForce) -> Vec<String> {
     of(mode)
         .filter_map(|p| Some((p, in_force.get(p.name())?)))
         .filter(|(p, value)| **value != p.json(p.default))
-        .map(|(p, value)| match value.as_str() {
-            Some(name) => format!("{}{name}", p.key),
-            None => format!("{}{value}", p.key),
+        .map(|(p, value)| match (value.as_str(), value.as_f64()) {
+            (Some(name), _) => format!("{}{name}", p.key),
+            // 20, not 20.0
+            (None, Some(number)) => format!("{}{number}", p.key),
+            (None, None) => format!("{}{value}", p.key),
         })
         .collect()
 }
@@ -354,12 +353,12 @@ mod tests {
     #[test]
     fn what_the_rfc_forbids_is_refused_and_a_time_is_told_in_its_unit() {
         let said = refused(Mode::Ledbat, "target", "150");
-        assert_eq!(said, "target must be a number between 5 and 100 ms, not 150");
+        assert_eq!(said, "target must be a number of milliseconds between 5 and 100, not 150");
         for written in ["20", "20ms", "20 ms"] {
             assert_eq!(set(Mode::Ledbat, "target", written).unwrap().ledbat_target_us, 20_000);
         }
         let said = refused(Mode::Ledbat, "target", "0.02s");
-        assert_eq!(said, "target must be a number between 5 and 100 ms, not 0.02s");
+        assert_eq!(said, "target must be a number of milliseconds between 5 and 100, not 0.02s");
         let said = refused(Mode::Ledbat, "gain", "1.5");
         assert_eq!(said, "gain must be a number between 0.06 and 1, not 1.5");
     }
@@ -422,8 +421,9 @@ mod tests {
         assert_eq!(params.t_us, 4_000);
         let read = in_force(Mode::Measure, &params);
         assert_eq!(read["T"].to_string(), "4.0");
-        assert_eq!(unusual(Mode::Measure, &read), ["T=4.0"]);
-        assert_eq!(refused(Mode::Fs, "T", "0"), "T must be a number between 1 and 50 ms, not 0");
+        assert_eq!(unusual(Mode::Measure, &read), ["T=4"]);
+        let said = refused(Mode::Fs, "T", "20000us");
+        assert_eq!(said, "T must be a number of milliseconds between 1 and 50, not 20000us");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::{control, probe, Policy, Record};
@@ -42,6 +42,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     let user = args.user.as_deref().map(user::find).transpose()?;
     nocc::require_allowed(args.orders.mode, || format!("a run ({})", command_line(&args)))?;
     let service = Service::wanted(&args)?;
+    let mut last_words = last_words(&args)?;
     policy::warn_of_missing_ecn(args.orders.mode);
     let mut session = Session::start(&args, &orders)?;
 
@@ -79,9 +80,22 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     session.end();
     if !args.quiet {
         let line = if args.json { summary.json().to_string() } else { summary.line() };
-        let _ = writeln!(std::io::stderr(), "{line}");
+        if let Err(e) = writeln!(last_words, "{line}") {
+            eprintln!("imtcp: cannot write the line at the end: {e}");
+        }
     }
     Ok(exit::of_wait_status(status))
+}
+
+/// Where the line at the end goes. A file is opened before the command begins: nobody should wait for
+/// hours to hear that it cannot be.
+fn last_words(args: &RunArgs) -> Result<Box<dyn Write>> {
+    Ok(match &args.output {
+        None => Box::new(std::io::stderr()),
+        Some(path) => Box::new(
+            fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+        ),
+    })
 }
 
 fn command_line(args: &RunArgs) -> String {

@@ -96,8 +96,14 @@ impl Summary {
         self.taken_away.is_none().then_some(mean)
     }
 
+    /// Only `bg` says when it holds the window back; the other modes' yielding is not counted.
+    fn yielding_us(&self) -> Option<u64> {
+        (self.mode == Mode::Bg).then_some(self.yielding_us)
+    }
+
     fn yielded_pct(&self) -> Option<u64> {
-        (self.busy_us > 0).then(|| (self.yielding_us * 100 / self.busy_us).min(100))
+        let yielding_us = self.yielding_us()?;
+        (self.busy_us > 0).then(|| (yielding_us * 100 / self.busy_us).min(100))
     }
 
     pub fn line(&self) -> String {
@@ -123,8 +129,10 @@ impl Summary {
         };
         let queued = (self.queued_bytes > 0)
             .then(|| format!("{} more still on their way", format::bytes(self.queued_bytes)));
-        let yielded = format!("yielded {} % of the time", self.yielded_pct().unwrap_or(0));
-        let parts = [Some(sent), queued, Some(self.available()), Some(yielded), self.inner()];
+        let yielded = self
+            .yielding_us()
+            .map(|_| format!("yielded {} % of the time", self.yielded_pct().unwrap_or(0)));
+        let parts = [Some(sent), queued, Some(self.available()), yielded, self.inner()];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         format!("imtcp: {until}{}", parts.join("; "))
     }
@@ -180,7 +188,7 @@ impl Summary {
             "avail_max_bps": self.avail_max_bps,
             "min_rtt_us": self.min_rtt_us,
             "busy_us": self.busy_us,
-            "yielding_us": self.yielding_us,
+            "yielding_us": self.yielding_us(),
             "yielded_pct": self.yielded_pct(),
         })
     }
@@ -215,6 +223,15 @@ mod tests {
              available 60.0 Mbit/s (10.0M–90.0M); yielded 25 % of the time"
         );
         assert_eq!(measured().json()["yielded_pct"], 25);
+    }
+
+    #[test]
+    fn a_mode_of_which_yielding_is_not_counted_does_not_say_that_it_never_yielded() {
+        let lp = Summary { mode: Mode::Lp, yielding_us: 0, ..measured() };
+        assert!(!lp.line().contains("yielded"), "{}", lp.line());
+        assert!(lp.json()["yielded_pct"].is_null() && lp.json()["yielding_us"].is_null());
+        let bg = Summary { yielding_us: 0, ..measured() };
+        assert!(bg.line().ends_with("; yielded 0 % of the time"), "{}", bg.line());
     }
 
     #[test]
