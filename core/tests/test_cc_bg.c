@@ -307,7 +307,7 @@ static void a_chosen_delta_moves_congestion_and_the_calm_below_it(void **state)
 	assert_int_equal(f.b.reductions_rtt, 0);
 	assert_int_equal(f.w.ssthresh_segs, 20);
 	round_of(&f, 37000, 0);
-	assert_int_equal(f.w.ssthresh_segs, 150);
+	assert_int_equal(f.w.ssthresh_segs, 123); /* 120 + (150 - 120)/8 */
 	round_of(&f, 46000, 0);
 	assert_int_equal(f.b.reductions_rtt, 1);
 	assert_int_equal(f.w.cwnd_segs, 78); /* 120 · 30/46 */
@@ -358,7 +358,8 @@ static void the_noise_of_a_short_path_is_no_queue(void **state)
 	assert_int_equal(f.b.reductions_rtt, 1);
 }
 
-static void a_calm_round_opens_slow_start_up_to_the_cap(void **state)
+/* (120 - 20)/8 = 12; below eight segments of the cap what is left is Reno's one. */
+static void a_calm_round_opens_an_eighth_of_the_way_to_the_cap(void **state)
 {
 	struct flow f;
 
@@ -366,8 +367,20 @@ static void a_calm_round_opens_slow_start_up_to_the_cap(void **state)
 	start(&f, 20, 20, 30000);
 	f.b.cap_segs = 120;
 	round_of(&f, 30500, 0);
-	assert_int_equal(f.w.ssthresh_segs, 120);
+	assert_int_equal(f.w.ssthresh_segs, 32);
 	assert_int_equal(f.w.cwnd_segs, 20);
+	start(&f, 113, 113, 30000);
+	f.b.cap_segs = 120;
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 113);
+	/* slow start in progress is not cut short, and a cap below the window opens nothing */
+	start(&f, 20, 60, 30000);
+	f.b.cap_segs = 120;
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 60);
+	f.b.cap_segs = 10;
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 60);
 	/* between calm and delta: Reno, one segment a round trip */
 	start(&f, 20, 20, 30000);
 	f.b.cap_segs = 120;
@@ -376,7 +389,51 @@ static void a_calm_round_opens_slow_start_up_to_the_cap(void **state)
 	assert_int_equal(f.w.cwnd_segs, 20);
 }
 
-/* Every RTT is 35 ms over a base of 30 for longer than the age: drain, learn, come back. */
+/* Two results a quarter above A_s after a calm round: somebody has left. */
+static void step_up(struct flow *f, uint32_t cap_segs)
+{
+	round_of(f, 30000, 0);
+	result(f, IMTCP_OK, 20 * MBPS);
+	result(f, IMTCP_OK, 80 * MBPS);
+	result(f, IMTCP_OK, 80 * MBPS);
+	assert_int_equal(f->b.smoothed_bps, 80 * MBPS);
+	f->b.cap_segs = cap_segs;
+}
+
+static void after_a_step_upwards_calm_rounds_double_up_to_the_cap_until_it_is_reached(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 20, 20, 30000);
+	step_up(&f, 120);
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 120);
+	f.w.cwnd_segs = 121; /* there: from now on an eighth */
+	imtcp_bg_apply_cap(&f.b, &f.w, 0);
+	f.b.cap_segs = 200;
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 130);
+}
+
+static void a_queue_or_a_loss_on_the_way_up_ends_the_doubling(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 20, 20, 30000);
+	step_up(&f, 120);
+	round_of(&f, 40000, 0); /* (4): 15 */
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 28); /* 15 + 105/8 */
+	start(&f, 20, 20, 30000);
+	step_up(&f, 120);
+	imtcp_bg_on_loss(&f.b);
+	result(&f, IMTCP_OK, 80 * MBPS);
+	round_of(&f, 30500, 0);
+	assert_int_equal(f.w.ssthresh_segs, 32);
+}
+
 static void after_a_loss_growth_is_renos_until_a_newer_result(void **state)
 {
 	struct flow f;
@@ -396,7 +453,7 @@ static void after_a_loss_growth_is_renos_until_a_newer_result(void **state)
 }
 
 /* No strain in the whole range is news of the path, too; strain in all of it is not yet a value. */
-static void after_a_loss_above_the_range_lets_the_window_grow_to_the_cap(void **state)
+static void after_a_loss_above_the_range_lets_the_window_grow_towards_the_cap(void **state)
 {
 	struct imtcp_result above = {NOW, 50 * MBPS, 0, 0, IMTCP_OUT_OF_RANGE, 100, 0, 2};
 	struct flow f;
@@ -407,9 +464,10 @@ static void after_a_loss_above_the_range_lets_the_window_grow_to_the_cap(void **
 	imtcp_bg_on_loss(&f.b);
 	imtcp_bg_on_result(&f.b, &f.p, &above);
 	round_of(&f, 30500, 0);
-	assert_int_equal(f.w.ssthresh_segs, 120);
+	assert_int_equal(f.w.ssthresh_segs, 32);
 }
 
+/* Every RTT is 35 ms over a base of 30 for longer than the age: drain, learn, come back. */
 static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **state)
 {
 	uint64_t now = NOW;
@@ -487,9 +545,12 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(at_delta_itself_nothing_happens), T(a_chosen_delta_moves_congestion_and_the_calm_below_it),
       T(the_rtt_rule_stops_at_four_segments_and_then_at_two),
       T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
-      T(the_noise_of_a_short_path_is_no_queue), T(a_calm_round_opens_slow_start_up_to_the_cap),
+      T(the_noise_of_a_short_path_is_no_queue),
+      T(a_calm_round_opens_an_eighth_of_the_way_to_the_cap),
+      T(after_a_step_upwards_calm_rounds_double_up_to_the_cap_until_it_is_reached),
+      T(a_queue_or_a_loss_on_the_way_up_ends_the_doubling),
       T(after_a_loss_growth_is_renos_until_a_newer_result),
-      T(after_a_loss_above_the_range_lets_the_window_grow_to_the_cap),
+      T(after_a_loss_above_the_range_lets_the_window_grow_towards_the_cap),
       T(an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back),
       T(the_papers_profile_goes_without_our_growth_slack_and_steps),
       T(a_window_in_bytes_rounds_to_whole_segments))

@@ -12,7 +12,7 @@
  *                 RTT/RTTmin > delta (3)
  *      ┌──────┐ ───────────────────────────▶ cwnd (4), ssthresh = cwnd ─┐
  *      │ grow │◀──────────────────────────────────────────────────────────┘
- *      └──────┘ a calm round: slow start to the cap; cwnd <= maxcwnd (2) always
+ *      └──────┘ a calm round: an eighth of the way to the cap; cwnd <= maxcwnd (2) always
  *
  * g is that of the ImTCP paper's own background mode, MaxCwnd = g·RTT·A while that exceeds m·N,
  * 0 < g <= 1 [IM §5.1]: smaller g, less bandwidth and less interference. With g = 1, the
@@ -26,9 +26,10 @@
  *     delta·RTTmin, and the window never grows again.
  *  2. (4) acts once per round trip: on every ACK it would collapse the window before the
  *     first cut could show in the RTT.
- *  3. After a calm round (RTT below the middle of 1 and delta) the window may double up to the
- *     cap, since the cap is known to be free; the paper adds one segment per round trip. Not
- *     after a loss: until a result that is newer than it, growth is Reno's.
+ *  3. After a calm round (RTT below the middle of 1 and delta) the window goes an eighth of the
+ *     way to the cap, and after a step upwards (10) doubles up to it; the paper adds one segment
+ *     per round trip, which is the least here. Not after a loss: until a result that is newer than
+ *     it, growth is Reno's.
  *  4. A result outside of the search range counts in (1) with the end of the range that it
  *     passed, as [IM §3.2.5] sets it.
  *  5. RTTmin ages (filter.h).
@@ -68,6 +69,12 @@
  * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
 #define IMTCP_BG_STEP_DIV 4U
 
+/* After a calm round the window goes this part, an eighth, of the way to the cap. ours: A_s is the mean of
+ * quiet moments, and a window back at it within two round trips of each cut has the next queue stand at
+ * once. Five flows alone have half the queue of slow start to the cap, and share it evenly:
+ * docs/lab-notes/0005-what-a-queue-delivers.md. */
+#define IMTCP_BG_APPROACH_DIV 8U
+
 struct imtcp_bg {
 	struct imtcp_minrtt minrtt;
 	imtcp_u64 smoothed_bps; /* A_s of (1); 0: none yet */
@@ -75,9 +82,11 @@ struct imtcp_bg {
 	imtcp_u32 cap_segs;	/* maxcwnd of (2); 0: none yet */
 	imtcp_u32 draining;	/* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
-	imtcp_u32 cap_stale; /* a loss is newer than the newest result */
-	imtcp_u32 yields;    /* the cap or the RTT rule held the window back in this round */
-	imtcp_u32 calm;	     /* the round that ended met no queue */
+	imtcp_u32 cap_stale;  /* a loss is newer than the newest result */
+	imtcp_u32 yields;     /* the cap or the RTT rule held the window back in this round */
+	imtcp_u32 calm;	      /* the round that ended met no queue */
+	imtcp_u32 stepped_up; /* A_s stepped upwards, and no queue was met on the way to its cap */
+	imtcp_u32 _pad;
 	imtcp_u64 reductions_rtt, reductions_cap;
 };
 
@@ -135,8 +144,10 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_step(struct imtcp_bg *b, imtcp_u64 avail_bps)
 	imtcp_u64 high = b->smoothed_bps + near, low = b->smoothed_bps - near;
 
 	b->far_bps = avail_bps > high || avail_bps < low ? avail_bps : 0;
-	if (avail_bps > high && before > high && b->calm)
+	if (avail_bps > high && before > high && b->calm) {
+		b->stepped_up = 1;
 		return imtcp_min(avail_bps, before);
+	}
 	if (avail_bps < low && before && before < low)
 		return imtcp_max(avail_bps, before);
 	return 0;
@@ -162,6 +173,7 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_para
 IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b)
 {
 	b->cap_stale = 1;
+	b->stepped_up = 0;
 }
 
 /* (2): the window at most the cap, at least floor_segs. Cutting it counts. */
@@ -174,6 +186,7 @@ IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
 		return;
 	b->reductions_cap++;
 	b->yields = 1;
+	b->stepped_up = 0;
 	w->cwnd_segs = cap;
 	w->credit_segs = 0;
 	if (w->ssthresh_segs > cap)
@@ -192,6 +205,14 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_least_segs(const struct imtcp_params *p, imtcp_u
 	return cwnd_segs > IMTCP_BG_FIRST_LEAST_SEGS && !imtcp_as_in_paper(p)
 		       ? IMTCP_BG_FIRST_LEAST_SEGS
 		       : IMTCP_BG_LEAST_SEGS;
+}
+
+/* How far the window may double up after a calm round: to the cap after a step, else an eighth of the way. */
+IMTCP_INLINE imtcp_u32 imtcp_bg_approach_segs(const struct imtcp_bg *b, imtcp_u32 cwnd_segs)
+{
+	imtcp_u64 gap = imtcp_sub(b->cap_segs, cwnd_segs);
+
+	return cwnd_segs + (imtcp_u32)(b->stepped_up ? gap : gap / IMTCP_BG_APPROACH_DIV);
 }
 
 /*
@@ -234,9 +255,10 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 		w->ssthresh_segs = w->cwnd_segs;
 		w->credit_segs = 0;
 		b->yields = 1;
-	} else if (b->calm && w->ssthresh_segs < b->cap_segs && !b->cap_stale &&
-		   !imtcp_as_in_paper(p)) {
-		w->ssthresh_segs = b->cap_segs;
+		b->stepped_up = 0;
+	} else if (b->calm && !b->cap_stale && !imtcp_as_in_paper(p)) {
+		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->ssthresh_segs,
+							imtcp_bg_approach_segs(b, w->cwnd_segs));
 	}
 }
 
