@@ -32,7 +32,7 @@ void BPF_PROG(imtcp_pkts_acked, struct sock *sk, const struct ack_sample *sample
 	struct imtcp_conn *conn = imtcp_conn_of(sk);
 
 	if (conn)
-		imtcp_on_ack(sk, conn, sample->rtt_us);
+		imtcp_on_ack(sk, conn, sample);
 }
 
 SEC("struct_ops")

@@ -292,10 +292,12 @@ static __always_inline void imtcp_busy(struct imtcp_conn *conn, __u64 now_us, in
 		conn->yielding_us += gap_us;
 }
 
-static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *conn, __s32 rtt_us)
+static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *conn,
+					 const struct ack_sample *sample)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_ack_event ev = {};
+	__u32 bytes;
 	int what;
 
 	ev.now_us = tp->tcp_mstamp;
@@ -304,17 +306,19 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 	ev.snd_nxt = tp->snd_nxt;
 	/* While some segments are only SACKed, the sample may be of one that overtook the others:
 	 * no round trip of the path that the window fills. */
-	ev.rtt_us = tp->sacked_out ? -1 : rtt_us;
+	ev.rtt_us = tp->sacked_out ? -1 : sample->rtt_us;
 	ev.mss_bytes = tp->mss_cache;
 	ev.wire_q8 = (__u32)imtcp_div((__u64)imtcp_pkt_bytes(conn, tp) * 256, tp->mss_cache);
 	ev.srtt_us = tp->srtt_us >> 3;
-	imtcp_minrtt_on_sample(&conn->bg.minrtt, ev.now_us, ev.rtt_us);
-	if (ev.snd_una == ev.prior_una)
-		return;
-	conn->last_una = ev.snd_una;
+	bytes = ev.snd_una - ev.prior_una;
 	/* A control chosen before the handshake began saw no initial sequence number: more than
 	 * was ever acknowledged is that number, not data. */
-	if (ev.snd_una - ev.prior_una > tp->bytes_acked)
+	if (bytes > tp->bytes_acked)
+		bytes = 0;
+	if (imtcp_delay_counts(&conn->small_segs, bytes, sample->pkts_acked, tp->mss_cache))
+		imtcp_minrtt_on_sample(&conn->bg.minrtt, ev.now_us, ev.rtt_us);
+	conn->last_una = ev.snd_una;
+	if (!bytes)
 		return;
 	ev.min_rtt_us = conn->bg.minrtt.base_us;
 

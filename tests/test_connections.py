@@ -415,3 +415,16 @@ def test_a_receiver_that_lies_gains_no_window_beyond_the_rules_and_all_data_arri
     # Whoever makes the round trip look shorter than it is tells the background of a queue that
     # is not there, and is sent to as if it were: slowly, but to the end.
     assert seconds["imtcp_bg"] <= (20 if mode == "optimistic" else seconds["reno"] * 2 + 0.1)
+
+
+def test_a_connection_that_begins_with_a_small_segment_uses_a_slow_link() -> None:
+    # 37 bytes cross 2 Mbit/s in 0.4 ms, a full segment in 6: as the least round trip of this
+    # path of 20 ms they would make of every full one a queue above delta.
+    path = Path3(forward="rate 2mbit limit 100", back="delay 20ms limit 10000")
+    script = UP + path.script()
+    for control in ("reno", "imtcp_bg"):
+        script += path.transfer(control, "w37 s200 w3000000")
+    result = run(script)
+    reno, background = (Transfer.of(result, name) for name in ("reno", "imtcp_bg"))
+    assert background.intact
+    assert background.seconds <= reno.seconds / 0.85, (background.seconds, reno.seconds)

@@ -138,11 +138,14 @@ def test_none_is_the_last_of_its_seed_to_start(tmp_path):
     assert [p.scenario for p in points] == scenarios()
 
 
-def test_another_builds_programs_are_another_experiment(tmp_path, monkeypatch):
+@pytest.mark.parametrize("program", ["imtcp-load", "imtcp"])
+def test_another_builds_programs_are_another_experiment_for_every_control(
+    tmp_path, monkeypatch, program
+):
     digests = set()
     for build in ("release", "demo"):
         (tmp_path / build).mkdir()
-        (tmp_path / build / "imtcp-load").write_text(build)
+        (tmp_path / build / program).write_text(build)
         monkeypatch.setenv("IMTCP_PROGRAMS", str(tmp_path / build))
         digests.add(results.input_digest(scenarios()[0], FakeRunner()))
     assert len(digests) == 2

@@ -28,9 +28,10 @@ from imtcp_lab.raw import Tables
 from imtcp_lab.scenario import Scenario
 
 SCHEMA_VERSION = 1
-#: Programs of this project whose change makes an old result another experiment.
-_LOAD = "imtcp-load"
-_IMTCP = "imtcp"
+#: Programs of this project whose change makes an old result another experiment: also for a
+#: control of the kernel's, since both are in the guest's image, and with another image the same
+#: seed is another sample.
+_PROGRAMS = ("imtcp-load", "imtcp")
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,8 @@ def input_digest(scenario: Scenario, runner: object) -> str:
         job.warmup,
         job.script,
         str(job.seed),
-        _program_digest(_LOAD),
+        *map(_program_digest, _PROGRAMS),
     ]
-    if scenario.control.needs_imtcp:
-        parts.append(_program_digest(_IMTCP))
     for name, content in sorted(job.files.items()):
         parts += [name, hashlib.sha256(content).hexdigest()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
