@@ -252,6 +252,24 @@ def test_the_quick_form_does_not_replace_the_full_forms_results(checkout):
     assert json.loads((checkout / "out/LP-F6/results-6.12-quick.json").read_text())["quick"]
 
 
+def test_a_quick_form_replaces_what_is_kept_of_a_quick_or_broken_one_and_not_a_full_one(
+    checkout, capsys
+):
+    def quick() -> bool:
+        return json.loads(results.kept("LP-F6").read_text())["quick"]
+
+    assert cli.main(["run", "LP-F6", "--quick", "--keep"]) == 0
+    assert quick()
+    assert cli.main(["run", "LP-F6", "--keep"]) == 0
+    assert not quick()
+    assert cli.main(["run", "LP-F6", "--quick", "--keep"]) == 0
+    assert not quick()
+    assert "holds the full form, which a quick one does not replace" in capsys.readouterr().err
+    results.kept("LP-F6").write_text("{")
+    assert cli.main(["run", "LP-F6", "--quick", "--keep"]) == 0
+    assert quick()
+
+
 def test_a_broken_kept_file_is_told_with_what_to_do(checkout, capsys):
     kept = results.kept("LP-F6")
     kept.parent.mkdir(parents=True)

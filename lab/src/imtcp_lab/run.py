@@ -191,6 +191,23 @@ def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[s
     }
 
 
+def _keep(record: dict[str, Any]) -> None:
+    """In the repository, unless the full form is there already: that took hours."""
+    kept = results.kept(record["experiment"])
+    try:
+        full = not json.loads(kept.read_text())["quick"]
+    except (OSError, ValueError, KeyError):
+        full = False  # none, or a broken one
+    if record["quick"] and full:
+        print(
+            f"lab: {kept} holds the full form, which a quick one does not replace: "
+            "remove it first if it should",
+            file=sys.stderr,
+        )
+        return
+    results.write_json(kept, record, indent=None)
+
+
 def _run(args: argparse.Namespace) -> int:
     """Run one experiment as the arguments say."""
     experiment: Experiment = args.declared
@@ -216,7 +233,7 @@ def _run(args: argparse.Namespace) -> int:
     rows = record["rows"]
     results.write_json(out / f"results-{place}.json", record)
     if args.keep:
-        results.write_json(results.kept(experiment.name), record, indent=None)
+        _keep(record)
     for name, content in experiment.figures(rows, points).items():
         results.write_bytes(out / name, content)
     code = 4 if len(points) < len(scenarios) and not args.redraw else 0
