@@ -8,6 +8,7 @@ from imtcp_lab.experiments import (
     bg_load,
     bg_parameters,
     cpu,
+    en_loss,
     greedy,
     im_measure,
     im_modes,
@@ -62,6 +63,7 @@ PAPERS: tuple[Experiment, ...] = (
     lp_web.EXPERIMENT,
     lp_line.LONG_BULK,
     lp_line.LONG_WEB,
+    en_loss.EXPERIMENT,
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = OWN + PAPERS

@@ -1,0 +1,135 @@
+"""EN-T1: one flow's throughput against random loss, and the constant of the equation."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from imtcp_lab import loss, plots
+from imtcp_lab.experiments.base import Experiment, Rows, flow_bytes, identity
+from imtcp_lab.experiments.paper import Claim, Paper, mean, pick, values
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import ensemble
+from imtcp_lab.tables import Column, as_number
+from imtcp_lab.topology import PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.traffic import Bulk, Times, shift_s
+
+#: Mbit/s that the paper observed, by (RTT in ms, loss in %); 50 ms and 1 % are not legible.
+OBSERVED_MBPS = {
+    (25, 1): 4.1, (25, 2): 2.9, (25, 3): 2.3, (25, 4): 2.1,
+    (50, 2): 1.6, (50, 3): 1.3, (50, 4): 1.1,
+}  # fmt: skip
+RTTS_MS = (25, 50)
+#: The observations are up to 15 % below the equation with the C that the paper chose.
+TOLERANCE = 0.15
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    times = Times(warmup_s=5, measure_s=pick(args, 60, 20), drain_s=0.5)
+    return [
+        Scenario(
+            Dumbbell(capacity_bps=100e6, background_rtt_ms=rtt_ms, loss_pct=loss_pct),
+            None,
+            # The path is silent, so the seed enters by when the flow starts.
+            Bulk(start_s=shift_s(seed)),
+            control,
+            times,
+            seed=seed,
+            variant=f"{rtt_ms}ms-{loss_pct}pct",
+        )
+        for rtt_ms in RTTS_MS
+        for loss_pct in pick(args, (1, 2, 3, 4), (1, 4))
+        for seed in args.seed_numbers
+        for control in args.chosen
+    ]
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    out = []
+    for point in points:
+        path = point.scenario.path
+        assert isinstance(path, Dumbbell)
+        bps = sum(flow_bytes(point)) * 8 / point.scenario.times.measure_s
+        rtt_s, lost = path.background_rtt_ms / 1e3, path.loss_pct / 100
+        out.append(
+            identity(point)
+            | {
+                "rtt_ms": round(path.background_rtt_ms),
+                "loss_pct": round(path.loss_pct),
+                "throughput_mbps": bps / 1e6,
+                "c": loss.constant(bps, lost, rtt_s, PAYLOAD_BYTES) if bps else math.nan,
+            }
+        )
+    return out
+
+
+def _judge(rows: Sequence[dict]) -> list[Claim]:
+    out = []
+    for rtt_ms in values(rows, "rtt_ms"):
+        fit = ensemble(r["c"] for r in rows if r["control"] == "reno" and r["rtt_ms"] == rtt_ms)
+        out.append(
+            Claim(
+                f"{rtt_ms} ms: C is {fit.mean:.2f} ({fit.lowest:.2f} to {fit.highest:.2f}) with"
+                f" Reno, wanted: within {TOLERANCE:.0%} of {loss.C}",
+                abs(fit.mean / loss.C - 1) <= TOLERANCE,
+            )
+        )
+    for (rtt_ms, loss_pct), wanted in OBSERVED_MBPS.items():
+        if loss_pct not in values(rows, "loss_pct"):
+            continue
+        ours = mean(rows, "throughput_mbps", control="reno", rtt_ms=rtt_ms, loss_pct=loss_pct)
+        out.append(
+            Claim(
+                f"{rtt_ms} ms, {loss_pct} %: {ours:.2f} Mbit/s with Reno, wanted: within"
+                f" {TOLERANCE:.0%} of the paper's {wanted}",
+                abs(ours / wanted - 1) <= TOLERANCE,
+            )
+        )
+    return out
+
+
+def _draw(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
+    ours = [r | {"line": f"{r['control']}, {r['rtt_ms']} ms"} for r in rows]
+    theirs = [
+        {"line": f"paper, {rtt_ms} ms", "loss_pct": loss_pct, "throughput_mbps": mbps}
+        for (rtt_ms, loss_pct), mbps in OBSERVED_MBPS.items()
+    ]
+    return plots.lines(
+        ours + theirs, "loss_pct", "throughput_mbps", "loss, %", "throughput, Mbit/s", theme,
+        by="line",
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="EN-T1",
+    help="throughput of one flow against random loss, and C of the equation",
+    controls=("reno", "cubic"),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(
+        Column("throughput_mbps", "throughput, Mbit/s", as_number),
+        Column("c", "C", as_number),
+    ),
+    by=("rtt_ms", "loss_pct", "control"),
+    needs_none=False,
+    seeds=3,
+    paper=Paper(
+        source="[EN §5.4, table 1]",
+        expected="4.1, 2.9, 2.3, 2.1 Mbit/s at 25 ms with 1 to 4 % lost, 1.6, 1.3, 1.1 at 50 ms"
+        " with 2 to 4 %; nearest to the equation with C = 1.22 (bytes).",
+        choices="The thesis names no congestion control and cites Linux 2.4, which has Reno; CUBIC"
+        " is shown beside and not judged. Its delay is taken as the round trip, as its equation"
+        " does. Its packets are 1200 bytes in the table and 1076 in its script; ours carry 1448"
+        " bytes, and our C is of those. 100 Mbit/s, 60 s instead of an unnamed time (20 s in the"
+        " quick form). The value at 50 ms and 1 % is not legible in our copy. The tolerance is how"
+        " far the thesis's own values are below its equation.",
+        reason="Most of it is probably the packet: scaled from 1448 to the 1200 bytes of the table,"
+        " Reno's values in the quick form (one seed, 20 s) are 4.41 and 2.07 Mbit/s at 25 ms and"
+        " 1.01 at 50 ms, each within 8 % of the thesis's. Not tried with such packets.",
+        judge=_judge,
+        draw=_draw,
+    ),
+)

@@ -1,0 +1,82 @@
+"""The equation of throughput and loss, and schedules made with it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from imtcp_lab import cli, loss, loss_schedule
+
+HEAD = "time,available_bps\n"
+TRACE = HEAD + "2026-01-05T00:00:00Z,9760000\n2026-01-05T00:30:00Z,0\n"
+
+
+def test_the_equation_gives_the_papers_first_value():
+    # 9.76 bits · 1200 / (25 ms · √0.01) = 11712 / 0.0025 = 4.6848 Mbit/s; the table has 4.68.
+    assert loss.throughput_bps(0.01, 0.025, 1200) == pytest.approx(4_684_800)
+    assert loss.share(4_684_800, 0.025, 1200) == pytest.approx(0.01)
+    assert loss.constant(4_684_800, 0.01, 0.025, 1200) == pytest.approx(1.22)
+
+
+def test_half_the_throughput_is_four_times_the_loss_and_all_at_most():
+    assert loss.share(2_342_400, 0.025, 1200) == pytest.approx(0.04)
+    assert loss.share(1, 0.025, 1200) == 1
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf")])
+def test_what_is_not_positive_is_refused(bad):
+    with pytest.raises(ValueError, match="positive"):
+        loss.share(bad, 0.025, 1200)
+
+
+def test_a_trace_becomes_losses_in_compressed_time():
+    rows = loss_schedule.schedule(loss_schedule.read(TRACE.splitlines()), 0.05, 1000, 60)
+    # 9760 bits / (50 ms · 9.76 Mbit/s) = 0.02, squared 0.0004; nothing left: all lost.
+    assert rows == [(0, pytest.approx(0.0004)), (30, 1)]
+    assert loss_schedule.script(rows, "eth1") == (
+        "tc qdisc change dev eth1 root netem loss 0.04000000%\n"
+        "sleep 30.000\n"
+        "tc qdisc change dev eth1 root netem loss 100.00000000%\n"
+    )
+
+
+def test_a_loss_is_never_below_what_netem_can_keep():
+    trace = loss_schedule.read([HEAD, "2026-01-05T00:00:00Z,1e18\n"])
+    assert loss_schedule.schedule(trace, 0.05, 1000) == [(0, 2.0**-32)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("time\n", "line 1: no column available_bps"),
+        (HEAD, "line 2: the trace is empty"),
+        (HEAD + "2026-01-05T00:00:00Z,5\nyesterday,5\n", "line 3"),
+        (HEAD + "2026-01-05T00:00:00Z,-5\n", "line 2: available_bps"),
+        (HEAD + "2026-01-05T00:00:00,5\n", "line 2: the time has no zone"),
+        (HEAD + "2026-01-05T00:00:00Z,5\n2026-01-05T00:00:00Z,5\n", "line 3: not later"),
+    ],
+)
+def test_a_bad_trace_is_refused_with_its_line(text, told, tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    assert cli.main(["loss", str(path)]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_the_command_gives_rows_as_json(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    assert cli.main(["loss", str(path), "--packet-bytes", "1000", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[1] == {"at_s": 1800, "loss": 1}
+
+
+def test_a_synthetic_day_has_most_left_at_four_and_least_at_sixteen():
+    trace = loss_schedule.synthetic(1)
+    assert len(trace) == 288
+    # 55 Mbit/s · 0.95 and · 0.45; means of 13 values, whose deviation is 0.03/√13 of 55.
+    at = {h: sum(b for _, b in trace[12 * h - 6 : 12 * h + 7]) / 13 for h in (4, 16)}
+    assert at[4] == pytest.approx(52.25e6, rel=0.05)
+    assert at[16] == pytest.approx(24.75e6, rel=0.1)
+    assert trace == loss_schedule.synthetic(1)
+    assert trace != loss_schedule.synthetic(2)
