@@ -7,6 +7,9 @@ import json
 import pytest
 
 from imtcp_lab import cli, loss, loss_schedule
+from imtcp_lab.experiments import en_loss
+from synthetic import point
+from test_experiments import scenarios
 
 HEAD = "time,available_bps\n"
 TRACE = HEAD + "2026-01-05T00:00:00Z,9760000\n2026-01-05T00:30:00Z,0\n"
@@ -80,3 +83,12 @@ def test_a_synthetic_day_has_most_left_at_four_and_least_at_sixteen():
     assert at[16] == pytest.approx(24.75e6, rel=0.1)
     assert trace == loss_schedule.synthetic(1)
     assert trace != loss_schedule.synthetic(2)
+
+
+def test_c_is_of_the_payload_that_arrived():
+    scenario = scenarios(en_loss.EXPERIMENT, ["reno"], "--quick", "--seeds", "1")[0]
+    row = en_loss.EXPERIMENT.rows([point(scenario, 10e6)])[0]
+    # 10 Mbit/s · 1448/1514 = 9.564; · 25 ms · √0.01 / (8 · 1448) = 2.064.
+    assert (row["rtt_ms"], row["loss_pct"]) == (25, 1)
+    assert row["throughput_mbps"] == pytest.approx(9.564, rel=0.01)
+    assert row["c"] == pytest.approx(2.064, rel=0.01)

@@ -7,6 +7,7 @@ import csv
 import json
 import math
 import random
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -92,7 +93,7 @@ def script(rows: Schedule, device: str) -> str:
     for at_s, lost in rows:
         if at_s > before_s:
             out.append(f"sleep {at_s - before_s:.3f}")
-        out.append(f"tc qdisc change dev {device} root netem loss {lost * 100:.8f}%")
+        out.append(f"tc qdisc change dev {shlex.quote(device)} root netem loss {lost * 100:.8f}%")
         before_s = at_s
     return "\n".join(out) + "\n"
 
