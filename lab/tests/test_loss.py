@@ -37,10 +37,10 @@ def test_a_trace_becomes_losses_in_compressed_time():
     rows = loss_schedule.schedule(loss_schedule.read(TRACE.splitlines()), 0.05, 1000, 60)
     # 9760 bits / (50 ms · 9.76 Mbit/s) = 0.02, squared 0.0004; nothing left: all lost.
     assert rows == [(0, pytest.approx(0.0004)), (30, 1)]
-    assert loss_schedule.script(rows, "eth1") == (
-        "tc qdisc change dev eth1 root netem loss 0.04000000%\n"
+    assert loss_schedule.script(rows, "eth1", "delay 25ms limit 500") == (
+        "tc qdisc change dev eth1 root netem delay 25ms limit 500 loss 0.04000000%\n"
         "sleep 30.000\n"
-        "tc qdisc change dev eth1 root netem loss 100.00000000%\n"
+        "tc qdisc change dev eth1 root netem delay 25ms limit 500 loss 100.00000000%\n"
     )
 
 
@@ -72,6 +72,14 @@ def test_the_command_gives_rows_as_json(tmp_path, capsys):
     path.write_text(TRACE)
     assert cli.main(["loss", str(path), "--packet-bytes", "1000", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[1] == {"at_s": 1800, "loss": 1}
+
+
+@pytest.mark.parametrize("wrong", [["--rtt-ms", "0"], ["--compress", "0"], ["--compress", "nan"]])
+def test_a_round_trip_or_time_scale_of_nothing_is_refused(wrong, tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    assert cli.main(["loss", str(path), *wrong]) == 2
+    assert "positive" in capsys.readouterr().err
 
 
 def test_a_synthetic_day_has_most_left_at_four_and_least_at_sixteen():

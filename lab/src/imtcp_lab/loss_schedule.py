@@ -27,8 +27,8 @@ Schedule = list[tuple[float, float]]
 EXAMPLE = """\
 The trace is CSV with the columns time (RFC 3339) and available_bps, as `imtcp advice import` takes.
 
-example: half an hour in 30 seconds, RTT 50 ms
-  lab loss trace.csv --rtt-ms 50 --compress 60 --device eth0 > losses.sh
+example: half an hour in 30 seconds, RTT 50 ms, of which the device makes all
+  lab loss trace.csv --rtt-ms 50 --compress 60 --device eth0 --netem "delay 50ms" > losses.sh
 """
 
 
@@ -45,6 +45,12 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     one.add_argument("--packet-bytes", type=float, default=1448, help="payload (1448)")
     one.add_argument("--compress", type=float, default=1, help="times faster than the trace (1)")
     one.add_argument("--device", default="eth0", help="with netem as its root (eth0)")
+    one.add_argument(
+        "--netem",
+        default="limit 1000",
+        metavar="OPTIONS",
+        help="its other options: a change forgets those that it does not name (limit 1000)",
+    )
     one.add_argument("--json", action="store_true", help="rows in the place of the script")
     one.set_defaults(handler=_command)
 
@@ -87,13 +93,15 @@ def schedule(trace: Trace, rtt_s: float, packet_bytes: float, compress: float = 
     ]
 
 
-def script(rows: Schedule, device: str) -> str:
-    """POSIX sh that applies it to the netem at the root of the device."""
+def script(rows: Schedule, device: str, netem: str) -> str:
+    """POSIX sh that applies it to the netem at the root of the device, with its other options."""
     out, before_s = [], 0.0
+    other = shlex.join(shlex.split(netem))
     for at_s, lost in rows:
         if at_s > before_s:
             out.append(f"sleep {at_s - before_s:.3f}")
-        out.append(f"tc qdisc change dev {shlex.quote(device)} root netem loss {lost * 100:.8f}%")
+        lost_pct = f"{lost * 100:.8f}%"
+        out.append(f"tc qdisc change dev {shlex.quote(device)} root netem {other} loss {lost_pct}")
         before_s = at_s
     return "\n".join(out) + "\n"
 
@@ -119,11 +127,12 @@ def _command(args: argparse.Namespace) -> int:
         with args.trace.open(encoding="utf-8", newline="") as lines:
             trace = read(lines)
         rows = schedule(trace, args.rtt_ms / 1e3, args.packet_bytes, args.compress)
+        commands = script(rows, args.device, args.netem)
     except (OSError, ValueError) as error:
         print(f"lab loss: {args.trace}: {error}", file=sys.stderr)
         return 2
     if args.json:
         print(json.dumps([{"at_s": at_s, "loss": lost} for at_s, lost in rows], indent=2))
     else:
-        print(script(rows, args.device), end="")
+        print(commands, end="")
     return 0
