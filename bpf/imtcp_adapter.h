@@ -315,7 +315,7 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 	 * was ever acknowledged is that number, not data. */
 	if (bytes > tp->bytes_acked)
 		bytes = 0;
-	if (imtcp_delay_counts(&conn->small_segs, bytes, sample->pkts_acked, tp->mss_cache))
+	if (imtcp_rtt_counts(conn, bytes, sample->pkts_acked, tp->mss_cache, ev.rtt_us))
 		imtcp_minrtt_on_sample(&conn->bg.minrtt, ev.now_us, ev.rtt_us);
 	conn->last_una = ev.snd_una;
 	if (!bytes)

@@ -32,9 +32,10 @@ struct imtcp_conn {
 	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */
 	__u32 full;	  /* the window was full in this round trip */
 	__u32 ip_header_bytes;
-	__u32 paced_nxt;  /* snd_nxt when the ceiling's clock was moved */
-	__u32 small_segs; /* of imtcp_delay_counts */
-	__u32 left;	  /* on another control at present, which may be one of ours soon */
+	__u32 paced_nxt;    /* snd_nxt when the ceiling's clock was moved */
+	__u32 small_segs;   /* of imtcp_delay_counts */
+	__u32 small_rtt_us; /* least round trip of those that do not count; 0: none */
+	__u32 left;	    /* on another control at present, which may be one of ours soon */
 	struct imtcp_params params;
 	struct imtcp_bg bg;
 	struct imtcp_meas meas;
@@ -46,6 +47,23 @@ struct imtcp_conn {
 		struct imtcp_ledbatpp ledbatpp;
 	};
 };
+
+/* Is an ACK's round trip time (-1: it has none) that of full segments, one that can be compared? */
+static __always_inline int imtcp_rtt_counts(struct imtcp_conn *conn, __u32 acked_bytes,
+					    __u32 acked_segs, __u32 mss_bytes, __s32 rtt_us)
+{
+	if (imtcp_delay_counts(&conn->small_segs, acked_bytes, acked_segs, mss_bytes))
+		return 1;
+	if (rtt_us > 0 && (!conn->small_rtt_us || (__u32)rtt_us < conn->small_rtt_us))
+		conn->small_rtt_us = (__u32)rtt_us;
+	return 0;
+}
+
+/* The least round trip as it is told: of small segments alone where there were no others. 0: none. */
+static __always_inline __u32 imtcp_told_min_rtt_us(const struct imtcp_conn *conn)
+{
+	return conn->bg.minrtt.base_us ? conn->bg.minrtt.base_us : conn->small_rtt_us;
+}
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

@@ -87,7 +87,7 @@ static __always_inline int imtcp_mode_acked(struct sock *sk, struct imtcp_conn *
 	/* more than was ever acknowledged: an initial sequence number, not data */
 	if (bytes > tp->bytes_acked)
 		bytes = 0;
-	if (!imtcp_delay_counts(&conn->small_segs, bytes, sample->pkts_acked, tp->mss_cache))
+	if (!imtcp_rtt_counts(conn, bytes, sample->pkts_acked, tp->mss_cache, rtt_us))
 		rtt_us = -1;
 	ack->rtt_us = rtt_us > 0 ? (__u32)rtt_us : 0;
 	ack->acked_segs = sample->pkts_acked;

@@ -131,7 +131,7 @@ static __always_inline void imtcp_policy_on_return(struct imtcp_conn *conn)
 static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 bytes_acked)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
-	__u32 min_rtt_us = conn->bg.minrtt.base_us;
+	__u32 min_rtt_us = imtcp_told_min_rtt_us(conn);
 
 	if (!p)
 		return;

@@ -47,7 +47,7 @@ static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct i
 	rec->ssthresh_segs = tp->snd_ssthresh;
 	rec->mss_bytes = tp->mss_cache;
 	rec->srtt_us = tp->srtt_us >> 3;
-	rec->min_rtt_us = conn->bg.minrtt.base_us;
+	rec->min_rtt_us = imtcp_told_min_rtt_us(conn);
 	rec->inflight_segs = tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
 	rec->pacing_bps = (__u64)((struct sock *)tp)->sk_pacing_rate * IMTCP_BITS_PER_BYTE;
 	rec->delivery_bps = m->round.delivery_bps;
