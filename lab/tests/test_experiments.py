@@ -32,8 +32,9 @@ def test_every_point_of_an_experiment_has_its_own_key_and_job(experiment):
     points = scenarios(experiment, list(experiment.controls))
     assert len({p.key for p in points}) == len(points)
     # Without a background nothing of it is left in the job.
-    scripts = [p.job().script for p in points if not p.control.is_none]
-    assert len(set(scripts)) == len(scripts)
+    jobs = [p.job() for p in points if not p.control.is_none]
+    asked = {(job.script, tuple(sorted(job.files.items()))) for job in jobs}
+    assert len(asked) == len(jobs)
     assert all(name in CONTROLS for name in experiment.controls)
 
 

@@ -82,17 +82,6 @@ def test_a_round_trip_or_time_scale_of_nothing_is_refused(wrong, tmp_path, capsy
     assert "positive" in capsys.readouterr().err
 
 
-def test_a_synthetic_day_has_most_left_at_four_and_least_at_sixteen():
-    trace = loss_schedule.synthetic(1)
-    assert len(trace) == 288
-    # 55 Mbit/s · 0.95 and · 0.45; means of 13 values, whose deviation is 0.03/√13 of 55.
-    at = {h: sum(b for _, b in trace[12 * h - 6 : 12 * h + 7]) / 13 for h in (4, 16)}
-    assert at[4] == pytest.approx(52.25e6, rel=0.05)
-    assert at[16] == pytest.approx(24.75e6, rel=0.1)
-    assert trace == loss_schedule.synthetic(1)
-    assert trace != loss_schedule.synthetic(2)
-
-
 def test_c_is_of_the_payload_that_arrived():
     scenario = scenarios(en_loss.EXPERIMENT, ["reno"], "--quick", "--seeds", "1")[0]
     row = en_loss.EXPERIMENT.rows([point(scenario, 10e6)])[0]

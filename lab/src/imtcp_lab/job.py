@@ -11,6 +11,7 @@ The script finds in its environment
 ``OUT``          an empty directory; regular files left there are the results
 ``SEED``         :attr:`Job.seed`, decimal
 ``IMTCP_BPF_O``  path of the shipped BPF object, when it is built
+``IMTCP_FTP_MODULE``  path of the module for ProFTPD, when it is built
 ``PATH``         the tools listed in the runner's ``environment`` (``tools``)
 
 and its work directory holds :attr:`Job.files`.  A program that is not

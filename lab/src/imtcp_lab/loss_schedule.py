@@ -6,18 +6,16 @@ import argparse
 import csv
 import json
 import math
-import random
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from imtcp_lab import loss
 
 #: netem keeps a probability in 32 bits: below half a step it would lose nothing.
 LEAST_SHARE = 2.0**-32
-DAY_S = 86400
 
 #: (time, available bandwidth in bit/s), in order of time.
 Trace = Sequence[tuple[datetime, float]]
@@ -104,22 +102,6 @@ def script(rows: Schedule, device: str, netem: str) -> str:
         out.append(f"tc qdisc change dev {shlex.quote(device)} root netem {other} loss {lost_pct}")
         before_s = at_s
     return "\n".join(out) + "\n"
-
-
-def synthetic(seed: int, capacity_bps: float = 55e6, step_s: int = 300) -> Trace:
-    """A day: capacity · (0.7 + 0.25·cos(2π(t - 4 h)/24 h) + noise), bounded to 5 to 100 %.
-
-    Most is left at 4:00, least at 16:00; the noise is normal with a deviation of 0.03.
-    55 Mbit/s is the capacity of the paper's router [EN §5.5.1].
-    """
-    noise = random.Random(seed)
-    start = datetime(2026, 1, 5, tzinfo=UTC)
-    out = []
-    for t_s in range(0, DAY_S, step_s):
-        shape = 0.7 + 0.25 * math.cos(2 * math.pi * (t_s - 4 * 3600) / DAY_S)
-        left = min(1.0, max(0.05, shape + noise.gauss(0, 0.03)))
-        out.append((start + timedelta(seconds=t_s), capacity_bps * left))
-    return out
 
 
 def _command(args: argparse.Namespace) -> int:

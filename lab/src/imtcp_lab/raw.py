@@ -13,7 +13,7 @@ from imtcp_lab.job import JobResult, LabError
 
 #: Tables that a job may leave as CSV; with a number where there are several places.
 CSV_TABLES = (
-    "queue", "tcp", "web", "bulk", "rival", "back", "udp", "segments",
+    "queue", "tcp", "web", "bulk", "rival", "back", "udp", "segments", "ftp", "advice",
     *(f"{name}{place}" for name in ("web", "bulk") for place in range(3)),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from imtcp_lab.job import LabError, MissingPrerequisite
 #: Built by this project; absent until they are built.
 PROJECT_PROGRAMS = ("imtcp", "imtcp-load", "imtcp-advice")
 BPF_OBJECT = "bpf/imtcp.bpf.o"
+FTP_MODULE = "proftpd/mod_imtcp.so"
 
 #: From Debian packages; each is optional.
 HOST_PROGRAMS = (
@@ -27,6 +28,7 @@ HOST_PROGRAMS = (
     "jq",
     "nginx",
     "nstat",
+    "proftpd",
     "rsync",
     "ss",
     "ssh",
@@ -49,6 +51,7 @@ class Tools:
 
     programs: dict[str, Path]
     bpf_object: Path | None
+    ftp_module: Path | None
     missing: tuple[str, ...]
 
 
@@ -80,11 +83,10 @@ def find() -> Tools:
         else:
             missing.append(name)
     programs["imtcp-delayline"] = native.build("delayline")
-    bpf_object: Path | None = paths.target() / BPF_OBJECT
-    if not bpf_object.is_file():
-        bpf_object = None
-        missing.append("imtcp.bpf.o")
-    return Tools(programs, bpf_object, tuple(missing))
+    built = {name: paths.target() / name for name in (BPF_OBJECT, FTP_MODULE)}
+    missing += [path.name for path in built.values() if not path.is_file()]
+    files = {name: path if path.is_file() else None for name, path in built.items()}
+    return Tools(programs, files[BPF_OBJECT], files[FTP_MODULE], tuple(missing))
 
 
 def shared_libraries(program: Path) -> list[Path]:

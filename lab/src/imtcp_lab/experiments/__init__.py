@@ -8,6 +8,7 @@ from imtcp_lab.experiments import (
     bg_load,
     bg_parameters,
     cpu,
+    en_ftp,
     en_loss,
     greedy,
     im_measure,
@@ -64,6 +65,9 @@ PAPERS: tuple[Experiment, ...] = (
     lp_line.LONG_BULK,
     lp_line.LONG_WEB,
     en_loss.EXPERIMENT,
+    en_ftp.BY_LOAD,
+    en_ftp.WITH_OTHERS,
+    en_ftp.HISTORY_SETS,
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = OWN + PAPERS

@@ -124,6 +124,8 @@ def _lay_out(
     }
     if available.bpf_object is not None:
         environment["IMTCP_BPF_O"] = str(available.bpf_object)
+    if available.ftp_module is not None:
+        environment["IMTCP_FTP_MODULE"] = str(available.ftp_module)
     return environment
 
 

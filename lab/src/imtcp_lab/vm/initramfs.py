@@ -76,6 +76,8 @@ def build(kernel: Kernel, warmup: str = "") -> Initramfs:
     _add_applets(archive, available.programs["busybox"])
     if available.bpf_object is not None:
         archive.file("/usr/lib/imtcp/imtcp.bpf.o", available.bpf_object.read_bytes())
+    if available.ftp_module is not None:
+        _add_executable(archive, "/usr/lib/imtcp/mod_imtcp.so", available.ftp_module)
     _add_modules(archive, kernel)
     guest = paths.checkout() / "lab" / "guest"
     archive.file("/init", (guest / "init").read_bytes(), 0o755)

@@ -1,0 +1,194 @@
+"""The thesis's transfers by FTP: the made trace, what is fed to the service, what is judged."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import shutil
+import subprocess
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from imtcp_lab import day, ftp
+from imtcp_lab.controls import CONTROLS
+from imtcp_lab.experiments import en_ftp
+from imtcp_lab.results import Point
+from imtcp_lab.traffic import Times
+from synthetic import META
+from test_experiments import scenarios
+from vm_guests import runner
+
+NOON = day.at(12, 0)
+
+
+def test_the_made_day_is_near_its_threshold_when_the_thesiss_advice_switched():
+    threshold = day.THRESHOLD_MBPS[45]
+    # Table 4: on at 0:15, on and then off from 3:25, off at 7:25; figure 9 from 14:25 on: off, on
+    # after 9 minutes, off again after 36.
+    assert day.shape_mbps(0.25) < threshold
+    assert day.shape_mbps(3 + 25 / 60) < threshold < day.shape_mbps(4)
+    assert day.shape_mbps(7 + 25 / 60) > threshold + 5 * day.DEVIATION_MBPS
+    assert day.shape_mbps(14 + 25 / 60) > threshold > day.shape_mbps(14 + 40 / 60)
+    assert threshold < day.shape_mbps(15 + 5 / 60)
+
+
+def test_the_shape_goes_over_midnight():
+    # From 42.5 at 23:30 to 41.2 at 0:15: two thirds of the way at 0:00.
+    assert day.shape_mbps(0) == pytest.approx(42.5 - 1.3 * 2 / 3)
+    assert day.shape_mbps(24) == pytest.approx(day.shape_mbps(0))
+
+
+def test_a_more_congested_network_has_fifteen_less_at_all_times():
+    slight, high = (day.trace(day.at(0, 0), 1, used, seed=3) for used in (45, 75))
+    assert len(slight) == 288
+    for (_, more), (_, less) in zip(slight, high, strict=True):
+        assert more - less == pytest.approx(30e6)
+
+
+def test_days_differ_from_their_shape_by_the_stated_deviation():
+    trace = day.trace(day.at(0, 0), 60, 45, seed=1)
+    differ = [bps / 1e6 - day.shape_mbps(n % 288 / 12) for n, (_, bps) in enumerate(trace)]
+    spread = (sum(d * d for d in differ) / len(differ)) ** 0.5
+    assert spread == pytest.approx(day.DEVIATION_MBPS, rel=0.1)
+    beside = sum(a * b for a, b in itertools.pairwise(differ)) / len(differ) / spread**2
+    assert beside == pytest.approx(1 - 300 / 1800, abs=0.05)
+
+
+def test_a_transfer_meets_the_record_that_holds_when_it_begins():
+    trace = [(NOON + timedelta(minutes=m), 1e6 * (m + 100)) for m in range(-20, 20, 5)]
+    part = ftp.around(trace, NOON + timedelta(minutes=2), timedelta(0))
+    assert part[:2] == [
+        (NOON + timedelta(minutes=2), 100e6),
+        (NOON + timedelta(minutes=5), 105e6),
+    ]
+
+
+def test_the_history_is_as_much_faster_as_the_transfer():
+    trace = day.trace(day.at(0, 0) - timedelta(days=28), 30, 45, seed=1)
+    text = ftp.history(trace, NOON).decode()
+    rows = list(csv.DictReader(text.splitlines()))
+    # An hour before and four after, every five minutes, and one that holds at the start; 29 days.
+    assert len(rows) == 29 * 61
+    today = [r for r in rows if r["time"].startswith("2026-01-30")]
+    assert today[0]["time"] == (NOON - timedelta(minutes=3)).isoformat()
+    assert today[12]["time"] == NOON.isoformat()
+    assert today[13]["time"] == (NOON + timedelta(seconds=15)).isoformat()
+    at_noon = dict(trace)[NOON]
+    assert float(today[12]["available_bps"]) == pytest.approx(at_noon / 5, abs=1)
+
+
+def scenario(**more) -> ftp.FtpScenario:
+    return ftp.FtpScenario(
+        ftp.FtpPath(),
+        None,
+        None,
+        CONTROLS["imtcp_nocc"],
+        Times(0, 60, 0),
+        seed=1,
+        variant="v",
+        **more,
+    )
+
+
+def test_with_advice_the_connections_own_control_is_reno_and_off_is_none():
+    advised, plain = scenario(history="week").script(), scenario().script()
+    assert "echo reno >/proc/sys/net/ipv4/tcp_congestion_control" in advised
+    assert "history=week threshold=8400000" in advised
+    assert "horizon_s=180 freshness_s=30" in advised
+    assert "s|@ENGINE@|on|" in advised
+    assert "echo imtcp_nocc >/proc/sys/net/ipv4/tcp_congestion_control" in plain
+    assert "s|@ENGINE@|off|" in plain
+    assert "advice serve" not in plain
+
+
+def test_the_losses_are_those_of_the_days_trace():
+    job = scenario(hour=12, minute=0).job()
+    first = job.files["losses.sh"].decode().splitlines()[0]
+    bps = dict(scenario().trace())[NOON] / 5
+    # (8 · 1.22 · 1448 / (50 ms · T))², in per cent.
+    lost = (8 * 1.22 * 1448 / (0.05 * bps)) ** 2 * 100
+    assert first.startswith("tc qdisc change dev wan-rt root netem limit 1000 loss ")
+    assert float(first.split()[-1].rstrip("%")) == pytest.approx(lost, rel=1e-4)
+
+
+@pytest.mark.skipif(shutil.which("dash") is None, reason="dash is not installed")
+@pytest.mark.parametrize(
+    "experiment", [en_ftp.BY_LOAD, en_ftp.WITH_OTHERS, en_ftp.HISTORY_SETS], ids=lambda e: e.name
+)
+def test_the_script_is_posix_shell(experiment):
+    for one in scenarios(experiment, list(experiment.controls), "--seeds", "1"):
+        subprocess.run(["dash", "-n"], input=one.script().encode(), check=True)
+
+
+@pytest.mark.parametrize("text", ["7", "24:00", "7:60", "x:1", ""])
+def test_what_is_no_time_of_day_is_refused(text):
+    with pytest.raises(Exception, match="time of day"):
+        en_ftp._times(text)
+
+
+def run_of(one: ftp.FtpScenario, mbps: float, off: tuple[int, ...] = ()) -> Point:
+    """A transfer at so many of the thesis's Mbit/s."""
+    seconds = ftp.FILE_BYTES * 8 * 5 / (mbps * 1e6)
+    tables = {
+        "ftp": pl.DataFrame({"bytes": [ftp.FILE_BYTES], "seconds": [seconds]}),
+        "advice": pl.DataFrame(
+            {"off": list(off), "again_s": [5] * len(off)},
+            schema={"off": pl.Int64, "again_s": pl.Int64},
+        ),
+    }
+    return Point(one, tables, META)
+
+
+def test_rates_and_times_are_told_as_the_thesiss():
+    one = scenarios(en_ftp.BY_LOAD, ["imtcp_nocc"], "--quick", "--seeds", "1")[1]
+    row = en_ftp.BY_LOAD.rows([run_of(one, 45.68, (1, 0, 0, 1))])[0]
+    assert row["method"] == "advice"
+    assert row["ftp_mbps"] == pytest.approx(45.68)
+    # Its table 3: 47:48 minutes.
+    assert row["minutes"] == pytest.approx(47.8, rel=0.01)
+    assert (row["answers"], row["switches"], row["off_share"]) == (4, 2, 0.5)
+
+
+def test_the_thesiss_own_values_are_judged_reproduced():
+    table = {
+        45: ((45.68, 70.08, 45.44), (45.68, 70.0, 57.6), (45.6, 70.08, 70.08),
+             (45.92, 70.08, 53.76), (45.84, 70.08, 68.08)),
+        60: ((25.68, 69.68, 25.6), (31.84, 69.84, 57.68), (44.4, 70.08, 70.0),
+             (28.8, 69.76, 40.24), (27.92, 69.76, 43.84)),
+        75: ((11.68, 64.96, 16.88), (15.68, 68.32, 58.4), (22.24, 69.2, 68.56),
+             (14.24, 69.12, 34.72), (13.04, 68.56, 29.28)),
+    }  # fmt: skip
+    rows = [
+        {"method": method, "used_pct": used, "hour": hour, "ftp_mbps": mbps, "seed": 1}
+        for used, times in table.items()
+        for hour, values in enumerate(times)
+        for method, mbps in zip(("CC", "NOCC", "advice"), values, strict=True)
+    ]
+    # Its own averages: 29.1, 47.1 and 158.7 %.
+    assert [en_ftp.gained(rows, used) for used in table] == pytest.approx(
+        [0.2907, 0.4711, 1.5872], rel=5e-3
+    )
+    assert en_ftp.BY_LOAD.paper.verdict(rows).word == "reproduced"
+    assert en_ftp.BY_LOAD.paper.draw(rows_for_drawing(rows), en_ftp.plots.LIGHT)[:4] == b"\x89PNG"
+
+
+def rows_for_drawing(rows: list[dict]) -> list[dict]:
+    return [r | {"history": "", "flows": 0} for r in rows]
+
+
+def test_a_real_server_follows_advice_over_a_path_that_loses():
+    # Two per cent of the file: it ends while the first records hold.
+    vm = runner()
+    one = scenario(hour=7, minute=25, history="all")
+    small = one.job()
+    script = small.script.replace(f"truncate -s {ftp.FILE_BYTES}", "truncate -s 3000000")
+    result = vm.run(type(small)(script, small.files, small.seed, 300, small.warmup)).check()
+    sent, _ = result.files["ftp.csv"].decode().splitlines()[1].split(",")
+    assert sent == "3000000"
+    answers = result.files["advice.csv"].decode().splitlines()
+    assert answers[0] == "off,again_s"
+    # The path is far above its threshold then.
+    assert answers[1].startswith("1,")
+    assert "congestion control imtcp_nocc, send buffer" in result.log
