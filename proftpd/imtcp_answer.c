@@ -4,6 +4,7 @@
  *
  *   congestion_control  "off": may be left out of account; "on": see mode
  *   mode                "bg" or "measure", as of imtcp run
+ *   verdict             "unknown": the path is; anything else, or none: it is advice
  *   buffer_bytes        or null
  *   at, next_advice_at, valid_until   RFC 3339
  *
@@ -53,6 +54,7 @@ static bool moment(struct json_object *answer, const char *key, time_t *seconds)
 static bool which_case(struct json_object *answer, enum imtcp_case *which)
 {
 	const char *control = text(answer, "congestion_control"), *mode = text(answer, "mode");
+	const char *verdict = text(answer, "verdict");
 
 	if (control == NULL || mode == NULL)
 		return false;
@@ -60,6 +62,8 @@ static bool which_case(struct json_object *answer, enum imtcp_case *which)
 		*which = IMTCP_OFF;
 	else if (strcmp(control, "on") != 0)
 		return false;
+	else if (verdict && strcmp(verdict, "unknown") == 0)
+		*which = IMTCP_UNKNOWN;
 	else if (strcmp(mode, "bg") == 0)
 		*which = IMTCP_BG;
 	else if (strcmp(mode, "measure") == 0)

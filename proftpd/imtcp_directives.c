@@ -10,7 +10,10 @@
 #define MOST_TIMEOUT_MS 10000
 
 const struct imtcp_controls imtcp_default_controls = {
-	.name = {[IMTCP_OFF] = "imtcp_nocc", [IMTCP_BG] = "imtcp_bg", [IMTCP_MEASURE] = "imtcp"},
+	.name = {[IMTCP_OFF] = "imtcp_nocc",
+		 [IMTCP_BG] = "imtcp_bg",
+		 [IMTCP_MEASURE] = "imtcp",
+		 [IMTCP_UNKNOWN] = "imtcp_bg"},
 };
 
 #define ANYWHERE (CONF_ROOT | CONF_VIRTUAL | CONF_GLOBAL | CONF_ANON | CONF_DIR)
@@ -84,18 +87,20 @@ static bool is_control_name(const char *name)
 				 ".")] == '\0';
 }
 
-/* usage: ImtcpControls [off NAME|default] [bg NAME|default] [measure NAME|default] */
+/* usage: ImtcpControls [off NAME|default] [bg NAME|default] [measure NAME|default]
+ *	  [unknown NAME|default], which is bg's where it is not named */
 MODRET set_controls(cmd_rec *cmd)
 {
-	static const char *const cases[] = {"off", "bg", "measure"};
+	static const char *const cases[] = {"off", "bg", "measure", "unknown"};
 	struct imtcp_controls *controls;
+	bool unknown_named = false;
 	unsigned int i, which;
 
 	CHECK_CONF(cmd, ANYWHERE);
 	if (cmd->argc < 3 || cmd->argc % 2 == 0)
 		CONF_ERROR(cmd,
-			   "write pairs: off, bg or measure, and a congestion control's name or "
-			   "default");
+			   "write pairs: off, bg, measure or unknown, and a congestion control's "
+			   "name or default");
 	controls = keep(cmd, sizeof(*controls));
 	*controls = imtcp_default_controls;
 	for (i = 1; i < cmd->argc; i += 2) {
@@ -106,14 +111,17 @@ MODRET set_controls(cmd_rec *cmd)
 				break;
 		if (which == IMTCP_CASES)
 			CONF_ERROR(cmd, pstrcat(cmd->tmp_pool, "'", cmd->argv[i],
-						"': write off, bg or measure", NULL));
+						"': write off, bg, measure or unknown", NULL));
 		if (!is_control_name(name))
 			CONF_ERROR(cmd, pstrcat(cmd->tmp_pool, "'", name,
 						"' cannot be a congestion control's name", NULL));
 		controls->name[which] = strcasecmp(name, "default") == 0
 						? NULL
 						: pstrdup(cmd->server->pool, name);
+		unknown_named |= which == IMTCP_UNKNOWN;
 	}
+	if (!unknown_named)
+		controls->name[IMTCP_UNKNOWN] = controls->name[IMTCP_BG];
 	return PR_HANDLED(cmd);
 }
 

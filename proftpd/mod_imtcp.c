@@ -79,7 +79,8 @@ static void set_timer(int seconds)
 
 static void follow(int fd, const struct imtcp_advice *advice)
 {
-	static const char *const means[] = {"congestion control off", "bg", "measure"};
+	static const char *const means[] = {"congestion control off", "bg", "measure",
+					    "path unknown"};
 
 	imtcp_log("%s: %s, for %s; asking again in %d s", transfer.dst, means[advice->which],
 		  advice->because[0] ? advice->because : "no reason given", advice->ask_again_s);

@@ -35,6 +35,7 @@ enum imtcp_case {
 	IMTCP_OFF,     /* congestion control may be left out of account [EN §2.3] */
 	IMTCP_BG,      /* take only spare bandwidth */
 	IMTCP_MEASURE, /* share as usual */
+	IMTCP_UNKNOWN, /* "I don't know" is an answer */
 	IMTCP_CASES,
 };
 

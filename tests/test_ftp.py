@@ -408,6 +408,21 @@ def test_real_clients_get_their_files_whole(
 # --- what the kernel has ---
 
 
+@pytest.mark.parametrize(
+    ("controls", "expected"),
+    [(f"bg default unknown {CHOSEN}", CHOSEN), (f"bg {CHOSEN}", CHOSEN)],
+    ids=["of its own", "as bg"],
+)
+def test_where_the_path_is_not_known_the_control_of_unknown_is_taken(
+    ftp: Ftp, service: Callable[..., Service], controls: str, expected: str
+) -> None:
+    told = service(advice("bg", 600, verdict="unknown"))
+    ftp.start(asks(told.url) + f"ImtcpControls {controls}\n")
+    with ftp.held():
+        ftp.wait_for(expected)
+    assert "path unknown, for the test says so" in ftp.said()
+
+
 def test_advice_switches_a_connection_in_mid_transfer(
     ftp: Ftp, service: Callable[..., Service]
 ) -> None:
@@ -908,7 +923,7 @@ BAD = {
     "ImtcpTimeout 1s": "milliseconds, 1 to 10000",
     "ImtcpTimeout 10001": "milliseconds, 1 to 10000",
     "ImtcpControls bg": "write pairs",
-    "ImtcpControls fast reno": "write off, bg or measure",
+    "ImtcpControls fast reno": "write off, bg, measure or unknown",
     "ImtcpControls bg a-name-of-more-than-15": "cannot be a congestion control's name",
     "ImtcpLog imtcp.log": "absolute path, or none",
     "<Directory /x>\nImtcpLog none\n</Directory>": "not allowed in <Directory>",

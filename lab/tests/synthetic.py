@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from imtcp_lab.ftp import FILE_BYTES, FtpScenario
 from imtcp_lab.line import Line
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -65,4 +66,24 @@ def point(
         sent = (t and background_bps * 0.1 / 8 * PAYLOAD_BYTES / FRAME_BYTES for t in times)
         arrived = pl.DataFrame({"t_us": times, "bytes": [round(b) for b in sent]})
         made |= {f"bulk{place}": arrived for place in range(len(line.bulk))}
+    if isinstance(scenario, FtpScenario):
+        if background_bps:
+            made |= sent_by_ftp(background_bps)
+        flows = [(t, flow) for t in times for flow in range(scenario.flows)]
+        made["bulk"] = pl.DataFrame(
+            {
+                "t_us": [t for t, _ in flows],
+                "flow": [flow for _, flow in flows],
+                "bytes": [100_000 for _ in flows],
+            },
+            schema={"t_us": pl.Int64, "flow": pl.Int64, "bytes": pl.Int64},
+        )
     return Point(scenario, made | tables, META)
+
+
+def sent_by_ftp(bps: float, off: tuple[int, ...] = (1, 0)) -> dict[str, pl.DataFrame]:
+    """A whole file at a rate of the laboratory's network, and the answers meanwhile."""
+    return {
+        "ftp": pl.DataFrame({"bytes": [FILE_BYTES], "seconds": [FILE_BYTES * 8 / bps]}),
+        "advice": pl.DataFrame({"off": list(off), "again_s": [5] * len(off)}),
+    }

@@ -11,12 +11,12 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from imtcp_lab import day, ftp
+from imtcp_lab import day, ftp, ftp_path
 from imtcp_lab.controls import CONTROLS
-from imtcp_lab.experiments import en_ftp
+from imtcp_lab.experiments import advised, en_ftp
 from imtcp_lab.results import Point
 from imtcp_lab.traffic import Times
-from synthetic import META
+from synthetic import META, sent_by_ftp
 from test_experiments import scenarios
 from vm_guests import runner
 
@@ -67,7 +67,7 @@ def test_a_transfer_meets_the_record_that_holds_when_it_begins():
 
 def test_the_history_is_as_much_faster_as_the_transfer():
     trace = day.trace(day.at(0, 0) - timedelta(days=28), 30, 45, seed=1)
-    text = ftp.history(trace, NOON).decode()
+    text = ftp.history(trace, NOON, NOON + ftp.LONGEST).decode()
     rows = list(csv.DictReader(text.splitlines()))
     # An hour before and four after, every five minutes, and one that holds at the start; 29 days.
     assert len(rows) == 29 * 61
@@ -81,7 +81,7 @@ def test_the_history_is_as_much_faster_as_the_transfer():
 
 def scenario(**more) -> ftp.FtpScenario:
     return ftp.FtpScenario(
-        ftp.FtpPath(),
+        ftp_path.FtpPath(),
         None,
         None,
         CONTROLS["imtcp_nocc"],
@@ -115,7 +115,9 @@ def test_the_losses_are_those_of_the_days_trace():
 
 @pytest.mark.skipif(shutil.which("dash") is None, reason="dash is not installed")
 @pytest.mark.parametrize(
-    "experiment", [en_ftp.BY_LOAD, en_ftp.WITH_OTHERS, en_ftp.HISTORY_SETS], ids=lambda e: e.name
+    "experiment",
+    [en_ftp.BY_LOAD, en_ftp.WITH_OTHERS, en_ftp.HISTORY_SETS, advised.EXPERIMENT],
+    ids=lambda e: e.name,
 )
 def test_the_script_is_posix_shell(experiment):
     for one in scenarios(experiment, list(experiment.controls), "--seeds", "1"):
@@ -125,25 +127,60 @@ def test_the_script_is_posix_shell(experiment):
 @pytest.mark.parametrize("text", ["7", "24:00", "7:60", "x:1", ""])
 def test_what_is_no_time_of_day_is_refused(text):
     with pytest.raises(Exception, match="time of day"):
-        en_ftp._times(text)
+        advised.times_of_day(text)
 
 
-def run_of(one: ftp.FtpScenario, mbps: float, off: tuple[int, ...] = ()) -> Point:
-    """A transfer at so many of the thesis's Mbit/s."""
-    seconds = ftp.FILE_BYTES * 8 * 5 / (mbps * 1e6)
-    tables = {
-        "ftp": pl.DataFrame({"bytes": [ftp.FILE_BYTES], "seconds": [seconds]}),
-        "advice": pl.DataFrame(
-            {"off": list(off), "again_s": [5] * len(off)},
-            schema={"off": pl.Int64, "again_s": pl.Int64},
-        ),
-    }
-    return Point(one, tables, META)
+def test_on_a_busy_path_others_take_what_the_trace_does_not_leave():
+    one = next(
+        s
+        for s in scenarios(advised.EXPERIMENT, ["none", "imtcp_fs"], "--times", "12:00")
+        if s.history
+    )
+    script = one.script()
+    left_bps = dict(one.trace())[NOON] / 5
+    schedule = script.partition("--schedule ")[2].split()[0].split(",")
+    assert schedule[0] == f"0:{20e6 - left_bps:.0f}"
+    assert schedule[1].startswith("15:")
+    assert "off imtcp_fs bg imtcp_bg unknown default" in script
+    assert "echo cubic >/proc/sys/net/ipv4/tcp_congestion_control" in script
+    assert "imtcp agent" in script
+    job = one.job()
+    assert job.files["losses.sh"] == b"true\n"
+    # The rest of the day is measured.
+    assert job.files["history.csv"].decode().splitlines()[-1].startswith(NOON.isoformat())
+
+
+def test_what_is_left_is_the_traces_mean_over_the_transfer():
+    one = scenarios(advised.EXPERIMENT, ["cubic"], "--times", "12:00")[0]
+    # 40 s are 800 of the trace's: two records of five minutes and 200 s of the third.
+    bps = [b / 5 for at, b in one.trace() if NOON <= at < NOON + timedelta(minutes=15)]
+    mean = (300 * bps[0] + 300 * bps[1] + 200 * bps[2]) / 800
+    assert advised.available_bps(one) == pytest.approx(mean * 1448 / 1514)
+
+
+def test_others_wait_is_held_against_the_run_without_a_transfer():
+    none, cubic = (
+        scenarios(advised.EXPERIMENT, [name], "--times", "12:00", "--seeds", "1")[0]
+        for name in ("none", "cubic")
+    )
+
+    def udp(ms: int) -> pl.DataFrame:
+        return pl.DataFrame(
+            {"t_us": [1_000_000, 2_000_000], "packets": [10, 10], "delay_sum_us": [ms * 10_000] * 2}
+        )
+
+    points = [
+        Point(none, {"udp": udp(2)}, META),
+        Point(cubic, {"udp": udp(32), **sent_by_ftp(8e6)}, META),
+    ]
+    rows = advised.EXPERIMENT.rows(points)
+    assert [row["others_delay_ms"] for row in rows] == [0, pytest.approx(30)]
+    assert rows[1]["ftp_mbps"] == pytest.approx(40)
 
 
 def test_rates_and_times_are_told_as_the_thesiss():
     one = scenarios(en_ftp.BY_LOAD, ["imtcp_nocc"], "--quick", "--seeds", "1")[1]
-    row = en_ftp.BY_LOAD.rows([run_of(one, 45.68, (1, 0, 0, 1))])[0]
+    row = en_ftp.BY_LOAD.rows([Point(one, sent_by_ftp(45.68e6 / 5, (1, 0, 0, 1)), META)])[0]
     assert row["method"] == "advice"
     assert row["ftp_mbps"] == pytest.approx(45.68)
     # Its table 3: 47:48 minutes.
@@ -192,3 +229,16 @@ def test_a_real_server_follows_advice_over_a_path_that_loses():
     # The path is far above its threshold then.
     assert answers[1].startswith("1,")
     assert "congestion control imtcp_nocc, send buffer" in result.log
+
+
+def test_other_flows_are_counted_one_by_one_while_the_file_is_sent():
+    one = scenarios(en_ftp.WITH_OTHERS, ["reno"], "--seeds", "1")[1]
+    assert one.flows == 2
+    seconds = ftp.FILE_BYTES * 8 / 8e6
+    rows = [(500_000, 1, 3_000_000), (600_000, 2, 2_000_000), (700_000, 1, 1_000_000)]
+    rows.append((round(seconds * 1e6) + 1, 2, 9_000_000))
+    bulk = pl.DataFrame(rows, schema=["t_us", "flow", "bytes"], orient="row")
+    row = en_ftp.WITH_OTHERS.rows([Point(one, {**sent_by_ftp(8e6), "bulk": bulk}, META)])[0]
+    # 4 MB and 2 MB, told five times faster.
+    assert row["others_mbps"] == pytest.approx(6e6 * 8 / seconds / 1e6 * 5)
+    assert row["other_least_mbps"] == pytest.approx(2e6 * 8 / seconds / 1e6 * 5)

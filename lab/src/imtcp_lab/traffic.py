@@ -162,13 +162,15 @@ def voice(calls: int) -> Udp:
     return Udp(f"0:{rate_bps:.0f}", frames=(VOICE_FRAME_BYTES,), wake_us=200)
 
 
-def greedy_receiver(namespace: str, listen: str, out: str) -> str:
-    """Swallows greedy flows and counts what came.
+def program(namespace: str) -> str:
+    """Before a program there that has to be told when to write: with `ns`, $! would be a shell."""
+    return f"nsenter --net=/var/run/netns/{namespace}"
 
-    Not by `ns`: $! would be a shell, and the program itself has to be told when to write.
-    """
+
+def greedy_receiver(namespace: str, listen: str, out: str) -> str:
+    """Swallows greedy flows and counts what came."""
     return (
-        f"nsenter --net=/var/run/netns/{namespace} imtcp-load bulk-server --listen {listen}"
+        f"{program(namespace)} imtcp-load bulk-server --listen {listen}"
         f' --out "$OUT/{out}" & STOP="$STOP $!"\n'
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from imtcp_lab.experiments import (
+    advised,
     alone,
     bg_joining,
     bg_load,
@@ -36,6 +37,7 @@ OWN: tuple[Experiment, ...] = (
     greedy.EXPERIMENT,
     cpu.EXPERIMENT,
     scoreboard.EXPERIMENT,
+    advised.EXPERIMENT,
 )
 
 #: The papers' tables and figures, in the order of the papers.

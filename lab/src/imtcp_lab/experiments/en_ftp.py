@@ -8,19 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
+
 from imtcp_lab import plots
 from imtcp_lab.controls import NONE
 from imtcp_lab.day import THRESHOLD_MBPS
 from imtcp_lab.experiments.base import Experiment, Rows
 from imtcp_lab.experiments.paper import Claim, Paper, mean, pick, values
-from imtcp_lab.ftp import (
-    FILE_BYTES,
-    LINK_BPS,
-    TIMES_FASTER,
-    TIMES_SLOWER,
-    FtpPath,
-    FtpScenario,
-)
+from imtcp_lab.ftp import FILE_BYTES, TIMES_FASTER, FtpScenario
+from imtcp_lab.ftp_path import LINK_BPS, TIMES_SLOWER, FtpPath
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
@@ -50,28 +46,6 @@ CHOICES = (
 )  # fmt: skip
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--times",
-        type=_times,
-        default=None,
-        metavar="HH:MM,…",
-        help="when transfers begin (0:15,3:25,7:25,14:25,21:10; quick: 14:25)",
-    )
-
-
-def _times(text: str) -> tuple[tuple[int, int], ...]:
-    out = []
-    for part in text.split(","):
-        hour, colon, minute = part.partition(":")
-        if not (colon and hour.isdecimal() and minute.isdecimal()):
-            raise argparse.ArgumentTypeError(f"a time of day is HH:MM: {part}")
-        if int(hour) > 23 or int(minute) > 59:
-            raise argparse.ArgumentTypeError(f"no time of day: {part}")
-        out.append((int(hour), int(minute)))
-    return tuple(out)
-
-
 def _asked(
     args: argparse.Namespace,
     levels: Iterable[int],
@@ -80,7 +54,7 @@ def _asked(
     histories: Sequence[str] = ("all",),
     flows: Iterable[int] = (0,),
 ) -> list[Scenario]:
-    times = args.times or pick(args, TIMES_OF_DAY, ((14, 25),))
+    times = pick(args, TIMES_OF_DAY, ((14, 25),))
     chosen = {control.name: control for control in args.chosen}
     out = []
     for used, (hour, minute), others, method in itertools.product(levels, times, flows, methods):
@@ -149,13 +123,13 @@ def _row(point: Point) -> dict[str, Any]:
         seconds = scenario.times.measure_s
     else:
         sent, seconds = point.tables["ftp"].row(0)
-        row["ftp_mbps"] = _told_mbps(sent, seconds)
+        row["ftp_mbps"] = told_mbps(sent, seconds)
         row["minutes"] = seconds * TIMES_FASTER / 60
     others = point.tables.get("bulk")
     if others is not None:
         inside = others.filter((others["t_us"] > 0) & (others["t_us"] <= seconds * 1e6))
-        each = inside.group_by("flow").agg(inside["bytes"].sum()) if inside.height else inside
-        rates = sorted(_told_mbps(sent, seconds) for sent in each["bytes"])
+        each = inside.group_by("flow").agg(pl.col("bytes").sum())
+        rates = sorted(told_mbps(part, seconds) for part in each["bytes"])
         row["others_mbps"] = sum(rates)
         row["other_least_mbps"] = rates[0] if rates else 0.0
     if method == ADVICE:
@@ -173,7 +147,7 @@ def mean_of(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _told_mbps(sent_bytes: float, seconds: float) -> float:
+def told_mbps(sent_bytes: float, seconds: float) -> float:
     """A rate as the thesis's network would have it."""
     return sent_bytes * 8 / seconds / 1e6 * TIMES_SLOWER
 
@@ -307,7 +281,6 @@ BY_LOAD = Experiment(
     rows=_rows,
     columns=(_FTP, Column("minutes", "minutes", as_number), _ANSWERS, _OFF),
     by=("used_pct", "hour", "method"),
-    add_arguments=_arguments,
     needs_none=False,
     seeds=3,
     paper=Paper(

@@ -1,0 +1,137 @@
+"""What the thesis could not do: advice that chooses among CUBIC, `imtcp_fs` and `imtcp_bg`.
+
+On a line that others load as the day's trace says, with the records of the transfer's own time from
+imtcp's measurements of it: `imtcp agent` beside the FTP server.  Advice means `imtcp_fs` where the
+path is free, `imtcp_bg` where it is congested, and CUBIC where it is not known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Sequence
+
+from imtcp_lab.day import THRESHOLD_MBPS
+from imtcp_lab.experiments.base import Experiment, Rows, identity
+from imtcp_lab.experiments.en_ftp import ADVICE, mean_of, told_mbps
+from imtcp_lab.ftp import TIMES_FASTER, FtpScenario
+from imtcp_lab.ftp_path import TIMES_SLOWER, FtpPath
+from imtcp_lab.metrics import counted
+from imtcp_lab.results import Point
+from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import Column, as_number, as_percent
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES
+from imtcp_lab.traffic import Times
+
+#: Congested, free, and one that changes.
+TIMES_OF_DAY = ((0, 15), (7, 25), (14, 25))
+#: 13 minutes of the thesis's.
+TRANSFER_S = 40.0
+
+
+def times_of_day(text: str) -> tuple[tuple[int, int], ...]:
+    """Hours and minutes from ``HH:MM,…``, for an option."""
+    out = []
+    for part in text.split(","):
+        hour, colon, minute = part.partition(":")
+        if not (colon and hour.isdecimal() and minute.isdecimal()):
+            raise argparse.ArgumentTypeError(f"a time of day is HH:MM: {part}")
+        if int(hour) > 23 or int(minute) > 59:
+            raise argparse.ArgumentTypeError(f"no time of day: {part}")
+        out.append((int(hour), int(minute)))
+    return tuple(out)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--times", type=times_of_day, default=TIMES_OF_DAY, metavar="HH:MM,…",
+        help="when transfers begin (0:15,7:25,14:25)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--used", type=int, choices=tuple(THRESHOLD_MBPS), default=45,
+        help="per cent of the line that others use at least (45)",
+    )  # fmt: skip
+
+
+def _scenarios(args: argparse.Namespace) -> list[Scenario]:
+    out = []
+    for (hour, minute), control in itertools.product(args.times, args.chosen):
+        # Advice needs imtcp's programs, and they are loaded with what they are told to choose.
+        methods = (control.name, ADVICE) if control.name == "imtcp_fs" else (control.name,)
+        out += [
+            FtpScenario(
+                FtpPath(small_buffers=False), None, None, control,
+                Times(warmup_s=0, measure_s=TRANSFER_S, drain_s=0),
+                seed=seed, variant=f"{hour:02}{minute:02}-{method}", least_used_pct=args.used,
+                hour=hour, minute=minute, history="all" if method == ADVICE else "", busy=True,
+            )
+            for method in methods
+            for seed in args.seed_numbers
+        ]  # fmt: skip
+    return out
+
+
+def _rows(points: Sequence[Point]) -> Rows:
+    rows = [_row(point) for point in points]
+    alone_ms = {
+        (row["hour"], row["seed"]): row["delay_ms"] for row in rows if row["method"] == "none"
+    }
+    for row in rows:
+        row["others_delay_ms"] = row.pop("delay_ms") - alone_ms[row["hour"], row["seed"]]
+    return rows
+
+
+def _row(point: Point) -> dict:
+    scenario = point.scenario
+    assert isinstance(scenario, FtpScenario)
+    row = identity(point) | {
+        "method": ADVICE if scenario.history else scenario.control.name,
+        "hour": scenario.hour + scenario.minute / 60,
+        "available_mbps": available_bps(scenario) * TIMES_SLOWER / 1e6,
+        "delay_ms": delay_ms(point),
+    }
+    if not scenario.control.is_none:
+        sent, seconds = point.tables["ftp"].row(0)
+        row["ftp_mbps"] = told_mbps(sent, seconds)
+        row["use"] = row["ftp_mbps"] / row["available_mbps"]
+    if scenario.history:
+        row["off_share"] = mean_of(point.tables["advice"]["off"].to_list())
+    return row
+
+
+def delay_ms(point: Point) -> float:
+    """Mean delay of the others' packets while the file is sent."""
+    window, rows = point.scenario.window, point.tables["udp"]
+    delays_us, packets = (counted(rows, c, window) for c in ("delay_sum_us", "packets"))
+    return delays_us / max(1, packets) / 1e3
+
+
+def available_bps(scenario: FtpScenario) -> float:
+    """What the others leave on average, as payload of TCP."""
+    end_s = scenario.times.measure_s * TIMES_FASTER
+    steps = [((at - scenario.at).total_seconds(), bps) for at, bps in scenario.today()]
+    ends = [at_s for at_s, _ in steps[1:]] + [end_s]
+    left = sum(
+        bps * (min(until, end_s) - at_s)
+        for (at_s, bps), until in zip(steps, ends, strict=True)
+        if at_s < end_s
+    )
+    return left / end_s * PAYLOAD_BYTES / FRAME_BYTES
+
+
+EXPERIMENT = Experiment(
+    name="advice",
+    help="a file by FTP on a loaded line, with advice that chooses among CUBIC and imtcp's modes",
+    controls=("none", "cubic", "imtcp_bg", "imtcp_fs"),
+    scenarios=_scenarios,
+    rows=_rows,
+    columns=(
+        Column("ftp_mbps", "FTP, Mbit/s", as_number),
+        Column("use", "of what is left"),
+        Column("others_delay_ms", "others wait longer, ms", as_number),
+        Column("off_share", "advice: free", as_percent),
+    ),
+    by=("hour", "method"),
+    add_arguments=_arguments,
+    seeds=3,
+)
