@@ -126,6 +126,9 @@ def test_udp_arrives_at_the_scheduled_rates():
     for start_s, end_s, rate_bps in ((1, 3.9, 5e6), (4.1, 7, 12e6)):
         window = Window(round(start_s * 1e6), round(end_s * 1e6))
         assert carried_bps(tables["queue"], window) == pytest.approx(rate_bps, rel=0.01)
+        # Of 1514 bytes of a frame 42 are headers.
+        arrived_bps = counted(tables["udp"], "bytes", window) * 8 / window.seconds
+        assert arrived_bps == pytest.approx(rate_bps * (1514 - 42) / 1514, rel=0.05)
 
 
 def test_a_greedy_foreground_is_counted_at_its_receiver():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -177,6 +178,18 @@ def test_a_failing_point_is_named_and_leaves_nothing(tmp_path):
     with pytest.raises(LabError, match=r"ended with code 3[\s\S]*the log"):
         sweep.run_all(scenarios(), FakeRunner(exit_code=3), tmp_path, jobs=2)
     assert list(tmp_path.glob("*")) == []
+
+
+def test_a_run_that_lacks_its_foregrounds_table_is_a_failed_point(tmp_path):
+    class Silent(FakeRunner):
+        def run(self, job, progress=None):
+            result = super().run(job, progress)
+            files = {name: data for name, data in result.files.items() if name != "web.csv"}
+            return replace(result, files=files)
+
+    with pytest.raises(LabError, match="the run left no web"):
+        sweep.run_all(scenarios()[:1], Silent(), tmp_path, jobs=1)
+    assert results.load(tmp_path, scenarios()[0]) is None
 
 
 def test_a_transfer_that_ends_early_spoils_its_point(tmp_path):

@@ -79,6 +79,17 @@ class FtpScenario(Scenario):
         """When the transfer begins."""
         return day.at(self.hour, self.minute)
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The transfer, and what others got meanwhile."""
+        left = {
+            "ftp": not self.control.is_none,
+            "advice": bool(self.history),
+            "bulk": self.flows > 0,
+            "udp": self.busy,
+        }
+        return tuple(name for name, is_left in left.items() if is_left)
+
     def trace(self) -> day.Trace:
         """The past days and this one."""
         first = day.at(0, 0) - timedelta(days=PAST_DAYS)

@@ -164,6 +164,12 @@ class LineScenario(Scenario):
     ``web0.csv`` … and ``bulk0.csv`` …, in the order of the line's spans.
     """
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Each span's objects."""
+        assert isinstance(self.path, Line)
+        return tuple(f"web{place}" for place in range(len(self.path.web)))
+
     def script(self) -> str:
         """POSIX sh for the whole measurement."""
         line, web = self.path, self.foreground

@@ -24,6 +24,7 @@ class BulkBack:
     congestion_control: str = "reno"
     #: Each further flow starts so much later.
     stagger_s: float = 0.1
+    leaves = ("back",)
 
     def prepare(self, path: Dumbbell) -> str:
         """Their receiver."""
@@ -47,6 +48,8 @@ class UdpBack:
     rate_bps: float
     #: Frame sizes, drawn evenly; repeat one to weigh it.
     frames: tuple[int, ...] = (FRAME_BYTES,)
+    #: Nobody looks at what came.
+    leaves = ()
 
     def prepare(self, path: Dumbbell) -> str:
         """A sink, so that no ICMP answers come back."""
@@ -70,6 +73,11 @@ class Together:
     """A foreground of several parts."""
 
     parts: tuple[Foreground, ...]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """What its parts do."""
+        return tuple(name for part in self.parts for name in part.leaves)
 
     def prepare(self, path: Dumbbell) -> str:
         """What each of them needs."""

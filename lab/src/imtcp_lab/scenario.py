@@ -82,6 +82,11 @@ class Scenario:
         parts = (self.variant, self.control.name, f"s{self.seed}")
         return "-".join(part for part in parts if part)
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The tables without which the run says nothing."""
+        return self.foreground.leaves if self.foreground is not None else ()
+
     def parameters(self) -> dict[str, Any]:
         """Plain data for the result's metadata."""
         data = dataclasses.asdict(self)

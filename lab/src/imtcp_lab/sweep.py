@@ -167,6 +167,11 @@ def _run_missing(
                 result.log[-4000:],
             )
         tables = raw.read_tables(result)
+        absent = [name for name in scenario.leaves if name not in tables]
+        if absent:
+            raise LabError(
+                f"{scenario.key}: the run left no {', '.join(absent)}", result.log[-4000:]
+            )
         environment = {**result.environment, "params": raw.params_in_force(result)}
         if result.cost is not None:
             environment["cost"] = vars(result.cost)

@@ -63,6 +63,11 @@ def shift_s(seed: int) -> float:
 class Foreground(Protocol):
     """Whose traffic must not suffer."""
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The tables without which a run of it says nothing."""
+        ...
+
     def prepare(self, path: Dumbbell) -> str: ...
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str: ...
@@ -89,6 +94,7 @@ class Web:
     page_objects: int = 1
     #: Congestion control of the servers.
     congestion_control: str = "cubic"
+    leaves = ("web",)
 
     def prepare(self, path: Dumbbell) -> str:
         """The servers, all behind one address."""
@@ -133,12 +139,13 @@ class Udp:
     frames: tuple[int, ...] = (FRAME_BYTES,)
     #: Their delays at the receiver are exact to this.
     wake_us: int = 5000
+    leaves = ("udp",)
 
     def prepare(self, path: Dumbbell) -> str:
         """A sink, so that no ICMP answers come back."""
         return (
-            f"ns rx imtcp-load udp-sink --listen {UDP_RECEIVER}:{UDP_PORT} --wake {self.wake_us}us"
-            f' --out "$OUT/udp.csv" & STOP="$STOP $!"\n'
+            f"{program('rx')} imtcp-load udp-sink --listen {UDP_RECEIVER}:{UDP_PORT}"
+            f' --wake {self.wake_us}us --out "$OUT/udp.csv" & STOP="$STOP $!"\n'
         )
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
@@ -183,6 +190,7 @@ class Rival:
     flows: int = 1
     #: They stop writing then, after ``$T0``; None: at the end of the run.
     end_s: float | None = None
+    leaves = ("rival",)
 
     def prepare(self, path: Dumbbell) -> str:
         """The receiver; it shares the first client's round trip."""
