@@ -95,13 +95,25 @@ pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, what: &str) -> S
     format!("{n} {what}{}", if n == 1.into() { "" } else { plural })
 }
 
-/// Columns of text, the last one not padded.
+/// What others chose, a command's name or its arguments, may hold anything: here no character of it
+/// ends a line, or commands a terminal.
+pub fn on_one_line(text: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+/// Columns of text, each cell [`on_one_line`], the last one not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
     let widths: Vec<_> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
     let mut out = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(cell);
@@ -117,6 +129,24 @@ pub fn table(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_has_one_line_and_no_commands_whatever_it_holds() {
+        assert_eq!(
+            on_one_line("run 7 (sh -c a\nimtcp: b\u{1b}[2K)"),
+            "run 7 (sh -c a\\nimtcp: b\\u{1b}[2K)"
+        );
+        assert_eq!(on_one_line("no change: ä"), "no change: ä");
+    }
+
+    #[test]
+    fn a_table_shows_a_hostile_name_and_keeps_its_columns() {
+        let cells = |a: &str, b: &str| vec![a.to_string(), b.to_string()];
+        assert_eq!(
+            table(&[cells("COMMAND", "MODE"), cells("\u{1b}c", "bg")]),
+            "COMMAND  MODE\n\\u{1b}c  bg\n"
+        );
+    }
 
     #[test]
     fn rates_have_three_digits_and_a_unit() {

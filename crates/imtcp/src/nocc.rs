@@ -11,6 +11,7 @@ use anyhow::{bail, Result};
 use imtcp_bpf::{down, NOCC};
 use nix::unistd::{getuid, Uid, User};
 
+use crate::format;
 use crate::policy::Mode;
 
 /// syslog(3)'s socket.
@@ -61,7 +62,7 @@ pub fn log_change(allowed: bool) {
 }
 
 fn log(text: &str) {
-    let text = on_one_line(text);
+    let text = format::on_one_line(text);
     if syslog_listens() {
         return to_syslog(&text);
     }
@@ -71,15 +72,6 @@ fn log(text: &str) {
              {text}"
         );
     }
-}
-
-/// A command's arguments may hold anything; a record is one line.
-fn on_one_line(text: &str) -> String {
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(shown).collect()
 }
 
 /// syslog(3) does not say whether anybody heard it.
@@ -128,15 +120,6 @@ fn who() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_record_has_one_line_whatever_the_arguments_hold() {
-        assert_eq!(
-            on_one_line("run 7 (sh -c a\nimtcp: b\u{1b}[2K)"),
-            "run 7 (sh -c a\\nimtcp: b\\u{1b}[2K)"
-        );
-        assert_eq!(on_one_line("no change: ä"), "no change: ä");
-    }
 
     #[test]
     fn a_long_command_leaves_its_beginning_and_the_user_in_a_record_of_the_kernels_log() {

@@ -54,16 +54,23 @@ struct Past<'a> {
     t0_us: i64,
 }
 
+const TEN_MINUTES_US: i64 = HOUR_US / 6;
+
 type Predictor = fn(&Past) -> Option<Said>;
 
-const PREDICTORS: [(&str, Predictor); 7] = [
+const PREDICTORS: [(&str, Predictor); 8] = [
     ("linear, all days", |p| p.linear(HistorySet::All)),
     ("linear, week before", |p| p.linear(HistorySet::Week)),
     ("linear, same weekday", |p| p.linear(HistorySet::Weekday)),
     ("mean, same time, week before", |p| p.same_time(HistorySet::Week)),
     ("last value", |p| p.last_value().map(Said::from)),
     ("mean of the last hour", |p| p.last_hour().map(Said::from)),
-    ("same time, corrected by the last hour", |p| p.corrected().map(Said::from)),
+    ("same time, corrected by the last hour", |p| {
+        p.corrected(HistorySet::Week, HOUR_US).map(Said::from)
+    }),
+    ("same weekday, corrected by the last ten minutes", |p| {
+        p.corrected(HistorySet::Weekday, TEN_MINUTES_US).map(Said::from)
+    }),
 ];
 
 /// Scores of all predictors over `steps` moments of each of the last `days` days.
@@ -131,11 +138,15 @@ fn mean(of: &Series) -> Option<f64> {
 }
 
 impl Past<'_> {
-    fn windows(&self, set: HistorySet) -> Vec<Window> {
+    fn horizon_us(&self) -> i64 {
+        i64::from(self.settings.horizon_s) * SECOND_US
+    }
+
+    /// The same part of past days: `long_us` from the time of day of t0 on.
+    fn windows(&self, set: HistorySet, long_us: i64) -> Vec<Window> {
         let Some(oldest) = self.series.first() else { return Vec::new() };
-        let horizon_us = i64::from(self.settings.horizon_s) * SECOND_US;
         let most = self.settings.max_days as usize;
-        windows(set, self.zone, self.t0_us, horizon_us, oldest.0, most)
+        windows(set, self.zone, self.t0_us, long_us, oldest.0, most)
     }
 
     /// The paper's model: the mean of B̂0 + B̄1·t over the horizon, which is the mean of what each
@@ -143,7 +154,7 @@ impl Past<'_> {
     fn linear(&self, set: HistorySet) -> Option<Said> {
         let mut days = Vec::new();
         let middle_s = f64::from(self.settings.horizon_s) / 2.0;
-        for window in self.windows(set) {
+        for window in self.windows(set, self.horizon_us()) {
             let sample =
                 |s: &(i64, f64)| Sample { t_s: (s.0 - window.start_us) as f64 / 1e6, b_bps: s.1 };
             let samples: Vec<_> =
@@ -157,8 +168,13 @@ impl Past<'_> {
     }
 
     fn same_time(&self, set: HistorySet) -> Option<Said> {
+        self.usual(set, self.horizon_us())
+    }
+
+    /// What `long_us` from this time of day on were on past days.
+    fn usual(&self, set: HistorySet, long_us: i64) -> Option<Said> {
         let of = |w: &Window| mean(slice(self.series, w.start_us, w.end_us));
-        let days: Vec<_> = self.windows(set).iter().filter_map(of).collect();
+        let days: Vec<_> = self.windows(set, long_us).iter().filter_map(of).collect();
         self.of_days(&days)
     }
 
@@ -179,12 +195,12 @@ impl Past<'_> {
         mean(slice(self.series, self.t0_us - HOUR_US, self.t0_us))
     }
 
-    /// The same time of past days, and half of what the last hour differed from its own.
-    fn corrected(&self) -> Option<f64> {
-        let earlier = Past { t0_us: self.t0_us - HOUR_US, ..*self };
-        let usual_bps = earlier.same_time(HistorySet::Week)?.bps;
-        let hour = slice(self.series, earlier.t0_us, self.t0_us);
-        Some(self.same_time(HistorySet::Week)?.bps + (mean(hour)? - usual_bps) / 2.0)
+    /// The same time of past days, and half of what the time just past, so long, differed from theirs.
+    fn corrected(&self, set: HistorySet, past_us: i64) -> Option<f64> {
+        let earlier = Past { t0_us: self.t0_us - past_us, ..*self };
+        let usual_bps = earlier.usual(set, past_us)?.bps;
+        let was_bps = mean(slice(self.series, earlier.t0_us, self.t0_us))?;
+        Some(self.same_time(set)?.bps + (was_bps - usual_bps) / 2.0)
     }
 }
 
@@ -230,8 +246,27 @@ mod tests {
     fn a_day_unlike_the_others_is_predicted_better_with_the_last_hour() {
         let odd_days = |i: i64| if i / 1440 % 5 == 4 { -20e6 } else { 0.0 };
         let scores = backtest(&wave(odd_days), &Settings::default(), 10, 24).unwrap();
-        let (plain, better) = (of(&scores, "mean, same time"), of(&scores, "corrected"));
+        let (plain, better) = (of(&scores, "mean, same time"), of(&scores, "the last hour"));
         assert!(better.error_mean_bps < plain.error_mean_bps, "{better:?} {plain:?}");
+    }
+
+    /// Weekends lie 20 Mbit/s lower, which the weekday tells, and the last day 10 Mbit/s, of which the
+    /// last ten minutes make up for half.
+    #[test]
+    fn the_last_ten_minutes_make_up_for_half_of_what_the_weekday_does_not_tell() {
+        let level = |i: i64| match i / 1440 {
+            day if day % 7 < 2 => -20e6,
+            47 => -10e6,
+            _ => 0.0,
+        };
+        let at = |i: i64| (i * 60 * SECOND_US, 50e6 + level(i));
+        let series: Vec<_> = (0..48 * 1440).map(at).collect();
+        let scores = backtest(&series, &Settings::default(), 1, 24).unwrap();
+        let error = |name: &str| of(&scores, name).error_mean_bps;
+        assert!((error("linear, same weekday") - 10e6).abs() < 1e4, "{scores:?}");
+        // The first moment has no ten minutes of the odd day before it.
+        let ten_minutes = error("last ten minutes");
+        assert!((5e6..5.3e6).contains(&ten_minutes), "{ten_minutes}");
     }
 
     #[test]

@@ -235,8 +235,7 @@ impl Status {
                 }
                 false => String::new(),
             };
-            let command = r.command.replace('\n', " ");
-            rows.push(row("run", format!("{orders} (pid {}{ended}): {command}", r.pid)));
+            rows.push(row("run", format!("{orders} (pid {}{ended}): {}", r.pid, r.command)));
         }
         for (a, in_force) in &self.attachments {
             let orders = in_force.text(a.orders());
