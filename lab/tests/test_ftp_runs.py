@@ -67,16 +67,29 @@ def test_a_transfer_meets_the_record_that_holds_when_it_begins():
 
 def test_the_history_is_as_much_faster_as_the_transfer():
     trace = day.trace(day.at(0, 0) - timedelta(days=28), 30, 45, seed=1)
-    text = ftp.history(trace, NOON, NOON + ftp.LONGEST).decode()
+    text = ftp.history(trace, NOON).decode()
     rows = list(csv.DictReader(text.splitlines()))
-    # An hour before and four after, every five minutes, and one that holds at the start; 29 days.
-    assert len(rows) == 29 * 61
+    # An hour before and four after, every five minutes, and one that holds at the start; of today
+    # the hour alone.
+    assert len(rows) == 28 * 61 + 13
+    yesterday = [r for r in rows if r["time"].startswith("2026-01-29")]
+    assert yesterday[13]["time"] == (NOON - timedelta(days=1) + timedelta(seconds=15)).isoformat()
     today = [r for r in rows if r["time"].startswith("2026-01-30")]
     assert today[0]["time"] == (NOON - timedelta(minutes=3)).isoformat()
     assert today[12]["time"] == NOON.isoformat()
-    assert today[13]["time"] == (NOON + timedelta(seconds=15)).isoformat()
     at_noon = dict(trace)[NOON]
     assert float(today[12]["available_bps"]) == pytest.approx(at_noon / 5, abs=1)
+
+
+def test_what_comes_to_be_known_during_the_transfer_is_reported_then():
+    one = scenario(hour=12, minute=0, history="all")
+    script = one.reports()
+    left_bps = dict(one.trace())[NOON + timedelta(minutes=5)] / 5
+    assert f"tell 15000000 2026-01-30T12:00:15+00:00 {left_bps:.0f}\n" in script
+    assert script.count("\ntell ") == 48
+    subprocess.run(["sh", "-n"], input=script.encode(), check=True)
+    assert "reports.sh" in one.script()
+    assert "reports.sh" not in scenario().script()
 
 
 def scenario(**more) -> ftp.FtpScenario:
@@ -147,7 +160,7 @@ def test_on_a_busy_path_others_take_what_the_trace_does_not_leave():
     job = one.job()
     assert job.files["losses.sh"] == b"true\n"
     # The rest of the day is measured.
-    assert job.files["history.csv"].decode().splitlines()[-1].startswith(NOON.isoformat())
+    assert "reports.sh" not in script
 
 
 def test_what_is_left_is_the_traces_mean_over_the_transfer():

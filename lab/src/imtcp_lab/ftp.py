@@ -2,8 +2,8 @@
 
 The path loses what leaves TCP the day's trace, as the thesis's does; or, where it is *busy*, others
 take what the trace does not leave.  With advice the service runs beside the server, with a history
-of past days and the records of this one up to now: the guest's clock is that of the test.  On a
-busy path the records of the test itself are imtcp's own measurements, by ``imtcp agent``.
+of past days; the guest's clock is that of the test.  The test's own records are the trace's,
+reported as they come to be; on a busy path they are imtcp's own measurements, by ``imtcp agent``.
 
 Half an hour of the thesis's is a minute and a half here: time runs :data:`TIMES_FASTER` times
 faster (trace, history, file), and rates are :data:`TIMES_SLOWER` times lower (link, trace, file,
@@ -102,15 +102,16 @@ class FtpScenario(Scenario):
 
     def job(self) -> Job:
         """The scenario's script with its history and its losses."""
-        until = self.at if self.busy else self.at + LONGEST
         losses = loss_schedule.schedule(self.today(), FTP_RTT_MS / 1e3, PAYLOAD_BYTES, TIMES_FASTER)
         none = "true\n" if self.busy else ""
         files = {
-            "history.csv": history(self.trace(), self.at, until),
             "losses.sh": (none or loss_schedule.script(losses, LOSSY_DEVICE, NETEM)).encode(),
             "proftpd.conf": _PROFTPD.encode(),
-            "token": _TOKEN.encode(),
         }
+        if self.history:
+            files["history.csv"] = history(self.trace(), self.at)
+            files["token"] = _TOKEN.encode()
+            files["reports.sh"] = self.reports().encode()
         return Job(
             script=self.script(),
             files=files,
@@ -118,6 +119,15 @@ class FtpScenario(Scenario):
             seed=self.seed,
             limit_virtual_s=SETUP_LIMIT_S + LONGEST.total_seconds() / TIMES_FASTER,
         )
+
+    def reports(self) -> str:
+        """POSIX sh that tells the service of the trace, with the run's $T0 as its argument."""
+        told = []
+        for at, bps in self.today()[1:]:
+            passed = (at - self.at) / TIMES_FASTER
+            us = round(passed.total_seconds() * 1e6)
+            told.append(f"tell {us} {(self.at + passed).isoformat()} {bps:.0f}")
+        return "\n".join((_TELL, *told, ""))
 
     def script(self) -> str:
         """POSIX sh for the whole transfer."""
@@ -151,6 +161,8 @@ class FtpScenario(Scenario):
             )
         if self.busy:
             parts.append(self._others())
+        elif self.history:
+            parts.append('ns srv dash "$PWD/reports.sh" "$T0" >&2 & STOP="$STOP $!"')
         alone = f"imtcp-load sleep-until $((T0 + {self.times.total_s * 1e6:.0f}))"
         most_s = self.times.total_s if self.busy else 0
         parts.append(alone if self.control.is_none else _TRANSFER.format(most_s=most_s))
@@ -179,16 +191,16 @@ def around(trace: day.Trace, moment: datetime, before: timedelta = BEFORE) -> da
     return [(start, earlier[-1]), *inside] if earlier else inside
 
 
-def history(trace: day.Trace, moment: datetime, until: datetime) -> bytes:
+def history(trace: day.Trace, moment: datetime) -> bytes:
     """CSV for ``imtcp advice import``: of each day what lies around the time of the test, as much
-    faster as the transfer is; nothing after a moment of the trace."""
+    faster as the transfer is; of the test's day what comes before it."""
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(("time", "available_bps"))
     for back in range(PAST_DAYS, -1, -1):
         then = moment - timedelta(days=back)
         for at, bps in around(trace, then):
-            if at > until:
+            if at > moment:
                 break
             when = then + (at - then) / TIMES_FASTER
             rows.writerow((when.isoformat(), round(bps / TIMES_SLOWER)))
@@ -207,6 +219,14 @@ imtcp advice set --db history.db history={{history}} threshold={{threshold_bps:.
 ns srv imtcp advice serve --db history.db --no-ping --token-file token >&2 & STOP="$STOP $!"
 """
 
+_TELL = f"""\
+tell() {{
+  imtcp-load sleep-until $((T0 + $1))
+  curl -sSf -o /dev/null -H "Authorization: Bearer $(cat token)" \\
+    -d "{{\\"batch\\": \\"$2\\", \\"records\\": [{{\\"dst\\": \\"{CLIENT}\\",
+        \\"time\\": \\"$2\\", \\"available_bps\\": $3}}]}}" http://127.0.0.1:8750/v1/reports
+}}
+T0=$1"""
 #: Whoever writes to the service has to know it.
 _TOKEN = "of-this-run-alone-and-no-secret\n"
 _AGENT = """\
