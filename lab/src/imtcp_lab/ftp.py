@@ -66,6 +66,8 @@ class FtpScenario(Scenario):
     history: str = ""
     #: Greedy flows of others beside it.
     flows: int = 0
+    #: Congested below, in the thesis's rates; None: as the thesis has it for this load.
+    threshold_mbps: float | None = None
     #: Others take what the trace does not leave; else losses do.
     busy: bool = False
 
@@ -135,7 +137,8 @@ class FtpScenario(Scenario):
         # Past days' records are to be older than the service's start, today's may come.
         parts.append(_set_clock(self.at - timedelta(seconds=30)))
         if self.history:
-            threshold_bps = day.THRESHOLD_MBPS[self.least_used_pct] * 1e6 / TIMES_SLOWER
+            mbps = self.threshold_mbps or day.THRESHOLD_MBPS[self.least_used_pct]
+            threshold_bps = mbps * 1e6 / TIMES_SLOWER
             parts.append(_SERVICE.format(history=self.history, threshold_bps=threshold_bps))
         if self.history and self.busy:
             parts.append(_AGENT)
