@@ -3,8 +3,8 @@
 On a line that others load as the day's trace says, with the records of the transfer's own time from
 imtcp's measurements of it: `imtcp agent` beside the FTP server.  Advice means `imtcp_fs` where the
 path is free, `imtcp_bg` where it is congested, and CUBIC where it is not known.  Congested is what
-lies in the lower half of the day's range: the thesis's threshold is so near to its trace, 2 %, that a
-measurement's error decides.
+lies in the lower half of the day's range: the thesis's threshold is so near to its trace, 2 %, that
+a measurement's error decides.
 """
 
 from __future__ import annotations
