@@ -5,11 +5,10 @@ mod support;
 
 use imtcp_advice::advice::answer::{Advice, Mode, Reason, Switch, Verdict};
 use imtcp_advice::advice::days::{windows, HistorySet};
-use imtcp_advice::advice::decide::{advise, Hop, Newest, Request};
-use imtcp_advice::advice::fit::Sample;
+use imtcp_advice::advice::decide::{advise, fit_days, Hop, Newest, Request};
 use imtcp_advice::advice::model::Bound;
 use imtcp_advice::settings::Settings;
-use imtcp_advice::time::SECOND_US;
+use imtcp_advice::time::{MINUTE_US, SECOND_US};
 use proptest::prelude::*;
 use support::at;
 
@@ -22,6 +21,17 @@ fn settings() -> Settings {
 /// A hop whose past days are lines (b0 in Mbit/s, b1 in kbit/s a second), the newest day first,
 /// and whose newest record is `age_s` old.
 fn hop(name: &str, lines: &[(f64, f64)], age_s: i64, newest_bps: f64) -> Hop {
+    hop_with(name, lines, age_s, newest_bps, 60)
+}
+
+/// The same with so many samples on the newest day.
+fn hop_with(
+    name: &str,
+    lines: &[(f64, f64)],
+    age_s: i64,
+    newest_bps: f64,
+    newest_day_samples: i64,
+) -> Hop {
     let settings = settings();
     let t0_us = at(T0);
     let windows = windows(
@@ -32,13 +42,18 @@ fn hop(name: &str, lines: &[(f64, f64)], age_s: i64, newest_bps: f64) -> Hop {
         t0_us - 100 * 86_400 * SECOND_US,
         lines.len(),
     );
-    let days = windows.into_iter().zip(lines).map(|(window, (b0, b1))| {
-        let sample = |i| {
-            let t_s = f64::from(i) * 60.0;
-            Sample { t_s, b_bps: b0 * 1e6 + b1 * 1e3 * t_s }
-        };
-        (window, (0..60).map(sample).collect())
-    });
+    let count = |day| if day == 0 { newest_day_samples } else { 60 };
+    let samples: Vec<Vec<_>> = (windows.iter().zip(lines).enumerate())
+        .map(|(day, (window, (b0, b1)))| {
+            let sample = |i: i64| {
+                let bps = b0 * 1e6 + b1 * 1e3 * (i * 60) as f64;
+                (window.start_us + i * MINUTE_US, bps)
+            };
+            (0..count(day)).map(sample).collect()
+        })
+        .collect();
+    let days = windows.into_iter().zip(samples.iter().map(Vec::as_slice));
+    let days = fit_days(days, settings.min_samples);
     let newest = Newest {
         t_us: t0_us - age_s * SECOND_US,
         available_bps: newest_bps,
@@ -46,7 +61,7 @@ fn hop(name: &str, lines: &[(f64, f64)], age_s: i64, newest_bps: f64) -> Hop {
         rtt_us: Some(100_000),
         congested: None,
     };
-    Hop { name: name.into(), newest: Some(newest), days: days.collect() }
+    Hop { name: name.into(), newest: Some(newest), days }
 }
 
 fn ask(settings: &Settings, hops: &[Hop]) -> Advice {
@@ -130,8 +145,7 @@ fn too_few_days_are_said_to_be_too_few() {
 
 #[test]
 fn a_day_with_too_few_samples_does_not_count() {
-    let mut hop = hop("", &THREE_DAYS, 30, 90e6);
-    hop.days[0].1.truncate(1);
+    let hop = hop_with("", &THREE_DAYS, 30, 90e6, 1);
     assert_eq!(ask(&settings(), &[hop]).computed_from.days_used, 2);
 }
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The advice as it is given, with everything that it was computed from.
 
-use serde::{Deserialize, Serialize};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::days::HistorySet;
-use crate::time::rfc3339;
+use crate::time::{format, rfc3339};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -146,7 +151,19 @@ pub struct Basis {
     /// The newest record of the hop that decided the switch.
     pub newest_bps: Option<u64>,
     pub newest_at: Option<String>,
-    pub days: Vec<Day>,
+    #[schema(value_type = Vec<Day>)]
+    pub days: Days,
+}
+
+/// The lines of past days. Most of an answer, and they stay the same when only the newest record
+/// is another: answers share them, and their JSON is written once.
+#[derive(Clone, Debug, Default)]
+pub struct Days(Arc<Written>);
+
+#[derive(Debug, Default)]
+struct Written {
+    days: Vec<Day>,
+    json: OnceLock<Box<RawValue>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -161,4 +178,98 @@ pub struct Day {
     pub b1_bps_per_s: f64,
     /// Null when the day's values are all the same.
     pub r2: Option<f64>,
+}
+
+impl From<Vec<Day>> for Days {
+    fn from(days: Vec<Day>) -> Self {
+        Days(Arc::new(Written { days, json: OnceLock::new() }))
+    }
+}
+
+impl Deref for Days {
+    type Target = [Day];
+
+    fn deref(&self) -> &[Day] {
+        &self.0.days
+    }
+}
+
+impl PartialEq for Days {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Serialize for Days {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if self.0.json.get().is_none() {
+            let json = json(self).and_then(RawValue::from_string).map_err(S::Error::custom)?;
+            // Who was faster wrote the same.
+            let _ = self.0.json.set(json);
+        }
+        self.0.json.get().serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for Days {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        Vec::<Day>::deserialize(d).map(Days::from)
+    }
+}
+
+/// What serde writes of the days, without its many small steps: a year of them is 48 kB, and
+/// new each second. Nothing in a day needs an escape.
+fn json(days: &[Day]) -> serde_json::Result<String> {
+    let mut json = Vec::with_capacity(2 + days.len() * 160);
+    json.push(b'[');
+    for (i, day) in days.iter().enumerate() {
+        json.extend_from_slice(if i == 0 { b"{\"date\":\"" } else { b",{\"date\":\"" });
+        json.extend_from_slice(day.date.as_bytes());
+        json.extend_from_slice(b"\",\"from\":\"");
+        json.extend_from_slice(format(day.from).as_bytes());
+        json.extend_from_slice(b"\",\"samples\":");
+        serde_json::to_writer(&mut json, &day.samples)?;
+        json.extend_from_slice(b",\"b0_bps\":");
+        serde_json::to_writer(&mut json, &day.b0_bps)?;
+        json.extend_from_slice(b",\"b1_bps_per_s\":");
+        serde_json::to_writer(&mut json, &day.b1_bps_per_s)?;
+        json.extend_from_slice(b",\"r2\":");
+        serde_json::to_writer(&mut json, &day.r2)?;
+        json.push(b'}');
+    }
+    json.push(b']');
+    String::from_utf8(json).map_err(serde_json::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn days_are_written_as_serde_writes_them_and_read_again(
+            of in prop::collection::vec(
+                (-3_000_000_000_000_000..9_000_000_000_000_000i64, any::<u32>(), any::<f64>(),
+                    -1e6..1e6f64, prop::option::of(-1.0..1.0f64)),
+                0..5,
+            ),
+        ) {
+            let days: Vec<Day> = of.into_iter().map(|(from, samples, b0_bps, b1_bps_per_s, r2)| {
+                let date = format(from)[..10].to_string();
+                Day { date, from, samples, b0_bps, b1_bps_per_s, r2 }
+            }).collect();
+            let written = Days::from(days.clone());
+            let json = serde_json::to_string(&written).unwrap();
+            prop_assert_eq!(&json, &serde_json::to_string(&days).unwrap());
+            prop_assert_eq!(serde_json::to_string(&written).unwrap(), &json[..]);
+            let all_finite = days.iter().all(|d| d.b0_bps.is_finite());
+            if all_finite {
+                let again: Days = serde_json::from_str(&json).unwrap();
+                prop_assert_eq!(again.len(), days.len());
+                let value = serde_json::to_value(&written).unwrap();
+                prop_assert_eq!(value, serde_json::to_value(&days).unwrap());
+            }
+        }
+    }
 }

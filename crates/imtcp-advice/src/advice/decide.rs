@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use super::answer::{Advice, Basis, Day, Mode, Reason, Switch};
+use super::answer::{Advice, Basis, Day, Days, Mode, Reason, Switch};
 use super::days::Window;
 use super::fit::{least_squares, Sample};
 use super::model::{estimate, Estimate, Line};
@@ -17,7 +17,8 @@ use crate::time::{format, SECOND_US};
 pub struct Hop {
     pub name: String,
     pub newest: Option<Newest>,
-    pub days: Vec<(Window, Vec<Sample>)>,
+    /// Of [`fit_days`].
+    pub days: Days,
 }
 
 /// A hop's newest record at the request.
@@ -45,25 +46,24 @@ const RETRY_S: f64 = 60.0;
 
 pub const METHOD: &str = "linear, same time of day";
 
-/// A hop's lines and what follows from them.
-struct Fitted<'a> {
+/// A hop and what follows from its lines.
+struct Estimated<'a> {
     hop: &'a Hop,
-    days: Vec<Day>,
     estimate: Option<Estimate>,
 }
 
 pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Advice> {
-    let fitted: Vec<_> = hops.iter().map(|hop| fit_hop(hop, settings)).collect();
-    let least = fitted
+    let estimated: Vec<_> = hops.iter().map(|hop| estimate_hop(hop, settings)).collect();
+    let least = estimated
         .iter()
         .filter_map(|f| Some((f, f.estimate?)))
         .min_by(|a, b| a.1.b0_hat_bps.total_cmp(&b.1.b0_hat_bps));
     // Without an estimate, tell of the hop that has the most.
-    let shown = least.map(|l| l.0).or(fitted.iter().max_by_key(|f| f.days.len()));
+    let shown = least.map(|l| l.0).or(estimated.iter().max_by_key(|f| f.hop.days.len()));
     let estimate = least.map(|l| l.1);
     let deciding = hops.iter().max_by_key(|hop| gravity(hop, request.t0_us, settings));
     // One hop without enough days leaves the least bandwidth unknown.
-    let enough = !fitted.is_empty() && fitted.iter().all(|f| f.estimate.is_some());
+    let enough = !estimated.is_empty() && estimated.iter().all(|f| f.estimate.is_some());
     let reason = reason(request.t0_us, settings, hops, enough);
     let on = reason != Reason::Free;
 
@@ -105,7 +105,7 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
             .map(|(b, s)| (b - s).max(0.0).round() as u64),
         available_high_bps: available_bps.zip(swing_bps).map(|(b, s)| (b + s).round() as u64),
         age_s: oldest_newest(hops).map(|t| (request.t0_us - t).max(0) as f64 / 1e6),
-        sample_count: shown.map_or(0, |f| f.days.iter().map(|d| u64::from(d.samples)).sum()),
+        sample_count: shown.map_or(0, |f| f.hop.days.iter().map(|d| u64::from(d.samples)).sum()),
         method: METHOD.into(),
         valid_until: fresh_until_us.map_or(next_us, |fresh| fresh.min(next_us)),
         next_advice_at: next_us,
@@ -116,7 +116,7 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
             zone: settings.zone.clone(),
             local_time: local_time(request.t0_us, settings)?,
             horizon_s: settings.horizon_s,
-            days_used: shown.map_or(0, |f| f.days.len() as u32),
+            days_used: shown.map_or(0, |f| f.hop.days.len() as u32),
             b0_hat_bps: estimate.map(|e| e.b0_hat_bps),
             b0_sigma_bps: estimate.map(|e| e.b0_sigma_bps),
             b1_mean_bps_per_s: estimate.map(|e| e.b1_mean_bps_per_s),
@@ -129,19 +129,31 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
             capacity_bps,
             newest_bps: newest.map(|n| n.available_bps.round() as u64),
             newest_at: newest.map(|n| format(n.t_us)),
-            days: shown.map(|f| f.days.clone()).unwrap_or_default(),
+            days: shown.map(|f| f.hop.days.clone()).unwrap_or_default(),
         },
     })
 }
 
-fn fit_hop<'a>(hop: &'a Hop, settings: &Settings) -> Fitted<'a> {
-    let mut days = Vec::new();
-    for (window, samples) in &hop.days {
-        if samples.len() < settings.min_samples as usize {
+/// The lines of past days, each through (time, available bandwidth) in its window. A day with
+/// fewer than `min_samples` does not count.
+pub fn fit_days<'a>(
+    days: impl IntoIterator<Item = (Window, &'a [(i64, f64)])>,
+    min_samples: u32,
+) -> Days {
+    let mut fitted = Vec::new();
+    // One for all days: a year of them has some 20 000 samples.
+    let mut samples = Vec::new();
+    for (window, within) in days {
+        if within.len() < min_samples as usize {
             continue;
         }
-        if let Some(fit) = least_squares(samples) {
-            days.push(Day {
+        samples.clear();
+        samples.extend(within.iter().map(|(t_us, b_bps)| Sample {
+            t_s: (t_us - window.start_us) as f64 / 1e6,
+            b_bps: *b_bps,
+        }));
+        if let Some(fit) = least_squares(&samples) {
+            fitted.push(Day {
                 date: window.day.to_string(),
                 from: window.start_us,
                 samples: fit.samples as u32,
@@ -151,11 +163,15 @@ fn fit_hop<'a>(hop: &'a Hop, settings: &Settings) -> Fitted<'a> {
             });
         }
     }
-    let lines: Vec<_> =
-        days.iter().map(|d| Line { b0_bps: d.b0_bps, b1_bps_per_s: d.b1_bps_per_s }).collect();
+    fitted.into()
+}
+
+fn estimate_hop<'a>(hop: &'a Hop, settings: &Settings) -> Estimated<'a> {
+    let line = |d: &Day| Line { b0_bps: d.b0_bps, b1_bps_per_s: d.b1_bps_per_s };
+    let lines: Vec<_> = hop.days.iter().map(line).collect();
     let enough = lines.len() >= settings.min_days as usize;
     let estimate = enough.then(|| estimate(&lines, settings.z, settings.epsilon)).flatten();
-    Fitted { hop, days, estimate }
+    Estimated { hop, estimate }
 }
 
 /// Whether congestion control may be off: step 5 of the algorithm, the safe answer first.

@@ -30,8 +30,12 @@ pub struct Fit {
 /// lose the digits that the difference of two large sums loses.
 pub fn least_squares(samples: &[Sample]) -> Option<Fit> {
     let n = samples.len() as f64;
-    let mean = |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / n;
-    let (t_mean, b_mean) = (mean(|s| s.t_s), mean(|s| s.b_bps));
+    let (mut t_sum, mut b_sum) = (0.0, 0.0);
+    for s in samples {
+        t_sum += s.t_s;
+        b_sum += s.b_bps;
+    }
+    let (t_mean, b_mean) = (t_sum / n, b_sum / n);
     let (mut stt, mut stb, mut sbb) = (0.0, 0.0, 0.0);
     for s in samples {
         let (t, b) = (s.t_s - t_mean, s.b_bps - b_mean);

@@ -12,7 +12,6 @@ use super::write::Stored;
 use super::{SeriesKey, Store};
 use crate::advice::days::Window;
 use crate::advice::decide::Newest;
-use crate::advice::fit::Sample;
 use crate::error::Result;
 use crate::record::{Kind, Record};
 use crate::settings::Changes;
@@ -128,14 +127,15 @@ impl Store {
         row.map(|row| newest(&row)).transpose()
     }
 
-    /// The samples of series in each window; times are relative to the window's beginning.
+    /// (time, available bandwidth) of series in each window. Their order is one whichever way the
+    /// database found them: sums of the same samples have the same last digits.
     pub async fn samples(
         &self,
         series: &[i64],
         windows: &[Window],
         min_validity_pct: u8,
-    ) -> Result<Vec<Vec<Sample>>> {
-        let mut samples = vec![Vec::new(); windows.len()];
+    ) -> Result<Vec<Vec<(i64, f64)>>> {
+        let mut samples: Vec<Vec<(i64, f64)>> = vec![Vec::new(); windows.len()];
         if windows.is_empty() {
             return Ok(samples);
         }
@@ -162,9 +162,10 @@ impl Store {
         for row in query.fetch_all(&self.readers).await? {
             let (i, t_us, bps): (i64, i64, i64) =
                 (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            let window = &windows[i as usize];
-            let t_s = (t_us - window.start_us) as f64 / 1e6;
-            samples[i as usize].push(Sample { t_s, b_bps: bps as f64 });
+            samples[i as usize].push((t_us, bps as f64));
+        }
+        for of_window in &mut samples {
+            of_window.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         }
         Ok(samples)
     }
