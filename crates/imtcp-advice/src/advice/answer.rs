@@ -263,12 +263,10 @@ mod tests {
             let json = serde_json::to_string(&written).unwrap();
             prop_assert_eq!(&json, &serde_json::to_string(&days).unwrap());
             prop_assert_eq!(serde_json::to_string(&written).unwrap(), &json[..]);
-            let all_finite = days.iter().all(|d| d.b0_bps.is_finite());
-            if all_finite {
+            // What is not finite is null, which is no number to read.
+            if days.iter().all(|d| d.b0_bps.is_finite()) {
                 let again: Days = serde_json::from_str(&json).unwrap();
                 prop_assert_eq!(again.len(), days.len());
-                let value = serde_json::to_value(&written).unwrap();
-                prop_assert_eq!(value, serde_json::to_value(&days).unwrap());
             }
         }
     }
