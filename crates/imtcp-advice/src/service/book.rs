@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::tz::TimeZone;
 
+use super::block::{self, Block, Span, BLOCK_US};
 use super::ping::Pinger;
 use crate::advice::answer::{Advice, Days};
 use crate::advice::days::{windows, Window};
@@ -24,7 +25,7 @@ use crate::record::Record;
 use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, SeriesInfo, ALL_PATHS};
 use crate::store::Store;
-use crate::time::{now_us, MINUTE_US, SECOND_US};
+use crate::time::{now_us, SECOND_US};
 
 pub struct Book {
     store: Arc<Store>,
@@ -41,8 +42,6 @@ const MOST_PATHS: usize = 512;
 const MOST_SAMPLES: usize = 200_000;
 /// Samples of all paths; 16 bytes each, so 128 MB.
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
-/// Requests up to this much later find their samples in the block.
-const BLOCK_US: i64 = 10 * MINUTE_US;
 
 /// What is kept of a path.
 struct Known {
@@ -61,41 +60,6 @@ struct KnownHop {
     series: Vec<SeriesInfo>,
     oldest_us: i64,
     newest: Option<Newest>,
-}
-
-/// The samples of all windows of requests between two times.
-struct Block {
-    from_us: i64,
-    /// By hop; the newest day first.
-    hops: Vec<Vec<Span>>,
-    /// Each hop's lines at a time: those of this second.
-    lines: Option<(i64, Vec<Days>)>,
-    _held: Held,
-}
-
-/// The samples of one day's windows.
-struct Span {
-    /// From the first one's beginning to the last one's end.
-    window: Window,
-    /// (time, available bandwidth), in the order of time.
-    samples: Vec<(i64, f64)>,
-    read_until_us: i64,
-}
-
-/// Counts samples for as long as they are kept.
-struct Held(Arc<AtomicUsize>, usize);
-
-impl Held {
-    fn new(all: &Arc<AtomicUsize>, count: usize) -> Self {
-        all.fetch_add(count, Ordering::Relaxed);
-        Held(Arc::clone(all), count)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
-    }
 }
 
 pub struct Answered {
@@ -281,7 +245,8 @@ impl Book {
             known.block = self.read_block(known, t0_us, before).await?;
         }
         if let Some(mut block) = known.block.take() {
-            let lines = block.lines(known, t0_us);
+            let windows = || known.hops.iter().map(|hop| known.windows(hop, t0_us, 0)).collect();
+            let lines = block.lines(t0_us, windows, known.settings.min_samples);
             known.block = Some(block);
             if let Some(lines) = lines {
                 return Ok(lines);
@@ -310,37 +275,27 @@ impl Book {
         t0_us: i64,
         before: Option<Block>,
     ) -> Result<Option<Block>> {
-        let mut before = before.map(|b| b.hops).unwrap_or_default().into_iter();
-        let (mut hops, mut count) = (Vec::new(), 0);
+        let mut before = before.map(Block::into_spans).unwrap_or_default().into_iter();
+        let mut hops = Vec::new();
         for hop in &known.hops {
             let windows = known.windows(hop, t0_us, BLOCK_US);
-            let mut held = before.next().unwrap_or_default().into_iter().peekable();
-            let mut spans: Vec<Span> = windows
-                .into_iter()
-                .map(|window| {
-                    // Both have the newest day first.
-                    while held.next_if(|h| h.window.day > window.day).is_some() {}
-                    let span = held.next_if(|h| h.window.day == window.day);
-                    span.and_then(|s| s.moved_to(window)).unwrap_or(Span::empty(window))
-                })
-                .collect();
+            let mut spans = block::take_over(before.next().unwrap_or_default(), windows);
             let missing: Vec<_> = spans.iter().map(Span::missing).collect();
             let least = known.settings.min_validity_pct;
             let found = self.store.samples(&hop.ids(), &missing, least).await?;
             for (span, found) in spans.iter_mut().zip(found) {
                 span.append(&found);
-                count += span.samples.len();
             }
             hops.push(spans);
         }
+        let count = block::count(&hops);
         if count > MOST_SAMPLES {
             return Ok(None);
         }
         if self.held.load(Ordering::Relaxed) + count > MOST_SAMPLES_OF_ALL {
             self.forget_all();
         }
-        let _held = Held::new(&self.held, count);
-        Ok(Some(Block { from_us: t0_us, hops, lines: None, _held }))
+        Ok(Some(Block::new(t0_us, hops, &self.held)))
     }
 }
 
@@ -424,253 +379,5 @@ impl Known {
     }
 }
 
-impl Block {
-    fn is_for(&self, t0_us: i64) -> bool {
-        (self.from_us..self.from_us + BLOCK_US).contains(&t0_us)
-    }
-
-    fn spans_over(&self, t_us: i64) -> bool {
-        let over = |s: &Span| (s.window.start_us..=s.window.end_us).contains(&t_us);
-        self.hops.iter().flatten().any(over)
-    }
-
-    /// `None` when a window lies outside of what was read (clocks changed in between).
-    fn lines(&mut self, known: &Known, t0_us: i64) -> Option<Vec<Days>> {
-        if let Some((_, lines)) = self.lines.as_ref().filter(|(at_us, _)| *at_us == t0_us) {
-            return Some(lines.clone());
-        }
-        let mut lines = Vec::new();
-        for (hop, spans) in known.hops.iter().zip(&self.hops) {
-            let windows = known.windows(hop, t0_us, 0);
-            if windows.len() != spans.len() {
-                return None;
-            }
-            let days = windows.into_iter().zip(spans).map(|(w, span)| Some((w, span.within(&w)?)));
-            let days = days.collect::<Option<Vec<_>>>()?;
-            lines.push(fit_days(days, known.settings.min_samples));
-        }
-        self.lines = Some((t0_us, lines.clone()));
-        Some(lines)
-    }
-}
-
-impl Span {
-    fn empty(window: Window) -> Self {
-        Span { window, samples: Vec::new(), read_until_us: window.start_us - 1 }
-    }
-
-    /// What it holds of a later window; `None` when that begins elsewhere.
-    fn moved_to(mut self, window: Window) -> Option<Self> {
-        let held = self.window.start_us..=self.read_until_us;
-        if !held.contains(&window.start_us) || window.end_us < self.read_until_us {
-            return None;
-        }
-        self.samples.drain(..self.samples.partition_point(|s| s.0 < window.start_us));
-        self.window = window;
-        Some(self)
-    }
-
-    /// The rest of its window.
-    fn missing(&self) -> Window {
-        Window { start_us: self.read_until_us + 1, ..self.window }
-    }
-
-    /// The samples of the rest, in the order of time.
-    fn append(&mut self, samples: &[(i64, f64)]) {
-        // Room for these and no more: what is held is counted by samples.
-        self.samples.reserve_exact(samples.len());
-        self.samples.extend(samples);
-        self.samples.shrink_to_fit();
-        self.read_until_us = self.window.end_us;
-    }
-
-    /// `None` when the window lies outside.
-    fn within(&self, window: &Window) -> Option<&[(i64, f64)]> {
-        if window.start_us < self.window.start_us || window.end_us > self.window.end_us {
-            return None;
-        }
-        let from = self.samples.partition_point(|s| s.0 < window.start_us);
-        let to = self.samples.partition_point(|s| s.0 <= window.end_us);
-        Some(&self.samples[from..to])
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::write::Batch;
-    use crate::store::Place;
-    use crate::time::{DAY_US, HOUR_US};
-    use proptest::prelude::*;
-    use serde_json::{json, Value};
-
-    const DST: &str = "192.0.2.7";
-
-    /// What happens to a path between two requests.
-    #[derive(Clone, Debug)]
-    enum Event {
-        Later(i64),
-        Report(Vec<Made>),
-        /// By another process: the service hears that something was written.
-        Import(Vec<Made>),
-        Setting(Value),
-    }
-
-    /// A record, by how long before the request it was measured.
-    #[derive(Clone, Debug)]
-    struct Made {
-        back_us: i64,
-        hop: &'static str,
-        source: &'static str,
-        available_bps: Option<u64>,
-        validity_pct: Option<u8>,
-    }
-
-    impl Made {
-        fn record(&self, t0_us: i64) -> Record {
-            let test = self.available_bps.is_none();
-            Record {
-                dst: DST.into(),
-                hop: self.hop.into(),
-                source: self.source.into(),
-                time: t0_us - self.back_us,
-                available_bps: self.available_bps,
-                capacity_bps: (!test).then_some(100_000_000),
-                rtt_us: test.then_some(30_000),
-                validity_pct: self.validity_pct,
-                ..Record::default()
-            }
-        }
-    }
-
-    fn made() -> impl Strategy<Value = Made> {
-        // Now, around the windows of past days, somewhere.
-        let back_us = prop_oneof![
-            0..MINUTE_US,
-            (1..6i64, -20 * MINUTE_US..80 * MINUTE_US).prop_map(|(d, us)| d * DAY_US - us),
-            0..7 * DAY_US,
-        ];
-        let hop = prop::sample::select(vec!["", "", "", "198.51.100.1"]);
-        let source = prop::sample::select(vec!["a", "a", "b"]);
-        let available_bps = prop::option::weighted(0.9, 1..100_000_000u64);
-        let validity_pct = prop::option::weighted(0.2, 0..=100u8);
-        (back_us, hop, source, available_bps, validity_pct).prop_map(
-            |(back_us, hop, source, available_bps, validity_pct)| Made {
-                back_us,
-                hop,
-                source,
-                available_bps,
-                validity_pct,
-            },
-        )
-    }
-
-    fn event() -> impl Strategy<Value = Event> {
-        let later_us = prop_oneof![
-            Just(0),
-            Just(SECOND_US),
-            0..20 * MINUTE_US,
-            0..20 * MINUTE_US,
-            0..3 * HOUR_US,
-            Just(DAY_US)
-        ];
-        let setting = prop::sample::select(vec![
-            json!({"zone": "Europe/Berlin"}),
-            json!({"zone": "UTC"}),
-            json!({"history": "week"}),
-            json!({"history": "all"}),
-            json!({"horizon_s": 1800}),
-            json!({"horizon_s": null}),
-            json!({"min_samples": 4}),
-            json!({"min_validity_pct": 50}),
-            json!({"freshness_s": 30}),
-        ]);
-        prop_oneof![
-            3 => later_us.prop_map(Event::Later),
-            3 => prop::collection::vec(made(), 1..4).prop_map(Event::Report),
-            1 => prop::collection::vec(made(), 1..4).prop_map(Event::Import),
-            1 => setting.prop_map(Event::Setting),
-        ]
-    }
-
-    async fn answers_are_those_of_a_service_just_started(
-        begin_us: i64,
-        events: Vec<Event>,
-    ) -> std::result::Result<(), TestCaseError> {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
-        let store = Arc::new(store);
-        let book = Book::new(Arc::clone(&store), Pinger::new(false));
-        let mut t0_us = begin_us;
-        let put = |records: Vec<Record>, t0_us| {
-            let store = Arc::clone(&store);
-            let records = records.into_iter().map(Into::into).collect();
-            async move { store.write(&[Batch { id: None, records }], t0_us).await.unwrap() }
-        };
-        // Five days, each ten minutes.
-        let usual = |i: i64| Made {
-            back_us: i * 10 * MINUTE_US + 7,
-            hop: "",
-            source: "a",
-            available_bps: Some(60_000_000 + (i * 7919 % 997) as u64 * 10_000),
-            validity_pct: None,
-        };
-        put((0..5 * 144).map(|i| usual(i).record(t0_us)).collect(), t0_us).await;
-        for event in events {
-            match &event {
-                Event::Later(us) => t0_us += us,
-                Event::Report(made) => {
-                    let records: Vec<_> = made.iter().map(|m| m.record(t0_us)).collect();
-                    put(records.clone(), t0_us).await;
-                    book.wrote(records.iter()).await;
-                }
-                Event::Import(made) => {
-                    put(made.iter().map(|m| m.record(t0_us)).collect(), t0_us).await;
-                    book.forget_all();
-                }
-                Event::Setting(change) => {
-                    let change = change.as_object().unwrap();
-                    store.change_settings(DST, change).await.unwrap();
-                    book.forget_all();
-                }
-            }
-            let kept = &book.kept(DST, t0_us).await.unwrap().json;
-            let started = Book::new(Arc::clone(&store), Pinger::new(false));
-            prop_assert_eq!(kept, &started.kept(DST, t0_us).await.unwrap().json, "{:?}", event);
-            // And those of what keeps nothing.
-            prop_assert_eq!(kept, &started.as_of(DST, t0_us).await.unwrap().json, "{:?}", event);
-        }
-        store.close().await;
-        Ok(())
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
-        #[test]
-        fn what_is_kept_gives_the_answers_of_a_service_that_has_just_started(
-            // Around the end of March 2026, when Berlin's clocks go forward.
-            begin_us in 1_774_500_000_000_000..1_775_200_000_000_000i64,
-            events in prop::collection::vec(event(), 1..16),
-        ) {
-            let runtime = tokio::runtime::Runtime::new().unwrap();
-            runtime.block_on(answers_are_those_of_a_service_just_started(begin_us, events))?;
-        }
-    }
-
-    /// The block of ten minutes later asks for no more than its last ten minutes of each day.
-    #[test]
-    fn the_next_block_reads_only_what_the_one_before_it_does_not_hold() {
-        let day = jiff::civil::date(2026, 3, 20);
-        let window = |from, to| Window { day, start_us: from, end_us: to };
-        let mut span = Span::empty(window(100, 170));
-        assert_eq!(span.missing(), window(100, 170));
-        span.append(&[(100, 1.0), (115, 2.0), (170, 3.0)]);
-        let mut next = span.moved_to(window(110, 180)).unwrap();
-        assert_eq!(next.missing(), window(171, 180));
-        next.append(&[(171, 4.0), (180, 5.0)]);
-        assert_eq!(next.samples, [(115, 2.0), (170, 3.0), (171, 4.0), (180, 5.0)]);
-        assert_eq!(next.within(&window(170, 171)), Some(&[(170, 3.0), (171, 4.0)][..]));
-        assert_eq!(next.within(&window(170, 181)), None);
-        assert!(next.moved_to(window(181, 251)).is_none());
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The service: HTTP in front of the history and the algorithm.
 
+mod block;
 pub mod book;
 pub mod guard;
 pub mod ingest;
