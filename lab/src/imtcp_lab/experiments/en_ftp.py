@@ -288,10 +288,10 @@ BY_LOAD = Experiment(
         expected="Advice gains 29, 47 and 159 % over congestion control on average where at least"
         " 45, 60 and 75 % are used, and lies between congestion control and none.",
         choices=CHOICES,
-        reason="Congestion control gets what it has there (42 to 51, 26 to 38 and 11 to 23 Mbit/s); it is"
-        " without it that ours is faster, 71 to 89 Mbit/s, as the link and its losses let it, where"
-        " the thesis's hosts have 65 to 70 at all loads. And a trace of its own is above the"
-        " threshold at other moments.",
+        reason="Congestion control gets about what it has there (41 to 51, 26 to 38 and 11 to 23"
+        " Mbit/s with one seed); without it ours is faster, 71 to 89 Mbit/s, as link and losses let"
+        " it, where the thesis's hosts have 65 to 70 at all loads. And a trace of its own is above"
+        " the threshold at other moments.",
         judge=_judge_load,
         draw=_draw_ftp,
     ),
