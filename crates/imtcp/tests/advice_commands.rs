@@ -187,7 +187,7 @@ fn backtest_compares_the_papers_model_with_others() {
     let out = imtcp_ok(&["advice", "backtest", "--db", db.to_str().unwrap(), "--days", "3"]);
     assert!(out.contains("linear, week before") && out.contains("last value"), "{out}");
     let scores = json(&imtcp_ok(&["advice", "backtest", "--db", db.to_str().unwrap(), "--json"]));
-    assert_eq!(scores["scores"].as_array().unwrap().len(), 7);
+    assert_eq!(scores["scores"].as_array().unwrap().len(), 8);
 }
 
 #[test]

@@ -235,7 +235,8 @@ impl Status {
                 }
                 false => String::new(),
             };
-            rows.push(row("run", format!("{orders} (pid {}{ended}): {}", r.pid, r.command)));
+            let command = r.command.replace('\n', " ");
+            rows.push(row("run", format!("{orders} (pid {}{ended}): {command}", r.pid)));
         }
         for (a, in_force) in &self.attachments {
             let orders = in_force.text(a.orders());
