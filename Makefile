@@ -86,7 +86,7 @@ demo-programs: setup bpf
 demo-kernel: lab-env
 	@.venv/bin/lab vm build --kernel 6.12 --fetch-only
 
-test: build tests-env ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
+test: build tests-env proftpd ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
 	scripts/test.sh
 
 test-quick: build tests-env ## what needs no virtual machine

@@ -13,6 +13,7 @@ import pytest
 
 from imtcp_lab import day, ftp, ftp_path
 from imtcp_lab.controls import CONTROLS
+from imtcp_lab.engine import tools
 from imtcp_lab.experiments import advised, en_ftp
 from imtcp_lab.results import Point
 from imtcp_lab.traffic import Times
@@ -228,6 +229,11 @@ def rows_for_drawing(rows: list[dict]) -> list[dict]:
     return [r | {"history": "", "flows": 0} for r in rows]
 
 
+@pytest.mark.vm
+@pytest.mark.skipif(
+    not {"proftpd", "mod_imtcp.so"}.isdisjoint(tools.find().missing),
+    reason="needs proftpd (scripts/packages-tests.txt) and its module (make proftpd)",
+)
 def test_a_real_server_follows_advice_over_a_path_that_loses():
     # Two per cent of the file: it ends while the first records hold.
     vm = runner()

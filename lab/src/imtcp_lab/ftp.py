@@ -237,6 +237,9 @@ ns srv imtcp agent --token-file token --spool spool --every 0 --interval 1 >&2 &
 """
 
 _SERVER = f"""\
+if [ -z "${{{{IMTCP_FTP_MODULE:-}}}}" ]; then
+  echo "mod_imtcp.so is missing: make proftpd" >&2; exit 1
+fi
 mkdir files
 chmod 755 . files
 truncate -s {FILE_BYTES} files/file
