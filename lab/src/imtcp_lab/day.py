@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-#: (time, available bandwidth in bit/s), in order of time.
-Trace = Sequence[tuple[datetime, float]]
+from imtcp_lab.loss_schedule import Trace
 
 #: (hour, Mbit/s) of the slightly congested network, with straight lines between them and over
 #: midnight.  Just below the threshold at 0:15, above it from 3:35 on, most at 7:25, below from

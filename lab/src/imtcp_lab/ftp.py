@@ -92,12 +92,12 @@ class FtpScenario(Scenario):
         }
         return tuple(name for name, is_left in left.items() if is_left)
 
-    def trace(self) -> day.Trace:
+    def trace(self) -> loss_schedule.Trace:
         """The past days and this one."""
         first = day.at(0, 0) - timedelta(days=PAST_DAYS)
         return day.trace(first, PAST_DAYS + 2, self.least_used_pct, self.seed)
 
-    def today(self) -> day.Trace:
+    def today(self) -> loss_schedule.Trace:
         """What the transfer may meet, in the network's own rates."""
         met = around(self.trace(), self.at, timedelta(0))
         return [(at, bps / TIMES_SLOWER) for at, bps in met]
@@ -185,7 +185,9 @@ class FtpScenario(Scenario):
         )
 
 
-def around(trace: day.Trace, moment: datetime, before: timedelta = BEFORE) -> day.Trace:
+def around(
+    trace: loss_schedule.Trace, moment: datetime, before: timedelta = BEFORE
+) -> loss_schedule.Trace:
     """The part of a trace that a transfer from a moment on may meet; it begins with a record that
     holds at its start."""
     start, end = moment - before, moment + LONGEST
@@ -194,7 +196,7 @@ def around(trace: day.Trace, moment: datetime, before: timedelta = BEFORE) -> da
     return [(start, earlier[-1]), *inside] if earlier else inside
 
 
-def history(trace: day.Trace, moment: datetime) -> bytes:
+def history(trace: loss_schedule.Trace, moment: datetime) -> bytes:
     """CSV for ``imtcp advice import``: of each day what lies around the time of the test, as much
     faster as the transfer is; of the test's day what comes before it."""
     out = io.StringIO()

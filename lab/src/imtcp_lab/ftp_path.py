@@ -12,13 +12,16 @@ on the receivers' way back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from imtcp_lab.network import (
     batch,
     delays_by_source,
     frame_burst_bytes,
+    host,
     host_settings,
+    ip,
     prelude,
     shaper,
 )
@@ -58,7 +61,7 @@ class FtpPath:
         return "\n".join(
             (
                 prelude((*hosts, "wan", "rt")),
-                _LINKS,
+                _links(),
                 host_settings(hosts),
                 self._buffers(),
                 batch("rt", link),
@@ -86,49 +89,38 @@ def _buffers(namespace: str, which: str, buffer_bytes: int) -> str:
     return f"ns {namespace} sh -c 'echo \"4096 {size} {size}\" >/proc/sys/net/ipv4/{which}'"
 
 
-_LINKS = """\
-ip -batch - <<'EOF'
-link add srv0 netns srv type veth peer name wan-srv netns wan
-link add wan-rt netns wan type veth peer name rt-wan netns rt
-link add oth0 netns oth type veth peer name rt-oth netns rt
-link add rx0 netns rx type veth peer name rt-rx netns rt
-EOF
-ip -n srv -batch - <<'EOF'
-link set lo up
-addr add 10.1.0.2/24 dev srv0
-link set srv0 up
-route add default via 10.1.0.1
-EOF
-ip -n wan -batch - <<'EOF'
-addr add 10.1.0.1/24 dev wan-srv
-addr add 10.3.0.2/24 dev wan-rt
-link set wan-srv up
-link set wan-rt up
-route add default via 10.3.0.1
-EOF
-ip -n oth -batch - <<'EOF'
-link set lo up
-addr add 10.2.0.2/24 dev oth0
-link set oth0 up
-route add default via 10.2.0.1
-EOF
-ip -n rt -batch - <<'EOF'
-addr add 10.3.0.1/24 dev rt-wan
-addr add 10.2.0.1/24 dev rt-oth
-addr add 10.9.0.1/24 dev rt-rx
-link set rt-wan up
-link set rt-oth up
-link set rt-rx up
-route add 10.1.0.0/24 via 10.3.0.2
-EOF
-ip -n rx -batch - <<'EOF'
-link set lo up
-addr add 10.9.0.2/24 dev rx0
-addr add 10.9.0.3/24 dev rx0
-link set rx0 up
-route add default via 10.9.0.1
-EOF
-ns srv ethtool -K srv0 tso off gso on gro off >/dev/null
-ns oth ethtool -K oth0 tso off gso on gro off >/dev/null
-ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
-for n in wan rt; do ns $n sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'; done"""
+def _links() -> str:
+    pairs = (("srv", "srv0", "wan", "wan-srv"), ("wan", LOSSY_DEVICE, "rt", "rt-wan"),
+             ("oth", "oth0", "rt", "rt-oth"), ("rx", "rx0", "rt", "rt-rx"))  # fmt: skip
+    lines = [
+        f"ip link add {device} netns {namespace} type veth peer name {peer} netns {there}"
+        for namespace, device, there, peer in pairs
+    ]
+    lines += [
+        host("srv", "srv0", [SERVER]),
+        host("oth", "oth0", ["10.2.0.2"]),
+        host("rx", "rx0", [CLIENT, OTHER_RECEIVER]),
+        _router(
+            "wan",
+            {"wan-srv": "10.1.0.1", LOSSY_DEVICE: "10.3.0.2"},
+            "route add default via 10.3.0.1",
+        ),
+        _router(
+            "rt",
+            {"rt-wan": "10.3.0.1", "rt-oth": "10.2.0.1", "rt-rx": "10.9.0.1"},
+            "route add 10.1.0.0/24 via 10.3.0.2",
+        ),
+    ]
+    lines += [
+        f"ns {namespace} ethtool -K {device} tso off gso on gro off >/dev/null"
+        for namespace, device in (("srv", "srv0"), ("oth", "oth0"), ("rx", "rx0"))
+    ]
+    return "\n".join(lines)
+
+
+def _router(namespace: str, addresses: Mapping[str, str], route: str) -> str:
+    """Its address on each device, and its way to who is behind another router."""
+    lines = [f"addr add {address}/24 dev {device}" for device, address in addresses.items()]
+    lines += [f"link set {device} up" for device in addresses]
+    forward = f"ns {namespace} sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'"
+    return f"{ip(namespace, [*lines, route])}\n{forward}"

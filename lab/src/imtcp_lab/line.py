@@ -23,7 +23,9 @@ from imtcp_lab.network import (
     batch,
     delays_by_source,
     frame_burst_bytes,
+    host,
     host_settings,
+    ip,
     prelude,
     shaper,
 )
@@ -105,27 +107,14 @@ class Line:
         return delays_by_source(f"r{router}", "eth0", rtts_ms)
 
 
-def _ip(namespace: str, lines: Sequence[str]) -> str:
-    body = "\n".join(lines)
-    return f"ip -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
-
-
 def _host(name: str, router: int, address: str, more: Sequence[str]) -> str:
     """A host at a router, with its default route."""
     there, gateway = f"n{router}-{name}", address.rsplit(".", 1)[0] + ".1"
     return "\n".join(
         (
             f"ip link add eth0 netns {name} type veth peer name {there} netns n{router}",
-            _ip(
-                name,
-                [
-                    "link set lo up",
-                    *(f"addr add {a}/24 dev eth0" for a in (address, *more)),
-                    "link set eth0 up",
-                    f"route add default via {gateway}",
-                ],
-            ),
-            _ip(f"n{router}", [f"addr add {gateway}/24 dev {there}", f"link set {there} up"]),
+            host(name, "eth0", (address, *more)),
+            ip(f"n{router}", [f"addr add {gateway}/24 dev {there}", f"link set {there} up"]),
             f"ns {name} ethtool -K eth0 tso off gso on gro off >/dev/null",
         )
     )
@@ -139,7 +128,7 @@ def _link(left: int) -> str:
         f"ip link add n{left}-right netns n{left} type veth peer name n{right}-left netns n{right}"
     ]
     lines += [
-        _ip(f"n{k}", [f"addr add 10.5.{left}.{end}/24 dev {device}", f"link set {device} up"])
+        ip(f"n{k}", [f"addr add 10.5.{left}.{end}/24 dev {device}", f"link set {device} up"])
         for k, device, end in devices
     ]
     return "\n".join(lines)
@@ -154,7 +143,7 @@ def _routes(router: int) -> str:
         via = f"10.5.{router - 1}.1" if other < router else f"10.5.{router}.2"
         lines += [f"route add 10.{net}.{other}.0/24 via {via}" for net in (1, 9)]
     forward = f"ns n{router} sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'"
-    return f"{_ip(f'n{router}', lines)}\n{forward}"
+    return f"{ip(f'n{router}', lines)}\n{forward}"
 
 
 @dataclass(frozen=True)

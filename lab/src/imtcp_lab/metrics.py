@@ -83,6 +83,12 @@ def counted(rows: pl.DataFrame, column: str, window: Window) -> float:
     return float(inside[column].sum())
 
 
+def mean_delay_s(udp: pl.DataFrame, window: Window) -> float:
+    """Mean delay of the packets that arrived in the window."""
+    delays_us, packets = (counted(udp, c, window) for c in ("delay_sum_us", "packets"))
+    return delays_us / max(1, packets) / 1e6
+
+
 def goodput_bps(payload_bytes: float, window: Window) -> float:
     """Payload that arrived in the window as a rate of whole frames, as capacities are."""
     return payload_bytes * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES

@@ -38,6 +38,26 @@ def batch(namespace: str, lines: list[str]) -> str:
     return f"tc -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
 
 
+def ip(namespace: str, lines: Sequence[str]) -> str:
+    """One ip process for many lines."""
+    body = "\n".join(lines)
+    return f"ip -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
+
+
+def host(namespace: str, device: str, addresses: Sequence[str]) -> str:
+    """A host's addresses on its device, and its way out: the first address of its network."""
+    gateway = addresses[0].rsplit(".", 1)[0] + ".1"
+    return ip(
+        namespace,
+        [
+            "link set lo up",
+            *(f"addr add {address}/24 dev {device}" for address in addresses),
+            f"link set {device} up",
+            f"route add default via {gateway}",
+        ],
+    )
+
+
 def prelude(namespaces: Sequence[str]) -> str:
     """Makes them, and defines ``ns``: `ip netns exec` would hide the cgroup and BPF file systems
     behind a new /sys."""

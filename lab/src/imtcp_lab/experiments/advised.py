@@ -15,12 +15,13 @@ from collections.abc import Sequence
 
 from imtcp_lab.day import SHAPE
 from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.experiments.en_ftp import ADVICE, mean_of, told_mbps
+from imtcp_lab.experiments.en_ftp import ADVICE, told_mbps
 from imtcp_lab.ftp import TIMES_FASTER, FtpScenario
 from imtcp_lab.ftp_path import TIMES_SLOWER, FtpPath
-from imtcp_lab.metrics import counted
+from imtcp_lab.metrics import mean_delay_s
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import ensemble
 from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES
 from imtcp_lab.traffic import Times
@@ -88,22 +89,15 @@ def _row(point: Point) -> dict:
         "method": ADVICE if scenario.history else scenario.control.name,
         "hour": scenario.hour + scenario.minute / 60,
         "available_mbps": available_bps(scenario) * TIMES_SLOWER / 1e6,
-        "delay_ms": delay_ms(point),
+        "delay_ms": mean_delay_s(point.tables["udp"], scenario.window) * 1e3,
     }
     if not scenario.control.is_none:
         sent, seconds = point.tables["ftp"].row(0)
         row["ftp_mbps"] = told_mbps(sent, seconds)
         row["use"] = row["ftp_mbps"] / row["available_mbps"]
     if scenario.history:
-        row["off_share"] = mean_of(point.tables["advice"]["off"].to_list())
+        row["off_share"] = ensemble(point.tables["advice"]["off"]).mean
     return row
-
-
-def delay_ms(point: Point) -> float:
-    """Mean delay of the others' packets while the file is sent."""
-    window, rows = point.scenario.window, point.tables["udp"]
-    delays_us, packets = (counted(rows, c, window) for c in ("delay_sum_us", "packets"))
-    return delays_us / max(1, packets) / 1e3
 
 
 def available_bps(scenario: FtpScenario) -> float:

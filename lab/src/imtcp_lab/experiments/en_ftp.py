@@ -19,6 +19,7 @@ from imtcp_lab.ftp import FILE_BYTES, TIMES_FASTER, FtpScenario
 from imtcp_lab.ftp_path import LINK_BPS, TIMES_SLOWER, FtpPath
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import ensemble
 from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.traffic import Times
 
@@ -138,13 +139,8 @@ def _row(point: Point) -> dict[str, Any]:
         row["answers"] = len(off)
         row["switches"] = sum(a != b for a, b in itertools.pairwise(off))
         # What the last of them is asked for ends with the transfer, not with its time.
-        row["off_share"] = mean_of(off)
+        row["off_share"] = ensemble(off).mean
     return row
-
-
-def mean_of(numbers: Sequence[float]) -> float:
-    """Their mean; 0 of none."""
-    return sum(numbers) / len(numbers) if numbers else 0.0
 
 
 def told_mbps(sent_bytes: float, seconds: float) -> float:
@@ -159,7 +155,7 @@ def gained(rows: Sequence[dict], used_pct: int) -> float:
     def mbps(method: str, hour: float) -> float:
         return mean(here, "ftp_mbps", method=method, hour=hour)
 
-    return mean_of([mbps(ADVICE, h) / mbps(CC, h) - 1 for h in values(here, "hour")])
+    return ensemble(mbps(ADVICE, h) / mbps(CC, h) - 1 for h in values(here, "hour")).mean
 
 
 def _near(told: str, ours: float, wanted: float) -> Claim:

@@ -27,7 +27,7 @@ from imtcp_lab import scoreboard
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps
 from imtcp_lab.experiments.greedy import rival_bps
 from imtcp_lab.measured import alone_of
-from imtcp_lab.metrics import counted, point_metrics
+from imtcp_lab.metrics import mean_delay_s, point_metrics
 from imtcp_lab.queues import CAKE, DROPTAIL, FQ_CODEL, RED_ECN, WayBack
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -160,13 +160,6 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     ]
 
 
-def voice_delay_s(point: Point) -> float:
-    """Mean delay of the packets that arrived in the window."""
-    window, rows = point.scenario.window, point.tables["udp"]
-    delays_us, packets = (counted(rows, c, window) for c in ("delay_sum_us", "packets"))
-    return delays_us / max(1, packets) / 1e6
-
-
 def harm_and_use(point: Point, alone: Point) -> tuple[float | None, float | None]:
     """I and U as this foreground has them."""
     scenario = point.scenario
@@ -178,7 +171,9 @@ def harm_and_use(point: Point, alone: Point) -> tuple[float | None, float | None
     metrics = point_metrics(point.tables, alone.tables, capacity_bps, window)
     if isinstance(scenario.foreground, Web):
         return metrics["I_mean"], metrics["U"]
-    return (voice_delay_s(point) - voice_delay_s(alone)) / VOICE_INTERVAL_S, metrics["U"]
+    delays_s = [mean_delay_s(run.tables["udp"], window) for run in (point, alone)]
+    added_s = delays_s[0] - delays_s[1]
+    return added_s / VOICE_INTERVAL_S, metrics["U"]
 
 
 def _rows(points: Sequence[Point]) -> Rows:
