@@ -326,6 +326,8 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 		   conn->mode == IMTCP_MODE_BG &&
 			   (conn->bg.yields ||
 			    (conn->bg.cap_segs && tp->snd_cwnd >= conn->bg.cap_segs)));
+	if (conn->mode == IMTCP_MODE_BG)
+		imtcp_bg_on_rtt(&conn->bg, ev.now_us, ev.rtt_us);
 	imtcp_policy_on_ack(conn, ev.now_us);
 
 	what = imtcp_meas_on_ack(&conn->meas, &ev);

@@ -182,6 +182,7 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 		d->srtt_us = (uint32_t)ev.rtt_us;
 	ev.srtt_us = d->srtt_us;
 	imtcp_minrtt_on_sample(&d->bg.minrtt, ev.now_us, ev.rtt_us);
+	imtcp_bg_on_rtt(&d->bg, ev.now_us, ev.rtt_us);
 	ev.min_rtt_us = d->bg.minrtt.base_us;
 	what = imtcp_meas_on_ack(&d->m, &ev);
 	DRIVE_CHECK(what >= 0 && what <= 3);

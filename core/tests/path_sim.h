@@ -484,6 +484,7 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 	sim_rtt(s, (uint32_t)ev.rtt_us);
 	ev.srtt_us = s->srtt_us;
 	imtcp_minrtt_on_sample(&s->bg.minrtt, ev.now_us, ev.rtt_us);
+	imtcp_bg_on_rtt(&s->bg, ev.now_us, ev.rtt_us);
 	ev.min_rtt_us = s->bg.minrtt.base_us;
 	what = imtcp_meas_on_ack(&s->m, &ev);
 	sim_invariants(s);

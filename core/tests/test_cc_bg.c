@@ -313,6 +313,92 @@ static void a_chosen_delta_moves_congestion_and_the_calm_below_it(void **state)
 	assert_int_equal(f.w.cwnd_segs, 78); /* 120 · 30/46 */
 }
 
+/* 300 ms: delta = 1.2 of 30 ms (51/256, 5.9 ms) in the queue is congestion, not 60 ms; calm is below 25/256. */
+static void a_longer_path_is_judged_by_its_queue_as_one_of_30_ms(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 20, 300000);
+	f.b.cap_segs = 200;
+	round_of(&f, 302930, 0); /* 30000 · 25 / 256 is 2929 */
+	assert_int_equal(f.w.ssthresh_segs, 20);
+	round_of(&f, 302929, 0);
+	assert_int_equal(f.w.ssthresh_segs, 130); /* 120 + (200 - 120)/8 */
+	round_of(&f, 305976, 0);		  /* 30000 · 51 / 256 is 5976 */
+	assert_int_equal(f.b.reductions_rtt, 0);
+	round_of(&f, 310000, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+	assert_int_equal(f.w.cwnd_segs, 90); /* 120 · 30 / (30 + 10) */
+}
+
+static void by_the_papers_rules_a_longer_path_may_hold_a_longer_queue(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 200, 300000);
+	f.p.profile = IMTCP_PROFILE_PAPER;
+	round_of(&f, 359000, 0);
+	assert_int_equal(f.b.reductions_rtt, 0);
+	round_of(&f, 400000, 0);
+	assert_int_equal(f.w.cwnd_segs, 90); /* 120 · 300 / 400 */
+}
+
+/* count samples of this RTT, evenly over 30 ms. */
+static void stretch_of(struct flow *f, uint64_t *now_us, int count, int32_t rtt_us)
+{
+	for (int i = 0; i < count; i++)
+		imtcp_bg_on_rtt(&f->b, *now_us += 30000 / (uint64_t)count, rtt_us);
+}
+
+/* A round whose first 30 ms had no queue and whose last had one of 20 ms, and the other way round. */
+static void on_a_longer_path_the_newest_30_ms_of_the_round_decide(void **state)
+{
+	uint64_t now_us = NOW;
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 20, 100000);
+	f.b.cap_segs = 200;
+	f.b.stretch.start_us = NOW;
+	stretch_of(&f, &now_us, 4, 100000);
+	stretch_of(&f, &now_us, 6, 120000);
+	stretch_of(&f, &now_us, 3, 100000); /* three are too few to say that it is gone */
+	round_of(&f, 100000, 0);
+	assert_int_equal(f.w.cwnd_segs, 72); /* 120 · 30 / (30 + 20) */
+	f.b.stretch.start_us = now_us;
+	stretch_of(&f, &now_us, 4, 120000);
+	stretch_of(&f, &now_us, 4, 100000);
+	round_of(&f, 100000, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+	assert_int_equal(f.w.ssthresh_segs, 88); /* 72 + (200 - 72)/8 */
+}
+
+static void without_30_ms_and_four_samples_the_least_of_the_whole_round_decides(void **state)
+{
+	uint64_t now_us = NOW;
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 20, 100000);
+	f.b.stretch.start_us = NOW;
+	for (int i = 0; i < 9; i++)
+		imtcp_bg_on_rtt(&f.b, now_us += 3000, 140000);
+	imtcp_bg_on_rtt(&f.b, now_us + 3000, -1);
+	imtcp_bg_on_rtt(&f.b, now_us + 3000, 0);
+	round_of(&f, 100000, 0);
+	assert_int_equal(f.b.reductions_rtt, 0);
+	stretch_of(&f, &now_us, 3, 140000);
+	round_of(&f, 100000, 0);
+	assert_int_equal(f.b.reductions_rtt, 0);
+	/* the paper's rules know nothing of stretches */
+	stretch_of(&f, &now_us, 4, 140000);
+	f.p.profile = IMTCP_PROFILE_PAPER;
+	round_of(&f, 100000, 0);
+	assert_int_equal(f.b.reductions_rtt, 0);
+}
+
 static void the_rtt_rule_stops_at_four_segments_and_then_at_two(void **state)
 {
 	struct flow f;
@@ -543,6 +629,10 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(without_a_round_trip_time_there_is_no_cap),
       T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),
       T(at_delta_itself_nothing_happens), T(a_chosen_delta_moves_congestion_and_the_calm_below_it),
+      T(a_longer_path_is_judged_by_its_queue_as_one_of_30_ms),
+      T(by_the_papers_rules_a_longer_path_may_hold_a_longer_queue),
+      T(on_a_longer_path_the_newest_30_ms_of_the_round_decide),
+      T(without_30_ms_and_four_samples_the_least_of_the_whole_round_decides),
       T(the_rtt_rule_stops_at_four_segments_and_then_at_two),
       T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
       T(the_noise_of_a_short_path_is_no_queue),

@@ -41,8 +41,11 @@
  * 10. Two results in a row that are a quarter above A_s, or a quarter below it, are a step, which (1)
  *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_bg_step).
  * 11. (4) has a floor: four segments, and two where four still meet a queue.
+ * 12. (3) and (4) judge a path of more than 30 ms by its queue as if it had 30 (imtcp_bg_reference_us):
+ *     with B for that, queue / B > delta - 1, and cwnd <- cwnd · B / (B + queue).
+ * 13. Nor is the RTT there the least of the whole round: that of its newest 30 ms (imtcp_bg_on_rtt).
  *
- * The profile "paper" goes without 3, 7 and 10, with g = 1 without 9, and its floor is two segments at
+ * The profile "paper" goes without 3, 7, 10, 12 and 13, with g = 1 without 9, and its floor is two segments at
  * once. The others stay: without 1 and 2 the window collapses behind a receiver that delays its ACKs,
  * without 5 it never finds a longer path, without 6 and 8, and with g < 1 without 9, nothing is
  * measured, and 4 is the paper's own.
@@ -75,8 +78,29 @@
  * docs/lab-notes/0005-what-a-queue-delivers.md. */
 #define IMTCP_BG_APPROACH_DIV 8U
 
+/* The longest RTTmin that a queue is compared with, 30 ms. ours: the others wait in the queue, however long
+ * the background's own way is. A fifth of 300 ms would be a queue of 60 ms before anything is given way
+ * to, and the cut then a sixth: docs/lab-notes/0007-a-long-way-is-judged-as-a-short-one.md. */
+#define IMTCP_BG_REFERENCE_MOST_US 30000U
+
+/* A queue is told by the least RTT of this long a stretch of ACKs, and of so many samples. ours: as long as
+ * the longest reference, so that a path's queue is as old whatever its RTT is; four samples, for a lone
+ * one of a small window may be of a delayed ACK. */
+#define IMTCP_BG_STRETCH_US IMTCP_BG_REFERENCE_MOST_US
+#define IMTCP_BG_STRETCH_SAMPLES 4U
+
+/* A stretch of ACKs within a round trip. */
+struct imtcp_bg_stretch {
+	imtcp_u64 start_us;
+	imtcp_u32 least_rtt_us; /* so far; 0: no sample yet */
+	imtcp_u32 samples;
+	imtcp_u32 last_least_rtt_us; /* of the one before in this round; 0: none is over */
+	imtcp_u32 _pad;
+};
+
 struct imtcp_bg {
 	struct imtcp_minrtt minrtt;
+	struct imtcp_bg_stretch stretch;
 	imtcp_u64 smoothed_bps; /* A_s of (1); 0: none yet */
 	imtcp_u64 far_bps;	/* the result before, where it was far from A_s; 0: it was not */
 	imtcp_u32 cap_segs;	/* maxcwnd of (2); 0: none yet */
@@ -193,10 +217,18 @@ IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
 		w->ssthresh_segs = cap;
 }
 
-/* A calm round: its RTT is below the middle between no queue and delta. ours. */
-IMTCP_INLINE int imtcp_bg_is_calm(const struct imtcp_params *p, imtcp_u32 rtt_us, imtcp_u32 base_us)
+/* B: the round trip that a queue is compared with in (3) and (4), RTTmin, and at most 30 ms. */
+IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp_u32 base_us)
 {
-	return (imtcp_u64)rtt_us * 256 < (imtcp_u64)base_us * ((256 + p->delta_q8) / 2);
+	return imtcp_as_in_paper(p) ? base_us
+				    : (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
+}
+
+/* Is a queue more than this share of the reference, scale 256? */
+IMTCP_INLINE int imtcp_bg_queue_exceeds(imtcp_u32 queue_us, imtcp_u32 reference_us,
+					imtcp_u32 share_q8)
+{
+	return (imtcp_u64)queue_us * 256 > (imtcp_u64)reference_us * share_q8;
 }
 
 /* Where (4) stops: at four, and from there at two, if four still leave a queue. */
@@ -215,6 +247,37 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_approach_segs(const struct imtcp_bg *b, imtcp_u3
 	return cwnd_segs + (imtcp_u32)(b->stepped_up ? gap : gap / IMTCP_BG_APPROACH_DIV);
 }
 
+/* An ACK told an RTT, microseconds. */
+IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u64 now_us, imtcp_s32 rtt_us)
+{
+	struct imtcp_bg_stretch *s = &b->stretch;
+
+	if (rtt_us <= 0)
+		return;
+	s->samples++;
+	if (!s->least_rtt_us || (imtcp_u32)rtt_us < s->least_rtt_us)
+		s->least_rtt_us = (imtcp_u32)rtt_us;
+	if (s->samples < IMTCP_BG_STRETCH_SAMPLES || now_us - s->start_us < IMTCP_BG_STRETCH_US)
+		return;
+	s->last_least_rtt_us = s->least_rtt_us;
+	s->start_us = now_us;
+	s->least_rtt_us = 0;
+	s->samples = 0;
+}
+
+/* The least RTT of the newest stretch of the round that ends now, or of all of it where none was long enough. */
+IMTCP_INLINE imtcp_u32 imtcp_bg_newest_rtt_us(struct imtcp_bg *b, const struct imtcp_params *p,
+					      const struct imtcp_round *r, imtcp_u64 now_us)
+{
+	imtcp_u32 newest_us = b->stretch.last_least_rtt_us;
+
+	b->stretch.start_us = now_us;
+	b->stretch.least_rtt_us = 0;
+	b->stretch.samples = 0;
+	b->stretch.last_least_rtt_us = 0;
+	return newest_us && !imtcp_as_in_paper(p) ? newest_us : r->last_least_rtt_us;
+}
+
 /*
  * A round trip ended: (3) and (4), RTTmin's age, growth to the cap. floor_segs is the window
  * that the user asked for at least (0: none), busy whether the window was full.
@@ -223,7 +286,8 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 				    const struct imtcp_round *r, struct imtcp_window *w,
 				    imtcp_u64 now_us, imtcp_u32 floor_segs, int busy)
 {
-	imtcp_u32 rtt = r->last_least_rtt_us, base = b->minrtt.base_us;
+	imtcp_u32 rtt = imtcp_bg_newest_rtt_us(b, p, r, now_us), base = b->minrtt.base_us;
+	imtcp_u32 queue_us = imtcp_to_u32(imtcp_sub(rtt, base)), reference_us, tolerated_q8;
 	imtcp_u32 least = (imtcp_u32)imtcp_max(floor_segs, imtcp_bg_least_segs(p, w->cwnd_segs));
 	int drain = imtcp_minrtt_on_round(&b->minrtt, now_us, busy);
 
@@ -242,10 +306,14 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 	}
 	if (!rtt || !base)
 		return;
-	b->calm = (imtcp_u32)imtcp_bg_is_calm(p, rtt, base);
-	if ((imtcp_u64)rtt * 256 > (imtcp_u64)base * p->delta_q8 &&
-	    rtt > base + IMTCP_HOST_NOISE_US) {
-		imtcp_u32 cwnd = imtcp_to_u32(imtcp_scale(w->cwnd_segs, base, rtt));
+	reference_us = imtcp_bg_reference_us(p, base);
+	tolerated_q8 = p->delta_q8 - 256;
+	/* calm, ours: below the middle between no queue and delta */
+	b->calm = !imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8 / 2);
+	if (imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8) &&
+	    queue_us > IMTCP_HOST_NOISE_US) {
+		imtcp_u32 cwnd = imtcp_to_u32(
+			imtcp_scale(w->cwnd_segs, reference_us, reference_us + queue_us));
 
 		cwnd = (imtcp_u32)imtcp_max(cwnd, least);
 		if (cwnd < w->cwnd_segs) {

@@ -30,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		case 1:
 			imtcp_minrtt_on_sample(&b.minrtt, now, (int32_t)v);
+			imtcp_bg_on_rtt(&b, now, (int32_t)v);
 			break;
 		case 2:
 			m.high_bps = v >> 8;
