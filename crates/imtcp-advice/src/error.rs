@@ -10,6 +10,10 @@ pub enum Error {
     Input(String),
     #[error("{0} is damaged: restore it from a backup, or move it away to begin a new one")]
     Corrupt(String),
+    #[error(
+        "{0} is no history, or its beginning is damaged: name another file, or restore it from a backup"
+    )]
+    NotSqlite(String),
     #[error("{0} is no database of imtcp: name another file")]
     Foreign(String),
     #[error(

@@ -237,8 +237,12 @@ async fn roll_up_twice_changes_nothing(place: Place) {
     // An old trace stays as it came, until something newer follows.
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 0);
     put(&store, vec![record(DST, now, 1)]).await;
+    let before = store.generation().await.unwrap();
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 600);
+    // Others read anew once, not for each of its steps, and not for nothing.
+    assert_eq!(store.generation().await.unwrap(), before + 1);
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 0);
+    assert_eq!(store.generation().await.unwrap(), before + 1);
     // What comes late joins the others at the next time.
     put(&store, vec![record(DST, now - 50 * DAY_US + 1, 1)]).await;
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);

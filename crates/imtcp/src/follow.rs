@@ -130,7 +130,7 @@ impl Follower {
     }
 
     fn ask(&self, peer: IpAddr, heard: &mut Heard) -> Held {
-        let answer = self.client.get("/v1/advice", &[("dst", peer.to_string())]);
+        let answer = self.client.advice(&[("dst", peer.to_string())]);
         self.tell(heard.change(answer.as_ref().map(drop)));
         held(answer, Instant::now())
     }

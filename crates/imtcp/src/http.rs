@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
+use imtcp_advice::time;
 use serde_json::Value;
 use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
 use ureq::Agent;
@@ -62,6 +63,10 @@ impl Client {
                 Ok(PemItem::Certificate(certificate)) => Some(certificate),
                 _ => None,
             });
+            let certificates: Vec<_> = certificates.collect();
+            if certificates.is_empty() {
+                bail!("no certificate in {}: it is a file in PEM", path.display());
+            }
             tls = tls.root_certs(RootCerts::from(certificates));
         }
         let config = Agent::config_builder()
@@ -88,6 +93,22 @@ impl Client {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
         answer(request.call())
+    }
+
+    /// Advice for a transfer; anything else is refused, whatever its status was.
+    pub fn advice(&self, query: &[(&str, String)]) -> Result<Value, Failure> {
+        let answer = self.get("/v1/advice", query)?;
+        let one_of = |key: &str, of: &[&str]| answer[key].as_str().is_some_and(|a| of.contains(&a));
+        let moment = |key: &str| answer[key].as_str().is_some_and(|t| time::parse(t).is_ok());
+        let is_advice = one_of("verdict", &["advice", "unknown"])
+            && one_of("congestion_control", &["on", "off"])
+            && one_of("mode", &["bg", "measure"])
+            && ["at", "next_advice_at", "valid_until"].into_iter().all(moment);
+        if is_advice {
+            return Ok(answer);
+        }
+        let detail = "what it answers is no advice: is this an imtcp advice service?".into();
+        Err(Failure::Refused { status: 200, detail })
     }
 
     pub fn post(&self, path: &str, body: &[u8]) -> Result<Value, Failure> {

@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 
 use imtcp::agent::send::send_all;
 use imtcp::agent::spool::Spool;
@@ -50,6 +50,60 @@ fn import_export_set_and_vacuum_tell_what_they_did() {
     assert!(shown.contains("threshold         42.0 Mbit/s"), "{shown}");
     let vacuum = ["advice", "vacuum", "--db", db, "--keep-raw", "1", "--json"];
     assert_eq!(json(&imtcp_ok(&vacuum))["removed"], 0);
+}
+
+#[test]
+fn what_is_coarser_is_kept_as_long_at_least() {
+    let scratch = Scratch::new();
+    let db = scratch.path("history.db");
+    import(&db, &scratch);
+    let db = db.to_str().unwrap();
+    let hours =
+        ["vacuum", "--db", db, "--keep-raw", "2", "--keep-minutes", "2", "--keep-hours", "0"];
+    refused(&hours, "--keep-hours 0 is less than --keep-minutes 2");
+    let minutes = ["--keep-raw", "30", "--keep-minutes", "5"];
+    refused(&[&["vacuum", "--db", db], &minutes[..]].concat(), "--keep-minutes 5 is less than");
+    let serve = ["serve", "--db", db, "--listen", "127.0.0.1:0"];
+    refused(&[&serve, &minutes[..]].concat(), "--keep-minutes 5 is less than");
+    assert_eq!(imtcp_ok(&["advice", "export", "--db", db]).lines().count(), 14401);
+}
+
+/// A service of something else that answers all requests with this.
+fn answers(body: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            let _ = stream.write_all((head + body).as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn an_answer_that_is_no_advice_is_a_failure() {
+    let of = |control: &str, mode: &str, at: &str| -> &'static str {
+        let text = format!(
+            r#"{{"verdict": "advice", "congestion_control": "{control}", "mode": "{mode}", "at": {at},
+            "next_advice_at": "2026-03-20T14:26:00Z", "valid_until": "2026-03-20T14:26:00Z"}}"#
+        );
+        text.leak()
+    };
+    let at = "\"2026-03-20T14:25:00Z\"";
+    for wrong in ["[1,2]", "{}", of("maybe", "bg", at), of("on", "rm -rf", at), of("on", "bg", "5")]
+    {
+        let output = imtcp(&["advise", DST, "--url", &answers(wrong)]);
+        assert_eq!(output.status.code(), Some(1), "{wrong}");
+        assert!(text(&output.stderr).contains("no advice: is this"), "{}", text(&output.stderr));
+    }
+    assert_eq!(
+        imtcp(&["advise", DST, "--url", &answers(of("on", "bg", at))]).status.code(),
+        Some(0)
+    );
 }
 
 #[test]
@@ -99,9 +153,16 @@ fn a_damaged_or_foreign_database_is_one_sentence() {
     let path = db.to_str().unwrap();
     refused(&["export", "--db", path], "no such file");
     fs::write(&db, "this is a text, and not a short one").unwrap();
-    refused(&["serve", "--db", path, "--listen", "127.0.0.1:0"], "is damaged");
+    refused(&["serve", "--db", path, "--listen", "127.0.0.1:0"], "is no history");
     fs::remove_file(&db).unwrap();
     import(&db, &scratch);
+    let whole = fs::read(&db).unwrap();
+    for length in [100, 4096, whole.len() / 2] {
+        fs::write(&db, &whole[..length]).unwrap();
+        refused(&["set", "--db", path], "is damaged");
+        refused(&["export", "--db", path], "is damaged");
+    }
+    fs::write(&db, whole).unwrap();
     let mut bytes = fs::read(&db).unwrap();
     let middle = bytes.len() / 2;
     bytes[4096..middle].fill(0xa5);
@@ -110,7 +171,10 @@ fn a_damaged_or_foreign_database_is_one_sentence() {
     refused(&["export", "--db", path], "is damaged");
     refused(&["export", "--db", "/nonexistent/x.db"], "cannot open");
     refused(&["serve", "--db", "/nonexistent/x.db"], "there is no directory");
-    refused(&["serve", "--db", "postgres://127.0.0.1:1/x"], "cannot open postgres://127.0.0.1:1/x");
+    refused(
+        &["serve", "--db", "postgres://127.0.0.1:1/x"],
+        "cannot open postgres://127.0.0.1:1/x: Connection refused",
+    );
     let foreign = scratch.path("foreign.db");
     let make = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('CREATE TABLE t (x)')";
     let done = std::process::Command::new("python3").args(["-c", make]).arg(&foreign).status();

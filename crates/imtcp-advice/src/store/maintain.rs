@@ -97,6 +97,18 @@ fn roll_up_sql(kind: Kind) -> &'static str {
 impl Store {
     /// Rolls up and removes what is due.
     pub async fn maintain(&self, keep: &Retention, now_us: i64) -> Result<Maintained> {
+        let done = self.maintain_all(keep, now_us).await?;
+        if done.rolled_up + done.removed > 0 {
+            // At the end alone: who keeps records as they were knows the same of the path meanwhile,
+            // and would read all of it anew after each of many steps.
+            let mut tx = self.writer.begin().await?;
+            raise_generation(&mut tx).await?;
+            tx.commit().await?;
+        }
+        Ok(done)
+    }
+
+    async fn maintain_all(&self, keep: &Retention, now_us: i64) -> Result<Maintained> {
         let mut done = Maintained::default();
         let rows = self.readers.fetch_all("SELECT id FROM series ORDER BY id").await?;
         for row in rows {
@@ -152,7 +164,6 @@ impl Store {
             let Some(first) = first else { return Ok(rolled_up) };
             let until_us = until_us.min((first / DAY_US + 1) * DAY_US);
             let mut tx = self.writer.begin().await?;
-            raise_generation(&mut tx).await?;
             let sql = roll_up_sql(kind);
             sqlx::query(sql).bind(series).bind(bucket_us).bind(until_us).execute(&mut *tx).await?;
             let query = sqlx::query(&rolled).bind(series).bind(bucket_us).bind(until_us);

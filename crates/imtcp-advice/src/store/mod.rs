@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor};
+use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor};
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
@@ -92,6 +92,9 @@ pub struct Store {
 /// dst, hop, source
 pub(crate) type SeriesKey = (String, String, String);
 
+/// How long a connection to the database may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+
 /// Files up to this size are checked whole when they are opened.
 const CHECKED_WHOLE_BYTES: u64 = 64 << 20;
 
@@ -118,10 +121,11 @@ impl Store {
         let failed = |e: sqlx::Error| named(e.into(), place);
         let options = AnyConnectOptions::from_str(&place.url()).map_err(failed)?;
         let options = options.disable_statement_logging();
+        connect_once(&options, dialect).await.map_err(failed)?;
         let pool = |most: u32| {
             AnyPoolOptions::new()
                 .max_connections(most)
-                .acquire_timeout(Duration::from_secs(5))
+                .acquire_timeout(CONNECTING)
                 .after_connect(move |connection, _| Box::pin(prepare(connection, dialect)))
         };
         let writer = pool(1).connect_with(options.clone()).await.map_err(failed)?;
@@ -163,6 +167,17 @@ impl Store {
     }
 }
 
+/// A pool tries again until its time is over and does not tell why it failed; one connection does at
+/// once.
+async fn connect_once(options: &AnyConnectOptions, dialect: Dialect) -> sqlx::Result<()> {
+    let connect = async {
+        let mut connection = AnyConnection::connect_with(options).await?;
+        prepare(&mut connection, dialect).await?;
+        connection.close().await
+    };
+    tokio::time::timeout(CONNECTING, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+}
+
 /// What holds for each connection.
 async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> sqlx::Result<()> {
     let statements: &[&str] = match dialect {
@@ -195,7 +210,7 @@ fn check_file(path: &Path, create: bool) -> Result<()> {
             let mut head = Vec::new();
             (&mut file).take(16).read_to_end(&mut head).map_err(|e| open(e.to_string()))?;
             if !head.is_empty() && head != b"SQLite format 3\0" {
-                return Err(Error::Corrupt(path.display().to_string()));
+                return Err(Error::NotSqlite(path.display().to_string()));
             }
             Ok(())
         }

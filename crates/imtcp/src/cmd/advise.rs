@@ -28,7 +28,7 @@ fn ask(args: &AdviseArgs, client: &Client) -> Result<Value> {
         let mut query = vec![("dst", dst.to_string())];
         query.extend(args.bytes.map(|n| ("bytes", n.to_string())));
         query.extend(args.at.clone().map(|at| ("at", at)));
-        client.get("/v1/advice", &query).with_context(no_advice)
+        client.advice(&query).with_context(no_advice)
     };
     let first = of(&args.host)?;
     if first["reason"] != "no_history" || args.host.parse::<IpAddr>().is_ok() {

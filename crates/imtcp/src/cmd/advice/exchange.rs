@@ -53,7 +53,13 @@ pub fn import(args: ImportArgs) -> Result<u8> {
         if done.is_err() && is_new && empty {
             place.remove();
         }
-        done.with_context(|| format!("{shown}"))
+        done.with_context(|| match empty {
+            true => format!("{shown}"),
+            false => format!(
+                "{shown} (records before that may be stored: import it again when it is mended, \
+                 none counts twice)"
+            ),
+        })
     })?;
     if args.json {
         print_json(&done)?;

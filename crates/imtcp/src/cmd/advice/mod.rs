@@ -65,12 +65,14 @@ async fn paths(store: &Store, named: Option<&str>) -> Result<Vec<PathInfo>> {
     }
 }
 
-impl From<KeepArgs> for Retention {
-    fn from(keep: KeepArgs) -> Self {
-        Retention {
-            raw_days: keep.keep_raw,
-            minute_days: keep.keep_minutes,
-            hour_days: keep.keep_hours,
-        }
+/// How long each form is kept: each at least as long as the finer one.
+fn retention(keep: KeepArgs) -> Result<Retention> {
+    let (raw_days, minute_days, hour_days) = (keep.keep_raw, keep.keep_minutes, keep.keep_hours);
+    if minute_days < raw_days {
+        bail!("--keep-minutes {minute_days} is less than --keep-raw {raw_days}: give both");
     }
+    if hour_days < minute_days {
+        bail!("--keep-hours {hour_days} is less than --keep-minutes {minute_days}: give both");
+    }
+    Ok(Retention { raw_days, minute_days, hour_days })
 }

@@ -45,6 +45,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         (Some(certificates), Some(key)) => Some(listen::tls(certificates, key)?),
         _ => None,
     };
+    let retention = super::retention(args.keep)?;
     let end = ended()?;
     let store = super::open(&args.db).await?;
     let place = store.place().to_string();
@@ -53,7 +54,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         hosts: Hosts::new(args.listen.ip(), &args.host)?,
         rate_limit: args.rate_limit.unwrap_or(RATE_LIMIT),
         spares_loopback: args.rate_limit.is_none(),
-        retention: args.keep.into(),
+        retention,
         ping: !args.no_ping,
     };
     let service = Service::start(store, config).await?;

@@ -47,18 +47,20 @@ fn parse(text: &str) -> Result<(String, Value)> {
         .split_once('=')
         .ok_or_else(|| anyhow!("'{text}' is no setting: write KEY=VALUE, as threshold=42M"))?;
     let wrong = |why: String| anyhow!("{key}: {why}");
+    // NaN and infinity are no JSON: they would take the setting back.
+    let number = |text: &str| match text.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(wrong(format!("'{value}' is no number"))),
+    };
     let value = match key {
         _ if value.is_empty() => Value::Null,
         "zone" | "history" => json!(value),
         "threshold" | "epsilon" => match value.strip_suffix('%') {
-            Some(pct) => {
-                let pct: f64 = pct.trim().parse().map_err(|_| wrong(format!("'{value}'")))?;
-                json!({ "share": pct / 100.0 })
-            }
+            Some(pct) => json!({ "share": number(pct)? / 100.0 }),
             None => json!({ "bps": value.parse::<Rate>().map_err(wrong)?.0 }),
         },
         "capacity_bps" => json!(value.parse::<Rate>().map_err(wrong)?.0),
-        "z" => json!(value.parse::<f64>().map_err(|_| wrong(format!("'{value}' is no number")))?),
+        "z" => json!(number(value)?),
         _ => json!(value.parse::<u64>().map_err(|_| wrong(format!("'{value}' is no number")))?),
     };
     Ok((key.into(), value))
@@ -90,5 +92,9 @@ mod tests {
         assert_eq!(of("min_days=5"), json!(5));
         assert_eq!(of("z="), Value::Null);
         assert!(parse("z").is_err() && parse("threshold=fast").is_err());
+        for no_number in ["z=nan", "z=inf", "epsilon=nan%", "threshold=inf%", "z=x"] {
+            let e = parse(no_number).unwrap_err().to_string();
+            assert!(e.ends_with("is no number"), "{e}");
+        }
     }
 }
