@@ -312,6 +312,17 @@ fn batches_wait_on_disk_while_the_service_is_away_and_are_stored_once() {
 }
 
 #[test]
+fn a_spool_is_of_one_agent() {
+    let scratch = Scratch::new();
+    let spool = Spool::open(&scratch.path("spool"), 1_000_000).unwrap();
+    let lock = spool.lock().unwrap();
+    let e = Spool::open(&scratch.path("spool"), 1_000_000).unwrap().lock().unwrap_err().to_string();
+    assert!(e.starts_with("another imtcp agent uses the spool"), "{e}");
+    drop(lock);
+    spool.lock().unwrap();
+}
+
+#[test]
 fn the_agent_says_where_it_sends_and_how_often() {
     let Some(_alone) = alone() else { return };
     let scratch = Scratch::new();

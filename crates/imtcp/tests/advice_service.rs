@@ -163,7 +163,7 @@ fn errors_are_problem_documents_that_say_what_to_do() {
         ("/v1/advice", "missing field `dst`"),
         ("/v1/advice?dst=a%20b", "neither an address nor a host"),
         ("/v1/advice?dst=192.0.2.7&at=yesterday", "RFC 3339"),
-        ("/v1/advice?dst=192.0.2.7&bytes=-1", "bytes"),
+        ("/v1/advice?dst=192.0.2.7&bytes=-1", "bytes: this is no whole number"),
         ("/v1/advice?dst=192.0.2.7&colour=red", "unknown field `colour`"),
         ("/v1/history?dst=192.0.2.7&points=0", "points is between"),
         ("/v1/timeline?dst=192.0.2.7&steps=1000000", "steps is between"),
@@ -258,7 +258,8 @@ fn huge_requests_are_refused() {
     let service = Service::start(&[]);
     let (status, problem) = service.post("/v1/reports", Some(TOKEN), &" ".repeat(5 << 20));
     assert_eq!(status, 413, "{problem}");
-    assert_eq!(service.post("/RPC2", None, &" ".repeat(70 << 10)).0, 413);
+    let (status, problem) = service.post("/RPC2", None, &" ".repeat(70 << 10));
+    assert_eq!((status, &problem["status"]), (413, &413.into()), "{problem}");
     let mut stream = TcpStream::connect(service.address()).unwrap();
     let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
     let _ = stream.write_all(head.as_bytes());
@@ -331,7 +332,7 @@ fn metrics_health_and_description_are_there() {
     let metrics = metrics.as_str().unwrap();
     for line in [
         "imtcp_advice_requests_total{route=\"/v1/advice\",status=\"200\"} 1",
-        "imtcp_advice_answers_total{reason=\"NoHistory\"} 1",
+        "imtcp_advice_answers_total{reason=\"no_history\"} 1",
         "imtcp_advice_records_total 1",
     ] {
         assert!(metrics.contains(line), "{metrics}");
@@ -397,6 +398,13 @@ assert "EnableGetAdvice" in server.system.listMethods()
         let (status, answer) = service.post("/RPC2", None, nonsense);
         assert!(status == 200 && answer.as_str().unwrap().contains("faultCode"), "{answer}");
     }
+    let mut stream = TcpStream::connect(service.address()).unwrap();
+    let no_utf8 = b"POST /RPC2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\xff\xfe";
+    stream.write_all(no_utf8).unwrap();
+    let mut answer = [0; 4096];
+    let length = stream.read(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("faultCode"), "{answer}");
 }
 
 #[test]

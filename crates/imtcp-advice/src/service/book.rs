@@ -25,7 +25,7 @@ use crate::record::Record;
 use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, SeriesInfo, ALL_PATHS};
 use crate::store::Store;
-use crate::time::{now_us, SECOND_US};
+use crate::time::{now_us, DAY_US, SECOND_US};
 
 pub struct Book {
     store: Arc<Store>,
@@ -42,6 +42,9 @@ const MOST_PATHS: usize = 512;
 const MOST_SAMPLES: usize = 200_000;
 /// Samples of all paths; 16 bytes each, so 128 MB.
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
+
+/// A capacity holds for records of this much later that tell none: not every source knows it.
+const CAPACITY_HOLDS_US: i64 = DAY_US;
 
 /// What is kept of a path.
 struct Known {
@@ -60,6 +63,8 @@ struct KnownHop {
     series: Vec<SeriesInfo>,
     oldest_us: i64,
     newest: Option<Newest>,
+    /// When a record told the capacity last, and the capacity.
+    capacity: Option<(i64, f64)>,
 }
 
 pub struct Answered {
@@ -132,7 +137,7 @@ impl Book {
         let min_validity = known.settings.min_validity_pct;
         known.hops.retain(|hop| hop.oldest_us <= t0_us);
         for hop in &mut known.hops {
-            hop.newest = self.newest(&hop.series, t0_us, min_validity).await?;
+            self.learn_newest(hop, t0_us, min_validity).await?;
         }
         let lines = self.read_lines(&known, t0_us).await?;
         let hops = known.with_lines(lines);
@@ -197,6 +202,7 @@ impl Book {
                     series: Vec::new(),
                     oldest_us,
                     newest: None,
+                    capacity: None,
                 });
             }
             if let Some(hop) = hops.last_mut() {
@@ -207,7 +213,7 @@ impl Book {
         for hop in &mut hops {
             // The newest first: the others need not be asked as a rule.
             hop.series.sort_by_key(|s| std::cmp::Reverse(s.newest_us));
-            hop.newest = self.newest(&hop.series, i64::MAX, settings.min_validity_pct).await?;
+            self.learn_newest(hop, i64::MAX, settings.min_validity_pct).await?;
         }
         // Those of the path as a whole, and none that would not be fresh.
         let tests: Vec<_> = path.series.iter().filter(|s| s.hop.is_empty()).cloned().collect();
@@ -218,24 +224,28 @@ impl Book {
         Ok(Known { zone, settings, hops, tested_rtt, block: None, answer: None })
     }
 
-    async fn newest(
-        &self,
-        series: &[SeriesInfo],
-        until_us: i64,
-        least: u8,
-    ) -> Result<Option<Newest>> {
-        let mut newest: Option<Newest> = None;
-        for one in series {
+    /// A hop's newest record up to a time, and the capacity that was told last.
+    async fn learn_newest(&self, hop: &mut KnownHop, until_us: i64, least: u8) -> Result<()> {
+        (hop.newest, hop.capacity) = (None, None);
+        for one in &hop.series {
             let at_best = one.newest_us.map(|t_us| t_us.min(until_us));
-            if newest.is_some_and(|n| at_best.is_none_or(|t_us| n.t_us >= t_us)) {
+            if hop.newest.is_some_and(|n| at_best.is_none_or(|t_us| n.t_us >= t_us)) {
                 continue;
             }
             let found = self.store.newest(one.id, until_us, least).await?;
-            if let Some(found) = found.filter(|f| newest.is_none_or(|n| f.t_us > n.t_us)) {
-                newest = Some(found);
+            if let Some(found) = found.filter(|f| hop.newest.is_none_or(|n| f.t_us > n.t_us)) {
+                hop.newest = Some(found);
             }
         }
-        Ok(newest)
+        let Some(newest) = hop.newest else { return Ok(()) };
+        let between = (newest.t_us - CAPACITY_HOLDS_US, newest.t_us);
+        for one in hop.series.iter().filter(|s| s.newest_us.is_some_and(|t| t >= between.0)) {
+            let found = self.store.newest_capacity(one.id, between, least).await?;
+            if let Some(found) = found.filter(|f| hop.capacity.is_none_or(|c| f.0 > c.0)) {
+                hop.capacity = Some(found);
+            }
+        }
+        Ok(())
     }
 
     /// Each hop's lines for a request now, from the block where it holds their samples.
@@ -314,6 +324,15 @@ impl KnownHop {
     }
 }
 
+impl KnownHop {
+    /// The newest record, with a capacity that another one told not long before.
+    fn newest_with_capacity(&self) -> Option<Newest> {
+        let newest = self.newest?;
+        let holds = self.capacity.filter(|(t_us, _)| *t_us >= newest.t_us - CAPACITY_HOLDS_US);
+        Some(Newest { capacity_bps: holds.map(|(_, bps)| bps), ..newest })
+    }
+}
+
 impl Known {
     fn windows(&self, hop: &KnownHop, t0_us: i64, longer_us: i64) -> Vec<Window> {
         windows(
@@ -329,7 +348,7 @@ impl Known {
     fn with_lines(&self, lines: Vec<Days>) -> Vec<Hop> {
         let hop = |(hop, days): (&KnownHop, Days)| {
             let name = hop.name.clone();
-            Hop { name, newest: hop.newest, days }
+            Hop { name, newest: hop.newest_with_capacity(), days }
         };
         self.hops.iter().zip(lines).map(hop).collect()
     }
@@ -352,6 +371,11 @@ impl Known {
         }
         if record.validity_pct.is_some_and(|v| v < self.settings.min_validity_pct) {
             return true;
+        }
+        if let Some(bps) = record.capacity_bps {
+            if hop.capacity.is_none_or(|(t_us, _)| record.time > t_us) {
+                hop.capacity = Some((record.time, bps as f64));
+            }
         }
         if hop.newest.is_none_or(|n| record.time > n.t_us) {
             hop.newest = Some(Newest {

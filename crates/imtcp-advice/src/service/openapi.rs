@@ -15,7 +15,9 @@ use super::{reports, routes, timeline};
     info(
         title = "imtcp advice",
         description = "What a transfer should do now, and until when. Beside this there is \
-                       XML-RPC at /RPC2 and a page at /."
+                       XML-RPC at /RPC2 and a page at /. Any request may be answered with a \
+                       problem document of status 401 or 403 (token), 408 (too slow), 413 (too \
+                       large), 421 (host's name), 429 (too many) or 503 (the history is away)."
     ),
     paths(
         routes::advice,

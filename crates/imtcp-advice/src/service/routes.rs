@@ -24,7 +24,11 @@ pub type Asked<T> = Result<Query<T>, QueryRejection>;
 
 /// A query's parameters, or what is wrong with them.
 pub fn params<T>(asked: Asked<T>) -> Result<T, Problem> {
-    asked.map(|Query(params)| params).map_err(|e| Problem::bad_request(e.body_text()))
+    let what_to_do = |e: QueryRejection| {
+        let text = e.body_text();
+        text.replace("invalid digit found in string", "this is no whole number of 0 or more")
+    };
+    asked.map(|Query(params)| params).map_err(|e| Problem::bad_request(what_to_do(e)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -64,8 +68,8 @@ pub async fn advice(
         }
     };
     timer.observe_duration();
-    let reason = format!("{:?}", answered.advice.reason);
-    service.metrics.advice.with_label_values(&[&reason]).inc();
+    let reason = serde_json::to_value(answered.advice.reason).unwrap_or_default();
+    service.metrics.advice.with_label_values(&[reason.as_str().unwrap_or("-")]).inc();
     // The advice is the same for all lengths and made once a second; the length comes before it.
     let length = serde_json::json!({
         "bytes": params.bytes,

@@ -10,12 +10,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use dxr::{Fault, FaultResponse, MethodCall, MethodResponse, Value};
 
 use super::book::Answered;
+use super::problem::Problem;
 use super::Shared;
 use crate::advice::answer::Switch;
 use crate::record::destination;
@@ -35,17 +38,22 @@ fn fault(code: i32, text: impl Into<String>) -> Fault {
     Fault::new(code, text.into())
 }
 
-pub async fn call(State(service): State<Shared>, body: String) -> Response {
-    let answer = match MethodCall::from_xml(&body) {
-        Ok(call) => answer(&service, &call.name, &call.params).await,
-        Err(_) => Err(fault(NOT_WELL_FORMED, "this is no XML-RPC call")),
+pub async fn call(
+    State(service): State<Shared>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let body = body.map_err(|e| Problem::new(e.status(), e.body_text()))?;
+    let call = str::from_utf8(&body).ok().and_then(|text| MethodCall::from_xml(text).ok());
+    let answer = match call {
+        Some(call) => answer(&service, &call.name, &call.params).await,
+        None => Err(fault(NOT_WELL_FORMED, "this is no XML-RPC call")),
     };
     let text = match answer {
         Ok(value) => MethodResponse { value }.to_xml(),
         Err(fault) => FaultResponse { fault }.to_xml(),
     };
     let text = format!("<?xml version=\"1.0\"?>\n{}", text.unwrap_or_default());
-    ([(CONTENT_TYPE, "text/xml")], text).into_response()
+    Ok(([(CONTENT_TYPE, "text/xml")], text).into_response())
 }
 
 async fn answer(service: &Shared, method: &str, params: &[Value]) -> Answer {

@@ -127,6 +127,23 @@ impl Store {
         row.map(|row| newest(&row)).transpose()
     }
 
+    /// The newest capacity that a series told between two times, and when.
+    pub async fn newest_capacity(
+        &self,
+        series: i64,
+        (from_us, to_us): (i64, i64),
+        min_validity_pct: u8,
+    ) -> Result<Option<(i64, f64)>> {
+        let sql = format!(
+            "SELECT r.t_us, r.capacity_bps FROM record r
+             WHERE r.series_id = $2 AND r.t_us BETWEEN $3 AND $4 AND r.capacity_bps IS NOT NULL
+                 AND {VALID} ORDER BY r.t_us DESC LIMIT 1"
+        );
+        let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(series);
+        let row = query.bind(from_us).bind(to_us).fetch_optional(&self.readers).await?;
+        row.map(|row| Ok((row.try_get(0)?, row.try_get::<i64, _>(1)? as f64))).transpose()
+    }
+
     /// (time, available bandwidth) of series in each window. Their order is one whichever way the
     /// database found them: sums of the same samples have the same last digits.
     pub async fn samples(

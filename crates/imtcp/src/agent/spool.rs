@@ -7,8 +7,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 use imtcp_advice::record::Record;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
 
 #[derive(Clone)]
@@ -30,6 +32,20 @@ impl Spool {
             }
         }
         Ok(Spool { dir: dir.into(), most_bytes, count: 0 })
+    }
+
+    /// For one agent alone, as long as what is returned lives.
+    pub fn lock(&self) -> Result<Flock<File>> {
+        let path = self.dir.join("lock");
+        let file = File::options().create(true).append(true).open(&path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e)| match e {
+            Errno::EWOULDBLOCK => {
+                let dir = self.dir.display();
+                anyhow!("another imtcp agent uses the spool {dir}: name another one with --spool")
+            }
+            e => anyhow!("cannot lock {}: {e}", path.display()),
+        })
     }
 
     /// Keeps a batch; it is on disk when this returns. Tells how many old batches had to go.

@@ -47,6 +47,7 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     let only = args.peers.as_deref().map(listed::peers).transpose()?;
     let plan = plan(&args.tests, only.as_ref())?;
     let mut spool = Spool::open(&args.spool, args.spool_mb * 1_000_000)?;
+    let _alone = spool.lock()?;
     let mut connections =
         (!args.tests.no_connections).then(|| Connections::open(only)).transpose()?;
     let every_us = args.every as i64 * SECOND_US;

@@ -27,6 +27,7 @@ struct Made {
     hop: &'static str,
     source: &'static str,
     available_bps: Option<u64>,
+    capacity_bps: Option<u64>,
     validity_pct: Option<u8>,
 }
 
@@ -39,7 +40,7 @@ impl Made {
             source: self.source.into(),
             time: t0_us - self.back_us,
             available_bps: self.available_bps,
-            capacity_bps: (!test).then_some(100_000_000),
+            capacity_bps: self.capacity_bps.filter(|_| !test),
             rtt_us: test.then_some(30_000),
             validity_pct: self.validity_pct,
             ..Record::default()
@@ -57,13 +58,15 @@ fn made() -> impl Strategy<Value = Made> {
     let hop = prop::sample::select(vec!["", "", "", "198.51.100.1"]);
     let source = prop::sample::select(vec!["a", "a", "b"]);
     let available_bps = prop::option::weighted(0.9, 1..100_000_000u64);
+    let capacity_bps = prop::option::of(100_000_000..110_000_000u64);
     let validity_pct = prop::option::weighted(0.2, 0..=100u8);
-    (back_us, hop, source, available_bps, validity_pct).prop_map(
-        |(back_us, hop, source, available_bps, validity_pct)| Made {
+    (back_us, hop, source, available_bps, capacity_bps, validity_pct).prop_map(
+        |(back_us, hop, source, available_bps, capacity_bps, validity_pct)| Made {
             back_us,
             hop,
             source,
             available_bps,
+            capacity_bps,
             validity_pct,
         },
     )
@@ -117,6 +120,7 @@ async fn answers_are_those_of_a_service_just_started(
         hop: "",
         source: "a",
         available_bps: Some(60_000_000 + (i * 7919 % 997) as u64 * 10_000),
+        capacity_bps: (i % 3 == 0).then_some(100_000_000),
         validity_pct: None,
     };
     put((0..5 * 144).map(|i| usual(i).record(t0_us)).collect(), t0_us).await;
@@ -146,6 +150,35 @@ async fn answers_are_those_of_a_service_just_started(
     }
     store.close().await;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
+    let store = Arc::new(store);
+    let begin_us = 1_774_500_000_000_000;
+    let record = |source: &str, hours: i64, capacity_bps| Record {
+        dst: DST.into(),
+        source: source.into(),
+        time: begin_us + hours * HOUR_US,
+        available_bps: Some(60_000_000),
+        capacity_bps,
+        ..Record::default()
+    };
+    let told = [record("router", 0, Some(100_000_000)), record("agent", 23, None)];
+    let records = told.into_iter().map(Into::into).collect();
+    store.write(&[Batch { id: None, records }], begin_us).await.unwrap();
+    let book = Book::new(Arc::clone(&store), Pinger::new(false));
+    let capacity_at = async |hours: i64| {
+        let kept = book.kept(DST, begin_us + hours * HOUR_US).await.unwrap();
+        kept.advice.computed_from.capacity_bps
+    };
+    assert_eq!(capacity_at(23).await, Some(1e8));
+    book.wrote([&record("agent", 24, None)].into_iter()).await;
+    assert_eq!(capacity_at(24).await, Some(1e8));
+    book.wrote([&record("agent", 25, None)].into_iter()).await;
+    assert_eq!(capacity_at(25).await, None);
 }
 
 proptest! {
