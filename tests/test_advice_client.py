@@ -1,12 +1,18 @@
-"""The Python client against the real service, and against none."""
+"""The Python client against the real service, against none, and against what is none."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
+import socket
+import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +25,7 @@ TOKEN = "a-token-for-the-tests"
 
 sys.path.insert(0, str(ROOT / "clients" / "python"))
 
+import imtcp_advice  # noqa: E402
 from imtcp_advice import AdviceService, ServiceError  # noqa: E402
 
 
@@ -74,3 +81,282 @@ def test_a_refusal_says_what_to_do(url: str) -> None:
         AdviceService(url).report([])
     with pytest.raises(ValueError, match="no URL"):
         AdviceService("localhost:8750")
+    with pytest.raises(ValueError, match="no URL"):
+        AdviceService("http://localhost:a-port")
+
+
+# --- services that are none ---
+
+ADVICE = {
+    "at": "2026-01-01T00:00:00Z", "congestion_control": "off", "mode": "measure",
+    "available_bps": 80_000_000, "available_low_bps": 0, "available_high_bps": None,
+    "rtt_us": 20_000, "buffer_bytes": None, "because": "the test says so",
+    "next_advice_at": "2026-01-01T00:10:00Z", "valid_until": "2026-01-01T00:05:00Z",
+}  # fmt: skip
+COUNTS = ["available_bps", "available_low_bps", "available_high_bps", "rtt_us", "buffer_bytes"]
+
+
+def http(body: bytes | dict, status: str = "200 OK", *headers: str) -> bytes:
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}"]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+@contextlib.contextmanager
+def serving(
+    answers: bytes | Callable[[socket.socket], None], tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """The URL of a service that answers each question with these bytes, or as it likes."""
+
+    def answer(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            if not callable(answers):
+                # All of the question, for what is unread when it closes would become a reset.
+                while connection.recv(1 << 16)[-4:] != b"\r\n\r\n":
+                    pass
+                connection.sendall(answers)
+                return
+            if tls:
+                connection = tls.wrap_socket(connection, server_side=True)
+            answers(connection)
+            connection.close()
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        host = "https://localhost" if tls else "http://127.0.0.1"
+        yield f"{host}:{listener.getsockname()[1]}"
+        # close() alone leaves accept() waiting.
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def refused(url: str, why: str) -> None:
+    """`ask` says why, `advice` gives the safe default with the same words."""
+    service = AdviceService(url)
+    with pytest.raises(ServiceError, match=re.escape(why)):
+        service.ask(DST)
+    advice = service.advice(DST)
+    assert (advice.congestion_control, advice.mode, advice.available_bps) == (True, "bg", None)
+    assert why in advice.because
+
+
+def test_an_answer_as_it_should_be_is_taken() -> None:
+    with serving(http(ADVICE)) as url:
+        advice = AdviceService(url).ask(DST)
+    assert (advice.congestion_control, advice.mode) == (False, "measure")
+    assert (advice.available_bps, advice.available_low_bps, advice.rtt_us) == (
+        80_000_000,
+        0,
+        20_000,
+    )
+    assert (advice.available_high_bps, advice.buffer_bytes) == (None, None)
+    assert (advice.ask_again_s, advice.valid_s) == (600, 300)
+    assert advice.answer == ADVICE
+
+
+NO_HTTP = "gives no whole answer in HTTP: is it an imtcp service?"
+NO_JSON = "does not answer in JSON: is it an imtcp service?"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+WRONG = {
+    "nothing": (b"", "does not answer"),
+    "another protocol": (b"220 ftp.example.org ready\r\n", NO_HTTP),
+    "noise": (bytes(range(256)) * 300, NO_HTTP),
+    "no number of a chunk": (CHUNKED + b"many\r\n{}", NO_HTTP),
+    "half a chunk": (CHUNKED + b"ff\r\n{}", NO_HTTP),
+    "many headers": (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 5000 + b"\r\n", NO_HTTP),
+    "a page": (http(b"<!doctype html>"), NO_JSON),
+    "no text": (http(b"\xff\xfe\xfd"), NO_JSON),
+    "half an answer": (http(ADVICE)[:-1], NO_JSON),
+    "deep JSON": (http(b"[" * 100_000), NO_JSON),
+    "a long number": (http(b"9" * 10_000), NO_JSON),
+    "an error in words": (http({"detail": "no such path"}, "404 Not Found"), "no such path"),
+    "an error in numbers": (http({"detail": 5}, "404 Not Found"), "HTTP status 404"),
+    "an error as a page": (http(b"<!doctype html>", "502 Bad Gateway"), "HTTP status 502"),
+    "an error in deep JSON": (http(b"[" * 100_000, "500 Oh"), "HTTP status 500"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_answer_is_an_error_in_words(name: str) -> None:
+    answer, why = WRONG[name]
+    with serving(answer) as url:
+        refused(url, why)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        *([], None, 5, "advice", {}),
+        *({"at": wrong} for wrong in [5, None, "soon", "2026-01-01T00:00:00"]),
+        *({key: 5} for key in ["next_advice_at", "valid_until", "because"]),
+        *({"mode": wrong} for wrong in ["fast", "BG", None, 1, ["bg"]]),
+        *({"congestion_control": wrong} for wrong in ["perhaps", "Off", None, False, {}]),
+        *({key: wrong} for key in COUNTS for wrong in [-1, True, "5"]),
+        *({"rtt_us": wrong} for wrong in [0.5, float("inf"), float("nan"), 1 << 64, [1]]),
+    ],
+    ids=str,
+)
+def test_an_answer_that_makes_no_sense_is_no_advice(nonsense: object) -> None:
+    body = ADVICE | nonsense if nonsense and isinstance(nonsense, dict) else nonsense
+    with serving(http(json.dumps(body).encode())) as url:
+        refused(url, f"{url} gives no advice: is it an imtcp service?")
+
+
+@pytest.mark.parametrize("missing", [*COUNTS, "at", "mode", "because", "valid_until"])
+def test_an_answer_with_a_part_missing_is_no_advice(missing: str) -> None:
+    with serving(http({k: v for k, v in ADVICE.items() if k != missing})) as url:
+        refused(url, "gives no advice")
+
+
+def test_an_answer_that_is_too_long_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = json.dumps(ADVICE).encode()
+    monkeypatch.setattr(imtcp_advice, "MOST_ANSWER_BYTES", len(answer))
+    with serving(http(answer)) as url:
+        assert AdviceService(url).ask(DST).mode == "measure"
+    # Cut, each would be advice.
+    for long in (http(answer + b" "), CHUNKED + b"%x\r\n%s \r\n" % (len(answer) + 1, answer)):
+        with serving(long) as url:
+            refused(url, f"answers with more than {len(answer)} bytes")
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Moved", "308 Moved"])
+def test_a_redirection_is_refused(status: str) -> None:
+    asked = []
+
+    def elsewhere(connection: socket.socket) -> None:
+        asked.append(connection.recv(1 << 16))
+        connection.sendall(http(ADVICE))
+
+    with serving(elsewhere) as there, serving(http(b"", status, f"Location: {there}/")) as url:
+        refused(url, f"HTTP status {status[:3]}")
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    "receipt",
+    [{}, [], None, 5, *({"stored": wrong} for wrong in ["1", None, True, -1, 1.5, 2])],
+    ids=str,
+)
+def test_a_receipt_that_makes_no_sense_is_an_error(receipt: object) -> None:
+    def answer(connection: socket.socket) -> None:
+        asked = b""
+        while b'"records"' not in asked:
+            asked += connection.recv(1 << 16)
+        connection.sendall(http(json.dumps(receipt).encode()))
+
+    record = {"dst": DST, "time": "2026-01-01T00:00:00Z", "available_bps": 5}
+    with serving(answer) as url, pytest.raises(ServiceError, match="gives no receipt"):
+        AdviceService(url).report([record])
+
+
+# --- services that are slow ---
+
+DRIP_S = 0.1
+TIMEOUT_S = 0.5
+#: What a busy machine adds. A service that drips does so for longer.
+SLACK_S = 2.5
+
+
+def dripping(start: bytes) -> Callable[[socket.socket], None]:
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(start)
+        for _ in range(int((TIMEOUT_S + 2 * SLACK_S) / DRIP_S)):
+            time.sleep(DRIP_S)
+            connection.sendall(b" ")
+
+    return drip
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, Path]:
+    """Of a service on localhost, and the certificate for who asks it."""
+    home = tmp_path_factory.mktemp("tls")
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=DNS:localhost", "-keyout", home / "key", "-out", home / "crt"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(home / "crt", home / "key")
+    return context, home / "crt"
+
+
+def gives_up_in_time(url: str) -> None:
+    threads, start = threading.active_count(), time.monotonic()
+    advice = AdviceService(url, timeout_s=TIMEOUT_S).advice(DST)
+    took_s = time.monotonic() - start
+    assert TIMEOUT_S <= took_s < TIMEOUT_S + SLACK_S
+    assert advice.because == f"{url} does not answer within 0.5 s"
+    # Nor does anything go on behind its back while the service drips; one thread is the service's.
+    while threading.active_count() > threads + 1:
+        assert time.monotonic() < start + TIMEOUT_S + SLACK_S, threading.enumerate()
+        time.sleep(0.02)
+
+
+SLOW = {
+    "status": b"",
+    "headers": b"HTTP/1.1 200 OK\r\na:",
+    "body": b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+    "body to the end": b"HTTP/1.0 200 OK\r\n\r\n",
+    "chunk": CHUNKED + b"fff\r\n",
+}
+
+
+@pytest.mark.parametrize("part", SLOW)
+def test_a_service_that_drips_holds_nobody_for_longer_than_the_timeout(part: str) -> None:
+    with serving(dripping(SLOW[part])) as url:
+        gives_up_in_time(url)
+
+
+@pytest.mark.parametrize("part", SLOW)
+def test_nor_does_one_behind_tls(
+    part: str, tls: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, certificate = tls
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with serving(dripping(SLOW[part]), context) as url:
+        gives_up_in_time(url)
+
+
+def test_a_greeting_of_tls_that_drips_is_not_waited_for() -> None:
+    """The beginning of a long record."""
+    with serving(dripping(b"\x16\x03\x03\x3f\xff\x02")) as url:
+        gives_up_in_time(url.replace("http://", "https://"))
+
+
+def test_a_slow_lookup_of_the_name_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def lookup(*_: object, **__: object) -> list:
+        over.wait(TIMEOUT_S + 2 * SLACK_S)
+        raise socket.gaierror("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    start = time.monotonic()
+    advice = AdviceService("http://service.example", timeout_s=TIMEOUT_S).advice(DST)
+    assert time.monotonic() - start < TIMEOUT_S + SLACK_S
+    over.set()
+    assert "does not answer within 0.5 s" in advice.because
+
+
+def test_a_service_behind_tls_is_asked(
+    tls: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(http(ADVICE))
+
+    context, certificate = tls
+    with serving(answer, context) as url:
+        assert "does not answer" in AdviceService(url).advice(DST).because
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert AdviceService(url).ask(DST).mode == "measure"
