@@ -93,7 +93,7 @@ MODRET set_controls(cmd_rec *cmd)
 {
 	static const char *const cases[] = {"off", "bg", "measure", "unknown"};
 	struct imtcp_controls *controls;
-	bool unknown_named = false;
+	bool named[IMTCP_CASES] = {false};
 	unsigned int i, which;
 
 	CHECK_CONF(cmd, ANYWHERE);
@@ -112,28 +112,52 @@ MODRET set_controls(cmd_rec *cmd)
 		if (which == IMTCP_CASES)
 			CONF_ERROR(cmd, pstrcat(cmd->tmp_pool, "'", cmd->argv[i],
 						"': write off, bg, measure or unknown", NULL));
+		if (named[which])
+			CONF_ERROR(cmd, pstrcat(cmd->tmp_pool, "'", cases[which],
+						"' is there twice: write each case once", NULL));
 		if (!is_control_name(name))
 			CONF_ERROR(cmd, pstrcat(cmd->tmp_pool, "'", name,
 						"' cannot be a congestion control's name", NULL));
 		controls->name[which] = strcasecmp(name, "default") == 0
 						? NULL
 						: pstrdup(cmd->server->pool, name);
-		unknown_named |= which == IMTCP_UNKNOWN;
+		named[which] = true;
 	}
-	if (!unknown_named)
+	if (!named[IMTCP_UNKNOWN])
 		controls->name[IMTCP_UNKNOWN] = controls->name[IMTCP_BG];
 	return PR_HANDLED(cmd);
+}
+
+/* What is wrong with a path for a log, or NULL. Sessions open it, and whoever starts the server sees
+ * nothing of that. */
+static const char *wrong_log(pool *p, const char *path)
+{
+	const char *directory;
+
+	if (path[0] != '/')
+		return "write an absolute path, or none";
+	if (dir_exists2(p, path))
+		return "this is a directory: write the path of a file, or none";
+	directory = pstrndup(p, path, (size_t)(strrchr(path, '/') - path));
+	/* Of a file in the root, nothing is left. */
+	if (directory[0] != '\0' && !dir_exists2(p, directory))
+		return pstrcat(p, "there is no directory ", directory,
+			       ": make it, or write another path, or none", NULL);
+	return NULL;
 }
 
 /* usage: ImtcpLog PATH|none */
 MODRET set_log(cmd_rec *cmd)
 {
+	const char *path, *wrong;
+
 	CHECK_ARGS(cmd, 1);
 	CHECK_CONF(cmd, CONF_ROOT | CONF_VIRTUAL | CONF_GLOBAL);
-	if (strcasecmp(cmd->argv[1], "none") != 0 && *(char *)cmd->argv[1] != '/')
-		CONF_ERROR(cmd, pstrcat(cmd->tmp_pool, "'", cmd->argv[1],
-					"': write an absolute path, or none", NULL));
-	(void)add_config_param_str(cmd->argv[0], 1, cmd->argv[1]);
+	path = cmd->argv[1];
+	wrong = strcasecmp(path, "none") == 0 ? NULL : wrong_log(cmd->tmp_pool, path);
+	if (wrong)
+		CONF_ERROR(cmd, pstrcat(cmd->tmp_pool, "'", path, "': ", wrong, NULL));
+	(void)add_config_param_str(cmd->argv[0], 1, path);
 	return PR_HANDLED(cmd);
 }
 

@@ -925,7 +925,15 @@ BAD = {
     "ImtcpControls bg": "write pairs",
     "ImtcpControls fast reno": "write off, bg, measure or unknown",
     "ImtcpControls bg a-name-of-more-than-15": "cannot be a congestion control's name",
+    "ImtcpControls off reno off cubic": "'off' is there twice: write each case once",
+    "ImtcpControls bg reno measure cubic BG default": "'bg' is there twice",
     "ImtcpLog imtcp.log": "absolute path, or none",
+    "ImtcpLog syslog:info": "absolute path, or none",
+    "ImtcpLog /nonexist/dir/log": "there is no directory /nonexist/dir: make it",
+    "ImtcpLog /nonexist/": "there is no directory /nonexist: make it",
+    "ImtcpLog {home}/passwd/log": "there is no directory",
+    "ImtcpLog /tmp": "this is a directory: write the path of a file",
+    "ImtcpLog /": "this is a directory",
     "<Directory /x>\nImtcpLog none\n</Directory>": "not allowed in <Directory>",
     "<Limit RETR>\nImtcpEngine on\n</Limit>": "not allowed in <Limit>",
 }
@@ -939,5 +947,7 @@ def test_a_bad_directive_is_refused_in_words(ftp: Ftp) -> None:
         checked = check(directive + "\n")
         assert checked.returncode != 0, directive
         assert why in checked.stderr, (directive, checked.stderr)
-    checked = check(on("http://[::1]:8750/", "ImtcpLog none"))
-    assert checked.returncode == 0, checked.stderr
+    logs = [f"ImtcpLog {path}" for path in ["none", "{home}/new.log", "{home}/passwd", "/new.log"]]
+    for right in [*logs, "ImtcpControls off reno bg cubic measure reno unknown default"]:
+        checked = check(on("http://[::1]:8750/", right))
+        assert checked.returncode == 0, (right, checked.stderr)
