@@ -16,13 +16,14 @@ redirections are refused, and a proxy of the environment is not used.
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import socket
 import threading
 import urllib.parse
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -144,11 +145,11 @@ class AdviceService:
             raise ServiceError(text) from e
 
     def _exchange(self, path: str, body: bytes | None) -> _Exchange:
-        connect = http.client.HTTPConnection
+        kind = http.client.HTTPConnection
         if self._parts.scheme == "https":
-            connect = http.client.HTTPSConnection
-        connection = connect(self._parts.netloc, timeout=self.timeout_s)
-        return _Exchange(connection, self._parts.path + path, body, self._headers)
+            kind = http.client.HTTPSConnection
+        connect = functools.partial(kind, self._parts.netloc, timeout=self.timeout_s)
+        return _Exchange(connect, self._parts.path + path, body, self._headers)
 
 
 class _Exchange(threading.Thread):
@@ -157,13 +158,13 @@ class _Exchange(threading.Thread):
 
     def __init__(
         self,
-        connection: http.client.HTTPConnection,
+        connect: Callable[[], http.client.HTTPConnection],
         path: str,
         body: bytes | None,
         headers: dict[str, str],
     ) -> None:
         super().__init__(daemon=True)
-        self._connection = connection
+        self._connect = connect
         self._question = "GET" if body is None else "POST", path, body, headers
         self._socket: socket.socket | None = None
         self._over = False
@@ -187,18 +188,18 @@ class _Exchange(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._connection.connect()
-            # The connection forgets it with the answer's head, when the body is yet to come.
-            self._socket = self._connection.sock
-            if self._over:
-                return
-            self._connection.request(*self._question)
-            with self._connection.getresponse() as answer:
-                self._answer = answer.status, answer.read(MOST_ANSWER_BYTES + 1)
+            # Made here, for it reads the system's certificates, which may take its time.
+            with contextlib.closing(self._connect()) as connection:
+                connection.connect()
+                # The connection forgets it with the answer's head, when the body is yet to come.
+                self._socket = connection.sock
+                if self._over:
+                    return
+                connection.request(*self._question)
+                with connection.getresponse() as answer:
+                    self._answer = answer.status, answer.read(MOST_ANSWER_BYTES + 1)
         except Exception as e:
             self._answer = e
-        finally:
-            self._connection.close()
 
 
 def _parts(url: str) -> urllib.parse.SplitResult:
