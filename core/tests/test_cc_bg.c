@@ -329,7 +329,7 @@ static void a_longer_path_is_judged_by_its_queue_as_one_of_30_ms(void **state)
 	assert_int_equal(f.b.reductions_rtt, 0);
 	round_of(&f, 310000, 0);
 	assert_int_equal(f.b.reductions_rtt, 1);
-	assert_int_equal(f.w.cwnd_segs, 90); /* 120 · 30 / (30 + 10) */
+	assert_int_equal(f.w.cwnd_segs, 113); /* 120 · 165 / (165 + 10), 165 between 30 and 300 */
 }
 
 static void by_the_papers_rules_a_longer_path_may_hold_a_longer_queue(void **state)
@@ -366,13 +366,13 @@ static void on_a_longer_path_the_newest_30_ms_of_the_round_decide(void **state)
 	stretch_of(&f, &now_us, 6, 120000);
 	stretch_of(&f, &now_us, 3, 100000); /* three are too few to say that it is gone */
 	round_of(&f, 100000, 0);
-	assert_int_equal(f.w.cwnd_segs, 72); /* 120 · 30 / (30 + 20) */
+	assert_int_equal(f.w.cwnd_segs, 91); /* 120 · 65 / (65 + 20), 65 between 30 and 100 */
 	f.b.stretch.start_us = now_us;
 	stretch_of(&f, &now_us, 4, 120000);
 	stretch_of(&f, &now_us, 4, 100000);
 	round_of(&f, 100000, 0);
 	assert_int_equal(f.b.reductions_rtt, 1);
-	assert_int_equal(f.w.ssthresh_segs, 88); /* 72 + (200 - 72)/8 */
+	assert_int_equal(f.w.ssthresh_segs, 104); /* 91 + (200 - 91)/8 */
 }
 
 static void without_30_ms_and_four_samples_the_least_of_the_whole_round_decides(void **state)

@@ -41,8 +41,8 @@
  * 10. Two results in a row that are a quarter above A_s, or a quarter below it, are a step, which (1)
  *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_bg_step).
  * 11. (4) has a floor: four segments, and two where four still meet a queue.
- * 12. (3) and (4) judge a path of more than 30 ms by its queue as if it had 30 (imtcp_bg_reference_us):
- *     with B for that, queue / B > delta - 1, and cwnd <- cwnd · B / (B + queue).
+ * 12. (3) judges a path of more than 30 ms by its queue as if it had 30 (imtcp_bg_reference_us): with B for
+ *     that, queue / B > delta - 1. (4) cuts by M / (M + queue), M the middle of B and RTTmin.
  * 13. Nor is the RTT there the least of the whole round: that of its newest 30 ms (imtcp_bg_on_rtt).
  *
  * The profile "paper" goes without 3, 7, 10, 12 and 13, with g = 1 without 9, and its floor is two segments at
@@ -80,7 +80,8 @@
 
 /* The longest RTTmin that a queue is compared with, 30 ms. ours: the others wait in the queue, however long
  * the background's own way is. A fifth of 300 ms would be a queue of 60 ms before anything is given way
- * to, and the cut then a sixth: docs/lab-notes/0007-a-long-way-is-judged-as-a-short-one.md. */
+ * to, and the cut then a sixth. A cut as of 30 ms would be ten times what empties the queue, and five flows of
+ * 300 ms would use 0.63 of an idle line: docs/lab-notes/0007-a-long-way-is-judged-as-a-short-one.md. */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
 
 /* A queue is told by the least RTT of this long a stretch of ACKs, and of so many samples. ours: as long as
@@ -217,7 +218,7 @@ IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
 		w->ssthresh_segs = cap;
 }
 
-/* B: the round trip that a queue is compared with in (3) and (4), RTTmin, and at most 30 ms. */
+/* B: the round trip that a queue is compared with in (3), RTTmin, and at most 30 ms. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp_u32 base_us)
 {
 	return imtcp_as_in_paper(p) ? base_us
@@ -312,8 +313,9 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 	b->calm = !imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8 / 2);
 	if (imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8) &&
 	    queue_us > IMTCP_HOST_NOISE_US) {
+		imtcp_u64 middle_us = ((imtcp_u64)reference_us + base) / 2;
 		imtcp_u32 cwnd = imtcp_to_u32(
-			imtcp_scale(w->cwnd_segs, reference_us, reference_us + queue_us));
+			imtcp_scale(w->cwnd_segs, middle_us, middle_us + queue_us));
 
 		cwnd = (imtcp_u32)imtcp_max(cwnd, least);
 		if (cwnd < w->cwnd_segs) {
