@@ -43,7 +43,7 @@ pub async fn call(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let body = body.map_err(|e| Problem::new(e.status(), e.body_text()))?;
-    let call = str::from_utf8(&body).ok().and_then(|text| MethodCall::from_xml(text).ok());
+    let call = std::str::from_utf8(&body).ok().and_then(|text| MethodCall::from_xml(text).ok());
     let answer = match call {
         Some(call) => answer(&service, &call.name, &call.params).await,
         None => Err(fault(NOT_WELL_FORMED, "this is no XML-RPC call")),
