@@ -57,11 +57,10 @@ fn hop_with(
     let newest = Newest {
         t_us: t0_us - age_s * SECOND_US,
         available_bps: newest_bps,
-        capacity_bps: None,
         rtt_us: Some(100_000),
         congested: None,
     };
-    Hop { name: name.into(), newest: Some(newest), days }
+    Hop { name: name.into(), newest: Some(newest), capacity_bps: None, days }
 }
 
 fn ask(settings: &Settings, hops: &[Hop]) -> Advice {

@@ -17,6 +17,8 @@ use crate::time::{format, SECOND_US};
 pub struct Hop {
     pub name: String,
     pub newest: Option<Newest>,
+    /// As it was told last, where that is not long ago.
+    pub capacity_bps: Option<f64>,
     /// Of [`fit_days`].
     pub days: Days,
 }
@@ -26,7 +28,6 @@ pub struct Hop {
 pub struct Newest {
     pub t_us: i64,
     pub available_bps: f64,
-    pub capacity_bps: Option<f64>,
     pub rtt_us: Option<u64>,
     /// The source's own word; otherwise the threshold decides.
     pub congested: Option<bool>,
@@ -213,7 +214,7 @@ fn gravity(hop: &Hop, t0_us: i64, settings: &Settings) -> Gravity {
 }
 
 fn capacity(hop: &Hop, settings: &Settings) -> Option<f64> {
-    settings.capacity_bps.or(hop.newest.and_then(|n| n.capacity_bps))
+    settings.capacity_bps.or(hop.capacity_bps)
 }
 
 fn oldest_newest(hops: &[Hop]) -> Option<i64> {

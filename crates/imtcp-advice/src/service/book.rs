@@ -322,14 +322,11 @@ impl KnownHop {
     fn ids(&self) -> Vec<i64> {
         self.series.iter().map(|s| s.id).collect()
     }
-}
 
-impl KnownHop {
-    /// The newest record, with a capacity that another one told not long before.
-    fn newest_with_capacity(&self) -> Option<Newest> {
-        let newest = self.newest?;
-        let holds = self.capacity.filter(|(t_us, _)| *t_us >= newest.t_us - CAPACITY_HOLDS_US);
-        Some(Newest { capacity_bps: holds.map(|(_, bps)| bps), ..newest })
+    /// The capacity, where it still holds for the newest record.
+    fn capacity_bps(&self) -> Option<f64> {
+        let since_us = self.newest?.t_us - CAPACITY_HOLDS_US;
+        self.capacity.filter(|(t_us, _)| *t_us >= since_us).map(|(_, bps)| bps)
     }
 }
 
@@ -348,7 +345,7 @@ impl Known {
     fn with_lines(&self, lines: Vec<Days>) -> Vec<Hop> {
         let hop = |(hop, days): (&KnownHop, Days)| {
             let name = hop.name.clone();
-            Hop { name, newest: hop.newest_with_capacity(), days }
+            Hop { name, newest: hop.newest, capacity_bps: hop.capacity_bps(), days }
         };
         self.hops.iter().zip(lines).map(hop).collect()
     }
@@ -381,7 +378,6 @@ impl Known {
             hop.newest = Some(Newest {
                 t_us: record.time,
                 available_bps: available_bps as f64,
-                capacity_bps: record.capacity_bps.map(|c| c as f64),
                 rtt_us: record.rtt_us,
                 congested: record.congested,
             });

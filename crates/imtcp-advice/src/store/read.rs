@@ -118,7 +118,7 @@ impl Store {
         min_validity_pct: u8,
     ) -> Result<Option<Newest>> {
         let sql = format!(
-            "SELECT r.t_us, r.available_bps, r.capacity_bps, r.rtt_us, r.congested
+            "SELECT r.t_us, r.available_bps, r.rtt_us, r.congested
              FROM record r WHERE r.series_id = $2 AND r.t_us <= $3 AND {VALID}
              ORDER BY r.t_us DESC LIMIT 1"
         );
@@ -370,9 +370,8 @@ fn newest(row: &AnyRow) -> Result<Newest> {
     Ok(Newest {
         t_us: row.try_get(0)?,
         available_bps: row.try_get::<i64, _>(1)? as f64,
-        capacity_bps: row.try_get::<Option<i64>, _>(2)?.map(|c| c as f64),
-        rtt_us: unsigned(row, 3)?,
-        congested: row.try_get::<Option<i64>, _>(4)?.map(|c| c != 0),
+        rtt_us: unsigned(row, 2)?,
+        congested: row.try_get::<Option<i64>, _>(3)?.map(|c| c != 0),
     })
 }
 
