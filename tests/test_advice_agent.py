@@ -148,6 +148,15 @@ class Agents:
         self.started.append(subprocess.Popen(command, stderr=stderr, env=env))
         return self.started[-1]
 
+    def waiting(self) -> list[Path]:
+        """The batches in the spool, oldest first; its lock stays there and is none."""
+        return sorted(self.spool.glob("*.json"))
+
+    def records(self) -> list[dict[str, object]]:
+        """The records of the batches that wait, oldest first."""
+        batches = [json.loads(path.read_text()) for path in self.waiting()]
+        return [record for batch in batches for record in batch["records"]]
+
     @staticmethod
     def end(agent: subprocess.Popen[bytes]) -> None:
         agent.send_signal(signal.SIGTERM)
@@ -178,21 +187,20 @@ def test_of_listed_peers_alone_results_are_sent(
         time.sleep(0.5)
         transfer()
         agents.end(agent)
-        assert any(agents.spool.iterdir()) == any_wait, listed
+        assert bool(agents.waiting()) == any_wait, listed
 
 
 def test_results_reach_the_service_once_also_when_it_was_away(
     link: None, loaded: None, agents: Agents, tmp_path: Path
 ) -> None:
-    spool, db = agents.spool, tmp_path / "history.db"
+    db = tmp_path / "history.db"
 
     away = agents.start(AWAY)
     time.sleep(0.5)
     transfer()
     agents.end(away)
-    waiting = [json.loads(path.read_text()) for path in spool.iterdir()]
-    results = [record for batch in waiting for record in batch["records"]]
-    assert results, waiting
+    results = agents.records()
+    assert results, agents.waiting()
     assert all(r["dst"] == SERVER and r["source"] == "here" for r in results)
     assert all(5e6 < r["available_bps"] < 1e8 for r in results)
     assert all(20_000 <= r["rtt_us"] < 500_000 for r in results)
@@ -204,10 +212,10 @@ def test_results_reach_the_service_once_also_when_it_was_away(
         assert service.stdout
         url = re.search(r"http://\S+/", service.stdout.readline())[0]
         here = agents.start(url)
-        wait_until("the spool is empty", lambda: not any(spool.iterdir()))
+        wait_until("the spool is empty", lambda: not agents.waiting())
         transfer()
         agents.end(here)
-        assert not any(spool.iterdir())
+        assert not agents.waiting()
         service.terminate()
     export = [IMTCP, "advice", "export", "--db", db]
     rows = subprocess.run(export, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -246,12 +254,6 @@ def reachable(tmp_path: Path) -> Iterator[Path]:
 
 #: Of the tests alone: neither root nor programs in the kernel.
 ALONE = ["--no-connections"]
-
-
-def spooled(spool: Path) -> list[dict[str, object]]:
-    """Records that wait, the oldest first."""
-    batches = [json.loads(path.read_text()) for path in sorted(spool.glob("*.json"))]
-    return [record for batch in batches for record in batch["records"]]
 
 
 def test_pings_and_throughput_of_listed_peers_reach_the_service_as_tests_and_not_as_bandwidth(
@@ -344,12 +346,12 @@ def test_a_silent_peer_is_a_loss_and_what_cannot_be_tested_is_told_once(
         agent = agents.start_in("a", AWAY, *ALONE, *tests, stderr=stderr)
         wait_until(
             "each was pinged twice",
-            lambda: sum(r["dst"] == "10.97.0.77" for r in spooled(agents.spool)) >= 2,
+            lambda: sum(r["dst"] == "10.97.0.77" for r in agents.records()) >= 2,
             60,
         )
         wait_until("iperf3 was refused", lambda: "iperf3 -s -p 5999" in log.read_text(), 60)
         agents.end(agent)
-    records = spooled(agents.spool)
+    records = agents.records()
     assert {r["dst"] for r in records} == {SERVER, "10.97.0.77"}
     assert all(r["loss"] == 1 and "rtt_us" not in r for r in records if r["dst"] != SERVER)
     assert all(r["source"] == "here/ping" for r in records)
@@ -395,4 +397,4 @@ def test_programs_that_are_missing_hang_or_write_rubbish_leave_no_record_and_the
         agent.send_signal(signal.SIGINT)
         assert agent.wait(20) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split())
-    assert spooled(agents.spool) == []
+    assert agents.records() == []
