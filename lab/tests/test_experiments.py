@@ -214,6 +214,16 @@ def test_tables_show_the_mean_with_the_least_and_the_greatest():
     assert lines[3].split() == ["nv", "0.95", "-", "1"]
 
 
+def test_settings_have_no_more_digits_than_a_reader_needs():
+    assert [tables.as_setting(v) for v in (3 + 5 / 12, 0.001, 1500.0, 7, "cubic")] == [
+        "3.41667",
+        "0.001",
+        "1500",
+        "7",
+        "cubic",
+    ]
+
+
 def test_small_percentages_have_a_digit_more():
     assert tables.as_percent(0.034) == "3.4 %"
     assert tables.as_percent(1.19) == "119 %"

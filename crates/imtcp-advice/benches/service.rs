@@ -3,8 +3,8 @@
 //!
 //! The service has one thread, each connection of a client another, and the database its own. A
 //! year of minutes on 100 paths, unless IMTCP_BENCH_DAYS and IMTCP_BENCH_PATHS say otherwise;
-//! SQLite in a temporary directory, unless IMTCP_BENCH_DB names a file or a PostgreSQL database;
-//! one that is filled already is used as it is.
+//! first SQLite in a temporary directory, then a PostgreSQL of its own, unless IMTCP_BENCH_DB names
+//! a file or a PostgreSQL database; one that is filled already is used as it is.
 //!
 //! Delays count from when a request was due, at 5000 a second, so that none is left out that
 //! had to wait for another; then as many as go. The same requests for something that is not
@@ -26,6 +26,10 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
+#[path = "../tests/support/mod.rs"]
+mod support;
+use support::Postgres;
+
 const TOKEN: &str = "a-token-of-the-benchmark";
 const CONNECTIONS: usize = 32;
 const ASKING_TIME: Duration = Duration::from_secs(10);
@@ -39,21 +43,32 @@ fn main() {
         std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(usual)
     };
     let (days, paths) = (of("IMTCP_BENCH_DAYS", 365), of("IMTCP_BENCH_PATHS", 100));
+    if let Ok(place) = std::env::var("IMTCP_BENCH_DB") {
+        return bench(&Place::new(&place), days, paths);
+    }
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let file = dir.path().join("history.db");
-    let place =
-        std::env::var("IMTCP_BENCH_DB").map_or_else(|_| Place::File(file), |url| Place::new(&url));
+    bench(&Place::File(dir.path().join("history.db")), days, paths);
+    drop(dir);
+    match Postgres::start_own(&[]) {
+        Ok(postgres) => bench(&postgres.place(), days, paths),
+        Err(why) => println!("PostgreSQL: left out: {why}"),
+    }
+}
+
+fn bench(place: &Place, days: i64, paths: i64) {
+    // The most memory is that of this database's turn.
+    std::fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process forget its peak");
     let server =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("runtime");
 
     let started = Instant::now();
-    server.block_on(fill(&place, days, paths));
+    server.block_on(fill(place, days, paths));
     let filled = started.elapsed().as_secs_f64();
     let count = days * 1440 * paths;
     println!("{place}: {count} records in {filled:.0} s");
 
     for history in ["week", "all"] {
-        let address = server.block_on(start(&place, history));
+        let address = server.block_on(start(place, history));
         warm(address, paths);
         let advice = |path| format!("/v1/advice?dst={}&bytes=1000000", dst(path % paths));
         for pace in [Some(PACE), None] {

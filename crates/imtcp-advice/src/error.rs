@@ -23,6 +23,8 @@ pub enum Error {
     Newer { db: String, found: i64, known: i64 },
     #[error("cannot open {db}: {why}")]
     Open { db: String, why: String },
+    #[error("the database does not answer, or all connections to it are taken: try again later")]
+    Away,
     #[error("the database failed: {0}")]
     Db(sqlx::Error),
     #[error("the disk is full: free some space, nothing was written")]
@@ -33,6 +35,9 @@ pub enum Error {
 
 impl From<sqlx::Error> for Error {
     fn from(e: sqlx::Error) -> Self {
+        if matches!(e, sqlx::Error::PoolTimedOut) {
+            return Error::Away;
+        }
         // SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FULL, with their extended codes.
         let code = e.as_database_error().and_then(|e| e.code()).map(|c| c.into_owned());
         match code.and_then(|c| c.parse::<i32>().ok()).map(|c| c & 0xff) {

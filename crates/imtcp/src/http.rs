@@ -121,12 +121,26 @@ impl Client {
     }
 }
 
+/// What libraries say of TLS is for those who know its code.
+fn with_what_to_do(why: &str) -> String {
+    let hints = [
+        ("CaUsedAsEndEntity", "its certificate is that of an authority: make one with CA:FALSE"),
+        ("UnknownIssuer", "nobody known has signed its certificate: name who did with --ca"),
+        ("NotValidForName", "its certificate is for another name than that of --url"),
+        ("Expired", "its certificate is too old, or this machine's clock is wrong"),
+        ("http parse", "it does not speak HTTP: does its URL begin with https://?"),
+        ("InvalidContentType", "it does not speak TLS: does its URL begin with http://?"),
+    ];
+    let hint = hints.into_iter().find(|(part, _)| why.contains(part));
+    hint.map_or_else(|| why.to_string(), |(_, hint)| format!("{hint} ({why})"))
+}
+
 fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Value, Failure> {
     let away = |e: ureq::Error| match e {
         ureq::Error::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
             Failure::Away("connection refused".into())
         }
-        e => Failure::Away(e.to_string()),
+        e => Failure::Away(with_what_to_do(&e.to_string())),
     };
     let mut response = result.map_err(away)?;
     let status = response.status().as_u16();

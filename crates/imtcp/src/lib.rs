@@ -4,6 +4,7 @@
 
 #[cfg(feature = "full")]
 pub mod agent;
+pub mod amount;
 pub mod caps;
 pub mod cgroup;
 pub mod cli;

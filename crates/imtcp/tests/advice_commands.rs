@@ -236,7 +236,7 @@ fn somebody_without_data_gets_advice_from_a_made_history() {
     let done = imtcp_ok(&["advice", "import", "--db", db, "--path", DST, file]);
     assert_eq!(done.trim(), "60481 records read: 60481 stored, 0 were there");
     let service = Service::start_in(scratch, &["--no-ping"]);
-    let ask = ["advise", DST, "--url", &service.url, "--bytes", "16000000000"];
+    let ask = ["advise", DST, "--url", &service.url, "--bytes", "16G"];
     let out = imtcp_ok(&ask);
     assert!(out.contains("transfer takes") && out.contains("42 days, 2520 samples"), "{out}");
     let answer = json(&imtcp_ok(&[&ask[..], &["--json"]].concat()));
@@ -263,11 +263,18 @@ fn with_tls_the_command_trusts_what_it_is_told_to() {
     assert!(service.url.starts_with("https://"), "{}", service.url);
     let ask = ["advise", DST, "--url", &service.url];
     assert!(imtcp_ok(&[&ask[..], &["--ca", cert]].concat()).contains("no history"));
-    // Nobody vouches for it.
-    assert_eq!(imtcp(&ask).status.code(), Some(1));
-    // Without TLS, and with a peer that says nothing, it goes on.
-    let plain = service.url.replace("https", "http");
-    assert_eq!(imtcp(&["advise", DST, "--url", &plain]).status.code(), Some(1));
+    let refused = |ask: &[&str], what_to_do: &str| {
+        let done = imtcp(ask);
+        assert_eq!(done.status.code(), Some(1));
+        assert!(text(&done.stderr).contains(what_to_do), "{}", text(&done.stderr));
+    };
+    refused(&ask, "nobody known has signed its certificate: name who did with --ca");
+    let without_tls = service.url.replace("https", "http");
+    refused(&["advise", DST, "--url", &without_tls], "does its URL begin with https://?");
+    let plain = Service::start(&[]);
+    let with_tls = plain.url.replace("http", "https");
+    refused(&["advise", DST, "--url", &with_tls], "does its URL begin with http://?");
+    // With a peer that says nothing, it goes on.
     let _silent = std::net::TcpStream::connect(service.address()).unwrap();
     assert!(imtcp_ok(&[&ask[..], &["--ca", cert]].concat()).contains("no history"));
 }

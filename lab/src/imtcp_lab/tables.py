@@ -29,6 +29,11 @@ def as_mbps(value: float) -> str:
     return as_number(value / 1e6, 1)
 
 
+def as_setting(value: object) -> str:
+    """What a group of rows has in common; a number without what division left of it."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 @dataclass(frozen=True)
 class Column:
     """One quantity of the rows."""
@@ -75,7 +80,7 @@ def text_cells(
     """Titles, and a line per group: mean (least … greatest) over seeds in each cell."""
     titles = [*by, *(c.title for c in columns), "seeds"]
     lines = [
-        [str(record[key]) for key in by]
+        [as_setting(record[key]) for key in by]
         + [cell(record[c.key], c) for c in columns]
         + [str(record["seeds"])]
         for record in summaries(rows, by, columns)

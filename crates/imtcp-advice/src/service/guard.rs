@@ -119,13 +119,18 @@ impl Hosts {
 
     pub fn may_call(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
         let Some(names) = &self.0 else { return Ok(()) };
+        let given = headers.get_all(HOST).iter().count();
+        if given != 1 {
+            let detail = format!("a request has one header Host, this one has {given}");
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
+        }
         let called = headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
         let host = called.parse::<Authority>().ok().and_then(|a| destination(a.host()).ok());
         let is_ours = |host: String| {
             let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
             is_loopback || host == "localhost" || names.contains(&host)
         };
-        if host.is_some_and(is_ours) && headers.get_all(HOST).iter().count() == 1 {
+        if host.is_some_and(is_ours) {
             return Ok(());
         }
         let shown: String = called.chars().take(60).collect();
@@ -188,10 +193,11 @@ fn network(client: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::HeaderValue;
     use std::time::Duration;
 
     fn headers(value: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(AUTHORIZATION, axum::http::HeaderValue::from_static(value))])
+        HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))])
     }
 
     #[test]
@@ -219,7 +225,7 @@ mod tests {
     #[test]
     fn on_loopback_the_service_goes_by_its_own_names_and_those_given() {
         let calls = |hosts: &Hosts, name: &'static str| {
-            let name = axum::http::HeaderValue::from_static(name);
+            let name = HeaderValue::from_static(name);
             hosts.may_call(&HeaderMap::from_iter([(HOST, name)])).is_ok()
         };
         let loopback: IpAddr = "::1".parse().unwrap();
@@ -232,13 +238,17 @@ mod tests {
         {
             assert!(!calls(&hosts, name), "{name}");
         }
-        let problem = hosts.may_call(&HeaderMap::new()).unwrap_err();
+        let evil = HeaderMap::from_iter([(HOST, HeaderValue::from_static("evil.example"))]);
+        let problem = hosts.may_call(&evil).unwrap_err();
         assert!(problem.status == 421 && problem.detail.contains("--host"), "{problem:?}");
         let mut twice = HeaderMap::new();
         for name in ["localhost", "evil.example"] {
-            twice.append(HOST, axum::http::HeaderValue::from_static(name));
+            twice.append(HOST, HeaderValue::from_static(name));
         }
-        assert!(hosts.may_call(&twice).is_err());
+        let detail = |headers: &HeaderMap| hosts.may_call(headers).unwrap_err().detail;
+        assert!(detail(&twice).ends_with("one header Host, this one has 2"), "{}", detail(&twice));
+        let none = detail(&HeaderMap::new());
+        assert!(none.ends_with("this one has 0"), "{none}");
         assert!(Hosts::new(loopback, &["a b".into()]).is_err());
     }
 

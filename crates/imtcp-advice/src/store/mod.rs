@@ -239,9 +239,7 @@ fn named(e: Error, place: &Place) -> Error {
                 why.as_database_error().map_or_else(|| why.to_string(), |e| e.message().into());
             Error::Open { db: place.to_string(), why }
         }
-        Error::Db(sqlx::Error::PoolTimedOut) => {
-            Error::Open { db: place.to_string(), why: "no answer within 5 s".into() }
-        }
+        Error::Away => Error::Open { db: place.to_string(), why: "no answer within 5 s".into() },
         e => e,
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the tests share: a directory of their own, a PostgreSQL of their own.
+//! What tests and benchmark share: a directory of their own, a PostgreSQL of their own.
 #![allow(dead_code)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -21,11 +21,17 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The server named by IMTCP_TEST_POSTGRES, else one started here; or why there is none.
+    /// The server named by IMTCP_TEST_POSTGRES, else one started here, which does not wait for the
+    /// disk; or why there is none.
     pub fn start() -> Result<Self, String> {
         if let Ok(url) = std::env::var("IMTCP_TEST_POSTGRES") {
             return Ok(Postgres { url, server: None, _dir: None });
         }
+        Self::start_own(&["-c", "fsync=off"])
+    }
+
+    /// One started here, as PostgreSQL comes but for these options.
+    pub fn start_own(options: &[&str]) -> Result<Self, String> {
         let bin = binaries().ok_or("PostgreSQL is not installed (Debian: postgresql)")?;
         let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
         let user = server_user()?;
@@ -50,7 +56,7 @@ impl Postgres {
         }
         let mut server = as_user("postgres");
         server.arg("-D").arg(&data).arg("-k").arg(dir.path());
-        server.args(["-c", "listen_addresses=", "-c", "fsync=off"]);
+        server.args(["-c", "listen_addresses="]).args(options);
         let server = server.spawn().map_err(|e| e.to_string())?;
         let url = format!("postgres://test@localhost/postgres?host={}", dir.path().display());
         let started = Postgres { url, server: Some(server), _dir: Some(dir) };

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use crate::amount;
 use crate::rate::Rate;
 
 /// Ask the advice service what a transfer to a host should do now, and until when
@@ -14,13 +15,13 @@ use crate::rate::Rate;
 /// congestion control stays on then.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    imtcp advise mirror.example.org --bytes 16000000000\n  \
+    imtcp advise mirror.example.org --bytes 16G\n  \
     imtcp advise 192.0.2.7 --at 2026-03-20T14:25:00Z --json")]
 pub struct AdviseArgs {
     /// The transfer's destination, an address or a name
     pub host: String,
-    /// How much remains to be sent
-    #[arg(long, value_name = "N")]
+    /// How much remains to be sent: bytes, or as 16G, 512MiB
+    #[arg(long, value_name = "N", value_parser = amount::bytes)]
     pub bytes: Option<u64>,
     /// Ask as of this time (RFC 3339)
     #[arg(long, value_name = "TIME")]
@@ -122,10 +123,10 @@ pub struct ActiveTestArgs {
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub iperf3_seconds: u64,
     /// Bytes of data that a test with iperf3 sends at most
-    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(100_000..=100_000_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = amount::bytes_within(100_000..=100_000_000_000))]
     pub iperf3_bytes: u64,
     /// Refuse to begin when the tests could cost more bytes a day
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = amount::bytes)]
     pub test_budget: Option<u64>,
     /// Only active tests, nothing of this host's connections: needs neither root nor `imtcp up`
     #[arg(long, requires = "peers")]
@@ -305,7 +306,7 @@ pub struct ClientsArgs {
     #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
     pub format: LogFormat,
     /// Only clients who got so many bytes
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = amount::bytes)]
     pub least_bytes: u64,
     /// Write what `imtcp agent --peers` reads: an address a line, the most bytes first
     #[arg(long, conflicts_with = "json")]
