@@ -179,12 +179,26 @@ def _panel(
     axes.set_title(control.label)
 
 
-def plane(rows: Sequence[Mapping[str, Any]], theme: Theme = LIGHT) -> bytes:
-    """The (I, U) plane: a point per control, a line from least to greatest seed."""
+def plane(
+    rows: Sequence[Mapping[str, Any]],
+    theme: Theme = LIGHT,
+    limit: Sequence[tuple[float, float]] = (),
+) -> bytes:
+    """The (I, U) plane: a point per control, a line from least to greatest seed; and a limit."""
     with themed(theme):
         figure, axes = plt.subplots(figsize=(6.4, 4.6))
         # Linear to 1 %, logarithmic above: harm spans three decades.
         axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
+        if limit:
+            harm, used = [i * 100 for i, _ in limit], [u for _, u in limit]
+            axes.plot(harm, used, color=theme.ink, linewidth=1, linestyle="--", zorder=1)
+            axes.annotate(
+                "what delayed information allows",
+                (harm[0], used[0]),
+                xytext=(0, -12),
+                textcoords="offset points",
+                ha="center",
+            )
         for index, name in enumerate(dict.fromkeys(row["control"] for row in rows)):
             mine = [row for row in rows if row["control"] == name]
             both = [r for r in mine if r["I_mean"] is not None and r["U"] is not None]

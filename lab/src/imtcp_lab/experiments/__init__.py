@@ -18,6 +18,7 @@ from imtcp_lab.experiments import (
     im_share,
     im_timer,
     im_web,
+    limit,
     lp_greedy,
     lp_line,
     lp_model,
@@ -33,6 +34,7 @@ from imtcp_lab.experiments.base import Experiment
 OWN: tuple[Experiment, ...] = (
     tracking.EXPERIMENT,
     web.EXPERIMENT,
+    limit.EXPERIMENT,
     alone.EXPERIMENT,
     greedy.EXPERIMENT,
     cpu.EXPERIMENT,

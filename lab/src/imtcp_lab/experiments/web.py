@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Sequence
 
 from imtcp_lab import figures, measured
+from imtcp_lab.controls import Control
 from imtcp_lab.experiments.base import Experiment, Rows
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -34,6 +35,21 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--measure-s", type=float, default=20, help="judged seconds (20)")
 
 
+def beside_web(
+    path: Dumbbell, load: float, flows: int, control: Control, measure_s: float, seed: int
+) -> Scenario:
+    """Greedy flows of a control beside web-like traffic."""
+    return Scenario(
+        path,
+        Web(load=load),
+        Bulk(flows=flows),
+        control,
+        Times(warmup_s=5, measure_s=measure_s, drain_s=3),
+        seed=seed,
+        variant=f"{path.buffer_pkts}pkts-{flows}flows",
+    )
+
+
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     bdp = round(bdp_pkts(CAPACITY_BPS, args.rtt_ms / 1e3))
     out = []
@@ -45,15 +61,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         )
         for flows in map(int, args.flows.split(",")):
             out += [
-                Scenario(
-                    path,
-                    Web(load=args.load),
-                    Bulk(flows=flows),
-                    control,
-                    Times(warmup_s=5, measure_s=args.measure_s, drain_s=3),
-                    seed=seed,
-                    variant=f"{path.buffer_pkts}pkts-{flows}flows",
-                )
+                beside_web(path, args.load, flows, control, args.measure_s, seed)
                 for seed in args.seed_numbers
                 for control in args.chosen
             ]
