@@ -19,7 +19,7 @@ use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::{Config, Service};
 use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::read::PathInfo;
-use imtcp_advice::store::write::Batch;
+use imtcp_advice::store::write::{Batch, Written};
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::time::{self, DAY_US, HOUR_US, MINUTE_US};
 use imtcp_advice::{exchange, parquet, Error};
@@ -40,6 +40,8 @@ fn main() {
     let tests: Vec<Test> = tests![
         what_is_written_is_read_again,
         a_batch_comes_once,
+        batches_that_come_together_are_told_apart,
+        series_are_made_together_and_found_again,
         a_record_comes_once,
         batches_written_together_are_safe_together,
         settings_are_kept_and_taken_back,
@@ -162,6 +164,52 @@ async fn a_batch_comes_once(place: Place) {
     assert_eq!((written[0].stored, written[0].duplicate), (3, false));
     let (written, _) = store.write(&[first], at(NOON)).await.unwrap();
     assert_eq!((written[0].stored, written[0].duplicate), (0, true));
+}
+
+/// Of two with one id the first counts, also when they come together; and each batch is told how
+/// many of its own records were not there.
+async fn batches_that_come_together_are_told_apart(place: Place) {
+    let store = open(&place).await;
+    put(&store, minutes(at(NOON), 3, 0)).await;
+    let batches = [
+        batch(Some("half there"), minutes(at(NOON), 5, 0)),
+        batch(Some("new"), minutes(at(NOON) + HOUR_US, 4, 0)),
+        batch(Some("new"), minutes(at(NOON) + 2 * HOUR_US, 4, 0)),
+        batch(None, minutes(at(NOON) + HOUR_US, 6, 0)),
+        batch(Some("empty"), vec![]),
+    ];
+    let told = |written: Vec<Written>| -> Vec<_> {
+        written.into_iter().map(|w| (w.stored, w.duplicate)).collect()
+    };
+    let (written, _) = store.write(&batches, at(NOON)).await.unwrap();
+    assert_eq!(told(written), [(2, false), (4, false), (0, true), (2, false), (0, false)]);
+    let (written, _) = store.write(&batches, at(NOON)).await.unwrap();
+    assert_eq!(told(written), [(0, true), (0, true), (0, true), (0, false), (0, true)]);
+}
+
+/// Names with everything that JSON escapes, and paths with several series.
+async fn series_are_made_together_and_found_again(place: Place) {
+    let named = |hop: &str, source: &str| Record {
+        hop: hop.into(),
+        source: source.into(),
+        ..record(DST, at(NOON), 1)
+    };
+    let records = [
+        named("", "a \"quoted\" \\ name\u{1f}é"),
+        named("", "b"),
+        named("198.51.100.1", "b"),
+        Record { dst: "mirror.example".into(), ..named("", "b") },
+    ];
+    for stored in [4, 0] {
+        let store = open(&place).await;
+        assert_eq!(put(&store, records.to_vec()).await, stored);
+        assert_eq!(put(&store, records.to_vec()).await, 0);
+        let found = path(&store).await.series;
+        let of_dst: Vec<_> = records.iter().filter(|r| r.dst == DST).map(|r| &r.source).collect();
+        assert_eq!(found.len(), of_dst.len());
+        assert!(of_dst.iter().all(|source| found.iter().any(|s| s.source == **source)));
+        store.close().await;
+    }
 }
 
 async fn a_record_comes_once(place: Place) {

@@ -436,7 +436,9 @@ fn it_ends_on_sigterm_with_all_in_one_file() {
     let mut service = Service::start(&[]);
     service.report("b", &[record("2026-03-20T14:25:00Z", 5)]);
     assert!(service.terminate().success());
-    assert!(!service.scratch.path("history.db-wal").exists());
+    // Which connection ends last is not ours to say: the log may stay, and then it is empty.
+    let log = std::fs::metadata(service.scratch.path("history.db-wal"));
+    assert_eq!(log.map_or(0, |log| log.len()), 0);
 }
 
 /// Old records are rolled up at the start, and the log says so.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Writing: many batches in one transaction, each batch once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use serde::Serialize;
 use serde_json::{json, Value};
-use sqlx::{Any, Executor, Row, Transaction};
+use sqlx::any::AnyRow;
+use sqlx::{Acquire, Any, Executor, Row, Transaction};
 
 use super::schema::table;
 use super::{SeriesKey, Store};
@@ -89,33 +91,79 @@ impl Store {
         let mut tx = self.writer.begin().await?;
         // First a write: SQLite's lock is taken before anything is read.
         let generation = raise_generation(&mut tx).await?;
-        let mut written = Vec::with_capacity(batches.len());
-        for batch in batches {
-            written.push(self.write_batch(&mut tx, batch, &ids, now_us).await?);
-        }
+        let is_new = self.remember(&mut tx, batches, now_us).await?;
+        let new: Vec<_> =
+            batches.iter().zip(&is_new).filter(|(_, new)| **new).map(|(batch, _)| batch).collect();
+        let mut stored = self.insert_each(&mut tx, &new, &ids).await?.into_iter();
+        let told = |new| match new {
+            true => Written { stored: stored.next().unwrap_or(0), duplicate: false },
+            false => Written { stored: 0, duplicate: true },
+        };
+        let written = is_new.into_iter().map(told).collect();
         tx.commit().await?;
         Ok((written, generation))
     }
 
-    async fn write_batch(
+    /// Which batches have not come before; of two with one id the first.
+    async fn remember(
         &self,
         tx: &mut Transaction<'_, Any>,
-        batch: &Batch,
-        ids: &HashMap<SeriesKey, i64>,
+        batches: &[Batch],
         now_us: i64,
-    ) -> Result<Written> {
-        if let Some(id) = &batch.id {
-            let sql = "INSERT INTO batch (id, received_us) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-            let insert = sqlx::query(sql).bind(id).bind(now_us);
-            if insert.execute(&mut **tx).await?.rows_affected() == 0 {
-                return Ok(Written { stored: 0, duplicate: true });
-            }
+    ) -> Result<Vec<bool>> {
+        let named = batches.iter().filter_map(|b| b.id.as_ref()).map(|id| [id]);
+        let sql = format!(
+            "INSERT INTO batch (id, received_us) SELECT {}, CAST($2 AS BIGINT) FROM {}
+             WHERE true ON CONFLICT DO NOTHING RETURNING id",
+            self.dialect.field(0, "text"),
+            self.dialect.elements("$1")
+        );
+        let query = sqlx::query(&sql).bind(to_json(named)?).bind(now_us);
+        let mut new: HashSet<String> = HashSet::new();
+        for row in query.fetch_all(&mut **tx).await? {
+            new.insert(row.try_get(0)?);
         }
+        Ok(batches.iter().map(|b| b.id.as_ref().is_none_or(|id| new.remove(id))).collect())
+    }
+
+    /// How many records of each batch were not there.
+    async fn insert_each(
+        &self,
+        tx: &mut Transaction<'_, Any>,
+        batches: &[&Batch],
+        ids: &HashMap<SeriesKey, i64>,
+    ) -> Result<Vec<u64>> {
+        // As a rule none is there, and one statement takes those of all batches: agents' are small,
+        // and a round trip to the database for each would take longer than the rest.
+        let counts: Vec<_> = batches.iter().map(|b| b.records.len() as u64).collect();
+        let records: Vec<_> = batches.iter().flat_map(|b| &b.records).collect();
+        let mut all = tx.begin().await?;
+        let stored = self.insert(&mut all, &records, ids).await?;
+        if stored == counts.iter().sum::<u64>() || batches.len() == 1 {
+            all.commit().await?;
+            return Ok(counts.into_iter().map(|count| count.min(stored)).collect());
+        }
+        all.rollback().await?;
+        let mut stored = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let records: Vec<_> = batch.records.iter().collect();
+            stored.push(self.insert(tx, &records, ids).await?);
+        }
+        Ok(stored)
+    }
+
+    /// How many of these were not there.
+    async fn insert(
+        &self,
+        tx: &mut Transaction<'_, Any>,
+        records: &[&Stored],
+        ids: &HashMap<SeriesKey, i64>,
+    ) -> Result<u64> {
         let mut stored = 0;
         for kind in Kind::ALL {
-            let of_kind = batch.records.iter().filter(|s| s.record.kind() == kind);
-            let rows: Vec<Value> = of_kind.map(|s| row(s, ids)).collect();
-            if rows.is_empty() {
+            let of_kind = records.iter().filter(|s| s.record.kind() == kind);
+            let rows = to_json(of_kind.map(|s| row(s, ids)))?;
+            if rows == "[]" {
                 continue;
             }
             let names: Vec<_> = columns(kind).iter().map(|c| c.0).collect();
@@ -128,10 +176,10 @@ impl Store {
                 fields.join(", "),
                 self.dialect.elements("$1")
             );
-            let query = sqlx::query(&sql).bind(Value::Array(rows).to_string());
+            let query = sqlx::query(&sql).bind(rows);
             stored += query.execute(&mut **tx).await?.rows_affected();
         }
-        Ok(Written { stored, duplicate: false })
+        Ok(stored)
     }
 
     /// The series of all records, made where they are new. Outside of the transaction: a
@@ -151,16 +199,44 @@ impl Store {
         }
         if !new.is_empty() {
             let mut tx = self.writer.begin().await?;
-            let mut made = Vec::with_capacity(new.len());
-            for key in new {
-                let id = make_series(&mut tx, &key).await?;
-                made.push((key, id));
-            }
+            let made = self.make_series(&mut tx, &new).await?;
             tx.commit().await?;
             ids.extend(made.iter().cloned());
             self.series.lock().unwrap_or_else(|e| e.into_inner()).extend(made);
         }
         Ok(ids)
+    }
+
+    /// Series with their ids, made where they are new, and their paths too.
+    async fn make_series(
+        &self,
+        tx: &mut Transaction<'_, Any>,
+        series: &BTreeSet<SeriesKey>,
+    ) -> Result<Vec<(SeriesKey, i64)>> {
+        let keys = to_json(series)?;
+        let elements = self.dialect.elements("$1");
+        let [dst, hop, source] = [0, 1, 2].map(|i| self.dialect.field(i, "text"));
+        let paths = format!(
+            "INSERT INTO path (dst) SELECT DISTINCT {dst} FROM {elements}
+             WHERE true ON CONFLICT DO NOTHING"
+        );
+        let series = format!(
+            "INSERT INTO series (path_id, hop, source) SELECT p.id, {hop}, {source}
+             FROM {elements} JOIN path p ON p.dst = {dst} WHERE true ON CONFLICT DO NOTHING"
+        );
+        for sql in [paths, series] {
+            sqlx::query(&sql).bind(&keys).execute(&mut **tx).await?;
+        }
+        let sql = format!(
+            "SELECT p.dst, s.hop, s.source, s.id FROM {elements} JOIN path p ON p.dst = {dst}
+             JOIN series s ON s.path_id = p.id AND s.hop = {hop} AND s.source = {source}"
+        );
+        let rows = sqlx::query(&sql).bind(&keys).fetch_all(&mut **tx).await?;
+        let made = |row: &AnyRow| {
+            let key = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok((key, row.try_get(3)?))
+        };
+        rows.iter().map(made).collect()
     }
 
     /// Sets some of a path's settings (`*`: of all paths); null takes one back.
@@ -180,17 +256,6 @@ impl Store {
         tx.commit().await?;
         Ok(all)
     }
-}
-
-async fn make_series(tx: &mut Transaction<'_, Any>, (dst, hop, source): &SeriesKey) -> Result<i64> {
-    make_path(tx, dst).await?;
-    let sql = "INSERT INTO series (path_id, hop, source)
-               SELECT id, $2, $3 FROM path WHERE dst = $1 ON CONFLICT DO NOTHING";
-    sqlx::query(sql).bind(dst).bind(hop).bind(source).execute(&mut **tx).await?;
-    let sql = "SELECT s.id FROM series s JOIN path p ON p.id = s.path_id
-               WHERE p.dst = $1 AND s.hop = $2 AND s.source = $3";
-    let row = sqlx::query(sql).bind(dst).bind(hop).bind(source).fetch_one(&mut **tx).await?;
-    Ok(row.try_get(0)?)
 }
 
 async fn make_path(tx: &mut Transaction<'_, Any>, dst: &str) -> Result<()> {
@@ -228,4 +293,17 @@ fn row(stored: &Stored, ids: &HashMap<SeriesKey, i64>) -> Value {
         r.congested.map(u8::from),
         r.validity_pct,
     ])
+}
+
+/// An array of these, written as they come: tens of thousands need not be there twice.
+fn to_json<T: Serialize>(elements: impl IntoIterator<Item = T>) -> Result<String> {
+    let mut json = vec![b'['];
+    for (i, element) in elements.into_iter().enumerate() {
+        if i > 0 {
+            json.push(b',');
+        }
+        serde_json::to_writer(&mut json, &element).map_err(std::io::Error::from)?;
+    }
+    json.push(b']');
+    String::from_utf8(json).map_err(|e| std::io::Error::other(e).into())
 }
