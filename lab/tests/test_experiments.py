@@ -103,6 +103,18 @@ def test_the_truth_follows_the_steps():
     assert tracking.schedule_text(steps) == "0:30000000,8:70000000,16:50000000"
 
 
+def test_tcp_cross_traffic_joins_flow_by_flow_and_takes_whole_frames():
+    scenario = scenarios(tracking.EXPERIMENT, "imtcp", "--cross", "tcp", "--seeds", "1")[0]
+    assert "--flows 10 --stagger 1 --max-rate 4000000" in scenario.script()
+    steps = tracking.CROSS["tcp"]
+    # 4 Mbit/s · 1514/1448 = 4.1823 each.
+    assert tracking.true_available_bps(steps, 0.5e6) == pytest.approx(95.8177e6, abs=100)
+    assert tracking.true_available_bps(steps, 9.5e6) == pytest.approx(58.1768e6, abs=100)
+    # Each step is smaller than what counts as found.
+    assert tracking.large_steps_s(steps) == []
+    assert tracking.large_steps_s(tracking.CROSS["steps"]) == [8, 16]
+
+
 def test_alone_reports_utilisation_of_the_capacity():
     scenario = scenarios(alone.EXPERIMENT, "cubic", "--flows", "1")[0]
     row = alone.EXPERIMENT.rows([point(scenario, 40e6)])[0]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Greedy TCP: a client that sends for a time, a server that counts what arrives.
+//! Greedy TCP: a client that sends for a time, a server that counts what arrives. With a rate, as much of it
+//! as the kernel's pacing lets by.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::run::{stopped, Csv, Span};
 use crate::sys::{now_us, sleep_until_ns, Payload, Poller, Socket};
-use crate::units::parse_us;
+use crate::units::{parse_bps, parse_us};
 
 #[derive(clap::Args)]
 pub struct ServerArgs {
@@ -42,6 +43,9 @@ pub struct ClientArgs {
     /// Start each further flow so much later
     #[arg(long = "stagger", value_parser = parse_us, default_value = "0", value_name = "STAGGER")]
     stagger_us: u64,
+    /// Each flow sends at most this rate, in bit/s of its bytes
+    #[arg(long = "max-rate", value_parser = parse_bps, value_name = "RATE")]
+    max_bps: Option<u64>,
     #[command(flatten)]
     span: Span,
 }
@@ -142,6 +146,9 @@ fn open_flow(args: &ClientArgs) -> io::Result<Socket> {
     }
     if let Some(address) = args.from {
         socket.bind(SocketAddrV4::new(address, 0))?;
+    }
+    if let Some(bps) = args.max_bps {
+        socket.max_rate(bps)?;
     }
     // The run's end is the flow's end: what is still queued must not go on.
     socket.abort_on_close()?;

@@ -121,6 +121,13 @@ impl Socket {
         Ok(())
     }
 
+    /// Has the kernel pace what is sent to at most this rate.
+    pub fn max_rate(&self, bps: u64) -> io::Result<()> {
+        // The option is 32 bits wide, in bytes a second, and all ones are no limit.
+        let bytes_per_s = i32::try_from(bps / 8).map_err(io::Error::other)?;
+        self.option(libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_s)
+    }
+
     /// Makes `close` send a reset and forget unsent data: the flow stops now.
     pub fn abort_on_close(&self) -> io::Result<()> {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };

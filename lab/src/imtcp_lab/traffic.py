@@ -182,6 +182,11 @@ def greedy_receiver(namespace: str, listen: str, out: str) -> str:
     )
 
 
+def _rivals_receiver(path: Dumbbell) -> str:
+    """It shares the first client's round trip."""
+    return greedy_receiver("rx", f"{path.client_addresses[0]}:{RIVAL_PORT}", "rival.csv")
+
+
 @dataclass(frozen=True)
 class Rival:
     """Greedy foreground flows of an ordinary congestion control."""
@@ -193,8 +198,8 @@ class Rival:
     leaves = ("rival",)
 
     def prepare(self, path: Dumbbell) -> str:
-        """The receiver; it shares the first client's round trip."""
-        return greedy_receiver("rx", f"{path.client_addresses[0]}:{RIVAL_PORT}", "rival.csv")
+        """The receiver."""
+        return _rivals_receiver(path)
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
         """The flows; the seed shifts them by up to a round trip."""
@@ -204,6 +209,30 @@ class Rival:
             f" --cc {self.congestion_control} --flows {self.flows}"
             f" --at-us $((T0 + {shift_us(seed)}))"
             f' --duration {seconds:g} & STOP="$STOP $!"\n'
+        )
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Foreground flows of a rate that each keeps to, which join one after another."""
+
+    flows: int
+    #: Of each, payload.
+    flow_bps: float
+    #: Each further flow starts so much later.
+    stagger_s: float
+    leaves = ("rival",)
+
+    def prepare(self, path: Dumbbell) -> str:
+        """The receiver."""
+        return _rivals_receiver(path)
+
+    def start(self, path: Dumbbell, times: Times, seed: int) -> str:
+        """The flows; Reno, to which it makes no difference while nothing is lost."""
+        return (
+            f"ns fg imtcp-load bulk-client --to {path.client_addresses[0]}:{RIVAL_PORT} --cc reno"
+            f" --flows {self.flows} --stagger {self.stagger_s:g} --max-rate {self.flow_bps:.0f}"
+            f' --at-us $T0 --duration {times.total_s:g} & STOP="$STOP $!"\n'
         )
 
 

@@ -1,10 +1,11 @@
 """How well imtcp measures available bandwidth, against the truth.
 
 100 Mbit/s, RTT 30 ms, UDP cross traffic of 0, 30 and 60 % of the capacity, and in
-steps that leave 70, 30 and 50 Mbit/s (the shape of [BG fig. 12]).  The truth is the
-capacity less the cross traffic's schedule, exact by construction; whole frames, as
-the capacity is.  Errors are of valid results, in per cent of the truth, and a
-result within :data:`SETTLE_US` after a step is not judged: its packets saw both.
+steps that leave 70, 30 and 50 Mbit/s; and TCP cross traffic, ten flows of 4 Mbit/s of
+which one joins each second (both the shape of [BG fig. 12]).  The truth is the
+capacity less the cross traffic's schedule, exact by construction, of TCP once each flow has
+its rate; whole frames, as the capacity is.  Errors are of valid results, in per cent of the
+truth, and a result within :data:`SETTLE_US` after a step is not judged: its packets saw both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import polars as pl
 
@@ -20,15 +22,19 @@ from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
 from imtcp_lab.tables import Column, as_number, as_percent
-from imtcp_lab.topology import FRAME_BYTES, Dumbbell
-from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.traffic import Bulk, Steady, Times, Udp, shift_s
 
 CAPACITY_BPS = 100e6
 #: After a step results may rest on packets from before it.
 SETTLE_US = 300_000
-#: A smoothed value this near to the new truth has found it.
+#: A smoothed value this near to the new truth has found it; a smaller step need not be found.
 FOUND_SHARE = 0.2
 STEP_S = 8
+#: The TCP flows of [BG fig. 12].
+FLOWS = 10
+FLOW_BPS = 4e6
+JOIN_S = 1.0
 
 #: The mix of sizes seen on backbones: many small, some middling, many full.
 MIXED_FRAMES = (90, 90, 590, FRAME_BYTES, FRAME_BYTES)
@@ -40,6 +46,9 @@ CROSS: dict[str, Steps] = {
     "30pct": ((0, 30e6),),
     "60pct": ((0, 60e6),),
     "steps": ((0, 30e6), (STEP_S, 70e6), (2 * STEP_S, 50e6)),
+    "tcp": tuple(
+        (n * JOIN_S, (n + 1) * FLOW_BPS * FRAME_BYTES / PAYLOAD_BYTES) for n in range(FLOWS)
+    ),
 }
 
 
@@ -71,10 +80,15 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         if name not in CROSS:
             raise ValueError(f"unknown cross traffic {name} (known: {', '.join(CROSS)})")
         seconds = 3 * STEP_S if name == "steps" else 12
+        cross = (
+            Steady(FLOWS, FLOW_BPS, JOIN_S)
+            if name == "tcp"
+            else Udp(schedule_text(CROSS[name]), frames=frames)
+        )
         out += [
             Scenario(
                 path,
-                Udp(schedule_text(CROSS[name]), frames=frames),
+                cross,
                 Bulk(start_s=shift_s(seed)),
                 control,
                 Times(warmup_s=2, measure_s=seconds - 2, drain_s=0.5),
@@ -110,6 +124,16 @@ def valid_results(point: Point, steps: Steps) -> pl.DataFrame:
     )
 
 
+def large_steps_s(steps: Steps) -> list[float]:
+    """When the truth changes by more than what counts as found."""
+    out = []
+    for (_, before_bps), (start_s, after_bps) in pairwise(steps):
+        truth_bps = CAPACITY_BPS - after_bps
+        if abs(after_bps - before_bps) > FOUND_SHARE * truth_bps:
+            out.append(start_s)
+    return out
+
+
 def time_to_find_us(point: Point, step_s: float) -> float:
     """From a step until the smoothed value is near the new truth; NaN if never."""
     events = point.tables.get("events")
@@ -142,7 +166,7 @@ def _rows(points: Sequence[Point]) -> Rows:
         ended = sum(outcomes.values())
         middle_us = range(window.start_us, window.end_us, 10_000)
         spare_bps = sum(true_available_bps(steps, t) for t in middle_us) / len(middle_us)
-        found = [time_to_find_us(point, start_s) for start_s, _ in steps[1:]]
+        found = [time_to_find_us(point, start_s) for start_s in large_steps_s(steps)]
         found = [f for f in found if not math.isnan(f)]
         out.append(
             identity(point)
