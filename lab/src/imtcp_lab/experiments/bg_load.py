@@ -16,7 +16,7 @@ from imtcp_lab.traffic import Bulk, Web
 
 #: 50 servers, the thesis's last, would take the whole link.
 SERVERS = (10, 20, 30, 40)
-QUICK_SERVERS = (10, 30)
+QUICK_SERVERS = (30,)
 #: The three of which the thesis says that they leave the web alone.
 POLITE = ("imtcp_nice", "imtcp_lp", "imtcp_bg")
 

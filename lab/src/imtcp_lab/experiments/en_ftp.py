@@ -79,7 +79,7 @@ def _asked(
 
 
 def _by_load(args: argparse.Namespace) -> list[Scenario]:
-    return _asked(args, pick(args, LEAST_USED_PCT, (45, 75)), (CC, NOCC, ADVICE))
+    return _asked(args, pick(args, LEAST_USED_PCT, (45,)), (CC, NOCC, ADVICE))
 
 
 def _with_others(args: argparse.Namespace) -> list[Scenario]:
