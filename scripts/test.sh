@@ -98,11 +98,13 @@ if [ -n "$quick" ]; then
 	part e2e .venv/bin/pytest -q -rs -m "not vm" tests
 else
 	# A guest uses one processor: two at a time, and the longest first.
+	figures=lab/tests/test_quick_figures.py
 	alone="connections modes kernels rates parameters token_bucket"
 	# shellcheck disable=SC2086 # words
 	{
+		echo "figures $figures"
 		echo "connections tests/test_connections.py"
-		echo "lab lab/tests"
+		echo "lab --ignore=$figures lab/tests"
 		printf '%s\n' ${alone#connections } | sed 's|.*|& tests/test_&.py|'
 		echo "e2e$(printf ' --ignore=tests/test_%s.py' $alone) tests"
 	} >"$log/queue"

@@ -56,6 +56,7 @@ struct sim_cfg {
 	uint32_t max_chunk; /* 0: as the stack autosizes */
 	uint64_t seed;
 	int cross_in_packets; /* 1: gaps within half of their mean, 2: exponential */
+	uint32_t cross_burst; /* packets at once; 0: one */
 	int ack_filter;
 	int gro;
 	int reno;	 /* grows without the brakes of imtcp_bg, with cwnd_segs the limit */
@@ -208,6 +209,8 @@ static inline uint64_t sim_fifo(struct sim *s, uint64_t at_ns, uint32_t bytes)
 	if (s->cfg.cross_in_packets) {
 		while (s->cross_next_ns <= at_ns) {
 			uint64_t rate = sim_cross_bps(s, s->cross_next_ns);
+			uint32_t burst_bytes = SIM_PKT *
+					       (s->cfg.cross_burst ? s->cfg.cross_burst : 1);
 			double gap_ns;
 
 			if (!rate) {
@@ -216,8 +219,8 @@ static inline uint64_t sim_fifo(struct sim *s, uint64_t at_ns, uint32_t bytes)
 				continue;
 			}
 			sim_fifo_drain(s, s->cross_next_ns, 0);
-			s->fifo_ns += sim_wire_ns(s, SIM_PKT);
-			gap_ns = (double)SIM_PKT * 8e9 / (double)rate;
+			s->fifo_ns += sim_wire_ns(s, burst_bytes);
+			gap_ns = (double)burst_bytes * 8e9 / (double)rate;
 			if (s->cfg.cross_in_packets == 1)
 				gap_ns *= (double)rnd_in(&s->seed, 500, 1500) / 1000.0;
 			else
