@@ -6,6 +6,7 @@
 	X(fixed)                                                                                   \
 	X(filter)                                                                                  \
 	X(stream)                                                                                  \
+	X(gap)                                                                                     \
 	X(choice)                                                                                  \
 	X(params)                                                                                  \
 	X(control)                                                                                 \

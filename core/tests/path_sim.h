@@ -60,6 +60,7 @@ struct sim_cfg {
 	int ack_filter;
 	int gro;
 	int reno;	 /* grows without the brakes of imtcp_bg, with cwnd_segs the limit */
+	int by_gaps;	 /* profile=gaps */
 	int idempotence; /* ask on_send many times before each departure */
 };
 
@@ -131,6 +132,8 @@ static inline void sim_init(struct sim *s, const struct sim_cfg *cfg)
 	s->fifo_at_ns = s->cross_next_ns = s->tokens_at_ns = s->now_ns;
 	s->tokens = (double)cfg->bucket_bytes;
 	imtcp_params_init(&s->params);
+	if (cfg->by_gaps)
+		s->params.profile = IMTCP_PROFILE_GAPS;
 	imtcp_meas_init(&s->m, &s->params, s->snd_nxt);
 }
 

@@ -118,6 +118,41 @@ static void cross_traffic_in_packets_does_not_bias_the_estimate(void **state)
 	}
 }
 
+/* The same judged by gaps: right, with bursts or without. */
+static void judged_by_gaps_bursts_do_not_bias_the_estimate(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t cross_mbps;
+		uint32_t packets;
+		int kind;
+	} table[] = {
+		{"gaps, fluid, 60 %", 60, 0, 0},
+		{"gaps, idle", 0, 0, 0},
+		{"gaps, regular packets, 42 %", 42, 1, 1},
+		{"gaps, Poisson packets, 42 %", 42, 1, 2},
+		{"gaps, regular bursts of 2, 42 %", 42, 2, 1},
+		{"gaps, regular bursts of 6, 42 %", 42, 6, 1},
+		{"gaps, regular bursts of 6, 20 %", 20, 6, 1},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct sim_cfg c = path(table[i].name);
+		struct sim_summary r;
+
+		c.cross_bps = table[i].cross_mbps * MBPS;
+		c.cross_in_packets = table[i].kind;
+		c.cross_burst = table[i].packets;
+		c.acks_every = 2;
+		c.by_gaps = 1;
+		r = over(&c, 20, 3 * SEC);
+		assert_at_least(r.count[IMTCP_OK], 100);
+		assert_within_pct(r.median_bps, sim_avail_bps(&s), 5);
+	}
+}
+
 /* Cross traffic in bursts: most intervals of a stream meet none, and results are too high, up to the capacity
  * (docs/lab-notes/0008-bursts.md). What is taken is not: the RTT rule sees the queue. */
 static void beside_bursts_no_more_is_taken_than_is_there(void **state)
@@ -620,6 +655,7 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 SUITE(meas, T(after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it),
       T(available_bandwidth_is_found_within_a_few_percent),
       T(cross_traffic_in_packets_does_not_bias_the_estimate),
+      T(judged_by_gaps_bursts_do_not_bias_the_estimate),
       T(beside_bursts_no_more_is_taken_than_is_there), T(the_estimate_follows_a_step_down_and_up),
       T(paths_of_every_size_are_measured), T(every_second_packet_acknowledged_chooses_the_larger_n),
       T(bunched_acks_are_rejected_not_averaged_in), T(gro_at_the_receiver_leaves_the_estimate),

@@ -121,6 +121,12 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_ack_
 	}
 }
 
+/* Are streams judged together? Their strain is in proportion to the capacity. */
+IMTCP_INLINE int imtcp_meas_asks_gaps(const struct imtcp_meas *m)
+{
+	return m->by_gaps && m->capacity_bps;
+}
+
 /* a of [IM §3.2.4]: 0 above the range, 1...k a sub-range, k + 1 below. */
 IMTCP_GLOBAL imtcp_u32 imtcp_meas_choose(const struct imtcp_meas *m)
 {
@@ -198,6 +204,12 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		/* with nothing stored before, the last width again */
 		if (m->store.count == 1)
 			half = imtcp_max(half, width / 2);
+		if (imtcp_meas_asks_gaps(m)) {
+			imtcp_u64 missing = imtcp_sub(m->capacity_bps, avail);
+
+			half = imtcp_max(half, missing / IMTCP_GAP_WIDTH_DIV);
+			avail += missing / 4 * IMTCP_GAP_ABOVE_QUARTERS;
+		}
 		imtcp_meas_set_range(m, imtcp_sub(avail, half), avail + half);
 	} else if (outcome == IMTCP_BUNCHED) {
 		/* the dispersion of bunched ACKs shows no capacity either */
@@ -240,15 +252,12 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 	}
 }
 
-/* All streams are judged: the result and the next range [IM §3.2.5, §3.2.6]. */
-IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+/* A by trends and lines [IM §3.2.4, §3.2.5]: into the result. */
+IMTCP_INLINE void imtcp_meas_by_lines(struct imtcp_meas *m)
 {
 	imtcp_u64 avail;
-	imtcp_u32 a, outcome;
+	imtcp_u32 a = imtcp_meas_choose(m);
 
-	if (!m || !ev)
-		return 0;
-	a = imtcp_meas_choose(m);
 	m->result.sub_range = a;
 	m->result.validity_pct = 100;
 	avail = m->high_bps;
@@ -264,6 +273,44 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 		m->result.validity_pct = v->validity_pct;
 	}
 	m->result.avail_bps = avail;
+}
+
+/* A by the strains of all streams (gap.h): into the result. */
+IMTCP_INLINE void imtcp_meas_by_gaps(struct imtcp_meas *m)
+{
+	imtcp_u64 width = imtcp_sub(m->high_bps, m->low_bps), avail;
+	imtcp_u32 i;
+
+	m->gap.n = 0;
+	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
+		if (i >= m->judged)
+			break;
+		imtcp_gap_add(&m->gap, &m->verdict[i], m->high_bps);
+	}
+	imtcp_gap_join(&m->gap);
+	avail = imtcp_scale(m->high_bps, m->gap.avail, IMTCP_FIT_ONE);
+	m->result.validity_pct = m->gap.validity_pct;
+	m->result.sub_range = 0;
+	m->result.avail_bps = m->high_bps;
+	if (!m->gap.strained || avail >= m->high_bps)
+		return;
+	m->result.avail_bps = avail;
+	/* what is below the range counts as in its lowest part */
+	m->result.sub_range = (imtcp_u32)imtcp_min(
+		1 + imtcp_div((m->high_bps - avail) * IMTCP_SUB_RANGES, width), IMTCP_SUB_RANGES);
+}
+
+/* All streams are judged: the result and the next range [IM §3.2.5, §3.2.6]. */
+IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+{
+	imtcp_u32 outcome;
+
+	if (!m || !ev)
+		return 0;
+	if (imtcp_meas_asks_gaps(m))
+		imtcp_meas_by_gaps(m);
+	else
+		imtcp_meas_by_lines(m);
 
 	outcome = imtcp_meas_outcome(m, ev->now_us);
 	if (outcome == IMTCP_NOT_FILLED) {
@@ -273,7 +320,7 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 
 	/* A <= C, where a queue showed it */
 	if (imtcp_meas_queued(m, ev->now_us))
-		m->result.avail_bps = imtcp_min(avail, m->capacity_bps);
+		m->result.avail_bps = imtcp_min(m->result.avail_bps, m->capacity_bps);
 
 	imtcp_meas_end(m, ev->now_us, ev->srtt_us, outcome);
 	imtcp_meas_next_range(m, ev->now_us, outcome);
@@ -287,6 +334,9 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 
 	imtcp_stream_judge(&m->stream[i & IMTCP_SUB_RANGE_MASK], m->capacity_bps, m->wire_q8,
 			   &m->judging, v);
+	/* a strain is one in whichever interval it came */
+	if (imtcp_meas_asks_gaps(m) && v->rate_bps)
+		v->trend = v->free_bps < v->rate_bps ? IMTCP_TREND_UP : IMTCP_TREND_FLAT;
 	m->judged = i + 1;
 	m->tally.unknown += v->trend == IMTCP_TREND_UNKNOWN;
 	m->tally.few += v->intervals < IMTCP_STREAM_LEAST_INTERVALS;

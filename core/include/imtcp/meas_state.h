@@ -7,8 +7,8 @@
 #define IMTCP_MEAS_STATE_H
 
 #include "filter.h"
+#include "gap.h"
 #include "params.h"
-#include "stream.h"
 
 /* k, sub-ranges of one measurement. ours: 4 cut a range of 20 % into steps of 5 %, and four
  * streams of 1 ms gaps fit into one round trip of 30 ms. A power of two: a mask. */
@@ -28,6 +28,12 @@
  * (one more or less within a stream) decide the trends. */
 #define IMTCP_WIDTH_DIV 5U
 #define IMTCP_WIDTH_CAPACITY_DIV 16U
+/* Where streams are judged by gaps, the middle of the next range lies three quarters of the way from A
+ * to C, and the range is half as wide as that way: a stream not far above A lets the queue run empty
+ * between two bursts of cross traffic, and is strained by more than x - A. ours; at C none would be, but
+ * a wrong C would count for more. */
+#define IMTCP_GAP_ABOVE_QUARTERS 3U
+#define IMTCP_GAP_WIDTH_DIV 4U
 /* Lowest B_l and B_u as shares of capacity. ours: below, a stream lasts longer than the network
  * stays the same, and the estimate starves. */
 #define IMTCP_LOW_CAPACITY_DIV 32U
@@ -236,9 +242,12 @@ struct imtcp_meas {
 	imtcp_u32 burst_segs; /* answer: segments to let leave at once, 0: as usual */
 	imtcp_u32 hold_us;    /* how long the first packet of the newest stream is held */
 	imtcp_u32 t_us;	      /* T where it was chosen; 0: adapts */
+	imtcp_u32 by_gaps;    /* streams are judged together (gap.h), else by trends and lines */
+	imtcp_u32 _pad;
 	struct imtcp_tally tally;
 	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
-	struct imtcp_judging judging; /* scratch */
+	struct imtcp_gap gap; /* scratch, as this is: */
+	struct imtcp_judging judging;
 	struct imtcp_stream stream[IMTCP_SUB_RANGES];
 };
 
@@ -250,6 +259,7 @@ IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, const struct imtcp_param
 	m->ack_ratio_q8 = 256;
 	m->wire_q8 = 256;
 	m->t_us = p->t_us;
+	m->by_gaps = p->profile == IMTCP_PROFILE_GAPS;
 	m->last_nxt = snd_nxt;
 }
 

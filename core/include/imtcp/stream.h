@@ -87,6 +87,8 @@ struct imtcp_stream {
 /* What one stream says. */
 struct imtcp_verdict {
 	imtcp_u64 avail_bps;	/* greatest x on line (i); low_bps if every interval is strained */
+	imtcp_u64 rate_bps;	/* x of the whole stream; 0: too few intervals */
+	imtcp_u64 free_bps;	/* and what it leaves to think free: x less its strain (gap.h) */
 	imtcp_u32 trend;	/* enum imtcp_trend */
 	imtcp_u32 validity_pct; /* 100 less the relative RMS distance from the two lines */
 	imtcp_u32 intervals;	/* usable ones */
@@ -302,6 +304,13 @@ struct imtcp_judging {
 	imtcp_u32 _pad;
 };
 
+/* Did delay rise from the stream's first packet to its last? */
+IMTCP_INLINE int imtcp_delay_rises(const struct imtcp_judging *g)
+{
+	return imtcp_sub(g->up_us, g->down_us) >
+	       (g->length_us >> IMTCP_STRAIN_FLOOR_SHIFT) + IMTCP_CLOCK_NOISE_US;
+}
+
 /* Pathload's two tests, joined: undecided where they disagree. */
 IMTCP_INLINE imtcp_u32 imtcp_trend(const struct imtcp_judging *g)
 {
@@ -311,7 +320,7 @@ IMTCP_INLINE imtcp_u32 imtcp_trend(const struct imtcp_judging *g)
 
 	if (g->intervals.n < IMTCP_STREAM_LEAST_INTERVALS)
 		return IMTCP_TREND_UNKNOWN;
-	if (rise_us <= (g->length_us >> IMTCP_STRAIN_FLOOR_SHIFT) + IMTCP_CLOCK_NOISE_US)
+	if (!imtcp_delay_rises(g))
 		return IMTCP_TREND_FLAT;
 	pct = imtcp_div((imtcp_u64)g->rises * 100, g->intervals.n);
 	pdt = imtcp_div(rise_us * 100, g->moved_us);
@@ -398,6 +407,21 @@ IMTCP_INLINE imtcp_u64 imtcp_greatest_x_bps(const struct imtcp_judging *g, imtcp
 }
 
 /*
+ * x - C (R/S - 1), bit/s: the stream's rate x less what it was strained by, S the time in which it left
+ * and R that in which it arrived (gap.h); x where delay does not rise, and more where it falls.
+ */
+IMTCP_INLINE imtcp_u64 imtcp_free_bps(const struct imtcp_judging *g, imtcp_u64 rate_bps)
+{
+	imtcp_u64 up_us = imtcp_sub(g->up_us, g->down_us),
+		  down_us = imtcp_sub(g->down_us, g->up_us);
+
+	if (!imtcp_delay_rises(g))
+		up_us = 0;
+	return imtcp_sub(rate_bps + imtcp_scale(g->capacity_bps, down_us, g->length_us),
+			 imtcp_scale(g->capacity_bps, up_us, g->length_us));
+}
+
+/*
  * Judges a stream of which all ACKs are in. wire_q8 is wire bytes per payload byte, scale 256;
  * capacity_bps 0: unknown. g is scratch.
  */
@@ -427,13 +451,17 @@ IMTCP_GLOBAL int imtcp_stream_judge(const struct imtcp_stream *s, imtcp_u64 capa
 	out->intervals = g->intervals.n;
 	out->bunched = g->bunched;
 	out->late = g->late;
-	out->slow = imtcp_rate_bps(g->sent_bytes, g->length_us) < s->low_bps;
+	out->rate_bps = imtcp_rate_bps(g->sent_bytes, g->length_us);
+	out->slow = out->rate_bps < s->low_bps;
+	out->free_bps = imtcp_free_bps(g, out->rate_bps);
 	out->trend = IMTCP_TREND_UNKNOWN;
 	out->avail_bps = 0;
 	out->validity_pct = 0;
 	out->all_strained = 0;
-	if (g->intervals.n < IMTCP_STREAM_LEAST_INTERVALS)
+	if (g->intervals.n < IMTCP_STREAM_LEAST_INTERVALS) {
+		out->rate_bps = out->free_bps = 0;
 		return 0;
+	}
 	out->trend = imtcp_trend(g);
 	split = imtcp_two_lines(&g->intervals, &cost);
 	out->all_strained = split == 0;

@@ -69,6 +69,11 @@ CONTROLS: dict[str, Control] = {
             label="imtcp background, the paper's rules",
             params=("profile=paper",),
         ),
+        Control(
+            "imtcp_bg_gaps", "imtcp_bg", run_mode="bg",
+            label="imtcp background, streams judged by gaps",
+            params=("profile=gaps",),
+        ),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
         Control(
             "imtcp_fs_paper", "imtcp_fs", run_mode="fs",

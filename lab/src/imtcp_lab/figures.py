@@ -37,6 +37,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "imtcp_bg": ("#0b6fd6", "*"),
     "imtcp_bg_g": ("#5aa9f7", "*"),
     "imtcp_bg_paper": ("#74add1", "*"),
+    "imtcp_bg_gaps": ("#08519c", "*"),
     "imtcp_fs": ("#003f8c", "p"),
     "imtcp_fs_paper": ("#4575b4", "p"),
     "imtcp_lp": ("#5e3c99", "d"),

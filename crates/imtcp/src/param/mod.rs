@@ -64,7 +64,7 @@ impl Param {
 
     fn range(&self) -> String {
         match self.scale {
-            NAMED => PROFILES.join(" or "),
+            NAMED => one_of(&PROFILES),
             _ => format!("between {} and {}", self.text(self.least), self.text(self.most)),
         }
     }
@@ -106,6 +106,15 @@ impl Param {
             return Err(refused());
         }
         Ok(((value * f64::from(self.scale)).round() as u32).clamp(self.least, self.most))
+    }
+}
+
+/// "a, b or c".
+fn one_of<T: AsRef<str>>(names: &[T]) -> String {
+    let names: Vec<_> = names.iter().map(T::as_ref).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
     }
 }
 
@@ -441,9 +450,9 @@ mod tests {
         assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["profile=paper"]);
         assert_eq!(file("[bg]\nprofile = \"paper\"\n").unwrap().profile, 2);
         let said = refused(Mode::Bg, "profile", "papers");
-        assert_eq!(said, "profile must be default or paper, not papers");
+        assert_eq!(said, "profile must be default, paper or gaps, not papers");
         let said = file("[bg]\nprofile = 2\n").unwrap_err();
-        assert_eq!(said, "FILE: [bg]: profile must be default or paper, not 2");
+        assert_eq!(said, "FILE: [bg]: profile must be default, paper or gaps, not 2");
     }
 
     #[test]
@@ -488,7 +497,7 @@ mod tests {
         for p in &PARAMS {
             let modes: Vec<_> = p.modes.iter().map(|m| format!("`{}`", m.name())).collect();
             let range = match p.scale {
-                NAMED => PROFILES.map(|name| format!("`{name}`")).join(" or "),
+                NAMED => one_of(&PROFILES.map(|name| format!("`{name}`"))),
                 _ => format!("{} … {}{}", p.text(p.least), p.text(p.most), p.unit()),
             };
             let row = format!(

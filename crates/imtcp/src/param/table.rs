@@ -27,7 +27,7 @@ pub(super) const MILLISECONDS: u32 = 1000;
 /// No number: one of `PROFILES`.
 pub(super) const NAMED: u32 = 0;
 /// Names of the values from 1 on.
-pub(super) const PROFILES: [&str; 2] = ["default", "paper"];
+pub(super) const PROFILES: [&str; 3] = ["default", "paper", "gaps"];
 
 /// A name may stand here more than once, for other modes.
 pub const PARAMS: [Param; 14] = [
@@ -86,10 +86,10 @@ pub const PARAMS: [Param; 14] = [
         modes: &[Mode::Bg, Mode::Fs],
         scale: NAMED,
         least: shared::IMTCP_PROFILE_DEFAULT,
-        most: shared::IMTCP_PROFILE_PAPER,
+        most: shared::IMTCP_PROFILE_GAPS,
         default: shared::IMTCP_PROFILE_DEFAULT,
         field: |p| &mut p.profile,
-        what: "all rules, or the paper's alone",
+        what: "all rules, the paper's alone, or all and streams judged by gaps",
     },
     Param {
         key: "h=",
