@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The page: one file, put together from three, and nothing from elsewhere.
+//! The page: one file, put together from four, and nothing from elsewhere.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,10 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
 static PAGE: LazyLock<String> = LazyLock::new(|| {
-    include_str!("page/page.html")
-        .replace("/*style*/", include_str!("page/page.css"))
-        .replace("/*script*/", include_str!("page/page.js"))
+    include_str!("page/page.html").replace("/*style*/", include_str!("page/page.css")).replace(
+        "/*script*/",
+        concat!(include_str!("page/charts.js"), include_str!("page/page.js")),
+    )
 });
 /// Its own inline script and style, requests to where it came from, nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \

@@ -1,0 +1,86 @@
+'use strict';
+// Charts: time to the right, bit/s upwards; page.js has the numbers', times' and elements' functions
+
+function svg(tag, attributes = {}, text) {
+  const e = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  if (text != null) e.textContent = text;
+  return e;
+}
+
+function frame(box, { from, to, most, label, height }) {
+  const width = Math.max(box.clientWidth, 260), left = 46, bottom = 22;
+  const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', tabindex: 0, 'aria-label': label });
+  const x = t => left + (t - from) / (to - from) * (width - left - 2);
+  const y = v => height - bottom - v / most * (height - bottom - 14);
+  if (most) {
+    const raw = most / 5, unit = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 2.5, 5, 10].map(n => n * unit).find(n => n >= raw);
+    for (let v = 0; v <= most; v += step) {
+      root.append(svg('line', { class: 'grid', x1: left, x2: width, y1: y(v), y2: y(v) }),
+        svg('text', { x: left - 6, y: y(v) + 4, 'text-anchor': 'end' }, rate(v, true)));
+    }
+  }
+  const days = (to - from) / DAY;
+  if (days < 2) {
+    const every = width < 480 ? 6 : 3;
+    for (let t = from; t <= to; t += 36e5) {
+      const hour = +clock(t, { hour: '2-digit' });
+      const last = t > to - 36e5;
+      if (hour % every === 0 || last) root.append(svg('text', { x: x(t), y: height - 5,
+        'text-anchor': last ? 'end' : 'middle' }, last ? '24:00' : hm(t)));
+    }
+  } else {
+    const every = Math.ceil(days / Math.max(2, Math.floor(width / 90)));
+    for (let t = from + DAY * every / 2; t < to; t += DAY * every) {
+      root.append(svg('text', { x: x(t), y: height - 5, 'text-anchor': 'middle' }, clock(t, { day: 'numeric', month: 'short' })));
+    }
+  }
+  box.replaceChildren(root);
+  return { root, x, y, width, left, height, bottom };
+}
+
+/** Runs of points without a gap. */
+function runs(points, gap) {
+  const all = [];
+  points.forEach((p, i) => {
+    if (i === 0 || p.t - points[i - 1].t > gap) all.push([]);
+    all[all.length - 1].push(p);
+  });
+  return all;
+}
+const line = (f, points, key) => points.map((p, i) => `${i ? 'L' : 'M'}${f.x(p.t).toFixed(1)} ${f.y(p[key]).toFixed(1)}`).join('');
+const area = (f, points, low, high) => `${line(f, points, high)}${[...points].reverse().map(p => `L${f.x(p.t).toFixed(1)} ${f.y(p[low]).toFixed(1)}`).join('')}Z`;
+
+/** A cursor that follows the pointer and the arrow keys, and tells what is there. */
+function cursor(box, f, points, tell) {
+  if (!points.length) return;
+  const mark = svg('line', { class: 'cursor', y1: 0, y2: f.height - f.bottom, visibility: 'hidden' });
+  const tip = el('div', { className: 'tip', hidden: true, role: 'status' });
+  f.root.append(mark);
+  box.append(tip);
+  let at = points.length - 1;
+  const show = i => {
+    at = Math.max(0, Math.min(points.length - 1, i));
+    const px = f.x(points[at].t);
+    mark.setAttribute('x1', px); mark.setAttribute('x2', px); mark.setAttribute('visibility', 'visible');
+    tip.textContent = tell(points[at]);
+    tip.hidden = false;
+    const share = px / f.width * box.clientWidth;
+    tip.style.left = `${Math.max(0, share > box.clientWidth / 2 ? share - tip.offsetWidth - 8 : share + 8)}px`;
+  };
+  const hide = () => { tip.hidden = true; mark.setAttribute('visibility', 'hidden'); };
+  const near = event => {
+    const r = f.root.getBoundingClientRect(), px = (event.clientX - r.left) / r.width * f.width;
+    let best = 0;
+    points.forEach((p, i) => { if (Math.abs(f.x(p.t) - px) < Math.abs(f.x(points[best].t) - px)) best = i; });
+    show(best);
+  };
+  f.root.onpointermove = f.root.onpointerdown = near;
+  f.root.onpointerleave = f.root.onblur = hide;
+  f.root.onkeydown = event => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -12, PageDown: 12, Home: -1e9, End: 1e9 }[event.key];
+    if (step) { event.preventDefault(); show(tip.hidden ? at : at + step); } else if (event.key === 'Escape') hide();
+  };
+}
+const none = (box, text) => box.replaceChildren(el('p', { className: 'none', textContent: text }));
