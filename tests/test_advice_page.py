@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import fcntl
+import json
 import math
 import os
 import re
+import select
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+import urllib.request
+import zoneinfo
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,73 +26,233 @@ ROOT = Path(__file__).resolve().parent.parent
 IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 DST = "192.0.2.7"
 CHROMIUM = shutil.which("chromium")
+DESKTOP, PHONE = (1280, 900), (390, 844)
+TOKEN = "a-token-for-the-tests"
+SHOWN = "!document.getElementById('main').hidden"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian: chromium)")
 
+Row = dict[str, object]
 
-def history() -> str:
+
+class Browser:
+    """Chromium by its own protocol, over a pipe: windows of any size, keys, and what is where."""
+
+    def __init__(self, profile: Path) -> None:
+        assert CHROMIUM
+        pipes = [*os.pipe(), *os.pipe()]
+        # Out of the way of 3 and 4, where chromium wants its ends.
+        theirs_in, ours_out, ours_in, theirs_out = (
+            fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in pipes
+        )
+        for fd in pipes:
+            os.close(fd)
+        self.process = subprocess.Popen(
+            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+             "--disable-dev-shm-usage", "--disable-background-networking",
+             "--remote-debugging-pipe", f"--user-data-dir={profile}"],
+            preexec_fn=lambda: (os.dup2(theirs_in, 3), os.dup2(theirs_out, 4)),
+            pass_fds=(3, 4), stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.out, self.into, self.id = ours_out, ours_in, 0
+        self.rest, self.session = b"", ""
+
+    def close(self) -> None:
+        self.session = ""
+        self.call("Browser.close")
+        self.process.wait(20)
+        os.close(self.out)
+        os.close(self.into)
+
+    def call(self, method: str, **params: object) -> dict[str, Any]:
+        self.id += 1
+        message = {"id": self.id, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.out, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self.rest:
+                assert select.select([self.into], [], [], 30)[0], f"no answer to {method}"
+                more = os.read(self.into, 1 << 16)
+                assert more, "chromium has ended"
+                self.rest += more
+            text, self.rest = self.rest.split(b"\0", 1)
+            answer = json.loads(text)
+            if answer.get("id") == self.id:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def open(
+        self, url: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False, before: str = ""
+    ) -> None:
+        """A new page, with a script that runs before its own."""
+        self.session = ""
+        for old in self.call("Target.getTargets")["targetInfos"]:
+            if old["type"] == "page":
+                self.call("Target.closeTarget", targetId=old["targetId"])
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
+        width, height = size
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=1, mobile=size == PHONE)  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.call("Page.enable")
+        faults = "window.faults = []; onerror = m => { faults.push(m); };"
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=faults + before)
+        self.call("Page.navigate", url=url)
+
+    def js(self, expression: str) -> Any:  # noqa: ANN401 (whatever the page says)
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
+                           awaitPromise=True)  # fmt: skip
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def wait(self, expression: str, seconds: float = 20) -> None:
+        end = time.monotonic() + seconds
+        while not self.js(f"document.readyState === 'complete' && Boolean({expression})"):
+            assert time.monotonic() < end, f"{expression}: {self.js('document.body.innerText')}"
+            time.sleep(0.05)
+
+    def key(self, key: str) -> None:
+        code = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36, "ArrowUp": 38, "ArrowDown": 40}[key]
+        more = {"text": "\r"} if key == "Enter" else {}
+        names = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **names, **more)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **names)
+
+    def type(self, text: str) -> None:
+        self.call("Input.insertText", text=text)
+
+    def picture(self, out: Path, *, whole: bool = True) -> None:
+        """For people to look at."""
+        taken = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
+        out.write_bytes(base64.b64decode(taken["data"]))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.close()
+
+
+COLUMNS = ["time", "dst", "hop", "source", "available_bps", "capacity_bps", "rtt_us", "loss",
+           "throughput_bps"]  # fmt: skip
+
+
+def bring(db: Path, rows: list[Row]) -> None:
+    lines = [",".join(COLUMNS)]
+    lines += [",".join(str(row.get(column, "")) for column in COLUMNS) for row in rows]
+    command = [IMTCP, "advice", "import", "--db", db, "-"]
+    subprocess.run(command, input="\n".join(lines), text=True, check=True)
+
+
+@contextmanager
+def service(db: Path, *options: str | Path) -> Iterator[str]:
+    serve = [IMTCP, "advice", "serve", "--db", db, "--listen", "127.0.0.1:0", "--no-ping"]
+    with subprocess.Popen([*serve, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield re.search(r"http://\S+/", process.stdout.readline())[0]
+        finally:
+            process.terminate()
+
+
+def minute(back: int = 0) -> datetime:
+    return datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=back)
+
+
+def wave(dst: str, bps: float, capacity_bps: int, every: int = 1, hop: str = "") -> list[Row]:
     """Nine days of minutes until now, with a daily wave."""
-    now = datetime.now(UTC).replace(second=0, microsecond=0)
-    lines = ["time,available_bps,capacity_bps,rtt_us"]
-    for back in range(9 * 1440, -1, -1):
-        at = now - timedelta(minutes=back)
-        wave = math.sin((at.hour * 60 + at.minute) / 1440 * math.tau)
-        lines.append(f"{at.isoformat()},{int(70e6 + 10e6 * wave)},100000000,30000")
-    return "\n".join(lines)
+    rows: list[Row] = []
+    for back in range(9 * 1440, -1, -every):
+        at = minute(back)
+        share = 1 + math.sin((at.hour * 60 + at.minute) / 1440 * math.tau) / 7
+        rows.append({"time": at.isoformat(), "dst": dst, "hop": hop, "source": "here",
+                     "available_bps": int(bps * share), "capacity_bps": capacity_bps,
+                     "rtt_us": 30000})  # fmt: skip
+    return rows
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    scratch = tmp_path_factory.mktemp("advice")
-    db = scratch / "history.db"
-    subprocess.run(
-        [IMTCP, "advice", "import", "--db", db, "--path", DST, "-"],
-        input=history(), text=True, check=True,
-    )  # fmt: skip
+    db = tmp_path_factory.mktemp("advice") / "history.db"
+    bring(db, wave(DST, 70e6, 100_000_000))
     subprocess.run([IMTCP, "advice", "set", "--db", db, "zone=Europe/Berlin"], check=True)
-    serve = [IMTCP, "advice", "serve", "--db", db, "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as service:
-        assert service.stdout
-        yield re.search(r"http://\S+/", service.stdout.readline())[0]
-        service.terminate()
+    with service(db) as url:
+        yield url
 
 
-def browse(url: str, out: Path, *more: str) -> str:
-    """The page's elements once it is drawn, and a picture of it for people to look at."""
-    options = ["--headless=old", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    command = [CHROMIUM, *options, f"--user-data-dir={out.parent / 'profile'}", *more]
-    command += ["--virtual-time-budget=8000"]
-    subprocess.run([*command, f"--screenshot={out}", url], check=True, timeout=60,
-                   capture_output=True)  # fmt: skip
-    dom = subprocess.run([*command, "--dump-dom", url], check=True, timeout=60,
-                         capture_output=True, text=True)  # fmt: skip
-    return dom.stdout
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """600 paths."""
+    db = tmp_path_factory.mktemp("many") / "history.db"
+    rows: list[Row] = [
+        {"time": minute(back).isoformat(), "dst": f"203.0.{i // 200}.{i % 200}",
+         "available_bps": (i + 1) * 1_000_000}
+        for i in range(600)
+        for back in [3, 2, 1]
+    ]  # fmt: skip
+    bring(db, rows)
+    with service(db) as url:
+        yield url
+
+
+@pytest.fixture
+def keep(tmp_path: Path, browser: Browser) -> Callable[[str], None]:
+    def keep(name: str) -> None:
+        """Pictures stay where IMTCP_PICTURES says, for people to look at."""
+        directory = Path(os.environ.get("IMTCP_PICTURES", tmp_path))
+        directory.mkdir(parents=True, exist_ok=True)
+        browser.picture(directory / f"{name}.png")
+        assert (directory / f"{name}.png").stat().st_size > 5_000
+        assert browser.js("faults") == []
+
+    return keep
+
+
+Keep = Callable[[str], None]
+
+
+def checked_layout(browser: Browser) -> None:
+    """Nothing is wider than the window, and no text is cut."""
+    assert browser.js("document.documentElement.scrollWidth <= innerWidth")
+    wide = """[...document.querySelectorAll('h2, h3, p, dt, dd, dd small, .badge, button, label')]
+        .filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"""
+    assert browser.js(wide) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("name", "size", "dark"),
     [
-        ("light", ["--window-size=1200,1400"]),
-        ("dark", ["--window-size=1200,1400", "--blink-settings=preferredColorScheme=0"]),
-        ("narrow", ["--window-size=500,2000"]),
+        ("desktop", DESKTOP, False),
+        ("desktop-dark", DESKTOP, True),
+        ("phone", PHONE, False),
+        ("phone-dark", PHONE, True),
     ],
 )
 def test_the_page_shows_the_path_its_day_its_advice_and_its_history(
-    url: str, tmp_path: Path, name: str, options: list[str]
+    url: str, browser: Browser, keep: Keep, name: str, size: tuple[int, int], dark: bool
 ) -> None:
-    dom = browse(url, tmp_path / f"{name}.png", *options)
+    browser.open(f"{url}#{DST}", size, dark=dark)
+    browser.wait(SHOWN)
+    keep(name)
+    checked_layout(browser)
+    dom = browser.js("document.documentElement.outerHTML")
     assert f'id="name">{DST}<' in dom
     assert "congestion control off" in dom
     assert "Europe/Berlin" in dom
     for drawn in ['class="m"', 'class="b"', 'class="p"', 'class="t"', 'class="f-off"']:
         assert drawn in dom, drawn
     assert '<p id="state" role="status"></p>' in dom
-    assert (tmp_path / f"{name}.png").stat().st_size > 20_000
 
 
 def test_the_page_needs_nothing_from_elsewhere(url: str) -> None:
-    import urllib.request
-
     with urllib.request.urlopen(url) as answer:
         page = answer.read().decode()
         policy = answer.headers["Content-Security-Policy"]
@@ -92,11 +261,168 @@ def test_the_page_needs_nothing_from_elsewhere(url: str) -> None:
     assert addresses <= {"http://www.w3.org"}, addresses
 
 
-def test_the_times_are_those_of_the_paths_zone(url: str, tmp_path: Path) -> None:
-    dom = browse(url, tmp_path / "zone.png", "--window-size=1200,1400")
-    shown = re.search(r'id="zone" class="quiet">([\d-]+ [\d:]+) (CET|CEST)', dom)
+def test_the_times_are_those_of_the_paths_zone(url: str, browser: Browser) -> None:
+    browser.open(f"{url}#{DST}")
+    browser.wait(SHOWN)
+    shown = re.match(r"([\d-]+ [\d:]+) (CET|CEST)", browser.js("$('zone').textContent"))
     assert shown
-    import zoneinfo
-
     here = datetime.now(zoneinfo.ZoneInfo("Europe/Berlin")).replace(tzinfo=None)
     assert abs(here - datetime.fromisoformat(shown[1])) < timedelta(minutes=2)
+
+
+@pytest.mark.parametrize(("name", "size"), [("desktop", DESKTOP), ("phone", PHONE)])
+def test_without_history_the_page_says_so_and_notices_the_first(
+    browser: Browser, keep: Keep, tmp_path: Path, name: str, size: tuple[int, int]
+) -> None:
+    db = tmp_path / "empty.db"
+    with service(db) as url:
+        browser.open(url, size)
+        browser.wait("$('empty').offsetHeight")
+        keep(f"empty-{name}")
+        assert browser.js("$('empty').getBoundingClientRect().bottom < innerHeight")
+        assert (
+            browser.js("$('main').offsetHeight + document.querySelector('nav').offsetHeight") == 0
+        )
+        bring(db, [{"time": minute(1).isoformat(), "dst": DST, "available_bps": 61_000_000}])
+        browser.wait("$('main').offsetHeight && $('name').textContent")
+        assert browser.js("$('name').textContent") == DST
+        assert browser.js("$('empty').offsetHeight") == 0
+
+
+@pytest.mark.parametrize(("name", "size"), [("desktop", DESKTOP), ("phone", PHONE)])
+def test_nothing_but_the_form_is_shown_until_there_is_a_token(
+    browser: Browser, keep: Keep, tmp_path: Path, name: str, size: tuple[int, int]
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(TOKEN + "\n")
+    tokens.chmod(0o600)
+    db = tmp_path / "history.db"
+    bring(db, [{"time": minute(1).isoformat(), "dst": DST, "available_bps": 61_000_000}])
+    with service(db, "--read-token-file", tokens) as url:
+        browser.open(url, size)
+        browser.wait("$('token').offsetHeight")
+        keep(f"token-{name}")
+        assert browser.js("$('layout').offsetHeight") == 0
+        assert browser.js("document.activeElement.matches('#token input')")
+        browser.type("not-a-token-of-theirs")
+        browser.key("Enter")
+        browser.wait("$('state').textContent === 'This token is not taken'")
+        assert browser.js("$('token').offsetHeight > 0 && $('layout').offsetHeight === 0")
+        browser.js("document.querySelector('#token input').select()")
+        browser.type(TOKEN)
+        browser.key("Enter")
+        browser.wait("$('main').offsetHeight")
+        assert browser.js("$('token').offsetHeight") == 0
+        assert browser.js("$('name').textContent") == DST
+
+
+def test_many_paths_stay_beside_what_they_choose(many: str, browser: Browser, keep: Keep) -> None:
+    browser.open(f"{many}#203.0.2.100")
+    browser.wait("$('name').textContent === '203.0.2.100'")
+    keep("many-desktop")
+    # The charts come where they come with one path, and the list scrolls by itself.
+    assert browser.js("$('day-chart').getBoundingClientRect().top") < 900
+    assert browser.js("document.querySelector('nav').offsetHeight") <= 900
+    assert browser.js("document.documentElement.scrollHeight") < 2000
+    assert browser.js("$('paths').scrollHeight > 2 * $('paths').clientHeight")
+    # The one that the address names is in the list's view.
+    seen = """(() => { const b = document.querySelector('[aria-current=true]')
+        .getBoundingClientRect(), l = $('paths').getBoundingClientRect();
+        return b.top >= l.top && b.bottom <= l.bottom; })()"""
+    assert browser.js(seen)
+    browser.js("scrollTo(0, 500)")
+    assert browser.js("document.querySelector('nav').getBoundingClientRect().top") >= 0
+
+
+def test_many_paths_on_a_phone_are_found_and_leave_room(
+    many: str, browser: Browser, keep: Keep
+) -> None:
+    browser.open(many, PHONE)
+    browser.wait(SHOWN)
+    keep("many-phone")
+    checked_layout(browser)
+    assert browser.js("document.querySelector('nav').offsetHeight") < 844 / 2
+    assert browser.js("$('found').textContent") == "600 paths"
+    several = """(() => { const l = $('paths').getBoundingClientRect();
+        return [...$('paths').querySelectorAll('button')].filter(
+            b => b.getBoundingClientRect().bottom <= l.bottom).length; })()"""
+    assert browser.js(several) >= 3
+    browser.js("$('find').focus()")
+    browser.type("203.0.1.17")
+    assert browser.js("$('found').textContent") == "11 of 600 paths"
+    browser.js("$('paths').querySelector('[data-dst=\"203.0.1.178\"]').click()")
+    browser.wait("$('name').textContent === '203.0.1.178'")
+
+
+def test_paths_are_chosen_with_the_keyboard(many: str, browser: Browser) -> None:
+    browser.open(many)
+    browser.wait(SHOWN)
+    focused = "document.activeElement.dataset.dst || document.activeElement.id"
+    assert browser.js("document.querySelector('label[for=find]').textContent")
+    browser.js("$('find').focus()")
+    browser.key("ArrowDown")
+    assert browser.js(focused) == "203.0.0.0"
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert browser.js(f"document.activeElement.matches(':focus-visible') && {outline}") == "solid"
+    browser.key("End")
+    assert browser.js(focused) == browser.js("state.paths.at(-1).dst")
+    browser.key("ArrowUp")
+    chosen = browser.js("state.paths.at(-2).dst")
+    assert browser.js(focused) == chosen
+    browser.key("Enter")
+    browser.wait(f"$('name').textContent === '{chosen}'")
+    # Neither the choice nor a refreshed list takes the place away.
+    browser.js("start()")
+    assert browser.js(focused) == chosen
+    # One stop: the next is in the content.
+    browser.key("Tab")
+    assert browser.js("$('main').contains(document.activeElement)")
+
+
+def test_charts_are_read_with_pointer_and_keys(url: str, browser: Browser) -> None:
+    browser.open(f"{url}#{DST}")
+    browser.wait(SHOWN)
+    told = "document.querySelector('#{} .tip:not([hidden])')?.textContent"
+    x, y = browser.js("""(() => { const r = $('day-chart').firstChild.getBoundingClientRect();
+        return [r.left + r.width / 2, r.top + r.height / 2]; })()""")
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    # Not until the next frame alone.
+    time.sleep(0.5)
+    assert re.match(r"\d\d:\d\d\nmeasured\t.* Mbit/s", browser.js(told.format("day-chart")))
+    browser.js("$('history-chart').firstChild.focus()")
+    browser.key("Home")
+    assert "Mbit/s" in browser.js(told.format("history-chart"))
+    browser.js("load()")
+    browser.wait("document.activeElement === $('history-chart').firstChild")
+
+
+def test_fingers_have_room_on_a_phone(url: str, browser: Browser) -> None:
+    browser.open(f"{url}#{DST}", PHONE)
+    browser.wait(SHOWN)
+    small = """[...document.querySelectorAll('button, input, select, summary')]
+        .filter(e => e.offsetParent).map(e => [e.id || e.textContent, e.getBoundingClientRect()])
+        .filter(([, r]) => r.width < 40 || r.height < 40).map(([name]) => name)"""
+    assert browser.js(small) == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_can_be_read_in_both_schemes(url: str, browser: Browser, dark: bool) -> None:
+    """WCAG AA: 4.5 to 1, of each text on the colours that it is on."""
+    browser.open(f"{url}#{DST}", dark=dark)
+    browser.wait(SHOWN)
+    faint = """(() => {
+        const of = c => (c.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+        const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(
+            v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+            .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+        const ground = e => { for (; e; e = e.parentElement) {
+            const c = of(getComputedStyle(e).backgroundColor);
+            if (c.length < 4 || c[3] > 0) return c; } };
+        const texts = [...document.querySelectorAll('body *')].filter(e => e.getClientRects().length
+            && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()));
+        return texts.map(e => { const s = getComputedStyle(e), [a, b] = [
+            light(of(e.closest('svg') ? s.fill : s.color)), light(ground(e))].sort((a, b) => b - a);
+            return [e.textContent.slice(0, 40), (a + .05) / (b + .05)];
+        }).filter(([, ratio]) => ratio < 4.5);
+    })()"""
+    assert browser.js(faint) == []

@@ -9,15 +9,16 @@ function svg(tag, attributes = {}, text) {
 }
 
 function frame(box, { from, to, most, label, height }) {
-  const width = Math.max(box.clientWidth, 260), left = 46, bottom = 22;
+  const width = Math.max(box.clientWidth, 260), left = 46, right = 6, bottom = 22, top = most ? 26 : 14;
   const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', tabindex: 0, 'aria-label': label });
-  const x = t => left + (t - from) / (to - from) * (width - left - 2);
-  const y = v => height - bottom - v / most * (height - bottom - 14);
+  const x = t => left + (t - from) / (to - from) * (width - left - right);
+  const y = v => height - bottom - v / most * (height - bottom - top);
   if (most) {
     const raw = most / 5, unit = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 2.5, 5, 10].map(n => n * unit).find(n => n >= raw);
+    root.append(svg('text', { x: left - 6, y: 11, 'text-anchor': 'end' }, 'bit/s'));
     for (let v = 0; v <= most; v += step) {
-      root.append(svg('line', { class: 'grid', x1: left, x2: width, y1: y(v), y2: y(v) }),
+      root.append(svg('line', { class: 'grid', x1: left, x2: width - right, y1: y(v), y2: y(v) }),
         svg('text', { x: left - 6, y: y(v) + 4, 'text-anchor': 'end' }, rate(v, true)));
     }
   }
@@ -32,12 +33,18 @@ function frame(box, { from, to, most, label, height }) {
     }
   } else {
     const every = Math.ceil(days / Math.max(2, Math.floor(width / 90)));
-    for (let t = from + DAY * every / 2; t < to; t += DAY * every) {
-      root.append(svg('text', { x: x(t), y: height - 5, 'text-anchor': 'middle' }, clock(t, { day: 'numeric', month: 'short' })));
+    for (let day = date(from); midnight(day) < to; day = shift(day, every)) {
+      const t = midnight(day), px = x(t);
+      if (t < from) continue;
+      root.append(svg('line', { class: 'grid', x1: px, x2: px, y1: height - bottom, y2: height - bottom + 5 }));
+      if (px < width - 24) root.append(svg('text', { x: px, y: height - 5, 'text-anchor': 'middle' }, clock(t, { day: 'numeric', month: 'short' })));
     }
   }
+  // Who reads values with the keys goes on reading after the page has been refreshed.
+  const read = box.contains(document.activeElement);
   box.replaceChildren(root);
-  return { root, x, y, width, left, height, bottom };
+  if (read) root.focus({ preventScroll: true });
+  return { root, x, y, width, left, right: width - right, height, bottom };
 }
 
 /** Runs of points without a gap. */
@@ -80,7 +87,7 @@ function cursor(box, f, points, tell) {
   f.root.onpointerleave = f.root.onblur = hide;
   f.root.onkeydown = event => {
     const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -12, PageDown: 12, Home: -1e9, End: 1e9 }[event.key];
-    if (step) { event.preventDefault(); show(tip.hidden ? at : at + step); } else if (event.key === 'Escape') hide();
+    if (step) { event.preventDefault(); show(tip.hidden && Math.abs(step) < 1e9 ? at : at + step); } else if (event.key === 'Escape') hide();
   };
 }
 const none = (box, text) => box.replaceChildren(el('p', { className: 'none', textContent: text }));

@@ -1,5 +1,6 @@
 'use strict';
 const $ = id => document.getElementById(id);
+/** Without a day, the newest is shown. */
 const state = { paths: [], dst: null, path: null, day: null, days: 7, round: 0 };
 const DAY = 864e5;
 
@@ -9,10 +10,19 @@ async function get(url, params = {}) {
   const token = sessionStorage.getItem('token');
   const query = new URLSearchParams(params);
   const answer = await fetch(`${url}?${query}`, token ? { headers: { Authorization: `Bearer ${token}` } } : {});
-  if (answer.status === 401) { $('token').hidden = false; throw new Error('a token is needed'); }
-  const body = await answer.json();
-  if (!answer.ok) throw new Error(body.detail || answer.statusText);
+  if (answer.status === 401) { askForToken(token); throw new Error(token ? 'This token is not taken' : 'A token is needed'); }
+  // A proxy in between answers without JSON.
+  const body = await answer.json().catch(() => null);
+  if (!answer.ok || !body) throw new Error(body?.detail || `the answer is ${answer.status} ${answer.statusText}`);
   return body;
+}
+const fail = e => { $('state').textContent = $('token').hidden ? `Not up to date: ${e.message}` : e.message; };
+function askForToken(refused) {
+  if (refused) sessionStorage.removeItem('token');
+  const opened = $('token').hidden;
+  $('token').hidden = false;
+  $('layout').hidden = true;
+  if (opened) $('token').querySelector('input').focus();
 }
 
 // Numbers and times as people read them
@@ -26,13 +36,20 @@ function rate(bps, short) {
   const text = short ? String(+bps.toFixed(digits)) : bps.toFixed(digits);
   return short ? `${text}${units[i]}` : `${text} ${units[i]}bit/s`;
 }
+/** From one to another, with the unit once where it is the same. */
+function between(low, high) {
+  const [a, b] = [rate(low), rate(high)], unit = b.split(' ')[1];
+  return `${a.endsWith(` ${unit}`) ? a.split(' ')[0] : a} – ${b}`;
+}
 const bytes = n => n == null ? '–' : n < 1e3 ? `${n} B` : n < 1e6 ? `${(n / 1e3).toFixed(0)} kB` : `${(n / 1e6).toFixed(1)} MB`;
 const millis = us => us == null ? '–' : `${(us / 1e3).toPrecision(3)} ms`;
-const span = s => s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} days`;
+const span = s => s < 0 ? '0 s' : s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} days`;
+const count = (n, one) => `${n} ${one}${n === 1 ? '' : 's'}`;
 const zone = () => state.path.settings.zone;
 function clock(t, options) {
   return new Intl.DateTimeFormat('en-GB', { timeZone: zone(), hourCycle: 'h23', ...options }).format(t);
 }
+const WHEN = { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' };
 const hm = t => clock(t, { hour: '2-digit', minute: '2-digit' });
 const date = t => new Intl.DateTimeFormat('sv-SE', { timeZone: zone() }).format(t);
 
@@ -56,19 +73,37 @@ function el(tag, props = {}, ...children) {
   e.append(...children);
   return e;
 }
+
 const points = history => history.points.map(p => ({ t: Date.parse(p.time), v: p.available_bps, low: p.low_bps, high: p.high_bps, n: p.samples }));
 
 // The parts of the page
 
 function drawPaths() {
   const wanted = $('find').value.trim().toLowerCase();
-  const shown = state.paths.filter(p => p.dst.includes(wanted));
-  $('paths').replaceChildren(...shown.map(p => {
-    const newest = p.newest ? `newest ${span((Date.now() - Date.parse(p.newest)) / 1e3)} ago` : 'no records';
-    const button = el('button', { onclick: () => choose(p.dst) }, p.dst, el('small', { textContent: newest }));
+  const shown = state.paths.filter(p => p.dst.toLowerCase().includes(wanted));
+  const list = $('paths'), top = list.scrollTop, focused = document.activeElement.dataset.dst;
+  list.replaceChildren(...shown.map(p => {
+    const newest = `newest ${span((Date.now() - Date.parse(p.newest)) / 1e3)} ago`;
+    const button = el('button', { onclick: () => choose(p.dst), tabIndex: -1 }, p.dst,
+      el('small', { textContent: newest }));
+    button.dataset.dst = p.dst;
     button.setAttribute('aria-current', p.dst === state.dst);
     return el('li', {}, button);
   }));
+  // The list is one stop of the tab key, its arrow keys do the rest.
+  const all = [...list.querySelectorAll('button')], of = dst => all.find(b => b.dataset.dst === dst);
+  const stop = of(focused) || of(state.dst) || all[0];
+  if (stop) stop.tabIndex = 0;
+  list.scrollTop = top;
+  if (focused) of(focused)?.focus({ preventScroll: true });
+  $('found').textContent = wanted ? `${shown.length} of ${count(state.paths.length, 'path')}` : count(state.paths.length, 'path');
+}
+/** Brings the chosen path into the list's view, without moving the page. */
+function reveal() {
+  const list = $('paths'), chosen = list.querySelector('[aria-current=true]');
+  if (!chosen) return;
+  const above = chosen.getBoundingClientRect().top - list.getBoundingClientRect().top;
+  if (above < 0 || above + chosen.offsetHeight > list.clientHeight) list.scrollTop += above - list.clientHeight / 3;
 }
 
 function kind(step) { return step.congestion_control === 'off' ? 'off' : step.reason === 'congested' ? 'on' : 'unknown'; }
@@ -76,22 +111,26 @@ function kind(step) { return step.congestion_control === 'off' ? 'off' : step.re
 function drawAdvice(advice) {
   const from = advice.computed_from, at = Date.parse(advice.at);
   $('name').textContent = advice.dst;
-  $('zone').textContent = `${from.local_time} · ${from.zone}`;
+  $('zone').textContent = from.local_time.endsWith(` ${from.zone}`) ? from.local_time : `${from.local_time} · ${from.zone}`;
   $('verdict').replaceChildren(
     el('span', { className: `badge ${kind(advice)}`, textContent: `congestion control ${advice.congestion_control}` }),
     el('span', { textContent: advice.because }));
   const fact = (name, value, small) => el('div', {}, el('dt', { textContent: name }),
     el('dd', { textContent: value }, ...(small ? [el('small', { textContent: small })] : [])));
+  const next = Date.parse(advice.next_advice_at), capacity = from.capacity_bps && `capacity ${rate(from.capacity_bps)}`;
+  const days = { all: 'all days', week: 'the week before', weekday: 'same weekday' }[from.history];
   const facts = [
-    ['Predicted for now', rate(advice.available_bps), advice.available_bps == null ? 'not known' : `${rate(advice.available_low_bps, true)} – ${rate(advice.available_high_bps, true)}`],
-    ['Newest measurement', rate(from.newest_bps), advice.age_s == null ? '' : `${span(advice.age_s)} ago`],
-    ['Ask again', `in ${span((Date.parse(advice.next_advice_at) - at) / 1e3)}`, `at ${hm(Date.parse(advice.next_advice_at))}`],
-    ['RTT', millis(advice.rtt_us), ''],
-    ['Buffer to use', bytes(advice.buffer_bytes), advice.buffer_bytes == null ? '' : from.capacity_bps ? 'RTT × capacity' : 'RTT × available'],
-    ['Threshold', rate(from.threshold_bps), from.capacity_bps ? `capacity ${rate(from.capacity_bps)}` : ''],
-    ['Based on', `${from.days_used} days`, `${advice.sample_count} samples, ${{ all: 'all days', week: 'the week before', weekday: 'same weekday' }[from.history]}`],
+    ['Predicted for now', rate(advice.available_bps), advice.available_bps == null ? 'not known'
+      : between(advice.available_low_bps, advice.available_high_bps)],
+    ['Newest measurement', rate(from.newest_bps), from.newest_at ? `${span((at - Date.parse(from.newest_at)) / 1e3)} ago` : 'not known'],
+    ['Threshold', rate(from.threshold_bps), from.threshold_bps == null ? 'not known' : capacity],
+    ['Ask again', `in ${span((next - at) / 1e3)}`, `at ${hm(next)}${date(next) === date(at) ? '' : ` on ${clock(next, { weekday: 'long' })}`}`],
+    ['RTT', millis(advice.rtt_us), advice.rtt_us == null ? 'not known' : ''],
+    ['Buffer to use', bytes(advice.buffer_bytes), advice.buffer_bytes == null ? 'not known' : `RTT × ${capacity || 'available'}`],
+    ['Based on', count(from.days_used, 'day'), `${count(advice.sample_count, 'sample')}, ${days}`],
   ];
   $('facts').replaceChildren(...facts.map(f => fact(...f)));
+  $('basis').hidden = !from.days.length;
   const head = ['Day', 'Samples', 'B0', 'B1 per minute', 'R²'];
   const row = (tag, cells) => el('tr', {}, ...cells.map(c => el(tag, { textContent: c })));
   $('days').replaceChildren(row('th', head), ...from.days.map(d => row('td', [d.date, d.samples, rate(d.b0_bps),
@@ -100,6 +139,9 @@ function drawAdvice(advice) {
 
 function drawDay(measured, steps, threshold, from, to) {
   const known = steps.filter(s => s.v != null);
+  for (const [of, there] of [['measured', measured.length], ['predicted', known.length], ['band', known.length], ['threshold', threshold]]) {
+    document.querySelector(`#day-legend .${of}`).parentNode.hidden = !there;
+  }
   const values = [...measured.map(p => p.v), ...known.map(s => s.high), threshold || 0];
   if (!measured.length && !known.length) return none($('day-chart'), 'Nothing was measured on this day, and nothing is predicted.');
   const f = frame($('day-chart'), { from, to, most: Math.max(...values, 1) * 1.05, height: 260,
@@ -109,8 +151,8 @@ function drawDay(measured, steps, threshold, from, to) {
   }
   for (const run of runs(measured, 36e5)) f.root.append(svg('path', { class: 'm', d: line(f, run, 'v') }));
   if (threshold) {
-    f.root.append(svg('line', { class: 't', x1: f.left, x2: f.width, y1: f.y(threshold), y2: f.y(threshold) }),
-      svg('text', { class: 'tl', x: f.width - 4, y: f.y(threshold) - 5, 'text-anchor': 'end' }, rate(threshold)));
+    f.root.append(svg('line', { class: 't', x1: f.left, x2: f.right, y1: f.y(threshold), y2: f.y(threshold) }),
+      svg('text', { class: 'tl', x: f.right, y: f.y(threshold) - 5, 'text-anchor': 'end' }, rate(threshold)));
   }
   const now = Date.now();
   if (now > from && now < to) f.root.append(svg('line', { class: 'now', x1: f.x(now), x2: f.x(now), y1: 0, y2: f.height - f.bottom }));
@@ -118,8 +160,8 @@ function drawDay(measured, steps, threshold, from, to) {
   const told = measured.length ? measured : known;
   cursor($('day-chart'), f, told, p => {
     const s = at(p.t), lines = [hm(p.t)];
-    if (measured.length) lines.push(`measured   ${rate(p.v)}`);
-    if (s) lines.push(`predicted  ${rate(s.v)}`, `           ${rate(s.low, true)} – ${rate(s.high, true)}`);
+    if (measured.length) lines.push(`measured\t${rate(p.v)}`);
+    if (s) lines.push(`predicted\t${rate(s.v)}`, `\t${between(s.low, s.high)}`);
     return lines.join('\n');
   });
 }
@@ -145,33 +187,37 @@ function drawHistory(all, from, to) {
   for (const run of runs(all, Math.max(5 * (to - from) / 400, 36e5))) {
     f.root.append(svg('path', { class: 's', d: area(f, run, 'low', 'high') }), svg('path', { class: 'm', d: line(f, run, 'v') }));
   }
-  cursor($('history-chart'), f, all, p => `${clock(p.t, { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' })}\n${rate(p.v)}  (${rate(p.low, true)} – ${rate(p.high, true)})\n${p.n} samples`);
+  cursor($('history-chart'), f, all, p => `${clock(p.t, WHEN)}\n${rate(p.v)}  (${between(p.low, p.high)})\n${count(p.n, 'sample')}`);
 }
 
 // What happens
 
-let drawn = null;
+let drawn = null, width = 0;
 function draw() {
   if (!drawn) return;
-  drawAdvice(drawn.advice);
-  const threshold = drawn.advice.computed_from.threshold_bps;
-  drawDay(drawn.measured, drawn.steps, threshold, drawn.from, drawn.to);
-  drawStrip(drawn.steps, drawn.from, drawn.to);
+  width = $('main').clientWidth;
+  const { advice, from, to } = drawn;
+  drawAdvice(advice);
+  drawDay(drawn.measured, drawn.steps, advice.computed_from.threshold_bps, from, to);
+  drawStrip(drawn.steps, from, to);
+  $('history-legend').hidden = !drawn.history.length;
   drawHistory(drawn.history, drawn.begin, drawn.end);
 }
 
 async function load() {
   const round = ++state.round, dst = state.dst;
   try {
-    state.path = await get(`/v1/paths/${encodeURIComponent(dst)}`);
-    const newest = state.path.newest ? Date.parse(state.path.newest) : Date.now();
+    const path = await get(`/v1/paths/${encodeURIComponent(dst)}`);
+    if (round !== state.round) return;
+    state.path = path;
+    const now = Date.now(), newest = path.newest ? Date.parse(path.newest) : now;
     // A path that has fallen silent is shown where it last spoke.
-    state.day ||= date(Math.min(newest, Date.now()));
-    const from = midnight(state.day), to = midnight(shift(state.day, 1));
-    const end = Math.min(Date.now(), Math.max(newest + 1, to)), begin = end - state.days * DAY;
+    const day = state.day || date(Math.min(newest, now));
+    const from = midnight(day), to = midnight(shift(day, 1));
+    const end = Math.min(now, Math.max(newest + 1, to)), begin = end - state.days * DAY;
     const iso = t => new Date(t).toISOString();
     const advice = await get('/v1/advice', { dst });
-    const hop = advice.computed_from.hop || '';
+    const hop = advice.computed_from.hop ?? '';
     const [measured, line, history] = await Promise.all([
       get('/v1/history', { dst, hop, from: iso(from), to: iso(to), points: 288 }),
       get('/v1/timeline', { dst, from: iso(from), to: iso(to), steps: 48 }),
@@ -179,12 +225,12 @@ async function load() {
     ]);
     if (round !== state.round) return;
     const steps = line.steps.map(s => ({ ...s, t: Date.parse(s.at), v: s.available_bps, low: s.available_low_bps, high: s.available_high_bps }));
-    drawn = { advice, from, to, begin, end, measured: points(measured), steps, history: points(history) };
+    drawn = { advice, day, from, to, begin, end, measured: points(measured), steps, history: points(history) };
     $('main').hidden = false;
-    $('day').value = state.day;
+    $('day').value = day;
     $('state').textContent = '';
     draw();
-  } catch (e) { if (round === state.round) $('state').textContent = `Not up to date: ${e.message}`; }
+  } catch (e) { if (round === state.round) fail(e); }
 }
 
 function choose(dst) {
@@ -192,6 +238,7 @@ function choose(dst) {
   state.day = null;
   history.replaceState(null, '', `#${encodeURIComponent(dst)}`);
   drawPaths();
+  reveal();
   load();
 }
 
@@ -205,25 +252,48 @@ async function start() {
     }
     state.paths = all.filter(p => p.newest);
     $('state').textContent = '';
+    $('layout').hidden = false;
     $('empty').hidden = state.paths.length > 0;
     document.querySelector('nav').hidden = !state.paths.length;
     drawPaths();
-    if (state.paths.length && !state.dst) {
-      const wanted = decodeURIComponent(location.hash.slice(1));
-      choose((state.paths.find(p => p.dst === wanted) || state.paths[0]).dst);
-    }
-  } catch (e) { $('state').textContent = `Not up to date: ${e.message}`; }
+    if (state.paths.length && !state.dst) choose((named() || state.paths[0]).dst);
+  } catch (e) { fail(e); }
+}
+/** The path that the address names, percent signs or not. */
+const named = () => state.paths.find(p => [p.dst, encodeURIComponent(p.dst)].includes(location.hash.slice(1)));
+
+/** Every minute; until there is a path every few seconds, as somebody is about to bring one. */
+async function follow() {
+  if (!document.hidden && $('token').hidden) {
+    const known = state.dst;
+    await start();
+    if (known) await load();
+  }
+  setTimeout(follow, state.dst ? 60e3 : 5e3);
 }
 
 $('find').oninput = drawPaths;
-$('paths').onkeydown = event => {
-  const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
-  const all = [...$('paths').querySelectorAll('button')], at = all.indexOf(document.activeElement);
-  if (step && all[at + step]) { event.preventDefault(); all[at + step].focus(); }
+$('find').onkeydown = event => {
+  const first = $('paths').querySelector('button');
+  if (!first || !['ArrowDown', 'Enter'].includes(event.key)) return;
+  event.preventDefault();
+  if (event.key === 'Enter') first.click(); else first.focus();
 };
+$('paths').onkeydown = event => {
+  const all = [...$('paths').querySelectorAll('button')], at = all.indexOf(document.activeElement);
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + 10, PageUp: at - 10, Home: 0, End: all.length - 1 }[event.key];
+  if (to == null || at < 0) return;
+  event.preventDefault();
+  if (to < 0 && event.key === 'ArrowUp') return $('find').focus();
+  const next = all[Math.max(0, Math.min(all.length - 1, to))];
+  all[at].tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+};
+onhashchange = () => { const path = named(); if (path && path.dst !== state.dst) choose(path.dst); };
 const go = day => { if (day) { state.day = day; load(); } };
-$('before').onclick = () => go(shift(state.day, -1));
-$('after').onclick = () => go(shift(state.day, 1));
+$('before').onclick = () => drawn && go(shift(drawn.day, -1));
+$('after').onclick = () => drawn && go(shift(drawn.day, 1));
 $('day').onchange = event => go(event.target.value);
 $('range').onclick = event => {
   if (!event.target.dataset.days) return;
@@ -233,16 +303,16 @@ $('range').onclick = event => {
 };
 $('token').onsubmit = event => {
   event.preventDefault();
-  sessionStorage.setItem('token', event.target.querySelector('input').value);
+  sessionStorage.setItem('token', event.target.querySelector('input').value.trim());
   $('token').hidden = true;
+  if (state.dst) load();
   start();
 };
-let resized, width = 0;
-new ResizeObserver(([box]) => {
-  if (box.contentRect.width === width) return;
-  width = box.contentRect.width;
+let resized;
+new ResizeObserver(() => {
+  // Drawing anew takes away what the cursor tells.
+  if ($('main').clientWidth === width) return;
   clearTimeout(resized);
   resized = setTimeout(draw, 100);
 }).observe($('main'));
-setInterval(() => { if (!document.hidden && state.dst) { start(); load(); } }, 60e3);
-start();
+follow();
