@@ -179,10 +179,29 @@ def wave(dst: str, bps: float, capacity_bps: int, every: int = 1, hop: str = "")
     return rows
 
 
+def active_tests(dst: str) -> list[Row]:
+    """A ping every minute of three hours, one of them lost, and an iperf3 each hour."""
+    pings: list[Row] = [
+        {"time": minute(back).isoformat(), "dst": dst, "source": "here/ping",
+         "rtt_us": 21500, "loss": 0}
+        for back in range(180, 0, -1)
+    ]  # fmt: skip
+    lost: Row = {"time": minute().isoformat(), "dst": dst, "source": "here/ping", "loss": 1}
+    transfers: list[Row] = [
+        {"time": minute(back).isoformat(), "dst": dst, "source": "here/iperf3",
+         "throughput_bps": 48_200_000}
+        for back in range(170, 0, -60)
+    ]  # fmt: skip
+    return [*pings, lost, *transfers]
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     db = tmp_path_factory.mktemp("advice") / "history.db"
-    bring(db, wave(DST, 70e6, 100_000_000))
+    single: Row = {"time": minute(1).isoformat(), "dst": "192.0.2.8", "available_bps": 61_000_000}
+    bring(db, [
+        *wave(DST, 70e6, 100_000_000), *active_tests(DST), single, *active_tests("192.0.2.9"),
+    ])  # fmt: skip
     subprocess.run([IMTCP, "advice", "set", "--db", db, "zone=Europe/Berlin"], check=True)
     with service(db) as url:
         yield url
@@ -379,6 +398,66 @@ def test_paths_are_chosen_with_the_keyboard(many: str, browser: Browser) -> None
     assert browser.js("$('main').contains(document.activeElement)")
 
 
+@pytest.mark.parametrize(("name", "size"), [("desktop", DESKTOP), ("phone", PHONE)])
+@pytest.mark.parametrize("records", [1, 3])
+def test_measurements_that_are_alone_are_dots(
+    url: str,
+    many: str,
+    browser: Browser,
+    keep: Keep,
+    records: int,
+    name: str,
+    size: tuple[int, int],
+) -> None:
+    """One record, and a few minutes of a day: as a line neither would be seen."""
+    browser.open(f"{url}#192.0.2.8" if records == 1 else many, size)
+    browser.wait(SHOWN)
+    keep(f"records-{records}-{name}")
+    checked_layout(browser)
+    for chart in ["day-chart", "history-chart"]:
+        seen = f"""(() => {{ const chart = $('{chart}').getBoundingClientRect();
+            return [...$('{chart}').querySelectorAll('circle.m')].map(
+                c => c.getBoundingClientRect()).every(c => c.width >= 5
+                    && c.left > chart.left && c.right <= chart.right); }})()"""
+        assert browser.js(f"document.querySelectorAll('#{chart} circle.m').length") > 0
+        assert browser.js(seen)
+    lines = "[...document.querySelectorAll('.chart path')].map(p => p.getTotalLength())"
+    assert all(length > 5 for length in browser.js(lines))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "dark"), [("desktop", DESKTOP, True), ("phone", PHONE, False)]
+)
+def test_a_path_of_active_tests_alone_is_listed_with_them(
+    url: str, browser: Browser, keep: Keep, name: str, size: tuple[int, int], dark: bool
+) -> None:
+    browser.open(f"{url}#192.0.2.9", size, dark=dark)
+    browser.wait("$('name').textContent === '192.0.2.9'")
+    keep(f"tests-{name}")
+    checked_layout(browser)
+    assert "tests alone" in browser.js("document.querySelector('[aria-current=true]').innerText")
+    assert browser.js("$('day-card').offsetHeight") == 0
+    assert "no available bandwidth" in browser.js("$('history-chart').textContent")
+    rows = browser.js("drawn.tests.map(t => Date.parse(t.time))")
+    assert rows == sorted(rows, reverse=True)
+    cells = "[...$('tests-rows').rows].map(r => [...r.cells].map(c => c.textContent))"
+    assert browser.js("$('tests-scroll').scrollWidth <= $('tests-scroll').clientWidth")
+    table = browser.js(cells)
+    assert len(table) == len(rows)
+    by_source = {row[5]: row[1:4] for row in table}
+    dash = "\N{EN DASH}"
+    assert by_source["here/iperf3"] == [dash, dash, "48.2 Mbit/s"]
+    assert by_source["here/ping"] == ["21.5 ms", "0 %", dash]
+    assert any(row[5] == "here/ping" and row[2] != "0 %" for row in table)
+
+
+def test_tests_are_shown_beside_measurements(url: str, browser: Browser) -> None:
+    browser.open(f"{url}#{DST}")
+    browser.wait(SHOWN)
+    assert browser.js("$('tests-rows').rows.length") >= 4
+    assert browser.js("document.querySelectorAll('#history-chart .m').length") > 0
+
+
 def test_charts_are_read_with_pointer_and_keys(url: str, browser: Browser) -> None:
     browser.open(f"{url}#{DST}")
     browser.wait(SHOWN)
@@ -396,9 +475,10 @@ def test_charts_are_read_with_pointer_and_keys(url: str, browser: Browser) -> No
     browser.wait("document.activeElement === $('history-chart').firstChild")
 
 
-def test_fingers_have_room_on_a_phone(url: str, browser: Browser) -> None:
-    browser.open(f"{url}#{DST}", PHONE)
-    browser.wait(SHOWN)
+@pytest.mark.parametrize("dst", [DST, "192.0.2.9"])
+def test_fingers_have_room_on_a_phone(url: str, browser: Browser, dst: str) -> None:
+    browser.open(f"{url}#{dst}", PHONE)
+    browser.wait(f"$('name').textContent === '{dst}'")
     small = """[...document.querySelectorAll('button, input, select, summary')]
         .filter(e => e.offsetParent).map(e => [e.id || e.textContent, e.getBoundingClientRect()])
         .filter(([, r]) => r.width < 40 || r.height < 40).map(([name]) => name)"""

@@ -59,6 +59,18 @@ function runs(points, gap) {
 const line = (f, points, key) => points.map((p, i) => `${i ? 'L' : 'M'}${f.x(p.t).toFixed(1)} ${f.y(p[key]).toFixed(1)}`).join('');
 const area = (f, points, low, high) => `${line(f, points, high)}${[...points].reverse().map(p => `L${f.x(p.t).toFixed(1)} ${f.y(p[low]).toFixed(1)}`).join('')}Z`;
 
+/** A run that is hardly longer than its stroke, or a single point, would not be seen as a line: its points are dots. */
+const short = (f, run) => f.x(run[run.length - 1].t) - f.x(run[0].t) < 6;
+function drawLine(f, run, kind) {
+  if (short(f, run)) for (const p of run) f.root.append(svg('circle', { class: `${kind} dot`, cx: f.x(p.t), cy: f.y(p.v), r: 3 }));
+  else f.root.append(svg('path', { class: kind, d: line(f, run, 'v') }));
+}
+function drawBand(f, run, kind) {
+  const x = f.x(run[0].t), low = Math.min(...run.map(p => p.low)), high = Math.max(...run.map(p => p.high));
+  f.root.append(short(f, run) ? svg('line', { class: `${kind} bar`, x1: x, x2: x, y1: f.y(low), y2: f.y(high) })
+    : svg('path', { class: kind, d: area(f, run, 'low', 'high') }));
+}
+
 /** A cursor that follows the pointer and the arrow keys, and tells what is there. */
 function cursor(box, f, points, tell) {
   if (!points.length) return;

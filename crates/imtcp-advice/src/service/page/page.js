@@ -83,9 +83,9 @@ function drawPaths() {
   const shown = state.paths.filter(p => p.dst.toLowerCase().includes(wanted));
   const list = $('paths'), top = list.scrollTop, focused = document.activeElement.dataset.dst;
   list.replaceChildren(...shown.map(p => {
-    const newest = `newest ${span((Date.now() - Date.parse(p.newest)) / 1e3)} ago`;
+    const at = p.newest || p.newest_test, ago = span((Date.now() - Date.parse(at)) / 1e3);
     const button = el('button', { onclick: () => choose(p.dst), tabIndex: -1 }, p.dst,
-      el('small', { textContent: newest }));
+      el('small', { textContent: p.newest ? `newest ${ago} ago` : `tests alone, newest ${ago} ago` }));
     button.dataset.dst = p.dst;
     button.setAttribute('aria-current', p.dst === state.dst);
     return el('li', {}, button);
@@ -114,7 +114,7 @@ function drawAdvice(advice) {
   $('zone').textContent = from.local_time.endsWith(` ${from.zone}`) ? from.local_time : `${from.local_time} · ${from.zone}`;
   $('verdict').replaceChildren(
     el('span', { className: `badge ${kind(advice)}`, textContent: `congestion control ${advice.congestion_control}` }),
-    el('span', { textContent: advice.because }));
+    el('span', { textContent: state.path.newest ? advice.because : 'active tests alone are known, which tell no available bandwidth' }));
   const fact = (name, value, small) => el('div', {}, el('dt', { textContent: name }),
     el('dd', { textContent: value }, ...(small ? [el('small', { textContent: small })] : [])));
   const next = Date.parse(advice.next_advice_at), capacity = from.capacity_bps && `capacity ${rate(from.capacity_bps)}`;
@@ -137,6 +137,20 @@ function drawAdvice(advice) {
     `${d.b1_bps_per_s < 0 ? '−' : '+'}${rate(Math.abs(d.b1_bps_per_s * 60))}`, d.r2 == null ? '–' : d.r2.toFixed(2)])));
 }
 
+function drawTests(tests, known) {
+  $('tests').hidden = !known;
+  $('tests-none').hidden = tests.length > 0;
+  $('tests-scroll').hidden = !tests.length;
+  const row = (tag, cells) => el('tr', {}, ...cells.map(c => el(tag, tag === 'th' ? { scope: 'col' } : {}, c)));
+  $('tests-head').replaceChildren(row('th', ['Time', 'RTT', 'Loss', 'Throughput', 'Tests', 'Source']));
+  // On a phone the last columns stand below the time, as there is no room for them.
+  const timeOf = t => el('span', { textContent: clock(Date.parse(t.time), { ...WHEN, weekday: undefined }) }, el('small', { textContent: [t.source, count(t.samples, 'test')].filter(x => x).join(', ') }));
+  const percent = share => share == null ? '–' : `${+(share * 100).toFixed(1)} %`;
+  $('tests-rows').replaceChildren(...tests.map(t => row('td',
+    [timeOf(t), millis(t.rtt_us), percent(t.loss), rate(t.throughput_bps), t.samples, t.source || '–'])));
+  $('tests-zone').textContent = `Times in ${zone()}. Where a row has several tests, it has their means.`;
+}
+
 function drawDay(measured, steps, threshold, from, to) {
   const known = steps.filter(s => s.v != null);
   for (const [of, there] of [['measured', measured.length], ['predicted', known.length], ['band', known.length], ['threshold', threshold]]) {
@@ -147,9 +161,10 @@ function drawDay(measured, steps, threshold, from, to) {
   const f = frame($('day-chart'), { from, to, most: Math.max(...values, 1) * 1.05, height: 260,
     label: `Available bandwidth on ${date(from)}, measured and predicted. Arrow keys read values.` });
   for (const run of runs(known, 2 * (to - from) / 48)) {
-    f.root.append(svg('path', { class: 'b', d: area(f, run, 'low', 'high') }), svg('path', { class: 'p', d: line(f, run, 'v') }));
+    drawBand(f, run, 'b');
+    drawLine(f, run, 'p');
   }
-  for (const run of runs(measured, 36e5)) f.root.append(svg('path', { class: 'm', d: line(f, run, 'v') }));
+  for (const run of runs(measured, 36e5)) drawLine(f, run, 'm');
   if (threshold) {
     f.root.append(svg('line', { class: 't', x1: f.left, x2: f.right, y1: f.y(threshold), y2: f.y(threshold) }),
       svg('text', { class: 'tl', x: f.right, y: f.y(threshold) - 5, 'text-anchor': 'end' }, rate(threshold)));
@@ -185,7 +200,8 @@ function drawHistory(all, from, to) {
   const f = frame($('history-chart'), { from, to, most: Math.max(...all.map(p => p.high), 1) * 1.05, height: 200,
     label: 'Available bandwidth measured. Arrow keys read values.' });
   for (const run of runs(all, Math.max(5 * (to - from) / 400, 36e5))) {
-    f.root.append(svg('path', { class: 's', d: area(f, run, 'low', 'high') }), svg('path', { class: 'm', d: line(f, run, 'v') }));
+    drawBand(f, run, 's');
+    drawLine(f, run, 'm');
   }
   cursor($('history-chart'), f, all, p => `${clock(p.t, WHEN)}\n${rate(p.v)}  (${between(p.low, p.high)})\n${count(p.n, 'sample')}`);
 }
@@ -197,11 +213,17 @@ function draw() {
   if (!drawn) return;
   width = $('main').clientWidth;
   const { advice, from, to } = drawn;
+  const bandwidth = drawn.path.newest != null;
   drawAdvice(advice);
-  drawDay(drawn.measured, drawn.steps, advice.computed_from.threshold_bps, from, to);
-  drawStrip(drawn.steps, from, to);
+  $('day-card').hidden = !bandwidth;
+  if (bandwidth) {
+    drawDay(drawn.measured, drawn.steps, advice.computed_from.threshold_bps, from, to);
+    drawStrip(drawn.steps, from, to);
+  }
   $('history-legend').hidden = !drawn.history.length;
-  drawHistory(drawn.history, drawn.begin, drawn.end);
+  if (bandwidth) drawHistory(drawn.history, drawn.begin, drawn.end);
+  else none($('history-chart'), 'Only active tests are known of this path. They tell no available bandwidth: there is nothing to draw or to predict.');
+  drawTests(drawn.tests, drawn.path.newest_test);
 }
 
 async function load() {
@@ -210,22 +232,26 @@ async function load() {
     const path = await get(`/v1/paths/${encodeURIComponent(dst)}`);
     if (round !== state.round) return;
     state.path = path;
-    const now = Date.now(), newest = path.newest ? Date.parse(path.newest) : now;
+    const now = Date.now(), [newest, tested] = [path.newest, path.newest_test].map(t => t ? Date.parse(t) : 0);
     // A path that has fallen silent is shown where it last spoke.
-    const day = state.day || date(Math.min(newest, now));
+    const day = state.day || date(Math.min(newest || tested || now, now));
     const from = midnight(day), to = midnight(shift(day, 1));
-    const end = Math.min(now, Math.max(newest + 1, to)), begin = end - state.days * DAY;
+    const end = Math.min(now, Math.max(newest + 1, tested + 1, to)), begin = end - state.days * DAY;
     const iso = t => new Date(t).toISOString();
     const advice = await get('/v1/advice', { dst });
     const hop = advice.computed_from.hop ?? '';
-    const [measured, line, history] = await Promise.all([
+    const past = { dst, from: iso(begin), to: iso(end), points: 400 };
+    const [measured, line, history, whole] = await Promise.all([
       get('/v1/history', { dst, hop, from: iso(from), to: iso(to), points: 288 }),
       get('/v1/timeline', { dst, from: iso(from), to: iso(to), steps: 48 }),
-      get('/v1/history', { dst, hop, from: iso(begin), to: iso(end), points: 400 }),
+      get('/v1/history', { ...past, hop }),
+      // Tests are of the path as a whole, whichever hop is drawn.
+      hop && tested ? get('/v1/history', past) : { tests: [] },
     ]);
     if (round !== state.round) return;
     const steps = line.steps.map(s => ({ ...s, t: Date.parse(s.at), v: s.available_bps, low: s.available_low_bps, high: s.available_high_bps }));
-    drawn = { advice, day, from, to, begin, end, measured: points(measured), steps, history: points(history) };
+    const tests = [...history.tests, ...whole.tests].sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
+    drawn = { path, advice, day, from, to, begin, end, measured: points(measured), steps, history: points(history), tests };
     $('main').hidden = false;
     $('day').value = day;
     $('state').textContent = '';
@@ -250,7 +276,7 @@ async function start() {
       all.push(...page.paths);
       after = page.next;
     }
-    state.paths = all.filter(p => p.newest);
+    state.paths = all.filter(p => p.newest || p.newest_test);
     $('state').textContent = '';
     $('layout').hidden = false;
     $('empty').hidden = state.paths.length > 0;
