@@ -195,12 +195,18 @@ def active_tests(dst: str) -> list[Row]:
     return [*pings, lost, *transfers]
 
 
+#: A path with hops: the near one has the least bandwidth, the far one is congested.
+HOPS, NEAR, FAR = "192.0.2.20", "198.51.100.1", "198.51.100.9"
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     db = tmp_path_factory.mktemp("advice") / "history.db"
     single: Row = {"time": minute(1).isoformat(), "dst": "192.0.2.8", "available_bps": 61_000_000}
     bring(db, [
         *wave(DST, 70e6, 100_000_000), *active_tests(DST), single, *active_tests("192.0.2.9"),
+        *wave(HOPS, 60e6, 100_000_000, 10, NEAR), *wave(HOPS, 300e6, 1_000_000_000, 10, FAR),
+        *active_tests(HOPS),
     ])  # fmt: skip
     subprocess.run([IMTCP, "advice", "set", "--db", db, "zone=Europe/Berlin"], check=True)
     with service(db) as url:
@@ -398,6 +404,67 @@ def test_paths_are_chosen_with_the_keyboard(many: str, browser: Browser) -> None
     assert browser.js("$('main').contains(document.activeElement)")
 
 
+def answers(change: str) -> str:
+    """A script that changes the service's answers before the page reads them."""
+    return f"""{{ const real = fetch; fetch = async (url, more) => {{
+        const answer = await real(url, more), body = await answer.json();
+        const path = new URL(url, location).pathname;
+        {change}
+        return new Response(JSON.stringify(body), answer);
+    }}; }}"""
+
+
+def test_a_hop_is_not_drawn_under_another_ones_threshold(
+    url: str, browser: Browser, keep: Keep
+) -> None:
+    for size, name in [(DESKTOP, "desktop"), (PHONE, "phone")]:
+        # Older services do not tell who decides.
+        tell = f"if (path === '/v1/advice') body.computed_from.deciding_hop = '{FAR}';"
+        browser.open(f"{url}#{HOPS}", size, before=answers(tell))
+        browser.wait(SHOWN)
+        keep(f"hops-{name}")
+        checked_layout(browser)
+        assert browser.js("document.querySelectorAll('#day-chart .t').length") == 0
+        assert browser.js("document.querySelectorAll('#day-chart .p').length") > 0
+        note = browser.js("$('hop-note').innerText")
+        assert f"Hop {NEAR} is drawn, which has the least bandwidth now." in note
+        assert f"Hop {FAR} decides on congestion control, as it is congested" in note
+        facts = browser.js("$('facts').innerText")
+        assert re.search(rf"Newest measurement\n.*\n.*of hop {FAR}", facts), facts
+        assert re.search(rf"Threshold\n420 Mbit/s\nof hop {FAR}", facts), facts
+        assert re.search(rf"Predicted for now\n.*\n.*of hop {NEAR}", facts), facts
+    # The other hop, with its own threshold and without the first one's prediction.
+    browser.js(f"$('hop').value = '{FAR}'; $('hop').onchange({{ target: $('hop') }})")
+    browser.wait(f"$('history-title').textContent === 'History of hop {FAR}'")
+    keep("hops-other")
+    assert browser.js("document.querySelectorAll('#day-chart .t').length") == 1
+    assert browser.js("document.querySelectorAll('#day-chart .p').length") == 0
+    assert browser.js("drawn.measured[0].v") > 200e6
+
+
+def test_a_service_that_does_not_tell_the_deciding_hop_gets_no_threshold(
+    url: str, browser: Browser
+) -> None:
+    tell = """if (path === '/v1/advice') delete body.computed_from.deciding_hop;
+        if (path === '/v1/history') delete body.hops;"""
+    browser.open(f"{url}#{HOPS}", before=answers(tell))
+    browser.wait(SHOWN)
+    assert browser.js("document.querySelectorAll('#day-chart .t').length") == 0
+    note = browser.js("$('hop-note').textContent")
+    assert "Which hop decides on congestion control is not told" in note
+    assert "420 Mbit/s, is not drawn" in note
+    assert {NEAR, FAR} <= set(browser.js("[...$('hop').options].map(o => o.value)"))
+
+
+def test_the_hops_to_choose_from_are_those_that_the_history_tells(
+    url: str, browser: Browser
+) -> None:
+    tell = f"if (path === '/v1/history') body.hops = ['{NEAR}', '{FAR}'];"
+    browser.open(f"{url}#{HOPS}", before=answers(tell))
+    browser.wait(SHOWN)
+    assert browser.js("[...$('hop').options].map(o => o.value)") == [NEAR, FAR]
+
+
 @pytest.mark.parametrize(("name", "size"), [("desktop", DESKTOP), ("phone", PHONE)])
 @pytest.mark.parametrize("records", [1, 3])
 def test_measurements_that_are_alone_are_dots(
@@ -451,9 +518,10 @@ def test_a_path_of_active_tests_alone_is_listed_with_them(
     assert any(row[5] == "here/ping" and row[2] != "0 %" for row in table)
 
 
-def test_tests_are_shown_beside_measurements(url: str, browser: Browser) -> None:
-    browser.open(f"{url}#{DST}")
-    browser.wait(SHOWN)
+@pytest.mark.parametrize("dst", [DST, HOPS])
+def test_tests_are_shown_beside_measurements(url: str, browser: Browser, dst: str) -> None:
+    browser.open(f"{url}#{dst}")
+    browser.wait(f"$('name').textContent === '{dst}'")
     assert browser.js("$('tests-rows').rows.length") >= 4
     assert browser.js("document.querySelectorAll('#history-chart .m').length") > 0
 
@@ -475,7 +543,7 @@ def test_charts_are_read_with_pointer_and_keys(url: str, browser: Browser) -> No
     browser.wait("document.activeElement === $('history-chart').firstChild")
 
 
-@pytest.mark.parametrize("dst", [DST, "192.0.2.9"])
+@pytest.mark.parametrize("dst", [DST, HOPS, "192.0.2.9"])
 def test_fingers_have_room_on_a_phone(url: str, browser: Browser, dst: str) -> None:
     browser.open(f"{url}#{dst}", PHONE)
     browser.wait(f"$('name').textContent === '{dst}'")
@@ -486,10 +554,11 @@ def test_fingers_have_room_on_a_phone(url: str, browser: Browser, dst: str) -> N
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_can_be_read_in_both_schemes(url: str, browser: Browser, dark: bool) -> None:
+@pytest.mark.parametrize("dst", [DST, HOPS, "192.0.2.9"])
+def test_text_can_be_read_in_both_schemes(url: str, browser: Browser, dst: str, dark: bool) -> None:
     """WCAG AA: 4.5 to 1, of each text on the colours that it is on."""
-    browser.open(f"{url}#{DST}", dark=dark)
-    browser.wait(SHOWN)
+    browser.open(f"{url}#{dst}", dark=dark)
+    browser.wait(f"$('name').textContent === '{dst}'")
     faint = """(() => {
         const of = c => (c.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
         const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(

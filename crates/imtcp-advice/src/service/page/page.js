@@ -1,7 +1,7 @@
 'use strict';
 const $ = id => document.getElementById(id);
-/** Without a day, the newest is shown. */
-const state = { paths: [], dst: null, path: null, day: null, days: 7, round: 0 };
+/** Without a day, the newest is shown; without a hop, the one that the prediction is of. */
+const state = { paths: [], dst: null, path: null, day: null, hop: null, days: 7, round: 0 };
 const DAY = 864e5;
 
 // Requests
@@ -45,6 +45,8 @@ const bytes = n => n == null ? '–' : n < 1e3 ? `${n} B` : n < 1e6 ? `${(n / 1e
 const millis = us => us == null ? '–' : `${(us / 1e3).toPrecision(3)} ms`;
 const span = s => s < 0 ? '0 s' : s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} days`;
 const count = (n, one) => `${n} ${one}${n === 1 ? '' : 's'}`;
+const sentence = text => text[0].toUpperCase() + text.slice(1);
+const hopName = hop => hop ? `hop ${hop}` : 'the path as a whole';
 const zone = () => state.path.settings.zone;
 function clock(t, options) {
   return new Intl.DateTimeFormat('en-GB', { timeZone: zone(), hourCycle: 'h23', ...options }).format(t);
@@ -108,8 +110,14 @@ function reveal() {
 
 function kind(step) { return step.congestion_control === 'off' ? 'off' : step.reason === 'congested' ? 'on' : 'unknown'; }
 
+/** The hop that decides on congestion control; undefined where the answer comes from a service that does not tell. */
+const decidingHop = from => from.deciding_hop ?? (from.hops > 1 ? undefined : from.hop ?? '');
+
 function drawAdvice(advice) {
-  const from = advice.computed_from, at = Date.parse(advice.at);
+  const from = advice.computed_from, at = Date.parse(advice.at), deciding = decidingHop(from);
+  // Of a path with hops, each value is told with the hop that it is of.
+  const of = hop => from.hops > 1 ? hop == null ? 'of the hop that decides' : `of ${hopName(hop)}` : '';
+  const join = (...parts) => parts.filter(p => p).join(', ');
   $('name').textContent = advice.dst;
   $('zone').textContent = from.local_time.endsWith(` ${from.zone}`) ? from.local_time : `${from.local_time} · ${from.zone}`;
   $('verdict').replaceChildren(
@@ -121,13 +129,13 @@ function drawAdvice(advice) {
   const days = { all: 'all days', week: 'the week before', weekday: 'same weekday' }[from.history];
   const facts = [
     ['Predicted for now', rate(advice.available_bps), advice.available_bps == null ? 'not known'
-      : between(advice.available_low_bps, advice.available_high_bps)],
-    ['Newest measurement', rate(from.newest_bps), from.newest_at ? `${span((at - Date.parse(from.newest_at)) / 1e3)} ago` : 'not known'],
-    ['Threshold', rate(from.threshold_bps), from.threshold_bps == null ? 'not known' : capacity],
+      : join(between(advice.available_low_bps, advice.available_high_bps), of(from.hop))],
+    ['Newest measurement', rate(from.newest_bps), from.newest_at ? join(`${span((at - Date.parse(from.newest_at)) / 1e3)} ago`, of(deciding)) : 'not known'],
+    ['Threshold', rate(from.threshold_bps), from.threshold_bps == null ? 'not known' : deciding === from.hop ? join(capacity, of(deciding)) : of(deciding)],
     ['Ask again', `in ${span((next - at) / 1e3)}`, `at ${hm(next)}${date(next) === date(at) ? '' : ` on ${clock(next, { weekday: 'long' })}`}`],
     ['RTT', millis(advice.rtt_us), advice.rtt_us == null ? 'not known' : ''],
     ['Buffer to use', bytes(advice.buffer_bytes), advice.buffer_bytes == null ? 'not known' : `RTT × ${capacity || 'available'}`],
-    ['Based on', count(from.days_used, 'day'), `${count(advice.sample_count, 'sample')}, ${days}`],
+    ['Based on', count(from.days_used, 'day'), join(count(advice.sample_count, 'sample'), days)],
   ];
   $('facts').replaceChildren(...facts.map(f => fact(...f)));
   $('basis').hidden = !from.days.length;
@@ -135,6 +143,28 @@ function drawAdvice(advice) {
   const row = (tag, cells) => el('tr', {}, ...cells.map(c => el(tag, { textContent: c })));
   $('days').replaceChildren(row('th', head), ...from.days.map(d => row('td', [d.date, d.samples, rate(d.b0_bps),
     `${d.b1_bps_per_s < 0 ? '−' : '+'}${rate(Math.abs(d.b1_bps_per_s * 60))}`, d.r2 == null ? '–' : d.r2.toFixed(2)])));
+}
+
+/** A choice of hop where there are several, and in words what is drawn, what is not, and why. */
+function drawHops({ advice, hop, hops }) {
+  $('hops').hidden = hops.length < 2;
+  if (hops.length < 2) return;
+  $('hop').replaceChildren(...hops.map(h => el('option', { value: h, selected: h === hop, textContent: h || 'the path as a whole' })));
+  const from = advice.computed_from, deciding = decidingHop(from), predicted = advice.available_bps != null;
+  const threshold = from.threshold_bps == null ? '' : `threshold, ${rate(from.threshold_bps)}, is not drawn over another hop's measurements.`;
+  const why = { congested: 'is congested', stale: 'has no fresh measurement', no_capacity: 'has no known capacity' }[advice.reason];
+  const least = hop === from.hop && predicted ? ', which has the least bandwidth now' : '';
+  const words = [`${sentence(hopName(hop))} is drawn${least}.`];
+  if (predicted) words.push(least ? 'The prediction is of the hop that has the least at each time.'
+    : `The prediction is not shown: it is of the hop with the least bandwidth, now ${hopName(from.hop)}.`);
+  if (deciding == null) words.push('Which hop decides on congestion control is not told.', threshold && `Its ${threshold}`);
+  else {
+    // Where all are free, or past days are too few, no hop decides more than the others.
+    if (why) words.push(`${sentence(hopName(deciding))} decides on congestion control, as it ${why}.`);
+    else if (deciding !== hop) words.push(`Newest measurement and threshold above are those of ${hopName(deciding)}.`);
+    if (deciding !== hop) words.push(threshold && `${why ? 'Its' : 'That'} ${threshold}`);
+  }
+  $('hop-note').textContent = words.join(' ');
 }
 
 function drawTests(tests, known) {
@@ -212,14 +242,19 @@ let drawn = null, width = 0;
 function draw() {
   if (!drawn) return;
   width = $('main').clientWidth;
-  const { advice, from, to } = drawn;
+  const { advice, hop, from, to } = drawn, basis = advice.computed_from;
   const bandwidth = drawn.path.newest != null;
   drawAdvice(advice);
+  drawHops(drawn);
+  // One hop's curve under another one's threshold, or beside its prediction, would mislead.
+  const threshold = hop === decidingHop(basis) ? basis.threshold_bps : null;
+  const steps = hop === (basis.hop ?? '') ? drawn.steps : drawn.steps.map(s => ({ ...s, v: null }));
   $('day-card').hidden = !bandwidth;
   if (bandwidth) {
-    drawDay(drawn.measured, drawn.steps, advice.computed_from.threshold_bps, from, to);
+    drawDay(drawn.measured, steps, threshold, from, to);
     drawStrip(drawn.steps, from, to);
   }
+  $('history-title').textContent = drawn.hops.length > 1 ? `History of ${hopName(hop)}` : 'History';
   $('history-legend').hidden = !drawn.history.length;
   if (bandwidth) drawHistory(drawn.history, drawn.begin, drawn.end);
   else none($('history-chart'), 'Only active tests are known of this path. They tell no available bandwidth: there is nothing to draw or to predict.');
@@ -239,7 +274,7 @@ async function load() {
     const end = Math.min(now, Math.max(newest + 1, tested + 1, to)), begin = end - state.days * DAY;
     const iso = t => new Date(t).toISOString();
     const advice = await get('/v1/advice', { dst });
-    const hop = advice.computed_from.hop ?? '';
+    const hop = state.hop ?? advice.computed_from.hop ?? '';
     const past = { dst, from: iso(begin), to: iso(end), points: 400 };
     const [measured, line, history, whole] = await Promise.all([
       get('/v1/history', { dst, hop, from: iso(from), to: iso(to), points: 288 }),
@@ -251,7 +286,8 @@ async function load() {
     if (round !== state.round) return;
     const steps = line.steps.map(s => ({ ...s, t: Date.parse(s.at), v: s.available_bps, low: s.available_low_bps, high: s.available_high_bps }));
     const tests = [...history.tests, ...whole.tests].sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
-    drawn = { path, advice, day, from, to, begin, end, measured: points(measured), steps, history: points(history), tests };
+    const hops = [...new Set([...(history.hops || path.hops), hop])].sort();
+    drawn = { path, advice, day, hop, hops, from, to, begin, end, measured: points(measured), steps, history: points(history), tests };
     $('main').hidden = false;
     $('day').value = day;
     $('state').textContent = '';
@@ -261,7 +297,7 @@ async function load() {
 
 function choose(dst) {
   state.dst = dst;
-  state.day = null;
+  state.day = state.hop = null;
   history.replaceState(null, '', `#${encodeURIComponent(dst)}`);
   drawPaths();
   reveal();
@@ -317,6 +353,7 @@ $('paths').onkeydown = event => {
   next.focus();
 };
 onhashchange = () => { const path = named(); if (path && path.dst !== state.dst) choose(path.dst); };
+$('hop').onchange = event => { state.hop = event.target.value; load(); };
 const go = day => { if (day) { state.day = day; load(); } };
 $('before').onclick = () => drawn && go(shift(drawn.day, -1));
 $('after').onclick = () => drawn && go(shift(drawn.day, 1));
