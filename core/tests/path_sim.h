@@ -60,7 +60,7 @@ struct sim_cfg {
 	int ack_filter;
 	int gro;
 	int reno;	 /* grows without the brakes of imtcp_bg, with cwnd_segs the limit */
-	int by_gaps;	 /* profile=gaps */
+	int in_paper;	 /* profile=paper */
 	int idempotence; /* ask on_send many times before each departure */
 };
 
@@ -132,8 +132,8 @@ static inline void sim_init(struct sim *s, const struct sim_cfg *cfg)
 	s->fifo_at_ns = s->cross_next_ns = s->tokens_at_ns = s->now_ns;
 	s->tokens = (double)cfg->bucket_bytes;
 	imtcp_params_init(&s->params);
-	if (cfg->by_gaps)
-		s->params.profile = IMTCP_PROFILE_GAPS;
+	if (cfg->in_paper)
+		s->params.profile = IMTCP_PROFILE_PAPER;
 	imtcp_meas_init(&s->m, &s->params, s->snd_nxt);
 }
 
@@ -606,14 +606,15 @@ static inline struct sim_summary sim_summary(const struct sim *s, uint64_t from_
 	}
 	if (getenv("IMTCP_SHOW")) {
 		printf("%-34s %4u results, OK %4u, truth %6.1f: median %6.1f (%.1f-%.1f) err "
-		       "p50 %4.1f%% p90 %4.1f%%; C %.1f; range %.1f-%.1f; cwnd %u cap %u; N %u m %u"
+		       "p50 %4.1f%% p90 %4.1f%%; C %.1f (+%.1f%%); range %.1f-%.1f; cwnd %u cap "
+		       "%u; N %u m %u"
 		       " pause %u; invalid",
 		       s->cfg.name ? s->cfg.name : "", out.results, n, (double)truth_bps / 1e6,
 		       (double)out.median_bps / 1e6, (double)out.least_bps / 1e6,
 		       (double)out.most_bps / 1e6, out.error_p50_pct, out.error_p90_pct,
-		       (double)s->m.capacity_bps / 1e6, (double)s->m.low_bps / 1e6,
-		       (double)s->m.high_bps / 1e6, s->w.cwnd_segs, s->bg.cap_segs, s->m.n, s->m.m,
-		       s->m.pause_rtts);
+		       (double)s->m.capacity_bps / 1e6, s->m.excess_q16 / 655.36,
+		       (double)s->m.low_bps / 1e6, (double)s->m.high_bps / 1e6, s->w.cwnd_segs,
+		       s->bg.cap_segs, s->m.n, s->m.m, s->m.pause_rtts);
 		for (i = 1; i < IMTCP_OUTCOMES; i++)
 			printf(" %u", out.count[i]);
 		printf("\n");

@@ -52,25 +52,36 @@ static void results_are_smoothed_by_an_eighth(void **state)
 	assert_int_equal(f.b.smoothed_bps, 73 * MBPS);
 }
 
-/* A step: both of two results 25 % above A_s, or both 25 % below it. */
-static void two_results_in_a_row_that_are_far_from_the_mean_are_a_step(void **state)
+/* A step: both of two results 25 % above A_s, after a calm round. */
+static void two_results_in_a_row_that_are_far_above_the_mean_are_a_step(void **state)
 {
 	struct flow f;
 
 	(void)state;
 	start(&f, 10, 10, 30000);
-	result(&f, IMTCP_OK, 80 * MBPS);
-	result(&f, IMTCP_OK, 40 * MBPS);
-	result(&f, IMTCP_OK, 50 * MBPS); /* (80·7 + 40)/8 = 75: 50 is below 56.25 */
-	assert_int_equal(f.b.smoothed_bps, 50 * MBPS);
-
-	/* up only after a calm round */
+	result(&f, IMTCP_OK, 50 * MBPS);
 	result(&f, IMTCP_OK, 90 * MBPS); /* (50·7 + 90)/8 = 55 */
 	result(&f, IMTCP_OK, 95 * MBPS); /* (55·7 + 95)/8 = 60 */
 	assert_int_equal(f.b.smoothed_bps, 60 * MBPS);
 	round_of(&f, 30000, 0);
 	result(&f, IMTCP_OK, 90 * MBPS);
 	assert_int_equal(f.b.smoothed_bps, 90 * MBPS);
+}
+
+/* Three may be a burst of others; the fourth is a step, to the highest of them. */
+static void four_results_in_a_row_that_are_far_below_the_mean_are_a_step(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	result(&f, IMTCP_OK, 128 * MBPS);
+	result(&f, IMTCP_OK, 48 * MBPS); /* 118 */
+	result(&f, IMTCP_OK, 54 * MBPS); /* 110 */
+	result(&f, IMTCP_OK, 46 * MBPS); /* 102 */
+	assert_int_equal(f.b.smoothed_bps, 102 * MBPS);
+	result(&f, IMTCP_OK, 50 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 54 * MBPS);
 }
 
 static void far_results_on_different_sides_or_with_others_between_are_no_step(void **state)
@@ -118,7 +129,7 @@ static void rejected_results_are_not_averaged_in(void **state)
 	assert_int_equal(f.b.smoothed_bps, 80 * MBPS);
 }
 
-/* (2): 40 Mbit/s · 30 ms = 1.2 Mbit = 120 packets of 10 000 bits. */
+/* (2): 42 Mbit/s, A_s and its 20th, · 30 ms = 1.26 Mbit = 126 packets of 10 000 bits; 120 by the paper. */
 static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 {
 	struct flow f;
@@ -126,6 +137,9 @@ static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 	(void)state;
 	start(&f, 300, 300, 30000);
 	result(&f, IMTCP_OK, 40 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 126);
+	f.p.profile = IMTCP_PROFILE_PAPER;
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
 	assert_int_equal(f.b.cap_segs, 120);
 	imtcp_bg_apply_cap(&f.b, &f.w, 0);
@@ -136,24 +150,47 @@ static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 	assert_int_equal(f.b.reductions_cap, 1); /* only when above */
 }
 
-/* 21/20 of 120 packets is 126: a hold's packets are caught up where there is no queue, and where RTT
- * says that there is one (34 ms of 30, delta 1.2), they are not. */
-static void after_a_calm_round_the_cap_is_a_twentieth_higher(void **state)
+/* 40 of 100 Mbit/s are free, 120 packets. The greatest counts: a 20th of 40, 2; a 16th of the missing 60, 3.75
+ * (131 packets); twice the deviation, once there is one: after 40 and 56, A_s = 42 and (7·0 + 16)/8 = 2, so 4
+ * (46 Mbit/s, 138 packets). With 3 ms of queue, half of the way to delta, half of that (132); with 6 ms none. */
+static void above_it_the_cap_has_a_slack_that_a_queue_takes_away(void **state)
 {
 	struct flow f;
 
 	(void)state;
 	start(&f, 300, 300, 30000);
+	f.p.delta_q8 = 256 + 51; /* 1.2, less a rest: 5.98 ms */
+	f.m.capacity_bps = 100 * MBPS;
 	result(&f, IMTCP_OK, 40 * MBPS);
-	round_of(&f, 32900, 0);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 131);
+	result(&f, IMTCP_OK, 56 * MBPS);
+	assert_int_equal(f.b.deviation_bps, 2 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 138);
+	round_of(&f, 33000, 0);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 132);
+	round_of(&f, 36000, 0);
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
 	assert_int_equal(f.b.cap_segs, 126);
-	round_of(&f, 34000, 0);
-	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
-	assert_int_equal(f.b.cap_segs, 120);
 }
 
-/* [IM §5.1], g = 1/2: 0.5 · 120 = 60 packets. */
+/* However much the results scatter: 21/20 of the capacity of 100 Mbit/s, 315 packets. */
+static void the_slack_ends_at_the_capacity(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, 30000);
+	f.m.capacity_bps = 100 * MBPS;
+	result(&f, IMTCP_OK, 80 * MBPS);
+	f.b.deviation_bps = 50 * MBPS;
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
+	assert_int_equal(f.b.cap_segs, 315);
+}
+
+/* [IM §5.1], g = 1/2: 0.5 · 126 = 63 packets. */
 static void a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves(void **state)
 {
 	struct flow f;
@@ -167,10 +204,10 @@ static void a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves(void **
 	assert_int_equal(f.b.cap_segs, 120); /* nothing is known yet to take a share of */
 	result(&f, IMTCP_OK, 40 * MBPS);
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
-	assert_int_equal(f.b.cap_segs, 60);
+	assert_int_equal(f.b.cap_segs, 63);
 	assert_int_equal(f.b.smoothed_bps, 40 * MBPS); /* of A itself, not of its share */
 	imtcp_bg_apply_cap(&f.b, &f.w, 0);
-	assert_int_equal(f.w.cwnd_segs, 60);
+	assert_int_equal(f.w.cwnd_segs, 63);
 }
 
 /* "Above 30 Mbit/s" is no news where 80 are known; 7/8 · 80 + 1/8 · 96 = 82; below is news. */
@@ -617,11 +654,12 @@ static void a_window_in_bytes_rounds_to_whole_segments(void **state)
 }
 
 SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
-      T(two_results_in_a_row_that_are_far_from_the_mean_are_a_step),
+      T(two_results_in_a_row_that_are_far_above_the_mean_are_a_step),
+      T(four_results_in_a_row_that_are_far_below_the_mean_are_a_step),
       T(far_results_on_different_sides_or_with_others_between_are_no_step),
       T(a_chosen_gamma_is_the_weight_of_a_result), T(rejected_results_are_not_averaged_in),
       T(the_cap_is_available_bandwidth_times_least_rtt),
-      T(after_a_calm_round_the_cap_is_a_twentieth_higher),
+      T(above_it_the_cap_has_a_slack_that_a_queue_takes_away), T(the_slack_ends_at_the_capacity),
       T(a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves),
       T(a_result_above_the_range_never_lowers_the_average),
       T(a_small_g_leaves_what_a_measurement_needs), T(the_cap_never_stops_the_measuring),

@@ -78,7 +78,7 @@ static void a_packet_climbs_through_store_send_empty_and_pass(void **state)
 
 	(void)state;
 	begin(&h);
-	for (stream = 0; stream < K; stream++) {
+	for (stream = 0; stream < IMTCP_GAP_STREAMS; stream++) {
 		for (guard = 0; h.m.plan != IMTCP_PLAN_STREAM && guard < 200; guard++) {
 			h.ev.flight_segs = 0; /* room for all that it may want */
 			leave(&h);
@@ -92,11 +92,11 @@ static void a_packet_climbs_through_store_send_empty_and_pass(void **state)
 		}
 		ask(&h);
 		assert_int_equal(h.m.stream[stream].sent, h.m.n);
-		if (stream + 1 == K)
+		if (stream + 1 == IMTCP_GAP_STREAMS)
 			assert_int_equal(h.m.unit, IMTCP_PASS);
 		else /* m packets are still held: the next one at once */
 			assert_int_equal(h.m.plan, IMTCP_PLAN_STREAM);
-		if (stream + 1 < K)
+		if (stream + 1 < IMTCP_GAP_STREAMS)
 			leave(&h);
 	}
 	assert_int_equal(h.m.started, 1);

@@ -85,7 +85,7 @@ static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
 	assert_int_equal(p.ledbat_gain_q8, 256);	  /* RFC 6817 §2.5 */
 	assert_int_equal(p.ledbatpp_target_us, 100 * MSEC);
 	assert_int_equal(p.t_us, 50 * MSEC);
-	assert_int_equal(p.profile, IMTCP_PROFILE_GAPS);
+	assert_int_equal(p.profile, IMTCP_PROFILE_PAPER);
 }
 
 SUITE(params, T(the_defaults_are_those_of_the_papers), T(what_is_not_chosen_stays_the_default),

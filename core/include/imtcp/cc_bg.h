@@ -5,7 +5,7 @@
  * Model [BG §3.2]: Reno, with two brakes.
  *
  *   (1) A_s <- (1 - gamma) A_s + gamma A          each result of the measurement (meas.h)
- *   (2) maxcwnd = g · A_s · RTTmin                cwnd is cut to it at once when above
+ *   (2) maxcwnd = g · (A_s + slack) · RTTmin      cwnd is cut to it at once when above
  *   (3) congestion when RTT / RTTmin > delta      once per round trip
  *   (4) cwnd <- cwnd · RTTmin / RTT
  *
@@ -34,12 +34,14 @@
  *     passed, as [IM §3.2.5] sets it.
  *  5. RTTmin ages (filter.h).
  *  6. Before the first result the cap is the middle of the first search range.
- *  7. After a calm round the cap is a 20th above (2).
+ *  7. The slack of (2), which the paper does not have: what the results differ by, or a 16th of what is
+ *     missing to the capacity, or a 20th of A_s, whichever is most; less of it the nearer the queue is to
+ *     delta, and none from there on (imtcp_bg_slack_bps).
  *  8. Where (2) is below what a measurement needs, [IM §5.1] has no cap at all; here it is
  *     N + 2 segments, or a small g would take more than a larger one.
  *  9. A result "above the range" never lowers A_s (imtcp_bg_counts).
- * 10. Two results in a row that are a quarter above A_s, or a quarter below it, are a step, which (1)
- *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_bg_step).
+ * 10. Two results in a row that are a quarter above A_s, or four that are a quarter below it, are a step, which
+ *     (1) would follow by an eighth per result: A_s is the nearest of them at once (imtcp_bg_step).
  * 11. (4) has a floor: four segments, and two where four still meet a queue.
  * 12. (3) judges a path of more than 30 ms by its queue as if it had 30 (imtcp_bg_reference_us): with B for
  *     that, queue / B > delta - 1. (4) cuts by M / (M + queue), M the middle of B and RTTmin.
@@ -63,14 +65,24 @@
 #define IMTCP_BG_LEAST_SEGS 2U
 #define IMTCP_BG_FIRST_LEAST_SEGS 4U
 
-/* The cap above A_s · RTTmin after a calm round, a 20th. ours: in a window of exactly that, what a hold
- * kept back is lost for good; a 20th lets it be caught up. Where a queue stands nothing is lost, and
- * more would only make it longer: docs/lab-notes/0002-the-cap-after-a-calm-round.md. */
+/* The slack of the cap, of which the greatest counts where no queue stands. ours, by
+ * docs/lab-notes/0009-a-cap-for-results-that-are-right.md:
+ * - a 20th of A_s: in a window of exactly that, what a hold kept back is lost for good
+ *   (docs/lab-notes/0002-the-cap-after-a-calm-round.md);
+ * - a 16th of what is missing to the capacity: several flows of one place each find their own share free, and
+ *   only who has less and probes further makes them even;
+ * - twice the mean deviation of the results, as the RTO has it of RTTs (RFC 6298): beside bursts most moments
+ *   are quieter than the mean, and the RTT rule holds the line in the others. */
 #define IMTCP_BG_SLACK_DIV 20U
+#define IMTCP_BG_SLACK_MISSING_DIV 16U
+#define IMTCP_BG_SLACK_DEVIATIONS 2U
 
 /* A result this far from A_s, a quarter, may be half of a step. ours: beside
  * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
 #define IMTCP_BG_STEP_DIV 4U
+/* Results in a row that are a step down. ours: beside bursts two are common, and A_s would be that of a burst;
+ * with four a step is followed in half of the time, and beside the web nothing changes: lab note 9. */
+#define IMTCP_BG_STEP_DOWN_RESULTS 4U
 
 /* After a calm round the window goes this part, an eighth, of the way to the cap. ours: A_s is the mean of
  * quiet moments, and a window back at it within two round trips of each cut has the next queue stand at
@@ -102,15 +114,19 @@ struct imtcp_bg_stretch {
 struct imtcp_bg {
 	struct imtcp_minrtt minrtt;
 	struct imtcp_bg_stretch stretch;
-	imtcp_u64 smoothed_bps; /* A_s of (1); 0: none yet */
-	imtcp_u64 far_bps;	/* the result before, where it was far from A_s; 0: it was not */
-	imtcp_u32 cap_segs;	/* maxcwnd of (2); 0: none yet */
-	imtcp_u32 draining;	/* RTTmin is on trial: send almost nothing */
+	imtcp_u64 smoothed_bps;	 /* A_s of (1); 0: none yet */
+	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
+	imtcp_u64 far_bps;	 /* the result before, where it was far above A_s; 0: it was not */
+	imtcp_u64 low_bps;	 /* the highest of the newest results that were far below A_s */
+	imtcp_u32 cap_segs;	 /* maxcwnd of (2); 0: none yet */
+	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
-	imtcp_u32 cap_stale;  /* a loss is newer than the newest result */
-	imtcp_u32 yields;     /* the cap or the RTT rule held the window back in this round */
-	imtcp_u32 calm;	      /* the round that ended met no queue */
-	imtcp_u32 stepped_up; /* A_s stepped upwards, and no queue was met on the way to its cap */
+	imtcp_u32 cap_stale;   /* a loss is newer than the newest result */
+	imtcp_u32 yields;      /* the cap or the RTT rule held the window back in this round */
+	imtcp_u32 calm;	       /* the round that ended met no queue */
+	imtcp_u32 stepped_up;  /* A_s stepped upwards, and no queue was met on the way to its cap */
+	imtcp_u32 queue_us;    /* of the newest round */
+	imtcp_u32 low_results; /* in a row, far below A_s */
 	imtcp_u32 _pad;
 	imtcp_u64 reductions_rtt, reductions_cap;
 };
@@ -119,6 +135,36 @@ struct imtcp_bg {
 IMTCP_INLINE imtcp_u32 imtcp_bg_window_segs(imtcp_u64 bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
 {
 	return imtcp_to_u32(imtcp_div(imtcp_bytes_in(bps, rtt_us) + pkt_bytes / 2, pkt_bytes));
+}
+
+/* B: the round trip that a queue is compared with in (3), RTTmin, and at most 30 ms. */
+IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp_u32 base_us)
+{
+	return imtcp_as_in_paper(p) ? base_us
+				    : (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
+}
+
+/*
+ * What the cap is above A_s, bit/s: all of the slack without a queue, none where (3) begins. A function of its
+ * own, or the verifier would follow every way through it once for each way to it.
+ */
+IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_bg *b, const struct imtcp_params *p,
+					  imtcp_u64 capacity_bps)
+{
+	imtcp_u64 least, slack, missing;
+	imtcp_u32 most_us;
+
+	if (!b || !p)
+		return 0;
+	least = slack = b->smoothed_bps / IMTCP_BG_SLACK_DIV;
+	missing = imtcp_sub(capacity_bps, b->smoothed_bps);
+	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(p, b->minrtt.base_us),
+					 p->delta_q8 - 256, 256);
+	slack = imtcp_max(slack, missing / IMTCP_BG_SLACK_MISSING_DIV);
+	slack = imtcp_max(slack, imtcp_mul(b->deviation_bps, IMTCP_BG_SLACK_DEVIATIONS));
+	/* nobody has more than the capacity, however much the results scatter */
+	slack = imtcp_min(slack, imtcp_max(missing + capacity_bps / IMTCP_BG_SLACK_DIV, least));
+	return imtcp_scale(slack, imtcp_sub(most_us, b->queue_us), imtcp_max(most_us, 1));
 }
 
 /*
@@ -136,11 +182,13 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params
 		bps = (m->low_bps + m->high_bps) / 2;
 	if (!bps || !b->minrtt.base_us)
 		return;
-	/* no share of what is not known: the first result needs a window that carries its streams */
-	if (b->smoothed_bps)
+	if (b->smoothed_bps) {
+		if (!imtcp_as_in_paper(p))
+			bps += imtcp_bg_slack_bps(b, p, m->capacity_bps);
+		/* no share of what is not known: the first result needs a window that carries its
+		 * streams */
 		bps = imtcp_scale(bps, p->g_q8, 256);
-	if (b->calm && !imtcp_as_in_paper(p))
-		bps += bps / IMTCP_BG_SLACK_DIV;
+	}
 	b->cap_segs = (imtcp_u32)imtcp_max(imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes),
 					   least);
 }
@@ -160,22 +208,24 @@ IMTCP_INLINE int imtcp_bg_counts(const struct imtcp_bg *b, const struct imtcp_pa
 }
 
 /*
- * A_s after a step to avail_bps, or 0: there was none. Up only where no queue stands; a queue says that
- * what seems free is not.
+ * A_s after a step to avail_bps, or 0: there was none. Up only where no queue stands: a queue says that what
+ * seems free is not.
  */
 IMTCP_INLINE imtcp_u64 imtcp_bg_step(struct imtcp_bg *b, imtcp_u64 avail_bps)
 {
-	imtcp_u64 before = b->far_bps, near = b->smoothed_bps / IMTCP_BG_STEP_DIV;
+	imtcp_u64 near = b->smoothed_bps / IMTCP_BG_STEP_DIV, before = b->far_bps;
 	imtcp_u64 high = b->smoothed_bps + near, low = b->smoothed_bps - near;
 
-	b->far_bps = avail_bps > high || avail_bps < low ? avail_bps : 0;
-	if (avail_bps > high && before > high && b->calm) {
-		b->stepped_up = 1;
-		return imtcp_min(avail_bps, before);
+	b->low_results = avail_bps < low ? b->low_results + 1 : 0;
+	b->far_bps = avail_bps > high ? avail_bps : 0;
+	if (b->low_results) {
+		b->low_bps = b->low_results > 1 ? imtcp_max(b->low_bps, avail_bps) : avail_bps;
+		return b->low_results >= IMTCP_BG_STEP_DOWN_RESULTS ? b->low_bps : 0;
 	}
-	if (avail_bps < low && before && before < low)
-		return imtcp_max(avail_bps, before);
-	return 0;
+	if (!b->far_bps || before <= high || !b->calm)
+		return 0;
+	b->stepped_up = 1;
+	return imtcp_min(avail_bps, before);
 }
 
 /* (1): a measurement ended. */
@@ -184,7 +234,12 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_para
 {
 	if (imtcp_bg_counts(b, p, r)) {
 		imtcp_u64 stepped_bps = imtcp_as_in_paper(p) ? 0 : imtcp_bg_step(b, r->avail_bps);
+		imtcp_u64 off_bps = imtcp_sub(b->smoothed_bps, r->avail_bps) +
+				    imtcp_sub(r->avail_bps, b->smoothed_bps);
 
+		if (b->smoothed_bps)
+			b->deviation_bps += imtcp_weighted(off_bps, p->gamma_q16) -
+					    imtcp_weighted(b->deviation_bps, p->gamma_q16);
 		b->smoothed_bps = stepped_bps ? stepped_bps
 					      : imtcp_ewma_by(b->smoothed_bps, r->avail_bps,
 							      p->gamma_q16);
@@ -216,13 +271,6 @@ IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
 	w->credit_segs = 0;
 	if (w->ssthresh_segs > cap)
 		w->ssthresh_segs = cap;
-}
-
-/* B: the round trip that a queue is compared with in (3), RTTmin, and at most 30 ms. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp_u32 base_us)
-{
-	return imtcp_as_in_paper(p) ? base_us
-				    : (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
 }
 
 /* Is a queue more than this share of the reference, scale 256? */
@@ -308,6 +356,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 	if (!rtt || !base)
 		return;
 	reference_us = imtcp_bg_reference_us(p, base);
+	b->queue_us = queue_us;
 	tolerated_q8 = p->delta_q8 - 256;
 	/* calm, ours: below the middle between no queue and delta */
 	b->calm = !imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8 / 2);

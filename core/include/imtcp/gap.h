@@ -17,7 +17,8 @@
  *     the intervals of one stream. Where cross traffic comes in bursts most intervals of a stream meet
  *     none, and look undisturbed whatever its rate: with bursts of six packets, 42 of 100 Mbit/s, the
  *     results are near the capacity (core/tests/test_meas.c; docs/lab-notes/0008-bursts.md). Its lines
- *     remain the default, and where no capacity is known.
+ *     remain in the profile "paper", and where no capacity is known, or trains do not agree on it
+ *     (imtcp_meas_asks_gaps).
  *  2. What is below the range is told as it is: with the strain of all streams known, it need not be
  *     searched for.
  *
@@ -30,8 +31,10 @@
 
 #include "stream.h"
 
-/* Streams of one measurement, at most; a power of two: a mask. */
-#define IMTCP_GAP_MOST 4U
+/* Streams of one measurement that are judged together, the fastest of the sub-ranges; a power of two: a mask.
+ * ours: with the strain known no sub-range has to be found, and with two a result comes nearly twice as often
+ * as with four: docs/lab-notes/0009-a-cap-for-results-that-are-right.md. */
+#define IMTCP_GAP_STREAMS 2U
 
 /* One stream: its rate x, and what it left to think free, in units of 1/4096 of the highest rate. */
 struct imtcp_gap_stream {
@@ -45,16 +48,16 @@ struct imtcp_gap {
 	/* 100 less the RMS distance of the strains from max(0, x - A), in percent of the highest rate */
 	imtcp_u32 validity_pct;
 	imtcp_u32 n;
-	struct imtcp_gap_stream of[IMTCP_GAP_MOST];
+	struct imtcp_gap_stream of[IMTCP_GAP_STREAMS];
 };
 
 /* Adds a stream, the fastest first; one of too few intervals is none. */
 IMTCP_INLINE void imtcp_gap_add(struct imtcp_gap *g, const struct imtcp_verdict *v,
 				imtcp_u64 top_bps)
 {
-	imtcp_u32 n = g->n & (IMTCP_GAP_MOST - 1U);
+	imtcp_u32 n = g->n & (IMTCP_GAP_STREAMS - 1U);
 
-	if (!v->rate_bps || g->n >= IMTCP_GAP_MOST)
+	if (!v->rate_bps || g->n >= IMTCP_GAP_STREAMS)
 		return;
 	/* bounded: squares of four fit into 32 bits */
 	g->of[n].x = (imtcp_u32)imtcp_min(imtcp_scale(v->rate_bps, IMTCP_FIT_ONE, top_bps),
@@ -76,7 +79,7 @@ IMTCP_GLOBAL imtcp_u64 imtcp_gap_cost(const struct imtcp_gap *g, imtcp_u32 k, im
 
 	if (!g || k > g->n)
 		return IMTCP_U64_MAX;
-	for (j = 0; j < IMTCP_GAP_MOST; j++) {
+	for (j = 0; j < IMTCP_GAP_STREAMS; j++) {
 		imtcp_u32 left = g->of[j].left, expected = j < k ? avail : g->of[j].x;
 		imtcp_u64 far = imtcp_sub(expected, left);
 
@@ -106,12 +109,12 @@ IMTCP_GLOBAL int imtcp_gap_join(struct imtcp_gap *g)
 	g->validity_pct = 0;
 	if (!g->n)
 		return 0;
-	for (k = 0; k <= IMTCP_GAP_MOST; k++) {
+	for (k = 0; k <= IMTCP_GAP_STREAMS; k++) {
 		imtcp_u64 cost;
 		imtcp_u32 avail;
 
 		if (k)
-			sum += g->of[(k - 1) & (IMTCP_GAP_MOST - 1U)].left;
+			sum += g->of[(k - 1) & (IMTCP_GAP_STREAMS - 1U)].left;
 		avail = (imtcp_u32)imtcp_div(sum, k);
 		cost = imtcp_gap_cost(g, k, avail);
 		if (cost < best_cost) {

@@ -30,6 +30,7 @@ IMTCP_INLINE int imtcp_meas_meets_queue(const struct imtcp_meas *m,
 IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u64 rate_bps)
 {
 	int queued = imtcp_meas_queued(m, now_us);
+	imtcp_u64 excess_bps;
 
 	if (m->train_queued) {
 		m->queued_at_us = now_us;
@@ -39,6 +40,11 @@ IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, 
 	} else if (queued) {
 		return;
 	}
+	excess_bps = imtcp_min(imtcp_sub(rate_bps, m->capacity_bps), m->capacity_bps);
+	if (m->capacity_bps)
+		m->excess_q16 = m->excess_q16 - m->excess_q16 / IMTCP_EXCESS_DIV +
+				(imtcp_u32)imtcp_scale(excess_bps, 65536, m->capacity_bps) /
+					IMTCP_EXCESS_DIV;
 	m->capacity_bps = imtcp_capacity_update(m->capacity_bps, rate_bps);
 }
 
@@ -56,14 +62,16 @@ IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_
 		bytes = (imtcp_u32)(m->train_last_una - m->train_first_una);
 		rate = imtcp_rate_bps(bytes * ev->wire_q8 / 256,
 				      m->train_last_us - m->train_first_us);
-		/* less than a segment measures the clock */
-		if (bytes >= ev->mss_bytes && rate && !m->bunching)
+		/* less than a segment measures the clock; what left a quarter as far apart as it came, its pace */
+		if (bytes >= ev->mss_bytes && rate && !m->bunching &&
+		    m->train_span_us * 4 <= m->train_last_us - m->train_first_us)
 			imtcp_meas_dispersion(m, ev->now_us, rate);
 		m->train_queued = imtcp_meas_meets_queue(m, ev);
 		m->train_sent_us = sent_us;
 		m->train_first_us = ev->now_us;
 		m->train_first_una = ev->snd_una;
 	}
+	m->train_span_us = (imtcp_u32)(sent_us - m->train_sent_us);
 	m->train_last_us = ev->now_us;
 	m->train_last_una = ev->snd_una;
 	bytes = (imtcp_u32)(ev->snd_una - m->train_first_una);
@@ -116,15 +124,11 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_ack_
 			m->pause_rtts = IMTCP_PAUSE_RTTS;
 	} else {
 		m->standing_rounds = 0;
-		/* a free path: halve the pause, 0 after five rounds */
+		/* a free path: halve the pause, 0 after five rounds; and what is left of the one that goes on */
 		m->pause_rtts /= 2;
+		if (!m->as_in_paper)
+			m->resume_us = ev->now_us + imtcp_sub(m->resume_us, ev->now_us) / 2;
 	}
-}
-
-/* Are streams judged together? Their strain is in proportion to the capacity. */
-IMTCP_INLINE int imtcp_meas_asks_gaps(const struct imtcp_meas *m)
-{
-	return m->by_gaps && m->capacity_bps;
 }
 
 /* a of [IM §3.2.4]: 0 above the range, 1...k a sub-range, k + 1 below. */
@@ -204,7 +208,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		/* with nothing stored before, the last width again */
 		if (m->store.count == 1)
 			half = imtcp_max(half, width / 2);
-		if (imtcp_meas_asks_gaps(m)) {
+		if (m->joined) {
 			imtcp_u64 missing = imtcp_sub(m->capacity_bps, avail);
 
 			half = imtcp_max(half, missing / IMTCP_GAP_WIDTH_DIV);
@@ -221,8 +225,12 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		if (m->capacity_bps)
 			imtcp_meas_set_range(m, m->capacity_bps / 2, m->capacity_bps);
 	} else if (outcome == IMTCP_NOT_FILLED) {
-		/* the window cannot carry streams so fast: first what it will need next */
-		if (m->round.delivery_bps && m->high_bps / 2 > m->round.delivery_bps)
+		/* the window cannot carry streams so fast: first those around A, if it was not these; then what
+		 * it will need next */
+		if (m->joined && m->avail_bps)
+			imtcp_meas_set_range(m, m->avail_bps - m->avail_bps / IMTCP_WIDTH_DIV,
+					     m->avail_bps + m->avail_bps / IMTCP_WIDTH_DIV);
+		else if (m->round.delivery_bps && m->high_bps / 2 > m->round.delivery_bps)
 			imtcp_meas_set_range(m, m->round.delivery_bps, 2 * m->round.delivery_bps);
 	} else if (outcome == IMTCP_NO_STRAIN) {
 		imtcp_meas_set_range(m, m->low_bps, m->high_bps);
@@ -232,7 +240,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		 * queue showed them right */
 		if (a == 0) {
 			if (m->capacity_bps && m->high_bps > m->capacity_bps && !queued)
-				m->capacity_bps = m->high_bps + least;
+				m->capacity_bps = m->high_bps + (m->joined ? 0 : least);
 			imtcp_meas_set_range(m, m->low_bps, m->high_bps + least);
 			/* as wide as before below what ends there, streams would be slow */
 			if (queued)
@@ -307,7 +315,7 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 
 	if (!m || !ev)
 		return 0;
-	if (imtcp_meas_asks_gaps(m))
+	if (m->joined)
 		imtcp_meas_by_gaps(m);
 	else
 		imtcp_meas_by_lines(m);
@@ -335,7 +343,7 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 	imtcp_stream_judge(&m->stream[i & IMTCP_SUB_RANGE_MASK], m->capacity_bps, m->wire_q8,
 			   &m->judging, v);
 	/* a strain is one in whichever interval it came */
-	if (imtcp_meas_asks_gaps(m) && v->rate_bps)
+	if (m->joined && v->rate_bps)
 		v->trend = v->free_bps < v->rate_bps ? IMTCP_TREND_UP : IMTCP_TREND_FLAT;
 	m->judged = i + 1;
 	m->tally.unknown += v->trend == IMTCP_TREND_UNKNOWN;

@@ -29,7 +29,8 @@ IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
 {
 	if (m->planned)
 		return;
-	m->planned = IMTCP_SUB_RANGES;
+	m->joined = (imtcp_u32)imtcp_meas_asks_gaps(m);
+	m->planned = m->joined ? IMTCP_GAP_STREAMS : IMTCP_SUB_RANGES;
 	m->started++;
 }
 
@@ -85,6 +86,9 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 	if (m->ack_ratio_q8 / 256 > ev->chunk_segs)
 		need += m->ack_ratio_q8 / 256;
 	need = imtcp_max(need, IMTCP_STORE_LEAST * (imtcp_u64)ev->chunk_segs);
+	/* near the capacity fewer would not do, however often a few were enough for slower streams */
+	if (imtcp_meas_asks_gaps(m))
+		return (imtcp_u32)imtcp_min(need, all);
 	return (imtcp_u32)imtcp_min(need, (imtcp_u64)m->m * ev->chunk_segs);
 }
 

@@ -95,12 +95,10 @@
 #define IMTCP_LEDBATPP_TARGET_LEAST_US IMTCP_LEDBAT_TARGET_LEAST_US
 #define IMTCP_LEDBATPP_TARGET_MOST_US IMTCP_LEDBAT_TARGET_MOST_US
 
-/* Which rules imtcp_bg and imtcp_fs go by: all of ours (cc_bg.h, cc_fs.h, differences), or of those only
- * what Linux needs to work at all, for comparison with [BG §3.2] and [IM §5.2]; or all of ours, and
- * streams judged by gaps (gap.h). */
+/* Which rules a connection goes by: all of ours (gap.h; cc_bg.h, cc_fs.h, differences), or of those only
+ * what Linux needs to work at all, for comparison with [IM §3.2], [BG §3.2] and [IM §5.2]. */
 #define IMTCP_PROFILE_DEFAULT 1U
 #define IMTCP_PROFILE_PAPER 2U
-#define IMTCP_PROFILE_GAPS 3U
 
 struct imtcp_params {
 	imtcp_u32 gamma_q16;
@@ -178,7 +176,7 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 				IMTCP_LEDBATPP_TARGET_LEAST_US, IMTCP_LEDBATPP_TARGET_MOST_US);
 	imtcp_params_choose_one(&p->t_us, chosen->t_us, IMTCP_T_LEAST_US, IMTCP_T_MAX_US);
 	imtcp_params_choose_one(&p->profile, chosen->profile, IMTCP_PROFILE_DEFAULT,
-				IMTCP_PROFILE_GAPS);
+				IMTCP_PROFILE_PAPER);
 }
 
 /* N where an ACK answers several packets. */

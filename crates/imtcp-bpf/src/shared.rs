@@ -42,7 +42,6 @@ pub const IMTCP_LEDBATPP_TARGET_LEAST_US: u32 = 5000;
 pub const IMTCP_LEDBATPP_TARGET_MOST_US: u32 = 100000;
 pub const IMTCP_PROFILE_DEFAULT: u32 = 1;
 pub const IMTCP_PROFILE_PAPER: u32 = 2;
-pub const IMTCP_PROFILE_GAPS: u32 = 3;
 pub const IMTCP_ABI_VERSION: u32 = 6;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";

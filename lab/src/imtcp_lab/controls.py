@@ -59,6 +59,10 @@ CONTROLS: dict[str, Control] = {
         _kernel("highspeed", "HighSpeed TCP"),
         _kernel("westwood", "Westwood+"),
         Control("imtcp", "imtcp", run_mode="measure", label="imtcp (measures, else Reno)"),
+        Control(
+            "imtcp_paper", "imtcp", run_mode="measure", label="imtcp, the paper's rules",
+            params=("profile=paper",),
+        ),
         Control("imtcp_bg", "imtcp_bg", run_mode="bg", label="imtcp background"),
         Control(
             "imtcp_bg_g", "imtcp_bg", run_mode="bg", label="imtcp background, g = 0.7",
@@ -68,11 +72,6 @@ CONTROLS: dict[str, Control] = {
             "imtcp_bg_paper", "imtcp_bg", run_mode="bg",
             label="imtcp background, the paper's rules",
             params=("profile=paper",),
-        ),
-        Control(
-            "imtcp_bg_gaps", "imtcp_bg", run_mode="bg",
-            label="imtcp background, streams judged by gaps",
-            params=("profile=gaps",),
         ),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
         Control(

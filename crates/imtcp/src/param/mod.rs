@@ -450,9 +450,9 @@ mod tests {
         assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["profile=paper"]);
         assert_eq!(file("[bg]\nprofile = \"paper\"\n").unwrap().profile, 2);
         let said = refused(Mode::Bg, "profile", "papers");
-        assert_eq!(said, "profile must be default, paper or gaps, not papers");
+        assert_eq!(said, "profile must be default or paper, not papers");
         let said = file("[bg]\nprofile = 2\n").unwrap_err();
-        assert_eq!(said, "FILE: [bg]: profile must be default, paper or gaps, not 2");
+        assert_eq!(said, "FILE: [bg]: profile must be default or paper, not 2");
     }
 
     #[test]

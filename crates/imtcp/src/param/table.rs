@@ -27,7 +27,7 @@ pub(super) const MILLISECONDS: u32 = 1000;
 /// No number: one of `PROFILES`.
 pub(super) const NAMED: u32 = 0;
 /// Names of the values from 1 on.
-pub(super) const PROFILES: [&str; 3] = ["default", "paper", "gaps"];
+pub(super) const PROFILES: [&str; 2] = ["default", "paper"];
 
 /// A name may stand here more than once, for other modes.
 pub const PARAMS: [Param; 14] = [
@@ -83,13 +83,13 @@ pub const PARAMS: [Param; 14] = [
     },
     Param {
         key: "profile=",
-        modes: &[Mode::Bg, Mode::Fs],
+        modes: MEASURING,
         scale: NAMED,
         least: shared::IMTCP_PROFILE_DEFAULT,
-        most: shared::IMTCP_PROFILE_GAPS,
+        most: shared::IMTCP_PROFILE_PAPER,
         default: shared::IMTCP_PROFILE_DEFAULT,
         field: |p| &mut p.profile,
-        what: "all rules, the paper's alone, or all and streams judged by gaps",
+        what: "all rules, or the paper's alone",
     },
     Param {
         key: "h=",

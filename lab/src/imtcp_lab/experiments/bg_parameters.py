@@ -11,7 +11,7 @@ import polars as pl
 from imtcp_lab import measured, plots, raw
 from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
-from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
+from imtcp_lab.experiments.paper import AS_IN_PAPER, Claim, Paper, below, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
@@ -19,8 +19,6 @@ from imtcp_lab.traffic import Bulk
 
 GAMMAS = (0.05, 0.1, 0.125, 0.25, 0.5, 0.9)
 DELTAS = (1.05, 1.1, 1.2, 1.4, 2.0)
-#: The rules that gamma and delta are of; ours would take part in what is varied.
-AS_IN_PAPER = ("profile=paper",)
 CHOICES = bg_path.CHOICES + " The rules are the paper's alone (profile=paper)."
 
 

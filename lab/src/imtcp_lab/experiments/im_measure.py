@@ -10,7 +10,7 @@ import polars as pl
 
 from imtcp_lab import plots
 from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
+from imtcp_lab.experiments.paper import AS_IN_PAPER, Claim, Paper, below, mean, pick, values
 from imtcp_lab.experiments.tracking import (
     MIXED_FRAMES,
     Steps,
@@ -59,7 +59,7 @@ def measuring(
                 buffer_pkts=round(BUFFER_PKTS * capacity_bps / STEPS_CAPACITY_BPS),
             ),
             Udp(schedule_text(steps), frames=MIXED_FRAMES),
-            Bulk(start_s=shift_s(seed), params=params),
+            Bulk(start_s=shift_s(seed), params=(*params, *AS_IN_PAPER)),
             control,
             Times(warmup_s=WARMUP_S, measure_s=measure_s, drain_s=0.5),
             seed=seed,

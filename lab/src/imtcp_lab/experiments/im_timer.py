@@ -19,7 +19,6 @@ from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
 from imtcp_lab.tables import Column, as_mbps, as_number
-from imtcp_lab.traffic import Bulk
 
 ADAPTS = "adapts"
 #: Results in 80 s [IM table 2]: by Mbit/s of available bandwidth, by T in ms.
@@ -52,14 +51,12 @@ def _rows(points: Sequence[Point]) -> Rows:
         ended = ended_in_window(point)
         holds_ms = [us / 1e3 for us in ended["hold_us"].drop_nulls().to_list()]
         scale = COUNTED_S / point.scenario.window.seconds
-        background = point.scenario.background
-        assert isinstance(background, Bulk)
         out.append(
             identity(point)
             | {
                 "available_mbps": int(available.removeprefix("A")),
                 "T": timer.removeprefix("T"),
-                "label": "T adapts" if not background.params else f"{background.params[0]} ms",
+                "label": "T adapts" if timer == f"T{ADAPTS}" else f"T={timer.removeprefix('T')} ms",
                 "results": len(with_result(ended)) * scale,
                 "valid": int((ended["outcome"] == "valid").sum()) * scale,
                 "hold_p50_ms": quantile(holds_ms, 0.5),

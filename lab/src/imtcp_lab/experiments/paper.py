@@ -19,6 +19,9 @@ from imtcp_lab.stats import ensemble
 Rows = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
 
+#: Of a connection by the paper's rules alone: ours would take part in what is varied.
+AS_IN_PAPER = ("profile=paper",)
+
 REPRODUCED = "reproduced"
 DIFFERS = "differs"
 NOT_REPRODUCED = "not reproduced"

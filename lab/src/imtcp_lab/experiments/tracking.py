@@ -187,7 +187,7 @@ def _rows(points: Sequence[Point]) -> Rows:
 EXPERIMENT = Experiment(
     name="tracking",
     help="error of measured available bandwidth against the truth",
-    controls=("imtcp", "imtcp_bg", "imtcp_bg_paper", "imtcp_bg_gaps"),
+    controls=("imtcp", "imtcp_bg", "imtcp_bg_paper"),
     scenarios=_scenarios,
     rows=_rows,
     columns=(
