@@ -439,6 +439,19 @@ def test_advice_switches_a_connection_in_mid_transfer(
     assert 0 < second < first
 
 
+def test_an_answer_that_ends_before_the_next_is_due_is_asked_for_again_then(
+    ftp: Ftp, service: Callable[..., Service]
+) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+    told = service(advice("bg", 600, verdict="unknown", valid_until=soon), advice("measure", 600))
+    ftp.start(on(told.url))
+    with ftp.held() as data:
+        ftp.wait_for(DEFAULT)
+        wait_until("it asked again", lambda: len(told.asked) == 2)
+        while data.recv(1 << 16):
+            pass
+
+
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_it_switches_below_a_rate_of_the_servers_and_below_tls(
     ftp: Ftp, service: Callable[..., Service], tls: bool

@@ -113,6 +113,31 @@ fn a_stale_newest_record_is_no_ground_for_off() {
     }
 }
 
+/// A fresh record may come any moment; τ is that of
+/// `a_free_path_gets_congestion_control_off_and_the_next_time`.
+#[test]
+fn what_is_no_ground_for_a_decision_holds_for_a_minute_whatever_tau_is() {
+    let share = Settings { threshold: Bound::Share(0.42), ..settings() };
+    for (settings, age_s, reason) in
+        [(settings(), 601, Reason::Stale), (share, 30, Reason::NoCapacity)]
+    {
+        let advice = ask(&settings, &[hop("", &THREE_DAYS, age_s, 90e6)]);
+        assert_eq!(advice.reason, reason);
+        assert_eq!(advice.valid_until, at(T0) + 60 * SECOND_US);
+        let next_s = (advice.next_advice_at - at(T0)) as f64 / 1e6;
+        assert!((next_s - 794.72).abs() < 0.01, "{next_s}");
+    }
+    for hops in [vec![], vec![hop("", &THREE_DAYS[..2], 30, 90e6)]] {
+        assert_eq!(ask(&settings(), &hops).valid_until, at(T0) + 60 * SECOND_US);
+    }
+}
+
+#[test]
+fn congestion_is_advice_until_the_next_is_due() {
+    let advice = ask(&settings(), &[hop("", &THREE_DAYS, 30, 41e6)]);
+    assert_eq!(advice.valid_until, advice.next_advice_at);
+}
+
 #[test]
 fn a_path_whose_days_are_alike_has_all_three_bandwidths_the_same() {
     for fraction in [2e-7, 4e-7, 6e-7, 8e-7] {

@@ -92,7 +92,8 @@ impl Follower {
                 let now = self.advised(&records, &mut held, &mut heard);
                 if now != mode {
                     if !self.quiet {
-                        eprintln!("imtcp: by advice the mode is now {}", now.name());
+                        let why = if heard.0 { "by" } else { "without" };
+                        eprintln!("imtcp: {why} advice the mode is now {}", now.name());
                     }
                     mode = now;
                     self.order(&policies, mode);
@@ -204,6 +205,9 @@ mod tests {
         assert_eq!(of(Ok(answer("measure", early, late))), (Mode::Measure, 300));
         assert_eq!(of(Ok(answer("measure", late, early))), (Mode::Measure, 300));
         assert_eq!(of(Ok(answer("bg", late, late))), (Mode::Bg, 3600));
+        let mut unknown = answer("bg", late, "2026-03-20T14:01:00Z");
+        unknown["verdict"] = "unknown".into();
+        assert_eq!(of(Ok(unknown)), (Mode::Bg, 60));
     }
 
     #[test]

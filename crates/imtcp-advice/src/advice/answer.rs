@@ -90,11 +90,12 @@ pub struct Advice {
     /// Observations that were fitted.
     pub sample_count: u64,
     pub method: String,
-    /// Not to be relied upon after this.
+    /// Not to be relied upon after this: ask again at the sooner of this and `next_advice_at`. At most
+    /// a minute after `at` where the verdict is unknown, or the capacity is.
     #[serde(with = "rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     pub valid_until: i64,
-    /// t0 + τ: ask again then.
+    /// t0 + τ: ask again then, or at `valid_until` where that is sooner.
     #[serde(with = "rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     pub next_advice_at: i64,

@@ -42,7 +42,8 @@ pub struct Request<'a> {
     pub ping_rtt_us: Option<u64>,
 }
 
-/// When nothing tells how long an answer holds, and when to ask again.
+/// When nothing tells when to ask again, and as long as an answer that is no ground for a decision
+/// holds: what it lacks may come with the next record.
 const RETRY_S: f64 = 60.0;
 
 pub const METHOD: &str = "linear, same time of day";
@@ -82,10 +83,13 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         e.tau_s.unwrap_or(most).clamp(least, most)
     });
     let next_us = request.t0_us + (tau_s.unwrap_or(RETRY_S) * SECOND_US as f64) as i64;
-    // Off is only as good as the newest record: it ends when that is no longer fresh.
-    let fresh_until_us = oldest_newest(hops)
-        .map(|t_us| t_us + i64::from(settings.freshness_s) * SECOND_US)
-        .filter(|_| !on);
+    let holds_until_us = match reason {
+        // Off is only as good as the newest record: it ends when that is no longer fresh.
+        Reason::Free => oldest_newest(hops)
+            .map_or(next_us, |t_us| t_us + i64::from(settings.freshness_s) * SECOND_US),
+        Reason::Congested => next_us,
+        _ => request.t0_us + (RETRY_S * SECOND_US as f64) as i64,
+    };
     let newest = deciding.and_then(|h| h.newest);
 
     Ok(Advice {
@@ -108,7 +112,7 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         age_s: oldest_newest(hops).map(|t| (request.t0_us - t).max(0) as f64 / 1e6),
         sample_count: shown.map_or(0, |f| f.hop.days.iter().map(|d| u64::from(d.samples)).sum()),
         method: METHOD.into(),
-        valid_until: fresh_until_us.map_or(next_us, |fresh| fresh.min(next_us)),
+        valid_until: holds_until_us.min(next_us),
         next_advice_at: next_us,
         computed_from: Basis {
             hop: shown.map(|f| f.hop.name.clone()),
