@@ -34,6 +34,8 @@ pub struct Settings {
     pub min_days: u32,
     /// Fewer observations in a day's window: the day does not count.
     pub min_samples: u32,
+    /// Observations that span less of a day's window: the day does not count. 0: as in the paper.
+    pub min_span_pct: u8,
     /// Days beyond are left out, the oldest first.
     pub max_days: u32,
     /// Records below this validity are left out.
@@ -56,6 +58,7 @@ impl Default for Settings {
             horizon_s: 3600,
             min_days: 3,
             min_samples: 2,
+            min_span_pct: 25,
             max_days: 366,
             min_validity_pct: 1,
             next_min_s: 1,
@@ -82,6 +85,7 @@ pub struct SettingsChange {
     horizon_s: Option<u32>,
     min_days: Option<u32>,
     min_samples: Option<u32>,
+    min_span_pct: Option<u8>,
     max_days: Option<u32>,
     min_validity_pct: Option<u8>,
     next_min_s: Option<u32>,
@@ -122,6 +126,7 @@ impl Settings {
             ((60..=43_200).contains(&self.horizon_s), "horizon_s is between 60 and 43200"),
             ((2..=366).contains(&self.min_days), "min_days is between 2 and 366"),
             ((2..=10_000).contains(&self.min_samples), "min_samples is between 2 and 10000"),
+            (self.min_span_pct <= 100, "min_span_pct is at most 100"),
             ((self.min_days..=3660).contains(&self.max_days), "max_days is min_days to 3660"),
             (self.min_validity_pct <= 100, "min_validity_pct is at most 100"),
             (self.next_min_s >= 1, "next_min_s is at least 1"),

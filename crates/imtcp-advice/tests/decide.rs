@@ -53,7 +53,7 @@ fn hop_with(
         })
         .collect();
     let days = windows.into_iter().zip(samples.iter().map(Vec::as_slice));
-    let days = fit_days(days, settings.min_samples);
+    let days = fit_days(days, &settings);
     let newest = Newest {
         t_us: t0_us - age_s * SECOND_US,
         available_bps: newest_bps,
@@ -171,6 +171,33 @@ fn too_few_days_are_said_to_be_too_few() {
 fn a_day_with_too_few_samples_does_not_count() {
     let hop = hop_with("", &THREE_DAYS, 30, 90e6, 1);
     assert_eq!(ask(&settings(), &[hop]).computed_from.days_used, 2);
+}
+
+/// Of the newest day 15 samples, a minute apart: 14 minutes of an hour, and a quarter is 15.
+#[test]
+fn a_day_that_was_measured_for_a_sliver_of_its_window_does_not_count() {
+    for (samples, days) in [(15, 2), (16, 3)] {
+        let hop = hop_with("", &THREE_DAYS, 30, 90e6, samples);
+        let advice = ask(&settings(), &[hop]);
+        assert_eq!(advice.computed_from.days_used, days, "{samples}");
+        assert_eq!(advice.reason == Reason::TooFewDays, days == 2, "{samples}");
+    }
+}
+
+/// B̂0 = 50 M, σ0 = 10 M: 50 ± 20 M as the lines say.
+#[test]
+fn nothing_is_told_to_be_available_beyond_the_capacity() {
+    for (capacity_bps, told) in [(100e6, (50, 30, 70)), (60e6, (50, 30, 60)), (25e6, (25, 25, 25))]
+    {
+        let settings = Settings { capacity_bps: Some(capacity_bps), ..settings() };
+        let advice = ask(&settings, &[hop("", &THREE_DAYS, 30, 70e6)]);
+        let (bps, low, high) =
+            (advice.available_bps, advice.available_low_bps, advice.available_high_bps);
+        let mbps = |bps: Option<u64>| bps.unwrap() / 1_000_000;
+        assert_eq!((mbps(bps), mbps(low), mbps(high)), told);
+        assert!((advice.computed_from.b0_hat_bps.unwrap() - 50e6).abs() < 1e-3);
+        assert!((advice.computed_from.tau_s.unwrap() - 794.72).abs() < 0.01);
+    }
 }
 
 #[test]

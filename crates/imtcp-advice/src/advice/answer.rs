@@ -80,9 +80,9 @@ pub struct Advice {
     /// RTT times bottleneck bandwidth (the capacity where known, else the available bandwidth).
     pub buffer_bytes: Option<u64>,
     pub rtt_us: Option<u64>,
-    /// B̂0, at least 0.
+    /// B̂0, at least 0 and at most the capacity where that is known.
     pub available_bps: Option<u64>,
-    /// B̂0 ± z standard deviations of B0(i): where a day like the past ones lies.
+    /// B̂0 ± z standard deviations of B0(i), within the same bounds: where a day like the past ones lies.
     pub available_low_bps: Option<u64>,
     pub available_high_bps: Option<u64>,
     /// Age of the newest record; of the hop whose newest is oldest.
@@ -138,6 +138,7 @@ pub struct Basis {
     /// t1 − t0 of the fits.
     pub horizon_s: u32,
     pub days_used: u32,
+    /// As the lines say, without bounds.
     pub b0_hat_bps: Option<f64>,
     pub b0_sigma_bps: Option<f64>,
     pub b1_mean_bps_per_s: Option<f64>,

@@ -157,10 +157,9 @@ impl Past<'_> {
         for window in self.windows(set, self.horizon_us()) {
             let sample =
                 |s: &(i64, f64)| Sample { t_s: (s.0 - window.start_us) as f64 / 1e6, b_bps: s.1 };
-            let samples: Vec<_> =
-                slice(self.series, window.start_us, window.end_us).iter().map(sample).collect();
-            if samples.len() >= self.settings.min_samples as usize {
-                let fit = least_squares(&samples);
+            let within = slice(self.series, window.start_us, window.end_us);
+            if window.is_covered(within, self.settings) {
+                let fit = least_squares(&within.iter().map(sample).collect::<Vec<_>>());
                 days.extend(fit.map(|f| f.b0_bps + f.b1_bps_per_s * middle_s));
             }
         }

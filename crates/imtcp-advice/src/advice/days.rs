@@ -7,6 +7,8 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use serde::{Deserialize, Serialize};
 
+use crate::settings::Settings;
+
 /// The paper's history sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -36,6 +38,16 @@ pub struct Window {
     pub day: Date,
     pub start_us: i64,
     pub end_us: i64,
+}
+
+impl Window {
+    /// Was enough of it measured for a line through it? From a sliver the line would lead far beyond
+    /// everything that was seen. Samples in the order of time.
+    pub fn is_covered(&self, samples: &[(i64, f64)], settings: &Settings) -> bool {
+        let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return false };
+        let least = (self.end_us - self.start_us) * i64::from(settings.min_span_pct);
+        samples.len() >= settings.min_samples as usize && (last.0 - first.0) * 100 >= least
+    }
 }
 
 /// The windows of the past days of `set` back to `oldest_us`, the newest day first.
@@ -99,6 +111,21 @@ mod tests {
 
     fn of(set: HistorySet, zone: &str, t0: &str, oldest: &str) -> Vec<Window> {
         windows(set, &TimeZone::get(zone).unwrap(), us(t0), HOUR_US, us(oldest), 1000)
+    }
+
+    /// A quarter of an hour is 15 minutes.
+    #[test]
+    fn a_window_is_covered_by_enough_samples_over_enough_of_it() {
+        let day = jiff::civil::date(2026, 3, 19);
+        let window = Window { day, start_us: 0, end_us: HOUR_US };
+        let samples =
+            |minutes: &[i64]| -> Vec<_> { minutes.iter().map(|m| (m * 60_000_000, 5e7)).collect() };
+        let covered = |minutes: &[i64], settings| window.is_covered(&samples(minutes), &settings);
+        assert!(covered(&[30, 45], Settings::default()));
+        assert!(!covered(&[30, 37, 44], Settings::default()));
+        assert!(!covered(&[0, 60], Settings { min_samples: 3, ..Settings::default() }));
+        assert!(covered(&[50, 51], Settings { min_span_pct: 0, ..Settings::default() }));
+        assert!(!covered(&[], Settings { min_span_pct: 0, ..Settings::default() }));
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         .find_map(|h| h.newest.and_then(|n| n.rtt_us))
         .or(request.ping_rtt_us);
     let available_bps = estimate.map(|e| e.b0_hat_bps.max(0.0));
+    // A line may lead beyond what the path can carry.
+    let told = |bps: f64| capacity_bps.map_or(bps, |most| bps.min(most)).max(0.0).round() as u64;
     let swing_bps = estimate.map(|e| settings.z * e.b0_sigma_bps);
     let tau_s = estimate.map(|e| {
         let (least, most) = (f64::from(settings.next_min_s), f64::from(settings.next_max_s));
@@ -104,11 +106,9 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
             .zip(capacity_bps.or(available_bps))
             .map(|(rtt, bps)| (rtt as f64 * bps / 8e6).ceil() as u64),
         rtt_us,
-        available_bps: available_bps.map(|b| b.round() as u64),
-        available_low_bps: available_bps
-            .zip(swing_bps)
-            .map(|(b, s)| (b - s).max(0.0).round() as u64),
-        available_high_bps: available_bps.zip(swing_bps).map(|(b, s)| (b + s).round() as u64),
+        available_bps: available_bps.map(told),
+        available_low_bps: available_bps.zip(swing_bps).map(|(b, s)| told(b - s)),
+        available_high_bps: available_bps.zip(swing_bps).map(|(b, s)| told(b + s)),
         age_s: oldest_newest(hops).map(|t| (request.t0_us - t).max(0) as f64 / 1e6),
         sample_count: shown.map_or(0, |f| f.hop.days.iter().map(|d| u64::from(d.samples)).sum()),
         method: METHOD.into(),
@@ -139,17 +139,17 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
     })
 }
 
-/// The lines of past days, each through (time, available bandwidth) in its window. A day with
-/// fewer than `min_samples` does not count.
+/// The lines of past days, each through (time, available bandwidth) in its window. A day whose
+/// window is not covered does not count.
 pub fn fit_days<'a>(
     days: impl IntoIterator<Item = (Window, &'a [(i64, f64)])>,
-    min_samples: u32,
+    settings: &Settings,
 ) -> Days {
     let mut fitted = Vec::new();
     // One for all days: a year of them has some 20 000 samples.
     let mut samples = Vec::new();
     for (window, within) in days {
-        if within.len() < min_samples as usize {
+        if !window.is_covered(within, settings) {
             continue;
         }
         samples.clear();

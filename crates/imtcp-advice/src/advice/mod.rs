@@ -19,6 +19,9 @@
 //!    gives infinity.
 //! 4. Windows follow the wall clock of a zone, so that a daily shape stays in its place when
 //!    clocks change.
+//! 5. A day counts only where what was measured spans a share of its window: a line through a
+//!    sliver leads anywhere.
+//! 6. What is told to be available lies within 0 and the capacity; ε, S and τ are as the lines say.
 
 pub mod answer;
 pub mod backtest;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::advice::answer::Days;
 use crate::advice::days::Window;
 use crate::advice::decide::fit_days;
+use crate::settings::Settings;
 use crate::time::MINUTE_US;
 
 /// Requests up to this much later find their samples in the block.
@@ -75,7 +76,7 @@ impl Block {
         &mut self,
         t0_us: i64,
         windows: impl FnOnce() -> Vec<Vec<Window>>,
-        min_samples: u32,
+        settings: &Settings,
     ) -> Option<Vec<Days>> {
         if let Some((_, lines)) = self.lines.as_ref().filter(|(at_us, _)| *at_us == t0_us) {
             return Some(lines.clone());
@@ -87,7 +88,7 @@ impl Block {
             }
             let days = windows.into_iter().zip(spans).map(|(w, span)| Some((w, span.within(&w)?)));
             let days = days.collect::<Option<Vec<_>>>()?;
-            lines.push(fit_days(days, min_samples));
+            lines.push(fit_days(days, settings));
         }
         self.lines = Some((t0_us, lines.clone()));
         Some(lines)

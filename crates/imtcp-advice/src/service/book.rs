@@ -256,7 +256,7 @@ impl Book {
         }
         if let Some(mut block) = known.block.take() {
             let windows = || known.hops.iter().map(|hop| known.windows(hop, t0_us, 0)).collect();
-            let lines = block.lines(t0_us, windows, known.settings.min_samples);
+            let lines = block.lines(t0_us, windows, &known.settings);
             known.block = Some(block);
             if let Some(lines) = lines {
                 return Ok(lines);
@@ -272,7 +272,7 @@ impl Book {
             let least = known.settings.min_validity_pct;
             let samples = self.store.samples(&hop.ids(), &windows, least).await?;
             let days = windows.into_iter().zip(samples.iter().map(Vec::as_slice));
-            lines.push(fit_days(days, known.settings.min_samples));
+            lines.push(fit_days(days, &known.settings));
         }
         Ok(lines)
     }

@@ -333,7 +333,8 @@ pub enum LogFormat {
 ///
 /// zone=Europe/Berlin, history=all|week|weekday, z=2, epsilon=10% or 5M, threshold=42M or 42%
 /// (of the capacity), capacity_bps=100M, freshness_s=600, horizon_s=3600, min_days=3,
-/// min_samples=2, max_days=366, min_validity_pct=1, next_min_s=1, next_max_s=86400.
+/// min_samples=2, min_span_pct=25, max_days=366, min_validity_pct=1, next_min_s=1,
+/// next_max_s=86400.
 /// `KEY=` takes a setting back. A running service follows within a second.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \

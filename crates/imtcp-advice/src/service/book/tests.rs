@@ -89,6 +89,8 @@ fn event() -> impl Strategy<Value = Event> {
         json!({"horizon_s": 1800}),
         json!({"horizon_s": null}),
         json!({"min_samples": 4}),
+        json!({"min_span_pct": 0}),
+        json!({"min_span_pct": 90}),
         json!({"min_validity_pct": 50}),
         json!({"freshness_s": 30}),
     ]);
