@@ -52,7 +52,8 @@ fn main() {
         active_tests_are_kept_apart_from_bandwidth,
         active_tests_become_means_of_what_they_tell,
         an_export_carries_active_tests,
-        a_history_of_schema_1_is_brought_up_to_date,
+        histories_of_older_schemas_are_brought_up_to_date,
+        clients_are_kept_and_removed,
         advice_takes_the_rtt_of_active_tests_and_nothing_else,
         an_export_can_be_imported_again,
         an_export_carries_records_without_a_source,
@@ -428,23 +429,48 @@ async fn an_export_carries_active_tests(place: Place) {
     }
 }
 
-async fn a_history_of_schema_1_is_brought_up_to_date(place: Place) {
+async fn histories_of_older_schemas_are_brought_up_to_date(place: Place) {
     let store = open(&place).await;
     put(&store, minutes(at(NOON), 100, 5)).await;
     let everything = (0, i64::MAX);
     let mut before = Vec::new();
     exchange::export(&store, &[path(&store).await], everything, &mut before).await.unwrap();
-    store.back_to_version_1_for_tests().await.unwrap();
     store.close().await;
+    for version in [2, 1] {
+        let store = open(&place).await;
+        store.back_to_version_for_tests(version).await.unwrap();
+        store.close().await;
 
-    // Two at once.
-    let (a, b) = tokio::join!(Store::open(&place), Store::open_existing(&place));
-    let (a, b) = (a.unwrap(), b.unwrap());
-    let mut after = Vec::new();
-    exchange::export(&a, &[path(&a).await], everything, &mut after).await.unwrap();
-    assert_eq!(String::from_utf8(before).unwrap(), String::from_utf8(after).unwrap());
-    assert_eq!(put(&b, vec![ping(at(NOON), Some(5), 0.0)]).await, 1);
-    assert_eq!(tests_of(&a).await.len(), 1);
+        // Two at once.
+        let (a, b) = tokio::join!(Store::open(&place), Store::open_existing(&place));
+        let (a, b) = (a.unwrap(), b.unwrap());
+        let mut after = Vec::new();
+        exchange::export(&a, &[path(&a).await], everything, &mut after).await.unwrap();
+        assert_eq!(after, before, "{version}");
+        b.add_client(DST, at(NOON)).await.unwrap();
+        assert_eq!(a.clients().await.unwrap().len(), 1);
+        a.close().await;
+        b.close().await;
+    }
+    let store = open(&place).await;
+    assert_eq!(put(&store, vec![ping(at(NOON), Some(5), 0.0)]).await, 1);
+    assert_eq!(tests_of(&store).await.len(), 1);
+}
+
+async fn clients_are_kept_and_removed(place: Place) {
+    let store = open(&place).await;
+    for (i, dst) in ["192.0.2.9", DST, DST].into_iter().enumerate() {
+        store.add_client(dst, at(NOON) + i as i64).await.unwrap();
+    }
+    let told: Vec<_> =
+        store.clients().await.unwrap().into_iter().map(|c| (c.dst, c.added)).collect();
+    let first = |dst: &str, after_us| (dst.to_string(), at(NOON) + after_us);
+    assert_eq!(told, [first(DST, 1), first("192.0.2.9", 0)]);
+    assert!(store.remove_client(DST).await.unwrap());
+    assert!(!store.remove_client(DST).await.unwrap());
+    assert_eq!(store.clients().await.unwrap().len(), 1);
+    // They are no paths.
+    assert!(store.path_names("", 9).await.unwrap().is_empty());
 }
 
 async fn advice_takes_the_rtt_of_active_tests_and_nothing_else(place: Place) {

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `imtcp advice …`, `imtcp advise`, and the agent's way to the service.
+//! `imtcp advice …` and `imtcp advise`.
 
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 
-use imtcp::agent::send::send_all;
-use imtcp::agent::spool::Spool;
-use imtcp::cli::advice::ServiceArgs;
-use imtcp::http::Client;
-use imtcp_advice::record::Record;
 use support::advice::*;
 use support::*;
 
@@ -277,103 +272,4 @@ fn with_tls_the_command_trusts_what_it_is_told_to() {
     // With a peer that says nothing, it goes on.
     let _silent = std::net::TcpStream::connect(service.address()).unwrap();
     assert!(imtcp_ok(&[&ask[..], &["--ca", cert]].concat()).contains("no history"));
-}
-
-fn client(url: &str, scratch: &Scratch) -> Client {
-    let token_file = Some(token_file(scratch));
-    Client::new(&ServiceArgs { url: url.into(), token_file, ca: None }).unwrap()
-}
-
-fn records(from: usize, count: usize) -> Vec<Record> {
-    (from..from + count)
-        .map(|i| {
-            let at = jiff::Timestamp::from_second(1_700_000_000 + i as i64).unwrap();
-            serde_json::from_value(serde_json::json!({"dst": DST, "time": at, "available_bps": i}))
-                .unwrap()
-        })
-        .collect()
-}
-
-#[test]
-fn batches_wait_on_disk_while_the_service_is_away_and_are_stored_once() {
-    let scratch = Scratch::new();
-    let dir = scratch.path("spool");
-    let mut spool = Spool::open(&dir, 1_000_000).unwrap();
-    spool.put(&records(0, 10)).unwrap();
-    let away = client("http://127.0.0.1:1", &scratch);
-    assert!(send_all(&spool, &away).unwrap().waits.unwrap().contains("connection refused"));
-    // The agent's next life finds them.
-    let mut spool = Spool::open(&dir, 1_000_000).unwrap();
-    spool.put(&records(10, 5)).unwrap();
-    let waiting = spool.waiting().unwrap();
-    assert_eq!(waiting.len(), 2);
-    let service = Service::start(&[]);
-    let here = client(&service.url, &scratch);
-    // Sent, and the receipt lost: it comes again under the same id.
-    here.post("/v1/reports", &fs::read(&waiting[0]).unwrap()).unwrap();
-    let sent = send_all(&spool, &here).unwrap();
-    assert_eq!((sent.batches, sent.records, sent.refused, sent.waits), (2, 5, 0, None));
-    assert_eq!(spool.waiting().unwrap().len(), 0);
-    let all = imtcp_ok(&["advice", "export", "--db", service.db().to_str().unwrap()]);
-    assert_eq!(all.lines().count() - 1, 15);
-}
-
-#[test]
-fn a_spool_is_of_one_agent() {
-    let scratch = Scratch::new();
-    let spool = Spool::open(&scratch.path("spool"), 1_000_000).unwrap();
-    let lock = spool.lock().unwrap();
-    let e = Spool::open(&scratch.path("spool"), 1_000_000).unwrap().lock().unwrap_err().to_string();
-    assert!(e.starts_with("another imtcp agent uses the spool"), "{e}");
-    drop(lock);
-    spool.lock().unwrap();
-}
-
-#[test]
-fn the_agent_says_where_it_sends_and_how_often() {
-    let Some(_alone) = alone() else { return };
-    let scratch = Scratch::new();
-    let spool = scratch.path("spool");
-    let first_line = |more: &[&str]| {
-        let mut agent = std::process::Command::new(&*IMTCP);
-        agent.args(["agent", "--url", "http://127.0.0.1:1", "--source", "here", "--interval", "7"]);
-        agent.arg("--spool").arg(&spool).args(more).stdout(std::process::Stdio::piped());
-        let mut agent = Background(agent.spawn().unwrap());
-        let mut line = String::new();
-        BufReader::new(agent.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        agent.signal(libc::SIGTERM);
-        assert_eq!(agent.finish().status.code(), Some(0));
-        line
-    };
-    let line = first_line(&[]);
-    assert!(line.contains("means of 10 s to http://127.0.0.1:1 as here, every 7 s"), "{line}");
-    assert!(first_line(&["--every", "0"]).contains("each result to"));
-    let line = json(&first_line(&["--json"]));
-    assert_eq!((&line["url"], &line["interval_s"]), (&"http://127.0.0.1:1".into(), &7.into()));
-}
-
-#[test]
-fn a_batch_that_the_service_never_takes_is_put_aside_and_a_wrong_token_waits() {
-    let scratch = Scratch::new();
-    let mut spool = Spool::open(&scratch.path("spool"), 1_000_000).unwrap();
-    let mut wrong = records(0, 1);
-    wrong[0].source = "a\nb".into();
-    spool.put(&wrong).unwrap();
-    spool.put(&records(0, 1)).unwrap();
-    let service = Service::start(&[]);
-    let stranger =
-        Client::new(&ServiceArgs { url: service.url.clone(), token_file: None, ca: None });
-    assert!(send_all(&spool, &stranger.unwrap()).unwrap().waits.unwrap().contains("token"));
-    let sent = send_all(&spool, &client(&service.url, &scratch)).unwrap();
-    assert_eq!((sent.batches, sent.refused, sent.waits), (1, 1, None));
-}
-
-#[test]
-fn a_full_spool_gives_up_the_oldest() {
-    let scratch = Scratch::new();
-    let mut spool = Spool::open(&scratch.path("spool"), 3_000).unwrap();
-    let dropped: usize = (0..20).map(|i| spool.put(&records(i * 10, 10)).unwrap()).sum();
-    let waiting = spool.waiting().unwrap();
-    assert_eq!(dropped + waiting.len(), 20);
-    assert!(fs::read_to_string(waiting.last().unwrap()).unwrap().contains("\"available_bps\":199"));
 }

@@ -201,7 +201,9 @@ fn writing_needs_the_token_and_reading_may_need_one() {
     let scratch = Scratch::new();
     let tokens = token_file(&scratch);
     let service = Service::start_in(scratch, &["--read-token-file", tokens.to_str().unwrap()]);
-    for path in ["/v1/advice?dst=192.0.2.7", "/v1/paths", "/v1/history?dst=x", "/metrics"] {
+    let of_reading =
+        ["/v1/advice?dst=x", "/v1/paths", "/v1/clients", "/v1/history?dst=x", "/metrics"];
+    for path in of_reading {
         assert_eq!(service.get(path).0, 401, "{path}");
     }
     assert_eq!(service.post("/RPC2", None, "").0, 401);
@@ -242,6 +244,27 @@ fn settings_are_changed_with_a_token_and_refused_when_they_make_no_sense() {
     assert!(status == 400 && text.contains("no time zone"), "{text}");
     let (_, path) = service.get("/v1/paths/192.0.2.7");
     assert_eq!(path["own_settings"]["zone"], "Europe/Berlin");
+}
+
+#[test]
+fn clients_are_added_listed_and_removed_by_who_may_write() {
+    let service = Service::start(&[]);
+    let listed = || {
+        let (_, all) = service.get("/v1/clients");
+        let all = all["clients"].as_array().unwrap().clone();
+        all.iter().map(|c| c["dst"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    let (status, first) = service.put("/v1/clients/192.0.2.7");
+    assert_eq!((status, &first["dst"]), (200, &json!(DST)));
+    assert_eq!(service.put("/v1/clients/192.0.2.7"), (200, first));
+    assert_eq!(service.put("/v1/clients/Mirror.Example.ORG.").0, 200);
+    assert_eq!(listed(), [DST, "mirror.example.org"]);
+    assert_eq!(service.put("/v1/clients/a%20b").0, 400);
+    assert_eq!(service.delete("/v1/clients/192.0.2.7", None).0, 401);
+    assert_eq!(service.delete("/v1/clients/192.0.2.7", Some(TOKEN)).0, 204);
+    let (status, problem) = service.delete("/v1/clients/192.0.2.7", Some(TOKEN));
+    assert_eq!((status, &problem["status"]), (404, &json!(404)), "{problem}");
+    assert_eq!(listed(), ["mirror.example.org"]);
 }
 
 #[test]
@@ -340,7 +363,7 @@ fn metrics_health_and_description_are_there() {
     assert_eq!(service.get("/healthz").1["status"], "ok");
     let (_, api) = service.get("/openapi.json");
     assert!(api["openapi"].as_str().unwrap().starts_with("3.1"));
-    for path in ["/v1/advice", "/v1/paths", "/v1/history", "/v1/reports"] {
+    for path in ["/v1/advice", "/v1/paths", "/v1/clients", "/v1/history", "/v1/reports"] {
         assert!(api["paths"][path].is_object(), "{path}");
     }
     for method in ["get", "patch"] {

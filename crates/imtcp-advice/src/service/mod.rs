@@ -3,6 +3,7 @@
 
 mod block;
 pub mod book;
+mod clients;
 pub mod guard;
 pub mod ingest;
 pub mod listen;
@@ -26,7 +27,7 @@ use axum::http::header::{HeaderValue, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::Router;
 use tokio::sync::Semaphore;
 
@@ -100,6 +101,8 @@ impl Service {
             .route("/v1/advice", get(routes::advice))
             .route("/v1/paths", get(routes::paths))
             .route("/v1/paths/{dst}", get(routes::path).patch(routes::change_path))
+            .route("/v1/clients", get(clients::clients))
+            .route("/v1/clients/{dst}", put(clients::add).delete(clients::remove))
             .route("/v1/history", get(routes::history))
             .route("/v1/timeline", get(timeline::timeline))
             .route("/RPC2", post(xmlrpc::call))
@@ -175,7 +178,7 @@ async fn every_request(
 
 async fn readers(State(service): State<Shared>, request: Request, next: Next) -> Response {
     // Writing has its own right, which is asked for where it is written.
-    if request.method() != Method::PATCH {
+    if ![Method::PATCH, Method::PUT, Method::DELETE].contains(request.method()) {
         if let Err(problem) = service.access.may_read(request.headers()) {
             return problem.into_response();
         }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{reports, routes, timeline};
+use super::{clients, reports, routes, timeline};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -26,6 +26,9 @@ use super::{reports, routes, timeline};
         routes::change_path,
         routes::history,
         timeline::timeline,
+        clients::clients,
+        clients::add,
+        clients::remove,
         reports::reports,
         routes::metrics,
         routes::health

@@ -2,6 +2,7 @@
 //! The history: one SQLite file in WAL mode, or a PostgreSQL database. The same statements
 //! serve both, but for what [`schema::Dialect`] spells.
 
+pub mod clients;
 pub mod maintain;
 pub mod read;
 pub mod schema;

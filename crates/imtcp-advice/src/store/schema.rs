@@ -55,8 +55,8 @@ pub fn table(kind: Kind) -> &'static str {
 
 /// Raised with each change below; older histories are brought up to date when they are opened.
 ///
-/// 1: the first. 2: `active_test`; what was there is as it was.
-pub const VERSION: i64 = 2;
+/// 1: the first. 2: `active_test`. 3: `client`. What was there is as it was.
+pub const VERSION: i64 = 3;
 /// "imtc", in SQLite's header.
 const APPLICATION_ID: i64 = 0x696d_7463;
 
@@ -73,6 +73,7 @@ CREATE TABLE record (series_id BIGINT NOT NULL REFERENCES series, t_us BIGINT NO
 CREATE TABLE batch (id TEXT PRIMARY KEY, received_us BIGINT NOT NULL);
 CREATE INDEX batch_by_time ON batch (received_us);
 {since_2};
+{since_3};
 INSERT INTO meta VALUES ('schema', {version}), ('generation', 0)";
 
 /// Came with version 2.
@@ -82,6 +83,10 @@ CREATE TABLE active_test (series_id BIGINT NOT NULL REFERENCES series, t_us BIGI
     throughput_bps BIGINT, validity_pct BIGINT,
     PRIMARY KEY (series_id, t_us, span_s)) {clustered}";
 
+/// Came with version 3.
+const CLIENT: &str =
+    "CREATE TABLE client (dst TEXT PRIMARY KEY, added_us BIGINT NOT NULL) {clustered}";
+
 /// Makes the tables, or brings them up to date; refuses what is not ours.
 pub async fn migrate(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<()> {
     let found = version(pool, dialect, place).await?;
@@ -90,20 +95,24 @@ pub async fn migrate(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<
         Some(found) if found > VERSION => {
             Err(Error::Newer { db: place.to_string(), found, known: VERSION })
         }
-        Some(1) => from_1_to_2(pool, dialect).await,
+        Some(1) => {
+            upgrade(pool, dialect, 2, ACTIVE_TEST).await?;
+            upgrade(pool, dialect, 3, CLIENT).await
+        }
+        Some(2) => upgrade(pool, dialect, 3, CLIENT).await,
         // Version 1 is the first: nothing older exists.
         Some(_) => Err(Error::Foreign(place.to_string())),
         None => create(pool, dialect).await,
     }
 }
 
-/// One transaction: a kill leaves version 1 or version 2.
-async fn from_1_to_2(pool: &AnyPool, dialect: Dialect) -> Result<()> {
+/// From the version before to this one, in one transaction: a kill leaves the one or the other.
+async fn upgrade(pool: &AnyPool, dialect: Dialect, to: i64, with: &str) -> Result<()> {
     let mut tx = pool.begin().await?;
     // First a write: of two that open at once one waits here, and finds it done.
-    let sql = "UPDATE meta SET value = 2 WHERE key = 'schema' AND value = 1";
-    if tx.execute(sql).await?.rows_affected() == 1 {
-        tx.execute(&*ACTIVE_TEST.replace("{clustered}", clustered(dialect))).await?;
+    let sql = "UPDATE meta SET value = $1 WHERE key = 'schema' AND value = $1 - 1";
+    if sqlx::query(sql).bind(to).execute(&mut *tx).await?.rows_affected() == 1 {
+        tx.execute(&*with.replace("{clustered}", clustered(dialect))).await?;
     }
     Ok(tx.commit().await?)
 }
@@ -145,6 +154,7 @@ async fn create(pool: &AnyPool, dialect: Dialect) -> Result<()> {
     };
     let tables = TABLES
         .replace("{since_2}", ACTIVE_TEST)
+        .replace("{since_3}", CLIENT)
         .replace("{id}", id)
         .replace("{clustered}", clustered(dialect))
         .replace("{version}", &VERSION.to_string());
@@ -179,10 +189,13 @@ impl super::Store {
         Ok(())
     }
 
-    /// Makes it what version 1 wrote.
+    /// Makes it what version 1 or 2 wrote.
     #[doc(hidden)]
-    pub async fn back_to_version_1_for_tests(&self) -> Result<()> {
-        self.writer.execute("DROP TABLE active_test").await?;
-        self.set_schema_version_for_tests(1).await
+    pub async fn back_to_version_for_tests(&self, version: i64) -> Result<()> {
+        self.writer.execute("DROP TABLE client").await?;
+        if version == 1 {
+            self.writer.execute("DROP TABLE active_test").await?;
+        }
+        self.set_schema_version_for_tests(version).await
     }
 }

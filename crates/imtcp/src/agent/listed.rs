@@ -2,6 +2,7 @@
 //! A file of peers: an address or a name a line.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::ToSocketAddrs;
 use std::path::Path;
 
@@ -20,14 +21,19 @@ pub fn peers(file: &Path) -> Result<HashSet<String>> {
         }
         let at = || format!("line {number} of {shown}");
         let name = destination(name).with_context(at)?;
-        let found = (name.as_str(), 0).to_socket_addrs();
-        let found = found.with_context(|| format!("{}: no address of {name}", at()))?;
-        all.extend(found.map(|address| address.ip().to_canonical().to_string()));
+        let found = addresses(&name);
+        all.extend(found.with_context(|| format!("{}: no address of {name}", at()))?);
     }
     if all.is_empty() {
         bail!("there is no peer in {shown}: write an address or a name a line");
     }
     Ok(all)
+}
+
+/// Those of an address or a name, as records have them.
+pub fn addresses(name: &str) -> io::Result<impl Iterator<Item = String>> {
+    let found = (name, 0).to_socket_addrs()?;
+    Ok(found.map(|address| address.ip().to_canonical().to_string()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! spool, the sending.
 
 pub mod active;
+pub mod from_service;
 pub mod listed;
 pub mod peers;
 pub mod send;

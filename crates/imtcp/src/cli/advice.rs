@@ -93,8 +93,14 @@ pub struct AgentArgs {
     ///
     /// What follows a # does not count. A name stands for the addresses that it has when the agent
     /// starts.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "listed")]
     pub peers: Option<PathBuf>,
+    /// Of the service's clients alone (/v1/clients), asked for again each minute
+    ///
+    /// While the service is away those that it named last stay. When they change, the cost of tests is
+    /// told again; where it would pass --test-budget, those before are tested on.
+    #[arg(long, group = "listed")]
+    pub peers_from_service: bool,
     #[command(flatten)]
     pub tests: ActiveTestArgs,
 }
@@ -107,14 +113,14 @@ pub struct ActiveTestArgs {
     ///
     /// A test is 5 packets each way, 840 bytes (1040 with IPv6): every 60 s 1.21 MB a day for each
     /// peer. The first comes after S seconds. Needs ping of iputils.
-    #[arg(long, value_name = "S", requires = "peers", value_parser = clap::value_parser!(u64).range(5..=86_400))]
+    #[arg(long, value_name = "S", requires = "listed", value_parser = clap::value_parser!(u64).range(5..=86_400))]
     pub ping: Option<u64>,
     /// Send to an iperf3 server at each listed peer every S seconds: throughput
     ///
     /// A test is one TCP connection that takes what it gets from others, until --iperf3-bytes are sent or
     /// --iperf3-seconds are over. With their defaults it costs up to 11.0 MB: every 3600 s 265 MB a
     /// day for each peer. The first comes after S seconds. Needs iperf3 here and `iperf3 -s` there.
-    #[arg(long, value_name = "S", requires = "peers", value_parser = clap::value_parser!(u64).range(10..=86_400))]
+    #[arg(long, value_name = "S", requires = "listed", value_parser = clap::value_parser!(u64).range(10..=86_400))]
     pub iperf3: Option<u64>,
     /// The port of the iperf3 servers
     #[arg(long, value_name = "PORT", default_value_t = 5201, value_parser = clap::value_parser!(u16).range(1..))]
@@ -129,7 +135,7 @@ pub struct ActiveTestArgs {
     #[arg(long, value_name = "N", value_parser = amount::bytes)]
     pub test_budget: Option<u64>,
     /// Only active tests, nothing of this host's connections: needs neither root nor `imtcp up`
-    #[arg(long, requires = "peers")]
+    #[arg(long, requires = "listed")]
     pub no_connections: bool,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use std::collections::HashSet;
 use std::fs::File;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -19,6 +20,7 @@ use serde_json::json;
 use super::print_json;
 use crate::agent::active::iperf3::Iperf3;
 use crate::agent::active::{Plan, Program, Schedule, Tester};
+use crate::agent::from_service::{Named, EVERY};
 use crate::agent::listed;
 use crate::agent::peers::Peers;
 use crate::agent::send::{pause, send_all};
@@ -26,7 +28,7 @@ use crate::agent::spool::Spool;
 use crate::agent::thin;
 use crate::cli::advice::{ActiveTestArgs, AgentArgs};
 use crate::http::Client;
-use crate::{exit, state};
+use crate::{exit, format, state};
 
 static ENDED: AtomicBool = AtomicBool::new(false);
 
@@ -44,19 +46,28 @@ pub fn main(args: AgentArgs) -> Result<u8> {
         probe::require_privileges("imtcp agent")?;
     }
     let client = Client::new(&args.service)?;
-    let only = args.peers.as_deref().map(listed::peers).transpose()?;
-    let plan = plan(&args.tests, only.as_ref())?;
+    let mut only = args.peers.as_deref().map(listed::peers).transpose()?;
+    let mut plan = plan(&args.tests)?;
     let mut spool = Spool::open(&args.spool, args.spool_mb * 1_000_000)?;
     let _alone = spool.lock()?;
+    let named = match args.peers_from_service {
+        true => Some(Named::start(Client::new(&args.service)?, args.spool.join("peers"), EVERY)),
+        false => None,
+    };
+    if let Some(named) = &named {
+        only = Some(named.peers.clone());
+    }
+    plan.peers = addresses(only.as_ref());
+    plan.require_within(args.tests.test_budget)?;
     let mut connections =
         (!args.tests.no_connections).then(|| Connections::open(only)).transpose()?;
     let every_us = args.every as i64 * SECOND_US;
     let source = args.source.clone().map_or_else(host_name, Ok)?;
     end_on_signals()?;
-    announce(&args, &source, &plan)?;
+    announce(&args, &source, &plan, named.as_ref().map(|n| n.peers.len()))?;
 
     let (more, sender) = start_sending(spool.clone(), client);
-    let mut tester = Tester::start(plan, &source);
+    let mut tester = Tester::start(plan.clone(), &source);
     let mut records = Vec::new();
     let mut due = Instant::now() + Duration::from_secs(args.interval);
     loop {
@@ -64,6 +75,16 @@ pub fn main(args: AgentArgs) -> Result<u8> {
         match &mut connections {
             Some(connections) => connections.wait(&source, &mut records)?,
             None => thread::sleep(TURN),
+        }
+        if let Some(peers) = named.as_ref().and_then(|n| n.changes.try_iter().last()) {
+            let next = Plan { peers: addresses(Some(&peers)), ..plan.clone() };
+            changed(&args, &peers, &next)?;
+            if next.require_within(args.tests.test_budget).is_ok() {
+                tester.replace_peers(next.peers);
+            }
+            if let Some(connections) = &mut connections {
+                connections.collector.only = Some(peers);
+            }
         }
         let flush = ended || Instant::now() >= due || (every_us == 0 && records.len() >= BATCH);
         if ended {
@@ -88,8 +109,8 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     Ok(exit::OK)
 }
 
-/// The active tests that were asked for.
-fn plan(args: &ActiveTestArgs, listed: Option<&HashSet<String>>) -> Result<Plan> {
+/// The active tests that were asked for, of nobody yet.
+fn plan(args: &ActiveTestArgs) -> Result<Plan> {
     let mut schedules = Vec::new();
     if let Some(every_s) = args.ping {
         schedules.push(Schedule { program: Program::Ping, every_s });
@@ -101,11 +122,13 @@ fn plan(args: &ActiveTestArgs, listed: Option<&HashSet<String>>) -> Result<Plan>
     if args.no_connections && schedules.is_empty() {
         bail!("nothing to do: give --ping or --iperf3 beside --no-connections");
     }
+    Ok(Plan { schedules: schedules.into(), peers: Vec::new() })
+}
+
+fn addresses(listed: Option<&HashSet<String>>) -> Vec<IpAddr> {
     let mut peers: Vec<_> = listed.into_iter().flatten().flat_map(|peer| peer.parse()).collect();
     peers.sort();
-    let plan = Plan { schedules, peers };
-    plan.require_within(args.test_budget)?;
-    Ok(plan)
+    peers
 }
 
 /// Puts a batch into the spool, where there is one.
@@ -117,8 +140,29 @@ fn keep(spool: &mut Spool, batch: &[Record]) -> Result<()> {
     Ok(())
 }
 
+/// The service names other peers now.
+fn changed(args: &AgentArgs, peers: &HashSet<String>, plan: &Plan) -> Result<()> {
+    if args.json {
+        return print_json(&json!({
+            "peers": peers.len(),
+            "tests": plan.json(),
+            "tests_most_bytes_a_day": plan.day_bytes(),
+        }));
+    }
+    println!("{}", from_service(peers.len()));
+    match plan.require_within(args.tests.test_budget) {
+        Ok(()) => plan.lines().iter().for_each(|line| println!("{line}")),
+        Err(e) => eprintln!("imtcp: {e}; the peers before are tested on"),
+    }
+    Ok(())
+}
+
+fn from_service(peers: usize) -> String {
+    format!("imtcp: {} named by the service, asked again each minute", format::count(peers, "peer"))
+}
+
 /// So that a log or a user sees what goes where, and what tests will cost.
-fn announce(args: &AgentArgs, source: &str, plan: &Plan) -> Result<()> {
+fn announce(args: &AgentArgs, source: &str, plan: &Plan, named: Option<usize>) -> Result<()> {
     let (url, spool) = (&args.service.url, args.spool.display());
     if args.json {
         return print_json(&json!({
@@ -128,6 +172,7 @@ fn announce(args: &AgentArgs, source: &str, plan: &Plan) -> Result<()> {
             "every_s": args.every,
             "spool": args.spool,
             "connections": !args.tests.no_connections,
+            "peers_from_service": named,
             "tests": plan.json(),
             "tests_most_bytes_a_day": plan.day_bytes(),
         }));
@@ -141,6 +186,9 @@ fn announce(args: &AgentArgs, source: &str, plan: &Plan) -> Result<()> {
         "imtcp: sending {what} to {url} as {source}, every {} s; until then they wait in {spool}",
         args.interval
     );
+    if let Some(count) = named {
+        println!("{}", from_service(count));
+    }
     for line in plan.lines() {
         println!("{line}");
     }

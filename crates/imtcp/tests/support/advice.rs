@@ -84,6 +84,20 @@ impl Service {
         answer(request.send(body))
     }
 
+    /// Of one who may write.
+    pub fn put(&self, path: &str) -> (u16, Value) {
+        let request = agent().put(format!("{}{path}", self.url));
+        answer(request.header("Authorization", format!("Bearer {TOKEN}")).send_empty())
+    }
+
+    pub fn delete(&self, path: &str, token: Option<&str>) -> (u16, Value) {
+        let mut request = agent().delete(format!("{}{path}", self.url));
+        if let Some(token) = token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        answer(request.call())
+    }
+
     pub fn report(&self, batch: &str, records: &[Value]) -> (u16, Value) {
         let body = json!({ "batch": batch, "records": records });
         self.post("/v1/reports", Some(TOKEN), &body.to_string())

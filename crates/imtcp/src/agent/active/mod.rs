@@ -85,9 +85,9 @@ impl Schedule {
 }
 
 /// Which tests, of whom.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Plan {
-    pub schedules: Vec<Schedule>,
+    pub schedules: Arc<[Schedule]>,
     pub peers: Vec<IpAddr>,
 }
 
@@ -147,6 +147,7 @@ pub struct Tester {
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
     results: mpsc::Receiver<Record>,
+    peers: mpsc::Sender<Vec<IpAddr>>,
 }
 
 impl Tester {
@@ -154,14 +155,22 @@ impl Tester {
     pub fn start(plan: Plan, source: &str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (results, receiver) = mpsc::channel();
+        let (peers, new_peers) = mpsc::channel();
         let rounds = Rounds {
             source: source.into(),
             stop: Arc::clone(&stop),
             results,
+            new_peers,
             failing: HashMap::new(),
         };
         let thread = (!plan.schedules.is_empty()).then(|| thread::spawn(|| rounds.run(plan)));
-        Tester { stop, thread, results: receiver }
+        Tester { stop, thread, results: receiver, peers }
+    }
+
+    /// From the next round on these are tested.
+    pub fn replace_peers(&self, peers: Vec<IpAddr>) {
+        // Without tests nobody listens.
+        let _ = self.peers.send(peers);
     }
 
     /// Results that have come since the last call.
@@ -188,12 +197,13 @@ struct Rounds {
     source: String,
     stop: Arc<AtomicBool>,
     results: mpsc::Sender<Record>,
+    new_peers: mpsc::Receiver<Vec<IpAddr>>,
     /// What was said of a program and a peer last, so that it is said once.
     failing: HashMap<(&'static str, Option<IpAddr>), String>,
 }
 
 impl Rounds {
-    fn run(mut self, plan: Plan) {
+    fn run(mut self, mut plan: Plan) {
         let began = Instant::now();
         let mut due: Vec<_> =
             plan.schedules.iter().map(|s| began + Duration::from_secs(s.every_s)).collect();
@@ -201,6 +211,9 @@ impl Rounds {
             for (schedule, due) in plan.schedules.iter().zip(&mut due) {
                 if Instant::now() < *due {
                     continue;
+                }
+                if let Some(peers) = self.new_peers.try_iter().last() {
+                    plan.peers = peers;
                 }
                 self.round(schedule, &plan.peers);
                 while *due <= Instant::now() {
@@ -258,10 +271,11 @@ mod tests {
     fn plan() -> Plan {
         let iperf3 = Program::Iperf3(Iperf3::new(5201, 5, 10_000_000).unwrap());
         Plan {
-            schedules: vec![
+            schedules: [
                 Schedule { program: Program::Ping, every_s: 60 },
                 Schedule { program: iperf3, every_s: 3600 },
-            ],
+            ]
+            .into(),
             peers: vec![IpAddr::from([192, 0, 2, 7]), "2001:db8::7".parse().unwrap()],
         }
     }
@@ -290,6 +304,7 @@ mod tests {
     fn without_tests_there_is_no_thread_and_nothing_comes() {
         let mut tester = Tester::start(Plan::default(), "here");
         assert!(tester.thread.is_none() && tester.take().is_empty());
+        tester.replace_peers(Vec::new());
         tester.stop();
     }
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The clients, for those who administrate them and for the agents that take their peers from here.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::Json;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::problem::Problem;
+use super::Shared;
+use crate::record::destination;
+use crate::store::clients::Client;
+use crate::time::now_us;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Clients {
+    clients: Vec<Client>,
+}
+
+/// The destinations that matter: whom agents with --peers-from-service report on and test
+#[utoipa::path(get, path = "/v1/clients", responses((status = 200, body = Clients)))]
+pub async fn clients(State(service): State<Shared>) -> Result<Json<Clients>, Problem> {
+    Ok(Json(Clients { clients: service.book.store().clients().await? }))
+}
+
+/// Add a client; one that is there stays as it is. At most 10 000
+#[utoipa::path(put, path = "/v1/clients/{dst}", security(("write" = [])),
+    params(("dst" = String, Path, description = "An address, or a name that agents look up",
+        pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")), responses(
+    (status = 200, body = Client),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn add(
+    State(service): State<Shared>,
+    Path(dst): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Client>, Problem> {
+    service.access.may_write(&headers)?;
+    let dst = destination(&dst)?;
+    Ok(Json(service.book.store().add_client(&dst, now_us()).await?))
+}
+
+/// Remove a client; its history stays
+#[utoipa::path(delete, path = "/v1/clients/{dst}", security(("write" = [])),
+    params(("dst" = String, Path, pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")), responses(
+    (status = 204, description = "It is none any more"),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn remove(
+    State(service): State<Shared>,
+    Path(dst): Path<String>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    service.access.may_write(&headers)?;
+    let dst = destination(&dst)?;
+    if !service.book.store().remove_client(&dst).await? {
+        let detail = "there is no such client: /v1/clients lists those there are";
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
