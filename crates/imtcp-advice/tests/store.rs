@@ -54,6 +54,7 @@ fn main() {
         an_export_carries_active_tests,
         histories_of_older_schemas_are_brought_up_to_date,
         clients_are_kept_and_removed,
+        a_path_is_removed_with_all_that_is_known_of_it,
         advice_takes_the_rtt_of_active_tests_and_nothing_else,
         an_export_can_be_imported_again,
         an_export_carries_records_without_a_source,
@@ -455,6 +456,24 @@ async fn histories_of_older_schemas_are_brought_up_to_date(place: Place) {
     let store = open(&place).await;
     assert_eq!(put(&store, vec![ping(at(NOON), Some(5), 0.0)]).await, 1);
     assert_eq!(tests_of(&store).await.len(), 1);
+}
+
+async fn a_path_is_removed_with_all_that_is_known_of_it(place: Place) {
+    let (store, other) = (open(&place).await, open(&place).await);
+    put(&store, minutes(at(NOON), 100, 0)).await;
+    put(&store, vec![ping(at(NOON), Some(5), 0.0)]).await;
+    let threshold = serde_json::from_str(r#"{"threshold": {"bps": 42e6}}"#).unwrap();
+    store.change_settings(DST, &threshold).await.unwrap();
+    assert_eq!(other.forget(DST).await.unwrap(), Some(101));
+    assert_eq!(other.forget(DST).await.unwrap(), None);
+    assert!(store.path(DST).await.unwrap().is_none());
+    // The next path may have the ids of the one that went, which `store` still knows as that one's.
+    put(&other, vec![record("198.51.100.9", at(NOON), 1)]).await;
+    assert_eq!(put(&store, minutes(at(NOON), 3, 0)).await, 3);
+    let newest = async |dst| store.path(dst).await.unwrap().unwrap().series[0].newest_us;
+    assert_eq!(newest("198.51.100.9").await, Some(at(NOON)));
+    assert_eq!(newest(DST).await, Some(at(NOON) + 2 * MINUTE_US));
+    assert!(path(&store).await.settings.is_empty());
 }
 
 async fn clients_are_kept_and_removed(place: Place) {

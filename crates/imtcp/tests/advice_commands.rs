@@ -48,6 +48,21 @@ fn import_export_set_and_vacuum_tell_what_they_did() {
 }
 
 #[test]
+fn a_path_is_forgotten_after_a_word() {
+    let scratch = Scratch::new();
+    let (db, file) = (scratch.path("history.db"), scratch.path("trace.csv"));
+    let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+    fs::write(file, csv()).unwrap();
+    imtcp_ok(&["advice", "import", "--db", db, "--path", DST, file]);
+    let forget = ["forget", "--db", db, "--path", DST];
+    refused(&forget, "say --yes");
+    refused(&["forget", "--db", db, "--path", "192.0.2.8", "--yes"], "no history of 192.0.2.8");
+    let told = imtcp_ok(&["advice", "forget", "--db", db, "--path", DST, "--yes"]);
+    assert_eq!(told, "14400 records of 192.0.2.7 removed, and its settings\n");
+    refused(&forget, "there is no history of 192.0.2.7");
+}
+
+#[test]
 fn what_is_coarser_is_kept_as_long_at_least() {
     let scratch = Scratch::new();
     let db = scratch.path("history.db");

@@ -247,6 +247,22 @@ fn settings_are_changed_with_a_token_and_refused_when_they_make_no_sense() {
 }
 
 #[test]
+fn a_path_is_removed_by_who_may_write_and_can_come_again() {
+    let service = Service::start(&[]);
+    let one = [record("2026-03-20T14:25:00Z", 5)];
+    service.report("a", &one);
+    service.get("/v1/advice?dst=192.0.2.7");
+    assert_eq!(service.delete("/v1/paths/192.0.2.7", None).0, 401);
+    let (status, gone) = service.delete("/v1/paths/192.0.2.7", Some(TOKEN));
+    assert_eq!((status, gone), (200, json!({"dst": DST, "removed": 1})));
+    assert_eq!(service.get("/v1/paths/192.0.2.7").0, 404);
+    assert_eq!(service.get("/v1/advice?dst=192.0.2.7").1["reason"], "no_history");
+    assert_eq!(service.delete("/v1/paths/192.0.2.7", Some(TOKEN)).0, 404);
+    assert_eq!(service.delete("/v1/paths/*", Some(TOKEN)).0, 400);
+    assert_eq!(service.report("b", &one).1["stored"], 1);
+}
+
+#[test]
 fn clients_are_added_listed_and_removed_by_who_may_write() {
     let service = Service::start(&[]);
     let listed = || {

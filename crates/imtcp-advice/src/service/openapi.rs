@@ -24,6 +24,7 @@ use super::{clients, reports, routes, timeline};
         routes::paths,
         routes::path,
         routes::change_path,
+        routes::forget_path,
         routes::history,
         timeline::timeline,
         clients::clients,

@@ -186,10 +186,7 @@ pub async fn path(
     let dst = named(&dst)?;
     let path = match service.book.store().path(&dst).await? {
         None if dst == ALL_PATHS => PathInfo { dst, ..PathInfo::default() },
-        None => {
-            let detail = "there is no history of this destination: /v1/paths lists those known";
-            return Err(Problem::new(StatusCode::NOT_FOUND, detail));
-        }
+        None => return Err(not_known()),
         Some(path) => path,
     };
     Ok(Json(view(&service, path).await?))
@@ -218,6 +215,41 @@ pub async fn change_path(
     service.book.forget_all();
     let path = service.book.store().path(&dst).await?.unwrap_or_default();
     Ok(Json(view(&service, path).await?))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Forgotten {
+    dst: String,
+    /// Records that were removed, of bandwidth and of active tests.
+    removed: u64,
+}
+
+/// Remove a path: its records, and what is set for it alone
+#[utoipa::path(delete, path = "/v1/paths/{dst}", security(("write" = [])),
+    params(("dst" = String, Path, pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")), responses(
+    (status = 200, body = Forgotten),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn forget_path(
+    State(service): State<Shared>,
+    Path(dst): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Forgotten>, Problem> {
+    service.access.may_write(&headers)?;
+    let dst = destination(&dst)?;
+    let Some(removed) = service.book.store().forget(&dst).await? else {
+        return Err(not_known());
+    };
+    service.book.forget_all();
+    Ok(Json(Forgotten { dst, removed }))
+}
+
+fn not_known() -> Problem {
+    let detail = "there is no history of this destination: /v1/paths lists those known";
+    Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -282,10 +314,7 @@ pub async fn history(
     let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
     let dst = destination(&params.dst)?;
     let hop = if params.hop.is_empty() { String::new() } else { destination(&params.hop)? };
-    let Some(path) = service.book.store().path(&dst).await? else {
-        let detail = "there is no history of this destination: /v1/paths lists those known";
-        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
-    };
+    let path = service.book.store().path(&dst).await?.ok_or_else(not_known)?;
     let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
     let ids: Vec<_> = series.iter().map(|s| s.id).collect();
     let _turn = service.heavy.acquire().await;

@@ -3,6 +3,7 @@
 //! serve both, but for what [`schema::Dialect`] spells.
 
 pub mod clients;
+mod forget;
 pub mod maintain;
 pub mod read;
 pub mod schema;
@@ -87,7 +88,15 @@ pub struct Store {
     pub(crate) writer: AnyPool,
     pub(crate) dialect: Dialect,
     pub(crate) place: Place,
-    pub(crate) series: Mutex<HashMap<SeriesKey, i64>>,
+    pub(crate) series: Mutex<KnownSeries>,
+}
+
+/// Ids of series, so that they need not be looked up for each batch.
+#[derive(Default)]
+pub(crate) struct KnownSeries {
+    ids: HashMap<SeriesKey, i64>,
+    /// How many paths had been removed when these were looked up.
+    forgotten: i64,
 }
 
 /// dst, hop, source

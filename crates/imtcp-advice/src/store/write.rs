@@ -8,6 +8,7 @@ use serde_json::{json, Value};
 use sqlx::any::AnyRow;
 use sqlx::{Acquire, Any, Executor, Row, Transaction};
 
+use super::forget::forgotten;
 use super::schema::table;
 use super::{SeriesKey, Store};
 use crate::error::Result;
@@ -87,10 +88,19 @@ impl Store {
     /// Writes batches in one transaction: all are safe on disk when this returns.
     /// With them comes the generation that this made.
     pub async fn write(&self, batches: &[Batch], now_us: i64) -> Result<(Vec<Written>, i64)> {
-        let ids = self.series_ids(batches).await?;
-        let mut tx = self.writer.begin().await?;
-        // First a write: SQLite's lock is taken before anything is read.
-        let generation = raise_generation(&mut tx).await?;
+        let (ids, mut tx, generation) = loop {
+            let (ids, since) = self.series_ids(batches).await?;
+            let mut tx = self.writer.begin().await?;
+            // First a write: SQLite's lock is taken before anything is read.
+            let generation = raise_generation(&mut tx).await?;
+            let forgotten = forgotten(&mut tx).await?;
+            if forgotten == since {
+                break (ids, tx, generation);
+            }
+            // Somebody removed a path: its ids are no longer, or others'.
+            tx.rollback().await?;
+            self.known_since(forgotten);
+        };
         let is_new = self.remember(&mut tx, batches, now_us).await?;
         let new: Vec<_> =
             batches.iter().zip(&is_new).filter(|(_, new)| **new).map(|(batch, _)| batch).collect();
@@ -183,15 +193,18 @@ impl Store {
     }
 
     /// The series of all records, made where they are new. Outside of the transaction: a
-    /// series without records does no harm, an id that was rolled back would.
-    async fn series_ids(&self, batches: &[Batch]) -> Result<HashMap<SeriesKey, i64>> {
+    /// series without records does no harm, an id that was rolled back would. With them comes how many
+    /// paths had been removed then.
+    async fn series_ids(&self, batches: &[Batch]) -> Result<(HashMap<SeriesKey, i64>, i64)> {
         let mut ids = HashMap::new();
         let mut new = BTreeSet::new();
+        let since;
         {
             let known = self.series.lock().unwrap_or_else(|e| e.into_inner());
+            since = known.forgotten;
             for stored in batches.iter().flat_map(|b| &b.records) {
                 let key = stored.record.series();
-                match known.get(&key) {
+                match known.ids.get(&key) {
                     Some(id) => drop(ids.insert(key, *id)),
                     None => drop(new.insert(key)),
                 }
@@ -202,9 +215,12 @@ impl Store {
             let made = self.make_series(&mut tx, &new).await?;
             tx.commit().await?;
             ids.extend(made.iter().cloned());
-            self.series.lock().unwrap_or_else(|e| e.into_inner()).extend(made);
+            let mut known = self.series.lock().unwrap_or_else(|e| e.into_inner());
+            if known.forgotten == since {
+                known.ids.extend(made);
+            }
         }
-        Ok(ids)
+        Ok((ids, since))
     }
 
     /// Series with their ids, made where they are new, and their paths too.

@@ -155,6 +155,7 @@ pub enum AdviceCommand {
     Import(ImportArgs),
     Export(ExportArgs),
     Clients(ClientsArgs),
+    Forget(ForgetArgs),
     Set(SetArgs),
     Backtest(BacktestArgs),
     Vacuum(VacuumArgs),
@@ -333,6 +334,26 @@ pub enum LogFormat {
     Xferlog,
     /// The log of rsyncd
     Rsync,
+}
+
+/// Remove a path: all of its records, and what is set for it
+///
+/// For good, and asked about first; where nobody can answer, --yes is needed. A running service follows
+/// within a second. `imtcp advice vacuum` gives the space back.
+#[derive(Args)]
+#[command(after_help = "Example: imtcp advice forget --db history.db --path 192.0.2.7")]
+pub struct ForgetArgs {
+    #[command(flatten)]
+    pub db: DbArgs,
+    /// The destination whose history goes
+    #[arg(long, value_name = "ADDR")]
+    pub path: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Set or show what holds for a path, or for all

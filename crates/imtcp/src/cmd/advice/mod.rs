@@ -4,6 +4,7 @@
 mod backtest;
 mod clients;
 mod exchange;
+mod forget;
 mod serve;
 mod set;
 mod vacuum;
@@ -24,6 +25,7 @@ pub fn main(args: AdviceArgs) -> Result<u8> {
         AdviceCommand::Import(args) => exchange::import(args),
         AdviceCommand::Export(args) => exchange::export(args),
         AdviceCommand::Clients(args) => clients::main(args),
+        AdviceCommand::Forget(args) => forget::main(args),
         AdviceCommand::Set(args) => set::main(args),
         AdviceCommand::Backtest(args) => backtest::main(args),
         AdviceCommand::Vacuum(args) => vacuum::main(args),
