@@ -209,6 +209,9 @@ fn bandwidth_and_time_come_from_the_hop_with_the_least_and_any_congested_hop_dec
     assert_eq!(advice.available_bps, Some(50_000_000));
     assert_eq!(advice.reason, Reason::Congested);
     assert!(advice.because.contains("198.51.100.1"), "{}", advice.because);
+    let from = &advice.computed_from;
+    assert_eq!(from.deciding_hop.as_deref(), Some("198.51.100.1"));
+    assert_eq!(from.newest_bps, Some(41_000_000));
     assert_eq!(advice.age_s, Some(30.0));
 }
 
@@ -229,9 +232,13 @@ fn a_relative_threshold_needs_a_capacity() {
 fn the_sources_own_word_on_congestion_goes_before_the_threshold() {
     let mut hop = hop("", &THREE_DAYS, 30, 90e6);
     hop.newest.as_mut().unwrap().congested = Some(true);
-    assert_eq!(ask(&settings(), &[hop.clone()]).reason, Reason::Congested);
+    let advice = ask(&settings(), &[hop.clone()]);
+    assert_eq!(advice.reason, Reason::Congested);
+    assert_eq!(advice.because, "the path is congested by its source's own word");
     hop.newest = hop.newest.map(|n| Newest { congested: Some(false), available_bps: 1.0, ..n });
-    assert_eq!(ask(&settings(), &[hop]).reason, Reason::Free);
+    let advice = ask(&settings(), &[hop]);
+    assert_eq!(advice.reason, Reason::Free);
+    assert_eq!(advice.because, "every newest measurement is fresh and not congested");
 }
 
 #[test]

@@ -40,9 +40,9 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// Every hop's newest record is fresh and above the threshold.
+    /// Every hop's newest record is fresh and not congested.
     Free,
-    /// The newest record of a hop is below the threshold.
+    /// The newest record of a hop is below the threshold, or its source says that it is congested.
     Congested,
     /// Nothing is known of this destination.
     NoHistory,
@@ -128,9 +128,14 @@ impl Advice {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Basis {
-    /// The hop with the least bandwidth; empty for the path as a whole.
+    /// The hop with the least bandwidth; empty for the path as a whole. Of it are all values here that do
+    /// not say otherwise.
     pub hop: Option<String>,
+    /// How many hops have records.
     pub hops: u32,
+    /// The hop whose newest record decided the switch; empty for the path as a whole. Of it are
+    /// `threshold_bps`, `newest_bps` and `newest_at`.
+    pub deciding_hop: Option<String>,
     pub history: HistorySet,
     pub zone: String,
     /// The request's moment on the zone's clocks.
@@ -148,10 +153,14 @@ pub struct Basis {
     pub epsilon_bps: Option<f64>,
     /// ε/S before it is kept within its limits; null when S = 0.
     pub tau_s: Option<f64>,
+    /// Of `deciding_hop`: congested below, unless its source says otherwise; null where it is a share of a
+    /// capacity that is not known.
     pub threshold_bps: Option<f64>,
+    /// Of `hop`: as set, or as a record of the day before its newest told last.
     pub capacity_bps: Option<f64>,
-    /// The newest record of the hop that decided the switch.
+    /// Of `deciding_hop`: its newest record.
     pub newest_bps: Option<u64>,
+    /// Of `deciding_hop`: when that was measured.
     pub newest_at: Option<String>,
     #[schema(value_type = Vec<Day>)]
     pub days: Days,

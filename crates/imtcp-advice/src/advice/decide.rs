@@ -117,6 +117,7 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         computed_from: Basis {
             hop: shown.map(|f| f.hop.name.clone()),
             hops: hops.len() as u32,
+            deciding_hop: deciding.map(|h| h.name.clone()),
             history: settings.history,
             zone: settings.zone.clone(),
             local_time: local_time(request.t0_us, settings)?,
@@ -229,7 +230,10 @@ fn because(reason: Reason, settings: &Settings, deciding: Option<&Hop>) -> Strin
     let hop = deciding.map(|h| h.name.as_str()).filter(|n| !n.is_empty());
     let of = hop.map_or_else(|| "the path".to_string(), |name| format!("hop {name}"));
     match reason {
-        Reason::Free => "every newest measurement is fresh and above the threshold".into(),
+        Reason::Free => "every newest measurement is fresh and not congested".into(),
+        Reason::Congested if deciding.and_then(|h| h.newest?.congested).is_some() => {
+            format!("{of} is congested by its source's own word")
+        }
         Reason::Congested => format!("{of} has less available bandwidth than the threshold"),
         Reason::NoHistory => "there is no history of this destination".into(),
         Reason::Stale => format!(

@@ -100,7 +100,10 @@ impl Service {
         let read = Router::new()
             .route("/v1/advice", get(routes::advice))
             .route("/v1/paths", get(routes::paths))
-            .route("/v1/paths/{dst}", get(routes::path).patch(routes::change_path).delete(routes::forget_path))
+            .route(
+                "/v1/paths/{dst}",
+                get(routes::path).patch(routes::change_path).delete(routes::forget_path),
+            )
             .route("/v1/clients", get(clients::clients))
             .route("/v1/clients/{dst}", put(clients::add).delete(clients::remove))
             .route("/v1/history", get(routes::history))

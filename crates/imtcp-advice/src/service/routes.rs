@@ -258,7 +258,7 @@ fn not_known() -> Problem {
 pub struct HistoryParams {
     #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
     dst: String,
-    /// A hop; empty for the path as a whole.
+    /// A hop; empty for the path as a whole. `hops` in the answer are those with records.
     #[serde(default)]
     hop: String,
     /// RFC 3339; a day before `to` when absent.
@@ -281,6 +281,8 @@ fn five_hundred() -> u32 {
 pub struct History {
     dst: String,
     hop: String,
+    /// Hops with records, to be asked for with `hop`; the empty one is the path as a whole.
+    hops: BTreeSet<String>,
     points: Vec<Point>,
     /// What active tests told, by source.
     tests: Vec<TestPoint>,
@@ -315,13 +317,14 @@ pub async fn history(
     let dst = destination(&params.dst)?;
     let hop = if params.hop.is_empty() { String::new() } else { destination(&params.hop)? };
     let path = service.book.store().path(&dst).await?.ok_or_else(not_known)?;
+    let hops = path.series.iter().map(|s| s.hop.clone()).collect();
     let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
     let ids: Vec<_> = series.iter().map(|s| s.id).collect();
     let _turn = service.heavy.acquire().await;
     let store = service.book.store();
     let points = store.history(&ids, from_us, to_us, params.points).await?;
     let tests = store.tests(&series, from_us, to_us, params.points).await?;
-    Ok(Json(History { dst, hop, points, tests }))
+    Ok(Json(History { dst, hop, hops, points, tests }))
 }
 
 /// Numbers for Prometheus
