@@ -403,6 +403,8 @@ fn pythons_own_xmlrpc_client_gets_the_papers_answers() {
             "capacity_bps": 100_000_000, "rtt_us": 20_000})])
         .collect();
     assert_eq!(service.report("x", &records).0, 200);
+    let no_rtt = json!({"dst": "192.0.2.8", "time": now, "available_bps": 80_000_000});
+    assert_eq!(service.report("y", &[no_rtt]).0, 200);
     let script = r#"
 import sys, xmlrpc.client
 server = xmlrpc.client.ServerProxy(sys.argv[1] + "/RPC2")
@@ -416,6 +418,7 @@ for length in (1_000_000, 16e9, "16000000000"):
     assert advice["congestion_control"] is False, advice
     assert advice["next_advice_s"] > 0 and advice["rtt_us"] == 20_000, advice
 assert abs(advice["transfer_s"] - 1600) < 1, advice
+assert (advice["mode"], advice["verdict"], advice["reason"]) == ("measure", "advice", "free"), advice
 unknown = server.EnableGetAdvice("198.51.100.9", 5)
 assert unknown["congestion_control"] is True and not unknown["known"], unknown
 for call in (lambda: server.EnableGetBufferSize("198.51.100.9"), lambda: server.Fly(),
@@ -427,6 +430,11 @@ for call in (lambda: server.EnableGetBufferSize("198.51.100.9"), lambda: server.
         assert fault.faultString, fault
     else:
         raise AssertionError("no fault")
+for host, missing in [("198.51.100.9", "no history"), ("192.0.2.8", "tells the RTT")]:
+    try:
+        server.EnableGetBufferSize(host)
+    except xmlrpc.client.Fault as fault:
+        assert missing in fault.faultString, fault
 assert "EnableGetAdvice" in server.system.listMethods()
 "#;
     let done = Command::new("python3").args(["-c", script, &service.url]).output().unwrap();

@@ -97,6 +97,13 @@ fn number(n: u64) -> Value {
     i32::try_from(n).map_or(Value::Double(n as f64), Value::Integer)
 }
 
+/// As JSON spells it.
+fn word(value: impl serde::Serialize) -> Answer {
+    let value = serde_json::to_value(value).ok();
+    let word = value.as_ref().and_then(|v| v.as_str());
+    Ok(Value::String(word.ok_or_else(|| fault(INTERNAL, "no word for the answer"))?.into()))
+}
+
 /// Advice for a host that may be a name: history is kept by address as a rule.
 async fn ask(service: &Shared, host: &str) -> Result<Arc<Answered>, Fault> {
     let internal = |_| fault(INTERNAL, "the history cannot be read at present");
@@ -123,8 +130,18 @@ async fn addresses(name: &str) -> Vec<String> {
 
 async fn buffer_size(service: &Shared, host: &str) -> Answer {
     let answer = ask(service, host).await?;
-    let bytes = answer.advice.buffer_bytes;
-    bytes.map(number).ok_or_else(|| fault(UNKNOWN, format!("not known: {}", answer.advice.because)))
+    let advice = &answer.advice;
+    advice.buffer_bytes.map(number).ok_or_else(|| {
+        let missing = match advice.rtt_us {
+            _ if advice.computed_from.hops == 0 => advice.because.as_str(),
+            None => {
+                "no fresh record tells the RTT, and no ping: report rtt_us, or test the path with \
+                 `imtcp agent --ping`"
+            }
+            Some(_) => "no record tells the capacity, and past days not the available bandwidth",
+        };
+        fault(UNKNOWN, format!("not known: {missing}"))
+    })
 }
 
 async fn net_info(service: &Shared, host: &str) -> Answer {
@@ -155,6 +172,9 @@ async fn advice(service: &Shared, client: &str, bytes: u64) -> Answer {
     let mut reply = common(&answer);
     let on = advice.congestion_control == Switch::On;
     reply.insert("congestion_control".into(), Value::Boolean(on));
+    reply.insert("mode".into(), word(advice.mode)?);
+    reply.insert("verdict".into(), word(advice.verdict)?);
+    reply.insert("reason".into(), word(advice.reason)?);
     reply.insert("next_advice_at".into(), Value::String(format(advice.next_advice_at)));
     let next_s = (advice.next_advice_at - advice.at) as f64 / 1e6;
     reply.insert("next_advice_s".into(), Value::Double(next_s));
