@@ -159,7 +159,8 @@ async fn start(place: &Place, history: &str) -> SocketAddr {
     let service = Service::start(store, config).await.expect("the service starts");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    tokio::spawn(listen::serve(service, listener, None, std::future::pending()));
+    let (_, no_tls) = tokio::sync::watch::channel(None);
+    tokio::spawn(listen::serve(service, listener, no_tls, std::future::pending()));
     address
 }
 

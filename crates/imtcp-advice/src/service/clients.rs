@@ -38,7 +38,7 @@ pub async fn add(
     Path(dst): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<Client>, Problem> {
-    service.access.may_write(&headers)?;
+    service.access().may_write(&headers)?;
     let dst = destination(&dst)?;
     Ok(Json(service.book.store().add_client(&dst, now_us()).await?))
 }
@@ -57,7 +57,7 @@ pub async fn remove(
     Path(dst): Path<String>,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    service.access.may_write(&headers)?;
+    service.access().may_write(&headers)?;
     let dst = destination(&dst)?;
     if !service.book.store().remove_client(&dst).await? {
         let detail = "there is no such client: /v1/clients lists those there are";

@@ -82,7 +82,7 @@ impl Access {
         let has = |t| readers.has(t) || self.write.as_ref().is_some_and(|w| w.has(t));
         match bearer(headers) {
             Some(token) if has(token) => Ok(()),
-            _ => Err(unauthorized("reading")),
+            given => Err(unauthorized("reading", given.is_some(), "--read-token-file")),
         }
     }
 
@@ -93,13 +93,16 @@ impl Access {
         };
         match bearer(headers) {
             Some(token) if writers.has(token) => Ok(()),
-            _ => Err(unauthorized("writing")),
+            given => Err(unauthorized("writing", given.is_some(), "--token-file")),
         }
     }
 }
 
-fn unauthorized(what: &str) -> Problem {
-    let detail = format!("{what} needs a token of the service's: send 'Authorization: Bearer …'");
+fn unauthorized(what: &str, given: bool, option: &str) -> Problem {
+    let detail = match given {
+        true => format!("that token is not one of the service's for {what}: see its {option}"),
+        false => format!("{what} needs a token of the service's: send 'Authorization: Bearer …'"),
+    };
     Problem::new(StatusCode::UNAUTHORIZED, detail)
 }
 
@@ -208,6 +211,9 @@ mod tests {
         for wrong in ["Bearer secre", "Bearer secrets", "Bearer ", "Basic secret", "x", ""] {
             assert_eq!(access.may_write(&headers(wrong)).unwrap_err().status, 401, "{wrong}");
         }
+        let detail = |value| access.may_write(&headers(value)).unwrap_err().detail;
+        assert!(detail("Bearer secre").contains("not one of the service's for writing"));
+        assert!(detail("").contains("send 'Authorization"));
         assert!(access.may_read(&HeaderMap::new()).is_ok());
         assert_eq!(Access::default().may_write(&headers("Bearer x")).unwrap_err().status, 403);
     }

@@ -19,7 +19,7 @@ use tokio::sync::{watch, Semaphore};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::TlsAcceptor;
+pub use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::patient::Patient;
@@ -50,11 +50,12 @@ pub fn tls(certificates: &Path, key: &Path) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config.map_err(|e| wrong(certificates, &e))?)))
 }
 
-/// Serves until `end`; then requests under way may finish.
+/// Serves until `end`; then requests under way may finish. What `tls` says counts for the next
+/// connection.
 pub async fn serve(
     service: Shared,
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: watch::Receiver<Option<TlsAcceptor>>,
     end: impl Future<Output = ()>,
 ) -> Result<()> {
     let router = service.router();
@@ -75,7 +76,8 @@ pub async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (service, router, tls) = (Arc::clone(&service), router.clone(), tls.clone());
+        let (service, router) = (Arc::clone(&service), router.clone());
+        let tls = tls.borrow().clone();
         let ending = ending.subscribe();
         tokio::spawn(async move {
             let _permit = permit;

@@ -19,7 +19,7 @@ mod timeline;
 mod xmlrpc;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, MatchedPath, Request, State};
@@ -59,7 +59,7 @@ pub struct Config {
 pub struct Service {
     book: Arc<Book>,
     ingest: Ingest,
-    access: Access,
+    access: RwLock<Arc<Access>>,
     hosts: Hosts,
     rate: RateLimit,
     metrics: Arc<Metrics>,
@@ -88,7 +88,7 @@ impl Service {
         Ok(Arc::new(Service {
             book,
             ingest,
-            access: config.access,
+            access: RwLock::new(Arc::new(config.access)),
             hosts: config.hosts,
             rate: RateLimit::new(config.rate_limit, config.spares_loopback),
             metrics,
@@ -125,6 +125,15 @@ impl Service {
             .method_not_allowed_fallback(no_such_method)
             .layer(middleware::from_fn_with_state(Arc::clone(self), every_request))
             .with_state(Arc::clone(self))
+    }
+
+    fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access.read().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// From the next request on.
+    pub fn replace_access(&self, access: Access) {
+        *self.access.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(access);
     }
 
     pub async fn close(&self) {
@@ -182,7 +191,7 @@ async fn every_request(
 async fn readers(State(service): State<Shared>, request: Request, next: Next) -> Response {
     // Writing has its own right, which is asked for where it is written.
     if ![Method::PATCH, Method::PUT, Method::DELETE].contains(request.method()) {
-        if let Err(problem) = service.access.may_read(request.headers()) {
+        if let Err(problem) = service.access().may_read(request.headers()) {
             return problem.into_response();
         }
     }

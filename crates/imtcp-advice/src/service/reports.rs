@@ -55,7 +55,7 @@ pub async fn reports(
     body: Result<Bytes, axum::extract::rejection::BytesRejection>,
 ) -> Result<Json<Receipt>, Problem> {
     // Before the body is looked at.
-    service.access.may_write(&headers)?;
+    service.access().may_write(&headers)?;
     let body = body.map_err(|e| too_large_or(e.status(), &e.body_text()))?;
     let report: Report = serde_json::from_slice(&body)
         .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))?;

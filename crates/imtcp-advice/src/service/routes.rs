@@ -207,7 +207,7 @@ pub async fn change_path(
     headers: HeaderMap,
     body: axum::body::Bytes,
 ) -> Result<Json<PathView>, Problem> {
-    service.access.may_write(&headers)?;
+    service.access().may_write(&headers)?;
     let dst = named(&dst)?;
     let changes: Changes = serde_json::from_slice(&body)
         .map_err(|e| Problem::bad_request(format!("a JSON object of settings is wanted: {e}")))?;
@@ -238,7 +238,7 @@ pub async fn forget_path(
     Path(dst): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<Forgotten>, Problem> {
-    service.access.may_write(&headers)?;
+    service.access().may_write(&headers)?;
     let dst = destination(&dst)?;
     let Some(removed) = service.book.store().forget(&dst).await? else {
         return Err(not_known());

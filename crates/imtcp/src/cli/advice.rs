@@ -185,7 +185,8 @@ pub struct KeepArgs {
 ///
 /// JSON at /v1 (described at /openapi.json), XML-RPC at /RPC2, a page at /, metrics for
 /// Prometheus at /metrics. Writing needs a token of --token-file; without that file nobody
-/// writes. Ends on SIGTERM and SIGINT; whenever it ends, what it acknowledged is on disk.
+/// writes. Ends on SIGTERM and SIGINT; whenever it ends, what it acknowledged is on disk. SIGHUP reads
+/// the files of tokens and of TLS again; where one of them is wrong, all stay as they were.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     imtcp advice serve --db history.db\n  \

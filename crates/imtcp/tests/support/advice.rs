@@ -64,11 +64,15 @@ impl Service {
         std::mem::replace(&mut self.scratch, Scratch::new())
     }
 
-    pub fn terminate(&mut self) -> std::process::ExitStatus {
+    pub fn signal(&self, signal: i32) {
         // SAFETY: the child has not been waited for, so the pid is its.
         unsafe {
-            libc::kill(self.child.id() as i32, libc::SIGTERM);
+            libc::kill(self.child.id() as i32, signal);
         }
+    }
+
+    pub fn terminate(&mut self) -> std::process::ExitStatus {
+        self.signal(libc::SIGTERM);
         self.child.wait().unwrap()
     }
 

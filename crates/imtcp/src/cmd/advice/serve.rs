@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use std::future::Future;
 use std::io::IsTerminal;
+use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use imtcp_advice::service::guard::{Access, Hosts, Tokens};
-use imtcp_advice::service::{listen, Config, Service};
+use imtcp_advice::service::listen::{self, TlsAcceptor};
+use imtcp_advice::service::{Config, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
+use tokio::sync::watch;
 
 use crate::cli::advice::ServeArgs;
 use crate::exit;
@@ -37,16 +40,11 @@ pub fn main(args: ServeArgs) -> Result<u8> {
 }
 
 async fn serve(args: ServeArgs) -> Result<()> {
-    let access = Access {
-        write: args.token_file.as_deref().map(Tokens::read).transpose()?,
-        read: args.read_token_file.as_deref().map(Tokens::read).transpose()?,
-    };
-    let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(certificates), Some(key)) => Some(listen::tls(certificates, key)?),
-        _ => None,
-    };
+    let (access, tls) = secrets(&args)?;
     let retention = super::retention(args.keep)?;
-    let end = ended()?;
+    let ended = ended()?;
+    let mut hangups = signal(SignalKind::hangup())?;
+    let on_terminal = std::io::stderr().is_terminal();
     let store = super::open(&args.db).await?;
     let place = store.place().to_string();
     let config = Config {
@@ -63,8 +61,44 @@ async fn serve(args: ServeArgs) -> Result<()> {
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     println!("imtcp: advice at {scheme}://{}/, history in {place}", listener.local_addr()?);
-    listen::serve(service, listener, tls, end).await?;
+    let (new_tls, tls) = watch::channel(tls);
+    let reloading = async {
+        while hangups.recv().await.is_some() {
+            // Its terminal is gone, and nobody is left who could end it.
+            if on_terminal && !std::io::stderr().is_terminal() {
+                return;
+            }
+            match secrets(&args) {
+                Ok((access, tls)) => {
+                    service.replace_access(access);
+                    new_tls.send_replace(tls);
+                    tracing::info!("files of tokens and TLS are read again");
+                }
+                Err(e) => tracing::error!("tokens and TLS stay as they were: {e:#}"),
+            }
+        }
+    };
+    let end = async {
+        tokio::select! {
+            () = ended => {}
+            () = reloading => {}
+        }
+    };
+    listen::serve(Arc::clone(&service), listener, tls, end).await?;
     Ok(())
+}
+
+/// What SIGHUP reads again: all of it, or nothing where one file is wrong.
+fn secrets(args: &ServeArgs) -> Result<(Access, Option<TlsAcceptor>)> {
+    let access = Access {
+        write: args.token_file.as_deref().map(Tokens::read).transpose()?,
+        read: args.read_token_file.as_deref().map(Tokens::read).transpose()?,
+    };
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificates), Some(key)) => Some(listen::tls(certificates, key)?),
+        _ => None,
+    };
+    Ok((access, tls))
 }
 
 /// Until SIGTERM or SIGINT. Set up before anything that takes time, so that none is missed.
