@@ -21,12 +21,12 @@ pub struct Score {
     /// Predictions made, of those that could be compared.
     pub predictions: usize,
     pub possible: usize,
-    /// Of |predicted − measured| / measured.
-    pub error_median_pct: f64,
-    pub error_p90_pct: f64,
+    /// Of |predicted − measured| / measured; without a prediction there is none, as of the next two.
+    pub error_median_pct: Option<f64>,
+    pub error_p90_pct: Option<f64>,
     /// Mean of predicted − measured.
-    pub bias_bps: f64,
-    pub error_mean_bps: f64,
+    pub bias_bps: Option<f64>,
+    pub error_mean_bps: Option<f64>,
     /// How often what came lay within z standard deviations of past days; `None` for predictors
     /// that tell no interval.
     pub covered_pct: Option<f64>,
@@ -106,9 +106,12 @@ fn score(predictor: &'static str, pairs: &[(Said, f64)], possible: usize) -> Sco
     relative.sort_by(f64::total_cmp);
     let quantile = |q: f64| {
         let index = (relative.len() as f64 * q) as usize;
-        relative.get(index.min(relative.len().saturating_sub(1))).copied().unwrap_or(0.0)
+        relative.get(index.min(relative.len().saturating_sub(1))).copied()
     };
-    let n = pairs.len().max(1) as f64;
+    let mean_of = |error: fn(f64) -> f64| {
+        let sum: f64 = pairs.iter().map(|p| error(off(p))).sum();
+        (!pairs.is_empty()).then(|| sum / pairs.len() as f64)
+    };
     let within: Vec<bool> = pairs
         .iter()
         .filter_map(|(said, came)| Some((said.bps - came).abs() <= said.swing_bps?))
@@ -120,8 +123,8 @@ fn score(predictor: &'static str, pairs: &[(Said, f64)], possible: usize) -> Sco
         possible,
         error_median_pct: quantile(0.5),
         error_p90_pct: quantile(0.9),
-        bias_bps: pairs.iter().map(off).sum::<f64>() / n,
-        error_mean_bps: pairs.iter().map(|p| off(p).abs()).sum::<f64>() / n,
+        bias_bps: mean_of(|error| error),
+        error_mean_bps: mean_of(f64::abs),
         covered_pct: (!within.is_empty()).then(|| covered as f64 / within.len() as f64 * 100.0),
     }
 }
@@ -224,9 +227,10 @@ mod tests {
     fn a_daily_shape_is_predicted_by_its_past_and_not_by_the_last_value() {
         let scores = backtest(&wave(|_| 0.0), &Settings::default(), 7, 24).unwrap();
         let linear = of(&scores, "linear, week");
-        assert!(linear.error_median_pct < 1.0 && linear.bias_bps.abs() < 1e5, "{linear:?}");
+        assert!(linear.error_median_pct.unwrap() < 1.0, "{linear:?}");
+        assert!(linear.bias_bps.unwrap().abs() < 1e5, "{linear:?}");
         assert_eq!(linear.predictions, linear.possible);
-        assert!(of(&scores, "last value").error_median_pct > 3.0);
+        assert!(of(&scores, "last value").error_median_pct.unwrap() > 3.0);
     }
 
     /// Days differ by up to 5 Mbit/s either way, evenly: σ is 2.9, so that twice that holds all.
@@ -261,7 +265,7 @@ mod tests {
         let at = |i: i64| (i * 60 * SECOND_US, 50e6 + level(i));
         let series: Vec<_> = (0..48 * 1440).map(at).collect();
         let scores = backtest(&series, &Settings::default(), 1, 24).unwrap();
-        let error = |name: &str| of(&scores, name).error_mean_bps;
+        let error = |name: &str| of(&scores, name).error_mean_bps.unwrap();
         assert!((error("linear, same weekday") - 10e6).abs() < 1e4, "{scores:?}");
         // The first moment has no ten minutes of the odd day before it.
         let ten_minutes = error("last ten minutes");
@@ -272,5 +276,6 @@ mod tests {
     fn nothing_is_predicted_from_nothing() {
         let scores = backtest(&[], &Settings::default(), 7, 24).unwrap();
         assert!(scores.iter().all(|s| s.possible == 0 && s.predictions == 0));
+        assert!(scores.iter().all(|s| s.error_median_pct.is_none() && s.bias_bps.is_none()));
     }
 }

@@ -72,18 +72,18 @@ fn table(scores: &[Score]) -> String {
     let mut rows = vec![head.map(str::to_string).to_vec()];
     for s in scores {
         let mut row = vec![s.predictor.into(), format!("{} of {}", s.predictions, s.possible)];
-        if s.predictions == 0 {
-            row.extend(["-", "-", "-", "-", "-"].map(str::to_string));
-        } else {
-            let sign = if s.bias_bps < 0.0 { '−' } else { '+' };
-            row.extend([
-                format!("{:.1} %", s.error_median_pct),
-                format!("{:.1} %", s.error_p90_pct),
-                format::rate(s.error_mean_bps as u64),
-                format!("{sign}{}", format::rate(s.bias_bps.abs() as u64)),
-                s.covered_pct.map_or("-".into(), |pct| format!("{pct:.0} %")),
-            ]);
-        }
+        let or_dash = |text: Option<String>| text.unwrap_or("-".into());
+        let signed = |bps: f64| {
+            let sign = if bps < 0.0 { '−' } else { '+' };
+            format!("{sign}{}", format::rate(bps.abs() as u64))
+        };
+        row.extend([
+            or_dash(s.error_median_pct.map(|pct| format!("{pct:.1} %"))),
+            or_dash(s.error_p90_pct.map(|pct| format!("{pct:.1} %"))),
+            or_dash(s.error_mean_bps.map(|bps| format::rate(bps as u64))),
+            or_dash(s.bias_bps.map(signed)),
+            or_dash(s.covered_pct.map(|pct| format!("{pct:.0} %"))),
+        ]);
         rows.push(row);
     }
     format::table(&rows)
