@@ -64,7 +64,7 @@ fn hop_with(
 }
 
 fn ask(settings: &Settings, hops: &[Hop]) -> Advice {
-    let request = Request { dst: "192.0.2.7", t0_us: at(T0), ping_rtt_us: None };
+    let request = Request { dst: "192.0.2.7", t0_us: at(T0), ping_rtt_us: None, has_tests: false };
     advise(&request, settings, hops).unwrap()
 }
 

@@ -494,6 +494,11 @@ async fn clients_are_kept_and_removed(place: Place) {
 
 async fn advice_takes_the_rtt_of_active_tests_and_nothing_else(place: Place) {
     let store = open(&place).await;
+    put(&store, vec![ping(at(NOON) - 2 * HOUR_US, Some(7), 0.0)]).await;
+    let tests_alone = advice_as_of_noon(&store).await;
+    assert_eq!(tests_alone["reason"], "no_history");
+    let because = tests_alone["because"].as_str().unwrap();
+    assert!(because.contains("of available bandwidth of this destination, only active tests"));
     put(&store, minutes(at(NOON) - 4 * DAY_US, 4 * 1440 + 1, 0)).await;
     let before = advice_as_of_noon(&store).await;
     assert_eq!((before["reason"].as_str(), before["rtt_us"].as_u64()), (Some("no_capacity"), None));

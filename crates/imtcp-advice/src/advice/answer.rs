@@ -44,7 +44,7 @@ pub enum Reason {
     Free,
     /// The newest record of a hop is below the threshold, or its source says that it is congested.
     Congested,
-    /// Nothing is known of this destination.
+    /// Of this destination no available bandwidth is known, and none of one of its hops.
     NoHistory,
     /// The newest record of a hop is too old.
     Stale,

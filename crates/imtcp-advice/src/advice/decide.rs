@@ -40,6 +40,8 @@ pub struct Request<'a> {
     /// RTT of a ping, at the request or fresh from active tests, for paths whose records of
     /// bandwidth do not tell it.
     pub ping_rtt_us: Option<u64>,
+    /// Are there active tests of the path? They are no history of available bandwidth.
+    pub has_tests: bool,
 }
 
 /// When nothing tells when to ask again, and as long as an answer that is no ground for a decision
@@ -99,7 +101,7 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         at: request.t0_us,
         verdict: reason.verdict(),
         reason,
-        because: because(reason, settings, deciding),
+        because: because(request, reason, settings, deciding),
         congestion_control: if on { Switch::On } else { Switch::Off },
         mode: if on { Mode::Bg } else { Mode::Measure },
         buffer_bytes: rtt_us
@@ -226,7 +228,12 @@ fn oldest_newest(hops: &[Hop]) -> Option<i64> {
     hops.iter().filter_map(|h| h.newest).map(|n| n.t_us).min()
 }
 
-fn because(reason: Reason, settings: &Settings, deciding: Option<&Hop>) -> String {
+fn because(
+    request: &Request,
+    reason: Reason,
+    settings: &Settings,
+    deciding: Option<&Hop>,
+) -> String {
     let hop = deciding.map(|h| h.name.as_str()).filter(|n| !n.is_empty());
     let of = hop.map_or_else(|| "the path".to_string(), |name| format!("hop {name}"));
     match reason {
@@ -235,6 +242,11 @@ fn because(reason: Reason, settings: &Settings, deciding: Option<&Hop>) -> Strin
             format!("{of} is congested by its source's own word")
         }
         Reason::Congested => format!("{of} has less available bandwidth than the threshold"),
+        Reason::NoHistory if request.has_tests => {
+            "there is no history of available bandwidth of this destination, only active tests, \
+             which tell none"
+                .into()
+        }
         Reason::NoHistory => "there is no history of this destination".into(),
         Reason::Stale => format!(
             "the newest measurement of {of} is too old to go by, more than {} s",

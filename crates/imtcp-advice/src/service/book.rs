@@ -53,6 +53,7 @@ struct Known {
     hops: Vec<KnownHop>,
     /// When an active test told the RTT of the path last, and the RTT.
     tested_rtt: Option<(i64, u64)>,
+    has_tests: bool,
     block: Option<Block>,
     /// The answer of this second, and its JSON.
     answer: Option<(i64, Arc<Answered>)>,
@@ -121,7 +122,7 @@ impl Book {
             None if !hops.is_empty() => self.pinger.rtt_us(dst).await,
             tested => tested,
         };
-        let request = Request { dst, t0_us, ping_rtt_us };
+        let request = known.request(dst, t0_us, ping_rtt_us);
         let advice = advise(&request, &known.settings, &hops)?;
         let answer = Arc::new(Answered::new(advice)?);
         known.answer = Some((t0_us, Arc::clone(&answer)));
@@ -142,13 +143,14 @@ impl Book {
         let lines = self.read_lines(&known, t0_us).await?;
         let hops = known.with_lines(lines);
         let ping_rtt_us = known.fresh_tested_rtt_us(t0_us);
-        let advice = advise(&Request { dst, t0_us, ping_rtt_us }, &known.settings, &hops)?;
+        let advice = advise(&known.request(dst, t0_us, ping_rtt_us), &known.settings, &hops)?;
         Ok(Arc::new(Answered::new(advice)?))
     }
 
     async fn unknown(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
         let settings = self.settings(None).await?;
-        let advice = advise(&Request { dst, t0_us, ping_rtt_us: None }, &settings, &[])?;
+        let advice =
+            advise(&Request { dst, t0_us, ping_rtt_us: None, has_tests: false }, &settings, &[])?;
         Ok(Arc::new(Answered::new(advice)?))
     }
 
@@ -221,7 +223,8 @@ impl Book {
         let least = settings.min_validity_pct;
         let tested_rtt = self.store.newest_tested_rtt(&tests, (since_us, until_us), least).await?;
         let zone = settings.time_zone()?;
-        Ok(Known { zone, settings, hops, tested_rtt, block: None, answer: None })
+        let has_tests = path.series.iter().any(|s| s.newest_test_us.is_some());
+        Ok(Known { zone, settings, hops, tested_rtt, has_tests, block: None, answer: None })
     }
 
     /// A hop's newest record up to a time, and the capacity that was told last.
@@ -389,7 +392,14 @@ impl Known {
         true
     }
 
+    fn request<'a>(&self, dst: &'a str, t0_us: i64, ping_rtt_us: Option<u64>) -> Request<'a> {
+        Request { dst, t0_us, ping_rtt_us, has_tests: self.has_tests }
+    }
+
     fn take_in_test(&mut self, record: &Record) {
+        if !std::mem::replace(&mut self.has_tests, true) {
+            self.answer = None;
+        }
         let trusted = record.validity_pct.is_none_or(|v| v >= self.settings.min_validity_pct);
         let rtt_us = record.rtt_us.filter(|_| trusted && record.hop.is_empty());
         if let Some(rtt_us) = rtt_us {
