@@ -46,32 +46,36 @@ pub async fn import(store: &Store, interface: &Interface, input: impl Read) -> R
     let (time_at, octets_at) = (column("time")?, column("octets")?);
     let now_us = time::now_us();
     let mut done = Imported::default();
-    let mut before: Option<Reading> = None;
-    let mut chunk = Vec::new();
-    for line in reader.into_records() {
-        let line = line.map_err(wrong_csv)?;
-        let number = line.position().map_or(0, csv::Position::line);
-        let at = |e: Error| Error::Input(format!("line {number}: {e}"));
-        let t_us = time::parse(line.get(time_at).unwrap_or_default()).map_err(at)?;
-        let octets = line.get(octets_at).unwrap_or_default().parse();
-        let octets = octets.map_err(|_| at(Error::Input("octets is no whole number".into())))?;
-        let reading = Reading { t_us, octets };
-        if let Some(before) = before {
-            if t_us <= before.t_us {
-                return Err(at(Error::Input("times must rise".into())));
+    let all = async {
+        let mut before: Option<Reading> = None;
+        let mut chunk = Vec::new();
+        for line in reader.into_records() {
+            let line = line.map_err(wrong_csv)?;
+            let number = line.position().map_or(0, csv::Position::line);
+            let at = |e: Error| Error::Input(format!("line {number}: {e}"));
+            let t_us = time::parse(line.get(time_at).unwrap_or_default()).map_err(at)?;
+            let octets = line.get(octets_at).unwrap_or_default().parse();
+            let octets =
+                octets.map_err(|_| at(Error::Input("octets is no whole number".into())))?;
+            let reading = Reading { t_us, octets };
+            if let Some(before) = before {
+                if t_us <= before.t_us {
+                    return Err(at(Error::Input("times must rise".into())));
+                }
+                match record(&interface, before, reading) {
+                    Some(record) => chunk.push(record.checked(now_us).map_err(at)?.into()),
+                    None => done.skipped += 1,
+                }
             }
-            match record(&interface, before, reading) {
-                Some(record) => chunk.push(record.checked(now_us).map_err(at)?.into()),
-                None => done.skipped += 1,
+            before = Some(reading);
+            if chunk.len() == CHUNK {
+                write(store, std::mem::take(&mut chunk), false, &mut done).await?;
             }
         }
-        before = Some(reading);
-        if chunk.len() == CHUNK {
-            write(store, std::mem::take(&mut chunk), false, &mut done).await?;
-        }
-    }
-    write(store, chunk, false, &mut done).await?;
-    Ok(done)
+        write(store, chunk, false, &mut done).await
+    };
+    let all = all.await;
+    done.after(all)
 }
 
 fn record(of: &Interface, from: Reading, to: Reading) -> Option<Record> {

@@ -8,6 +8,12 @@ pub enum Error {
     /// Somebody's input: theirs to correct.
     #[error("{0}")]
     Input(String),
+    /// The same, after some of it was stored.
+    #[error(
+        "{why} ({stored} records before that are stored: import it again when it is mended, none \
+         counts twice)"
+    )]
+    Partly { stored: u64, why: Box<Error> },
     #[error("{0} is damaged: restore it from a backup, or move it away to begin a new one")]
     Corrupt(String),
     #[error(

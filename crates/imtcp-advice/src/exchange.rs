@@ -65,21 +65,35 @@ pub async fn import(
     let columns = Columns::new(reader.headers().map_err(wrong_csv)?, dst.is_some())?;
     let now_us = time::now_us();
     let mut done = Imported::default();
-    let mut chunk = Vec::with_capacity(CHUNK);
-    let mut line = StringRecord::new();
-    while reader.read_record(&mut line).map_err(wrong_csv)? {
-        let number = line.position().map_or(0, csv::Position::line);
-        let stored = columns
-            .stored(&line, dst.as_deref(), source)
-            .and_then(|s| Ok(Stored { record: s.record.checked(now_us)?, ..s }))
-            .map_err(|e| Error::Input(format!("line {number}: {e}")))?;
-        chunk.push(stored);
-        if chunk.len() == CHUNK {
-            write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;
+    let all = async {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let mut line = StringRecord::new();
+        while reader.read_record(&mut line).map_err(wrong_csv)? {
+            let number = line.position().map_or(0, csv::Position::line);
+            let stored = columns
+                .stored(&line, dst.as_deref(), source)
+                .and_then(|s| Ok(Stored { record: s.record.checked(now_us)?, ..s }))
+                .map_err(|e| Error::Input(format!("line {number}: {e}")))?;
+            chunk.push(stored);
+            if chunk.len() == CHUNK {
+                write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;
+            }
+        }
+        write(store, chunk, columns.tell_spans(), &mut done).await
+    };
+    let all = all.await;
+    done.after(all)
+}
+
+impl Imported {
+    /// What was done, or what went wrong then.
+    pub(crate) fn after(self, all: Result<()>) -> Result<Self> {
+        match all {
+            Ok(()) => Ok(self),
+            Err(why) if self.read == 0 => Err(why),
+            Err(why) => Err(Error::Partly { stored: self.stored, why: Box::new(why) }),
         }
     }
-    write(store, chunk, columns.tell_spans(), &mut done).await?;
-    Ok(done)
 }
 
 /// What tells spans is an export: all of it is written, means and what lies beside them. Of other
@@ -150,7 +164,9 @@ impl Columns {
             }
         }
         if !has_dst && columns.index("dst").is_none() {
-            return Err(Error::Input("name the path, or give the file a column dst".into()));
+            return Err(Error::Input(
+                "name the path with --path, or give the file a column dst".into(),
+            ));
         }
         Ok(columns)
     }

@@ -61,20 +61,23 @@ pub async fn import(
     let columns = Columns::new(&head, dst.is_some())?;
     let now_us = time::now_us();
     let mut done = Imported::default();
-    let mut chunk = Vec::new();
-    for (number, row) in reader.get_row_iter(None).map_err(wrong)?.enumerate() {
-        let line = line(&row.map_err(wrong)?, &ours);
-        let stored = columns
-            .stored(&line, dst.as_deref(), source)
-            .and_then(|s| Ok(Stored { record: s.record.checked(now_us)?, ..s }))
-            .map_err(|e| Error::Input(format!("row {}: {e}", number + 1)))?;
-        chunk.push(stored);
-        if chunk.len() == CHUNK {
-            write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;
+    let all = async {
+        let mut chunk = Vec::new();
+        for (number, row) in reader.get_row_iter(None).map_err(wrong)?.enumerate() {
+            let line = line(&row.map_err(wrong)?, &ours);
+            let stored = columns
+                .stored(&line, dst.as_deref(), source)
+                .and_then(|s| Ok(Stored { record: s.record.checked(now_us)?, ..s }))
+                .map_err(|e| Error::Input(format!("row {}: {e}", number + 1)))?;
+            chunk.push(stored);
+            if chunk.len() == CHUNK {
+                write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;
+            }
         }
-    }
-    write(store, chunk, columns.tell_spans(), &mut done).await?;
-    Ok(done)
+        write(store, chunk, columns.tell_spans(), &mut done).await
+    };
+    let all = all.await;
+    done.after(all)
 }
 
 fn wrong(e: ParquetError) -> Error {

@@ -152,8 +152,26 @@ fn an_import_that_fails_leaves_no_empty_history_behind() {
     fs::write(&file, csv()).unwrap();
     imtcp_ok(&["advice", "import", "--db", path, "--path", DST, trace]);
     fs::write(&file, "this is no history\n").unwrap();
-    import(DST, "unknown column 'this is no history'");
+    import(DST, "trace.csv: unknown column 'this is no history': known are");
     assert_eq!(imtcp_ok(&["advice", "export", "--db", path]).lines().count(), 14401);
+}
+
+/// Records are written 5000 at a time.
+#[test]
+fn what_an_import_stored_before_a_wrong_line_is_told_and_nothing_else() {
+    let scratch = Scratch::new();
+    let (db, file) = (scratch.path("history.db"), scratch.path("trace.csv"));
+    let (path, trace) = (db.to_str().unwrap(), file.to_str().unwrap());
+    let import = ["import", "--db", path, "--path", DST, trace];
+    let lines: Vec<String> = csv().lines().map(String::from).collect();
+    for (before, told) in [(4_999, None), (5_001, Some("(5000 records before that are stored"))] {
+        fs::write(&file, lines[..=before].join("\n") + "\nyesterday,1,1,1\n").unwrap();
+        let output = imtcp(&[&["advice"], &import[..]].concat());
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(&format!("line {}: 'yesterday' is not a time", before + 2)));
+        assert_eq!(told.is_some(), stderr.contains("records before"), "{stderr}");
+        assert!(stderr.contains(told.unwrap_or_default()), "{stderr}");
+    }
 }
 
 #[test]

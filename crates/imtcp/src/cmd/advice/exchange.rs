@@ -53,13 +53,7 @@ pub fn import(args: ImportArgs) -> Result<u8> {
         if done.is_err() && is_new && empty {
             place.remove();
         }
-        done.with_context(|| match empty {
-            true => format!("{shown}"),
-            false => format!(
-                "{shown} (records before that may be stored: import it again when it is mended, \
-                 none counts twice)"
-            ),
-        })
+        done.with_context(|| format!("{shown}"))
     })?;
     if args.json {
         print_json(&done)?;
