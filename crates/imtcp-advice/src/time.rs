@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Times are microseconds since 1970, UTC; people read and write RFC 3339.
 
+use jiff::fmt::temporal::Pieces;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
@@ -24,10 +25,15 @@ pub fn parse(text: &str) -> Result<i64> {
         1,
     );
     let t: Timestamp = mended.parse().map_err(|_| {
-        Error::Input(format!(
-            "'{}' is not a time: write RFC 3339 with an offset, as 2026-03-20T14:25:00Z",
-            text.chars().take(60).collect::<String>()
-        ))
+        let shown: String = text.chars().take(60).collect();
+        let is_time =
+            Pieces::parse(&mended).is_ok_and(|p| p.time().is_some() && p.offset().is_some());
+        Error::Input(match is_time {
+            true => format!("'{shown}' is out of range: a time is before 9999-12-30T22:00:00Z"),
+            false => format!(
+                "'{shown}' is not a time: write RFC 3339 with an offset, as 2026-03-20T14:25:00Z"
+            ),
+        })
     })?;
     Ok(t.as_microsecond())
 }
@@ -66,6 +72,14 @@ mod tests {
         );
         assert_eq!(parse("1970-01-01 00:00:01Z").unwrap(), SECOND_US);
         assert_eq!(format(1_500_000), "1970-01-01T00:00:01.5Z");
+    }
+
+    #[test]
+    fn a_time_beyond_what_is_counted_is_told_from_none() {
+        for beyond in ["9999-12-31T23:59:59Z", "-009999-01-01T00:00:00+12:00"] {
+            let e = parse(beyond).unwrap_err().to_string();
+            assert!(e.contains("out of range"), "{e}");
+        }
     }
 
     #[test]

@@ -108,6 +108,9 @@ fn huge_requests_are_refused() {
     let (status, problem) = service.post("/v1/reports", Some(TOKEN), &" ".repeat(5 << 20));
     assert_eq!(status, 413, "{problem}");
     let (status, problem) = service.post("/RPC2", None, &" ".repeat(70 << 10));
+    assert_eq!((status, &problem["status"]), (413, &json!(413)), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("at most 64 KiB"), "{problem}");
+    let (status, problem) = service.post("/RPC2", None, &" ".repeat(70 << 10));
     assert_eq!((status, &problem["status"]), (413, &413.into()), "{problem}");
     let mut stream = TcpStream::connect(service.address()).unwrap();
     let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));

@@ -160,7 +160,9 @@ fn a_running_service_follows_imports_and_settings_of_other_processes() {
 fn errors_are_problem_documents_that_say_what_to_do() {
     let service = Service::start(&[]);
     for (query, says) in [
-        ("/v1/advice", "missing field `dst`"),
+        ("/v1/advice", "give the destination, as ?dst=192.0.2.7"),
+        ("/v1/paths/%ff", "/openapi.json tells how"),
+        ("/v1/advice?dst=192.0.2.7&at=9999-12-31T23:59:59Z", "out of range"),
         ("/v1/advice?dst=a%20b", "neither an address nor a host"),
         ("/v1/advice?dst=192.0.2.7&at=yesterday", "RFC 3339"),
         ("/v1/advice?dst=192.0.2.7&bytes=-1", "bytes: this is no whole number"),

@@ -23,7 +23,7 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::header::{HeaderValue, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{HeaderValue, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -173,7 +173,7 @@ async fn every_request(
     }
     let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_string());
     let mut response = match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
-        Ok(response) => response,
+        Ok(response) => as_problem(response),
         Err(_) => {
             let detail = "the request took too long: send it faster, or ask for less";
             Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response()
@@ -186,6 +186,20 @@ async fn every_request(
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// What is refused before it comes to us is refused in plain text.
+fn as_problem(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE);
+    if !status.is_client_error() || kind.is_some_and(|k| k == problem::CONTENT) {
+        return response;
+    }
+    let detail = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "the body is too large: at most 64 KiB, a report 4 MiB",
+        _ => "the request cannot be read: /openapi.json tells how its path and body are written",
+    };
+    Problem::new(status, detail).into_response()
 }
 
 async fn readers(State(service): State<Shared>, request: Request, next: Next) -> Response {

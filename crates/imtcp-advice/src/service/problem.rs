@@ -10,6 +10,8 @@ use utoipa::ToSchema;
 use super::ingest::Refused;
 use crate::error::Error;
 
+pub const CONTENT: &str = "application/problem+json";
+
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Problem {
     pub title: String,
@@ -60,8 +62,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
         let body = serde_json::to_string(&self).unwrap_or_default();
-        let mut response =
-            (status, [(CONTENT_TYPE, "application/problem+json")], body).into_response();
+        let mut response = (status, [(CONTENT_TYPE, CONTENT)], body).into_response();
         let headers = response.headers_mut();
         match status {
             StatusCode::UNAUTHORIZED => {

@@ -26,6 +26,9 @@ pub type Asked<T> = Result<Query<T>, QueryRejection>;
 pub fn params<T>(asked: Asked<T>) -> Result<T, Problem> {
     let what_to_do = |e: QueryRejection| {
         let text = e.body_text();
+        if text.contains("missing field `dst`") {
+            return "dst is missing: give the destination, as ?dst=192.0.2.7".into();
+        }
         text.replace("invalid digit found in string", "this is no whole number of 0 or more")
     };
     asked.map(|Query(params)| params).map_err(|e| Problem::bad_request(what_to_do(e)))

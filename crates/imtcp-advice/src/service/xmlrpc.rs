@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -38,11 +37,7 @@ fn fault(code: i32, text: impl Into<String>) -> Fault {
     Fault::new(code, text.into())
 }
 
-pub async fn call(
-    State(service): State<Shared>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Problem> {
-    let body = body.map_err(|e| Problem::new(e.status(), e.body_text()))?;
+pub async fn call(State(service): State<Shared>, body: Bytes) -> Result<Response, Problem> {
     let call = std::str::from_utf8(&body).ok().and_then(|text| MethodCall::from_xml(text).ok());
     let answer = match call {
         Some(call) => answer(&service, &call.name, &call.params).await,
