@@ -86,10 +86,14 @@ fn record(of: &Interface, from: Reading, to: Reading) -> Option<Record> {
     let capacity = of.capacity_bps as f64;
     let used = |octets: u64| octets as f64 * 8e6 / apart_us as f64;
     let possible = |bps: &f64| *bps <= capacity * TOLERANCE;
-    // A counter of 32 bits goes over; one that was reset would have to have carried too much.
     let used_bps = match to.octets.checked_sub(from.octets) {
         Some(octets) => Some(used(octets)).filter(possible),
-        None => (to.octets + (1 << 32)).checked_sub(from.octets).map(used).filter(possible),
+        // A counter of 32 bits goes over, or one was reset, which would look like a full line: here
+        // nothing above the line's rate is forgiven.
+        None => {
+            let over = (to.octets + (1 << 32)).checked_sub(from.octets);
+            over.map(used).filter(|bps| *bps <= capacity)
+        }
     }?;
     Some(Record {
         dst: of.dst.clone(),
@@ -137,6 +141,9 @@ mod tests {
         // Taken as having gone over, 4.3 GB in a minute.
         assert_eq!(available((0, 20_000), (1, 10_000)), None);
         assert_eq!(available((0, 1 << 40), (1, 10_000)), None);
+        // (2³² − 376·10⁶ + 1000) · 8 / 300 s = 104.5 Mbit/s; from 600·10⁶ it would be 98.5.
+        assert_eq!(available((0, 376_000_000), (5, 1_000)), None);
+        assert_eq!(available((0, 600_000_000), (5, 1_000)), Some(1_467_512));
         assert_eq!(available((0, 0), (1, 2_000_000_000)), None);
         assert_eq!(available((0, 0), (61, 5)), None);
     }
