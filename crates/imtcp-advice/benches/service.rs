@@ -44,7 +44,7 @@ fn main() {
     };
     let (days, paths) = (of("IMTCP_BENCH_DAYS", 365), of("IMTCP_BENCH_PATHS", 100));
     if let Ok(place) = std::env::var("IMTCP_BENCH_DB") {
-        return bench(&Place::new(&place), days, paths);
+        return bench(&Place::new(&place).expect("a place"), days, paths);
     }
     let dir = tempfile::tempdir().expect("a temporary directory");
     bench(&Place::File(dir.path().join("history.db")), days, paths);

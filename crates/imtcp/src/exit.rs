@@ -26,6 +26,11 @@ impl fmt::Display for Coded {
 
 impl std::error::Error for Coded {}
 
+/// What the caller wrote is wrong.
+pub fn usage(e: impl fmt::Display) -> anyhow::Error {
+    Coded { code: USAGE, message: format!("{e:#}") }.into()
+}
+
 pub fn of_error(e: &anyhow::Error) -> u8 {
     e.downcast_ref::<Coded>().map_or(FAILURE, |c| c.code)
 }

@@ -63,6 +63,24 @@ fn a_path_is_forgotten_after_a_word() {
 }
 
 #[test]
+fn a_wrong_setting_is_wrong_usage_and_a_database_of_another_kind_is_named() {
+    let scratch = Scratch::new();
+    let db = scratch.path("history.db");
+    for (setting, says) in [
+        ("z=x", "z: 'x' is no number"),
+        ("z=11", "z is between 0 and 10"),
+        ("min_span_pct=101", "min_span_pct is at most 100"),
+        ("colour=5", "unknown field `colour`"),
+    ] {
+        let output = imtcp(&["advice", "set", "--db", db.to_str().unwrap(), setting]);
+        assert_eq!(output.status.code(), Some(2), "{setting}");
+        assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
+    }
+    refused(&["vacuum", "--db", "mysql://me:secret@db/x"], "only SQLite files and postgres://");
+    refused(&["serve", "--db", "mysql://me:secret@db/x"], "no history at mysql://…");
+}
+
+#[test]
 fn what_is_coarser_is_kept_as_long_at_least() {
     let scratch = Scratch::new();
     let db = scratch.path("history.db");

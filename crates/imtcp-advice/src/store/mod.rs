@@ -30,11 +30,18 @@ pub enum Place {
 }
 
 impl Place {
-    pub fn new(text: &str) -> Self {
-        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return Place::Postgres(text.into());
+    pub fn new(text: &str) -> Result<Self> {
+        match text.split_once("://") {
+            Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres(text.into())),
+            Some(("sqlite", path)) => Ok(Place::File(path.into())),
+            // Never the rest of it: there may be a password.
+            Some((other, _)) if other.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+                Err(Error::Input(format!(
+                    "no history at {other}://…: only SQLite files and postgres:// are known"
+                )))
+            }
+            _ => Ok(Place::File(text.into())),
         }
-        Place::File(text.strip_prefix("sqlite://").unwrap_or(text).into())
     }
 
     /// A file that opening would make.
@@ -260,9 +267,13 @@ mod tests {
 
     #[test]
     fn a_place_never_shows_its_password() {
-        let place = Place::new("postgres://me:secret@db.example.org/imtcp?sslmode=require");
-        assert_eq!(place.to_string(), "postgres://db.example.org/imtcp");
-        assert_eq!(Place::new("postgresql:///x").to_string(), "postgres:///x");
-        assert_eq!(Place::new("sqlite://a b.db").url(), "sqlite://a%20b.db?mode=rwc");
+        let place = |text| Place::new(text).unwrap();
+        let postgres = place("postgres://me:secret@db.example.org/imtcp?sslmode=require");
+        assert_eq!(postgres.to_string(), "postgres://db.example.org/imtcp");
+        assert_eq!(place("postgresql:///x").to_string(), "postgres:///x");
+        assert_eq!(place("sqlite://a b.db").url(), "sqlite://a%20b.db?mode=rwc");
+        let e = Place::new("mysql://me:secret@db/x").unwrap_err().to_string();
+        assert_eq!(e, "no history at mysql://…: only SQLite files and postgres:// are known");
+        assert_eq!(place("./a://b").url(), "sqlite://./a%3A//b?mode=rwc");
     }
 }

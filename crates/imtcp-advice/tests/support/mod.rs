@@ -84,7 +84,7 @@ impl Postgres {
         self.psql(&format!("CREATE DATABASE {name}")).expect("a database can be made");
         let (server, options) = self.url.split_once('?').unwrap_or((&self.url, ""));
         let base = server.rsplit_once('/').map_or(server, |(base, _)| base);
-        Place::new(&format!("{base}/{name}?{options}"))
+        Place::new(&format!("{base}/{name}?{options}")).expect("a place")
     }
 }
 

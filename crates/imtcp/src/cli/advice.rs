@@ -109,13 +109,13 @@ pub struct AgentArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Active tests")]
 pub struct ActiveTestArgs {
-    /// Ping each listed peer every S seconds: RTT and loss of 5 packets
+    /// Ping each listed peer every S seconds, 5 to 86400: RTT and loss of 5 packets
     ///
     /// A test is 5 packets each way, 840 bytes (1040 with IPv6): every 60 s 1.21 MB a day for each
     /// peer. The first comes after S seconds. Needs ping of iputils.
     #[arg(long, value_name = "S", requires = "listed", value_parser = clap::value_parser!(u64).range(5..=86_400))]
     pub ping: Option<u64>,
-    /// Send to an iperf3 server at each listed peer every S seconds: throughput
+    /// Send to an iperf3 server at each listed peer every S seconds, 10 to 86400: throughput
     ///
     /// A test is one TCP connection that takes what it gets from others, until --iperf3-bytes are sent or
     /// --iperf3-seconds are over. With their defaults it costs up to 11.0 MB: every 3600 s 265 MB a
@@ -125,10 +125,10 @@ pub struct ActiveTestArgs {
     /// The port of the iperf3 servers
     #[arg(long, value_name = "PORT", default_value_t = 5201, value_parser = clap::value_parser!(u16).range(1..))]
     pub iperf3_port: u16,
-    /// Seconds that a test with iperf3 sends at most
+    /// Seconds that a test with iperf3 sends at most, 1 to 60
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub iperf3_seconds: u64,
-    /// Bytes of data that a test with iperf3 sends at most
+    /// Bytes of data that a test with iperf3 sends at most, 100 kB to 100 GB
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = amount::bytes_within(100_000..=100_000_000_000))]
     pub iperf3_bytes: u64,
     /// Refuse to begin when the tests could cost more bytes a day
@@ -363,7 +363,7 @@ pub struct ForgetArgs {
 /// (of the capacity), capacity_bps=100M, freshness_s=600, horizon_s=3600, min_days=3,
 /// min_samples=2, min_span_pct=25, max_days=366, min_validity_pct=1, next_min_s=1,
 /// next_max_s=86400.
-/// `KEY=` takes a setting back. A running service follows within a second.
+/// `KEY=` takes a setting back. A wrong value is wrong usage, exit code 2. A running service follows within a second.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     imtcp advice set --db history.db zone=Europe/Berlin history=weekday\n  \

@@ -31,7 +31,7 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     let hop = args.hop.as_deref().map(destination).transpose()?.unwrap_or_default();
     let from = Source::open(&args.file).with_context(|| format!("{shown}"))?;
     let done = wait(async {
-        let place = Place::new(&args.db.db);
+        let place = Place::new(&args.db.db)?;
         let is_new = place.is_missing();
         let store = Store::open(&place).await?;
         let source = &args.source;

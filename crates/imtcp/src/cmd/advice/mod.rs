@@ -38,12 +38,12 @@ fn wait<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 async fn open(db: &DbArgs) -> Result<Store> {
-    Ok(Store::open(&Place::new(&db.db)).await?)
+    Ok(Store::open(&Place::new(&db.db)?).await?)
 }
 
 /// A history that must be there: a mistyped name makes no new one.
 async fn open_existing(db: &DbArgs) -> Result<Store> {
-    Ok(Store::open_existing(&Place::new(&db.db)).await?)
+    Ok(Store::open_existing(&Place::new(&db.db)?).await?)
 }
 
 /// The path that was named, or all.

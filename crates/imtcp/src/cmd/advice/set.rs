@@ -3,6 +3,7 @@ use anyhow::{anyhow, Result};
 use imtcp_advice::record::destination;
 use imtcp_advice::settings::{Changes, Settings};
 use imtcp_advice::store::read::ALL_PATHS;
+use imtcp_advice::Error;
 use serde_json::{json, Value};
 
 use super::super::print_json;
@@ -12,7 +13,8 @@ use crate::rate::Rate;
 use crate::{exit, format};
 
 pub fn main(args: SetArgs) -> Result<u8> {
-    let changes: Changes = args.settings.iter().map(|s| parse(s)).collect::<Result<_>>()?;
+    let changes: Result<Changes> = args.settings.iter().map(|s| parse(s)).collect();
+    let changes = changes.map_err(exit::usage)?;
     let dst = args.path.as_deref().map(destination).transpose()?;
     let settings = wait(async {
         let store = if changes.is_empty() {
@@ -22,7 +24,10 @@ pub fn main(args: SetArgs) -> Result<u8> {
         };
         let name = dst.as_deref().unwrap_or(ALL_PATHS);
         if !changes.is_empty() {
-            store.change_settings(name, &changes).await?;
+            store.change_settings(name, &changes).await.map_err(|e| match e {
+                Error::Input(_) => exit::usage(e),
+                e => e.into(),
+            })?;
         }
         let mut layers = Vec::new();
         for name in [ALL_PATHS, name] {
