@@ -49,7 +49,8 @@ class Advice:
     available_high_bps: int | None = None
     rtt_us: int | None = None
     buffer_bytes: int | None = None
-    #: Seconds from the answer on.
+    #: Seconds from the answer on: until the next advice is due, and how long this one holds. Ask
+    #: again after the shorter one: what is unknown holds for a minute, with the next far away.
     ask_again_s: float = RETRY_S
     valid_s: float = RETRY_S
     because: str = ""

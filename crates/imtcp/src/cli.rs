@@ -2,6 +2,7 @@
 //! The command line, and with it the help texts and man pages.
 
 pub mod advice;
+pub mod agent;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Advise(advice::AdviseArgs),
     Advice(advice::AdviceArgs),
-    Agent(advice::AgentArgs),
+    Agent(agent::AgentArgs),
     Version(VersionArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]

@@ -26,7 +26,7 @@ use crate::agent::peers::Peers;
 use crate::agent::send::{pause, send_all};
 use crate::agent::spool::Spool;
 use crate::agent::thin;
-use crate::cli::advice::{ActiveTestArgs, AgentArgs};
+use crate::cli::agent::{ActiveTestArgs, AgentArgs};
 use crate::http::Client;
 use crate::{exit, format, state};
 
