@@ -50,7 +50,9 @@ fn open_connections_change_their_mode_with_the_advice_and_back_when_the_service_
     run.signal(libc::SIGTERM);
     let output = run.finish();
     assert!(text(&output.stdout).contains("control=imtcp_bg"), "the safe mode comes first");
-    assert!(text(&output.stderr).contains("by advice the mode is now measure"));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("by advice the mode is now measure"), "{stderr}");
+    assert!(stderr.contains("without advice the mode is now bg"), "{stderr}");
 }
 
 #[test]

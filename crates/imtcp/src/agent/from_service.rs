@@ -2,7 +2,7 @@
 //! Peers that the advice service names: its clients (GET /v1/clients), asked for again each minute.
 //! What it said last is kept in a file, for an agent that starts while the service is away.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -27,7 +27,7 @@ pub struct Named {
 impl Named {
     /// Asks now, and again and again for as long as somebody wants to know.
     pub fn start(client: Client, kept: PathBuf, every: Duration) -> Self {
-        let mut asker = Asker { client, kept, failed: None, unknown: HashSet::new() };
+        let mut asker = Asker { client, kept, failed: None, known: HashMap::new() };
         let peers = asker.ask().unwrap_or_else(|| asker.kept());
         let (changed, changes) = mpsc::channel();
         let mut before = peers.clone();
@@ -49,8 +49,8 @@ struct Asker {
     kept: PathBuf,
     /// What was said last of its silence, so that it is said once.
     failed: Option<String>,
-    /// Names without address, said once each.
-    unknown: HashSet<String>,
+    /// What names stood for last: a resolver may be away for a while.
+    known: HashMap<String, Vec<String>>,
 }
 
 impl Asker {
@@ -93,12 +93,16 @@ impl Asker {
         let mut all = HashSet::new();
         for name in names {
             match listed::addresses(name) {
-                Ok(found) => all.extend(found),
-                Err(e) if self.unknown.insert(name.clone()) => {
-                    eprintln!("imtcp: no address of the client {name}: {e}; it is left out until there is");
+                Ok(found) => drop(self.known.insert(name.clone(), found.collect())),
+                Err(_) if self.known.contains_key(name) => {}
+                Err(e) => {
+                    eprintln!(
+                        "imtcp: no address of the client {name}: {e}; it is left out until there is"
+                    );
+                    self.known.insert(name.clone(), Vec::new());
                 }
-                Err(_) => {}
             }
+            all.extend(self.known[name].iter().cloned());
         }
         all
     }

@@ -301,6 +301,28 @@ mod tests {
     }
 
     #[test]
+    fn peers_that_come_later_are_tested_from_the_next_round_on() {
+        if std::process::Command::new("ping").arg("-V").output().is_err() {
+            eprintln!("skipped: there is no ping (Debian: iputils-ping)");
+            return;
+        }
+        let schedules = [Schedule { program: Program::Ping, every_s: 1 }].into();
+        let mut tester = Tester::start(Plan { schedules, peers: Vec::new() }, "here");
+        tester.replace_peers(vec![IpAddr::from([127, 0, 0, 1])]);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut records = Vec::new();
+        while records.is_empty() && Instant::now() < deadline {
+            thread::sleep(LOOK);
+            records = tester.take();
+        }
+        tester.stop();
+        assert_eq!(
+            (records[0].dst.as_str(), records[0].source.as_str()),
+            ("127.0.0.1", "here/ping")
+        );
+    }
+
+    #[test]
     fn without_tests_there_is_no_thread_and_nothing_comes() {
         let mut tester = Tester::start(Plan::default(), "here");
         assert!(tester.thread.is_none() && tester.take().is_empty());
