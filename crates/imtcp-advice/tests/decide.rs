@@ -161,6 +161,7 @@ fn without_history_the_answer_is_i_dont_know() {
 fn too_few_days_are_said_to_be_too_few() {
     let advice = ask(&settings(), &[hop("", &THREE_DAYS[..2], 30, 90e6)]);
     assert_eq!((advice.verdict, advice.reason), (Verdict::Unknown, Reason::TooFewDays));
+    assert!(advice.because.starts_with("fewer than 3 past days have enough history"));
     assert_eq!(advice.congestion_control, Switch::On);
     assert_eq!((advice.computed_from.days_used, advice.computed_from.b0_hat_bps), (2, None));
     let fewer = Settings { min_days: 2, ..settings() };

@@ -48,7 +48,7 @@ pub enum Reason {
     NoHistory,
     /// The newest record of a hop is too old.
     Stale,
-    /// Too few past days have history at this time of day.
+    /// Too few past days have enough history at this time of day.
     TooFewDays,
     /// The bandwidth is known, the threshold is not: it is a share of an unknown capacity.
     NoCapacity,

@@ -253,7 +253,11 @@ fn because(
             settings.freshness_s
         ),
         Reason::TooFewDays => {
-            format!("fewer than {} past days have history at this time of day", settings.min_days)
+            format!(
+                "fewer than {} past days have enough history at this time of day \
+                 (settings min_samples and min_span_pct)",
+                settings.min_days
+            )
         }
         Reason::NoCapacity => format!(
             "the threshold is a share of the capacity, and that of {of} is not known: \
