@@ -4,7 +4,8 @@
 //! here.
 
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::advice::days::HistorySet;
@@ -35,10 +36,12 @@ pub struct Settings {
     /// Fewer observations in a day's window: the day does not count.
     pub min_samples: u32,
     /// Observations that span less of a day's window: the day does not count. 0: as in the paper.
+    #[serde(deserialize_with = "percent")]
     pub min_span_pct: u8,
     /// Days beyond are left out, the oldest first.
     pub max_days: u32,
     /// Records below this validity are left out.
+    #[serde(deserialize_with = "percent")]
     pub min_validity_pct: u8,
     /// The next advice comes no sooner and no later than this.
     pub next_min_s: u32,
@@ -92,6 +95,16 @@ pub struct SettingsChange {
     next_max_s: Option<u32>,
 }
 
+/// Of 100.
+fn percent<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u8, D::Error> {
+    let number = f64::deserialize(from)?;
+    if (0.0..=100.0).contains(&number) && number.fract() == 0.0 {
+        Ok(number as u8)
+    } else {
+        Err(D::Error::custom("is a whole number from 0 to 100"))
+    }
+}
+
 impl Settings {
     /// The layers over the defaults, the last one on top.
     pub fn layered(layers: &[&Changes]) -> Result<Self> {
@@ -99,7 +112,7 @@ impl Settings {
         for layer in layers {
             all.extend(layer.iter().map(|(k, v)| (k.clone(), v.clone())));
         }
-        let settings: Settings = serde_json::from_value(Value::Object(all))
+        let settings: Settings = serde_path_to_error::deserialize(Value::Object(all))
             .map_err(|e| Error::Input(format!("wrong setting: {e}")))?;
         settings.check()?;
         Ok(settings)
@@ -126,9 +139,7 @@ impl Settings {
             ((60..=43_200).contains(&self.horizon_s), "horizon_s is between 60 and 43200"),
             ((2..=366).contains(&self.min_days), "min_days is between 2 and 366"),
             ((2..=10_000).contains(&self.min_samples), "min_samples is between 2 and 10000"),
-            (self.min_span_pct <= 100, "min_span_pct is at most 100"),
             ((self.min_days..=3660).contains(&self.max_days), "max_days is min_days to 3660"),
-            (self.min_validity_pct <= 100, "min_validity_pct is at most 100"),
             (self.next_min_s >= 1, "next_min_s is at least 1"),
             (self.next_min_s <= self.next_max_s, "next_min_s is not over next_max_s"),
         ];
@@ -168,6 +179,8 @@ mod tests {
             (json!({"threshold": {"share": 2.0}}), "threshold"),
             (json!({"epsilonn": 1}), "unknown field"),
             (json!({"epsilon": {"bps": 0}}), "epsilon"),
+            (json!({"min_span_pct": 300}), "min_span_pct: is a whole number from 0 to 100"),
+            (json!({"horizon_s": "long"}), "horizon_s: invalid type"),
         ] {
             let e = Settings::layered(&[&changes(wrong.clone())]).unwrap_err().to_string();
             assert!(e.contains(says), "{wrong}: {e}");
