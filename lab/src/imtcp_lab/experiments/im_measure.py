@@ -231,7 +231,7 @@ STEPS = Experiment(
         choices="Measured by imtcp's own data over steps of 12 s, not by UDP streams over 50 to"
         " 60 s. Streams of fewer than 5 packets cannot be chosen: the paper found what they are"
         " worth. The buffer, not given, is of 1000 packets; results within 0.3 s after a step are"
-        " not judged.",
+        " not judged. By the paper's rules (profile=paper).",
         judge=_judge_steps,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="label"),
     ),
@@ -258,7 +258,8 @@ COUNTS = Experiment(
         choices="3 of 10 Mbit/s, as 3 of the paper's 100 would be as much in 30 times as many"
         " packets; the buffer is of 100 packets. Only the m that adapts can be chosen; the receiver"
         " delays ACKs, so a stream has half as many packets more. Streams that were judged invalid"
-        " are counted, as the paper has no such judgement; those that were given up are not.",
+        " are counted, as the paper has no such judgement; those that were given up are not. By the"
+        " paper's rules (profile=paper).",
         reason="After a loss, and while its path is congested, imtcp waits for twenty round"
         " trips with its next measurement, for the sake of Reno flows beside it [IM"
         " §4.5], which the paper has only after this table: of the 20 s that are"

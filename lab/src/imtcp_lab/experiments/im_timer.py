@@ -121,7 +121,7 @@ EXPERIMENT = Experiment(
         choices="4 and 7 of 10 Mbit/s, for the reason of IM-T1. N is imtcp's own, 8, and 12 where"
         " the receiver delays ACKs. Of each measurement the first packet of its last stream is"
         " looked at. T is a bound: imtcp holds a packet for as long as the packets of a stream"
-        " should take to come, at most T.",
+        " should take to come, at most T. By the paper's rules (profile=paper).",
         reason="After a loss, and while its path is congested, imtcp waits for twenty round"
         " trips with its next measurement, for the sake of Reno flows beside it [IM"
         " §4.5], which the paper has only after this table: of the 20 s that are"
