@@ -151,29 +151,28 @@ static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 }
 
 /* 40 of 100 Mbit/s are free, 120 packets. The greatest counts: a 20th of 40, 2; a 16th of the missing 60, 3.75
- * (131 packets); twice the deviation, once there is one: after 40 and 56, A_s = 42 and (7·0 + 16)/8 = 2, so 4
- * (46 Mbit/s, 138 packets). With 3 ms of queue, half of the way to delta, half of that (132); with 6 ms none. */
+ * (131 packets); the deviation, once there is one: after 40 and 72, A_s = 44 and (7·0 + 32)/8 = 4 (48 Mbit/s, 144
+ * packets). With 3 ms of queue, half of the way to delta, half of that (138); with 6 ms none. */
 static void above_it_the_cap_has_a_slack_that_a_queue_takes_away(void **state)
 {
 	struct flow f;
 
 	(void)state;
 	start(&f, 300, 300, 30000);
-	f.p.delta_q8 = 256 + 51; /* 1.2, less a rest: 5.98 ms */
 	f.m.capacity_bps = 100 * MBPS;
 	result(&f, IMTCP_OK, 40 * MBPS);
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
 	assert_int_equal(f.b.cap_segs, 131);
-	result(&f, IMTCP_OK, 56 * MBPS);
-	assert_int_equal(f.b.deviation_bps, 2 * MBPS);
+	result(&f, IMTCP_OK, 72 * MBPS);
+	assert_int_equal(f.b.deviation_bps, 4 * MBPS);
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
-	assert_int_equal(f.b.cap_segs, 138);
+	assert_int_equal(f.b.cap_segs, 144);
 	round_of(&f, 33000, 0);
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
-	assert_int_equal(f.b.cap_segs, 132);
+	assert_int_equal(f.b.cap_segs, 138);
 	round_of(&f, 36000, 0);
 	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 10);
-	assert_int_equal(f.b.cap_segs, 126);
+	assert_int_equal(f.b.cap_segs, 132);
 }
 
 /* However much the results scatter: 21/20 of the capacity of 100 Mbit/s, 315 packets. */

@@ -71,11 +71,10 @@
  *   (docs/lab-notes/0002-the-cap-after-a-calm-round.md);
  * - a 16th of what is missing to the capacity: several flows of one place each find their own share free, and
  *   only who has less and probes further makes them even;
- * - twice the mean deviation of the results, as the RTO has it of RTTs (RFC 6298): beside bursts most moments
- *   are quieter than the mean, and the RTT rule holds the line in the others. */
+ * - the mean deviation of the results: beside bursts most moments are quieter than the mean, and the RTT rule
+ *   holds the line in the others. Twice that is as good there, but five flows swing each other up by it. */
 #define IMTCP_BG_SLACK_DIV 20U
 #define IMTCP_BG_SLACK_MISSING_DIV 16U
-#define IMTCP_BG_SLACK_DEVIATIONS 2U
 
 /* A result this far from A_s, a quarter, may be half of a step. ours: beside
  * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
@@ -161,7 +160,7 @@ IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_bg *b, const struct
 	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(p, b->minrtt.base_us),
 					 p->delta_q8 - 256, 256);
 	slack = imtcp_max(slack, missing / IMTCP_BG_SLACK_MISSING_DIV);
-	slack = imtcp_max(slack, imtcp_mul(b->deviation_bps, IMTCP_BG_SLACK_DEVIATIONS));
+	slack = imtcp_max(slack, b->deviation_bps);
 	/* nobody has more than the capacity, however much the results scatter */
 	slack = imtcp_min(slack, imtcp_max(missing + capacity_bps / IMTCP_BG_SLACK_DIV, least));
 	return imtcp_scale(slack, imtcp_sub(most_us, b->queue_us), imtcp_max(most_us, 1));
