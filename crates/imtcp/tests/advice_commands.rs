@@ -69,7 +69,7 @@ fn a_wrong_setting_is_wrong_usage_and_a_database_of_another_kind_is_named() {
     for (setting, says) in [
         ("z=x", "z: 'x' is no number"),
         ("z=11", "z is between 0 and 10"),
-        ("min_span_pct=101", "min_span_pct is at most 100"),
+        ("min_span_pct=300", "min_span_pct: is a whole number from 0 to 100"),
         ("colour=5", "unknown field `colour`"),
     ] {
         let output = imtcp(&["advice", "set", "--db", db.to_str().unwrap(), setting]);
