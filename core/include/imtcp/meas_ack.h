@@ -46,6 +46,8 @@ IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, 
 				(imtcp_u32)imtcp_scale(excess_bps, 65536, m->capacity_bps) /
 					IMTCP_EXCESS_DIV;
 	m->capacity_bps = imtcp_capacity_update(m->capacity_bps, rate_bps);
+	if (m->train_queued)
+		m->queued_bps = m->capacity_bps;
 }
 
 /*
@@ -241,6 +243,15 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		if (a == 0) {
 			if (m->capacity_bps && m->high_bps > m->capacity_bps && !queued)
 				m->capacity_bps = m->high_bps + (m->joined ? 0 : least);
+			/* no queue at its rate, no strain above it: what the queue showed was too low */
+			if (queued && now_us - m->queued_at_us > IMTCP_QUEUED_DOUBT_US)
+				m->capacity_bps = imtcp_max(
+					m->capacity_bps,
+					imtcp_min(m->capacity_bps +
+							  m->capacity_bps / IMTCP_QUEUED_DOUBT_DIV,
+						  m->queued_bps +
+							  m->queued_bps /
+								  IMTCP_ABOVE_CAPACITY_DIV));
 			imtcp_meas_set_range(m, m->low_bps, m->high_bps + least);
 			/* as wide as before below what ends there, streams would be slow */
 			if (queued)

@@ -102,8 +102,12 @@
 #define IMTCP_QUEUED_DIV 8U
 #define IMTCP_QUEUED_SAMPLES 4U
 /* So long what a queue showed of the capacity counts alone. ours: a minute, for a flow that yields may meet none
- * in RTTmin's ten seconds, and behind a token bucket the bucket's rate counted again. It binds nobody to an old
- * value: what two rounds deliver without a queue raises it, by the cap's slack every second round trip. */
+ * in RTTmin's ten seconds, and behind a token bucket the bucket's rate counted again. But where none was met for two
+ * seconds, each measurement without strain raises it by a 64th, up to an eighth above what the queue showed:
+ * behind a bucket what is above the rate soon meets a queue, and elsewhere nobody is held below a value that was
+ * a little too low. */
+#define IMTCP_QUEUED_DOUBT_US (2 * IMTCP_USEC_PER_SEC)
+#define IMTCP_QUEUED_DOUBT_DIV 64U
 #define IMTCP_QUEUED_AGE_US (60 * IMTCP_USEC_PER_SEC)
 /* ACKs of the last stream that have not come after this many srtt will not come. ours. */
 #define IMTCP_PASS_TIMEOUT_SRTTS 4U
@@ -202,6 +206,7 @@ struct imtcp_meas {
 	imtcp_u64 high_bps; /* B_u; 0: no range yet */
 	imtcp_u64 capacity_bps;
 	imtcp_u64 queued_at_us; /* when a train met a queue last; 0: none did */
+	imtcp_u64 queued_bps;	/* the capacity then */
 	imtcp_u64 before_bps;	/* delivered in the newest round */
 	imtcp_u64 twice_bps;	/* and in the one before it, the lower of the two */
 	imtcp_u64 link_bps;	/* of the sender's own link where known, else 0: bound of B_u */
