@@ -361,7 +361,10 @@ static __always_inline __u32 imtcp_floor_segs(const struct imtcp_conn *conn,
 					      const struct tcp_sock *tp,
 					      const struct imtcp_policy *policy)
 {
-	return imtcp_window_for(conn, tp, imtcp_policy_floor_bps(policy));
+	__u64 bps = imtcp_policy_floor_bps(policy);
+
+	/* what holds keep back is caught up, as under the cap */
+	return imtcp_window_for(conn, tp, bps + bps / IMTCP_BG_SLACK_DIV);
 }
 
 /* Growth by what was acknowledged: Reno's, or towards the available bandwidth. */
