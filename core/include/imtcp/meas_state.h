@@ -230,8 +230,7 @@ struct imtcp_meas {
 	imtcp_u32 tight;	 /* half of the window was less than the newest stream needs */
 	imtcp_u32 train_queued;	 /* the train that is arriving met a queue */
 	imtcp_u32 train_span_us; /* between the departures of its first packet and its newest */
-	imtcp_u32
-		excess_q16; /* mean of what trains show above the capacity, as a share of it, scale 65536 */
+	imtcp_u32 excess_q16;	 /* mean of what trains show above the capacity, its share */
 	/* Control unit */
 	imtcp_u32 unit; /* enum imtcp_unit */
 	imtcp_u32 plan; /* enum imtcp_plan, of the packet that leaves next */
@@ -254,15 +253,14 @@ struct imtcp_meas {
 	imtcp_u32 blocked;
 	imtcp_u32 ack_ratio_q8; /* segments per ACK */
 	imtcp_u32 wire_q8;
-	imtcp_u64 resume_us;  /* the pause is over */
-	imtcp_u64 sent_us;    /* when the newest stream packet left */
-	imtcp_u64 next_bps;   /* answer: rate of the gap after the packet that leaves next */
-	imtcp_u32 burst_segs; /* answer: segments to let leave at once, 0: as usual */
-	imtcp_u32 hold_us;    /* how long the first packet of the newest stream is held */
-	imtcp_u32 t_us;	      /* T where it was chosen; 0: adapts */
-	imtcp_u32 joined;     /* the streams of this measurement are judged together (gap.h) */
-	imtcp_u32
-		as_in_paper; /* streams are judged by trends and lines alone, pauses last as they began */
+	imtcp_u64 resume_us;   /* the pause is over */
+	imtcp_u64 sent_us;     /* when the newest stream packet left */
+	imtcp_u64 next_bps;    /* answer: rate of the gap after the packet that leaves next */
+	imtcp_u32 burst_segs;  /* answer: segments to let leave at once, 0: as usual */
+	imtcp_u32 hold_us;     /* how long the first packet of the newest stream is held */
+	imtcp_u32 t_us;	       /* T where it was chosen; 0: adapts */
+	imtcp_u32 joined;      /* the streams of this measurement are judged together (gap.h) */
+	imtcp_u32 as_in_paper; /* by trends and lines alone; a pause lasts as it began */
 	struct imtcp_tally tally;
 	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
 	struct imtcp_gap gap; /* scratch, as this is: */
