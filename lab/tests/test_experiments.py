@@ -115,6 +115,18 @@ def test_tcp_cross_traffic_joins_flow_by_flow_and_takes_whole_frames():
     assert tracking.large_steps_s(tracking.CROSS["steps"]) == [8, 16]
 
 
+def test_on_another_capacity_cross_traffic_and_truth_are_in_proportion():
+    arguments = ("--capacity-mbps", "10", "--seeds", "1", "--cross")
+    udp = scenarios(tracking.EXPERIMENT, "imtcp", *arguments, "steps")[0]
+    assert "0:3000000,8:7000000,16:5000000" in udp.script()
+    tcp = scenarios(tracking.EXPERIMENT, "imtcp", *arguments, "tcp")[0]
+    assert "--max-rate 400000 " in tcp.script()
+    rows = [(7_000_000, "valid", 7.7e6, 7.7e6), (8_500_000, "valid", 3e6, 3e6)]
+    row = tracking.EXPERIMENT.rows([point(udp, 3e6, events=events(rows))])[0]
+    assert row["bias"] == pytest.approx(0.05)
+    assert row["found_s"] == pytest.approx(0.5)
+
+
 def test_alone_reports_utilisation_of_the_capacity():
     scenario = scenarios(alone.EXPERIMENT, "cubic", "--flows", "1")[0]
     row = alone.EXPERIMENT.rows([point(scenario, 40e6)])[0]

@@ -60,20 +60,36 @@ pub async fn import(
     source: &str,
     input: impl Read,
 ) -> Result<Imported> {
-    let dst = dst.map(destination).transpose()?;
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(input);
-    let columns = Columns::new(reader.headers().map_err(wrong_csv)?, dst.is_some())?;
+    let head = reader.headers().map_err(wrong_csv)?.clone();
+    let lines = reader.into_records().map(|line| {
+        let line = line.map_err(wrong_csv)?;
+        Ok((line.position().map_or(0, csv::Position::line), line))
+    });
+    import_rows(store, dst, source, &head, ("line", lines)).await
+}
+
+/// Stores rows of text below a head that names their columns. Each comes with its number, and
+/// `unit` is what is counted: what an error names.
+pub(crate) async fn import_rows(
+    store: &Store,
+    dst: Option<&str>,
+    source: &str,
+    head: &StringRecord,
+    (unit, rows): (&str, impl Iterator<Item = Result<(u64, StringRecord)>>),
+) -> Result<Imported> {
+    let dst = dst.map(destination).transpose()?;
+    let columns = Columns::new(head, dst.is_some())?;
     let now_us = time::now_us();
     let mut done = Imported::default();
     let all = async {
         let mut chunk = Vec::with_capacity(CHUNK);
-        let mut line = StringRecord::new();
-        while reader.read_record(&mut line).map_err(wrong_csv)? {
-            let number = line.position().map_or(0, csv::Position::line);
+        for row in rows {
+            let (number, row) = row?;
             let stored = columns
-                .stored(&line, dst.as_deref(), source)
+                .stored(&row, dst.as_deref(), source)
                 .and_then(|s| Ok(Stored { record: s.record.checked(now_us)?, ..s }))
-                .map_err(|e| Error::Input(format!("line {number}: {e}")))?;
+                .map_err(|e| Error::Input(format!("{unit} {number}: {e}")))?;
             chunk.push(stored);
             if chunk.len() == CHUNK {
                 write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;

@@ -18,8 +18,7 @@ use parquet::record::{Field, Row};
 use parquet::schema::parser::parse_message_type;
 
 use crate::error::{Error, Result};
-use crate::exchange::{each_chunk, write, Columns, Imported, CHUNK, COLUMNS};
-use crate::record::destination;
+use crate::exchange::{each_chunk, import_rows, Imported, COLUMNS};
 use crate::store::read::PathInfo;
 use crate::store::write::Stored;
 use crate::store::Store;
@@ -51,33 +50,15 @@ pub async fn import(
     source: &str,
     file: File,
 ) -> Result<Imported> {
-    let dst = dst.map(destination).transpose()?;
     let reader = SerializedFileReader::new(file).map_err(wrong)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let names: Vec<_> = schema.root_schema().get_fields().iter().map(|f| f.name()).collect();
     // What pandas adds for itself.
     let ours: Vec<_> = names.iter().map(|name| !name.starts_with("__")).collect();
     let head: StringRecord = names.iter().zip(&ours).filter(|n| *n.1).map(|n| *n.0).collect();
-    let columns = Columns::new(&head, dst.is_some())?;
-    let now_us = time::now_us();
-    let mut done = Imported::default();
-    let all = async {
-        let mut chunk = Vec::new();
-        for (number, row) in reader.get_row_iter(None).map_err(wrong)?.enumerate() {
-            let line = line(&row.map_err(wrong)?, &ours);
-            let stored = columns
-                .stored(&line, dst.as_deref(), source)
-                .and_then(|s| Ok(Stored { record: s.record.checked(now_us)?, ..s }))
-                .map_err(|e| Error::Input(format!("row {}: {e}", number + 1)))?;
-            chunk.push(stored);
-            if chunk.len() == CHUNK {
-                write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;
-            }
-        }
-        write(store, chunk, columns.tell_spans(), &mut done).await
-    };
-    let all = all.await;
-    done.after(all)
+    let rows = reader.get_row_iter(None).map_err(wrong)?;
+    let lines = (1..).zip(rows).map(|(number, row)| Ok((number, line(&row.map_err(wrong)?, &ours))));
+    import_rows(store, dst, source, &head, ("row", lines)).await
 }
 
 fn wrong(e: ParquetError) -> Error {

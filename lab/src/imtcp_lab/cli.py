@@ -25,6 +25,7 @@ MODULES: tuple[str, ...] = (
     "imtcp_lab.demo",
     "imtcp_lab.run",
     "imtcp_lab.papers",
+    "imtcp_lab.rules",
     "imtcp_lab.loss_schedule",
 )
 

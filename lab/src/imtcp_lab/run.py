@@ -21,7 +21,7 @@ from imtcp_lab.job import LabError, MissingPrerequisite, Runner
 from imtcp_lab.netns import NetnsRunner, has_netem
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
-from imtcp_lab.tables import summaries, text_table
+from imtcp_lab.tables import summary_records, text_table
 from imtcp_lab.vm import VmRunner
 
 EPILOG = """\
@@ -184,10 +184,7 @@ def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[s
         "environment": _environment(points),
         "params": results.params(points),
         "rows": rows,
-        "summaries": [
-            {k: vars(v) if hasattr(v, "half_width_95") else v for k, v in summary.items()}
-            for summary in summaries(rows, experiment.by, experiment.columns)
-        ],
+        "summaries": summary_records(rows, experiment.by, experiment.columns),
     }
 
 

@@ -74,6 +74,16 @@ def summaries(
     ]
 
 
+def summary_records(
+    rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]
+) -> list[dict[str, Any]]:
+    """The same for JSON: an ensemble is a record, too."""
+    return [
+        {k: vars(v) if isinstance(v, Ensemble) else v for k, v in summary.items()}
+        for summary in summaries(rows, by, columns)
+    ]
+
+
 def text_cells(
     rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]
 ) -> tuple[list[str], list[list[str]]]:

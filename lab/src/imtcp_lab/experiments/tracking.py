@@ -1,9 +1,9 @@
 """How well imtcp measures available bandwidth, against the truth.
 
-100 Mbit/s, RTT 30 ms, UDP cross traffic of 0, 30 and 60 % of the capacity, and in
-steps that leave 70, 30 and 50 Mbit/s; and TCP cross traffic, ten flows of 4 Mbit/s of
-which one joins each second (both the shape of [BG fig. 12]).  The truth is the
-capacity less the cross traffic's schedule, exact by construction, of TCP once each flow has
+100 Mbit/s (or another capacity, all rates in proportion), RTT 30 ms, UDP cross traffic of 0,
+30 and 60 % of the capacity, and in steps that leave 70, 30 and 50 %; and TCP cross traffic, ten
+flows of 4 Mbit/s of which one joins each second (both the shape of [BG fig. 12]).  The truth is
+the capacity less the cross traffic's schedule, exact by construction, of TCP once each flow has
 its rate; whole frames, as the capacity is.  Errors are of valid results, in per cent of the
 truth, and a result within :data:`SETTLE_US` after a step is not judged: its packets saw both.
 """
@@ -22,10 +22,12 @@ from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
 from imtcp_lab.tables import Column, as_number, as_percent
-from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
+from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell, bdp_pkts
 from imtcp_lab.traffic import Bulk, Steady, Times, Udp, shift_s
 
 CAPACITY_BPS = 100e6
+#: Behind it, and two bandwidth-delay products where that is more.
+BUFFER_PKTS = 1000
 #: After a step results may rest on packets from before it.
 SETTLE_US = 300_000
 #: A smoothed value this near to the new truth has found it; a smaller step need not be found.
@@ -40,7 +42,7 @@ JOIN_S = 1.0
 MIXED_FRAMES = (90, 90, 590, FRAME_BYTES, FRAME_BYTES)
 #: A schedule of rates: (start in s, bit/s).
 Steps = Sequence[tuple[float, float]]
-#: Cross traffic by name.
+#: Cross traffic by name, on a path of :data:`CAPACITY_BPS`.
 CROSS: dict[str, Steps] = {
     "0pct": ((0, 0),),
     "30pct": ((0, 30e6),),
@@ -54,8 +56,14 @@ CROSS: dict[str, Steps] = {
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cross", default=",".join(CROSS), help="which of " + " ".join(CROSS))
+    parser.add_argument("--capacity-mbps", type=float, default=CAPACITY_BPS / 1e6, help="(100)")
     parser.add_argument("--rtt-ms", type=float, default=30, help="(30)")
     parser.add_argument("--mixed-sizes", action="store_true", help="mixed frame sizes")
+
+
+def scaled(name: str, capacity_bps: float) -> Steps:
+    """Cross traffic in the same shares of another capacity."""
+    return tuple((start_s, bps * capacity_bps / CAPACITY_BPS) for start_s, bps in CROSS[name])
 
 
 def schedule_text(steps: Steps) -> str:
@@ -73,7 +81,12 @@ def true_available_bps(steps: Steps, t_us: float, capacity_bps: float = CAPACITY
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
-    path = Dumbbell(capacity_bps=CAPACITY_BPS, background_rtt_ms=args.rtt_ms, buffer_pkts=1000)
+    capacity_bps = args.capacity_mbps * 1e6
+    path = Dumbbell(
+        capacity_bps=capacity_bps,
+        background_rtt_ms=args.rtt_ms,
+        buffer_pkts=max(BUFFER_PKTS, round(2 * bdp_pkts(capacity_bps, args.rtt_ms / 1e3))),
+    )
     frames = MIXED_FRAMES if args.mixed_sizes else (FRAME_BYTES,)
     out = []
     for name in args.cross.split(","):
@@ -81,9 +94,9 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             raise ValueError(f"unknown cross traffic {name} (known: {', '.join(CROSS)})")
         seconds = 3 * STEP_S if name == "steps" else 12
         cross = (
-            Steady(FLOWS, FLOW_BPS, JOIN_S)
+            Steady(FLOWS, FLOW_BPS * capacity_bps / CAPACITY_BPS, JOIN_S)
             if name == "tcp"
-            else Udp(schedule_text(CROSS[name]), frames=frames)
+            else Udp(schedule_text(scaled(name, capacity_bps)), frames=frames)
         )
         out += [
             Scenario(
@@ -124,11 +137,11 @@ def valid_results(point: Point, steps: Steps) -> pl.DataFrame:
     )
 
 
-def large_steps_s(steps: Steps) -> list[float]:
+def large_steps_s(steps: Steps, capacity_bps: float = CAPACITY_BPS) -> list[float]:
     """When the truth changes by more than what counts as found."""
     out = []
     for (_, before_bps), (start_s, after_bps) in pairwise(steps):
-        truth_bps = CAPACITY_BPS - after_bps
+        truth_bps = capacity_bps - after_bps
         if abs(after_bps - before_bps) > FOUND_SHARE * truth_bps:
             out.append(start_s)
     return out
@@ -139,7 +152,9 @@ def time_to_find_us(point: Point, step_s: float) -> float:
     events = point.tables.get("events")
     if events is None:
         return math.nan
-    truth = true_available_bps(CROSS[point.scenario.variant], step_s * 1e6)
+    capacity_bps = point.scenario.path.capacity_bps
+    steps = scaled(point.scenario.variant, capacity_bps)
+    truth = true_available_bps(steps, step_s * 1e6, capacity_bps)
     near = events.filter(
         (pl.col("t_us") >= step_s * 1e6)
         & (pl.col("t_us") < (step_s + STEP_S) * 1e6)
@@ -153,7 +168,8 @@ def _rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
         window = point.scenario.window
-        steps = CROSS[point.scenario.variant]
+        capacity_bps = point.scenario.path.capacity_bps
+        steps = scaled(point.scenario.variant, capacity_bps)
         results = valid_results(point, steps)
         errors = results["error"].to_list()
         sizes = [abs(e) for e in errors]
@@ -165,8 +181,10 @@ def _rows(points: Sequence[Point]) -> Rows:
             outcomes = dict(counted.iter_rows())
         ended = sum(outcomes.values())
         middle_us = range(window.start_us, window.end_us, 10_000)
-        spare_bps = sum(true_available_bps(steps, t) for t in middle_us) / len(middle_us)
-        found = [time_to_find_us(point, start_s) for start_s in large_steps_s(steps)]
+        spare_bps = sum(true_available_bps(steps, t, capacity_bps) for t in middle_us) / len(
+            middle_us
+        )
+        found = [time_to_find_us(point, start_s) for start_s in large_steps_s(steps, capacity_bps)]
         found = [f for f in found if not math.isnan(f)]
         out.append(
             identity(point)
