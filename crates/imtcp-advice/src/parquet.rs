@@ -57,7 +57,8 @@ pub async fn import(
     let ours: Vec<_> = names.iter().map(|name| !name.starts_with("__")).collect();
     let head: StringRecord = names.iter().zip(&ours).filter(|n| *n.1).map(|n| *n.0).collect();
     let rows = reader.get_row_iter(None).map_err(wrong)?;
-    let lines = (1..).zip(rows).map(|(number, row)| Ok((number, line(&row.map_err(wrong)?, &ours))));
+    let lines =
+        (1..).zip(rows).map(|(number, row)| Ok((number, line(&row.map_err(wrong)?, &ours))));
     import_rows(store, dst, source, &head, ("row", lines)).await
 }
 

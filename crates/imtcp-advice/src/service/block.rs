@@ -71,7 +71,7 @@ impl Block {
     }
 
     /// Each hop's lines for a request then, in its windows. `None` when one lies outside of what was
-    /// read (clocks changed in between).
+    /// read: a day began in between, or clocks changed.
     pub fn lines(
         &mut self,
         t0_us: i64,
@@ -100,12 +100,13 @@ pub fn count(hops: &[Vec<Span>]) -> usize {
     hops.iter().flatten().map(|span| span.samples.len()).sum()
 }
 
-/// One span for each window, with what spans of before hold of it; both the newest day first.
+/// One span for each window, with what spans of before hold of it; both the newest day first. Where a
+/// day has begun in between, a window is the next of the day before's.
 pub fn take_over(before: Vec<Span>, windows: Vec<Window>) -> Vec<Span> {
     let mut held = before.into_iter().peekable();
     let span = |window: Window| {
-        while held.next_if(|h| h.window.day > window.day).is_some() {}
-        let span = held.next_if(|h| h.window.day == window.day);
+        while held.next_if(|h| h.window.start_us > window.start_us).is_some() {}
+        let span = held.next_if(|h| h.read_until_us >= window.start_us);
         span.and_then(|s| s.moved_to(window)).unwrap_or(Span::empty(window))
     };
     windows.into_iter().map(span).collect()
@@ -155,6 +156,21 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn after_midnight_a_window_goes_on_where_the_one_of_the_day_before_was() {
+        let day = |d| jiff::civil::date(2026, 3, d);
+        let window = |d, from, to| Window { day: day(d), start_us: from, end_us: to };
+        let mut spans = take_over(Vec::new(), vec![window(21, 1000, 1070), window(20, 500, 570)]);
+        spans[0].append(&[(1000, 1.0), (1065, 2.0)]);
+        spans[1].append(&[(566, 3.0)]);
+        let windows = vec![window(22, 1005, 1075), window(21, 505, 575), window(20, 5, 75)];
+        let next = take_over(spans, windows);
+        let missing: Vec<_> = next.iter().map(Span::missing).collect();
+        assert_eq!(missing, [window(22, 1071, 1075), window(21, 571, 575), window(20, 5, 75)]);
+        assert_eq!(next[0].samples, [(1065, 2.0)]);
+        assert_eq!(next[1].samples, [(566, 3.0)]);
+    }
 
     /// The block of ten minutes later asks for no more than its last ten minutes of each day.
     #[test]

@@ -251,21 +251,18 @@ impl Book {
         Ok(())
     }
 
-    /// Each hop's lines for a request now, from the block where it holds their samples.
+    /// Each hop's lines for a request now, from the block; from a new one where that is over, or where a
+    /// day has begun since, in the path's time zone: other days count from then on.
     async fn lines(&self, known: &mut Known, t0_us: i64) -> Result<Vec<Days>> {
-        if !known.block.as_ref().is_some_and(|b| b.is_for(t0_us)) {
-            let before = known.block.take();
-            known.block = self.read_block(known, t0_us, before).await?;
+        if let Some(lines) = known.lines_from_block(t0_us) {
+            return Ok(lines);
         }
-        if let Some(mut block) = known.block.take() {
-            let windows = || known.hops.iter().map(|hop| known.windows(hop, t0_us, 0)).collect();
-            let lines = block.lines(t0_us, windows, &known.settings);
-            known.block = Some(block);
-            if let Some(lines) = lines {
-                return Ok(lines);
-            }
+        let before = known.block.take();
+        known.block = self.read_block(known, t0_us, before).await?;
+        match known.lines_from_block(t0_us) {
+            Some(lines) => Ok(lines),
+            None => self.read_lines(known, t0_us).await,
         }
-        self.read_lines(known, t0_us).await
     }
 
     async fn read_lines(&self, known: &Known, t0_us: i64) -> Result<Vec<Days>> {
@@ -334,6 +331,15 @@ impl KnownHop {
 }
 
 impl Known {
+    /// `None` where the block is not for then, or does not hold the windows.
+    fn lines_from_block(&mut self, t0_us: i64) -> Option<Vec<Days>> {
+        let mut block = self.block.take_if(|b| b.is_for(t0_us))?;
+        let windows = || self.hops.iter().map(|hop| self.windows(hop, t0_us, 0)).collect();
+        let lines = block.lines(t0_us, windows, &self.settings);
+        self.block = Some(block);
+        lines
+    }
+
     fn windows(&self, hop: &KnownHop, t0_us: i64, longer_us: i64) -> Vec<Window> {
         windows(
             self.settings.history,

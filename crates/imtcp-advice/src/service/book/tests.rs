@@ -183,6 +183,37 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
     assert_eq!(capacity_at(25).await, None);
 }
 
+/// The whole history has a day more then: what was kept for the day before answered nothing, and each
+/// second's advice was read from the disk until the ten minutes were over.
+#[tokio::test]
+async fn a_day_that_begins_has_a_block_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
+    let store = Arc::new(store);
+    let midnight_us = 1_774_483_200_000_000;
+    let record = |i: i64| Record {
+        dst: DST.into(),
+        time: midnight_us - i * MINUTE_US,
+        available_bps: Some(60_000_000 + (i % 1440) as u64 * 1000),
+        ..Record::default()
+    };
+    let records = (3..=5 * 1440).map(|i| record(i).into()).collect();
+    store.write(&[Batch { id: None, records }], midnight_us).await.unwrap();
+    let book = Book::new(Arc::clone(&store), Pinger::new(false));
+    for (t0_us, of_day_us) in [
+        (midnight_us - 2 * MINUTE_US, midnight_us - 2 * MINUTE_US),
+        (midnight_us + MINUTE_US, midnight_us + MINUTE_US),
+        (midnight_us + 2 * MINUTE_US, midnight_us + MINUTE_US),
+    ] {
+        let kept = book.kept(DST, t0_us).await.unwrap();
+        assert_eq!(kept.json, book.as_of(DST, t0_us).await.unwrap().json);
+        let entry = book.entry(DST).await.unwrap().unwrap();
+        let known = entry.lock().await;
+        let block = known.as_ref().and_then(|k| k.block.as_ref()).unwrap();
+        assert!(block.is_for(of_day_us) && !block.is_for(of_day_us - 1));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
