@@ -33,9 +33,9 @@ pub enum Error {
     Away,
     #[error("the database failed: {0}")]
     Db(sqlx::Error),
-    #[error("the disk is full: free some space, nothing was written")]
+    #[error("the disk is full: free some space")]
     Full,
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use csv::StringRecord;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, LogicalType};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
@@ -16,6 +16,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::record::{Field, Row};
 use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnDescriptor;
 
 use crate::error::{Error, Result};
 use crate::exchange::{each_chunk, import_rows, Imported, COLUMNS};
@@ -56,6 +57,10 @@ pub async fn import(
     // What pandas adds for itself.
     let ours: Vec<_> = names.iter().map(|name| !name.starts_with("__")).collect();
     let head: StringRecord = names.iter().zip(&ours).filter(|n| *n.1).map(|n| *n.0).collect();
+    if schema.columns().iter().any(|column| column.name() == "time" && has_no_zone(column)) {
+        let wanted = "with the zone UTC, or as text in RFC 3339";
+        return Err(Error::Input(format!("the column time has no zone: write it {wanted}")));
+    }
     let rows = reader.get_row_iter(None).map_err(wrong)?;
     let lines =
         (1..).zip(rows).map(|(number, row)| Ok((number, line(&row.map_err(wrong)?, &ours))));
@@ -64,6 +69,14 @@ pub async fn import(
 
 fn wrong(e: ParquetError) -> Error {
     Error::Input(format!("this is not the Parquet that was expected: {e}"))
+}
+
+/// A time of the clocks at some place, which only who wrote it knows.
+fn has_no_zone(column: &ColumnDescriptor) -> bool {
+    match column.logical_type_ref() {
+        Some(LogicalType::Timestamp(of)) => !of.is_adjusted_to_u_t_c,
+        _ => false,
+    }
 }
 
 /// A row as the CSV would have it.
@@ -178,4 +191,33 @@ fn present<T>(rows: &[Stored], of: impl Fn(&Stored) -> Option<T>) -> (Vec<T>, Ve
     let all: Vec<_> = rows.iter().map(of).collect();
     let levels = all.iter().map(|v| i16::from(v.is_some())).collect();
     (all.into_iter().flatten().collect(), levels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Place;
+
+    #[tokio::test]
+    async fn a_time_without_a_zone_is_refused_and_one_of_utc_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
+        for (is_utc, wanted) in [(true, Ok(0)), (false, Err("the column time has no zone"))] {
+            let file = dir.path().join("times.parquet");
+            let schema = format!(
+                "message of {{ required int64 time (TIMESTAMP(MICROS, {is_utc})); \
+                 required int64 available_bps; }}"
+            );
+            let schema = Arc::new(parse_message_type(&schema).unwrap());
+            let out = File::create(&file).unwrap();
+            SerializedFileWriter::new(out, schema, Arc::default()).unwrap().close().unwrap();
+            let input = File::open(&file).unwrap();
+            let done = import(&store, Some("192.0.2.7"), "", input).await;
+            match (done, wanted) {
+                (Ok(done), Ok(stored)) => assert_eq!(done.stored, stored),
+                (Err(e), Err(why)) => assert!(e.to_string().starts_with(why), "{e}"),
+                (done, _) => panic!("{done:?}"),
+            }
+        }
+    }
 }

@@ -6,12 +6,14 @@ use prometheus::{
     TextEncoder,
 };
 
+use crate::advice::answer::Advice;
+
 pub struct Metrics {
     registry: Registry,
     /// By path (the route, not the URL) and status.
     pub requests: IntCounterVec,
     pub advice_seconds: Histogram,
-    pub advice: IntCounterVec,
+    advice: IntCounterVec,
     pub records: IntCounter,
     pub duplicate_batches: IntCounter,
     pub refused: IntCounterVec,
@@ -51,6 +53,12 @@ impl Metrics {
             metrics.registry.register(collector)?;
         }
         Ok(metrics)
+    }
+
+    /// An advice was given, by whatever way it was asked for.
+    pub fn count_advice(&self, advice: &Advice) {
+        let reason = serde_json::to_value(advice.reason).unwrap_or_default();
+        self.advice.with_label_values(&[reason.as_str().unwrap_or("-")]).inc();
     }
 
     pub fn text(&self) -> String {

@@ -71,8 +71,7 @@ pub async fn advice(
         }
     };
     timer.observe_duration();
-    let reason = serde_json::to_value(answered.advice.reason).unwrap_or_default();
-    service.metrics.advice.with_label_values(&[reason.as_str().unwrap_or("-")]).inc();
+    service.metrics.count_advice(&answered.advice);
     // The advice is the same for all lengths and made once a second; the length comes before it.
     let length = serde_json::json!({
         "bytes": params.bytes,

@@ -164,6 +164,7 @@ async fn net_info(service: &Shared, host: &str) -> Answer {
 async fn advice(service: &Shared, client: &str, bytes: u64) -> Answer {
     let answer = ask(service, client).await?;
     let advice = &answer.advice;
+    service.metrics.count_advice(advice);
     let mut reply = common(&answer);
     let on = advice.congestion_control == Switch::On;
     reply.insert("congestion_control".into(), Value::Boolean(on));

@@ -144,6 +144,7 @@ impl Store {
                 .max_connections(most)
                 .acquire_timeout(CONNECTING)
                 .after_connect(move |connection, _| Box::pin(prepare(connection, dialect)))
+                .after_release(|connection, _| Box::pin(is_outside_of_transactions(connection)))
         };
         let writer = pool(1).connect_with(options.clone()).await.map_err(failed)?;
         schema::migrate(&writer, dialect, place).await.map_err(|e| named(e, place))?;
@@ -193,6 +194,15 @@ async fn connect_once(options: &AnyConnectOptions, dialect: Dialect) -> sqlx::Re
         connection.close().await
     };
     tokio::time::timeout(CONNECTING, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+}
+
+/// Where SQLite itself undid a transaction that failed (the disk was full), the driver's ROLLBACK fails, and it
+/// takes the next BEGIN for one inside: what is written then is told to be safe, and lost. Such a
+/// connection is closed.
+async fn is_outside_of_transactions(connection: &mut AnyConnection) -> sqlx::Result<bool> {
+    // A rollback may still be on its way.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 /// What holds for each connection.
@@ -264,6 +274,35 @@ fn named(e: Error, place: &Place) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Record;
+    use crate::settings::Changes;
+    use crate::store::write::Batch;
+
+    /// As it does where the disk is full. The second failure left a transaction open, in which all that
+    /// came after was acknowledged and none of it committed.
+    #[tokio::test]
+    async fn after_transactions_that_sqlite_undid_itself_what_is_acknowledged_is_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::File(dir.path().join("history.db"));
+        let store = Store::open(&place).await.unwrap();
+        let mut undone = store.writer.begin().await.unwrap();
+        undone.execute("ROLLBACK").await.unwrap();
+        drop(undone);
+        drop(store.writer.begin().await.unwrap());
+        let record = Record {
+            dst: "192.0.2.7".into(),
+            time: 1_774_500_000_000_000,
+            available_bps: Some(1_000_000),
+            ..Record::default()
+        };
+        let batch = Batch { id: Some("a".into()), records: vec![record.into()] };
+        let (written, _) = store.write(&[batch], 1_774_600_000_000_000).await.unwrap();
+        assert_eq!(written[0].stored, 1);
+        // Another process sees it, and may write.
+        let other = Store::open(&place).await.unwrap();
+        assert_eq!(other.path_names("", 9).await.unwrap(), ["192.0.2.7"]);
+        other.change_settings("192.0.2.7", &Changes::new()).await.unwrap();
+    }
 
     #[test]
     fn a_place_never_shows_its_password() {

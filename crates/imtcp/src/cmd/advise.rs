@@ -53,10 +53,9 @@ fn text(answer: &Value) -> String {
     let number = |key: &str| answer[key].as_u64();
     let word = |key: &str| answer[key].as_str().unwrap_or("-").to_string();
     let dash = || "-".to_string();
-    let moment = |key: &str| {
-        let at_us = answer[key].as_str().and_then(|text| time::parse(text).ok());
-        at_us.map_or_else(dash, |us| format::unix_time((us / SECOND_US) as u64))
-    };
+    let at_us = |key: &str| answer[key].as_str().and_then(|text| time::parse(text).ok());
+    let ask_again_us = [at_us("next_advice_at"), at_us("valid_until")].into_iter().flatten().min();
+    let moment = |us: i64| format::unix_time((us / SECOND_US) as u64);
     let mut available = match (number("available_bps"), number("available_low_bps")) {
         (Some(bps), Some(low)) => format!(
             "{} ({}–{})",
@@ -75,8 +74,7 @@ fn text(answer: &Value) -> String {
         ("available", available),
         ("RTT", number("rtt_us").map_or_else(dash, format::micros)),
         ("buffer", number("buffer_bytes").map_or_else(dash, format::bytes)),
-        ("ask again at", moment("next_advice_at")),
-        ("valid until", moment("valid_until")),
+        ("ask again at", ask_again_us.map_or_else(dash, moment)),
     ];
     if let Some(seconds) = answer["transfer_s"].as_f64() {
         rows.insert(3, ("transfer takes", format::duration(seconds.ceil() as u64)));
@@ -114,12 +112,12 @@ mod tests {
             "because": "the newest measurement of the path is too old to go by, more than 600 s",
             "mode": "bg", "available_bps": 73_000_000, "available_low_bps": 64_300_000,
             "available_high_bps": 81_700_000, "sample_count": 2520, "age_s": 273_720.25,
-            "next_advice_at": "2026-03-20T14:26:00.490574Z",
+            "next_advice_at": "2026-03-20T16:30:00Z",
             "valid_until": "2026-03-20T14:26:00.490574Z", "computed_from": {"days_used": 42},
         }));
         let stands = "available           73.0 Mbit/s (64.3M–81.7M) at this time of past days\n";
         assert!(text.contains(stands), "{text}");
         assert!(text.contains("newest measurement  3d 4h before\n"), "{text}");
-        assert!(text.contains("valid until         2026-03-20 14:26:00 UTC\n"), "{text}");
+        assert!(text.contains("ask again at        2026-03-20 14:26:00 UTC\n"), "{text}");
     }
 }

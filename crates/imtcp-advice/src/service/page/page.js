@@ -125,7 +125,7 @@ function drawAdvice(advice) {
     el('span', { textContent: state.path.newest ? advice.because : 'active tests alone are known, which tell no available bandwidth' }));
   const fact = (name, value, small) => el('div', {}, el('dt', { textContent: name }),
     el('dd', { textContent: value }, ...(small ? [el('small', { textContent: small })] : [])));
-  const next = Date.parse(advice.next_advice_at), capacity = from.capacity_bps && `capacity ${rate(from.capacity_bps)}`;
+  const next = Math.min(Date.parse(advice.next_advice_at), Date.parse(advice.valid_until)), capacity = from.capacity_bps && `capacity ${rate(from.capacity_bps)}`;
   const days = { all: 'all days', week: 'the week before', weekday: 'same weekday' }[from.history];
   const facts = [
     ['Predicted for now', rate(advice.available_bps), advice.available_bps == null ? 'not known'

@@ -96,7 +96,7 @@ pub fn export(args: ExportArgs) -> Result<u8> {
             Box::new(file)
         }
     };
-    wait(async {
+    let written = wait(async {
         let store = open_existing(&args.db).await?;
         let paths = paths(&store, args.path.as_deref()).await?;
         let (between, out) = ((from_us, to_us), BufWriter::new(out));
@@ -107,5 +107,15 @@ pub fn export(args: ExportArgs) -> Result<u8> {
         }
         store.close().await;
         Ok(exit::OK)
-    })
+    });
+    match &args.output {
+        Some(path) if written.is_err() => {
+            // Half of a history is none; a pipe or a terminal is not ours to remove.
+            if path.is_file() {
+                let _ = std::fs::remove_file(path);
+            }
+            written.with_context(|| format!("cannot write {}", path.display()))
+        }
+        _ => written,
+    }
 }
