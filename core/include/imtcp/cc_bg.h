@@ -34,8 +34,9 @@
  *     passed, as [IM §3.2.5] sets it.
  *  5. RTTmin ages (filter.h).
  *  6. Before the first result the cap is the middle of the first search range.
- *  7. The slack of (2), which the paper does not have: what the results differ by, or a 20th of A_s where
- *     that is more; less of it the nearer the queue is to delta, and none from there on (imtcp_bg_slack_bps).
+ *  7. The slack of (2), which the paper does not have: what the results differ by, or a 16th of what is
+ *     missing to the capacity, or a 20th of A_s, whichever is most; less of it the nearer the queue is to
+ *     delta, and none from there on (imtcp_bg_slack_bps).
  *  8. Where (2) is below what a measurement needs, [IM §5.1] has no cap at all; here it is
  *     N + 2 segments, or a small g would take more than a larger one.
  *  9. A result "above the range" never lowers A_s (imtcp_bg_counts).
@@ -68,9 +69,12 @@
  * docs/lab-notes/0009-a-cap-for-results-that-are-right.md:
  * - a 20th of A_s: in a window of exactly that, what a hold kept back is lost for good
  *   (docs/lab-notes/0002-the-cap-after-a-calm-round.md);
+ * - a 16th of what is missing to the capacity: beside steady traffic, whose results do not scatter, that 20th is less
+ *   than holds keep back (docs/lab-notes/0010-what-each-rule-earns.md);
  * - the mean deviation of the results: beside bursts most moments are quieter than the mean, and the RTT rule
  *   holds the line in the others. Twice that is as good there, but five flows swing each other up by it. */
 #define IMTCP_BG_SLACK_DIV 20U
+#define IMTCP_BG_SLACK_MISSING_DIV 16U
 
 /* A result this far from A_s, a quarter, may be half of a step. ours: beside
  * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
@@ -146,17 +150,19 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp
 IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_bg *b, const struct imtcp_params *p,
 					  imtcp_u64 capacity_bps)
 {
-	imtcp_u64 least, slack;
+	imtcp_u64 least, slack, missing;
 	imtcp_u32 most_us;
 
 	if (!b || !p)
 		return 0;
-	least = b->smoothed_bps / IMTCP_BG_SLACK_DIV;
+	least = slack = b->smoothed_bps / IMTCP_BG_SLACK_DIV;
+	missing = imtcp_sub(capacity_bps, b->smoothed_bps);
 	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(p, b->minrtt.base_us),
 					 p->delta_q8 - 256, 256);
+	slack = imtcp_max(slack, missing / IMTCP_BG_SLACK_MISSING_DIV);
+	slack = imtcp_max(slack, b->deviation_bps);
 	/* nobody has more than the capacity, however much the results scatter */
-	slack = imtcp_sub(capacity_bps + capacity_bps / IMTCP_BG_SLACK_DIV, b->smoothed_bps);
-	slack = imtcp_max(imtcp_min(slack, b->deviation_bps), least);
+	slack = imtcp_min(slack, imtcp_max(missing + capacity_bps / IMTCP_BG_SLACK_DIV, least));
 	return imtcp_scale(slack, imtcp_sub(most_us, b->queue_us), imtcp_max(most_us, 1));
 }
 
