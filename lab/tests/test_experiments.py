@@ -127,6 +127,19 @@ def test_on_another_capacity_cross_traffic_and_truth_are_in_proportion():
     assert row["found_s"] == pytest.approx(0.5)
 
 
+def test_cross_traffic_that_did_not_arrive_shows():
+    scenario = scenarios(tracking.EXPERIMENT, "imtcp", "--cross", "60pct", "--seeds", "1")[0]
+    # 0.1 s each, 1472 bytes in frames of 1514: 30 of the 60 Mbit/s that were planned.
+    times = list(range(100_000, 13_000_000, 100_000))
+    packets = [30e6 / 8 / 1514 / 10] * len(times)
+    udp = pl.DataFrame({"t_us": times, "packets": packets, "bytes": [1472 * n for n in packets]})
+    row = tracking.EXPERIMENT.rows([point(scenario, 30e6, udp=udp, events=events([]))])[0]
+    assert row["carried"] == pytest.approx(0.5)
+    idle = scenarios(tracking.EXPERIMENT, "imtcp", "--cross", "0pct", "--seeds", "1")[0]
+    row = tracking.EXPERIMENT.rows([point(idle, 30e6, udp=udp, events=events([]))])[0]
+    assert math.isnan(row["carried"])
+
+
 def test_alone_reports_utilisation_of_the_capacity():
     scenario = scenarios(alone.EXPERIMENT, "cubic", "--flows", "1")[0]
     row = alone.EXPERIMENT.rows([point(scenario, 40e6)])[0]

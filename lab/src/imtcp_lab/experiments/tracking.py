@@ -18,6 +18,7 @@ from itertools import pairwise
 import polars as pl
 
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
+from imtcp_lab.metrics import Window, counted
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
@@ -40,6 +41,8 @@ JOIN_S = 1.0
 
 #: The mix of sizes seen on backbones: many small, some middling, many full.
 MIXED_FRAMES = (90, 90, 590, FRAME_BYTES, FRAME_BYTES)
+#: Ethernet, IPv4 and UDP.
+UDP_HEADER_BYTES = 42
 #: A schedule of rates: (start in s, bit/s).
 Steps = Sequence[tuple[float, float]]
 #: Cross traffic by name, on a path of :data:`CAPACITY_BPS`.
@@ -164,6 +167,28 @@ def time_to_find_us(point: Point, step_s: float) -> float:
     return math.nan if first is None else float(first) - step_s * 1e6  # type: ignore[arg-type]
 
 
+def carried_share(point: Point, steps: Steps) -> float:
+    """UDP cross traffic that arrived, of what was planned; NaN where none was.
+
+    Much less than 1 says that the truth is wrong: the guest's processor does not carry as much, or
+    the bottleneck dropped it.
+    """
+    window = point.scenario.window
+    udp = point.tables.get("udp")
+    capacity_bps = point.scenario.path.capacity_bps
+    planned_bps = capacity_bps - mean_available_bps(window, steps, capacity_bps)
+    if udp is None or planned_bps <= 0:
+        return math.nan
+    frames = counted(udp, "bytes", window) + UDP_HEADER_BYTES * counted(udp, "packets", window)
+    return frames * 8 / window.seconds / planned_bps
+
+
+def mean_available_bps(window: Window, steps: Steps, capacity_bps: float) -> float:
+    """The truth's mean over the window."""
+    times_us = range(window.start_us, window.end_us, 10_000)
+    return sum(true_available_bps(steps, t, capacity_bps) for t in times_us) / len(times_us)
+
+
 def _rows(points: Sequence[Point]) -> Rows:
     out = []
     for point in points:
@@ -180,10 +205,7 @@ def _rows(points: Sequence[Point]) -> Rows:
             counted = events.filter(inside)["outcome"].value_counts(sort=True)
             outcomes = dict(counted.iter_rows())
         ended = sum(outcomes.values())
-        middle_us = range(window.start_us, window.end_us, 10_000)
-        spare_bps = sum(true_available_bps(steps, t, capacity_bps) for t in middle_us) / len(
-            middle_us
-        )
+        spare_bps = mean_available_bps(window, steps, capacity_bps)
         found = [time_to_find_us(point, start_s) for start_s in large_steps_s(steps, capacity_bps)]
         found = [f for f in found if not math.isnan(f)]
         out.append(
@@ -196,6 +218,7 @@ def _rows(points: Sequence[Point]) -> Rows:
                 "valid_share": len(errors) / ended if ended else math.nan,
                 "found_s": sum(found) / len(found) / 1e6 if found else math.nan,
                 "U": background_bps(point) / spare_bps,
+                "carried": carried_share(point, steps),
                 "outcomes": outcomes,
             }
         )
@@ -216,6 +239,7 @@ EXPERIMENT = Experiment(
         Column("valid_share", "valid", as_percent),
         Column("found_s", "step found, s"),
         Column("U", "U"),
+        Column("carried", "cross carried", as_percent),
     ),
     add_arguments=_arguments,
     needs_none=False,
