@@ -324,3 +324,13 @@ fn with_tls_the_command_trusts_what_it_is_told_to() {
     let _silent = std::net::TcpStream::connect(service.address()).unwrap();
     assert!(imtcp_ok(&[&ask[..], &["--ca", cert]].concat()).contains("no history"));
 }
+
+#[test]
+fn an_export_of_no_history_leaves_the_one_of_before() {
+    let scratch = Scratch::new();
+    let out = scratch.path("out.csv");
+    fs::write(&out, "of before").unwrap();
+    let db = scratch.path("absent.db");
+    refused(&["export", "--db", db.to_str().unwrap(), "-o", out.to_str().unwrap()], "no such file");
+    assert_eq!(fs::read_to_string(&out).unwrap(), "of before");
+}

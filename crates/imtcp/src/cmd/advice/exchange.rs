@@ -88,34 +88,27 @@ impl Source {
 pub fn export(args: ExportArgs) -> Result<u8> {
     let from_us = args.from.as_deref().map(time::parse).transpose()?.unwrap_or(0);
     let to_us = args.to.as_deref().map(time::parse).transpose()?.unwrap_or(i64::MAX);
-    let as_parquet = args.output.as_deref().is_some_and(is_parquet);
-    let out: Box<dyn io::Write + Send> = match &args.output {
-        None => Box::new(io::stdout()),
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("{}", path.display()))?;
-            Box::new(file)
-        }
-    };
-    let written = wait(async {
+    wait(async {
         let store = open_existing(&args.db).await?;
         let paths = paths(&store, args.path.as_deref()).await?;
-        let (between, out) = ((from_us, to_us), BufWriter::new(out));
-        if as_parquet {
-            parquet::export(&store, &paths, between, out).await?;
-        } else {
-            exchange::export(&store, &paths, between, out).await?;
-        }
+        let between = (from_us, to_us);
+        match &args.output {
+            None => exchange::export(&store, &paths, between, BufWriter::new(io::stdout())).await?,
+            Some(path) => {
+                let named = || format!("cannot write {}", path.display());
+                let out = BufWriter::new(File::create(path).with_context(named)?);
+                let written = match is_parquet(path) {
+                    true => parquet::export(&store, &paths, between, out).await,
+                    false => exchange::export(&store, &paths, between, out).await,
+                };
+                // Half of a history is none; a pipe or a terminal is not ours to remove.
+                if written.is_err() && path.is_file() {
+                    let _ = std::fs::remove_file(path);
+                }
+                written.with_context(named)?
+            }
+        };
         store.close().await;
         Ok(exit::OK)
-    });
-    match &args.output {
-        Some(path) if written.is_err() => {
-            // Half of a history is none; a pipe or a terminal is not ours to remove.
-            if path.is_file() {
-                let _ = std::fs::remove_file(path);
-            }
-            written.with_context(|| format!("cannot write {}", path.display()))
-        }
-        _ => written,
-    }
+    })
 }
