@@ -25,6 +25,7 @@ from imtcp_lab.controls import CONTROLS
 from imtcp_lab.engine import paths
 from imtcp_lab.experiments import alone, web
 from imtcp_lab.job import LabError
+from imtcp_lab.run import seed_numbers
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, summary_records, text_table
 from imtcp_lab.topology import Dumbbell
@@ -37,8 +38,6 @@ BUILD = (
     "--no-default-features",
 )  # fmt: skip
 PROGRAMS = ("imtcp", "imtcp-load")
-#: The row of the build that nothing was taken from.
-ALL = "all rules"
 
 COLUMNS = (
     Column("U", "U"),
@@ -75,6 +74,10 @@ class Rule:
     name: str
     what: str
     edits: tuple[Edit, ...]
+
+
+#: Nothing is taken away.
+ALL = Rule("all-rules", "", ())
 
 
 def load(root: Path) -> list[Rule]:
@@ -128,10 +131,10 @@ def copy_sources(root: Path, to: Path, edits: Sequence[Edit]) -> None:
             results.write_bytes(place, content)
 
 
-def build(rule: Rule | None, root: Path, out: Path) -> Path:
+def build(rule: Rule, root: Path, out: Path) -> Path:
     """Builds a checkout's programs without a rule; returns the directory with them."""
     sources = out / "source"
-    copy_sources(root, sources, rule.edits if rule else ())
+    copy_sources(root, sources, rule.edits)
     done = subprocess.run(
         BUILD,
         cwd=sources,
@@ -142,7 +145,7 @@ def build(rule: Rule | None, root: Path, out: Path) -> Path:
     )
     if done.returncode:
         raise LabError(f"{' '.join(BUILD)} failed in {sources}:\n{done.stderr[-2000:]}")
-    programs = out / "programs" / (rule.name if rule else "all")
+    programs = out / "programs" / rule.name
     programs.mkdir(parents=True, exist_ok=True)
     for name in PROGRAMS:
         shutil.copy2(out / "target" / "demo" / name, programs / name)
@@ -151,7 +154,7 @@ def build(rule: Rule | None, root: Path, out: Path) -> Path:
 
 def scenarios(args: Namespace) -> tuple[list[Scenario], list[Scenario]]:
     """Beside the web, each with its run without background; and alone."""
-    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    seeds = seed_numbers(args)
     path = Dumbbell(capacity_bps=web.CAPACITY_BPS, background_rtt_ms=web.RTT_MS, buffer_pkts=1000)
     background = CONTROLS["imtcp_bg"]
     beside = [
@@ -159,11 +162,8 @@ def scenarios(args: Namespace) -> tuple[list[Scenario], list[Scenario]]:
         for seed in seeds
         for control in (CONTROLS["none"], background)
     ]
-    five = Namespace(
-        flows="5", capacity_mbps=web.CAPACITY_BPS / 1e6, rtt_ms=web.RTT_MS, buffer_pkts=1000,
-        loss_pct=0, measure_s=args.measure_s, seed_numbers=seeds, chosen=[background],
-    )  # fmt: skip
-    return beside, alone.EXPERIMENT.scenarios(five)
+    five = [alone.on_idle(path, 5, background, args.measure_s, seed) for seed in seeds]
+    return beside, five
 
 
 def measure(label: str, args: Namespace, out: Path) -> list[dict[str, Any]]:
@@ -198,14 +198,13 @@ def main(args: Namespace) -> int:
         print(f"lab rules: {wrong or '--seeds and --jobs are at least 1'}", file=sys.stderr)
         return 2
     out = (args.out or root / "out" / "rules").resolve()
-    chosen: Sequence[Rule | None] = [None, *(r for r in rules if r.name in (args.rules or r.name))]
+    chosen = [ALL, *(r for r in rules if not args.rules or r.name in args.rules)]
     rows: list[dict[str, Any]] = []
     record: dict[str, Any] = {}
     for rule in chosen:
-        label = rule.name if rule else ALL.replace(" ", "-")
-        print(f"{label}: building", file=sys.stderr)
+        print(f"{rule.name}: building", file=sys.stderr)
         os.environ["IMTCP_PROGRAMS"] = str(build(rule, root, out))
-        rows += measure(label, args, out)
+        rows += measure(rule.name, args, out)
         record = results.plain(
             {
                 "schema": results.SCHEMA_VERSION,

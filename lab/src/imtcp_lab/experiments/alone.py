@@ -11,6 +11,7 @@ import argparse
 import math
 from collections.abc import Sequence
 
+from imtcp_lab.controls import Control
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
 from imtcp_lab.metrics import drops_pkts, foreground_queue_pkts
 from imtcp_lab.results import Point
@@ -30,6 +31,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--measure-s", type=float, default=20, help="judged seconds (20)")
 
 
+def on_idle(path: Dumbbell, flows: int, control: Control, measure_s: float, seed: int) -> Scenario:
+    """Greedy flows of a control and nothing else."""
+    return Scenario(
+        path,
+        None,
+        # The path is silent, so the seed enters by when the flows start.
+        Bulk(flows=flows, stagger_s=0.5, start_s=shift_s(seed)),
+        control,
+        Times(warmup_s=5, measure_s=measure_s, drain_s=0.5),
+        seed=seed,
+        variant=f"{flows}flows",
+    )
+
+
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     path = Dumbbell(
         capacity_bps=args.capacity_mbps * 1e6,
@@ -38,16 +53,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         loss_pct=args.loss_pct,
     )
     return [
-        Scenario(
-            path,
-            None,
-            # The path is silent, so the seed enters by when the flows start.
-            Bulk(flows=flows, stagger_s=0.5, start_s=shift_s(seed)),
-            control,
-            Times(warmup_s=5, measure_s=args.measure_s, drain_s=0.5),
-            seed=seed,
-            variant=f"{flows}flows",
-        )
+        on_idle(path, flows, control, args.measure_s, seed)
         for flows in map(int, args.flows.split(","))
         for seed in args.seed_numbers
         for control in args.chosen

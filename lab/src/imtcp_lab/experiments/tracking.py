@@ -202,8 +202,8 @@ def _rows(points: Sequence[Point]) -> Rows:
         outcomes: dict[str, int] = {}
         if events is not None:
             inside = pl.col("t_us").is_between(window.start_us, window.end_us)
-            counted = events.filter(inside)["outcome"].value_counts(sort=True)
-            outcomes = dict(counted.iter_rows())
+            told = events.filter(inside)["outcome"].value_counts(sort=True)
+            outcomes = dict(told.iter_rows())
         ended = sum(outcomes.values())
         spare_bps = mean_available_bps(window, steps, capacity_bps)
         found = [time_to_find_us(point, start_s) for start_s in large_steps_s(steps, capacity_bps)]

@@ -48,6 +48,12 @@ impl Made {
     }
 }
 
+async fn empty_store() -> (tempfile::TempDir, Arc<Store>) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
+    (dir, Arc::new(store))
+}
+
 fn made() -> impl Strategy<Value = Made> {
     // Now, around the windows of past days, somewhere.
     let back_us = prop_oneof![
@@ -106,9 +112,7 @@ async fn answers_are_those_of_a_service_just_started(
     begin_us: i64,
     events: Vec<Event>,
 ) -> std::result::Result<(), TestCaseError> {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
-    let store = Arc::new(store);
+    let (_dir, store) = empty_store().await;
     let book = Book::new(Arc::clone(&store), Pinger::new(false));
     let mut t0_us = begin_us;
     let put = |records: Vec<Record>, t0_us| {
@@ -156,9 +160,7 @@ async fn answers_are_those_of_a_service_just_started(
 
 #[tokio::test]
 async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
-    let store = Arc::new(store);
+    let (_dir, store) = empty_store().await;
     let begin_us = 1_774_500_000_000_000;
     let record = |source: &str, hours: i64, capacity_bps| Record {
         dst: DST.into(),
@@ -187,9 +189,7 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
 /// second's advice was read from the disk until the ten minutes were over.
 #[tokio::test]
 async fn a_day_that_begins_has_a_block_of_its_own() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
-    let store = Arc::new(store);
+    let (_dir, store) = empty_store().await;
     let midnight_us = 1_774_483_200_000_000;
     let record = |i: i64| Record {
         dst: DST.into(),
