@@ -398,14 +398,14 @@ static void on_a_longer_path_the_newest_30_ms_of_the_round_decide(void **state)
 	start(&f, 120, 20, 100000);
 	f.b.cap_segs = 200;
 	f.b.stretch.start_us = NOW;
-	stretch_of(&f, &now_us, 4, 100000);
-	stretch_of(&f, &now_us, 6, 120000);
+	stretch_of(&f, &now_us, 40, 100000);
+	stretch_of(&f, &now_us, 60, 120000);
 	stretch_of(&f, &now_us, 3, 100000); /* three are too few to say that it is gone */
 	round_of(&f, 100000, 0);
 	assert_int_equal(f.w.cwnd_segs, 91); /* 120 · 65 / (65 + 20), 65 between 30 and 100 */
 	f.b.stretch.start_us = now_us;
-	stretch_of(&f, &now_us, 4, 120000);
-	stretch_of(&f, &now_us, 4, 100000);
+	stretch_of(&f, &now_us, 40, 120000);
+	stretch_of(&f, &now_us, 40, 100000);
 	round_of(&f, 100000, 0);
 	assert_int_equal(f.b.reductions_rtt, 1);
 	assert_int_equal(f.w.ssthresh_segs, 104); /* 91 + (200 - 91)/8 */
@@ -589,6 +589,78 @@ static void after_a_loss_above_the_range_lets_the_window_grow_towards_the_cap(vo
 	assert_int_equal(f.w.ssthresh_segs, 32);
 }
 
+/* Two RTTs in turn for long. */
+static void jittered(struct flow *f, int32_t least_us, int32_t most_us)
+{
+	for (uint64_t i = 0; i < 200; i++)
+		imtcp_bg_on_rtt(&f->b, NOW + i, i & 1 ? most_us : least_us);
+}
+
+/* One RTT differs from the next by 3 ms: the least of two is 3 · 3 / 3 ms above the path's, of 29 0.3. */
+static void what_jitter_adds_to_the_least_of_few_round_trips_is_no_queue(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 40, 10, 30000);
+	jittered(&f, 30000, 33000);
+	assert_in_range(f.b.stretch.jitter_us, 2980, 3000);
+	f.r.last_samples = 2;
+	round_of(&f, 38900, 0); /* 8.9 - 3.0 is less than a fifth of 30 */
+	assert_int_equal(f.b.reductions_rtt, 0);
+	round_of(&f, 39100, 0);
+	assert_int_equal(f.w.cwnd_segs, 33); /* 40 · 30 / 36.1 */
+	f.r.last_samples = 29;
+	round_of(&f, 36200, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+	round_of(&f, 36400, 0);
+	assert_int_equal(f.b.reductions_rtt, 2);
+}
+
+/* Delayed ACKs, each of which counts as one round trip at most. */
+static void jitter_hides_no_queue_of_more_than_a_round_trip(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 40, 10, 10000);
+	jittered(&f, 10000, 400000);
+	assert_in_range(f.b.stretch.jitter_us, 9950, 10000);
+	f.r.last_samples = 1;
+	round_of(&f, 21900, 0); /* 11.9 - 10 */
+	assert_int_equal(f.b.reductions_rtt, 0);
+	round_of(&f, 22100, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+}
+
+static void by_the_papers_rules_jitter_is_a_queue(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 40, 10, 30000);
+	f.p.profile = IMTCP_PROFILE_PAPER;
+	jittered(&f, 30000, 33000);
+	f.r.last_samples = 2;
+	round_of(&f, 36100, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+}
+
+static void a_lone_delayed_answer_costs_a_window_that_was_not_full_nothing(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	f.r.last_least_rtt_us = 70000;
+	f.r.last_samples = 1;
+	imtcp_bg_on_round(&f.b, &f.p, &f.r, &f.w, NOW, 0, 0);
+	assert_int_equal(f.w.cwnd_segs, 10);
+	f.r.last_samples = 2;
+	imtcp_bg_on_round(&f.b, &f.p, &f.r, &f.w, NOW, 0, 0);
+	assert_int_equal(f.w.cwnd_segs, 4); /* 10 · 30 / 70 */
+}
+
 /* Every RTT is 35 ms over a base of 30 for longer than the age: drain, learn, come back. */
 static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **state)
 {
@@ -670,6 +742,9 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(by_the_papers_rules_a_longer_path_may_hold_a_longer_queue),
       T(on_a_longer_path_the_newest_30_ms_of_the_round_decide),
       T(without_30_ms_and_four_samples_the_least_of_the_whole_round_decides),
+      T(what_jitter_adds_to_the_least_of_few_round_trips_is_no_queue),
+      T(jitter_hides_no_queue_of_more_than_a_round_trip), T(by_the_papers_rules_jitter_is_a_queue),
+      T(a_lone_delayed_answer_costs_a_window_that_was_not_full_nothing),
       T(the_rtt_rule_stops_at_four_segments_and_then_at_two),
       T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
       T(the_noise_of_a_short_path_is_no_queue),

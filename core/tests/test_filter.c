@@ -179,6 +179,40 @@ static void a_round_lasts_from_a_departure_to_its_ack(void **state)
 	assert_int_equal(r.end_seq, 20 * MSS);
 }
 
+/* Two segments at a time, one ACK for both: nothing is in flight then, and each ACK ends a round. */
+static void a_window_that_one_ack_empties_is_a_round_from_its_departure(void **state)
+{
+	struct imtcp_round r;
+	uint32_t una = 0;
+	uint64_t now = 50000;
+
+	(void)state;
+	memset(&r, 0, sizeof(r));
+	imtcp_round_on_ack(&r, now, una, una + 2 * MSS, 9000, 256);
+	for (uint32_t i = 1; i <= 5; i++) {
+		una += 2 * MSS;
+		now += 30000; /* of which the sender did nothing for 20 */
+		assert_int_equal(imtcp_round_on_ack(&r, now, una, una, 10000, 256), 1);
+		assert_int_equal(r.count, i);
+		assert_int_equal(r.last_samples, 1);
+		assert_int_equal(r.last_least_rtt_us, 10000);
+		if (i > 1)
+			assert_int_equal(r.delivery_bps, 2ULL * MSS * 8 * 100);
+	}
+	/* six leave after a silence, two to an ACK: the round ends with the last */
+	now += 500000;
+	assert_int_equal(imtcp_round_on_ack(&r, now, una + 2 * MSS, una + 6 * MSS, 10000, 256), 0);
+	assert_int_equal(
+		imtcp_round_on_ack(&r, now + 1000, una + 4 * MSS, una + 6 * MSS, 11000, 256), 0);
+	assert_int_equal(
+		imtcp_round_on_ack(&r, now + 2000, una + 6 * MSS, una + 6 * MSS, 12000, 256), 1);
+	assert_int_equal(r.delivery_bps, 6ULL * MSS * 8 * 1000000 / 12000);
+	assert_int_equal(r.last_samples, 3);
+	/* without a sample nobody knows when it left: an idle time is no round trip */
+	assert_int_equal(imtcp_round_on_ack(&r, now + 90000, una + 8 * MSS, una + 8 * MSS, -1, 256),
+			 0);
+}
+
 static void a_round_counts_wire_bytes_and_survives_the_wrap(void **state)
 {
 	struct imtcp_round r;
@@ -341,6 +375,7 @@ SUITE(filter, T(the_average_follows_equation_1_of_bg), T(the_weight_of_a_sample_
       T(capacity_goes_up_by_a_sixteenth_and_down_by_a_third_of_that),
       T(a_compressed_pair_of_acks_counts_as_twice_the_capacity_at_most),
       T(capacity_settles_near_the_top_of_its_samples), T(a_round_lasts_from_a_departure_to_its_ack),
+      T(a_window_that_one_ack_empties_is_a_round_from_its_departure),
       T(a_round_counts_wire_bytes_and_survives_the_wrap), T(a_shorter_path_is_learned_at_once),
       T(a_sample_far_below_all_others_is_not_the_base),
       T(samples_near_the_base_keep_it_fresh_for_ever),

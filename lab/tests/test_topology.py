@@ -114,6 +114,13 @@ def test_jitter_and_bunches_are_of_the_delay_on_the_way_back():
     assert "netem delay 30000us 2000us rate 10gbit limit 100000 slot 4ms" in path.script()
 
 
+def test_late_packets_are_the_backgrounds_and_the_others_overtake_them():
+    script = Dumbbell(reordered_ms=2).script()
+    late = "qdisc add dev bg0 root netem delay 2000us reorder 99% limit 100000"
+    assert f"tc -n bg -batch - <<'EOF'\n{late}" in script
+    assert "reorder" not in Dumbbell().script()
+
+
 def test_a_path_that_makes_no_sense_is_refused():
     for wrong in (
         {"capacity_bps": 0},
@@ -122,6 +129,8 @@ def test_a_path_that_makes_no_sense_is_refused():
         {"foreground_rtts_ms": (1.0,) * 13},
         {"loss_pct": 100},
         {"loss_pct": 1, "delay_line": True},
+        {"reordered_ms": -1},
+        {"reordered_ms": 1, "delay_line": True},
         {"way_back": WayBack(thinned=True), "delay_line": True},
         {"way_back": WayBack(link_pkts=9), "delay_line": True},
         {"queue": "hfsc"},

@@ -122,8 +122,19 @@ IMTCP_INLINE imtcp_u64 imtcp_capacity_update(imtcp_u64 capacity_bps, imtcp_u64 s
 
 /* ---- round trips ---- */
 
-/* One round trip: from a packet's departure to its ACK. Everything that happens "once per
- * RTT" happens at its end. */
+/*
+ * One round trip: from a packet's departure to its ACK. Everything that happens "once per
+ * RTT" happens at its end.
+ *
+ *      first ACK        ACK of what was under way then, more is under way: the next one
+ *     ──────────▶ UNDER WAY ──────────────────────────────────────────────────┐
+ *                  │     ▲◀───────────────────────────────────────────────────┘
+ *     none is left │     │ next ACK: it began when what that is of left
+ *                  ▼     │
+ *                  IDLE ─┘
+ *
+ * So a window of two segments, both acknowledged at once, is a round trip each time, too.
+ */
 struct imtcp_round {
 	imtcp_u64 start_us;
 	imtcp_u64 delivery_bps; /* of the round before: what was acknowledged in it, on the wire */
@@ -135,6 +146,8 @@ struct imtcp_round {
 	imtcp_u32 started;
 	imtcp_u32 samples; /* of the RTT, in this round so far */
 	imtcp_u32 last_samples;
+	imtcp_u32 idle; /* nothing was in flight after the ACK before */
+	imtcp_u32 _pad;
 };
 
 /*
@@ -149,6 +162,13 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 	r->samples += rtt_us > 0;
 	if (rtt_us > 0 && (!r->least_rtt_us || (imtcp_u32)rtt_us < r->least_rtt_us))
 		r->least_rtt_us = (imtcp_u32)rtt_us;
+	/* not with an idle time */
+	if (r->idle && rtt_us > 0) {
+		r->started = 1;
+		r->start_us = now_us - (imtcp_u32)rtt_us;
+		r->end_seq = snd_nxt;
+	}
+	r->idle = 0;
 	over = !r->started || !imtcp_seq_before(snd_una, r->end_seq);
 	if (!over)
 		return 0;
@@ -161,8 +181,8 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 		r->count++;
 	}
 	over = r->started != 0;
-	/* with nothing in flight the next round begins with the next ACK, not with an idle time */
 	r->started = snd_nxt != snd_una;
+	r->idle = !r->started;
 	r->start_us = now_us;
 	r->start_una = snd_una;
 	r->end_seq = snd_nxt;

@@ -45,6 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			memset(&round, 0, sizeof(round));
 			now += take_any(&in) >> 34;
 			round.last_least_rtt_us = (uint32_t)v;
+			round.last_samples = take8(&in);
 			imtcp_bg_on_round(&b, &p, &round, &w, now, floor_segs, take8(&in) & 1);
 			MUST(w.cwnd_segs <= before);
 			MUST(w.cwnd_segs == before || w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);

@@ -95,6 +95,8 @@ class Dumbbell:
     #: The shaper's bucket: bursts up to it pass at once.  0: one frame, as on a wire.
     bucket_bytes: int = 0
     way_back: WayBack = STEADY
+    #: One of a hundred of the background's packets leaves so late that others overtake it; 0: none.
+    reordered_ms: float = 0.0
     #: For kernels without netem and prio: a user-space delay line behind the
     #: bottleneck.  All paths then have the background's round trip.
     delay_line: bool = False
@@ -102,8 +104,8 @@ class Dumbbell:
     def __post_init__(self) -> None:
         if self.capacity_bps <= 0 or self.buffer_pkts < 1:
             raise ValueError("a bottleneck needs a capacity and a buffer")
-        if min(self.background_rtt_ms, *self.foreground_rtts_ms) < 0:
-            raise ValueError("round trips cannot be negative")
+        if min(self.background_rtt_ms, *self.foreground_rtts_ms, self.reordered_ms) < 0:
+            raise ValueError("times cannot be negative")
         if len(self.foreground_rtts_ms) > 12:
             raise ValueError("prio has 16 bands: at most 12 classes of clients")
         if not 0 <= self.loss_pct < 100:
@@ -114,8 +116,8 @@ class Dumbbell:
             raise ValueError("a bucket holds bytes")
         if self.delay_line and self.priority:
             raise ValueError("strict priority needs a kernel with prio")
-        if self.delay_line and (self.loss_pct or self.way_back != STEADY):
-            raise ValueError("loss and what befalls ACKs need a kernel with netem")
+        if self.delay_line and (self.loss_pct or self.reordered_ms or self.way_back != STEADY):
+            raise ValueError("loss, reordering and what befalls ACKs need a kernel with netem")
 
     @property
     def bdp_pkts(self) -> float:
@@ -141,6 +143,7 @@ class Dumbbell:
             host_settings(("bg", "fg", "rx")),
             self._bottleneck(),
             delays,
+            self._reordering(),
             self._thinning(),
         ]
         # Else nobody asks for the marks.
@@ -190,6 +193,13 @@ class Dumbbell:
             f"{add} {parent} handle {handle}: {loss} 100000",
             f"{add} {handle}:1 handle {handle}0: {inside}",
         ]
+
+    def _reordering(self) -> str:
+        if not self.reordered_ms:
+            return ""
+        # netem puts what does not wait before what does: in front of an empty queue that is order.
+        late = f"netem delay {self.reordered_ms * 1000:.0f}us reorder 99% limit 100000"
+        return batch("bg", [f"qdisc add dev bg0 root {late}"])
 
     def _thinning(self) -> str:
         link = self.way_back.filter(self.capacity_bps)
