@@ -537,13 +537,14 @@ static inline void sim_run(struct sim *s, uint64_t until_us)
 			;
 		if (s->ack_head != s->ack_tail)
 			next_ns = a->at_ns;
+		/* a departure may come before the receiver gives up to wait for it */
+		if (s->wstamp_ns > s->now_ns)
+			next_ns = imtcp_min(next_ns, s->wstamp_ns);
 		if (s->delack_at_ns && s->delack_at_ns < next_ns) {
 			/* what waits at the receiver comes before anything later */
 			sim_ack_leaves(s, s->delack_at_ns);
 			continue;
 		}
-		if (s->wstamp_ns > s->now_ns)
-			next_ns = imtcp_min(next_ns, s->wstamp_ns);
 		if (next_ns > until_ns) {
 			s->now_ns = until_ns;
 			return;
