@@ -310,13 +310,16 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u64 now_us, imtcp_s3
 {
 	struct imtcp_bg_stretch *s = &b->stretch;
 	imtcp_u32 rtt = (imtcp_u32)rtt_us;
-	imtcp_u64 apart_us = imtcp_sub(rtt, s->newest_rtt_us) + imtcp_sub(s->newest_rtt_us, rtt);
 
 	if (rtt_us <= 0)
 		return;
-	if (s->newest_rtt_us)
+	if (s->newest_rtt_us) {
+		imtcp_u64 apart_us = imtcp_sub(rtt, s->newest_rtt_us) +
+				     imtcp_sub(s->newest_rtt_us, rtt);
+
 		s->jitter_us = (imtcp_u32)imtcp_ewma(s->jitter_us,
 						     imtcp_min(apart_us, b->minrtt.base_us));
+	}
 	s->newest_rtt_us = rtt;
 	s->samples++;
 	if (!s->least_rtt_us || rtt < s->least_rtt_us)

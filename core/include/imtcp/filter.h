@@ -126,15 +126,21 @@ IMTCP_INLINE imtcp_u64 imtcp_capacity_update(imtcp_u64 capacity_bps, imtcp_u64 s
  * One round trip: from a packet's departure to its ACK. Everything that happens "once per
  * RTT" happens at its end.
  *
- *      first ACK        ACK of what was under way then, more is under way: the next one
- *     ──────────▶ UNDER WAY ──────────────────────────────────────────────────┐
- *                  │     ▲◀───────────────────────────────────────────────────┘
- *     none is left │     │ next ACK: it began when what that is of left
- *                  ▼     │
- *                  IDLE ─┘
+ *              first ACK               over, nothing is in flight
+ *      NONE ──────────────▶ UNDER_WAY ────────────────────────────▶ IDLE
+ *                             │    ▲ ▲                               │
+ *     over, more is in flight └────┘ └───────────────────────────────┘
+ *                                      next ACK with an RTT: the round began when
+ *                                      what it acknowledges left, not with an idle time
  *
  * So a window of two segments, both acknowledged at once, is a round trip each time, too.
  */
+enum imtcp_round_state {
+	IMTCP_ROUND_NONE = 0, /* no ACK yet */
+	IMTCP_ROUND_UNDER_WAY = 1,
+	IMTCP_ROUND_IDLE = 2,
+};
+
 struct imtcp_round {
 	imtcp_u64 start_us;
 	imtcp_u64 delivery_bps; /* of the round before: what was acknowledged in it, on the wire */
@@ -143,11 +149,9 @@ struct imtcp_round {
 	imtcp_u32 least_rtt_us;	     /* in this round so far; 0: no sample yet */
 	imtcp_u32 last_least_rtt_us; /* in the round before */
 	imtcp_u32 count;	     /* rounds since the start */
-	imtcp_u32 started;
-	imtcp_u32 samples; /* of the RTT, in this round so far */
+	imtcp_u32 state;	     /* enum imtcp_round_state */
+	imtcp_u32 samples;	     /* of the RTT, in this round so far */
 	imtcp_u32 last_samples;
-	imtcp_u32 idle; /* nothing was in flight after the ACK before */
-	imtcp_u32 _pad;
 };
 
 /*
@@ -162,17 +166,15 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 	r->samples += rtt_us > 0;
 	if (rtt_us > 0 && (!r->least_rtt_us || (imtcp_u32)rtt_us < r->least_rtt_us))
 		r->least_rtt_us = (imtcp_u32)rtt_us;
-	/* not with an idle time */
-	if (r->idle && rtt_us > 0) {
-		r->started = 1;
+	if (r->state == IMTCP_ROUND_IDLE && rtt_us > 0) {
+		r->state = IMTCP_ROUND_UNDER_WAY;
 		r->start_us = now_us - (imtcp_u32)rtt_us;
 		r->end_seq = snd_nxt;
 	}
-	r->idle = 0;
-	over = !r->started || !imtcp_seq_before(snd_una, r->end_seq);
-	if (!over)
+	over = r->state == IMTCP_ROUND_UNDER_WAY;
+	if (over && imtcp_seq_before(snd_una, r->end_seq))
 		return 0;
-	if (r->started) {
+	if (over) {
 		imtcp_u64 bytes = (imtcp_u32)(snd_una - r->start_una);
 
 		r->delivery_bps = imtcp_rate_bps(bytes * wire_q8 / 256, now_us - r->start_us);
@@ -180,9 +182,7 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 		r->last_samples = r->samples;
 		r->count++;
 	}
-	over = r->started != 0;
-	r->started = snd_nxt != snd_una;
-	r->idle = !r->started;
+	r->state = snd_nxt != snd_una ? IMTCP_ROUND_UNDER_WAY : IMTCP_ROUND_IDLE;
 	r->start_us = now_us;
 	r->start_una = snd_una;
 	r->end_seq = snd_nxt;

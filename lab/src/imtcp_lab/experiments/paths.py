@@ -1,4 +1,4 @@
-"""Does a flow go on, whatever the path: sixteen kinds, and in none of them a stall.
+"""Does a flow go on, whatever the path: sixteen kinds, and how long it stalls on each.
 
 Round trip, capacity, buffer, random loss, jitter of the ACKs and reordering together, on paths
 where nobody else is.  All combinations would be 1024; these sixteen are an orthogonal array of
@@ -35,7 +35,8 @@ JITTER_MS, LATE_MS = 2.0, 2.0
 #: Less than this share of the capacity in a second is a stall.
 STALLED_SHARE = 0.1
 BIN_MS = 1000
-#: A bottleneck's buffer holds at least so much.  Ours: with fewer, no control gets anywhere.
+#: A bottleneck's buffer holds at least so much.  Ours: a share of less than a packet would hold
+#: nothing.
 LEAST_BUFFER_PKTS = 4
 
 
