@@ -103,6 +103,7 @@ format: ## rewrite sources as lint wants them
 
 bench: setup-tests build lab-env ## speed and memory, as ratios in one run
 	.venv/bin/lab bench
+	@if [ "$$(id -u)" = 0 ]; then .venv/bin/lab veth; else echo "lab veth needs root: left out"; fi
 	$(CARGO) bench --locked -p imtcp-advice
 
 fuzz: core-fuzz-smoke ## ten seconds of each fuzz target

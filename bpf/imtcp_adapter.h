@@ -197,27 +197,33 @@ static __always_inline __u32 imtcp_chunk_segs(const struct imtcp_conn *conn,
 
 /* ---- before a departure ---- */
 
-/*
- * TCP shortens the gap after a buffer that leaves late, by as much as it is late, at most by half
- * (tcp_update_skb_after_send): good for a rate, fatal for a hold or a stream's intervals. So where
- * the gap counts, ask for it longer by what will be taken off: gap + min(gap, lateness).
- */
-static __always_inline __u64 imtcp_uncredited(const struct imtcp_send_event *ev,
-					      const struct tcp_sock *tp, __u64 bytes_per_sec)
+/* The rate for a gap that is to last whatever TCP credits, for how late the buffer before left. */
+static __always_inline __u64 imtcp_rate_of_gap(const struct imtcp_send_event *ev,
+					       const struct tcp_sock *tp, __u64 bytes_per_sec)
 {
 	__u64 room = imtcp_sub(ev->cwnd_segs, ev->flight_segs);
 	__u64 segs = imtcp_max(imtcp_min(ev->chunk_segs, room), 1);
 	__u64 bytes = imtcp_min(segs * ev->mss_bytes, ev->unsent_bytes);
-	__u64 gap_ns = imtcp_div(bytes * 1000000000ULL, bytes_per_sec);
-	__u64 late_ns = imtcp_sub(tp->tcp_clock_cache, tp->tcp_wstamp_ns);
 
-	return imtcp_div(bytes * 1000000000ULL, gap_ns + imtcp_min(gap_ns, late_ns));
+	return imtcp_uncredited(bytes_per_sec, bytes,
+				imtcp_sub(tp->tcp_clock_cache, tp->tcp_wstamp_ns));
 }
 
 /* The gap after the packet before is not over (tcp_pacing_check): nothing will leave. */
 static __always_inline int imtcp_gap_goes_on(const struct tcp_sock *tp)
 {
 	return tp->tcp_wstamp_ns > tp->tcp_clock_cache;
+}
+
+/*
+ * Are departures spaced? Not in a round trip that is shorter than what TCP puts into one buffer: ACKs are the clock
+ * there, as they are Reno's, and a timer for each buffer, on whichever processor, lets packets overtake each
+ * other, which looks like loss (docs/lab-notes/0012-round-trips-of-a-lan.md).
+ */
+static __always_inline int imtcp_paces(const struct imtcp_send_event *ev,
+				       const struct imtcp_policy *policy)
+{
+	return !imtcp_too_short(ev->srtt_us) || (policy && policy->max_bps);
 }
 
 static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_conn *conn)
@@ -271,9 +277,9 @@ static __always_inline __u32 imtcp_before_send(struct sock *sk, struct imtcp_con
 	payload_bps = imtcp_scale(m->next_bps, tp->mss_cache, imtcp_pkt_bytes(conn, tp));
 	bytes_per_sec = imtcp_max(payload_bps / IMTCP_BITS_PER_BYTE, 1);
 	if (m->plan == IMTCP_PLAN_HOLD || m->plan == IMTCP_PLAN_STREAM)
-		bytes_per_sec = imtcp_max(imtcp_uncredited(&ev, tp, bytes_per_sec), 1);
+		bytes_per_sec = imtcp_max(imtcp_rate_of_gap(&ev, tp, bytes_per_sec), 1);
 	sk->sk_pacing_rate = bytes_per_sec;
-	sk->sk_pacing_status = SK_PACING_NEEDED;
+	sk->sk_pacing_status = imtcp_paces(&ev, policy) ? SK_PACING_NEEDED : SK_PACING_NONE;
 	return m->burst_segs ? m->burst_segs : ev.chunk_segs;
 }
 

@@ -66,7 +66,7 @@ static __always_inline __u64 imtcp_policy_ceiling_bps(const struct imtcp_policy 
 /* Time of bytes at the ceiling, nanoseconds. */
 static __always_inline __u64 imtcp_policy_cost_ns(const struct imtcp_policy *p, __u64 bytes)
 {
-	return imtcp_div(bytes * IMTCP_BITS_PER_BYTE * 1000000000ULL, p->max_bps);
+	return imtcp_div(bytes * IMTCP_BITS_PER_BYTE * IMTCP_NSEC_PER_SEC, p->max_bps);
 }
 
 /*
@@ -92,9 +92,10 @@ static __always_inline __u64 imtcp_policy_pace(struct imtcp_policy *p, struct im
 	clock_ns = p->clock_ns + imtcp_policy_cost_ns(p, bytes);
 	if (clock_ns <= now_ns)
 		return want_bps;
-	return imtcp_min(want_bps, imtcp_max(imtcp_div(bytes * IMTCP_BITS_PER_BYTE * 1000000000ULL,
-						       clock_ns - now_ns),
-					     1));
+	return imtcp_min(want_bps,
+			 imtcp_max(imtcp_div(bytes * IMTCP_BITS_PER_BYTE * IMTCP_NSEC_PER_SEC,
+					     clock_ns - now_ns),
+				   1));
 }
 
 /* What one connection is to have at least, bit/s; 0 without a floor. */

@@ -269,6 +269,35 @@ static void the_cap_never_stops_the_measuring(void **state)
 	assert_int_equal(f.b.cap_segs, IMTCP_BG_FIRST_LEAST_SEGS);
 }
 
+static void where_a_round_trip_is_too_short_to_measure_in_there_is_no_cap(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, IMTCP_SHORT_RTT_US);
+	result(&f, IMTCP_OK, 1 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 14);
+	assert_int_equal(f.b.cap_segs, 14);
+	f.b.minrtt.base_us = IMTCP_SHORT_RTT_US - 1; /* the path became shorter */
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 14);
+	assert_int_equal(f.b.cap_segs, 0);
+	imtcp_bg_apply_cap(&f.b, &f.w, 0);
+	assert_int_equal(f.w.cwnd_segs, 300);
+}
+
+/* RTTmin 10 us: a queue of 300 us is noise, one of 400 leaves 300/700 of 70 segments, not 10/410. */
+static void below_the_noise_of_the_hosts_a_cut_is_that_of_the_noise(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 70, 70, 10);
+	round_of(&f, 10 + IMTCP_HOST_NOISE_US, 0);
+	assert_int_equal(f.w.cwnd_segs, 70);
+	round_of(&f, 410, 0);
+	assert_int_equal(f.w.cwnd_segs, 30);
+}
+
 static void before_the_first_result_the_cap_is_the_middle_of_the_first_range(void **state)
 {
 	struct flow f;
@@ -734,6 +763,8 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves),
       T(a_result_above_the_range_never_lowers_the_average),
       T(a_small_g_leaves_what_a_measurement_needs), T(the_cap_never_stops_the_measuring),
+      T(where_a_round_trip_is_too_short_to_measure_in_there_is_no_cap),
+      T(below_the_noise_of_the_hosts_a_cut_is_that_of_the_noise),
       T(before_the_first_result_the_cap_is_the_middle_of_the_first_range),
       T(without_a_round_trip_time_there_is_no_cap),
       T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),

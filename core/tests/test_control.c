@@ -217,6 +217,37 @@ static void a_chosen_t_is_the_longest_hold_whatever_the_deviation_says(void **st
 	}
 }
 
+/* 1500 bytes at 1.5 MB/s: a gap of 1 ms, asked for as 1.25 ms where 0.25 will be taken off, and as 2 ms at most. */
+static void a_gap_is_asked_for_longer_by_what_will_be_taken_off_it(void **state)
+{
+	(void)state;
+	assert_int_equal(imtcp_uncredited(1500000, 1500, 0), 1500000);
+	assert_int_equal(imtcp_uncredited(1500000, 1500, 250000), 1200000);
+	assert_int_equal(imtcp_uncredited(1500000, 1500, 1000000), 750000);
+	assert_int_equal(imtcp_uncredited(1500000, 1500, 900000000), 750000);
+}
+
+/* A rate of nearly nothing would silence the connection for as long as its next buffer takes then. */
+static void whatever_leaves_next_the_rate_of_a_gap_is_at_least_half_of_what_was_asked(void **state)
+{
+	static const uint64_t bytes[] = {0, 1, 2, 52, 1448, 65160, 0xffffffff};
+	uint64_t seed = 1;
+	size_t i, b;
+
+	(void)state;
+	for (i = 0; i < 20000; i++) {
+		uint64_t rate = rnd(&seed) >> rnd_in(&seed, 8, 63),
+			 late_ns = rnd(&seed) >> rnd_in(&seed, 1, 63);
+
+		for (b = 0; b < sizeof(bytes) / sizeof(bytes[0]); b++) {
+			uint64_t answer = imtcp_uncredited(rate, bytes[b], late_ns);
+
+			assert_true(answer <= rate);
+			assert_true(answer >= rate / 2);
+		}
+	}
+}
+
 /* Above 12 Gbit/s a segment takes less than a microsecond. */
 static void a_hold_on_a_very_fast_path_ends(void **state)
 {
@@ -228,11 +259,29 @@ static void a_hold_on_a_very_fast_path_ends(void **state)
 	imtcp_meas_set_range(&h.m, 50 * GBPS, 100 * GBPS);
 	h.m.round.delivery_bps = 90 * GBPS;
 	h.ev.base_bps = 100 * GBPS;
-	h.ev.srtt_us = 3;
+	h.ev.srtt_us = IMTCP_SHORT_RTT_US;
 	h.ev.rtt_dev_us = 0;
+	h.ev.cwnd_segs = 20000;
 	h.ev.flight_segs = h.ev.cwnd_segs - 1;
 	ask(&h);
+	assert_int_equal(h.m.plan, IMTCP_PLAN_HOLD);
 	assert_at_most(imtcp_time_us(MSS, h.m.next_bps), IMTCP_T_MAX_US);
+}
+
+/* A buffer has a millisecond of data: in less than that no two of them leave. */
+static void in_a_round_trip_below_a_millisecond_nothing_is_held_and_no_stream_begins(void **state)
+{
+	struct hand h;
+
+	(void)state;
+	begin(&h);
+	h.ev.srtt_us = IMTCP_SHORT_RTT_US - 1;
+	ask(&h);
+	assert_int_equal(h.m.plan, IMTCP_PLAN_PLAIN);
+	assert_int_equal(h.m.next_bps, h.ev.base_bps);
+	h.ev.srtt_us = IMTCP_SHORT_RTT_US;
+	ask(&h);
+	assert_int_not_equal(h.m.plan, IMTCP_PLAN_PLAIN);
 }
 
 /*
@@ -737,7 +786,10 @@ SUITE(control, T(a_packet_climbs_through_store_send_empty_and_pass),
       T(the_gaps_of_a_stream_are_those_of_the_equation),
       T(asking_again_without_a_departure_changes_nothing), T(a_hold_is_never_longer_than_t),
       T(a_chosen_t_is_the_longest_hold_whatever_the_deviation_says),
+      T(a_gap_is_asked_for_longer_by_what_will_be_taken_off_it),
+      T(whatever_leaves_next_the_rate_of_a_gap_is_at_least_half_of_what_was_asked),
       T(a_hold_on_a_very_fast_path_ends),
+      T(in_a_round_trip_below_a_millisecond_nothing_is_held_and_no_stream_begins),
       T(in_slow_start_a_range_below_what_was_in_flight_is_given_up),
       T(a_store_that_cannot_be_filled_raises_m_up_to_n), T(good_measurements_lower_m_down_to_two),
       T(a_retransmission_empties_and_blocks_until_a_new_cumulative_ack),

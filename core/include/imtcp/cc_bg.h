@@ -47,11 +47,13 @@
  *     that, queue / B > delta - 1. (4) cuts by M / (M + queue), M the middle of B and RTTmin.
  * 13. Nor is the RTT there the least of the whole round: that of its newest 30 ms (imtcp_bg_on_rtt).
  * 14. Of the queue that this RTT shows, what jitter alone would show is taken off (imtcp_bg_jitter_us).
+ * 15. Where RTTmin is too short to measure in there is no cap (imtcp_bg_set_cap), and M of (4) is at least the
+ *     noise of the hosts.
  *
  * The profile "paper" goes without 3, 7, 10, 12, 13 and 14, with g = 1 without 9, and its floor is two segments at
  * once. The others stay: without 1 and 2 the window collapses behind a receiver that delays its ACKs,
  * without 5 it never finds a longer path, without 6 and 8, and with g < 1 without 9, nothing is
- * measured, and 4 is the paper's own.
+ * measured, 4 is the paper's own, and without 15 a LAN's flow stays at ten segments.
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
@@ -178,7 +180,8 @@ IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_bg *b, const struct
 
 /*
  * (2): the cap for the present A_s. stream_segs is the window that a measurement needs: the cap
- * holds only while it can go on being measured [IM §5.1], or a low value would stay for ever.
+ * holds only while it can go on being measured [IM §5.1], or a low value would stay for ever. So where the
+ * round trip is too short to measure in there is none, and the RTT rule holds the line alone.
  */
 IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params *p,
 				   const struct imtcp_meas *m, imtcp_u32 pkt_bytes,
@@ -198,8 +201,11 @@ IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params
 		 * streams */
 		bps = imtcp_scale(bps, p->g_q8, 256);
 	}
-	b->cap_segs = (imtcp_u32)imtcp_max(imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes),
-					   least);
+	if (imtcp_too_short(b->minrtt.base_us))
+		b->cap_segs = 0;
+	else
+		b->cap_segs = (imtcp_u32)imtcp_max(
+			imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes), least);
 }
 
 /*
@@ -401,7 +407,8 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_param
 	b->calm = !imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8 / 2);
 	if (imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8) &&
 	    queue_us > IMTCP_HOST_NOISE_US) {
-		imtcp_u64 middle_us = ((imtcp_u64)reference_us + base) / 2;
+		imtcp_u64 middle_us = imtcp_max(((imtcp_u64)reference_us + base) / 2,
+						IMTCP_HOST_NOISE_US);
 		imtcp_u32 cwnd = imtcp_to_u32(
 			imtcp_scale(w->cwnd_segs, middle_us, middle_us + queue_us));
 

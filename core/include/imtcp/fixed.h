@@ -16,6 +16,7 @@
 #define IMTCP_U64_MAX (~(imtcp_u64)0)
 #define IMTCP_U32_MAX (~(imtcp_u32)0)
 #define IMTCP_USEC_PER_SEC 1000000ULL
+#define IMTCP_NSEC_PER_SEC 1000000000ULL
 #define IMTCP_BITS_PER_BYTE 8U
 
 /* a / b; 0 where b is 0, on every target. */

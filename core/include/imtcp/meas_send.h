@@ -159,10 +159,25 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
 	return imtcp_to_u32(imtcp_min(t, IMTCP_T_MAX_US));
 }
 
+/*
+ * TCP shortens the gap after a buffer that leaves late, by as much as it is late, at most by half
+ * (tcp_update_skb_after_send): good for a rate, fatal for a hold or a stream's intervals. So where the gap
+ * after `bytes` counts, ask for it longer by what will be taken off, gap + min(gap, lateness): the answer is
+ * between half of bytes_per_sec and all of it, also where there are no bytes, for the rate stays in the socket, and a
+ * retransmission may be what leaves by it.
+ */
+IMTCP_INLINE imtcp_u64 imtcp_uncredited(imtcp_u64 bytes_per_sec, imtcp_u64 bytes, imtcp_u64 late_ns)
+{
+	imtcp_u64 gap_ns = imtcp_max(imtcp_div(imtcp_mul(bytes, IMTCP_NSEC_PER_SEC), bytes_per_sec),
+				     1);
+
+	return imtcp_scale(bytes_per_sec, gap_ns, gap_ns + imtcp_min(gap_ns, late_ns));
+}
+
 /* May a measurement begin or go on? */
 IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct imtcp_send_event *ev)
 {
-	if (!m->high_bps || ev->recovering || m->blocked)
+	if (!m->high_bps || ev->recovering || m->blocked || imtcp_too_short(ev->srtt_us))
 		return 0;
 	/* the window must carry a stream [IM §3.3]: all of it, or what is in flight at once where
 	 * a round trip is shorter than a stream, at least two packets; two more segments, or

@@ -26,6 +26,7 @@ MODULES: tuple[str, ...] = (
     "imtcp_lab.run",
     "imtcp_lab.papers",
     "imtcp_lab.rules",
+    "imtcp_lab.veth",
     "imtcp_lab.loss_schedule",
 )
 
