@@ -189,3 +189,10 @@ def load(directory: Path, scenario: Scenario, digest: str | None = None) -> Poin
         return None
     tables = {file.stem: pl.read_parquet(file) for file in sorted(place.glob("*.parquet"))}
     return Point(scenario, tables, meta)
+
+
+def record(rows: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a command prints as JSON and keeps: rows and their ensembles, and of which state."""
+    return plain(
+        {"schema": SCHEMA_VERSION, "commit": commit(), "rows": rows, "summaries": summaries}
+    )

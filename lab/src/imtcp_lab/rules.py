@@ -205,14 +205,7 @@ def main(args: Namespace) -> int:
         print(f"{rule.name}: building", file=sys.stderr)
         os.environ["IMTCP_PROGRAMS"] = str(build(rule, root, out))
         rows += measure(rule.name, args, out)
-        record = results.plain(
-            {
-                "schema": results.SCHEMA_VERSION,
-                "commit": results.commit(),
-                "rows": rows,
-                "summaries": summary_records(rows, ("without",), COLUMNS),
-            }
-        )
+        record = results.record(rows, summary_records(rows, ("without",), COLUMNS))
         results.write_json(out / "results.json", record)
     if args.json:
         print(json.dumps(record, indent=2))

@@ -152,14 +152,7 @@ def main(args: argparse.Namespace) -> int:
         )
         return 2
     measured = measure(controls, args.rounds, args.seconds, NetnsRunner())
-    record = results.plain(
-        {
-            "schema": results.SCHEMA_VERSION,
-            "commit": results.commit(),
-            "rows": measured,
-            "summaries": summary_records(measured, ("control",), COLUMNS),
-        }
-    )
+    record = results.record(measured, summary_records(measured, ("control",), COLUMNS))
     if args.out:
         results.write_json(args.out, record)
     if args.json:
