@@ -38,7 +38,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			imtcp_bg_set_cap(&b, &p, &m, 1 + (uint32_t)take_any(&in) % 9200,
 					 floor_segs);
 			/* no RTTmin, no rate: no new cap */
-			if (b.minrtt.base_us && (b.smoothed_bps || m.high_bps > 1))
+			if (!b.minrtt.base_us || !(b.smoothed_bps || m.high_bps > 1))
+				break;
+			if (imtcp_too_short(b.minrtt.base_us))
+				MUST(!b.cap_segs);
+			else
 				MUST(b.cap_segs >= floor_segs && b.cap_segs >= IMTCP_BG_LEAST_SEGS);
 			break;
 		case 3:
