@@ -68,7 +68,7 @@ static void two_results_in_a_row_that_are_far_above_the_mean_are_a_step(void **s
 	assert_int_equal(f.b.smoothed_bps, 90 * MBPS);
 }
 
-/* Three may be a burst of others; the fourth is a step, to the highest of them. */
+/* Three may be a burst of others; the fourth is a step, to the highest of the newest three. */
 static void four_results_in_a_row_that_are_far_below_the_mean_are_a_step(void **state)
 {
 	struct flow f;
@@ -82,6 +82,40 @@ static void four_results_in_a_row_that_are_far_below_the_mean_are_a_step(void **
 	assert_int_equal(f.b.smoothed_bps, 102 * MBPS);
 	result(&f, IMTCP_OK, 50 * MBPS);
 	assert_int_equal(f.b.smoothed_bps, 54 * MBPS);
+	result(&f, IMTCP_OK, 46 * MBPS); /* (54·7 + 46)/8 = 53 */
+	assert_int_equal(f.b.smoothed_bps, 53 * MBPS);
+}
+
+/* The streams of the first of them may have met the path before and after. */
+static void a_step_down_goes_all_the_way_when_its_first_result_lies_between(void **state)
+{
+	struct flow f;
+	int i;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	result(&f, IMTCP_OK, 64 * MBPS);
+	result(&f, IMTCP_OK, 40 * MBPS);
+	for (i = 0; i < 3; i++)
+		result(&f, IMTCP_OK, 24 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 24 * MBPS);
+}
+
+/* A step within a step: what is below the new A_s counts anew. */
+static void after_a_step_down_another_is_found(void **state)
+{
+	struct flow f;
+	int i;
+
+	(void)state;
+	start(&f, 10, 10, 30000);
+	result(&f, IMTCP_OK, 128 * MBPS);
+	for (i = 0; i < 4; i++)
+		result(&f, IMTCP_OK, 64 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 64 * MBPS);
+	for (i = 0; i < 4; i++)
+		result(&f, IMTCP_OK, 24 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 24 * MBPS);
 }
 
 static void far_results_on_different_sides_or_with_others_between_are_no_step(void **state)
@@ -756,6 +790,8 @@ static void a_window_in_bytes_rounds_to_whole_segments(void **state)
 SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(two_results_in_a_row_that_are_far_above_the_mean_are_a_step),
       T(four_results_in_a_row_that_are_far_below_the_mean_are_a_step),
+      T(a_step_down_goes_all_the_way_when_its_first_result_lies_between),
+      T(after_a_step_down_another_is_found),
       T(far_results_on_different_sides_or_with_others_between_are_no_step),
       T(a_chosen_gamma_is_the_weight_of_a_result), T(rejected_results_are_not_averaged_in),
       T(the_cap_is_available_bandwidth_times_least_rtt),

@@ -234,8 +234,12 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_step(struct imtcp_bg *b, imtcp_u64 avail_bps)
 	b->low_results = avail_bps < low ? b->low_results + 1 : 0;
 	b->far_bps = avail_bps > high ? avail_bps : 0;
 	if (b->low_results) {
-		b->low_bps = b->low_results > 1 ? imtcp_max(b->low_bps, avail_bps) : avail_bps;
-		return b->low_results >= IMTCP_BG_STEP_DOWN_RESULTS ? b->low_bps : 0;
+		/* the first of them may be of packets from before the step, too */
+		b->low_bps = b->low_results > 2 ? imtcp_max(b->low_bps, avail_bps) : avail_bps;
+		if (b->low_results < IMTCP_BG_STEP_DOWN_RESULTS)
+			return 0;
+		b->low_results = 0; /* what comes next is held against the new A_s */
+		return b->low_bps;
 	}
 	if (!b->far_bps || before <= high || !b->calm)
 		return 0;
