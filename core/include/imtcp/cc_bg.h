@@ -40,8 +40,8 @@
  *  8. Where (2) is below what a measurement needs, [IM §5.1] has no cap at all; here it is
  *     N + 2 segments, or a small g would take more than a larger one.
  *  9. A result "above the range" never lowers A_s (imtcp_bg_counts).
- * 10. Two results in a row that are a quarter above A_s, or four that are a quarter below it, are a step, which
- *     (1) would follow by an eighth per result: A_s is the nearest of them at once (imtcp_bg_step).
+ * 10. Two results in a row that are a quarter above A_s, or a quarter below it and alike, are a step, which (1)
+ *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_bg_step).
  * 11. (4) has a floor: four segments, and two where four still meet a queue.
  * 12. (3) judges a path of more than 30 ms by its queue as if it had 30 (imtcp_bg_reference_us): with B for
  *     that, queue / B > delta - 1. (4) cuts by M / (M + queue), M the middle of B and RTTmin.
@@ -82,9 +82,10 @@
 /* A result this far from A_s, a quarter, may be half of a step. ours: beside
  * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
 #define IMTCP_BG_STEP_DIV 4U
-/* Results in a row that are a step down. ours: beside bursts two are common, and A_s would be that of a burst;
- * with four a step is followed in half of the time, and beside the web nothing changes: lab note 9. */
-#define IMTCP_BG_STEP_DOWN_RESULTS 4U
+/* Results that are a step down lie this near to each other, an eighth of the first. ours: with four in a row in the
+ * place of two that agree a step was followed later, and beside the web nothing changed:
+ * docs/lab-notes/0013-a-step-down.md. */
+#define IMTCP_BG_STEP_AGREE_DIV 8U
 
 /* After a calm round the window goes this part, an eighth, of the way to the cap. ours: A_s is the mean of
  * quiet moments, and a window back at it within two round trips of each cut has the next queue stand at
@@ -127,18 +128,15 @@ struct imtcp_bg {
 	struct imtcp_bg_stretch stretch;
 	imtcp_u64 smoothed_bps;	 /* A_s of (1); 0: none yet */
 	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
-	imtcp_u64 far_bps;	 /* the result before, where it was far above A_s; 0: it was not */
-	imtcp_u64 low_bps;	 /* the highest of the newest results that were far below A_s */
+	imtcp_u64 far_bps;	 /* the result before, where it was far from A_s; 0: it was not */
 	imtcp_u32 cap_segs;	 /* maxcwnd of (2); 0: none yet */
 	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
-	imtcp_u32 cap_stale;   /* a loss is newer than the newest result */
-	imtcp_u32 yields;      /* the cap or the RTT rule held the window back in this round */
-	imtcp_u32 calm;	       /* the round that ended met no queue */
-	imtcp_u32 stepped_up;  /* A_s stepped upwards, and no queue was met on the way to its cap */
-	imtcp_u32 queue_us;    /* of the newest round */
-	imtcp_u32 low_results; /* in a row, far below A_s */
-	imtcp_u32 _pad;
+	imtcp_u32 cap_stale;  /* a loss is newer than the newest result */
+	imtcp_u32 yields;     /* the cap or the RTT rule held the window back in this round */
+	imtcp_u32 calm;	      /* the round that ended met no queue */
+	imtcp_u32 stepped_up; /* A_s stepped upwards, and no queue was met on the way to its cap */
+	imtcp_u32 queue_us;   /* of the newest round */
 	imtcp_u64 reductions_rtt, reductions_cap;
 };
 
@@ -224,27 +222,23 @@ IMTCP_INLINE int imtcp_bg_counts(const struct imtcp_bg *b, const struct imtcp_pa
 
 /*
  * A_s after a step to avail_bps, or 0: there was none. Up only where no queue stands: a queue says that what
- * seems free is not.
+ * seems free is not. Down only where the two agree: beside bursts two that are low are common, and each has
+ * met another part of one.
  */
 IMTCP_INLINE imtcp_u64 imtcp_bg_step(struct imtcp_bg *b, imtcp_u64 avail_bps)
 {
 	imtcp_u64 near = b->smoothed_bps / IMTCP_BG_STEP_DIV, before = b->far_bps;
 	imtcp_u64 high = b->smoothed_bps + near, low = b->smoothed_bps - near;
+	imtcp_u64 apart = imtcp_sub(before, avail_bps) + imtcp_sub(avail_bps, before);
 
-	b->low_results = avail_bps < low ? b->low_results + 1 : 0;
-	b->far_bps = avail_bps > high ? avail_bps : 0;
-	if (b->low_results) {
-		/* the first of them may be of packets from before the step, too */
-		b->low_bps = b->low_results > 2 ? imtcp_max(b->low_bps, avail_bps) : avail_bps;
-		if (b->low_results < IMTCP_BG_STEP_DOWN_RESULTS)
-			return 0;
-		b->low_results = 0; /* what comes next is held against the new A_s */
-		return b->low_bps;
+	b->far_bps = avail_bps > high || avail_bps < low ? avail_bps : 0;
+	if (avail_bps > high && before > high && b->calm) {
+		b->stepped_up = 1;
+		return imtcp_min(avail_bps, before);
 	}
-	if (!b->far_bps || before <= high || !b->calm)
-		return 0;
-	b->stepped_up = 1;
-	return imtcp_min(avail_bps, before);
+	if (avail_bps < low && before < low && apart <= before / IMTCP_BG_STEP_AGREE_DIV)
+		return imtcp_max(avail_bps, before);
+	return 0;
 }
 
 /* (1): a measurement ended. */
