@@ -10,6 +10,7 @@ import pytest
 from imtcp_lab import veth
 from imtcp_lab.cli import main
 from imtcp_lab.controls import named
+from imtcp_lab.job import LabError
 from imtcp_lab.netns import NetnsRunner
 
 
@@ -40,6 +41,14 @@ def test_throughput_and_processor_time_are_ratios_to_reno_of_the_same_round():
     assert background["ratio"] == 0.5
     assert background["cpu_ratio"] == 2
     assert background["retransmitted"] == 3
+
+
+def test_a_control_that_does_not_send_is_named_with_the_reason():
+    round_files = files(reno=(4e9, 200, 0)) | {
+        "vegas.json": json.dumps({"end": {}, "error": "no such control"}).encode()
+    }
+    with pytest.raises(LabError, match=r"vegas did not send: no such control"):
+        veth.rows(round_files, named("reno,vegas"), 1)
 
 
 @pytest.mark.parametrize(

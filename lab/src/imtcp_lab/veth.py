@@ -18,7 +18,7 @@ from typing import Any
 
 from imtcp_lab import results
 from imtcp_lab.controls import Control, named
-from imtcp_lab.job import Job, Runner
+from imtcp_lab.job import Job, LabError, Runner
 from imtcp_lab.netns import NetnsRunner
 from imtcp_lab.tables import Column, as_number, summary_records, text_table
 
@@ -104,15 +104,17 @@ def rows(
     """A row per control of one round's files."""
     found = {}
     for control in controls:
-        told = json.loads(files[f"{control.name}.json"])["end"]
-        received = told["sum_received"]
+        told = json.loads(files[f"{control.name}.json"])
+        if "error" in told:
+            raise LabError(f"{control.name} did not send: {told['error']}; has this kernel got it?")
+        received = told["end"]["sum_received"]
         ticks = busy_ticks(files[f"{control.name}.before"], files[f"{control.name}.after"])
         found[control.name] = {
             "control": control.name,
             "round": number,
             "gbps": received["bits_per_second"] / 1e9,
             "ticks_per_byte": ticks / received["bytes"],
-            "retransmitted": told["sum_sent"]["retransmits"],
+            "retransmitted": told["end"]["sum_sent"]["retransmits"],
         }
     yardstick = found[YARDSTICK]
     return [
