@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::format;
 use crate::policy::{Limits, Mode};
 
-/// Round trips below this are too short for streams as a rule: the windows are too small.
+/// Round trips below this are too short to measure in: IMTCP_SHORT_RTT_US of core/include/imtcp/meas_state.h, here for the text alone.
 const SHORT_RTT_US: u64 = 1000;
 
 /// What ended a run's mode before the run.
