@@ -24,6 +24,9 @@ static void products_saturate_and_differences_stop_at_zero(void **state)
 	assert_int_equal(imtcp_mul(1ULL << 63, 1), 1ULL << 63);
 	assert_int_equal(imtcp_sub(3, 5), 0);
 	assert_int_equal(imtcp_sub(5, 3), 2);
+	assert_int_equal(imtcp_apart(3, 5), 2);
+	assert_int_equal(imtcp_apart(5, 3), 2);
+	assert_int_equal(imtcp_apart(0, IMTCP_U64_MAX), IMTCP_U64_MAX);
 	assert_int_equal(imtcp_to_u32(1ULL << 32), IMTCP_U32_MAX);
 	assert_int_equal(imtcp_to_u32(17), 17);
 }

@@ -229,14 +229,14 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_step(struct imtcp_bg *b, imtcp_u64 avail_bps)
 {
 	imtcp_u64 near = b->smoothed_bps / IMTCP_BG_STEP_DIV, before = b->far_bps;
 	imtcp_u64 high = b->smoothed_bps + near, low = b->smoothed_bps - near;
-	imtcp_u64 apart = imtcp_sub(before, avail_bps) + imtcp_sub(avail_bps, before);
 
 	b->far_bps = avail_bps > high || avail_bps < low ? avail_bps : 0;
 	if (avail_bps > high && before > high && b->calm) {
 		b->stepped_up = 1;
 		return imtcp_min(avail_bps, before);
 	}
-	if (avail_bps < low && before < low && apart <= before / IMTCP_BG_STEP_AGREE_DIV)
+	if (avail_bps < low && before < low &&
+	    imtcp_apart(before, avail_bps) <= before / IMTCP_BG_STEP_AGREE_DIV)
 		return imtcp_max(avail_bps, before);
 	return 0;
 }
@@ -247,8 +247,7 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_para
 {
 	if (imtcp_bg_counts(b, p, r)) {
 		imtcp_u64 stepped_bps = imtcp_as_in_paper(p) ? 0 : imtcp_bg_step(b, r->avail_bps);
-		imtcp_u64 off_bps = imtcp_sub(b->smoothed_bps, r->avail_bps) +
-				    imtcp_sub(r->avail_bps, b->smoothed_bps);
+		imtcp_u64 off_bps = imtcp_apart(b->smoothed_bps, r->avail_bps);
 
 		if (b->smoothed_bps)
 			b->deviation_bps += imtcp_weighted(off_bps, p->gamma_q16) -
@@ -318,8 +317,7 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u64 now_us, imtcp_s3
 	if (rtt_us <= 0)
 		return;
 	if (s->newest_rtt_us) {
-		imtcp_u64 apart_us = imtcp_sub(rtt, s->newest_rtt_us) +
-				     imtcp_sub(s->newest_rtt_us, rtt);
+		imtcp_u64 apart_us = imtcp_apart(rtt, s->newest_rtt_us);
 
 		s->jitter_us = (imtcp_u32)imtcp_ewma(s->jitter_us,
 						     imtcp_min(apart_us, b->minrtt.base_us));

@@ -47,6 +47,12 @@ IMTCP_INLINE imtcp_u64 imtcp_sub(imtcp_u64 a, imtcp_u64 b)
 	return a > b ? a - b : 0;
 }
 
+/* How far a and b are from each other. */
+IMTCP_INLINE imtcp_u64 imtcp_apart(imtcp_u64 a, imtcp_u64 b)
+{
+	return imtcp_sub(a, b) + imtcp_sub(b, a);
+}
+
 /* a * b, saturating. The division is for large factors alone. */
 IMTCP_INLINE imtcp_u64 imtcp_mul(imtcp_u64 a, imtcp_u64 b)
 {
