@@ -69,6 +69,10 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	if (policy)
 		imtcp_params_choose(&conn->params, &policy->params);
 	imtcp_meas_init(&conn->meas, &conn->params, tp->snd_nxt);
+	/* Reno that measures is level with Reno only if it measures little after a loss [IM §4.5]; the background
+	 * needs to know soon what is available */
+	if (mode == IMTCP_MODE_MEASURE)
+		conn->meas.whole_pause = 1;
 	sk->sk_pacing_status = SK_PACING_NEEDED;
 	return conn;
 }

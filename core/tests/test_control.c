@@ -770,6 +770,30 @@ static void the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_
 	assert_int_equal(m.pause_rtts, 0);
 }
 
+/* 20 round trips of 30 ms; 30 ms later half of what is left of it. */
+static void a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last(void **state)
+{
+	struct imtcp_ack_event a;
+	struct imtcp_meas m;
+
+	(void)state;
+	memset(&a, 0, sizeof(a));
+	memset(&m, 0, sizeof(m));
+	a.min_rtt_us = 30000;
+	imtcp_meas_init(&m, defaults(), 0);
+	m.round.last_least_rtt_us = 30500;
+	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
+	assert_int_equal(m.resume_us, 1600000);
+	a.now_us = 1030000;
+	imtcp_meas_round(&m, &a);
+	assert_int_equal(m.resume_us, 1030000 + 570000 / 2);
+
+	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
+	m.whole_pause = 1;
+	imtcp_meas_round(&m, &a);
+	assert_int_equal(m.resume_us, 1600000);
+}
+
 static void null_pointers_are_refused(void **state)
 {
 	struct hand h;
@@ -808,4 +832,5 @@ SUITE(control, T(a_packet_climbs_through_store_send_empty_and_pass),
       T(receivers_that_acknowledge_every_second_packet_get_the_larger_n),
       T(a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream),
       T(the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_path),
+      T(a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last),
       T(null_pointers_are_refused))

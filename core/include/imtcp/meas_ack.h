@@ -128,7 +128,7 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_ack_
 		m->standing_rounds = 0;
 		/* a free path: halve the pause, 0 after five rounds; and what is left of the one that goes on */
 		m->pause_rtts /= 2;
-		if (!m->as_in_paper)
+		if (!m->whole_pause)
 			m->resume_us = ev->now_us + imtcp_sub(m->resume_us, ev->now_us) / 2;
 	}
 }

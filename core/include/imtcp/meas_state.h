@@ -270,7 +270,9 @@ struct imtcp_meas {
 	imtcp_u32 hold_us;     /* how long the first packet of the newest stream is held */
 	imtcp_u32 t_us;	       /* T where it was chosen; 0: adapts */
 	imtcp_u32 joined;      /* the streams of this measurement are judged together (gap.h) */
-	imtcp_u32 as_in_paper; /* by trends and lines alone; a pause lasts as it began */
+	imtcp_u32 as_in_paper; /* by trends and lines alone */
+	imtcp_u32 whole_pause; /* a pause lasts as it began */
+	imtcp_u32 _pad;
 	struct imtcp_tally tally;
 	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
 	struct imtcp_gap gap; /* scratch, as this is: */
@@ -287,6 +289,7 @@ IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, const struct imtcp_param
 	m->wire_q8 = 256;
 	m->t_us = p->t_us;
 	m->as_in_paper = (imtcp_u32)imtcp_as_in_paper(p);
+	m->whole_pause = m->as_in_paper;
 	m->last_nxt = snd_nxt;
 }
 
