@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from imtcp_lab.engine import paths
 from imtcp_lab.figures import DARK, LIGHT
 from imtcp_lab.job import MissingPrerequisite, Runner
 from imtcp_lab.metrics import SMALL_BYTES
+from imtcp_lab.options import add_options
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, text_cells, text_table
@@ -64,13 +64,8 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--seeds", type=int, default=3, help="runs per control (default 3)")
     parser.add_argument("--controls", default=",".join(DEFAULT_CONTROLS), metavar="A,B,…")
-    parser.add_argument("--kernel", default="6.12", help="kernel series of the guest")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
     parser.add_argument("--out", type=Path, help="directory (default: out/demo)")
-    parser.add_argument("--fresh", action="store_true", help="run again what is saved already")
-    parser.add_argument(
-        "--redraw", action="store_true", help="from saved results, whatever made them: run nothing"
-    )
+    add_options(parser, "--kernel", "--jobs", "--fresh", "--redraw")
     parser.set_defaults(handler=main)
 
 

@@ -25,6 +25,7 @@ from imtcp_lab.controls import CONTROLS
 from imtcp_lab.engine import paths
 from imtcp_lab.experiments import alone, web
 from imtcp_lab.job import LabError
+from imtcp_lab.options import add_options
 from imtcp_lab.run import seed_numbers
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, summary_records, text_table
@@ -101,11 +102,8 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     add("rules", nargs="*", metavar="RULE", help="names in lab/rules.toml (all)")
     add("--list", action="store_true", help="their names, and what each is")
     add("--seeds", type=int, default=5, help="runs per build (5)")
-    add("--first-seed", type=int, default=1, help="the seeds count from here (1)")
     add("--measure-s", type=float, default=10, help="judged seconds (10)")
-    add("--kernel", default="6.12", help="kernel series of the guest")
-    add("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once")
-    add("--json", action="store_true", help="print rows as JSON")
+    add_options(parser, "--first-seed", "--kernel", "--jobs", "--json")
     add("--out", type=Path, help="directory (default: out/rules)")
     parser.set_defaults(handler=main)
 

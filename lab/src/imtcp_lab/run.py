@@ -6,7 +6,6 @@ import argparse
 import copy
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from imtcp_lab.experiments import EXPERIMENTS, PAPERS, cpu, scoreboard
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import LabError, MissingPrerequisite, Runner
 from imtcp_lab.netns import NetnsRunner, has_netem
+from imtcp_lab.options import add_options
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import summary_records, text_table
@@ -56,32 +56,23 @@ def _common(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None
     add = parser.add_argument
     actions = [
         add("--seeds", type=int, help="runs per point (the experiment's own; quick: 1)"),
-        add("--first-seed", type=int, default=1, help="the seeds count from here (1)"),
+        *add_options(parser, "--first-seed", "--kernel", "--jobs", "--json", "--fresh", "--redraw"),
         add(
             "--quick",
             action="store_true",
             help="one seed; the papers' figures also coarsely and briefly",
         ),
-        add("--kernel", default="6.12", help="kernel series of the guest"),
         add(
             "--netns",
             action="store_true",
             help="in real time in namespaces of the running kernel, not in virtual time",
         ),
-        add("--jobs", type=int, default=os.cpu_count() or 1, help="guests at once"),
         add(
             "--scheduler",
             "--cluster",
             dest="cluster",
             metavar="ADDRESS",
             help="run on a Dask cluster (tcp://host:8786)",
-        ),
-        add("--json", action="store_true", help="print rows as JSON"),
-        add("--fresh", action="store_true", help="run again what is saved already"),
-        add(
-            "--redraw",
-            action="store_true",
-            help="from saved results, whatever made them: run nothing",
         ),
         add("--keep", action="store_true", help="keep the rows in lab/results, for lab report"),
     ]

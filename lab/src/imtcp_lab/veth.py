@@ -20,6 +20,7 @@ from imtcp_lab import results
 from imtcp_lab.controls import Control, named
 from imtcp_lab.job import Job, LabError, Runner
 from imtcp_lab.netns import NetnsRunner
+from imtcp_lab.options import add_options
 from imtcp_lab.tables import Column, as_number, summary_records, text_table
 
 #: What the others are held against.
@@ -73,7 +74,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         metavar="A,B,…",
         help="with reno (%(default)s)",
     )
-    add("--json", action="store_true", help="print rows as JSON")
+    add_options(parser, "--json")
     add("--out", type=Path, help="also write the rows to this file")
     parser.set_defaults(handler=main)
 

@@ -1,0 +1,34 @@
+"""Options that several commands take, declared once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from imtcp_lab.vm.runner import DEFAULT_KERNEL
+
+#: The help says its default itself: where an option is inherited it has none (run.py).
+_DECLARED: dict[str, dict[str, Any]] = {
+    "--first-seed": {"type": int, "default": 1, "help": "the seeds count from here (1)"},
+    "--kernel": {
+        "default": DEFAULT_KERNEL,
+        "help": f"kernel series of the guest ({DEFAULT_KERNEL})",
+    },
+    "--jobs": {
+        "type": int,
+        "default": os.cpu_count() or 1,
+        "help": "guests at once (one per processor)",
+    },
+    "--json": {"action": "store_true", "help": "print rows as JSON"},
+    "--fresh": {"action": "store_true", "help": "run again what is saved already"},
+    "--redraw": {
+        "action": "store_true",
+        "help": "from saved results, whatever made them: run nothing",
+    },
+}
+
+
+def add_options(parser: argparse.ArgumentParser, *names: str) -> list[argparse.Action]:
+    """Adds the options of these names, as ``--kernel``; their actions."""
+    return [parser.add_argument(name, **_DECLARED[name]) for name in names]
