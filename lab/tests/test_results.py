@@ -174,6 +174,23 @@ def test_equal_jobs_of_two_variants_run_once_and_are_saved_twice(tmp_path):
     assert all((tmp_path / p.scenario.key / "meta.json").is_file() for p in points)
 
 
+def test_what_another_experiment_ran_at_this_commit_is_taken_from_it(tmp_path, monkeypatch):
+    runner = FakeRunner()
+    other, own = tmp_path / "other", tmp_path / "own"
+    renamed = [replace(s, variant="again") for s in scenarios()]
+    monkeypatch.setattr(results, "commit", lambda: "before")
+    sweep.run_all(scenarios()[:1], runner, other, jobs=1)
+    monkeypatch.setattr(results, "commit", lambda: "now")
+    sweep.run_all(scenarios()[1:3], runner, other, jobs=1)
+    (other / ".part").mkdir()
+    points = sweep.run_all(renamed, runner, own, jobs=1, others=[other, own])
+    assert [p.scenario for p in points] == renamed
+    # 1 + 2 for the other; here the one of the commit before, and the one that it did not have
+    assert len(runner.ran) == 5
+    sweep.run_all(renamed, runner, own, jobs=1, fresh=True, others=[other, own])
+    assert len(runner.ran) == 9
+
+
 def test_a_failing_point_is_named_and_leaves_nothing(tmp_path):
     with pytest.raises(LabError, match=r"ended with code 3[\s\S]*the log"):
         sweep.run_all(scenarios(), FakeRunner(exit_code=3), tmp_path, jobs=2)

@@ -176,19 +176,48 @@ def save(
     return Point(scenario, tables, plain(meta))
 
 
-def load(directory: Path, scenario: Scenario, digest: str | None = None) -> Point | None:
-    """The saved point, if it is there, readable and of the given digest."""
-    place = directory / scenario.key
+def _read_meta(place: Path) -> dict[str, Any]:
+    """What a point's directory says of it; nothing if absent, broken or of another schema."""
     try:
         meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    if meta.get("schema") != SCHEMA_VERSION:
-        return None
-    if digest is not None and meta.get("digest") != digest:
-        return None
+        return {}
+    return meta if meta.get("schema") == SCHEMA_VERSION else {}
+
+
+def _read_point(place: Path, scenario: Scenario, meta: Mapping[str, Any]) -> Point:
     tables = {file.stem: pl.read_parquet(file) for file in sorted(place.glob("*.parquet"))}
     return Point(scenario, tables, meta)
+
+
+def load(directory: Path, scenario: Scenario, digest: str | None = None) -> Point | None:
+    """The saved point, if it is there, readable and of the given digest."""
+    place = directory / scenario.key
+    meta = _read_meta(place)
+    if not meta or (digest is not None and meta.get("digest") != digest):
+        return None
+    return _read_point(place, scenario, meta)
+
+
+def take_over(
+    directory: Path, others: Iterable[Path], wanted: Iterable[tuple[Scenario, str]]
+) -> list[Point]:
+    """Those of the wanted scenarios, each with its digest, that were run for others' directories at
+    this commit: saved in `directory` as well."""
+    here = commit()
+    places = {}
+    # a name with a dot is not complete yet
+    for place in (place for other in others for place in other.glob("[!.]*")):
+        meta = _read_meta(place)
+        if meta.get("commit") == here:
+            places[meta.get("digest")] = place, meta
+    out = []
+    for scenario, digest in wanted:
+        if digest in places:
+            place, meta = places[digest]
+            tables = _read_point(place, scenario, meta).tables
+            out.append(save(directory, scenario, tables, meta["environment"], digest))
+    return out
 
 
 def record(rows: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> dict[str, Any]:

@@ -142,9 +142,17 @@ def _points(
 
         runner = ClusterRunner.connect(runner, args.cluster)
         jobs = runner.slots
-    label = args.declared.name
+    others = [] if args.out else sorted(directory.parents[1].glob("*/points-*"))
     try:
-        return sweep.run_all(scenarios, runner, directory, jobs=jobs, fresh=args.fresh, label=label)
+        return sweep.run_all(
+            scenarios,
+            runner,
+            directory,
+            jobs=jobs,
+            fresh=args.fresh,
+            label=args.declared.name,
+            others=others,
+        )
     except MissingPrerequisite:
         raise
     except LabError as error:

@@ -93,8 +93,10 @@ def run_all(
     jobs: int,
     fresh: bool = False,
     label: str = "",
+    others: Sequence[Path] = (),
 ) -> list[Point]:
-    """All points, in the order given; saved ones are read if nothing changed.
+    """All points, in the order given; saved ones are read if nothing changed, and those that
+    another experiment ran at this commit are taken from its directory, one of `others`.
 
     A point that fails does not end the rest: the error comes at the end and names all that
     failed, while what was complete stays saved.  What is missing on this machine ends all.
@@ -108,6 +110,10 @@ def run_all(
             point = results.load(directory, scenario, digests[scenario.key])
             if point is not None:
                 found[scenario.key] = point
+    if not fresh and len(found) < len(scenarios):
+        wanted = [(s, digests[s.key]) for s in scenarios if s.key not in found]
+        taken = results.take_over(directory, others, wanted)
+        found |= {point.scenario.key: point for point in taken}
     missing = [s for s in scenarios if s.key not in found]
     if found:
         print(f"{len(found)} of {len(scenarios)} points are saved already", file=sys.stderr)
