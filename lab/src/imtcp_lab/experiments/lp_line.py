@@ -122,9 +122,8 @@ LONG_BULK = Experiment(
         expected="A TCP-LP transfer whose round trip is three times the web's disturbs it as little"
         " as on one link; against TCP the web gains, if less than there.",
         choices=CHOICES,
-        reason="Reno does little harm here: in the quick form an object of 10 kB takes 1.03"
-        " s beside it and 0.83 s alone, so no control could make it two thirds of"
-        " Reno's.",
+        reason="Reno does little harm here: an object of 10 kB takes 1.04 s beside it and 0.87 s"
+        " alone, so no control could make it two thirds of Reno's.",
         judge=_judge_long_bulk,
         draw=draw_10kb,
     ),
@@ -144,9 +143,9 @@ LONG_WEB = Experiment(
         " objects take over 90 % less than beside TCP; TCP-LP has 52 % of a link, 10 points less"
         " than TCP.",
         choices=CHOICES + " A lost first packet is waited for 1 s, as Linux does, not 3 s.",
-        reason="What can be saved is what Reno costs: in the quick form objects take 3.33 s"
-        " beside it and 1.22 s alone, 63 % less, of which TCP-LP saves 52. Why its"
-        " share is smaller than the paper's is not found.",
+        reason="What can be saved is what Reno costs: objects take 3.72 s beside it and 1.25 s"
+        " alone, 67 % less, of which TCP-LP saves 58. Why its share is smaller than the paper's is"
+        " not found.",
         judge=_judge_long_web,
         draw=lambda rows, theme: plots.bars(
             rows, "response_s", "mean time of an object, s", theme, log_y=True
