@@ -134,8 +134,8 @@ WIRELESS_LOSS = Experiment(
         draw=lambda rows, theme: plots.lines(
             rows, "loss_pct", "goodput_mbps", "loss, %", "goodput, Mbit/s", theme, log_x=True
         ),
-        reason="At 1 % both are near the link's rate, and what full speed holds back for its"
-        " streams in a window of exactly that is lost. With the paper's rules alone"
+        reason="At 1 % both have about nine tenths of the link, and what full speed holds back for"
+        " its streams in a window of exactly that is lost. With the paper's rules alone"
         " (imtcp_fs_paper) a loss halves the window, and where nearly every stream has a loss in it"
         " there is no result, without which full speed is Reno.",
     ),
