@@ -106,6 +106,18 @@ def test_a_broken_point_counts_as_absent(tmp_path):
     assert results.load(tmp_path, scenario) is None
 
 
+def test_a_point_with_a_damaged_table_counts_as_absent(tmp_path):
+    scenario = scenarios()[0]
+    tables = raw.read_tables(JobResult(FILES, "", 0, {}))
+    for name in ("own", "other"):
+        results.save(tmp_path / name, scenario, tables, {}, "digest")
+        table = tmp_path / name / scenario.key / "queue.parquet"
+        table.write_bytes(table.read_bytes()[:-40])
+    assert results.load(tmp_path / "own", scenario, "digest") is None
+    wanted = [(scenario, "digest")]
+    assert results.take_over(tmp_path / "own", [tmp_path / "other"], wanted) == []
+
+
 def test_json_files_hold_null_where_a_number_is_missing(tmp_path):
     results.write_json(tmp_path / "x.json", {"a": float("nan"), "b": [1.5, float("inf")]})
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": [1.5, None]}

@@ -185,8 +185,12 @@ def _read_meta(place: Path) -> dict[str, Any]:
     return meta if meta.get("schema") == SCHEMA_VERSION else {}
 
 
-def _read_point(place: Path, scenario: Scenario, meta: Mapping[str, Any]) -> Point:
-    tables = {file.stem: pl.read_parquet(file) for file in sorted(place.glob("*.parquet"))}
+def _read_point(place: Path, scenario: Scenario, meta: Mapping[str, Any]) -> Point | None:
+    """The point with its tables; nothing if one of them cannot be read: it is run again then."""
+    try:
+        tables = {file.stem: pl.read_parquet(file) for file in sorted(place.glob("*.parquet"))}
+    except (OSError, pl.exceptions.PolarsError):
+        return None
     return Point(scenario, tables, meta)
 
 
@@ -215,8 +219,9 @@ def take_over(
     for scenario, digest in wanted:
         if digest in places:
             place, meta = places[digest]
-            tables = _read_point(place, scenario, meta).tables
-            out.append(save(directory, scenario, tables, meta["environment"], digest))
+            point = _read_point(place, scenario, meta)
+            if point is not None:
+                out.append(save(directory, scenario, point.tables, meta["environment"], digest))
     return out
 
 

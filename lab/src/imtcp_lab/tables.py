@@ -85,10 +85,11 @@ def summary_records(
 
 
 def text_cells(
-    rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]
+    rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column], samples: str = "seeds"
 ) -> tuple[list[str], list[list[str]]]:
-    """Titles, and a line per group: mean (least … greatest) over seeds in each cell."""
-    titles = [*by, *(c.title for c in columns), "seeds"]
+    """Titles, and a line per group: mean (least … greatest) over seeds, or other samples, in each
+    cell."""
+    titles = [*by, *(c.title for c in columns), samples]
     lines = [
         [as_setting(record[key]) for key in by]
         + [cell(record[c.key], c) for c in columns]
@@ -111,6 +112,8 @@ def aligned(titles: Sequence[str], lines: Sequence[Sequence[str]], left: int) ->
     return "\n".join([layout(titles), rule, *(layout(line) for line in lines)])
 
 
-def text_table(rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]) -> str:
+def text_table(
+    rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column], samples: str = "seeds"
+) -> str:
     """The same, aligned."""
-    return aligned(*text_cells(rows, by, columns), left=len(by))
+    return aligned(*text_cells(rows, by, columns, samples), left=len(by))

@@ -161,6 +161,5 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(record, indent=2))
     else:
-        # each round is a sample, as elsewhere each seed is
-        print(text_table(measured, ("control",), COLUMNS))
+        print(text_table(measured, ("control",), COLUMNS, samples="rounds"))
     return 0
