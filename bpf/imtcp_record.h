@@ -35,7 +35,7 @@ static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct i
 	rec->unit_state = (__u8)m->unit;
 	rec->stream_packets = (__u8)m->n;
 	rec->store_packets = (__u8)m->m;
-	rec->pause_rtts = m->pause_rtts;
+	rec->pause_rtts = imtcp_meas_pause_rtts(m);
 	rec->ack_ratio_q8 = m->ack_ratio_q8;
 	rec->meas_started = m->started;
 	rec->meas_completed = m->completed;

@@ -78,6 +78,27 @@ def test_ledbat_with_a_smaller_target_keeps_a_shorter_queue_on_the_same_path() -
     assert 10_000 <= queue_us[20] <= 30_000, queue_us
 
 
+def test_a_chosen_pause_is_what_lies_between_measurements_also_after_losses() -> None:
+    path = Path3()  # its buffer is of 200 packets: imtcp loses some now and then
+    script = UP + path.script()
+    pauses = (20, 0)
+    for port, pause in enumerate(pauses, 5300):
+        script += (
+            f"ns {path.rx} iperf3 -s -1 -p {port} >/dev/null & S=$!\nlistening {path.rx} {port}\n"
+            f'( sleep 6; imtcp watch --once --json --filter :{port} >"$OUT/{pause}" ) & W=$!\n'
+            f"ns {path.tx} imtcp run --mode measure --param pause={pause} --"
+            f" iperf3 -c {RECEIVER} -p {port} -t 7 >/dev/null\nwait $S $W\n"
+        )
+    result = run(script)
+    found = {pause: most_sent(lines(result, str(pause))) for pause in pauses}
+    for pause, record in found.items():
+        assert record["params"]["pause"] == pause
+        assert record["reductions"]["loss"] >= 1, record
+    # twenty round trips of 30 ms, and the queue's: at most six seconds of them
+    assert 4 <= found[20]["meas_started"] <= 6 / 0.6 + 1
+    assert found[0]["meas_started"] >= 5 * found[20]["meas_started"]
+
+
 def test_attaching_again_changes_the_parameters_of_open_connections() -> None:
     path = Path3()
     script = path.script() + 'printf "[bg]\\ndelta = 1.5\\n" >/tmp/imtcp.conf\nimtcp up >&2\n'

@@ -794,6 +794,42 @@ static void a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last(voi
 	assert_int_equal(m.resume_us, 1600000);
 }
 
+/* 12 round trips of 30 ms after a loss, after a result, and in a queue, whatever comes. */
+static void a_chosen_pause_does_not_follow_congestion(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_ack_event a;
+	struct imtcp_meas m;
+	uint32_t i;
+
+	(void)state;
+	memset(&a, 0, sizeof(a));
+	memset(&m, 0, sizeof(m));
+	a.min_rtt_us = 30000;
+	p.pause_plus1 = 12 + 1;
+	imtcp_meas_init(&m, &p, 0);
+	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
+	assert_int_equal(m.resume_us, 1360000);
+	a.now_us = 1030000;
+	m.round.last_least_rtt_us = 30500;
+	imtcp_meas_round(&m, &a);
+	assert_int_equal(m.resume_us, 1360000);
+	imtcp_meas_end(&m, 2000000, 30000, IMTCP_OK);
+	assert_int_equal(m.resume_us, 2360000);
+	m.round.last_least_rtt_us = 45000;
+	for (i = 0; i < 2 * IMTCP_CONGESTED_ROUNDS; i++)
+		imtcp_meas_round(&m, &a);
+	imtcp_meas_end(&m, 3000000, 30000, IMTCP_OK);
+	assert_int_equal(m.resume_us, 3360000);
+
+	p.pause_plus1 = 0 + 1;
+	memset(&m, 0, sizeof(m));
+	imtcp_meas_init(&m, &p, 0);
+	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
+	assert_int_equal(m.resume_us, 1000000);
+	assert_int_equal(m.blocked, 1); /* until what was in flight is acknowledged [IM §3.5.3] */
+}
+
 static void null_pointers_are_refused(void **state)
 {
 	struct hand h;
@@ -833,4 +869,4 @@ SUITE(control, T(a_packet_climbs_through_store_send_empty_and_pass),
       T(a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream),
       T(the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_path),
       T(a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last),
-      T(null_pointers_are_refused))
+      T(a_chosen_pause_does_not_follow_congestion), T(null_pointers_are_refused))

@@ -272,7 +272,7 @@ struct imtcp_meas {
 	imtcp_u32 joined;      /* the streams of this measurement are judged together (gap.h) */
 	imtcp_u32 as_in_paper; /* by trends and lines alone */
 	imtcp_u32 whole_pause; /* a pause lasts as it began */
-	imtcp_u32 _pad;
+	imtcp_u32 pause_plus1; /* the pause where it was chosen; 0: it follows congestion */
 	struct imtcp_tally tally;
 	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
 	struct imtcp_gap gap; /* scratch, as this is: */
@@ -289,7 +289,8 @@ IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, const struct imtcp_param
 	m->wire_q8 = 256;
 	m->t_us = p->t_us;
 	m->as_in_paper = (imtcp_u32)imtcp_as_in_paper(p);
-	m->whole_pause = m->as_in_paper;
+	m->pause_plus1 = p->pause_plus1;
+	m->whole_pause = m->as_in_paper || m->pause_plus1;
 	m->last_nxt = snd_nxt;
 }
 
@@ -343,12 +344,14 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_edge_bps(const struct imtcp_meas *m, imtcp_u32
 }
 
 /*
- * Round trips to the next measurement: on a free path none [IM §4.5], unless what is available is far
- * more than the connection uses (its application, its ceiling or slow start limits it), or the window
+ * Round trips to the next measurement: as many as were chosen, or on a free path none [IM §4.5], unless what is
+ * available is far more than the connection uses (its application, its ceiling or slow start limits it), or the window
  * could not carry the last streams: each hold in vain costs about its own length.
  */
 IMTCP_INLINE imtcp_u32 imtcp_meas_pause_rtts(const struct imtcp_meas *m)
 {
+	if (m->pause_plus1)
+		return m->pause_plus1 - 1;
 	if (!m->pause_rtts && m->result.outcome == IMTCP_OK &&
 	    m->avail_bps / IMTCP_UNUSED_FACTOR > m->round.delivery_bps)
 		return IMTCP_PAUSE_UNUSED_RTTS;
@@ -429,7 +432,7 @@ IMTCP_INLINE int imtcp_meas_on_loss(struct imtcp_meas *m, imtcp_u64 now_us, imtc
 	m->blocked = 1;
 	m->blocked_seq = snd_nxt;
 	m->pause_rtts = IMTCP_PAUSE_RTTS;
-	m->resume_us = now_us + (imtcp_u64)m->pause_rtts * srtt_us;
+	m->resume_us = now_us + (imtcp_u64)imtcp_meas_pause_rtts(m) * srtt_us;
 	return imtcp_meas_abandon(m, now_us, srtt_us, IMTCP_RETRANSMITTED);
 }
 

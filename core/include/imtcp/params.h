@@ -54,6 +54,12 @@
 #define IMTCP_T_LEAST_US 1000U
 #define IMTCP_T_MAX_US 50000U
 
+/* The pause between two measurements, round trips, plus one, for 0 is "not chosen". By default it follows
+ * congestion (IMTCP_PAUSE_RTTS, meas_state.h); a chosen one does not, as in [IM §4.5, fig. 13], which has 0,
+ * 12, 15 and 20. ours: at most 100, some seconds on a common path. */
+#define IMTCP_PAUSE_LEAST_PLUS1 1U
+#define IMTCP_PAUSE_MOST_PLUS1 101U
+
 /* TCP-LP's delta, the share of the delays' range above which they are congestion, percent: 0.15
  * [LP §III-D]. ours: from 0.01 to 0.99, all that is kept apart from 0, which any delay is above, and
  * from 1, which none is [LP eq. 2]. */
@@ -115,6 +121,8 @@ struct imtcp_params {
 	imtcp_u32 ledbatpp_target_us;
 	imtcp_u32 t_us; /* T; 0: adapts */
 	imtcp_u32 profile;
+	imtcp_u32 pause_plus1; /* 0: follows congestion */
+	imtcp_u32 _pad;
 };
 
 IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
@@ -133,6 +141,8 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->ledbatpp_target_us = IMTCP_LEDBATPP_TARGET_US;
 	p->t_us = 0;
 	p->profile = IMTCP_PROFILE_DEFAULT;
+	p->pause_plus1 = 0;
+	p->_pad = 0;
 }
 
 /* The rules of the paper alone. */
@@ -177,6 +187,8 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 	imtcp_params_choose_one(&p->t_us, chosen->t_us, IMTCP_T_LEAST_US, IMTCP_T_MAX_US);
 	imtcp_params_choose_one(&p->profile, chosen->profile, IMTCP_PROFILE_DEFAULT,
 				IMTCP_PROFILE_PAPER);
+	imtcp_params_choose_one(&p->pause_plus1, chosen->pause_plus1, IMTCP_PAUSE_LEAST_PLUS1,
+				IMTCP_PAUSE_MOST_PLUS1);
 }
 
 /* N where an ACK answers several packets. */

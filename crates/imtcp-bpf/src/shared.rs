@@ -19,6 +19,8 @@ pub const IMTCP_STREAM_PACKETS_LEAST: u32 = 5;
 pub const IMTCP_STREAM_PACKETS_MOST: u32 = 10;
 pub const IMTCP_T_LEAST_US: u32 = 1000;
 pub const IMTCP_T_MAX_US: u32 = 50000;
+pub const IMTCP_PAUSE_LEAST_PLUS1: u32 = 1;
+pub const IMTCP_PAUSE_MOST_PLUS1: u32 = 101;
 pub const IMTCP_LP_DELTA_PCT: u32 = 15;
 pub const IMTCP_LP_DELTA_LEAST_PCT: u32 = 1;
 pub const IMTCP_LP_DELTA_MOST_PCT: u32 = 99;
@@ -42,7 +44,7 @@ pub const IMTCP_LEDBATPP_TARGET_LEAST_US: u32 = 5000;
 pub const IMTCP_LEDBATPP_TARGET_MOST_US: u32 = 100000;
 pub const IMTCP_PROFILE_DEFAULT: u32 = 1;
 pub const IMTCP_PROFILE_PAPER: u32 = 2;
-pub const IMTCP_ABI_VERSION: u32 = 6;
+pub const IMTCP_ABI_VERSION: u32 = 7;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -80,10 +82,12 @@ pub struct imtcp_params {
     pub ledbatpp_target_us: imtcp_u32,
     pub t_us: imtcp_u32,
     pub profile: imtcp_u32,
+    pub pause_plus1: imtcp_u32,
+    pub _pad: imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_params"][::std::mem::size_of::<imtcp_params>() - 56usize];
+    ["Size of imtcp_params"][::std::mem::size_of::<imtcp_params>() - 64usize];
     ["Alignment of imtcp_params"][::std::mem::align_of::<imtcp_params>() - 4usize];
     ["Offset of field: imtcp_params::gamma_q16"]
         [::std::mem::offset_of!(imtcp_params, gamma_q16) - 0usize];
@@ -111,6 +115,9 @@ const _: () = {
     ["Offset of field: imtcp_params::t_us"][::std::mem::offset_of!(imtcp_params, t_us) - 48usize];
     ["Offset of field: imtcp_params::profile"]
         [::std::mem::offset_of!(imtcp_params, profile) - 52usize];
+    ["Offset of field: imtcp_params::pause_plus1"]
+        [::std::mem::offset_of!(imtcp_params, pause_plus1) - 56usize];
+    ["Offset of field: imtcp_params::_pad"][::std::mem::offset_of!(imtcp_params, _pad) - 60usize];
 };
 pub const IMTCP_MODE_NONE: imtcp_mode = 0;
 pub const IMTCP_MODE_MEASURE: imtcp_mode = 1;
@@ -201,7 +208,7 @@ pub struct imtcp_record {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 424usize];
+    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 432usize];
     ["Alignment of imtcp_record"][::std::mem::align_of::<imtcp_record>() - 8usize];
     ["Offset of field: imtcp_record::abi"][::std::mem::offset_of!(imtcp_record, abi) - 0usize];
     ["Offset of field: imtcp_record::family"]
@@ -401,7 +408,7 @@ pub struct imtcp_policy {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 184usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 192usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -437,9 +444,9 @@ const _: () = {
     ["Offset of field: imtcp_policy::params"]
         [::std::mem::offset_of!(imtcp_policy, params) - 112usize];
     ["Offset of field: imtcp_policy::ended_min_rtt_us"]
-        [::std::mem::offset_of!(imtcp_policy, ended_min_rtt_us) - 168usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_min_rtt_us) - 176usize];
     ["Offset of field: imtcp_policy::inner_conns"]
-        [::std::mem::offset_of!(imtcp_policy, inner_conns) - 176usize];
+        [::std::mem::offset_of!(imtcp_policy, inner_conns) - 184usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

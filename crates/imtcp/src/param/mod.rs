@@ -17,7 +17,7 @@ use crate::policy::Mode;
 
 mod table;
 
-use table::{Param, MILLISECONDS, NAMED, PARAMS, PROFILES};
+use table::{Param, MILLISECONDS, NAMED, PARAMS, PLUS1, PROFILES};
 
 /// Read where `--config` names no other; nobody needs to have it.
 pub const CONFIG: &str = "/etc/imtcp.conf";
@@ -29,6 +29,9 @@ impl Param {
 
     /// As people write it: with as many decimals as the programs' scale can tell apart.
     fn shown(&self, value: u32) -> f64 {
+        if self.scale == PLUS1 {
+            return f64::from(value) - 1.0;
+        }
         let tells_apart = match self.scale {
             1 => 1.0,
             100 | 256 => 1e2,
@@ -50,6 +53,7 @@ impl Param {
         match self.scale {
             NAMED => self.text(value).into(),
             1 => value.into(),
+            PLUS1 => value.wrapping_sub(1).into(),
             _ => Number::from_f64(self.shown(value)).expect("a finite number").into(),
         }
     }
@@ -87,9 +91,10 @@ impl Param {
     /// The value in the programs' scale.
     fn parse(&self, text: &str) -> Result<u32, String> {
         let (name, range) = (self.name(), self.range());
+        let whole = self.scale == 1 || self.scale == PLUS1;
         let kind = match self.scale {
             NAMED => "",
-            1 => "a whole number ",
+            _ if whole => "a whole number ",
             MILLISECONDS => "a number of milliseconds ",
             _ => "a number ",
         };
@@ -102,8 +107,11 @@ impl Param {
         let number = text.strip_suffix(self.unit().trim()).unwrap_or(text).trim();
         let value: f64 = number.parse().map_err(|_| refused())?;
         let ends = self.shown(self.least)..=self.shown(self.most);
-        if !ends.contains(&value) || (self.scale == 1 && value.fract() != 0.0) {
+        if !ends.contains(&value) || (whole && value.fract() != 0.0) {
             return Err(refused());
+        }
+        if self.scale == PLUS1 {
+            return Ok(value as u32 + 1);
         }
         Ok(((value * f64::from(self.scale)).round() as u32).clamp(self.least, self.most))
     }
@@ -381,8 +389,8 @@ mod tests {
         let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
         let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
         let expected = [
-            "gamma=", "N=", "T=", "delta=", "g=", "profile=", "h=", "itt=", "t=", "f=", "target=",
-            "gain=",
+            "gamma=", "N=", "T=", "pause=", "delta=", "g=", "profile=", "h=", "itt=", "t=", "f=",
+            "target=", "gain=",
         ];
         assert_eq!(keys, expected);
         let target = told.iter().find(|v| v.get_name() == "target=").unwrap();
@@ -433,6 +441,23 @@ mod tests {
         assert_eq!(unusual(Mode::Measure, &read), ["T=4"]);
         let said = refused(Mode::Fs, "T", "20000us");
         assert_eq!(said, "T must be a number of milliseconds between 1 and 50, not 20000us");
+    }
+
+    #[test]
+    fn a_pause_of_no_round_trips_can_be_chosen() {
+        let params = set(Mode::Bg, "pause", "0").unwrap();
+        assert_eq!(params.pause_plus1, 1);
+        assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["pause=0"]);
+        assert_eq!(set(Mode::Measure, "pause", "20").unwrap().pause_plus1, 21);
+        for wrong in ["-1", "101", "1.5"] {
+            let said = refused(Mode::Bg, "pause", wrong);
+            assert_eq!(
+                said,
+                format!("pause must be a whole number between 0 and 100, not {wrong}")
+            );
+        }
+        assert!(refused(Mode::Fs, "pause", "0").starts_with("mode fs has no parameter pause"));
+        assert_eq!(file("[bg]\npause = 12\n").unwrap().pause_plus1, 13);
     }
 
     #[test]

@@ -21,16 +21,20 @@ pub struct Param {
 }
 
 const MEASURING: &[Mode] = &[Mode::Bg, Mode::Measure, Mode::Fs];
+/// Full speed measures without a pause [IM §4.5].
+const MEASURING_BESIDE_OTHERS: &[Mode] = &[Mode::Bg, Mode::Measure];
 const BY_DELAY_OR_MARK: &[Mode] = &[Mode::Lp, Mode::Lpecn];
 /// The scale of times: people write milliseconds, the programs count microseconds.
 pub(super) const MILLISECONDS: u32 = 1000;
 /// No number: one of `PROFILES`.
 pub(super) const NAMED: u32 = 0;
+/// A count that may be 0: the programs have one more, for 0 is not chosen.
+pub(super) const PLUS1: u32 = u32::MAX;
 /// Names of the values from 1 on.
 pub(super) const PROFILES: [&str; 2] = ["default", "paper"];
 
 /// A name may stand here more than once, for other modes.
-pub const PARAMS: [Param; 14] = [
+pub const PARAMS: [Param; 15] = [
     Param {
         key: "gamma=",
         modes: MEASURING,
@@ -60,6 +64,16 @@ pub const PARAMS: [Param; 14] = [
         default: 0,
         field: |p| &mut p.t_us,
         what: "longest time that a packet may be held for a stream",
+    },
+    Param {
+        key: "pause=",
+        modes: MEASURING_BESIDE_OTHERS,
+        scale: PLUS1,
+        least: shared::IMTCP_PAUSE_LEAST_PLUS1,
+        most: shared::IMTCP_PAUSE_MOST_PLUS1,
+        default: 0,
+        field: |p| &mut p.pause_plus1,
+        what: "round trips from one measurement to the next",
     },
     Param {
         key: "delta=",

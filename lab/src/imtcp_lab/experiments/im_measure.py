@@ -10,7 +10,16 @@ import polars as pl
 
 from imtcp_lab import plots
 from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.experiments.paper import AS_IN_PAPER, Claim, Paper, below, mean, pick, values
+from imtcp_lab.experiments.paper import (
+    AS_IN_PAPER,
+    WITHOUT_PAUSE,
+    Claim,
+    Paper,
+    below,
+    mean,
+    pick,
+    values,
+)
 from imtcp_lab.experiments.tracking import (
     MIXED_FRAMES,
     Steps,
@@ -59,7 +68,7 @@ def measuring(
                 buffer_pkts=round(BUFFER_PKTS * capacity_bps / STEPS_CAPACITY_BPS),
             ),
             Udp(schedule_text(steps), frames=MIXED_FRAMES),
-            Bulk(start_s=shift_s(seed), params=(*params, *AS_IN_PAPER)),
+            Bulk(start_s=shift_s(seed), params=(*params, *WITHOUT_PAUSE, *AS_IN_PAPER)),
             control,
             Times(warmup_s=WARMUP_S, measure_s=measure_s, drain_s=0.5),
             seed=seed,
@@ -231,7 +240,7 @@ STEPS = Experiment(
         choices="Measured by imtcp's own data over steps of 12 s, not by UDP streams over 50 to"
         " 60 s. Streams of fewer than 5 packets cannot be chosen: the paper found what they are"
         " worth. The buffer, not given, is of 1000 packets; results within 0.3 s after a step are"
-        " not judged. By the paper's rules (profile=paper).",
+        " not judged. By the paper's rules (profile=paper, pause=0).",
         judge=_judge_steps,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="label"),
     ),
@@ -259,7 +268,8 @@ COUNTS = Experiment(
         " packets; the buffer is of 100 packets. Only the m that adapts can be chosen; the receiver"
         " delays ACKs, so a stream has half as many packets more. Streams that were judged invalid"
         " are counted, as the paper has no such judgement; those that were given up are not. By the"
-        " paper's rules (profile=paper).",
+        " paper's rules (profile=paper), without pauses (pause=0): [IM §4.5] is the first to have"
+        " one.",
         reason="After a loss, and while its path is congested, imtcp waits for twenty round"
         " trips with its next measurement, for the sake of Reno flows beside it [IM"
         " §4.5], which the paper has only after this table: nine to twelve losses take"

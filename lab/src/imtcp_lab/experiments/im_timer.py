@@ -121,7 +121,7 @@ EXPERIMENT = Experiment(
         choices="4 and 7 of 10 Mbit/s, for the reason of IM-T1. N is imtcp's own, 8, and 12 where"
         " the receiver delays ACKs. Of each measurement the first packet of its last stream is"
         " looked at. T is a bound: imtcp holds a packet for as long as the packets of a stream"
-        " should take to come, at most T. By the paper's rules (profile=paper).",
+        " should take to come, at most T. By the paper's rules (profile=paper, pause=0).",
         reason="imtcp holds a packet no longer than those of its stream take to come, so a T"
         " of 40 ms is not what ends a hold: nine in ten are below 12 ms at 4 and 7 ms at 7 Mbit/s,"
         " where T adapts as well. There are fewer results than in the paper for IM-T1's reason: a"
