@@ -110,6 +110,9 @@ static inline void drive_init(struct drive *d, const struct drive_source *src)
 	chosen.delta_q8 = (uint32_t)drive_any(src);
 	chosen.stream_packets = (uint32_t)drive_any(src);
 	chosen.g_q8 = (uint32_t)drive_any(src);
+	/* of a number that is drawn already: the corpus's inputs go on meaning what they did */
+	if (chosen.gamma_q16 & 1)
+		chosen.pause_plus1 = chosen.gamma_q16 >> 24;
 	imtcp_params_choose(&d->params, &chosen);
 	imtcp_meas_init(&d->m, &d->params, d->nxt);
 	d->m.link_bps = drive_in(src, 0, 1) ? 0 : drive_in(src, 10000, 400000000000ULL);
