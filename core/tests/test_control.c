@@ -739,6 +739,16 @@ static void a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream(
 
 /* ---- the pause follows congestion ---- */
 
+/* A measurement and an ACK of a path of 30 ms. */
+static void begin_pausing(struct imtcp_meas *m, struct imtcp_ack_event *a,
+			  const struct imtcp_params *p)
+{
+	memset(a, 0, sizeof(*a));
+	memset(m, 0, sizeof(*m));
+	a->min_rtt_us = 30000;
+	imtcp_meas_init(m, p, 0);
+}
+
 static void the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_path(void **state)
 {
 	struct imtcp_ack_event a;
@@ -746,10 +756,7 @@ static void the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_
 	uint32_t i;
 
 	(void)state;
-	memset(&a, 0, sizeof(a));
-	memset(&m, 0, sizeof(m));
-	a.min_rtt_us = 30000;
-	imtcp_meas_init(&m, defaults(), 0);
+	begin_pausing(&m, &a, defaults());
 	assert_int_equal(m.pause_rtts, 0);
 	m.round.last_least_rtt_us = 45000;
 	for (i = 1; i < IMTCP_CONGESTED_ROUNDS; i++) {
@@ -777,10 +784,7 @@ static void a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last(voi
 	struct imtcp_meas m;
 
 	(void)state;
-	memset(&a, 0, sizeof(a));
-	memset(&m, 0, sizeof(m));
-	a.min_rtt_us = 30000;
-	imtcp_meas_init(&m, defaults(), 0);
+	begin_pausing(&m, &a, defaults());
 	m.round.last_least_rtt_us = 30500;
 	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
 	assert_int_equal(m.resume_us, 1600000);
@@ -803,11 +807,8 @@ static void a_chosen_pause_does_not_follow_congestion(void **state)
 	uint32_t i;
 
 	(void)state;
-	memset(&a, 0, sizeof(a));
-	memset(&m, 0, sizeof(m));
-	a.min_rtt_us = 30000;
 	p.pause_plus1 = 12 + 1;
-	imtcp_meas_init(&m, &p, 0);
+	begin_pausing(&m, &a, &p);
 	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
 	assert_int_equal(m.resume_us, 1360000);
 	a.now_us = 1030000;
@@ -823,8 +824,7 @@ static void a_chosen_pause_does_not_follow_congestion(void **state)
 	assert_int_equal(m.resume_us, 3360000);
 
 	p.pause_plus1 = 0 + 1;
-	memset(&m, 0, sizeof(m));
-	imtcp_meas_init(&m, &p, 0);
+	begin_pausing(&m, &a, &p);
 	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
 	assert_int_equal(m.resume_us, 1000000);
 	assert_int_equal(m.blocked, 1); /* until what was in flight is acknowledged [IM §3.5.3] */

@@ -121,9 +121,9 @@ EXPERIMENT = Experiment(
         " web does not ask for marks. It holds as many bytes as the others' full packets.",
         reason="What can be saved is what Reno costs: objects take 1.84 s beside it and 0.83 s"
         " alone, 55 % less, of which TCP-LP saves 48. Its share is smaller than the paper's by"
-        " delay (23 %) and by marks (27 %), so that it is not how a queue is found but how often"
-        " the web makes one, which the paper does not say: a burst within the inference phase"
-        " has the window at one segment.",
+        " delay (23 %) and by marks (27 %), so that it is probably not how a queue is found but"
+        " how often the web makes one, which the paper does not say: a burst within the inference"
+        " phase has the window at one segment. Not measured.",
         judge=_judge,
         draw=draw_10kb,
     ),
