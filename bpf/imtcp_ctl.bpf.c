@@ -232,23 +232,33 @@ static __always_inline __u32 queued_bytes(const struct tcp_sock *tp, __u8 state)
 	}
 }
 
+/* The parameters are written from where they are: with a copy of them the record takes most of the 512
+ * bytes that a program's stack has. Of a record that does not fit into the reader's buffer neither part
+ * is kept, and it is made again. */
+#define RECORD_WITHOUT_PARAMS_BYTES __builtin_offsetof(struct imtcp_record, params)
+_Static_assert(RECORD_WITHOUT_PARAMS_BYTES + sizeof(struct imtcp_params) ==
+		       sizeof(struct imtcp_record),
+	       "the parameters end the record");
+
 static __always_inline void print_record(struct seq_file *seq, struct imtcp_conn *conn,
 					 struct tcp_sock *tp)
 {
 	struct sock___ctl *sk = (struct sock___ctl *)tp;
-	struct imtcp_record rec = {};
+	__u64 words[RECORD_WITHOUT_PARAMS_BYTES / sizeof(__u64)] = {};
+	struct imtcp_record *rec = (struct imtcp_record *)words;
 
 	if (conn->left)
 		return;
-	imtcp_record_fill(&rec, conn, tp);
-	fill_addresses(&rec, sk);
-	rec.tcp_state = BPF_CORE_READ(sk, __sk_common.skc_state);
-	rec.queued_bytes = queued_bytes(tp, rec.tcp_state);
-	rec.netns_ino = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	rec.cookie = bpf_get_socket_cookie(tp);
-	rec.socket_ino = socket_inode(sk);
-	rec.now_ns = bpf_ktime_get_ns();
-	bpf_seq_write(seq, &rec, sizeof(rec));
+	imtcp_record_fill(rec, conn, tp);
+	fill_addresses(rec, sk);
+	rec->tcp_state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	rec->queued_bytes = queued_bytes(tp, rec->tcp_state);
+	rec->netns_ino = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	rec->cookie = bpf_get_socket_cookie(tp);
+	rec->socket_ino = socket_inode(sk);
+	rec->now_ns = bpf_ktime_get_ns();
+	bpf_seq_write(seq, words, sizeof(words));
+	bpf_seq_write(seq, &conn->params, sizeof(conn->params));
 }
 
 SEC("iter/bpf_sk_storage_map")

@@ -10,8 +10,8 @@
 
 #define IMTCP_NS_PER_US 1000ULL
 
-/* Fills what comes from the connection's state and its tcp_sock; addresses, inodes and now_ns
- * are the caller's. */
+/* Fills what comes from the connection's state and its tcp_sock; addresses, inodes, now_ns and the
+ * parameters, behind all else, are the caller's. */
 static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct imtcp_conn *conn,
 					      struct tcp_sock *tp)
 {
@@ -61,7 +61,6 @@ static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct i
 	rec->bytes_retrans = tp->bytes_retrans;
 	rec->busy_us = conn->busy_us;
 	rec->yielding_us = conn->yielding_us;
-	rec->params = conn->params;
 }
 
 #endif

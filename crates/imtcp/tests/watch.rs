@@ -189,3 +189,26 @@ fn a_watch_that_is_killed_gives_the_terminal_back() {
         assert_eq!(watch.child.finish().status.code(), Some(128 + signal));
     }
 }
+
+/// The kernel's buffer for what is read at once has 32 KiB, some seventy records.
+#[test]
+fn hundreds_of_connections_are_listed_once_each_and_whole() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let streams: Vec<_> = (0..200).map(|_| net.connect()).collect();
+    for stream in &streams {
+        set_control(stream, "imtcp");
+    }
+    let mut ports: Vec<_> = streams.iter().map(|s| s.local_addr().unwrap().port()).collect();
+    let listed = connections(&net.server.to_string());
+    let mut found: Vec<_> = listed
+        .iter()
+        .map(|c| c["src"].as_str().unwrap().rsplit_once(':').unwrap().1.parse::<u16>().unwrap())
+        .collect();
+    ports.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, ports);
+    for c in &listed {
+        assert_eq!((&c["mode"], &c["params"]["N"]), (&"measure".into(), &8.into()), "{c}");
+    }
+}
