@@ -1,7 +1,8 @@
 """The quick form of the papers' figures, from their first guests to a verdict.
 
-All of them take about half an hour of two cores, so each commit runs a third, chosen by its hash;
-``IMTCP_TEST_FIGURES=all`` runs all, ``IMTCP_TEST_FIGURES=LP-T1,BG-F6`` these.
+All of them take half an hour of two fast cores and more than an hour of slow ones, so each
+commit runs an eighth, chosen by its hash; ``IMTCP_TEST_FIGURES=all`` runs all,
+``IMTCP_TEST_FIGURES=LP-T1,BG-F6`` these.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from imtcp_lab.experiments.paper import DIFFERS, NOT_REPRODUCED, REPRODUCED
 from vm_guests import runner
 
 NAMES = [experiment.name for experiment in PAPERS if experiment.controls]
-PARTS = 3
+PARTS = 8
 
 
 def commit() -> int:
