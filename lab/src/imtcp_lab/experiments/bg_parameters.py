@@ -172,7 +172,7 @@ GAMMA = Experiment(
         expected="Utilisation of the available bandwidth falls as gamma grows; 1/8 is chosen.",
         choices=CHOICES,
         reason="Seldom is it the cap that holds the window: it is there in 1 to 6 % of the looks at"
-        " it (ten a second), is 78 to 85 packets on average and the window 45 to 49, since valid"
+        " it (four a second), is 78 to 85 packets on average and the window 45 to 49, since valid"
         " results beside bursts are above what is left on average (38 of 30 Mbit/s). Nothing was"
         " dropped, so it is the rule for the round trip that cuts it, which gamma has no part in."
         " gamma does what the thesis says to the smoothed value: its deviation is 6 Mbit/s"
