@@ -1,7 +1,7 @@
 """The quick form of the papers' figures, from their first guests to a verdict.
 
 All of them take half an hour of two fast cores and more than an hour of slow ones, so each
-commit runs an eighth, chosen by its hash; ``IMTCP_TEST_FIGURES=all`` runs all,
+commit runs a twelfth, chosen by its hash; ``IMTCP_TEST_FIGURES=all`` runs all,
 ``IMTCP_TEST_FIGURES=LP-T1,BG-F6`` these.
 """
 
@@ -19,7 +19,7 @@ from imtcp_lab.experiments.paper import DIFFERS, NOT_REPRODUCED, REPRODUCED
 from vm_guests import runner
 
 NAMES = [experiment.name for experiment in PAPERS if experiment.controls]
-PARTS = 8
+PARTS = 12
 
 
 def commit() -> int:
