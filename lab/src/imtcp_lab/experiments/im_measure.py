@@ -204,7 +204,7 @@ def _judge_counts(rows: Sequence[dict]) -> list[Claim]:
     counts = {packets: mean(rows, "results", N=packets) for packets in PAPER_COUNTS}
     out = [
         below(
-            f"results with N = {more}", counts[more], f"those with N = {fewer}:", counts[fewer], 0
+            f"results with N = {more}:", counts[more], f"those with N = {fewer}:", counts[fewer], 0
         )
         for fewer, more in ((5, 6), (6, 7))
     ]
