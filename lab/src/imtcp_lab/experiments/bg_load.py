@@ -75,7 +75,7 @@ def _judge_harm(rows: Sequence[dict]) -> list[Claim]:
     reno, ours = (mean(rows, "U", control=c) for c in ("reno", "imtcp_bg"))
     for name in POLITE:
         harm = mean(rows, "I_mean", control=name)
-        out.append(Claim(f"pages take {harm:.0%} longer beside {name}, 5 % or less wanted",
+        out.append(Claim(f"pages take {as_percent(harm)} longer beside {name}, 5 % or less wanted",
                          harm <= 0.05))  # fmt: skip
     for name in ("imtcp_nice", "imtcp_lp"):
         out.append(below(f"{name} uses", mean(rows, "U", control=name), "imtcp_bg", ours))

@@ -160,7 +160,8 @@ def gained(rows: Sequence[dict], used_pct: int) -> float:
 
 def _near(told: str, ours: float, wanted: float) -> Claim:
     return Claim(
-        f"{told} {ours:.1%}, wanted: within {TOLERANCE:.0%} of the thesis's {wanted:.1%}",
+        f"{told} {as_percent(ours)}, wanted: within {as_percent(TOLERANCE)} of the thesis's"
+        f" {as_percent(wanted)}",
         abs(ours / wanted - 1) <= TOLERANCE,
     )
 
@@ -174,7 +175,7 @@ def _judge_load(rows: Sequence[dict]) -> list[Claim]:
     ]
     out.append(
         Claim(
-            f"advice gains more where more is used: {', '.join(f'{g:.0%}' for g in gains)}",
+            f"advice gains more where more is used: {', '.join(as_percent(g) for g in gains)}",
             gains == sorted(gains),
         )
     )
@@ -208,8 +209,9 @@ def _judge_others(rows: Sequence[dict]) -> list[Claim]:
             out += [_even(rows, m, flows) for m in LOST]
         out.append(
             Claim(
-                f"{flows} of them: least is lost with congestion control ({ours[CC]:.0%}), most"
-                f" without ({ours[NOCC]:.0%}), with advice in between ({ours[ADVICE]:.0%})",
+                f"{flows} of them: least is lost with congestion control"
+                f" ({as_percent(ours[CC])}), most without ({as_percent(ours[NOCC])}), with advice"
+                f" in between ({as_percent(ours[ADVICE])})",
                 ours[CC] <= ours[ADVICE] <= ours[NOCC],
             )
         )
@@ -220,8 +222,8 @@ def _even(rows: Sequence[dict], method: str, flows: int) -> Claim:
     here = {"method": method, "flows": flows}
     share = mean(rows, "other_least_mbps", **here) / mean(rows, "others_mbps", **here)
     return Claim(
-        f"{flows} flows beside {method} share evenly: the lesser has {share:.0%}, wanted: at least"
-        " 45 %",
+        f"{flows} flows beside {method} share evenly: the lesser has {as_percent(share)},"
+        " wanted: at least 45 %",
         share >= 0.45,
     )
 

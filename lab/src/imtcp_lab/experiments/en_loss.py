@@ -14,7 +14,7 @@ from imtcp_lab.experiments.paper import Claim, Paper, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import ensemble
-from imtcp_lab.tables import Column, as_number
+from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Times, shift_s
 
@@ -86,7 +86,7 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
         out.append(
             Claim(
                 f"{rtt_ms} ms: C is {fit.mean:.2f} ({fit.lowest:.2f} to {fit.highest:.2f}) with"
-                f" Reno, wanted: within {TOLERANCE:.0%} of {loss.C}",
+                f" Reno, wanted: within {as_percent(TOLERANCE)} of {loss.C}",
                 abs(fit.mean / loss.C - 1) <= TOLERANCE,
             )
         )
@@ -97,7 +97,7 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
         out.append(
             Claim(
                 f"{rtt_ms} ms, {loss_pct} %: {ours:.2f} Mbit/s with Reno, wanted: within"
-                f" {TOLERANCE:.0%} of the paper's {wanted}",
+                f" {as_percent(TOLERANCE)} of the paper's {wanted}",
                 abs(ours / wanted - 1) <= TOLERANCE,
             )
         )

@@ -152,7 +152,9 @@ def _judge_steps(rows: Sequence[dict]) -> list[Claim]:
     out = []
     for packets in values(rows, "N"):
         error = mean(rows, "error_median", N=packets)
-        out.append(Claim(f"N = {packets}: median error {error:.0%}, 20 % wanted", error <= 0.2))
+        out.append(
+            Claim(f"N = {packets}: median error {as_percent(error)}, 20 % wanted", error <= 0.2)
+        )
     return out
 
 

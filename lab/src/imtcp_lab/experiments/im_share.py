@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from imtcp_lab import plots
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
 from imtcp_lab.experiments.greedy import rival_bps
-from imtcp_lab.experiments.paper import Claim, Paper, mean, pick, values
+from imtcp_lab.experiments.paper import ADAPTS, Claim, Paper, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import jain
@@ -22,7 +22,6 @@ BUFFER_PKTS = 200
 
 RENO = "reno"
 #: Between measurements, round trips [IM fig. 13]; and as imtcp has it where nobody chooses.
-ADAPTS = "adapts"
 PAUSES, QUICK_PAUSES = (ADAPTS, "0", "12", "15", "20"), ("0", "20")
 
 

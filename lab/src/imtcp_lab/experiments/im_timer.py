@@ -14,13 +14,12 @@ from imtcp_lab.experiments.im_measure import (
     measuring,
     with_result,
 )
-from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
+from imtcp_lab.experiments.paper import ADAPTS, Claim, Paper, below, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import quantile
 from imtcp_lab.tables import Column, as_mbps, as_number
 
-ADAPTS = "adapts"
 #: Results in 80 s [IM table 2]: by Mbit/s of available bandwidth, by T in ms.
 PAPER = {
     4: {"40": 379, ADAPTS: 371, "10": 324, "4": 105},

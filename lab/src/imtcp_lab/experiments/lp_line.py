@@ -16,6 +16,7 @@ from imtcp_lab.line import LINKS, Line, LineScenario, Span
 from imtcp_lab.metrics import counted, goodput_bps
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
+from imtcp_lab.tables import as_percent
 from imtcp_lab.topology import bdp_pkts
 from imtcp_lab.traffic import Bulk, Times
 
@@ -95,7 +96,8 @@ def _judge_long_web(rows: Sequence[dict]) -> list[Claim]:
     return [
         below("an object of 10 kB takes, beside imtcp_lp,", lp,
               "half more than alone (paper: a third):", alone * 1.5),
-        Claim(f"objects take {saved:.0%} less than beside Reno, 80 % wanted (paper: over 90 %)",
+        Claim(f"objects take {as_percent(saved)} less than beside Reno, 80 % wanted (paper: over"
+              " 90 %)",
               saved >= 0.8),
         Claim(f"imtcp_lp has {share:.2f} of a link, 0.4 wanted (paper: 0.52)", share >= 0.4),
         below("imtcp_lp's share", share, "Reno's", renos),

@@ -91,8 +91,8 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
     return [
         below("an object of 10 kB takes, beside imtcp_lp,", of("imtcp_lp"),
               "a quarter more than alone:", of("none") * 1.25),
-        Claim(f"the web's objects take {saved:.0%} less than beside Reno, of 70 % wanted (paper:"
-              " about 80 %)", saved >= 0.7),
+        Claim(f"the web's objects take {as_percent(saved)} less than beside Reno, of 70 % wanted"
+              " (paper: about 80 %)", saved >= 0.7),
         below("imtcp_lp's share", of("imtcp_lp", "bulk_share"), "Reno's",
               of("reno", "bulk_share")),
         Claim(f"and is {of('imtcp_lp', 'bulk_share'):.2f} of the link, 0.4 wanted (paper: 0.51)",

@@ -23,6 +23,8 @@ T = TypeVar("T")
 AS_IN_PAPER = ("profile=paper",)
 #: [IM §4.5] is the first to have a pause between measurements; what is shown before has none.
 WITHOUT_PAUSE = ("pause=0",)
+#: Stands among the values of a parameter for the one that imtcp has where nobody chooses.
+ADAPTS = "adapts"
 
 REPRODUCED = "reproduced"
 DIFFERS = "differs"
