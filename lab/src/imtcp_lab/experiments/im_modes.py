@@ -20,7 +20,7 @@ QUICK_LOSSES_PCT = (0.1, 2)
 #: What counts as many losses.
 MANY_PCT = 1
 WIRELESS = Dumbbell(capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50)
-#: A guest's processor takes half a minute for a second of the first.
+#: What a guest takes time for is packets, so its quick form has fewer.
 FAST_BPS, QUICK_FAST_BPS = 500e6, 100e6
 #: At the first: a tenth of a bandwidth-delay product, and half of it.
 FAST_BUFFERS_PKTS = (200, 1000)
