@@ -72,9 +72,11 @@ next_queued() {
 lane() {
 	while next=$(next_queued) && [ -n "$next" ]; do
 		# shellcheck disable=SC2086 # words of a command
-		run "${next%% *}" .venv/bin/pytest -q -rs --durations=10 ${next#* }
+		run "${next%% *}" $pytest ${next#* }
 	done
 }
+
+pytest=".venv/bin/pytest -q -rs --durations=10"
 
 # The compiler seldom keeps both cores busy, and the core's own tests never do. The profile of `make
 # build`, and of `make demo`: what others wrote is built once.
@@ -94,20 +96,23 @@ part rust $rust --no-fail-fast
 part rust-demo $rust_demo
 [ -n "$loaded" ] || target/release/imtcp down >/dev/null 2>&1 || true
 if [ -n "$quick" ]; then
-	part lab .venv/bin/pytest -q -rs -m "not vm" lab/tests
-	part e2e .venv/bin/pytest -q -rs -m "not vm" tests
+	# shellcheck disable=SC2086
+	part lab $pytest -m "not vm" lab/tests
+	# shellcheck disable=SC2086
+	part e2e $pytest -m "not vm" tests
 else
-	# A guest uses one processor: two at a time, and the longest first.
+	# A guest uses one processor: two at a time, and the longest first. What needs no guest mostly
+	# waits, and does so beside them.
 	figures=lab/tests/test_quick_figures.py
-	alone="connections modes kernels rates parameters token_bucket"
+	guests="connections nocc modes kernels parameters rates token_bucket"
 	# shellcheck disable=SC2086 # words
 	{
-		echo "figures $figures"
-		echo "connections tests/test_connections.py"
 		echo "lab --ignore=$figures lab/tests"
-		printf '%s\n' ${alone#connections } | sed 's|.*|& tests/test_&.py|'
-		echo "e2e$(printf ' --ignore=tests/test_%s.py' $alone) tests"
+		echo "figures $figures"
+		printf '%s\n' $guests | sed 's|.*|& tests/test_&.py|'
 	} >"$log/queue"
+	# shellcheck disable=SC2046,SC2086
+	begin e2e $pytest $(printf ' --ignore=tests/test_%s.py' $guests) tests
 	queued=$(sed 's/ .*//' "$log/queue")
 	# The lanes do not hear of Ctrl-C: they end where nothing is left to do.
 	trap ': >"$log/queue"; exit 130' INT TERM
@@ -116,7 +121,7 @@ else
 	lane &
 	lane &
 	wait
-	for name in $queued; do report "$name"; done
+	for name in e2e $queued; do report "$name"; done
 fi
 
 printf '\n== all parts\n'
