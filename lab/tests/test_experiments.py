@@ -253,7 +253,7 @@ def test_tables_show_the_mean_with_the_least_and_the_greatest():
 
 def test_settings_have_no_more_digits_than_a_reader_needs():
     assert [tables.as_setting(v) for v in (3 + 5 / 12, 0.001, 1500.0, 7, "cubic")] == [
-        "3.41667",
+        "3.417",
         "0.001",
         "1500",
         "7",

@@ -15,6 +15,11 @@ Rows = Sequence[Mapping[str, Any]]
 #: (times in s, values) of one line over time, as rows have it.
 SERIES_KEYS = ("t_s", "value")
 
+#: More panels than these stand in two columns: a page holds no more below each other.
+PANELS_BELOW = 5
+#: Of more lines than these the names stand below the picture, where they cover none.
+LINES_BESIDE_LEGEND = 5
+
 
 def lines(
     rows: Rows,
@@ -38,7 +43,10 @@ def lines(
             xs = sorted({row[x] for row in mine})
             seeds = [ensemble(row[y] for row in mine if row[x] == at) for at in xs]
             style = STYLES.get(name, (None, "o"))
-            label = CONTROLS[name].label if name in CONTROLS else str(name)
+            if name in CONTROLS:
+                label = CONTROLS[name].label
+            else:
+                label = name if isinstance(name, str) else f"{by} {name:g}"
             (line,) = axes.plot(
                 xs, [e.mean for e in seeds], marker=style[1], color=style[0], label=label
             )
@@ -55,10 +63,14 @@ def lines(
         if log_y:
             axes.set_yscale("log")
         else:
-            axes.set_ylim(bottom=0)
+            # Room above the highest marker: the margin is of the data's range, not of the axis.
+            axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        if axes.get_lines():
+        if len(axes.get_lines()) > LINES_BESIDE_LEGEND:
+            below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3}
+            axes.legend(frameon=False, fontsize=7, **below)
+        elif axes.get_lines():
             axes.legend(frameon=False, fontsize=8)
         figure.tight_layout()
         return png(figure)
@@ -108,21 +120,29 @@ def over_time(
     first = min(row["seed"] for row in rows)
     shown = [row for row in rows if row["seed"] == first and row.get(key)]
     with themed(theme):
+        columns = 1 if len(shown) <= PANELS_BELOW else 2
+        down = -(-len(shown) // columns)
         figure, grid = plt.subplots(
-            len(shown), 1, figsize=(6.4, 1.6 * len(shown) + 0.6), sharex=True, squeeze=False
+            down, columns, figsize=(6.4, 1.6 * down + 0.6), sharex=True, squeeze=False
         )
-        for axes, row in zip(grid.flat, shown, strict=True):
+        # One column is full before the next begins.
+        panels = grid.T.flat
+        for axes in panels[len(shown) :]:
+            axes.set_visible(False)
+        for axes, row in zip(panels, shown, strict=False):
             for line in row[key]:
                 axes.plot(
                     *(line[k] for k in SERIES_KEYS), linewidth=1.1, label=line.get("name", "_")
                 )
             name = row[title]
-            axes.set_title(CONTROLS[name].label if name in CONTROLS else str(name))
+            label = CONTROLS[name].label if name in CONTROLS else str(name)
+            axes.set_title(label, fontsize=None if columns == 1 else 7)
             axes.set_ylim(bottom=0)
             axes.set_ylabel(ylabel)
             if any("name" in line for line in row[key]):
                 axes.legend(frameon=False, fontsize=8)
-        grid.flat[-1].set_xlabel("s")
+        for axes in grid[-1]:
+            axes.set_xlabel("s")
         figure.tight_layout()
         return png(figure)
 

@@ -11,6 +11,17 @@ from imtcp_lab.stats import Ensemble, ensemble
 
 Row = Mapping[str, Any]
 
+#: What groups of rows are told apart by, in words; a key without its entry is one.
+SETTINGS = {
+    "available_mbps": "available, Mbit/s",
+    "buffer_pkts": "buffer, pkts",
+    "capacity_mbps": "capacity, Mbit/s",
+    "loss_pct": "loss, %",
+    "period_s": "period, s",
+    "rtt_ms": "round trip, ms",
+    "used_pct": "used, %",
+}
+
 
 def as_number(value: float, digits: int = 2) -> str:
     """Plain, with a dash for what was not measured."""
@@ -31,7 +42,7 @@ def as_mbps(value: float) -> str:
 
 def as_setting(value: object) -> str:
     """What a group of rows has in common; a number without what division left of it."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ def text_cells(
 ) -> tuple[list[str], list[list[str]]]:
     """Titles, and a line per group: mean (least … greatest) over seeds, or other samples, in each
     cell."""
-    titles = [*by, *(c.title for c in columns), samples]
+    titles = [*(SETTINGS.get(key, key) for key in by), *(c.title for c in columns), samples]
     lines = [
         [as_setting(record[key]) for key in by]
         + [cell(record[c.key], c) for c in columns]

@@ -52,9 +52,7 @@ def _rows(points: Sequence[Point]) -> Rows:
         background = point.scenario.background
         assert isinstance(background, Bulk)
         name, value = background.params[0].split("=")
-        out.append(
-            row | {name: float(value), "flows": background.flows, "label": f"{background.flows}"}
-        )
+        out.append(row | {name: float(value), "flows": background.flows})
     return out
 
 
@@ -199,7 +197,7 @@ DELTA = Experiment(
         choices=CHOICES,
         judge=_judge_delta,
         draw=lambda rows, theme: plots.lines(
-            rows, "delta", "queue_pkts_mean", "delta", "queue, packets", theme, by="label"
+            rows, "delta", "queue_pkts_mean", "delta", "queue, packets", theme, by="flows"
         ),
     ),
 )

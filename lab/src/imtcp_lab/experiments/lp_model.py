@@ -18,7 +18,7 @@ from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number
 
 BUFFERS_PKTS = (20, 62, 125, 400)
-DELTAS = tuple(i / 100 for i in range(2, 61, 2))
+DELTAS = (0.02, *(i / 100 for i in range(5, 61, 5)))
 
 
 def greatest_ratio(buffer_pkts: float, delta: float) -> float:
