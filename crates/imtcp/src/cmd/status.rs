@@ -185,13 +185,36 @@ impl Status {
         used.join(", ")
     }
 
+    /// What runs and attachments ordered, also those that `imtcp down` left without.
+    fn orders_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        for listed in &self.runs {
+            let r = &listed.run;
+            let orders = listed.in_force.text(policy::told(r.mode, &r.params, &r.limits));
+            let ended = match listed.ended {
+                true => {
+                    format!(", ended; open: {}", format::count(listed.connections, "connection"))
+                }
+                false => String::new(),
+            };
+            let command = r.command.replace('\n', " ");
+            rows.push(row("run", format!("{orders} (pid {}{ended}): {command}", r.pid)));
+        }
+        for (a, in_force) in &self.attachments {
+            let orders = in_force.text(a.orders());
+            let ended = if a.target.has_ended() { ", which has ended" } else { "" };
+            rows.push(row("attached", format!("{}{ended}: {orders}", a.target)));
+        }
+        rows
+    }
+
     fn text(&self) -> String {
         let Some(meta) = &self.loaded else {
             let mut text = String::from("imtcp is not up (`imtcp up` loads it)\n");
             for control in &self.registered {
                 text += &format!("but something else has registered {control}\n");
             }
-            return text;
+            return text + &format::table(&self.orders_rows());
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut rows = vec![
@@ -212,7 +235,7 @@ impl Status {
             rows.push(row(
                 "since then",
                 format!(
-                    "{} begun, {} ended or no longer under imtcp, with {} sent",
+                    "{} begun; {} ended or no longer under imtcp, and had sent {}",
                     format::count(t.connections_started, "connection"),
                     t.connections_ended,
                     format::bytes(t.bytes_acked_ended)
@@ -226,23 +249,7 @@ impl Status {
                 ),
             ));
         }
-        for listed in &self.runs {
-            let r = &listed.run;
-            let orders = listed.in_force.text(policy::told(r.mode, &r.params, &r.limits));
-            let ended = match listed.ended {
-                true => {
-                    format!(", ended; open: {}", format::count(listed.connections, "connection"))
-                }
-                false => String::new(),
-            };
-            let command = r.command.replace('\n', " ");
-            rows.push(row("run", format!("{orders} (pid {}{ended}): {command}", r.pid)));
-        }
-        for (a, in_force) in &self.attachments {
-            let orders = in_force.text(a.orders());
-            let ended = if a.target.has_ended() { ", which has ended" } else { "" };
-            rows.push(row("attached", format!("{}{ended}: {orders}", a.target)));
-        }
+        rows.extend(self.orders_rows());
         let mut text = format::table(&rows);
         if !self.current {
             text += "this command is another build than what is loaded: `imtcp up` upgrades\n";
