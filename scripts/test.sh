@@ -13,6 +13,7 @@ esac
 
 log=target/test
 mkdir -p "$log"
+pytest=".venv/bin/pytest -q -rs --durations=10"
 passed=0 failed=0 skipped=0 broken=
 
 # run NAME COMMAND...: into its log.
@@ -75,8 +76,6 @@ lane() {
 		run "${next%% *}" $pytest ${next#* }
 	done
 }
-
-pytest=".venv/bin/pytest -q -rs --durations=10"
 
 # The compiler seldom keeps both cores busy, and the core's own tests never do. The profile of `make
 # build`, and of `make demo`: what others wrote is built once.

@@ -179,14 +179,18 @@ def test_imtcp_bg_is_watched_while_it_sends():
 
 
 @pytest.mark.parametrize("program", programs.PROGRAMS.values(), ids=lambda p: p.name)
-def test_real_programs_deliver_what_they_were_given(program):
+@pytest.mark.parametrize("control", ["cubic", "imtcp_bg"])
+def test_real_programs_deliver_what_they_were_given(program, control):
     need_load()
-    need_imtcp()
+    chosen = CONTROLS[control]
+    if chosen.needs_imtcp:
+        need_imtcp()
     lacking = [name for name in program.needs if tools.which(name) is None]
     if lacking:
         pytest.skip(f"not installed: {', '.join(lacking)}")
-    result = runner().run(programs.job(program, CONTROLS["imtcp_bg"])).check()
+    result = runner().run(programs.job(program, chosen)).check()
     verdict = json.loads(result.files["verdict.json"])
     assert verdict["code"] == 0, result.log
     assert verdict["identical"], result.log
-    assert b'"mode":"bg"' in result.files["watch.jsonl"]
+    if chosen.needs_imtcp:
+        assert b'"mode":"bg"' in result.files["watch.jsonl"]

@@ -36,7 +36,17 @@ def chosen() -> list[str]:
         return NAMES
     if asked:
         return asked.split(",")
-    return [NAMES[commit() % len(NAMES)]]
+    return [turn(commit())]
+
+
+def turn(number: int) -> str:
+    """Whose turn it is with this hash."""
+    return NAMES[number % len(NAMES)]
+
+
+def test_each_figure_has_its_turn():
+    assert sorted(turn(number) for number in range(len(NAMES))) == sorted(NAMES)
+    assert chosen() and set(chosen()) <= set(NAMES)
 
 
 @pytest.mark.vm

@@ -21,6 +21,13 @@ PANELS_BELOW = 5
 LINES_BESIDE_LEGEND = 5
 
 
+def _label(name: str | float, by: str) -> str:
+    """A control's or another name; a number says what it is of."""
+    if name in CONTROLS:
+        return CONTROLS[name].label  # type: ignore[index]
+    return name if isinstance(name, str) else f"{by} {name:g}"
+
+
 def lines(
     rows: Rows,
     x: str,
@@ -43,12 +50,12 @@ def lines(
             xs = sorted({row[x] for row in mine})
             seeds = [ensemble(row[y] for row in mine if row[x] == at) for at in xs]
             style = STYLES.get(name, (None, "o"))
-            if name in CONTROLS:
-                label = CONTROLS[name].label
-            else:
-                label = name if isinstance(name, str) else f"{by} {name:g}"
             (line,) = axes.plot(
-                xs, [e.mean for e in seeds], marker=style[1], color=style[0], label=label
+                xs,
+                [e.mean for e in seeds],
+                marker=style[1],
+                color=style[0],
+                label=_label(name, by),
             )
             axes.fill_between(
                 xs,
@@ -126,17 +133,15 @@ def over_time(
             down, columns, figsize=(6.4, 1.6 * down + 0.6), sharex=True, squeeze=False
         )
         # One column is full before the next begins.
-        panels = grid.T.flat
+        panels = list(grid.T.flat)
         for axes in panels[len(shown) :]:
             axes.set_visible(False)
-        for axes, row in zip(panels, shown, strict=False):
+        for axes, row in zip(panels[: len(shown)], shown, strict=True):
             for line in row[key]:
                 axes.plot(
                     *(line[k] for k in SERIES_KEYS), linewidth=1.1, label=line.get("name", "_")
                 )
-            name = row[title]
-            label = CONTROLS[name].label if name in CONTROLS else str(name)
-            axes.set_title(label, fontsize=None if columns == 1 else 7)
+            axes.set_title(_label(row[title], title), fontsize=None if columns == 1 else 7)
             axes.set_ylim(bottom=0)
             axes.set_ylabel(ylabel)
             if any("name" in line for line in row[key]):
@@ -167,8 +172,7 @@ def distribution(
             ordered = sorted(row[key])
             share = [(i + 1) / len(ordered) for i in range(len(ordered))]
             name = row[by]
-            label = CONTROLS[name].label if name in CONTROLS else str(name)
-            axes.plot(ordered, share, color=STYLES.get(name, (None,))[0], label=label)
+            axes.plot(ordered, share, color=STYLES.get(name, (None,))[0], label=_label(name, by))
         if log_x:
             axes.set_xscale("log")
         axes.set_xlabel(xlabel)
