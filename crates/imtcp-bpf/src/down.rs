@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 
 use crate::control::{Switched, Switcher, Which};
+use crate::policy::Policies;
 use crate::records::Records;
 use crate::{controls, is_ours, netns, paths, probe, raw};
 
@@ -58,6 +59,9 @@ pub fn down() -> Result<Report> {
     }
     if let Ok(records) = records {
         report.still_using = records.read().map_or(0, |r| r.len());
+    }
+    if let Ok(policies) = Policies::open() {
+        policies.end_all();
     }
     paths::remove_all()?;
     Ok(report)

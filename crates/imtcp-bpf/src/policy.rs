@@ -5,6 +5,7 @@ use anyhow::{anyhow, Context, Result};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
 use crate::raw::Plain;
+use crate::shared::IMTCP_MODE_NONE;
 use crate::{paths, Policy};
 
 pub struct Policies(MapHandle);
@@ -51,6 +52,17 @@ impl Policies {
         match MapHandle::from_pinned_path(paths::pin("imtcp_policies")) {
             Ok(now) => id(&now) == id(&self.0),
             Err(e) => e.kind() != ErrorKind::NotFound,
+        }
+    }
+
+    /// Ends the orders of all: the programs of cgroups that outlive this map give nothing to anyone by it.
+    /// What was counted stays, for runs to tell.
+    pub fn end_all(&self) {
+        for id in self.ids() {
+            let Ok(Some(mut policy)) = self.get(id) else { continue };
+            policy.mode = IMTCP_MODE_NONE;
+            (policy.min_bps, policy.max_bps, policy.dscp_plus1) = (0, 0, 0);
+            let _ = self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::EXIST);
         }
     }
 

@@ -81,8 +81,8 @@ pub struct UpArgs {
 /// network namespace to the namespace's default control, and removes all that `imtcp up`
 /// made. Where that default was one of imtcp's it becomes cubic (reno where there is no cubic), and a
 /// line says so: what it was before somebody set it is not known. Commands of `imtcp run` go on
-/// without their mode, floor and ceiling: a line for each says so. What they open after a later
-/// `imtcp up` has the mode again, but neither floor nor ceiling. Doing it twice is fine.
+/// without their mode, floor and ceiling, also after a later `imtcp up`: a line for each says so. Doing
+/// it twice is fine.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp down")]
 pub struct DownArgs {

@@ -187,6 +187,35 @@ fn down_says_which_runs_lose_their_limits_and_the_run_says_it_too() {
 }
 
 #[test]
+fn a_run_that_down_ended_gets_nothing_from_a_later_up() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let scratch = Scratch::new();
+    let go = scratch.path("go");
+    let send = format!("{} {host} {port} 100000", client.display());
+    let wait = format!("until [ -e {} ]; do sleep 0.05; done", go.display());
+    let stop = "trap 'kill $first $second' TERM";
+    let line = format!("{send} 30 & first=$!; {wait}; {send} 30 & second=$!; {stop}; wait; wait");
+    let run = net.run_spawn(&["--max-rate", "10M", "--dscp", "le", "--", "sh", "-c", &line]);
+    let server = net.server.to_string();
+    eventually("the first connection is imtcp's", || connections(&server).len() == 1);
+    imtcp_ok(&["down"]);
+    imtcp_ok(&["up"]);
+    std::fs::write(&go, "").unwrap();
+    let open = || {
+        let sockets = net.command("ss").args(["-tinH", "dport", &format!(":{port}")]).output();
+        text(&sockets.unwrap().stdout)
+    };
+    eventually("the second is open", || open().matches("ESTAB").count() == 2);
+    assert!(!open().contains("imtcp"), "{}", open());
+    run.signal(libc::SIGTERM);
+    run.finish();
+    imtcp_ok(&["down"]);
+}
+
+#[test]
 fn a_ceiling_outlasts_an_upgrade_in_place() {
     let Some(_alone) = alone() else { return };
     let Some(client) = static_client() else { return };
