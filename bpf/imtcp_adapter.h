@@ -424,9 +424,15 @@ static __always_inline void imtcp_window(struct sock *sk, struct imtcp_conn *con
 	if (conn->mode == IMTCP_MODE_BG) {
 		imtcp_bg_set_cap(&conn->bg, &conn->params, &conn->meas, imtcp_pkt_bytes(conn, tp),
 				 conn->meas.n + 2);
-		if (conn->round_over)
-			imtcp_bg_on_round(&conn->bg, &conn->params, &conn->meas.round, &w,
-					  conn->acked_at_us, floor_segs, conn->full);
+		if (conn->round_over) {
+			struct imtcp_bg_round_end end = {
+				.now_us = conn->acked_at_us,
+				.floor_segs = floor_segs,
+				.busy = conn->full,
+			};
+
+			imtcp_bg_on_round(&conn->bg, &conn->params, &conn->meas.round, &w, &end);
+		}
 	}
 	if (conn->round_over) {
 		conn->round_over = 0;

@@ -200,9 +200,11 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 	before = d->w.cwnd_segs;
 	if (bg) {
 		imtcp_bg_set_cap(&d->bg, &d->params, &d->m, d->mss + d->header, d->m.n + 2);
-		if (d->round_over)
-			imtcp_bg_on_round(&d->bg, &d->params, &d->m.round, &d->w, d->now_us,
-					  d->floor_segs, 1);
+		if (d->round_over) {
+			struct imtcp_bg_round_end end = {d->now_us, d->floor_segs, 1};
+
+			imtcp_bg_on_round(&d->bg, &d->params, &d->m.round, &d->w, &end);
+		}
 		DRIVE_CHECK(d->w.cwnd_segs <= before); /* the RTT rule never raises a window */
 		DRIVE_CHECK(d->w.cwnd_segs >= IMTCP_BG_LEAST_SEGS || d->w.cwnd_segs == before);
 		DRIVE_CHECK(d->bg.draining || d->w.cwnd_segs >= d->floor_segs ||

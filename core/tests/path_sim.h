@@ -505,9 +505,11 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 	}
 	if (!s->cfg.reno) {
 		imtcp_bg_set_cap(&s->bg, &s->params, &s->m, SIM_PKT, s->m.n + 2);
-		if (s->round_over)
-			imtcp_bg_on_round(&s->bg, &s->params, &s->m.round, &s->w, ev.now_us, 0,
-					  (int)s->full);
+		if (s->round_over) {
+			struct imtcp_bg_round_end end = {ev.now_us, 0, s->full};
+
+			imtcp_bg_on_round(&s->bg, &s->params, &s->m.round, &s->w, &end);
+		}
 	}
 	if (s->full && !s->bg.draining)
 		imtcp_reno_grow(&s->w, acked, s->cfg.cwnd_segs ? s->cfg.cwnd_segs : SIM_CWND_MOST);

@@ -24,17 +24,29 @@ static void start(struct flow *f, uint32_t cwnd, uint32_t ssthresh, uint32_t bas
 	imtcp_minrtt_on_sample(&f->b.minrtt, NOW, (int32_t)base_us);
 }
 
+static void round_ends(struct flow *f, uint64_t now_us, uint32_t floor_segs, uint32_t busy)
+{
+	struct imtcp_bg_round_end end = {now_us, floor_segs, busy};
+
+	imtcp_bg_on_round(&f->b, &f->p, &f->r, &f->w, &end);
+}
+
 static void round_of(struct flow *f, uint32_t rtt_us, uint32_t floor_segs)
 {
 	f->r.last_least_rtt_us = rtt_us;
-	imtcp_bg_on_round(&f->b, &f->p, &f->r, &f->w, NOW, floor_segs, 1);
+	round_ends(f, NOW, floor_segs, 1);
+}
+
+static void result_at(struct flow *f, uint64_t at_us, uint32_t outcome, uint64_t avail_bps)
+{
+	struct imtcp_result r = {at_us, avail_bps, 0, 0, outcome, 100, 1, 4};
+
+	imtcp_bg_on_result(&f->b, &f->p, &r);
 }
 
 static void result(struct flow *f, uint32_t outcome, uint64_t avail_bps)
 {
-	struct imtcp_result r = {NOW, avail_bps, 0, 0, outcome, 100, 1, 4};
-
-	imtcp_bg_on_result(&f->b, &f->p, &r);
+	result_at(f, NOW, outcome, avail_bps);
 }
 
 /* (1) */
@@ -319,17 +331,111 @@ static void where_a_round_trip_is_too_short_to_measure_in_there_is_no_cap(void *
 	assert_int_equal(f.w.cwnd_segs, 300);
 }
 
-/* RTTmin 10 us: a queue of 300 us is noise, one of 400 leaves 300/700 of 70 segments, not 10/410. */
+/* RTTmin 10 us: a queue of 1000 us is noise, one of 1500 leaves 1000/2500 of 70 segments, not 10/1510. */
 static void below_the_noise_of_the_hosts_a_cut_is_that_of_the_noise(void **state)
 {
 	struct flow f;
 
 	(void)state;
 	start(&f, 70, 70, 10);
-	round_of(&f, 10 + IMTCP_HOST_NOISE_US, 0);
+	round_of(&f, 10 + IMTCP_SHORT_RTT_US, 0);
 	assert_int_equal(f.w.cwnd_segs, 70);
-	round_of(&f, 410, 0);
-	assert_int_equal(f.w.cwnd_segs, 30);
+	round_of(&f, 1510, 0);
+	assert_int_equal(f.w.cwnd_segs, 28);
+}
+
+/* 80 Mbit/s, which cannot be told any more from a result on that is bunched two seconds after the first that was. */
+static void lapsed(struct flow *f)
+{
+	start(f, 300, 300, 30000);
+	f->m.low_bps = 50 * MBPS;
+	f->m.high_bps = 100 * MBPS;
+	result_at(f, NOW, IMTCP_OK, 80 * MBPS);
+	result_at(f, NOW + 1000, IMTCP_BUNCHED, 9 * MBPS);
+	result_at(f, NOW + 1000 + IMTCP_BG_BUNCHED_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
+	assert_int_equal(f->b.smoothed_bps, 80 * MBPS);
+	imtcp_bg_set_cap(&f->b, &f->p, &f->m, PKT, 14);
+	assert_int_equal(f->b.cap_segs, 252); /* (80 + 80/20) Mbit/s · 30 ms / 10 000 bits */
+	result_at(f, NOW + 1001 + IMTCP_BG_BUNCHED_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
+	imtcp_bg_set_cap(&f->b, &f->p, &f->m, PKT, 14);
+}
+
+static void after_two_seconds_of_bunched_results_there_is_no_cap(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	lapsed(&f);
+	assert_int_equal(f.b.smoothed_bps, 0);
+	assert_int_equal(f.b.cap_segs, 0);
+	imtcp_bg_apply_cap(&f.b, &f.w, 0);
+	assert_int_equal(f.w.cwnd_segs, 300);
+}
+
+/* 300 + 300/8 */
+static void without_the_cap_that_lapsed_the_window_grows_by_an_eighth_and_the_rtt_rule_cuts_it(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	lapsed(&f);
+	round_of(&f, 31000, 0); /* calm */
+	assert_int_equal(f.w.ssthresh_segs, 337);
+	round_of(&f, 34000, 0); /* neither calm nor congested */
+	assert_int_equal(f.w.ssthresh_segs, 337);
+	round_of(&f, 40000, 0);
+	assert_int_equal(f.w.cwnd_segs, 225); /* 300 · 30 / 40 */
+}
+
+static void the_first_result_that_counts_brings_the_cap_back_at_what_it_says(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	lapsed(&f);
+	result_at(&f, NOW + 3000000, IMTCP_NOT_FILLED, 20 * MBPS);
+	assert_int_equal(f.b.cap_lapsed, 1);
+	result_at(&f, NOW + 3000000, IMTCP_OK, 40 * MBPS);
+	assert_int_equal(f.b.smoothed_bps, 40 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 14);
+	assert_int_equal(f.b.cap_segs, 126); /* (40 + 40/20) · 30 ms / 10 000 bits */
+	/* and the two seconds begin anew */
+	result_at(&f, NOW + 3000001, IMTCP_BUNCHED, 9 * MBPS);
+	result_at(&f, NOW + 3000001 + IMTCP_BG_BUNCHED_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
+	assert_int_equal(f.b.cap_lapsed, 0);
+}
+
+/* A window that cannot fill streams says nothing of the path; what A_s is was told by ACKs that could be believed. */
+static void no_other_fault_of_the_results_ends_the_cap(void **state)
+{
+	uint32_t outcome;
+	struct flow f;
+
+	(void)state;
+	for (outcome = 0; outcome < IMTCP_OUTCOMES; outcome++) {
+		if (outcome == IMTCP_BUNCHED)
+			continue;
+		start(&f, 300, 300, 30000);
+		result_at(&f, NOW, IMTCP_OK, 80 * MBPS);
+		result_at(&f, NOW + 1, IMTCP_BUNCHED, 9 * MBPS);
+		result_at(&f, NOW + 60000000, outcome, 80 * MBPS);
+		assert_int_equal(f.b.cap_lapsed, 0);
+		assert_int_equal(f.b.smoothed_bps, 80 * MBPS);
+	}
+}
+
+static void in_the_papers_profile_a_cap_does_not_lapse(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, 30000);
+	f.p.profile = IMTCP_PROFILE_PAPER;
+	result_at(&f, NOW, IMTCP_OK, 80 * MBPS);
+	result_at(&f, NOW + 1, IMTCP_BUNCHED, 9 * MBPS);
+	result_at(&f, NOW + 60000000, IMTCP_BUNCHED, 9 * MBPS);
+	imtcp_bg_set_cap(&f.b, &f.p, &f.m, PKT, 14);
+	assert_int_equal(f.b.cap_segs, 240);
 }
 
 static void before_the_first_result_the_cap_is_the_middle_of_the_first_range(void **state)
@@ -537,9 +643,15 @@ static void the_noise_of_a_short_path_is_no_queue(void **state)
 
 	(void)state;
 	start(&f, 120, 200, 200);
-	round_of(&f, 200 + IMTCP_HOST_NOISE_US, 0); /* 2.5 times RTTmin, on a LAN */
+	round_of(&f, 200 + IMTCP_SHORT_RTT_US, 0); /* six times RTTmin, on a LAN */
 	assert_int_equal(f.b.reductions_rtt, 0);
-	round_of(&f, 200 + IMTCP_HOST_NOISE_US + 1, 0);
+	round_of(&f, 200 + IMTCP_SHORT_RTT_US + 1, 0);
+	assert_int_equal(f.b.reductions_rtt, 1);
+	/* from a millisecond on, where delta would be 200 us */
+	start(&f, 120, 200, IMTCP_SHORT_RTT_US);
+	round_of(&f, IMTCP_SHORT_RTT_US + IMTCP_HOST_NOISE_US, 0);
+	assert_int_equal(f.b.reductions_rtt, 0);
+	round_of(&f, IMTCP_SHORT_RTT_US + IMTCP_HOST_NOISE_US + 1, 0);
 	assert_int_equal(f.b.reductions_rtt, 1);
 }
 
@@ -717,10 +829,10 @@ static void a_lone_delayed_answer_costs_a_window_that_was_not_full_nothing(void 
 	start(&f, 10, 10, 30000);
 	f.r.last_least_rtt_us = 70000;
 	f.r.last_samples = 1;
-	imtcp_bg_on_round(&f.b, &f.p, &f.r, &f.w, NOW, 0, 0);
+	round_ends(&f, NOW, 0, 0);
 	assert_int_equal(f.w.cwnd_segs, 10);
 	f.r.last_samples = 2;
-	imtcp_bg_on_round(&f.b, &f.p, &f.r, &f.w, NOW, 0, 0);
+	round_ends(&f, NOW, 0, 0);
 	assert_int_equal(f.w.cwnd_segs, 4); /* 10 · 30 / 70 */
 }
 
@@ -738,7 +850,7 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	while (!f.b.draining && now < NOW + 2 * IMTCP_MINRTT_AGE_US) {
 		now += 35000;
 		imtcp_minrtt_on_sample(&f.b.minrtt, now, 35000);
-		imtcp_bg_on_round(&f.b, &f.p, &f.r, &f.w, now, 0, 1);
+		round_ends(&f, now, 0, 1);
 	}
 	assert_in_range(now - NOW, IMTCP_MINRTT_AGE_US, IMTCP_MINRTT_AGE_US + 70000);
 	while (f.b.draining) {
@@ -748,7 +860,7 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 		now += 35000;
 		imtcp_minrtt_on_sample(&f.b.minrtt, now, 31000);
 		f.r.last_least_rtt_us = 31000;
-		imtcp_bg_on_round(&f.b, &f.p, &f.r, &f.w, now, 0, 1);
+		round_ends(&f, now, 0, 1);
 	}
 	assert_int_equal(drained, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
 	assert_int_equal(f.b.minrtt.base_us, 31000);
@@ -801,6 +913,11 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(a_small_g_leaves_what_a_measurement_needs), T(the_cap_never_stops_the_measuring),
       T(where_a_round_trip_is_too_short_to_measure_in_there_is_no_cap),
       T(below_the_noise_of_the_hosts_a_cut_is_that_of_the_noise),
+      T(after_two_seconds_of_bunched_results_there_is_no_cap),
+      T(without_the_cap_that_lapsed_the_window_grows_by_an_eighth_and_the_rtt_rule_cuts_it),
+      T(the_first_result_that_counts_brings_the_cap_back_at_what_it_says),
+      T(no_other_fault_of_the_results_ends_the_cap),
+      T(in_the_papers_profile_a_cap_does_not_lapse),
       T(before_the_first_result_the_cap_is_the_middle_of_the_first_range),
       T(without_a_round_trip_time_there_is_no_cap),
       T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),

@@ -220,15 +220,19 @@ IMTCP_INLINE void imtcp_line_remove(struct imtcp_line *l, imtcp_u64 x, imtcp_u64
  * slope is below 1. With n-fold sums Sxx = n·Σxx - (Σx)² and so on, the sum is
  * (Syy - Sxy²/Sxx)/n. All unsigned: Sxy is split into sign and size.
  */
-IMTCP_INLINE imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
+IMTCP_GLOBAL imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
 {
-	imtcp_u64 sxx = l->n * l->xx - l->x * l->x;
-	imtcp_u64 syy = l->n * l->yy - l->y * l->y;
-	imtcp_u64 nxy = l->n * l->xy, xy = l->x * l->y;
-	int rising = nxy > xy;
-	imtcp_u64 sxy = rising ? nxy - xy : xy - nxy;
-	imtcp_u64 explained;
+	imtcp_u64 sxx, syy, nxy, xy, sxy, explained;
+	int rising;
 
+	if (!l || !gentle)
+		return 0;
+	sxx = l->n * l->xx - l->x * l->x;
+	syy = l->n * l->yy - l->y * l->y;
+	nxy = l->n * l->xy;
+	xy = l->x * l->y;
+	rising = nxy > xy;
+	sxy = rising ? nxy - xy : xy - nxy;
 	*gentle = !rising || sxy < sxx;
 	/* Sxy²/Sxx without overflow: Sxy <= 2^37 here, so scale down before squaring. */
 	explained = imtcp_div((sxy >> 6) * (sxy >> 6), sxx >> 12 ? sxx >> 12 : 1);

@@ -19,14 +19,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		uint64_t v = take_any(&in);
 		uint32_t floor_segs = take8(&in), before = w.cwnd_segs;
 		struct imtcp_result result;
+		struct imtcp_bg_round_end end;
 		struct imtcp_round round;
 
 		switch (take8(&in) % 5) {
 		case 0:
 			memset(&result, 0, sizeof(result));
+			result.at_us = now;
 			result.avail_bps = v;
 			result.outcome = take8(&in) % IMTCP_OUTCOMES;
 			imtcp_bg_on_result(&b, &p, &result);
+			MUST(!b.cap_lapsed || !b.smoothed_bps);
 			break;
 		case 1:
 			imtcp_minrtt_on_sample(&b.minrtt, now, (int32_t)v);
@@ -40,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			/* no RTTmin, no rate: no new cap */
 			if (!b.minrtt.base_us || !(b.smoothed_bps || m.high_bps > 1))
 				break;
-			if (imtcp_too_short(b.minrtt.base_us))
+			if (b.cap_lapsed || imtcp_too_short(b.minrtt.base_us))
 				MUST(!b.cap_segs);
 			else
 				MUST(b.cap_segs >= floor_segs && b.cap_segs >= IMTCP_BG_LEAST_SEGS);
@@ -50,7 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			now += take_any(&in) >> 34;
 			round.last_least_rtt_us = (uint32_t)v;
 			round.last_samples = take8(&in);
-			imtcp_bg_on_round(&b, &p, &round, &w, now, floor_segs, take8(&in) & 1);
+			end.now_us = now;
+			end.floor_segs = floor_segs;
+			end.busy = take8(&in) & 1;
+			imtcp_bg_on_round(&b, &p, &round, &w, &end);
 			MUST(w.cwnd_segs <= before);
 			MUST(w.cwnd_segs == before || w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);
 			MUST(b.draining || w.cwnd_segs == before || w.cwnd_segs >= floor_segs);
