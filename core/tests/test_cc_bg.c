@@ -339,7 +339,9 @@ static void below_the_noise_of_the_hosts_a_cut_is_that_of_the_noise(void **state
 	(void)state;
 	start(&f, 70, 70, 10);
 	round_of(&f, 10 + IMTCP_SHORT_RTT_US, 0);
+	round_of(&f, 10 + IMTCP_SHORT_RTT_US, 0);
 	assert_int_equal(f.w.cwnd_segs, 70);
+	round_of(&f, 1510, 0);
 	round_of(&f, 1510, 0);
 	assert_int_equal(f.w.cwnd_segs, 28);
 }
@@ -373,7 +375,8 @@ static void after_two_seconds_of_bunched_results_there_is_no_cap(void **state)
 }
 
 /* 300 + 300/8 */
-static void without_the_cap_that_lapsed_the_window_grows_by_an_eighth_and_the_rtt_rule_cuts_it(void **state)
+static void
+without_the_cap_that_lapsed_the_window_grows_by_an_eighth_and_the_rtt_rule_cuts_it(void **state)
 {
 	struct flow f;
 
@@ -637,14 +640,36 @@ static void the_floor_that_the_user_asked_for_holds_against_cap_and_rtt(void **s
 	assert_int_equal(f.w.cwnd_segs, 50);
 }
 
-static void the_noise_of_a_short_path_is_no_queue(void **state)
+static void on_a_short_path_one_round_alone_meets_no_queue(void **state)
 {
 	struct flow f;
 
 	(void)state;
+	start(&f, 120, 120, IMTCP_SHORT_RTT_US - 1);
+	round_of(&f, 5000, 0);
+	round_of(&f, 1500, 0); /* 501 us above RTTmin: the noise */
+	round_of(&f, 5000, 0);
+	assert_int_equal(f.w.cwnd_segs, 120);
+	round_of(&f, 5000, 0);
+	assert_int_equal(f.w.cwnd_segs, 23); /* 120 · 1000 / (1000 + 4001) */
+	round_of(&f, 5000, 0);		     /* and each that follows it */
+	assert_int_equal(f.w.cwnd_segs, 4);
+	start(&f, 120, 120, IMTCP_SHORT_RTT_US);
+	round_of(&f, 5000, 0);
+	assert_int_equal(f.w.cwnd_segs, 24);
+}
+
+static void the_noise_of_a_short_path_is_no_queue(void **state)
+{
+	uint32_t i;
+	struct flow f;
+
+	(void)state;
 	start(&f, 120, 200, 200);
-	round_of(&f, 200 + IMTCP_SHORT_RTT_US, 0); /* six times RTTmin, on a LAN */
+	for (i = 0; i < 4; i++)
+		round_of(&f, 200 + IMTCP_SHORT_RTT_US, 0); /* six times RTTmin, on a LAN */
 	assert_int_equal(f.b.reductions_rtt, 0);
+	round_of(&f, 200 + IMTCP_SHORT_RTT_US + 1, 0);
 	round_of(&f, 200 + IMTCP_SHORT_RTT_US + 1, 0);
 	assert_int_equal(f.b.reductions_rtt, 1);
 	/* from a millisecond on, where delta would be 200 us */
@@ -916,8 +941,7 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(after_two_seconds_of_bunched_results_there_is_no_cap),
       T(without_the_cap_that_lapsed_the_window_grows_by_an_eighth_and_the_rtt_rule_cuts_it),
       T(the_first_result_that_counts_brings_the_cap_back_at_what_it_says),
-      T(no_other_fault_of_the_results_ends_the_cap),
-      T(in_the_papers_profile_a_cap_does_not_lapse),
+      T(no_other_fault_of_the_results_ends_the_cap), T(in_the_papers_profile_a_cap_does_not_lapse),
       T(before_the_first_result_the_cap_is_the_middle_of_the_first_range),
       T(without_a_round_trip_time_there_is_no_cap),
       T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),
@@ -931,7 +955,7 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(a_lone_delayed_answer_costs_a_window_that_was_not_full_nothing),
       T(the_rtt_rule_stops_at_four_segments_and_then_at_two),
       T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
-      T(the_noise_of_a_short_path_is_no_queue),
+      T(on_a_short_path_one_round_alone_meets_no_queue), T(the_noise_of_a_short_path_is_no_queue),
       T(a_calm_round_opens_an_eighth_of_the_way_to_the_cap),
       T(after_a_step_upwards_calm_rounds_double_up_to_the_cap_until_it_is_reached),
       T(a_queue_or_a_loss_on_the_way_up_ends_the_doubling),

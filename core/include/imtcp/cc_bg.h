@@ -47,8 +47,9 @@
  *     that, queue / B > delta - 1. (4) cuts by M / (M + queue), M the middle of B and RTTmin.
  * 13. Nor is the RTT there the least of the whole round: that of its newest 30 ms (imtcp_bg_on_rtt).
  * 14. Of the queue that this RTT shows, what jitter alone would show is taken off (imtcp_bg_jitter_us).
- * 15. Where RTTmin is too short to measure in there is no cap (imtcp_bg_set_cap). There and elsewhere what may be
- *     the hosts' noise is no queue, and M of (4) is at least that (imtcp_bg_noise_us).
+ * 15. Where RTTmin is too short to measure in there is no cap (imtcp_bg_set_cap), and one round that meets a queue is
+ *     none yet (imtcp_bg_meets_queue). There and elsewhere what may be the hosts' noise is no queue, and M of (4)
+ *     is at least that (imtcp_bg_noise_us).
  * 16. Nor is there a cap after two seconds of bunched results (imtcp_bg_lapse). Growth then is an eighth per calm round.
  *
  * The profile "paper" goes without 3, 7, 10, 12, 13, 14 and 16, with g = 1 without 9, and its floor is two segments at
@@ -102,7 +103,7 @@
 
 /* Results may be bunched for this long, two seconds, with A_s believed. ours: beside the web and beside greedy flows none
  * of 70 runs had a bunched result that long after the last that counted; where ACKs jitter at 1 Gbit/s nine of ten were, for
- * 25 s, and the flow stayed at what one had once said: docs/lab-notes/0017-no-word-from-the-acks.md. */
+ * 25 s, and the flow stayed at what one had once said: docs/lab-notes/0018-no-word-from-the-acks.md. */
 #define IMTCP_BG_BUNCHED_MOST_US 2000000U
 
 /* A queue is told by the least RTT of this long a stretch of ACKs, and of so many samples. ours: as long as
@@ -149,6 +150,7 @@ struct imtcp_bg {
 	imtcp_u32 cap_stale;  /* a loss is newer than the newest result */
 	imtcp_u32 cap_lapsed; /* results have been bunched for long: no cap until one counts */
 	imtcp_u32 yields;     /* the cap or the RTT rule held the window back in this round */
+	imtcp_u32 queued;     /* the round that ended met a queue, or the hosts' delay */
 	imtcp_u32 calm;	      /* the round that ended met no queue */
 	imtcp_u32 stepped_up; /* A_s stepped upwards, and no queue was met on the way to its cap */
 	imtcp_u32 queue_us;   /* of the newest round */
@@ -332,10 +334,22 @@ IMTCP_INLINE int imtcp_bg_queue_exceeds(imtcp_u32 queue_us, imtcp_u32 reference_
 }
 
 /* What may be no queue but the hosts. Where RTTmin is less than a millisecond, that: TCP puts as much into one buffer
- * there, and a window that is cut for it lets both ends sleep (docs/lab-notes/0017-no-word-from-the-acks.md). */
+ * there, and a window that is cut for it lets both ends sleep (docs/lab-notes/0017-what-is-no-queue-on-a-lan.md). */
 IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us)
 {
 	return imtcp_too_short(base_us) ? IMTCP_SHORT_RTT_US : IMTCP_HOST_NOISE_US;
+}
+
+/*
+ * (3), of a queue that exceeds delta or not. On a LAN a receiver that the scheduler makes wait for a few milliseconds
+ * delays all of one window and not the next: there it takes two rounds in a row.
+ */
+IMTCP_INLINE int imtcp_bg_meets_queue(struct imtcp_bg *b, imtcp_u32 base_us, int exceeds)
+{
+	imtcp_u32 before = b->queued;
+
+	b->queued = exceeds && b->queue_us > imtcp_bg_noise_us(base_us);
+	return b->queued && (before || !imtcp_too_short(base_us));
 }
 
 /* Where (4) stops: at four, and from there at two, if four still leave a queue. */
@@ -450,8 +464,8 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_params
 	tolerated_q8 = p->delta_q8 - 256;
 	/* calm, ours: below the middle between no queue and delta */
 	b->calm = !imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8 / 2);
-	if (imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8) &&
-	    queue_us > imtcp_bg_noise_us(base)) {
+	if (imtcp_bg_meets_queue(b, base,
+				 imtcp_bg_queue_exceeds(queue_us, reference_us, tolerated_q8))) {
 		imtcp_u64 middle_us = imtcp_max(((imtcp_u64)reference_us + base) / 2,
 						imtcp_bg_noise_us(base));
 		imtcp_u32 cwnd = imtcp_to_u32(
