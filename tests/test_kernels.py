@@ -97,19 +97,16 @@ def test_bpftool_registers_the_objects_and_connections_work_without_the_command(
 
 #: What the verifier may go through for the programs of each object, and the bytes of stack of
 #: any.  The kernel's limits are a million instructions and 512 bytes for all frames.
-MOST_INSNS = {"imtcp": 400_000, "imtcp_modes": 20_000, "imtcp_nocc": 10_000, "imtcp_ctl": 20_000}
+MOST_INSNS = {"imtcp": 100_000, "imtcp_modes": 20_000, "imtcp_nocc": 10_000, "imtcp_ctl": 20_000}
 MOST_STACK_BYTES = 400
 
-#: The verifier of 6.1 recognises fewer states that it has seen: half of its limit there.
-MOST_INSNS_OF_6_1 = {**MOST_INSNS, "imtcp": 500_000}
 
-
-def within_budget(told: bytes, most_insns: dict[str, int] = MOST_INSNS) -> None:
+def within_budget(told: bytes) -> None:
     """What ``imtcp doctor --verifier --json`` says keeps to it."""
     costs = json.loads(told)
     assert {cost["object"] for cost in costs} == set(MOST_INSNS)
     for cost in costs:
-        assert 0 < cost["instructions"] <= most_insns[cost["object"]], cost
+        assert 0 < cost["instructions"] <= MOST_INSNS[cost["object"]], cost
         assert cost["stack_bytes"] <= MOST_STACK_BYTES, cost
 
 
@@ -117,8 +114,7 @@ def within_budget(told: bytes, most_insns: dict[str, int] = MOST_INSNS) -> None:
 @pytest.mark.parametrize("series", kernels.SERIES)
 def test_the_verifiers_cost_keeps_to_its_budget(series: str) -> None:
     result = run('imtcp doctor --verifier --json >"$OUT/costs"\n', series)
-    most_insns = MOST_INSNS_OF_6_1 if series == "6.1" else MOST_INSNS
-    within_budget(result.files["costs"], most_insns)
+    within_budget(result.files["costs"])
 
 
 @pytest.mark.vm

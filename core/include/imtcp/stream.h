@@ -220,23 +220,53 @@ IMTCP_INLINE void imtcp_line_remove(struct imtcp_line *l, imtcp_u64 x, imtcp_u64
  * slope is below 1. With n-fold sums Sxx = n·Σxx - (Σx)² and so on, the sum is
  * (Syy - Sxy²/Sxx)/n. All unsigned: Sxy is split into sign and size.
  */
-IMTCP_GLOBAL imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
+IMTCP_INLINE imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
 {
-	imtcp_u64 sxx, syy, nxy, xy, sxy, explained;
-	int rising;
+	imtcp_u64 sxx = l->n * l->xx - l->x * l->x;
+	imtcp_u64 syy = l->n * l->yy - l->y * l->y;
+	imtcp_u64 nxy = l->n * l->xy, xy = l->x * l->y;
+	int rising = nxy > xy;
+	imtcp_u64 sxy = rising ? nxy - xy : xy - nxy;
+	imtcp_u64 explained;
 
-	if (!l || !gentle)
-		return 0;
-	sxx = l->n * l->xx - l->x * l->x;
-	syy = l->n * l->yy - l->y * l->y;
-	nxy = l->n * l->xy;
-	xy = l->x * l->y;
-	rising = nxy > xy;
-	sxy = rising ? nxy - xy : xy - nxy;
 	*gentle = !rising || sxy < sxx;
 	/* Sxy²/Sxx without overflow: Sxy <= 2^37 here, so scale down before squaring. */
 	explained = imtcp_div((sxy >> 6) * (sxy >> 6), sxx >> 12 ? sxx >> 12 : 1);
 	return imtcp_div(imtcp_sub(syy, explained), l->n);
+}
+
+/* Splits of a stream's intervals into line (i) and line (ii), one after another. */
+struct imtcp_split {
+	struct imtcp_line rest; /* line (ii) */
+	imtcp_u64 first_cost;	/* of line (i) */
+	imtcp_u64 best_cost;	/* of both, over the splits so far; U64_MAX: none was one */
+	imtcp_u32 best;		/* and how many intervals line (i) has there */
+	imtcp_u32 _pad;
+};
+
+/* The split with so many intervals on line (i): the best so far? A function of its own, or the verifier would follow
+ * every way through it once for each way to it. */
+IMTCP_GLOBAL int imtcp_split_try(struct imtcp_split *s, imtcp_u32 first)
+{
+	imtcp_u64 cost;
+	int gentle = 0;
+
+	if (!s)
+		return 0;
+	cost = s->first_cost;
+	if (s->rest.n >= 2) {
+		cost += imtcp_line_cost(&s->rest, &gentle);
+		/* its middle must lie below y = x, or there is no strain in it */
+		if (!gentle || s->rest.y >= s->rest.x)
+			return 0;
+	} else if (s->rest.n) {
+		return 0;
+	}
+	if (cost < s->best_cost) {
+		s->best_cost = cost;
+		s->best = first;
+	}
+	return 0;
 }
 
 /*
@@ -245,9 +275,8 @@ IMTCP_GLOBAL imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
  */
 IMTCP_GLOBAL imtcp_u32 imtcp_two_lines(const struct imtcp_intervals *iv, imtcp_u64 *cost)
 {
-	struct imtcp_line rest = {0, 0, 0, 0, 0, 0};
-	imtcp_u64 first_cost = 0, best_cost = IMTCP_U64_MAX;
-	imtcp_u32 i, n, best = 0;
+	struct imtcp_split s = {{0, 0, 0, 0, 0, 0}, 0, IMTCP_U64_MAX, 0, 0};
+	imtcp_u32 i, n;
 
 	if (!iv || !cost)
 		return 0;
@@ -255,7 +284,7 @@ IMTCP_GLOBAL imtcp_u32 imtcp_two_lines(const struct imtcp_intervals *iv, imtcp_u
 	for (i = 0; i < IMTCP_STREAM_MAX; i++) {
 		if (i >= n)
 			break;
-		imtcp_line_add(&rest, iv->v[i].x, iv->v[i].y);
+		imtcp_line_add(&s.rest, iv->v[i].x, iv->v[i].y);
 	}
 	for (i = 0; i <= IMTCP_STREAM_MAX; i++) {
 		imtcp_u64 x, y, d;
@@ -263,29 +292,17 @@ IMTCP_GLOBAL imtcp_u32 imtcp_two_lines(const struct imtcp_intervals *iv, imtcp_u
 		/* intervals 0...i-1 on line (i), the others on line (ii) */
 		if (i > n)
 			break;
-		if (rest.n >= 2) {
-			int gentle = 0;
-			imtcp_u64 c = imtcp_line_cost(&rest, &gentle) + first_cost;
-
-			/* its middle must lie below y = x, or there is no strain in it */
-			if (gentle && rest.y < rest.x && c < best_cost) {
-				best_cost = c;
-				best = i;
-			}
-		} else if (!rest.n && first_cost < best_cost) {
-			best_cost = first_cost;
-			best = i;
-		}
+		imtcp_split_try(&s, i);
 		if (i >= n || i >= IMTCP_STREAM_MAX)
 			break;
 		x = iv->v[i].x;
 		y = iv->v[i].y;
 		d = x > y ? x - y : y - x;
-		first_cost += d * d;
-		imtcp_line_remove(&rest, x, y);
+		s.first_cost += d * d;
+		imtcp_line_remove(&s.rest, x, y);
 	}
-	*cost = best_cost;
-	return best;
+	*cost = s.best_cost;
+	return s.best;
 }
 
 /* What a stream's intervals add up to, while it is judged. Kept by the caller: the BPF stack is
