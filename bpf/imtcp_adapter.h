@@ -132,6 +132,8 @@ static __always_inline void imtcp_full_speed_again(struct imtcp_conn *conn, __u6
 static __always_inline void imtcp_on_result(struct sock *sk, struct imtcp_conn *conn)
 {
 	imtcp_bg_on_result(&conn->bg, &conn->params, &conn->meas.result);
+	if (conn->mode == IMTCP_MODE_BG)
+		imtcp_bg_lapse(&conn->bg, &conn->params, &conn->meas.result);
 	if (conn->mode == IMTCP_MODE_FS && !imtcp_as_in_paper(&conn->params))
 		conn->bg.smoothed_bps = imtcp_fs_smoothed_bps(conn->bg.smoothed_bps,
 							      &conn->meas.result);

@@ -193,6 +193,8 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 	DRIVE_CHECK(what >= 0 && what <= 3);
 	if (what & 1)
 		imtcp_bg_on_result(&d->bg, &d->params, &d->m.result);
+	if ((what & 1) && bg)
+		imtcp_bg_lapse(&d->bg, &d->params, &d->m.result);
 	d->round_over |= (uint32_t)(what & 2);
 
 	/* the window, as the adapter; segments that the peer has not received grow nothing */

@@ -341,6 +341,8 @@ static inline void sim_note_result(struct sim *s)
 	out->pause_rtts = s->m.pause_rtts;
 	s->n_results++;
 	imtcp_bg_on_result(&s->bg, &s->params, r);
+	if (!s->cfg.reno)
+		imtcp_bg_lapse(&s->bg, &s->params, r);
 }
 
 /* What must hold whatever happens. */

@@ -42,6 +42,7 @@ static void result_at(struct flow *f, uint64_t at_us, uint32_t outcome, uint64_t
 	struct imtcp_result r = {at_us, avail_bps, 0, 0, outcome, 100, 1, 4};
 
 	imtcp_bg_on_result(&f->b, &f->p, &r);
+	imtcp_bg_lapse(&f->b, &f->p, &r);
 }
 
 static void result(struct flow *f, uint32_t outcome, uint64_t avail_bps)

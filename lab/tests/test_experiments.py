@@ -289,6 +289,16 @@ def test_the_bar_tells_share_points_and_time_left(monkeypatch):
     assert "25%  1/4  1:30 left" in stream[-1]
 
 
+def test_a_kernel_that_the_laboratory_has_not_got_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "web", "--kernel", "5.10"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "choose from" in said and "6.12" in said
+
+
 @pytest.mark.parametrize("name", [e.name for e in EXPERIMENTS])
 def test_help_of_each_experiment_opens(name, capsys):
     with pytest.raises(SystemExit) as ended:

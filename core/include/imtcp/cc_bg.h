@@ -104,7 +104,7 @@
 /* Results may be bunched for this long, two seconds, with A_s believed. ours: beside the web and beside greedy flows none
  * of 70 runs had a bunched result that long after the last that counted; where ACKs jitter at 1 Gbit/s nine of ten were, for
  * 25 s, and the flow stayed at what one had once said: docs/lab-notes/0018-no-word-from-the-acks.md. */
-#define IMTCP_BG_BUNCHED_MOST_US 2000000U
+#define IMTCP_BG_BUNCHED_MOST_US (2 * IMTCP_USEC_PER_SEC)
 
 /* A queue is told by the least RTT of this long a stretch of ACKs, and of so many samples. ours: as long as
  * the longest reference, so that a path's queue is as old whatever its RTT is; four samples, for a lone
@@ -258,28 +258,6 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_step(struct imtcp_bg *b, imtcp_u64 avail_bps)
 	return 0;
 }
 
-/*
- * Does the cap still say anything? After two seconds of bunched results A_s is of another time, and the ACKs cannot
- * tell a new one: it is forgotten, and the RTT rule holds the line alone until a result counts.
- */
-IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, const struct imtcp_result *r)
-{
-	if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE) {
-		b->bunched_at_us = 0;
-		b->cap_lapsed = 0;
-	}
-	if (r->outcome != IMTCP_BUNCHED)
-		return;
-	if (!b->bunched_at_us)
-		b->bunched_at_us = r->at_us;
-	if (r->at_us - b->bunched_at_us <= IMTCP_BG_BUNCHED_MOST_US)
-		return;
-	b->cap_lapsed = 1;
-	b->smoothed_bps = 0;
-	b->deviation_bps = 0;
-	b->far_bps = 0;
-}
-
 /* (1): a measurement ended. */
 IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_params *p,
 				     const struct imtcp_result *r)
@@ -295,11 +273,35 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_para
 					      : imtcp_ewma_by(b->smoothed_bps, r->avail_bps,
 							      p->gamma_q16);
 	}
-	if (!imtcp_as_in_paper(p))
-		imtcp_bg_lapse(b, r);
 	/* the whole range was free: that is news, too */
 	if (r->outcome == IMTCP_OK || imtcp_above_range(r))
 		b->cap_stale = 0;
+}
+
+/*
+ * Does the cap still say anything? After two seconds of bunched results A_s is of another time, and the ACKs cannot
+ * tell a new one: it is forgotten, and the RTT rule holds the line alone until a result counts. For each result after
+ * imtcp_bg_on_result, where there is a cap.
+ */
+IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, const struct imtcp_params *p,
+				 const struct imtcp_result *r)
+{
+	if (imtcp_as_in_paper(p))
+		return;
+	if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE) {
+		b->bunched_at_us = 0;
+		b->cap_lapsed = 0;
+	}
+	if (r->outcome != IMTCP_BUNCHED)
+		return;
+	if (!b->bunched_at_us)
+		b->bunched_at_us = r->at_us;
+	if (r->at_us - b->bunched_at_us <= IMTCP_BG_BUNCHED_MOST_US)
+		return;
+	b->cap_lapsed = 1;
+	b->smoothed_bps = 0;
+	b->deviation_bps = 0;
+	b->far_bps = 0;
 }
 
 /* A loss: what the cap says is older than what the path says. */

@@ -29,6 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			result.avail_bps = v;
 			result.outcome = take8(&in) % IMTCP_OUTCOMES;
 			imtcp_bg_on_result(&b, &p, &result);
+			imtcp_bg_lapse(&b, &p, &result);
 			MUST(!b.cap_lapsed || !b.smoothed_bps);
 			break;
 		case 1:

@@ -6,12 +6,14 @@ import argparse
 import os
 from typing import Any
 
+from imtcp_lab.vm import kernels
 from imtcp_lab.vm.runner import DEFAULT_KERNEL
 
 #: The help says its default itself: where an option is inherited it has none (run.py).
 _DECLARED: dict[str, dict[str, Any]] = {
     "--first-seed": {"type": int, "default": 1, "help": "the seeds count from here (1)"},
     "--kernel": {
+        "choices": kernels.SERIES,
         "default": DEFAULT_KERNEL,
         "help": f"kernel series of the guest ({DEFAULT_KERNEL})",
     },

@@ -82,7 +82,14 @@ fn text(answer: &Value) -> String {
     if let Some(age_s) = answer["age_s"].as_f64() {
         rows.push(("newest measurement", format!("{} before", format::duration(age_s as u64))));
     }
-    let used = &answer["computed_from"]["days_used"];
+    let from = &answer["computed_from"];
+    if let (Some(newest_bps), Some(threshold_bps)) =
+        (from["newest_bps"].as_u64(), from["threshold_bps"].as_u64())
+    {
+        let (newest, threshold) = (format::rate(newest_bps), format::rate(threshold_bps));
+        rows.push(("decided by", format!("{newest} measured, the threshold is {threshold}")));
+    }
+    let used = &from["days_used"];
     rows.push(("from", format!("{used} days, {} samples", answer["sample_count"])));
     let rows: Vec<_> = rows.into_iter().map(|(k, v)| vec![k.to_string(), v]).collect();
     format::table(&rows)
@@ -103,6 +110,22 @@ mod tests {
         assert!(text.contains("congestion control  on: there is no history"), "{text}");
         assert!(text.contains("available           not known"), "{text}");
         assert!(text.contains("ask again at        2026-03-20 14:26:00 UTC"), "{text}");
+    }
+
+    #[test]
+    fn the_newest_value_and_the_threshold_that_decided_are_told() {
+        let mut answer = json!({
+            "congestion_control": "on", "because": "less is available than the threshold",
+            "mode": "bg", "available_bps": 73_000_000, "sample_count": 2520,
+            "computed_from": {
+                "days_used": 42, "newest_bps": 38_200_000, "threshold_bps": 40_000_000,
+            },
+        });
+        let told = text(&answer);
+        let row = "decided by          38.2 Mbit/s measured, the threshold is 40.0 Mbit/s\n";
+        assert!(told.contains(row), "{told}");
+        answer["computed_from"]["newest_bps"] = json!(null);
+        assert!(!text(&answer).contains("decided by"));
     }
 
     #[test]
