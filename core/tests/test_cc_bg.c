@@ -653,7 +653,9 @@ static void on_a_short_path_one_round_alone_meets_no_queue(void **state)
 	assert_int_equal(f.w.cwnd_segs, 120);
 	round_of(&f, 5000, 0);
 	assert_int_equal(f.w.cwnd_segs, 23); /* 120 · 1000 / (1000 + 4001) */
-	round_of(&f, 5000, 0);		     /* and each that follows it */
+	round_of(&f, 5000, 0);		     /* of before the cut */
+	assert_int_equal(f.w.cwnd_segs, 23);
+	round_of(&f, 5000, 0);
 	assert_int_equal(f.w.cwnd_segs, 4);
 	start(&f, 120, 120, IMTCP_SHORT_RTT_US);
 	round_of(&f, 5000, 0);

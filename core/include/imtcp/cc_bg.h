@@ -150,7 +150,7 @@ struct imtcp_bg {
 	imtcp_u32 cap_stale;  /* a loss is newer than the newest result */
 	imtcp_u32 cap_lapsed; /* results have been bunched for long: no cap until one counts */
 	imtcp_u32 yields;     /* the cap or the RTT rule held the window back in this round */
-	imtcp_u32 queued;     /* the round that ended met a queue, or the hosts' delay */
+	imtcp_u32 queued;     /* the round that ended met a queue that has cost nothing yet */
 	imtcp_u32 calm;	      /* the round that ended met no queue */
 	imtcp_u32 stepped_up; /* A_s stepped upwards, and no queue was met on the way to its cap */
 	imtcp_u32 queue_us;   /* of the newest round */
@@ -344,14 +344,15 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us)
 
 /*
  * (3), of a queue that exceeds delta or not. On a LAN a receiver that the scheduler makes wait for a few milliseconds
- * delays all of one window and not the next: there it takes two rounds in a row.
+ * delays all of one window and not the next: there each cut takes two rounds in a row.
  */
 IMTCP_INLINE int imtcp_bg_meets_queue(struct imtcp_bg *b, imtcp_u32 base_us, int exceeds)
 {
-	imtcp_u32 before = b->queued;
+	int queued = exceeds && b->queue_us > imtcp_bg_noise_us(base_us);
+	int meets = queued && (b->queued || !imtcp_too_short(base_us));
 
-	b->queued = exceeds && b->queue_us > imtcp_bg_noise_us(base_us);
-	return b->queued && (before || !imtcp_too_short(base_us));
+	b->queued = queued && !meets;
+	return meets;
 }
 
 /* Where (4) stops: at four, and from there at two, if four still leave a queue. */
