@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -186,16 +187,20 @@ fn down_says_which_runs_lose_their_limits_and_the_run_says_it_too() {
     imtcp_ok(&["down"]);
 }
 
+/// A run's command in the shell's words: to send so many bytes to the peer, and to wait for a file.
+fn send_and_wait(net: &Net, bytes: u64, file: &Path) -> Option<(String, String)> {
+    let (host, port) = net.peer();
+    let send = format!("{} {host} {port} {bytes}", static_client()?.display());
+    Some((send, format!("until [ -e {} ]; do sleep 0.05; done", file.display())))
+}
+
 #[test]
 fn a_run_that_down_ended_gets_nothing_from_a_later_up() {
     let Some(_alone) = alone() else { return };
-    let Some(client) = static_client() else { return };
     let net = Net::new();
-    let (host, port) = net.peer();
     let scratch = Scratch::new();
     let go = scratch.path("go");
-    let send = format!("{} {host} {port} 100000", client.display());
-    let wait = format!("until [ -e {} ]; do sleep 0.05; done", go.display());
+    let Some((send, wait)) = send_and_wait(&net, 100_000, &go) else { return };
     let stop = "trap 'kill $first $second' TERM";
     let line = format!("{send} 30 & first=$!; {wait}; {send} 30 & second=$!; {stop}; wait; wait");
     let run = net.run_spawn(&["--max-rate", "10M", "--dscp", "le", "--", "sh", "-c", &line]);
@@ -205,7 +210,7 @@ fn a_run_that_down_ended_gets_nothing_from_a_later_up() {
     imtcp_ok(&["up"]);
     std::fs::write(&go, "").unwrap();
     let open = || {
-        let sockets = net.command("ss").args(["-tinH", "dport", &format!(":{port}")]).output();
+        let sockets = net.command("ss").args(["-tinH", "dst", &server]).output();
         text(&sockets.unwrap().stdout)
     };
     eventually("the second is open", || open().matches("ESTAB").count() == 2);
@@ -218,13 +223,11 @@ fn a_run_that_down_ended_gets_nothing_from_a_later_up() {
 #[test]
 fn a_ceiling_outlasts_an_upgrade_in_place() {
     let Some(_alone) = alone() else { return };
-    let Some(client) = static_client() else { return };
     let net = Net::new();
-    let (host, port) = net.peer();
     let scratch = Scratch::new();
     let go = scratch.path("go");
-    let send = format!("{} {host} {port} 2000000", client.display());
-    let line = format!("{send} & until [ -e {} ]; do sleep 0.05; done; {send}; wait", go.display());
+    let Some((send, wait)) = send_and_wait(&net, 2_000_000, &go) else { return };
+    let line = format!("{send} & {wait}; {send}; wait");
     let run = net.run_spawn(&["--json", "--max-rate", "10M", "--", "sh", "-c", &line]);
     let server = net.server.to_string();
     eventually("the first connection is open", || !connections(&server).is_empty());
