@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::format;
 use crate::policy::{Limits, Mode};
 
-/// Round trips below this are too short to measure in: IMTCP_SHORT_RTT_US of core/include/imtcp/meas_state.h, here for the text alone.
+/// Round trips below this are too short to measure in: IMTCP_SHORT_RTT_US of
+/// core/include/imtcp/meas_state.h (a test compares), here for the text alone.
 const SHORT_RTT_US: u64 = 1000;
 
 /// What ended a run's mode before the run.
@@ -272,6 +273,13 @@ mod tests {
         assert!(lan.line().contains("not measured (mode lp does not)"), "{}", lan.line());
         let measured = Summary { min_rtt_us: Some(210), ..measured() };
         assert!(measured.line().contains("available 60.0 Mbit/s"), "{}", measured.line());
+    }
+
+    #[test]
+    fn a_round_trip_is_too_short_where_the_core_finds_it_so() {
+        let core = include_str!("../../../../../core/include/imtcp/meas_state.h");
+        let line = format!("#define IMTCP_SHORT_RTT_US {SHORT_RTT_US}U\n");
+        assert!(core.contains(&line), "not in meas_state.h: {line}");
     }
 
     #[test]
