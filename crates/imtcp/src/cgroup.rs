@@ -78,8 +78,10 @@ pub fn move_pid(pid: i32, to: &Path) -> io::Result<()> {
     fs::write(to.join("cgroup.procs"), pid.to_string())
 }
 
-/// Removes a cgroup and those in it; what still runs there is moved to `refuge`.
+/// Removes a cgroup and those in it; what still runs there is moved to `refuge`, or to what that was
+/// in where it is gone.
 pub fn remove(dir: &Path, refuge: &Path) -> Result<usize> {
+    let refuge = refuge.ancestors().find(|d| d.join("cgroup.procs").exists()).unwrap_or(refuge);
     let mut moved = 0;
     // Processes may fork while they are moved: again until none is left.
     for _ in 0..100 {

@@ -98,8 +98,8 @@ pub struct DownArgs {
 /// floor and the ceiling hold for the sum of these connections. Where the command itself uses
 /// `imtcp run`, the inner run decides for its connections, limits included, and counts them.
 ///
-/// The line at the end tells what was sent, the available bandwidth that was seen, and for which
-/// share of the time the mode (not the application, nor --max-rate) held the window back: because
+/// The line at the end tells what was sent, the available bandwidth (the mean of the valid results of
+/// all connections, and the least and the greatest of them), and for which share of the time the mode (not the application, nor --max-rate) held the window back: because
 /// a queue stood, or because it sent all that is available. Alone on a path that is most of the time.
 /// What the command has left to the kernel when it ends is waited for up to two seconds (Ctrl-C ends
 /// the wait, and --quiet does without); the line says how much was still on its way then.
@@ -114,8 +114,8 @@ pub struct DownArgs {
 /// next imtcp command moves them.
 ///
 /// The exit code is the command's, 128 + n when signal n killed it; 2 for wrong options, parameters or
-/// configuration, 125 when imtcp itself failed, 126 when the command is not executable, 127 when it was not found. Signals sent
-/// to imtcp are passed on; those of the terminal reach the command anyway.
+/// configuration, 125 when imtcp itself failed, 126 when the command is not executable, 127 when it was
+/// not found. Signals sent to imtcp are passed on; those of the terminal reach the command anyway.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp run -- rsync -a backup/ host:backup/\n  \
@@ -157,6 +157,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub json: bool,
     /// Write the line at the end to this file instead of standard error
+    ///
+    /// What the file had is replaced at the end, and stays where the command cannot be started.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// The command and its arguments
@@ -183,7 +185,8 @@ pub struct OrderArgs {
     pub min_rate: Option<Rate>,
     /// Do not go above this sum
     ///
-    /// A rate as for --min-rate.
+    /// A rate as for --min-rate. What a low one lets by may be too little to measure with; the mode
+    /// yields to a queue all the same.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
     /// Choose a parameter of the mode; may be repeated
@@ -199,12 +202,15 @@ pub struct OrderArgs {
 /// Change the mode of what runs already, open connections included
 ///
 /// A process is taken with its descendants: they are moved into a cgroup of their own below
-/// the one they are in, and moved back by `imtcp detach`. A cgroup is taken as it is, with
+/// the one they are in (beside it where an attachment made that), and moved back by `imtcp detach`. A cgroup is taken as it is, with
 /// the cgroups in it. Attaching again to the same target changes its mode, rates and parameters: those
 /// that are not given again go back to their defaults.
 ///
-/// From process 1 all others descend, and in the root cgroup they all are: these need --force. Where the process is one that this
-/// command was started from (your shell), a line warns of what else is taken.
+/// What is within the target and has an attachment or `imtcp run` of its own keeps that, which a line
+/// tells; when that ends, this one has it.
+///
+/// From process 1 all others descend, and in the root cgroup they all are: these need --force. Where the
+/// process is one that this command was started from (your shell), a line warns of what else is taken.
 #[derive(Args)]
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup"])))]
 #[command(after_help = "Examples:\n  \

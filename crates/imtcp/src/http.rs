@@ -11,6 +11,7 @@ use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
 use ureq::Agent;
 
 use crate::cli::advice::ServiceArgs;
+use crate::exit;
 
 pub struct Client {
     agent: Agent,
@@ -44,7 +45,9 @@ const MOST_ANSWER_BYTES: u64 = 16 << 20;
 impl Client {
     pub fn new(args: &ServiceArgs) -> Result<Self> {
         if !args.url.starts_with("http://") && !args.url.starts_with("https://") {
-            bail!("'{}' is no URL of a service: write http://… or https://…", args.url);
+            let text =
+                format!("'{}' is no URL of a service: write http://… or https://…", args.url);
+            return Err(exit::usage(text));
         }
         let token = match &args.token_file {
             None => None,

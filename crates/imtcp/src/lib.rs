@@ -2,6 +2,10 @@
 //! The command `imtcp`. One file for each subcommand in `cmd/`, what they share beside it;
 //! a library, so that the tests can reach the parts.
 
+#![deny(clippy::print_stdout)] // out.rs
+
+#[macro_use]
+pub mod out;
 #[cfg(feature = "full")]
 pub mod agent;
 pub mod amount;
@@ -19,6 +23,7 @@ pub mod http;
 #[cfg(not(feature = "full"))]
 mod left_out;
 pub mod mountns;
+pub mod nested;
 pub mod nocc;
 pub mod param;
 pub mod policy;

@@ -3,8 +3,10 @@
 
 use std::ffi::CString;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use nix::unistd::{getgrouplist, Gid, Uid, User};
+
+use crate::exit;
 
 pub struct Target {
     pub uid: Uid,
@@ -21,7 +23,7 @@ pub fn find(name: &str) -> Result<Target> {
         None => name.parse().ok().map(Uid::from_raw).map(User::from_uid).transpose()?.flatten(),
     };
     let Some(user) = user else {
-        bail!("there is no user '{name}' on this machine");
+        return Err(exit::usage(format!("there is no user '{name}' on this machine")));
     };
     let c_name = CString::new(user.name.as_str())?;
     let groups = getgrouplist(&c_name, user.gid).context("cannot read the user's groups")?;

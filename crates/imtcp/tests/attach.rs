@@ -217,6 +217,73 @@ fn descendants_are_attached_too() {
 }
 
 #[test]
+fn of_attachments_inside_one_another_the_inner_decides_and_the_outer_has_what_it_gives_up() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(mut subject) = Subject::start(&net) else { return };
+    net.write_in_client("/proc/sys/net/ipv4/tcp_congestion_control", "reno");
+    let (inner, outer) = (subject.pid(), std::process::id().to_string());
+    let home = imtcp::cgroup::of_pid(subject.child.pid()).unwrap();
+    let attach = |pid: &str, mode| imtcp_ok(&["attach", "--pid", pid, "--mode", mode]);
+    let detach = |pid: &str| imtcp_ok(&["detach", "--pid", pid]);
+
+    for inner_is_first in [true, false] {
+        if inner_is_first {
+            attach(&inner, "lp");
+            let said = attach(&outer, "bg");
+            assert!(said.contains(&format!("process {inner} keeps what it has: ")), "{said}");
+        } else {
+            attach(&outer, "bg");
+            assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
+            attach(&inner, "lp");
+        }
+        assert_eq!(subject.tell("connect")[..2], ["imtcp_lp", "imtcp_lp"]);
+
+        // The inner one ends first.
+        let said = detach(&inner);
+        assert!(said.contains(&format!("process {outer} has it from now on, ")), "{said}");
+        assert_eq!(subject.tell("look")[..2], ["imtcp_bg", "imtcp_bg"]);
+        assert_eq!(subject.tell("connect")[1], "imtcp_bg");
+
+        // The outer one does.
+        attach(&inner, "lp");
+        detach(&outer);
+        assert_eq!(subject.tell("connect")[..2], ["imtcp_lp", "imtcp_lp"]);
+        detach(&inner);
+        assert_eq!(subject.tell("connect")[..2], ["reno", "reno"]);
+        assert_eq!(imtcp::cgroup::of_pid(subject.child.pid()).unwrap(), home);
+        assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    }
+}
+
+#[test]
+fn a_run_within_an_attachment_goes_on_when_that_ends() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(client) = static_client() else { return };
+    let (host, port) = net.peer();
+    let own = std::process::id().to_string();
+    imtcp_ok(&["attach", "--pid", &own, "--mode", "lp"]);
+    let running =
+        net.run_spawn(&["-q", "--", client.to_str().unwrap(), &host, &port, "50000", "30"]);
+    // Not the server's end: that is this process's.
+    let of_client = || {
+        let all = connections(&net.server.to_string());
+        all.into_iter().find(|c| c["dst"] == net.server.to_string() && c["pid"].is_i64())
+    };
+    eventually("the connection is seen with its process", || of_client().is_some());
+    let seen = of_client().unwrap();
+    assert_eq!(seen["mode"], "bg", "the inner decides: {seen}");
+    imtcp_ok(&["detach", "--pid", &own]);
+    let dir = imtcp::cgroup::of_pid(seen["pid"].as_i64().unwrap() as i32).unwrap();
+    assert!(dir.display().to_string().contains("imtcp-run-"), "{dir:?}");
+    assert_eq!(of_client().unwrap()["mode"], "bg");
+    running.signal(libc::SIGTERM);
+    running.finish();
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
 fn an_attachment_ends_with_its_process() {
     let Some(_alone) = alone() else { return };
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();

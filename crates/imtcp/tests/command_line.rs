@@ -24,6 +24,18 @@ fn wrong_usage_has_code_2_and_help_0() {
 }
 
 #[test]
+fn a_standard_output_that_cannot_be_written_is_an_error_in_one_line() {
+    for args in [&["version"][..], &["version", "--json"], &["completions", "bash"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = std::process::Command::new(&*IMTCP).args(args).stdout(full).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        let wanted = "imtcp: cannot write to standard output: No space left on device";
+        assert!(said.starts_with(wanted) && said.lines().count() == 1, "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn help_says_what_run_does_not_do() {
     let help = imtcp_ok(&["run", "--help"]);
     assert!(help.contains("yields for what this host SENDS"), "{help}");

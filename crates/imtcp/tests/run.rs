@@ -168,10 +168,12 @@ fn the_exit_code_passes_through() {
         assert_eq!(output.status.code(), Some(code), "{command:?}: {}", text(&output.stderr));
     }
     assert_eq!(imtcp(&["run"]).status.code(), Some(2));
+    assert_eq!(imtcp(&["run", "--user", "nobody-at-all", "true"]).status.code(), Some(2));
+    assert_eq!(imtcp(&["run", "--advise", "no url", "true"]).status.code(), Some(2));
+    assert_eq!(imtcp(&["advise", "a.host", "--at", "yesterday"]).status.code(), Some(2));
     assert_eq!(imtcp(&["run", "--max-rate", "1X", "true"]).status.code(), Some(2));
     let order = imtcp(&["run", "--min-rate", "2M", "--max-rate", "1M", "true"]);
     assert_eq!(order.status.code(), Some(2), "{}", text(&order.stderr));
-    assert_eq!(imtcp(&["run", "--user", "nobody-at-all", "true"]).status.code(), Some(125));
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
 }
 

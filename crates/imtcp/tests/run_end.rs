@@ -116,6 +116,26 @@ fn a_file_for_the_line_that_cannot_be_is_told_before_the_command_begins() {
 }
 
 #[test]
+fn a_file_for_the_line_is_as_it_was_where_the_command_cannot_be_started() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let (old, new) = (scratch.path("old"), scratch.path("new"));
+    fs::write(&old, "a line of the run before, and a long one, longer than what comes").unwrap();
+    for file in [&old, &new] {
+        let output = imtcp(&["run", "-o", file.to_str().unwrap(), "--", "/no/such/command"]);
+        assert_eq!(output.status.code(), Some(127), "{output:?}");
+    }
+    assert!(fs::read_to_string(&old).unwrap().starts_with("a line of the run before"));
+    assert!(!new.exists());
+    for file in [&old, &new] {
+        imtcp_ok(&["run", "-o", file.to_str().unwrap(), "--", "true"]);
+        let line = fs::read_to_string(file).unwrap();
+        assert_eq!(line, "imtcp: the command had no TCP connections\n");
+    }
+    imtcp_ok(&["run", "-o", "/dev/null", "--", "true"]);
+}
+
+#[test]
 fn what_is_still_on_its_way_is_said_and_the_run_listed_with_its_limits_until_it_is_over() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
@@ -130,9 +150,10 @@ fn what_is_still_on_its_way_is_said_and_the_run_listed_with_its_limits_until_it_
     assert_eq!((&listed[0]["ended"], &listed[0]["connections"]), (&true.into(), &1.into()));
     assert_eq!((&listed[0]["max_bps"], &listed[0]["in_force"]), (&400_000.into(), &true.into()));
     let status = imtcp_ok(&["status"]);
-    assert!(status.contains("bg, at most 400 kbit/s (pid "), "{status}");
+    assert!(status.contains("bg, at most 400 kbit/s (imtcp's pid "), "{status}");
     assert!(
-        status.contains(", ended; open: 1 connection): python3 -c import os, socket s = "),
+        status
+            .contains(", which has ended; open: 1 connection): python3 -c import os, socket s = "),
         "{status}"
     );
     eventually("the connection has ended", || runs_to(&net).is_empty());

@@ -33,6 +33,11 @@ fn watch_knows_the_process_and_what_is_not_known_is_null() {
     assert!(c["policy"].as_u64() > Some(0));
     let table = imtcp_ok(&["watch", "--once"]);
     assert!(table.contains("PEER") && table.contains(&net.server.to_string()), "{table}");
+    let none = imtcp_ok(&["watch", "--once", "--filter", "no such"]);
+    assert!(
+        none.contains("imtcp") && none.contains(" match") && none.contains("'no such'"),
+        "{none}"
+    );
     running.signal(libc::SIGTERM);
     running.finish();
 }

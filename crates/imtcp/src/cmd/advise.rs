@@ -11,12 +11,13 @@ use crate::http::Client;
 use crate::{exit, format};
 
 pub fn main(args: AdviseArgs) -> Result<u8> {
+    args.at.as_deref().map(time::parse).transpose().map_err(exit::usage)?;
     let client = Client::new(&args.service)?;
     let answer = ask(&args, &client)?;
     if args.json {
         print_json(&answer)?;
     } else {
-        print!("{}", text(&answer));
+        out!("{}", text(&answer));
     }
     Ok(exit::OK)
 }

@@ -149,9 +149,9 @@ fn changed(args: &AgentArgs, peers: &HashSet<String>, plan: &Plan) -> Result<()>
             "tests_most_bytes_a_day": plan.day_bytes(),
         }));
     }
-    println!("{}", from_service(peers.len()));
+    outln!("{}", from_service(peers.len()));
     match plan.require_within(args.tests.test_budget) {
-        Ok(()) => plan.lines().iter().for_each(|line| println!("{line}")),
+        Ok(()) => plan.lines().iter().for_each(|line| outln!("{line}")),
         Err(e) => eprintln!("imtcp: {e}; the peers before are tested on"),
     }
     Ok(())
@@ -182,15 +182,15 @@ fn announce(args: &AgentArgs, source: &str, plan: &Plan, named: Option<usize>) -
         0 => "each result".to_string(),
         every => format!("results as means of {every} s"),
     };
-    println!(
+    outln!(
         "imtcp: sending {what} to {url} as {source}, every {} s; until then they wait in {spool}",
         args.interval
     );
     if let Some(count) = named {
-        println!("{}", from_service(count));
+        outln!("{}", from_service(count));
     }
     for line in plan.lines() {
-        println!("{line}");
+        outln!("{line}");
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Result};
@@ -19,7 +19,7 @@ use crate::cli::AttachArgs;
 use crate::policy::Limits;
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Moved, SavedSocket, Target};
-use crate::{cgroup, exit, format, nocc, param, policy, procfs};
+use crate::{cgroup, exit, format, nested, nocc, param, policy, procfs};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.
 const NEUTRAL: &str = "reno";
@@ -83,7 +83,9 @@ fn check_process(pid: i32, force: bool) -> Result<()> {
 
 /// `before` is what was ordered until now, where it was attached already.
 fn report(args: &AttachArgs, a: &Attachment, before: Option<String>) -> Result<u8> {
-    let processes: usize = a.cgroups().iter().map(|d| cgroup::procs(d).len()).sum();
+    let inner = nested::within(a);
+    let processes = processes(a, &nested::processes(&inner)).len();
+    let apart: BTreeSet<&str> = inner.iter().map(|i| i.name.as_str()).collect();
     if args.json {
         print_json(&json!({
             "policy": a.policy,
@@ -94,10 +96,14 @@ fn report(args: &AttachArgs, a: &Attachment, before: Option<String>) -> Result<u
             "params": a.params,
             "processes": processes,
             "sockets": a.sockets.len(),
+            "apart": apart,
         }))?;
     } else {
+        for name in apart {
+            outln!("{name} keeps what it has: the inner one decides");
+        }
         let before = before.map_or_else(String::new, |orders| format!(" (before: {orders})"));
-        println!(
+        outln!(
             "{} is attached: {}{before}; {}, {}; `imtcp detach` undoes it",
             a.target,
             a.orders(),
@@ -137,15 +143,33 @@ fn take(attachment: &mut Attachment) -> Result<()> {
         Target::Cgroup(dir) => link(attachment, &dir)?,
         Target::Pid(pid) => move_tree(attachment, pid)?,
     }
-    let mut saved = BTreeMap::new();
-    for dir in attachment.cgroups() {
-        for pid in cgroup::procs(&dir) {
-            take_sockets(pid, attachment, &mut saved);
-        }
+    take_all_sockets(attachment)
+}
+
+/// The processes that an attachment has, without those that an inner one has.
+fn processes(attachment: &Attachment, of_inner: &BTreeSet<i32>) -> BTreeSet<i32> {
+    let all = attachment.cgroups().into_iter().flat_map(|dir| cgroup::procs(&dir));
+    all.filter(|pid| !of_inner.contains(pid)).collect()
+}
+
+/// Changes the sockets of its processes, and notes what those had that it has not had before.
+fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
+    let mut saved: BTreeMap<u64, String> =
+        attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
+    for pid in processes(attachment, &nested::processes(&nested::within(attachment))) {
+        take_sockets(pid, attachment, &mut saved);
     }
     attachment.sockets =
         saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
     attachment.save()
+}
+
+/// Takes what an inner attachment has given up.
+pub(super) fn take_again(mut attachment: Attachment) -> Result<()> {
+    if let Target::Pid(pid) = attachment.target {
+        move_tree(&mut attachment, pid)?;
+    }
+    take_all_sockets(&mut attachment)
 }
 
 fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
@@ -157,14 +181,15 @@ fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
     control::pin_link(&link, &pin)
 }
 
-/// Moves a process and its descendants into new cgroups, one below each that they are in.
+/// Moves a process and its descendants into new cgroups, one for each that they are in, but for those
+/// that have a run or attachment of their own.
 fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
     let name = format!("imtcp-attach-{:016x}", attachment.policy);
     let own = std::process::id() as i32;
     // Children born while the others are moved show up in the next round.
     for _ in 0..16 {
-        let taken: BTreeSet<i32> =
-            attachment.moved.iter().flat_map(|m| cgroup::procs(&m.dir)).collect();
+        let mut taken = nested::processes(&nested::within(attachment));
+        taken.extend(attachment.moved.iter().flat_map(|m| cgroup::procs(&m.dir)));
         let outside: Vec<i32> =
             procfs::tree(root).into_iter().filter(|p| !taken.contains(p) && *p != own).collect();
         if outside.is_empty() {
@@ -175,10 +200,13 @@ fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
             let dir = match attachment.moved.iter().find(|m| m.home == home) {
                 Some(moved) => moved.dir.clone(),
                 None => {
-                    let dir: PathBuf = cgroup::create(&home, &name)?;
-                    attachment.moved.push(Moved { dir: dir.clone(), home });
-                    attachment.save()?;
-                    link(attachment, &dir)?;
+                    let dir = cgroup::create(&nested::beside_attachments(&home), &name)?;
+                    // Two that they are in may have the same place beside them.
+                    if !attachment.moved.iter().any(|m| m.dir == dir) {
+                        attachment.moved.push(Moved { dir: dir.clone(), home });
+                        attachment.save()?;
+                        link(attachment, &dir)?;
+                    }
                     dir
                 }
             };
@@ -235,15 +263,6 @@ fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Res
     attachment.mode = args.orders.mode;
     attachment.limits = Limits::of(orders);
     attachment.params = param::in_force(args.orders.mode, &orders.params);
-    let mut saved: BTreeMap<u64, String> =
-        attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
-    for dir in attachment.cgroups() {
-        for pid in cgroup::procs(&dir) {
-            take_sockets(pid, &attachment, &mut saved);
-        }
-    }
-    attachment.sockets =
-        saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
-    attachment.save()?;
+    take_all_sockets(&mut attachment)?;
     Ok(attachment)
 }

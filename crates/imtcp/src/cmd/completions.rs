@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-use std::io::{self, Write};
-
 use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -35,10 +33,9 @@ complete -F _imtcp_or_command -o bashdefault -o default imtcp
 "#;
 
 pub fn main(args: CompletionsArgs) -> Result<u8> {
-    let mut out = io::stdout();
-    clap_complete::generate(args.shell, &mut Cli::command(), "imtcp", &mut out);
-    if args.shell == Shell::Bash {
-        out.write_all(BASH_OURS.as_bytes())?;
-    }
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "imtcp", &mut script);
+    let ours = if args.shell == Shell::Bash { BASH_OURS } else { "" };
+    out!("{}{ours}", String::from_utf8(script)?);
     Ok(exit::OK)
 }

@@ -10,11 +10,11 @@ use imtcp_bpf::tags::Tags;
 use imtcp_bpf::{meta, probe};
 use serde_json::json;
 
-use super::print_json;
+use super::{attach, print_json};
 use crate::cli::DetachArgs;
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Target};
-use crate::{cgroup, exit, format, procfs};
+use crate::{cgroup, exit, format, nested, procfs};
 
 pub fn main(args: DetachArgs) -> Result<u8> {
     probe::require_privileges("imtcp detach")?;
@@ -38,19 +38,28 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         bail!("{named} is not attached: `imtcp status` lists what is");
     }
     let mut restored = 0;
+    let mut given_up = Vec::new();
     for attachment in &chosen {
+        given_up.extend(attachment.cgroups().iter().flat_map(|dir| cgroup::procs(dir)));
         restored += detach(attachment)?;
     }
     state::sweep(&lock);
+    let around = nested::around(&given_up);
+    if let Some(outer) = &around {
+        attach::take_again(outer.clone())?;
+    }
     if args.json {
         print_json(&json!({"detached": chosen.len(), "sockets_restored": restored}))?;
     } else if chosen.is_empty() {
-        println!("nothing is attached");
+        outln!("nothing is attached");
     } else {
         for a in &chosen {
-            println!("{} is detached", a.target);
+            outln!("{} is detached", a.target);
         }
-        println!("congestion control given back to {}", format::count(restored, "open socket"));
+        if let Some(outer) = &around {
+            outln!("{} has it from now on, which is attached: {}", outer.target, outer.orders());
+        }
+        outln!("congestion control given back to {}", format::count(restored, "open socket"));
     }
     Ok(exit::OK)
 }

@@ -68,7 +68,7 @@ pub fn main(args: DoctorArgs) -> Result<u8> {
     if args.json {
         print_json(&findings)?;
     } else {
-        print!("{}", text(&findings));
+        out!("{}", text(&findings));
     }
     let failed = findings.iter().any(|f| f.verdict == Verdict::Fail);
     Ok(if failed { exit::FAILURE } else { exit::OK })
@@ -95,7 +95,7 @@ fn verifier(json: bool) -> Result<u8> {
         vec![c.object.to_string(), c.program.clone(), c.instructions.to_string(), stack]
     };
     let rows: Vec<_> = std::iter::once(header).chain(costs.iter().map(row)).collect();
-    print!("{}", format::table(&rows));
+    out!("{}", format::table(&rows));
     Ok(exit::OK)
 }
 

@@ -40,28 +40,28 @@ pub fn main(args: DownArgs) -> Result<u8> {
         return Ok(exit::OK);
     }
     if !report.was_loaded {
-        println!("imtcp is not up");
+        outln!("imtcp is not up");
         return Ok(exit::OK);
     }
-    println!(
+    outln!(
         "imtcp is down: {} and {} moved to the default congestion control",
         count(report.switched.connections, "connection"),
         count(report.switched.listeners, "listener"),
     );
     if report.still_using > 0 {
-        println!(
+        outln!(
             "not moved, for it could not be: {} with the old program to the end",
             count(report.still_using, "connection")
         );
     }
     for (ns, cc) in &report.defaults_changed {
-        println!("the default of network namespace {ns} was imtcp's: it is {cc} now");
+        outln!("the default of network namespace {ns} was imtcp's: it is {cc} now");
     }
     for a in &attachments {
-        println!("{} is detached{}", a.target, without(&a.limits));
+        outln!("{} is detached{}", a.target, without(&a.limits));
     }
     for r in &runs {
-        println!(
+        outln!(
             "`imtcp run` of {} (pid {}) goes on with the default{}",
             r.command,
             r.pid,

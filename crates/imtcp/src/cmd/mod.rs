@@ -52,6 +52,6 @@ pub fn dispatch(cli: Cli) -> Result<u8> {
 
 /// Prints one JSON value on a line of its own.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    println!("{}", serde_json::to_string(value)?);
+    outln!("{}", serde_json::to_string(value)?);
     Ok(())
 }

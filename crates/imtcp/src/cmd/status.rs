@@ -101,7 +101,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
     if args.json {
         print_json(&status.json())?;
     } else {
-        print!("{}", status.text());
+        out!("{}", status.text());
     }
     Ok(exit::OK)
 }
@@ -193,12 +193,13 @@ impl Status {
             let orders = listed.in_force.text(policy::told(r.mode, &r.params, &r.limits));
             let ended = match listed.ended {
                 true => {
-                    format!(", ended; open: {}", format::count(listed.connections, "connection"))
+                    let open = format::count(listed.connections, "connection");
+                    format!(", which has ended; open: {open}")
                 }
                 false => String::new(),
             };
             let command = r.command.replace('\n', " ");
-            rows.push(row("run", format!("{orders} (pid {}{ended}): {command}", r.pid)));
+            rows.push(row("run", format!("{orders} (imtcp's pid {}{ended}): {command}", r.pid)));
         }
         for (a, in_force) in &self.attachments {
             let orders = in_force.text(a.orders());
@@ -244,7 +245,7 @@ impl Status {
             rows.push(row(
                 "results",
                 format!(
-                    "{} written for `watch --events` and the agent, {} dropped because none read them",
+                    "{} written for `watch --events` and the agent, {} lost because the buffer was full",
                     t.events_sent, t.events_dropped
                 ),
             ));

@@ -41,21 +41,21 @@ pub fn main(args: UpArgs) -> Result<u8> {
         return Ok(exit::OK);
     }
     match outcome {
-        Outcome::Loaded => println!("imtcp {version} is up: its congestion controls are loaded"),
-        Outcome::Already => println!("imtcp {version} is up already"),
+        Outcome::Loaded => outln!("imtcp {version} is up: its congestion controls are loaded"),
+        Outcome::Already => outln!("imtcp {version} is up already"),
         Outcome::Upgraded { from, kept } => {
-            println!("imtcp {version} has replaced {from}; open connections keep their program");
+            outln!("imtcp {version} has replaced {from}; open connections keep their program");
             if !kept {
-                println!("its records differ: connections from before are no longer shown");
+                outln!("its records differ: connections from before are no longer shown");
             }
         }
     }
     match (nocc_changed, args.allow_nocc) {
         (false, _) => {}
-        (true, true) => println!("mode nocc is allowed from now on"),
-        (true, false) => println!(
-            "mode nocc is not allowed any more; connections in it have the default control"
-        ),
+        (true, true) => outln!("mode nocc is allowed from now on"),
+        (true, false) => {
+            outln!("mode nocc is not allowed any more; connections in it have the default control")
+        }
     }
     Ok(exit::OK)
 }

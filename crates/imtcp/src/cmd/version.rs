@@ -15,7 +15,7 @@ pub fn main(args: VersionArgs) -> Result<u8> {
             "programs": objects::name(objects::id()),
         }))?;
     } else {
-        println!("imtcp {}, programs {}", objects::VERSION, objects::name(objects::id()));
+        outln!("imtcp {}, programs {}", objects::VERSION, objects::name(objects::id()));
     }
     Ok(exit::OK)
 }

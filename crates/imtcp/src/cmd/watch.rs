@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -44,16 +44,17 @@ fn lines(args: &WatchArgs, records: &Records) -> Result<u8> {
     }
     loop {
         let mut connections = looks.look(&records.read()?);
+        let all = connections.len();
         connections.retain(|c| c.matches(&args.filter));
         view::sort(&mut connections, args.sort);
         if args.json {
-            let mut out = std::io::stdout().lock();
             for connection in &connections {
-                writeln!(out, "{}", serde_json::to_string(connection)?)?;
+                print_json(connection)?;
             }
-            out.flush()?;
+        } else if connections.is_empty() {
+            outln!("{}", none(all, &args.filter));
         } else {
-            print!("{}", table(&connections));
+            out!("{}", table(&connections));
         }
         if args.once {
             return Ok(exit::OK);
@@ -65,10 +66,16 @@ fn lines(args: &WatchArgs, records: &Records) -> Result<u8> {
 const HEAD: [&str; 10] =
     ["PID", "COMMAND", "LOCAL", "PEER", "MODE", "RATE", "AVAILABLE", "RTT", "SENT", "COOKIE"];
 
-fn table(connections: &[Connection]) -> String {
-    if connections.is_empty() {
-        return "no connection uses imtcp at present\n".into();
+/// Why there is no table, where `all` connections use imtcp.
+fn none(all: usize, filter: &str) -> String {
+    match all {
+        0 => "no connection uses imtcp at present".into(),
+        1 => format!("the one connection that uses imtcp does not match '{filter}'"),
+        _ => format!("none of the {all} connections that use imtcp matches '{filter}'"),
     }
+}
+
+fn table(connections: &[Connection]) -> String {
     let mut rows = vec![HEAD.map(str::to_string).to_vec()];
     for c in connections {
         let dash = || "-".to_string();
@@ -115,7 +122,7 @@ fn events(args: &WatchArgs) -> Result<u8> {
             if args.json {
                 print_json(&json!({ "dropped": lost }))?;
             } else {
-                println!("the buffer was full: {} lost", format::count(lost, "result"));
+                outln!("the buffer was full: {} lost", format::count(lost, "result"));
             }
             dropped = now;
         }
@@ -126,13 +133,12 @@ fn events(args: &WatchArgs) -> Result<u8> {
             } else {
                 let avail = result.avail_bps.map_or_else(|| "-".into(), format::rate);
                 let cookie = result.cookie.unwrap_or(0);
-                println!(
+                outln!(
                     "{:.6}  {cookie:>8}  {:<12}  {avail}",
                     result.t_us as f64 / 1e6,
                     result.outcome
                 );
             }
         }
-        std::io::stdout().flush()?;
     }
 }

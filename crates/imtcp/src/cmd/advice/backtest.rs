@@ -36,8 +36,8 @@ pub fn main(args: BacktestArgs) -> Result<u8> {
         } else {
             let hop =
                 if path.hop.is_empty() { String::new() } else { format!(", hop {}", path.hop) };
-            println!("{}{hop}, mean of the next {} s", path.dst, path.horizon_s);
-            print!("{}", table(&path.scores));
+            outln!("{}{hop}, mean of the next {} s", path.dst, path.horizon_s);
+            out!("{}", table(&path.scores));
         }
     }
     Ok(exit::OK)

@@ -46,8 +46,8 @@ pub fn main(args: ClientsArgs) -> Result<u8> {
         }
         peers(&clients, &counts)?;
     } else {
-        print!("{}", table(&clients));
-        println!("{}", told(&counts).join("\n"));
+        out!("{}", table(&clients));
+        outln!("{}", told(&counts).join("\n"));
     }
     Ok(exit::OK)
 }

@@ -58,9 +58,9 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     if args.json {
         print_json(&done)?;
     } else {
-        println!("{} records read: {} stored, {} were there", done.read, done.stored, done.known);
+        outln!("{} records read: {} stored, {} were there", done.read, done.stored, done.known);
         if done.skipped > 0 {
-            println!("{} intervals skipped: too long, or the counter was reset", done.skipped);
+            outln!("{} intervals skipped: too long, or the counter was reset", done.skipped);
         }
     }
     Ok(exit::OK)
@@ -86,8 +86,9 @@ impl Source {
 }
 
 pub fn export(args: ExportArgs) -> Result<u8> {
-    let from_us = args.from.as_deref().map(time::parse).transpose()?.unwrap_or(0);
-    let to_us = args.to.as_deref().map(time::parse).transpose()?.unwrap_or(i64::MAX);
+    let moment = |text: &Option<String>| text.as_deref().map(time::parse).transpose();
+    let from_us = moment(&args.from).map_err(exit::usage)?.unwrap_or(0);
+    let to_us = moment(&args.to).map_err(exit::usage)?.unwrap_or(i64::MAX);
     wait(async {
         let store = open_existing(&args.db).await?;
         let paths = paths(&store, args.path.as_deref()).await?;

@@ -25,7 +25,7 @@ pub fn main(args: ForgetArgs) -> Result<u8> {
     if args.json {
         print_json(&json!({ "path": dst, "removed": removed }))?;
     } else {
-        println!("{} of {dst} removed, and its settings", format::count(removed, "record"));
+        outln!("{} of {dst} removed, and its settings", format::count(removed, "record"));
     }
     Ok(exit::OK)
 }

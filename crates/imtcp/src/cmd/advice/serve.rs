@@ -60,7 +60,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         .await
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    println!("imtcp: advice at {scheme}://{}/, history in {place}", listener.local_addr()?);
+    outln!("imtcp: advice at {scheme}://{}/, history in {place}", listener.local_addr()?);
     let (new_tls, tls) = watch::channel(tls);
     let reloading = async {
         while hangups.recv().await.is_some() {

@@ -41,7 +41,7 @@ pub fn main(args: SetArgs) -> Result<u8> {
     } else {
         let Value::Object(all) = serde_json::to_value(&settings)? else { return Ok(exit::OK) };
         let row = |(key, value): (&String, &Value)| vec![key.clone(), shown(value)];
-        print!("{}", format::table(&all.iter().map(row).collect::<Vec<_>>()));
+        out!("{}", format::table(&all.iter().map(row).collect::<Vec<_>>()));
     }
     Ok(exit::OK)
 }

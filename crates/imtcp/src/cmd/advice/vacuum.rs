@@ -19,7 +19,7 @@ pub fn main(args: VacuumArgs) -> Result<u8> {
     if args.json {
         print_json(&done)?;
     } else {
-        println!("{} records rolled up, {} removed", done.rolled_up, done.removed);
+        outln!("{} records rolled up, {} removed", done.rolled_up, done.removed);
     }
     Ok(exit::OK)
 }

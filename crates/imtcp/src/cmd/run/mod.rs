@@ -2,22 +2,23 @@
 //! `imtcp run`: a cgroup for the command, the sockops program on it by a link that the kernel
 //! ends with us (also after SIGKILL), the command inside, a line at the end.
 
+mod last_words;
 mod spawn;
 mod summary;
 mod wait;
 
 use std::fs;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::{control, probe, Policy, Record};
 use nix::unistd::getpid;
 
+use self::last_words::LastWords;
 use self::spawn::{spawn, Plan};
 use self::summary::{Summary, TakenAway};
 use super::up;
@@ -27,7 +28,7 @@ use crate::follow::Service;
 use crate::mountns::Home;
 use crate::policy::Limits;
 use crate::signals::Blocked;
-use crate::{caps, cgroup, nocc, param, policy, state, user};
+use crate::{caps, cgroup, nested, nocc, param, policy, state, user};
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.dscp)?;
@@ -42,7 +43,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     let user = args.user.as_deref().map(user::find).transpose()?;
     nocc::require_allowed(args.orders.mode, || format!("a run ({})", command_line(&args)))?;
     let service = Service::wanted(&args)?;
-    let mut last_words = last_words(&args)?;
+    let last_words = LastWords::to(args.output.as_deref())?;
     policy::warn_of_missing_ecn(args.orders.mode);
     let mut session = Session::start(&args, &orders)?;
 
@@ -80,22 +81,11 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     session.end();
     if !args.quiet {
         let line = if args.json { summary.json().to_string() } else { summary.line() };
-        if let Err(e) = writeln!(last_words, "{line}") {
+        if let Err(e) = last_words.say(&line) {
             eprintln!("imtcp: cannot write the line at the end: {e}");
         }
     }
     Ok(exit::of_wait_status(status))
-}
-
-/// Where the line at the end goes. A file is opened before the command begins: nobody should wait for
-/// hours to hear that it cannot be.
-fn last_words(args: &RunArgs) -> Result<Box<dyn Write>> {
-    Ok(match &args.output {
-        None => Box::new(std::io::stderr()),
-        Some(path) => Box::new(
-            fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
-        ),
-    })
 }
 
 fn command_line(args: &RunArgs) -> String {
@@ -127,7 +117,8 @@ impl Session {
         let records = Records::open()?;
         let policy = policy::new_id();
         let refuge = cgroup::of_pid(getpid().as_raw())?;
-        let dir = cgroup::create(&refuge, &format!("imtcp-run-{policy:016x}"))?;
+        let parent = nested::beside_attachments(&refuge);
+        let dir = cgroup::create(&parent, &format!("imtcp-run-{policy:016x}"))?;
         let mut session = Session {
             policy,
             loaded,

@@ -35,9 +35,16 @@ pub struct Summary {
     busy_us: u64,
     yielding_us: u64,
     min_rtt_us: Option<u64>,
-    avail_mean_bps: Option<u64>,
-    avail_min_bps: Option<u64>,
-    avail_max_bps: Option<u64>,
+    available: Option<Available>,
+}
+
+/// Of the valid results of all connections.
+#[derive(Clone, Copy)]
+struct Available {
+    results: u64,
+    mean_bps: u64,
+    min_bps: u64,
+    max_bps: u64,
 }
 
 impl Summary {
@@ -54,9 +61,7 @@ impl Summary {
             busy_us: 0,
             yielding_us: 0,
             min_rtt_us: None,
-            avail_mean_bps: None,
-            avail_min_bps: None,
-            avail_max_bps: None,
+            available: None,
         }
     }
 
@@ -68,11 +73,12 @@ impl Summary {
         self.busy_us += p.ended_busy_us;
         self.yielding_us += p.ended_yielding_us;
         self.saw_rtt(p.ended_min_rtt_us);
-        if let Some(mean_kbps) = p.avail_sum_kbps.checked_div(p.avail_count) {
-            self.avail_mean_bps = Some(mean_kbps * 1000);
-            self.avail_min_bps = Some(p.avail_min_bps);
-            self.avail_max_bps = Some(p.avail_max_bps);
-        }
+        self.available = p.avail_sum_kbps.checked_div(p.avail_count).map(|mean_kbps| Available {
+            results: p.avail_count,
+            mean_bps: mean_kbps * 1000,
+            min_bps: p.avail_min_bps,
+            max_bps: p.avail_max_bps,
+        });
     }
 
     pub fn add_open(&mut self, r: &Record) {
@@ -146,21 +152,27 @@ impl Summary {
     }
 
     fn available(&self) -> String {
-        match (self.avail_mean_bps, self.avail_min_bps, self.avail_max_bps, self.min_rtt_us) {
-            (Some(mean), Some(min), Some(max), _) => format!(
-                "available {} ({}–{})",
-                format::rate(mean),
-                format::rate_short(min),
-                format::rate_short(max)
-            ),
-            _ if !self.mode.measures() => {
-                format!("available bandwidth not measured (mode {} does not)", self.mode.name())
+        let Some(a) = self.available else {
+            return format!("available bandwidth not measured{}", self.why_not_measured());
+        };
+        let seen = match a.results {
+            1 => "one result".into(),
+            _ => format!("{}–{}", format::rate_short(a.min_bps), format::rate_short(a.max_bps)),
+        };
+        format!("available {} ({seen})", format::rate(a.mean_bps))
+    }
+
+    /// In parentheses, where it is known.
+    fn why_not_measured(&self) -> String {
+        match self.min_rtt_us {
+            _ if !self.mode.measures() => format!(" (mode {} does not)", self.mode.name()),
+            Some(rtt_us) if rtt_us < SHORT_RTT_US => {
+                format!(" (a round trip of {} is too short)", format::micros(rtt_us))
             }
-            (.., Some(rtt_us)) if rtt_us < SHORT_RTT_US => format!(
-                "available bandwidth not measured (a round trip of {} is too short)",
-                format::micros(rtt_us)
-            ),
-            _ => "available bandwidth not measured".into(),
+            _ if self.limits.max_bps.is_some() => {
+                " (what --max-rate lets by may be too little for it)".into()
+            }
+            _ => String::new(),
         }
     }
 
@@ -184,9 +196,10 @@ impl Summary {
             "bytes_acked": self.bytes_acked,
             "queued_bytes": self.queued_bytes,
             "mean_bps": self.mean_bps(),
-            "avail_mean_bps": self.avail_mean_bps,
-            "avail_min_bps": self.avail_min_bps,
-            "avail_max_bps": self.avail_max_bps,
+            "avail_results": self.available.map_or(0, |a| a.results),
+            "avail_mean_bps": self.available.map(|a| a.mean_bps),
+            "avail_min_bps": self.available.map(|a| a.min_bps),
+            "avail_max_bps": self.available.map(|a| a.max_bps),
             "min_rtt_us": self.min_rtt_us,
             "busy_us": self.busy_us,
             "yielding_us": self.yielding_us(),
@@ -209,9 +222,12 @@ mod tests {
             bytes_acked: 12_500_000,
             busy_us: 1_000_000,
             yielding_us: 250_000,
-            avail_mean_bps: Some(60_000_000),
-            avail_min_bps: Some(10_000_000),
-            avail_max_bps: Some(90_000_000),
+            available: Some(Available {
+                results: 7,
+                mean_bps: 60_000_000,
+                min_bps: 10_000_000,
+                max_bps: 90_000_000,
+            }),
             ..nothing()
         }
     }
@@ -224,6 +240,20 @@ mod tests {
              available 60.0 Mbit/s (10.0M–90.0M); yielded 25 % of the time"
         );
         assert_eq!(measured().json()["yielded_pct"], 25);
+    }
+
+    #[test]
+    fn a_single_result_is_not_told_as_a_range() {
+        let mut s = measured();
+        s.add_ended(&Policy {
+            avail_count: 1,
+            avail_sum_kbps: 9_090,
+            avail_min_bps: 9_090_000,
+            avail_max_bps: 9_090_000,
+            ..Default::default()
+        });
+        assert!(s.line().contains("; available 9.09 Mbit/s (one result); "), "{}", s.line());
+        assert_eq!(s.json()["avail_results"], 1);
     }
 
     #[test]
@@ -269,6 +299,14 @@ mod tests {
         lan.saw_rtt(210);
         let told = "available bandwidth not measured (a round trip of 210 µs is too short)";
         assert!(lan.line().contains(told), "{}", lan.line());
+        let capped = Summary {
+            limits: Limits { max_bps: Some(5_000_000), min_bps: None },
+            min_rtt_us: Some(20_000),
+            connections: 1,
+            ..nothing()
+        };
+        let told = "not measured (what --max-rate lets by may be too little for it)";
+        assert!(capped.line().contains(told), "{}", capped.line());
         lan.mode = Mode::Lp;
         assert!(lan.line().contains("not measured (mode lp does not)"), "{}", lan.line());
         let measured = Summary { min_rtt_us: Some(210), ..measured() };

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Attachments and runs inside one another: the inner one decides for what it has, in whatever order
+//! they came, and the outer one has it when the inner one has ended.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::state::{self, Attachment, Target};
+use crate::{cgroup, procfs};
+
+/// A run or another attachment that has processes within what an attachment takes.
+pub struct Inner {
+    pub name: String,
+    dir: PathBuf,
+}
+
+/// Those within this attachment, whatever of them still has processes.
+pub fn within(attachment: &Attachment) -> Vec<Inner> {
+    let others = state::attachments().into_iter().filter(|a| a.policy != attachment.policy);
+    let attached = others.flat_map(|a| {
+        let name = a.target.to_string();
+        a.cgroups().into_iter().map(move |dir| Inner { name: name.clone(), dir })
+    });
+    let runs = state::runs().into_iter();
+    let run = runs.map(|r| Inner { name: format!("`imtcp run` {}", r.pid), dir: r.cgroup });
+    let tree: BTreeSet<i32> = match attachment.target {
+        Target::Pid(root) => procfs::tree(root).into_iter().collect(),
+        Target::Cgroup(_) => BTreeSet::new(),
+    };
+    let is_within = |inner: &Inner| match &attachment.target {
+        // Not what the process itself is in: that is around it.
+        Target::Pid(root) => {
+            let own = cgroup::of_pid(*root).unwrap_or_default();
+            !own.starts_with(&inner.dir)
+                && cgroup::procs(&inner.dir).iter().any(|pid| tree.contains(pid))
+        }
+        Target::Cgroup(dir) => inner.dir.starts_with(dir) && inner.dir != *dir,
+    };
+    attached.chain(run).filter(is_within).collect()
+}
+
+/// The processes of these.
+pub fn processes(inner: &[Inner]) -> BTreeSet<i32> {
+    inner.iter().flat_map(|i| cgroup::procs(&i.dir)).collect()
+}
+
+/// Where to make a cgroup for what is in `home`: beside those that other attachments have made, not
+/// within them, or it would end with them.
+pub fn beside_attachments(home: &Path) -> PathBuf {
+    let moved: Vec<_> = state::attachments().into_iter().flat_map(|a| a.moved).collect();
+    let mut parent = home;
+    while let Some(made) = moved.iter().find(|m| parent.starts_with(&m.dir)) {
+        parent = &made.home;
+    }
+    parent.to_path_buf()
+}
+
+/// The innermost attachment around processes that an inner one has given up.
+pub fn around(given_up: &[i32]) -> Option<Attachment> {
+    let holds = |a: &Attachment| match &a.target {
+        Target::Pid(root) => {
+            let tree = procfs::tree(*root);
+            given_up.iter().any(|pid| tree.contains(pid)).then_some(tree.len())
+        }
+        // A process is nearer than the cgroup of a service.
+        Target::Cgroup(dir) => {
+            let is_in = |pid: &i32| cgroup::of_pid(*pid).is_ok_and(|own| own.starts_with(dir));
+            given_up.iter().any(is_in).then(|| usize::MAX - dir.components().count())
+        }
+    };
+    let all = state::attachments().into_iter().filter(|a| !a.target.has_ended());
+    all.filter_map(|a| Some((holds(&a)?, a))).min_by_key(|(size, _)| *size).map(|(_, a)| a)
+}
