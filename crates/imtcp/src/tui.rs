@@ -69,7 +69,9 @@ struct App {
     filter: String,
     typing: bool,
     paused: bool,
+    /// Those that the filter lets by, of so many.
     connections: Vec<Connection>,
+    all: usize,
     histories: HashMap<u64, History>,
     looks: Looks,
     table: TableState,
@@ -83,6 +85,7 @@ impl App {
             typing: false,
             paused: false,
             connections: Vec::new(),
+            all: 0,
             histories: HashMap::new(),
             looks: Looks::default(),
             table: TableState::default().with_selected(0),
@@ -96,6 +99,7 @@ impl App {
         for c in &all {
             self.histories.entry(c.cookie.unwrap_or(0)).or_default().note(c);
         }
+        self.all = all.len();
         self.connections = all;
         self.connections.retain(|c| c.matches(&self.filter));
         view::sort(&mut self.connections, self.sort);
@@ -227,7 +231,7 @@ impl App {
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
         frame.render_stateful_widget(table, area, &mut self.table);
         if self.connections.is_empty() {
-            let text = Paragraph::new("no connection uses imtcp at present").centered();
+            let text = Paragraph::new(view::none_shown(self.all, &self.filter)).centered();
             let at = Rect { y: area.y + area.height / 2, height: 1, ..area };
             frame.render_widget(text, at);
         }
@@ -421,5 +425,9 @@ mod tests {
         let mut app = App::new(SortKey::Rate, String::new());
         app.look(&[]);
         assert!(screen(&mut app).contains("no connection uses imtcp"));
+        app.filter = "no such".into();
+        app.look(&[record(1, 1, 0), record(2, 1, 0)]);
+        let text = "none of the 2 connections that use imtcp matches 'no such'";
+        assert!(screen(&mut app).contains(text));
     }
 }

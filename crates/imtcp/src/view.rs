@@ -126,6 +126,15 @@ impl Connection {
     }
 }
 
+/// Why nothing is shown, where `all` connections use imtcp.
+pub fn none_shown(all: usize, filter: &str) -> String {
+    match all {
+        0 => "no connection uses imtcp at present".into(),
+        1 => format!("the one connection that uses imtcp does not match '{filter}'"),
+        _ => format!("none of the {all} connections that use imtcp matches '{filter}'"),
+    }
+}
+
 fn counts<'a>(
     values: &'a [u64],
     name: fn(u8) -> &'static str,

@@ -90,8 +90,10 @@ fn text(answer: &Value) -> String {
         let (newest, threshold) = (format::rate(newest_bps), format::rate(threshold_bps));
         rows.push(("decided by", format!("{newest} measured, the threshold is {threshold}")));
     }
-    let used = &from["days_used"];
-    rows.push(("from", format!("{used} days, {} samples", answer["sample_count"])));
+    if answer["sample_count"].as_u64() > Some(0) {
+        let used = &from["days_used"];
+        rows.push(("from", format!("{used} days, {} samples", answer["sample_count"])));
+    }
     let rows: Vec<_> = rows.into_iter().map(|(k, v)| vec![k.to_string(), v]).collect();
     format::table(&rows)
 }
@@ -111,6 +113,7 @@ mod tests {
         assert!(text.contains("congestion control  on: there is no history"), "{text}");
         assert!(text.contains("available           not known"), "{text}");
         assert!(text.contains("ask again at        2026-03-20 14:26:00 UTC"), "{text}");
+        assert!(!text.contains("samples"), "{text}");
     }
 
     #[test]

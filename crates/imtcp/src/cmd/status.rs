@@ -232,6 +232,9 @@ impl Status {
             row("registered", self.registered.join(", ")),
             row("connections", self.connections_text()),
         ];
+        if nocc::is_allowed() {
+            rows.push(row("mode nocc", "allowed to every user (`imtcp up` takes it away)".into()));
+        }
         if let Some(t) = self.totals {
             rows.push(row(
                 "since then",

@@ -52,7 +52,7 @@ fn lines(args: &WatchArgs, records: &Records) -> Result<u8> {
                 print_json(connection)?;
             }
         } else if connections.is_empty() {
-            outln!("{}", none(all, &args.filter));
+            outln!("{}", view::none_shown(all, &args.filter));
         } else {
             out!("{}", table(&connections));
         }
@@ -65,15 +65,6 @@ fn lines(args: &WatchArgs, records: &Records) -> Result<u8> {
 
 const HEAD: [&str; 10] =
     ["PID", "COMMAND", "LOCAL", "PEER", "MODE", "RATE", "AVAILABLE", "RTT", "SENT", "COOKIE"];
-
-/// Why there is no table, where `all` connections use imtcp.
-fn none(all: usize, filter: &str) -> String {
-    match all {
-        0 => "no connection uses imtcp at present".into(),
-        1 => format!("the one connection that uses imtcp does not match '{filter}'"),
-        _ => format!("none of the {all} connections that use imtcp matches '{filter}'"),
-    }
-}
 
 fn table(connections: &[Connection]) -> String {
     let mut rows = vec![HEAD.map(str::to_string).to_vec()];

@@ -58,7 +58,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let service = Service::start(store, config).await?;
     let listener = TcpListener::bind(args.listen)
         .await
-        .with_context(|| format!("cannot listen on {}", args.listen))?;
+        .with_context(|| format!("cannot listen on {} (--listen chooses another)", args.listen))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     outln!("imtcp: advice at {scheme}://{}/, history in {place}", listener.local_addr()?);
     let (new_tls, tls) = watch::channel(tls);
