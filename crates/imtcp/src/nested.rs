@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::state::{self, Attachment, Target};
+use crate::state::{self, Attachment, Moved, Run, Target};
 use crate::{cgroup, procfs};
 
 /// A run or another attachment that has processes within what an attachment takes.
@@ -22,7 +22,7 @@ pub fn within(attachment: &Attachment) -> Vec<Inner> {
         a.cgroups().into_iter().map(move |dir| Inner { name: name.clone(), dir })
     });
     let runs = state::runs().into_iter();
-    let run = runs.map(|r| Inner { name: format!("`imtcp run` {}", r.pid), dir: r.cgroup });
+    let run = runs.map(|r| Inner { name: r.name(), dir: r.cgroup });
     let tree: BTreeSet<i32> = match attachment.target {
         Target::Pid(root) => procfs::tree(root).into_iter().collect(),
         Target::Cgroup(_) => BTreeSet::new(),
@@ -44,19 +44,54 @@ pub fn processes(inner: &[Inner]) -> BTreeSet<i32> {
     inner.iter().flat_map(|i| cgroup::procs(&i.dir)).collect()
 }
 
-/// Where to make a cgroup for what is in `home`: beside those that other attachments have made, not
-/// within them, or it would end with them.
+/// Where to make a run's cgroup for what is in `home`: beside those that attachments have made, not
+/// within them, or it would end with them. Within that of another run, which counts what is in there.
 pub fn beside_attachments(home: &Path) -> PathBuf {
-    let moved: Vec<_> = state::attachments().into_iter().flat_map(|a| a.moved).collect();
+    beside(home, state::attachments().into_iter().flat_map(|a| a.moved))
+}
+
+/// Where to make an attachment's: beside those of runs, too.
+pub fn beside_all(home: &Path) -> PathBuf {
+    let attached = state::attachments().into_iter().flat_map(|a| a.moved);
+    let runs = state::runs().into_iter().map(|r| Moved { dir: r.cgroup, home: r.refuge });
+    beside(home, attached.chain(runs))
+}
+
+fn beside(home: &Path, made: impl Iterator<Item = Moved>) -> PathBuf {
+    let made: Vec<_> = made.collect();
     let mut parent = home;
-    while let Some(made) = moved.iter().find(|m| parent.starts_with(&m.dir)) {
-        parent = &made.home;
+    while let Some(around) = made.iter().find(|m| parent.starts_with(&m.dir)) {
+        parent = &around.home;
     }
     parent.to_path_buf()
 }
 
-/// The innermost attachment around processes that an inner one has given up.
-pub fn around(given_up: &[i32]) -> Option<Attachment> {
+pub enum Around {
+    Attachment(Attachment),
+    Run(Run),
+}
+
+/// The innermost run or attachment around processes that an inner attachment has given up.
+pub fn around(given_up: &[i32]) -> Option<Around> {
+    match run_around(given_up) {
+        Some(run) => Some(Around::Run(run)),
+        None => attachment_around(given_up).map(Around::Attachment),
+    }
+}
+
+/// Where it is a run's cgroup that they are in, and none that an attachment has in there.
+fn run_around(given_up: &[i32]) -> Option<Run> {
+    let own = given_up.iter().find(|pid| procfs::exists(**pid))?;
+    let own = cgroup::of_pid(*own).ok()?;
+    let depth = |dir: &PathBuf| own.starts_with(dir).then(|| dir.components().count());
+    let attached =
+        state::attachments().iter().flat_map(Attachment::cgroups).filter_map(|d| depth(&d)).max();
+    let runs = state::runs().into_iter().filter_map(|r| Some((depth(&r.cgroup)?, r)));
+    let (run_depth, run) = runs.max_by_key(|(depth, _)| *depth)?;
+    (Some(run_depth) > attached).then_some(run)
+}
+
+fn attachment_around(given_up: &[i32]) -> Option<Attachment> {
     let holds = |a: &Attachment| match &a.target {
         Target::Pid(root) => {
             let tree = procfs::tree(*root);

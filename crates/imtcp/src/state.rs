@@ -69,6 +69,17 @@ pub struct Run {
     pub refuge: PathBuf,
 }
 
+impl Run {
+    pub fn name(&self) -> String {
+        format!("`imtcp run` {}", self.pid)
+    }
+
+    /// What is ordered, for people.
+    pub fn orders(&self) -> String {
+        policy::told(self.mode, &self.params, &self.limits)
+    }
+}
+
 /// The registration of a living run.
 pub struct Registered {
     path: PathBuf,
@@ -108,9 +119,12 @@ pub enum Target {
 }
 
 impl Target {
-    /// The process is gone; what it started may live on. A cgroup does not end.
+    /// The process is gone, and what it started may live on; or the cgroup was removed.
     pub fn has_ended(&self) -> bool {
-        matches!(self, Target::Pid(pid) if !procfs::exists(*pid))
+        match self {
+            Target::Pid(pid) => !procfs::exists(*pid),
+            Target::Cgroup(dir) => !dir.exists(),
+        }
     }
 }
 
@@ -182,10 +196,15 @@ impl Attachment {
     }
 
     fn is_over(&self) -> bool {
-        match &self.target {
-            Target::Pid(_) => !self.moved.iter().any(|m| cgroup::is_populated(&m.dir)),
-            Target::Cgroup(dir) => !dir.exists(),
-        }
+        self.target.has_ended() && !self.moved.iter().any(|m| cgroup::is_populated(&m.dir))
+    }
+
+    /// Is the process in none of its cgroups any more, moved by somebody else? New connections have
+    /// the default then.
+    pub fn was_left(&self) -> bool {
+        let Target::Pid(pid) = self.target else { return false };
+        let own = cgroup::of_pid(pid).unwrap_or_default();
+        !self.target.has_ended() && !self.moved.iter().any(|m| own.starts_with(&m.dir))
     }
 }
 

@@ -257,6 +257,52 @@ fn of_attachments_inside_one_another_the_inner_decides_and_the_outer_has_what_it
 }
 
 #[test]
+fn a_run_has_again_what_an_attachment_within_it_gives_up_and_that_outlives_the_run() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(client) = static_client() else { return };
+    let (host, port) = net.peer();
+    let client = client.to_str().unwrap();
+    let of_client = || {
+        let all = connections(&net.server.to_string());
+        all.into_iter().find(|c| c["dst"] == net.server.to_string() && c["pid"].is_i64())
+    };
+    let line = format!("{client} {host} {port} 50000 60 >/dev/null 2>&1 & wait");
+    let running = net.run_spawn(&["-q", "--mode", "nice", "--", "sh", "-c", &line]);
+    eventually("the connection is seen with its process", || of_client().is_some());
+    let pid = of_client().unwrap()["pid"].to_string();
+    assert_eq!(of_client().unwrap()["mode"], "nice");
+    let policy = of_client().unwrap()["policy"].clone();
+
+    imtcp_ok(&["attach", "--pid", &pid, "--mode", "lp"]);
+    assert_eq!(of_client().unwrap()["mode"], "lp");
+    let said = imtcp_ok(&["detach", "--pid", &pid]);
+    assert!(said.contains("`imtcp run` ") && said.contains(" has it from now on: nice"), "{said}");
+    let again = of_client().unwrap();
+    assert_eq!((&again["mode"], &again["policy"]), (&"nice".into(), &policy));
+
+    imtcp_ok(&["attach", "--pid", &pid, "--mode", "lp"]);
+    running.signal(libc::SIGTERM);
+    running.finish();
+    let of_process = || imtcp::cgroup::of_pid(pid.parse().unwrap()).unwrap();
+    assert!(of_process().display().to_string().contains("imtcp-attach-"), "{:?}", of_process());
+    assert_eq!(of_client().unwrap()["mode"], "lp");
+
+    // Moved by somebody else: told, and given back all the same.
+    imtcp::cgroup::move_pid(pid.parse().unwrap(), &imtcp::cgroup::mount().unwrap()).unwrap();
+    imtcp_ok(&["up"]);
+    let status = imtcp_ok(&["status"]);
+    let told = format!("process {pid}, which was moved to another cgroup: ");
+    assert!(status.contains(&told), "{status}");
+    let said = imtcp_ok(&["detach", "--pid", &pid]);
+    assert!(said.contains("given back to 1 open socket"), "{said}");
+    assert!(of_client().is_none());
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    // SAFETY: a child of this test.
+    unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
+}
+
+#[test]
 fn a_run_within_an_attachment_goes_on_when_that_ends() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

@@ -133,6 +133,17 @@ fn a_file_for_the_line_is_as_it_was_where_the_command_cannot_be_started() {
         assert_eq!(line, "imtcp: the command had no TCP connections\n");
     }
     imtcp_ok(&["run", "-o", "/dev/null", "--", "true"]);
+    // A log that the command writes to is not emptied.
+    let mut log = fs::OpenOptions::new().append(true).open(&new).unwrap();
+    std::io::Write::write_all(&mut log, b"earlier\n").unwrap();
+    let status = std::process::Command::new(&*IMTCP)
+        .args(["run", "-o", "/dev/stdout", "--", "echo", "hello"])
+        .stdout(log)
+        .status();
+    assert!(status.unwrap().success());
+    let text = fs::read_to_string(&new).unwrap();
+    let line = "imtcp: the command had no TCP connections\n";
+    assert_eq!(text, format!("{line}earlier\nhello\n{line}"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn up_says_that_it_allowed_nocc_or_took_it_away() {
         assert_eq!(said["nocc_changed"], action == "changed", "{said}");
     }
     assert!(imtcp_ok(&["up", "--allow-nocc"]).contains("mode nocc is allowed from now on"));
-    assert!(imtcp_ok(&["status"]).contains("mode nocc    allowed to every user"));
+    assert!(imtcp_ok(&["status"]).contains("mode nocc    allowed to root"));
     assert!(imtcp_ok(&["up"]).contains("mode nocc is not allowed any more"));
 }
 

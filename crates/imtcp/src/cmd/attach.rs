@@ -16,9 +16,9 @@ use serde_json::json;
 
 use super::{detach, print_json, up};
 use crate::cli::AttachArgs;
-use crate::policy::Limits;
+use crate::policy::{Limits, Mode};
 use crate::socket::{self, Process};
-use crate::state::{self, Attachment, Moved, SavedSocket, Target};
+use crate::state::{self, Attachment, Moved, Run, SavedSocket, Target};
 use crate::{cgroup, exit, format, nested, nocc, param, policy, procfs};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.
@@ -157,7 +157,7 @@ fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
     let mut saved: BTreeMap<u64, String> =
         attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
     for pid in processes(attachment, &nested::processes(&nested::within(attachment))) {
-        take_sockets(pid, attachment, &mut saved);
+        take_sockets(pid, attachment.policy, attachment.mode, &mut saved);
     }
     attachment.sockets =
         saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
@@ -200,7 +200,7 @@ fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
             let dir = match attachment.moved.iter().find(|m| m.home == home) {
                 Some(moved) => moved.dir.clone(),
                 None => {
-                    let dir = cgroup::create(&nested::beside_attachments(&home), &name)?;
+                    let dir = cgroup::create(&nested::beside_all(&home), &name)?;
                     // Two that they are in may have the same place beside them.
                     if !attachment.moved.iter().any(|m| m.dir == dir) {
                         attachment.moved.push(Moved { dir: dir.clone(), home });
@@ -225,8 +225,16 @@ fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
     Ok(())
 }
 
+/// Gives a run what an inner attachment has given up.
+pub(super) fn give_back_to(run: &Run, given_up: &[i32]) {
+    let own = cgroup::procs(&run.cgroup);
+    for pid in given_up.iter().filter(|pid| own.contains(pid)) {
+        take_sockets(*pid, run.policy, run.mode, &mut BTreeMap::new());
+    }
+}
+
 /// Changes the open sockets of one process, noting what they had.
-fn take_sockets(pid: i32, attachment: &Attachment, saved: &mut BTreeMap<u64, String>) {
+fn take_sockets(pid: i32, policy: u64, mode: Mode, saved: &mut BTreeMap<u64, String>) {
     let (Ok(process), Ok(tags)) = (Process::open(pid), Tags::open()) else { return };
     for (fd, _) in procfs::sockets(pid) {
         let Ok(copy) = process.descriptor(fd) else { continue };
@@ -240,16 +248,16 @@ fn take_sockets(pid: i32, attachment: &Attachment, saved: &mut BTreeMap<u64, Str
         // The control's init looks for the tag, so the tag comes first; and a socket that has
         // the control already is set anew, to read it; not by way of the default, for BBR's init
         // would have ours begin with slow start.
-        if tags.set(copy, attachment.policy).is_err() {
+        if tags.set(copy, policy).is_err() {
             continue;
         }
-        let (ours, had_it) = (is_ours(&before), before == attachment.mode.control());
+        let (ours, had_it) = (is_ours(&before), before == mode.control());
         let default = || netns::of_pid(pid).and_then(|ns| ns.run(netns::fallback_cc));
         let back = if ours { default().unwrap_or_else(|_| "cubic".into()) } else { before };
         if had_it {
             let _ = socket::set_control(copy, NEUTRAL);
         }
-        if socket::set_control(copy, attachment.mode.control()).is_ok() {
+        if socket::set_control(copy, mode.control()).is_ok() {
             saved.entry(cookie).or_insert(back);
         } else {
             tags.clear(copy);

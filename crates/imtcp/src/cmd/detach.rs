@@ -12,9 +12,10 @@ use serde_json::json;
 
 use super::{attach, print_json};
 use crate::cli::DetachArgs;
+use crate::nested::{self, Around};
 use crate::socket::{self, Process};
 use crate::state::{self, Attachment, Target};
-use crate::{cgroup, exit, format, nested, procfs};
+use crate::{cgroup, exit, format, procfs};
 
 pub fn main(args: DetachArgs) -> Result<u8> {
     probe::require_privileges("imtcp detach")?;
@@ -40,13 +41,17 @@ pub fn main(args: DetachArgs) -> Result<u8> {
     let mut restored = 0;
     let mut given_up = Vec::new();
     for attachment in &chosen {
-        given_up.extend(attachment.cgroups().iter().flat_map(|dir| cgroup::procs(dir)));
+        let of_inner = nested::processes(&nested::within(attachment));
+        let own = attachment.cgroups().into_iter().flat_map(|dir| cgroup::procs(&dir));
+        given_up.extend(own.filter(|pid| !of_inner.contains(pid)));
         restored += detach(attachment)?;
     }
     state::sweep(&lock);
     let around = nested::around(&given_up);
-    if let Some(outer) = &around {
-        attach::take_again(outer.clone())?;
+    match &around {
+        Some(Around::Attachment(outer)) => attach::take_again(outer.clone())?,
+        Some(Around::Run(run)) => attach::give_back_to(run, &given_up),
+        None => {}
     }
     if args.json {
         print_json(&json!({"detached": chosen.len(), "sockets_restored": restored}))?;
@@ -56,8 +61,16 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         for a in &chosen {
             outln!("{} is detached", a.target);
         }
-        if let Some(outer) = &around {
-            outln!("{} has it from now on, which is attached: {}", outer.target, outer.orders());
+        match around {
+            Some(Around::Attachment(outer)) => {
+                outln!(
+                    "{} has it from now on, which is attached: {}",
+                    outer.target,
+                    outer.orders()
+                );
+            }
+            Some(Around::Run(run)) => outln!("{} has it from now on: {}", run.name(), run.orders()),
+            None => {}
         }
         outln!("congestion control given back to {}", format::count(restored, "open socket"));
     }

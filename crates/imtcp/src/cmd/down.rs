@@ -15,8 +15,9 @@ pub fn main(args: DownArgs) -> Result<u8> {
     let lock = state::lock()?;
     state::sweep(&lock);
     let attachments = state::attachments();
+    let mut restored = Vec::new();
     for attachment in &attachments {
-        detach::detach(attachment)?;
+        restored.push(detach::detach(attachment)?);
     }
     let nocc_was_allowed = nocc::is_allowed();
     let report = down::down()?;
@@ -36,6 +37,7 @@ pub fn main(args: DownArgs) -> Result<u8> {
                 .map(|(ns, cc)| json!({"netns": ns, "control": cc})).collect::<Vec<_>>(),
             "runs": runs,
             "detached": attachments.iter().map(|a| &a.target).collect::<Vec<_>>(),
+            "sockets_restored": restored.iter().sum::<usize>(),
         }))?;
         return Ok(exit::OK);
     }
@@ -57,8 +59,9 @@ pub fn main(args: DownArgs) -> Result<u8> {
     for (ns, cc) in &report.defaults_changed {
         outln!("the default of network namespace {ns} was imtcp's: it is {cc} now");
     }
-    for a in &attachments {
+    for (a, restored) in attachments.iter().zip(restored) {
         outln!("{} is detached{}", a.target, without(&a.limits));
+        outln!("congestion control given back to {}", count(restored, "open socket"));
     }
     for r in &runs {
         outln!(

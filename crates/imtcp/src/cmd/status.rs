@@ -13,7 +13,7 @@ use super::print_json;
 use crate::cli::StatusArgs;
 use crate::policy::Mode;
 use crate::state::{self, Attachment, Run};
-use crate::{exit, format, nocc, policy};
+use crate::{exit, format, nocc};
 
 /// A run, alive or with connections that outlive it.
 struct Listed {
@@ -190,7 +190,7 @@ impl Status {
         let mut rows = Vec::new();
         for listed in &self.runs {
             let r = &listed.run;
-            let orders = listed.in_force.text(policy::told(r.mode, &r.params, &r.limits));
+            let orders = listed.in_force.text(r.orders());
             let ended = match listed.ended {
                 true => {
                     let open = format::count(listed.connections, "connection");
@@ -203,7 +203,13 @@ impl Status {
         }
         for (a, in_force) in &self.attachments {
             let orders = in_force.text(a.orders());
-            let ended = if a.target.has_ended() { ", which has ended" } else { "" };
+            let ended = match a.target.has_ended() {
+                true => ", which has ended",
+                false if a.was_left() => {
+                    ", which was moved to another cgroup: new connections are not in it"
+                }
+                false => "",
+            };
             rows.push(row("attached", format!("{}{ended}: {orders}", a.target)));
         }
         rows
@@ -233,7 +239,7 @@ impl Status {
             row("connections", self.connections_text()),
         ];
         if nocc::is_allowed() {
-            rows.push(row("mode nocc", "allowed to every user (`imtcp up` takes it away)".into()));
+            rows.push(row("mode nocc", "allowed to root (`imtcp up` takes it away)".into()));
         }
         if let Some(t) = self.totals {
             rows.push(row(

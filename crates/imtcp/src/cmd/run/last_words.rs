@@ -3,16 +3,22 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Standard error, or a file. A file is opened before the command begins, for nobody should wait for
-/// hours to hear that it cannot be; what it had stays until there is something to write, and a new one
-/// goes again where there never is.
-pub struct LastWords(Option<Opened>);
+/// Standard error, standard output, or a file. A file is opened before the command begins, for nobody
+/// should wait for hours to hear that it cannot be; what it had stays until there is something to write,
+/// and a new one goes again where there never is.
+pub enum LastWords {
+    Output,
+    Error,
+    File(Opened),
+}
 
-struct Opened {
+pub struct Opened {
     file: File,
     /// To be removed where nothing was written.
     new: Option<PathBuf>,
@@ -20,26 +26,51 @@ struct Opened {
 
 impl LastWords {
     pub fn to(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else { return Ok(LastWords(None)) };
-        let write = |new| OpenOptions::new().write(true).create_new(new).open(path);
-        let opened = match write(true) {
-            Ok(file) => Ok(Opened { file, new: Some(path.to_path_buf()) }),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                write(false).map(|file| Opened { file, new: None })
-            }
-            Err(e) => Err(e),
-        };
-        Ok(LastWords(Some(opened.with_context(|| format!("cannot write {}", path.display()))?)))
+        let Some(path) = path else { return Ok(LastWords::Error) };
+        let opened = open(path).with_context(|| format!("cannot write {}", path.display()))?;
+        // Where /dev/stdout is a file, its name leads there, and the command writes to it.
+        let file = Some(id(&opened.file)?);
+        Ok(match () {
+            () if file == id(io::stdout()).ok() => LastWords::Output,
+            () if file == id(io::stderr()).ok() => LastWords::Error,
+            () => LastWords::File(opened),
+        })
     }
 
-    pub fn say(mut self, line: &str) -> io::Result<()> {
-        let Some(opened) = &mut self.0 else { return writeln!(io::stderr(), "{line}") };
-        opened.new = None;
-        // Not of a device or a pipe.
-        if opened.file.metadata()?.is_file() {
-            opened.file.set_len(0)?;
+    pub fn say(self, line: &str) -> io::Result<()> {
+        match self {
+            LastWords::Output => writeln!(io::stdout(), "{line}"),
+            LastWords::Error => writeln!(io::stderr(), "{line}"),
+            LastWords::File(mut opened) => opened.replace(line),
         }
-        writeln!(opened.file, "{line}")
+    }
+}
+
+fn open(path: &Path) -> io::Result<Opened> {
+    let write = |new| OpenOptions::new().write(true).create_new(new).open(path);
+    match write(true) {
+        Ok(file) => Ok(Opened { file, new: Some(path.to_path_buf()) }),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            Ok(Opened { file: write(false)?, new: None })
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Which file it is.
+fn id(file: impl AsFd) -> io::Result<(u64, u64)> {
+    let file = File::from(file.as_fd().try_clone_to_owned()?).metadata()?;
+    Ok((file.dev(), file.ino()))
+}
+
+impl Opened {
+    fn replace(&mut self, line: &str) -> io::Result<()> {
+        self.new = None;
+        // Not of a device or a pipe.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        writeln!(self.file, "{line}")
     }
 }
 
