@@ -158,7 +158,8 @@ pub struct RunArgs {
     pub json: bool,
     /// Write the line at the end to this file instead of standard error
     ///
-    /// What the file had is replaced at the end, and stays where the command cannot be started.
+    /// What the file had is replaced at the end, and stays where the command cannot be started. Where the
+    /// line cannot be written that is told, and the exit code is the command's all the same.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// The command and its arguments
