@@ -14,7 +14,7 @@ pub struct Inner {
     dir: PathBuf,
 }
 
-/// Those within this attachment, whatever of them still has processes.
+/// Those within this attachment: with processes of its tree, or below its cgroup.
 pub fn within(attachment: &Attachment) -> Vec<Inner> {
     let others = state::attachments().into_iter().filter(|a| a.policy != attachment.policy);
     let attached = others.flat_map(|a| {
@@ -60,12 +60,15 @@ pub fn beside_all(home: &Path) -> PathBuf {
 fn beside(home: &Path, made: impl Iterator<Item = Moved>) -> PathBuf {
     let made: Vec<_> = made.collect();
     let mut parent = home;
-    while let Some(around) = made.iter().find(|m| parent.starts_with(&m.dir)) {
+    // No more steps than there are cgroups: files that lead in a circle end it, too.
+    for _ in &made {
+        let Some(around) = made.iter().find(|m| parent.starts_with(&m.dir)) else { break };
         parent = &around.home;
     }
     parent.to_path_buf()
 }
 
+/// What has processes when an inner attachment has given them up.
 pub enum Around {
     Attachment(Attachment),
     Run(Run),
