@@ -99,8 +99,8 @@ pub struct DownArgs {
 /// `imtcp run`, the inner run decides for its connections, limits included, and counts them.
 ///
 /// The line at the end tells what was sent, the available bandwidth (the mean of the valid results of
-/// all connections, and the least and the greatest of them), and for which share of the time the mode (not the application, nor --max-rate) held the window back: because
-/// a queue stood, or because it sent all that is available. Alone on a path that is most of the time.
+/// all connections, and the least and the greatest of them), and for which share of the time the mode
+/// (not the application, nor --max-rate) held the window back: because a queue stood, or because it sent all that is available. Alone on a path that is most of the time.
 /// What the command has left to the kernel when it ends is waited for up to two seconds (Ctrl-C ends
 /// the wait, and --quiet does without); the line says how much was still on its way then.
 ///
@@ -203,9 +203,9 @@ pub struct OrderArgs {
 /// Change the mode of what runs already, open connections included
 ///
 /// A process is taken with its descendants: they are moved into a cgroup of their own below
-/// the one they are in (beside it where an attachment made that), and moved back by `imtcp detach`. A cgroup is taken as it is, with
-/// the cgroups in it. Attaching again to the same target changes its mode, rates and parameters: those
-/// that are not given again go back to their defaults.
+/// the one they are in (beside it where imtcp made that), and moved back by `imtcp detach`. A cgroup is
+/// taken as it is, with the cgroups in it. Attaching again to the same target changes its mode, rates
+/// and parameters: those that are not given again go back to their defaults.
 ///
 /// What is within the target and has an attachment or `imtcp run` of its own keeps that, which a line
 /// tells; when that ends, this one has it.

@@ -44,6 +44,13 @@ pub fn processes(inner: &[Inner]) -> BTreeSet<i32> {
     inner.iter().flat_map(|i| cgroup::procs(&i.dir)).collect()
 }
 
+/// The processes of an attachment, without those of what is within it.
+pub fn own_processes(attachment: &Attachment, inner: &[Inner]) -> BTreeSet<i32> {
+    let of_inner = processes(inner);
+    let all = attachment.cgroups().into_iter().flat_map(|dir| cgroup::procs(&dir));
+    all.filter(|pid| !of_inner.contains(pid)).collect()
+}
+
 /// Where to make a run's cgroup for what is in `home`: beside those that attachments have made, not
 /// within them, or it would end with them. Within that of another run, which counts what is in there.
 pub fn beside_attachments(home: &Path) -> PathBuf {
@@ -75,7 +82,7 @@ pub enum Around {
 }
 
 /// The innermost run or attachment around processes that an inner attachment has given up.
-pub fn around(given_up: &[i32]) -> Option<Around> {
+pub fn around(given_up: &BTreeSet<i32>) -> Option<Around> {
     match run_around(given_up) {
         Some(run) => Some(Around::Run(run)),
         None => attachment_around(given_up).map(Around::Attachment),
@@ -83,7 +90,7 @@ pub fn around(given_up: &[i32]) -> Option<Around> {
 }
 
 /// Where it is a run's cgroup that they are in, and none that an attachment has in there.
-fn run_around(given_up: &[i32]) -> Option<Run> {
+fn run_around(given_up: &BTreeSet<i32>) -> Option<Run> {
     let own = given_up.iter().find(|pid| procfs::exists(**pid))?;
     let own = cgroup::of_pid(*own).ok()?;
     let depth = |dir: &PathBuf| own.starts_with(dir).then(|| dir.components().count());
@@ -94,7 +101,7 @@ fn run_around(given_up: &[i32]) -> Option<Run> {
     (Some(run_depth) > attached).then_some(run)
 }
 
-fn attachment_around(given_up: &[i32]) -> Option<Attachment> {
+fn attachment_around(given_up: &BTreeSet<i32>) -> Option<Attachment> {
     let holds = |a: &Attachment| match &a.target {
         Target::Pid(root) => {
             let tree = procfs::tree(*root);

@@ -256,6 +256,12 @@ fn of_attachments_inside_one_another_the_inner_decides_and_the_outer_has_what_it
     }
 }
 
+/// The client's end of its connection, once its process is known; the server's end is this process's.
+fn client_end(net: &Net) -> Option<serde_json::Value> {
+    let all = connections(&net.server.to_string());
+    all.into_iter().find(|c| c["dst"] == net.server.to_string() && c["pid"].is_i64())
+}
+
 #[test]
 fn a_run_has_again_what_an_attachment_within_it_gives_up_and_that_outlives_the_run() {
     let Some(_alone) = alone() else { return };
@@ -263,10 +269,7 @@ fn a_run_has_again_what_an_attachment_within_it_gives_up_and_that_outlives_the_r
     let Some(client) = static_client() else { return };
     let (host, port) = net.peer();
     let client = client.to_str().unwrap();
-    let of_client = || {
-        let all = connections(&net.server.to_string());
-        all.into_iter().find(|c| c["dst"] == net.server.to_string() && c["pid"].is_i64())
-    };
+    let of_client = || client_end(&net);
     let line = format!("{client} {host} {port} 50000 60 >/dev/null 2>&1 & wait");
     let running = net.run_spawn(&["-q", "--mode", "nice", "--", "sh", "-c", &line]);
     eventually("the connection is seen with its process", || of_client().is_some());
@@ -294,6 +297,8 @@ fn a_run_has_again_what_an_attachment_within_it_gives_up_and_that_outlives_the_r
     let status = imtcp_ok(&["status"]);
     let told = format!("process {pid}, which was moved to another cgroup: ");
     assert!(status.contains(&told), "{status}");
+    let status = json(&imtcp_ok(&["status", "--json"]));
+    assert_eq!(status["attachments"][0]["moved_away"], true, "{status}");
     let said = imtcp_ok(&["detach", "--pid", &pid]);
     assert!(said.contains("given back to 1 open socket"), "{said}");
     assert!(of_client().is_none());
@@ -312,11 +317,7 @@ fn a_run_within_an_attachment_goes_on_when_that_ends() {
     imtcp_ok(&["attach", "--pid", &own, "--mode", "lp"]);
     let running =
         net.run_spawn(&["-q", "--", client.to_str().unwrap(), &host, &port, "50000", "30"]);
-    // Not the server's end: that is this process's.
-    let of_client = || {
-        let all = connections(&net.server.to_string());
-        all.into_iter().find(|c| c["dst"] == net.server.to_string() && c["pid"].is_i64())
-    };
+    let of_client = || client_end(&net);
     eventually("the connection is seen with its process", || of_client().is_some());
     let seen = of_client().unwrap();
     assert_eq!(seen["mode"], "bg", "the inner decides: {seen}");

@@ -84,7 +84,7 @@ fn check_process(pid: i32, force: bool) -> Result<()> {
 /// `before` is what was ordered until now, where it was attached already.
 fn report(args: &AttachArgs, a: &Attachment, before: Option<String>) -> Result<u8> {
     let inner = nested::within(a);
-    let processes = processes(a, &nested::processes(&inner)).len();
+    let processes = nested::own_processes(a, &inner).len();
     let apart: BTreeSet<&str> = inner.iter().map(|i| i.name.as_str()).collect();
     if args.json {
         print_json(&json!({
@@ -146,17 +146,11 @@ fn take(attachment: &mut Attachment) -> Result<()> {
     take_all_sockets(attachment)
 }
 
-/// The processes that an attachment has, without those that an inner one has.
-fn processes(attachment: &Attachment, of_inner: &BTreeSet<i32>) -> BTreeSet<i32> {
-    let all = attachment.cgroups().into_iter().flat_map(|dir| cgroup::procs(&dir));
-    all.filter(|pid| !of_inner.contains(pid)).collect()
-}
-
 /// Changes the sockets of its processes, and notes what those had that it has not had before.
 fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
     let mut saved: BTreeMap<u64, String> =
         attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
-    for pid in processes(attachment, &nested::processes(&nested::within(attachment))) {
+    for pid in nested::own_processes(attachment, &nested::within(attachment)) {
         take_sockets(pid, attachment.policy, attachment.mode, &mut saved);
     }
     attachment.sockets =
@@ -186,9 +180,11 @@ fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
 fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
     let name = format!("imtcp-attach-{:016x}", attachment.policy);
     let own = std::process::id() as i32;
+    // Asked before anything moves: afterwards what is around the process would not be any more.
+    let inner = nested::within(attachment);
     // Children born while the others are moved show up in the next round.
     for _ in 0..16 {
-        let mut taken = nested::processes(&nested::within(attachment));
+        let mut taken = nested::processes(&inner);
         taken.extend(attachment.moved.iter().flat_map(|m| cgroup::procs(&m.dir)));
         let outside: Vec<i32> =
             procfs::tree(root).into_iter().filter(|p| !taken.contains(p) && *p != own).collect();
@@ -226,10 +222,9 @@ fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
 }
 
 /// Gives a run what an inner attachment has given up.
-pub(super) fn give_back_to(run: &Run, given_up: &[i32]) {
-    let own = cgroup::procs(&run.cgroup);
-    for pid in given_up.iter().filter(|pid| own.contains(pid)) {
-        take_sockets(*pid, run.policy, run.mode, &mut BTreeMap::new());
+pub(super) fn give_back_to(run: &Run, given_up: &BTreeSet<i32>) {
+    for pid in cgroup::procs(&run.cgroup).into_iter().filter(|pid| given_up.contains(pid)) {
+        take_sockets(pid, run.policy, run.mode, &mut BTreeMap::new());
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::fd::AsFd;
 
@@ -39,11 +39,9 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         bail!("{named} is not attached: `imtcp status` lists what is");
     }
     let mut restored = 0;
-    let mut given_up = Vec::new();
+    let mut given_up = BTreeSet::new();
     for attachment in &chosen {
-        let of_inner = nested::processes(&nested::within(attachment));
-        let own = attachment.cgroups().into_iter().flat_map(|dir| cgroup::procs(&dir));
-        given_up.extend(own.filter(|pid| !of_inner.contains(pid)));
+        given_up.extend(nested::own_processes(attachment, &nested::within(attachment)));
         restored += detach(attachment)?;
     }
     state::sweep(&lock);

@@ -143,6 +143,7 @@ impl Status {
                 "policy": a.policy,
                 "target": a.target,
                 "ended": a.target.has_ended(),
+                "moved_away": a.was_left(),
                 "mode": a.mode,
                 "in_force": *in_force == InForceNow::Yes,
                 "min_bps": a.limits.min_bps,

@@ -29,12 +29,13 @@ impl LastWords {
         let Some(path) = path else { return Ok(LastWords::Error) };
         let opened = open(path).with_context(|| format!("cannot write {}", path.display()))?;
         // Where /dev/stdout is a file, its name leads there, and the command writes to it.
-        let file = Some(id(&opened.file)?);
-        Ok(match () {
-            () if file == id(io::stdout()).ok() => LastWords::Output,
-            () if file == id(io::stderr()).ok() => LastWords::Error,
-            () => LastWords::File(opened),
-        })
+        if is_same(&opened.file, io::stdout()) {
+            return Ok(LastWords::Output);
+        }
+        if is_same(&opened.file, io::stderr()) {
+            return Ok(LastWords::Error);
+        }
+        Ok(LastWords::File(opened))
     }
 
     pub fn say(self, line: &str) -> io::Result<()> {
@@ -57,10 +58,10 @@ fn open(path: &Path) -> io::Result<Opened> {
     }
 }
 
-/// Which file it is.
-fn id(file: impl AsFd) -> io::Result<(u64, u64)> {
-    let file = File::from(file.as_fd().try_clone_to_owned()?).metadata()?;
-    Ok((file.dev(), file.ino()))
+fn is_same(file: &File, stream: impl AsFd) -> bool {
+    let stream = stream.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    let (Ok(a), Ok(b)) = (file.metadata(), stream) else { return false };
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
 impl Opened {
