@@ -114,6 +114,19 @@ def test_a_difference_without_a_reason_says_that_none_is_found():
     assert section.shown == f"{section.word} (quick form)"
 
 
+@pytest.mark.parametrize(
+    ("seeds", "form", "told"),
+    [(2, False, " --seeds 2"), (lp_greedy.EXPERIMENT.seeds, False, ""), (1, True, " --quick")],
+)
+def test_the_command_that_runs_it_again_has_as_many_seeds(seeds, form, told):
+    experiment = lp_greedy.EXPERIMENT
+    rows = results.plain(experiment.rows(as_if_run(experiment)))
+    rows = [row | {"seed": seed} for row in rows for seed in range(1, seeds + 1)]
+    record = {"rows": rows, "environment": {}, "commits": ["abc"], "quick": form}
+    section = papers_report.section(experiment, record)
+    assert section.details["again"] == f"lab run LP-T1 --keep{told}"
+
+
 def test_a_mean_is_of_the_rows_that_are_asked_for():
     rows = [
         {"control": "reno", "flows": 1, "U": 0.2},

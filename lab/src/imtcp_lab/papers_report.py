@@ -65,7 +65,7 @@ def section(experiment: Experiment, record: Mapping[str, Any] | None) -> Section
     environment = record["environment"]
     seeds = sorted({row["seed"] for row in rows})
     details = {
-        "again": f"lab run {experiment.name} --keep" + (" --quick" if record["quick"] else ""),
+        "again": _again(experiment, seeds, quick=record["quick"]),
         "seeds": ", ".join(map(str, seeds)),
         "kernel": str(environment.get("kernel", "none: computed")),
         "commit": ", ".join(record["commits"]) or "-",
@@ -81,6 +81,17 @@ def section(experiment: Experiment, record: Mapping[str, Any] | None) -> Section
         details,
         quick=record["quick"],
     )
+
+
+def _again(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> str:
+    """The command that makes these rows, no fewer seeds and no more."""
+    command = f"lab run {experiment.name} --keep"
+    if quick:
+        return command + " --quick"
+    # Without controls nothing is run, and a seed is a number of a row.
+    if experiment.controls and len(seeds) != experiment.seeds:
+        command += f" --seeds {len(seeds)}"
+    return command
 
 
 def files(sections: Sequence[Section]) -> dict[str, bytes]:
