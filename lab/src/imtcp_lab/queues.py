@@ -81,7 +81,7 @@ class WayBack:
     #: The link back has the bottleneck's capacity and so much DropTail queue before the delay; 0:
     #: it is never full.
     link_pkts: int = 0
-    #: A return link that carries half of the delayed ACKs; the rest are filtered out.
+    #: A return link with half of what delayed ACKs need, which filters the others out.
     thinned: bool = False
     #: Each delay is longer or shorter by up to this; packets stay in order.
     jitter_ms: float = 0.0
