@@ -33,6 +33,11 @@ class Echo:
         return JobResult({"seed": str(job.seed).encode()}, "", 0, {})
 
 
+def test_an_address_without_a_scheduler_is_told_in_a_line():
+    with pytest.raises(LabError, match="no scheduler answers at 'nonsense://'"):
+        ClusterRunner.connect(Echo(), "nonsense://")
+
+
 RELEASE = threading.Event()
 
 

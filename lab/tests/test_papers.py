@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from imtcp_lab import cli, papers, papers_report, results, run, sweep
+from imtcp_lab.controls import CONTROLS
 from imtcp_lab.experiments import (
     PAPERS,
     bg_joining,
@@ -111,7 +112,9 @@ def test_a_difference_without_a_reason_says_that_none_is_found():
     section = papers_report.section(experiment, record)
     assert section.word != REPRODUCED
     assert "not found yet" in section.reason
-    assert section.shown == f"{section.word} (quick form)"
+    held = sum(claim.holds for claim in section.verdict.claims)
+    of = len(section.verdict.claims)
+    assert section.shown == f"{section.word} ({held} of {of} claims, quick form)"
 
 
 @pytest.mark.parametrize(
@@ -294,6 +297,49 @@ def test_a_broken_kept_file_is_told_with_what_to_do(checkout, capsys):
 def test_run_without_a_name_says_how_to_name_one(capsys):
     assert cli.main(["run"]) == 2
     assert "lab list" in capsys.readouterr().err
+
+
+WRONG = {
+    "run --all LP-T1": "choose one",
+    "run LP-T1 --all": "unrecognized",
+    "run LP-T1 LP-T9": "lab list",
+    "run LP-T1 --first-seed 0": "at least 1",
+    "run LP-T1 --fresh --redraw": "choose one",
+    "run LP-T1 --controls imtcp_bg --keep": "reno, tcp_lp, imtcp_lp, imtcp_lpecn are missing",
+    "run web --measure-s 0": "not positive",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_wrong_usage_ends_with_2_and_says_why_before_a_guest_starts(line, monkeypatch, capsys):
+    monkeypatch.setattr(run, "_points", lambda *_: pytest.fail("a guest would have started"))
+    try:
+        code = cli.main(line.split())
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2
+    assert WRONG[line] in capsys.readouterr().err
+
+
+def test_some_of_the_controls_get_a_table_and_no_verdict(checkout, monkeypatch, capsys):
+    chosen = scenarios(lp_greedy.EXPERIMENT, ["none", "imtcp_lp"], "--quick", "--seeds", "1")
+    ran = [point(s, 0 if s.control.is_none else 1e6, rival=rival(s, 5e6)) for s in chosen]
+    monkeypatch.setattr(run, "choose", lambda *_, **__: [s.control for s in chosen[:2]])
+    monkeypatch.setattr(run, "_points", lambda *_: ran)
+    assert cli.main(["run", "LP-T1", "--quick", "--controls", "imtcp_lp"]) == 0
+    said = capsys.readouterr().out
+    assert "imtcp_lp" in said.splitlines()[-3]
+    assert "no verdict, which takes reno, tcp_lp, imtcp_lpecn, imtcp_bg too" in said
+
+
+def test_a_directory_that_cannot_be_made_is_told_before_a_guest_starts(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(run, "choose", lambda *_, **__: [CONTROLS["reno"]])
+    monkeypatch.setattr(run, "_points", lambda *_: pytest.fail("a guest would have started"))
+    assert cli.main(["run", "LP-T1", "--out", str(tmp_path / "file" / "x")]) == 4
+    assert f"--out {tmp_path}/file/x: Not a directory" in capsys.readouterr().err
 
 
 def test_one_that_fails_does_not_end_the_rest(monkeypatch, capsys):

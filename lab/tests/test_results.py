@@ -170,7 +170,9 @@ def test_saved_points_are_drawn_again_whatever_made_them(tmp_path):
     points = sweep.load_saved(scenarios()[:2], tmp_path)
     assert [p.scenario.key for p in points] == ["none-s1", "cubic-s1"]
     assert len(runner.ran) == 2
-    with pytest.raises(LabError, match=r"not saved in .*none-s2, cubic-s2"):
+    with pytest.raises(
+        LabError, match=r"2 of 4 points are not saved in .*none-s2 is the first.*--redraw"
+    ):
         sweep.load_saved(scenarios(), tmp_path)
 
 

@@ -86,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_PIPE
     except OSError as error:
         # A full disk, a directory that may not be written: what is saved stays, whole.
-        print(f"lab: {error}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"lab: {where}{error.strerror or error}", file=sys.stderr)
         return EXIT_LAB
     except KeyboardInterrupt:
         print("lab: interrupted", file=sys.stderr)

@@ -10,7 +10,7 @@ import time
 
 from distributed import Client
 
-from imtcp_lab.job import Job, JobResult, Progress, Runner
+from imtcp_lab.job import Job, JobResult, LabError, Progress, Runner
 
 #: Seconds between looks at a job that runs elsewhere.
 POLL_S = 0.5
@@ -31,7 +31,10 @@ class ClusterRunner:
     @classmethod
     def connect(cls, inner: Runner, address: str) -> ClusterRunner:
         """Use the cluster whose scheduler is at `address` (``tcp://host:8786``)."""
-        return cls(inner, Client(address))
+        try:
+            return cls(inner, Client(address))
+        except (OSError, ValueError) as error:
+            raise LabError(f"no scheduler answers at {address!r}: {error}") from error
 
     @property
     def slots(self) -> int:

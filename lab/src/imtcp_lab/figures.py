@@ -85,6 +85,7 @@ def _params(theme: Theme) -> dict[str, Any]:
         "ytick.color": theme.ink,
         "grid.color": theme.grid,
         "axes.grid": True,
+        "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.titlelocation": "left",

@@ -120,9 +120,12 @@ def show(args: argparse.Namespace) -> int:
         return 0
     print(f"\n{text_table(record['rows'], experiment.by, experiment.columns)}\n")
     verdict = paper.verdict(record["rows"])
-    print(f"verdict   {verdict.word}{' (quick form)' if record['quick'] else ''}\n{verdict.told}")
-    if paper.why(verdict):
-        print(f"reason    {paper.why(verdict)}")
+    section = papers_report.section(experiment, record, pictures=False)
+    print(f"verdict   {section.shown}\n{verdict.told}")
+    if section.reason:
+        print(f"reason    {section.reason}")
+    for name, value in (section.details or {}).items():
+        print(f"{name:9} {value}")
     return 0
 
 

@@ -14,6 +14,20 @@ from imtcp_lab.tables import text_cells
 
 NOT_RUN = "not run"
 
+#: What the tables and texts call things.
+WORDS = {
+    "[IM], [BG], [LP], [EN]": "the papers: ImTCP, ImTCP-bg, TCP-LP, ENABLE (docs/paper-to-code.md)",
+    "U": "share of the bandwidth that the foreground leaves which the background uses",
+    "I": "by how much longer the web's objects take than without a background: of their mean time,"
+    " of the time of the 95 % quickest (p95), of the mean of those of 30 kB at most (small)",
+    "imtcp_bg, imtcp_fs, imtcp_lp, imtcp_lpecn, imtcp_nice": "this project's ImTCP-bg, full speed,"
+    " TCP-LP by delay and by marks, TCP Nice; ending in _paper: by the paper's rules alone",
+    "tcp_lp": "the kernel's own TCP-LP (docs/tcp-lp-in-linux.md)",
+    "none": "the same run without a background",
+    "pause=0, profile=paper": "parameters of a connection (docs/parameters.md): no pause between"
+    " measurements; the paper's rules alone",
+}
+
 
 @dataclass(frozen=True)
 class Section:
@@ -41,13 +55,26 @@ class Section:
         """Why ours differs; empty where it does not."""
         return self.paper.why(self.verdict) if self.verdict else ""
 
+    #: How many each number is a mean of.
+    seeds: int = 0
+
     @property
     def shown(self) -> str:
-        """The same, with how much it rests on."""
-        return f"{self.word} (quick form)" if self.quick else self.word
+        """The same, with how much of it holds and how much it rests on."""
+        if self.verdict is None:
+            return self.word
+        claims = self.verdict.claims
+        rests = f"{sum(c.holds for c in claims)} of {len(claims)} claims"
+        if self.quick:
+            rests += ", quick form"
+        elif self.seeds == 1:
+            rests += ", one seed"
+        return f"{self.word} ({rests})"
 
 
-def section(experiment: Experiment, record: Mapping[str, Any] | None) -> Section:
+def section(
+    experiment: Experiment, record: Mapping[str, Any] | None, *, pictures: bool = True
+) -> Section:
     """From the kept rows, if there are any."""
     paper = experiment.paper
     assert paper is not None
@@ -56,12 +83,7 @@ def section(experiment: Experiment, record: Mapping[str, Any] | None) -> Section
         return Section(experiment.name, title, paper)
     rows = record["rows"]
     table = report.Table(*text_cells(rows, experiment.by, experiment.columns))
-    picture = report.Picture(
-        experiment.name,
-        f"After {paper.source}; lines and bars are means, shades and strokes the range of seeds.",
-        paper.draw(rows, LIGHT),
-        paper.draw(rows, DARK),
-    )
+    picture = _picture(experiment, rows) if pictures else None
     environment = record["environment"]
     seeds = sorted({row["seed"] for row in rows})
     details = {
@@ -80,7 +102,19 @@ def section(experiment: Experiment, record: Mapping[str, Any] | None) -> Section
         picture,
         details,
         quick=record["quick"],
+        # A model is computed, not drawn from chance.
+        seeds=len(seeds) if experiment.controls else 0,
     )
+
+
+def _picture(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> report.Picture:
+    paper = experiment.paper
+    assert paper is not None
+    caption = (
+        f"After {paper.source}. What goes on over time, and distributions, are of the first seed;"
+        " other lines and bars are means, with the range of the seeds where there are several."
+    )
+    return report.Picture(experiment.name, caption, paper.draw(rows, LIGHT), paper.draw(rows, DARK))
 
 
 def _again(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> str:
@@ -96,10 +130,19 @@ def _again(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> str:
 
 def files(sections: Sequence[Section]) -> dict[str, bytes]:
     """``papers.html``, which holds everything, and ``papers.md`` with its pictures."""
-    words = (REPRODUCED, DIFFERS, NOT_REPRODUCED, NOT_RUN)
-    counts = {word: sum(s.word == word for s in sections) for word in words}
-    html = report.render_page("papers.html.j2", sections=sections, counts=counts)
-    markdown = report.render_page("papers.md.j2", sections=sections, counts=counts)
+    words = {
+        REPRODUCED: "reproduced",
+        DIFFERS: "that differ",
+        NOT_REPRODUCED: "not reproduced",
+        NOT_RUN: "not run",
+    }
+    counts = {
+        told: sum(s.word == word for s in sections if not s.quick) for word, told in words.items()
+    }
+    counts["in their quick form alone"] = sum(s.quick for s in sections)
+    told = {"sections": sections, "counts": counts, "words": WORDS}
+    html = report.render_page("papers.html.j2", **told)
+    markdown = report.render_page("papers.md.j2", **told)
     out = {"papers.html": html.encode(), "papers.md": markdown.encode()}
     out |= {f"{s.name}.png": s.picture.light_png for s in sections if s.picture}
     return out

@@ -89,7 +89,6 @@ def bars(
     ylabel: str,
     theme: Theme = LIGHT,
     *,
-    log_y: bool = False,
     panels: str | None = None,
 ) -> bytes:
     """A bar per control: the mean over seeds, with their range; a panel per value of `panels`."""
@@ -109,8 +108,6 @@ def bars(
             axes.set_xticks(range(len(names)), labels, rotation=20 if count == 1 else 60)
             axes.grid(axis="x", visible=False)
             axes.set_title(title)
-            if log_y and names:
-                axes.set_yscale("log")
         grid.flat[0].set_ylabel(ylabel)
         figure.tight_layout()
         return png(figure)
@@ -147,7 +144,7 @@ def over_time(
             if any("name" in line for line in row[key]):
                 axes.legend(frameon=False, fontsize=8)
         for axes in grid[-1]:
-            axes.set_xlabel("s")
+            axes.set_xlabel("time, s")
         figure.tight_layout()
         return png(figure)
 

@@ -92,7 +92,7 @@ def _add(
             "also",
             nargs="*",
             metavar="EXPERIMENT",
-            choices=[[], *(e.name for e in PAPERS)],
+            type=_paper,
             help="more of the papers' experiments, one after another",
         )
     one.add_argument("--controls", metavar="A,B,…", help=",".join(experiment.controls))
@@ -100,6 +100,13 @@ def _add(
     experiment.add_arguments(one)
     one.set_defaults(handler=_named, declared=experiment)
     return one
+
+
+def _paper(name: str) -> str:
+    """The name of an experiment of the papers."""
+    if name not in {e.name for e in PAPERS}:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of the papers' (lab list shows them)")
+    return name
 
 
 def seed_numbers(args: argparse.Namespace) -> range:
@@ -116,6 +123,12 @@ def choose(experiment: Experiment, names: str | list[str], *, to_run: bool = Tru
     if to_run and not program.is_file() and any(c.needs_imtcp for c in controls):
         raise MissingPrerequisite(f"{program} is missing: run make build first")
     return controls
+
+
+def _left_out(experiment: Experiment, chosen: Sequence[Control]) -> list[str]:
+    """Controls of the experiment that are not chosen: it is judged with all."""
+    names = {control.name for control in chosen}
+    return [name for name in experiment.controls if name not in names]
 
 
 def _where(args: argparse.Namespace) -> tuple[str, Runner]:
@@ -204,22 +217,36 @@ def _keep(record: dict[str, Any]) -> None:
     results.write_json(kept, record, indent=None)
 
 
+def _ready(out: Path) -> None:
+    """The directory of the results, before guests run for them in vain."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"--out {out}: {error.strerror}") from error
+
+
 def _run(args: argparse.Namespace) -> int:
     """Run one experiment as the arguments say."""
     experiment: Experiment = args.declared
     if args.seeds is None:
         args.seeds = 1 if args.quick else experiment.seeds
     try:
-        if args.seeds < 1 or args.jobs < 1:
-            raise ValueError("--seeds and --jobs are at least 1")
+        if min(args.seeds, args.jobs, args.first_seed) < 1:
+            raise ValueError("--seeds, --first-seed and --jobs are at least 1")
+        if args.fresh and args.redraw:
+            raise ValueError("--fresh runs all again and --redraw runs nothing: choose one")
         args.seed_numbers = seed_numbers(args)
         wanted = list(experiment.controls) if args.controls is None else args.controls
         args.chosen = choose(experiment, wanted, to_run=not args.redraw)
+        left_out = _left_out(experiment, args.chosen)
+        if args.keep and left_out:
+            raise ValueError(f"--keep is of all its controls: {', '.join(left_out)} are missing")
         scenarios = experiment.scenarios(args)
     except ValueError as error:
         print(f"lab run {experiment.name}: {error}", file=sys.stderr)
         return 2
     out = args.out or paths.checkout() / "out" / experiment.name
+    _ready(out)
     place, runner = _where(args)
     if args.quick and experiment.paper is not None:
         # Its points are others under the same names: they must not replace the full form's.
@@ -240,7 +267,9 @@ def _run(args: argparse.Namespace) -> int:
         print(experiment.text(rows))
     else:
         print(text_table(rows, experiment.by, experiment.columns))
-    if experiment.paper is not None:
+    if experiment.paper is not None and left_out:
+        print(f"\n{experiment.name}: no verdict, which takes {', '.join(left_out)} too")
+    elif experiment.paper is not None:
         verdict = experiment.paper.verdict(rows)
         print(f"\n{experiment.name}: {verdict.word}\n{verdict.told}")
     return code
@@ -272,6 +301,9 @@ def _each(experiments: Sequence[Experiment], args: argparse.Namespace) -> int:
 def _named(args: argparse.Namespace) -> int:
     """``lab run NAME…``."""
     also = getattr(args, "also", [])
+    if getattr(args, "all", False):
+        print("lab run: --all, or experiments by name: choose one", file=sys.stderr)
+        return 2
     if not also:
         return _run(args)
     if args.out or args.controls:

@@ -79,7 +79,10 @@ def load_saved(
     points = [results.load(directory, scenario) for scenario in scenarios]
     absent = [s.key for s, point in zip(scenarios, points, strict=True) if point is None]
     if absent and (not partial or len(absent) == len(scenarios)):
-        raise LabError(f"not saved in {directory}: {', '.join(absent)}")
+        raise LabError(
+            f"{len(absent)} of {len(scenarios)} points are not saved in {directory} ({absent[0]} is"
+            " the first): without --redraw they are run"
+        )
     if absent:
         print(f"{len(absent)} of {len(scenarios)} points are missing", file=sys.stderr)
     return [point for point in points if point is not None]
@@ -210,7 +213,11 @@ def _run_missing(
             cancelled.set()
             if isinstance(error, KeyboardInterrupt):
                 bar.close()
-                print("stopping the guests…", file=sys.stderr)
+                print(
+                    f"stopping the guests; {bar.finished} points are saved, and the same command"
+                    " goes on from there",
+                    file=sys.stderr,
+                )
             for future in futures:
                 future.cancel()
             raise

@@ -11,7 +11,16 @@ import polars as pl
 from imtcp_lab import measured, plots, raw
 from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
-from imtcp_lab.experiments.paper import AS_IN_PAPER, Claim, Paper, below, mean, pick, values
+from imtcp_lab.experiments.paper import (
+    AS_IN_PAPER,
+    Claim,
+    Paper,
+    below,
+    less,
+    mean,
+    pick,
+    values,
+)
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent
@@ -66,8 +75,8 @@ COLUMNS = (
 def _judge_gamma(rows: Sequence[dict]) -> list[Claim]:
     least, *_, most = values(rows, "gamma")
     return [
-        below(f"U at gamma = {most:g}", mean(rows, "U", gamma=most), f"U at {least:g}",
-              mean(rows, "U", gamma=least)),
+        less(f"U at gamma = {most:g}", mean(rows, "U", gamma=most), f"U at {least:g}",
+             mean(rows, "U", gamma=least)),
     ]  # fmt: skip
 
 
@@ -78,7 +87,7 @@ def _judge_delta(rows: Sequence[dict]) -> list[Claim]:
         for key, what in (("U", "U"), ("queue_pkts_mean", "the queue")):
             out.append(
                 below(f"{flows} flows: {what} at delta = {least:g}",
-                      mean(rows, key, delta=least, flows=flows), f"at {most:g}",
+                      mean(rows, key, delta=least, flows=flows), f"that at {most:g}",
                       mean(rows, key, delta=most, flows=flows))
             )  # fmt: skip
     return out
@@ -129,7 +138,7 @@ def _judge_windows(rows: Sequence[dict]) -> list[Claim]:
     calm, hasty = (mean(rows, "cap_change", gamma=g) for g in (least, most))
     return [
         below(f"the cap's change from one look to the next at gamma = {least:g}, of its mean,",
-              calm, f"half of that at {most:g} =", hasty / 2, 3),
+              calm, f"half of that at {most:g}", hasty / 2, 3),
     ]  # fmt: skip
 
 
@@ -169,12 +178,12 @@ GAMMA = Experiment(
         source="[BG §4.1.1, figure 5]",
         expected="Utilisation of the available bandwidth falls as gamma grows; 1/8 is chosen.",
         choices=CHOICES,
-        reason="Seldom is it the cap that holds the window: it is there in 1 to 6 % of the looks at"
-        " it (four a second), is 78 to 85 packets on average and the window 45 to 49, since valid"
-        " results beside bursts are above what is left on average (38 of 30 Mbit/s). Nothing was"
-        " dropped, so it is the rule for the round trip that cuts it, which gamma has no part in."
-        " gamma does what the thesis says to the smoothed value: its deviation is 6 Mbit/s"
-        " at 0.05, 8 at 1/8, 12 at 0.9.",
+        reason="The cap seldom holds the window. Of four samples a second 1 to 6 % have the window"
+        " at its cap; the cap's mean is 78 to 85 packets and the window's 45 to 49, since"
+        " valid results beside bursts are above what is left on average (38 Mbit/s where 30"
+        " are). Nothing was dropped, so it is the rule for the round trip that cuts it, which"
+        " gamma has no part in. gamma does what the thesis says to the smoothed value: its"
+        " deviation is 6 Mbit/s at 0.05, 8 at 1/8, 12 at 0.9.",
         judge=_judge_gamma,
         draw=lambda rows, theme: plots.lines(
             rows, "gamma", "U", "gamma", "U: share of the available bandwidth", theme

@@ -241,9 +241,9 @@ def _judge_history(rows: Sequence[dict]) -> list[Claim]:
                 max(mbps.values()) <= 1.15 * min(mbps.values()),
             ),
             Claim(
-                f"at least {used} % used: the whole history asks most often:"
+                f"at least {used} % used: the whole history asks more often than the others:"
                 f" {', '.join(f'{h} {v:.1f}' for h, v in answers.items())} times",
-                answers["all"] >= max(answers.values()),
+                all(answers["all"] > v for h, v in answers.items() if h != "all"),
             ),
         ]
     return out

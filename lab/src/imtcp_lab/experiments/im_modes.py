@@ -94,7 +94,13 @@ def _judge_wireless(rows: Sequence[dict]) -> list[Claim]:
 
     many = [loss_pct for loss_pct in values(rows, "loss_pct") if loss_pct >= MANY_PCT]
     return [
-        below(f"at {loss:g} % {other} has", rate(other, loss), "imtcp_fs", rate("imtcp_fs", loss))
+        below(
+            f"at {loss:g} % {other} has",
+            rate(other, loss),
+            "imtcp_fs's",
+            rate("imtcp_fs", loss),
+            unit=" Mbit/s",
+        )
         for loss in many
         for other in ("reno", "westwood")
     ]
@@ -108,9 +114,10 @@ def _judge_fast(rows: Sequence[dict]) -> list[Claim]:
         below(
             f"with {buffer} packets of buffer {other} has",
             rate(other, buffer),
-            "imtcp_fs",
+            "imtcp_fs's",
             rate("imtcp_fs", buffer),
             0,
+            " Mbit/s",
         )
         for buffer in values(rows, "buffer_pkts")
         for other in ("reno", "highspeed")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from imtcp_lab import plots
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
 from imtcp_lab.experiments.greedy import rival_bps
-from imtcp_lab.experiments.paper import ADAPTS, Claim, Paper, mean, pick, values
+from imtcp_lab.experiments.paper import ADAPTS, Claim, Paper, less, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import jain
@@ -146,8 +146,8 @@ def _judge_with(rows: Sequence[dict]) -> list[Claim]:
             )
             for pause in level
         ]
-        text = f"{flows} flows, without pauses: {ratio['0']:.2f}, less than with 20 wanted"
-        out.append(Claim(text, ratio["0"] < ratio["20"]))
+        name = f"{flows} flows, without pauses:"
+        out.append(less(name, ratio["0"], "that with 20", ratio["20"]))
     return out
 
 

@@ -83,15 +83,15 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
                 f" (wanted: nine tenths of those or more; paper: {paper[ADAPTS]}, {paper['40']})",
                 count[ADAPTS] >= 0.9 * count["40"],
             ),
-            below(f"{where} results with 10 ms", count["10"],
-                  f"(paper: {paper['10']}) those where it adapts:", count[ADAPTS], 0),
+            below(f"{where} results with 10 ms (paper: {paper['10']}):", count["10"],
+                  "those where T adapts", count[ADAPTS], 0),
             # Halfway between the paper's ratio and 1.
-            below(f"{where} results with 4 ms", count["4"],
-                  f"(paper: {paper['4']}) of those where it adapts at most",
+            below(f"{where} results with 4 ms (paper: {paper['4']}):", count["4"],
+                  "between the paper's share of those where T adapts and all of them",
                   count[ADAPTS] * (1 + paper["4"] / paper[ADAPTS]) / 2, 0),
-            below(f"{where} where T adapts, the first packet of nine streams in ten waits (ms) at"
-                  " most", of("hold_p90_ms", ADAPTS), "half of that with 40 ms:",
-                  of("hold_p90_ms", "40") / 2, 1),
+            below(f"{where} where T adapts, the first packet of nine streams in ten waits at most",
+                  of("hold_p90_ms", ADAPTS), "half of that with 40 ms",
+                  of("hold_p90_ms", "40") / 2, 1, " ms"),
         ]  # fmt: skip
     return out
 

@@ -76,11 +76,11 @@ def _judge_one_way(rows: Sequence[dict]) -> list[Claim]:
     ours = of("imtcp_lp")
     lost = of("none", "tcp_share") - of("imtcp_lp", "tcp_share")
     return [
-        below("the share of imtcp_lp", ours, "twice the paper's 2.7 % =", 0.054, 3),
+        below("the share of imtcp_lp", ours, "twice the paper's 2.7 %", 0.054, 3),
         Claim(f"and {ours:.3f} is a third of it or more", ours >= 0.009),
-        below("the share of TCP-LP/ECN", of("imtcp_lpecn"), "twice the paper's 2.7 % =", 0.054, 3),
-        below("what TCP loses", lost, "twice that share =", 0.054, 3),
-        below("imtcp_lp's share", ours, "half of a second Reno's =", of("reno") / 2, 3),
+        below("the share of TCP-LP/ECN", of("imtcp_lpecn"), "twice the paper's 2.7 %", 0.054, 3),
+        below("what TCP loses", lost, "twice that share", 0.054, 3),
+        below("imtcp_lp's share", ours, "half of a second Reno's", of("reno") / 2, 3),
     ]
 
 
@@ -91,8 +91,8 @@ def _judge_two_way(rows: Sequence[dict]) -> list[Claim]:
     alone, beside = (of(control, "tcp_share") for control in ("none", "imtcp_lp"))
     ours = of("imtcp_lp", "lp_share")
     return [
-        below("ten flows back leave TCP", alone, "half more than the paper's 49.7 % =", 0.75, 3),
-        below("of which imtcp_lp takes", alone - beside, "five times the paper's 0.4 % =", 0.02, 3),
+        below("ten flows back leave TCP", alone, "half more than the paper's 49.7 %", 0.746, 3),
+        below("of which imtcp_lp takes", alone - beside, "five times the paper's 0.4 %", 0.02, 3),
         Claim(f"and gets {ours:.3f} of the link, half of the paper's 0.073 wanted", ours >= 0.0365),
     ]
 

@@ -102,10 +102,24 @@ def values(rows: Rows, key: str) -> list[Any]:
     return sorted({row[key] for row in rows})
 
 
-def below(name: str, value: float, other: str, bound: float, digits: int = 2) -> Claim:
-    """``name`` is at most ``bound``, which is ``other``'s."""
-    wanted = f"{other} {_number(bound, digits)}"
-    return Claim(f"{name} {_number(value, digits)} (wanted: at most {wanted})", value <= bound)
+def below(
+    name: str, value: float, whose: str, bound: float, digits: int = 2, unit: str = ""
+) -> Claim:
+    """``name`` is at most ``bound``, which is ``whose``; both in ``unit``."""
+    told, most = (_number(v, digits) + unit for v in (value, bound))
+    return Claim(f"{name} {told} (wanted: at most {most}, {whose})", value <= bound)
+
+
+#: What is to be less than something else is so by a twentieth: seeds differ by more.
+LESS = 0.95
+
+
+def less(name: str, value: float, whose: str, other: float, digits: int = 2) -> Claim:
+    """``name`` is less than ``other``, which is ``whose``, and not by a hair."""
+    told, than = (_number(v, digits) for v in (value, other))
+    return Claim(
+        f"{name} {told} (wanted: less by a twentieth than {than}, {whose})", value <= LESS * other
+    )
 
 
 def _number(value: float, digits: int) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 
+from imtcp_lab.engine.joboptions import positive
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
 from imtcp_lab.metrics import foreground_queue_pkts
 from imtcp_lab.queues import WayBack
@@ -100,7 +101,9 @@ def kinds() -> list[Kind]:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kinds", default="", help="those whose name has this in it (all)")
     parser.add_argument("--no-loss", action="store_true", help="the same without random loss")
-    parser.add_argument("--measure-s", type=float, default=30, help="seconds, the start's too (30)")
+    parser.add_argument(
+        "--measure-s", type=positive, default=30, help="seconds, the start's too (30)"
+    )
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
