@@ -34,8 +34,28 @@ static void a_packet_is_late_above_a_tenth_of_the_range(void **state)
 	imtcp_nice_on_ack(&n, 40001, 3);
 	assert_int_equal(n.late_segs, 3);
 	assert_int_equal(n.round_segs, 5);
-	imtcp_nice_on_ack(&n, 25000, 1);
-	assert_int_equal(n.min_rtt_us, 25000);
+	imtcp_nice_on_ack(&n, 25001, 1);
+	assert_int_equal(n.min_rtt_us, 25001);
+}
+
+/* What was sent again is timed in ticks of a millisecond, cut off. */
+static void a_sample_of_whole_milliseconds_makes_no_shorter_least_round_trip(void **state)
+{
+	struct imtcp_window w;
+	struct imtcp_nice n;
+
+	(void)state;
+	start(&n, &w, 66);
+	n.min_rtt_us = 0;
+	imtcp_nice_on_ack(&n, 31000, 1); /* better than none */
+	assert_int_equal(n.min_rtt_us, 31000);
+	imtcp_nice_on_ack(&n, 30268, 1);
+	assert_int_equal(n.min_rtt_us, 30268);
+	imtcp_nice_on_ack(&n, 30000, 1);
+	assert_int_equal(n.min_rtt_us, 30268);
+	/* 66 * 246 / 30514 of a packet waits: below alpha */
+	imtcp_nice_on_round(&n, &w, 30514, 1, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 67);
 }
 
 /* 15 % of the range is 45 ms, 20 % is 50 ms. */
@@ -191,6 +211,7 @@ static void slow_start_ends_at_the_first_packet_in_the_queue(void **state)
 }
 
 SUITE(cc_nice, T(a_packet_is_late_above_a_tenth_of_the_range),
+      T(a_sample_of_whole_milliseconds_makes_no_shorter_least_round_trip),
       T(with_a_threshold_of_a_fifth_a_packet_at_15_percent_is_not_late),
       T(on_an_idle_path_whose_round_trips_only_tremble_no_packet_is_late),
       T(more_than_half_of_a_round_late_halves_the_window),
