@@ -246,7 +246,8 @@ def _run(args: argparse.Namespace) -> int:
         print(f"lab run {experiment.name}: {error}", file=sys.stderr)
         return 2
     out = args.out or paths.checkout() / "out" / experiment.name
-    _ready(out)
+    if not args.redraw:
+        _ready(out)
     place, runner = _where(args)
     if args.quick and experiment.paper is not None:
         # Its points are others under the same names: they must not replace the full form's.

@@ -110,7 +110,7 @@ def below(
     return Claim(f"{name} {told} (wanted: at most {most}, {whose})", value <= bound)
 
 
-#: What is to be less than something else is so by a twentieth: seeds differ by more.
+#: What is to be less than something else is so by a twentieth: less than that is chance.
 LESS = 0.95
 
 
