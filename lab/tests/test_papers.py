@@ -15,6 +15,7 @@ from imtcp_lab.controls import CONTROLS
 from imtcp_lab.experiments import (
     PAPERS,
     bg_joining,
+    im_measure,
     im_passive,
     lp_greedy,
     lp_model,
@@ -28,6 +29,7 @@ from imtcp_lab.experiments.paper import (
     Claim,
     Verdict,
     below,
+    less,
     mean,
 )
 from imtcp_lab.figures import DARK, LIGHT
@@ -102,6 +104,23 @@ def test_what_was_not_measured_bears_nothing_out():
     assert math.isnan(mean(rows, "U", control="reno"))
     assert not below("U", mean(rows, "U"), "1", 1).holds
     assert "(not measured)" in below("U", mean(rows, "U"), "1", 1).text
+
+
+def test_less_is_by_a_twentieth_and_not_by_a_hair():
+    assert less("U", 0.95, "that", 1.0).holds
+    assert not less("U", 0.96, "that", 1.0).holds
+
+
+def test_a_step_is_followed_where_half_of_its_results_are_right_and_not_where_there_are_none():
+    true = {"name": "true", "t_s": [0, 1, 2, 3, 4, 5], "value": [60, 60, 20, 20, 60, 60]}
+    measured = {"name": "measured", "t_s": [0.5, 1.5, 2.5], "value": [60, 71, 30]}
+    told = [
+        claim.text
+        for claim in im_measure.STEPS.paper.judge(
+            [{"N": 5, "error_median": 0.1, "lines": [measured, true]}]
+        )
+    ]
+    assert "1 of 3 steps are followed" in told[1]
 
 
 def test_a_difference_without_a_reason_says_that_none_is_found():

@@ -119,12 +119,13 @@ def show(args: argparse.Namespace) -> int:
         print(f"\nnothing is kept: lab run {experiment.name} --keep")
         return 0
     print(f"\n{text_table(record['rows'], experiment.by, experiment.columns)}\n")
-    verdict = paper.verdict(record["rows"])
     section = papers_report.section(experiment, record, pictures=False)
-    print(f"verdict   {section.shown}\n{verdict.told}")
+    assert section.verdict is not None
+    assert section.details is not None
+    print(f"verdict   {section.shown}\n{section.verdict.told}")
     if section.reason:
         print(f"reason    {section.reason}")
-    for name, value in (section.details or {}).items():
+    for name, value in section.details.items():
         print(f"{name:9} {value}")
     return 0
 

@@ -41,9 +41,10 @@ class Section:
     table: report.Table | None = None
     picture: report.Picture | None = None
     details: Mapping[str, str] | None = None
-
     #: From one seed and a coarse sweep: less than a verdict.
     quick: bool = False
+    #: How many each number is a mean of; 0: it is computed.
+    seeds: int = 0
 
     @property
     def word(self) -> str:
@@ -55,12 +56,9 @@ class Section:
         """Why ours differs; empty where it does not."""
         return self.paper.why(self.verdict) if self.verdict else ""
 
-    #: How many each number is a mean of.
-    seeds: int = 0
-
     @property
     def shown(self) -> str:
-        """The same, with how much of it holds and how much it rests on."""
+        """The word, with how much of it holds and how much it rests on."""
         if self.verdict is None:
             return self.word
         claims = self.verdict.claims

@@ -23,8 +23,8 @@ from typing import Any
 from imtcp_lab import measured, results, sweep
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.engine import paths
-from imtcp_lab.engine.joboptions import positive
 from imtcp_lab.experiments import alone, web
+from imtcp_lab.experiments.base import judged_seconds
 from imtcp_lab.job import LabError
 from imtcp_lab.options import add_options
 from imtcp_lab.run import seed_numbers
@@ -103,7 +103,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     add("rules", nargs="*", metavar="RULE", help="names in lab/rules.toml (all)")
     add("--list", action="store_true", help="their names, and what each is")
     add("--seeds", type=int, default=5, help="runs per build (5)")
-    add("--measure-s", type=positive, default=10, help="judged seconds (10)")
+    judged_seconds(parser, 10)
     add_options(parser, "--first-seed", "--kernel", "--jobs", "--json")
     add("--out", type=Path, help="directory (default: out/rules)")
     parser.set_defaults(handler=main)

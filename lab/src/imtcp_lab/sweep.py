@@ -214,8 +214,8 @@ def _run_missing(
             if isinstance(error, KeyboardInterrupt):
                 bar.close()
                 print(
-                    f"stopping the guests; {bar.finished} points are saved, and the same command"
-                    " goes on from there",
+                    "stopping the guests; complete points are saved, and the same command goes on"
+                    " from there",
                     file=sys.stderr,
                 )
             for future in futures:

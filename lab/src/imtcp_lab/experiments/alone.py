@@ -12,8 +12,14 @@ import math
 from collections.abc import Sequence
 
 from imtcp_lab.controls import Control
-from imtcp_lab.engine.joboptions import positive
-from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
+from imtcp_lab.experiments.base import (
+    Experiment,
+    Rows,
+    background_bps,
+    flow_bytes,
+    identity,
+    judged_seconds,
+)
 from imtcp_lab.metrics import drops_pkts, foreground_queue_pkts
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -29,7 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtt-ms", type=float, default=30, help="(30)")
     parser.add_argument("--buffer-pkts", type=int, default=1000, help="(1000)")
     parser.add_argument("--loss-pct", type=float, default=0, help="lost at random (0)")
-    parser.add_argument("--measure-s", type=positive, default=20, help="judged seconds (20)")
+    judged_seconds(parser, 20)
 
 
 def on_idle(path: Dumbbell, flows: int, control: Control, measure_s: float, seed: int) -> Scenario:

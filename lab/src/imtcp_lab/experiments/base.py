@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from imtcp_lab.engine.joboptions import positive
 from imtcp_lab.experiments.paper import Paper
 from imtcp_lab.metrics import background_bytes, goodput_bps
 from imtcp_lab.results import Point
@@ -14,6 +15,13 @@ from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column
 
 Rows = list[dict[str, Any]]
+
+
+def judged_seconds(parser: argparse.ArgumentParser, default_s: float) -> None:
+    """Adds ``--measure-s``."""
+    parser.add_argument(
+        "--measure-s", type=positive, default=default_s, help=f"judged seconds ({default_s:g})"
+    )
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,8 +26,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from imtcp_lab.engine.joboptions import positive
-from imtcp_lab.experiments.base import Experiment, Rows, flow_bytes, identity
+from imtcp_lab.experiments.base import Experiment, Rows, flow_bytes, identity, judged_seconds
 from imtcp_lab.job import LabError
 from imtcp_lab.metrics import Window, carried_bps
 from imtcp_lab.results import Point
@@ -43,7 +42,7 @@ YARDSTICK = "reno"
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity-mbps", type=float, default=50, help="(50)")
-    parser.add_argument("--measure-s", type=positive, default=10, help="judged seconds (10)")
+    judged_seconds(parser, 10)
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:

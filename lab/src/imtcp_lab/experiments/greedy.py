@@ -12,8 +12,7 @@ import argparse
 from collections.abc import Sequence
 
 from imtcp_lab import series
-from imtcp_lab.engine.joboptions import positive
-from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity, judged_seconds
 from imtcp_lab.job import LabError
 from imtcp_lab.measured import alone_of
 from imtcp_lab.metrics import Window, counted, foreground_queue_pkts, goodput_bps
@@ -34,7 +33,7 @@ BIN_MS = 100
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rivals", default="reno,cubic", help="foreground (reno,cubic)")
     parser.add_argument("--buffer-pkts", type=int, default=1000, help="(1000)")
-    parser.add_argument("--measure-s", type=positive, default=20, help="judged seconds (20)")
+    judged_seconds(parser, 20)
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:

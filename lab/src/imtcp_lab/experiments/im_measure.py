@@ -156,14 +156,14 @@ def _followed(row: Mapping[str, Any]) -> list[bool]:
     """Of each step, whether there are results and half of them within a fifth of the truth."""
     lines = {line["name"]: line for line in row["lines"]}
     measured, true = lines["measured"], lines["true"]
-    starts_s = [
-        t
-        for t, before, now in zip(true["t_s"], [None, *true["value"]], true["value"], strict=False)
+    befores = [None, *true["value"][:-1]]
+    steps = [
+        (t, now)
+        for t, before, now in zip(true["t_s"], befores, true["value"], strict=True)
         if now != before
     ]
     out = []
-    for start_s, end_s in itertools.pairwise([*starts_s, math.inf]):
-        truth = true["value"][true["t_s"].index(start_s)]
+    for (start_s, truth), (end_s, _) in itertools.pairwise([*steps, (math.inf, None)]):
         errors = [
             abs(mbps / truth - 1)
             for t, mbps in zip(measured["t_s"], measured["value"], strict=True)

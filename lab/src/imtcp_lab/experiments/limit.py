@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from imtcp_lab import figures, measured
-from imtcp_lab.engine.joboptions import positive
-from imtcp_lab.experiments.base import Experiment, Rows
+from imtcp_lab.experiments.base import Experiment, Rows, judged_seconds
 from imtcp_lab.experiments.web import CAPACITY_BPS, LOAD, beside_web
 from imtcp_lab.limit import Front, harm, line, recorded_bytes
 from imtcp_lab.results import Point
@@ -38,7 +37,7 @@ ALONE_EVERY_MS = 1
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtts", default="15,30,100", help="background RTTs, ms (15,30,100)")
     parser.add_argument("--load", type=float, default=LOAD, help="web load (0.4)")
-    parser.add_argument("--measure-s", type=positive, default=20, help="judged seconds (20)")
+    judged_seconds(parser, 20)
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:

@@ -24,8 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from imtcp_lab import scoreboard
-from imtcp_lab.engine.joboptions import positive
-from imtcp_lab.experiments.base import Experiment, Rows, background_bps
+from imtcp_lab.experiments.base import Experiment, Rows, background_bps, judged_seconds
 from imtcp_lab.experiments.greedy import rival_bps
 from imtcp_lab.measured import alone_of
 from imtcp_lab.metrics import mean_delay_s, point_metrics
@@ -139,7 +138,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help="all combinations of them: for a cluster"
     )
-    parser.add_argument("--measure-s", type=positive, default=10, help="judged seconds (10)")
+    judged_seconds(parser, 10)
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from imtcp_lab import figures, measured
 from imtcp_lab.controls import Control
-from imtcp_lab.engine.joboptions import positive
-from imtcp_lab.experiments.base import Experiment, Rows
+from imtcp_lab.experiments.base import Experiment, Rows, judged_seconds
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, groups
@@ -33,7 +32,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--flows", default="1,5", help="background flows (1,5)")
     parser.add_argument("--load", type=float, default=LOAD, help="web load (0.4)")
     parser.add_argument("--rtt-ms", type=float, default=RTT_MS, help="background RTT (30)")
-    parser.add_argument("--measure-s", type=positive, default=20, help="judged seconds (20)")
+    judged_seconds(parser, 20)
 
 
 def beside_web(
