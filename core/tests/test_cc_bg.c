@@ -21,7 +21,8 @@ static void start(struct flow *f, uint32_t cwnd, uint32_t ssthresh, uint32_t bas
 	imtcp_meas_init(&f->m, &f->p, 0);
 	f->w.cwnd_segs = cwnd;
 	f->w.ssthresh_segs = ssthresh;
-	imtcp_minrtt_on_sample(&f->b.minrtt, NOW, (int32_t)base_us);
+	f->b.minrtt.base_us = f->b.minrtt.least_us = base_us;
+	f->b.minrtt.refreshed_us = NOW;
 }
 
 static void round_ends(struct flow *f, uint64_t now_us, uint32_t floor_segs, uint32_t busy)
@@ -886,12 +887,12 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 		assert_int_equal(f.w.ssthresh_segs, IMTCP_BG_FIRST_LEAST_SEGS); /* it cannot grow */
 		drained++;
 		now += 35000;
-		imtcp_minrtt_on_sample(&f.b.minrtt, now, 31000);
-		f.r.last_least_rtt_us = 31000;
+		imtcp_minrtt_on_sample(&f.b.minrtt, now, 31001);
+		f.r.last_least_rtt_us = 31001;
 		round_ends(&f, now, 0, 1);
 	}
 	assert_int_equal(drained, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
-	assert_int_equal(f.b.minrtt.base_us, 31000);
+	assert_int_equal(f.b.minrtt.base_us, 31001);
 	assert_int_equal(f.w.ssthresh_segs, 120); /* slow start to where it was */
 }
 

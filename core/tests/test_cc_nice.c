@@ -47,8 +47,9 @@ static void a_sample_of_whole_milliseconds_makes_no_shorter_least_round_trip(voi
 	(void)state;
 	start(&n, &w, 66);
 	n.min_rtt_us = 0;
-	imtcp_nice_on_ack(&n, 31000, 1); /* better than none */
+	imtcp_nice_on_ack(&n, 30000, 1); /* better than none */
 	assert_int_equal(n.min_rtt_us, 31000);
+	assert_int_equal(n.late_segs, 0);
 	imtcp_nice_on_ack(&n, 30268, 1);
 	assert_int_equal(n.min_rtt_us, 30268);
 	imtcp_nice_on_ack(&n, 30000, 1);
@@ -199,7 +200,7 @@ static void slow_start_ends_at_the_first_packet_in_the_queue(void **state)
 
 	(void)state;
 	begin_nice(&n, defaults());
-	imtcp_nice_on_ack(&n, 30000, 1);
+	imtcp_nice_on_ack(&n, 29999, 1);
 	imtcp_nice_grow(&n, &w, 10, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 20);
 	imtcp_nice_on_round(&n, &w, 30000, 1, NO_LIMIT);

@@ -245,14 +245,14 @@ static void a_shorter_path_is_learned_at_once(void **state)
 
 	(void)state;
 	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, 1000, 30000);
-	assert_int_equal(f.base_us, 30000);
-	imtcp_minrtt_on_sample(&f, 2000, 20000);
-	assert_int_equal(f.base_us, 20000);
+	imtcp_minrtt_on_sample(&f, 1000, 30001);
+	assert_int_equal(f.base_us, 30001);
+	imtcp_minrtt_on_sample(&f, 2000, 20001);
+	assert_int_equal(f.base_us, 20001);
 	imtcp_minrtt_on_sample(&f, 3000, 0);
 	imtcp_minrtt_on_sample(&f, 3000, -5);
-	imtcp_minrtt_on_sample(&f, 3000, 25000);
-	assert_int_equal(f.base_us, 20000);
+	imtcp_minrtt_on_sample(&f, 3000, 25001);
+	assert_int_equal(f.base_us, 20001);
 }
 
 /* The handshake overtook everything on a path of 30 ms. */
@@ -262,19 +262,19 @@ static void a_sample_far_below_all_others_is_not_the_base(void **state)
 
 	(void)state;
 	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, 1000, 15000);
-	imtcp_minrtt_on_sample(&f, 2000, 31000);
-	assert_int_equal(f.base_us, 31000);
-	imtcp_minrtt_on_sample(&f, 3000, 30000);
-	assert_int_equal(f.base_us, 30000);
+	imtcp_minrtt_on_sample(&f, 1000, 15001);
+	imtcp_minrtt_on_sample(&f, 2000, 31001);
+	assert_int_equal(f.base_us, 31001);
+	imtcp_minrtt_on_sample(&f, 3000, 30001);
+	assert_int_equal(f.base_us, 30001);
 	/* a second one: the path is so short */
-	imtcp_minrtt_on_sample(&f, 4000, 15500);
-	assert_int_equal(f.base_us, 15000);
+	imtcp_minrtt_on_sample(&f, 4000, 15501);
+	assert_int_equal(f.base_us, 15001);
 	/* 3/2 may be the connection's own queue after one sample of an empty path */
 	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, 1000, 20000);
-	imtcp_minrtt_on_sample(&f, 2000, 30000);
-	assert_int_equal(f.base_us, 20000);
+	imtcp_minrtt_on_sample(&f, 1000, 20001);
+	imtcp_minrtt_on_sample(&f, 2000, 30001);
+	assert_int_equal(f.base_us, 20001);
 }
 
 static void samples_near_the_base_keep_it_fresh_for_ever(void **state)
@@ -284,10 +284,10 @@ static void samples_near_the_base_keep_it_fresh_for_ever(void **state)
 
 	(void)state;
 	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, now, 30000);
+	imtcp_minrtt_on_sample(&f, now, 30001);
 	/* noise within 1/16 of the base */
-	run(&f, &now, 5 * IMTCP_MINRTT_AGE_US, 30000 + (30000 >> IMTCP_MINRTT_NEAR_SHIFT));
-	assert_int_equal(f.base_us, 30000);
+	run(&f, &now, 5 * IMTCP_MINRTT_AGE_US, 30001 + (30001 >> IMTCP_MINRTT_NEAR_SHIFT));
+	assert_int_equal(f.base_us, 30001);
 	assert_int_equal(f.drains, 0);
 }
 
@@ -300,17 +300,17 @@ static void a_flow_whose_own_queue_stands_does_not_learn_it_as_base(void **state
 
 	(void)state;
 	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, now, 30000);
+	imtcp_minrtt_on_sample(&f, now, 30001);
 	while (!imtcp_minrtt_on_round(&f, now, 1)) {
 		now += 40000;
-		imtcp_minrtt_on_sample(&f, now, 40000);
-		assert_int_equal(f.base_us, 30000);
+		imtcp_minrtt_on_sample(&f, now, 40001);
+		assert_int_equal(f.base_us, 30001);
 		assert_at_most(now, IMTCP_MINRTT_AGE_US + 100000);
 	}
 	/* the drain: the first round still carries the old queue, then the path is empty */
 	do {
 		now += 40000;
-		imtcp_minrtt_on_sample(&f, now, rounds ? 30200 : 40000);
+		imtcp_minrtt_on_sample(&f, now, rounds ? 30200 : 40001);
 		rounds++;
 	} while (imtcp_minrtt_on_round(&f, now, 1));
 	assert_int_equal(rounds, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
@@ -327,15 +327,15 @@ static void a_longer_path_is_learned_after_one_drain(void **state)
 
 	(void)state;
 	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, now, 30000);
-	imtcp_minrtt_on_sample(&f, now, 30000);
+	imtcp_minrtt_on_sample(&f, now, 30001);
+	imtcp_minrtt_on_sample(&f, now, 30001);
 	changed = now;
 	do {
 		now += 80000;
-		imtcp_minrtt_on_sample(&f, now, 80000);
-	} while (f.base_us == 30000 && imtcp_minrtt_on_round(&f, now, 1) >= 0 &&
+		imtcp_minrtt_on_sample(&f, now, 80001);
+	} while (f.base_us == 30001 && imtcp_minrtt_on_round(&f, now, 1) >= 0 &&
 		 now < 3 * IMTCP_MINRTT_AGE_US);
-	assert_int_equal(f.base_us, 80000);
+	assert_int_equal(f.base_us, 80001);
 	assert_at_most(now - changed,
 		       IMTCP_MINRTT_AGE_US + (IMTCP_MINRTT_DRAIN_ROUNDS + 4) * 80000ULL);
 }
@@ -348,12 +348,30 @@ static void a_drain_without_samples_keeps_the_base(void **state)
 
 	(void)state;
 	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, 1000, 30000);
+	imtcp_minrtt_on_sample(&f, 1000, 30001);
 	assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 1);
 	for (i = 0; i < IMTCP_MINRTT_DRAIN_ROUNDS; i++)
 		assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 1);
 	assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 0);
+	assert_int_equal(f.base_us, 30001);
+}
+
+/* A retransmission is timed in ticks: 30.3 ms come as 30 or 31. Nobody yields to the rest of one. */
+static void a_sample_of_whole_milliseconds_is_worth_one_more(void **state)
+{
+	struct imtcp_minrtt f;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_on_sample(&f, 1000, 30000); /* better than none */
+	assert_int_equal(f.base_us, 31000);
+	imtcp_minrtt_on_sample(&f, 2000, 30268);
+	assert_int_equal(f.base_us, 30268);
+	imtcp_minrtt_on_sample(&f, 3000, 30000);
+	assert_int_equal(f.base_us, 30268);
+	imtcp_minrtt_on_sample(&f, 4000, 29000); /* shorter all the same */
 	assert_int_equal(f.base_us, 30000);
+	assert_int_equal(imtcp_rtt_at_most_us(UINT32_MAX / 1000 * 1000), UINT32_MAX);
 }
 
 static void an_idle_connection_is_not_asked_to_drain(void **state)
@@ -378,6 +396,7 @@ SUITE(filter, T(the_average_follows_equation_1_of_bg), T(the_weight_of_a_sample_
       T(a_window_that_one_ack_empties_is_a_round_from_its_departure),
       T(a_round_counts_wire_bytes_and_survives_the_wrap), T(a_shorter_path_is_learned_at_once),
       T(a_sample_far_below_all_others_is_not_the_base),
+      T(a_sample_of_whole_milliseconds_is_worth_one_more),
       T(samples_near_the_base_keep_it_fresh_for_ever),
       T(a_flow_whose_own_queue_stands_does_not_learn_it_as_base),
       T(a_longer_path_is_learned_after_one_drain), T(a_drain_without_samples_keeps_the_base),

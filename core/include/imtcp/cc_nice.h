@@ -29,9 +29,9 @@
  *  4. Slow start doubles each round trip, not every second one, and ends when diff > gamma.
  *  5. No packet is late while the margin of (1) is within what hosts alone add to an RTT: on an idle
  *     path the whole range is that, most packets are "late", and 50 Mbit/s were used to a quarter.
- *  6. An RTT of whole milliseconds makes no shorter minRTT: what was sent again is timed by TCP's
- *     timestamps, of which Linux cuts off all below a millisecond. With a minRTT that is half of one
- *     too short, one packet of 66 seems to wait (3), and 50 Mbit/s over 30 ms were used to a half.
+ *  6. For minRTT and maxRTT an RTT of whole milliseconds is worth one more (imtcp_rtt_at_most_us). With a minRTT
+ *     that is half of one too short, one packet of 66 seems to wait (3), and 50 Mbit/s over 30 ms were
+ *     used to a half.
  */
 #ifndef IMTCP_CC_NICE_H
 #define IMTCP_CC_NICE_H
@@ -47,8 +47,6 @@
 #define IMTCP_NICE_ALPHA_SEGS 1U
 #define IMTCP_NICE_BETA_SEGS 3U
 #define IMTCP_NICE_GAMMA_SEGS 1U
-/* A tick of Linux's TCP timestamps. */
-#define IMTCP_TICK_US 1000U
 
 struct imtcp_nice {
 	imtcp_u32 min_rtt_us; /* 0: no sample yet */
@@ -72,14 +70,14 @@ IMTCP_INLINE void imtcp_nice_begin(struct imtcp_nice *n, const struct imtcp_para
 /* (1): segs segments were acknowledged by an ACK of this RTT. */
 IMTCP_INLINE void imtcp_nice_on_ack(struct imtcp_nice *n, imtcp_u32 rtt_us, imtcp_u32 segs)
 {
-	imtcp_u32 margin_us;
+	imtcp_u32 at_most_us = imtcp_rtt_at_most_us(rtt_us), margin_us;
 
 	if (!rtt_us)
 		return;
-	if (!n->min_rtt_us || (rtt_us < n->min_rtt_us && rtt_us % IMTCP_TICK_US))
-		n->min_rtt_us = rtt_us;
-	if (rtt_us > n->max_rtt_us)
-		n->max_rtt_us = rtt_us;
+	if (!n->min_rtt_us || at_most_us < n->min_rtt_us)
+		n->min_rtt_us = at_most_us;
+	if (at_most_us > n->max_rtt_us)
+		n->max_rtt_us = at_most_us;
 	margin_us = (imtcp_u32)imtcp_scale(n->max_rtt_us - n->min_rtt_us, n->t_pct, 100);
 	n->round_segs += segs;
 	if (margin_us >= IMTCP_HOST_NOISE_US && rtt_us > n->min_rtt_us + margin_us)

@@ -193,6 +193,21 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 
 /* ---- least RTT ---- */
 
+/* A tick of Linux's TCP timestamps. */
+#define IMTCP_TICK_US 1000U
+
+/*
+ * What a sample proves of the least RTT. What was sent again is timed by TCP's timestamps (RFC 7323
+ * §4.1), which Linux reads in whole ticks at both ends: 30.3 ms come as 30 or 31. Taken as it is, one
+ * such sample after a loss makes all the others seem to have waited, for as long as the least is kept;
+ * so one of whole ticks is worth a tick more. ours: of those by the microsecond clock that is one in a
+ * thousand, and where that clock is no finer itself the least is a tick too long, and no more.
+ */
+IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
+{
+	return rtt_us % IMTCP_TICK_US ? rtt_us : imtcp_to_u32((imtcp_u64)rtt_us + IMTCP_TICK_US);
+}
+
 /* A sample this near to the base refreshes it: base + 1/16. ours: half of the way to the RTT
  * rule's threshold would be 1/10; half of the noise of a 30 ms path is less than 1/16. */
 #define IMTCP_MINRTT_NEAR_SHIFT 4
@@ -221,7 +236,7 @@ IMTCP_INLINE void imtcp_minrtt_on_sample(struct imtcp_minrtt *f, imtcp_u64 now_u
 
 	if (rtt_us <= 0)
 		return;
-	rtt = (imtcp_u32)rtt_us;
+	rtt = imtcp_rtt_at_most_us((imtcp_u32)rtt_us);
 	if (!f->least_us || rtt < f->least_us) {
 		f->second_us = f->least_us;
 		f->least_us = rtt;
