@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -9,8 +10,9 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from PIL import Image
 
-from imtcp_lab import cli, papers, papers_report, results, run, sweep
+from imtcp_lab import cli, papers, papers_report, plots, results, run, sweep
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.experiments import (
     PAPERS,
@@ -78,6 +80,27 @@ def test_the_dark_picture_is_another_one():
     rows = results.plain(lp_model.EXPERIMENT.rows([]))
     light, dark = (lp_model.EXPERIMENT.paper.draw(rows, theme) for theme in (LIGHT, DARK))
     assert light != dark
+
+
+def test_panels_stand_beside_and_below_each_other(monkeypatch):
+    made = []
+    monkeypatch.setattr(plots, "png", lambda figure: made.append(figure) or b"")
+    rows = [
+        {"control": "reno", "load": load, "x": x, "y": x * load, "z": 1}
+        for load in (1, 2)
+        for x in (1, 2)
+    ]
+    plots.lines(rows, "x", "y", "x", "y", panels="load", below=[("z", "z")])
+    y1, y2, z1, z2 = (axes.get_lines()[0].get_ydata().tolist() for axes in made[0].axes)
+    assert (y1, y2, z1, z2) == ([1, 2], [2, 4], [1, 1], [1, 1])
+    assert [text.get_text() for text in made[0].legends[0].get_texts()] == ["Reno"]
+
+
+def test_a_picture_has_a_palette_and_equal_ones_are_equal_files():
+    first, again = (plots.bars([{"control": "reno", "y": 1}], "y", "y") for _ in range(2))
+    assert first == again
+    with Image.open(io.BytesIO(first)) as image:
+        assert image.mode == "P"
 
 
 @by_name

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.figures import LIGHT, STYLES, Theme, png, themed
@@ -39,48 +41,77 @@ def lines(
     log_x: bool = False,
     log_y: bool = False,
     by: str = "control",
+    panels: str | None = None,
+    below: Sequence[tuple[str, str]] = (),
 ) -> bytes:
-    """A line per control (or per value of `by`): means over seeds, with their range."""
+    """A line per control (or per value of `by`): means over seeds, with their range.
+
+    A panel beside the first for each further value of `panels`, and under it for each further
+    column with its label in `below`.
+    """
+    titles = list(dict.fromkeys(row[panels] for row in rows)) if panels else [""]
+    down = [(y, ylabel), *below]
     with themed(theme):
-        figure, axes = plt.subplots(figsize=(6.4, 4.0))
-        for name in dict.fromkeys(row[by] for row in rows):
-            mine = [row for row in rows if row[by] == name and row.get(y) is not None]
-            if not mine:
-                continue
-            xs = sorted({row[x] for row in mine})
-            seeds = [ensemble(row[y] for row in mine if row[x] == at) for at in xs]
-            style = STYLES.get(name, (None, "o"))
-            (line,) = axes.plot(
-                xs,
-                [e.mean for e in seeds],
-                marker=style[1],
-                color=style[0],
-                label=_label(name, by),
-            )
-            axes.fill_between(
-                xs,
-                [e.lowest for e in seeds],
-                [e.highest for e in seeds],
-                color=line.get_color(),
-                alpha=0.15,
-                linewidth=0,
-            )
-        if log_x:
-            axes.set_xscale("log")
-        if log_y:
-            axes.set_yscale("log")
-        else:
-            # Room above the highest marker: the margin is of the data's range, not of the axis.
-            axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
-        if len(axes.get_lines()) > LINES_BESIDE_LEGEND:
-            below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3}
-            axes.legend(frameon=False, fontsize=7, **below)
-        elif axes.get_lines():
-            axes.legend(frameon=False, fontsize=8)
+        figure, grid = plt.subplots(
+            len(down),
+            len(titles),
+            figsize=(6.4, 4.0 if len(down) == 1 else 2.6 * len(down)),
+            sharex=True,
+            sharey="row",
+            squeeze=False,
+        )
+        for (column, label), across in zip(down, grid, strict=True):
+            for axes, title in zip(across, titles, strict=True):
+                shown = [r for r in rows if not panels or r[panels] == title]
+                _draw_lines(axes, shown, x, column, by)
+                axes.set_xscale("log" if log_x else "linear")
+            across[0].set_ylabel(label)
+            if log_y:
+                across[0].set_yscale("log")
+            else:
+                # Room above the highest marker: the margin is of the data's range, not of the axis.
+                across[0].set_ylim(0, 1.05 * across[0].get_ylim()[1])
+        for axes, title in zip(grid[0], titles, strict=True):
+            axes.set_title(title)
+        for axes in grid[-1]:
+            axes.set_xlabel(xlabel)
+        _legend(figure, grid)
         figure.tight_layout()
         return png(figure)
+
+
+def _draw_lines(axes: Axes, rows: Rows, x: str, y: str, by: str) -> None:
+    for name in dict.fromkeys(row[by] for row in rows):
+        mine = [row for row in rows if row[by] == name and row.get(y) is not None]
+        if not mine:
+            continue
+        xs = sorted({row[x] for row in mine})
+        seeds = [ensemble(row[y] for row in mine if row[x] == at) for at in xs]
+        colour, marker = STYLES.get(name, (None, "o"))
+        means = [e.mean for e in seeds]
+        (line,) = axes.plot(xs, means, marker=marker, color=colour, label=_label(name, by))
+        axes.fill_between(
+            xs,
+            [e.lowest for e in seeds],
+            [e.highest for e in seeds],
+            color=line.get_color(),
+            alpha=0.15,
+            linewidth=0,
+        )
+
+
+def _legend(figure: Figure, grid: Any) -> None:  # noqa: ANN401 - an array of Axes
+    """One for all panels: within the only one, or below where that would cover lines."""
+    first = grid[0][0]
+    count = len(first.get_lines())
+    if not count:
+        return
+    if grid.size == 1 and count <= LINES_BESIDE_LEGEND:
+        first.legend(frameon=False, fontsize=8)
+        return
+    names = first.get_legend_handles_labels()
+    under = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncols": min(count, 4)}
+    figure.legend(*names, frameon=False, fontsize=7, **under)
 
 
 def bars(

@@ -129,7 +129,8 @@ HARM = Experiment(
         judge=_judge_harm,
         draw=lambda rows, theme: plots.lines(
             [r for r in rows if r["control"] != "none"], "servers", "background_mbps",
-            "web servers", "background's throughput, Mbit/s", theme,
+            "web servers", "throughput, Mbit/s", theme,
+            below=[("I_mean", "pages take longer by")],
         ),
     ),
 )  # fmt: skip

@@ -206,7 +206,14 @@ DELTA = Experiment(
         choices=CHOICES,
         judge=_judge_delta,
         draw=lambda rows, theme: plots.lines(
-            rows, "delta", "queue_pkts_mean", "delta", "queue, packets", theme, by="flows"
+            rows,
+            "delta",
+            "U",
+            "delta",
+            "U: share of the available",
+            theme,
+            by="flows",
+            below=[("queue_pkts_mean", "queue, packets")],
         ),
     ),
 )

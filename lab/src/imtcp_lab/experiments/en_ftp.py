@@ -249,22 +249,37 @@ def _judge_history(rows: Sequence[dict]) -> list[Claim]:
     return out
 
 
-def _draw(rows: Sequence[dict], theme: Any, y: str, ylabel: str) -> bytes:  # noqa: ANN401
-    named = [
-        r | {"line": " ".join(filter(None, (r["method"], r["history"], f"{r['used_pct']} % used",
-             f"{r['flows']} flows" if r["flows"] else "")))}
-        for r in rows
-        if r["method"] != "alone"
-    ]  # fmt: skip
-    return plots.lines(named, "hour", y, "time of day, h", ylabel, theme, by="line")
+def _by_level(rows: Sequence[dict], line: str) -> list[dict]:
+    """For a panel per load, with a line per value of this column."""
+    return [r | {"line": r[line], "panel": f"at least {r['used_pct']} % used"} for r in rows]
 
 
 def _draw_ftp(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
-    return _draw(rows, theme, "ftp_mbps", "FTP, Mbit/s")
+    return plots.lines(
+        _by_level(rows, "method"), "hour", "ftp_mbps", "time of day, h", "FTP, Mbit/s", theme,
+        by="line", panels="panel",
+    )  # fmt: skip
+
+
+def _draw_histories(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
+    return plots.lines(
+        _by_level(rows, "history"), "hour", "ftp_mbps", "time of day, h", "FTP, Mbit/s", theme,
+        by="line", panels="panel", below=[("answers", "answers")],
+    )  # fmt: skip
 
 
 def _draw_others(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
-    return _draw(rows, theme, "others_mbps", "other flows, Mbit/s")
+    hours = values([r for r in rows if r["method"] != "alone"], "hour")
+    named = [
+        # Alone it has no time of day: the same at all.
+        r | {"line": r["method"], "panel": f"{r['flows']} beside it", "hour": hour}
+        for r in rows
+        for hour in (hours if r["method"] == "alone" else [r["hour"]])
+    ]
+    return plots.lines(
+        named, "hour", "others_mbps", "time of day, h", "other flows, Mbit/s", theme, by="line",
+        panels="panel",
+    )  # fmt: skip
 
 
 _FTP = Column("ftp_mbps", "FTP, Mbit/s", as_number)
@@ -330,6 +345,6 @@ HISTORY_SETS = replace(
         " most often is chance (15.6, 16.0 and 17.6 times for all, week and weekday at the highest"
         " load, where the last has four days). The thesis's days were a real router's.",
         judge=_judge_history,
-        draw=_draw_ftp,
+        draw=_draw_histories,
     ),
 )

@@ -110,9 +110,21 @@ def _draw(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
         {"line": f"paper, {rtt_ms} ms", "loss_pct": loss_pct, "throughput_mbps": mbps}
         for (rtt_ms, loss_pct), mbps in OBSERVED_MBPS.items()
     ]
+    equation = [
+        {
+            "line": f"equation, {rtt_ms} ms",
+            "loss_pct": loss_pct,
+            "throughput_mbps": loss.throughput_bps(
+                loss_pct / 100, rtt_ms / 1e3, loss.PAPER_PACKET_BYTES
+            )
+            / 1e6,
+        }
+        for rtt_ms in RTTS_MS
+        for loss_pct in values(rows, "loss_pct")
+    ]
     return plots.lines(
-        ours + theirs, "loss_pct", "throughput_mbps", "loss, %", "throughput, Mbit/s", theme,
-        by="line",
+        ours + theirs + equation, "loss_pct", "throughput_mbps", "loss, %",
+        "throughput, Mbit/s", theme, by="line",
     )  # fmt: skip
 
 

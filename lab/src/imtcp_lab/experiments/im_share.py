@@ -180,8 +180,9 @@ AMONG = Experiment(
         " them that lost nothing for ten seconds and has 14 Mbit/s.",
         judge=_judge_among,
         draw=lambda rows, theme: plots.lines(
-            [r for r in rows if r["capacity_mbps"] == min(values(rows, "capacity_mbps"))],
+            [r | {"panel": f"{r['capacity_mbps']} Mbit/s"} for r in rows],
             "flows", "jain", "flows", "Jain's index", theme,
+            panels="panel", below=[("utilisation", "utilisation")],
         ),
     ),
 )  # fmt: skip
