@@ -62,7 +62,7 @@ static inline const char *drive_invariants(const struct drive *d)
 	DRIVE_CHECK(m->low_bps <= m->high_bps);
 	DRIVE_CHECK(!m->high_bps || m->low_bps > 0);
 	DRIVE_CHECK(m->n >= 2 && m->n <= IMTCP_STREAM_MAX);
-	DRIVE_CHECK(m->m >= IMTCP_STORE_LEAST && m->m <= m->n);
+	DRIVE_CHECK(m->m >= IMTCP_STORE_PACKETS_LEAST && m->m <= m->n);
 	DRIVE_CHECK(m->hold_us <= IMTCP_T_MAX_US);
 	DRIVE_CHECK(m->pause_rtts <= IMTCP_PAUSE_RTTS);
 	DRIVE_CHECK(m->unit <= IMTCP_PASS);
@@ -113,6 +113,8 @@ static inline void drive_init(struct drive *d, const struct drive_source *src)
 	/* of a number that is drawn already: the corpus's inputs go on meaning what they did */
 	if (chosen.gamma_q16 & 1)
 		chosen.pause_plus1 = chosen.gamma_q16 >> 24;
+	if (chosen.gamma_q16 & 2)
+		chosen.store_packets = chosen.gamma_q16 >> 24;
 	imtcp_params_choose(&d->params, &chosen);
 	imtcp_meas_init(&d->m, &d->params, d->nxt);
 	d->m.link_bps = drive_in(src, 0, 1) ? 0 : drive_in(src, 10000, 400000000000ULL);

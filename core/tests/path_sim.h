@@ -352,7 +352,7 @@ static inline void sim_invariants(const struct sim *s)
 
 	assert_true(m->low_bps <= m->high_bps);
 	assert_in_range(m->n, 2, IMTCP_STREAM_MAX);
-	assert_in_range(m->m, IMTCP_STORE_LEAST, m->n);
+	assert_in_range(m->m, IMTCP_STORE_PACKETS_LEAST, m->n);
 	assert_at_most(m->hold_us, IMTCP_T_MAX_US);
 	assert_true(m->sending <= IMTCP_SUB_RANGES && m->judged <= IMTCP_SUB_RANGES);
 	assert_true(m->planned <= IMTCP_SUB_RANGES);

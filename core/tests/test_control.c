@@ -322,7 +322,7 @@ static void a_store_that_cannot_be_filled_raises_m_up_to_n(void **state)
 
 	(void)state;
 	begin(&h);
-	h.m.m = IMTCP_STORE_LEAST;
+	h.m.m = IMTCP_STORE_PACKETS_LEAST;
 	before = h.m.m;
 	for (i = 0; i < 400; i++) {
 		h.ev.flight_segs = h.ev.cwnd_segs - 1; /* ACK by ACK */
@@ -346,13 +346,13 @@ static void good_measurements_lower_m_down_to_two(void **state)
 	(void)state;
 	memset(&m, 0, sizeof(m));
 	imtcp_meas_init(&m, defaults(), 0);
-	assert_int_equal(IMTCP_STORE_LEAST, 2);	     /* [IM §3.4.1] */
+	assert_int_equal(IMTCP_STORE_PACKETS_LEAST, 2);	     /* [IM §3.4.1] */
 	assert_int_equal(IMTCP_GOOD_BEFORE_LESS, 2); /* F */
 	assert_int_equal(m.m, m.n);
 	for (i = 1; i <= 4 * IMTCP_STREAM_MAX; i++) {
 		uint32_t expected = (uint32_t)imtcp_max(
 			imtcp_sub(IMTCP_STREAM_PACKETS, i / IMTCP_GOOD_BEFORE_LESS),
-			IMTCP_STORE_LEAST);
+			IMTCP_STORE_PACKETS_LEAST);
 
 		imtcp_meas_end(&m, i, 30000, IMTCP_OK);
 		assert_int_equal(m.m, expected);
@@ -798,6 +798,40 @@ static void a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last(voi
 	assert_int_equal(m.resume_us, 1600000);
 }
 
+/* [IM §4.1.2]: neither failures nor good measurements move it, and it is never above N. */
+static void a_chosen_m_does_not_adapt(void **state)
+{
+	struct imtcp_params p = *defaults();
+	struct imtcp_meas m;
+	struct hand h;
+	uint32_t i;
+
+	(void)state;
+	p.store_packets = 3;
+	memset(&m, 0, sizeof(m));
+	imtcp_meas_init(&m, &p, 0);
+	for (i = 1; i <= 8; i++)
+		imtcp_meas_end(&m, i, 30000, IMTCP_OK);
+	assert_int_equal(m.m, 3);
+	begin(&h);
+	h.m.store_packets = 3;
+	imtcp_meas_set_n(&h.m, h.m.n);
+	assert_int_equal(imtcp_meas_need_segs(&h.m, &h.ev), 3 * h.ev.chunk_segs);
+	for (i = 0; i < 400; i++) {
+		h.ev.flight_segs = h.ev.cwnd_segs - 1; /* ACK by ACK: none is filled */
+		leave(&h);
+	}
+	assert_true(h.m.invalid[IMTCP_NOT_FILLED] > 0);
+	assert_int_equal(h.m.m, 3);
+	p.store_packets = 7;
+	p.stream_packets = 5;
+	memset(&m, 0, sizeof(m));
+	imtcp_meas_init(&m, &p, 0);
+	assert_int_equal(m.m, 5);
+	imtcp_meas_set_n(&m, imtcp_params_stream_packets_delack(&p));
+	assert_int_equal(m.m, 7);
+}
+
 /* 12 round trips of 30 ms after a loss, after a result, and in a queue, whatever comes. */
 static void a_chosen_pause_does_not_follow_congestion(void **state)
 {
@@ -869,4 +903,5 @@ SUITE(control, T(a_packet_climbs_through_store_send_empty_and_pass),
       T(a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream),
       T(the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_path),
       T(a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last),
+      T(a_chosen_m_does_not_adapt),
       T(a_chosen_pause_does_not_follow_congestion), T(null_pointers_are_refused))

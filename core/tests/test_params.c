@@ -22,6 +22,7 @@ static void the_defaults_are_those_of_the_papers(void **state)
 	assert_int_equal(p->t_us, 0);			    /* adapts [IM §3.4.2] */
 	assert_int_equal(p->profile, IMTCP_PROFILE_DEFAULT);
 	assert_int_equal(p->pause_plus1, 0); /* follows congestion */
+	assert_int_equal(p->store_packets, 0); /* adapts */
 }
 
 static void what_is_not_chosen_stays_the_default(void **state)
@@ -73,6 +74,7 @@ static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
 	assert_int_equal(p.t_us, 1 * MSEC);
 	assert_int_equal(p.profile, IMTCP_PROFILE_DEFAULT);
 	assert_int_equal(p.pause_plus1 - 1, 0);
+	assert_int_equal(p.store_packets, 2); /* [IM §3.4.1] */
 	imtcp_params_choose(&p, &high);
 	assert_int_equal(p.gamma_q16, 65536);
 	assert_int_equal(p.delta_q8, 4 * 256);
@@ -89,6 +91,7 @@ static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
 	assert_int_equal(p.t_us, 50 * MSEC);
 	assert_int_equal(p.profile, IMTCP_PROFILE_PAPER);
 	assert_int_equal(p.pause_plus1 - 1, 100);
+	assert_int_equal(p.store_packets, 15);
 }
 
 SUITE(params, T(the_defaults_are_those_of_the_papers), T(what_is_not_chosen_stays_the_default),

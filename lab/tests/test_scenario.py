@@ -55,6 +55,13 @@ def test_priority_is_cubic_at_a_bottleneck_with_bands():
     assert "prio bands 2" in script
 
 
+def test_paced_reno_is_reno_whose_host_paces():
+    plain, paced = scenario("reno").script(), scenario("reno_paced").script()
+    assert "--cc reno --flows" in paced
+    added = set(paced.splitlines()) - set(plain.splitlines())
+    assert added == {"tc -n bg -batch - <<'EOF'", "qdisc add dev bg0 root fq"}
+
+
 def test_kernel_controls_go_by_their_modules_name():
     assert "--cc lp " in scenario("tcp_lp").script()
 

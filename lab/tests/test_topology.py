@@ -154,3 +154,5 @@ def test_the_delay_line_stands_between_the_bottleneck_and_the_receivers():
     assert "netem" not in script
     with pytest.raises(ValueError, match="prio"):
         Dumbbell(delay_line=True, priority=True)
+    with pytest.raises(ValueError, match="one discipline"):
+        Dumbbell(reordered_ms=1, paced=True)

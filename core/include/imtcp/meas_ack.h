@@ -333,7 +333,7 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ac
 
 	outcome = imtcp_meas_outcome(m, ev->now_us);
 	if (outcome == IMTCP_NOT_FILLED) {
-		m->m += m->m < m->n;
+		imtcp_meas_store_more(m);
 		m->spare += m->spare < IMTCP_SPARE_MOST;
 	}
 

@@ -13,8 +13,7 @@
  */
 IMTCP_INLINE void imtcp_meas_not_filled(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us)
 {
-	if (m->m < m->n)
-		m->m++;
+	imtcp_meas_store_more(m);
 	m->good_runs = 0;
 	m->held = 0;
 	m->backlog = 1;
@@ -72,7 +71,7 @@ IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_se
  * Segments of room that the next stream uses up, m packets at most. While its N packets leave at x,
  * ACKs bring room at r, so N (1 - r/x) packets, the first, and what one ACK brings at a time have to
  * be there; holding more would only leave the path idle. Each failure adds one packet (spare), and F
- * good measurements take it back.
+ * good measurements take it back. Where m was chosen it is what is held.
  */
 IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 					    const struct imtcp_send_event *ev)
@@ -82,10 +81,12 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 	imtcp_u64 all = (imtcp_u64)m->n * ev->chunk_segs;
 	imtcp_u64 need = imtcp_scale(all, imtcp_sub(x_bps, r_bps), x_bps);
 
+	if (m->store_packets)
+		return imtcp_to_u32((imtcp_u64)m->m * ev->chunk_segs);
 	need += (1 + m->spare) * (imtcp_u64)ev->chunk_segs;
 	if (m->ack_ratio_q8 / 256 > ev->chunk_segs)
 		need += m->ack_ratio_q8 / 256;
-	need = imtcp_max(need, IMTCP_STORE_LEAST * (imtcp_u64)ev->chunk_segs);
+	need = imtcp_max(need, IMTCP_STORE_PACKETS_LEAST * (imtcp_u64)ev->chunk_segs);
 	/* near the capacity fewer would not do, however often a few were enough for slower streams */
 	if (imtcp_meas_asks_gaps(m))
 		return (imtcp_u32)imtcp_min(need, all);
@@ -207,7 +208,7 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send
 	/* The hold is over: fewer than m will do if it is two, for the others come while these
 	 * leave; whether they came in time is seen by what really left. */
 	if (m->held)
-		want = (imtcp_u32)imtcp_min(want, IMTCP_STORE_LEAST * ev->chunk_segs);
+		want = (imtcp_u32)imtcp_min(want, IMTCP_STORE_PACKETS_LEAST * ev->chunk_segs);
 	if (room >= want) {
 		m->plan = IMTCP_PLAN_STREAM;
 		if (!m->held)
@@ -314,8 +315,7 @@ IMTCP_INLINE void imtcp_meas_adapt_n(struct imtcp_meas *m, const struct imtcp_pa
 
 	if (m->planned || m->n == n)
 		return;
-	m->n = n;
-	m->m = n;
+	imtcp_meas_set_n(m, n);
 }
 
 #endif

@@ -23,8 +23,6 @@
 #define IMTCP_TRIES_MOST 4U
 /* Packets held beyond what a stream should use. ours: more only lengthens the silence. */
 #define IMTCP_SPARE_MOST 2U
-/* Least m [IM §3.4.1]. */
-#define IMTCP_STORE_LEAST 2U
 /* Weight of D_RTT in the storing time T = M(N-1)/A + 4·D_RTT [IM §3.4.2]. */
 #define IMTCP_T_DEVIATIONS 4U
 /* B_m, least width of the range: A/5, at least C/16. ours: below that, cross traffic's packets
@@ -273,6 +271,8 @@ struct imtcp_meas {
 	imtcp_u32 as_in_paper; /* by trends and lines alone */
 	imtcp_u32 whole_pause; /* a pause lasts as it began */
 	imtcp_u32 pause_plus1; /* the pause where it was chosen; 0: it follows congestion */
+	imtcp_u32 store_packets; /* m where it was chosen; 0: adapts */
+	imtcp_u32 _pad;
 	struct imtcp_tally tally;
 	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
 	struct imtcp_gap gap; /* scratch, as this is: */
@@ -280,11 +280,34 @@ struct imtcp_meas {
 	struct imtcp_stream stream[IMTCP_SUB_RANGES];
 };
 
+/* N packets to a stream, and m that adapts begins there [IM §3.4.1]. */
+IMTCP_INLINE void imtcp_meas_set_n(struct imtcp_meas *m, imtcp_u32 n)
+{
+	m->n = n;
+	m->m = n;
+	if (m->store_packets)
+		m->m = (imtcp_u32)imtcp_min(m->store_packets, n);
+}
+
+/* A stream was not filled in time: m grows by a packet, to N [IM §3.4.1]. */
+IMTCP_INLINE void imtcp_meas_store_more(struct imtcp_meas *m)
+{
+	if (!m->store_packets && m->m < m->n)
+		m->m++;
+}
+
+/* Good measurements: m falls by a packet [IM §3.4.1]. */
+IMTCP_INLINE void imtcp_meas_store_less(struct imtcp_meas *m)
+{
+	if (!m->store_packets && m->m > IMTCP_STORE_PACKETS_LEAST)
+		m->m--;
+}
+
 IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, const struct imtcp_params *p,
 				  imtcp_u32 snd_nxt)
 {
-	m->n = p->stream_packets;
-	m->m = p->stream_packets;
+	m->store_packets = p->store_packets;
+	imtcp_meas_set_n(m, p->stream_packets);
 	m->ack_ratio_q8 = 256;
 	m->wire_q8 = 256;
 	m->t_us = p->t_us;
@@ -382,7 +405,7 @@ IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u
 		m->avail_at_us = now_us;
 		m->good_runs++;
 		if (m->good_runs % IMTCP_GOOD_BEFORE_LESS == 0)
-			m->m -= m->m > IMTCP_STORE_LEAST;
+			imtcp_meas_store_less(m);
 		if (m->good_runs >= IMTCP_GOOD_BEFORE_LESS_SPARE) {
 			m->spare -= m->spare != 0;
 			m->good_runs = 0;

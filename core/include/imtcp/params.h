@@ -46,6 +46,12 @@
 #define IMTCP_STREAM_PACKETS_LEAST 5U
 #define IMTCP_STREAM_PACKETS_MOST 10U
 
+/* m, the packets that are held before a stream leaves. By default it adapts [IM §3.4.1]: to N less than
+ * what ACKs bring meanwhile (imtcp_meas_need_segs). A chosen one does not, as in [IM §4.1.2, table 1], which
+ * has 2 to N. At most what N is with delayed ACKs, and N where it is less. */
+#define IMTCP_STORE_PACKETS_LEAST 2U
+#define IMTCP_STORE_PACKETS_MOST 15U
+
 /* T, the longest time that a packet may be held, microseconds. By default it adapts to the stream and
  * to the deviation of the round trip time [IM §3.4.2] (IMTCP_T_DEVIATIONS); a chosen one does not, as
  * in [IM §4.1.3, table 2]. ours: at least 1 ms, the gap between paced large buffers; at most
@@ -122,7 +128,7 @@ struct imtcp_params {
 	imtcp_u32 t_us; /* T; 0: adapts */
 	imtcp_u32 profile;
 	imtcp_u32 pause_plus1; /* 0: follows congestion */
-	imtcp_u32 _pad;
+	imtcp_u32 store_packets; /* m; 0: adapts */
 };
 
 IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
@@ -142,7 +148,7 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->t_us = 0;
 	p->profile = IMTCP_PROFILE_DEFAULT;
 	p->pause_plus1 = 0;
-	p->_pad = 0;
+	p->store_packets = 0;
 }
 
 /* The rules of the paper alone. */
@@ -189,6 +195,8 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 				IMTCP_PROFILE_PAPER);
 	imtcp_params_choose_one(&p->pause_plus1, chosen->pause_plus1, IMTCP_PAUSE_LEAST_PLUS1,
 				IMTCP_PAUSE_MOST_PLUS1);
+	imtcp_params_choose_one(&p->store_packets, chosen->store_packets,
+				IMTCP_STORE_PACKETS_LEAST, IMTCP_STORE_PACKETS_MOST);
 }
 
 /* N where an ACK answers several packets. */

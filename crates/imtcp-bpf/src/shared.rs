@@ -17,6 +17,8 @@ pub const IMTCP_H_MOST_SEGS: u32 = 1000;
 pub const IMTCP_STREAM_PACKETS: u32 = 8;
 pub const IMTCP_STREAM_PACKETS_LEAST: u32 = 5;
 pub const IMTCP_STREAM_PACKETS_MOST: u32 = 10;
+pub const IMTCP_STORE_PACKETS_LEAST: u32 = 2;
+pub const IMTCP_STORE_PACKETS_MOST: u32 = 15;
 pub const IMTCP_T_LEAST_US: u32 = 1000;
 pub const IMTCP_T_MAX_US: u32 = 50000;
 pub const IMTCP_PAUSE_LEAST_PLUS1: u32 = 1;
@@ -83,7 +85,7 @@ pub struct imtcp_params {
     pub t_us: imtcp_u32,
     pub profile: imtcp_u32,
     pub pause_plus1: imtcp_u32,
-    pub _pad: imtcp_u32,
+    pub store_packets: imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -117,7 +119,8 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_params, profile) - 52usize];
     ["Offset of field: imtcp_params::pause_plus1"]
         [::std::mem::offset_of!(imtcp_params, pause_plus1) - 56usize];
-    ["Offset of field: imtcp_params::_pad"][::std::mem::offset_of!(imtcp_params, _pad) - 60usize];
+    ["Offset of field: imtcp_params::store_packets"]
+        [::std::mem::offset_of!(imtcp_params, store_packets) - 60usize];
 };
 pub const IMTCP_MODE_NONE: imtcp_mode = 0;
 pub const IMTCP_MODE_MEASURE: imtcp_mode = 1;

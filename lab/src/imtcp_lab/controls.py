@@ -16,6 +16,8 @@ class Control:
     run_mode: str | None = None
     #: The bottleneck serves the foreground first.
     priority: bool = False
+    #: Its host paces what it sends, which the control itself does not ask for.
+    paced: bool = False
     #: One line for tables and legends.
     label: str = ""
     #: Parameters of the mode, as ``imtcp run --param`` takes them.
@@ -50,6 +52,7 @@ CONTROLS: dict[str, Control] = {
     for control in (
         NONE,
         _kernel("reno", "Reno"),
+        Control("reno_paced", "reno", paced=True, label="Reno, paced"),
         _kernel("cubic", "CUBIC"),
         _kernel("bbr", "BBR"),
         _kernel("vegas", "Vegas"),

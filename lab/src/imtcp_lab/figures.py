@@ -30,6 +30,7 @@ BIN_MS = 250
 STYLES: dict[str, tuple[str, str]] = {
     "none": ("#7f7f7f", "o"),
     "reno": ("#8c564b", "^"),
+    "reno_paced": ("#c49c94", "^"),
     "cubic": ("#d62728", "s"),
     "bbr": ("#ff7f0e", "D"),
     "vegas": ("#bcbd22", "v"),

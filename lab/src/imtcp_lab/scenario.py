@@ -108,7 +108,9 @@ class Scenario:
     def script(self) -> str:
         """POSIX sh for the whole measurement."""
         active = self.background if not self.control.is_none else None
-        path = dataclasses.replace(self.path, priority=self.control.priority)
+        path = dataclasses.replace(
+            self.path, priority=self.control.priority, paced=self.control.paced
+        )
         parts = [path.script(), PROCESSES]
         parts.append(ALLOW_ALL_CONTROLS)
         parts += [part.prepare(path) for part in (self.foreground, active) if part is not None]

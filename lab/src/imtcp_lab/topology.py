@@ -88,6 +88,8 @@ class Dumbbell:
     buffer_pkts: int = 1000
     #: Serve the foreground strictly before the background.
     priority: bool = False
+    #: The background's host paces its packets by fq, at the rate that its kernel has for each flow.
+    paced: bool = False
     #: Share of the packets that the bottleneck loses at random, per cent.
     loss_pct: float = 0.0
     #: What queues inside the shaper, of :data:`~imtcp_lab.queues.QUEUES`.
@@ -116,6 +118,8 @@ class Dumbbell:
             raise ValueError("a bucket holds bytes")
         if self.delay_line and self.priority:
             raise ValueError("strict priority needs a kernel with prio")
+        if self.paced and self.reordered_ms:
+            raise ValueError("a host paces its packets or reorders them: it has one discipline")
         if self.delay_line and (self.loss_pct or self.reordered_ms or self.way_back != STEADY):
             raise ValueError("loss, reordering and what befalls ACKs need a kernel with netem")
 
@@ -144,6 +148,7 @@ class Dumbbell:
             self._bottleneck(),
             delays,
             self._reordering(),
+            batch("bg", ["qdisc add dev bg0 root fq"]) if self.paced else "",
             self._thinning(),
         ]
         # Else nobody asks for the marks.

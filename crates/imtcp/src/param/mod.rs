@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_mode_without_the_parameter_says_which_it_has() {
         let said = refused(Mode::Fs, "delta", "1.2");
-        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, T, profile, h");
+        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, m, T, profile, h");
         let said = refused(Mode::Bg, "Delta", "1.2");
         assert_eq!(said, "mode bg has no parameter Delta: it has delta");
         let said = refused(Mode::Nocc, "g", "1");
@@ -389,7 +389,7 @@ mod tests {
         let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
         let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
         let expected = [
-            "gamma=", "N=", "T=", "pause=", "delta=", "g=", "profile=", "h=", "itt=", "t=", "f=",
+            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "profile=", "h=", "itt=", "t=", "f=",
             "target=", "gain=",
         ];
         assert_eq!(keys, expected);
@@ -441,6 +441,15 @@ mod tests {
         assert_eq!(unusual(Mode::Measure, &read), ["T=4"]);
         let said = refused(Mode::Fs, "T", "20000us");
         assert_eq!(said, "T must be a number of milliseconds between 1 and 50, not 20000us");
+    }
+
+    #[test]
+    fn m_and_n_are_two_parameters() {
+        let params = set(Mode::Measure, "m", "2").unwrap();
+        assert_eq!((params.store_packets, params.stream_packets), (2, 0));
+        assert_eq!(unusual(Mode::Measure, &in_force(Mode::Measure, &params)), ["m=2"]);
+        let said = refused(Mode::Measure, "m", "1");
+        assert_eq!(said, "m must be a whole number between 2 and 15, not 1");
     }
 
     #[test]

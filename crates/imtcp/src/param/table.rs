@@ -34,7 +34,7 @@ pub(super) const PLUS1: u32 = u32::MAX;
 pub(super) const PROFILES: [&str; 2] = ["default", "paper"];
 
 /// A name may stand here more than once, for other modes.
-pub const PARAMS: [Param; 15] = [
+pub const PARAMS: [Param; 16] = [
     Param {
         key: "gamma=",
         modes: MEASURING,
@@ -54,6 +54,16 @@ pub const PARAMS: [Param; 15] = [
         default: shared::IMTCP_STREAM_PACKETS,
         field: |p| &mut p.stream_packets,
         what: "packets of a stream",
+    },
+    Param {
+        key: "m=",
+        modes: MEASURING,
+        scale: 1,
+        least: shared::IMTCP_STORE_PACKETS_LEAST,
+        most: shared::IMTCP_STORE_PACKETS_MOST,
+        default: 0,
+        field: |p| &mut p.store_packets,
+        what: "packets that are held before a stream leaves",
     },
     Param {
         key: "T=",

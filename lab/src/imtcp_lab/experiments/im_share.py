@@ -20,7 +20,7 @@ from imtcp_lab.traffic import Bulk, Rival, Times, shift_s
 RTT_MS = 140.0
 BUFFER_PKTS = 200
 
-RENO = "reno"
+RENO, PACED = "reno", "reno_paced"
 #: Between measurements, round trips [IM fig. 13]; and as imtcp has it where nobody chooses.
 PAUSES, QUICK_PAUSES = (ADAPTS, "0", "12", "15", "20"), ("0", "20")
 
@@ -70,7 +70,7 @@ def _with_reno(args: argparse.Namespace) -> list[Scenario]:
         for flows in pick(args, (1, 5, 20), (5,))
         for seed in args.seed_numbers
         for control in args.chosen
-        for pause in (pick(args, PAUSES, QUICK_PAUSES) if control.needs_imtcp else (RENO,))
+        for pause in (pick(args, PAUSES, QUICK_PAUSES) if control.needs_imtcp else (control.name,))
     ]
 
 
@@ -98,14 +98,14 @@ def _rows_with(points: Sequence[Point]) -> Rows:
     for point in points:
         window, background = point.scenario.window, point.scenario.background
         assert isinstance(background, Bulk)
-        pause = point.scenario.variant.split("-")[1]
+        pause, control = point.scenario.variant.split("-")[1], point.scenario.control
         renos_bps = rival_bps(point, window)
         out.append(
             identity(point)
             | {
                 "flows": 2 * background.flows,
                 "pause": pause,
-                "label": "Reno" if pause == RENO else f"ImTCP, pause {pause}",
+                "label": f"ImTCP, pause {pause}" if control.needs_imtcp else control.label,
                 "ratio": background_bps(point) / renos_bps,
                 "renos_bps": renos_bps,
             }
@@ -190,7 +190,7 @@ AMONG = Experiment(
 BESIDE_RENO = Experiment(
     name="IM-F13",
     help="throughput of flows that measure over that of as many Reno flows",
-    controls=(RENO, "imtcp"),
+    controls=(RENO, PACED, "imtcp"),
     scenarios=_with_reno,
     rows=_rows_with,
     columns=(Column("ratio", "over Reno's"), Column("renos_bps", "Reno's, Mbit/s", as_mbps)),
@@ -203,7 +203,8 @@ BESIDE_RENO = Experiment(
         " for 20 round trips.",
         choices="Pauses of 0, 12, 15 and 20 round trips as in the paper, and imtcp's own, which"
         " adapts: none on a free path, 20 on a congested one. 1, 5 and 20 flows of each kind. No"
-        " UDP traffic beside it. 40 s of each run are judged. Reno's line is Reno over Reno.",
+        " UDP traffic beside it. 40 s of each run are judged. Reno's line is Reno over Reno. Not in"
+        " the paper is Reno that its host paces (fq).",
         reason="The quick form is one seed of 10 s, seventy round trips after slow start, and five"
         " flows of Reno have had 1.1 to 1.6 of what five others have in it: it tells neither 0.53"
         " from 1 nor pauses of 0 from 20.",
