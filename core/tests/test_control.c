@@ -346,8 +346,8 @@ static void good_measurements_lower_m_down_to_two(void **state)
 	(void)state;
 	memset(&m, 0, sizeof(m));
 	imtcp_meas_init(&m, defaults(), 0);
-	assert_int_equal(IMTCP_STORE_PACKETS_LEAST, 2);	     /* [IM §3.4.1] */
-	assert_int_equal(IMTCP_GOOD_BEFORE_LESS, 2); /* F */
+	assert_int_equal(IMTCP_STORE_PACKETS_LEAST, 2); /* [IM §3.4.1] */
+	assert_int_equal(IMTCP_GOOD_BEFORE_LESS, 2);	/* F */
 	assert_int_equal(m.m, m.n);
 	for (i = 1; i <= 4 * IMTCP_STREAM_MAX; i++) {
 		uint32_t expected = (uint32_t)imtcp_max(
@@ -798,6 +798,21 @@ static void a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last(voi
 	assert_int_equal(m.resume_us, 1600000);
 }
 
+static void a_window_fills_again_no_faster_than_the_bottleneck_delivers(void **state)
+{
+	struct imtcp_meas m;
+
+	(void)state;
+	memset(&m, 0, sizeof(m));
+	imtcp_meas_init(&m, defaults(), 0);
+	assert_int_equal(imtcp_meas_refill_bps(&m, 40 * MBPS), 60 * MBPS); /* capacity unknown */
+	m.capacity_bps = 100 * MBPS;
+	assert_int_equal(imtcp_meas_refill_bps(&m, 40 * MBPS), 60 * MBPS);
+	assert_int_equal(imtcp_meas_refill_bps(&m, 80 * MBPS), 100 * MBPS);
+	/* the window alone is faster: it is Reno's to find that out */
+	assert_int_equal(imtcp_meas_refill_bps(&m, 110 * MBPS), 110 * MBPS);
+}
+
 /* [IM §4.1.2]: neither failures nor good measurements move it, and it is never above N. */
 static void a_chosen_m_does_not_adapt(void **state)
 {
@@ -903,5 +918,5 @@ SUITE(control, T(a_packet_climbs_through_store_send_empty_and_pass),
       T(a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream),
       T(the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_path),
       T(a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last),
-      T(a_chosen_m_does_not_adapt),
+      T(a_chosen_m_does_not_adapt), T(a_window_fills_again_no_faster_than_the_bottleneck_delivers),
       T(a_chosen_pause_does_not_follow_congestion), T(null_pointers_are_refused))

@@ -34,7 +34,8 @@
  *  1. Held packets are counted as room in the window (cwnd - flight) with data waiting, since
  *     that is what a buffer below TCP would have collected.
  *  2. After a stream that leaves m packets held, the next one follows at once. Else the room
- *     is filled at IMTCP_EMPTY_GAIN_Q8 times the ordinary rate, not in one burst.
+ *     is filled at IMTCP_EMPTY_GAIN_Q8 times the ordinary rate and at most at the capacity, not in
+ *     one burst.
  *  3. A not-found sub-range ("below" against "lowest") is told by the fit: the tie of the sums
  *     for a = k and a = k + 1 is "below" if every interval of stream k is strained. Other
  *     ties go to the higher sub-range.

@@ -261,16 +261,16 @@ struct imtcp_meas {
 	imtcp_u32 blocked;
 	imtcp_u32 ack_ratio_q8; /* segments per ACK */
 	imtcp_u32 wire_q8;
-	imtcp_u64 resume_us;   /* the pause is over */
-	imtcp_u64 sent_us;     /* when the newest stream packet left */
-	imtcp_u64 next_bps;    /* answer: rate of the gap after the packet that leaves next */
-	imtcp_u32 burst_segs;  /* answer: segments to let leave at once, 0: as usual */
-	imtcp_u32 hold_us;     /* how long the first packet of the newest stream is held */
-	imtcp_u32 t_us;	       /* T where it was chosen; 0: adapts */
-	imtcp_u32 joined;      /* the streams of this measurement are judged together (gap.h) */
-	imtcp_u32 as_in_paper; /* by trends and lines alone */
-	imtcp_u32 whole_pause; /* a pause lasts as it began */
-	imtcp_u32 pause_plus1; /* the pause where it was chosen; 0: it follows congestion */
+	imtcp_u64 resume_us;	 /* the pause is over */
+	imtcp_u64 sent_us;	 /* when the newest stream packet left */
+	imtcp_u64 next_bps;	 /* answer: rate of the gap after the packet that leaves next */
+	imtcp_u32 burst_segs;	 /* answer: segments to let leave at once, 0: as usual */
+	imtcp_u32 hold_us;	 /* how long the first packet of the newest stream is held */
+	imtcp_u32 t_us;		 /* T where it was chosen; 0: adapts */
+	imtcp_u32 joined;	 /* the streams of this measurement are judged together (gap.h) */
+	imtcp_u32 as_in_paper;	 /* by trends and lines alone */
+	imtcp_u32 whole_pause;	 /* a pause lasts as it began */
+	imtcp_u32 pause_plus1;	 /* the pause where it was chosen; 0: it follows congestion */
 	imtcp_u32 store_packets; /* m where it was chosen; 0: adapts */
 	imtcp_u32 _pad;
 	struct imtcp_tally tally;

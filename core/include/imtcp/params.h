@@ -127,7 +127,7 @@ struct imtcp_params {
 	imtcp_u32 ledbatpp_target_us;
 	imtcp_u32 t_us; /* T; 0: adapts */
 	imtcp_u32 profile;
-	imtcp_u32 pause_plus1; /* 0: follows congestion */
+	imtcp_u32 pause_plus1;	 /* 0: follows congestion */
 	imtcp_u32 store_packets; /* m; 0: adapts */
 };
 
@@ -195,8 +195,8 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 				IMTCP_PROFILE_PAPER);
 	imtcp_params_choose_one(&p->pause_plus1, chosen->pause_plus1, IMTCP_PAUSE_LEAST_PLUS1,
 				IMTCP_PAUSE_MOST_PLUS1);
-	imtcp_params_choose_one(&p->store_packets, chosen->store_packets,
-				IMTCP_STORE_PACKETS_LEAST, IMTCP_STORE_PACKETS_MOST);
+	imtcp_params_choose_one(&p->store_packets, chosen->store_packets, IMTCP_STORE_PACKETS_LEAST,
+				IMTCP_STORE_PACKETS_MOST);
 }
 
 /* N where an ACK answers several packets. */
