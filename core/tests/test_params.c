@@ -21,7 +21,7 @@ static void the_defaults_are_those_of_the_papers(void **state)
 	assert_int_equal(p->ledbatpp_target_us, 60 * MSEC); /* [L++ §4.5] */
 	assert_int_equal(p->t_us, 0);			    /* adapts [IM §3.4.2] */
 	assert_int_equal(p->profile, IMTCP_PROFILE_DEFAULT);
-	assert_int_equal(p->pause_plus1, 0); /* follows congestion */
+	assert_int_equal(p->pause_plus1, 0);   /* follows congestion */
 	assert_int_equal(p->store_packets, 0); /* adapts */
 }
 

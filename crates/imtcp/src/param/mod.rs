@@ -389,8 +389,8 @@ mod tests {
         let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
         let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
         let expected = [
-            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "profile=", "h=", "itt=", "t=", "f=",
-            "target=", "gain=",
+            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "profile=", "h=", "itt=", "t=",
+            "f=", "target=", "gain=",
         ];
         assert_eq!(keys, expected);
         let target = told.iter().find(|v| v.get_name() == "target=").unwrap();
