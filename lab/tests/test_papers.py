@@ -442,6 +442,48 @@ def test_a_full_disk_is_told_and_not_a_traceback(monkeypatch, capsys):
     assert "No space left on device" in capsys.readouterr().err
 
 
+def test_an_empty_directory_is_wrong_usage(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["report", "--out", ""])
+    assert "is empty: write . for the directory you are in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "is of another schema"),
+        ('{"schema": 1}', "holds no rows of LP-F6"),
+        ('{"schema": 1, "experiment": "LP-F6", "rows": []}', "holds no rows of LP-F6"),
+        ('{"schema": 1, "experiment": "LP-T1", "rows": [{}]}', "holds no rows of LP-F6"),
+        ('{"schema": 1, "experiment": "LP-F6", "rows": [{"seed": 1}]}', "rows of another form"),
+    ],
+)
+def test_a_kept_file_that_does_not_fit_is_told_and_the_others_are_listed_and_drawn(
+    text, said, checkout, capsys
+):
+    results.write_text(results.kept("LP-F6"), text)
+    assert cli.main(["list"]) == 4
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "lab run LP-F6 --keep makes it anew" in told.err
+    assert re.search(r"^LP-F6 +not readable", told.out, re.MULTILINE)
+    assert re.search(r"^LP-T1 +not run", told.out, re.MULTILINE)
+    assert cli.main(["report"]) == 4
+    assert said in (checkout / "out" / "report" / "papers.html").read_text()
+    assert cli.main(["show", "LP-F6"]) == 4
+
+
+def test_readme_says_how_many_of_the_figures_come_out():
+    sections = [papers_report.section(e, papers.load_kept(e), pictures=False) for e in PAPERS]
+    words = [section.word for section in sections]
+    readme = " ".join((results.paths.checkout() / "README.md").read_text().split())
+    assert (
+        f"Of the papers' {len(words)} tables and figures {words.count(REPRODUCED)} are reproduced,"
+        f" {words.count(DIFFERS)} differ in a part, and {words.count(NOT_REPRODUCED)} are not"
+        in readme
+    )
+
+
 def test_series_over_time_are_a_line_per_flow():
     scenario = quick(bg_joining.EXPERIMENT)[-1]
     made = point(scenario, 10e6)

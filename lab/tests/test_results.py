@@ -10,7 +10,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from imtcp_lab import raw, results, sweep
+from imtcp_lab import cli, raw, results, sweep
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.job import JobResult, LabError
 from imtcp_lab.scenario import Scenario
@@ -258,8 +258,15 @@ def test_parquet_holds_the_raw_samples(tmp_path):
     assert table["backlog_pkts"].to_list() == [3]
 
 
+def test_a_root_that_is_no_checkout_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("IMTCP_ROOT", str(tmp_path))
+    assert cli.main(["list"]) == 3
+    assert f"IMTCP_ROOT is {tmp_path}, which is no checkout" in capsys.readouterr().err
+
+
 def test_kept_rows_do_not_make_a_checkout_dirty_and_anything_else_does(tmp_path, monkeypatch):
     monkeypatch.setenv("IMTCP_ROOT", str(tmp_path))
+    results.write_text(tmp_path / results.paths.MARK, "a checkout has it")
     assert results.commit() == "unknown"
     kept, program = tmp_path / "lab" / "results" / "X.json", tmp_path / "program.c"
     kept.parent.mkdir(parents=True)

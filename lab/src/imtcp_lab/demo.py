@@ -14,7 +14,7 @@ from imtcp_lab.engine import paths
 from imtcp_lab.figures import DARK, LIGHT
 from imtcp_lab.job import MissingPrerequisite, Runner
 from imtcp_lab.metrics import SMALL_BYTES
-from imtcp_lab.options import add_options
+from imtcp_lab.options import add_options, out_directory
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, text_cells, text_table
@@ -64,7 +64,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--seeds", type=int, default=3, help="runs per control (default 3)")
     parser.add_argument("--controls", default=",".join(DEFAULT_CONTROLS), metavar="A,B,…")
-    parser.add_argument("--out", type=Path, help="directory (default: out/demo)")
+    parser.add_argument("--out", type=out_directory, help="directory (default: out/demo)")
     add_options(parser, "--kernel", "--jobs", "--fresh", "--redraw")
     parser.set_defaults(handler=main)
 

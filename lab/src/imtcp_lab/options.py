@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import Any
 
 from imtcp_lab.vm import kernels
 from imtcp_lab.vm.runner import DEFAULT_KERNEL
+
+
+def out_directory(text: str) -> Path:
+    """Of an option: an empty one, as a shell's unset variable leaves, is not where one stands."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty: write . for the directory you are in")
+    return Path(text)
+
 
 #: The help says its default itself: where an option is inherited it has none (run.py).
 _DECLARED: dict[str, dict[str, Any]] = {

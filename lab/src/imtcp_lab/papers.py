@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from imtcp_lab.controls import named
 from imtcp_lab.engine import paths
 from imtcp_lab.experiments import EXPERIMENTS, PAPERS
 from imtcp_lab.experiments.base import Experiment
-from imtcp_lab.job import LabError
+from imtcp_lab.job import LabError, MissingPrerequisite
+from imtcp_lab.options import out_directory
 from imtcp_lab.sweep import SETUP_S
-from imtcp_lab.tables import text_table
+from imtcp_lab.tables import aligned, text_table
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
@@ -34,24 +36,44 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         help="one page (HTML and Markdown) with every figure of the papers beside ours",
         description="Draws what lab/results keeps (lab run EXPERIMENT --keep) and runs nothing.",
     )
-    one.add_argument("--out", type=Path, help="directory (default: out/report)")
+    one.add_argument("--out", type=out_directory, help="directory (default: out/report)")
     one.set_defaults(handler=report)
 
 
 def load_kept(experiment: Experiment) -> dict[str, Any] | None:
     """The kept rows; None where nothing is kept."""
     path = results.kept(experiment.name)
+    anew = f"lab run {experiment.name} --keep makes it anew"
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise LabError(f"{path} cannot be read ({error}): run {experiment.name} --keep") from error
-    if record.get("schema") != results.SCHEMA_VERSION:
-        raise LabError(
-            f"{path} is of another schema: lab run {experiment.name} --keep makes it anew"
-        )
+        raise LabError(f"{path} cannot be read ({error}): {anew}") from error
+    if not isinstance(record, dict) or record.get("schema") != results.SCHEMA_VERSION:
+        raise LabError(f"{path} is of another schema: {anew}")
+    if record.get("experiment") != experiment.name or not record.get("rows"):
+        raise LabError(f"{path} holds no rows of {experiment.name}: {anew}")
+    try:
+        papers_report.section(experiment, record, pictures=False)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        # What a row has was changed after it was kept.
+        raise LabError(f"{path} holds rows of another form ({error!r}): {anew}") from error
     return record
+
+
+def load_each(experiments: Sequence[Experiment]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Kept records by name, and what is wrong with those that cannot be read: the rest goes on."""
+    records, wrong = {}, {}
+    for experiment in experiments:
+        try:
+            records[experiment.name] = load_kept(experiment)
+        except MissingPrerequisite:
+            raise
+        except LabError as error:
+            wrong[experiment.name] = error.message
+            print(f"lab: {error}", file=sys.stderr)
+    return records, wrong
 
 
 def _virtual_s(experiment: Experiment, quick: bool) -> float:
@@ -86,17 +108,18 @@ def _told(experiment: Experiment, record: dict[str, Any] | None) -> dict[str, An
 
 def list_all(args: argparse.Namespace) -> int:
     """``lab list``."""
-    told = [_told(e, load_kept(e) if e.paper else None) for e in EXPERIMENTS]
+    records, wrong = load_each(PAPERS)
+    code = 4 if wrong else 0
     if args.json:
-        print(json.dumps(told, indent=2))
-        return 0
-    width = max(len(t["name"]) for t in told)
-    for t in told:
-        word = "" if t["source"] is None else t["verdict"] or papers_report.NOT_RUN
-        print(
-            f"{t['name']:{width}}  {word + (', quick' if t.get('quick') else ''):21}  {t['help']}"
-        )
-    return 0
+        print(json.dumps([_told(e, records.get(e.name)) for e in EXPERIMENTS], indent=2))
+        return code
+    rows = []
+    for e in EXPERIMENTS:
+        section = papers_report.section(e, records.get(e.name), pictures=False) if e.paper else None
+        word = papers_report.NOT_READABLE if e.name in wrong else section.shown if section else ""
+        rows.append([e.name, word, e.help])
+    print(aligned(["experiment", "papers' figure", "what is run"], rows, 3))
+    return code
 
 
 def show(args: argparse.Namespace) -> int:
@@ -133,11 +156,14 @@ def show(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     """``lab report``."""
     out: Path = args.out or paths.checkout() / "out" / "report"
-    sections = [papers_report.section(e, load_kept(e)) for e in PAPERS]
+    records, wrong = load_each(PAPERS)
+    sections = [
+        papers_report.section(e, records.get(e.name), problem=wrong.get(e.name, "")) for e in PAPERS
+    ]
     for name, content in papers_report.files(sections).items():
         results.write_bytes(out / name, content)
-    missing = [s.name for s in sections if s.verdict is None]
+    missing = [s.name for s in sections if s.word == papers_report.NOT_RUN]
     print(f"report: {out / 'papers.html'}, {out / 'papers.md'}")
     if missing:
         print(f"not run: {', '.join(missing)}", file=sys.stderr)
-    return 0
+    return 4 if wrong else 0

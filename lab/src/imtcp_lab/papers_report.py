@@ -12,7 +12,7 @@ from imtcp_lab.experiments.paper import DIFFERS, NOT_REPRODUCED, REPRODUCED, Pap
 from imtcp_lab.figures import DARK, LIGHT
 from imtcp_lab.tables import text_cells
 
-NOT_RUN = "not run"
+NOT_RUN, NOT_READABLE = "not run", "not readable"
 
 #: What the tables and texts call things.
 WORDS = {
@@ -45,11 +45,15 @@ class Section:
     quick: bool = False
     #: How many each number is a mean of; 0: it is computed.
     seeds: int = 0
+    #: What is wrong with what is kept, and what to do; empty: nothing.
+    problem: str = ""
 
     @property
     def word(self) -> str:
         """The verdict in a word or two."""
-        return self.verdict.word if self.verdict else NOT_RUN
+        if self.verdict is None:
+            return NOT_READABLE if self.problem else NOT_RUN
+        return self.verdict.word
 
     @property
     def reason(self) -> str:
@@ -67,18 +71,24 @@ class Section:
             rests += ", quick form"
         elif self.seeds == 1:
             rests += ", one seed"
+        elif not self.seeds:
+            rests += ", computed"
         return f"{self.word} ({rests})"
 
 
 def section(
-    experiment: Experiment, record: Mapping[str, Any] | None, *, pictures: bool = True
+    experiment: Experiment,
+    record: Mapping[str, Any] | None,
+    *,
+    pictures: bool = True,
+    problem: str = "",
 ) -> Section:
-    """From the kept rows, if there are any."""
+    """From the kept rows, if there are any; `problem`: why there are none that can be read."""
     paper = experiment.paper
     assert paper is not None
     title = experiment.help[0].upper() + experiment.help[1:]
     if record is None:
-        return Section(experiment.name, title, paper)
+        return Section(experiment.name, title, paper, problem=problem)
     rows = record["rows"]
     table = report.Table(*text_cells(rows, experiment.by, experiment.columns))
     picture = _picture(experiment, rows) if pictures else None
@@ -133,10 +143,13 @@ def files(sections: Sequence[Section]) -> dict[str, bytes]:
         DIFFERS: "that differ",
         NOT_REPRODUCED: "not reproduced",
         NOT_RUN: "not run",
+        NOT_READABLE: "not readable",
     }
     counts = {
         told: sum(s.word == word for s in sections if not s.quick) for word, told in words.items()
     }
+    if not counts["not readable"]:
+        del counts["not readable"]
     counts["in their quick form alone"] = sum(s.quick for s in sections)
     told = {"sections": sections, "counts": counts, "words": WORDS}
     html = report.render_page("papers.html.j2", **told)

@@ -26,7 +26,7 @@ from imtcp_lab.engine import paths
 from imtcp_lab.experiments import alone, web
 from imtcp_lab.experiments.base import judged_seconds
 from imtcp_lab.job import LabError
-from imtcp_lab.options import add_options
+from imtcp_lab.options import add_options, out_directory
 from imtcp_lab.run import seed_numbers
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, summary_records, text_table
@@ -105,7 +105,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     add("--seeds", type=int, default=5, help="runs per build (5)")
     judged_seconds(parser, 10)
     add_options(parser, "--first-seed", "--kernel", "--jobs", "--json")
-    add("--out", type=Path, help="directory (default: out/rules)")
+    add("--out", type=out_directory, help="directory (default: out/rules)")
     parser.set_defaults(handler=main)
 
 

@@ -18,7 +18,7 @@ from imtcp_lab.experiments import EXPERIMENTS, PAPERS, cpu, scoreboard
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import LabError, MissingPrerequisite, Runner
 from imtcp_lab.netns import NetnsRunner, has_netem
-from imtcp_lab.options import add_options
+from imtcp_lab.options import add_options, out_directory
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import summary_records, text_table
@@ -96,7 +96,7 @@ def _add(
             help="more of the papers' experiments, one after another",
         )
     one.add_argument("--controls", metavar="A,B,…", help=",".join(experiment.controls))
-    one.add_argument("--out", type=Path, help="directory (default: out/EXPERIMENT)")
+    one.add_argument("--out", type=out_directory, help="directory (default: out/EXPERIMENT)")
     experiment.add_arguments(one)
     one.set_defaults(handler=_named, declared=experiment)
     return one

@@ -7,15 +7,21 @@ from pathlib import Path
 
 from imtcp_lab.job import MissingPrerequisite
 
+#: What only a checkout has.
+MARK = Path("lab", "guest", "agent.c")
+
 
 def checkout() -> Path:
     """The project's root: ``$IMTCP_ROOT``, else found upwards from this file or the cwd."""
     named = os.environ.get("IMTCP_ROOT")
     if named:
-        return Path(named).resolve()
+        root = Path(named).resolve()
+        if not (root / MARK).is_file():
+            raise MissingPrerequisite(f"IMTCP_ROOT is {named}, which is no checkout of imtcp")
+        return root
     for start in (Path(__file__).resolve(), Path.cwd() / "x"):
         for directory in start.parents:
-            if (directory / "lab" / "guest" / "agent.c").is_file():
+            if (directory / MARK).is_file():
                 return directory
     raise MissingPrerequisite(
         "the imtcp checkout is not found: run from inside it, or set IMTCP_ROOT"

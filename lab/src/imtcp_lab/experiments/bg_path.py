@@ -24,6 +24,8 @@ CHOICES = (
     " Pareto's shape 1.2, at Poisson times. 20 s of each run are judged, not 500."
 )
 
+OUR_RULES = " The rules are imtcp_bg's as it ships, not the paper's alone."
+
 
 def web(servers: int = SERVERS) -> Web:
     """The foreground of so many servers."""

@@ -139,6 +139,7 @@ WIRELESS_LOSS = Experiment(
         " Westwood and Reno.",
         choices="The paper gives neither round trip nor buffer: 100 ms and 50 packets here. Losses"
         " are independent, on the way of the data. Westwood is Linux's Westwood+."
+        " Judged are the rules of imtcp_fs as it ships, not the paper's alone (imtcp_fs_paper)."
         " 'Many' is 1 % and more.",
         judge=_judge_wireless,
         draw=lambda rows, theme: plots.lines(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from imtcp_lab import measured, plots
 from imtcp_lab.experiments.base import Experiment, Rows
-from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
+from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_mbps, as_number, as_percent
@@ -59,13 +59,19 @@ def _of(rows: Sequence[dict], control: str, key: str = "background_bps") -> floa
 
 
 def _judge_same(rows: Sequence[dict]) -> list[Claim]:
-    ratio = _of(rows, "imtcp") / _of(rows, "reno")
-    harm = (1 + _of(rows, "imtcp", "I_mean")) / (1 + _of(rows, "reno", "I_mean"))
+    ratios, harms = [], []
+    for seed in values(rows, "seed"):
+        here = [row for row in rows if row["seed"] == seed]
+        ratios.append(_of(here, "imtcp") / _of(here, "reno"))
+        harms.append((1 + _of(here, "imtcp", "I_mean")) / (1 + _of(here, "reno", "I_mean")))
     return [
-        Claim(f"imtcp has {ratio:.2f} of Reno's throughput, within a fifth of 1 (paper: 1.09)",
-              abs(ratio - 1) <= 0.2),
-        Claim(f"objects take {harm:.2f} of what they take beside Reno, within a fifth of 1",
-              abs(harm - 1) <= 0.2),
+        # Of each seed: means of three would be level where one is above and another below.
+        Claim(f"{name} {', '.join(f'{v:.2f}' for v in each)}, each within a fifth of 1{paper}",
+              all(abs(v - 1) <= 0.2 for v in each))
+        for name, each, paper in (
+            ("imtcp's throughput over Reno's is, by the seed,", ratios, " (paper: 1.09)"),
+            ("objects' times over those beside Reno are, by the seed,", harms, ""),
+        )
     ]  # fmt: skip
 
 
@@ -100,6 +106,10 @@ MEASURING = Experiment(
         expected="Page times have the same distribution beside ImTCP and beside Reno, which have"
         " 25.2 and 23.1 Mbit/s.",
         choices=CHOICES,
+        reason="Over 180 ms a sawtooth of the window takes minutes, and 20 s are a part of one: by"
+        " the seed imtcp has 1.03, 1.35 and 0.61 of Reno's throughput, and whoever has more"
+        " harms more (objects take 26 and 34, 62 and 20, 6 and 25 % longer beside imtcp and"
+        " Reno). Longer runs were not made.",
         judge=_judge_same,
         draw=lambda rows, theme: plots.distribution(
             rows, "times_ms", "time of an object, ms", theme

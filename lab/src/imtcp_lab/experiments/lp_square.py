@@ -7,6 +7,7 @@ second, so 6.67 Mbit/s are left on average.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -109,14 +110,18 @@ def _judge_periods(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _judge_flows(rows: Sequence[dict]) -> list[Claim]:
-    few, *_, many = values(rows, "flows")
+    counts = values(rows, "flows")
+    many = counts[-1]
 
     def share(control: str, flows: int) -> float:
         return mean(rows, "U", control=control, flows=flows)
 
     return [
-        below(f"imtcp_lp's share with {few}", share("imtcp_lp", few), f"that with {many}",
-              share("imtcp_lp", many)),
+        *(
+            below(f"imtcp_lp's share with {few}", share("imtcp_lp", few), f"that with {more}",
+                  share("imtcp_lp", more))
+            for few, more in itertools.pairwise(counts)
+        ),
         below(f"with {many} imtcp_lp's share", share("imtcp_lp", many), "Reno's",
               share("reno", many)),
         Claim(f"with 5 Reno has {share('reno', 5):.2f}, 0.9 wanted", share("reno", 5) >= 0.9),
@@ -183,6 +188,9 @@ AGGREGATION = Experiment(
         expected="With five flows TCP uses nearly all; TCP-LP's share grows with the number of"
         " flows, more slowly.",
         choices="1 to 10 flows at once." + SHORTER + CHOICES,
+        reason="Two flows have more than one (0.70, 0.58), five and ten less than two (0.63,"
+        " 0.64), where the paper's share goes on growing. Why was not looked for; the three"
+        " seeds differ by less than that.",
         judge=_judge_flows,
         draw=_share("flows", "flows", log_x=False),
     ),
