@@ -96,6 +96,17 @@ def test_panels_stand_beside_and_below_each_other(monkeypatch):
     assert [text.get_text() for text in made[0].legends[0].get_texts()] == ["Reno"]
 
 
+def test_what_has_no_x_is_a_level(monkeypatch):
+    made = []
+    monkeypatch.setattr(plots, "png", lambda figure: made.append(figure) or b"")
+    rows = [{"control": "reno", "x": x, "y": 2} for x in (1, 2)]
+    plots.lines([*rows, {"control": "none", "x": None, "y": 5}], "x", "y", "x", "y")
+    (axes,) = made[0].axes
+    assert [5, 5] in [list(line.get_ydata()) for line in axes.get_lines()]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["Reno", "no background"]
+
+
 def test_a_picture_has_a_palette_and_equal_ones_are_equal_files():
     first, again = (plots.bars([{"control": "reno", "y": 1}], "y", "y") for _ in range(2))
     assert first == again

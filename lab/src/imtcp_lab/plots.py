@@ -46,8 +46,8 @@ def lines(
 ) -> bytes:
     """A line per control (or per value of `by`): means over seeds, with their range.
 
-    A panel beside the first for each further value of `panels`, and under it for each further
-    column with its label in `below`.
+    Where a line's rows have no x it is a level, dashed.  A panel beside the first for each further
+    value of `panels`, and under it for each further column with its label in `below`.
     """
     titles = list(dict.fromkeys(row[panels] for row in rows)) if panels else [""]
     down = [(y, ylabel), *below]
@@ -85,9 +85,17 @@ def _draw_lines(axes: Axes, rows: Rows, x: str, y: str, by: str) -> None:
         mine = [row for row in rows if row[by] == name and row.get(y) is not None]
         if not mine:
             continue
+        colour, marker = STYLES.get(name, (None, "o"))
+        if all(row[x] is None for row in mine):
+            level = ensemble(row[y] for row in mine)
+            (line,) = axes.plot([], [], "--", color=colour, label=_label(name, by))
+            axes.axhline(level.mean, linestyle="--", color=line.get_color())
+            axes.axhspan(
+                level.lowest, level.highest, color=line.get_color(), alpha=0.15, linewidth=0
+            )
+            continue
         xs = sorted({row[x] for row in mine})
         seeds = [ensemble(row[y] for row in mine if row[x] == at) for at in xs]
-        colour, marker = STYLES.get(name, (None, "o"))
         means = [e.mean for e in seeds]
         (line,) = axes.plot(xs, means, marker=marker, color=colour, label=_label(name, by))
         axes.fill_between(

@@ -269,12 +269,12 @@ def _draw_histories(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
 
 
 def _draw_others(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
-    hours = values([r for r in rows if r["method"] != "alone"], "hour")
     named = [
-        # Alone it has no time of day: the same at all.
-        r | {"line": r["method"], "panel": f"{r['flows']} beside it", "hour": hour}
+        # Alone it has no time of day.
+        r
+        | {"line": r["method"], "panel": f"{r['flows']} beside it"}
+        | ({"hour": None} if r["method"] == "alone" else {})
         for r in rows
-        for hour in (hours if r["method"] == "alone" else [r["hour"]])
     ]
     return plots.lines(
         named, "hour", "others_mbps", "time of day, h", "other flows, Mbit/s", theme, by="line",

@@ -287,7 +287,6 @@ def _judge_counts(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _draw_counts(rows: Sequence[dict], theme: Theme) -> bytes:
-    stored = [m for m in values(rows, "m") if m != ADAPTS]
     paper = [
         {"N": packets, "m": m, "results": results, "of": "paper, "}
         for packets, by_m in PAPER_COUNTS.items()
@@ -298,10 +297,9 @@ def _draw_counts(rows: Sequence[dict], theme: Theme) -> bytes:
         | {
             "panel": f"N = {row['N']}",
             "line": row.get("of", "") + ("m adapts" if row["m"] == ADAPTS else "m chosen"),
-            "x": int(m),
+            "x": None if row["m"] == ADAPTS else int(row["m"]),
         }
         for row in [*rows, *paper]
-        for m in (stored if row["m"] == ADAPTS else [row["m"]])
     ]
     return plots.lines(
         drawn, "x", "results", "m", "results in 80 s", theme, by="line", panels="panel"
