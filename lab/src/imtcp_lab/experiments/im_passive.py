@@ -191,9 +191,9 @@ EXPERIMENT = Experiment(
     scenarios=_scenarios,
     rows=_rows,
     columns=(
-        Column("error_median", "error median", as_percent),
-        Column("rise_s", "rise found, s"),
         Column("averages", "averages"),
+        Column("error_median", "their error, median", as_percent),
+        Column("rise_s", "rise found, s"),
     ),
     by=("estimator",),
     needs_none=False,
@@ -210,7 +210,9 @@ EXPERIMENT = Experiment(
         " delays ACKs. Hoe's takes the first three ACKs of each round trip, TCP-Rab's counts over a"
         " round trip. An average within 20 % of the truth has found it, within 2 s is fast; both"
         " are ours. Who does not find it counts the whole step. ImTCP measures without pauses"
-        " (pause=0): [IM §4.5] is the first to have one.",
+        " (pause=0): [IM §4.5] is the first to have one. Errors are of the averages that exist, and"
+        " ImTCP has 51 and 54 of 100: with the newest held until the next its median is 18 and 19 %"
+        " (two seeds), Westwood's 14 and 15.",
         judge=_judge,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="estimator"),
         reason="ImTCP follows where its window can carry a stream at the rate: within 2 % where 60"
