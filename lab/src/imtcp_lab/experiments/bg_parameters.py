@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -25,6 +23,7 @@ from imtcp_lab.experiments.paper import (
 )
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
+from imtcp_lab.stats import ensemble
 from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.traffic import Bulk
 
@@ -138,14 +137,11 @@ def _window_rows(points: Sequence[Point]) -> Rows:
 def _judge_windows(rows: Sequence[dict]) -> list[Claim]:
     least, most = values(rows, "gamma")
     calm, hasty = (mean(rows, "cap_change", gamma=g) for g in (least, most))
-    followed = [
-        statistics.fmean(window["value"]) / statistics.fmean(cap["value"])
+    share = ensemble(
+        ensemble(row["lines"][0]["value"]).mean / row["cap_pkts"]
         for row in rows
-        if row["gamma"] == least
-        for window, cap in [row["lines"]]
-        if cap["value"]
-    ]
-    share = statistics.fmean(followed) if followed else math.nan
+        if row["gamma"] == least and row["cap_pkts"]
+    ).mean
     return [
         Claim(f"at gamma = {least:g} the window is {share:.2f} of the cap on the mean, 0.8 wanted",
               share >= 0.8),
