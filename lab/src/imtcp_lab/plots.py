@@ -198,16 +198,17 @@ def distribution(
     of: str = "objects",
     log_x: bool = True,
 ) -> bytes:
-    """Cumulative distribution per control (or value of `by`): of the first seed's `row[key]`."""
-    first = min(row["seed"] for row in rows)
+    """Cumulative distribution per control (or value of `by`), of all seeds' `row[key]` together."""
+    pooled: dict[str, list[float]] = {}
+    for row in rows:
+        pooled.setdefault(row[by], []).extend(row.get(key) or ())
     with themed(theme):
         figure, axes = plt.subplots(figsize=(6.4, 4.0))
-        for row in rows:
-            if row["seed"] != first or not row.get(key):
+        for name, found in pooled.items():
+            if not found:
                 continue
-            ordered = sorted(row[key])
+            ordered = sorted(found)
             share = [(i + 1) / len(ordered) for i in range(len(ordered))]
-            name = row[by]
             axes.plot(ordered, share, color=STYLES.get(name, (None,))[0], label=_label(name, by))
         if log_x:
             axes.set_xscale("log")
