@@ -299,6 +299,24 @@ def test_a_kernel_that_the_laboratory_has_not_got_is_wrong_usage(
     assert "choose from" in said and "6.12" in said
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("web --buffers foo", "argument --buffers: 'foo' is neither packets nor bdp"),
+        ("web --flows 1,a", "argument --flows: invalid count value: 'a'"),
+        ("web --load 0", "argument --load: not positive: 0"),
+        ("alone --flows 0,1", "argument --flows: not 1 or more: 0"),
+        ("limit --rtts x", "argument --rtts: invalid positive value: 'x'"),
+        ("greedy --rivals imtcp", "argument --rivals: unknown rival imtcp (known: reno, "),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_told_with_the_options_name(command, told, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", *command.split()])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", [e.name for e in EXPERIMENTS])
 def test_help_of_each_experiment_opens(name, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -133,6 +133,19 @@ def test_a_verdict_says_how_many_of_its_claims_hold():
     assert Verdict((no, no)).word == NOT_REPRODUCED
 
 
+def test_a_claim_says_how_many_seeds_bear_it_out_where_they_do_not_agree():
+    def judge(rows):
+        return [below("U", mean(rows, "U"), "the bound", 0.5), below("I", 0.0, "the bound", 1)]
+
+    paper = replace(im_measure.STEPS.paper, judge=judge)
+    rows = [{"seed": 1, "U": 0.4}, {"seed": 2, "U": 0.6}, {"seed": 3, "U": 0.4}]
+    split, agreed = paper.verdict(rows).claims
+    assert split.holds and split.told.endswith("[2 of 3 seeds by themselves]")
+    assert agreed.told == agreed.text
+    missed = paper.verdict([row | {"U": row["U"] + 0.05} for row in rows[:2]]).claims[0]
+    assert not missed.holds and missed.told.endswith("[1 of 2 seeds by themselves]")
+
+
 def test_what_was_not_measured_bears_nothing_out():
     rows = [{"control": "reno", "U": None}]
     assert math.isnan(mean(rows, "U", control="reno"))
@@ -482,6 +495,15 @@ def test_a_kept_file_that_does_not_fit_is_told_and_the_others_are_listed_and_dra
     assert cli.main(["report"]) == 4
     assert said in (checkout / "out" / "report" / "papers.html").read_text()
     assert cli.main(["show", "LP-F6"]) == 4
+
+
+def test_a_kept_file_with_rows_of_a_control_missing_gets_no_verdict(tmp_path, monkeypatch, capsys):
+    record = json.loads(results.kept("IM-F16").read_text())
+    record["rows"] = [r for r in record["rows"] if (r["control"], r["seed"]) != ("westwood", 2)]
+    monkeypatch.setattr(results.paths, "checkout", lambda: tmp_path)
+    results.write_json(results.kept("IM-F16"), record)
+    assert cli.main(["show", "IM-F16"]) == 4
+    assert "is not whole, westwood missing: lab run IM-F16 --keep" in capsys.readouterr().err
 
 
 def test_readme_says_how_many_of_the_figures_come_out():

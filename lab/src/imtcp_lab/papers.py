@@ -59,7 +59,21 @@ def load_kept(experiment: Experiment) -> dict[str, Any] | None:
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         # What a row has was changed after it was kept.
         raise LabError(f"{path} holds rows of another form ({error!r}): {anew}") from error
+    lacking = _lacking(experiment, record["rows"])
+    if lacking:
+        raise LabError(f"{path} is not whole, {', '.join(lacking)} missing: {anew}")
     return record
+
+
+def _lacking(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Controls that some seed has no row of; *none* has one in some experiments alone."""
+    seeds = {row["seed"] for row in rows}
+    there = {(row.get("control"), row["seed"]) for row in rows}
+    return [
+        control
+        for control in experiment.controls
+        if control != "none" and any((control, seed) not in there for seed in seeds)
+    ]
 
 
 def load_each(experiments: Sequence[Experiment]) -> tuple[dict[str, Any], dict[str, str]]:

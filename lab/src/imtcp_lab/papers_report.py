@@ -119,8 +119,9 @@ def _picture(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> repor
     paper = experiment.paper
     assert paper is not None
     caption = (
-        f"After {paper.source}. What goes on over time, and distributions, are of the first seed;"
-        " other lines and bars are means, with the range of the seeds where there are several."
+        f"After {paper.source}. What goes on over time is of the first seed, distributions are of"
+        " all together; other lines and bars are means, with the range of the seeds where there"
+        " are several."
     )
     return report.Picture(experiment.name, caption, paper.draw(rows, LIGHT), paper.draw(rows, DARK))
 

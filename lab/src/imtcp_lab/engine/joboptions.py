@@ -9,8 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from imtcp_lab.job import Job, JobResult, LabError, Runner
+
+T = TypeVar("T")
 
 #: Written beside the results, unless the job left files of these names.
 LOG_NAME = "log.txt"
@@ -23,6 +26,30 @@ def positive(text: str) -> float:
     if not value > 0:
         raise argparse.ArgumentTypeError(f"not positive: {text}")
     return value
+
+
+def count(text: str) -> int:
+    """An argument that must be a whole number from 1 on."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"not 1 or more: {text}")
+    return value
+
+
+def listed(kind: Callable[[str], T]) -> Callable[[str], list[T]]:
+    """An argument of several of a kind with commas between; its errors name the wrong one."""
+
+    def parse(text: str) -> list[T]:
+        out = []
+        for part in text.split(","):
+            try:
+                out.append(kind(part))
+            except ValueError as error:
+                what = getattr(kind, "__name__", "value")
+                raise argparse.ArgumentTypeError(f"invalid {what} value: {part!r}") from error
+        return out
+
+    return parse
 
 
 def natural(text: str) -> int:

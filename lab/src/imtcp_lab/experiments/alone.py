@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from imtcp_lab.controls import Control
+from imtcp_lab.engine.joboptions import count, listed
 from imtcp_lab.experiments.base import (
     Experiment,
     Rows,
@@ -30,7 +31,7 @@ from imtcp_lab.traffic import Bulk, Times, shift_s
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--flows", default="1,5", help="background flows (1,5)")
+    parser.add_argument("--flows", type=listed(count), default="1,5", help="background flows (1,5)")
     parser.add_argument("--capacity-mbps", type=float, default=50, help="(50)")
     parser.add_argument("--rtt-ms", type=float, default=30, help="(30)")
     parser.add_argument("--buffer-pkts", type=int, default=1000, help="(1000)")
@@ -61,7 +62,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     )
     return [
         on_idle(path, flows, control, args.measure_s, seed)
-        for flows in map(int, args.flows.split(","))
+        for flows in args.flows
         for seed in args.seed_numbers
         for control in args.chosen
     ]

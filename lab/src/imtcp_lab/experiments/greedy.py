@@ -12,6 +12,8 @@ import argparse
 from collections.abc import Sequence
 
 from imtcp_lab import series
+from imtcp_lab.controls import CONTROLS
+from imtcp_lab.engine.joboptions import listed
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity, judged_seconds
 from imtcp_lab.job import LabError
 from imtcp_lab.measured import alone_of
@@ -30,8 +32,20 @@ BACK_BINS = 5
 BIN_MS = 100
 
 
+def _rival(name: str) -> str:
+    """A congestion control of the kernel's own."""
+    known = [
+        c.name for c in CONTROLS.values() if c.congestion_control == c.name and not c.needs_imtcp
+    ]
+    if name not in known:
+        raise argparse.ArgumentTypeError(f"unknown rival {name} (known: {', '.join(known)})")
+    return name
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rivals", default="reno,cubic", help="foreground (reno,cubic)")
+    parser.add_argument(
+        "--rivals", type=listed(_rival), default="reno,cubic", help="foreground (reno,cubic)"
+    )
     parser.add_argument("--buffer-pkts", type=int, default=1000, help="(1000)")
     judged_seconds(parser, 20)
 
@@ -50,7 +64,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             seed=seed,
             variant=rival,
         )
-        for rival in args.rivals.split(",")
+        for rival in args.rivals
         for seed in args.seed_numbers
         for control in args.chosen
     ]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from imtcp_lab import figures, measured
+from imtcp_lab.engine.joboptions import listed, positive
 from imtcp_lab.experiments.base import Experiment, Rows, judged_seconds
 from imtcp_lab.experiments.web import CAPACITY_BPS, LOAD, beside_web
 from imtcp_lab.limit import Front, harm, line, recorded_bytes
@@ -35,14 +36,16 @@ ALONE_EVERY_MS = 1
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rtts", default="15,30,100", help="background RTTs, ms (15,30,100)")
-    parser.add_argument("--load", type=float, default=LOAD, help="web load (0.4)")
+    parser.add_argument(
+        "--rtts", type=listed(positive), default="15,30,100", help="background RTTs, ms (15,30,100)"
+    )
+    parser.add_argument("--load", type=positive, default=LOAD, help="web load (0.4)")
     judged_seconds(parser, 20)
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     out = []
-    for rtt_ms in map(float, args.rtts.split(",")):
+    for rtt_ms in args.rtts:
         path = Dumbbell(
             capacity_bps=CAPACITY_BPS, background_rtt_ms=rtt_ms, buffer_pkts=BUFFER_PKTS
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from imtcp_lab.stats import ensemble
@@ -37,6 +37,16 @@ class Claim:
 
     text: str
     holds: bool
+    #: How many seeds' rows, judged by themselves, bear it out, and of how many.
+    seeds_held: int = 0
+    seeds: int = 0
+
+    @property
+    def told(self) -> str:
+        """The sentence, and how the seeds differ about it."""
+        if self.seeds_held == (self.seeds if self.holds else 0):
+            return self.text
+        return f"{self.text} [{self.seeds_held} of {self.seeds} seeds by themselves]"
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ class Verdict:
     @property
     def told(self) -> str:
         """The claims, a line each."""
-        return "\n".join(f"  {'yes' if c.holds else 'no ':3}  {c.text}" for c in self.claims)
+        return "\n".join(f"  {'yes' if c.holds else 'no ':3}  {c.told}" for c in self.claims)
 
 
 @dataclass(frozen=True)
@@ -76,8 +86,15 @@ class Paper:
     reason: str = ""
 
     def verdict(self, rows: Rows) -> Verdict:
-        """The judgement on these rows."""
-        return Verdict(tuple(self.judge(rows)))
+        """The judgement on these rows: on all seeds, and on each by itself."""
+        seeds = values(rows, "seed")
+        each = [self.judge([row for row in rows if row["seed"] == seed]) for seed in seeds]
+        return Verdict(
+            tuple(
+                replace(claim, seeds_held=sum(c.holds for c in same), seeds=len(seeds))
+                for claim, *same in zip(self.judge(rows), *each, strict=True)
+            )
+        )
 
     def why(self, verdict: Verdict) -> str:
         """The reason, or that there is none yet; empty where ours does not differ."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from imtcp_lab import figures, measured
 from imtcp_lab.controls import Control
+from imtcp_lab.engine.joboptions import count, listed, positive
 from imtcp_lab.experiments.base import Experiment, Rows, judged_seconds
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -27,10 +28,22 @@ RTT_MS = 30.0
 LOAD = 0.4
 
 
+def _buffer(text: str) -> int | None:
+    """Packets; None: a bandwidth-delay product of the path."""
+    if text == "bdp":
+        return None
+    try:
+        return count(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither packets nor bdp") from None
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--buffers", default="1000,bdp", help="packets, or bdp (1000,bdp)")
-    parser.add_argument("--flows", default="1,5", help="background flows (1,5)")
-    parser.add_argument("--load", type=float, default=LOAD, help="web load (0.4)")
+    parser.add_argument(
+        "--buffers", type=listed(_buffer), default="1000,bdp", help="packets, or bdp (1000,bdp)"
+    )
+    parser.add_argument("--flows", type=listed(count), default="1,5", help="background flows (1,5)")
+    parser.add_argument("--load", type=positive, default=LOAD, help="web load (0.4)")
     parser.add_argument("--rtt-ms", type=float, default=RTT_MS, help="background RTT (30)")
     judged_seconds(parser, 20)
 
@@ -53,13 +66,13 @@ def beside_web(
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     bdp = round(bdp_pkts(CAPACITY_BPS, args.rtt_ms / 1e3))
     out = []
-    for buffer in args.buffers.split(","):
+    for buffer in args.buffers:
         path = Dumbbell(
             capacity_bps=CAPACITY_BPS,
             background_rtt_ms=args.rtt_ms,
-            buffer_pkts=bdp if buffer == "bdp" else int(buffer),
+            buffer_pkts=buffer or bdp,
         )
-        for flows in map(int, args.flows.split(",")):
+        for flows in args.flows:
             out += [
                 beside_web(path, args.load, flows, control, args.measure_s, seed)
                 for seed in args.seed_numbers
