@@ -224,9 +224,12 @@ def test_ten_flows_back_are_a_row_of_their_own():
 
 
 def test_lp_by_marks_has_a_queue_that_marks_and_the_others_have_not():
-    queues = {s.control.name: s.path.queue for s in quick(lp_web.EXPERIMENT)}
-    assert queues.pop("imtcp_lpecn") == "lp-ecn"
-    assert set(queues.values()) == {"droptail"}
+    queues = {(s.control.name, s.path.queue) for s in quick(lp_web.EXPERIMENT)}
+    marked = {control for control, queue in queues if queue == "lp-ecn"}
+    # And what it is held against.
+    assert marked == {"imtcp_lpecn", "none"}
+    others = {control for control, queue in queues if queue == "droptail"}
+    assert others == set(lp_web.EXPERIMENT.controls) - {"imtcp_lpecn"}
 
 
 def test_a_rise_is_found_by_the_first_average_near_the_new_truth():

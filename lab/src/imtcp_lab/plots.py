@@ -125,7 +125,7 @@ def _legend(figure: Figure, grid: Any) -> None:  # noqa: ANN401 - an array of Ax
 def bars(
     rows: Rows,
     y: str,
-    ylabel: str,
+    xlabel: str,
     theme: Theme = LIGHT,
     *,
     panels: str | None = None,
@@ -133,21 +133,33 @@ def bars(
     """A bar per control: the mean over seeds, with their range; a panel per value of `panels`."""
     known = [row for row in rows if row.get(y) is not None]
     titles = list(dict.fromkeys(row[panels] for row in known)) if panels else [""]
-    count = max(1, len(titles))
+    names = list(dict.fromkeys(row["control"] for row in known))
+    size = (6.4, 1.2 + 0.35 * len(names))
     with themed(theme):
-        figure, grid = plt.subplots(1, count, figsize=(6.4, 3.6), sharey=True, squeeze=False)
+        figure, grid = plt.subplots(
+            1, max(1, len(titles)), figsize=size, sharex=True, sharey=True, squeeze=False
+        )
         for axes, title in zip(grid.flat, titles, strict=False):
             shown = [row for row in known if not panels or row[panels] == title]
-            names = list(dict.fromkeys(row["control"] for row in shown))
             for at, name in enumerate(names):
                 e = ensemble(row[y] for row in shown if row["control"] == name)
-                axes.bar(at, e.mean, color=STYLES[name][0], width=0.6)
-                axes.vlines(at, e.lowest, e.highest, color=theme.ink, linewidth=1.2)
-            labels = [CONTROLS[name].label for name in names]
-            axes.set_xticks(range(len(names)), labels, rotation=20 if count == 1 else 60)
-            axes.grid(axis="x", visible=False)
+                axes.barh(at, e.mean, color=STYLES[name][0], height=0.6)
+                axes.hlines(at, e.lowest, e.highest, color=theme.ink, linewidth=1.2)
+                # Else a bar of next to nothing is none.
+                axes.annotate(
+                    f"{e.mean:.3g}",
+                    (e.highest, at),
+                    (3, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize=7,
+                )
+            axes.set_yticks(range(len(names)), [CONTROLS[name].label for name in names])
+            axes.grid(axis="y", visible=False)
             axes.set_title(title)
-        grid.flat[0].set_ylabel(ylabel)
+            axes.set_xlabel(xlabel)
+            axes.margins(x=0.15)
+        grid.flat[0].invert_yaxis()
         figure.tight_layout()
         return png(figure)
 
@@ -166,7 +178,7 @@ def over_time(
         columns = 1 if len(shown) <= PANELS_BELOW else 2
         down = -(-len(shown) // columns)
         figure, grid = plt.subplots(
-            down, columns, figsize=(6.4, 1.6 * down + 0.6), sharex=True, squeeze=False
+            down, columns, figsize=(6.4, 1.6 * down + 0.6), sharex=True, sharey=True, squeeze=False
         )
         # One column is full before the next begins.
         panels = list(grid.T.flat)
@@ -178,10 +190,11 @@ def over_time(
                     *(line[k] for k in SERIES_KEYS), linewidth=1.1, label=line.get("name", "_")
                 )
             axes.set_title(_label(row[title], title), fontsize=None if columns == 1 else 7)
-            axes.set_ylim(bottom=0)
             axes.set_ylabel(ylabel)
             if any("name" in line for line in row[key]):
                 axes.legend(frameon=False, fontsize=8)
+        # All have one scale: a limit that is set before all is drawn would be that of what was.
+        panels[0].set_ylim(bottom=0)
         for axes in grid[-1]:
             axes.set_xlabel("time, s")
         figure.tight_layout()
