@@ -120,7 +120,10 @@ HARM = Experiment(
         expected="Reno takes more than is available and slows the web; beside Nice, TCP-LP and"
         " ImTCP-bg pages take what they take alone; of these three ImTCP-bg is nearest to what is"
         " available.",
-        choices=bg_path.CHOICES + bg_path.OUR_RULES + " 50 servers would take the whole link and"
+        choices=bg_path.CHOICES
+        + bg_path.JUDGED
+        + bg_path.OUR_RULES
+        + " 50 servers would take the whole link and"
         " are left out."
         " 'What they take alone' is taken as 5 % more at most.",
         reason="Reno's 0.96 is what objects that come in the end leave, as in BG-F9. What is above"
@@ -156,7 +159,10 @@ USE = Experiment(
         source="[BG §4.2.2, figure 9]",
         expected="ImTCP-bg is near 1 everywhere; Nice is low where little is left; TCP-LP above 1"
         " there; Reno far above 1.",
-        choices=bg_path.CHOICES + bg_path.OUR_RULES + " All flows are there from the start; in"
+        choices=bg_path.CHOICES
+        + bg_path.JUDGED
+        + bg_path.OUR_RULES
+        + " All flows are there from the start; in"
         " the thesis they join in the first 200 of 500 s. U is the background's throughput over"
         " what the web alone leaves.",
         reason="Objects are asked for at Poisson times whatever the network does, and all of them"

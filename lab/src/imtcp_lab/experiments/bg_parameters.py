@@ -29,7 +29,7 @@ from imtcp_lab.traffic import Bulk
 
 GAMMAS = (0.05, 0.1, 0.125, 0.25, 0.5, 0.9)
 DELTAS = (1.05, 1.1, 1.2, 1.4, 2.0)
-CHOICES = bg_path.CHOICES + " The rules are the paper's alone (profile=paper)."
+CHOICES = bg_path.CHOICES + bg_path.JUDGED + " The rules are the paper's alone (profile=paper)."
 
 
 def _sweep(
