@@ -33,6 +33,7 @@ from imtcp_lab.experiments.paper import (
     below,
     less,
     mean,
+    near,
 )
 from imtcp_lab.figures import DARK, LIGHT
 from imtcp_lab.job import LabError
@@ -153,6 +154,12 @@ def test_what_was_not_measured_bears_nothing_out():
     assert "(not measured)" in below("U", mean(rows, "U"), "1", 1).text
 
 
+def test_near_is_within_what_is_said_on_both_sides():
+    assert near("U", 0.61, 0.51, 0.11).holds and near("U", 0.41, 0.51, 0.11).holds
+    assert not near("U", 0.63, 0.51, 0.11).holds and not near("U", 0.39, 0.51, 0.11).holds
+    assert not near("U", math.nan, 0.51, 0.11).holds
+
+
 def test_less_is_by_a_twentieth_and_not_by_a_hair():
     assert less("U", 0.95, "that", 1.0).holds
     assert not less("U", 0.96, "that", 1.0).holds
@@ -207,7 +214,7 @@ def test_a_mean_is_of_the_rows_that_are_asked_for():
 
 def test_lp_beside_tcp_is_a_share_of_the_link():
     scenario = quick(lp_greedy.EXPERIMENT)[-1]
-    row = lp_greedy.EXPERIMENT.rows([point(scenario, 0.27e6, rival=rival(scenario, 9e6))])[0]
+    row = lp_greedy.EXPERIMENT.rows([point(scenario, 0.0405e6, rival=rival(scenario, 1.35e6))])[0]
     assert row["lp_share"] == pytest.approx(0.027, rel=1e-2)
     assert row["tcp_share"] == pytest.approx(9 / 10 * 1514 / 1448, rel=1e-2)
 
@@ -217,9 +224,11 @@ def test_ten_flows_back_are_a_row_of_their_own():
     one_way, two_way = (s.job().script for s in mine)
     assert "--flows 10" not in one_way
     assert "--flows 10" in two_way
-    back = pl.DataFrame({"t_us": [21_000_000], "bytes": [375_000 * 20]})
-    row = lp_greedy.EXPERIMENT.rows([point(mine[1], 1e6, rival=rival(mine[1], 5e6), back=back)])[0]
-    # 7.5 MB of payload in 20 s are 3 of 10 Mbit/s.
+    back = pl.DataFrame({"t_us": [21_000_000], "bytes": [56_250 * 20]})
+    row = lp_greedy.EXPERIMENT.rows(
+        [point(mine[1], 0.15e6, rival=rival(mine[1], 0.75e6), back=back)]
+    )[0]
+    # 1.125 MB of payload in 20 s are 0.45 of 1.5 Mbit/s.
     assert row["back_share"] == pytest.approx(0.3 * 1514 / 1448)
 
 

@@ -11,7 +11,7 @@ from imtcp_lab import plots
 from imtcp_lab.experiments import lp_path
 from imtcp_lab.experiments.base import Experiment, Rows, identity
 from imtcp_lab.experiments.lp_web import COLUMNS, WEB, draw_10kb, responses
-from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick
+from imtcp_lab.experiments.paper import Claim, Paper, below, less, mean, near, pick
 from imtcp_lab.line import LINKS, Line, LineScenario, Span
 from imtcp_lab.metrics import counted, goodput_bps
 from imtcp_lab.results import Point
@@ -83,9 +83,9 @@ def _of(rows: Sequence[dict], control: str, key: str) -> float:
 def _judge_long_bulk(rows: Sequence[dict]) -> list[Claim]:
     alone, lp, reno = (_of(rows, c, "response_10kb_s") for c in ("none", "imtcp_lp", "reno"))
     return [
-        below("an object of 10 kB takes, beside imtcp_lp,", lp, "a quarter more than alone",
-              alone * 1.25, unit=" s"),
-        below("which is", lp, "two thirds of what it takes beside Reno", reno * 2 / 3, unit=" s"),
+        below("an object of 10 kB takes, beside imtcp_lp,", lp,
+              "a fifth more than alone, as on one link", alone * 1.2, unit=" s"),
+        less("an object of 10 kB takes, beside imtcp_lp,", lp, "beside Reno", reno),
     ]  # fmt: skip
 
 
@@ -94,21 +94,22 @@ def _judge_long_web(rows: Sequence[dict]) -> list[Claim]:
     saved = 1 - _of(rows, "imtcp_lp", "response_s") / _of(rows, "reno", "response_s")
     share, renos = (_of(rows, c, "bulk_share") for c in ("imtcp_lp", "reno"))
     return [
-        below("an object of 10 kB takes, beside imtcp_lp,", lp,
-              "half more than alone (paper: a third)", alone * 1.5, unit=" s"),
-        Claim(f"objects take {as_percent(saved)} less than beside Reno, 80 % wanted (paper: over"
-              " 90 %)",
+        near("an object of 10 kB takes alone", alone, 0.74, 0.15, " s"),
+        near("and longer beside imtcp_lp by a factor of", lp / alone, 1.32, 0.1),
+        Claim(f"objects take {as_percent(saved)} less than beside Reno, at least 80 % wanted"
+              " (paper: over 90 %)",
               saved >= 0.8),
-        Claim(f"imtcp_lp has {share:.2f} of a link, 0.4 wanted (paper: 0.52)", share >= 0.4),
-        below("imtcp_lp's share", share, "Reno's", renos),
+        near("imtcp_lp's share of a link is", share, 0.52, 0.1),
+        near("Reno's is", renos, 0.62, 0.1),
     ]  # fmt: skip
 
 
 CONTROLS = ("none", "reno", "imtcp_lp", "imtcp_bg")
 CHOICES = (
     "The web is that of LP-F14, 40 % of each link that it crosses; a link's queue holds 2.5"
-    " bandwidth-delay products of a path of one link. 400 s of each run are judged, not 1000. TCP"
-    " is Reno."
+    " bandwidth-delay products of a path of one link. 400 s of each run are judged, not 1000, and"
+    " five seeds, not 50. TCP is Reno. TCP-LP is that by delay: the paper saw no substantial"
+    " difference to that by marks."
 )
 
 LONG_BULK = Experiment(

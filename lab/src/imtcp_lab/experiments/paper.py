@@ -127,6 +127,17 @@ def below(
     return Claim(f"{name} {told} (wanted: at most {most}, {whose})", value <= bound)
 
 
+def near(
+    name: str, value: float, paper: float, within: float, unit: str = "", digits: int = 2
+) -> Claim:
+    """``name`` is what the paper has, by ``within`` more or less; all in ``unit``."""
+    told = _number(value, digits) + unit
+    return Claim(
+        f"{name} {told} (wanted: within {within:.2g} of the paper's {paper:g})",
+        abs(value - paper) <= within,
+    )
+
+
 #: What is to be less than something else is so by a twentieth: less than that is chance.
 LESS = 0.95
 
