@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from imtcp_lab.stats import ensemble, jain, quantile, student_t95
+from imtcp_lab.stats import distance, ensemble, jain, quantile, student_t95
 
 
 def test_three_seeds_give_the_mean_and_students_interval():
@@ -40,6 +40,14 @@ def test_quantiles_interpolate():
     assert quantile([10.0], 0.95) == 10.0
     assert quantile(list(range(101)), 0.95) == 95.0
     assert math.isnan(quantile([], 0.5))
+
+
+def test_the_distance_of_distributions_is_the_most_by_which_their_shares_differ():
+    assert distance([1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]) == 0
+    # At 2 all of the first are there, and a third of the second.
+    assert distance([1.0, 2.0], [1.5, 3.0, 4.0]) == pytest.approx(2 / 3)
+    assert distance([1.0], [2.0]) == 1
+    assert math.isnan(distance([], [1.0]))
 
 
 def test_jain_is_one_for_equals_and_one_nth_for_a_monopoly():

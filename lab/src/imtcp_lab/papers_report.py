@@ -16,7 +16,8 @@ NOT_RUN, NOT_READABLE = "not run", "not readable"
 
 #: What the tables and texts call things.
 WORDS = {
-    "[IM], [BG], [LP], [EN]": "the papers: ImTCP, ImTCP-bg, TCP-LP, ENABLE (docs/paper-to-code.md)",
+    "[IM], [BG], [LP], [EN], [SL]": "the papers: ImTCP, ImTCP-bg, TCP-LP, ENABLE, and the slides of"
+    " ImTCP-bg (docs/paper-to-code.md)",
     "U": "share of the bandwidth that the foreground leaves which the background uses",
     "I": "by how much longer the web's objects take than without a background: of their mean time,"
     " of the time of the 95 % quickest (p95), of the mean of those of 30 kB at most (small)",

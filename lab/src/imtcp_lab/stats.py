@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 #: Two-sided 95 % points of Student's t for 1…30 degrees of freedom.
 _T95 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
@@ -62,6 +64,16 @@ def quantile(values: Sequence[float], q: float) -> float:
     low = math.floor(at)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+def distance(ones: Sequence[float], others: Sequence[float]) -> float:
+    """Kolmogorov's: by how much two distributions differ at most, as a share; NaN of none."""
+    if not ones or not others:
+        return math.nan
+    a, b = np.sort(ones), np.sort(others)
+    at = np.concatenate([a, b])
+    shares = (np.searchsorted(x, at, side="right") / len(x) for x in (a, b))
+    return float(np.max(np.abs(np.subtract(*shares))))
 
 
 def jain(shares: Sequence[float]) -> float:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from operator import gt
 
 from imtcp_lab import measured, plots
 from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
-from imtcp_lab.experiments.paper import Claim, Paper, below, mean, pick, values
+from imtcp_lab.experiments.paper import Claim, Paper, at_each, less, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_mbps, as_number, as_percent
@@ -70,39 +71,81 @@ COLUMNS = (
 )
 
 
-def _judge_harm(rows: Sequence[dict]) -> list[Claim]:
-    out = []
-    reno, ours = (mean(rows, "U", control=c) for c in ("reno", "imtcp_bg"))
-    for name in POLITE:
-        harm = mean(rows, "I_mean", control=name)
-        out.append(Claim(f"pages take {as_percent(harm)} longer beside {name}, 5 % or less wanted",
-                         harm <= 0.05))  # fmt: skip
-    harm = mean(rows, "I_mean", control="reno")
-    out += [
-        Claim(f"Reno uses {reno:.2f}, more than 1", reno > 1),
-        Claim(f"pages take {as_percent(harm)} longer beside Reno, more than 5 %", harm > 0.05),
+def _used(rows: Sequence[dict], control: str, **where: object) -> list[float]:
+    """U at each load."""
+    return [
+        mean(rows, "U", control=control, servers=servers, **where)
+        for servers in values(rows, "servers")
     ]
-    for name in ("imtcp_nice", "imtcp_lp"):
-        out.append(below(f"{name} uses", mean(rows, "U", control=name), "imtcp_bg's", ours))
-    out.append(below("imtcp_bg uses", ours, "Reno's", reno))
-    return out
+
+
+def _nearest(rows: Sequence[dict], **where: object) -> bool:
+    """Of the three that should yield ImTCP-bg is nearest to what is available, at each load."""
+    ours, *others = (_used(rows, name, **where) for name in ("imtcp_bg", "imtcp_nice", "imtcp_lp"))
+    return all(
+        abs(1 - mine) < min(abs(1 - other) for other in theirs)
+        for mine, *theirs in zip(ours, *others, strict=True)
+    )
+
+
+def _judge_harm(rows: Sequence[dict]) -> list[Claim]:
+    def longer_pct(control: str) -> list[float]:
+        return [
+            100 * mean(rows, "I_mean", control=control, servers=servers)
+            for servers in values(rows, "servers")
+        ]
+
+    reno = _used(rows, "reno")
+    out = [
+        at_each(f"pages take at most 5 % longer beside {name} at every load", harm,
+                 holds=max(harm) <= 5, digits=1)
+        for name, harm in ((name, longer_pct(name)) for name in POLITE)
+    ]  # fmt: skip
+    slowed = longer_pct("reno")
+    return [
+        *out,
+        at_each("pages take more than 5 % longer beside Reno", slowed, holds=min(slowed) > 5,
+                 digits=0),
+        at_each("Reno uses more than 1", reno, holds=min(reno) > 1),
+        at_each("Reno uses most: more than imtcp_bg's", _used(rows, "imtcp_bg"),
+                 holds=all(map(gt, reno, _used(rows, "imtcp_bg")))),
+        at_each("imtcp_bg's use is nearest to 1, nearer than Nice's and TCP-LP's",
+                 _used(rows, "imtcp_lp"), holds=_nearest(rows)),
+    ]  # fmt: skip
+
+
+#: [BG §4.2.2]: "exceeds" and "greatly exceeds" are told without numbers; near 1 is ours.
+NEAR_ONE = 0.2
 
 
 def _judge_use(rows: Sequence[dict]) -> list[Claim]:
-    busiest = values(rows, "servers")[-1]
+    counts = values(rows, "flows")
     out = []
-    for flows in values(rows, "flows"):
-        used = {
-            name: mean(rows, "U", control=name, flows=flows, servers=busiest)
-            for name in ("reno", *POLITE)
-        }
-        where = f"{flows} flows, {busiest} servers:"
+    for flows in counts:
+        where = "1 flow" if flows == 1 else f"{flows} flows"
+        ours, reno, nice, lp = (
+            _used(rows, name, flows=flows)
+            for name in ("imtcp_bg", "reno", "imtcp_nice", "imtcp_lp")
+        )
         out += [
-            below(f"{where} Nice uses", used["imtcp_nice"], "imtcp_bg's", used["imtcp_bg"]),
-            Claim(f"{where} imtcp_bg uses {used['imtcp_bg']:.2f}, within a fifth of 1",
-                  abs(used["imtcp_bg"] - 1) <= 0.2),
-            Claim(f"{where} Reno uses {used['reno']:.2f}, more than 1", used["reno"] > 1),
+            at_each(f"{where}: imtcp_bg uses 1 within a fifth at every load", ours,
+                     holds=max(abs(1 - u) for u in ours) <= NEAR_ONE),
+            at_each(f"{where}: and is nearer to 1 than TCP-LP (told here) and Nice", lp,
+                     holds=_nearest(rows, flows=flows)),
+            at_each(f"{where}: Reno uses more than 1", reno, holds=min(reno) > 1),
+            at_each(f"{where}: Nice uses the less the less is available", nice,
+                     holds=all(map(gt, nice, nice[1:]))),
+            Claim(f"{where}: TCP-LP uses {lp[-1]:.2f} where least is available, more than 1 wanted",
+                  lp[-1] > 1),
         ]  # fmt: skip
+    few, many = (
+        mean(rows, "U", control="imtcp_lp", flows=flows, servers=values(rows, "servers")[0])
+        for flows in (counts[0], counts[-1])
+    )
+    out.append(
+        less(f"where most is available TCP-LP's use by {counts[-1]} flows", many,
+             f"that by {counts[0]}", few)
+    )  # fmt: skip
     return out
 
 
@@ -119,24 +162,27 @@ HARM = Experiment(
         source="[BG §4.2.1, figure 7]",
         expected="Reno takes more than is available and slows the web; beside Nice, TCP-LP and"
         " ImTCP-bg pages take what they take alone; of these three ImTCP-bg is nearest to what is"
-        " available.",
+        " available, with 10 to 50 servers.",
         choices=bg_path.CHOICES
         + bg_path.JUDGED
         + bg_path.OUR_RULES
         + " 50 servers would take the whole link and"
         " are left out."
         " 'What they take alone' is taken as 5 % more at most.",
-        reason="Reno's 0.96 is what objects that come in the end leave, as in BG-F9. What is above"
-        " 5 % is TCP-LP's mean of 7: 3 to 6 with 10 to 30 servers, and 15, 21 and 3 % in"
-        " three seeds with 40. It learns the longest delay from the loss that ends slow"
-        " start [BG fig. 8], so the buffer of 1000 packets is full in the first two seconds,"
-        " 2000 packets are lost, and with 9 Mbit/s left the queue is gone 8, 10 and 4 s"
-        " after the start, though the window is at its least; judged is from the fifth"
-        " second on. Objects from the twelfth second on take 8, 2 and 4 % longer. ImTCP-bg,"
-        " 4.9 % on the mean of all, has 5.5 with 40: one in eight of its results is valid"
-        " there, and those say 15.5 Mbit/s where 9 are left (with 20 servers three in eight"
-        " are, and say 28 where 30 are). Of the samples of its window 2 % are at the cap,"
-        " and nothing is dropped: the rule for the round trip holds it.",
+        reason="Reno takes the web's time and not its bytes, as in BG-F9. What is above 5 % is"
+        " TCP-LP with 10 servers, not looked into, and with 40: 15, 21 and 3 % in three"
+        " seeds. It learns the longest delay from the loss that ends slow start [BG fig."
+        " 8], so the buffer of 1000 packets is full in the first two seconds, 2000 packets"
+        " are lost, and with 9 Mbit/s left the queue is gone 8, 10 and 4 s after the start,"
+        " though the window is at its least; judged is from the fifth second on, for 20, so"
+        " that a start weighs more than in the thesis's 500. Objects from the twelfth"
+        " second on take 8, 2 and 4 % longer. ImTCP-bg is above 5 % by half a point with 20"
+        " and 40 servers. With 40 one in eight of its results is valid, and those say 15.5"
+        " Mbit/s where 9 are left (with 20 servers three in eight are, and say 28 where 30"
+        " are). Of the samples of its window 2 % are at the cap, and nothing is dropped:"
+        " the rule for the round trip holds it. By the paper's rules alone it has 0.52 with"
+        " 20 servers (BG-F5), less than TCP-LP's 0.60: nearest to 1 it is by imtcp's own"
+        " rules.",
         judge=_judge_harm,
         draw=lambda rows, theme: plots.lines(
             [r for r in rows if r["control"] != "none"], "servers", "background_mbps",
@@ -157,8 +203,10 @@ USE = Experiment(
     seeds=3,
     paper=Paper(
         source="[BG §4.2.2, figure 9]",
-        expected="ImTCP-bg is near 1 everywhere; Nice is low where little is left; TCP-LP above 1"
-        " there; Reno far above 1.",
+        expected="ImTCP-bg uses what is available everywhere, and is the best of the three that"
+        " should yield; Nice uses the less the less is left; TCP-LP more than 1 where little is"
+        " left, and little where much is left to many flows, after the losses with which they"
+        " begin; Reno far more than 1.",
         choices=bg_path.CHOICES
         + bg_path.JUDGED
         + bg_path.OUR_RULES
@@ -166,11 +214,14 @@ USE = Experiment(
         " the thesis they join in the first 200 of 500 s. U is the background's throughput over"
         " what the web alone leaves.",
         reason="Objects are asked for at Poisson times whatever the network does, and all of them"
-        " come in the end: what Reno takes from the web is its time (objects take 94 to 183"
-        " % longer with 40 servers), not its bytes, and nobody's U is above 1.02, TCP-LP's"
-        " neither. Where 10.8 Mbit/s are left ImTCP-bg has 0.57, 0.61, 0.80 and 0.90 of them"
-        " with 1, 2, 5 and 10 flows, TCP-LP 0.23 to 0.64, Nice 0.06 to 0.25. One flow is"
-        " held by the rule for the round trip, as in BG-F7.",
+        " come in the end: what Reno takes from the web is its time (objects take 94 to 183 %"
+        " longer with 40 servers), not its bytes, so nobody's U is above 1.02. With 40 servers"
+        " Reno's is 0.80 to 0.90, for the web carries 40 to 41 Mbit/s in the seconds that are"
+        " judged, 39 without a background: some of what was asked for in the five seconds before."
+        " TCP-LP's many flows do not join one by one here, so their first losses are over. Where"
+        " 10.8 Mbit/s are left ImTCP-bg has 0.57, 0.61, 0.80 and 0.90 of them with 1, 2, 5 and 10"
+        " flows, TCP-LP 0.23 to 0.64, Nice 0.06 to 0.25. One flow is held by the rule for the round"
+        " trip, as in BG-F7.",
         judge=_judge_use,
         draw=lambda rows, theme: plots.lines(
             [

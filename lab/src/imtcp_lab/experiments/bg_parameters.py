@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import le
 
 import polars as pl
 
@@ -13,8 +14,10 @@ from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
 from imtcp_lab.experiments.paper import (
     AS_IN_PAPER,
+    LESS,
     Claim,
     Paper,
+    at_each,
     below,
     less,
     mean,
@@ -82,15 +85,15 @@ def _judge_gamma(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _judge_delta(rows: Sequence[dict]) -> list[Claim]:
-    least, *_, most = values(rows, "delta")
     out = []
     for flows in values(rows, "flows"):
-        for key, what in (("U", "U"), ("queue_pkts_mean", "the queue")):
+        where = "1 flow" if flows == 1 else f"{flows} flows"
+        for key, what, digits in (("U", "U", 2), ("queue_pkts_mean", "the queue, in packets,", 1)):
+            found = [mean(rows, key, delta=delta, flows=flows) for delta in values(rows, "delta")]
+            grows = all(map(le, found, found[1:])) and found[0] <= LESS * found[-1]
             out.append(
-                below(f"{flows} flows: {what} at delta = {least:g}",
-                      mean(rows, key, delta=least, flows=flows), f"that at {most:g}",
-                      mean(rows, key, delta=most, flows=flows))
-            )  # fmt: skip
+                at_each(f"{where}: {what} grows with delta", found, holds=grows, digits=digits)
+            )
     return out
 
 
@@ -142,8 +145,15 @@ def _judge_windows(rows: Sequence[dict]) -> list[Claim]:
         for row in rows
         if row["gamma"] == least and row["cap_pkts"]
     ).mean
+    windows = [
+        ensemble(ensemble(r["lines"][0]["value"]).mean for r in rows if r["gamma"] == gamma).mean
+        for gamma in (least, most)
+    ]
     return [
-        Claim(f"at gamma = {least:g} the window is {share:.2f} of the cap on the mean, 0.8 wanted",
+        less(f"the mean window at gamma = {most:g}, in packets,", windows[1], f"at {least:g}",
+             windows[0], 1),
+        Claim(f"at gamma = {least:g} the window is {share:.2f} of the cap on the mean, at least 0.8"
+              " wanted",
               share >= 0.8),
         below(f"the cap's change from one look to the next at gamma = {least:g}, of its mean,",
               calm, f"half of that at {most:g}", hasty / 2, 3),
@@ -166,11 +176,11 @@ WINDOWS = Experiment(
     paper=Paper(
         source="[BG §4.1.1, figure 4]",
         expected="With gamma of 0.1 the cap is steady and the window follows it; with 0.9 it jumps"
-        " with every result, and the window is often below what was available.",
+        " with every result, and the window tends to be smaller.",
         choices=CHOICES + " Window and cap are looked at every 100 ms. That the window follows is"
         " taken as 0.8 of the cap.",
-        reason="The cap is as steady and as hasty as the paper's, but it seldom holds the window:"
-        " the rule for the round trip does, as in BG-F5.",
+        reason="The cap seldom holds the window, whatever gamma is: the rule for the round trip"
+        " does, as in BG-F5.",
         judge=_judge_windows,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "packets", theme, title="label"),
     ),
@@ -189,12 +199,13 @@ GAMMA = Experiment(
         source="[BG §4.1.1, figure 5]",
         expected="Utilisation of the available bandwidth falls as gamma grows; 1/8 is chosen.",
         choices=CHOICES,
-        reason="The cap seldom holds the window. Of four samples a second 1 to 6 % have the window"
-        " at its cap; the cap's mean is 78 to 85 packets and the window's 45 to 49, since"
-        " valid results beside bursts are above what is left on average (38 Mbit/s where 30"
-        " are). Nothing was dropped, so it is the rule for the round trip that cuts it, which"
-        " gamma has no part in. gamma does what the thesis says to the smoothed value: its"
-        " deviation is 6 Mbit/s at 0.05, 8 at 1/8, 12 at 0.9.",
+        reason="The cap seldom holds the window: looked at four times a second it is at its cap"
+        " in 1 to 6 % of the looks. The cap's mean is 78 to 85 packets and the window's 45"
+        " to 49, since valid results beside bursts, judged by the paper's rules, are above"
+        " what is left on average (38 Mbit/s where 30 are). Nothing was dropped, so it is"
+        " the rule for the round trip that cuts it, which gamma has no part in. gamma does"
+        " what the thesis says to the smoothed value: its deviation is 6 Mbit/s at 0.05, 8"
+        " at 1/8, 12 at 0.9.",
         judge=_judge_gamma,
         draw=lambda rows, theme: plots.lines(
             rows, "gamma", "U", "gamma", "U: share of the available bandwidth", theme

@@ -138,6 +138,11 @@ def near(
     )
 
 
+def at_each(text: str, found: Sequence[float], *, holds: bool, digits: int = 2) -> Claim:
+    """A claim about every value of a sweep, with what was found at each in the sweep's order."""
+    return Claim(f"{text}: {', '.join(_number(value, digits) for value in found)}", holds)
+
+
 #: What is to be less than something else is so by a twentieth: less than that is chance.
 LESS = 0.95
 
