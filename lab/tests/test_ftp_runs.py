@@ -11,7 +11,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from imtcp_lab import day, ftp, ftp_path
+from imtcp_lab import day, ftp, ftp_path, tables
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.engine import tools
 from imtcp_lab.experiments import advised, en_ftp
@@ -202,31 +202,165 @@ def test_rates_and_times_are_told_as_the_thesiss():
     assert (row["answers"], row["switches"], row["off_share"]) == (4, 2, 0.5)
 
 
-def test_the_thesiss_own_values_are_judged_reproduced():
+TIMES = [hour + minute / 60 for hour, minute in en_ftp.TIMES_OF_DAY]
+
+
+def states(told: str) -> dict:
+    """A row's columns from states as the thesis's tables tell them: 0(2),1 is off, off, on."""
+    off = []
+    for part in told.split(","):
+        state, _, count = part.rstrip(")").partition("(")
+        off += [state == "0"] * int(count or 1)
+    return {
+        "answers": len(off),
+        "switches": sum(a != b for a, b in itertools.pairwise(off)),
+        "off_share": sum(off) / len(off),
+    }
+
+
+def thesis_loads() -> list[dict]:
+    """Its tables 3, 4, 6, 7, 9 and 10."""
     table = {
-        45: ((45.68, 70.08, 45.44), (45.68, 70.0, 57.6), (45.6, 70.08, 70.08),
-             (45.92, 70.08, 53.76), (45.84, 70.08, 68.08)),
-        60: ((25.68, 69.68, 25.6), (31.84, 69.84, 57.68), (44.4, 70.08, 70.0),
-             (28.8, 69.76, 40.24), (27.92, 69.76, 43.84)),
-        75: ((11.68, 64.96, 16.88), (15.68, 68.32, 58.4), (22.24, 69.2, 68.56),
-             (14.24, 69.12, 34.72), (13.04, 68.56, 29.28)),
+        45: ((45.68, 70.08, 45.44, "1(4)"), (45.68, 70.0, 57.6, "1,0(3)"),
+             (45.6, 70.08, 70.08, "0(2)"), (45.92, 70.08, 53.76, "0,1(2),0"),
+             (45.84, 70.08, 68.08, "0(3),1")),
+        60: ((25.68, 69.68, 25.6, "1(12)"), (31.84, 69.84, 57.68, "1,0(9)"),
+             (44.4, 70.08, 70.0, "0(5)"), (28.8, 69.76, 40.24, "0(2),1(4),0(3)"),
+             (27.92, 69.76, 43.84, "0(5),1(4)")),
+        75: ((11.68, 64.96, 16.88, "1(46),0(23)"), (15.68, 68.32, 58.4, "1,0(48)"),
+             (22.24, 69.2, 68.56, "0(18)"), (14.24, 69.12, 34.72, "0(7),1(9),0(21),1(3)"),
+             (13.04, 68.56, 29.28, "0(24),1(6),0(4),1(9)")),
     }  # fmt: skip
-    rows = [
+    return [
         {"method": method, "used_pct": used, "hour": hour, "ftp_mbps": mbps, "seed": 1}
+        | (states(told) if method == "advice" else {})
         for used, times in table.items()
-        for hour, values in enumerate(times)
-        for method, mbps in zip(("CC", "NOCC", "advice"), values, strict=True)
+        for hour, (*found, told) in zip(TIMES, times, strict=True)
+        for method, mbps in zip(("CC", "NOCC", "advice"), found, strict=True)
     ]
-    # Its own averages: 29.1, 47.1 and 158.7 %.
-    assert [en_ftp.gained(rows, used) for used in table] == pytest.approx(
-        [0.2907, 0.4711, 1.5872], rel=5e-3
-    )
-    assert en_ftp.BY_LOAD.paper.verdict(rows).word == "reproduced"
-    assert en_ftp.BY_LOAD.paper.draw(rows_for_drawing(rows), en_ftp.plots.LIGHT)[:4] == b"\x89PNG"
+
+
+def thesis_others() -> list[dict]:
+    """Its tables 13, 17 and 18: FTP's and each other flow's Mbit/s."""
+    table = {
+        "CC": ((39.76, 52.10), (39.60, 52.22), (39.60, 52.21), (39.68, 52.17), (39.68, 52.12),
+               (38.80, 25.79, 27.53), (39.04, 25.78, 27.25), (38.96, 25.85, 27.31),
+               (38.48, 26.02, 27.64), (39.04, 25.86, 27.25)),
+        "advice": ((39.20, 52.82), (53.52, 37.97), (69.68, 20.60), (48.56, 42.49), (67.20, 22.73),
+                   (38.64, 25.83, 27.60), (52.24, 23.04, 24.17), (69.20, 10.74, 10.28),
+                   (47.68, 21.24, 22.96), (66.48, 12.03, 11.29)),
+        "NOCC": ((69.52, 20.61), (69.60, 20.63), (69.68, 20.58), (69.76, 20.58), (69.76, 20.59),
+                 (69.28, 10.28, 10.61), (69.36, 10.24, 10.64), (69.28, 10.32, 10.60),
+                 (69.28, 10.45, 10.42), (69.28, 10.26, 10.60)),
+    }  # fmt: skip
+    beside = [
+        {"method": method, "flows": len(others), "hour": hour, "seed": 1, "ftp_mbps": ftp_mbps}
+        | {"others_mbps": sum(others), "other_least_mbps": min(others)}
+        for method, found in table.items()
+        for hour, (ftp_mbps, *others) in zip(TIMES * 2, found, strict=True)
+    ]
+    return beside + [
+        {"method": "alone", "flows": flows, "hour": 7.4, "seed": 1, "others_mbps": 83.4}
+        for flows in (1, 2)
+    ]
+
+
+def thesis_histories() -> list[dict]:
+    """Its tables 20, 21, 23, 24, 26 and 27."""
+    table = {
+        (45, "all"): ((45.44, "1(4)"), (57.60, "1,0(3)"), (70.08, "0(2)"), (53.76, "0,1(2),0"),
+                      (68.08, "0(3),1")),
+        (45, "weekday"): ((45.52, "1(4)"), (52.96, "1,0"), (70.00, "0(2)"), (57.84, "0,1"),
+                          (70.08, "0(2)")),
+        (45, "week"): ((45.36, "1(3)"), (51.36, "1,0"), (70.08, "0"), (70.08, "0"),
+                       (70.08, "0(2)")),
+        (60, "all"): ((25.60, "1(12)"), (57.68, "1,0(9)"), (70.00, "0(5)"),
+                      (40.24, "0(2),1(4),0(3)"), (43.84, "0(5),1(4)")),
+        (60, "weekday"): ((25.68, "1(8)"), (53.60, "1,0(5)"), (69.92, "0(4)"),
+                          (42.00, "0,1(2),0(2)"), (45.84, "0(3),1(2)")),
+        (60, "week"): ((25.68, "1(5)"), (51.76, "1,0(4)"), (70.00, "0(2)"), (43.92, "0,1,0"),
+                       (55.28, "0(3),1")),
+        (75, "all"): ((16.88, "1(46),0(23)"), (58.40, "1,0(48)"), (68.56, "0(18)"),
+                      (34.72, "0(7),1(9),0(21),1(3)"), (29.28, "0(24),1(6),0(4),1(9)")),
+        (75, "weekday"): ((17.68, "1(27),0(10)"), (57.04, "1,0(26)"), (69.44, "0(10)"),
+                          (30.72, "0(3),1(6),0(7),1,0(3)"), (34.16, "0(14),1(5),0(4),1(4)")),
+        (75, "week"): ((17.52, "1(22),0(15)"), (56.88, "1,0(24)"), (69.52, "0(6)"),
+                       (28.08, "0(2),1(3),0(5),1(2),0(3)"), (38.08, "0(12),1(3),0(2),1(2)")),
+    }  # fmt: skip
+    return [
+        {"method": "advice", "used_pct": used, "history": history, "hour": hour, "seed": 1}
+        | {"ftp_mbps": mbps}
+        | states(told)
+        for (used, history), times in table.items()
+        for hour, (mbps, told) in zip(TIMES, times, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "rows"),
+    [
+        (en_ftp.BY_LOAD, thesis_loads()),
+        (en_ftp.WITH_OTHERS, thesis_others()),
+        (en_ftp.HISTORY_SETS, thesis_histories()),
+    ],
+    ids=lambda value: getattr(value, "name", "rows"),
+)
+def test_the_thesiss_own_values_are_judged_reproduced(experiment, rows):
+    verdict = experiment.paper.verdict(rows)
+    assert [claim.text for claim in verdict.claims if not claim.holds] == []
+    assert experiment.paper.draw(rows_for_drawing(rows), en_ftp.plots.LIGHT)[:4] == b"\x89PNG"
 
 
 def rows_for_drawing(rows: list[dict]) -> list[dict]:
-    return [r | {"history": "", "flows": 0} for r in rows]
+    return [{"history": "", "flows": 0} | r for r in rows]
+
+
+def test_what_advice_gains_is_the_mean_over_the_times_of_day():
+    # The thesis's own averages: 29.1, 47.1 and 158.7 %.
+    gains = [en_ftp.gained(thesis_loads(), used) for used in (45, 60, 75)]
+    assert gains == pytest.approx([0.2907, 0.4711, 1.5872], rel=5e-3)
+
+
+def failed(experiment, rows: list[dict]) -> list[str]:
+    return [claim.text for claim in experiment.paper.verdict(rows).claims if not claim.holds]
+
+
+def test_advice_that_is_off_all_the_time_is_told_where_the_load_changes():
+    rows = [r | {"off_share": 1.0} if "off_share" in r else r for r in thesis_loads()]
+    told = failed(en_ftp.BY_LOAD, rows)
+    assert [text.partition(":")[0] for text in told[:1]] == ["at least 45 % used, 3"]
+    # 3:25, 14:25 and 21:10 at each load, and 0:15 at the highest.
+    assert len(told) == 10
+
+
+def test_two_flows_that_lose_less_than_the_thesiss_are_told():
+    rows = [
+        r | {"others_mbps": 74.7, "ftp_mbps": 10.0} if (r["method"], r["flows"]) == ("CC", 2) else r
+        for r in thesis_others()
+    ]
+    told = failed(en_ftp.WITH_OTHERS, rows)
+    assert told[0].startswith("2 flows lose beside FTP with congestion control 10 %")
+    assert told[1].startswith("FTP with congestion control beside 2 flows: Mbit/s 10.0")
+
+
+def test_as_many_changes_of_state_are_as_many_at_each_time():
+    # One more at one time and one fewer at another have the same mean.
+    moved = {("week", TIMES[1]): 2, ("week", TIMES[3]): 1}
+    rows = [
+        r | {"switches": moved.get((r["history"], r["hour"]), r["switches"])}
+        if r["used_pct"] == 60
+        else r
+        for r in thesis_histories()
+    ]
+    (told,) = failed(en_ftp.HISTORY_SETS, rows)
+    assert "changes of state are as many with each set" in told
+
+
+def test_times_of_day_are_shown_as_a_clock_has_them():
+    assert [tables.as_time(hour) for hour in TIMES] == ["0:15", "3:25", "7:25", "14:25", "21:10"]
+    shown = tables.text_table([{"hour": TIMES[1], "x": 1}], ("hour",), (tables.Column("x", "x"),))
+    assert shown.splitlines()[0].startswith("time of day")
+    assert shown.splitlines()[2].startswith("3:25 ")
 
 
 @pytest.mark.vm

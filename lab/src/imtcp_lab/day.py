@@ -21,10 +21,13 @@ SHAPE = (
     (14.4, 42.5), (14.8, 41.0), (15.2, 43.0), (16.5, 45.5), (20.0, 45.0), (21.5, 42.5),
     (21.9, 41.0), (22.4, 42.5), (23.5, 42.5),
 )  # fmt: skip
-#: Ours: what a day differs from the shape, with a memory of half an hour.
+#: Ours: what a day differs from the shape, with a memory of half an hour.  The shape is at most as
+#: much below the threshold, so a day may be above it where the thesis's was below.
 DEVIATION_MBPS = 1.0
 STEP_S, MEMORY_S = 300, 1800
-#: The more congested networks have so much less at all times, and thresholds so much lower.
+#: Ours: the more congested networks have so much less at all times, as their thresholds are so much
+#: lower.  The thesis converted its data to at most 40 and 25 Mbit/s, and does not say how
+#: [EN §5.5.1].
 LEVEL_STEP_MBPS = 15.0
 #: [EN tables 2, 5 and 8], by the least used share of the line.
 THRESHOLD_MBPS = {45: 42.0, 60: 27.0, 75: 12.0}

@@ -16,6 +16,7 @@ SETTINGS = {
     "available_mbps": "available, Mbit/s",
     "buffer_pkts": "buffer, pkts",
     "capacity_mbps": "capacity, Mbit/s",
+    "hour": "time of day",
     "loss_pct": "loss, %",
     "period_s": "period, s",
     "rtt_ms": "round trip, ms",
@@ -43,6 +44,16 @@ def as_mbps(value: float) -> str:
 def as_setting(value: object) -> str:
     """What a group of rows has in common; a number without what division left of it."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def as_time(hours: float) -> str:
+    """Hours since midnight as a clock has them."""
+    hour, minute = divmod(round(hours * 60), 60)
+    return f"{hour}:{minute:02}"
+
+
+#: How settings are shown that have a way of their own.
+SHOWN: dict[str, Callable[[Any], str]] = {"hour": as_time}
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,7 @@ def text_cells(
     cell."""
     titles = [*(SETTINGS.get(key, key) for key in by), *(c.title for c in columns), samples]
     lines = [
-        [as_setting(record[key]) for key in by]
+        [SHOWN.get(key, as_setting)(record[key]) for key in by]
         + [cell(record[c.key], c) for c in columns]
         + [str(record["seeds"])]
         for record in summaries(rows, by, columns)
