@@ -18,7 +18,10 @@ from imtcp_lab.experiments import (
     PAPERS,
     bg_joining,
     im_measure,
+    im_modes,
     im_passive,
+    im_share,
+    im_timer,
     lp_greedy,
     lp_model,
     lp_square,
@@ -168,13 +171,43 @@ def test_less_is_by_a_twentieth_and_not_by_a_hair():
 def test_a_step_is_followed_where_half_of_its_results_are_right_and_not_where_there_are_none():
     true = {"name": "true", "t_s": [0, 1, 2, 3, 4, 5], "value": [60, 60, 20, 20, 60, 60]}
     measured = {"name": "measured", "t_s": [0.5, 1.5, 2.5], "value": [60, 71, 30]}
-    told = [
-        claim.text
-        for claim in im_measure.STEPS.paper.judge(
-            [{"N": 5, "error_median": 0.1, "lines": [measured, true]}]
-        )
+    claims = im_measure.STEPS.paper.judge(
+        [{"N": 5, "error_median": 0.1, "lines": [measured, true]}]
+    )
+    assert [claim.holds for claim in claims] == [True, False, False]
+    assert "step 1, to 60 Mbit/s: median error 9.2 % with N = 5" in claims[0].text
+
+
+def as_in_the_papers_table(scale):
+    return [
+        {"N": packets, "m": m, "results": scale * results}
+        for packets, by_m in im_measure.PAPER_COUNTS.items()
+        for m, results in by_m.items()
     ]
-    assert "1 of 3 steps are followed" in told[1]
+
+
+def test_the_papers_own_counts_bear_all_of_its_sentences_out():
+    claims = im_measure.COUNTS.paper.judge(as_in_the_papers_table(1))
+    assert all(claim.holds for claim in claims)
+    assert "is 2, 4, 6 with N = 5, 6, 7" in claims[-1].text
+
+
+def test_half_of_the_papers_results_to_the_number_is_not_more_than_half():
+    claims = im_measure.COUNTS.paper.judge(as_in_the_papers_table(0.5))
+    assert [c.holds for c in claims if "half of the paper's" in c.text] == [False] * 3
+    assert all(c.holds for c in claims if "half of the paper's" not in c.text)
+
+
+@pytest.mark.parametrize(("of_4_ms", "holds"), [(10, False), (28, True), (70, False)])
+def test_a_short_timer_costs_some_results_and_not_all(of_4_ms, holds):
+    results = {"40": 100, "adapts": 100, "10": 90, "4": of_4_ms}
+    rows = [
+        {"available_mbps": 4, "T": timer, "results": count, "hold_p90_ms": 1, "goodput_bps": 1e6}
+        for timer, count in results.items()
+    ]
+    (claim,) = (c for c in im_timer.EXPERIMENT.paper.judge(rows) if "with 4 ms" in c.text)
+    # The paper's share is 28 %: from 14 to 64.
+    assert claim.holds == holds
 
 
 def test_a_difference_without_a_reason_says_that_none_is_found():
@@ -253,6 +286,46 @@ def test_a_rise_is_found_by_the_first_average_near_the_new_truth():
     assert rises_s([20e6, None, 50e6, 60e6]) == [1.5]
     # Never: the whole step.
     assert rises_s([20e6] * 4) == [2.0]
+
+
+def test_what_the_acks_meet_is_judged_before_the_first_fall():
+    true = {"name": "true", "t_s": [5, 6, 7, 8], "value": [60, 60, 20, 60]}
+    measured = {"name": "measured", "t_s": [5.2, 5.7, 6.2, 7.2], "value": [66, 57, 66, 99]}
+    assert im_passive.first_step_error({"lines": [measured, true]}) == pytest.approx(0.1)
+    nothing = {"name": "measured", "t_s": [], "value": []}
+    assert math.isnan(im_passive.first_step_error({"lines": [nothing, true]}))
+
+
+def test_a_pause_that_the_paper_does_not_have_is_not_judged():
+    ratios = {"adapts": 3, "0": 0.5, "12": 0.6, "15": 0.9, "20": 1.1, "reno": 1}
+    rows = [{"flows": 2, "pause": pause, "ratio": ratio} for pause, ratio in ratios.items()]
+    claims = im_share.BESIDE_RENO.paper.judge(rows)
+    assert len(claims) == 4 and all(claim.holds for claim in claims)
+    assert not any("adapts" in claim.text for claim in claims)
+
+
+def test_more_of_the_link_than_reno_is_no_fault_and_more_flows_use_more():
+    def holds(uses):
+        rows = [
+            {"capacity_mbps": 70, "flows": flows, "control": control, "jain": 1, "utilisation": u}
+            for flows, ours, renos in uses
+            for control, u in (("imtcp", ours), ("reno", renos))
+        ]
+        return [c.holds for c in im_share.AMONG.paper.judge(rows) if "Jain" not in c.text]
+
+    # The paper's two and 24 flows at 70 Mbit/s.
+    assert holds([(2, 0.856, 0.866), (24, 0.941, 0.886)]) == [True, True, True]
+    assert holds([(2, 0.90, 0.96), (24, 0.92, 0.92)]) == [False, True, False]
+
+
+@pytest.mark.parametrize(("mine", "its", "often"), [(0, 0, False), (0, 24, True), (24, 24, False)])
+def test_highspeed_loses_often_only_if_it_loses_at_all(mine, its, often):
+    rows = [
+        {"control": control, "buffer_pkts": 200, "goodput_mbps": 1, "drops_pkts": lost}
+        for control, lost in (("imtcp_fs", mine), ("imtcp_fs_paper", mine), ("highspeed", its))
+    ]
+    losing = [c for c in im_modes.LONG_FAT.paper.judge(rows) if "loses" in c.text]
+    assert [claim.holds for claim in losing] == [often, often]
 
 
 def test_only_those_who_watch_leave_a_record_of_segments():

@@ -15,10 +15,11 @@ from imtcp_lab.experiments.base import Experiment, Rows, identity
 from imtcp_lab.experiments.paper import (
     ADAPTS,
     AS_IN_PAPER,
+    LESS,
     WITHOUT_PAUSE,
     Claim,
     Paper,
-    below,
+    less,
     mean,
     pick,
     values,
@@ -34,7 +35,7 @@ from imtcp_lab.figures import Theme
 from imtcp_lab.raw import EVENT_COLUMNS
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
-from imtcp_lab.stats import quantile
+from imtcp_lab.stats import ensemble, quantile
 from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
@@ -49,12 +50,30 @@ BUFFER_PKTS = 1000
 #: What the cross traffic leaves, one after another.
 AVAILABLE_BPS = (60e6, 40e6, 60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 12.0, 5.0
-#: So near to the truth a result is right.
+#: So near to the truth a result is right: the level before is a third of it away or more.
 FOLLOWED_SHARE = 0.2
 
 COUNT_CAPACITY_BPS = 10e6
 COUNT_AVAILABLE_BPS = 3e6
 COUNTED_S = 80.0
+#: A good setting has nine tenths of the results of one that is known to be good.
+ALMOST = 0.9
+#: A setting of m = 2 that is good for N = 5 [IM §4.1.2] has so much of what m that adapts has;
+#: the paper's has 0.91.
+GOOD = 0.8
+
+#: What is left open by [IM fig. 7], or is another way here; of all experiments on that path.
+PATH_CHOICES = (
+    " The links of the hosts have no rate, where the paper's have 100 Mbit/s [IM fig. 7]."
+    " UDP across the bottleneck is of a constant rate, with frames of 90, 90, 590, 1514 and 1514"
+    " bytes at random, each as likely as the others; the paper takes its sizes from a record of"
+    " the Internet's traffic."
+)
+#: Of experiments that leave N and the rules to imtcp.
+OUR_RULES = (
+    " The rules are imtcp's own (profile=default), with streams of N = 8 packets, or 12 where the"
+    " receiver delays ACKs and a packet is one segment; the paper's N is 5 [IM §4.1.1]."
+)
 
 
 def measuring(
@@ -154,8 +173,8 @@ def _step_rows(points: Sequence[Point]) -> Rows:
     return out
 
 
-def _followed(row: Mapping[str, Any]) -> list[bool]:
-    """Of each step, whether there are results and half of them within a fifth of the truth."""
+def _step_errors(row: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Of each step, what is available and the median error of its results; NaN without any."""
     lines = {line["name"]: line for line in row["lines"]}
     measured, true = lines["measured"], lines["true"]
     befores = [None, *true["value"][:-1]]
@@ -171,23 +190,33 @@ def _followed(row: Mapping[str, Any]) -> list[bool]:
             for t, mbps in zip(measured["t_s"], measured["value"], strict=True)
             if start_s <= t < end_s
         ]
-        out.append(quantile(errors, 0.5) <= FOLLOWED_SHARE)
+        out.append((truth, quantile(errors, 0.5)))
     return out
 
 
 def _judge_steps(rows: Sequence[dict]) -> list[Claim]:
+    counts = values(rows, "N")
+    of_all = {n: [_step_errors(row) for row in rows if row["N"] == n] for n in counts}
     out = []
-    for packets in values(rows, "N"):
-        error = mean(rows, "error_median", N=packets)
-        followed = [step for row in rows if row["N"] == packets for step in _followed(row)]
-        out += [
-            Claim(f"N = {packets}: median error {as_percent(error)}, 20 % wanted", error <= 0.2),
+    for i, (truth, _) in enumerate(of_all[counts[0]][0]):
+        errors = {n: [steps[i][1] for steps in of_all[n]] for n in counts}
+        told = ", ".join(
+            f"{as_percent(ensemble(of_seeds).mean)} with N = {n}" for n, of_seeds in errors.items()
+        )
+        out.append(
             Claim(
-                f"N = {packets}: {sum(followed)} of {len(followed)} steps are followed (half of the"
-                " results within a fifth), all wanted",
-                all(followed),
-            ),
-        ]
+                f"step {i + 1}, to {truth:g} Mbit/s: median error {told}"
+                f" (wanted: at most {as_percent(FOLLOWED_SHARE)} with each)",
+                all(e <= FOLLOWED_SHARE for of_seeds in errors.values() for e in of_seeds),
+            )
+        )
+    fewest, *others = counts
+    out += [
+        less(f"N = {n}: the median error of all results, in per cent,",
+             100 * mean(rows, "error_median", N=n), f"with N = {fewest}",
+             100 * mean(rows, "error_median", N=fewest), 1)
+        for n in others
+    ]  # fmt: skip
     return out
 
 
@@ -252,37 +281,66 @@ def _count_rows(points: Sequence[Point]) -> Rows:
     return out
 
 
+def _least_stored(by_m: Mapping[str, float]) -> int:
+    """The least m that has about as many results as the greatest [IM table 1, underlined]."""
+    chosen = {int(m): results for m, results in by_m.items() if m != ADAPTS}
+    enough = ALMOST * chosen[max(chosen)]
+    return min((m for m, results in chosen.items() if results >= enough), default=max(chosen))
+
+
 def _judge_counts(rows: Sequence[dict]) -> list[Claim]:
-    counts = {
-        packets: {m: mean(rows, "results", N=packets, m=m) for m in values(rows, "m")}
-        for packets in PAPER_COUNTS
-    }
+    counts = {}
+    for packets in PAPER_COUNTS:
+        stored = values([row for row in rows if row["N"] == packets], "m")
+        counts[packets] = {m: mean(rows, "results", N=packets, m=m) for m in stored}
     out = []
     for packets, by_m in counts.items():
-        best = max((m for m in by_m if m != ADAPTS), key=by_m.__getitem__)
+        most = max((m for m in by_m if m != ADAPTS), key=by_m.__getitem__)
+        paper = PAPER_COUNTS[packets][ADAPTS]
+        # Half of the paper's by a hair is not told from less than half.
+        half = paper / 2 / LESS
         out += [
             Claim(
                 f"N = {packets}: m that adapts has {by_m[ADAPTS]:.0f} results in 80 s, nine tenths"
-                f" of {by_m[best]:.0f} wanted, the most of a chosen one (m = {best})",
-                by_m[ADAPTS] >= 0.9 * by_m[best],
+                f" of {by_m[most]:.0f} wanted, the most of a chosen one (m = {most})",
+                by_m[ADAPTS] >= ALMOST * by_m[most],
             ),
             Claim(
-                f"N = {packets}: {by_m[ADAPTS]:.0f} results, half of the paper's"
-                f" {PAPER_COUNTS[packets][ADAPTS]} wanted",
-                by_m[ADAPTS] >= PAPER_COUNTS[packets][ADAPTS] / 2,
+                f"N = {packets}: {by_m[ADAPTS]:.0f} results (wanted: at least {half:.0f}, a"
+                f" twentieth more than half of the paper's {paper})",
+                by_m[ADAPTS] >= half,
             ),
         ]
     for fewer, more in ((5, 6), (6, 7)):
         name, adapting = f"results with N = {more}:", (counts[n][ADAPTS] for n in (more, fewer))
-        out.append(below(name, next(adapting), f"those with N = {fewer}", next(adapting), 0))
+        out.append(less(name, next(adapting), f"those with N = {fewer}", next(adapting), 0))
+    two, adapts = counts[5]["2"], counts[5][ADAPTS]
+    out.append(
+        Claim(
+            f"N = 5: m = 2 has {two:.0f} results, a good setting (wanted: {GOOD:g} of the"
+            f" {adapts:.0f} with m that adapts; paper: 387 of 424)",
+            two >= GOOD * adapts,
+        )
+    )
     ratios = [by_m["2"] / by_m[ADAPTS] if by_m[ADAPTS] else math.nan for by_m in counts.values()]
     out.append(
         Claim(
             "the longer the stream, the fewer of what adapts are had with m = 2:"
             f" {', '.join(as_percent(ratio) for ratio in ratios)} (paper: 91, 51 and 21 %)",
-            all(more > fewer for more, fewer in itertools.pairwise(ratios)),
+            all(LESS * more >= fewer for more, fewer in itertools.pairwise(ratios)),
         )
     )
+    # The quick form has but one m.
+    if len(counts[5]) > len(QUICK_STORED):
+        least = [_least_stored(by_m) for by_m in counts.values()]
+        out.append(
+            Claim(
+                "the least m with nine tenths of the results of the greatest is"
+                f" {', '.join(map(str, least))} with N = 5, 6, 7 (wanted: another by N, and never"
+                " less for a longer stream; paper: 2, 4, 6)",
+                least == sorted(least) and least[0] < least[-1],
+            )
+        )
     return out
 
 
@@ -323,18 +381,26 @@ STEPS = Experiment(
     paper=Paper(
         source="[IM §4.1.1, figure 8]",
         expected="Streams of 3 packets measure far off; with 5 and more the results follow the"
-        " steps of 60, 40, 60, 20 and 60 Mbit/s.",
-        choices="Measured by imtcp's own data over steps of 12 s, not by UDP streams over 50 to"
-        " 60 s. Streams of fewer than 5 packets cannot be chosen: the paper found what they are"
-        " worth. The buffer, not given, is of 1000 packets; results within 0.3 s after a step are"
+        " steps of 60, 40, 60, 20 and 60 Mbit/s, and with more than 5 they are more accurate.",
+        choices="Measured by imtcp's own data, not by UDP streams, over steps of 12 s, not of 50 to"
+        " 60. Streams of fewer than 5 packets cannot be chosen: the paper found what they are"
+        " worth. A packet is what leaves at one instant, at these rates several segments with an"
+        " ACK of their own. Where the flow sends less than some 20 Mbit/s it is one segment, of"
+        " which the receiver acknowledges every second: a stream of N = 5 has 7 there, and 3"
+        " intervals for the paper's 4 [IM §3.5.1]."
+        + PATH_CHOICES
+        + " The buffer, not given, is of 1000 packets; results within 0.3 s after a step are"
         " not judged. By the paper's rules (profile=paper, pause=0).",
-        reason="The first four steps are followed within 13 %. Before the last, at the fall to"
+        reason="Four of five steps are followed, in the one seed. Before the last, at the fall to"
         " 20 Mbit/s, the flow loses packets, and with a window that grows by a packet in 180"
         " ms it sends 15 Mbit/s where 60 are left again. Such a window does not hold streams"
         " of 60: of 49 to 55 measurements in these 12 s 19 to 26 are given up, 21 to 24 say"
-        " that more is available than they looked for, and each of these widens the search by"
-        " a quarter or so [IM §3.2.5]; the 1 to 6 that are valid say 32 to 37. The paper"
-        " measured with UDP streams, which need no window.",
+        " that more is available than they looked for, and each of these raises the upper end of"
+        " the search by half of its width [IM §3.2.6]; the 1 to 6 that are valid say 22 to 39. The"
+        " paper's steps are longer, which was not tried: in 50 s such a window would have grown"
+        " by 14 Mbit/s more. The paper measured with UDP streams, which need no window. That more"
+        " packets are more accurate is not to be seen in one seed: the median errors are 4.3, 4.1"
+        " and 4.3 %.",
         judge=_judge_steps,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="label"),
     ),
@@ -357,22 +423,30 @@ COUNTS = Experiment(
     paper=Paper(
         source="[IM §4.1.2, table 1]",
         expected="With m that adapts, 424, 394 and 359 results in 80 s with streams of 5, 6 and 7"
-        " packets at 3 Mbit/s of available bandwidth; about as many as with the best m, which is"
-        " another for each N. With m = 2 there are 387, 200 and 77.",
+        " packets at 3 Mbit/s of available bandwidth, more than with m = N. The least m that"
+        " has about as many as m = N is another for each N, 2, 4 and 6: m = 2 is good for N = 5"
+        " alone, with 387, 200 and 77 results.",
         choices="3 of 10 Mbit/s, as 3 of the paper's 100 would be as much in 30 times as many"
-        " packets; the buffer is of 100 packets. The receiver delays ACKs, so a stream has half as"
-        " many packets more, and m goes to 7 with each N. Streams that were judged invalid are"
+        " packets; the buffer is of 100 packets."
+        + PATH_CHOICES
+        + " The receiver delays ACKs, so a stream of N = 5, 6 and 7 has 7, 9 and 10 packets, and"
+        " m goes to 7 with each N. Streams that were judged invalid are"
         " counted, as the paper has no such judgement; those that were given up are not. By the"
         " paper's rules (profile=paper), without pauses (pause=0): [IM §4.5] is the first to have"
         " one.",
-        reason="The order is the paper's, and so is what m does: with 2 a stream runs out before"
-        " ACKs bring the rest of it (17 results with N = 7, the paper has 77), and from 4 or"
-        " 5 on more changes nothing. The paper's numbers are one in 0.19 to 0.22 s, a round"
-        " trip; imtcp's next measurement begins when the one before has its ACKs, and after"
-        " a loss when all that was in flight is acknowledged [IM §3.5.3]: 2.1 to 2.9 round"
-        " trips. m that adapts falls by one after two good measurements until a stream is"
-        " not filled, which with N = 7 costs one in seven of the results that the best m"
-        " has.",
+        reason="As in the paper there are fewer results the longer the stream, and a greater m is"
+        " needed; but half as many or fewer: 212 with N = 5 are, in the one seed, half of 424 to"
+        " the number. The cause was not found. A measurement lasts until the ACKs of its last"
+        " stream are in [IM §3.3], so a round trip longer than its up to four streams take to come"
+        " together; ours take 2.1 to 2.9 round trips of 180 ms. The paper's, one in 0.19 to 0.22"
+        " s, have at most 0.04 s for their streams on the path of figure 7; those of table 2, one"
+        " in 0.16 s, are more than the one in a round trip that its §3.3 allows, so the path of"
+        " these tables may have been a shorter one. After a loss imtcp waits for the ACKs of all"
+        " that was in flight, the paper for one new ACK [IM §3.5.3]. m = 2 is no good setting"
+        " here, perhaps because it is two of seven packets with N = 5, where the paper's are two"
+        " of five: a stream runs out before ACKs bring the rest. m that adapts falls by one after"
+        " two good measurements until a stream is not filled [IM §3.4.1], which may be what costs"
+        " it one in seven of the results with N = 7.",
         judge=_judge_counts,
         draw=_draw_counts,
     ),

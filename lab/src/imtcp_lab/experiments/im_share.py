@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from imtcp_lab import plots
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
 from imtcp_lab.experiments.greedy import rival_bps
+from imtcp_lab.experiments.im_measure import OUR_RULES
 from imtcp_lab.experiments.paper import ADAPTS, Claim, Paper, less, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -21,8 +22,22 @@ RTT_MS = 140.0
 BUFFER_PKTS = 200
 
 RENO, PACED = "reno", "reno_paced"
-#: Between measurements, round trips [IM fig. 13]; and as imtcp has it where nobody chooses.
-PAUSES, QUICK_PAUSES = (ADAPTS, "0", "12", "15", "20"), ("0", "20")
+#: Between measurements, round trips, with which ImTCP has less than Reno, and as much [IM fig. 13].
+SHORT_PAUSES, LONG_PAUSE = ("0", "12", "15"), "20"
+#: And as imtcp has it where nobody chooses, which the paper does not know and nothing is held to.
+PAUSES, QUICK_PAUSES = (ADAPTS, *SHORT_PAUSES, LONG_PAUSE), ("0", LONG_PAUSE)
+#: "Around 1" [IM §4.5]; ours.
+LEVEL_WITHIN = 0.2
+#: What counts as fair, for the runs are short: the paper has 0.986 and more.
+FAIR = 0.95
+#: So much less of the link than Reno is almost the same; the paper has 0.024 less at most.
+ALMOST = 0.05
+
+#: What ImTCP does not do between its measurements [IM §3.1].
+PACES = (
+    " imtcp paces all that it sends, at 1.2 windows in a round trip; the paper's ImTCP passes"
+    " packets on at once where it does not measure [IM §3.1]."
+)
 
 
 def _path(capacity_mbps: float) -> Dumbbell:
@@ -115,39 +130,51 @@ def _rows_with(points: Sequence[Point]) -> Rows:
 
 def _judge_among(rows: Sequence[dict]) -> list[Claim]:
     out = []
+    counts = values(rows, "flows")
+    fewest, most = counts[0], counts[-1]
     for capacity in values(rows, "capacity_mbps"):
-        for flows in values(rows, "flows"):
+        for flows in counts:
             cell = {"capacity_mbps": capacity, "flows": flows}
             index = mean(rows, "jain", control="imtcp", **cell)
             ours, renos = (mean(rows, "utilisation", control=c, **cell) for c in ("imtcp", "reno"))
             where = f"{capacity} Mbit/s, {flows} flows:"
             out += [
-                Claim(f"{where} Jain's index {index:.3f} (wanted: 0.95)", index >= 0.95),
+                Claim(f"{where} Jain's index {index:.3f} (wanted: at least {FAIR})", index >= FAIR),
                 Claim(
-                    f"{where} imtcp uses {ours:.3f}, Reno {renos:.3f} (wanted: within 0.05)",
-                    abs(ours - renos) <= 0.05,
+                    f"{where} imtcp uses {ours:.3f} (wanted: at most {ALMOST} below Reno's"
+                    f" {renos:.3f})",
+                    ours >= renos - ALMOST,
                 ),
             ]
+        # The quick form has one number of flows.
+        if fewest != most:
+            used, all_used = (
+                mean(rows, "utilisation", control="imtcp", capacity_mbps=capacity, flows=flows)
+                for flows in (fewest, most)
+            )
+            name = f"{capacity} Mbit/s: {fewest} flows of imtcp use"
+            out.append(less(name, used, f"what {most} use", all_used, 3))
     return out
 
 
 def _judge_with(rows: Sequence[dict]) -> list[Claim]:
+    there = values(rows, "pause")
     out = []
-    level = [pause for pause in (ADAPTS, "20") if any(r["pause"] == pause for r in rows)]
     for flows in values(rows, "flows"):
-        ratio = {
-            pause: mean(rows, "ratio", pause=pause, flows=flows) for pause in (*level, "0", RENO)
-        }
-        out += [
+        for pause in SHORT_PAUSES:
+            if pause in there:
+                ratio = mean(rows, "ratio", pause=pause, flows=flows)
+                name = f"{flows} flows, pause {pause}: ImTCP's over Reno's is"
+                out.append(less(name, ratio, "level with Reno", 1))
+        ratio = mean(rows, "ratio", pause=LONG_PAUSE, flows=flows)
+        renos = mean(rows, "ratio", pause=RENO, flows=flows)
+        out.append(
             Claim(
-                f"{flows} flows, pause {pause}: {ratio[pause]:.2f} of Reno's (wanted: within a"
-                f" fifth of 1; Reno's own {ratio[RENO]:.2f})",
-                abs(ratio[pause] - 1) <= 0.2,
+                f"{flows} flows, pause {LONG_PAUSE}: ImTCP's over Reno's is {ratio:.2f} (wanted:"
+                f" within a fifth of 1; Reno flows in ImTCP's place have {renos:.2f})",
+                abs(ratio - 1) <= LEVEL_WITHIN,
             )
-            for pause in level
-        ]
-        name = f"{flows} flows, without pauses:"
-        out.append(less(name, ratio["0"], "that with 20", ratio["20"]))
+        )
     return out
 
 
@@ -168,16 +195,24 @@ AMONG = Experiment(
     paper=Paper(
         source="[IM §4.4, table 3]",
         expected="Jain's index is at least 0.986, and ImTCP uses the link as Reno does: 24 flows"
-        " have 47.6 of 50 Mbit/s, Reno's 46.1.",
+        " have 47.6 of 50 Mbit/s, Reno's 46.1. The more flows, the more they use: two have 44.4.",
         choices="The round trip is 140 ms, which [IM] gives for its next experiment; the buffer of"
         " 200 packets is the paper's. 40 s of each run are judged; the paper does not say how many."
-        " An index of 0.95 is taken as fair, for the runs are short.",
-        reason="A window grows by a packet in 140 ms, so two flows lose packets every 20 to 25 s,"
-        " and the 40 s of one seed begin anywhere in that: at 60 Mbit/s Reno's two are at the"
-        " link's rate from the tenth second on, imtcp's, whose windows slow start left smaller"
-        " (31 Mbit/s after five seconds, Reno's 47), from the twenty-fifth, and both have the"
-        " same way back from their next loss. Ten flows at 60 Mbit/s have 0.937 for one of"
-        " them that lost nothing for ten seconds and has 14 Mbit/s.",
+        " An index of 0.95 is taken as fair, for the runs are short. Almost the same is at most"
+        " 0.05 of the link less than Reno; more is no fault, and 24 flows of the paper's have 0.056"
+        " more at 70 Mbit/s."
+        + OUR_RULES
+        + " imtcp pauses between measurements where the path is congested; the paper's ImTCP"
+        " does not before its §4.5."
+        + PACES,
+        reason="There is one seed, and a window grows by a packet in 140 ms, so two flows lose"
+        " packets every 20 to 25 s, and the 40 s that are judged begin anywhere in that. At 60"
+        " Mbit/s slow start left the windows of imtcp's two flows smaller (31 Mbit/s after five"
+        " seconds, Reno's 47): they are at the link's rate from the twenty-fifth second on, Reno's"
+        " from the tenth. Whether that is chance one seed does not tell. Ten flows at 60 Mbit/s"
+        " have an index of 0.937; one of them lost nothing for ten seconds and has more than the"
+        " others, at most 10.4 of their 58.4 Mbit/s with that index. At 50 Mbit/s two flows use"
+        " 0.973 already, and more flows have little to gain.",
         judge=_judge_among,
         draw=lambda rows, theme: plots.lines(
             [r | {"panel": f"{r['capacity_mbps']} Mbit/s"} for r in rows],
@@ -199,18 +234,25 @@ BESIDE_RENO = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §4.5, figure 13]",
-        expected="The ratio is below 1 where ImTCP measures without pauses, and 1 where it pauses"
-        " for 20 round trips.",
-        choices="Pauses of 0, 12, 15 and 20 round trips as in the paper, and imtcp's own, which"
-        " adapts: none on a free path, 20 on a congested one. 1, 5 and 20 flows of each kind. No"
-        " UDP traffic beside it. 40 s of each run are judged. Reno's line is Reno over Reno. Not in"
-        " the paper is Reno that its host paces (fq).",
-        reason="Without pauses there is less than with 20, as in the paper, and with 20 still 0.56"
-        " to 0.79 of Reno's. With 20 flows of each kind that is pacing, which is imtcp's"
-        " hold: packets that come evenly to a full queue meet more of its losses than bursts"
-        " do, and Reno that its host paces has 0.67 (two other seeds 0.64 and 0.66). With"
-        " five of each paced Reno has 0.90 (1.03 and 0.88), so there it is a part of it; the"
-        " rest was not found. With one of each 40 s are too few: Reno over Reno has 1.54.",
+        expected="The ratio is below 1 where ImTCP measures without pauses, or with 12 or 15 round"
+        " trips between measurements, and around 1 where it pauses for 20.",
+        choices="Pauses of 0, 12, 15 and 20 round trips as in the paper; 1, 5 and 20 flows of each"
+        " kind."
+        + OUR_RULES
+        + PACES
+        + " Below 1 is so by a twentieth, around 1 within a fifth; both are ours. No UDP traffic"
+        " beside it, of which the paper has 0.1 Mbit/s. 40 s of each run are judged. Three lines"
+        " are not in the paper, and not judged: imtcp's own pause, which adapts (none on a free"
+        " path, 20 on a congested one); Reno flows in the place of ImTCP's, over the other Reno"
+        " flows; and the same paced by their host (fq).",
+        reason="With 5 and 20 flows of each kind there is less than Reno's with each pause, also"
+        " with 20: 0.79 and 0.56, in the one seed. With 20 flows pacing is most of it, as far as"
+        " paced Reno shows: packets that come evenly to a full queue meet more of its losses than"
+        " bursts do, which is the paper's own reason, and Reno that its host paces has 0.67 (two"
+        " other seeds 0.64 and 0.66). imtcp paces whether it measures or not, which may be why"
+        " longer pauses help little. With five of each paced Reno has 0.90 (1.03 and 0.88):"
+        " there it is at most a part; the rest was not found. With one of each 40 s are too few to"
+        " tell: one Reno flow has 1.54 times what the other has.",
         judge=_judge_with,
         draw=lambda rows, theme: plots.lines(
             rows, "flows", "ratio", "flows", "throughput over Reno's", theme, by="label"
