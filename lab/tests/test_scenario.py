@@ -79,6 +79,12 @@ def test_a_real_program_runs_under_imtcp_run_or_the_namespaces_default():
     assert "imtcp run" not in script
 
 
+def test_servers_begin_with_the_window_that_is_asked_for_and_else_with_linuxs():
+    asked = scenario(foreground=Web(initial_window_segs=2)).script()
+    assert "initcwnd 2" in asked[: asked.index("web-server")]
+    assert "initcwnd" not in scenario().script()
+
+
 def test_the_web_load_is_a_share_of_the_capacity_in_whole_frames():
     # 40 % of 50 Mbit/s in frames are 19.13 Mbit/s of payload.
     assert "--load 19128137 " in scenario().script()

@@ -32,7 +32,7 @@ from imtcp_lab.network import (
 from imtcp_lab.queues import DROPTAIL, discipline
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES
-from imtcp_lab.traffic import BULK_PORT, WEB_PORT, Web, greedy_receiver, shift_us
+from imtcp_lab.traffic import BULK_PORT, Web, greedy_receiver, shift_us
 
 LINKS = 3
 #: (router of the sender, router of the receiver)
@@ -167,7 +167,7 @@ class LineScenario(Scenario):
         bulk = () if self.control.is_none else line.bulk
         parts = [line.script(), scenario.PROCESSES]
         parts.append(scenario.ALLOW_ALL_CONTROLS)
-        parts += [_web_server(span, web) for span in line.web]
+        parts += [web.server(f"s{span[0]}", sender(span[0])) for span in line.web]
         parts += [_bulk_server(index, span) for index, span in enumerate(bulk)]
         parts.append(scenario.CLOCK)
         parts += [self._web_client(index, span) for index, span in enumerate(line.web)]
@@ -193,13 +193,6 @@ class LineScenario(Scenario):
             f" --cc {self.control.congestion_control} --flows 1 --at-us $((T0 + {start_us}))"
             f' --duration {self.times.total_s:g} & STOP="$STOP $!"\n'
         )
-
-
-def _web_server(span: Span, web: Web) -> str:
-    return (
-        f"ns s{span[0]} imtcp-load web-server --listen {sender(span[0])}:{WEB_PORT}"
-        f' --cc {web.congestion_control} & STOP="$STOP $!"\n'
-    )
 
 
 def _bulk_server(index: int, span: Span) -> str:

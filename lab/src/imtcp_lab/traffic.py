@@ -94,12 +94,24 @@ class Web:
     page_objects: int = 1
     #: Congestion control of the servers.
     congestion_control: str = "cubic"
+    #: With so many segments the servers begin; None: as Linux does, with ten.
+    initial_window_segs: int | None = None
     leaves = ("web",)
 
     def prepare(self, path: Dumbbell) -> str:
         """The servers, all behind one address."""
+        return self.server("fg", "0.0.0.0")
+
+    def server(self, namespace: str, address: str) -> str:
+        """The server of a host."""
+        window = ""
+        if self.initial_window_segs is not None:
+            window = (
+                f"ip -n {namespace} route change $(ip -n {namespace} route show default)"
+                f" initcwnd {self.initial_window_segs}\n"
+            )
         return (
-            f"ns fg imtcp-load web-server --listen 0.0.0.0:{WEB_PORT}"
+            f"{window}ns {namespace} imtcp-load web-server --listen {address}:{WEB_PORT}"
             f' --cc {self.congestion_control} & STOP="$STOP $!"\n'
         )
 

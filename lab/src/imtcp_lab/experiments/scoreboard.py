@@ -2,9 +2,10 @@
 
 Around a base (20 Mbit/s, round trip 20 ms, four BDP of DropTail, web load 40 %, one
 background flow, nothing else amiss) each dimension is varied by itself: 23 cells
-that show which property of a path changes the order, at a fiftieth of a percent of
+that show which property of a path changes the order, at a fifteenth of a percent of
 the cost of all combinations (``--full``, for a cluster).  What two properties do
-together is what this design cannot show.
+together is what this design cannot show.  A longer round trip is the background's and fills a
+longer buffer; the foreground's are the same.
 
 Harm to the foreground, I, is what its users would notice, relative to *none*:
 
