@@ -20,10 +20,12 @@ SERVERS = (10, 20, 30, 40)
 QUICK_SERVERS = (30,)
 #: The three of which the thesis says that they leave the web alone.
 POLITE = ("imtcp_nice", "imtcp_lp", "imtcp_bg")
+#: TCP-LP's first losses leave a queue for up to ten seconds, which the thesis's 500 s hardly show.
+LONG_WARMUP_S = 20.0
 
 
 def _sweep(
-    flows: tuple[int, ...], quick_flows: tuple[int, ...]
+    flows: tuple[int, ...], quick_flows: tuple[int, ...], warmup_s: float = 5
 ) -> Callable[[argparse.Namespace], list[Scenario]]:
     def scenarios(args: argparse.Namespace) -> list[Scenario]:
         return [
@@ -34,6 +36,7 @@ def _sweep(
                 seed,
                 f"{servers}servers-{count}flows",
                 servers=servers,
+                warmup_s=pick(args, warmup_s, 5),
             )
             for count in pick(args, flows, quick_flows)
             for servers in pick(args, SERVERS, QUICK_SERVERS)
@@ -79,9 +82,9 @@ def _used(rows: Sequence[dict], control: str, **where: object) -> list[float]:
     ]
 
 
-def _nearest(rows: Sequence[dict], **where: object) -> bool:
-    """Of the three that should yield ImTCP-bg is nearest to what is available, at each load."""
-    ours, *others = (_used(rows, name, **where) for name in ("imtcp_bg", "imtcp_nice", "imtcp_lp"))
+def _nearest(rows: Sequence[dict], control: str = "imtcp_bg", **where: object) -> bool:
+    """It is nearer to what is available than Nice and TCP-LP, at each load."""
+    ours, *others = (_used(rows, name, **where) for name in (control, "imtcp_nice", "imtcp_lp"))
     return all(
         abs(1 - mine) < min(abs(1 - other) for other in theirs)
         for mine, *theirs in zip(ours, *others, strict=True)
@@ -99,7 +102,7 @@ def _judge_harm(rows: Sequence[dict]) -> list[Claim]:
     out = [
         at_each(f"pages take at most 5 % longer beside {name} at every load", harm,
                  holds=max(harm) <= 5, digits=1)
-        for name, harm in ((name, longer_pct(name)) for name in POLITE)
+        for name, harm in ((name, longer_pct(name)) for name in (*POLITE, "imtcp_bg_paper"))
     ]  # fmt: skip
     slowed = longer_pct("reno")
     return [
@@ -107,10 +110,16 @@ def _judge_harm(rows: Sequence[dict]) -> list[Claim]:
         at_each("pages take more than 5 % longer beside Reno", slowed, holds=min(slowed) > 5,
                  digits=0),
         at_each("Reno uses more than 1", reno, holds=min(reno) > 1),
-        at_each("Reno uses most: more than imtcp_bg's", _used(rows, "imtcp_bg"),
-                 holds=all(map(gt, reno, _used(rows, "imtcp_bg")))),
-        at_each("imtcp_bg's use is nearest to 1, nearer than Nice's and TCP-LP's",
-                 _used(rows, "imtcp_lp"), holds=_nearest(rows)),
+        *(
+            at_each(f"Reno uses more than {name}, which uses", _used(rows, name),
+                    holds=all(map(gt, reno, _used(rows, name))))
+            for name in bg_path.OURS
+        ),
+        *(
+            at_each(f"{name}'s use is nearer to 1 than Nice's and TCP-LP's, which is",
+                    _used(rows, "imtcp_lp"), holds=_nearest(rows, name))
+            for name in bg_path.OURS
+        ),
     ]  # fmt: skip
 
 
@@ -152,8 +161,8 @@ def _judge_use(rows: Sequence[dict]) -> list[Claim]:
 HARM = Experiment(
     name="BG-F7",
     help="throughput and page times against the number of web servers, one flow",
-    controls=("none", "reno", "imtcp_nice", "imtcp_lp", "imtcp_bg"),
-    scenarios=_sweep((1,), (1,)),
+    controls=("none", "reno", "imtcp_nice", "imtcp_lp", *bg_path.OURS),
+    scenarios=_sweep((1,), (1,), LONG_WARMUP_S),
     rows=_rows,
     columns=COLUMNS,
     by=("servers", "control"),
@@ -165,9 +174,9 @@ HARM = Experiment(
         " available, with 10 to 50 servers.",
         choices=bg_path.CHOICES
         + bg_path.JUDGED
-        + bg_path.OUR_RULES
-        + " 50 servers would take the whole link and"
-        " are left out."
+        + bg_path.BOTH_RULES
+        + " Judged from the twentieth second on. 50 servers would take the whole link and are left"
+        " out."
         " 'What they take alone' is taken as 5 % more at most.",
         reason="Reno takes the web's time and not its bytes, as in BG-F9. What is above 5 % is"
         " TCP-LP with 10 servers, not looked into, and with 40: 15, 21 and 3 % in three"

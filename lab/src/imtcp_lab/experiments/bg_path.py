@@ -28,6 +28,9 @@ CHOICES = (
 JUDGED = " 20 s of each run are judged, not 500."
 
 OUR_RULES = " The rules are imtcp_bg's as it ships, not the paper's alone."
+BOTH_RULES = " imtcp_bg is judged as it ships and by the thesis's rules alone (imtcp_bg_paper)."
+#: ImTCP-bg, as it ships and as the thesis has it.
+OURS = ("imtcp_bg", "imtcp_bg_paper")
 
 
 def web(servers: int = SERVERS) -> Web:
@@ -42,7 +45,8 @@ def scenario(
     seed: int,
     variant: str,
     servers: int = SERVERS,
+    warmup_s: float = 5,
 ) -> Scenario:
     """Flows that are there all the time, beside so many servers."""
-    times = Times(warmup_s=5, measure_s=pick(args, 20, 8), drain_s=3)
+    times = Times(warmup_s=warmup_s, measure_s=pick(args, 20, 8), drain_s=3)
     return Scenario(PATH, web(servers), background, control, times, seed=seed, variant=variant)
