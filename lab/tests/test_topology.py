@@ -156,3 +156,10 @@ def test_the_delay_line_stands_between_the_bottleneck_and_the_receivers():
         Dumbbell(delay_line=True, priority=True)
     with pytest.raises(ValueError, match="one discipline"):
         Dumbbell(reordered_ms=1, paced=True)
+
+
+def test_receivers_acknowledge_every_segment_where_that_is_asked_for():
+    assert "quickack" not in Dumbbell().script()
+    script = Dumbbell(prompt_acks=True).script()
+    # Once the host has a way out.
+    assert script.index("route add default via 10.9.0.1") < script.index("quickack 1")

@@ -58,6 +58,11 @@ def host(namespace: str, device: str, addresses: Sequence[str]) -> str:
     )
 
 
+def default_route(namespace: str, options: str) -> str:
+    """The way out of a host with options of TCP, as ip-route(8) has them."""
+    return f"ip -n {namespace} route change $(ip -n {namespace} route show default) {options}"
+
+
 def prelude(namespaces: Sequence[str]) -> str:
     """Makes them, and defines ``ns``: `ip netns exec` would hide the cgroup and BPF file systems
     behind a new /sys."""

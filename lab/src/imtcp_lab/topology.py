@@ -39,6 +39,7 @@ from dataclasses import dataclass
 
 from imtcp_lab.network import (
     batch,
+    default_route,
     delays_by_source,
     frame_burst_bytes,
     host_settings,
@@ -97,6 +98,8 @@ class Dumbbell:
     #: The shaper's bucket: bursts up to it pass at once.  0: one frame, as on a wire.
     bucket_bytes: int = 0
     way_back: WayBack = STEADY
+    #: Receivers acknowledge every segment at once, as those of the papers' simulators.
+    prompt_acks: bool = False
     #: One of a hundred of the background's packets leaves so late that others overtake it; 0: none.
     reordered_ms: float = 0.0
     #: For kernels without netem and prio: a user-space delay line behind the
@@ -145,6 +148,7 @@ class Dumbbell:
             prelude(("bg", "fg", "rt", "rx", "dl")),
             self._links(),
             host_settings(("bg", "fg", "rx")),
+            default_route("rx", "quickack 1") if self.prompt_acks else "",
             self._bottleneck(),
             delays,
             self._reordering(),

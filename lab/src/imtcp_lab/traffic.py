@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from imtcp_lab.controls import Control
+from imtcp_lab.network import default_route
 from imtcp_lab.topology import (
     BACKGROUND_RECEIVER,
     FOREGROUND_SENDER,
@@ -106,10 +107,7 @@ class Web:
         """The server of a host."""
         window = ""
         if self.initial_window_segs is not None:
-            window = (
-                f"ip -n {namespace} route change $(ip -n {namespace} route show default)"
-                f" initcwnd {self.initial_window_segs}\n"
-            )
+            window = default_route(namespace, f"initcwnd {self.initial_window_segs}") + "\n"
         return (
             f"{window}ns {namespace} imtcp-load web-server --listen {address}:{WEB_PORT}"
             f' --cc {self.congestion_control} & STOP="$STOP $!"\n'

@@ -11,6 +11,7 @@ from imtcp_lab.experiments.im_measure import (
     COUNT_CAPACITY_BPS,
     COUNTED_S,
     PATH_CHOICES,
+    PROMPT_ACKS,
     ended_in_window,
     measuring,
     with_result,
@@ -35,7 +36,8 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     for mbps in pick(args, tuple(PAPER), QUICK_MBPS):
         by_timer = PAPER[mbps]
         variants = {
-            f"A{mbps}-T{timer}": () if timer == ADAPTS else (f"T={timer}",) for timer in by_timer
+            f"A{mbps}-T{timer}": ("N=5", *(() if timer == ADAPTS else (f"T={timer}",)))
+            for timer in by_timer
         }
         steps = [(0.0, COUNT_CAPACITY_BPS - mbps * 1e6)]
         out += measuring(
@@ -126,8 +128,8 @@ EXPERIMENT = Experiment(
         " Packets wait long only with 0.04 s, which makes the transfer slower.",
         choices="4 and 7 of 10 Mbit/s, for the reason of IM-T1."
         + PATH_CHOICES
-        + " Streams are of imtcp's N, 8 packets, so of 12, for the receiver delays ACKs; the"
-        " paper's N is 5. Of each measurement the first packet of its last stream is looked at."
+        + PROMPT_ACKS
+        + " Of each measurement the first packet of its last stream is looked at."
         " T is a bound: imtcp holds a packet for as long as the packets of a stream"
         " should take to come, at most T. By the paper's rules (profile=paper, pause=0).",
         reason="imtcp holds a packet no longer than those of its stream take to come, so a T"
