@@ -65,7 +65,7 @@ GOOD = 0.8
 #: Of experiments by :func:`measuring`.
 PROMPT_ACKS = (
     " Receivers acknowledge every segment at once, as in the paper; Linux's own delay ACKs, and"
-    " imtcp's streams are longer there (docs/deviations.md)."
+    " imtcp's streams are longer there [IM §3.5.1]."
 )
 #: What is left open by [IM fig. 7], or is another way here; of all experiments on that path.
 PATH_CHOICES = (
