@@ -125,8 +125,6 @@ LONG_BULK = Experiment(
         expected="A TCP-LP transfer whose round trip is three times the web's disturbs it as little"
         " as on one link; against TCP the web gains, if less than there.",
         choices=CHOICES,
-        reason="Reno does little harm here: an object of 10 kB takes 1.04 s beside it and 0.87 s"
-        " alone, so no control could make it two thirds of Reno's.",
         judge=_judge_long_bulk,
         draw=draw_10kb,
     ),
