@@ -14,7 +14,7 @@ import pytest
 from imtcp_lab import day, ftp, ftp_path, tables
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.engine import tools
-from imtcp_lab.experiments import advised, en_ftp
+from imtcp_lab.experiments import advised, en_ftp, en_ftp_claims
 from imtcp_lab.results import Point
 from imtcp_lab.traffic import Times
 from synthetic import META, sent_by_ftp
@@ -202,7 +202,7 @@ def test_rates_and_times_are_told_as_the_thesiss():
     assert (row["answers"], row["switches"], row["off_share"]) == (4, 2, 0.5)
 
 
-TIMES = [hour + minute / 60 for hour, minute in en_ftp.TIMES_OF_DAY]
+TIMES = [hour + minute / 60 for hour, minute in en_ftp_claims.TIMES_OF_DAY]
 
 
 def states(told: str) -> dict:
@@ -317,7 +317,7 @@ def rows_for_drawing(rows: list[dict]) -> list[dict]:
 
 def test_what_advice_gains_is_the_mean_over_the_times_of_day():
     # The thesis's own averages: 29.1, 47.1 and 158.7 %.
-    gains = [en_ftp.gained(thesis_loads(), used) for used in (45, 60, 75)]
+    gains = [en_ftp_claims.gained(thesis_loads(), used) for used in (45, 60, 75)]
     assert gains == pytest.approx([0.2907, 0.4711, 1.5872], rel=5e-3)
 
 

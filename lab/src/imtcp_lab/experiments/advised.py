@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from imtcp_lab.day import SHAPE
 from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.experiments.en_ftp import ADVICE, told_mbps
+from imtcp_lab.experiments.en_ftp import told_mbps
+from imtcp_lab.experiments.en_ftp_claims import ADVICE
 from imtcp_lab.ftp import TIMES_FASTER, FtpScenario
 from imtcp_lab.ftp_path import TIMES_SLOWER, FtpPath
 from imtcp_lab.metrics import mean_delay_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,48 +12,30 @@ import polars as pl
 
 from imtcp_lab import plots
 from imtcp_lab.controls import NONE
-from imtcp_lab.day import LEVEL_STEP_MBPS, THRESHOLD_MBPS
+from imtcp_lab.day import LEVEL_STEP_MBPS
 from imtcp_lab.experiments.base import Experiment, Rows
-from imtcp_lab.experiments.paper import LESS, Claim, Paper, less, mean, pick, values
+from imtcp_lab.experiments.en_ftp_claims import (
+    ADVICE,
+    CC,
+    HISTORIES,
+    LEAST_USED_PCT,
+    NOCC,
+    TIMES_OF_DAY,
+    TOLERANCE,
+    judge_history,
+    judge_load,
+    judge_others,
+    tenths,
+)
+from imtcp_lab.experiments.paper import Paper, pick
 from imtcp_lab.ftp import FILE_BYTES, FRESH_S, TIMES_FASTER, FtpScenario
 from imtcp_lab.ftp_path import LINK_BPS, TIMES_SLOWER, FtpPath
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import ensemble
-from imtcp_lab.tables import Column, as_number, as_percent, as_time
+from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.traffic import Times
 
-CC, NOCC, ADVICE = "CC", "NOCC", "advice"
-#: By what they take of the link, least first, as sentences have them.
-METHODS = {
-    CC: "with congestion control",
-    ADVICE: "as advised",
-    NOCC: "without congestion control",
-}
-#: [EN §5.5.1.1]: where the load is high, where it is low, and three where it changes.
-BUSY, QUIET = (0, 15), (7, 25)
-TIMES_OF_DAY = (BUSY, (3, 25), QUIET, (14, 25), (21, 10))
-#: [EN §5.5.3.3]: where the whole database has a change of state less than the other sets.
-AFTERNOON = 14 + 25 / 60
-LEAST_USED_PCT = tuple(THRESHOLD_MBPS)
-#: The service's history sets, as sentences have them [EN §5.5.3].
-DAYS = {"all": "all days", "weekday": "the same weekdays", "week": "the week before"}
-HISTORIES = tuple(DAYS)
-#: [EN §5.5.1]: what advice gains on average over congestion control.
-GAINED = {45: 0.291, 60: 0.471, 75: 1.587}
-#: [EN tables 7 and 10]: answers to a transfer, mean of the five.  Those of table 4, at 45 %, are
-#: not judged: our ε was chosen by them.
-ASKED = {60: 45 / 5, 75: 219 / 5}
-#: [EN table 14], and of two flows [EN tables 17 and 18] against the 83.4 Mbit/s of one alone, as no
-#: others are told: what the other flows lose, mean of the five times.
-LOST = {
-    1: {CC: 0.375, ADVICE: 0.577, NOCC: 0.753},
-    2: {CC: 0.361, ADVICE: 0.546, NOCC: 0.750},
-}
-#: [EN tables 13 and 17]: what FTP with congestion control has beside them, mean of the five times.
-FTP_BESIDE_MBPS = {1: 39.7, 2: 38.9}
-#: Ours: how far from a number of the thesis's, which is of another trace, one of ours may be.
-TOLERANCE = 0.25
 #: Alone for so long, in the other flows' thesis.
 ALONE_S = 20.0
 
@@ -175,220 +157,6 @@ def told_mbps(sent_bytes: float, seconds: float) -> float:
     return sent_bytes * 8 / seconds / 1e6 * TIMES_SLOWER
 
 
-def gained(rows: Sequence[dict], used_pct: int) -> float:
-    """By how much advice is faster than congestion control, mean over the times of day."""
-    here = [row for row in rows if row["used_pct"] == used_pct]
-
-    def mbps(method: str, hour: float) -> float:
-        return mean(here, "ftp_mbps", method=method, hour=hour)
-
-    return ensemble(mbps(ADVICE, h) / mbps(CC, h) - 1 for h in values(here, "hour")).mean
-
-
-def _near(
-    told: str, ours: float, wanted: float, show: Callable[[float], str] = as_percent
-) -> Claim:
-    return Claim(
-        f"{told} {show(ours)} (wanted: within {as_percent(TOLERANCE)} of the thesis's"
-        f" {show(wanted)})",
-        abs(ours / wanted - 1) <= TOLERANCE,
-    )
-
-
-def _judge_load(rows: Sequence[dict]) -> list[Claim]:
-    levels = values(rows, "used_pct")
-    gains = {used: gained(rows, used) for used in levels}
-    asked = {used: mean(rows, "answers", used_pct=used, method=ADVICE) for used in levels}
-    out = [_near(f"{_load(used)}: advice gains", gains[used], GAINED[used]) for used in levels]
-    out += [
-        less(f"gained, %, with at least {lighter} % used", gains[lighter] * 100,
-             f"with {heavier} %", gains[heavier] * 100, 0)
-        for lighter, heavier in itertools.pairwise(levels)
-    ]  # fmt: skip
-    for used in levels:
-        mbps = {m: mean(rows, "ftp_mbps", used_pct=used, method=m) for m in METHODS}
-        out += _in_order(f"{_load(used)}: FTP's Mbit/s", mbps, 1)
-    for used in levels:
-        out += _judge_times([row for row in rows if row["used_pct"] == used], used)
-    out += [
-        less(f"answers to a transfer with at least {lighter} % used", asked[lighter],
-             f"with {heavier} %", asked[heavier], 1)
-        for lighter, heavier in itertools.pairwise(levels)
-    ]  # fmt: skip
-    out += [
-        _near(f"{_load(used)}: answers to a transfer", asked[used], ASKED[used], _tenths)
-        for used in levels
-        if used in ASKED
-    ]
-    return out
-
-
-def _judge_times(rows: Sequence[dict], used_pct: int) -> list[Claim]:
-    """What the advice comes to at each time of day [EN §5.5.1.1, figure 15]."""
-    out = []
-    for hour in values(rows, "hour"):
-        here = [row for row in rows if row["hour"] == hour]
-        at = f"{_load(used_pct)}, {as_time(hour)}"
-        mbps = {m: mean(here, "ftp_mbps", method=m) for m in METHODS}
-        if hour == _as_hour(QUIET):
-            out.append(_alike(at, mbps, NOCC))
-        elif hour == _as_hour(BUSY) and used_pct < LEAST_USED_PCT[-1]:
-            out.append(_alike(at, mbps, CC))
-        else:
-            out.append(_both_states(at, here))
-            if hour == _as_hour(BUSY):
-                out += _in_order(f"{at}: FTP's Mbit/s", {m: mbps[m] for m in (CC, ADVICE)}, 1)
-    return out
-
-
-def _both_states(at: str, rows: Sequence[dict]) -> Claim:
-    shares = [row["off_share"] for row in rows if row["method"] == ADVICE]
-    return Claim(
-        f"{at}: congestion control is off at times and on at times, off in"
-        f" {as_percent(ensemble(shares).mean)} of the answers",
-        bool(shares) and all(0 < share < 1 for share in shares),
-    )
-
-
-def _alike(at: str, mbps: dict[str, float], method: str) -> Claim:
-    """What differs by less than a twentieth is alike, as what is less is so by a twentieth."""
-    return Claim(
-        f"{at}: FTP has {mbps[ADVICE]:.1f} Mbit/s as advised (wanted: within a twentieth of"
-        f" {mbps[method]:.1f}, {METHODS[method]})",
-        abs(mbps[ADVICE] / mbps[method] - 1) <= 1 - LESS,
-    )
-
-
-def _in_order(what: str, found: dict[str, float], digits: int) -> list[Claim]:
-    """Each method has less of it than the next."""
-    return [
-        less(f"{what} {METHODS[one]}", found[one], METHODS[other], found[other], digits)
-        for one, other in itertools.pairwise(found)
-    ]
-
-
-def _load(used_pct: int) -> str:
-    return f"at least {used_pct} % used"
-
-
-def _tenths(value: float) -> str:
-    return as_number(value, 1)
-
-
-def _as_hour(time: tuple[int, int]) -> float:
-    hour, minute = time
-    return hour + minute / 60
-
-
-def lost(rows: Sequence[dict], method: str, flows: int) -> float:
-    """What other flows lose beside the transfer, mean over the times of day."""
-    alone = mean(rows, "others_mbps", method="alone", flows=flows)
-    return 1 - mean(rows, "others_mbps", method=method, flows=flows) / alone
-
-
-def _judge_others(rows: Sequence[dict]) -> list[Claim]:
-    out = []
-    for flows in values(rows, "flows"):
-        beside = "one flow" if flows == 1 else f"{flows} flows"
-        loses = "loses" if flows == 1 else "lose"
-        ours = {method: lost(rows, method, flows) for method in METHODS}
-        out += [
-            _near(f"{beside} {loses} beside FTP {METHODS[m]}", ours[m], LOST[flows][m])
-            for m in METHODS
-        ]
-        out.append(
-            _near(
-                f"FTP with congestion control beside {beside}: Mbit/s",
-                mean(rows, "ftp_mbps", method=CC, flows=flows),
-                FTP_BESIDE_MBPS[flows],
-                _tenths,
-            )
-        )
-        if flows > 1:
-            out += [_even(rows, m, flows) for m in METHODS]
-        in_pct = {m: share * 100 for m, share in ours.items()}
-        out += _in_order(f"what {beside} {loses}, %, beside FTP", in_pct, 0)
-    return out
-
-
-def _even(rows: Sequence[dict], method: str, flows: int) -> Claim:
-    here = {"method": method, "flows": flows}
-    share = mean(rows, "other_least_mbps", **here) / mean(rows, "others_mbps", **here)
-    return Claim(
-        f"{flows} flows beside FTP {METHODS[method]} share evenly: the lesser has"
-        f" {as_percent(share)} (wanted: at least 45 %)",
-        share >= 0.45,
-    )
-
-
-def _judge_history(rows: Sequence[dict]) -> list[Claim]:
-    out = []
-    for used in values(rows, "used_pct"):
-        here = [row for row in rows if row["used_pct"] == used]
-        mbps, asked, switched = (
-            {h: mean(here, key, history=h) for h in HISTORIES}
-            for key in ("ftp_mbps", "answers", "switches")
-        )
-        out.append(
-            Claim(
-                f"{_load(used)}: throughputs are alike: {_each(mbps)} Mbit/s (wanted: within 15 %)",
-                max(mbps.values()) <= 1.15 * min(mbps.values()),
-            )
-        )
-        out += _fewer(f"{_load(used)}: answers to a transfer", asked)
-        # Redundant are those that do not change the state [EN §5.5.3.1]; the first one sets it.
-        redundant = {h: asked[h] - 1 - switched[h] for h in ("all", "week")}
-        out += _fewer(f"{_load(used)}: redundant ones of them", redundant)
-        out += _judge_switches(here, used, switched)
-    return out
-
-
-def _judge_switches(rows: Sequence[dict], used_pct: int, switched: dict[str, float]) -> list[Claim]:
-    """[EN §5.5.3]: most with the whole database, then as many; at the highest load but for once."""
-    if used_pct == LEAST_USED_PCT[0]:
-        return _fewer(f"{_load(used_pct)}: changes of state in a transfer", switched)
-    if used_pct != LEAST_USED_PCT[-1]:
-        return [_as_many(_load(used_pct), rows)]
-    out = []
-    if others := [row for row in rows if row["hour"] != AFTERNOON]:
-        out.append(_as_many(f"{_load(used_pct)}, but for {as_time(AFTERNOON)}", others))
-    if then := [row for row in rows if row["hour"] == AFTERNOON]:
-        at = f"{_load(used_pct)}, {as_time(AFTERNOON)}: changes of state"
-        found = {h: mean(then, "switches", history=h) for h in HISTORIES}
-        out += [
-            less(f"{at} with {DAYS['all']}", found["all"], f"with {DAYS[h]}", found[h], 1)
-            for h in HISTORIES[1:]
-        ]
-    return out
-
-
-def _as_many(where: str, rows: Sequence[dict]) -> Claim:
-    """At each time of day, so that more at one and fewer at another are not as many."""
-    each = {
-        h: [mean(rows, "switches", history=h, hour=hour) for hour in values(rows, "hour")]
-        for h in HISTORIES
-    }
-    told = {h: ensemble(counts).mean for h, counts in each.items()}
-    return Claim(
-        f"{where}: changes of state are as many with each set at each time, in a transfer"
-        f" {_each(told)}",
-        all(counts == each["all"] for counts in each.values()),
-    )
-
-
-def _fewer(what: str, found: dict[str, float]) -> list[Claim]:
-    """The other sets have fewer than all days have."""
-    return [
-        less(f"{what} with {DAYS[h]}", count, f"with {DAYS['all']}", found["all"], 1)
-        for h, count in found.items()
-        if h != "all"
-    ]
-
-
-def _each(found: dict[str, float]) -> str:
-    return ", ".join(f"{as_number(v, 1)} with {DAYS[h]}" for h, v in found.items())
-
-
 def _by_level(rows: Sequence[dict], line: str) -> list[dict]:
     """For a panel per load, with a line per value of this column."""
     return [r | {"line": r[line], "panel": f"at least {r['used_pct']} % used"} for r in rows]
@@ -423,7 +191,7 @@ def _draw_others(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
 
 
 _FTP = Column("ftp_mbps", "FTP, Mbit/s", as_number)
-_ANSWERS = Column("answers", "answers asked for", _tenths)
+_ANSWERS = Column("answers", "answers asked for", tenths)
 _OFF = Column("off_share", "of them off", as_percent)
 
 BY_LOAD = Experiment(
@@ -460,7 +228,7 @@ BY_LOAD = Experiment(
         " minutes with 60 and 75 %, the thesis's 258 and 327; with 60 % that is all, one in 6"
         " minutes in both. With 75 % ours is one in 3.2 and the thesis's one in 1.5: why is not"
         " found.",
-        judge=_judge_load,
+        judge=judge_load,
         draw=_draw_ftp,
     ),
 )
@@ -490,7 +258,7 @@ WITH_OTHERS = replace(
         " 26 kB: with that 8 and 22 ms would wait, and FTP have 38 and 30 Mbit/s. Untested is a"
         " guess: that the kernel lets them exceed it, for tcp_wmem, 52 kB here, is looked at only"
         " before a new buffer is made, and a buffer with segmentation offload holds up to 64 kB.",
-        judge=_judge_others,
+        judge=judge_others,
         draw=_draw_others,
     ),
 )
@@ -501,7 +269,7 @@ HISTORY_SETS = replace(
     help="advice from the whole history, the week before, the same weekdays",
     controls=("imtcp_nocc",),
     scenarios=_by_history,
-    columns=(_FTP, _ANSWERS, Column("switches", "on to off or back", _tenths), _OFF),
+    columns=(_FTP, _ANSWERS, Column("switches", "on to off or back", tenths), _OFF),
     by=("used_pct", "hour", "history"),
     paper=Paper(
         source="[EN §5.5.3, tables 20 to 27]",
@@ -520,7 +288,7 @@ HISTORY_SETS = replace(
         " decides. Of 52 answers, computed so with our limit, off's end is what 31 are followed"
         " by, all at 7:25 and 21:10; ours asks 18 times with each set. With 60 % it is 18 of 84,"
         " with 75 % 8 of 248.",
-        judge=_judge_history,
+        judge=judge_history,
         draw=_draw_histories,
     ),
 )
