@@ -17,6 +17,7 @@ from imtcp_lab.controls import CONTROLS
 from imtcp_lab.experiments import (
     PAPERS,
     bg_joining,
+    im_counts,
     im_measure,
     im_modes,
     im_passive,
@@ -181,19 +182,19 @@ def test_a_step_is_followed_where_half_of_its_results_are_right_and_not_where_th
 def as_in_the_papers_table(scale):
     return [
         {"N": packets, "m": m, "results": scale * results}
-        for packets, by_m in im_measure.PAPER_COUNTS.items()
+        for packets, by_m in im_counts.PAPER_COUNTS.items()
         for m, results in by_m.items()
     ]
 
 
 def test_the_papers_own_counts_bear_all_of_its_sentences_out():
-    claims = im_measure.COUNTS.paper.judge(as_in_the_papers_table(1))
+    claims = im_counts.COUNTS.paper.judge(as_in_the_papers_table(1))
     assert all(claim.holds for claim in claims)
     assert "is 2, 4, 6 with N = 5, 6, 7" in claims[-1].text
 
 
 def test_half_of_the_papers_results_to_the_number_is_not_more_than_half():
-    claims = im_measure.COUNTS.paper.judge(as_in_the_papers_table(0.5))
+    claims = im_counts.COUNTS.paper.judge(as_in_the_papers_table(0.5))
     assert [c.holds for c in claims if "half of the paper's" in c.text] == [False] * 3
     assert all(c.holds for c in claims if "half of the paper's" not in c.text)
 

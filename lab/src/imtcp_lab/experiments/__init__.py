@@ -12,6 +12,7 @@ from imtcp_lab.experiments import (
     en_ftp,
     en_loss,
     greedy,
+    im_counts,
     im_measure,
     im_modes,
     im_passive,
@@ -47,7 +48,7 @@ OWN: tuple[Experiment, ...] = (
 #: The papers' tables and figures, in the order of the papers.
 PAPERS: tuple[Experiment, ...] = (
     im_measure.STEPS,
-    im_measure.COUNTS,
+    im_counts.COUNTS,
     im_timer.EXPERIMENT,
     im_passive.EXPERIMENT,
     im_web.MEASURING,

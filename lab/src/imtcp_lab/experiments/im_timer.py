@@ -7,15 +7,13 @@ from collections.abc import Sequence
 
 from imtcp_lab import plots
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, identity
-from imtcp_lab.experiments.im_measure import (
+from imtcp_lab.experiments.im_counts import (
     COUNT_CAPACITY_BPS,
     COUNTED_S,
-    PATH_CHOICES,
-    PROMPT_ACKS,
     ended_in_window,
-    measuring,
     with_result,
 )
+from imtcp_lab.experiments.im_measure import PATH_CHOICES, PROMPT_ACKS, measuring
 from imtcp_lab.experiments.paper import ADAPTS, Claim, Paper, below, less, mean, pick, values
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
