@@ -430,12 +430,30 @@ def test_a_quick_form_replaces_what_is_kept_of_a_quick_or_broken_one_and_not_a_f
     assert quick()
     assert cli.main(["run", "LP-F6", "--keep"]) == 0
     assert not quick()
-    assert cli.main(["run", "LP-F6", "--quick", "--keep"]) == 0
+    assert cli.main(["run", "LP-F6", "--quick", "--keep"]) == 2
     assert not quick()
     assert "holds the full form, which a quick one does not replace" in capsys.readouterr().err
     results.kept("LP-F6").write_text("{")
     assert cli.main(["run", "LP-F6", "--quick", "--keep"]) == 0
     assert quick()
+
+
+def test_a_quick_form_is_marked_where_it_is_judged_and_json_has_the_claims(checkout, capsys):
+    assert cli.main(["run", "LP-F6", "--quick"]) == 0
+    assert "LP-F6: reproduced (quick form: a look, not a verdict)" in capsys.readouterr().out
+    assert cli.main(["run", "LP-F6", "--quick", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == REPRODUCED
+    assert {"text", "holds", "seeds_held", "seeds"} == set(told["claims"][0])
+
+
+def test_what_the_running_kernel_cannot_do_is_told_and_not_a_traceback(
+    checkout, monkeypatch, capsys
+):
+    monkeypatch.setattr(run, "has_netem", lambda: False)
+    monkeypatch.setattr(run, "choose", lambda *_, **__: [CONTROLS["none"]])
+    assert cli.main(["run", "LP-T1", "--quick", "--netns", "--controls", "none"]) == 3
+    assert "without it LP-T1 cannot be run" in capsys.readouterr().err
 
 
 def test_a_broken_kept_file_is_told_with_what_to_do(checkout, capsys):
@@ -597,8 +615,9 @@ def test_readme_says_how_many_of_the_figures_come_out():
     words = [section.word for section in sections]
     readme = " ".join((results.paths.checkout() / "README.md").read_text().split())
     assert (
-        f"Of the papers' {len(words)} tables and figures {words.count(REPRODUCED)} are reproduced,"
-        f" {words.count(DIFFERS)} differ in a part, and {words.count(NOT_REPRODUCED)} are not"
+        f"Of its {len(words)} experiments on the papers' tables and figures"
+        f" {words.count(REPRODUCED)} are reproduced, {words.count(DIFFERS)} differ in some or most"
+        f" of their claims, and {words.count(NOT_REPRODUCED)} are not"
         in readme
     )
 

@@ -21,6 +21,7 @@ FILES = {
     "t0": b"1000000\n",
     "queue.csv": b"t_us,handle,backlog_pkts\n1000010,65536,3\n",
     "web.csv": b"object,start_us,duration_us\n0,5,70\n",
+    "tcp.csv": b"t_us,cookie,bytes_received\n1000100,7,0\n",
     "watch.jsonl": b'{"t_us": 1000500, "cookie": 7, "avail_smoothed_bps": 3e7, "new": 1}\n'
     b'{"no_time": 1}\nnonsense\n{"t_us": 10005',
     "events.jsonl": b'{"dropped": 3}\n{"t_us": 1000700, "outcome": "valid", "avail_bps": 1}\n',
@@ -221,6 +222,12 @@ def test_a_run_that_lacks_its_foregrounds_table_is_a_failed_point(tmp_path):
     with pytest.raises(LabError, match="the run left no web"):
         sweep.run_all(scenarios()[:1], Silent(), tmp_path, jobs=1)
     assert results.load(tmp_path, scenarios()[0]) is None
+
+
+def test_a_run_whose_background_never_sent_is_a_failed_point_and_not_one_that_yields(tmp_path):
+    header = FILES["tcp.csv"].split(b"\n")[0] + b"\n"
+    with pytest.raises(LabError, match="the run left no tcp"):
+        sweep.run_all(scenarios()[:2], FakeRunner({**FILES, "tcp.csv": header}), tmp_path, jobs=1)
 
 
 def test_a_transfer_that_ends_early_spoils_its_point(tmp_path):

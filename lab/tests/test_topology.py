@@ -158,6 +158,12 @@ def test_the_delay_line_stands_between_the_bottleneck_and_the_receivers():
         Dumbbell(reordered_ms=1, paced=True)
 
 
+def test_hosts_behind_a_full_way_back_need_not_ask_for_their_router():
+    asked = Dumbbell(way_back=WayBack(link_pkts=10)).script()
+    assert asked.count("nud permanent") == 4
+    assert "nud permanent" not in Dumbbell().script()
+
+
 def test_receivers_acknowledge_every_segment_where_that_is_asked_for():
     assert "quickack" not in Dumbbell().script()
     script = Dumbbell(prompt_acks=True).script()

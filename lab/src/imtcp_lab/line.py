@@ -155,9 +155,10 @@ class LineScenario(Scenario):
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """Each span's objects."""
+        """Each span's objects, and its transfer's bytes."""
         assert isinstance(self.path, Line)
-        return tuple(f"web{place}" for place in range(len(self.path.web)))
+        spans = {"web": self.path.web, "bulk": () if self.control.is_none else self.path.bulk}
+        return tuple(f"{name}{place}" for name, them in spans.items() for place in range(len(them)))
 
     def script(self) -> str:
         """POSIX sh for the whole measurement."""

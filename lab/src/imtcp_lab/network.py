@@ -63,6 +63,19 @@ def default_route(namespace: str, options: str) -> str:
     return f"ip -n {namespace} route change $(ip -n {namespace} route show default) {options}"
 
 
+def known_to_each_other(ends: Sequence[tuple[str, str, str]]) -> str:
+    """Two ends of a link, (namespace, device, address) each, that need not ask for each other: a
+    full queue loses what they would ask, and a connection finds no route."""
+    lines = []
+    for (namespace, device, _), (other, its_device, address) in (ends, ends[::-1]):
+        lines.append(
+            f"ip -n {namespace} neigh replace {address} dev {device} nud permanent lladdr"
+            f" $(ip -n {other} -o link show dev {its_device}"
+            " | sed 's/.*ether \\([0-9a-f:]*\\).*/\\1/')"
+        )
+    return "\n".join(lines)
+
+
 def prelude(namespaces: Sequence[str]) -> str:
     """Makes them, and defines ``ns``: `ip netns exec` would hide the cgroup and BPF file systems
     behind a new /sys."""

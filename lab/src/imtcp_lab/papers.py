@@ -12,7 +12,7 @@ from typing import Any
 from imtcp_lab import papers_report, results
 from imtcp_lab.controls import named
 from imtcp_lab.engine import paths
-from imtcp_lab.experiments import EXPERIMENTS, PAPERS
+from imtcp_lab.experiments import EXPERIMENTS, PAPERS, scoreboard
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import LabError, MissingPrerequisite
 from imtcp_lab.options import out_directory
@@ -33,7 +33,8 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     one.set_defaults(handler=show)
     one = subparsers.add_parser(
         "report",
-        help="one page (HTML and Markdown) with every figure of the papers beside ours",
+        help="one page (HTML and Markdown) with every figure of the papers beside ours, and the"
+        " scoreboard",
         description="Draws what lab/results keeps (lab run EXPERIMENT --keep) and runs nothing.",
     )
     one.add_argument("--out", type=out_directory, help="directory (default: out/report)")
@@ -55,7 +56,8 @@ def load_kept(experiment: Experiment) -> dict[str, Any] | None:
     if record.get("experiment") != experiment.name or not record.get("rows"):
         raise LabError(f"{path} holds no rows of {experiment.name}: {anew}")
     try:
-        papers_report.section(experiment, record, pictures=False)
+        if experiment.paper is not None:
+            papers_report.section(experiment, record, pictures=False)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         # What a row has was changed after it was kept.
         raise LabError(f"{path} holds rows of another form ({error!r}): {anew}") from error
@@ -114,7 +116,7 @@ def _told(experiment: Experiment, record: dict[str, Any] | None) -> dict[str, An
         "virtual_s": _virtual_s(experiment, quick=False),
         "quick_virtual_s": _virtual_s(experiment, quick=True),
         "verdict": verdict.word if verdict else None,
-        "claims": [vars(claim) for claim in verdict.claims] if verdict else [],
+        "claims": verdict.records if verdict else [],
         "quick": record["quick"] if record else None,
         "commits": record["commits"] if record else [],
     }
@@ -174,10 +176,14 @@ def report(args: argparse.Namespace) -> int:
     sections = [
         papers_report.section(e, records.get(e.name), problem=wrong.get(e.name, "")) for e in PAPERS
     ]
-    for name, content in papers_report.files(sections).items():
+    board, broken = load_each([scoreboard.EXPERIMENT])
+    made = papers_report.files(sections)
+    for record in filter(None, board.values()):
+        made |= scoreboard.pages(record["rows"], record["environment"], record["commits"])
+    for name, content in made.items():
         results.write_bytes(out / name, content)
     missing = [s.name for s in sections if s.word == papers_report.NOT_RUN]
-    print(f"report: {out / 'papers.html'}, {out / 'papers.md'}")
+    print(f"report: {', '.join(str(out / name) for name in made if not name.endswith('.png'))}")
     if missing:
         print(f"not run: {', '.join(missing)}", file=sys.stderr)
-    return 4 if wrong else 0
+    return 4 if wrong or broken else 0

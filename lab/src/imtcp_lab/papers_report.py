@@ -70,10 +70,10 @@ class Section:
         rests = f"{sum(c.holds for c in claims)} of {len(claims)} claims"
         if self.quick:
             rests += ", quick form"
-        elif self.seeds == 1:
-            rests += ", one seed"
         elif not self.seeds:
             rests += ", computed"
+        else:
+            rests += ", one seed" if self.seeds == 1 else f", {self.seeds} seeds"
         return f"{self.word} ({rests})"
 
 

@@ -143,10 +143,16 @@ def _points(
 ) -> list[Point]:
     """Saved or measured, as the arguments say."""
     if args.netns and not has_netem():
-        scenarios = [
-            dataclasses.replace(s, path=dataclasses.replace(s.path, delay_line=True))
-            for s in scenarios
-        ]
+        try:
+            scenarios = [
+                dataclasses.replace(s, path=dataclasses.replace(s.path, delay_line=True))
+                for s in scenarios
+            ]
+        except ValueError as error:
+            raise MissingPrerequisite(
+                f"the running kernel has no netem, and without it {args.declared.name} cannot be"
+                f" run ({error}): leave --netns out"
+            ) from error
     if args.redraw:
         return sweep.load_saved(scenarios, directory, partial=args.declared.partial)
     jobs = args.jobs
@@ -200,21 +206,18 @@ def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[s
     }
 
 
-def _keep(record: dict[str, Any]) -> None:
-    """In the repository, unless the full form is there already: that took hours."""
-    kept = results.kept(record["experiment"])
+def _refuse_to_keep_a_quick_one(name: str) -> None:
+    """Where the full form is kept already, that took hours; before a guest runs in vain."""
+    kept = results.kept(name)
     try:
         full = not json.loads(kept.read_text())["quick"]
     except (OSError, ValueError, KeyError):
-        full = False  # none, or a broken one
-    if record["quick"] and full:
-        print(
-            f"lab: {kept} holds the full form, which a quick one does not replace: "
-            "remove it first if it should",
-            file=sys.stderr,
+        return  # none, or a broken one
+    if full:
+        raise ValueError(
+            f"{kept} holds the full form, which a quick one does not replace: remove it first if"
+            " it should, or leave --keep out"
         )
-        return
-    results.write_json(kept, record, indent=None)
 
 
 def _ready(out: Path) -> None:
@@ -241,6 +244,8 @@ def _run(args: argparse.Namespace) -> int:
         left_out = _left_out(experiment, args.chosen)
         if args.keep and left_out:
             raise ValueError(f"--keep is of all its controls: {', '.join(left_out)} are missing")
+        if args.keep and args.quick:
+            _refuse_to_keep_a_quick_one(experiment.name)
         scenarios = experiment.scenarios(args)
     except ValueError as error:
         print(f"lab run {experiment.name}: {error}", file=sys.stderr)
@@ -257,22 +262,26 @@ def _run(args: argparse.Namespace) -> int:
     rows = record["rows"]
     results.write_json(out / f"results-{place}.json", record)
     if args.keep:
-        _keep(record)
+        results.write_json(results.kept(experiment.name), record, indent=None)
     for name, content in experiment.figures(rows, points).items():
         results.write_bytes(out / name, content)
     code = 4 if len(points) < len(scenarios) and not args.redraw else 0
+    verdict = None
+    if experiment.paper is not None and not left_out:
+        verdict = experiment.paper.verdict(rows)
     if args.json:
-        print(json.dumps(record, indent=2))
+        judged = {"verdict": verdict.word, "claims": verdict.records} if verdict else {}
+        print(json.dumps(record | judged, indent=2))
         return code
     if experiment.text is not None:
         print(experiment.text(rows))
     else:
         print(text_table(rows, experiment.by, experiment.columns))
-    if experiment.paper is not None and left_out:
-        print(f"\n{experiment.name}: no verdict, which takes {', '.join(left_out)} too")
+    if verdict is not None:
+        quick = " (quick form: a look, not a verdict)" if args.quick else ""
+        print(f"\n{experiment.name}: {verdict.word}{quick}\n{verdict.told}")
     elif experiment.paper is not None:
-        verdict = experiment.paper.verdict(rows)
-        print(f"\n{experiment.name}: {verdict.word}\n{verdict.told}")
+        print(f"\n{experiment.name}: no verdict, which takes {', '.join(left_out)} too")
     return code
 
 

@@ -84,8 +84,13 @@ class Scenario:
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The tables without which the run says nothing."""
-        return self.foreground.leaves if self.foreground is not None else ()
+        """The tables without which the run says nothing: who never ran harms nobody."""
+        theirs = self.foreground.leaves if self.foreground is not None else ()
+        return (*theirs, "tcp") if self._has_background else theirs
+
+    @property
+    def _has_background(self) -> bool:
+        return self.background is not None and not self.control.is_none
 
     def parameters(self) -> dict[str, Any]:
         """Plain data for the result's metadata."""

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imtcp_lab import figures, report, results
+from imtcp_lab import figures, report
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.figures import DARK, LIGHT
-from imtcp_lab.results import Point
 from imtcp_lab.stats import ensemble
 from imtcp_lab.tables import aligned, as_number, as_percent, groups
 
@@ -147,7 +146,9 @@ def text(rows: Rows, dimensions: Dimensions) -> str:
     return "\n\n".join(["U · I", *parts, "\n".join(told(rows))])
 
 
-def files(rows: Rows, points: Sequence[Point], dimensions: Dimensions) -> dict[str, bytes]:
+def files(
+    rows: Rows, environment: Mapping[str, Any], commits: Sequence[str], dimensions: Dimensions
+) -> dict[str, bytes]:
     """``scoreboard.html``, which holds everything, and ``scoreboard.md`` with its picture."""
     if not rows:
         return {}
@@ -158,7 +159,6 @@ def files(rows: Rows, points: Sequence[Point], dimensions: Dimensions) -> dict[s
         figures.plane(middle, LIGHT),
         figures.plane(middle, DARK),
     )
-    environment = points[0].meta["environment"]
     values = {
         "tables": tables(rows, dimensions),
         "picture": picture,
@@ -167,7 +167,7 @@ def files(rows: Rows, points: Sequence[Point], dimensions: Dimensions) -> dict[s
             "seeds": ", ".join(map(str, sorted({row["seed"] for row in rows}))),
             "cells": str(len({row["cell"] for row in rows})),
             "kernel": str(environment.get("kernel", "-")),
-            "commit": ", ".join(results.commits(points)) or "-",
+            "commit": ", ".join(commits) or "-",
             "again": "lab scoreboard",
         },
     }

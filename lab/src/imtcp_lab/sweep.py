@@ -176,7 +176,7 @@ def _run_missing(
                 result.log[-4000:],
             )
         tables = raw.read_tables(result)
-        absent = [name for name in scenario.leaves if name not in tables]
+        absent = [name for name in scenario.leaves if name not in tables or tables[name].is_empty()]
         if absent:
             raise LabError(
                 f"{scenario.key}: the run left no {', '.join(absent)}", result.log[-4000:]

@@ -43,6 +43,7 @@ from imtcp_lab.network import (
     delays_by_source,
     frame_burst_bytes,
     host_settings,
+    known_to_each_other,
     prelude,
     shaper,
 )
@@ -149,6 +150,7 @@ class Dumbbell:
             self._links(),
             host_settings(("bg", "fg", "rx")),
             default_route("rx", "quickack 1") if self.prompt_acks else "",
+            *(known_to_each_other(ends) for ends in _HOSTS_AND_ROUTER if self.way_back.link_pkts),
             self._bottleneck(),
             delays,
             self._reordering(),
@@ -256,6 +258,12 @@ EOF
 ip -n dl -batch - <<'EOF'
 link set dl-rt up
 link set dl-rx up"""
+
+#: The links whose way back may have a queue.
+_HOSTS_AND_ROUTER = (
+    (("bg", "bg0", "10.1.0.2"), ("rt", "rt-bg", "10.1.0.1")),
+    (("fg", "fg0", "10.2.0.2"), ("rt", "rt-fg", "10.2.0.1")),
+)
 
 _LINKS = """\
 ip -batch - <<'EOF'

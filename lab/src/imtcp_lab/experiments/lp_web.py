@@ -156,7 +156,7 @@ EXPERIMENT = Experiment(
         " pages come at Poisson times, whether or not the page before is there. Its servers"
         " begin with a window of two segments, as TCP did then, and Linux's second for a lost"
         " first packet, not three. 'Of 10 kB' are objects of 8 to 12.5 kB. 400 s"
-        " of each run are judged, not 1000, and five seeds, not 50. TCP is Reno. TCP-LP/ECN's queue"
+        " of each run are judged, not 1000, in few seeds, not 50. TCP is Reno. TCP-LP/ECN's queue"
         " marks from 15 % of its length on, by an average of weight 1/8, and drops none before it"
         " is full; the web does not ask for marks. It holds as many bytes as the others' full"
         " packets, and TCP-LP/ECN is held against the web alone in it.",
@@ -166,7 +166,7 @@ EXPERIMENT = Experiment(
         " not described, may come more evenly. TCP-LP's share is smaller than the paper's by"
         " delay and by marks alike (24 %), so it is not how a queue is found; probably it is"
         " how often the web makes one, for each time within the inference phase has the"
-        " window at one segment. Not measured. imtcp_bg has 49 %, and objects take 45 %"
+        " window at one segment. Not measured. imtcp_bg has 49 %, and objects take 44 %"
         " longer.",
         judge=_judge,
         draw=lambda rows, theme: draw_10kb(

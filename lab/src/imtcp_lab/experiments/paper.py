@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from imtcp_lab.stats import ensemble
@@ -64,6 +64,11 @@ class Verdict:
         return DIFFERS if held else NOT_REPRODUCED
 
     @property
+    def records(self) -> list[dict[str, Any]]:
+        """The claims as plain data."""
+        return [asdict(claim) for claim in self.claims]
+
+    @property
     def told(self) -> str:
         """The claims, a line each."""
         return "\n".join(f"  {'yes' if c.holds else 'no ':3}  {c.told}" for c in self.claims)
@@ -97,10 +102,10 @@ class Paper:
         )
 
     def why(self, verdict: Verdict) -> str:
-        """The reason, or that there is none yet; empty where ours does not differ."""
-        if verdict.word == REPRODUCED:
-            return ""
-        return self.reason or "Why it differs is not found yet."
+        """The reason, or that there is none yet; what is to be said of one that does not differ."""
+        if self.reason or verdict.word == REPRODUCED:
+            return self.reason
+        return "Why it differs is not found yet."
 
 
 def pick(args: argparse.Namespace, full: T, quick: T) -> T:

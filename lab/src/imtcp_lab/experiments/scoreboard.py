@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from imtcp_lab import scoreboard
+from imtcp_lab import results, scoreboard
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, judged_seconds
 from imtcp_lab.experiments.greedy import rival_bps
 from imtcp_lab.measured import alone_of
@@ -203,6 +204,13 @@ def _rows(points: Sequence[Point]) -> Rows:
     return out
 
 
+def pages(
+    rows: Sequence[dict], environment: Mapping[str, Any], commits: Sequence[str]
+) -> dict[str, bytes]:
+    """Files by name, from rows that were measured now or kept."""
+    return scoreboard.files(rows, environment, commits, DIMENSIONS)
+
+
 EXPERIMENT = Experiment(
     name="scoreboard",
     help="U and I of every control over every kind of path, one factor at a time",
@@ -216,7 +224,9 @@ EXPERIMENT = Experiment(
     columns=(Column("U", "U"), Column("I_mean", "I", as_percent)),
     by=("cell", "control"),
     add_arguments=_arguments,
-    figures=lambda rows, points: scoreboard.files(rows, points, DIMENSIONS),
+    figures=lambda rows, points: pages(
+        rows, points[0].meta["environment"] if points else {}, results.commits(points)
+    ),
     text=lambda rows: scoreboard.text(rows, DIMENSIONS),
     partial=True,
     seeds=1,
