@@ -617,8 +617,7 @@ def test_readme_says_how_many_of_the_figures_come_out():
     assert (
         f"Of its {len(words)} experiments on the papers' tables and figures"
         f" {words.count(REPRODUCED)} are reproduced, {words.count(DIFFERS)} differ in some or most"
-        f" of their claims, and {words.count(NOT_REPRODUCED)} are not"
-        in readme
+        f" of their claims, and {words.count(NOT_REPRODUCED)} are not" in readme
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 
@@ -9,9 +10,20 @@ import polars as pl
 import pytest
 
 from imtcp_lab import passive, segments
+from imtcp_lab.experiments import im_passive
 from imtcp_lab.segments import Ack
 
 MSS = 1000
+
+
+def test_what_is_held_until_the_next_is_judged_at_all_times_and_not_where_there_is_something_new():
+    true = {"name": "true", "t_s": [0, 1, 2, 3, 4], "value": [100] * 5}
+    early = {"name": "measured", "t_s": [0], "value": [50]}
+    assert im_passive.held_error({"lines": [early, true]}) == 0.5
+    late = {"name": "measured", "t_s": [0, 1], "value": [50, 100]}
+    assert im_passive.held_error({"lines": [late, true]}) == 0
+    nothing = {"name": "measured", "t_s": [], "value": []}
+    assert math.isnan(im_passive.held_error({"lines": [nothing, true]}))
 
 
 def test_westwood_is_its_filter_step_by_step():

@@ -126,7 +126,7 @@ def _judge_fast(rows: Sequence[dict]) -> list[Claim]:
             out.append(
                 Claim(
                     f"with {buffer} packets of buffer {mode} loses {mine:.0f} packets (wanted:"
-                    f" less by a twentieth than {lost:.0f}, highspeed's, which are some)",
+                    f" less by a twentieth than highspeed, which loses some: {lost:.0f})",
                     lost > 0 and mine <= LESS * lost,
                 )
             )

@@ -181,6 +181,23 @@ def first_step_error(row: Mapping[str, Any]) -> float:
     return quantile([abs(mbps / truth - 1) for t, mbps in before if t < fall_s], 0.5)
 
 
+def held_error(row: Mapping[str, Any]) -> float:
+    """Median error over the whole run with the newest average held until the next; NaN of none.
+
+    That of the averages alone says nothing of the times without one, which are the hard ones.
+    """
+    lines = {line["name"]: line for line in row["lines"]}
+    measured, true = lines["measured"], lines["true"]
+    half_s = AVERAGE_US / 2e6
+    errors, said, at = [], None, 0
+    for t, truth in zip(true["t_s"], true["value"], strict=True):
+        while at < len(measured["t_s"]) and measured["t_s"][at] - half_s <= t:
+            said, at = measured["value"][at], at + 1
+        if said is not None:
+            errors.append(abs(said / truth - 1))
+    return quantile(errors, 0.5)
+
+
 def _judge(rows: Sequence[dict]) -> list[Claim]:
     def of(estimator: str, key: str) -> float:
         return mean(rows, key, estimator=estimator)
@@ -196,6 +213,15 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
         estimator: ensemble(first_step_error(r) for r in rows if r["estimator"] == estimator).mean
         for estimator in PASSIVE
     }
+    held = {
+        estimator: 100 * ensemble(held_error(r) for r in rows if r["estimator"] == estimator).mean
+        for estimator in (IMTCP, *PASSIVE)
+    }
+    out += [
+        less("ImTCP's newest average, held until the next, is off by, in per cent,", held[IMTCP],
+             f"{estimator}'s", held[estimator], 0)
+        for estimator in PASSIVE
+    ]  # fmt: skip
     for estimator in (HOE, RAB):
         name = f"before the first fall {estimator}'s median error, in per cent,"
         out.append(less(name, 100 * first[estimator], "Westwood's", 100 * first[WESTWOOD], 0))

@@ -222,14 +222,14 @@ PERIOD = Experiment(
         " 0.99 with Reno and with the"
         " kernel's tcp_lp." + CHOICES,
         reason="Reno has all that the waves leave, and it is not Linux's repairs of losses that"
-        " give it that: without SACK, RACK, early retransmission and F-RTO, with timeouts of"
-        " at least 1 s and an initial window of two it has 0.99 at 0.2 s and 0.93 at 6.4 s"
-        " (a trial of one seed). What the paper's TCP lost is not found. TCP-LP's share is"
-        " least with periods of 0.8 and 3.2 s, whose free half is over before it has"
-        " returned: in the tables of LP-F12's one flow it falls to one to four segments when"
-        " a wave begins and stays there for 1.2 to 1.6 s (few ACKs come, and each moves the"
-        " smoothed delay by an eighth), and then grows by a packet in each round trip of 48"
-        " ms, two seconds to 40 of them.",
+        " give it that: without SACK, RACK, early retransmission and F-RTO, with timeouts"
+        " of at least 1 s and an initial window of two it has 0.99 at 0.2 s and 0.93 at 6.4"
+        " s (a trial of one seed). What the paper's TCP lost is not found. TCP-LP's share"
+        " is least with periods of 0.8 and 3.2 s, whose free half is over before it has"
+        " returned: in the tables of LP-F12's one flow the window falls to one to four"
+        " segments when a wave begins and stays there for 1.2 to 1.6 s (few ACKs come, and"
+        " each moves the smoothed delay by an eighth), and then grows by a packet in each"
+        " round trip of 48 ms, so that a window of 40 takes two seconds.",
         judge=_judge_periods,
         draw=_share("period, s", "period_s", log_x=True),
     ),
@@ -277,7 +277,7 @@ FAIRNESS = Experiment(
         + CHOICES,
         reason="As in the paper it is one flow by delay that has more than its share: 2.6 times"
         " with periods of 50 ms and of 50 s, where the others have 0.7 to 1.05; with 6.4 s"
-        " three have 1.3 to 1.6. The paper's flow takes a delay for the least that is none."
+        " three have 1.3 to 1.6. The paper's flow takes for the least delay one that is not."
         " Here all ten have the same least round trip to a tenth of a millisecond; what each"
         " takes for the greatest delay, the other half of its threshold, is not recorded. By"
         " marks, with one threshold for all, the index is 1.000. Periods of 50 s are judged"
