@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from imtcp_lab import cli, papers, papers_report, plots, results, run, sweep
+from imtcp_lab import asked, cli, papers, papers_report, plots, results, run, sweep
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.experiments import (
     PAPERS,
@@ -599,6 +599,37 @@ def test_a_kept_file_that_does_not_fit_is_told_and_the_others_are_listed_and_dra
     assert cli.main(["report"]) == 4
     assert said in (checkout / "out" / "report" / "papers.html").read_text()
     assert cli.main(["show", "LP-F6"]) == 4
+
+
+@by_name
+def test_what_is_asked_for_has_a_digest_that_other_seeds_and_forms_do_not_have(experiment):
+    if not needs_points(experiment):
+        return
+    full, again, quick_form, other = (
+        asked.digest(papers._scenarios(experiment, seeds, quick=quick))
+        for seeds, quick in (([1], False), ([1], False), ([1], True), ([2], False))
+    )
+    assert full == again
+    assert len({full, quick_form, other}) == 3
+
+
+def test_a_field_with_a_default_and_a_label_change_no_digest_and_a_value_does():
+    one = quick(lp_web.EXPERIMENT)[0]
+    named_otherwise = replace(one, control=replace(one.control, label="another"))
+    assert asked.digest([one]) == asked.digest([named_otherwise])
+    slower = replace(one, path=replace(one.path, capacity_bps=1e6))
+    assert asked.digest([one]) != asked.digest([slower])
+    assert "delay_line" not in json.dumps(asked._told(one))
+
+
+def test_a_kept_file_of_other_scenarios_gets_no_verdict(checkout, capsys):
+    assert cli.main(["run", "LP-F6", "--keep"]) == 0
+    kept = results.kept("LP-F6")
+    record = json.loads(kept.read_text())
+    results.write_json(kept, record | {"asked": "another"})
+    capsys.readouterr()
+    assert cli.main(["show", "LP-F6"]) == 4
+    assert "is of other scenarios than LP-F6 has now" in capsys.readouterr().err
 
 
 def test_a_kept_file_with_rows_of_a_control_missing_gets_no_verdict(tmp_path, monkeypatch, capsys):

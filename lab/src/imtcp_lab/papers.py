@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from imtcp_lab import papers_report, results
+from imtcp_lab import asked, papers_report, results
 from imtcp_lab.controls import named
 from imtcp_lab.engine import paths
 from imtcp_lab.experiments import EXPERIMENTS, PAPERS, scoreboard
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import LabError, MissingPrerequisite
 from imtcp_lab.options import out_directory
+from imtcp_lab.scenario import Scenario
 from imtcp_lab.sweep import SETUP_S
 from imtcp_lab.tables import aligned, text_table
 
@@ -64,6 +65,10 @@ def load_kept(experiment: Experiment) -> dict[str, Any] | None:
     lacking = _lacking(experiment, record["rows"])
     if lacking:
         raise LabError(f"{path} is not whole, {', '.join(lacking)} missing: {anew}")
+    if experiment.paper is not None and "asked" in record:
+        seeds = sorted({row["seed"] for row in record["rows"]})
+        if record["asked"] != asked.digest(_scenarios(experiment, seeds, quick=record["quick"])):
+            raise LabError(f"{path} is of other scenarios than {experiment.name} has now: {anew}")
     return record
 
 
@@ -92,13 +97,17 @@ def load_each(experiments: Sequence[Experiment]) -> tuple[dict[str, Any], dict[s
     return records, wrong
 
 
-def _virtual_s(experiment: Experiment, quick: bool) -> float:
+def _scenarios(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> list[Scenario]:
+    """With these seeds and all controls."""
+    chosen = named(list(experiment.controls))
+    args = argparse.Namespace(quick=quick, seed_numbers=seeds, chosen=chosen)
+    return experiment.scenarios(args)
+
+
+def _virtual_s(experiment: Experiment, *, quick: bool) -> float:
     """Seconds of all guests together."""
-    args = argparse.Namespace(
-        quick=quick, seed_numbers=range(1, 1 + (1 if quick else experiment.seeds))
-    )
-    args.chosen = named(list(experiment.controls))
-    return sum(s.times.total_s + SETUP_S for s in experiment.scenarios(args))
+    seeds = range(1, 1 + (1 if quick else experiment.seeds))
+    return sum(s.times.total_s + SETUP_S for s in _scenarios(experiment, seeds, quick=quick))
 
 
 def _told(experiment: Experiment, record: dict[str, Any] | None) -> dict[str, Any]:

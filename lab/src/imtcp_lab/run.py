@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from imtcp_lab import results, sweep
+from imtcp_lab import asked, results, sweep
 from imtcp_lab.controls import CONTROLS, Control, named
 from imtcp_lab.engine import paths
 from imtcp_lab.experiments import EXPERIMENTS, PAPERS, cpu, scoreboard
@@ -199,6 +199,7 @@ def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[s
         "place": place,
         "quick": args.quick,
         "commits": results.commits(points),
+        "asked": asked.digest([point.scenario for point in points]),
         "environment": _environment(points),
         "params": results.params(points),
         "rows": rows,
