@@ -11,7 +11,7 @@ import polars as pl
 from imtcp_lab import measured, plots, series
 from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
-from imtcp_lab.experiments.paper import Claim, Paper, less, mean, pick
+from imtcp_lab.experiments.paper import LESS, Claim, Paper, less, mean, pick
 from imtcp_lab.metrics import Window, background_bytes
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -157,7 +157,7 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
     reno = mean(rows, "U", control="reno")
     return [
         *_judge_queues(rows),
-        Claim(f"Reno uses {reno:.2f}, more than 1 wanted", reno > 1),
+        Claim(f"Reno uses {reno:.2f} (wanted: more than 1 by a twentieth)", LESS * reno >= 1),
         less("Nice's U", mean(rows, "U", control="imtcp_nice"), "with imtcp_lp",
              mean(rows, "U", control="imtcp_lp")),
         *(claim for ours in bg_path.OURS for claim in _judge_ours(rows, ours)),
@@ -189,15 +189,17 @@ EXPERIMENT = Experiment(
         + " Flows join and leave every 8 s, not every 50, and all 80 s but the first are judged:"
         " the starts of flows weigh six times as much. 'Fair' is taken as an index of 0.9.",
         reason="The index is of eight seconds, begun when all five have been there for eight; the"
-        " thesis has 50. Three seeds have 0.83, 0.85 and 1.00: in the first two the"
-        " smoothed available bandwidth of one flow is 16 to 17 Mbit/s all the time, that of"
-        " the others 5 to 11, each near the throughput it has itself. Nothing levels them"
-        " so soon: four in nine measurements are given up, for the window does not hold"
-        " their stream, and of the samples of a window 0 to 12 % are at its cap; else the"
-        " rule for the round trip holds it, which cuts all alike. TCP-LP's five have an"
-        " index of 0.52. TCP-LP's queue is that of its flows' starts, which lose 2600 to"
-        " 3200 packets. The web alone makes a queue of 10 to 13 packets here, more than the"
-        " thesis has beside Nice.",
+        " thesis has 50. By the thesis's rules alone it is 0.98, by imtcp's own 0.74 and"
+        " 0.94 in the two seeds. Of three seeds that were looked at before (1ca5150: 0.83,"
+        " 0.85, 1.00) in two the smoothed available bandwidth of one flow was 16 to 17"
+        " Mbit/s all the time, that of the others 5 to 11, each near the throughput it had"
+        " itself: four in nine measurements were given up, for the window did not hold their"
+        " stream, and of the samples of a window 0 to 12 % were at its cap; else the rule"
+        " for the round trip held it, which cuts all alike. By the thesis's rules one flow"
+        " by itself has less than TCP-LP, as in BG-F7. TCP-LP's queue is that of its flows'"
+        " starts, which lose some 3400 packets. The web alone makes a queue of 10 to 13"
+        " packets here, more than the thesis has beside Nice. Nobody uses more than is"
+        " available, for BG-F9's reason.",
         judge=_judge,
         draw=lambda rows, theme: plots.over_time(
             [r for r in rows if r["control"] != "none"], "lines", "Mbit/s", theme
