@@ -12,7 +12,7 @@ pub mod write;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor};
@@ -111,6 +111,9 @@ pub(crate) type SeriesKey = (String, String, String);
 
 /// How long a connection to the database may take.
 const CONNECTING: Duration = Duration::from_secs(5);
+/// So long one that has the file to itself is waited for, asking so often.
+const LOCKED: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Files up to this size are checked whole when they are opened.
 const CHECKED_WHOLE_BYTES: u64 = 64 << 20;
@@ -188,12 +191,27 @@ impl Store {
 /// A pool tries again until its time is over and does not tell why it failed; one connection does at
 /// once.
 async fn connect_once(options: &AnyConnectOptions, dialect: Dialect) -> sqlx::Result<()> {
+    let until = Instant::now() + LOCKED;
     let connect = async {
-        let mut connection = AnyConnection::connect_with(options).await?;
-        prepare(&mut connection, dialect).await?;
-        connection.close().await
+        loop {
+            let mut connection = AnyConnection::connect_with(options).await?;
+            match prepare(&mut connection, dialect).await {
+                Err(e) if is_locked(&e) && Instant::now() < until => {
+                    drop(connection);
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(e) => return Err(e),
+                Ok(()) => return connection.close().await,
+            }
+        }
     };
     tokio::time::timeout(CONNECTING, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+}
+
+/// Whether another has SQLite's file to itself, as who turns a new file's log on: SQLite does not wait
+/// for that one, whatever its timeout.
+fn is_locked(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|e| e.message() == "database is locked")
 }
 
 /// Where SQLite itself undid a transaction that failed (the disk was full), the driver's ROLLBACK fails, and it
@@ -274,6 +292,25 @@ fn named(e: Error, place: &Place) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The first of them turns the file's log on, which SQLite does for one alone.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+    async fn many_that_open_a_new_file_at_once_all_have_it() {
+        for _ in 0..30 {
+            let dir = tempfile::tempdir().unwrap();
+            let place = Place::File(dir.path().join("history.db"));
+            let opening: Vec<_> = (0..8)
+                .map(|_| {
+                    let place = place.clone();
+                    tokio::spawn(async move { Store::open(&place).await.map(drop) })
+                })
+                .collect();
+            for one in opening {
+                one.await.unwrap().unwrap();
+            }
+        }
+    }
+
     use crate::record::Record;
     use crate::settings::Changes;
     use crate::store::write::Batch;
