@@ -89,11 +89,14 @@ def test_flows_against_the_stream_fill_the_link_back_and_cost_tcp_its_acks():
     path = dataclasses.replace(PATH, foreground_rtts_ms=(30.0,), way_back=WayBack(link_pkts=100))
     foreground = Together((Rival(congestion_control="reno"), BulkBack(flows=4)))
     scenario, tables = measure("none", foreground, path=path)
+    _, alone = measure("none", Rival(congestion_control="reno"), path=path)
     window = scenario.window
     back_bps = counted(tables["back"], "bytes", window) * 8 / window.seconds
     there_bps = counted(tables["rival"], "bytes", window) * 8 / window.seconds
     assert back_bps > 0.75 * CAPACITY_BPS
-    assert there_bps < 0.98 * CAPACITY_BPS * 1448 / 1514
+    # By how much is chance in so short a run; nothing against the stream costs nothing.
+    alone_bps = counted(alone["rival"], "bytes", window) * 8 / window.seconds
+    assert there_bps < alone_bps
 
 
 def test_marks_are_only_for_those_who_ask_for_them():
