@@ -101,14 +101,14 @@ def _judge_harm(rows: Sequence[dict]) -> list[Claim]:
     reno = _used(rows, "reno")
     out = [
         at_each(f"pages take at most 5 % longer beside {name} at every load", harm,
-                 holds=max(harm) <= 5, digits=1)
+                holds=max(harm) <= 5, digits=1)
         for name, harm in ((name, longer_pct(name)) for name in (*POLITE, "imtcp_bg_paper"))
     ]  # fmt: skip
     slowed = longer_pct("reno")
     return [
         *out,
         at_each("pages take more than 5 % longer beside Reno", slowed, holds=min(slowed) > 5,
-                 digits=0),
+                digits=0),
         at_each("Reno uses more than 1", reno, holds=min(reno) > 1),
         *(
             at_each(f"Reno uses more than {name}, which uses", _used(rows, name),
@@ -131,19 +131,19 @@ def _judge_use(rows: Sequence[dict]) -> list[Claim]:
     counts = values(rows, "flows")
     out = []
     for flows in counts:
-        where = "1 flow" if flows == 1 else f"{flows} flows"
+        where = bg_path.flows_told(flows)
         ours, reno, nice, lp = (
             _used(rows, name, flows=flows)
             for name in ("imtcp_bg", "reno", "imtcp_nice", "imtcp_lp")
         )
         out += [
             at_each(f"{where}: imtcp_bg uses 1 within a fifth at every load", ours,
-                     holds=max(abs(1 - u) for u in ours) <= NEAR_ONE),
+                    holds=max(abs(1 - u) for u in ours) <= NEAR_ONE),
             at_each(f"{where}: and is nearer to 1 than TCP-LP (told here) and Nice", lp,
-                     holds=_nearest(rows, flows=flows)),
+                    holds=_nearest(rows, flows=flows)),
             at_each(f"{where}: Reno uses more than 1", reno, holds=min(reno) > 1),
             at_each(f"{where}: Nice uses the less the less is available", nice,
-                     holds=all(map(gt, nice, nice[1:]))),
+                    holds=all(map(gt, nice, nice[1:]))),
             Claim(f"{where}: TCP-LP uses {lp[-1]:.2f} where least is available, more than 1 wanted",
                   lp[-1] > 1),
         ]  # fmt: skip
@@ -229,7 +229,7 @@ USE = Experiment(
         judge=_judge_use,
         draw=lambda rows, theme: plots.lines(
             [
-                r | {"panel": "1 flow" if r["flows"] == 1 else f"{r['flows']} flows"}
+                r | {"panel": bg_path.flows_told(r["flows"])}
                 for r in rows
                 if r["control"] != "none"
             ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from operator import le
 
 import polars as pl
 
@@ -14,11 +13,10 @@ from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
 from imtcp_lab.experiments.paper import (
     AS_IN_PAPER,
-    LESS,
     Claim,
     Paper,
-    at_each,
     below,
+    grows,
     less,
     mean,
     pick,
@@ -87,13 +85,10 @@ def _judge_gamma(rows: Sequence[dict]) -> list[Claim]:
 def _judge_delta(rows: Sequence[dict]) -> list[Claim]:
     out = []
     for flows in values(rows, "flows"):
-        where = "1 flow" if flows == 1 else f"{flows} flows"
+        where = bg_path.flows_told(flows)
         for key, what, digits in (("U", "U", 2), ("queue_pkts_mean", "the queue, in packets,", 1)):
             found = [mean(rows, key, delta=delta, flows=flows) for delta in values(rows, "delta")]
-            grows = all(map(le, found, found[1:])) and found[0] <= LESS * found[-1]
-            out.append(
-                at_each(f"{where}: {what} grows with delta", found, holds=grows, digits=digits)
-            )
+            out.append(grows(f"{where}: {what} grows with delta", found, digits))
     return out
 
 

@@ -38,6 +38,11 @@ def web(servers: int = SERVERS) -> Web:
     return Web(load=servers * SERVER_LOAD)
 
 
+def flows_told(flows: int) -> str:
+    """So many of them, in words."""
+    return "1 flow" if flows == 1 else f"{flows} flows"
+
+
 def scenario(
     args: argparse.Namespace,
     background: Bulk,

@@ -11,17 +11,16 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import le
 
 from imtcp_lab import plots
 from imtcp_lab.controls import Control
 from imtcp_lab.experiments import lp_path
 from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_bytes, identity
 from imtcp_lab.experiments.paper import (
-    LESS,
     Claim,
     Paper,
     at_each,
+    grows,
     less,
     mean,
     near,
@@ -141,8 +140,7 @@ def _judge_periods(rows: Sequence[dict]) -> list[Claim]:
         less(f"{where} Reno's share is", tcp, "imtcp_lp's", lp),
         less(f"{where} Reno's share is", tcp, "TCP-LP/ECN's", ecn),
         *(
-            at_each(f"from {short:g} s on {name}'s share grows with the period", found,
-                    holds=all(map(le, found, found[1:])) and found[0] <= LESS * found[-1])
+            grows(f"from {short:g} s on {name}'s share grows with the period", found)
             for name, found in zip(("Reno", "imtcp_lp", "TCP-LP/ECN"), growing, strict=True)
         ),
     ]  # fmt: skip

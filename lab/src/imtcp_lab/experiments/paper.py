@@ -12,6 +12,7 @@ import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import le
 from typing import Any, TypeVar
 
 from imtcp_lab.stats import ensemble
@@ -146,6 +147,12 @@ def near(
 def at_each(text: str, found: Sequence[float], *, holds: bool, digits: int = 2) -> Claim:
     """A claim about every value of a sweep, with what was found at each in the sweep's order."""
     return Claim(f"{text}: {', '.join(_number(value, digits) for value in found)}", holds)
+
+
+def grows(text: str, found: Sequence[float], digits: int = 2) -> Claim:
+    """What was found falls nowhere in the sweep, and is more at its end."""
+    holds = all(map(le, found, found[1:])) and found[0] <= LESS * found[-1]
+    return at_each(text, found, holds=holds, digits=digits)
 
 
 #: What is to be less than something else is so by a twentieth: less than that is chance.
