@@ -123,6 +123,17 @@ def test_unfinished_objects_enter_with_the_time_they_had():
     assert harm.mean == pytest.approx(5200 / 300 - 1)
 
 
+def test_what_readers_ask_for_later_is_compared_all_the_same():
+    beside = web([(1, 1_000_900, 10_000, 300, 1), (2, 3_500_000, 20_000, 900, 1)])
+    harm = interference(beside, ALONE, WINDOW, same_starts=False)
+    # The second was asked for after the window; the first took 100 alone.
+    assert harm.objects == 1
+    assert harm.mean == pytest.approx(2)
+    other = web([(1, 1_000_000, 10_001, 300, 1)])
+    with pytest.raises(ValueError, match="different arrivals"):
+        interference(other, ALONE, WINDOW, same_starts=False)
+
+
 def test_runs_with_other_arrivals_are_not_compared():
     beside = web([(1, 1_000_001, 10_000, 100, 1)])
     with pytest.raises(ValueError, match="different arrivals"):

@@ -90,6 +90,17 @@ def test_the_web_load_is_a_share_of_the_capacity_in_whole_frames():
     assert "--load 19128137 " in scenario().script()
 
 
+def test_readers_ask_all_servers_and_wait_in_place_of_a_load():
+    path = Dumbbell(server_links_bps=(10e6, 20e6))
+    web = Web(load=0, readers=10, think_s=2.5)
+    script = Scenario(path, web, None, CONTROLS["none"]).script()
+    asked = next(line for line in script.splitlines() if "web-client" in line)
+    assert "--to 10.2.0.11:8080,10.2.0.12:8080 " in asked
+    assert "--sessions 10 --think 2.5 " in asked
+    assert "--load" not in asked
+    assert "--page-objects" not in asked
+
+
 def test_keys_name_variant_control_and_seed():
     assert scenario(seed=2, variant="5flows").key == "5flows-cubic-s2"
     assert scenario(seed=2).key == "cubic-s2"

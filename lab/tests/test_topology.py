@@ -158,6 +158,25 @@ def test_the_delay_line_stands_between_the_bottleneck_and_the_receivers():
         Dumbbell(reordered_ms=1, paced=True)
 
 
+def test_servers_have_links_of_their_own_rate():
+    path = Dumbbell(server_links_bps=(10e6, 95.5e6))
+    script = path.script()
+    assert path.server_addresses == ("10.2.0.11", "10.2.0.12")
+    assert "addr add 10.2.0.12/24 dev fg0" in script
+    # A frame and what accrues in 20 µs: 25 bytes and 239.
+    assert "classid 1:1 htb rate 10000000bit burst 1539 cburst 1539 " in script
+    assert "classid 1:2 htb rate 95500000bit burst 1753 cburst 1753 " in script
+    assert "u32 match ip src 10.2.0.12/32 flowid 1:2" in script
+    assert "htb" not in Dumbbell().script()
+    assert Dumbbell().server_addresses == ("10.2.0.2",)
+
+
+@pytest.mark.parametrize("rates", [(10e6, 0.0), (1e6,) * 201])
+def test_servers_without_a_rate_or_too_many_are_refused(rates):
+    with pytest.raises(ValueError, match="200 servers"):
+        Dumbbell(server_links_bps=rates)
+
+
 def test_hosts_behind_a_full_way_back_need_not_ask_for_their_router():
     asked = Dumbbell(way_back=WayBack(link_pkts=10)).script()
     assert asked.count("nud permanent") == 4

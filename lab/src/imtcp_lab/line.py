@@ -182,7 +182,7 @@ class LineScenario(Scenario):
         web, line, times = self.foreground, self.path, self.times
         load_bps = web.load * line.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
         return web.client(
-            f"r{span[1]}", sender(span[0]), [client(span[1])], load_bps, times,
+            f"r{span[1]}", [sender(span[0])], [client(span[1])], load_bps, times,
             # Each span has arrivals of its own.
             seed=self.seed * LINKS + index, out=f"web{index}.csv",
         )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 from imtcp_lab.job import LabError
 from imtcp_lab.metrics import point_metrics
 from imtcp_lab.results import Point
+from imtcp_lab.traffic import Web
 
 
 def alone_of(points: Sequence[Point]) -> dict[tuple[str, int], Point]:
@@ -29,6 +30,7 @@ def rows(points: Sequence[Point]) -> list[dict[str, Any]]:
             reference.tables,
             capacity_bps=scenario.path.capacity_bps,
             window=scenario.window,
+            same_starts=not (isinstance(scenario.foreground, Web) and scenario.foreground.readers),
         )
         identity = {
             "variant": scenario.variant,

@@ -2,7 +2,8 @@
 
 All of them compare a run with the run of the same seed under *none*, the control
 without a background: the foreground's arrivals are the same there, object by
-object.
+object.  Readers who wait for one object before they ask for the next ask for the
+same ones, later.
 
 U       the background's goodput over the spare capacity: capacity less what the
         foreground carries alone.  Goodput is counted at the receiver and scaled
@@ -135,8 +136,13 @@ class Interference:
     unfinished: int
 
 
-def interference(web: pl.DataFrame, alone: pl.DataFrame, window: Window) -> Interference:
-    """Compare completion times object by object; both runs have the same seed."""
+def interference(
+    web: pl.DataFrame, alone: pl.DataFrame, window: Window, *, same_starts: bool = True
+) -> Interference:
+    """Compare completion times object by object; both runs have the same seed.
+
+    `same_starts`: objects begin at the same times in both, whatever the network does.
+    """
     both = web.join(alone, on="object", suffix="_alone", how="inner").filter(
         (pl.col("start_us") >= window.start_us)
         & (pl.col("start_us") < window.end_us)
@@ -144,7 +150,7 @@ def interference(web: pl.DataFrame, alone: pl.DataFrame, window: Window) -> Inte
     )
     differ = both.filter(
         (pl.col("size_bytes") != pl.col("size_bytes_alone"))
-        | (pl.col("start_us") != pl.col("start_us_alone"))
+        | (same_starts & (pl.col("start_us") != pl.col("start_us_alone")))
     )
     if not differ.is_empty():
         raise ValueError("the two runs had different arrivals: they cannot be compared")
@@ -171,6 +177,8 @@ def point_metrics(
     alone: Mapping[str, pl.DataFrame],
     capacity_bps: float,
     window: Window,
+    *,
+    same_starts: bool = True,
 ) -> dict[str, float | int | None]:
     """Everything that one run, held against *none*, has to say."""
     queue = tables["queue"]
@@ -192,7 +200,7 @@ def point_metrics(
         "carried_bps": carried_bps(queue, window),
     }
     if "web" in tables and "web" in alone:
-        harm = interference(tables["web"], alone["web"], window)
+        harm = interference(tables["web"], alone["web"], window, same_starts=same_starts)
         out |= {
             "I_mean": harm.mean,
             "I_p95": harm.p95,

@@ -8,6 +8,8 @@ from imtcp_lab.queues import FRAME_BYTES, STEADY, WayBack
 
 #: By so much a shaper's timer may be late without losing capacity.
 TIMER_SLACK_S = 20e-6
+#: As long as a network card's queue on Linux: TCP fills none of its own host's.
+LINK_BUFFER_PKTS = 1000
 
 
 def delays_by_source(
@@ -28,6 +30,23 @@ def delays_by_source(
             f"qdisc add dev {device} parent 1:{band:x} handle {16 + band:x}: {way_back.netem(ms)}",
             f"filter add dev {device} parent 1: protocol ip prio 1"
             f" u32 match ip src {address}/32 flowid 1:{band:x}",
+        ]
+    return batch(namespace, lines)
+
+
+def links_by_source(namespace: str, device: str, rates_bps: Mapping[str, float]) -> str:
+    """What leaves a device passes its source address's own link first; what has none, none."""
+    if not rates_bps:
+        return ""
+    lines = [f"qdisc add dev {device} root handle 1: htb"]
+    for minor, (address, rate_bps) in enumerate(rates_bps.items(), start=1):
+        burst_bytes = frame_burst_bytes(rate_bps)
+        lines += [
+            f"class add dev {device} parent 1: classid 1:{minor:x} htb rate {rate_bps:.0f}bit"
+            f" burst {burst_bytes} cburst {burst_bytes} quantum {FRAME_BYTES}",
+            f"qdisc add dev {device} parent 1:{minor:x} pfifo limit {LINK_BUFFER_PKTS}",
+            f"filter add dev {device} parent 1: protocol ip prio 1"
+            f" u32 match ip src {address}/32 flowid 1:{minor:x}",
         ]
     return batch(namespace, lines)
 

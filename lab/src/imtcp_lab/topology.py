@@ -43,7 +43,9 @@ from imtcp_lab.network import (
     delays_by_source,
     frame_burst_bytes,
     host_settings,
+    ip,
     known_to_each_other,
+    links_by_source,
     prelude,
     shaper,
 )
@@ -86,6 +88,8 @@ class Dumbbell:
     background_rtt_ms: float = 30.0
     #: Round trips of the foreground's classes of clients: 20 to 200 ms, evenly.
     foreground_rtts_ms: tuple[float, ...] = (20.0, 65.0, 110.0, 155.0, 200.0)
+    #: Links of the foreground's servers, one address each; (): one server, and no limit.
+    server_links_bps: tuple[float, ...] = ()
     #: DropTail buffer.
     buffer_pkts: int = 1000
     #: Serve the foreground strictly before the background.
@@ -114,6 +118,8 @@ class Dumbbell:
             raise ValueError("times cannot be negative")
         if len(self.foreground_rtts_ms) > 12:
             raise ValueError("prio has 16 bands: at most 12 classes of clients")
+        if len(self.server_links_bps) > 200 or min(self.server_links_bps, default=1) <= 0:
+            raise ValueError("at most 200 servers have a link of their own, each with a rate")
         if not 0 <= self.loss_pct < 100:
             raise ValueError("loss is a share of the packets: 0 to 100 per cent")
         if self.queue not in QUEUES:
@@ -142,6 +148,13 @@ class Dumbbell:
         """The foreground's receivers, one address per round trip."""
         return tuple(f"10.9.0.{11 + i}" for i in range(len(self.foreground_rtts_ms)))
 
+    @property
+    def server_addresses(self) -> tuple[str, ...]:
+        """The foreground's senders of objects."""
+        if not self.server_links_bps:
+            return (FOREGROUND_SENDER,)
+        return tuple(f"10.2.0.{11 + i}" for i in range(len(self.server_links_bps)))
+
     def script(self) -> str:
         """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
         delays = self._delay_line() if self.delay_line else self._delays()
@@ -153,6 +166,7 @@ class Dumbbell:
             *(known_to_each_other(ends) for ends in _HOSTS_AND_ROUTER if self.way_back.link_pkts),
             self._bottleneck(),
             delays,
+            self._servers(),
             self._reordering(),
             batch("bg", ["qdisc add dev bg0 root fq"]) if self.paced else "",
             self._thinning(),
@@ -204,6 +218,11 @@ class Dumbbell:
             f"{add} {parent} handle {handle}: {loss} 100000",
             f"{add} {handle}:1 handle {handle}0: {inside}",
         ]
+
+    def _servers(self) -> str:
+        links = dict(zip(self.server_addresses, self.server_links_bps, strict=False))
+        added = [f"addr add {address}/24 dev fg0" for address in links]
+        return "\n".join((ip("fg", added), links_by_source("fg", "fg0", links))) if links else ""
 
     def _reordering(self) -> str:
         if not self.reordered_ms:

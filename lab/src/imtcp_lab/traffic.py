@@ -15,7 +15,6 @@ from imtcp_lab.controls import Control
 from imtcp_lab.network import default_route
 from imtcp_lab.topology import (
     BACKGROUND_RECEIVER,
-    FOREGROUND_SENDER,
     FRAME_BYTES,
     PAYLOAD_BYTES,
     UDP_RECEIVER,
@@ -84,10 +83,15 @@ class Background(Protocol):
 
 @dataclass(frozen=True)
 class Web:
-    """Web-like objects: Poisson arrivals, bounded Pareto sizes, a connection each."""
+    """Web-like objects of bounded Pareto sizes, a connection each: at Poisson times that wait for
+    nothing, or asked for by readers who wait, think and ask for the next."""
 
-    #: Mean load as a share of the capacity, in whole frames.
+    #: Mean load as a share of the capacity, in whole frames; nothing where there are readers.
     load: float = 0.4
+    #: Readers of each server, in place of a load.
+    readers: int = 0
+    #: So long they think, on average.
+    think_s: float = 1.0
     mean_bytes: int = 60_000
     max_bytes: int = 2_000_000
     shape: float = 1.2
@@ -100,7 +104,7 @@ class Web:
     leaves = ("web",)
 
     def prepare(self, path: Dumbbell) -> str:
-        """The servers, all behind one address."""
+        """The servers, one program for all."""
         return self.server("fg", "0.0.0.0")
 
     def server(self, namespace: str, address: str) -> str:
@@ -116,25 +120,28 @@ class Web:
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
         """The clients; ends when the last object is there or the drain is over."""
         payload_bps = self.load * path.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
-        addresses = path.client_addresses
-        return self.client("rx", FOREGROUND_SENDER, addresses, payload_bps, times, seed)
+        clients = path.client_addresses
+        return self.client("rx", path.server_addresses, clients, payload_bps, times, seed)
 
     def client(
         self,
         namespace: str,
-        server: str,
+        servers: Sequence[str],
         addresses: Sequence[str],
         payload_bps: float,
         times: Times,
         seed: int,
         out: str = "web.csv",
     ) -> str:
-        """The clients of one server."""
+        """The clients of some servers, which all run the same program."""
+        asked = f"--load {payload_bps:.0f} --page-objects {self.page_objects}"
+        if self.readers:
+            asked = f"--sessions {self.readers} --think {self.think_s:g}"
         return (
-            f"ns {namespace} imtcp-load web-client --to {server}:{WEB_PORT}"
-            f" --from {','.join(addresses)} --load {payload_bps:.0f}"
+            f"ns {namespace} imtcp-load web-client"
+            f" --to {','.join(f'{server}:{WEB_PORT}' for server in servers)}"
+            f" --from {','.join(addresses)} {asked}"
             f" --mean-size {self.mean_bytes} --max-size {self.max_bytes} --shape {self.shape}"
-            f" --page-objects {self.page_objects}"
             f" --seed {seed} --at-us $T0 --duration {times.active_s:g}"
             f' --drain {times.drain_s:g} --out "$OUT/{out}" & WAIT="$WAIT $!"\n'
         )

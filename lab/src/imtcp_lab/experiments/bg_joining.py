@@ -34,8 +34,8 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     phase_s = pick(args, PHASE_S, QUICK_PHASE_S)
     return [
         Scenario(
-            bg_path.PATH,
-            bg_path.web(),
+            bg_path.path(),
+            bg_path.WEB,
             Joining(spans_s(phase_s)),
             control,
             Times(warmup_s=1, measure_s=2 * FLOWS * phase_s - 1, drain_s=2),

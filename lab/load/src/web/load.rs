@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! When the web's objects are asked for, how large they are, and who asks whom.
+//!
+//! *Arrivals* are Poisson and wait for nothing. *Sessions* wait for one object, think, and ask for
+//! the next: a slower network is asked for less, so the web yields bytes and not its time alone.
+//! Sizes, clients and servers depend on the seed alone in both (in a session on how many objects
+//! it has had, too), so runs of one seed can be compared object by object.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::random::{BoundedPareto, Random};
+
+/// Uses of a seed that arrivals and sessions have.
+const GAPS: u64 = 1;
+const SIZES: u64 = 2;
+const CLASSES: u64 = 3;
+const WITHIN_PAGE: u64 = 5;
+const SERVERS: u64 = 6;
+/// From here on each session has three of its own.
+const FIRST_SESSION: u64 = 1000;
+/// Objects of a session are numbered from here times its own number on.
+const SESSION_STRIDE: u64 = 1_000_000;
+
+/// One object of the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Names it in every run of the seed.
+    pub id: u64,
+    /// Since the start of the load.
+    pub start_us: u64,
+    pub size_bytes: u64,
+    /// Which of the clients' addresses asks.
+    pub class: usize,
+    /// Which of the servers is asked.
+    pub server: usize,
+}
+
+/// Objects that are not waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrivals {
+    pub load_bps: u64,
+    pub sizes: BoundedPareto,
+    pub classes: usize,
+    pub servers: usize,
+    pub page_objects: u32,
+    pub page_gap_us: u64,
+}
+
+/// The objects that arrive in `duration_us`, in order of time; the same seed gives the same ones,
+/// and a longer duration only adds to them.
+pub fn arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Vec<Object> {
+    let [mut gaps, mut draws, mut choices, mut within, mut asked] =
+        [GAPS, SIZES, CLASSES, WITHIN_PAGE, SERVERS].map(|stream| Random::new(seed, stream));
+    let mut objects = Vec::new();
+    if how.load_bps == 0 {
+        return objects;
+    }
+    let page_bits = how.sizes.mean() * 8.0 * f64::from(how.page_objects);
+    let mean_gap_us = page_bits * 1e6 / how.load_bps as f64;
+    let mut page_us = gaps.exponential(mean_gap_us);
+    while page_us < duration_us as f64 {
+        let class = choices.below(how.classes);
+        let server = asked.below(how.servers);
+        let mut t_us = page_us;
+        for _ in 0..how.page_objects {
+            objects.push(Object {
+                id: 0,
+                start_us: t_us as u64,
+                size_bytes: whole_bytes(how.sizes.sample(&mut draws)),
+                class,
+                server,
+            });
+            t_us += within.exponential(how.page_gap_us as f64);
+        }
+        page_us += gaps.exponential(mean_gap_us);
+    }
+    objects.retain(|object| object.start_us < duration_us);
+    objects.sort_by_key(|object| object.start_us);
+    objects.iter_mut().zip(0..).for_each(|(object, id)| object.id = id);
+    objects
+}
+
+fn whole_bytes(size: f64) -> u64 {
+    size.round().max(1.0) as u64
+}
+
+/// Readers who wait for what they asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sessions {
+    pub of_each_server: usize,
+    /// Exponential; the first object is asked for after such a time too.
+    pub mean_think_us: u64,
+    pub sizes: BoundedPareto,
+    pub classes: usize,
+    pub servers: usize,
+}
+
+struct Session {
+    thinks: Random,
+    draws: Random,
+    choices: Random,
+    had: u64,
+}
+
+/// What is asked for next.
+pub struct Load {
+    arriving: VecDeque<Object>,
+    how: Option<Sessions>,
+    sessions: Vec<Session>,
+    /// (when it asks, which session), the earliest first.
+    thinking: BinaryHeap<Reverse<(u64, usize)>>,
+    duration_us: u64,
+}
+
+impl Load {
+    pub fn of_arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Self {
+        let arriving = arrivals(seed, how, duration_us).into();
+        let thinking = BinaryHeap::new();
+        Load { arriving, how: None, sessions: Vec::new(), thinking, duration_us }
+    }
+
+    pub fn of_sessions(seed: u64, how: &Sessions, duration_us: u64) -> Self {
+        let sessions = (0..how.of_each_server * how.servers)
+            .map(|number| {
+                let [thinks, draws, choices] = [0, 1, 2]
+                    .map(|use_| Random::new(seed, FIRST_SESSION + 3 * number as u64 + use_));
+                Session { thinks, draws, choices, had: 0 }
+            })
+            .collect();
+        let mut load = Load {
+            arriving: VecDeque::new(),
+            how: Some(*how),
+            sessions,
+            thinking: BinaryHeap::new(),
+            duration_us,
+        };
+        (0..load.sessions.len()).for_each(|number| load.think(number, 0));
+        load
+    }
+
+    /// When the next object is asked for, as far as that is known; never at or after the end.
+    pub fn next_us(&self) -> Option<u64> {
+        let arriving = self.arriving.front().map(|object| object.start_us);
+        arriving.or(self.thinking.peek().map(|Reverse((t_us, _))| *t_us))
+    }
+
+    /// The next object, if its time has come at `t_us`.
+    pub fn due(&mut self, t_us: u64) -> Option<Object> {
+        if self.next_us()? > t_us {
+            return None;
+        }
+        let Some(how) = &self.how else {
+            return self.arriving.pop_front();
+        };
+        let Reverse((start_us, number)) = self.thinking.pop()?;
+        let session = &mut self.sessions[number];
+        let object = Object {
+            id: number as u64 * SESSION_STRIDE + session.had,
+            start_us,
+            size_bytes: whole_bytes(how.sizes.sample(&mut session.draws)),
+            class: session.choices.below(how.classes),
+            server: number % how.servers,
+        };
+        session.had += 1;
+        Some(object)
+    }
+
+    /// An object is there, or will never be, at `t_us` since the start: its session goes on.
+    pub fn ended(&mut self, object: &Object, t_us: u64) {
+        if self.how.is_some() {
+            self.think((object.id / SESSION_STRIDE) as usize, t_us);
+        }
+    }
+
+    fn think(&mut self, number: usize, from_us: u64) {
+        let Some(how) = &self.how else { return };
+        let think_us = self.sessions[number].thinks.exponential(how.mean_think_us as f64) as u64;
+        let t_us = from_us + think_us;
+        if t_us < self.duration_us {
+            self.thinking.push(Reverse((t_us, number)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_pages(page_objects: u32) -> Arrivals {
+        let sizes = BoundedPareto::with_mean(60e3, 1.2, 2e6).unwrap();
+        Arrivals {
+            load_bps: 20_000_000,
+            sizes,
+            classes: 4,
+            servers: 1,
+            page_objects,
+            page_gap_us: 1000,
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_arrivals() {
+        let one = arrivals(5, &of_pages(1), 2_000_000);
+        assert_eq!(one, arrivals(5, &of_pages(1), 2_000_000));
+        assert_ne!(one, arrivals(6, &of_pages(1), 2_000_000));
+    }
+
+    #[test]
+    fn a_longer_run_only_adds_arrivals() {
+        let short = arrivals(5, &of_pages(1), 2_000_000);
+        let long = arrivals(5, &of_pages(1), 4_000_000);
+        assert_eq!(short[..], long[..short.len()]);
+        assert!(long.len() > short.len());
+    }
+
+    #[test]
+    fn a_longer_run_only_adds_pages_and_all_are_in_order() {
+        let short = arrivals(5, &of_pages(10), 2_000_000);
+        let long = arrivals(5, &of_pages(10), 4_000_000);
+        assert_eq!(short[..], long[..short.len()]);
+        assert!(long.is_sorted_by_key(|o| o.start_us));
+    }
+
+    #[test]
+    fn the_arrivals_carry_the_load_that_was_asked_for() {
+        let seconds = 4000;
+        for page_objects in [1, 10] {
+            let objects = arrivals(1, &of_pages(page_objects), seconds * 1_000_000);
+            let bits: f64 = objects.iter().map(|o| o.size_bytes as f64 * 8.0).sum();
+            let load_bps = bits / seconds as f64;
+            assert!((load_bps / 20e6 - 1.0).abs() < 0.03, "{load_bps}");
+            let mut classes = [0usize; 4];
+            objects.iter().for_each(|o| classes[o.class] += 1);
+            let fair = objects.len() / 4;
+            assert!(classes.iter().all(|n| n.abs_diff(fair) < fair / 20), "{classes:?}");
+        }
+    }
+
+    #[test]
+    fn the_objects_of_a_page_are_one_clients_and_come_together() {
+        let mut how = of_pages(10);
+        // Pages seldom enough not to overlap: one in 24 s, 83 in all.
+        how.load_bps = 200_000;
+        let objects = arrivals(1, &how, 2_000_000_000);
+        let pages: Vec<_> = objects.chunks(10).filter(|page| page.len() == 10).collect();
+        assert!(pages.len() > 50, "{}", pages.len());
+        for page in pages {
+            assert!(page.iter().all(|o| o.class == page[0].class));
+            assert!(page[9].start_us - page[0].start_us < 50_000);
+        }
+    }
+
+    #[test]
+    fn no_load_means_no_arrivals() {
+        let how = Arrivals { load_bps: 0, ..of_pages(1) };
+        assert!(arrivals(1, &how, 1_000_000).is_empty());
+    }
+
+    #[test]
+    fn arrivals_at_several_servers_are_those_at_one() {
+        let one = arrivals(1, &of_pages(1), 20_000_000);
+        let three = arrivals(1, &Arrivals { servers: 3, ..of_pages(1) }, 20_000_000);
+        assert!((0..3).all(|server| three.iter().any(|o| o.server == server)));
+        let at_one: Vec<_> = three.iter().map(|o| Object { server: 0, ..*o }).collect();
+        assert_eq!(one, at_one);
+    }
+
+    const MS: u64 = 1000;
+
+    fn of_sessions(mean_think_us: u64) -> Load {
+        let sizes = BoundedPareto::with_mean(60e3, 1.2, 2e6).unwrap();
+        let how = Sessions { of_each_server: 2, mean_think_us, sizes, classes: 4, servers: 3 };
+        Load::of_sessions(1, &how, 100_000 * MS)
+    }
+
+    /// All objects when each takes so long, in order of time.
+    fn asked(mut load: Load, each_takes_us: u64) -> Vec<Object> {
+        let mut under_way: Vec<Object> = Vec::new();
+        let mut all = Vec::new();
+        for t_us in (0..200_000 * MS).step_by(MS as usize) {
+            while let Some(object) = load.due(t_us) {
+                under_way.push(object);
+                all.push(object);
+            }
+            under_way.retain(|object| {
+                let ends = t_us >= object.start_us + each_takes_us;
+                if ends {
+                    load.ended(object, t_us);
+                }
+                !ends
+            });
+        }
+        all
+    }
+
+    #[test]
+    fn a_session_asks_for_nothing_while_it_waits() {
+        let mut load = of_sessions(10 * MS);
+        let mut seen = 0;
+        while load.due(u64::MAX).is_some() {
+            seen += 1;
+        }
+        assert_eq!((seen, load.next_us()), (6, None));
+        load.ended(&Object { id: 0, start_us: 0, size_bytes: 1, class: 0, server: 0 }, 50 * MS);
+        assert!(load.next_us().unwrap() >= 50 * MS);
+        assert_eq!(load.due(40 * MS), None);
+        assert_eq!(load.due(u64::MAX).unwrap().id, 1);
+    }
+
+    #[test]
+    fn a_slower_network_is_asked_for_less_of_the_same() {
+        let quick = asked(of_sessions(100 * MS), 100 * MS);
+        let slow = asked(of_sessions(100 * MS), 300 * MS);
+        // Six sessions for 100 s, one object in 0.2 s and in 0.4 s.
+        assert!(quick.len().abs_diff(3000) < 200, "{}", quick.len());
+        assert!(slow.len().abs_diff(1500) < 100, "{}", slow.len());
+        for object in &slow {
+            let same = quick.iter().find(|other| other.id == object.id).unwrap();
+            let told = |o: &Object| (o.size_bytes, o.class, o.server);
+            assert_eq!(told(object), told(same));
+        }
+        assert!(slow.iter().chain(&quick).all(|o| o.start_us < 100_000 * MS));
+    }
+}
