@@ -258,7 +258,8 @@ def test_ten_flows_back_are_a_row_of_their_own():
     one_way, two_way = (s.job().script for s in mine)
     assert "--flows 10" not in one_way
     assert "--flows 10" in two_way
-    back = pl.DataFrame({"t_us": [21_000_000], "bytes": [56_250 * 20]})
+    window = mine[1].window
+    back = pl.DataFrame({"t_us": [window.end_us], "bytes": [round(56_250 * window.seconds)]})
     row = lp_greedy.EXPERIMENT.rows(
         [point(mine[1], 0.15e6, rival=rival(mine[1], 0.75e6), back=back)]
     )[0]
