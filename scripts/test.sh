@@ -103,11 +103,18 @@ else
 	# A guest uses one processor: two at a time, and the longest first. What needs no guest mostly
 	# waits, and does so beside them.
 	figures=lab/tests/test_quick_figures.py
+	# All of them: a part for each paper, so that both lanes have some.
+	papers=
+	[ "${IMTCP_TEST_FIGURES:-}" != all ] || papers="BG IM EN LP turn"
 	guests="connections nocc modes kernels parameters rates token_bucket"
 	# shellcheck disable=SC2086 # words
 	{
 		echo "lab --ignore=$figures lab/tests"
-		echo "figures $figures"
+		if [ -n "$papers" ]; then
+			printf '%s\n' $papers | sed "s|.*|figures-& $figures -k &|"
+		else
+			echo "figures $figures"
+		fi
 		printf '%s\n' $guests | sed 's|.*|& tests/test_&.py|'
 	} >"$log/queue"
 	# shellcheck disable=SC2046,SC2086

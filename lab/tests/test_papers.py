@@ -258,11 +258,12 @@ def test_ten_flows_back_are_a_row_of_their_own():
     one_way, two_way = (s.job().script for s in mine)
     assert "--flows 10" not in one_way
     assert "--flows 10" in two_way
-    back = pl.DataFrame({"t_us": [21_000_000], "bytes": [56_250 * 20]})
+    window = mine[1].window
+    back = pl.DataFrame({"t_us": [window.end_us], "bytes": [round(56_250 * window.seconds)]})
     row = lp_greedy.EXPERIMENT.rows(
         [point(mine[1], 0.15e6, rival=rival(mine[1], 0.75e6), back=back)]
     )[0]
-    # 1.125 MB of payload in 20 s are 0.45 of 1.5 Mbit/s.
+    # 56.25 kB of payload a second are 0.3 of 1.5 Mbit/s.
     assert row["back_share"] == pytest.approx(0.3 * 1514 / 1448)
 
 

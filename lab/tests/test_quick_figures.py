@@ -1,7 +1,7 @@
 """The quick form of the papers' figures, from their first guests to a verdict.
 
-All of them take half an hour of two fast cores and more than an hour of slow ones, so each
-commit runs one, chosen by its hash; ``IMTCP_TEST_FIGURES=all`` runs all,
+All of them take a quarter of an hour of two cores, so CI alone runs all
+(``IMTCP_TEST_FIGURES=all``); else each commit runs one, chosen by its hash, and
 ``IMTCP_TEST_FIGURES=LP-T1,BG-F6`` these.
 """
 

@@ -44,7 +44,7 @@ class ThesisPackets(Dumbbell):
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
-    times = Times(warmup_s=5, measure_s=pick(args, 60, 20), drain_s=0.5)
+    times = Times(warmup_s=5, measure_s=pick(args, 60, 10), drain_s=0.5)
     return [
         Scenario(
             ThesisPackets(capacity_bps=100e6, background_rtt_ms=rtt_ms, loss_pct=loss_pct),

@@ -50,7 +50,7 @@ def _count_scenarios(args: argparse.Namespace) -> list[Scenario]:
         for packets in PAPER_COUNTS
         for stored in pick(args, tuple(PAPER_COUNTS[packets]), QUICK_STORED)
     }
-    measure_s = pick(args, COUNTED_S, 20.0)
+    measure_s = pick(args, COUNTED_S, COUNTED_S / 8)
     return measuring(args, variants, COUNT_CAPACITY_BPS, steps, measure_s)
 
 

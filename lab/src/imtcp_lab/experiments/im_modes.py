@@ -40,7 +40,7 @@ def _wireless(args: argparse.Namespace) -> list[Scenario]:
             None,
             Bulk(start_s=shift_s(seed)),
             control,
-            Times(warmup_s=10, measure_s=pick(args, 100, 10), drain_s=0.5),
+            pick(args, Times(10, 100, 0.5), Times(5, 8, 0.5)),
             seed=seed,
             variant=f"{loss_pct:g}pct",
         )

@@ -78,7 +78,7 @@ def _with_reno(args: argparse.Namespace) -> list[Scenario]:
                 params=(f"pause={pause}",) if pause.isdigit() else (),
             ),
             control,
-            Times(warmup_s=15, measure_s=pick(args, 40, 10), drain_s=0.5),
+            pick(args, Times(15, 40, 0.5), Times(8, 8, 0.5)),
             seed=seed,
             variant=f"{flows}flows-{pause}",
         )

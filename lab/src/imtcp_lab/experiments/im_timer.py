@@ -39,7 +39,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         }
         steps = [(0.0, COUNT_CAPACITY_BPS - mbps * 1e6)]
         out += measuring(
-            args, variants, COUNT_CAPACITY_BPS, steps, pick(args, COUNTED_S, COUNTED_S / 4)
+            args, variants, COUNT_CAPACITY_BPS, steps, pick(args, COUNTED_S, COUNTED_S / 8)
         )
     return out
 

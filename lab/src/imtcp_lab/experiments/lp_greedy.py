@@ -48,7 +48,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
                 # of the first slow start decides the run.
                 Bulk(start_s=5 + shift_s(seed)),
                 control,
-                pick(args, Times(20, 100, 0.5), Times(12, 20, 0.5)),
+                pick(args, Times(20, 100, 0.5), Times(8, 10, 0.5)),
                 seed=seed,
                 variant=name,
             )

@@ -10,7 +10,7 @@ import polars as pl
 from imtcp_lab import plots
 from imtcp_lab.experiments import lp_path
 from imtcp_lab.experiments.base import Experiment, Rows, identity
-from imtcp_lab.experiments.lp_web import COLUMNS, WEB, draw_10kb, responses
+from imtcp_lab.experiments.lp_web import COLUMNS, QUICK_TIMES, TIMES, WEB, draw_10kb, responses
 from imtcp_lab.experiments.paper import Claim, Paper, below, less, mean, near, pick
 from imtcp_lab.line import LINKS, Line, LineScenario, Span
 from imtcp_lab.metrics import counted, goodput_bps
@@ -18,7 +18,7 @@ from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import as_percent
 from imtcp_lab.topology import bdp_pkts
-from imtcp_lab.traffic import Bulk, Times
+from imtcp_lab.traffic import Bulk
 
 CAPACITY_BPS = 1.5e6
 EACH_LINK: tuple[Span, ...] = tuple((k, k + 1) for k in range(LINKS))
@@ -43,7 +43,7 @@ def _over(
                 WEB,
                 Bulk(),
                 control,
-                Times(warmup_s=20, measure_s=pick(args, 400, 60), drain_s=20),
+                pick(args, TIMES, QUICK_TIMES),
                 seed=seed,
             )
             for seed in args.seed_numbers

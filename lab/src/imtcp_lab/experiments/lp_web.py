@@ -35,6 +35,8 @@ WEB = Web(
     # with Linux's ten do not fit the queue of 15 packets.
     initial_window_segs=2,
 )
+TIMES = Times(warmup_s=20, measure_s=400, drain_s=20)
+QUICK_TIMES = Times(warmup_s=5, measure_s=20, drain_s=5)
 #: Objects "of 10 kB".
 NEAR_10KB = (8_000, 12_500)
 #: Ours: the "larger" files of [LP §V-C].
@@ -59,7 +61,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             WEB,
             Bulk(start_s=shift_s(seed)),
             control,
-            Times(warmup_s=20, measure_s=pick(args, 400, 60), drain_s=20),
+            pick(args, TIMES, QUICK_TIMES),
             seed=seed,
             variant=MARKS if there.queue == LP_ECN else DROPS,
         )
