@@ -98,7 +98,6 @@ def test_readers_ask_all_servers_and_wait_in_place_of_a_load():
     assert "--to 10.2.0.11:8080,10.2.0.12:8080 " in asked
     assert "--sessions 10 --think 2.5 " in asked
     assert "--load" not in asked
-    assert "--page-objects" not in asked
 
 
 def test_keys_name_variant_control_and_seed():

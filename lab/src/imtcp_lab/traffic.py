@@ -84,7 +84,7 @@ class Background(Protocol):
 @dataclass(frozen=True)
 class Web:
     """Web-like objects of bounded Pareto sizes, a connection each: at Poisson times that wait for
-    nothing, or asked for by readers who wait, think and ask for the next."""
+    nothing, or asked for by readers who wait for a page, think and ask for the next."""
 
     #: Mean load as a share of the capacity, in whole frames; nothing where there are readers.
     load: float = 0.4
@@ -134,7 +134,7 @@ class Web:
         out: str = "web.csv",
     ) -> str:
         """The clients of some servers, which all run the same program."""
-        asked = f"--load {payload_bps:.0f} --page-objects {self.page_objects}"
+        asked = f"--load {payload_bps:.0f}"
         if self.readers:
             asked = f"--sessions {self.readers} --think {self.think_s:g}"
         return (
@@ -142,6 +142,7 @@ class Web:
             f" --to {','.join(f'{server}:{WEB_PORT}' for server in servers)}"
             f" --from {','.join(addresses)} {asked}"
             f" --mean-size {self.mean_bytes} --max-size {self.max_bytes} --shape {self.shape}"
+            f" --page-objects {self.page_objects}"
             f" --seed {seed} --at-us $T0 --duration {times.active_s:g}"
             f' --drain {times.drain_s:g} --out "$OUT/{out}" & WAIT="$WAIT $!"\n'
         )

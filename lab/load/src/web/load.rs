@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! When the web's objects are asked for, how large they are, and who asks whom.
 //!
-//! *Arrivals* are Poisson and wait for nothing. *Sessions* wait for one object, think, and ask for
-//! the next: a slower network is asked for less, so the web yields bytes and not its time alone.
-//! Sizes, clients and servers depend on the seed alone in both (in a session on how many objects
+//! *Arrivals* are Poisson and wait for nothing. *Sessions* wait for a page, think, and ask for the
+//! next: a slower network is asked for less, so the web yields bytes and not its time alone. A page
+//! is of one object or of several, which are asked for one after another in both. Sizes, clients and servers depend on the seed alone in both (in a session on how many objects
 //! it has had, too), so runs of one seed can be compared object by object.
 
 use std::cmp::Reverse;
@@ -36,15 +36,22 @@ pub struct Object {
     pub server: usize,
 }
 
-/// Objects that are not waited for.
+/// What both models ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages {
+    pub sizes: BoundedPareto,
+    pub objects: u32,
+    /// From one object of a page to the next, exponential.
+    pub mean_gap_us: u64,
+    pub classes: usize,
+    pub servers: usize,
+}
+
+/// Pages that are not waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrivals {
     pub load_bps: u64,
-    pub sizes: BoundedPareto,
-    pub classes: usize,
-    pub servers: usize,
-    pub page_objects: u32,
-    pub page_gap_us: u64,
+    pub pages: Pages,
 }
 
 /// The objects that arrive in `duration_us`, in order of time; the same seed gives the same ones,
@@ -56,22 +63,23 @@ pub fn arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Vec<Object> {
     if how.load_bps == 0 {
         return objects;
     }
-    let page_bits = how.sizes.mean() * 8.0 * f64::from(how.page_objects);
+    let pages = &how.pages;
+    let page_bits = pages.sizes.mean() * 8.0 * f64::from(pages.objects);
     let mean_gap_us = page_bits * 1e6 / how.load_bps as f64;
     let mut page_us = gaps.exponential(mean_gap_us);
     while page_us < duration_us as f64 {
-        let class = choices.below(how.classes);
-        let server = asked.below(how.servers);
+        let class = choices.below(pages.classes);
+        let server = asked.below(pages.servers);
         let mut t_us = page_us;
-        for _ in 0..how.page_objects {
+        for _ in 0..pages.objects {
             objects.push(Object {
                 id: 0,
                 start_us: t_us as u64,
-                size_bytes: whole_bytes(how.sizes.sample(&mut draws)),
+                size_bytes: whole_bytes(pages.sizes.sample(&mut draws)),
                 class,
                 server,
             });
-            t_us += within.exponential(how.page_gap_us as f64);
+            t_us += within.exponential(pages.mean_gap_us as f64);
         }
         page_us += gaps.exponential(mean_gap_us);
     }
@@ -89,18 +97,21 @@ fn whole_bytes(size: f64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Sessions {
     pub of_each_server: usize,
-    /// Exponential; the first object is asked for after such a time too.
+    /// Exponential; the first page is asked for after such a time too.
     pub mean_think_us: u64,
-    pub sizes: BoundedPareto,
-    pub classes: usize,
-    pub servers: usize,
+    pub pages: Pages,
 }
 
 struct Session {
     thinks: Random,
     draws: Random,
     choices: Random,
-    had: u64,
+    /// Objects of all its pages so far.
+    asked: u64,
+    /// Of its page: who asks, what is not asked for yet, and what is not there yet.
+    class: usize,
+    to_ask: u32,
+    awaited: u32,
 }
 
 /// What is asked for next.
@@ -108,31 +119,31 @@ pub struct Load {
     arriving: VecDeque<Object>,
     how: Option<Sessions>,
     sessions: Vec<Session>,
-    /// (when it asks, which session), the earliest first.
-    thinking: BinaryHeap<Reverse<(u64, usize)>>,
+    /// (when it asks, which session), the earliest first; of a session one at most.
+    asking: BinaryHeap<Reverse<(u64, usize)>>,
     duration_us: u64,
 }
 
 impl Load {
     pub fn of_arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Self {
         let arriving = arrivals(seed, how, duration_us).into();
-        let thinking = BinaryHeap::new();
-        Load { arriving, how: None, sessions: Vec::new(), thinking, duration_us }
+        let asking = BinaryHeap::new();
+        Load { arriving, how: None, sessions: Vec::new(), asking, duration_us }
     }
 
     pub fn of_sessions(seed: u64, how: &Sessions, duration_us: u64) -> Self {
-        let sessions = (0..how.of_each_server * how.servers)
+        let sessions = (0..how.of_each_server * how.pages.servers)
             .map(|number| {
                 let [thinks, draws, choices] = [0, 1, 2]
                     .map(|use_| Random::new(seed, FIRST_SESSION + 3 * number as u64 + use_));
-                Session { thinks, draws, choices, had: 0 }
+                Session { thinks, draws, choices, asked: 0, class: 0, to_ask: 0, awaited: 0 }
             })
             .collect();
         let mut load = Load {
             arriving: VecDeque::new(),
             how: Some(*how),
             sessions,
-            thinking: BinaryHeap::new(),
+            asking: BinaryHeap::new(),
             duration_us,
         };
         (0..load.sessions.len()).for_each(|number| load.think(number, 0));
@@ -142,7 +153,7 @@ impl Load {
     /// When the next object is asked for, as far as that is known; never at or after the end.
     pub fn next_us(&self) -> Option<u64> {
         let arriving = self.arriving.front().map(|object| object.start_us);
-        arriving.or(self.thinking.peek().map(|Reverse((t_us, _))| *t_us))
+        arriving.or(self.asking.peek().map(|Reverse((t_us, _))| *t_us))
     }
 
     /// The next object, if its time has come at `t_us`.
@@ -153,32 +164,53 @@ impl Load {
         let Some(how) = &self.how else {
             return self.arriving.pop_front();
         };
-        let Reverse((start_us, number)) = self.thinking.pop()?;
+        let pages = how.pages;
+        let Reverse((start_us, number)) = self.asking.pop()?;
         let session = &mut self.sessions[number];
+        if session.to_ask == 0 {
+            session.class = session.choices.below(pages.classes);
+            session.to_ask = pages.objects;
+        }
         let object = Object {
-            id: number as u64 * SESSION_STRIDE + session.had,
+            id: number as u64 * SESSION_STRIDE + session.asked,
             start_us,
-            size_bytes: whole_bytes(how.sizes.sample(&mut session.draws)),
-            class: session.choices.below(how.classes),
-            server: number % how.servers,
+            size_bytes: whole_bytes(pages.sizes.sample(&mut session.draws)),
+            class: session.class,
+            server: number % pages.servers,
         };
-        session.had += 1;
+        session.asked += 1;
+        session.awaited += 1;
+        session.to_ask -= 1;
+        if session.to_ask > 0 {
+            let gap_us = session.thinks.exponential(pages.mean_gap_us as f64) as u64;
+            self.ask(number, start_us + gap_us);
+        }
         Some(object)
     }
 
-    /// An object is there, or will never be, at `t_us` since the start: its session goes on.
+    /// An object is there, or will never be, at `t_us` since the start: after a page's last its
+    /// session goes on.
     pub fn ended(&mut self, object: &Object, t_us: u64) {
-        if self.how.is_some() {
-            self.think((object.id / SESSION_STRIDE) as usize, t_us);
+        if self.how.is_none() {
+            return;
+        }
+        let number = (object.id / SESSION_STRIDE) as usize;
+        let session = &mut self.sessions[number];
+        session.awaited -= 1;
+        if session.awaited == 0 && session.to_ask == 0 {
+            self.think(number, t_us);
         }
     }
 
     fn think(&mut self, number: usize, from_us: u64) {
         let Some(how) = &self.how else { return };
         let think_us = self.sessions[number].thinks.exponential(how.mean_think_us as f64) as u64;
-        let t_us = from_us + think_us;
+        self.ask(number, from_us + think_us);
+    }
+
+    fn ask(&mut self, number: usize, t_us: u64) {
         if t_us < self.duration_us {
-            self.thinking.push(Reverse((t_us, number)));
+            self.asking.push(Reverse((t_us, number)));
         }
     }
 }
@@ -187,16 +219,13 @@ impl Load {
 mod tests {
     use super::*;
 
-    fn of_pages(page_objects: u32) -> Arrivals {
+    fn pages(objects: u32, servers: usize) -> Pages {
         let sizes = BoundedPareto::with_mean(60e3, 1.2, 2e6).unwrap();
-        Arrivals {
-            load_bps: 20_000_000,
-            sizes,
-            classes: 4,
-            servers: 1,
-            page_objects,
-            page_gap_us: 1000,
-        }
+        Pages { sizes, objects, mean_gap_us: 1000, classes: 4, servers }
+    }
+
+    fn of_pages(objects: u32) -> Arrivals {
+        Arrivals { load_bps: 20_000_000, pages: pages(objects, 1) }
     }
 
     #[test]
@@ -260,7 +289,7 @@ mod tests {
     #[test]
     fn arrivals_at_several_servers_are_those_at_one() {
         let one = arrivals(1, &of_pages(1), 20_000_000);
-        let three = arrivals(1, &Arrivals { servers: 3, ..of_pages(1) }, 20_000_000);
+        let three = arrivals(1, &Arrivals { pages: pages(1, 3), ..of_pages(1) }, 20_000_000);
         assert!((0..3).all(|server| three.iter().any(|o| o.server == server)));
         let at_one: Vec<_> = three.iter().map(|o| Object { server: 0, ..*o }).collect();
         assert_eq!(one, at_one);
@@ -268,9 +297,8 @@ mod tests {
 
     const MS: u64 = 1000;
 
-    fn of_sessions(mean_think_us: u64) -> Load {
-        let sizes = BoundedPareto::with_mean(60e3, 1.2, 2e6).unwrap();
-        let how = Sessions { of_each_server: 2, mean_think_us, sizes, classes: 4, servers: 3 };
+    fn of_sessions(mean_think_us: u64, objects: u32) -> Load {
+        let how = Sessions { of_each_server: 2, mean_think_us, pages: pages(objects, 3) };
         Load::of_sessions(1, &how, 100_000 * MS)
     }
 
@@ -296,22 +324,49 @@ mod tests {
 
     #[test]
     fn a_session_asks_for_nothing_while_it_waits() {
-        let mut load = of_sessions(10 * MS);
+        let mut load = of_sessions(10 * MS, 1);
         let mut seen = 0;
         while load.due(u64::MAX).is_some() {
             seen += 1;
         }
         assert_eq!((seen, load.next_us()), (6, None));
-        load.ended(&Object { id: 0, start_us: 0, size_bytes: 1, class: 0, server: 0 }, 50 * MS);
+        load.ended(&first_of(0), 50 * MS);
         assert!(load.next_us().unwrap() >= 50 * MS);
         assert_eq!(load.due(40 * MS), None);
         assert_eq!(load.due(u64::MAX).unwrap().id, 1);
     }
 
+    /// The first object of a session.
+    fn first_of(session: u64) -> Object {
+        let id = session * SESSION_STRIDE;
+        Object { id, start_us: 0, size_bytes: 1, class: 0, server: 0 }
+    }
+
+    #[test]
+    fn a_session_goes_on_when_all_of_its_page_is_there() {
+        let mut load = of_sessions(10 * MS, 3);
+        let mut of_one = Vec::new();
+        while let Some(object) = load.due(u64::MAX) {
+            if object.id < SESSION_STRIDE {
+                of_one.push(object);
+            }
+        }
+        assert_eq!(of_one.iter().map(|o| o.id).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(of_one.iter().all(|o| o.class == of_one[0].class));
+        assert!(of_one.is_sorted_by_key(|o| o.start_us));
+        // In any order.
+        load.ended(&of_one[2], 500 * MS);
+        load.ended(&of_one[0], 600 * MS);
+        assert_eq!(load.next_us(), None);
+        load.ended(&of_one[1], 700 * MS);
+        assert!(load.next_us().unwrap() >= 700 * MS);
+        assert_eq!(load.due(u64::MAX).unwrap().id, 3);
+    }
+
     #[test]
     fn a_slower_network_is_asked_for_less_of_the_same() {
-        let quick = asked(of_sessions(100 * MS), 100 * MS);
-        let slow = asked(of_sessions(100 * MS), 300 * MS);
+        let quick = asked(of_sessions(100 * MS, 1), 100 * MS);
+        let slow = asked(of_sessions(100 * MS, 1), 300 * MS);
         // Six sessions for 100 s, one object in 0.2 s and in 0.4 s.
         assert!(quick.len().abs_diff(3000) < 200, "{}", quick.len());
         assert!(slow.len().abs_diff(1500) < 100, "{}", slow.len());

@@ -11,7 +11,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
-use self::load::{Arrivals, Load, Object, Sessions};
+use self::load::{Arrivals, Load, Object, Pages, Sessions};
 use crate::random::BoundedPareto;
 use crate::run::{stopped, Csv, Span};
 use crate::sys::{now_us, Payload, Poller, Socket};
@@ -38,7 +38,7 @@ pub struct ClientArgs {
     /// Mean load in bit/s of object bytes, at Poisson times that wait for nothing
     #[arg(long = "load", value_parser = parse_bps, value_name = "LOAD", required_unless_present = "sessions", conflicts_with = "sessions")]
     load_bps: Option<u64>,
-    /// So many of each server's readers instead: they wait for an object, think, ask for the next
+    /// So many of each server's readers instead: they wait for a page, think, ask for the next
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     sessions: Option<u16>,
     /// Mean time that a reader thinks, exponential
@@ -53,8 +53,8 @@ pub struct ClientArgs {
     /// Shape of the Pareto distribution
     #[arg(long, default_value_t = 1.2)]
     shape: f64,
-    /// Objects of a page: one client asks for them one after another, without waiting
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "sessions")]
+    /// Objects of a page: one client asks for them one after another, without waiting for them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     page_objects: u32,
     /// Mean time between a page's objects, exponential
     #[arg(long = "page-gap", value_parser = parse_us, default_value = "1ms", value_name = "GAP")]
@@ -181,22 +181,24 @@ impl ClientArgs {
     fn load(&self) -> Result<Load, String> {
         let (mean, largest) = (self.mean_bytes as f64, self.max_bytes as f64);
         let sizes = BoundedPareto::with_mean(mean, self.shape, largest)?;
-        let (classes, servers) = (self.from.len(), self.to.len());
-        let duration_us = self.span.duration_us;
-        let Some(of_each_server) = self.sessions.map(usize::from) else {
-            let how = Arrivals {
-                load_bps: self.load_bps.unwrap_or(0),
-                sizes,
-                classes,
-                servers,
-                page_objects: self.page_objects,
-                page_gap_us: self.page_gap_us,
-            };
-            return Ok(Load::of_arrivals(self.seed, &how, duration_us));
+        let pages = Pages {
+            sizes,
+            objects: self.page_objects,
+            mean_gap_us: self.page_gap_us,
+            classes: self.from.len(),
+            servers: self.to.len(),
         };
-        let mean_think_us = self.mean_think_us;
-        let how = Sessions { of_each_server, mean_think_us, sizes, classes, servers };
-        Ok(Load::of_sessions(self.seed, &how, duration_us))
+        let duration_us = self.span.duration_us;
+        Ok(match self.sessions.map(usize::from) {
+            None => {
+                let how = Arrivals { load_bps: self.load_bps.unwrap_or(0), pages };
+                Load::of_arrivals(self.seed, &how, duration_us)
+            }
+            Some(of_each_server) => {
+                let how = Sessions { of_each_server, mean_think_us: self.mean_think_us, pages };
+                Load::of_sessions(self.seed, &how, duration_us)
+            }
+        })
     }
 }
 

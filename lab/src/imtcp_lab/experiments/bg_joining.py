@@ -21,7 +21,7 @@ from imtcp_lab.traffic import Joining, Times
 
 FLOWS = 5
 #: The thesis's 50 s between two joins.
-PHASE_S, QUICK_PHASE_S = 8.0, 2.0
+PHASE_S, QUICK_PHASE_S = 8.0, 1.5
 BIN_MS = 500
 
 

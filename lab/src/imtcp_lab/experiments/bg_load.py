@@ -16,6 +16,7 @@ from imtcp_lab.tables import Column, as_mbps, as_number, as_percent
 from imtcp_lab.traffic import Bulk
 
 SERVERS = (10, 20, 30, 40, 50)
+SERVERS_OF_MANY = (10, 30, 50)
 QUICK_SERVERS = (30,)
 #: The three of which the thesis says that they leave the web alone.
 POLITE = ("imtcp_nice", "imtcp_lp", "imtcp_bg")
@@ -24,7 +25,10 @@ LONG_WARMUP_S = 20.0
 
 
 def _sweep(
-    flows: tuple[int, ...], quick_flows: tuple[int, ...], warmup_s: float = 5
+    flows: tuple[int, ...],
+    quick_flows: tuple[int, ...],
+    full: tuple[int, ...],
+    warmup_s: float = 5,
 ) -> Callable[[argparse.Namespace], list[Scenario]]:
     def scenarios(args: argparse.Namespace) -> list[Scenario]:
         return [
@@ -35,10 +39,10 @@ def _sweep(
                 seed,
                 f"{servers}servers-{count}flows",
                 servers=servers,
-                warmup_s=pick(args, warmup_s, 5),
+                warmup_s=warmup_s,
             )
             for count in pick(args, flows, quick_flows)
-            for servers in pick(args, SERVERS, QUICK_SERVERS)
+            for servers in pick(args, full, QUICK_SERVERS)
             for seed in args.seed_numbers
             for control in args.chosen
         ]
@@ -169,7 +173,7 @@ HARM = Experiment(
     name="BG-F7",
     help="throughput and page times against the number of web servers, one flow",
     controls=("none", "reno", "imtcp_nice", "imtcp_lp", *bg_path.OURS),
-    scenarios=_sweep((1,), (1,), LONG_WARMUP_S),
+    scenarios=_sweep((1,), (1,), SERVERS, LONG_WARMUP_S),
     rows=_rows,
     columns=COLUMNS,
     by=("servers", "control"),
@@ -206,7 +210,7 @@ USE = Experiment(
     name="BG-F9",
     help="utilisation of the available bandwidth with 1, 2, 5, 10 flows",
     controls=("none", "reno", "imtcp_nice", "imtcp_lp", *bg_path.OURS),
-    scenarios=_sweep((1, 2, 5, 10), (5,)),
+    scenarios=_sweep((1, 2, 5, 10), (5,), SERVERS_OF_MANY),
     rows=_rows,
     columns=COLUMNS,
     by=("flows", "servers", "control"),
@@ -220,7 +224,7 @@ USE = Experiment(
         choices=bg_path.CHOICES
         + bg_path.JUDGED
         + bg_path.BOTH_RULES
-        + " All flows are there from the start; in"
+        + " Three numbers of servers. All flows are there from the start; in"
         " the thesis they join in the first 200 of 500 s. U is the background's throughput over"
         " what the web alone leaves.",
         reason="Objects are asked for at Poisson times whatever the network does, and all of them"

@@ -98,5 +98,5 @@ def scenario(
     warmup_s: float = 5,
 ) -> Scenario:
     """Flows that are there all the time, beside so many servers."""
-    times = Times(warmup_s=warmup_s, measure_s=pick(args, 20, 8), drain_s=3)
+    times = pick(args, Times(warmup_s, 20, 3), Times(4, 6, 2))
     return Scenario(path(servers), WEB, background, control, times, seed=seed, variant=variant)
