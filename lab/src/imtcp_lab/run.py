@@ -29,6 +29,8 @@ examples:
   lab run web --seeds 3 --controls none,reno,imtcp_bg
   lab run LP-T1 LP-F14 --quick       two of the papers' experiments, coarsely
   lab run --all --keep               all of them, for the report (lab report)
+
+With --json several experiments print a document each, one after another (jq -s makes a list).
 """
 
 
