@@ -10,6 +10,7 @@ import dataclasses
 import json
 from functools import cache
 
+import polars as pl
 import pytest
 
 from imtcp_lab import programs, raw, segments
@@ -149,6 +150,37 @@ def test_the_web_arrives_the_same_beside_every_control():
     assert cubic["web"].select(planned).equals(none["web"].select(planned))
     assert len(none["web"]) > 50
     assert none["web"]["finished"].min() == 1
+
+
+LINKS_BPS = (2e6, 8e6)
+#: One reader of each of two servers with links of their own.
+READERS = Web(load=0, readers=1, think_s=0.05, mean_bytes=200_000, max_bytes=500_000)
+
+
+def read(control):
+    """The objects of either server, in order of time."""
+    path = dataclasses.replace(PATH, server_links_bps=LINKS_BPS, foreground_rtts_ms=(20.0,))
+    _, tables = measure(control, READERS, path=path)
+    sessions = tables["web"].with_columns(session=pl.col("object") // 1_000_000)
+    return [sessions.filter(pl.col("session") == n).sort("start_us") for n in range(2)]
+
+
+def test_a_servers_objects_come_as_fast_as_its_link_and_no_faster():
+    for objects, link_bps in zip(read("none"), LINKS_BPS, strict=True):
+        whole = objects.filter((pl.col("finished") == 1) & (pl.col("size_bytes") > 100_000))
+        frames = whole["size_bytes"] * 8 * 1514 / 1448 / (whole["duration_us"] / 1e6)
+        # The bucket lets a frame and 20 µs by; slow start takes some round trips of 20 ms.
+        assert 0.6 * link_bps < frames.max() < 1.02 * link_bps
+
+
+def test_readers_wait_and_ask_for_the_same_later():
+    for beside, alone in zip(read("cubic"), read("none"), strict=True):
+        for objects in (beside, alone):
+            ended = objects["start_us"] + objects["duration_us"]
+            assert (objects["start_us"][1:] > ended[:-1]).all()
+        assert len(beside) <= len(alone)
+        planned = ["object", "size_bytes", "class"]
+        assert beside.select(planned).equals(alone.select(planned)[: len(beside)])
 
 
 def test_strict_priority_leaves_the_foreground_as_it_was_and_uses_the_rest():
