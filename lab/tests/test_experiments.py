@@ -264,6 +264,8 @@ def test_settings_have_no_more_digits_than_a_reader_needs():
 def test_small_percentages_have_a_digit_more():
     assert tables.as_percent(0.034) == "3.4 %"
     assert tables.as_percent(1.19) == "119 %"
+    assert tables.as_percent(-0.0004) == "0.0 %"
+    assert tables.as_percent(-0.0006) == "-0.1 %"
     assert tables.as_mbps(2.25e7) == "22.5"
 
 

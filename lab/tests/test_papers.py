@@ -37,6 +37,7 @@ from imtcp_lab.experiments.paper import (
     below,
     less,
     mean,
+    more_than_one,
     near,
 )
 from imtcp_lab.figures import DARK, LIGHT
@@ -640,6 +641,13 @@ def test_a_kept_file_with_rows_of_a_control_missing_gets_no_verdict(tmp_path, mo
     results.write_json(results.kept("IM-F16"), record)
     assert cli.main(["show", "IM-F16"]) == 4
     assert "is not whole, westwood missing: lab run IM-F16 --keep" in capsys.readouterr().err
+
+
+def test_more_than_one_is_so_by_a_twentieth_at_every_value():
+    assert more_than_one("it uses", [1.06, 1.5]).holds
+    claim = more_than_one("it uses", [1.5, 1.05])
+    assert not claim.holds
+    assert claim.text == "it uses more than 1 by a twentieth: 1.50, 1.05"
 
 
 def test_readme_says_how_many_of_the_figures_come_out():

@@ -121,6 +121,21 @@ def test_the_distance_to_strict_priority_is_of_both_axes():
     assert "0.20 of U, 4.5 % of I" in scoreboard.text(ROWS, {"flows": (0, 5)})
 
 
+def named_twice(cell, delay, marks, queue="droptail"):
+    rows = [row(cell, "imtcp_lp", delay, 0), row(cell, "imtcp_lpecn", marks, 0)]
+    return [r | {"values": r["values"] | {"queue": queue}} for r in rows]
+
+
+def test_one_algorithm_under_two_names_says_what_is_chance():
+    rows = [*named_twice("base", 0.4, 0.45), *named_twice("flows-5", 0.8, 0.6)]
+    assert scoreboard.of_two_names(rows) == pytest.approx(0.2)
+    # Where marks come it is two algorithms.
+    marking = named_twice("flows-10", 0.2, 0.9, queue="red-ecn")
+    assert scoreboard.of_two_names(rows + marking) == pytest.approx(0.2)
+    assert "apart by up to 0.20 of U (one seed)" in scoreboard.text(rows, {"flows": (0, 5)})
+    assert scoreboard.of_two_names(ROWS) is None
+
+
 def test_with_points_missing_the_page_is_made_of_the_others(tmp_path, monkeypatch, capsys):
     def fails_in_part(scenarios, runner, directory, **_):
         for scenario in scenarios:

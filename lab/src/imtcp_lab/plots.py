@@ -70,7 +70,8 @@ def lines(
                 across[0].set_yscale("log")
             else:
                 # Room above the highest marker: the margin is of the data's range, not of the axis.
-                across[0].set_ylim(0, 1.05 * across[0].get_ylim()[1])
+                lowest = min(0, *(r[column] for r in rows if r.get(column) is not None), 0)
+                across[0].set_ylim(1.05 * lowest, 1.05 * across[0].get_ylim()[1])
         for axes, title in zip(grid[0], titles, strict=True):
             axes.set_title(title)
         for axes in grid[-1]:

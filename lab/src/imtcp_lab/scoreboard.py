@@ -10,6 +10,7 @@ from typing import Any
 from imtcp_lab import figures, report
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.figures import DARK, LIGHT
+from imtcp_lab.queues import RED_ECN
 from imtcp_lab.stats import ensemble
 from imtcp_lab.tables import aligned, as_number, as_percent, groups
 
@@ -20,6 +21,8 @@ Dimensions = Mapping[str, Sequence[Any]]
 OURS, IDEAL = "imtcp_bg", "priority"
 #: The cell around which each dimension is varied.
 BASE = "base"
+#: By delay and by marks; the same where no queue marks.
+TWO_NAMES = ("imtcp_lp", "imtcp_lpecn")
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,19 @@ def to_ideal(rows: Rows) -> dict[str, tuple[float, float]]:
     }
 
 
+def of_two_names(rows: Rows) -> float | None:
+    """How far one algorithm under two names is from itself, in U, at most: TCP-LP by delay and by
+    marks, where no queue marks."""
+    known, (delay, marks) = standings(rows), TWO_NAMES
+    marking = {row["cell"] for row in rows if (row["values"] or {}).get("queue") == RED_ECN}
+    found = [
+        abs(standing.use - known[cell, marks].use)
+        for (cell, control), standing in known.items()
+        if control == delay and (cell, marks) in known and cell not in marking
+    ]
+    return max(found, default=None)
+
+
 def table(rows: Rows, dimension: str, values: Sequence[Any]) -> report.Table:
     """A line per control, a column per value: use · harm.  All else is as in the base."""
     base = next((row["values"] for row in rows if row["cell"] == BASE), None) or {}
@@ -129,6 +145,14 @@ def told(rows: Rows) -> list[str]:
     out = [f"{len({b.cell for b in found})} of {len(cells)} cells have a peer that is better than"
            f" {OURS} on both axes"]  # fmt: skip
     out += [f"  {b.cell}: {b.peer} {b.peers.shown}, {OURS} {b.ours.shown}" for b in found]
+    apart = of_two_names(rows)
+    if apart is not None:
+        seeds = len({row["seed"] for row in rows})
+        out.append(
+            f"TCP-LP under two names, by delay and by marks that do not come, is apart by up to"
+            f" {as_number(apart)} of U ({'one seed' if seeds == 1 else f'{seeds} seeds'}):"
+            " who is nearer is in no order"
+        )
     far = to_ideal(rows)
     if far:
         unused = statistics.median(use for use, _ in far.values())
@@ -168,7 +192,7 @@ def files(
             "cells": str(len({row["cell"] for row in rows})),
             "kernel": str(environment.get("kernel", "-")),
             "commit": ", ".join(commits) or "-",
-            "again": "lab scoreboard",
+            "again": f"lab scoreboard --seeds {len({row['seed'] for row in rows})}",
         },
     }
     return {

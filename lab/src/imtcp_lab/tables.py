@@ -30,10 +30,10 @@ def as_number(value: float, digits: int = 2) -> str:
 
 
 def as_percent(value: float) -> str:
-    """A share as a percentage; small ones with a digit more."""
+    """A share as a percentage; small ones with a digit more, and nothing is 0.0 on either side."""
     if math.isnan(value):
         return "-"
-    return f"{value * 100:.1f} %" if abs(value) < 0.095 else f"{value * 100:.0f} %"
+    return f"{value * 100:z.1f} %" if abs(value) < 0.095 else f"{value * 100:.0f} %"
 
 
 def as_mbps(value: float) -> str:

@@ -133,6 +133,11 @@ def below(
     return Claim(f"{name} {told} (wanted: at most {most}, {whose})", value <= bound)
 
 
+def more_than_one(text: str, found: Sequence[float]) -> Claim:
+    """Every value of a sweep is above 1, and not by a hair."""
+    return at_each(f"{text} more than 1 by a twentieth", found, holds=LESS * min(found) >= 1)
+
+
 def near(
     name: str, value: float, paper: float, within: float, unit: str = "", digits: int = 2
 ) -> Claim:
