@@ -89,8 +89,8 @@ def available_controls(names: str, *, to_run: bool = True) -> list[Control]:
     program = paths.programs() / "imtcp"
     if to_run and needing and not program.is_file():
         raise MissingPrerequisite(
-            f"{', '.join(needing)} needs {program}: run make build first (or make demo, and set"
-            " IMTCP_PROGRAMS=target/demo), or leave it out with --controls"
+            f"{', '.join(needing)} needs {program}: {paths.BUILD_FIRST}, or leave it out with"
+            " --controls"
         )
     return controls
 

@@ -123,7 +123,7 @@ def choose(experiment: Experiment, names: str | list[str], *, to_run: bool = Tru
         controls.insert(0, CONTROLS["none"])
     program = paths.programs() / "imtcp"
     if to_run and not program.is_file() and any(c.needs_imtcp for c in controls):
-        raise MissingPrerequisite(f"{program} is missing: run make build first")
+        raise MissingPrerequisite(f"{program} is missing: {paths.BUILD_FIRST}")
     return controls
 
 

@@ -39,6 +39,10 @@ def programs() -> Path:
     return Path(named).resolve() if named else target() / "release"
 
 
+#: What to do where they are not there.
+BUILD_FIRST = "run make build first (or make demo, and set IMTCP_PROGRAMS=target/demo)"
+
+
 def cache() -> Path:
     """Kernels and snapshots: ``$XDG_CACHE_HOME/imtcp-lab``, created if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
