@@ -70,7 +70,7 @@ def lines(
                 across[0].set_yscale("log")
             else:
                 # Room above the highest marker: the margin is of the data's range, not of the axis.
-                lowest = min(0, *(r[column] for r in rows if r.get(column) is not None), 0)
+                lowest = min([0, *(r[column] for r in rows if r.get(column) is not None)])
                 across[0].set_ylim(1.05 * lowest, 1.05 * across[0].get_ylim()[1])
         for axes, title in zip(grid[0], titles, strict=True):
             axes.set_title(title)

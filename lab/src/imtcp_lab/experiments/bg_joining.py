@@ -83,22 +83,30 @@ def _rows(points: Sequence[Point]) -> Rows:
     return out
 
 
+def _rates_of_five(rows: Sequence[dict], control: str) -> list[list[list[float]]]:
+    """Throughput of each flow, by row, in the later of the two phases that have all five."""
+    out = []
+    for row in rows:
+        if row["control"] != control or not row["lines"]:
+            continue
+        phase_s = row["lines"][0]["t_s"][-1] / (2 * FLOWS)
+        out.append(
+            [
+                [
+                    rate
+                    for t_s, rate in zip(line["t_s"], line["value"], strict=True)
+                    if FLOWS * phase_s <= t_s < (FLOWS + 1) * phase_s
+                ]
+                for line in row["lines"]
+            ]
+        )
+    return out
+
+
 def _unsteady(rows: Sequence[dict], control: str) -> float:
     """Deviation over mean of a flow's throughput while all five are there, mean of all flows."""
-    found = []
-    for row in rows:
-        if row["control"] != control:
-            continue
-        phase_s = max((line["t_s"][-1] for line in row["lines"]), default=0) / (2 * FLOWS)
-        for line in row["lines"]:
-            rates = [
-                rate
-                for t_s, rate in zip(line["t_s"], line["value"], strict=True)
-                if FLOWS * phase_s <= t_s < (FLOWS + 1) * phase_s
-            ]
-            if any(rates):
-                found.append(pstdev(rates) / fmean(rates))
-    return ensemble(found).mean
+    flows = [rates for flows in _rates_of_five(rows, control) for rates in flows]
+    return ensemble(pstdev(rates) / fmean(rates) for rates in flows if any(rates)).mean
 
 
 def _by_itself_mbps(rows: Sequence[dict], control: str) -> float:
@@ -118,23 +126,9 @@ def _by_itself_mbps(rows: Sequence[dict], control: str) -> float:
 
 
 def _by_five_mbps(rows: Sequence[dict], control: str) -> float:
-    """What all five have together, in the later of the two phases in which they are there."""
-    sums = []
-    for row in rows:
-        if row["control"] != control or not row["lines"]:
-            continue
-        phase_s = row["lines"][0]["t_s"][-1] / (2 * FLOWS)
-        sums.append(
-            sum(
-                ensemble(
-                    rate
-                    for t_s, rate in zip(line["t_s"], line["value"], strict=True)
-                    if FLOWS * phase_s <= t_s < (FLOWS + 1) * phase_s
-                ).mean
-                for line in row["lines"]
-            )
-        )
-    return ensemble(sums).mean
+    """What all five have together, while they are there."""
+    found = _rates_of_five(rows, control)
+    return ensemble(sum(ensemble(rates).mean for rates in flows) for flows in found).mean
 
 
 #: [BG table 1], mean queue in packets.

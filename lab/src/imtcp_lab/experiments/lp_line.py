@@ -106,10 +106,10 @@ def _judge_long_web(rows: Sequence[dict]) -> list[Claim]:
 
 CONTROLS = ("none", "reno", "imtcp_lp", "imtcp_bg")
 CHOICES = (
-    "The web is that of LP-F14; a link's queue holds 2.5"
-    " bandwidth-delay products of a path of one link. 400 s of each run are judged, not 1000, and"
-    " not 50 runs. TCP is Reno. TCP-LP is that by delay: the paper saw no substantial"
-    " difference to that by marks. How near to the paper's numbers ours are to be is ours."
+    "The web is that of LP-F14; a link's queue holds 2.5 bandwidth-delay products of a path of"
+    " one link. 400 s of each run are judged, not 1000, and not 50 runs. TCP is Reno. TCP-LP is"
+    " that by delay: the paper saw no substantial difference to that by marks. How near to the"
+    " paper's numbers ours are to be is ours."
 )
 
 LONG_BULK = Experiment(
