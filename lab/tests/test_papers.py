@@ -578,6 +578,15 @@ def test_an_empty_directory_is_wrong_usage(capsys):
     assert "is empty: write . for the directory you are in" in capsys.readouterr().err
 
 
+def test_a_file_in_the_place_of_a_directory_is_wrong_usage(tmp_path, capsys):
+    there = tmp_path / "kept"
+    there.write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["report", "--out", str(there)])
+    assert f"{there} is a file, and not a directory" in capsys.readouterr().err
+    assert there.read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -15,6 +15,8 @@ def out_directory(text: str) -> Path:
     """Of an option: an empty one, as a shell's unset variable leaves, is not where one stands."""
     if not text:
         raise argparse.ArgumentTypeError("is empty: write . for the directory you are in")
+    if Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"{text} is a file, and not a directory")
     return Path(text)
 
 
