@@ -3,8 +3,9 @@
 //!
 //! *Arrivals* are Poisson and wait for nothing. *Sessions* wait for a page, think, and ask for the
 //! next: a slower network is asked for less, so the web yields bytes and not its time alone. A page
-//! is of one object or of several, which are asked for one after another in both. Sizes, clients and servers depend on the seed alone in both (in a session on how many objects
-//! it has had, too), so runs of one seed can be compared object by object.
+//! is of one object or of several, which are asked for one after another in both. Sizes, clients
+//! and servers depend on the seed alone in both (in a session on how many objects it has had, too),
+//! so runs of one seed can be compared object by object.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -56,7 +57,7 @@ pub struct Arrivals {
 
 /// The objects that arrive in `duration_us`, in order of time; the same seed gives the same ones,
 /// and a longer duration only adds to them.
-pub fn arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Vec<Object> {
+fn arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Vec<Object> {
     let [mut gaps, mut draws, mut choices, mut within, mut asked] =
         [GAPS, SIZES, CLASSES, WITHIN_PAGE, SERVERS].map(|stream| Random::new(seed, stream));
     let mut objects = Vec::new();
@@ -115,9 +116,14 @@ struct Session {
 }
 
 /// What is asked for next.
-pub struct Load {
-    arriving: VecDeque<Object>,
-    how: Option<Sessions>,
+pub enum Load {
+    Arriving(VecDeque<Object>),
+    Read(Readers),
+}
+
+/// Sessions and when they ask.
+pub struct Readers {
+    how: Sessions,
     sessions: Vec<Session>,
     /// (when it asks, which session), the earliest first; of a session one at most.
     asking: BinaryHeap<Reverse<(u64, usize)>>,
@@ -126,34 +132,19 @@ pub struct Load {
 
 impl Load {
     pub fn of_arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Self {
-        let arriving = arrivals(seed, how, duration_us).into();
-        let asking = BinaryHeap::new();
-        Load { arriving, how: None, sessions: Vec::new(), asking, duration_us }
+        Load::Arriving(arrivals(seed, how, duration_us).into())
     }
 
     pub fn of_sessions(seed: u64, how: &Sessions, duration_us: u64) -> Self {
-        let sessions = (0..how.of_each_server * how.pages.servers)
-            .map(|number| {
-                let [thinks, draws, choices] = [0, 1, 2]
-                    .map(|use_| Random::new(seed, FIRST_SESSION + 3 * number as u64 + use_));
-                Session { thinks, draws, choices, asked: 0, class: 0, to_ask: 0, awaited: 0 }
-            })
-            .collect();
-        let mut load = Load {
-            arriving: VecDeque::new(),
-            how: Some(*how),
-            sessions,
-            asking: BinaryHeap::new(),
-            duration_us,
-        };
-        (0..load.sessions.len()).for_each(|number| load.think(number, 0));
-        load
+        Load::Read(Readers::new(seed, how, duration_us))
     }
 
     /// When the next object is asked for, as far as that is known; never at or after the end.
     pub fn next_us(&self) -> Option<u64> {
-        let arriving = self.arriving.front().map(|object| object.start_us);
-        arriving.or(self.asking.peek().map(|Reverse((t_us, _))| *t_us))
+        match self {
+            Load::Arriving(objects) => objects.front().map(|object| object.start_us),
+            Load::Read(readers) => readers.asking.peek().map(|Reverse((t_us, _))| *t_us),
+        }
     }
 
     /// The next object, if its time has come at `t_us`.
@@ -161,10 +152,38 @@ impl Load {
         if self.next_us()? > t_us {
             return None;
         }
-        let Some(how) = &self.how else {
-            return self.arriving.pop_front();
-        };
-        let pages = how.pages;
+        match self {
+            Load::Arriving(objects) => objects.pop_front(),
+            Load::Read(readers) => readers.next(),
+        }
+    }
+
+    /// An object is there, or will never be, at `t_us` since the start: after a page's last its
+    /// session goes on.
+    pub fn ended(&mut self, object: &Object, t_us: u64) {
+        if let Load::Read(readers) = self {
+            readers.ended(object, t_us);
+        }
+    }
+}
+
+impl Readers {
+    fn new(seed: u64, how: &Sessions, duration_us: u64) -> Self {
+        let sessions: Vec<_> = (0..how.of_each_server * how.pages.servers)
+            .map(|number| {
+                let [thinks, draws, choices] = [0, 1, 2]
+                    .map(|use_| Random::new(seed, FIRST_SESSION + 3 * number as u64 + use_));
+                Session { thinks, draws, choices, asked: 0, class: 0, to_ask: 0, awaited: 0 }
+            })
+            .collect();
+        let all = 0..sessions.len();
+        let mut readers = Readers { how: *how, sessions, asking: BinaryHeap::new(), duration_us };
+        all.for_each(|number| readers.think(number, 0));
+        readers
+    }
+
+    fn next(&mut self) -> Option<Object> {
+        let pages = &self.how.pages;
         let Reverse((start_us, number)) = self.asking.pop()?;
         let session = &mut self.sessions[number];
         if session.to_ask == 0 {
@@ -188,12 +207,7 @@ impl Load {
         Some(object)
     }
 
-    /// An object is there, or will never be, at `t_us` since the start: after a page's last its
-    /// session goes on.
-    pub fn ended(&mut self, object: &Object, t_us: u64) {
-        if self.how.is_none() {
-            return;
-        }
+    fn ended(&mut self, object: &Object, t_us: u64) {
         let number = (object.id / SESSION_STRIDE) as usize;
         let session = &mut self.sessions[number];
         session.awaited -= 1;
@@ -203,8 +217,8 @@ impl Load {
     }
 
     fn think(&mut self, number: usize, from_us: u64) {
-        let Some(how) = &self.how else { return };
-        let think_us = self.sessions[number].thinks.exponential(how.mean_think_us as f64) as u64;
+        let mean_us = self.how.mean_think_us as f64;
+        let think_us = self.sessions[number].thinks.exponential(mean_us) as u64;
         self.ask(number, from_us + think_us);
     }
 

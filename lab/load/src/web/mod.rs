@@ -29,7 +29,7 @@ pub struct ServerArgs {
 
 #[derive(clap::Args)]
 pub struct ClientArgs {
-    /// The servers; each object draws one
+    /// The servers; each object draws one, a reader has one
     #[arg(long, value_delimiter = ',', required = true)]
     to: Vec<SocketAddrV4>,
     /// Own addresses, one per class of clients; each object draws one
