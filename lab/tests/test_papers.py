@@ -102,6 +102,17 @@ def test_panels_stand_beside_and_below_each_other(monkeypatch):
     assert [text.get_text() for text in made[0].legends[0].get_texts()] == ["Reno"]
 
 
+def test_lines_over_time_are_named_once_for_all_panels(monkeypatch):
+    made = []
+    monkeypatch.setattr(plots, "png", lambda figure: made.append(figure) or b"")
+    line = {"t_s": [0, 1], "value": [1, 2]}
+    lines = [line | {"name": "flow 1"}, line | {"name": "flow 2"}, line]
+    rows = [{"control": c, "seed": 1, "lines": lines} for c in ("reno", "imtcp_bg")]
+    plots.over_time(rows, "lines", "Mbit/s")
+    (legend,) = made[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["flow 1", "flow 2"]
+
+
 def test_what_has_no_x_is_a_level(monkeypatch):
     made = []
     monkeypatch.setattr(plots, "png", lambda figure: made.append(figure) or b"")
@@ -410,7 +421,9 @@ def test_keep_writes_what_show_list_and_report_read(checkout, capsys):
     assert shown["verdict"] == "reproduced"
     assert shown["rows"]
     assert cli.main(["report"]) == 0
-    assert "not run: IM-F8, " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert re.search(r"^report .*\d+/\d+", said, re.MULTILINE)
+    assert "not run: IM-F8, " in said
     assert (checkout / "out" / "report" / "papers.html").is_file()
 
 

@@ -35,9 +35,24 @@ def test_every_control_has_a_colour_and_a_mark_of_its_own():
     assert len(set(figures.STYLES.values())) == len(figures.STYLES)
 
 
-def test_an_unknown_dimension_is_refused_with_those_that_there_are():
-    with pytest.raises(ValueError, match=r"unknown dimension colour .*buffer_bdp"):
-        cells(["colour"])
+def test_an_unknown_dimension_is_wrong_usage_and_says_which_there_are(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["scoreboard", "--dimensions", "flows,colour"])
+    assert ended.value.code == 2
+    assert "unknown dimension colour (known: buffer_bdp" in capsys.readouterr().err
+
+
+def test_names_in_the_plane_lie_over_no_other_names(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "png", lambda figure: drawn.append(figure) or b"")
+    # As near to each other as the busy corner has them.
+    near = [name for name in CONTROLS if name != "none"][:8]
+    rows = [{"control": c, "I_mean": 0.1 + 0.02 * i, "U": 0.9} for i, c in enumerate(near)]
+    figures.plane(rows)
+    texts = [text for text in drawn[0].axes[0].texts if text.get_text()]
+    assert sorted(text.get_text() for text in texts) == sorted(near)
+    boxes = [text.get_window_extent() for text in texts]
+    assert not [(a, b) for i, a in enumerate(boxes) for b in boxes[:i] if a.overlaps(b)]
 
 
 def test_ten_calls_of_voice_send_as_g711_does():

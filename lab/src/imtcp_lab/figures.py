@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
 from PIL import Image
 
 from imtcp_lab import series
@@ -25,6 +27,13 @@ DPI = 150
 COLOURS = 128
 #: Bins of throughput over time, ms.
 BIN_MS = 250
+#: Of points in the plane, and where their names may stand beside them; the first that is free.
+MARKER_PT, NEAR_PT = 9, 9
+PLACES_PT = (
+    *((0, 7), (0, -7), (9, 0), (-9, 0), (7, 7), (-7, 7), (7, -7), (-7, -7)),
+    *((0, 20), (0, -20), (12, 20), (-12, 20), (12, -20), (-12, -20)),
+    *((20, 32), (-20, 32), (20, -32), (-20, -32), (0, -44), (0, 44)),
+)
 
 #: One colour and marker per control, the same in every figure.
 STYLES: dict[str, tuple[str, str]] = {
@@ -116,6 +125,23 @@ def png(figure: Figure) -> bytes:
     return out.getvalue()
 
 
+def legend_of_all(
+    figure: Figure,
+    panels: Iterable[Axes],
+    *,
+    most_columns: int,
+    **placed: Any,  # noqa: ANN401 - as Figure.legend takes them
+) -> None:
+    """One legend for all panels: each label once, from whichever has it."""
+    entries = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    if entries:
+        columns = min(len(entries), most_columns)
+        figure.legend(entries.values(), entries.keys(), ncols=columns, frameon=False, **placed)
+
+
 def throughput(points: Sequence[Point], alone: Point, theme: Theme = LIGHT) -> bytes:
     """Throughput and available bandwidth over time, a panel per control."""
     shown = [p for p in points if not p.scenario.control.is_none]
@@ -138,18 +164,7 @@ def throughput(points: Sequence[Point], alone: Point, theme: Theme = LIGHT) -> b
         for axes in panels[max(0, len(shown) - 2) : len(shown)]:
             axes.tick_params(labelbottom=True)
             axes.set_xlabel("s")
-        # One legend for all: each label once, from whichever panel has it.
-        entries = {}
-        for axes in panels[: len(shown)]:
-            handles, labels = axes.get_legend_handles_labels()
-            entries |= dict(zip(labels, handles, strict=True))
-        figure.legend(
-            entries.values(),
-            entries.keys(),
-            loc="lower center",
-            ncols=len(entries),
-            frameon=False,
-        )
+        legend_of_all(figure, panels[: len(shown)], most_columns=4, loc="lower center")
         figure.tight_layout(rect=(0, 0.3 / figure.get_figheight(), 1, 1))
         return png(figure)
 
@@ -211,7 +226,8 @@ def plane(
                 textcoords="offset points",
                 ha="center",
             )
-        for index, name in enumerate(dict.fromkeys(row["control"] for row in rows)):
+        shown: dict[str, tuple[float, float]] = {}
+        for name in dict.fromkeys(row["control"] for row in rows):
             mine = [row for row in rows if row["control"] == name]
             both = [r for r in mine if r["I_mean"] is not None and r["U"] is not None]
             if not both or CONTROLS[name].is_none:
@@ -219,19 +235,10 @@ def plane(
             harm = [row["I_mean"] * 100 for row in both]
             used = [row["U"] for row in both]
             colour, marker = STYLES[name]
-            x, y = sum(harm) / len(harm), sum(used) / len(used)
+            x, y = shown[name] = sum(harm) / len(harm), sum(used) / len(used)
             axes.hlines(y, min(harm), max(harm), color=colour, linewidth=1.2)
             axes.vlines(x, min(used), max(used), color=colour, linewidth=1.2)
-            axes.plot(x, y, marker, color=colour, markersize=9)
-            # Alternate above and below: neighbours at the top are close.
-            below = index % 2 == 1
-            axes.annotate(
-                name,
-                (x, y),
-                xytext=(0, -18 if below else 9),
-                textcoords="offset points",
-                ha="center",
-            )
+            axes.plot(x, y, marker, color=colour, markersize=MARKER_PT)
         axes.set_xlabel("I: foreground's mean completion time, change in %")
         axes.set_ylabel("U: share of the spare bandwidth used")
         axes.set_ylim(0, max(1.1, axes.get_ylim()[1]))
@@ -240,4 +247,53 @@ def plane(
         axes.set_xticks(ticks, [str(t) for t in ticks])
         axes.minorticks_off()
         figure.tight_layout()
+        _name_points(axes, shown, theme)
         return png(figure)
+
+
+def _name_points(axes: Axes, shown: Mapping[str, tuple[float, float]], theme: Theme) -> None:
+    """Each name where it lies over the fewest of other names and markers; far ones with a line.
+
+    In the order given, and none is moved again: a library that solves for all brings SciPy.
+    """
+    half = 0.6 * MARKER_PT * axes.figure.dpi / 72
+    taken = [
+        Bbox.from_bounds(x - half, y - half, 2 * half, 2 * half)
+        for x, y in axes.transData.transform(list(shown.values()))
+    ]
+    for name, point in shown.items():
+        tried = []
+        for place in PLACES_PT:
+            text = _beside(axes, name, point, place)
+            # Names that touch read as one.
+            box = text.get_window_extent().padded(4, 0)
+            tried.append((sum(_shared(box, other) for other in taken), len(tried), text, box))
+        least = min(tried, key=lambda t: t[:2])
+        taken.append(least[3])
+        for _, index, text, _ in tried:
+            if index != least[1]:
+                text.remove()
+        if max(map(abs, PLACES_PT[least[1]])) > NEAR_PT:
+            line = {"arrowstyle": "-", "color": theme.ink, "linewidth": 0.6, "shrinkB": 4}
+            _beside(axes, "", point, PLACES_PT[least[1]], line)
+
+
+def _beside(
+    axes: Axes,
+    name: str,
+    point: tuple[float, float],
+    place_pt: tuple[float, float],
+    line: Mapping[str, Any] | None = None,
+) -> Annotation:
+    dx, dy = place_pt
+    return axes.annotate(
+        name, point, place_pt, textcoords="offset points", fontsize=8, arrowprops=line,
+        ha="left" if dx > 0 else "right" if dx < 0 else "center",
+        va="bottom" if dy > 0 else "top" if dy < 0 else "center",
+    )  # fmt: skip
+
+
+def _shared(one: Bbox, other: Bbox) -> float:
+    """The area that is of both, square pixels."""
+    common = Bbox.intersection(one, other)
+    return common.width * common.height if common is not None else 0.0

@@ -17,7 +17,7 @@ from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.job import LabError, MissingPrerequisite
 from imtcp_lab.options import out_directory
 from imtcp_lab.scenario import Scenario
-from imtcp_lab.sweep import SETUP_S
+from imtcp_lab.sweep import SETUP_S, ProgressBar
 from imtcp_lab.tables import aligned, text_table
 
 
@@ -182,9 +182,17 @@ def report(args: argparse.Namespace) -> int:
     """``lab report``."""
     out: Path = args.out or paths.checkout() / "out" / "report"
     records, wrong = load_each(PAPERS)
-    sections = [
-        papers_report.section(e, records.get(e.name), problem=wrong.get(e.name, "")) for e in PAPERS
-    ]
+    sections = []
+    # Half a minute of drawing.
+    progress = ProgressBar(len(PAPERS), "report")
+    progress.points = len(PAPERS)
+    for e in PAPERS:
+        progress.show(progress.finished, force=e is PAPERS[0])
+        sections.append(
+            papers_report.section(e, records.get(e.name), problem=wrong.get(e.name, ""))
+        )
+        progress.finished += 1
+    progress.close()
     board, broken = load_each([scoreboard.EXPERIMENT])
     made = papers_report.files(sections)
     for record in filter(None, board.values()):

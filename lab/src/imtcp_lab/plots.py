@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from matplotlib import pyplot as plt
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from imtcp_lab.controls import CONTROLS
-from imtcp_lab.figures import LIGHT, STYLES, Theme, png, themed
+from imtcp_lab.figures import LIGHT, STYLES, Theme, legend_of_all, png, themed
 from imtcp_lab.stats import ensemble
 
 Rows = Sequence[Mapping[str, Any]]
@@ -118,9 +118,14 @@ def _legend(figure: Figure, grid: Any) -> None:  # noqa: ANN401 - an array of Ax
     if grid.size == 1 and count <= LINES_BESIDE_LEGEND:
         first.legend(frameon=False, fontsize=8)
         return
-    names = first.get_legend_handles_labels()
-    under = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncols": min(count, 4)}
-    figure.legend(*names, frameon=False, fontsize=7, **under)
+    _legend_below(figure, grid.flat)
+
+
+def _legend_below(figure: Figure, panels: Iterable[Axes]) -> None:
+    """Under all of them, where it covers nothing."""
+    legend_of_all(
+        figure, panels, most_columns=5, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 0)
+    )
 
 
 def bars(
@@ -192,12 +197,11 @@ def over_time(
                 )
             axes.set_title(_label(row[title], title), fontsize=None if columns == 1 else 7)
             axes.set_ylabel(ylabel)
-            if any("name" in line for line in row[key]):
-                axes.legend(frameon=False, fontsize=8)
         # All have one scale: a limit that is set before all is drawn would be that of what was.
         panels[0].set_ylim(bottom=0)
         for axes in grid[-1]:
             axes.set_xlabel("time, s")
+        _legend_below(figure, panels[: len(shown)])
         figure.tight_layout()
         return png(figure)
 

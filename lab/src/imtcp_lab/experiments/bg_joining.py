@@ -20,6 +20,7 @@ from imtcp_lab.experiments.paper import (
     more_than_one,
     pick,
 )
+from imtcp_lab.figures import Theme
 from imtcp_lab.metrics import Window, background_bytes
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
@@ -63,6 +64,16 @@ def _lines(tcp: pl.DataFrame | None, end_us: int) -> list[dict[str, list[float]]
         times, rates = series.throughput(part, BIN_MS, end_us)
         out.append({"t_s": times, "value": [round(r / 1e6, 3) for r in rates]})
     return out
+
+
+def _draw(rows: Rows, theme: Theme) -> bytes:
+    """[BG fig. 8]: a panel per control, a line per flow."""
+    named = [
+        row | {"lines": [line | {"name": f"flow {i}"} for i, line in enumerate(row["lines"], 1)]}
+        for row in rows
+        if row["control"] != "none"
+    ]
+    return plots.over_time(named, "lines", "Mbit/s", theme)
 
 
 def _rows(points: Sequence[Point]) -> Rows:
@@ -223,8 +234,6 @@ EXPERIMENT = Experiment(
         " not recorded. A flow of ImTCP-bg varies more than that one, and less than Nice's."
         " One flow by the thesis's rules alone has a little less than TCP-LP's, as in BG-F7.",
         judge=_judge,
-        draw=lambda rows, theme: plots.over_time(
-            [r for r in rows if r["control"] != "none"], "lines", "Mbit/s", theme
-        ),
+        draw=_draw,
     ),
 )

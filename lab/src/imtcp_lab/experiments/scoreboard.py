@@ -120,10 +120,6 @@ DIMENSIONS: dict[str, tuple] = {
 
 def cells(dimensions: Sequence[str], full: bool = False) -> list[Cell]:
     """The base and each dimension's other values; or all combinations of them."""
-    unknown = [d for d in dimensions if d not in DIMENSIONS]
-    if unknown:
-        known = ", ".join(DIMENSIONS)
-        raise ValueError(f"unknown dimension {', '.join(unknown)} (known: {known})")
     if full:
         every = itertools.product(*(DIMENSIONS[d] for d in dimensions))
         return [Cell(**dict(zip(dimensions, values, strict=True))) for values in every]
@@ -131,10 +127,23 @@ def cells(dimensions: Sequence[str], full: bool = False) -> list[Cell]:
     return [Cell(), *varied]
 
 
+def dimensions_named(text: str) -> list[str]:
+    """From what was typed, with commas."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in DIMENSIONS]
+    if unknown:
+        known = ", ".join(DIMENSIONS)
+        told = f"unknown dimension {', '.join(unknown)} (known: {known})"
+        raise argparse.ArgumentTypeError(told)
+    return names
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dimensions",
-        default=",".join(DIMENSIONS),
+        type=dimensions_named,
+        default=list(DIMENSIONS),
+        metavar="A,B,…",
         help=f"what is varied ({','.join(DIMENSIONS)})",
     )
     parser.add_argument(
@@ -156,7 +165,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             variant=cell.name,
             watch_every_ms=0,
         )
-        for cell in cells(args.dimensions.split(","), args.full)
+        for cell in cells(args.dimensions, args.full)
         for seed in args.seed_numbers
         for control in args.chosen
     ]
