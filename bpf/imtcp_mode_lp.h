@@ -25,6 +25,8 @@ static __always_inline void lp_delay(struct imtcp_conn *conn, const struct imtcp
 static __always_inline void lp_window(struct imtcp_conn *conn, const struct imtcp_mode_ack *a,
 				      struct imtcp_window *w)
 {
+	if (a->round_over)
+		imtcp_lp_on_round(&conn->lp, w, a->limit_segs);
 	if (conn->mode == IMTCP_MODE_LP && conn->lp.early &&
 	    imtcp_lp_on_early(&conn->lp, w, a->now_us, a->srtt_us))
 		conn->bg.reductions_rtt++;

@@ -17,11 +17,11 @@ LP_BPS = 20e6
 Record = dict[str, Any]
 
 
-def greedy(path: Path3, control: str, port: int, seconds: float) -> str:
-    """A connection that always has something to send, in the background."""
+def greedy(path: Path3, control: str, port: int, seconds: float, more: str = "") -> str:
+    """A connection that always has something to send, in the background; `more` for iperf3."""
     return (
         f"ns {path.rx} iperf3 -s -1 -p {port} >/dev/null 2>&1 &\nlistening {path.rx} {port}\n"
-        f"ns {path.tx} iperf3 -c {RECEIVER} -p {port} -C {control} -t {seconds}"
+        f"ns {path.tx} iperf3 -c {RECEIVER} -p {port} -C {control} -t {seconds} {more}"
         f' -J >"$OUT/{port}" & G{port}=$!\n'
     )
 
@@ -99,6 +99,21 @@ def test_lp_leaves_a_greedy_flow_nearly_everything() -> None:
     share = payload_bps(own) / LP_BPS
     # [LP table I] has 2.7 % of the link, over 1000 s.
     assert 0.002 <= share <= 0.06, share
+
+
+def test_lp_keeps_no_queue_where_its_buffer_lets_it_lose_nothing() -> None:
+    path = LP_PATH
+    # 86 packets at most: the path holds 50, the queue the rest, of its 125.
+    script = UP + path.script()
+    script += watched(greedy(path, "imtcp_lp", 5001, 9, "-w 100K") + "wait $G5001\n")
+    result = run(script)
+    own = records(result, 5001)
+    assert max(r["cwnd_segs"] for r in own) > 80
+    assert own[-1]["bytes_retrans"] == 0
+    queued_us = [r["srtt_us"] - 30_000 for r in between(own, 3, 9)]
+    # The threshold (2) is a seventh of the 21 ms that it has shown itself.
+    assert sum(queued_us) / len(queued_us) <= 7_000, queued_us
+    assert payload_bps(between(own, 3, 9)) >= 0.6 * LP_BPS
 
 
 def test_nice_sends_a_packet_in_several_round_trips_under_load() -> None:

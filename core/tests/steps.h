@@ -86,7 +86,7 @@ static inline const char *steps_lp(struct bytes *in)
 		int early;
 
 		steps_pass(in, &f);
-		switch (take8(in) % 4) {
+		switch (take8(in) % 5) {
 		case 0:
 			early = imtcp_lp_on_delay(&lp, f.now_us, (uint32_t)take_any(in),
 						  (uint32_t)take_any(in), take8(in) & 1);
@@ -110,6 +110,10 @@ static inline const char *steps_lp(struct bytes *in)
 		case 2:
 			HOLDS(imtcp_lp_reduced_segs(&lp, before, f.now_us) <= before);
 			imtcp_lp_on_mark(&lp, before, f.now_us, srtt_us);
+			break;
+		case 3:
+			imtcp_lp_on_round(&lp, &f.w, f.limit_segs);
+			HOLDS(lp.stalled_rtts <= IMTCP_LP_STALLED_RTTS);
 			break;
 		default:
 			imtcp_lp_on_loss(&lp, f.now_us);

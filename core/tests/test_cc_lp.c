@@ -182,6 +182,75 @@ static void the_first_slow_start_runs_to_the_first_loss(void **state)
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 }
 
+static void round_trips(struct imtcp_lp *lp, const struct imtcp_window *w, uint32_t limit, int n)
+{
+	while (n--)
+		imtcp_lp_on_round(lp, w, limit);
+}
+
+/* [LP §II]: to the first loss, or the maximum window size. */
+static void a_slow_start_that_stands_for_four_round_trips_is_over(void **state)
+{
+	struct imtcp_window w = {10, 1000, 0, 0};
+	struct imtcp_lp lp;
+
+	(void)state;
+	begin_lp(&lp, defaults(), &w);
+	imtcp_lp_grow(&lp, &w, NOW, 10, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 20);
+	round_trips(&lp, &w, NO_LIMIT, 3);
+	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+	round_trips(&lp, &w, NO_LIMIT, 1);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+	assert_int_equal(w.cwnd_segs, 10);
+	/* and what follows is additive increase */
+	imtcp_lp_grow(&lp, &w, NOW + 3 * RTT, 10, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 11);
+}
+
+static void a_slow_start_that_goes_on_after_a_pause_is_not_over(void **state)
+{
+	struct imtcp_window w = {20, 1000, 0, 0};
+	struct imtcp_lp lp;
+
+	(void)state;
+	begin_lp(&lp, defaults(), &w);
+	round_trips(&lp, &w, NO_LIMIT, 9);
+	imtcp_lp_grow(&lp, &w, NOW, 20, NO_LIMIT);
+	assert_int_equal(w.cwnd_segs, 40);
+	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+}
+
+static void the_first_window_is_the_greatest_only_where_no_more_is_allowed(void **state)
+{
+	struct imtcp_window w = {10, 1000, 0, 0};
+	struct imtcp_lp lp;
+
+	(void)state;
+	begin_lp(&lp, defaults(), &w);
+	round_trips(&lp, &w, 11, 9);
+	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+	round_trips(&lp, &w, 10, 4);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+}
+
+/* A ceiling in bit/s is more segments the longer the round trip. */
+static void a_window_that_follows_its_limit_does_not_grow(void **state)
+{
+	struct imtcp_window w = {40, 1000, 0, 0};
+	struct imtcp_lp lp;
+	uint32_t limit;
+
+	(void)state;
+	begin_lp(&lp, defaults(), &w);
+	for (limit = 41; limit <= 44; limit++) {
+		imtcp_lp_grow(&lp, &w, NOW, 40, limit);
+		round_trips(&lp, &w, limit, 1);
+	}
+	assert_int_equal(w.cwnd_segs, 44);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+}
+
 static void marks_drive_the_same_machine(void **state)
 {
 	struct imtcp_window w;
@@ -268,7 +337,11 @@ SUITE(cc_lp, T(delays_are_smoothed_by_an_eighth),
       T(a_second_indication_within_itt_leaves_one_packet), T(itt_is_as_long_as_was_chosen),
       T(an_indication_after_itt_is_a_first_one_again),
       T(there_is_one_reaction_in_a_round_trip_and_losses_count),
-      T(the_first_slow_start_runs_to_the_first_loss), T(marks_drive_the_same_machine),
+      T(the_first_slow_start_runs_to_the_first_loss),
+      T(a_slow_start_that_stands_for_four_round_trips_is_over),
+      T(a_slow_start_that_goes_on_after_a_pause_is_not_over),
+      T(the_first_window_is_the_greatest_only_where_no_more_is_allowed),
+      T(a_window_that_follows_its_limit_does_not_grow), T(marks_drive_the_same_machine),
       T(the_one_way_delay_is_used_where_timestamps_carry_it),
       T(without_fine_timestamps_the_round_trip_is_used_and_said),
       T(the_range_of_delays_is_forgotten_within_two_minutes))

@@ -14,7 +14,7 @@
  *      │ +1 / RTT │ ◀───────────────── │ no growth │ ◀──────────┘ itt anew
  *      └──────────┘    itt is over     └───────────┘
  *        ▲ at most one reaction in a round trip, those to loss counted
- *        └── slow start, to the first loss: it shows d_max
+ *        └── slow start, to the first loss or the greatest window: it shows d_max
  *
  *   TCP-LP/ECN [LP §IV-A] is the same machine, with a mark of the router in the place of (2):
  *   imtcp_lp_on_mark.
@@ -36,7 +36,12 @@
  *  3. A window of one packet is sent as two packets in two round trips: a receiver that
  *     acknowledges every second segment would add 40 ms and more to every delay of a lone one,
  *     and (2) would hold for ever (imtcp_lp_rtts_per_segment).
- *  4. [LP fig. 3] does not say whether an indication within itt starts the timer anew: it does,
+ *  4. Slow start "encounters the first loss or maximum window size" [LP §II], and (2) holds from
+ *     then on. The greatest window is one that has not grown for some round trips, be it for the
+ *     receiver's buffer, the sender's, a ceiling or the application; where it grows again, slow
+ *     start goes on. By losses alone a connection that a buffer keeps from filling the queue would
+ *     never yield to anybody (docs/lab-notes/0019-a-slow-start-without-a-loss.md).
+ *  5. [LP fig. 3] does not say whether an indication within itt starts the timer anew: it does,
  *     as "persistent congestion" has to hold the window at one packet.
  */
 #ifndef IMTCP_CC_LP_H
@@ -49,6 +54,12 @@
 /* delta and itt are parameters (params.h); gamma is IMTCP_EWMA_SHIFT: 1/8 [LP §III-D]. */
 /* Half of the time over which d_min and d_max hold, microseconds. The paper has "minutes". */
 #define IMTCP_LP_WINDOW_US (60 * IMTCP_USEC_PER_SEC)
+
+/* So many round trips without growth make a window the greatest. ours: a receiver that sizes its
+ * buffer by what arrives is behind slow start for one or two. */
+#define IMTCP_LP_STALLED_RTTS 4U
+/* Not of a window that has not grown beyond the first one (RFC 6928): a handshake fills none. */
+#define IMTCP_LP_FIRST_SEGS 10U
 
 /* Where d comes from. */
 enum imtcp_lp_signal {
@@ -79,9 +90,9 @@ struct imtcp_lp {
 	imtcp_u32 single;	 /* the window is one packet, whatever the stack's is */
 	imtcp_u32 delta_pct;	 /* of (2) */
 	imtcp_u32 itt_rtts;
-	imtcp_u32 _pad;
-	imtcp_u64 halvings; /* first indications */
-	imtcp_u64 retreats; /* second ones: to one packet */
+	imtcp_u32 stalled_rtts; /* round trips since the window grew, until a loss */
+	imtcp_u64 halvings;	/* first indications */
+	imtcp_u64 retreats;	/* second ones: to one packet */
 };
 
 /* A connection begins, or one that goes on already is switched to TCP-LP. */
@@ -199,14 +210,28 @@ IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u32 cwnd_segs, imt
 	lp->inference_us = now_us + (imtcp_u64)lp->itt_rtts * srtt_us;
 }
 
+/* A round trip ended; limit_segs is the greatest window that is allowed. */
+IMTCP_INLINE void imtcp_lp_on_round(struct imtcp_lp *lp, const struct imtcp_window *w,
+				    imtcp_u32 limit_segs)
+{
+	if (!lp->lost && (w->cwnd_segs > IMTCP_LP_FIRST_SEGS || w->cwnd_segs >= limit_segs))
+		lp->stalled_rtts += lp->stalled_rtts < IMTCP_LP_STALLED_RTTS;
+}
+
+/* The first slow start goes on: d_max is not known yet. */
+IMTCP_INLINE int imtcp_lp_starts(const struct imtcp_lp *lp)
+{
+	return !lp->lost && lp->stalled_rtts < IMTCP_LP_STALLED_RTTS;
+}
+
 /* (2) held. Returns 1 where the window was reduced. */
 IMTCP_INLINE int imtcp_lp_on_early(struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
 				   imtcp_u32 srtt_us)
 {
 	imtcp_u32 reduced_segs = imtcp_lp_reduced_segs(lp, w->cwnd_segs, now_us);
 
-	/* d_max is not known yet, or the last reaction cannot have shown its effect */
-	if (!lp->lost || (lp->reacted_us && now_us - lp->reacted_us < srtt_us))
+	/* nor where the last reaction cannot have shown its effect */
+	if (imtcp_lp_starts(lp) || (lp->reacted_us && now_us - lp->reacted_us < srtt_us))
 		return 0;
 	imtcp_lp_on_mark(lp, w->cwnd_segs, now_us, srtt_us);
 	w->cwnd_segs = reduced_segs;
@@ -227,10 +252,15 @@ IMTCP_INLINE void imtcp_lp_on_loss(struct imtcp_lp *lp, imtcp_u64 now_us)
 IMTCP_INLINE void imtcp_lp_grow(struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
 				imtcp_u32 acked_segs, imtcp_u32 limit_segs)
 {
+	imtcp_u32 before_segs = w->cwnd_segs;
+
 	if (imtcp_lp_in_inference(lp, now_us) || !acked_segs)
 		return;
 	if (!lp->single) {
 		imtcp_reno_grow(w, acked_segs, limit_segs);
+		/* at the limit it is the greatest, also where a ceiling's moves with the RTT */
+		if (w->cwnd_segs > before_segs && w->cwnd_segs < limit_segs)
+			lp->stalled_rtts = 0;
 		return;
 	}
 	lp->single = 0;
