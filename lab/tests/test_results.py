@@ -82,6 +82,15 @@ def test_a_run_without_a_start_is_an_error_that_shows_the_log():
         raw.read_tables(JobResult({}, "what went wrong", 1, {}))
 
 
+def test_a_run_whose_tcp_ran_short_of_memory_says_nothing():
+    names = "TcpExt: SyncookiesSent TCPMemoryPressures\n"
+    calm = f"{names}TcpExt: 0 0\n"
+    raw.read_tables(JobResult(FILES | {"netstat": calm.encode() * 3}, "", 0, {}))
+    short = f"{calm}{names}TcpExt: 5 2\n".encode()
+    with pytest.raises(LabError, match=r"short of memory 2 times .*net\.ipv4\.tcp_mem"):
+        raw.read_tables(JobResult(FILES | {"netstat": short}, "", 0, {}))
+
+
 def test_points_come_back_as_they_were_saved(tmp_path):
     scenario = scenarios()[0]
     tables = raw.read_tables(JobResult(FILES, "", 0, {}))

@@ -32,6 +32,7 @@ from imtcp_lab.ftp_path import (
     TIMES_SLOWER,
 )
 from imtcp_lab.job import Job
+from imtcp_lab.network import COUNTERS
 from imtcp_lab.scenario import SETUP_LIMIT_S, Scenario
 from imtcp_lab.topology import PAYLOAD_BYTES
 from imtcp_lab.traffic import BULK_PORT, UDP_PORT, greedy_receiver, program
@@ -298,8 +299,8 @@ sed -n -e "s/.*: congestion control off, for .*$again.*/1,\\1/p" \\
 _WAS_ADVISED = """\
 [ "$(wc -l <"$OUT/advice.csv")" -gt 1 ] || { echo "no advice was given" >&2; code=1; }"""
 
-_END = """\
+_END = f"""\
 for pid in $STOP; do kill "$pid" 2>/dev/null || true; done
 for pid in $STOP; do wait "$pid" || true; done
-exit $code
+{COUNTERS}exit $code
 """

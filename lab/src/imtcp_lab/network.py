@@ -96,12 +96,19 @@ def known_to_each_other(ends: Sequence[tuple[str, str, str]]) -> str:
 
 
 def prelude(namespaces: Sequence[str]) -> str:
-    """Makes them, and defines ``ns``: `ip netns exec` would hide the cgroup and BPF file systems
-    behind a new /sys."""
+    """Makes them, all in ``$HOSTS``, and defines ``ns``: `ip netns exec` would hide the cgroup and
+    BPF file systems behind a new /sys."""
     return f"""\
 set -eu
+HOSTS="{" ".join(namespaces)}"
 ns() {{ _ns=$1; shift; nsenter --net=/var/run/netns/"$_ns" "$@"; }}
-for n in {" ".join(namespaces)}; do ip netns add $n; done
+for n in $HOSTS; do ip netns add $n; done
+"""
+
+
+#: Leaves what the kernel counted for TCP on each host, a line of names and one of numbers for each.
+COUNTERS = """\
+for n in $HOSTS; do ns $n grep ^TcpExt: /proc/net/netstat; done >"$OUT/netstat"
 """
 
 

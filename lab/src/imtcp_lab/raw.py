@@ -76,6 +76,12 @@ def read_tables(result: JobResult) -> Tables:
         t0_us = int(result.files["t0"])
     except (KeyError, ValueError):
         raise LabError("the run left no start time", result.log[-4000:]) from None
+    pressed = memory_pressures(result.files.get("netstat", b""))
+    if pressed:
+        raise LabError(
+            f"TCP ran short of memory {pressed} times (TCPMemoryPressures): its buffers were kept"
+            " small, and not by a congestion control. Raise the sysctl net.ipv4.tcp_mem"
+        )
     tables: Tables = {}
     for name in CSV_TABLES:
         content = result.files.get(f"{name}.csv")
@@ -97,6 +103,14 @@ def read_tables(result: JobResult) -> Tables:
     if all(looks):
         tables["programs"] = pl.concat(read_programs(look, t0_us) for look in looks)
     return tables
+
+
+def memory_pressures(netstat: bytes) -> int:
+    """How often TCP's memory ran short, on all hosts together: from ``/proc/net/netstat``, where
+    a line of names comes before each line of numbers."""
+    lines = [line.split() for line in netstat.decode().splitlines()]
+    counted = [dict(zip(*two, strict=True)) for two in zip(lines[::2], lines[1::2], strict=True)]
+    return sum(int(counters.get("TCPMemoryPressures", 0)) for counters in counted)
 
 
 def read_programs(look: bytes, t0_us: int) -> pl.DataFrame:

@@ -13,6 +13,7 @@ The job leaves in its results
 ``segments.csv``  what reached both ends of the background's connection (``segments.py``), on demand
 ``events.jsonl``  its measurements one by one (``imtcp watch --events --json``)
 ``connections.jsonl``  one look after the window: what is in force, parameters too
+``netstat``       what the kernel counted for TCP on each host
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from imtcp_lab import segments
 from imtcp_lab.controls import Control
 from imtcp_lab.job import Job
 from imtcp_lab.metrics import Window
+from imtcp_lab.network import COUNTERS
 from imtcp_lab.topology import BACKGROUND_SENDER, BOTTLENECK_DEVICE, Dumbbell
 from imtcp_lab.traffic import Background, Foreground, Times
 
@@ -209,7 +211,11 @@ def look_at_connections(times: Times) -> str:
 
 def end(times: Times, then: str = "") -> str:
     """Waits for what ends by itself and for the clock, then ends the rest and does what is left."""
-    return _END.replace("@TOTAL_US@", f"{times.total_s * 1e6:.0f}").replace("@THEN@\n", then)
+    told = {"@TOTAL_US@": f"{times.total_s * 1e6:.0f}", "@COUNTERS@": COUNTERS, "@THEN@\n": then}
+    text = _END
+    for name, value in told.items():
+        text = text.replace(name, value)
+    return text
 
 
 _END = """\
@@ -219,6 +225,6 @@ for pid in $WAIT; do wait "$pid" || code=$?; done
 imtcp-load sleep-until $((T0 + @TOTAL_US@))
 for pid in $UPLOAD $STOP; do kill "$pid" 2>/dev/null || true; done
 for pid in $STOP; do wait "$pid" || true; done
-@THEN@
+@COUNTERS@@THEN@
 exit $code
 """
