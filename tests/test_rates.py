@@ -50,9 +50,14 @@ def test_the_floor_holds_beside_a_greedy_flow_and_is_more_than_what_yielding_lea
 
 
 def test_the_ceiling_is_reached_and_holds_for_the_sum_at_a_usual_round_trip() -> None:
-    rates = mean_rates_bps({"low": "--max-rate 5M", "high": "--max-rate 20M"}, rival=False)
+    orders = {
+        "low": "--max-rate 5M",
+        "high": "--max-rate 20M",
+        "other": "--mode lp --max-rate 5M",
+    }
+    rates = mean_rates_bps(orders, rival=False)
     # The ceiling is the wire's: 1448 bytes of payload in a frame of 1514. The first ten packets
     # of each of three connections leave before any pacing: 0.8 % of 8 s at 5M; and what the last
     # stream took ahead is not waited for at the end.
-    for name, ceiling_bps in (("low", 5e6), ("high", 20e6)):
+    for name, ceiling_bps in (("low", 5e6), ("high", 20e6), ("other", 5e6)):
         assert 0.9 * ceiling_bps <= rates[name] <= 1.0 * ceiling_bps, rates
