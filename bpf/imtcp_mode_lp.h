@@ -26,7 +26,7 @@ static __always_inline void lp_window(struct imtcp_conn *conn, const struct imtc
 				      struct imtcp_window *w)
 {
 	if (a->round_over)
-		imtcp_lp_on_round(&conn->lp, w, a->limit_segs);
+		imtcp_lp_on_round(&conn->lp, w, (int)a->round_full);
 	if (conn->mode == IMTCP_MODE_LP && conn->lp.early &&
 	    imtcp_lp_on_early(&conn->lp, w, a->now_us, a->srtt_us))
 		conn->bg.reductions_rtt++;

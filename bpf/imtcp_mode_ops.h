@@ -72,7 +72,7 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 		}                                                                                  \
 		imtcp_mode_window(sk, conn, acked, prefix##_rtts_per_segment(conn), &ack, &w);     \
 		prefix##_window(conn, &ack, &w);                                                   \
-		imtcp_mode_write(sk, conn, &ack, &w, prefix##_rtts_per_segment(conn));             \
+		imtcp_mode_write(sk, conn, &w, prefix##_rtts_per_segment(conn));                   \
 	}                                                                                          \
                                                                                                    \
 	SEC("struct_ops")                                                                          \

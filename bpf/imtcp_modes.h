@@ -39,10 +39,9 @@ struct imtcp_mode_ack {
 	__u32 rtt_us; /* 0: not known here */
 	__u32 srtt_us;
 	__u32 acked_segs;
-	__u32 flight_segs;  /* before it */
-	__u32 limit_segs;   /* the greatest window: of the socket, and of the run's ceiling */
-	__u32 ceiling_segs; /* in cong_avoid: of the run's ceiling; 0: none */
-	__u32 full;	    /* the window limited what was sent */
+	__u32 flight_segs; /* before it */
+	__u32 limit_segs;
+	__u32 full; /* the window limited what was sent */
 	__u32 round_over;
 	__u32 round_full;     /* with round_over: it was full at some time in that round trip */
 	__u32 round_rtt_us;   /* with round_over: the least RTT of that round trip; 0: none */
@@ -110,13 +109,8 @@ static __always_inline void imtcp_mode_window(struct sock *sk, struct imtcp_conn
 					      struct imtcp_window *w)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u64 ceiling_bps = imtcp_policy_ceiling_bps(imtcp_policy_of(conn));
 
 	imtcp_mode_read(sk, ack);
-	ack->ceiling_segs = imtcp_window_for(conn, tp, ceiling_bps);
-	if (ack->ceiling_segs)
-		ack->limit_segs = imtcp_min(ack->limit_segs,
-					    imtcp_max(ack->ceiling_segs, IMTCP_TRICKLE_SEGS));
 	if (rtts_per_segment)
 		ack->full = 1; /* our own pacing is what limits */
 	ack->acked_segs = acked;
@@ -137,17 +131,18 @@ static __always_inline void imtcp_mode_window(struct sock *sk, struct imtcp_conn
 
 /* cong_avoid, after the adapter. */
 static __always_inline void imtcp_mode_write(struct sock *sk, struct imtcp_conn *conn,
-					     const struct imtcp_mode_ack *ack,
 					     const struct imtcp_window *w, __u32 rtts_per_segment)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 floor_segs = imtcp_floor_segs(conn, tp, imtcp_policy_of(conn));
+	struct imtcp_policy *policy = imtcp_policy_of(conn);
+	__u32 floor_segs = imtcp_floor_segs(conn, tp, policy);
+	__u32 ceiling_segs = imtcp_window_for(conn, tp, imtcp_policy_ceiling_bps(policy));
 	__u32 cwnd = w->cwnd_segs;
 
 	if (imtcp_ca_state(sk) != TCP_CA_Loss) /* see imtcp_window */
 		cwnd = imtcp_max(cwnd, floor_segs);
-	if (ack->ceiling_segs)
-		cwnd = imtcp_min(cwnd, ack->limit_segs);
+	if (ceiling_segs)
+		cwnd = imtcp_min(cwnd, imtcp_max(ceiling_segs, IMTCP_TRICKLE_SEGS));
 	if (rtts_per_segment)
 		cwnd = imtcp_max(cwnd, IMTCP_TRICKLE_CWND_SEGS);
 	tp->snd_cwnd = imtcp_max(imtcp_min(cwnd, tp->snd_cwnd_clamp), 1);

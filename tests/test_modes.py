@@ -113,7 +113,9 @@ def test_lp_keeps_no_queue_where_its_buffer_lets_it_lose_nothing() -> None:
     queued_us = [r["srtt_us"] - 30_000 for r in between(own, 3, 9)]
     # The threshold (2) is a seventh of the 21 ms that it has shown itself.
     assert sum(queued_us) / len(queued_us) <= 7_000, queued_us
-    assert payload_bps(between(own, 3, 9)) >= 0.6 * LP_BPS
+    # At worst it goes back to a packet each time that it fills the path, and grows by one in a
+    # round trip: the half of it, less what the smoothed delay takes to fall.
+    assert payload_bps(between(own, 3, 9)) >= 0.4 * LP_BPS
 
 
 def test_nice_sends_a_packet_in_several_round_trips_under_load() -> None:

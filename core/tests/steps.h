@@ -112,7 +112,8 @@ static inline const char *steps_lp(struct bytes *in)
 			imtcp_lp_on_mark(&lp, before, f.now_us, srtt_us);
 			break;
 		case 3:
-			imtcp_lp_on_round(&lp, &f.w, f.limit_segs);
+			imtcp_lp_on_round(&lp, &f.w, take8(in) & 1);
+			HOLDS(lp.most_segs >= f.w.cwnd_segs);
 			HOLDS(lp.stalled_rtts <= IMTCP_LP_STALLED_RTTS);
 			break;
 		default:

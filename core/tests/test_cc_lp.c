@@ -182,25 +182,24 @@ static void the_first_slow_start_runs_to_the_first_loss(void **state)
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 }
 
-static void round_trips(struct imtcp_lp *lp, const struct imtcp_window *w, uint32_t limit, int n)
+static void round_trips(struct imtcp_lp *lp, const struct imtcp_window *w, int full, int n)
 {
 	while (n--)
-		imtcp_lp_on_round(lp, w, limit);
+		imtcp_lp_on_round(lp, w, full);
 }
 
 /* [LP §II]: to the first loss, or the maximum window size. */
 static void a_slow_start_that_stands_for_four_round_trips_is_over(void **state)
 {
-	struct imtcp_window w = {10, 1000, 0, 0};
+	struct imtcp_window w = {20, 1000, 0, 0};
 	struct imtcp_lp lp;
 
 	(void)state;
 	begin_lp(&lp, defaults(), &w);
-	imtcp_lp_grow(&lp, &w, NOW, 10, NO_LIMIT);
-	assert_int_equal(w.cwnd_segs, 20);
-	round_trips(&lp, &w, NO_LIMIT, 3);
+	/* the first one grows to it, from nothing */
+	round_trips(&lp, &w, 0, 1 + 3);
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
-	round_trips(&lp, &w, NO_LIMIT, 1);
+	round_trips(&lp, &w, 0, 1);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 	assert_int_equal(w.cwnd_segs, 10);
 	/* and what follows is additive increase */
@@ -215,39 +214,27 @@ static void a_slow_start_that_goes_on_after_a_pause_is_not_over(void **state)
 
 	(void)state;
 	begin_lp(&lp, defaults(), &w);
-	round_trips(&lp, &w, NO_LIMIT, 9);
-	imtcp_lp_grow(&lp, &w, NOW, 20, NO_LIMIT);
-	assert_int_equal(w.cwnd_segs, 40);
+	round_trips(&lp, &w, 0, 9);
+	w.cwnd_segs = 40;
+	round_trips(&lp, &w, 1, 1 + 3);
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
+	/* to grow back to what it was is not to grow */
+	w.cwnd_segs = 30;
+	round_trips(&lp, &w, 1, 1);
+	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 }
 
-static void the_first_window_is_the_greatest_only_where_no_more_is_allowed(void **state)
+static void a_first_window_that_is_not_filled_is_no_greatest(void **state)
 {
 	struct imtcp_window w = {10, 1000, 0, 0};
 	struct imtcp_lp lp;
 
 	(void)state;
 	begin_lp(&lp, defaults(), &w);
-	round_trips(&lp, &w, 11, 9);
+	round_trips(&lp, &w, 0, 9);
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
-	round_trips(&lp, &w, 10, 4);
-	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
-}
-
-/* A ceiling in bit/s is more segments the longer the round trip. */
-static void a_window_that_follows_its_limit_does_not_grow(void **state)
-{
-	struct imtcp_window w = {40, 1000, 0, 0};
-	struct imtcp_lp lp;
-	uint32_t limit;
-
-	(void)state;
-	begin_lp(&lp, defaults(), &w);
-	for (limit = 41; limit <= 44; limit++) {
-		imtcp_lp_grow(&lp, &w, NOW, 40, limit);
-		round_trips(&lp, &w, limit, 1);
-	}
-	assert_int_equal(w.cwnd_segs, 44);
+	/* filled, and no larger: a ceiling's */
+	round_trips(&lp, &w, 1, 4);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 }
 
@@ -340,8 +327,7 @@ SUITE(cc_lp, T(delays_are_smoothed_by_an_eighth),
       T(the_first_slow_start_runs_to_the_first_loss),
       T(a_slow_start_that_stands_for_four_round_trips_is_over),
       T(a_slow_start_that_goes_on_after_a_pause_is_not_over),
-      T(the_first_window_is_the_greatest_only_where_no_more_is_allowed),
-      T(a_window_that_follows_its_limit_does_not_grow), T(marks_drive_the_same_machine),
+      T(a_first_window_that_is_not_filled_is_no_greatest), T(marks_drive_the_same_machine),
       T(the_one_way_delay_is_used_where_timestamps_carry_it),
       T(without_fine_timestamps_the_round_trip_is_used_and_said),
       T(the_range_of_delays_is_forgotten_within_two_minutes))

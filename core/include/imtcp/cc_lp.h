@@ -58,7 +58,7 @@
 /* So many round trips without growth make a window the greatest. ours: a receiver that sizes its
  * buffer by what arrives is behind slow start for one or two. */
 #define IMTCP_LP_STALLED_RTTS 4U
-/* Not of a window that has not grown beyond the first one (RFC 6928): a handshake fills none. */
+/* The first window (RFC 6928). In it only round trips that fill it count: a handshake's do not. */
 #define IMTCP_LP_FIRST_SEGS 10U
 
 /* Where d comes from. */
@@ -86,11 +86,12 @@ struct imtcp_lp {
 	imtcp_u32 one_way_epoch; /* of owd, that one_way belongs to */
 	imtcp_u32 signal;	 /* enum imtcp_lp_signal of the newest decision */
 	imtcp_u32 early;	 /* (2) held at the newest ACK */
-	imtcp_u32 lost;		 /* a loss ended the first slow start: d_max is known */
-	imtcp_u32 single;	 /* the window is one packet, whatever the stack's is */
+	imtcp_u16 lost;		 /* a loss ended the first slow start: d_max is known */
+	imtcp_u16 single;	 /* the window is one packet, whatever the stack's is */
 	imtcp_u32 delta_pct;	 /* of (2) */
 	imtcp_u32 itt_rtts;
-	imtcp_u32 stalled_rtts; /* round trips since the window grew, until a loss */
+	imtcp_u32 most_segs;	/* the greatest window at the end of a round trip */
+	imtcp_u32 stalled_rtts; /* round trips since then */
 	imtcp_u64 halvings;	/* first indications */
 	imtcp_u64 retreats;	/* second ones: to one packet */
 };
@@ -210,12 +211,15 @@ IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u32 cwnd_segs, imt
 	lp->inference_us = now_us + (imtcp_u64)lp->itt_rtts * srtt_us;
 }
 
-/* A round trip ended; limit_segs is the greatest window that is allowed. */
-IMTCP_INLINE void imtcp_lp_on_round(struct imtcp_lp *lp, const struct imtcp_window *w,
-				    imtcp_u32 limit_segs)
+/* A round trip ended, in which the window was full at some time or not. */
+IMTCP_INLINE void imtcp_lp_on_round(struct imtcp_lp *lp, const struct imtcp_window *w, int full)
 {
-	if (!lp->lost && (w->cwnd_segs > IMTCP_LP_FIRST_SEGS || w->cwnd_segs >= limit_segs))
+	if (w->cwnd_segs > lp->most_segs) {
+		lp->most_segs = w->cwnd_segs;
+		lp->stalled_rtts = 0;
+	} else if (full || w->cwnd_segs > IMTCP_LP_FIRST_SEGS) {
 		lp->stalled_rtts += lp->stalled_rtts < IMTCP_LP_STALLED_RTTS;
+	}
 }
 
 /* The first slow start goes on: d_max is not known yet. */
@@ -252,15 +256,10 @@ IMTCP_INLINE void imtcp_lp_on_loss(struct imtcp_lp *lp, imtcp_u64 now_us)
 IMTCP_INLINE void imtcp_lp_grow(struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
 				imtcp_u32 acked_segs, imtcp_u32 limit_segs)
 {
-	imtcp_u32 before_segs = w->cwnd_segs;
-
 	if (imtcp_lp_in_inference(lp, now_us) || !acked_segs)
 		return;
 	if (!lp->single) {
 		imtcp_reno_grow(w, acked_segs, limit_segs);
-		/* at the limit it is the greatest, also where a ceiling's moves with the RTT */
-		if (w->cwnd_segs > before_segs && w->cwnd_segs < limit_segs)
-			lp->stalled_rtts = 0;
 		return;
 	}
 	lp->single = 0;
