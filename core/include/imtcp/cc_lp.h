@@ -234,7 +234,7 @@ IMTCP_INLINE int imtcp_lp_on_early(struct imtcp_lp *lp, struct imtcp_window *w, 
 {
 	imtcp_u32 reduced_segs = imtcp_lp_reduced_segs(lp, w->cwnd_segs, now_us);
 
-	/* nor where the last reaction cannot have shown its effect */
+	/* d_max is not known yet, or the last reaction cannot have shown its effect */
 	if (imtcp_lp_starts(lp) || (lp->reacted_us && now_us - lp->reacted_us < srtt_us))
 		return 0;
 	imtcp_lp_on_mark(lp, w->cwnd_segs, now_us, srtt_us);
