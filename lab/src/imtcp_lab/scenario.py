@@ -211,20 +211,16 @@ def look_at_connections(times: Times) -> str:
 
 def end(times: Times, then: str = "") -> str:
     """Waits for what ends by itself and for the clock, then ends the rest and does what is left."""
-    told = {"@TOTAL_US@": f"{times.total_s * 1e6:.0f}", "@COUNTERS@": COUNTERS, "@THEN@\n": then}
-    text = _END
-    for name, value in told.items():
-        text = text.replace(name, value)
-    return text
+    return _END.replace("@TOTAL_US@", f"{times.total_s * 1e6:.0f}").replace("@THEN@\n", then)
 
 
-_END = """\
+_END = f"""\
 code=0
 for pid in $WAIT; do wait "$pid" || code=$?; done
 # Nothing is left to run when the foreground ended early: keep to the clock.
 imtcp-load sleep-until $((T0 + @TOTAL_US@))
 for pid in $UPLOAD $STOP; do kill "$pid" 2>/dev/null || true; done
 for pid in $STOP; do wait "$pid" || true; done
-@COUNTERS@@THEN@
+{COUNTERS}@THEN@
 exit $code
 """
