@@ -157,10 +157,10 @@ def test_a_claim_says_how_many_seeds_bear_it_out_where_they_do_not_agree():
     paper = replace(im_measure.STEPS.paper, judge=judge)
     rows = [{"seed": 1, "U": 0.4}, {"seed": 2, "U": 0.6}, {"seed": 3, "U": 0.4}]
     split, agreed = paper.verdict(rows).claims
-    assert split.holds and split.told.endswith("[2 of 3 seeds by themselves]")
+    assert split.holds and split.told.endswith("[holds in 2 of 3 seeds by themselves]")
     assert agreed.told == agreed.text
     missed = paper.verdict([row | {"U": row["U"] + 0.05} for row in rows[:2]]).claims[0]
-    assert not missed.holds and missed.told.endswith("[1 of 2 seeds by themselves]")
+    assert not missed.holds and missed.told.endswith("[holds in 1 of 2 seeds by themselves]")
 
 
 def test_what_was_not_measured_bears_nothing_out():
@@ -400,6 +400,9 @@ def test_the_report_has_every_figure_and_says_what_was_not_run():
     assert "http" not in html.replace("http-equiv", "")
     assert made["LP-F6.png"].startswith(PNG)
     assert "![LP-F6](LP-F6.png)" in markdown
+    assert "the scoreboard</a>" not in html
+    beside = papers_report.files(sections, "scoreboard.html")["papers.html"].decode()
+    assert '<a href="scoreboard.html">the scoreboard</a>' in beside
 
 
 @pytest.fixture

@@ -280,6 +280,35 @@ def test_a_root_that_is_no_checkout_is_told(tmp_path, monkeypatch, capsys):
     assert f"IMTCP_ROOT is {tmp_path}, which is no checkout" in capsys.readouterr().err
 
 
+def committed(directory, *before):
+    who = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+    for command in (before, ["add", "."], [*who, "commit", "-qm", "a change"]):
+        if command:
+            subprocess.run(["git", "-C", directory, *command], check=True)
+
+
+def test_a_commit_is_told_with_how_many_later_ones_changed_what_the_kernel_loads(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("IMTCP_ROOT", str(tmp_path))
+    results.write_text(tmp_path / results.paths.MARK, "a checkout has it")
+    committed(tmp_path, "init", "-q")
+    measured_at = results.commit()
+    results.write_text(tmp_path / "docs" / "words.md", "none of the kernel's")
+    committed(tmp_path)
+    assert results.told_of([measured_at]) == measured_at
+    results.write_text(tmp_path / "bpf" / "program.c", "int x;")
+    committed(tmp_path)
+    assert "(one later commit changed what the kernel loads" in results.told_of([measured_at])
+    results.write_text(tmp_path / "core" / "include" / "rule.h", "int y;")
+    committed(tmp_path)
+    assert "(2 later commits changed" in results.told_of([f"{measured_at}-dirty"])
+    # Of a history that is not here, and of several, nothing is known.
+    assert results.told_of(["f" * 40]) == "f" * 40
+    assert results.told_of(["a", "b"]) == "a, b"
+    assert results.told_of([]) == "-"
+
+
 def test_kept_rows_do_not_make_a_checkout_dirty_and_anything_else_does(tmp_path, monkeypatch):
     monkeypatch.setenv("IMTCP_ROOT", str(tmp_path))
     results.write_text(tmp_path / results.paths.MARK, "a checkout has it")
@@ -288,9 +317,7 @@ def test_kept_rows_do_not_make_a_checkout_dirty_and_anything_else_does(tmp_path,
     kept.parent.mkdir(parents=True)
     kept.write_text("{}")
     program.write_text("int x;")
-    who = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
-    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
-        subprocess.run(["git", "-C", tmp_path, *command], check=True)
+    committed(tmp_path, "init", "-q")
     head = results.commit()
     assert len(head) == 40
     kept.write_text("[]")

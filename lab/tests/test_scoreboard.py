@@ -131,6 +131,20 @@ def test_a_dimensions_table_has_a_column_for_each_value():
     assert ["imtcp_bg_g", "0.85 · 3.0 %", "-"] in table.rows
 
 
+def test_the_page_has_the_median_of_each_control_and_says_what_a_dimension_is():
+    table = scoreboard.middle(ROWS)
+    assert ["imtcp_bg", "0.80", "5.0 %", "imtcp background"] in table.rows
+    page = scoreboard.files(ROWS, {}, [], {"flows": (0, 5)})
+    assert "| imtcp_bg | 0.80 | 5.0 % | imtcp background |" in page["scoreboard.md"].decode()
+    assert "flows of the background" in page["scoreboard.html"].decode()
+    assert set(scoreboard.DIMENSIONS_TOLD) == set(DIMENSIONS)
+
+
+def test_where_ours_was_not_measured_nobody_is_said_to_be_better():
+    others = [r for r in ROWS if r["control"] != "imtcp_bg"]
+    assert not any("cells have a peer" in line for line in scoreboard.told(others))
+
+
 def test_the_distance_to_strict_priority_is_of_both_axes():
     assert scoreboard.to_ideal(ROWS)["base"] == pytest.approx((0.2, 0.03))
     assert "0.20 of U, 4.5 % of I" in scoreboard.text(ROWS, {"flows": (0, 5)})

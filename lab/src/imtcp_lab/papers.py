@@ -104,9 +104,8 @@ def _scenarios(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> 
     return experiment.scenarios(args)
 
 
-def _virtual_s(experiment: Experiment, *, quick: bool) -> float:
+def _virtual_s(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> float:
     """Seconds of all guests together."""
-    seeds = range(1, 1 + (1 if quick else experiment.seeds))
     return sum(s.times.total_s + SETUP_S for s in _scenarios(experiment, seeds, quick=quick))
 
 
@@ -122,8 +121,8 @@ def _told(experiment: Experiment, record: dict[str, Any] | None) -> dict[str, An
         "expected": paper.expected,
         "choices": paper.choices,
         "reason": paper.reason,
-        "virtual_s": _virtual_s(experiment, quick=False),
-        "quick_virtual_s": _virtual_s(experiment, quick=True),
+        "virtual_s": _virtual_s(experiment, range(1, 1 + experiment.seeds), quick=False),
+        "quick_virtual_s": _virtual_s(experiment, [1], quick=True),
         "verdict": verdict.word if verdict else None,
         "claims": verdict.records if verdict else [],
         "quick": record["quick"] if record else None,
@@ -160,8 +159,8 @@ def show(args: argparse.Namespace) -> int:
     print(f"{told['name']}: {told['help']}\n{told['source']}\n")
     print(f"expected  {told['expected']}\nchoices   {told['choices']}")
     print(
-        f"cost      {told['virtual_s'] / 60:.0f} minutes of virtual time,"
-        f" {told['quick_virtual_s'] / 60:.1f} with --quick"
+        f"cost      {told['virtual_s'] / 60:.0f} minutes of virtual time with its"
+        f" {experiment.seeds} seeds, {told['quick_virtual_s'] / 60:.1f} with --quick"
     )
     if record is None:
         print(f"\nnothing is kept: lab run {experiment.name} --keep")
@@ -181,6 +180,7 @@ def show(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     """``lab report``."""
     out: Path = args.out or paths.checkout() / "out" / "report"
+    results.ready(out)
     records, wrong = load_each(PAPERS)
     sections = []
     # Half a minute of drawing.
@@ -194,9 +194,11 @@ def report(args: argparse.Namespace) -> int:
         progress.finished += 1
     progress.close()
     board, broken = load_each([scoreboard.EXPERIMENT])
-    made = papers_report.files(sections)
+    standing: dict[str, bytes] = {}
     for record in filter(None, board.values()):
-        made |= scoreboard.pages(record["rows"], record["environment"], record["commits"])
+        standing = scoreboard.pages(record["rows"], record["environment"], record["commits"])
+    page = next((name for name in standing if name.endswith(".html")), "")
+    made = papers_report.files(sections, page) | standing
     for name, content in made.items():
         results.write_bytes(out / name, content)
     missing = [s.name for s in sections if s.word == papers_report.NOT_RUN]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imtcp_lab import report
+from imtcp_lab import report, results
 from imtcp_lab.experiments.base import Experiment
 from imtcp_lab.experiments.paper import DIFFERS, NOT_REPRODUCED, REPRODUCED, Paper, Verdict
 from imtcp_lab.figures import DARK, LIGHT
@@ -92,7 +92,8 @@ def section(
     if record is None:
         return Section(experiment.name, title, paper, problem=problem)
     rows = record["rows"]
-    table = report.Table(*text_cells(rows, experiment.by, experiment.columns))
+    cells = text_cells(rows, experiment.by, experiment.columns)
+    table = report.Table(*cells, names=len(experiment.by))
     picture = _picture(experiment, rows) if pictures else None
     environment = record["environment"]
     seeds = sorted({row["seed"] for row in rows})
@@ -100,7 +101,7 @@ def section(
         "again": _again(experiment, seeds, quick=record["quick"]),
         "seeds": ", ".join(map(str, seeds)),
         "kernel": str(environment.get("kernel", "none: computed")),
-        "commit": ", ".join(record["commits"]) or "-",
+        "commit": results.told_of(record["commits"]),
         "form": "quick" if record["quick"] else "full",
     }
     return Section(
@@ -139,8 +140,9 @@ def _again(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> str:
     return command
 
 
-def files(sections: Sequence[Section]) -> dict[str, bytes]:
-    """``papers.html``, which holds everything, and ``papers.md`` with its pictures."""
+def files(sections: Sequence[Section], board: str = "") -> dict[str, bytes]:
+    """``papers.html``, which holds everything, and ``papers.md`` with its pictures; `board` is the
+    scoreboard's page beside it, if there is one."""
     words = {
         REPRODUCED: "reproduced",
         DIFFERS: "that differ",
@@ -154,7 +156,7 @@ def files(sections: Sequence[Section]) -> dict[str, bytes]:
     if not counts["not readable"]:
         del counts["not readable"]
     counts["in their quick form alone"] = sum(s.quick for s in sections)
-    told = {"sections": sections, "counts": counts, "words": WORDS}
+    told = {"sections": sections, "counts": counts, "words": WORDS, "board": board}
     html = report.render_page("papers.html.j2", **told)
     markdown = report.render_page("papers.md.j2", **told)
     out = {"papers.html": html.encode(), "papers.md": markdown.encode()}

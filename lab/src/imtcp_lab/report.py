@@ -22,12 +22,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class Table:
-    """Text cells; the first column names the row."""
+    """Text cells; the first columns name the row."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
     #: Rows that stand out, by their first cell.
     marked: frozenset[str] = frozenset()
+    #: So many; the last of them stays in sight where the table is scrolled.
+    names: int = 1
 
 
 def _data_uri(content: bytes) -> str:

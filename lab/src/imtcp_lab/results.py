@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import polars as pl
 
 from imtcp_lab import __version__
 from imtcp_lab.engine import paths
+from imtcp_lab.job import LabError
 from imtcp_lab.raw import Tables
 from imtcp_lab.scenario import Scenario
 
@@ -41,6 +42,14 @@ class Point:
     scenario: Scenario
     tables: Tables
     meta: Mapping[str, Any]
+
+
+def ready(out: Path) -> None:
+    """Makes the directory of what is to be written, before anything is run or drawn in vain."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"--out {out}: {error.strerror}") from error
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -96,6 +105,30 @@ def commit() -> str:
         return "unknown"
     differs = [*git, "diff", "--quiet", "HEAD", "--", ".", ":(exclude)lab/results"]
     return head + ("-dirty" if subprocess.run(differs, check=False).returncode else "")
+
+
+#: What is loaded into the kernel, and the algorithms in it.
+_PROGRAM_SOURCES = ("bpf", "core/include")
+
+
+def told_of(measured_at: Sequence[str]) -> str:
+    """These commits for people, with how many later ones changed what is loaded into the kernel:
+    kept rows may be of rules that no longer ship."""
+    told = ", ".join(measured_at) or "-"
+    if len(measured_at) != 1:
+        return told
+    git = ["git", "-C", str(paths.checkout()), "rev-list", "--count"]
+    since = subprocess.run(
+        [*git, f"{measured_at[0].removesuffix('-dirty')}..HEAD", "--", *_PROGRAM_SOURCES],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    # Without this commit in the history, or without a history, nothing is known of it.
+    if since in ("", "0"):
+        return told
+    later = "one later commit" if since == "1" else f"{since} later commits"
+    return f"{told} ({later} changed what the kernel loads: {', '.join(_PROGRAM_SOURCES)})"
 
 
 def commits(points: Iterable[Point]) -> list[str]:

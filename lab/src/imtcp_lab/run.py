@@ -223,14 +223,6 @@ def _refuse_to_keep_a_quick_one(name: str) -> None:
         )
 
 
-def _ready(out: Path) -> None:
-    """The directory of the results, before guests run for them in vain."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LabError(f"--out {out}: {error.strerror}") from error
-
-
 def _run(args: argparse.Namespace) -> int:
     """Run one experiment as the arguments say."""
     experiment: Experiment = args.declared
@@ -255,7 +247,7 @@ def _run(args: argparse.Namespace) -> int:
         return 2
     out = args.out or paths.checkout() / "out" / experiment.name
     if not args.redraw:
-        _ready(out)
+        results.ready(out)
     place, runner = _where(args)
     if args.quick and experiment.paper is not None:
         # Its points are others under the same names: they must not replace the full form's.

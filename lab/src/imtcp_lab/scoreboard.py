@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imtcp_lab import figures, report
+from imtcp_lab import figures, report, results
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.figures import DARK, LIGHT
 from imtcp_lab.queues import RED_ECN
@@ -21,6 +21,18 @@ Dimensions = Mapping[str, Sequence[Any]]
 OURS, IDEAL = "imtcp_bg", "priority"
 #: The cell around which each dimension is varied.
 BASE = "base"
+#: What each dimension is, for readers.
+DIMENSIONS_TOLD = {
+    "buffer_bdp": "room in front of the bottleneck, in bandwidth-delay products",
+    "rtt_ms": "round trip without queues, ms",
+    "foreground": "whose path it is: web pages, one greedy transfer, ten calls of voice",
+    "queue": "what queues at the bottleneck; bucket-16K: a token bucket that passes 16 KB at once",
+    "flows": "flows of the background",
+    "thinned": "a return link with half of what delayed ACKs need",
+    "jitter": "ACKs come up to 2 ms earlier or later",
+    "bursts": "ACKs come in bunches, 4 ms apart",
+    "loss_pct": "packets lost at random, %",
+}
 #: By delay and by marks; the same where no queue marks.
 TWO_NAMES = ("imtcp_lp", "imtcp_lpecn")
 
@@ -138,12 +150,28 @@ def medians(rows: Rows) -> list[dict[str, Any]]:
     ]
 
 
+def middle(rows: Rows) -> report.Table:
+    """The medians as a table."""
+    return report.Table(
+        ["control", "U", "I", "is"],
+        [
+            [m["control"], as_number(m["U"]), as_percent(m["I_mean"]), CONTROLS[m["control"]].label]
+            for m in medians(rows)
+        ],
+        frozenset({OURS}),
+    )
+
+
 def told(rows: Rows) -> list[str]:
-    """The findings, a sentence each."""
+    """The findings, a sentence each; what begins with spaces is of the one before."""
     cells = {cell for cell, control in standings(rows) if control == OURS}
     found = beaten(rows)
-    out = [f"{len({b.cell for b in found})} of {len(cells)} cells have a peer that is better than"
-           f" {OURS} on both axes"]  # fmt: skip
+    out = []
+    if cells:
+        out.append(
+            f"{len({b.cell for b in found})} of {len(cells)} cells have a peer that is better than"
+            f" {OURS} on both axes"
+        )
     out += [f"  {b.cell}: {b.peer} {b.peers.shown}, {OURS} {b.ours.shown}" for b in found]
     apart = of_two_names(rows)
     if apart is not None:
@@ -151,7 +179,7 @@ def told(rows: Rows) -> list[str]:
         out.append(
             f"TCP-LP under two names, by delay and by marks that do not come, is apart by up to"
             f" {as_number(apart)} of U ({'one seed' if seeds == 1 else f'{seeds} seeds'}):"
-            " who is nearer is in no order"
+            " differences below that may be chance"
         )
     far = to_ideal(rows)
     if far:
@@ -167,6 +195,8 @@ def told(rows: Rows) -> list[str]:
 def text(rows: Rows, dimensions: Dimensions) -> str:
     """For a terminal."""
     parts = [aligned(t.titles, t.rows, 1) for t in tables(rows, dimensions)]
+    medians_told = middle(rows)
+    parts.append("the median of the cells\n" + aligned(medians_told.titles, medians_told.rows, 1))
     return "\n\n".join(["U · I", *parts, "\n".join(told(rows))])
 
 
@@ -176,22 +206,24 @@ def files(
     """``scoreboard.html``, which holds everything, and ``scoreboard.md`` with its picture."""
     if not rows:
         return {}
-    middle = medians(rows)
+    medians_found = medians(rows)
     picture = report.Picture(
         "plane",
         "Each control at the median of its cells; up and left is better.",
-        figures.plane(middle, LIGHT),
-        figures.plane(middle, DARK),
+        figures.plane(medians_found, LIGHT),
+        figures.plane(medians_found, DARK),
     )
     values = {
         "tables": tables(rows, dimensions),
+        "middle": middle(rows),
+        "meanings": DIMENSIONS_TOLD,
         "picture": picture,
         "told": told(rows),
         "details": {
             "seeds": ", ".join(map(str, sorted({row["seed"] for row in rows}))),
             "cells": str(len({row["cell"] for row in rows})),
             "kernel": str(environment.get("kernel", "-")),
-            "commit": ", ".join(commits) or "-",
+            "commit": results.told_of(commits),
             "again": f"lab scoreboard --seeds {len({row['seed'] for row in rows})}",
         },
     }

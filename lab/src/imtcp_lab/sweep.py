@@ -81,7 +81,7 @@ def load_saved(
     if absent and (not partial or len(absent) == len(scenarios)):
         raise LabError(
             f"{len(absent)} of {len(scenarios)} points are not saved in {directory} ({absent[0]} is"
-            " the first): without --redraw they are run"
+            " the first): without --redraw they are run; lab report draws what lab/results keeps"
         )
     if absent:
         print(f"{len(absent)} of {len(scenarios)} points are missing", file=sys.stderr)

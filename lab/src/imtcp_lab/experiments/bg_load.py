@@ -250,7 +250,12 @@ USE = Experiment(
         judge=_judge_use,
         draw=lambda rows, theme: plots.lines(
             [
-                r | {"panel": bg_path.flows_told(r["flows"])}
+                r
+                | {
+                    "panel": bg_path.flows_told(r["flows"]),
+                    # Of all seeds: each has its own, and a line goes through their mean.
+                    "left_mbps": round(mean(rows, "left_mbps", servers=r["servers"])),
+                }
                 for r in rows
                 if r["control"] != "none"
             ],

@@ -25,7 +25,8 @@ DRAWN = 400
 CHOICES = (
     "Objects of 12 kB on average, Pareto's shape 1.2, at most 2 MB, in pages of eight at Poisson"
     " times; the paper does not give their load (40 % here), nor how far the clients are (20 to"
-    " 200 ms here). 300 s of each run are judged, not 500. Times are of objects, not of pages."
+    " 200 ms here). 300 s of each run are judged, not 500. Times are of objects, not of pages; some"
+    f" {DRAWN} of each run, at even distances, are kept, drawn and held against each other."
 )
 
 

@@ -227,7 +227,8 @@ PERIOD = Experiment(
         " returned: in the tables of LP-F12's one flow the window falls to one to four"
         " segments when a wave begins and stays there for 1.2 to 1.6 s (few ACKs come, and"
         " each moves the smoothed delay by an eighth), and then grows by a packet in each"
-        " round trip of 48 ms, so that a window of 40 takes two seconds.",
+        " round trip of 48 ms, so that a window of 40 takes two seconds. Why the share by"
+        " marks does not grow either was not looked for.",
         judge=_judge_periods,
         draw=_share("period, s", "period_s", log_x=True),
     ),

@@ -47,7 +47,7 @@ class Claim:
         """The sentence, and how the seeds differ about it."""
         if self.seeds_held == (self.seeds if self.holds else 0):
             return self.text
-        return f"{self.text} [{self.seeds_held} of {self.seeds} seeds by themselves]"
+        return f"{self.text} [holds in {self.seeds_held} of {self.seeds} seeds by themselves]"
 
 
 @dataclass(frozen=True)
