@@ -580,7 +580,7 @@ def test_a_hung_guest_costs_its_own_point_alone(tmp_path):
 
 
 def test_a_full_disk_is_told_and_not_a_traceback(monkeypatch, capsys):
-    def full(args):
+    def full(*_):
         raise OSError(28, "No space left on device", "out/x")
 
     monkeypatch.setattr(papers.papers_report, "files", full)
