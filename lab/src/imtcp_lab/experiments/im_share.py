@@ -38,7 +38,7 @@ SHORT_PAUSES, LONG_PAUSE = ("0", "12", "15"), "20"
 PAUSES, QUICK_PAUSES = (ADAPTS, *SHORT_PAUSES, LONG_PAUSE), ("0", LONG_PAUSE)
 #: Two flows lose packets every 30 s or so: what is judged are four times that.
 MEASURE_S, MEASURE_OF_TWO_S = 40.0, 120.0
-#: "N is set to 5" [IM §4.1.1], by the paper's rules alone.
+#: The paper's N where it names no other [IM §4.1.1], and its rules alone.
 AS_IN_TEXT = ("N=5", *AS_IN_PAPER)
 #: "Around 1" [IM §4.5]; ours.
 LEVEL_WITHIN = 0.2
