@@ -139,7 +139,7 @@ EXPERIMENT = Experiment(
         " queue of 9.5 packets on the mean (one-way, seed 1) make that 6 % of this link,"
         " and a window of a packet is no less. With packets of 1000 bytes, as ns-2 has"
         " them where nothing else is said, it would be a third less. Ten flows back leave"
-        " TCP 83 %, where the paper has half. Linux's repairs of losses are not why: without"
+        " TCP 84 %, where the paper has half. Linux's repairs of losses are not why: without"
         " SACK, RACK, early retransmission and F-RTO, with timeouts of at least 1 s and an"
         " initial window of two it has 79 % (a trial of one seed). Nor are delayed ACKs: with"
         " one for each segment it has 84 % (a trial of two). What is, is not found."
