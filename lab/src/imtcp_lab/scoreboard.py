@@ -195,8 +195,9 @@ def told(rows: Rows) -> list[str]:
 def text(rows: Rows, dimensions: Dimensions) -> str:
     """For a terminal."""
     parts = [aligned(t.titles, t.rows, 1) for t in tables(rows, dimensions)]
-    medians_told = middle(rows)
-    parts.append("the median of the cells\n" + aligned(medians_told.titles, medians_told.rows, 1))
+    found = middle(rows)
+    shown = aligned(found.titles[:3], [row[:3] for row in found.rows], 1)
+    parts.append(f"the median of the cells\n{shown}")
     return "\n\n".join(["U · I", *parts, "\n".join(told(rows))])
 
 
