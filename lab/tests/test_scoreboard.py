@@ -132,7 +132,7 @@ def test_a_dimensions_table_has_a_column_for_each_value():
 
 
 def test_the_page_has_the_median_of_each_control_and_says_what_a_dimension_is():
-    table = scoreboard.middle(ROWS)
+    table = scoreboard.middle(scoreboard.medians(ROWS))
     assert ["imtcp_bg", "0.80", "5.0 %", "imtcp background"] in table.rows
     page = scoreboard.files(ROWS, {}, [], {"flows": (0, 5)})
     assert "| imtcp_bg | 0.80 | 5.0 % | imtcp background |" in page["scoreboard.md"].decode()

@@ -169,11 +169,10 @@ def show(args: argparse.Namespace) -> int:
     print(f"\n{text_table(record['rows'], experiment.by, experiment.columns)}\n")
     section = papers_report.section(experiment, record, pictures=False)
     assert section.verdict is not None
-    assert section.details is not None
     print(f"verdict   {section.shown}\n{section.verdict.told}")
     if section.reason:
         print(f"reason    {section.reason}")
-    for name, value in section.details.items():
+    for name, value in section.facts.items():
         print(f"{name:9} {value}")
     return 0
 
@@ -195,11 +194,9 @@ def report(args: argparse.Namespace) -> int:
         progress.finished += 1
     progress.close()
     board, broken = load_each([scoreboard.EXPERIMENT])
-    standing: dict[str, bytes] = {}
-    for record in filter(None, board.values()):
-        standing = scoreboard.pages(record["rows"], record["environment"], record["commits"])
-    page = next((name for name in standing if name.endswith(".html")), "")
-    made = papers_report.files(sections, page) | standing
+    kept = board.get(scoreboard.EXPERIMENT.name)
+    standing = scoreboard.pages(kept["rows"], kept["environment"], kept["commits"]) if kept else {}
+    made = papers_report.files(sections, "scoreboard.html" if standing else "") | standing
     for name, content in made.items():
         results.write_bytes(out / name, content)
     missing = [s.name for s in sections if s.word == papers_report.NOT_RUN]

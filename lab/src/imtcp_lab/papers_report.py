@@ -43,6 +43,8 @@ class Section:
     table: report.Table | None = None
     picture: report.Picture | None = None
     details: Mapping[str, str] | None = None
+    #: Of which the rows are.
+    commits: Sequence[str] = ()
     #: From one seed and a coarse sweep: less than a verdict.
     quick: bool = False
     #: How many each number is a mean of; 0: it is computed.
@@ -61,6 +63,12 @@ class Section:
     def reason(self) -> str:
         """Why ours differs; empty where it does not."""
         return self.paper.why(self.verdict) if self.verdict else ""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The details, with what has changed since: that is asked of git, where it is shown."""
+        assert self.details is not None
+        return {**self.details, "commit": results.told_of(self.commits)}
 
     @property
     def shown(self) -> str:
@@ -101,7 +109,7 @@ def section(
         "again": _again(experiment, seeds, quick=record["quick"]),
         "seeds": ", ".join(map(str, seeds)),
         "kernel": str(environment.get("kernel", "none: computed")),
-        "commit": results.told_of(record["commits"]),
+        "commit": ", ".join(record["commits"]) or "-",
         "form": "quick" if record["quick"] else "full",
     }
     return Section(
@@ -112,6 +120,7 @@ def section(
         table,
         picture,
         details,
+        record["commits"],
         quick=record["quick"],
         # A model is computed, not drawn from chance.
         seeds=len(seeds) if experiment.controls else 0,

@@ -150,13 +150,13 @@ def medians(rows: Rows) -> list[dict[str, Any]]:
     ]
 
 
-def middle(rows: Rows) -> report.Table:
+def middle(found: Rows) -> report.Table:
     """The medians as a table."""
     return report.Table(
         ["control", "U", "I", "is"],
         [
             [m["control"], as_number(m["U"]), as_percent(m["I_mean"]), CONTROLS[m["control"]].label]
-            for m in medians(rows)
+            for m in found
         ],
         frozenset({OURS}),
     )
@@ -195,7 +195,7 @@ def told(rows: Rows) -> list[str]:
 def text(rows: Rows, dimensions: Dimensions) -> str:
     """For a terminal."""
     parts = [aligned(t.titles, t.rows, 1) for t in tables(rows, dimensions)]
-    found = middle(rows)
+    found = middle(medians(rows))
     shown = aligned(found.titles[:3], [row[:3] for row in found.rows], 1)
     parts.append(f"the median of the cells\n{shown}")
     return "\n\n".join(["U · I", *parts, "\n".join(told(rows))])
@@ -216,7 +216,7 @@ def files(
     )
     values = {
         "tables": tables(rows, dimensions),
-        "middle": middle(rows),
+        "middle": middle(medians_found),
         "meanings": DIMENSIONS_TOLD,
         "picture": picture,
         "told": told(rows),
