@@ -49,6 +49,17 @@ pub enum Command {
     Man(ManArgs),
 }
 
+impl Command {
+    /// Runs until it is told to end, and works for others than who started it.
+    pub fn is_daemon(&self) -> bool {
+        match self {
+            Command::Agent(_) => true,
+            Command::Advice(advice) => matches!(advice.command, advice::AdviceCommand::Serve(_)),
+            _ => false,
+        }
+    }
+}
+
 /// Load the congestion controls into the kernel: imtcp, imtcp_bg and the other modes'
 ///
 /// They stay until `imtcp down` or a reboot, and any program may choose them by name

@@ -44,9 +44,14 @@ use clap::Parser;
 use left_out::{follow, tui};
 
 pub fn main() -> ExitCode {
-    restore_sigpipe();
+    // `imtcp watch --json | head` should end quietly: Rust ignores SIGPIPE.
+    set_sigpipe(libc::SIG_DFL);
     imtcp_bpf::set_up_logging();
     let cli = cli::Cli::parse();
+    if cli.command.is_daemon() {
+        // A client that hangs up, or a log that closes, must not end it.
+        set_sigpipe(libc::SIG_IGN);
+    }
     let code = match cmd::dispatch(cli) {
         Ok(code) => code,
         Err(e) => {
@@ -57,10 +62,9 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Rust ignores SIGPIPE; `imtcp watch --json | head` should end quietly instead.
-fn restore_sigpipe() {
+fn set_sigpipe(disposition: libc::sighandler_t) {
     // SAFETY: sets a disposition, before any thread exists.
     unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGPIPE, disposition);
     }
 }

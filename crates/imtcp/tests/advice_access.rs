@@ -5,6 +5,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use imtcp::cli::advice::ServiceArgs;
@@ -29,8 +30,8 @@ fn writing_needs_the_token_and_reading_may_need_one() {
     for path in of_reading {
         assert_eq!(service.get(path).0, 401, "{path}");
     }
-    assert_eq!(service.post("/RPC2", None, "").0, 401);
-    assert_eq!(service.post("/RPC2", Some(TOKEN), "").0, 200);
+    assert_eq!(service.xmlrpc(None, "").0, 401);
+    assert_eq!(service.xmlrpc(Some(TOKEN), "").0, 200);
     assert_eq!(service.get("/healthz").0, 200);
 }
 
@@ -107,11 +108,18 @@ fn huge_requests_are_refused() {
     let service = Service::start(&[]);
     let (status, problem) = service.post("/v1/reports", Some(TOKEN), &" ".repeat(5 << 20));
     assert_eq!(status, 413, "{problem}");
-    let (status, problem) = service.post("/RPC2", None, &" ".repeat(70 << 10));
+    let (status, problem) = service.xmlrpc(None, &" ".repeat(17 << 10));
     assert_eq!((status, &problem["status"]), (413, &json!(413)), "{problem}");
-    assert!(problem["detail"].as_str().unwrap().contains("at most 64 KiB"), "{problem}");
-    let (status, problem) = service.post("/RPC2", None, &" ".repeat(70 << 10));
-    assert_eq!((status, &problem["status"]), (413, &413.into()), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("an XML-RPC call 16 KiB"), "{problem}");
+    // Without a length, what has come counts.
+    let chunks = format!("1000\r\n{}\r\n", " ".repeat(0x1000)).repeat(5) + "0\r\n\r\n";
+    let mut stream = TcpStream::connect(service.address()).unwrap();
+    let head = "POST /RPC2 HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/xml\r\n\
+                Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    let _ = stream.write_all((head.to_string() + &chunks).as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(text(&answer).starts_with("HTTP/1.1 413"), "{}", text(&answer));
     let mut stream = TcpStream::connect(service.address()).unwrap();
     let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
     let _ = stream.write_all(head.as_bytes());
@@ -154,4 +162,183 @@ fn clients_that_are_slow_are_dropped() {
         }
         assert_eq!(service.get("/healthz").0, 200);
     });
+}
+
+/// What the service answers before the body has come, or nothing.
+fn answer_to_head(service: &Service, head: &str) -> String {
+    let mut stream = TcpStream::connect(service.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 4096];
+    let length = stream.read(&mut answer).unwrap_or(0);
+    text(&answer[..length])
+}
+
+#[test]
+fn whoever_may_not_write_is_refused_before_the_body_is_read() {
+    let service = Service::start(&[]);
+    let head = |first: &str, more: &str| {
+        format!(
+            "{first} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\
+             Expect: 100-continue\r\n{more}\r\n"
+        )
+    };
+    for first in [
+        "POST /v1/reports",
+        "PATCH /v1/paths/192.0.2.7",
+        "DELETE /v1/paths/192.0.2.7",
+        "PUT /v1/clients/192.0.2.7",
+    ] {
+        let answer = answer_to_head(&service, &head(first, ""));
+        assert!(answer.starts_with("HTTP/1.1 401"), "{first}: {answer}");
+        let wrong = "Authorization: Bearer another-token-than-ours\r\n";
+        let answer = answer_to_head(&service, &head(first, wrong));
+        assert!(answer.starts_with("HTTP/1.1 401"), "{first}: {answer}");
+    }
+    let right = format!("Authorization: Bearer {TOKEN}\r\n");
+    let answer = answer_to_head(&service, &head("POST /v1/reports", &right));
+    assert!(answer.starts_with("HTTP/1.1 100"), "{answer}");
+    let answer = answer_to_head(&service, &head("PATCH /v1/paths/192.0.2.7", &right));
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
+
+#[test]
+fn who_sends_a_long_body_without_the_right_still_reads_why_it_is_refused() {
+    let service = Service::start(&[]);
+    for _ in 0..10 {
+        let (status, problem) = service.post("/v1/reports", None, &"x".repeat(4 << 20));
+        assert!(status == 401 && problem["detail"].as_str().unwrap().contains("needs a token"));
+    }
+}
+
+#[test]
+fn a_page_of_another_site_is_answered_nothing() {
+    let service = Service::start(&[]);
+    let origin = |value: &str| {
+        let request = agent().get(format!("{}/v1/paths", service.url)).header("Origin", value);
+        request.call().unwrap().status().as_u16()
+    };
+    assert_eq!(origin(&service.url), 200);
+    assert_eq!(origin("http://evil.example"), 403);
+    assert_eq!(origin("null"), 403);
+    let post = |kind: &str| {
+        let request = agent().post(format!("{}/RPC2", service.url)).header("Content-Type", kind);
+        request.send("<methodCall/>").unwrap().status().as_u16()
+    };
+    assert_eq!(post("text/xml"), 200);
+    assert_eq!(post("text/xml; charset=utf-8"), 200);
+    // The kinds that a page may send elsewhere without asking.
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+        assert_eq!(post(kind), 415, "{kind}");
+    }
+    let metrics = service.get("/metrics").1;
+    let metrics = metrics.as_str().unwrap();
+    assert!(metrics.contains("imtcp_advice_refused_total{why=\"origin\"} 2"), "{metrics}");
+}
+
+#[test]
+fn wrong_tokens_are_limited_and_a_right_one_elsewhere_is_not() {
+    let service = Service::start(&["--rate-limit", "1000"]);
+    let body = json!({"batch": "b", "records": []}).to_string();
+    let guess = |n: u32| service.post("/v1/reports", Some(&format!("guess-number-{n:06}")), &body);
+    let statuses: Vec<_> = (0..15).map(|n| guess(n).0).collect();
+    assert_eq!(statuses[..10], [401; 10], "{statuses:?}");
+    assert_eq!(statuses[10..], [429; 5], "{statuses:?}");
+    assert_eq!(service.post("/v1/reports", Some(TOKEN), &body).0, 429, "not even the right one");
+    assert_eq!(service.get("/healthz").0, 200);
+    assert_eq!(service.get("/v1/paths").0, 200, "reading needs no token here");
+}
+
+#[test]
+fn a_client_that_holds_connections_open_makes_room_for_its_next() {
+    let service = Service::start(&["--client-connections", "20"]);
+    let mut held: Vec<_> =
+        (0..60).map(|_| TcpStream::connect(service.address()).unwrap()).collect();
+    for _ in 0..5 {
+        assert_eq!(service.get("/healthz").0, 200);
+    }
+    let metrics = service.get("/metrics").1;
+    let open =
+        metrics.as_str().unwrap().lines().find(|l| l.starts_with("imtcp_advice_connections "));
+    let open: f64 = open.unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(open <= 20.0, "{open}");
+    let is_closed = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        matches!(stream.read(&mut [0]), Ok(0))
+    };
+    let closed = held.iter_mut().map(is_closed).filter(|closed| *closed).count();
+    assert!(closed >= 40, "{closed}");
+}
+
+/// A handshake, and the client is gone: std's vectored writes under TLS raise SIGPIPE.
+#[test]
+fn clients_that_hang_up_do_not_end_the_service() {
+    let scratch = Scratch::new();
+    let Some((cert, key)) = certificate(&scratch) else { return };
+    let (cert, key) = (cert.to_str().unwrap().to_string(), key.to_str().unwrap().to_string());
+    let mut service = Service::start_in(scratch, &["--tls-cert", &cert, "--tls-key", &key]);
+    let script = r#"
+import socket, ssl, struct, sys
+context = ssl.create_default_context(cafile=sys.argv[2])
+host, port = sys.argv[1].rsplit(":", 1)
+request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+for i in range(60):
+    raw = socket.create_connection((host, int(port)))
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, i % 2))
+    tls = context.wrap_socket(raw, server_hostname="127.0.0.1")
+    tls.sendall(request * (i % 5))
+    tls.close()
+"#;
+    let args = ["-c", script, &service.address(), &cert];
+    let done = Command::new("python3").args(args).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(service.exited(), None);
+    let ca = ServiceArgs { url: service.url.clone(), token_file: None, ca: Some(cert.into()) };
+    assert!(Client::new(&ca).unwrap().get("/healthz", &[]).is_ok());
+}
+
+#[test]
+fn a_log_that_closes_does_not_end_the_service() {
+    let scratch = Scratch::new();
+    let mut imtcp = Command::new(&*IMTCP);
+    imtcp.stderr(Stdio::piped());
+    let mut service = Service::start_as(imtcp, scratch, &[]);
+    drop(service.take_stderr());
+    let body = json!({"batch": "b", "records": []}).to_string();
+    for _ in 0..3 {
+        // Each is a line in the log.
+        assert_eq!(service.post("/v1/reports", Some("another-token-than-ours"), &body).0, 401);
+    }
+    assert_eq!(service.get("/healthz").0, 200);
+    assert_eq!(service.exited(), None);
+}
+
+#[test]
+fn it_ends_within_a_second_whatever_its_clients_do() {
+    let mut service = Service::start(&[]);
+    let slow: Vec<_> = (0..50)
+        .map(|i| {
+            let mut stream = TcpStream::connect(service.address()).unwrap();
+            let auth = format!("Authorization: Bearer {TOKEN}\r\n");
+            let head = "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n";
+            let text = ["", "GET ", &format!("{head}\r\n"), &format!("{head}{auth}\r\n{{")][i % 4]
+                .to_string();
+            stream.write_all(text.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    // A name server that never answers, for lookups under way.
+    let call = |name: &str| {
+        format!(
+            "<methodCall><methodName>EnableGetNetInfo</methodName><params><param><value>{name}\
+             </value></param></params></methodCall>"
+        )
+    };
+    for i in 0..20 {
+        service.xmlrpc(Some(TOKEN), &call(&format!("host-{i}.example")));
+    }
+    let started = Instant::now();
+    assert!(service.terminate().success());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    drop(slow);
 }

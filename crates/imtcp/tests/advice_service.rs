@@ -311,9 +311,18 @@ fn pythons_own_xmlrpc_client_gets_the_papers_answers() {
     let no_rtt = json!({"dst": "192.0.2.8", "time": now, "available_bps": 80_000_000});
     assert_eq!(service.report("y", &[no_rtt]).0, 200);
     let script = r#"
-import sys, xmlrpc.client
+import sys, urllib.request, xmlrpc.client
 server = xmlrpc.client.ServerProxy(sys.argv[1] + "/RPC2")
 assert server.EnableGetBufferSize("127.0.0.1") == 250_000
+# A stranger's names are looked up only where they are clients.
+assert "names are looked up" in server.EnableGetNetInfo("localhost")["because"]
+assert not server.EnableGetNetInfo("localhost")["known"]
+with_token = xmlrpc.client.ServerProxy(
+    sys.argv[1] + "/RPC2", headers=[("Authorization", "Bearer " + sys.argv[2])])
+assert with_token.EnableGetBufferSize("localhost") == 250_000
+put = urllib.request.Request(sys.argv[1] + "/v1/clients/localhost", method="PUT",
+                             headers={"Authorization": "Bearer " + sys.argv[2]})
+assert urllib.request.urlopen(put).status == 200
 assert server.EnableGetBufferSize("localhost") == 250_000
 info = server.EnableGetNetInfo("127.0.0.1")
 assert info["known"] is True and info["rtt_us"] == 20_000, info
@@ -342,16 +351,17 @@ for host, missing in [("198.51.100.9", "no history"), ("192.0.2.8", "tells the R
         assert missing in fault.faultString, fault
 assert "EnableGetAdvice" in server.system.listMethods()
 "#;
-    let done = Command::new("python3").args(["-c", script, &service.url]).output().unwrap();
+    let done = Command::new("python3").args(["-c", script, &service.url, TOKEN]).output().unwrap();
     assert!(done.status.success(), "{}", text(&done.stderr));
     for nonsense in
         ["", "<", "<methodCall/>", "<!DOCTYPE a [<!ENTITY b 'c'>]><methodCall>&b;</methodCall>"]
     {
-        let (status, answer) = service.post("/RPC2", None, nonsense);
+        let (status, answer) = service.xmlrpc(None, nonsense);
         assert!(status == 200 && answer.as_str().unwrap().contains("faultCode"), "{answer}");
     }
     let mut stream = TcpStream::connect(service.address()).unwrap();
-    let no_utf8 = b"POST /RPC2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\xff\xfe";
+    let no_utf8 = b"POST /RPC2 HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/xml\r\n\
+                    Content-Length: 2\r\n\r\n\xff\xfe";
     stream.write_all(no_utf8).unwrap();
     let mut answer = [0; 4096];
     let length = stream.read(&mut answer).unwrap();

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Who may do what, by which name, and how often.
+//! Who may do what, by which name, and from which web page.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Mutex;
-use std::time::Instant;
 
-use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 
 use super::problem::Problem;
 use crate::error::{Error, Result};
@@ -67,6 +64,37 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
 }
 
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Nothing that needs a right.
+    Nothing,
+    Read,
+    Write,
+}
+
+impl Right {
+    /// What a route needs; `None`: there is no such route. Whatever is new and changes something
+    /// needs the right to write.
+    pub fn of(method: &Method, route: Option<&str>) -> Self {
+        match route {
+            None | Some("/" | "/openapi.json" | "/healthz") => Right::Nothing,
+            Some("/RPC2") => Right::Read,
+            Some(_) if method.is_safe() => Right::Read,
+            Some(_) => Right::Write,
+        }
+    }
+}
+
+/// Why a request has not the right that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// The service was started without tokens for it.
+    Nobody,
+    NoToken(Right),
+    WrongToken(Right),
+}
+
 /// Rights by token.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
@@ -77,33 +105,54 @@ pub struct Access {
 }
 
 impl Access {
-    pub fn may_read(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
-        let Some(readers) = &self.read else { return Ok(()) };
-        let has = |t| readers.has(t) || self.write.as_ref().is_some_and(|w| w.has(t));
-        match bearer(headers) {
-            Some(token) if has(token) => Ok(()),
-            given => Err(unauthorized("reading", given.is_some(), "--read-token-file")),
+    pub fn check(&self, right: Right, headers: &HeaderMap) -> std::result::Result<(), Denied> {
+        let writes = |t| self.write.as_ref().is_some_and(|w| w.has(t));
+        let reads = |t| self.read.as_ref().is_some_and(|r| r.has(t));
+        match (right, bearer(headers)) {
+            (Right::Nothing, _) => Ok(()),
+            (Right::Read, _) if self.read.is_none() => Ok(()),
+            (Right::Write, _) if self.write.is_none() => Err(Denied::Nobody),
+            // Both are asked, so that time does not tell which list has it.
+            (Right::Read, Some(token)) if reads(token) | writes(token) => Ok(()),
+            (Right::Write, Some(token)) if writes(token) => Ok(()),
+            (_, Some(_)) => Err(Denied::WrongToken(right)),
+            (_, None) => Err(Denied::NoToken(right)),
         }
     }
 
-    pub fn may_write(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
-        let Some(writers) = &self.write else {
-            let detail = "nobody may write here: start the service with --token-file";
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        };
-        match bearer(headers) {
-            Some(token) if writers.has(token) => Ok(()),
-            given => Err(unauthorized("writing", given.is_some(), "--token-file")),
-        }
+    /// Whether the request has the right, without a word where it has not.
+    pub fn has(&self, right: Right, headers: &HeaderMap) -> bool {
+        self.check(right, headers).is_ok()
     }
 }
 
-fn unauthorized(what: &str, given: bool, option: &str) -> Problem {
-    let detail = match given {
-        true => format!("that token is not one of the service's for {what}: see its {option}"),
-        false => format!("{what} needs a token of the service's: send 'Authorization: Bearer …'"),
-    };
-    Problem::new(StatusCode::UNAUTHORIZED, detail)
+/// Whether a request carries a token, right or wrong.
+pub fn has_token(headers: &HeaderMap) -> bool {
+    bearer(headers).is_some()
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        let (right, given) = match denied {
+            Denied::Nobody => {
+                let detail = "nobody may write here: start the service with --token-file";
+                return Problem::new(StatusCode::FORBIDDEN, detail);
+            }
+            Denied::NoToken(right) => (right, false),
+            Denied::WrongToken(right) => (right, true),
+        };
+        let (what, option) = match right {
+            Right::Write => ("writing", "--token-file"),
+            _ => ("reading", "--read-token-file"),
+        };
+        let detail = match given {
+            true => format!("that token is not one of the service's for {what}: see its {option}"),
+            false => {
+                format!("{what} needs a token of the service's: send 'Authorization: Bearer …'")
+            }
+        };
+        Problem::new(StatusCode::UNAUTHORIZED, detail)
+    }
 }
 
 /// Names that requests may call the service by. A web page may lead its own name to this machine
@@ -128,12 +177,7 @@ impl Hosts {
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
         }
         let called = headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
-        let host = called.parse::<Authority>().ok().and_then(|a| destination(a.host()).ok());
-        let is_ours = |host: String| {
-            let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-            is_loopback || host == "localhost" || names.contains(&host)
-        };
-        if host.is_some_and(is_ours) {
+        if host_name(called).is_some_and(|host| is_own_name(&host, names)) {
             return Ok(());
         }
         let shown: String = called.chars().take(60).collect();
@@ -143,61 +187,46 @@ impl Hosts {
         );
         Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail))
     }
-}
 
-/// A bucket of requests for each client: so many a second, and as many at once.
-pub struct RateLimit {
-    per_second: f64,
-    /// This machine's own programs are not limited.
-    spares_loopback: bool,
-    buckets: Mutex<HashMap<IpAddr, (f64, Instant)>>,
-}
-
-/// Clients remembered; an IPv6 network of /64 is one.
-const MOST_CLIENTS: usize = 65_536;
-
-impl RateLimit {
-    /// 0: no limit.
-    pub fn new(per_second: u32, spares_loopback: bool) -> Self {
-        RateLimit { per_second: per_second.into(), spares_loopback, buckets: Mutex::default() }
-    }
-
-    pub fn allows(&self, client: IpAddr, now: Instant) -> bool {
-        if self.per_second == 0.0 || (self.spares_loopback && client.to_canonical().is_loopback()) {
-            return true;
+    /// Refuses requests that another site's page makes in its reader's browser. Such a page cannot
+    /// read the answers, but it could have the service work for it.
+    pub fn may_come_from(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
+        let text = |name: &str| headers.get(name).map(|v| v.to_str().unwrap_or_default());
+        let own = |origin: &str| {
+            let authority = origin.split_once("://").map_or("", |(_, rest)| rest);
+            let called = text(HOST.as_str()).unwrap_or_default();
+            let names = self.0.as_deref().unwrap_or_default();
+            // A proxy that encrypts leaves out other ports than it passes on.
+            authority == called || host_name(authority).is_some_and(|host| names.contains(&host))
+        };
+        let origins = headers.get_all(ORIGIN);
+        let foreign = origins.iter().any(|origin| !origin.to_str().is_ok_and(own));
+        // A page's picture or script has no Origin. Following a link is fine.
+        let embedded = matches!(text("sec-fetch-site"), Some("cross-site" | "same-site"))
+            && text("sec-fetch-mode") != Some("navigate");
+        if !foreign && !embedded {
+            return Ok(());
         }
-        let mut buckets = self.buckets.lock().unwrap_or_else(|e| e.into_inner());
-        if buckets.len() >= MOST_CLIENTS {
-            // After a second of silence a bucket is full again, as if it were new.
-            buckets.retain(|_, (_, at)| now.duration_since(*at).as_secs_f64() < 1.0);
-            if buckets.len() >= MOST_CLIENTS {
-                buckets.clear();
-            }
-        }
-        let (left, at) = buckets.entry(network(client)).or_insert((self.per_second, now));
-        let earned = now.saturating_duration_since(*at).as_secs_f64() * self.per_second;
-        *left = (*left + earned).min(self.per_second);
-        *at = now;
-        let allowed = *left >= 1.0;
-        if allowed {
-            *left -= 1.0;
-        }
-        allowed
+        let detail = "a page of another site asks here: the service answers its own page and \
+                      programs alone. Behind a proxy, start it with --host and the proxy's name";
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
     }
 }
 
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),
-        v4 => v4,
-    }
+/// The host of `host:port`.
+fn host_name(authority: &str) -> Option<String> {
+    authority.parse::<Authority>().ok().and_then(|a| destination(a.host()).ok())
+}
+
+fn is_own_name(host: &String, names: &[String]) -> bool {
+    let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    is_loopback || host == "localhost" || names.contains(host)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use axum::http::HeaderValue;
-    use std::time::Duration;
 
     fn headers(value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))])
@@ -206,26 +235,73 @@ mod tests {
     #[test]
     fn writing_needs_a_token_and_without_tokens_nobody_writes() {
         let access = Access { write: Some(Tokens::new(&["secret"])), read: None };
-        assert!(access.may_write(&headers("Bearer secret")).is_ok());
-        assert!(access.may_write(&headers("bearer secret")).is_ok());
-        for wrong in ["Bearer secre", "Bearer secrets", "Bearer ", "Basic secret", "x", ""] {
-            assert_eq!(access.may_write(&headers(wrong)).unwrap_err().status, 401, "{wrong}");
+        let check = |value| access.check(Right::Write, &headers(value));
+        assert_eq!(check("Bearer secret"), Ok(()));
+        assert_eq!(check("bearer secret"), Ok(()));
+        for wrong in ["Bearer secre", "Bearer secrets", "Bearer "] {
+            assert_eq!(check(wrong), Err(Denied::WrongToken(Right::Write)), "{wrong}");
         }
-        let detail = |value| access.may_write(&headers(value)).unwrap_err().detail;
-        assert!(detail("Bearer secre").contains("not one of the service's for writing"));
-        assert!(detail("").contains("send 'Authorization"));
-        assert!(access.may_read(&HeaderMap::new()).is_ok());
-        assert_eq!(Access::default().may_write(&headers("Bearer x")).unwrap_err().status, 403);
+        for none in ["Basic secret", "x", ""] {
+            assert_eq!(check(none), Err(Denied::NoToken(Right::Write)), "{none}");
+        }
+        let problem = |value| Problem::from(check(value).unwrap_err());
+        assert_eq!(problem("Bearer secre").status, 401);
+        assert!(problem("Bearer secre").detail.contains("not one of the service's for writing"));
+        assert!(problem("").detail.contains("send 'Authorization"));
+        assert!(access.has(Right::Read, &HeaderMap::new()));
+        let denied = Access::default().check(Right::Write, &headers("Bearer x")).unwrap_err();
+        assert_eq!((denied, Problem::from(denied).status), (Denied::Nobody, 403));
     }
 
     #[test]
     fn reading_may_need_one_too_and_a_writer_reads() {
         let read = Some(Tokens::new(&["reader"]));
         let access = Access { write: Some(Tokens::new(&["writer"])), read };
-        assert!(access.may_read(&headers("Bearer reader")).is_ok());
-        assert!(access.may_read(&headers("Bearer writer")).is_ok());
-        assert!(access.may_write(&headers("Bearer reader")).is_err());
-        assert!(access.may_read(&HeaderMap::new()).is_err());
+        assert!(access.has(Right::Read, &headers("Bearer reader")));
+        assert!(access.has(Right::Read, &headers("Bearer writer")));
+        assert!(!access.has(Right::Write, &headers("Bearer reader")));
+        assert!(!access.has(Right::Read, &HeaderMap::new()));
+        assert!(access.has(Right::Nothing, &HeaderMap::new()));
+    }
+
+    #[test]
+    fn whatever_changes_something_needs_the_right_to_write() {
+        let of = |method, route| Right::of(&method, route);
+        assert_eq!(of(Method::POST, Some("/v1/reports")), Right::Write);
+        assert_eq!(of(Method::PATCH, Some("/v1/paths/{dst}")), Right::Write);
+        assert_eq!(of(Method::POST, Some("/v1/what-comes-later")), Right::Write);
+        assert_eq!(of(Method::GET, Some("/v1/what-comes-later")), Right::Read);
+        assert_eq!(of(Method::HEAD, Some("/metrics")), Right::Read);
+        assert_eq!(of(Method::POST, Some("/RPC2")), Right::Read);
+        assert_eq!(of(Method::GET, Some("/healthz")), Right::Nothing);
+        assert_eq!(of(Method::DELETE, None), Right::Nothing);
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_refused_and_the_services_own_is_not() {
+        let hosts = Hosts::new("::1".parse().unwrap(), &["advice.example.org".into()]).unwrap();
+        let may = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            hosts.may_come_from(&headers).is_ok()
+        };
+        let host = ("host", "127.0.0.1:8750");
+        assert!(may(&[host]));
+        assert!(may(&[host, ("origin", "http://127.0.0.1:8750")]));
+        assert!(may(&[host, ("origin", "https://advice.example.org")]));
+        assert!(may(&[host, ("sec-fetch-site", "same-origin")]));
+        assert!(may(&[host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")]));
+        for origin in ["http://evil.example", "null", "", "http://127.0.0.1:3000", "x"] {
+            assert!(!may(&[host, ("origin", origin)]), "{origin}");
+        }
+        let own = ("origin", "http://127.0.0.1:8750");
+        assert!(!may(&[host, own, ("origin", "http://evil.example")]));
+        for site in ["cross-site", "same-site"] {
+            assert!(!may(&[host, ("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")]));
+            assert!(!may(&[host, ("sec-fetch-site", site)]));
+        }
     }
 
     #[test]
@@ -280,21 +356,5 @@ mod tests {
         assert!(Tokens::read(&path).unwrap_err().to_string().contains("shorter"));
         std::fs::write(&path, "# none\n").unwrap();
         assert!(Tokens::read(&path).unwrap_err().to_string().contains("no token"));
-    }
-
-    #[test]
-    fn a_client_gets_its_rate_and_no_other_suffers() {
-        let limit = RateLimit::new(10, true);
-        let start = Instant::now();
-        let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        assert_eq!((0..30).filter(|_| limit.allows(a, start)).count(), 10);
-        assert!(limit.allows(b, start));
-        let later = start + Duration::from_millis(500);
-        assert_eq!((0..30).filter(|_| limit.allows(a, later)).count(), 5);
-        assert!((0..1000).all(|_| RateLimit::new(0, false).allows(a, start)));
-        let local = "127.0.0.1".parse().unwrap();
-        assert!((0..1000).all(|_| limit.allows(local, start)));
-        let strict = RateLimit::new(10, false);
-        assert_eq!((0..30).filter(|_| strict.allows(local, start)).count(), 10);
     }
 }

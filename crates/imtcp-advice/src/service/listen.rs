@@ -15,13 +15,14 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{watch, Semaphore};
+use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::ServerConfig;
 pub use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
+use super::connections::Admitted;
 use super::patient::Patient;
 use super::{Service, Shared};
 use crate::error::{Error, Result};
@@ -31,10 +32,9 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 /// For the peer to take what was written.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 const TLS_TIME: Duration = Duration::from_secs(10);
-/// For requests under way when the service is told to end.
-const END_TIME: Duration = Duration::from_secs(5);
-/// Open connections; more wait in the kernel's queue. Each takes some 30 kB.
-const MOST_CONNECTIONS: usize = 4096;
+/// For requests under way when the service is told to end: a supervisor waits for it. A batch that was not
+/// acknowledged by then is sent again.
+const END_TIME: Duration = Duration::from_millis(500);
 const HEAD_BYTES: usize = 16 << 10;
 
 /// A certificate chain and its key, from PEM files.
@@ -59,14 +59,9 @@ pub async fn serve(
     end: impl Future<Output = ()>,
 ) -> Result<()> {
     let router = service.router();
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let (ending, _) = watch::channel(false);
     tokio::pin!(end);
     loop {
-        let permit = tokio::select! {
-            permit = Arc::clone(&room).acquire_owned() => permit,
-            () = &mut end => break,
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = &mut end => break,
@@ -76,20 +71,27 @@ pub async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        let Some(admitted) = service.connections.admit(client.ip()) else {
+            service.metrics.refused.with_label_values(&["connections"]).inc();
+            continue;
+        };
         let (service, router) = (Arc::clone(&service), router.clone());
         let tls = tls.borrow().clone();
         let ending = ending.subscribe();
         tokio::spawn(async move {
-            let _permit = permit;
             service.metrics.connections.inc();
-            connection(&service, stream, client, router, tls, ending).await;
+            let admitted = Arc::new(admitted);
+            let run = connection(&service, stream, client, router, tls, &admitted, ending);
+            tokio::select! {
+                () = run => {}
+                () = admitted.evicted() => {}
+            }
             service.metrics.connections.dec();
         });
     }
     drop(listener);
     let _ = ending.send(true);
-    let all = room.acquire_many(MOST_CONNECTIONS as u32);
-    let _ = tokio::time::timeout(END_TIME, all).await;
+    let _ = tokio::time::timeout(END_TIME, service.connections.all_closed()).await;
     service.close().await;
     Ok(())
 }
@@ -100,13 +102,16 @@ async fn connection(
     client: SocketAddr,
     router: Router,
     tls: Option<TlsAcceptor>,
+    admitted: &Arc<Admitted>,
     ending: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     match tls {
-        None => http(Patient::new(stream, WRITE_TIME), client, router, ending).await,
+        None => http(Patient::new(stream, WRITE_TIME), client, router, admitted, ending).await,
         Some(tls) => match tokio::time::timeout(TLS_TIME, tls.accept(stream)).await {
-            Ok(Ok(stream)) => http(Patient::new(stream, WRITE_TIME), client, router, ending).await,
+            Ok(Ok(stream)) => {
+                http(Patient::new(stream, WRITE_TIME), client, router, admitted, ending).await
+            }
             _ => service.metrics.refused.with_label_values(&["tls"]).inc(),
         },
     }
@@ -116,12 +121,18 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     stream: S,
     client: SocketAddr,
     router: Router,
+    admitted: &Arc<Admitted>,
     mut ending: watch::Receiver<bool>,
 ) {
     let handler = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(client));
         let router = router.clone();
-        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {})) }
+        let busy = admitted.begin_request();
+        async move {
+            let response = router.oneshot(request).await.unwrap_or_else(|e| match e {});
+            drop(busy);
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

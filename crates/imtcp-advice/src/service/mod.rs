@@ -4,10 +4,14 @@
 mod block;
 pub mod book;
 mod clients;
+pub mod connections;
+pub mod gate;
 pub mod guard;
 pub mod ingest;
+mod limits;
 pub mod listen;
 mod metrics;
+mod names;
 mod openapi;
 mod page;
 mod patient;
@@ -18,15 +22,12 @@ mod routes;
 mod timeline;
 mod xmlrpc;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use axum::extract::{ConnectInfo, DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::header::{HeaderValue, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{Method, StatusCode};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware;
 use axum::routing::{get, post, put};
 use axum::Router;
 use tokio::sync::Semaphore;
@@ -36,9 +37,12 @@ use crate::store::maintain::Retention;
 use crate::store::Store;
 use crate::time::now_us;
 use book::Book;
-use guard::{Access, Hosts, RateLimit};
+use connections::Connections;
+use guard::{Access, Hosts};
 use ingest::Ingest;
+use limits::Buckets;
 use metrics::Metrics;
+use names::Names;
 use ping::Pinger;
 use problem::Problem;
 
@@ -49,8 +53,9 @@ pub struct Config {
     pub hosts: Hosts,
     /// Requests a second of one client; 0: no limit.
     pub rate_limit: u32,
-    /// Clients on this machine are not limited.
+    /// The rate of clients on this machine is not limited.
     pub spares_loopback: bool,
+    pub most_connections: connections::Most,
     pub retention: Retention,
     /// Ask ping(8) for the RTT of paths whose records do not tell it.
     pub ping: bool,
@@ -61,19 +66,23 @@ pub struct Service {
     ingest: Ingest,
     access: RwLock<Arc<Access>>,
     hosts: Hosts,
-    rate: RateLimit,
+    rate: Buckets,
+    wrong_tokens: Buckets,
+    connections: Arc<Connections>,
+    names: Names,
     metrics: Arc<Metrics>,
     /// Requests that read much at once: they must not keep advice waiting.
     heavy: Semaphore,
+    /// Kilobytes of reports' bodies in memory at once.
+    report_kb: Semaphore,
 }
 
 type Shared = Arc<Service>;
 
-/// A request's answer takes no longer than this, its body's arrival included.
-const REQUEST_TIME: Duration = Duration::from_secs(15);
-/// Bodies of reports; others are smaller still.
-const MOST_REPORT_BYTES: usize = 4 << 20;
-const MOST_BODY_BYTES: usize = 64 << 10;
+/// Wrong tokens of one client: so many at once, and as many a minute.
+const WRONG_TOKENS: u32 = 10;
+/// Bodies of reports in memory at once, in kilobytes: sixteen of the largest.
+const MOST_REPORT_KB: usize = 64 << 10;
 const ROLL_UP_EVERY: Duration = Duration::from_secs(3600);
 
 impl Service {
@@ -90,14 +99,22 @@ impl Service {
             ingest,
             access: RwLock::new(Arc::new(config.access)),
             hosts: config.hosts,
-            rate: RateLimit::new(config.rate_limit, config.spares_loopback),
+            rate: Buckets::new(config.rate_limit, config.rate_limit.into(), config.spares_loopback),
+            wrong_tokens: Buckets::new(
+                if config.rate_limit == 0 { 0 } else { WRONG_TOKENS },
+                f64::from(WRONG_TOKENS) / 60.0,
+                config.spares_loopback,
+            ),
+            connections: Connections::new(config.most_connections),
+            names: Names::default(),
             metrics,
             heavy: Semaphore::new(2),
+            report_kb: Semaphore::new(MOST_REPORT_KB),
         }))
     }
 
     pub fn router(self: &Shared) -> Router {
-        let read = Router::new()
+        Router::new()
             .route("/v1/advice", get(routes::advice))
             .route("/v1/paths", get(routes::paths))
             .route(
@@ -108,22 +125,17 @@ impl Service {
             .route("/v1/clients/{dst}", put(clients::add).delete(clients::remove))
             .route("/v1/history", get(routes::history))
             .route("/v1/timeline", get(timeline::timeline))
+            .route("/v1/reports", post(reports::reports))
             .route("/RPC2", post(xmlrpc::call))
             .route("/metrics", get(routes::metrics))
-            .layer(DefaultBodyLimit::max(MOST_BODY_BYTES))
-            .route_layer(middleware::from_fn_with_state(Arc::clone(self), readers));
-        let reports = Router::new()
-            .route("/v1/reports", post(reports::reports))
-            .layer(DefaultBodyLimit::max(MOST_REPORT_BYTES));
-        Router::new()
-            .merge(read)
-            .merge(reports)
             .route("/", get(page::page))
             .route("/openapi.json", get(openapi::document))
             .route("/healthz", get(routes::health))
             .fallback(nowhere)
             .method_not_allowed_fallback(no_such_method)
-            .layer(middleware::from_fn_with_state(Arc::clone(self), every_request))
+            // The gate has the limits.
+            .layer(DefaultBodyLimit::disable())
+            .layer(middleware::from_fn_with_state(Arc::clone(self), gate::gate))
             .with_state(Arc::clone(self))
     }
 
@@ -153,63 +165,6 @@ async fn roll_up(book: Arc<Book>, keep: Retention) {
             Err(e) => tracing::error!("cannot roll up: {e}"),
         }
     }
-}
-
-/// The name, the rate, the time, the count; and what every answer has.
-async fn every_request(
-    State(service): State<Shared>,
-    ConnectInfo(client): ConnectInfo<SocketAddr>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if let Err(problem) = service.hosts.may_call(request.headers()) {
-        service.metrics.refused.with_label_values(&["host"]).inc();
-        return problem.into_response();
-    }
-    if !service.rate.allows(client.ip(), Instant::now()) {
-        service.metrics.refused.with_label_values(&["rate"]).inc();
-        let detail = "too many requests from your address: send fewer, or wait a second";
-        return Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).into_response();
-    }
-    let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_string());
-    let mut response = match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
-        Ok(response) => as_problem(response),
-        Err(_) => {
-            let detail = "the request took too long: send it faster, or ask for less";
-            Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response()
-        }
-    };
-    let status = response.status();
-    let labels = [route.as_deref().unwrap_or("-"), status.as_str()];
-    service.metrics.requests.with_label_values(&labels).inc();
-    let headers = response.headers_mut();
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
-}
-
-/// What is refused before it comes to us is refused in plain text.
-fn as_problem(response: Response) -> Response {
-    let status = response.status();
-    let kind = response.headers().get(CONTENT_TYPE);
-    if !status.is_client_error() || kind.is_some_and(|k| k == problem::CONTENT) {
-        return response;
-    }
-    let detail = match status {
-        StatusCode::PAYLOAD_TOO_LARGE => "the body is too large: at most 64 KiB, a report 4 MiB",
-        _ => "the request cannot be read: /openapi.json tells how its path and body are written",
-    };
-    Problem::new(status, detail).into_response()
-}
-
-async fn readers(State(service): State<Shared>, request: Request, next: Next) -> Response {
-    // Writing has its own right, which is asked for where it is written.
-    if ![Method::PATCH, Method::PUT, Method::DELETE].contains(request.method()) {
-        if let Err(problem) = service.access().may_read(request.headers()) {
-            return problem.into_response();
-        }
-    }
-    next.run(request).await
 }
 
 async fn nowhere() -> Problem {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Reports from agents: batches of records, each batch once.
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::body::{Bytes, HttpBody};
+use axum::extract::{FromRequest, Request, State};
+use axum::http::StatusCode;
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::gate::{too_large, MOST_REPORT_BYTES};
 use super::problem::Problem;
-use super::Shared;
+use super::{Shared, MOST_REPORT_KB};
 use crate::record::Record;
 use crate::store::write::Batch;
 use crate::time::now_us;
@@ -51,12 +52,17 @@ pub struct Receipt {
 ))]
 pub async fn reports(
     State(service): State<Shared>,
-    headers: HeaderMap,
-    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
+    request: Request,
 ) -> Result<Json<Receipt>, Problem> {
-    // Before the body is looked at.
-    service.access().may_write(&headers)?;
-    let body = body.map_err(|e| too_large_or(e.status(), &e.body_text()))?;
+    let length = request.body().size_hint().upper().unwrap_or(MOST_REPORT_BYTES as u64);
+    let kilobytes = length.div_ceil(1 << 10).min(MOST_REPORT_KB as u64) as u32;
+    // Many large bodies take turns; waiting counts as part of the request's time.
+    let _memory = service.report_kb.acquire_many(kilobytes).await;
+    let body = Bytes::from_request(request, &()).await;
+    let body = body.map_err(|e| match e.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+        status => Problem::new(status, e.body_text()),
+    })?;
     let report: Report = serde_json::from_slice(&body)
         .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))?;
     let batch = report.batch;
@@ -77,11 +83,4 @@ pub async fn reports(
     }
     let written = service.ingest.put(Batch { id: Some(batch.clone()), records }).await?;
     Ok(Json(Receipt { batch, stored: written.stored, duplicate: written.duplicate }))
-}
-
-fn too_large_or(status: StatusCode, text: &str) -> Problem {
-    if status == StatusCode::PAYLOAD_TOO_LARGE {
-        return Problem::new(status, "a report is at most 4 MiB: send smaller batches");
-    }
-    Problem::new(status, text)
 }

@@ -45,6 +45,11 @@ impl Store {
         Ok(Client { dst: dst.into(), added })
     }
 
+    pub async fn is_client(&self, dst: &str) -> Result<bool> {
+        let query = sqlx::query("SELECT 1 FROM client WHERE dst = $1").bind(dst);
+        Ok(query.fetch_optional(&self.readers).await?.is_some())
+    }
+
     /// Was it there?
     pub async fn remove_client(&self, dst: &str) -> Result<bool> {
         let query = sqlx::query("DELETE FROM client WHERE dst = $1").bind(dst);

@@ -136,8 +136,15 @@ pub struct ServeArgs {
     /// Requests a second that one client may send; 0: any number
     ///
     /// Without this option 1000, and any number for clients on this machine.
+    ///
+    /// After ten wrong tokens within a minute, a client that is limited is refused until the minute is over.
     #[arg(long, value_name = "N")]
     pub rate_limit: Option<u32>,
+    /// Connections that one client may have open
+    ///
+    /// Without this option 128, and 2048 for a client on this machine: a reverse proxy is one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub client_connections: Option<u16>,
     /// Do not ask ping(8) for the RTT of paths whose records do not tell it
     ///
     /// Otherwise a path that is asked about and has history is pinged, with one packet of 84

@@ -88,6 +88,25 @@ impl Service {
         answer(request.send(body))
     }
 
+    /// A call in XML-RPC, or what should be one.
+    pub fn xmlrpc(&self, token: Option<&str>, body: &str) -> (u16, Value) {
+        let mut request = agent().post(format!("{}/RPC2", self.url));
+        request = request.header("Content-Type", "text/xml");
+        if let Some(token) = token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        answer(request.send(body))
+    }
+
+    /// How it has ended, where it has.
+    pub fn exited(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    pub fn take_stderr(&mut self) -> std::process::ChildStderr {
+        self.child.stderr.take().unwrap()
+    }
+
     /// Of one who may write.
     pub fn put(&self, path: &str) -> (u16, Value) {
         let request = agent().put(format!("{}{path}", self.url));

@@ -2,11 +2,14 @@
 use std::future::Future;
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
+use imtcp_advice::service::connections::Most;
 use imtcp_advice::service::guard::{Access, Hosts, Tokens};
 use imtcp_advice::service::listen::{self, TlsAcceptor};
 use imtcp_advice::service::{Config, Service};
+use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
@@ -16,6 +19,10 @@ use crate::exit;
 
 /// Requests a second of a client on another machine.
 const RATE_LIMIT: u32 = 1000;
+/// Descriptors for files, databases and ping, beside those of connections.
+const OTHER_DESCRIPTORS: u64 = 128;
+/// Threads that still look up a name when the service ends are not waited for.
+const THREADS_END: Duration = Duration::from_millis(100);
 
 pub fn main(args: ServeArgs) -> Result<u8> {
     let has_tokens = args.token_file.is_some() || args.read_token_file.is_some();
@@ -32,11 +39,32 @@ pub fn main(args: ServeArgs) -> Result<u8> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && !no_color)
         .with_target(false)
+        // A closed log is no reason to end: what says so would panic.
+        .log_internal_errors(false)
         .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
         .init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(args))?;
-    Ok(exit::OK)
+    let served = runtime.block_on(serve(args));
+    runtime.shutdown_timeout(THREADS_END);
+    served.map(|()| exit::OK)
+}
+
+/// How many connections may be open: each has a descriptor, and this process may have so many.
+fn most_connections(of_client: Option<u16>) -> Result<Most> {
+    let mut most = Most::default();
+    let wanted = most.of_all as u64 + OTHER_DESCRIPTORS;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let allowed = wanted.min(hard).max(soft);
+    setrlimit(Resource::RLIMIT_NOFILE, allowed, hard)?;
+    if allowed < wanted {
+        let left = allowed.saturating_sub(OTHER_DESCRIPTORS).max(16);
+        most.of_all = usize::try_from(left)?;
+        tracing::warn!("{left} connections at most: {allowed} descriptors are allowed (ulimit -n)");
+    }
+    if let Some(of_client) = of_client {
+        (most.of_client, most.of_loopback) = (of_client.into(), of_client.into());
+    }
+    Ok(most)
 }
 
 async fn serve(args: ServeArgs) -> Result<()> {
@@ -52,6 +80,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         hosts: Hosts::new(args.listen.ip(), &args.host)?,
         rate_limit: args.rate_limit.unwrap_or(RATE_LIMIT),
         spares_loopback: args.rate_limit.is_none(),
+        most_connections: most_connections(args.client_connections)?,
         retention,
         ping: !args.no_ping,
     };

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The one way in. The head of each request is checked here, before a byte of its body is read:
+//! name, origin, rate, right, type and length. What every answer has is added here too.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::header::{
+    HeaderValue, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, Limited};
+
+use super::guard::{self, Denied, Right};
+use super::problem::{self, Problem};
+use super::{Service, Shared};
+
+/// A request's answer takes no longer than this, its body's arrival included.
+const REQUEST_TIME: Duration = Duration::from_secs(15);
+/// The body of a refused request is thrown away for so long, that its sender reads the answer.
+const DISCARD_TIME: Duration = Duration::from_secs(2);
+pub const MOST_REPORT_BYTES: usize = 4 << 20;
+/// A call of the paper's has a host's name and a number: a kilobyte.
+const MOST_XMLRPC_BYTES: usize = 16 << 10;
+const MOST_OTHER_BYTES: usize = 64 << 10;
+
+/// Why a request was refused by its head: the label of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Host,
+    Origin,
+    Rate,
+    NoToken,
+    WrongToken,
+    Type,
+    Length,
+}
+
+impl Why {
+    pub const ALL: [Why; 7] =
+        [Why::Host, Why::Origin, Why::Rate, Why::NoToken, Why::WrongToken, Why::Type, Why::Length];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Why::Host => "host",
+            Why::Origin => "origin",
+            Why::Rate => "rate",
+            Why::NoToken => "no_token",
+            Why::WrongToken => "wrong_token",
+            Why::Type => "type",
+            Why::Length => "length",
+        }
+    }
+}
+
+/// Checks the head, runs the request, and completes the answer.
+pub async fn gate(
+    State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_string());
+    let response = match check_head(&service, client.ip(), route.as_deref(), &request) {
+        Ok(()) => run(route.as_deref(), request, next).await,
+        Err((why, problem)) => {
+            service.metrics.refused.with_label_values(&[why.label()]).inc();
+            discard(request).await;
+            problem.into_response()
+        }
+    };
+    let status = response.status();
+    let labels = [route.as_deref().unwrap_or("-"), status.as_str()];
+    service.metrics.requests.with_label_values(&labels).inc();
+    with_headers(response)
+}
+
+fn check_head(
+    service: &Service,
+    client: IpAddr,
+    route: Option<&str>,
+    request: &Request,
+) -> Result<(), (Why, Problem)> {
+    let (headers, now) = (request.headers(), Instant::now());
+    service.hosts.may_call(headers).map_err(|p| (Why::Host, p))?;
+    service.hosts.may_come_from(headers).map_err(|p| (Why::Origin, p))?;
+    if !service.rate.take(client, now) {
+        let detail = "too many requests from your address: send fewer, or wait a second";
+        return Err((Why::Rate, Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)));
+    }
+    check_right(service, client, Right::of(request.method(), route), headers, now)?;
+    if route == Some("/RPC2") && request.method() == "POST" && !is_xml(headers) {
+        let detail = "XML-RPC is text/xml: send it with 'Content-Type: text/xml'";
+        return Err((Why::Type, Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)));
+    }
+    let length = headers.get(CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > most_bytes(route) as u64) {
+        return Err((Why::Length, too_large()));
+    }
+    Ok(())
+}
+
+/// Who has guessed wrong often is not asked again for a while: not even a right token counts then.
+fn check_right(
+    service: &Service,
+    client: IpAddr,
+    right: Right,
+    headers: &HeaderMap,
+    now: Instant,
+) -> Result<(), (Why, Problem)> {
+    let asks = right != Right::Nothing && guard::has_token(headers);
+    if asks && !service.wrong_tokens.has(client, now) {
+        let detail = "too many wrong tokens from your address: mend the token, wait a minute";
+        return Err((Why::WrongToken, Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)));
+    }
+    service.access().check(right, headers).map_err(|denied| {
+        if let Denied::WrongToken(_) = denied {
+            service.wrong_tokens.take(client, now);
+            tracing::warn!("{client} sent a wrong token");
+            return (Why::WrongToken, denied.into());
+        }
+        (Why::NoToken, denied.into())
+    })
+}
+
+async fn run(route: Option<&str>, request: Request, next: Next) -> Response {
+    let request = request.map(|body| Body::new(Limited::new(body, most_bytes(route))));
+    match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
+        Ok(response) => as_problem(response),
+        Err(_) => {
+            let detail = "the request took too long: send it faster, or ask for less";
+            Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response()
+        }
+    }
+}
+
+fn most_bytes(route: Option<&str>) -> usize {
+    match route {
+        Some("/v1/reports") => MOST_REPORT_BYTES,
+        Some("/RPC2") => MOST_XMLRPC_BYTES,
+        _ => MOST_OTHER_BYTES,
+    }
+}
+
+fn is_xml(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/xml")
+}
+
+/// A sender that still writes when its connection is closed never reads why. One that waits for
+/// `100 Continue` has sent nothing, and must not be asked to.
+async fn discard(request: Request) {
+    if request.headers().contains_key(EXPECT) {
+        return;
+    }
+    let mut body = request.into_body();
+    // A piece at a time: this takes time and no memory.
+    let all = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = tokio::time::timeout(DISCARD_TIME, all).await;
+}
+
+pub fn too_large() -> Problem {
+    let detail = "the body is too large: a report has at most 4 MiB, an XML-RPC call 16 KiB, \
+                  another request 64 KiB";
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+}
+
+/// The libraries below refuse in plain text.
+fn as_problem(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE);
+    if !status.is_client_error() || kind.is_some_and(|k| k == problem::CONTENT) {
+        return response;
+    }
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        return too_large().into_response();
+    }
+    let detail =
+        "the request cannot be read: /openapi.json tells how its path and body are written";
+    Problem::new(status, detail).into_response()
+}
+
+fn with_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
