@@ -4,7 +4,7 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -304,9 +304,10 @@ fn a_log_that_closes_does_not_end_the_service() {
     imtcp.stderr(Stdio::piped());
     let mut service = Service::start_as(imtcp, scratch, &[]);
     drop(service.take_stderr());
+    // That the files are read again is a line in the log, and so is each wrong token.
+    service.signal(libc::SIGHUP);
     let body = json!({"batch": "b", "records": []}).to_string();
     for _ in 0..3 {
-        // Each is a line in the log.
         assert_eq!(service.post("/v1/reports", Some("another-token-than-ours"), &body).0, 401);
     }
     assert_eq!(service.get("/healthz").0, 200);
@@ -327,18 +328,51 @@ fn it_ends_within_a_second_whatever_its_clients_do() {
             stream
         })
         .collect();
-    // A name server that never answers, for lookups under way.
-    let call = |name: &str| {
-        format!(
-            "<methodCall><methodName>EnableGetNetInfo</methodName><params><param><value>{name}\
-             </value></param></params></methodCall>"
-        )
-    };
-    for i in 0..20 {
-        service.xmlrpc(Some(TOKEN), &call(&format!("host-{i}.example")));
-    }
     let started = Instant::now();
     assert!(service.terminate().success());
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     drop(slow);
+}
+
+fn net_info_of(name: &str) -> String {
+    format!(
+        "<methodCall><methodName>EnableGetNetInfo</methodName><params><param><value>{name}\
+         </value></param></params></methodCall>"
+    )
+}
+
+/// A thread that looks up a name waits for the name server, half a minute where that is silent.
+#[test]
+fn names_that_nobody_answers_for_hold_few_threads_and_not_the_end() {
+    // In a mount namespace of its own the service asks a name server that never answers.
+    let Ok(_silent) = UdpSocket::bind("127.0.0.77:53") else {
+        eprintln!("skipped: a name server's port needs root");
+        return;
+    };
+    let scratch = Scratch::new();
+    let resolv = scratch.path("resolv.conf");
+    std::fs::write(&resolv, "nameserver 127.0.0.77\noptions timeout:10 attempts:3\n").unwrap();
+    let script = r#"mount --bind "$0" "$(readlink -f /etc/resolv.conf)" && exec "$@""#;
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", script]).arg(&resolv).arg(&*IMTCP);
+    let mut service = Service::start_as(unshare, scratch, &[]);
+    let started = Instant::now();
+    std::thread::scope(|s| {
+        for i in 0..100 {
+            let (service, call) = (&service, net_info_of(&format!("host-{i}.example")));
+            s.spawn(move || assert_eq!(service.xmlrpc(Some(TOKEN), &call).0, 200));
+        }
+    });
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid())).unwrap();
+    let threads = status.lines().find_map(|l| l.strip_prefix("Threads:\t")).unwrap();
+    assert!(threads.parse::<u32>().unwrap() < 40, "{threads}");
+    // A stranger's names are not looked up at all.
+    let asked = Instant::now();
+    let answer = service.xmlrpc(None, &net_info_of("stranger.example")).1;
+    assert!(answer.as_str().unwrap().contains("names are looked up for who may write"), "{answer}");
+    assert!(asked.elapsed() < Duration::from_millis(500), "{:?}", asked.elapsed());
+    let ended = Instant::now();
+    assert!(service.terminate().success());
+    assert!(ended.elapsed() < Duration::from_secs(1), "{:?}", ended.elapsed());
 }

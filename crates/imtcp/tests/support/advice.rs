@@ -98,6 +98,10 @@ impl Service {
         answer(request.send(body))
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How it has ended, where it has.
     pub fn exited(&mut self) -> Option<std::process::ExitStatus> {
         self.child.try_wait().unwrap()
