@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::error::{Error, Result};
 use crate::store::SeriesKey;
-use crate::time::{rfc3339, DAY_US};
+use crate::time::{length, rfc3339, SECOND_US};
 
 /// Of the available bandwidth, or of an active test: ping has no available bandwidth, and what one
 /// transfer gets is none. So that neither is ever taken for one, they are kept in tables of their own.
@@ -69,8 +69,9 @@ pub struct Record {
 /// As much as any link carries, and less than sums of products overflow with.
 pub const MOST_BPS: u64 = 10_000_000_000_000;
 const MOST_RTT_US: u64 = 3_600_000_000;
-/// Clocks differ; more than this ahead is a mistake, and would stay the newest record.
-const MOST_AHEAD_US: i64 = DAY_US / 24;
+/// A record's time is at most ten seconds after the service's own. Clocks that NTP keeps differ by
+/// less than a second; a clock that nobody keeps is soon further ahead.
+pub const MOST_AHEAD_US: i64 = 10 * SECOND_US;
 
 impl Record {
     pub fn kind(&self) -> Kind {
@@ -101,7 +102,6 @@ impl Record {
         let rules = [
             (source_is_fine, "source is at most 255 characters, without control characters"),
             (self.time > 0, "time is after 1970"),
-            (self.time <= now_us.saturating_add(MOST_AHEAD_US), "time is in the future"),
             (
                 of_bandwidth || tells,
                 "without available_bps it is a test's: give rtt_us, loss or throughput_bps",
@@ -123,8 +123,21 @@ impl Record {
         ];
         match rules.iter().find(|(holds, _)| !holds) {
             Some((_, rule)) => Err(Error::Input(format!("wrong record: {rule}"))),
-            None => Ok(self),
+            None => self.is_not_ahead(now_us).map(|()| self),
         }
+    }
+
+    fn is_not_ahead(&self, now_us: i64) -> Result<()> {
+        let ahead_us = self.time.saturating_sub(now_us);
+        if ahead_us <= MOST_AHEAD_US {
+            return Ok(());
+        }
+        Err(Error::Input(format!(
+            "wrong record: its time is {} ahead of this host's clock, and at most {} are accepted: \
+             the sender's clock is probably ahead, set it right",
+            length(ahead_us),
+            length(MOST_AHEAD_US)
+        )))
     }
 }
 
@@ -201,12 +214,27 @@ mod tests {
     }
 
     #[test]
+    fn a_record_from_the_future_is_refused_and_says_by_how_much_a_clock_is_ahead() {
+        let now = record().time;
+        let ahead = |us| Record { time: now + us, ..record() }.checked(now);
+        assert!(ahead(MOST_AHEAD_US).is_ok());
+        let says = |us| ahead(us).unwrap_err().to_string();
+        assert_eq!(
+            says(59 * 60 * SECOND_US),
+            "wrong record: its time is 59 min ahead of this host's clock, and at most 10 s are \
+             accepted: the sender's clock is probably ahead, set it right"
+        );
+        assert!(says(MOST_AHEAD_US + SECOND_US).contains("is 11 s ahead"));
+        assert!(says(400 * 86_400 * SECOND_US).contains("is 400 days ahead"));
+        assert!(Record { time: i64::MAX, ..record() }.checked(now).is_err());
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let now = record().time;
         assert!(record().checked(now).is_ok());
         let wrong = [
             Record { available_bps: Some(MOST_BPS + 1), ..record() },
-            Record { time: now + 2 * MOST_AHEAD_US, ..record() },
             Record { time: -5, ..record() },
             Record { loss: Some(1.5), ..record() },
             Record { loss: Some(f64::NAN), ..record() },

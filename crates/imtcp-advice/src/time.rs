@@ -11,6 +11,11 @@ pub const MINUTE_US: i64 = 60 * SECOND_US;
 pub const HOUR_US: i64 = 60 * MINUTE_US;
 pub const DAY_US: i64 = 24 * HOUR_US;
 
+/// The last second that can be written: 9999-12-30T21:59:59Z.
+pub fn last_us() -> i64 {
+    (Timestamp::MAX.as_second() - 1) * SECOND_US
+}
+
 pub fn now_us() -> i64 {
     Timestamp::now().as_microsecond()
 }
@@ -40,6 +45,15 @@ pub fn parse(text: &str) -> Result<i64> {
 
 pub fn format(t_us: i64) -> String {
     Timestamp::from_microsecond(t_us).map_or_else(|_| t_us.to_string(), |t| t.to_string())
+}
+
+/// A length of time in one unit, as people say it: "59 min", "400 days".
+pub fn length(us: i64) -> String {
+    let units = [(DAY_US, "days"), (HOUR_US, "h"), (MINUTE_US, "min")];
+    match units.iter().find(|(unit_us, _)| us >= 2 * unit_us) {
+        Some((unit_us, name)) => format!("{} {name}", us / unit_us),
+        None => format!("{} s", us / SECOND_US),
+    }
 }
 
 /// Serde: RFC 3339 outside, microseconds inside.
@@ -80,6 +94,17 @@ mod tests {
             let e = parse(beyond).unwrap_err().to_string();
             assert!(e.contains("out of range"), "{e}");
         }
+    }
+
+    #[test]
+    fn a_length_is_told_in_one_unit() {
+        let told = |s: i64| length(s * SECOND_US);
+        assert_eq!(
+            (told(11), told(119), told(120)),
+            ("11 s".into(), "119 s".into(), "2 min".into())
+        );
+        assert_eq!((told(59 * 60), told(3 * 3600)), ("59 min".into(), "3 h".into()));
+        assert_eq!(told(400 * 86_400), "400 days");
     }
 
     #[test]

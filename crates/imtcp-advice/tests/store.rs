@@ -141,7 +141,7 @@ async fn what_is_written_is_read_again(place: Place) {
     assert_eq!((hop.oldest_us, hop.newest_us), (Some(at(NOON)), Some(at(NOON))));
     let stored = store.stored(DST, (hop, Kind::Bandwidth), (0, 0), i64::MAX, 10).await.unwrap();
     assert_eq!(stored[0].record, full);
-    let newest = store.newest(hop.id, at(NOON), 1).await.unwrap().unwrap();
+    let (_, newest) = store.newest(hop.id, at(NOON), 1).await.unwrap().unwrap();
     assert_eq!((newest.congested, newest.rtt_us), (Some(true), Some(30_500)));
     assert_eq!(store.newest(hop.id, at(NOON) - 1, 1).await.unwrap(), None);
     assert_eq!(store.newest(hop.id, at(NOON), 94).await.unwrap(), None);

@@ -156,8 +156,15 @@ pub struct Basis {
     /// Of `deciding_hop`: congested below, unless its source says otherwise; null where it is a share of a
     /// capacity that is not known.
     pub threshold_bps: Option<f64>,
-    /// Of `hop`: as set, or as a record of the day before its newest told last.
+    /// Of `hop`: as set; else the upper quartile of the capacities that records told from
+    /// `capacity_from` to `capacity_to`.
     pub capacity_bps: Option<f64>,
+    /// How many records told it; null where it is set or not known.
+    pub capacity_records: Option<u32>,
+    /// The time of the first of them.
+    pub capacity_from: Option<String>,
+    /// The time of the last of them.
+    pub capacity_to: Option<String>,
     /// Of `deciding_hop`: its newest record.
     pub newest_bps: Option<u64>,
     /// Of `deciding_hop`: when that was measured.

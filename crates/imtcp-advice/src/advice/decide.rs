@@ -5,20 +5,21 @@
 use jiff::Timestamp;
 
 use super::answer::{Advice, Basis, Day, Days, Mode, Reason, Switch};
+use super::capacity::Capacity;
 use super::days::Window;
 use super::fit::{least_squares, Sample};
 use super::model::{estimate, Estimate, Line};
 use crate::error::Result;
 use crate::settings::Settings;
-use crate::time::{format, SECOND_US};
+use crate::time::{format, last_us, SECOND_US};
 
 /// What is known of one hop. The path as a whole is a hop without name.
 #[derive(Clone, Debug, Default)]
 pub struct Hop {
     pub name: String,
     pub newest: Option<Newest>,
-    /// As it was told last, where that is not long ago.
-    pub capacity_bps: Option<f64>,
+    /// What its records told of it.
+    pub capacity: Option<Capacity>,
     /// Of [`fit_days`].
     pub days: Days,
 }
@@ -48,6 +49,10 @@ pub struct Request<'a> {
 /// holds: what it lacks may come with the next record.
 const RETRY_S: f64 = 60.0;
 
+/// A newest record lies at most this long after the request, a second: an answer is made for the
+/// beginning of the present second, of records until now.
+const MOST_AHEAD_US: i64 = SECOND_US;
+
 pub const METHOD: &str = "linear, same time of day";
 
 /// A hop and what follows from its lines.
@@ -72,6 +77,9 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
     let on = reason != Reason::Free;
 
     let capacity_bps = shown.and_then(|f| capacity(f.hop, settings));
+    // What is set needs no records.
+    let told_capacity =
+        shown.and_then(|f| f.hop.capacity).filter(|_| settings.capacity_bps.is_none());
     let rtt_us = hops
         .iter()
         .filter(|h| h.name.is_empty())
@@ -114,8 +122,8 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         age_s: oldest_newest(hops).map(|t| (request.t0_us - t).max(0) as f64 / 1e6),
         sample_count: shown.map_or(0, |f| f.hop.days.iter().map(|d| u64::from(d.samples)).sum()),
         method: METHOD.into(),
-        valid_until: holds_until_us.min(next_us),
-        next_advice_at: next_us,
+        valid_until: holds_until_us.min(next_us).min(last_us()),
+        next_advice_at: next_us.min(last_us()),
         computed_from: Basis {
             hop: shown.map(|f| f.hop.name.clone()),
             hops: hops.len() as u32,
@@ -135,6 +143,9 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
             tau_s: estimate.and_then(|e| e.tau_s),
             threshold_bps: deciding.and_then(|h| settings.threshold.bps(capacity(h, settings))),
             capacity_bps,
+            capacity_records: told_capacity.map(|c| c.records),
+            capacity_from: told_capacity.map(|c| format(c.from_us)),
+            capacity_to: told_capacity.map(|c| format(c.to_us)),
             newest_bps: newest.map(|n| n.available_bps.round() as u64),
             newest_at: newest.map(|n| format(n.t_us)),
             days: shown.map(|f| f.hop.days.clone()).unwrap_or_default(),
@@ -206,7 +217,9 @@ enum Gravity {
 }
 
 fn gravity(hop: &Hop, t0_us: i64, settings: &Settings) -> Gravity {
-    let Some(newest) = hop.newest else { return Gravity::Nothing };
+    let Some(newest) = hop.newest.filter(|n| n.t_us <= t0_us + MOST_AHEAD_US) else {
+        return Gravity::Nothing;
+    };
     if t0_us - newest.t_us > i64::from(settings.freshness_s) * SECOND_US {
         return Gravity::Stale;
     }
@@ -221,7 +234,7 @@ fn gravity(hop: &Hop, t0_us: i64, settings: &Settings) -> Gravity {
 }
 
 fn capacity(hop: &Hop, settings: &Settings) -> Option<f64> {
-    settings.capacity_bps.or(hop.capacity_bps)
+    settings.capacity_bps.or(hop.capacity.map(|c| c.bps))
 }
 
 fn oldest_newest(hops: &[Hop]) -> Option<i64> {

@@ -8,6 +8,8 @@
 //!       │
 //!       ├─ each hop                    [`model`]   B̂0, B̄1, σ, S, ε → τ
 //!       │
+//!       ├─ each hop                    [`capacity`] upper quartile of what records told
+//!       │
 //!       └─ the path                    [`decide`]  least hop; newest records → on or off
 //! ```
 //!
@@ -25,6 +27,7 @@
 
 pub mod answer;
 pub mod backtest;
+pub mod capacity;
 pub mod days;
 pub mod decide;
 pub mod fit;

@@ -4,28 +4,32 @@
 //!
 //! Kept per path: the samples around the request's time of day ([`Block`], good for ten
 //! minutes; the next one takes over what both hold), the lines fitted through them in the
-//! present second, each hop's newest record, and the answer of the present second. All of it is
-//! dropped when something is written that it rests upon: a new newest record takes the answer
-//! with it, one in a past day's window the block and its lines as well.
+//! present second, each hop's newest record and capacities, and the answer of the present second
+//! ([`Known`]). All of it is dropped when something is written that it rests upon: a new newest
+//! record takes the answer with it, one in a past day's window the block and its lines as well.
+//!
+//! An answer is for the beginning of a second and counts records until now. A record that lies
+//! ahead is upcoming until its time has come.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use jiff::tz::TimeZone;
-
 use super::block::{self, Block, Span, BLOCK_US};
+use super::known::{self, Known, KnownHop};
 use super::ping::Pinger;
+use super::upcoming::{self, Upcoming};
 use crate::advice::answer::{Advice, Days};
-use crate::advice::days::{windows, Window};
-use crate::advice::decide::{advise, fit_days, Hop, Newest, Request};
-use crate::error::Result;
+use crate::advice::capacity::HOLDS_US;
+use crate::advice::decide::{advise, fit_days, Request};
+use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::settings::{Changes, Settings};
-use crate::store::read::{PathInfo, SeriesInfo, ALL_PATHS};
+use crate::store::read::{PathInfo, ALL_PATHS};
+use crate::store::write::{Batch, Written};
 use crate::store::Store;
-use crate::time::{now_us, DAY_US, SECOND_US};
+use crate::time::{now_us, SECOND_US};
 
 pub struct Book {
     store: Arc<Store>,
@@ -34,6 +38,7 @@ pub struct Book {
     pinger: Pinger,
 }
 
+/// Who writes takes its lock, too: nothing but the store may be waited for under it.
 type Entry = tokio::sync::Mutex<Option<Known>>;
 
 /// Paths kept in memory; with a year of minutes, one takes half a megabyte at most.
@@ -42,31 +47,6 @@ const MOST_PATHS: usize = 512;
 const MOST_SAMPLES: usize = 200_000;
 /// Samples of all paths; 16 bytes each, so 128 MB.
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
-
-/// A capacity holds for records of this much later that tell none: not every source knows it.
-const CAPACITY_HOLDS_US: i64 = DAY_US;
-
-/// What is kept of a path.
-struct Known {
-    settings: Settings,
-    zone: TimeZone,
-    hops: Vec<KnownHop>,
-    /// When an active test told the RTT of the path last, and the RTT.
-    tested_rtt: Option<(i64, u64)>,
-    has_tests: bool,
-    block: Option<Block>,
-    /// The answer of this second, and its JSON.
-    answer: Option<(i64, Arc<Answered>)>,
-}
-
-struct KnownHop {
-    name: String,
-    series: Vec<SeriesInfo>,
-    oldest_us: i64,
-    newest: Option<Newest>,
-    /// When a record told the capacity last, and the capacity.
-    capacity: Option<(i64, f64)>,
-}
 
 pub struct Answered {
     pub advice: Advice,
@@ -92,59 +72,79 @@ impl Book {
     /// Settings of a path, over those of all paths.
     pub async fn settings(&self, path: Option<&PathInfo>) -> Result<Settings> {
         let all = self.store.path(ALL_PATHS).await?.map(|p| p.settings).unwrap_or_default();
-        Settings::layered(&[&all, path.map_or(&Changes::new(), |p| &p.settings)])
+        let own = path.map_or_else(Changes::new, |p| p.settings.clone());
+        let name = path.filter(|_| !own.is_empty()).map_or(ALL_PATHS, |p| &p.dst);
+        Settings::layered(&[&all, &own]).map_err(|e| {
+            Error::Input(format!("the settings of {name} are wrong and have to be changed: {e}"))
+        })
     }
 
     /// Advice as of now, made once a second.
     pub async fn now(&self, dst: &str) -> Result<Arc<Answered>> {
-        self.kept(dst, this_second(dst, now_us())).await
+        let clock = || {
+            let now_us = now_us();
+            (this_second(dst, now_us), now_us)
+        };
+        self.kept(dst, clock).await
     }
 
-    /// Advice for the second that begins then, from what is kept where that will do.
-    async fn kept(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
-        let Some(entry) = self.entry(dst).await? else { return self.unknown(dst, t0_us).await };
-        let mut known = entry.lock().await;
-        if known.is_none() {
-            let path = self.store.path(dst).await?.unwrap_or_default();
-            *known = Some(self.learn(&path, t0_us, i64::MAX).await?);
-        }
-        let Some(known) = known.as_mut() else { return self.unknown(dst, t0_us).await };
-        if let Some((at_us, answer)) = &known.answer {
-            if *at_us == t0_us {
-                return Ok(Arc::clone(answer));
+    /// Advice for the second that begins at the first time of the clock, of records until the second one,
+    /// from what is kept where that will do.
+    async fn kept(&self, dst: &str, clock: impl Fn() -> (i64, i64)) -> Result<Arc<Answered>> {
+        let Some(entry) = self.entry(dst).await? else { return self.unknown(dst, clock().0).await };
+        let mut pinged = self.pinger.recent(dst);
+        loop {
+            let mut place = entry.lock().await;
+            // Under the lock: what others count meanwhile has come by then.
+            let (t0_us, now_us) = clock();
+            if place.as_mut().is_some_and(|known| !known.count_until(now_us)) {
+                *place = None;
             }
+            if place.is_none() {
+                let path = self.store.path(dst).await?.unwrap_or_default();
+                *place = Some(self.learn_for_long(&path, t0_us, now_us).await?);
+            }
+            let Some(known) = place.as_mut() else { return self.unknown(dst, t0_us).await };
+            if let Some(answer) = known.answer(t0_us, now_us) {
+                return Ok(answer);
+            }
+            let lines = self.lines(known, t0_us).await?;
+            let hops = known.with_lines(lines, now_us);
+            let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
+            let tested = known.fresh_tested_rtt_us(t0_us);
+            let rtt_us = match pinged {
+                _ if told => None,
+                _ if hops.is_empty() || tested.is_some() => tested,
+                Some(rtt_us) => rtt_us,
+                None => {
+                    drop(place);
+                    pinged = Some(self.pinger.rtt_us(dst).await);
+                    continue;
+                }
+            };
+            let request = known.request(dst, (t0_us, now_us), rtt_us);
+            let answer = Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?);
+            known.keep(t0_us, now_us, &answer);
+            return Ok(answer);
         }
-        let lines = self.lines(known, t0_us).await?;
-        let hops = known.with_lines(lines);
-        let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
-        let ping_rtt_us = match known.fresh_tested_rtt_us(t0_us) {
-            _ if told => None,
-            None if !hops.is_empty() => self.pinger.rtt_us(dst).await,
-            tested => tested,
-        };
-        let request = known.request(dst, t0_us, ping_rtt_us);
-        let advice = advise(&request, &known.settings, &hops)?;
-        let answer = Arc::new(Answered::new(advice)?);
-        known.answer = Some((t0_us, Arc::clone(&answer)));
-        Ok(answer)
     }
 
     /// Advice as of another time: nothing that came after it counts.
     pub async fn as_of(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
+        self.read(dst, (t0_us, t0_us)).await
+    }
+
+    /// As [`Book::kept`] from the store alone, and without a ping.
+    async fn read(&self, dst: &str, (t0_us, now_us): (i64, i64)) -> Result<Arc<Answered>> {
         let Some(path) = self.store.path(dst).await? else {
             return self.unknown(dst, t0_us).await;
         };
-        let mut known = self.learn(&path, t0_us, t0_us).await?;
-        let min_validity = known.settings.min_validity_pct;
-        known.hops.retain(|hop| hop.oldest_us <= t0_us);
-        for hop in &mut known.hops {
-            self.learn_newest(hop, t0_us, min_validity).await?;
-        }
+        let mut known = self.learn(&path, t0_us, now_us).await?;
+        known.hops.retain(|hop| hop.oldest_us <= now_us);
         let lines = self.read_lines(&known, t0_us).await?;
-        let hops = known.with_lines(lines);
-        let ping_rtt_us = known.fresh_tested_rtt_us(t0_us);
-        let advice = advise(&known.request(dst, t0_us, ping_rtt_us), &known.settings, &hops)?;
-        Ok(Arc::new(Answered::new(advice)?))
+        let hops = known.with_lines(lines, now_us);
+        let request = known.request(dst, (t0_us, now_us), known.fresh_tested_rtt_us(t0_us));
+        Ok(Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?))
     }
 
     async fn unknown(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
@@ -154,18 +154,25 @@ impl Book {
         Ok(Arc::new(Answered::new(advice)?))
     }
 
-    /// These records are in the store now.
-    pub async fn wrote<'r>(&self, records: impl Iterator<Item = &'r Record>) {
-        let mut by_path: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
-        for record in records {
-            by_path.entry(&record.dst).or_default().push(record);
+    /// These batches are in the store now; of each, so much was new.
+    pub async fn wrote(&self, batches: &[Batch], written: &[Written], now_us: i64) {
+        let mut by_path: BTreeMap<&str, (Vec<(&Record, u32)>, bool)> = BTreeMap::new();
+        for (batch, written) in batches.iter().zip(written).filter(|(_, w)| w.stored > 0) {
+            // Which of them were there already is not told.
+            let all_new = written.stored == batch.records.len() as u64;
+            for stored in &batch.records {
+                let of_path = by_path.entry(&stored.record.dst).or_insert((Vec::new(), true));
+                of_path.0.push((&stored.record, stored.span_s));
+                of_path.1 &= all_new;
+            }
         }
-        for (dst, records) in by_path {
+        for (dst, (records, all_new)) in by_path {
             let entry = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
             let Some(entry) = entry else { continue };
             let mut known = entry.lock().await;
-            let fits = known.as_mut().is_some_and(|k| records.iter().all(|r| k.take_in(r)));
-            if !fits {
+            let take_in =
+                |k: &mut Known| records.iter().all(|(r, span)| k.take_in(r, *span, now_us));
+            if !all_new || !known.as_mut().is_some_and(take_in) {
                 *known = None;
             }
         }
@@ -192,60 +199,67 @@ impl Book {
         Ok(Some(Arc::clone(paths.entry(dst.into()).or_default())))
     }
 
-    /// What the store has of a path for a request; of active tests, what came until a time.
+    /// What the store has of a path for a request, of records until a time.
     async fn learn(&self, path: &PathInfo, t0_us: i64, until_us: i64) -> Result<Known> {
         let settings = self.settings(Some(path)).await?;
-        let mut hops: Vec<KnownHop> = Vec::new();
-        for series in &path.series {
-            let Some(oldest_us) = series.oldest_us else { continue };
-            if hops.last().is_none_or(|h| h.name != series.hop) {
-                hops.push(KnownHop {
-                    name: series.hop.clone(),
-                    series: Vec::new(),
-                    oldest_us,
-                    newest: None,
-                    capacity: None,
-                });
-            }
-            if let Some(hop) = hops.last_mut() {
-                hop.series.push(series.clone());
-                hop.oldest_us = hop.oldest_us.min(oldest_us);
-            }
-        }
+        let least = settings.min_validity_pct;
+        let mut hops = known::hops(&path.series);
         for hop in &mut hops {
-            // The newest first: the others need not be asked as a rule.
-            hop.series.sort_by_key(|s| std::cmp::Reverse(s.newest_us));
-            self.learn_newest(hop, i64::MAX, settings.min_validity_pct).await?;
+            self.learn_records(hop, until_us, least).await?;
         }
         // Those of the path as a whole, and none that would not be fresh.
         let tests: Vec<_> = path.series.iter().filter(|s| s.hop.is_empty()).cloned().collect();
         let since_us = t0_us - i64::from(settings.freshness_s) * SECOND_US;
-        let least = settings.min_validity_pct;
         let tested_rtt = self.store.newest_tested_rtt(&tests, (since_us, until_us), least).await?;
-        let zone = settings.time_zone()?;
-        let has_tests = path.series.iter().any(|s| s.newest_test_us.is_some());
-        Ok(Known { zone, settings, hops, tested_rtt, has_tests, block: None, answer: None })
+        Ok(Known {
+            zone: settings.time_zone()?,
+            settings,
+            hops,
+            tested_rtt,
+            upcoming_rtts: Upcoming::new([]),
+            oldest_test_us: path.series.iter().filter_map(|s| s.oldest_test_us).min(),
+            series: path.series.clone(),
+            block: None,
+            answer: None,
+        })
     }
 
-    /// A hop's newest record up to a time, and the capacity that was told last.
-    async fn learn_newest(&self, hop: &mut KnownHop, until_us: i64, least: u8) -> Result<()> {
-        (hop.newest, hop.capacity) = (None, None);
+    /// The same with the records that come later.
+    async fn learn_for_long(&self, path: &PathInfo, t0_us: i64, now_us: i64) -> Result<Known> {
+        let mut known = self.learn(path, t0_us, now_us).await?;
+        let least = known.settings.min_validity_pct;
+        let most = upcoming::MOST as u32;
+        for hop in &mut known.hops {
+            let mut later = Vec::new();
+            for one in hop.series.iter().filter(|s| s.newest_us.is_some_and(|t| t > now_us)) {
+                later.extend(self.store.upcoming(one.id, now_us, least, most).await?);
+            }
+            hop.upcoming = Upcoming::new(later);
+        }
+        let mut rtts = Vec::new();
+        let of_path = path.series.iter().filter(|s| s.hop.is_empty());
+        for one in of_path.filter(|s| s.newest_test_us.is_some_and(|t| t > now_us)) {
+            rtts.extend(self.store.upcoming_rtts(one.id, now_us, least, most).await?);
+        }
+        known.upcoming_rtts = Upcoming::new(rtts);
+        Ok(known)
+    }
+
+    /// A hop's newest record up to a time, and the capacities that were told before it.
+    async fn learn_records(&self, hop: &mut KnownHop, until_us: i64, least: u8) -> Result<()> {
         for one in &hop.series {
             let at_best = one.newest_us.map(|t_us| t_us.min(until_us));
-            if hop.newest.is_some_and(|n| at_best.is_none_or(|t_us| n.t_us >= t_us)) {
+            if hop.newest.is_some_and(|(key, _)| at_best.is_none_or(|t_us| key.t_us > t_us)) {
                 continue;
             }
             let found = self.store.newest(one.id, until_us, least).await?;
-            if let Some(found) = found.filter(|f| hop.newest.is_none_or(|n| f.t_us > n.t_us)) {
-                hop.newest = Some(found);
-            }
+            hop.newest = hop.newest.into_iter().chain(found).max_by_key(|(key, _)| *key);
         }
-        let Some(newest) = hop.newest else { return Ok(()) };
-        let between = (newest.t_us - CAPACITY_HOLDS_US, newest.t_us);
+        let Some((newest, _)) = hop.newest else { return Ok(()) };
+        let between = (newest.t_us - HOLDS_US, newest.t_us);
         for one in hop.series.iter().filter(|s| s.newest_us.is_some_and(|t| t >= between.0)) {
-            let found = self.store.newest_capacity(one.id, between, least).await?;
-            if let Some(found) = found.filter(|f| hop.capacity.is_none_or(|c| f.0 > c.0)) {
-                hop.capacity = Some(found);
+            for (key, bps) in self.store.newest_capacities(one.id, between, least).await? {
+                hop.told.add(key, bps);
             }
         }
         Ok(())
@@ -316,103 +330,6 @@ fn this_second(dst: &str, now_us: i64) -> i64 {
     dst.hash(&mut hasher);
     let beat_us = (hasher.finish() % SECOND_US as u64) as i64;
     now_us - (now_us - beat_us).rem_euclid(SECOND_US)
-}
-
-impl KnownHop {
-    fn ids(&self) -> Vec<i64> {
-        self.series.iter().map(|s| s.id).collect()
-    }
-
-    /// The capacity, where it still holds for the newest record.
-    fn capacity_bps(&self) -> Option<f64> {
-        let since_us = self.newest?.t_us - CAPACITY_HOLDS_US;
-        self.capacity.filter(|(t_us, _)| *t_us >= since_us).map(|(_, bps)| bps)
-    }
-}
-
-impl Known {
-    /// `None` where the block is not for then, or does not hold the windows.
-    fn lines_from_block(&mut self, t0_us: i64) -> Option<Vec<Days>> {
-        let mut block = self.block.take_if(|b| b.is_for(t0_us))?;
-        let windows = || self.hops.iter().map(|hop| self.windows(hop, t0_us, 0)).collect();
-        let lines = block.lines(t0_us, windows, &self.settings);
-        self.block = Some(block);
-        lines
-    }
-
-    fn windows(&self, hop: &KnownHop, t0_us: i64, longer_us: i64) -> Vec<Window> {
-        windows(
-            self.settings.history,
-            &self.zone,
-            t0_us,
-            i64::from(self.settings.horizon_s) * SECOND_US + longer_us,
-            hop.oldest_us,
-            self.settings.max_days as usize,
-        )
-    }
-
-    fn with_lines(&self, lines: Vec<Days>) -> Vec<Hop> {
-        let hop = |(hop, days): (&KnownHop, Days)| {
-            let name = hop.name.clone();
-            Hop { name, newest: hop.newest, capacity_bps: hop.capacity_bps(), days }
-        };
-        self.hops.iter().zip(lines).map(hop).collect()
-    }
-
-    fn fresh_tested_rtt_us(&self, t0_us: i64) -> Option<u64> {
-        let freshness_us = i64::from(self.settings.freshness_s) * SECOND_US;
-        let fresh = self.tested_rtt.filter(|(t_us, _)| t0_us - t_us <= freshness_us);
-        fresh.map(|(_, rtt_us)| rtt_us)
-    }
-
-    /// Brings a new record in; false when what is kept has to be read again.
-    fn take_in(&mut self, record: &Record) -> bool {
-        let Some(available_bps) = record.available_bps else {
-            self.take_in_test(record);
-            return true;
-        };
-        let Some(hop) = self.hops.iter_mut().find(|h| h.name == record.hop) else { return false };
-        if !hop.series.iter().any(|s| s.source == record.source) || record.time < hop.oldest_us {
-            return false;
-        }
-        if record.validity_pct.is_some_and(|v| v < self.settings.min_validity_pct) {
-            return true;
-        }
-        if let Some(bps) = record.capacity_bps {
-            if hop.capacity.is_none_or(|(t_us, _)| record.time > t_us) {
-                hop.capacity = Some((record.time, bps as f64));
-            }
-        }
-        if hop.newest.is_none_or(|n| record.time > n.t_us) {
-            hop.newest = Some(Newest {
-                t_us: record.time,
-                available_bps: available_bps as f64,
-                rtt_us: record.rtt_us,
-                congested: record.congested,
-            });
-        }
-        if self.block.as_ref().is_some_and(|b| b.spans_over(record.time)) {
-            self.block = None;
-        }
-        self.answer = None;
-        true
-    }
-
-    fn request<'a>(&self, dst: &'a str, t0_us: i64, ping_rtt_us: Option<u64>) -> Request<'a> {
-        Request { dst, t0_us, ping_rtt_us, has_tests: self.has_tests }
-    }
-
-    fn take_in_test(&mut self, record: &Record) {
-        if !std::mem::replace(&mut self.has_tests, true) {
-            self.answer = None;
-        }
-        let trusted = record.validity_pct.is_none_or(|v| v >= self.settings.min_validity_pct);
-        let rtt_us = record.rtt_us.filter(|_| trusted && record.hop.is_empty());
-        if let Some(rtt_us) = rtt_us {
-            self.tested_rtt = self.tested_rtt.max(Some((record.time, rtt_us)));
-            self.answer = None;
-        }
-    }
 }
 
 #[cfg(test)]

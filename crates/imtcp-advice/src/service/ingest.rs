@@ -101,7 +101,7 @@ async fn write_group(group: Vec<Item>, book: &Book, metrics: &Metrics, seen: &mu
                 book.forget_all();
             }
             *seen = generation;
-            book.wrote(batches.iter().flat_map(|b| &b.records).map(|s| &s.record)).await;
+            book.wrote(&batches, &written, now_us()).await;
             for (written, (done, _)) in written.into_iter().zip(waiting) {
                 metrics.records.inc_by(written.stored);
                 metrics.duplicate_batches.inc_by(written.duplicate.into());

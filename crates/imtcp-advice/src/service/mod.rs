@@ -8,6 +8,7 @@ pub mod connections;
 pub mod gate;
 pub mod guard;
 pub mod ingest;
+mod known;
 mod limits;
 pub mod listen;
 mod metrics;
@@ -20,6 +21,7 @@ mod problem;
 mod reports;
 mod routes;
 mod timeline;
+mod upcoming;
 mod xmlrpc;
 
 use std::sync::{Arc, RwLock};

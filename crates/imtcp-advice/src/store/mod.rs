@@ -5,6 +5,7 @@
 pub mod clients;
 mod forget;
 pub mod maintain;
+pub mod newest;
 pub mod read;
 pub mod schema;
 pub mod write;

@@ -11,7 +11,6 @@ use super::schema::table;
 use super::write::Stored;
 use super::{SeriesKey, Store};
 use crate::advice::days::Window;
-use crate::advice::decide::Newest;
 use crate::error::Result;
 use crate::record::{Kind, Record};
 use crate::settings::Changes;
@@ -33,7 +32,8 @@ pub struct SeriesInfo {
     /// First and newest record of available bandwidth; `None` before there is one.
     pub oldest_us: Option<i64>,
     pub newest_us: Option<i64>,
-    /// Newest record of an active test.
+    /// First and newest record of an active test.
+    pub oldest_test_us: Option<i64>,
     pub newest_test_us: Option<i64>,
 }
 
@@ -74,7 +74,7 @@ pub struct Point {
 pub const ALL_PATHS: &str = "*";
 
 /// A record's validity, in SQL: one that its source does not vouch for at all is left out.
-const VALID: &str = "(r.validity_pct IS NULL OR r.validity_pct >= $1)";
+pub(super) const VALID: &str = "(r.validity_pct IS NULL OR r.validity_pct >= $1)";
 
 impl Store {
     pub async fn generation(&self) -> Result<i64> {
@@ -91,6 +91,7 @@ impl Store {
         let sql = "SELECT s.id, s.hop, s.source,
                 (SELECT MIN(t_us) FROM record WHERE series_id = s.id) AS oldest,
                 (SELECT MAX(t_us) FROM record WHERE series_id = s.id) AS newest,
+                (SELECT MIN(t_us) FROM active_test WHERE series_id = s.id) AS oldest_test,
                 (SELECT MAX(t_us) FROM active_test WHERE series_id = s.id) AS newest_test
              FROM series s WHERE s.path_id = $1 ORDER BY s.hop, s.source";
         let id: i64 = row.try_get(0)?;
@@ -108,40 +109,6 @@ impl Store {
         let rows = sqlx::query(sql).bind(after).bind(i64::from(most));
         let rows = rows.fetch_all(&self.readers).await?;
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-    }
-
-    /// The newest record of a series up to a time.
-    pub async fn newest(
-        &self,
-        series: i64,
-        until_us: i64,
-        min_validity_pct: u8,
-    ) -> Result<Option<Newest>> {
-        let sql = format!(
-            "SELECT r.t_us, r.available_bps, r.rtt_us, r.congested
-             FROM record r WHERE r.series_id = $2 AND r.t_us <= $3 AND {VALID}
-             ORDER BY r.t_us DESC LIMIT 1"
-        );
-        let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(series).bind(until_us);
-        let row = query.fetch_optional(&self.readers).await?;
-        row.map(|row| newest(&row)).transpose()
-    }
-
-    /// The newest capacity that a series told between two times, and when.
-    pub async fn newest_capacity(
-        &self,
-        series: i64,
-        (from_us, to_us): (i64, i64),
-        min_validity_pct: u8,
-    ) -> Result<Option<(i64, f64)>> {
-        let sql = format!(
-            "SELECT r.t_us, r.capacity_bps FROM record r
-             WHERE r.series_id = $2 AND r.t_us BETWEEN $3 AND $4 AND r.capacity_bps IS NOT NULL
-                 AND {VALID} ORDER BY r.t_us DESC LIMIT 1"
-        );
-        let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(series);
-        let row = query.bind(from_us).bind(to_us).fetch_optional(&self.readers).await?;
-        row.map(|row| Ok((row.try_get(0)?, row.try_get::<i64, _>(1)? as f64))).transpose()
     }
 
     /// (time, available bandwidth) of series in each window. Their order is one whichever way the
@@ -271,30 +238,6 @@ impl Store {
         Ok(all)
     }
 
-    /// The newest RTT that active tests of series told between two times, and when.
-    pub async fn newest_tested_rtt(
-        &self,
-        series: &[SeriesInfo],
-        (from_us, to_us): (i64, i64),
-        min_validity_pct: u8,
-    ) -> Result<Option<(i64, u64)>> {
-        let mut newest: Option<(i64, u64)> = None;
-        for of in series.iter().filter(|s| s.newest_test_us.is_some_and(|t| t >= from_us)) {
-            let sql = format!(
-                "SELECT r.t_us, r.rtt_us FROM active_test r
-                 WHERE r.series_id = $2 AND r.t_us BETWEEN $3 AND $4 AND r.rtt_us IS NOT NULL
-                     AND {VALID} ORDER BY r.t_us DESC LIMIT 1"
-            );
-            let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(of.id);
-            let row = query.bind(from_us).bind(to_us).fetch_optional(&self.readers).await?;
-            if let Some(row) = row {
-                let found = (row.try_get(0)?, unsigned(&row, 1)?.unwrap_or(0));
-                newest = newest.max(Some(found));
-            }
-        }
-        Ok(newest)
-    }
-
     /// Times and spans of the means of a kind in a series between two times.
     pub(crate) async fn roll_ups(
         &self,
@@ -362,16 +305,8 @@ fn series_info(row: &AnyRow) -> Result<SeriesInfo> {
         source: row.try_get(2)?,
         oldest_us: row.try_get(3)?,
         newest_us: row.try_get(4)?,
-        newest_test_us: row.try_get(5)?,
-    })
-}
-
-fn newest(row: &AnyRow) -> Result<Newest> {
-    Ok(Newest {
-        t_us: row.try_get(0)?,
-        available_bps: row.try_get::<i64, _>(1)? as f64,
-        rtt_us: unsigned(row, 2)?,
-        congested: row.try_get::<Option<i64>, _>(3)?.map(|c| c != 0),
+        oldest_test_us: row.try_get(5)?,
+        newest_test_us: row.try_get(6)?,
     })
 }
 
@@ -411,6 +346,6 @@ fn stored(dst: &str, series: &SeriesInfo, row: &AnyRow) -> Result<Stored> {
     })
 }
 
-fn unsigned(row: &AnyRow, index: usize) -> Result<Option<u64>> {
+pub(super) fn unsigned(row: &AnyRow, index: usize) -> Result<Option<u64>> {
     Ok(row.try_get::<Option<i64>, _>(index)?.map(|value| value.max(0) as u64))
 }

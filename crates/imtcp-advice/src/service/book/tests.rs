@@ -2,6 +2,8 @@
 //! What is kept of a path is what the store would tell.
 
 use super::*;
+use crate::advice::answer::{Mode, Reason};
+use crate::service::ping::tests::{instead_of_ping, pinged};
 use crate::store::write::Batch;
 use crate::store::Place;
 use crate::time::{DAY_US, HOUR_US, MINUTE_US};
@@ -14,13 +16,14 @@ const DST: &str = "192.0.2.7";
 #[derive(Clone, Debug)]
 enum Event {
     Later(i64),
+    WithinTheSecond(i64),
     Report(Vec<Made>),
     /// By another process: the service hears that something was written.
     Import(Vec<Made>),
     Setting(Value),
 }
 
-/// A record, by how long before the request it was measured.
+/// A record, by how long before the request it was measured; less than 0 for one that lies ahead.
 #[derive(Clone, Debug)]
 struct Made {
     back_us: i64,
@@ -54,10 +57,25 @@ async fn empty_store() -> (tempfile::TempDir, Arc<Store>) {
     (dir, Arc::new(store))
 }
 
+fn record(t_us: i64, available_bps: u64) -> Record {
+    let available_bps = Some(available_bps);
+    Record { dst: DST.into(), time: t_us, available_bps, ..Record::default() }
+}
+
+/// As the writing task does.
+async fn report(book: &Book, records: Vec<Record>, now_us: i64) {
+    let batch = Batch { id: None, records: records.into_iter().map(Into::into).collect() };
+    let batches = [batch];
+    let (written, _) = book.store().write(&batches, now_us).await.unwrap();
+    book.wrote(&batches, &written, now_us).await;
+}
+
 fn made() -> impl Strategy<Value = Made> {
-    // Now, around the windows of past days, somewhere.
+    // Now, seconds and days ahead, around the windows of past days, somewhere.
     let back_us = prop_oneof![
         0..MINUTE_US,
+        -10 * SECOND_US..0,
+        -2 * DAY_US..0,
         (1..6i64, -20 * MINUTE_US..80 * MINUTE_US).prop_map(|(d, us)| d * DAY_US - us),
         0..7 * DAY_US,
     ];
@@ -102,6 +120,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]);
     prop_oneof![
         3 => later_us.prop_map(Event::Later),
+        1 => (0..SECOND_US).prop_map(Event::WithinTheSecond),
         3 => prop::collection::vec(made(), 1..4).prop_map(Event::Report),
         1 => prop::collection::vec(made(), 1..4).prop_map(Event::Import),
         1 => setting.prop_map(Event::Setting),
@@ -114,11 +133,15 @@ async fn answers_are_those_of_a_service_just_started(
 ) -> std::result::Result<(), TestCaseError> {
     let (_dir, store) = empty_store().await;
     let book = Book::new(Arc::clone(&store), Pinger::new(false));
-    let mut t0_us = begin_us;
-    let put = |records: Vec<Record>, t0_us| {
+    // An answer is for the beginning of a second, of records until now.
+    let (mut t0_us, mut now_us) = (begin_us, begin_us);
+    let put = |records: Vec<Record>, now_us| {
         let store = Arc::clone(&store);
-        let records = records.into_iter().map(Into::into).collect();
-        async move { store.write(&[Batch { id: None, records }], t0_us).await.unwrap() }
+        let batch = Batch { id: None, records: records.into_iter().map(Into::into).collect() };
+        async move {
+            let (written, _) = store.write(std::slice::from_ref(&batch), now_us).await.unwrap();
+            (batch, written)
+        }
     };
     // Five days, each ten minutes.
     let usual = |i: i64| Made {
@@ -132,14 +155,18 @@ async fn answers_are_those_of_a_service_just_started(
     put((0..5 * 144).map(|i| usual(i).record(t0_us)).collect(), t0_us).await;
     for event in events {
         match &event {
-            Event::Later(us) => t0_us += us,
+            Event::Later(us) => {
+                t0_us = now_us + us;
+                now_us = t0_us;
+            }
+            Event::WithinTheSecond(us) => now_us = (now_us + us).min(t0_us + SECOND_US - 1),
             Event::Report(made) => {
-                let records: Vec<_> = made.iter().map(|m| m.record(t0_us)).collect();
-                put(records.clone(), t0_us).await;
-                book.wrote(records.iter()).await;
+                let records = made.iter().map(|m| m.record(t0_us)).collect();
+                let (batch, written) = put(records, now_us).await;
+                book.wrote(&[batch], &written, now_us).await;
             }
             Event::Import(made) => {
-                put(made.iter().map(|m| m.record(t0_us)).collect(), t0_us).await;
+                put(made.iter().map(|m| m.record(t0_us)).collect(), now_us).await;
                 book.forget_all();
             }
             Event::Setting(change) => {
@@ -148,14 +175,102 @@ async fn answers_are_those_of_a_service_just_started(
                 book.forget_all();
             }
         }
-        let kept = &book.kept(DST, t0_us).await.unwrap().json;
+        let at = (t0_us, now_us);
+        let kept = &book.kept(DST, || at).await.unwrap().json;
         let started = Book::new(Arc::clone(&store), Pinger::new(false));
-        prop_assert_eq!(kept, &started.kept(DST, t0_us).await.unwrap().json, "{:?}", event);
+        prop_assert_eq!(kept, &started.kept(DST, || at).await.unwrap().json, "{:?}", event);
         // And those of what keeps nothing.
-        prop_assert_eq!(kept, &started.as_of(DST, t0_us).await.unwrap().json, "{:?}", event);
+        prop_assert_eq!(kept, &started.read(DST, at).await.unwrap().json, "{:?}", event);
+        if t0_us == now_us {
+            prop_assert_eq!(kept, &started.as_of(DST, t0_us).await.unwrap().json, "{:?}", event);
+        }
     }
     store.close().await;
     Ok(())
+}
+
+/// Five days, each ten minutes.
+async fn with_past_days(now_us: i64) -> (tempfile::TempDir, Arc<Store>, Book) {
+    let (dir, store) = empty_store().await;
+    let book = Book::new(Arc::clone(&store), Pinger::new(false));
+    let past = (1..5 * 144).map(|i| record(now_us - i * 10 * MINUTE_US, 60_000_000));
+    report(&book, past.collect(), now_us).await;
+    (dir, store, book)
+}
+
+/// As an older version took them. The path is congested, and one record from the future says otherwise.
+#[tokio::test]
+async fn a_record_that_lies_ahead_does_not_count_until_its_time_has_come() {
+    let begin_us = 1_774_500_000_000_000;
+    for ahead_us in [5 * SECOND_US, 59 * MINUTE_US, 400 * DAY_US] {
+        let (_dir, _store, book) = with_past_days(begin_us).await;
+        let threshold = json!({"threshold": {"bps": 42_000_000}, "freshness_s": 86_400});
+        book.store().change_settings(DST, threshold.as_object().unwrap()).await.unwrap();
+        let test = Record { available_bps: None, rtt_us: Some(9), ..record(begin_us, 0) };
+        let ahead = Record { capacity_bps: Some(1), ..record(begin_us + ahead_us, 90_000_000) };
+        report(&book, vec![record(begin_us, 10_000_000), ahead], begin_us).await;
+        let early = Record { time: begin_us + ahead_us, ..test };
+        report(&book, vec![early], begin_us).await;
+        let check = async |now_us: i64| {
+            let kept = book.kept(DST, || (now_us, now_us)).await.unwrap();
+            assert_eq!(kept.json, book.as_of(DST, now_us).await.unwrap().json);
+            let from = &kept.advice.computed_from;
+            (kept.advice.reason, kept.advice.age_s, from.capacity_bps, kept.advice.rtt_us)
+        };
+        let congested = (Reason::Congested, Some(0.0), None, None);
+        assert_eq!(check(begin_us).await, congested, "{ahead_us}");
+        let its_time = check(begin_us + ahead_us).await;
+        assert_eq!((its_time.1, its_time.2, its_time.3), (Some(0.0), Some(1.0), Some(9)));
+    }
+}
+
+/// The threshold is 42 % of the capacity: 5.3 or 9.3 Mbit/s.
+#[tokio::test]
+async fn capacities_that_alternate_do_not_flip_the_mode() {
+    let begin_us = 1_774_500_000_000_000;
+    for available_bps in [5_000_000, 7_000_000, 7_300_000, 9_200_000, 9_500_000] {
+        let (_dir, _store, book) = with_past_days(begin_us).await;
+        let mut modes = std::collections::HashSet::new();
+        for i in 0..40 {
+            let now_us = begin_us + i * 10 * SECOND_US;
+            let capacity_bps = Some(if i % 2 == 0 { 12_600_000 } else { 22_200_000 });
+            let capacity_bps = if i == 30 { Some(222_000_000) } else { capacity_bps };
+            let one = Record { capacity_bps, ..record(now_us, available_bps) };
+            report(&book, vec![one], now_us).await;
+            let kept = book.kept(DST, || (now_us, now_us)).await.unwrap();
+            assert_eq!(kept.json, book.as_of(DST, now_us).await.unwrap().json);
+            if i >= 4 {
+                modes.insert(kept.advice.mode == Mode::Bg);
+                let from = &kept.advice.computed_from;
+                assert_eq!(from.capacity_bps, Some(22.2e6));
+                assert_eq!(from.capacity_records, Some(i as u32 + 1));
+                assert_eq!(from.capacity_to, from.newest_at);
+            }
+        }
+        assert_eq!(modes.len(), 1, "{available_bps}");
+    }
+}
+
+#[tokio::test]
+async fn writing_does_not_wait_for_pings() {
+    let begin_us = 1_774_500_000_000_000;
+    let (dir, store, _) = with_past_days(begin_us).await;
+    let pinger = instead_of_ping(dir.path(), "exec sleep 30");
+    let book = Arc::new(Book::new(store, pinger));
+    let asking: Vec<_> = (0..20)
+        .map(|_| {
+            let book = Arc::clone(&book);
+            tokio::spawn(async move { book.now(DST).await.map(drop) })
+        })
+        .collect();
+    while pinged(dir.path()).is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    for i in 0..10 {
+        report(&book, vec![record(begin_us - i - 1, 60_000_000)], begin_us).await;
+    }
+    assert!(asking.iter().all(|one| !one.is_finished()));
+    assert_eq!(pinged(dir.path()), [DST]);
 }
 
 #[tokio::test]
@@ -163,26 +278,24 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
     let (_dir, store) = empty_store().await;
     let begin_us = 1_774_500_000_000_000;
     let record = |source: &str, hours: i64, capacity_bps| Record {
-        dst: DST.into(),
         source: source.into(),
-        time: begin_us + hours * HOUR_US,
-        available_bps: Some(60_000_000),
         capacity_bps,
-        ..Record::default()
+        ..record(begin_us + hours * HOUR_US, 60_000_000)
     };
-    let told = [record("router", 0, Some(100_000_000)), record("agent", 23, None)];
-    let records = told.into_iter().map(Into::into).collect();
-    store.write(&[Batch { id: None, records }], begin_us).await.unwrap();
     let book = Book::new(Arc::clone(&store), Pinger::new(false));
+    let told = vec![record("router", 0, Some(100_000_000)), record("agent", 23, None)];
+    report(&book, told, begin_us + 23 * HOUR_US).await;
     let capacity_at = async |hours: i64| {
-        let kept = book.kept(DST, begin_us + hours * HOUR_US).await.unwrap();
+        let at_us = begin_us + hours * HOUR_US;
+        let kept = book.kept(DST, || (at_us, at_us)).await.unwrap();
         kept.advice.computed_from.capacity_bps
     };
     assert_eq!(capacity_at(23).await, Some(1e8));
-    book.wrote([&record("agent", 24, None)].into_iter()).await;
-    assert_eq!(capacity_at(24).await, Some(1e8));
-    book.wrote([&record("agent", 25, None)].into_iter()).await;
-    assert_eq!(capacity_at(25).await, None);
+    for (hours, capacity_bps) in [(24, Some(1e8)), (25, None)] {
+        let one = vec![record("agent", hours, None)];
+        report(&book, one, begin_us + hours * HOUR_US).await;
+        assert_eq!(capacity_at(hours).await, capacity_bps);
+    }
 }
 
 /// The whole history has a day more then: what was kept for the day before answered nothing, and each
@@ -191,12 +304,8 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
 async fn a_day_that_begins_has_a_block_of_its_own() {
     let (_dir, store) = empty_store().await;
     let midnight_us = 1_774_483_200_000_000;
-    let record = |i: i64| Record {
-        dst: DST.into(),
-        time: midnight_us - i * MINUTE_US,
-        available_bps: Some(60_000_000 + (i % 1440) as u64 * 1000),
-        ..Record::default()
-    };
+    let record =
+        |i: i64| record(midnight_us - i * MINUTE_US, 60_000_000 + (i % 1440) as u64 * 1000);
     let records = (3..=5 * 1440).map(|i| record(i).into()).collect();
     store.write(&[Batch { id: None, records }], midnight_us).await.unwrap();
     let book = Book::new(Arc::clone(&store), Pinger::new(false));
@@ -205,7 +314,7 @@ async fn a_day_that_begins_has_a_block_of_its_own() {
         (midnight_us + MINUTE_US, midnight_us + MINUTE_US),
         (midnight_us + 2 * MINUTE_US, midnight_us + MINUTE_US),
     ] {
-        let kept = book.kept(DST, t0_us).await.unwrap();
+        let kept = book.kept(DST, || (t0_us, t0_us)).await.unwrap();
         assert_eq!(kept.json, book.as_of(DST, t0_us).await.unwrap().json);
         let entry = book.entry(DST).await.unwrap().unwrap();
         let known = entry.lock().await;

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What is kept of a path in memory, and how new records change it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+
+use super::block::Block;
+use super::book::Answered;
+use super::upcoming::Upcoming;
+use crate::advice::answer::Days;
+use crate::advice::capacity::{Key, Told};
+use crate::advice::days::{windows, Window};
+use crate::advice::decide::{Hop, Newest, Request};
+use crate::record::Record;
+use crate::settings::Settings;
+use crate::store::newest::Seen;
+use crate::store::read::SeriesInfo;
+use crate::time::SECOND_US;
+
+/// A path: records up to a time count, those after it are upcoming.
+pub struct Known {
+    pub settings: Settings,
+    pub zone: TimeZone,
+    pub hops: Vec<KnownHop>,
+    /// When an active test told the RTT of the path last, and the RTT.
+    pub tested_rtt: Option<(i64, u64)>,
+    pub upcoming_rtts: Upcoming<u64>,
+    /// When the first active test was, of the path or of a hop.
+    pub oldest_test_us: Option<i64>,
+    /// All series of the path, also those of tests alone.
+    pub series: Vec<SeriesInfo>,
+    pub block: Option<Block>,
+    pub answer: Option<Kept>,
+}
+
+/// The answer of a second.
+pub struct Kept {
+    pub t0_us: i64,
+    /// It holds until then: the next record comes.
+    pub until_us: i64,
+    pub answered: Arc<Answered>,
+}
+
+pub struct KnownHop {
+    pub name: String,
+    pub series: Vec<SeriesInfo>,
+    pub oldest_us: i64,
+    pub newest: Option<(Key, Newest)>,
+    pub told: Told,
+    pub upcoming: Upcoming<Seen>,
+}
+
+impl KnownHop {
+    pub fn ids(&self) -> Vec<i64> {
+        self.series.iter().map(|s| s.id).collect()
+    }
+
+    /// The record's time has come.
+    pub fn count(&mut self, key: Key, seen: Seen) {
+        if let Some(bps) = seen.capacity_bps {
+            self.told.add(key, bps);
+        }
+        if self.newest.is_none_or(|(newest, _)| key > newest) {
+            self.newest = Some((key, seen.newest));
+        }
+    }
+}
+
+impl Known {
+    /// Counts the records whose time has come by now. False when the store has to be read again.
+    pub fn count_until(&mut self, until_us: i64) -> bool {
+        for hop in &mut self.hops {
+            for (key, seen) in hop.upcoming.take_until(until_us) {
+                hop.count(key, seen);
+            }
+        }
+        for (key, rtt_us) in self.upcoming_rtts.take_until(until_us) {
+            self.tested_rtt = self.tested_rtt.max(Some((key.t_us, rtt_us)));
+        }
+        !self.upcoming_rtts.is_used_up() && !self.hops.iter().any(|h| h.upcoming.is_used_up())
+    }
+
+    /// The answer for this second, where nothing has come since.
+    pub fn answer(&self, t0_us: i64, now_us: i64) -> Option<Arc<Answered>> {
+        let kept = self.answer.as_ref()?;
+        (kept.t0_us == t0_us && now_us < kept.until_us).then(|| Arc::clone(&kept.answered))
+    }
+
+    pub fn keep(&mut self, t0_us: i64, now_us: i64, answered: &Arc<Answered>) {
+        let begins = self.hops.iter().map(|h| h.oldest_us).chain(self.oldest_test_us);
+        let begins = begins.filter(|t_us| *t_us > now_us);
+        let upcoming = self.hops.iter().filter_map(|h| h.upcoming.next_us());
+        let until_us = begins.chain(upcoming).chain(self.upcoming_rtts.next_us()).min();
+        let answered = Arc::clone(answered);
+        self.answer = Some(Kept { t0_us, until_us: until_us.unwrap_or(i64::MAX), answered });
+    }
+
+    /// Each hop's lines for a request then, from the block. `None` where the block is not for then, or
+    /// does not hold the windows.
+    pub fn lines_from_block(&mut self, t0_us: i64) -> Option<Vec<Days>> {
+        let mut block = self.block.take_if(|b| b.is_for(t0_us))?;
+        let windows = || self.hops.iter().map(|hop| self.windows(hop, t0_us, 0)).collect();
+        let lines = block.lines(t0_us, windows, &self.settings);
+        self.block = Some(block);
+        lines
+    }
+
+    pub fn windows(&self, hop: &KnownHop, t0_us: i64, longer_us: i64) -> Vec<Window> {
+        windows(
+            self.settings.history,
+            &self.zone,
+            t0_us,
+            i64::from(self.settings.horizon_s) * SECOND_US + longer_us,
+            hop.oldest_us,
+            self.settings.max_days as usize,
+        )
+    }
+
+    /// The hops with a record by now, as the algorithm takes them.
+    pub fn with_lines(&self, lines: Vec<Days>, now_us: i64) -> Vec<Hop> {
+        let hop = |(hop, days): (&KnownHop, Days)| {
+            let newest = hop.newest.map(|(_, newest)| newest);
+            let capacity = newest.and_then(|n| hop.told.capacity(n.t_us));
+            Hop { name: hop.name.clone(), newest, capacity, days }
+        };
+        self.hops.iter().zip(lines).filter(|(h, _)| h.oldest_us <= now_us).map(hop).collect()
+    }
+
+    pub fn fresh_tested_rtt_us(&self, t0_us: i64) -> Option<u64> {
+        let freshness_us = i64::from(self.settings.freshness_s) * SECOND_US;
+        let fresh = self.tested_rtt.filter(|(t_us, _)| t0_us - t_us <= freshness_us);
+        fresh.map(|(_, rtt_us)| rtt_us)
+    }
+
+    pub fn request<'a>(
+        &self,
+        dst: &'a str,
+        (t0_us, now_us): (i64, i64),
+        ping_rtt_us: Option<u64>,
+    ) -> Request<'a> {
+        let has_tests = self.oldest_test_us.is_some_and(|t_us| t_us <= now_us);
+        Request { dst, t0_us, ping_rtt_us, has_tests }
+    }
+
+    /// Brings a new record in; false when what is kept has to be read again.
+    pub fn take_in(&mut self, record: &Record, span_s: u32, now_us: i64) -> bool {
+        let of = |s: &&SeriesInfo| s.hop == record.hop && s.source == record.source;
+        let Some(series) = self.series.iter().find(of).map(|s| s.id) else { return false };
+        let key = Key { t_us: record.time, series, span_s: span_s.into() };
+        let Some(available_bps) = record.available_bps else {
+            self.take_in_test(key, record, now_us);
+            return true;
+        };
+        let Some(hop) = self.hops.iter_mut().find(|h| h.name == record.hop) else { return false };
+        if !hop.series.iter().any(|s| s.id == series) || record.time < hop.oldest_us {
+            return false;
+        }
+        if record.validity_pct.is_some_and(|v| v < self.settings.min_validity_pct) {
+            return true;
+        }
+        let newest = Newest {
+            t_us: record.time,
+            available_bps: available_bps as f64,
+            rtt_us: record.rtt_us,
+            congested: record.congested,
+        };
+        let seen = Seen { newest, capacity_bps: record.capacity_bps };
+        if record.time > now_us {
+            hop.upcoming.add(key, seen);
+            self.answer_holds_until(record.time);
+            return true;
+        }
+        hop.count(key, seen);
+        if self.block.as_ref().is_some_and(|b| b.spans_over(record.time)) {
+            self.block = None;
+        }
+        self.answer = None;
+        true
+    }
+
+    fn take_in_test(&mut self, key: Key, record: &Record, now_us: i64) {
+        if self.oldest_test_us.is_none_or(|t_us| key.t_us < t_us) {
+            self.oldest_test_us = Some(key.t_us);
+            self.answer = None;
+        }
+        let trusted = record.validity_pct.is_none_or(|v| v >= self.settings.min_validity_pct);
+        let Some(rtt_us) = record.rtt_us.filter(|_| trusted && record.hop.is_empty()) else {
+            return;
+        };
+        if key.t_us > now_us {
+            self.upcoming_rtts.add(key, rtt_us);
+            self.answer_holds_until(key.t_us);
+        } else {
+            self.tested_rtt = self.tested_rtt.max(Some((key.t_us, rtt_us)));
+            self.answer = None;
+        }
+    }
+
+    fn answer_holds_until(&mut self, t_us: i64) {
+        if let Some(kept) = &mut self.answer {
+            kept.until_us = kept.until_us.min(t_us);
+        }
+    }
+}
+
+/// The hops of series, each with its series; nothing is known of their records yet.
+pub fn hops(series: &[SeriesInfo]) -> Vec<KnownHop> {
+    let mut by_name: BTreeMap<&str, Vec<SeriesInfo>> = BTreeMap::new();
+    for one in series.iter().filter(|s| s.oldest_us.is_some()) {
+        by_name.entry(&one.hop).or_default().push(one.clone());
+    }
+    let hop = |(name, mut series): (&str, Vec<SeriesInfo>)| {
+        // The newest first: the others need not be asked as a rule.
+        series.sort_by_key(|s| std::cmp::Reverse(s.newest_us));
+        let oldest_us = series.iter().filter_map(|s| s.oldest_us).min().unwrap_or(i64::MAX);
+        let (told, upcoming) = (Told::default(), Upcoming::new([]));
+        KnownHop { name: name.into(), series, oldest_us, newest: None, told, upcoming }
+    };
+    by_name.into_iter().map(hop).collect()
+}
