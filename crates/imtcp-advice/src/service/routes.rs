@@ -15,6 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::problem::Problem;
 use super::Shared;
 use crate::advice::answer::Answer;
+use crate::error::Error;
 use crate::record::destination;
 use crate::settings::{Changes, Settings, SettingsChange};
 use crate::store::read::{PathInfo, Point, TestPoint, ALL_PATHS};
@@ -94,8 +95,10 @@ pub struct PathView {
     newest: Option<String>,
     /// Newest active test.
     newest_test: Option<String>,
-    /// What holds for it.
-    settings: Settings,
+    /// What holds for it; null where `error` says what is wrong.
+    settings: Option<Settings>,
+    /// Why no advice can be given: its settings are wrong, as an older version may have stored them.
+    error: Option<String>,
     /// What is set for it alone.
     #[schema(value_type = Object)]
     own_settings: Changes,
@@ -150,7 +153,12 @@ pub async fn paths(
 }
 
 async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
-    let settings = service.book.settings(Some(&path)).await?;
+    // One path with wrong settings is listed as it is, and the others with it.
+    let (settings, error) = match service.book.settings(Some(&path)).await {
+        Ok(settings) => (Some(settings), None),
+        Err(Error::Input(error)) => (None, Some(error)),
+        Err(e) => return Err(e.into()),
+    };
     let oldest = path.series.iter().filter_map(|s| s.oldest_us).min();
     let newest = path.series.iter().filter_map(|s| s.newest_us).max();
     let newest_test = path.series.iter().filter_map(|s| s.newest_test_us).max();
@@ -162,6 +170,7 @@ async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
         newest_test: newest_test.map(time::format),
         dst: path.dst,
         settings,
+        error,
         own_settings: path.settings,
     })
 }

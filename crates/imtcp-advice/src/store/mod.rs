@@ -8,6 +8,7 @@ pub mod maintain;
 pub mod newest;
 pub mod read;
 pub mod schema;
+mod settings;
 pub mod write;
 
 use std::collections::HashMap;

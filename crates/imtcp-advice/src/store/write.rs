@@ -13,7 +13,6 @@ use super::schema::table;
 use super::{SeriesKey, Store};
 use crate::error::Result;
 use crate::record::{Kind, Record};
-use crate::settings::{Changes, Settings};
 use crate::time::DAY_US;
 
 /// Records that came together; the id makes them come once.
@@ -254,30 +253,6 @@ impl Store {
         };
         rows.iter().map(made).collect()
     }
-
-    /// Sets some of a path's settings (`*`: of all paths); null takes one back.
-    pub async fn change_settings(&self, dst: &str, changes: &Changes) -> Result<Changes> {
-        let mut tx = self.writer.begin().await?;
-        raise_generation(&mut tx).await?;
-        make_path(&mut tx, dst).await?;
-        let sql = "SELECT settings FROM path WHERE dst = $1";
-        let row = sqlx::query(sql).bind(dst).fetch_one(&mut *tx).await?;
-        let mut all: Changes = serde_json::from_str(row.try_get(0)?).unwrap_or_default();
-        all.extend(changes.clone());
-        all.retain(|_, value| !value.is_null());
-        Settings::layered(&[&all])?;
-        let sql = "UPDATE path SET settings = $2 WHERE dst = $1";
-        let text = Value::Object(all.clone()).to_string();
-        sqlx::query(sql).bind(dst).bind(text).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(all)
-    }
-}
-
-async fn make_path(tx: &mut Transaction<'_, Any>, dst: &str) -> Result<()> {
-    let sql = "INSERT INTO path (dst) VALUES ($1) ON CONFLICT DO NOTHING";
-    sqlx::query(sql).bind(dst).execute(&mut **tx).await?;
-    Ok(())
 }
 
 /// Tells readers, in other processes too, that something has changed.

@@ -47,7 +47,7 @@ const span = s => s < 0 ? '0 s' : s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${
 const count = (n, one) => `${n} ${one}${n === 1 ? '' : 's'}`;
 const sentence = text => text[0].toUpperCase() + text.slice(1);
 const hopName = hop => hop ? `hop ${hop}` : 'the path as a whole';
-const zone = () => state.path.settings.zone;
+const zone = () => state.path.settings?.zone ?? 'UTC';
 function clock(t, options) {
   return new Intl.DateTimeFormat('en-GB', { timeZone: zone(), hourCycle: 'h23', ...options }).format(t);
 }

@@ -25,7 +25,13 @@ pub fn main(args: BacktestArgs) -> Result<u8> {
         let defaults = store.path(ALL_PATHS).await?.map(|p| p.settings).unwrap_or_default();
         let mut all = Vec::new();
         for path in paths(&store, args.path.as_deref()).await? {
-            all.extend(of_path(&args, &store, &defaults, &path).await?);
+            match of_path(&args, &store, &defaults, &path).await {
+                // One path with wrong settings does not keep the others from their scores.
+                Err(e) if args.path.is_none() && is_of_input(&e) => {
+                    eprintln!("imtcp: {} is left out: {e}", path.dst);
+                }
+                scores => all.extend(scores?),
+            }
         }
         store.close().await;
         Ok(all)
@@ -41,6 +47,11 @@ pub fn main(args: BacktestArgs) -> Result<u8> {
         }
     }
     Ok(exit::OK)
+}
+
+/// Wrong settings, and not a database that fails.
+fn is_of_input(e: &anyhow::Error) -> bool {
+    matches!(e.downcast_ref(), Some(imtcp_advice::Error::Input(_)))
 }
 
 async fn of_path(

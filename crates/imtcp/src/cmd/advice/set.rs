@@ -3,6 +3,7 @@ use anyhow::{anyhow, Result};
 use imtcp_advice::record::destination;
 use imtcp_advice::settings::{Changes, Settings};
 use imtcp_advice::store::read::ALL_PATHS;
+use imtcp_advice::store::Place;
 use imtcp_advice::Error;
 use serde_json::{json, Value};
 
@@ -17,6 +18,8 @@ pub fn main(args: SetArgs) -> Result<u8> {
     let changes = changes.map_err(exit::usage)?;
     let dst = args.path.as_deref().map(destination).transpose()?;
     let settings = wait(async {
+        let place = Place::new(&args.db.db)?;
+        let is_new = place.is_missing();
         let store = if changes.is_empty() {
             open_existing(&args.db).await?
         } else {
@@ -24,7 +27,12 @@ pub fn main(args: SetArgs) -> Result<u8> {
         };
         let name = dst.as_deref().unwrap_or(ALL_PATHS);
         if !changes.is_empty() {
-            store.change_settings(name, &changes).await.map_err(|e| match e {
+            let changed = store.change_settings(name, &changes).await;
+            if changed.is_err() && is_new {
+                store.close().await;
+                place.remove();
+            }
+            changed.map_err(|e| match e {
                 Error::Input(_) => exit::usage(e),
                 e => e.into(),
             })?;
