@@ -36,14 +36,17 @@ pub struct Maintained {
 }
 
 /// Joins the records of bandwidth of a bucket. Means are weighted with the samples in them; the time is
-/// the mean too, so that a line through the means is the line through the records.
+/// the mean too, so that a line through the means is the line through the records. Sums are doubles:
+/// products with samples are more than 64 bits hold.
 const ROLL_UP_BANDWIDTH: &str = "
 INSERT INTO record (series_id, t_us, span_s, samples, available_bps, low_bps, high_bps,
     capacity_bps, rtt_us, loss, congested, validity_pct)
 SELECT series_id,
-    MIN(t_us) / $2 * $2 + CAST(SUM((t_us % $2) * samples) / SUM(samples) AS BIGINT),
+    MIN(t_us) / $2 * $2
+        + CAST(SUM(CAST(t_us % $2 AS DOUBLE PRECISION) * samples) / SUM(samples) AS BIGINT),
     $2 / 1000000, CAST(SUM(samples) AS BIGINT),
-    CAST(SUM(available_bps * samples) / SUM(samples) AS BIGINT), MIN(low_bps), MAX(high_bps),
+    CAST(SUM(CAST(available_bps AS DOUBLE PRECISION) * samples) / SUM(samples) AS BIGINT),
+    MIN(low_bps), MAX(high_bps),
     MAX(capacity_bps), CAST(AVG(rtt_us) AS BIGINT), AVG(loss),
     CAST(ROUND(AVG(congested)) AS BIGINT), CAST(AVG(validity_pct) AS BIGINT)
 FROM record
@@ -52,8 +55,9 @@ WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3
 GROUP BY series_id, t_us / $2
 ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
     samples = record.samples + excluded.samples,
-    available_bps = (record.available_bps * record.samples
-        + excluded.available_bps * excluded.samples) / (record.samples + excluded.samples),
+    available_bps = CAST((CAST(record.available_bps AS DOUBLE PRECISION) * record.samples
+        + CAST(excluded.available_bps AS DOUBLE PRECISION) * excluded.samples)
+        / (record.samples + excluded.samples) AS BIGINT),
     low_bps = CASE WHEN excluded.low_bps < record.low_bps
         THEN excluded.low_bps ELSE record.low_bps END,
     high_bps = CASE WHEN excluded.high_bps > record.high_bps
@@ -65,11 +69,13 @@ const ROLL_UP_TESTS: &str = "
 INSERT INTO active_test (series_id, t_us, span_s, samples, rtt_us, loss, throughput_bps,
     validity_pct)
 SELECT series_id,
-    MIN(t_us) / $2 * $2 + CAST(SUM((t_us % $2) * samples) / SUM(samples) AS BIGINT),
+    MIN(t_us) / $2 * $2
+        + CAST(SUM(CAST(t_us % $2 AS DOUBLE PRECISION) * samples) / SUM(samples) AS BIGINT),
     $2 / 1000000, CAST(SUM(samples) AS BIGINT),
-    CAST(SUM(rtt_us * samples) / SUM(CASE WHEN rtt_us IS NOT NULL THEN samples END) AS BIGINT),
+    CAST(SUM(CAST(rtt_us AS DOUBLE PRECISION) * samples)
+        / SUM(CASE WHEN rtt_us IS NOT NULL THEN samples END) AS BIGINT),
     SUM(loss * samples) / SUM(CASE WHEN loss IS NOT NULL THEN samples END),
-    CAST(SUM(throughput_bps * samples)
+    CAST(SUM(CAST(throughput_bps AS DOUBLE PRECISION) * samples)
         / SUM(CASE WHEN throughput_bps IS NOT NULL THEN samples END) AS BIGINT),
     CAST(AVG(validity_pct) AS BIGINT)
 FROM active_test
@@ -78,13 +84,14 @@ WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3
 GROUP BY series_id, t_us / $2
 ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
     samples = active_test.samples + excluded.samples,
-    rtt_us = COALESCE((active_test.rtt_us * active_test.samples + excluded.rtt_us
-        * excluded.samples) / (active_test.samples + excluded.samples), active_test.rtt_us,
-        excluded.rtt_us),
+    rtt_us = COALESCE(CAST((CAST(active_test.rtt_us AS DOUBLE PRECISION) * active_test.samples
+        + CAST(excluded.rtt_us AS DOUBLE PRECISION) * excluded.samples)
+        / (active_test.samples + excluded.samples) AS BIGINT), active_test.rtt_us, excluded.rtt_us),
     loss = COALESCE((active_test.loss * active_test.samples + excluded.loss * excluded.samples)
         / (active_test.samples + excluded.samples), active_test.loss, excluded.loss),
-    throughput_bps = COALESCE((active_test.throughput_bps * active_test.samples
-        + excluded.throughput_bps * excluded.samples) / (active_test.samples + excluded.samples),
+    throughput_bps = COALESCE(CAST((CAST(active_test.throughput_bps AS DOUBLE PRECISION)
+        * active_test.samples + CAST(excluded.throughput_bps AS DOUBLE PRECISION) * excluded.samples)
+        / (active_test.samples + excluded.samples) AS BIGINT),
         active_test.throughput_bps, excluded.throughput_bps)";
 
 fn roll_up_sql(kind: Kind) -> &'static str {

@@ -174,7 +174,8 @@ impl Store {
         Ok(all)
     }
 
-    /// The history of a hop between two times, in at most about `points` steps.
+    /// The history of a hop between two times, in at most about `points` steps. Sums are doubles: ten
+    /// years of microseconds, each many samples, are more than 64 bits hold.
     pub async fn history(
         &self,
         series: &[i64],
@@ -184,9 +185,11 @@ impl Store {
     ) -> Result<Vec<Point>> {
         let step_us = ((to_us - from_us) / i64::from(points.max(1))).max(1);
         let sql = format!(
-            "SELECT CAST(SUM((r.t_us - $3) * r.samples) / SUM(r.samples) AS BIGINT) + $3,
+            "SELECT CAST(SUM(CAST(r.t_us - $3 AS DOUBLE PRECISION) * r.samples)
+                        / SUM(r.samples) AS BIGINT) + $3,
                     CAST(SUM(r.samples) AS BIGINT),
-                    CAST(SUM(r.available_bps * r.samples) / SUM(r.samples) AS BIGINT),
+                    CAST(SUM(CAST(r.available_bps AS DOUBLE PRECISION) * r.samples)
+                        / SUM(r.samples) AS BIGINT),
                     MIN(r.low_bps), MAX(r.high_bps), MAX(r.capacity_bps),
                     CAST(AVG(r.rtt_us) AS BIGINT), AVG(r.loss)
              FROM (SELECT {} AS id FROM {}) s {}
@@ -216,7 +219,8 @@ impl Store {
         let mut all = Vec::new();
         for of in series.iter().filter(|s| s.newest_test_us.is_some()) {
             let sql = format!(
-                "SELECT CAST(SUM((r.t_us - $3) * r.samples) / SUM(r.samples) AS BIGINT) + $3,
+                "SELECT CAST(SUM(CAST(r.t_us - $3 AS DOUBLE PRECISION) * r.samples)
+                        / SUM(r.samples) AS BIGINT) + $3,
                         CAST(SUM(r.samples) AS BIGINT), CAST(AVG(r.rtt_us) AS BIGINT),
                         AVG(r.loss), CAST(AVG(r.throughput_bps) AS BIGINT)
                  FROM active_test r
