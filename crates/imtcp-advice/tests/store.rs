@@ -3,16 +3,6 @@
 
 mod support;
 
-use std::future::Future;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::ConnectInfo;
-use axum::http::Request;
-use tower::ServiceExt;
-
 use imtcp_advice::advice::days::Window;
 use imtcp_advice::record::{Kind, Record};
 use imtcp_advice::service::guard::{Access, Tokens};
@@ -23,21 +13,13 @@ use imtcp_advice::store::write::{Batch, Written};
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::time::{self, DAY_US, HOUR_US, MINUTE_US};
 use imtcp_advice::{exchange, parquet, Error};
-use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-use support::{at, record, Postgres};
-
-type Running = Pin<Box<dyn Future<Output = ()>>>;
-type Test = (&'static str, fn(Place) -> Running);
-
-macro_rules! tests {
-    ($($name:ident),* $(,)?) => {
-        [$((stringify!($name), (|place| Box::pin($name(place))) as fn(Place) -> Running)),*]
-    };
-}
+use support::databases::tests;
+use support::service::asked;
+use support::{at, record};
 
 fn main() {
-    let tests: Vec<Test> = tests![
+    support::databases::run_all(tests![
         what_is_written_is_read_again,
         a_batch_comes_once,
         batches_that_come_together_are_told_apart,
@@ -65,34 +47,7 @@ fn main() {
         two_that_open_at_once_agree,
         vacuum_works,
         the_service_answers_from_it,
-    ]
-    .into();
-    let postgres = Postgres::start().map(Arc::new);
-    if let Err(reason) = &postgres {
-        eprintln!("skipped: {} tests on PostgreSQL: {reason}", tests.len());
-    }
-    let mut trials = Vec::new();
-    for (name, test) in tests {
-        let on_file = move || {
-            let dir = tempfile::tempdir()?;
-            run(test(Place::File(dir.path().join("history.db"))))
-        };
-        trials.push(Trial::test(format!("{name}::sqlite"), on_file));
-        let server = postgres.as_ref().ok().cloned();
-        let ignored = server.is_none();
-        let on_server = move || server.map_or(Ok(()), |server| run(test(server.place())));
-        trials.push(Trial::test(format!("{name}::postgres"), on_server).with_ignored_flag(ignored));
-    }
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    // Before exit, which runs no destructors: it holds the server.
-    drop(postgres);
-    conclusion.exit();
-}
-
-fn run(test: Running) -> Result<(), Failed> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(test);
-    Ok(())
+    ]);
 }
 
 const DST: &str = "192.0.2.7";
@@ -523,26 +478,6 @@ async fn advice_as_of_noon(store: &Store) -> Value {
     let store = Store::open_existing(store.place()).await.unwrap();
     let service = Service::start(store, Config::default()).await.unwrap();
     asked(&service, "GET", &format!("/v1/advice?dst={DST}&at={NOON}"), String::new()).await
-}
-
-/// A request's answer, of a client who may write.
-fn asked(
-    service: &Arc<Service>,
-    method: &str,
-    path: &str,
-    body: String,
-) -> impl Future<Output = Value> + use<> {
-    let request = Request::builder().method(method).uri(path);
-    let request = request.header("Authorization", "Bearer token");
-    let mut request = request.body(Body::from(body)).unwrap();
-    let client = SocketAddr::from(([127, 0, 0, 1], 1));
-    request.extensions_mut().insert(ConnectInfo(client));
-    let router = service.router();
-    async move {
-        let answer = router.oneshot(request).await.unwrap();
-        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-        serde_json::from_slice(&body).unwrap()
-    }
 }
 
 async fn an_export_can_be_imported_again(place: Place) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What tests and benchmark share: a directory of their own, a PostgreSQL of their own.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
+
+pub mod databases;
+pub mod service;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
