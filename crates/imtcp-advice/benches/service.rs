@@ -9,16 +9,21 @@
 //! Delays count from when a request was due, at 5000 a second, so that none is left out that
 //! had to wait for another; then as many as go. The same requests for something that is not
 //! there show what of the delays is the machine's, HTTP's and the clients'; and the same beside
-//! reports for the paths that are asked about, what writing costs those who read.
+//! reports for the paths that are asked about, what writing costs those who read. At the end a
+//! service rolls up a twelfth of the history beside all of that. Such days are rolled up once: a
+//! history that IMTCP_BENCH_DB names has enough of them for six runs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use imtcp_advice::record::Record;
+use imtcp_advice::record::{Kind, Record};
 use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::{listen, Config, Service};
+use imtcp_advice::store::maintain::Retention;
+use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::write::{Batch, Stored};
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::time::{now_us, MINUTE_US};
@@ -37,6 +42,9 @@ const ASKING_TIME: Duration = Duration::from_secs(10);
 const PACE: f64 = 5_000.0;
 const AGENTS: usize = 10_000;
 const RECORDS_A_BATCH: usize = 20;
+/// Records a second beside what is asked, and the connections that bring them.
+const REPORTED: f64 = 10_000.0;
+const REPORTERS: usize = 8;
 
 fn main() {
     let of = |name: &str, usual: i64| {
@@ -68,7 +76,7 @@ fn bench(place: &Place, days: i64, paths: i64) {
     println!("{place}: {count} records in {filled:.0} s");
 
     for history in ["week", "all"] {
-        let address = server.block_on(start(place, history));
+        let address = server.block_on(start(place, history, 9999));
         warm(address, paths);
         let advice = |path| format!("/v1/advice?dst={}&bytes=1000000", dst(path % paths));
         for pace in [Some(PACE), None] {
@@ -78,6 +86,15 @@ fn bench(place: &Place, days: i64, paths: i64) {
         }
         let beside = beside_reports(address, paths, || gets(address, Some(PACE), "200", advice));
         report(&format!("advice, history={history}, beside reports"), Some(PACE), beside);
+        let rolled_days = server.block_on(rolled_days(place, days));
+        let raw_days = days - rolled_days - days / 12;
+        let address = server.block_on(start(place, history, raw_days as u32));
+        warm(address, paths);
+        let beside = beside_reports(address, paths, || gets(address, Some(PACE), "200", advice));
+        let what = format!("advice, history={history}, beside reports and a roll-up");
+        report(&what, Some(PACE), beside);
+        let at_work = server.block_on(self::rolled_days(place, days)) < rolled_days + days / 12;
+        println!("the roll-up {} then", if at_work { "was still at work" } else { "had ended by" });
         if history == "week" {
             let (records, took) = ingest(address);
             let rate = records as f64 / took.as_secs_f64();
@@ -141,21 +158,46 @@ fn record(dst: &str, source: &str, time: i64, bps: f64) -> Record {
     }
 }
 
-async fn start(place: &Place, history: &str) -> SocketAddr {
+/// How many of the oldest days are rolled up on all paths: those of the last one, whose turn is last.
+async fn rolled_days(place: &Place, days: i64) -> i64 {
+    let store = Store::open(place).await.expect("the store opens");
+    let mut names = store.path_names("10.0.", 1000).await.expect("names");
+    names.retain(|name| name.starts_with("10.0."));
+    let mut last: Option<PathInfo> = None;
+    for name in names {
+        let path = store.path(&name).await.expect("a path").expect("it is there");
+        let filled =
+            |p: &PathInfo| p.series.iter().filter(|s| s.source == "fill").map(|s| s.id).max();
+        if last.as_ref().is_none_or(|l| filled(&path) > filled(l)) {
+            last = Some(path);
+        }
+    }
+    let last = last.expect("a path");
+    let series = last.series.iter().find(|s| s.source == "fill").expect("a series");
+    let mut rolled = 0;
+    let oldest_us = series.oldest_us.expect("records");
+    for day in 0..days {
+        let from = (oldest_us + (day * 1440 + 720) * MINUTE_US, 0);
+        let of = (series, Kind::Bandwidth);
+        let found = store.stored(&last.dst, of, from, i64::MAX, 1).await.expect("records");
+        if found.first().is_none_or(|s| s.span_s == 0) {
+            break;
+        }
+        rolled = day + 1;
+    }
+    store.close().await;
+    rolled
+}
+
+async fn start(place: &Place, history: &str, raw_days: u32) -> SocketAddr {
     let store = Store::open(place).await.expect("the store opens");
     let settings = json!({ "history": history });
     store.change_settings("*", settings.as_object().expect("an object")).await.expect("set");
     let access = Access { write: Some(Tokens::new(&[TOKEN])), read: None };
     let config = Config { access, ..Config::default() };
-    // The benchmark's history is not rolled up while it runs.
-    let config = Config {
-        retention: imtcp_advice::store::maintain::Retention {
-            raw_days: 9999,
-            minute_days: 9999,
-            hour_days: 9999,
-        },
-        ..config
-    };
+    let forever =
+        Retention { raw_days, minute_days: 9999, hour_days: 9999, ..Retention::default() };
+    let config = Config { retention: forever, ..config };
     let service = Service::start(store, config).await.expect("the service starts");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -255,24 +297,36 @@ fn post(dst: &str, batch: &str, first_us: i64) -> Vec<u8> {
     (head + &body).into_bytes()
 }
 
-/// Does something, and sends a batch each ten milliseconds beside it, for one path after the other.
+/// Does something, and sends batches for one path after the other beside it, as many as are due.
 fn beside_reports<T>(address: SocketAddr, paths: i64, work: impl FnOnce() -> T) -> T {
     let begin = Instant::now();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, mut buffer) = (connect(address), Vec::new());
-            for i in 0.. {
-                if begin.elapsed() > ASKING_TIME {
-                    break;
-                }
-                let now = now_us();
-                let request = post(&dst(i % paths), &format!("{now}-beside"), now);
-                ask(&mut stream, &request, "200", &mut buffer);
-                thread::sleep(Duration::from_millis(10));
+    let stored = AtomicUsize::new(0);
+    let reporter = |reporter: usize| {
+        let (mut stream, mut buffer) = (connect(address), Vec::new());
+        for i in (reporter..).step_by(REPORTERS) {
+            let due_s = (i * RECORDS_A_BATCH) as f64 / REPORTED;
+            let due = begin + Duration::from_secs_f64(due_s);
+            if due > begin + ASKING_TIME || begin.elapsed() > ASKING_TIME {
+                break;
             }
-        });
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            // Each of its own times: a path's next batch comes 0.2 s later.
+            let first_us = now_us() - 100_000;
+            let request = post(&dst(i as i64 % paths), &format!("{first_us}-{i}"), first_us);
+            ask(&mut stream, &request, "200", &mut buffer);
+            stored.fetch_add(RECORDS_A_BATCH, Ordering::Relaxed);
+        }
+    };
+    let done = thread::scope(|scope| {
+        let reporter = &reporter;
+        for one in 0..REPORTERS {
+            scope.spawn(move || reporter(one));
+        }
         work()
-    })
+    });
+    let rate = stored.into_inner() as f64 / begin.elapsed().as_secs_f64();
+    println!("beside it: {rate:.0} records a second of {REPORTED:.0} that were due");
+    done
 }
 
 /// Three batches of each agent, over as many connections as the machine has patience for.
