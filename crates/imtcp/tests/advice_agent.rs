@@ -275,7 +275,7 @@ fn a_full_spool_that_is_emptied_at_the_same_time_takes_every_batch() {
                 }
             }
         });
-        let put: Result<Vec<u64>, _> = (0..2_000).map(|i| spool.put(&records(i, 10))).collect();
+        let put: Result<Vec<u64>, _> = (0..300).map(|i| spool.put(&records(i, 10))).collect();
         ended.store(true, Ordering::Relaxed);
         put.unwrap();
     });

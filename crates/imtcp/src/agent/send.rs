@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use super::clock::ServiceClock;
 use super::messages::{say, Fault};
 use super::spool::{unless_gone, Spool};
-use crate::format;
 use crate::http::{Client, Failure, WrongRecord};
 
 /// Between looks whether the service may be asked again.
@@ -118,7 +117,7 @@ impl Sender {
             Ok(None) => return Outcome::Gone,
             Ok(Some(batch)) => batch,
             Err(e) if e.is::<serde_json::Error>() => {
-                return self.refuse(&format!("it is no batch of this imtcp: {e}"));
+                return self.refuse(format!("a batch in the spool is of another imtcp: {e}"));
             }
             Err(e) => return Outcome::Unreadable(format!("{e:#}")),
         };
@@ -151,26 +150,29 @@ impl Sender {
                     }
                 }
                 // The batch itself is wrong: no use in sending it for ever.
-                Err(Failure::Refused { status: 400 | 413, detail }) => return self.refuse(&detail),
+                Err(Failure::Refused { status: 400 | 413, detail }) => {
+                    return self
+                        .refuse(format!("{}: it refuses a batch: {detail}", self.client.url()));
+                }
                 Err(failure) => return Outcome::Waits(failure.to_string()),
             }
         }
-        self.refuse("it names wrong records again and again")
+        let url = self.client.url();
+        self.refuse(format!("{url}: it names wrong records of a batch again and again"))
     }
 
     fn say_wrong(&mut self, wrong: &[WrongRecord]) {
         for WrongRecord { why, .. } in wrong {
-            if self.refused.is_new(why) {
-                let url = self.client.url();
-                say!("{url}: it refuses a record: {why}; the others of its batch are sent");
+            let why = format!("{}: it refuses a record: {why}", self.client.url());
+            if self.refused.is_new(&why) {
+                say!("{why}; the others of its batch are sent");
             }
         }
     }
 
-    fn refuse(&mut self, why: &str) -> Outcome {
-        if self.refused.is_new(why) {
-            let url = self.client.url();
-            say!("{url}: it refuses a batch: {why}; the batch is put aside in the spool");
+    fn refuse(&mut self, why: String) -> Outcome {
+        if self.refused.is_new(&why) {
+            say!("{why}; the batch is put aside in the spool");
         }
         Outcome::Refused
     }
@@ -205,7 +207,7 @@ impl Sender {
     }
 }
 
-/// How often the service refused for which reason.
+/// How often which batches and records were refused.
 #[derive(Default)]
 struct Refused(BTreeMap<String, u64>);
 
@@ -227,8 +229,8 @@ impl Refused {
 impl Drop for Sender {
     /// The last words of an agent that ends.
     fn drop(&mut self) {
-        for (why, count) in &self.refused.0 {
-            say!("{}: refused {}: {why}", self.client.url(), format::count(*count, "time"));
+        for (why, count) in self.refused.0.iter().filter(|(_, count)| **count > 1) {
+            say!("in all {count} times: {why}");
         }
     }
 }
