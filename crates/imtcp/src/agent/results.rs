@@ -8,10 +8,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{bail, Context, Result};
 use imtcp_advice::record::Record;
 use imtcp_bpf::events::Events;
-use imtcp_bpf::meta::{self, Meta};
+use imtcp_bpf::meta;
 use imtcp_bpf::netns::{self, NetNs};
 use imtcp_bpf::records::Records;
 use imtcp_bpf::{layout_matches, objects, Event};
@@ -136,8 +136,7 @@ struct Loaded {
 impl Loaded {
     fn open() -> Result<Self> {
         let id = meta::pinned_id();
-        let meta =
-            Meta::read()?.ok_or_else(|| anyhow!("imtcp is not up: `sudo imtcp up` loads it"))?;
+        let meta = meta::require_up()?;
         if !layout_matches(&meta) {
             let (loaded, own) = (meta.version(), objects::VERSION);
             bail!(
