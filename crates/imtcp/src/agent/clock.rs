@@ -129,7 +129,7 @@ impl ServiceClock {
 
     /// What to add to the times of a batch, µs; or why it has to wait.
     pub fn shift_us(&self, stamp: Option<&Stamp>) -> Result<i64, String> {
-        let stamp = stamp.filter(|stamp| stamp.boot == *BOOT);
+        let stamp = stamp.filter(|stamp| stamp.boot == *BOOT && !BOOT.is_empty());
         shift_us(stamp.map(|s| s.offset_us), wall_offset_us(), self.seen)
     }
 
