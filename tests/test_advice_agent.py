@@ -4,190 +4,31 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
 
-import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
-TOKEN = "a-token-for-the-tests"
-CLIENT, SERVER = "10.97.0.1", "10.97.0.2"
-NAMES = {name: f"imtcp-agent-{os.getpid()}-{name}" for name in "amb"}
-#: 50 Mbit/s and a round trip of 20 ms. The delay line stands in for netem, which not every
-#: kernel has; without a delay there is no room for streams.
-LINKS = """
-link add va netns {a} type veth peer name left netns {m}
-link add vb netns {b} type veth peer name right netns {m}
--n {m} link set left up
--n {m} link set right up
--n {a} link set va up
--n {b} link set vb up
--n {a} address add {client}/24 dev va
--n {b} address add {server}/24 dev vb
-"""
-SWALLOW = f"""
-import socket
-server = socket.create_server(("{SERVER}", 5001))
-while True:
-    stream, _ = server.accept()
-    while stream.recv(1 << 20):
-        pass
-    stream.close()
-"""
-SEND = f"""
-import socket
-stream = socket.create_connection(("{SERVER}", 5001))
-stream.sendall(bytes(30_000_000))
-stream.shutdown(1)
-stream.recv(1)
-"""
+from agents import ALONE, AWAY, IMTCP, IN_A, SERVER, Agents, inside, transfer, wait_until
 
 
-def ip(line: str) -> None:
-    subprocess.run(["ip", *line.split()], check=True)
-
-
-def inside(name: str, *command: str) -> list[str]:
-    return ["nsenter", f"--net=/run/netns/{NAMES[name]}", *command]
-
-
-@pytest.fixture
-def link(tmp_path: Path, running_kernel: None) -> Iterator[None]:
-    """A sender in a, a server in b that swallows what it gets, the delay between them."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler for the delay line")
-    line = tmp_path / "delayline"
-    source = ROOT / "lab" / "guest" / "delayline.c"
-    subprocess.run([compiler, "-O2", "-o", line, source], check=True)
-    started: list[subprocess.Popen[bytes]] = []
-    try:
-        for name in NAMES.values():
-            ip(f"netns add {name}")
-        for text in LINKS.format(**NAMES, client=CLIENT, server=SERVER).strip().split("\n"):
-            ip(text)
-        tc = "qdisc add dev va root tbf rate 50mbit burst 16k limit 250k"
-        subprocess.run(["tc", "-n", NAMES["a"], *tc.split()], check=True)
-        delay = inside("m", str(line), "--delay-us", "10000", "left", "right")
-        started.append(subprocess.Popen(delay))
-        started.append(subprocess.Popen(inside("b", "python3", "-c", SWALLOW)))
-        time.sleep(0.5)
-        yield
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-        for name in NAMES.values():
-            subprocess.run(["ip", "netns", "del", name], check=False)
-
-
-@pytest.fixture
-def loaded(running_kernel: None) -> Iterator[None]:
-    """The programs are loaded; afterwards only if they were before."""
-    here_before = Path("/sys/fs/bpf/imtcp").exists()
-    subprocess.run([IMTCP, "up"], check=True)
-    yield
-    if not here_before:
-        subprocess.run([IMTCP, "down"], check=True)
-
-
-def transfer() -> None:
-    """Sends until something was measured: the delay line has to share a busy machine's cores."""
-    run = [IMTCP, "run", "--json", "--", "python3", "-c", SEND]
-    for _ in range(6):
-        done = subprocess.run(inside("a", *run), check=True, capture_output=True, text=True)
-        if json.loads(done.stderr.splitlines()[-1])["avail_mean_bps"]:
-            return
-    pytest.skip("nothing was measured: this machine is too busy for the delay line")
-
-
-def wait_until(what: str, holds: Callable[[], bool], most_s: float = 15) -> None:
-    deadline = time.monotonic() + most_s
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {most_s} s: {what}"
-        time.sleep(0.1)
-
-
-class Agents:
-    """Starts agents, with a spool and a token file that they share."""
-
-    def __init__(self, scratch: Path) -> None:
-        self.spool, self.tokens = scratch / "spool", scratch / "tokens"
-        self.tokens.write_text(TOKEN)
-        self.tokens.chmod(0o600)
-        self.started: list[subprocess.Popen[bytes]] = []
-
-    def command(self, url: str, *more: str | Path) -> list[str]:
-        command = [IMTCP, "agent", "--url", url, "--token-file", self.tokens]
-        command += ["--spool", self.spool, "--interval", "1", "--every", "0", "--source", "here"]
-        return [str(part) for part in [*command, *more]]
-
-    def start(self, url: str, *more: str | Path) -> subprocess.Popen[bytes]:
-        self.started.append(subprocess.Popen(self.command(url, *more)))
-        return self.started[-1]
-
-    def start_in(
-        self,
-        name: str,
-        url: str,
-        *more: str | Path,
-        stderr: TextIO | None = None,
-        env: dict[str, str] | None = None,
-    ) -> subprocess.Popen[bytes]:
-        """In the network of that name."""
-        command = inside(name, *self.command(url, *more))
-        command[0] = shutil.which(command[0]) or command[0]
-        self.started.append(subprocess.Popen(command, stderr=stderr, env=env))
-        return self.started[-1]
-
-    def waiting(self) -> list[Path]:
-        """The batches in the spool, oldest first; its lock stays there and is none."""
-        return sorted(self.spool.glob("*.json"))
-
-    def records(self) -> list[dict[str, object]]:
-        """The records of the batches that wait, oldest first."""
-        batches = [json.loads(path.read_text()) for path in self.waiting()]
-        return [record for batch in batches for record in batch["records"]]
-
-    @staticmethod
-    def end(agent: subprocess.Popen[bytes]) -> None:
-        agent.send_signal(signal.SIGTERM)
-        assert agent.wait(20) == 0
-
-
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[Agents]:
-    """Agents; one that a failed test leaves would keep the next from reading the events."""
-    agents = Agents(tmp_path)
-    yield agents
-    for agent in agents.started:
-        agent.kill()
-        agent.wait()
-
-
-#: Nobody listens there: batches stay in the spool.
-AWAY = "http://127.0.0.1:1"
-
-
-def test_of_listed_peers_alone_results_are_sent(
+def test_of_listed_peers_in_the_agents_network_namespace_alone_results_are_sent(
     link: None, loaded: None, agents: Agents, tmp_path: Path
 ) -> None:
-    for listed, any_wait in [("192.0.2.7 # another", False), (SERVER, True)]:
+    for listed, where, any_wait in [
+        ("192.0.2.7 # another", IN_A, False),
+        # Anybody can make a network namespace with any address in it.
+        (SERVER, [], False),
+        (SERVER, IN_A, True),
+    ]:
         peers = tmp_path / "peers"
         peers.write_text(f"{listed}\n")
-        agent = agents.start(AWAY, "--peers", peers)
+        agent = agents.start(AWAY, *where, "--peers", peers)
         time.sleep(0.5)
         transfer()
         agents.end(agent)
-        assert bool(agents.waiting()) == any_wait, listed
+        assert bool(agents.waiting()) == any_wait, (listed, where)
 
 
 def test_results_reach_the_service_once_also_when_it_was_away(
@@ -195,7 +36,7 @@ def test_results_reach_the_service_once_also_when_it_was_away(
 ) -> None:
     db = tmp_path / "history.db"
 
-    away = agents.start(AWAY)
+    away = agents.start(AWAY, *IN_A)
     time.sleep(0.5)
     transfer()
     agents.end(away)
@@ -211,7 +52,7 @@ def test_results_reach_the_service_once_also_when_it_was_away(
     ) as service:
         assert service.stdout
         url = re.search(r"http://\S+/", service.stdout.readline())[0]
-        here = agents.start(url)
+        here = agents.start(url, *IN_A)
         wait_until("the spool is empty", lambda: not agents.waiting())
         transfer()
         agents.end(here)
@@ -220,40 +61,6 @@ def test_results_reach_the_service_once_also_when_it_was_away(
     export = [IMTCP, "advice", "export", "--db", db]
     rows = subprocess.run(export, check=True, capture_output=True, text=True).stdout.splitlines()
     assert len(rows) - 1 > len(results)
-
-
-@pytest.fixture
-def reachable(tmp_path: Path) -> Iterator[Path]:
-    """Two hosts on one link: a with a file of peers that lists b, where iperf3 serves."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    peers = tmp_path / "peers"
-    peers.write_text(f"{SERVER}\n")
-    a, b = NAMES["a"], NAMES["b"]
-    server: subprocess.Popen[bytes] | None = None
-    try:
-        ip(f"netns add {a}")
-        ip(f"netns add {b}")
-        ip(f"link add va netns {a} type veth peer name vb netns {b}")
-        for name, device, address in [(a, "va", CLIENT), (b, "vb", SERVER)]:
-            ip(f"-n {name} address add {address}/24 dev {device}")
-            ip(f"-n {name} link set {device} up")
-            ip(f"-n {name} link set lo up")
-        tc = "qdisc add dev va root tbf rate 20mbit burst 16k limit 250k"
-        subprocess.run(["tc", "-n", a, *tc.split()], check=True)
-        serve = inside("b", "iperf3", "-s")
-        server = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        yield peers
-    finally:
-        if server:
-            server.kill()
-            server.wait()
-        for name in (a, b):
-            subprocess.run(["ip", "netns", "del", name], check=False)
-
-
-#: Of the tests alone: neither root nor programs in the kernel.
-ALONE = ["--no-connections"]
 
 
 def test_pings_and_throughput_of_listed_peers_reach_the_service_as_tests_and_not_as_bandwidth(

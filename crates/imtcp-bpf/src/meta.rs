@@ -84,6 +84,13 @@ impl Meta {
     }
 }
 
+/// The kernel's number of the pinned map; `None` without one. Each `up` that loads programs pins another
+/// map, after those that these programs write to.
+pub fn pinned_id() -> Option<u32> {
+    let map = MapHandle::from_pinned_path(paths::pin(paths::META)).ok()?;
+    Some(map.info().ok()?.info.id)
+}
+
 /// Refuses to take what is pinned out of sight for nothing: in the BPF file system of another
 /// mount namespace. The kernel numbers its maps for the whole machine, so that of `up` is found
 /// wherever its pin is.

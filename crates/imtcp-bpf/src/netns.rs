@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One open network namespace.
 pub struct NetNs {
@@ -31,31 +31,40 @@ pub fn all() -> Vec<NetNs> {
     let mut found = BTreeMap::new();
     for path in std::iter::once(PathBuf::from("/proc/self/ns/net")).chain(of_processes).chain(named)
     {
-        if let Some(ns) = open(&path) {
+        if let Ok(ns) = open(&path) {
             found.entry(ns.ino).or_insert(ns);
         }
     }
     found.into_values().collect()
 }
 
-fn open(path: &PathBuf) -> Option<NetNs> {
-    let file = File::open(path).ok()?;
-    let ino = file.metadata().ok()?.ino();
-    Some(NetNs { ino, file })
+fn open(path: &Path) -> io::Result<NetNs> {
+    let file = File::open(path)?;
+    let ino = file.metadata()?.ino();
+    Ok(NetNs { ino, file })
 }
 
 /// The namespace of a process.
 pub fn of_pid(pid: i32) -> io::Result<NetNs> {
-    let file = File::open(format!("/proc/{pid}/ns/net"))?;
-    let ino = file.metadata()?.ino();
-    Ok(NetNs { ino, file })
+    open(Path::new(&format!("/proc/{pid}/ns/net")))
 }
 
 /// The namespace of the calling thread.
 pub fn of_caller() -> io::Result<NetNs> {
-    let file = File::open("/proc/thread-self/ns/net")?;
-    let ino = file.metadata()?.ino();
-    Ok(NetNs { ino, file })
+    open(Path::new("/proc/thread-self/ns/net"))
+}
+
+/// The namespace of a file, as `ip netns add` makes one below /run/netns.
+pub fn of_file(path: &Path) -> io::Result<NetNs> {
+    // linux/nsfs.h: _IO(0xb7, 3)
+    const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
+    let found = open(path)?;
+    // SAFETY: the descriptor is open, and the call takes no argument.
+    let kind = unsafe { libc::ioctl(found.file.as_raw_fd(), NS_GET_NSTYPE) };
+    match kind {
+        libc::CLONE_NEWNET => Ok(found),
+        _ => Err(io::Error::other("it is no network namespace")),
+    }
 }
 
 impl NetNs {

@@ -2,21 +2,34 @@
 //! Requests to the advice service.
 
 use std::io;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
 use imtcp_advice::time;
+use jiff::fmt::rfc2822::DateTimeParser;
+use serde::Deserialize;
 use serde_json::Value;
 use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
 use ureq::Agent;
 
 use crate::cli::advice::ServiceArgs;
-use crate::exit;
+use crate::{exit, format};
 
 pub struct Client {
     agent: Agent,
     url: String,
     token: Option<String>,
+    dated: Mutex<Option<Dated>>,
+}
+
+/// The service's clock, by the header `Date` of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Dated {
+    /// In whole seconds.
+    pub date_us: i64,
+    pub asked: Instant,
+    pub answered: Instant,
 }
 
 /// An answer that is not 2xx, or none at all.
@@ -26,6 +39,15 @@ pub enum Failure {
     Away(String),
     /// It answered: no.
     Refused { status: u16, detail: String },
+    /// It stored nothing of a batch, because of these records.
+    WrongRecords(Vec<WrongRecord>),
+}
+
+#[derive(Debug, Deserialize)]
+pub struct WrongRecord {
+    /// Its place in the batch, from 0.
+    pub record: usize,
+    pub why: String,
 }
 
 impl std::fmt::Display for Failure {
@@ -33,6 +55,9 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Away(why) => write!(f, "it does not answer: {why}"),
             Failure::Refused { detail, .. } => f.write_str(detail),
+            Failure::WrongRecords(wrong) => {
+                write!(f, "it refuses {}", format::count(wrong.len(), "record"))
+            }
         }
     }
 }
@@ -80,7 +105,7 @@ impl Client {
             .user_agent(concat!("imtcp/", env!("CARGO_PKG_VERSION")))
             .build();
         let url = args.url.trim_end_matches('/').to_string();
-        Ok(Client { agent: config.into(), url, token })
+        Ok(Client { agent: config.into(), url, token, dated: Mutex::new(None) })
     }
 
     pub fn url(&self) -> &str {
@@ -95,7 +120,7 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        answer(request.call())
+        self.answer(|| request.call())
     }
 
     /// Advice for a transfer; anything else is refused, whatever its status was.
@@ -120,9 +145,28 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        answer(request.send(body))
+        self.answer(|| request.send(body))
+    }
+
+    /// What the newest answer says of the service's clock, once.
+    pub fn take_date(&self) -> Option<Dated> {
+        self.dated.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+
+    fn answer(&self, ask: impl FnOnce() -> Answer) -> Result<Value, Failure> {
+        let asked = Instant::now();
+        let result = ask();
+        let dated = result.as_ref().ok().and_then(|response| {
+            let date = response.headers().get("date")?.to_str().ok()?;
+            let date = DateTimeParser::new().parse_timestamp(date).ok()?;
+            Some(Dated { date_us: date.as_microsecond(), asked, answered: Instant::now() })
+        });
+        *self.dated.lock().unwrap_or_else(|e| e.into_inner()) = dated;
+        answer(result)
     }
 }
+
+type Answer = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
 
 /// What libraries say of TLS is for those who know its code.
 fn with_what_to_do(why: &str) -> String {
@@ -138,7 +182,7 @@ fn with_what_to_do(why: &str) -> String {
     hint.map_or_else(|| why.to_string(), |(_, hint)| format!("{hint} ({why})"))
 }
 
-fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Value, Failure> {
+fn answer(result: Answer) -> Result<Value, Failure> {
     let away = |e: ureq::Error| match e {
         ureq::Error::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
             Failure::Away("connection refused".into())
@@ -156,6 +200,11 @@ fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Resu
             detail: "it does not answer in JSON: is this an imtcp advice service?".into(),
         });
     }
-    let detail = value.ok().and_then(|v| Some(v.get("detail")?.as_str()?.to_string()));
+    let problem = value.unwrap_or_default();
+    let wrong = Vec::<WrongRecord>::deserialize(&problem["refused"]).unwrap_or_default();
+    if !wrong.is_empty() {
+        return Err(Failure::WrongRecords(wrong));
+    }
+    let detail = problem["detail"].as_str().map(str::to_string);
     Err(Failure::Refused { status, detail: detail.unwrap_or(format!("HTTP status {status}")) })
 }

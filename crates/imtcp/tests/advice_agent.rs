@@ -6,11 +6,16 @@ mod support;
 use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use imtcp::agent::clock::Clock;
 use imtcp::agent::from_service::Named;
-use imtcp::agent::send::send_all;
-use imtcp::agent::spool::Spool;
+use imtcp::agent::send::{Sender, Sent};
+use imtcp::agent::spool::{Batch, Spool};
+use imtcp::agent::writer::Writer;
 use imtcp::cli::advice::ServiceArgs;
 use imtcp::http::Client;
 use imtcp_advice::record::Record;
@@ -20,6 +25,26 @@ use support::*;
 fn client(url: &str, scratch: &Scratch) -> Client {
     let token_file = Some(token_file(scratch));
     Client::new(&ServiceArgs { url: url.into(), token_file, ca: None }).unwrap()
+}
+
+fn open(dir: &Path, most_bytes: u64) -> Spool {
+    Spool::open(dir, most_bytes, Clock::start()).unwrap()
+}
+
+fn send_all(spool: &Spool, client: Client) -> Sent {
+    Sender::new(spool.clone(), client).send_all()
+}
+
+fn batch_in(file: &Path) -> Batch {
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+/// Values of the bandwidth in the history, as they were put there.
+fn stored(service: &Service) -> Vec<String> {
+    let all = imtcp_ok(&["advice", "export", "--db", service.db().to_str().unwrap()]);
+    let mut lines = all.lines().map(|line| line.split(',').map(String::from).collect::<Vec<_>>());
+    let column = lines.next().unwrap().iter().position(|c| c == "available_bps").unwrap();
+    lines.map(|row| row[column].clone()).collect()
 }
 
 fn records(from: usize, count: usize) -> Vec<Record> {
@@ -36,32 +61,31 @@ fn records(from: usize, count: usize) -> Vec<Record> {
 fn batches_wait_on_disk_while_the_service_is_away_and_are_stored_once() {
     let scratch = Scratch::new();
     let dir = scratch.path("spool");
-    let mut spool = Spool::open(&dir, 1_000_000).unwrap();
+    let mut spool = open(&dir, 1_000_000);
     spool.put(&records(0, 10)).unwrap();
     let away = client("http://127.0.0.1:1", &scratch);
-    assert!(send_all(&spool, &away).unwrap().waits.unwrap().contains("connection refused"));
+    assert!(send_all(&spool, away).waits.unwrap().contains("connection refused"));
     // The agent's next life finds them.
-    let mut spool = Spool::open(&dir, 1_000_000).unwrap();
+    let mut spool = open(&dir, 1_000_000);
     spool.put(&records(10, 5)).unwrap();
     let waiting = spool.waiting().unwrap();
     assert_eq!(waiting.len(), 2);
     let service = Service::start(&[]);
     let here = client(&service.url, &scratch);
     // Sent, and the receipt lost: it comes again under the same id.
-    here.post("/v1/reports", &fs::read(&waiting[0]).unwrap()).unwrap();
-    let sent = send_all(&spool, &here).unwrap();
-    assert_eq!((sent.batches, sent.records, sent.refused, sent.waits), (2, 5, 0, None));
+    here.post("/v1/reports", &batch_in(&waiting[0]).report(0)).unwrap();
+    let sent = send_all(&spool, here);
+    assert_eq!(sent, Sent { batches: 2, records: 5, ..Sent::default() });
     assert_eq!(spool.waiting().unwrap().len(), 0);
-    let all = imtcp_ok(&["advice", "export", "--db", service.db().to_str().unwrap()]);
-    assert_eq!(all.lines().count() - 1, 15);
+    assert_eq!(stored(&service).len(), 15);
 }
 
 #[test]
 fn a_spool_is_of_one_agent() {
     let scratch = Scratch::new();
-    let spool = Spool::open(&scratch.path("spool"), 1_000_000).unwrap();
+    let spool = open(&scratch.path("spool"), 1_000_000);
     let lock = spool.lock().unwrap();
-    let e = Spool::open(&scratch.path("spool"), 1_000_000).unwrap().lock().unwrap_err().to_string();
+    let e = open(&scratch.path("spool"), 1_000_000).lock().unwrap_err().to_string();
     assert!(e.starts_with("another imtcp agent uses the spool"), "{e}");
     drop(lock);
     spool.lock().unwrap();
@@ -136,27 +160,158 @@ fn an_agent_tells_the_cost_of_testing_the_peers_that_the_service_names() {
 }
 
 #[test]
+fn one_bad_record_does_not_condemn_its_batch() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    let mut spool = open(&dir, 1_000_000);
+    let mut some_wrong = records(0, 5);
+    some_wrong[1].source = "a\nb".into();
+    some_wrong[3].rtt_us = Some(u64::MAX >> 1);
+    spool.put(&some_wrong).unwrap();
+    let mut all_wrong = records(5, 1);
+    all_wrong[0].source = "a\nb".into();
+    spool.put(&all_wrong).unwrap();
+    spool.put(&records(6, 1)).unwrap();
+    let kept = fs::read(&spool.waiting().unwrap()[0]).unwrap();
+    let service = Service::start(&[]);
+    let sent = send_all(&spool, client(&service.url, &scratch));
+    let expected = Sent { batches: 2, records: 4, refused_records: 3, ..Sent::default() };
+    assert_eq!(sent, expected);
+    assert_eq!(stored(&service), ["0", "2", "4", "6"]);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "nothing waits and nothing is put aside");
+    // A kill before the file was removed: the rest has the same id again.
+    fs::write(dir.join("0.json"), kept).unwrap();
+    let again = send_all(&spool, client(&service.url, &scratch));
+    assert_eq!((again.batches, again.records), (1, 0));
+    assert_eq!(stored(&service).len(), 4);
+}
+
+#[test]
+fn a_wrong_report_says_which_records_are_wrong_and_stores_none_of_its_batch() {
+    let service = Service::start(&[]);
+    let mut batch = vec![record("2026-03-20T14:25:00Z", 1); 3];
+    batch[1]["dst"] = "a b".into();
+    batch[2]["rtt_us"] = (u64::MAX >> 1).into();
+    let (status, problem) = service.report("1", &batch);
+    assert_eq!(status, 400, "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().starts_with("record 1 of the batch: "),
+        "{problem}"
+    );
+    let refused = problem["refused"].as_array().unwrap();
+    let places: Vec<_> = refused.iter().map(|r| r["record"].as_u64().unwrap()).collect();
+    assert_eq!(places, [1, 2]);
+    assert!(refused[1]["why"].as_str().unwrap().contains("rtt_us is at most an hour"));
+    assert_eq!(stored(&service).len(), 0);
+    // What is no report at all names no record.
+    assert_eq!(service.post("/v1/reports", Some(TOKEN), "[]").1.get("refused"), None);
+}
+
+#[test]
 fn a_batch_that_the_service_never_takes_is_put_aside_and_a_wrong_token_waits() {
     let scratch = Scratch::new();
-    let mut spool = Spool::open(&scratch.path("spool"), 1_000_000).unwrap();
-    let mut wrong = records(0, 1);
-    wrong[0].source = "a\nb".into();
-    spool.put(&wrong).unwrap();
+    let dir = scratch.path("spool");
+    let mut spool = open(&dir, 1_000_000);
+    // Of another imtcp.
+    spool.put(&records(0, 1)).unwrap();
+    let file = &spool.waiting().unwrap()[0];
+    let text = fs::read_to_string(file).unwrap();
+    fs::write(file, text.replace("available_bps", "colour")).unwrap();
     spool.put(&records(0, 1)).unwrap();
     let service = Service::start(&[]);
     let stranger =
         Client::new(&ServiceArgs { url: service.url.clone(), token_file: None, ca: None });
-    assert!(send_all(&spool, &stranger.unwrap()).unwrap().waits.unwrap().contains("token"));
-    let sent = send_all(&spool, &client(&service.url, &scratch)).unwrap();
-    assert_eq!((sent.batches, sent.refused, sent.waits), (1, 1, None));
+    assert!(send_all(&spool, stranger.unwrap()).waits.unwrap().contains("token"));
+    let sent = send_all(&spool, client(&service.url, &scratch));
+    assert_eq!((sent.batches, sent.records, sent.waits), (1, 1, None));
+    let left: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(left, [dir.join(format!("{:020}.refused", 0))]);
+}
+
+#[test]
+fn what_is_put_aside_counts_in_the_spools_bound_and_goes_first() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    fs::create_dir_all(&dir).unwrap();
+    for number in 0..3 {
+        fs::write(dir.join(format!("{number:020}.refused")), vec![b' '; 1_000]).unwrap();
+    }
+    let mut spool = open(&dir, 3_000);
+    spool.put(&records(0, 10)).unwrap();
+    spool.put(&records(10, 10)).unwrap();
+    let bytes = |ending: &str| -> u64 {
+        let all = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path());
+        let ending_so = all.filter(|path| path.extension().is_some_and(|e| e == ending));
+        ending_so.map(|path| fs::metadata(path).unwrap().len()).sum()
+    };
+    assert!(bytes("json") + bytes("refused") <= 3_000);
+    assert_eq!((spool.waiting().unwrap().len(), spool.dropped()), (2, 0));
 }
 
 #[test]
 fn a_full_spool_gives_up_the_oldest() {
     let scratch = Scratch::new();
-    let mut spool = Spool::open(&scratch.path("spool"), 3_000).unwrap();
-    let dropped: usize = (0..20).map(|i| spool.put(&records(i * 10, 10)).unwrap()).sum();
+    let mut spool = open(&scratch.path("spool"), 3_000);
+    for i in 0..20 {
+        spool.put(&records(i * 10, 10)).unwrap();
+    }
     let waiting = spool.waiting().unwrap();
-    assert_eq!(dropped + waiting.len(), 20);
+    assert_eq!(spool.dropped() as usize + waiting.len(), 20);
     assert!(fs::read_to_string(waiting.last().unwrap()).unwrap().contains("\"available_bps\":199"));
+}
+
+/// The sender removes what a full spool wants to remove, at the same moment.
+#[test]
+fn a_full_spool_that_is_emptied_at_the_same_time_takes_every_batch() {
+    let scratch = Scratch::new();
+    let mut spool = open(&scratch.path("spool"), 3_000);
+    let emptied = spool.clone();
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                for path in emptied.waiting().unwrap() {
+                    let _ = fs::remove_file(path);
+                }
+            }
+        });
+        let put: Result<Vec<u64>, _> = (0..300).map(|i| spool.put(&records(i, 10))).collect();
+        ended.store(true, Ordering::Relaxed);
+        put.unwrap();
+    });
+}
+
+#[test]
+fn batches_are_numbered_on_from_those_that_wait_whatever_the_clock_says() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    fs::create_dir_all(&dir).unwrap();
+    // Of an older imtcp, from the year 2100.
+    let old = dir.join("04102444800000000000-000001-0000abcd.json");
+    let batch = serde_json::json!({"batch": "old", "records": records(0, 1)});
+    fs::write(&old, batch.to_string()).unwrap();
+    for i in 1..3 {
+        open(&dir, 1_000_000).put(&records(i, 1)).unwrap();
+    }
+    let spool = open(&dir, 1_000_000);
+    let order: Vec<_> =
+        spool.waiting().unwrap().iter().map(|f| batch_in(f).records[0].available_bps).collect();
+    assert_eq!(order, [Some(0), Some(1), Some(2)]);
+    let service = Service::start(&[]);
+    assert_eq!(send_all(&spool, client(&service.url, &scratch)).records, 3);
+}
+
+/// More than the service takes in one batch, and of both kinds.
+#[test]
+fn many_results_become_several_batches_of_one_kind() {
+    let scratch = Scratch::new();
+    let spool = open(&scratch.path("spool"), 100_000_000);
+    let mut all = records(0, 10_001);
+    all.push(Record { available_bps: None, rtt_us: Some(1), ..records(0, 1)[0].clone() });
+    Writer::new(spool.clone()).put(all);
+    let sizes: Vec<_> =
+        spool.waiting().unwrap().iter().map(|f| batch_in(f).records.len()).collect();
+    assert_eq!(sizes, [5_000, 5_000, 1, 1]);
+    let service = Service::start(&[]);
+    assert_eq!(send_all(&spool, client(&service.url, &scratch)).records, 10_002);
 }

@@ -18,12 +18,22 @@ pub struct Problem {
     pub status: u16,
     /// One sentence: what is wrong and what to do.
     pub detail: String,
+    /// The wrong records of a report. The service stored nothing of its batch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedRecord>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct RefusedRecord {
+    /// Its place in the batch, from 0.
+    pub record: usize,
+    pub why: String,
 }
 
 impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error").into();
-        Problem { title, status: status.as_u16(), detail: detail.into() }
+        Problem { title, status: status.as_u16(), detail: detail.into(), refused: Vec::new() }
     }
 
     pub fn bad_request(detail: impl Into<String>) -> Self {

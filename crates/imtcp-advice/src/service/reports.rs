@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::gate::{too_large, MOST_REPORT_BYTES};
-use super::problem::Problem;
+use super::problem::{Problem, RefusedRecord};
 use super::{Shared, MOST_REPORT_KB};
 use crate::record::Record;
 use crate::store::write::Batch;
@@ -42,7 +42,8 @@ pub struct Receipt {
 #[utoipa::path(post, path = "/v1/reports", request_body = Report, security(("write" = [])),
     responses(
     (status = 200, description = "All is safe on disk", body = Receipt),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 400, description = "Nothing is stored; `refused` lists the wrong records",
+        body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json"),
     (status = 413, description = "Over 4 MiB", body = Problem,
@@ -75,11 +76,16 @@ pub async fn reports(
     }
     let now_us = now_us();
     let mut records = Vec::with_capacity(report.records.len());
+    let mut refused = Vec::new();
     for (i, record) in report.records.into_iter().enumerate() {
-        let checked = record.checked(now_us);
-        let checked =
-            checked.map_err(|e| Problem::bad_request(format!("record {i} of the batch: {e}")))?;
-        records.push(checked.into());
+        match record.checked(now_us) {
+            Ok(checked) => records.push(checked.into()),
+            Err(e) => refused.push(RefusedRecord { record: i, why: e.to_string() }),
+        }
+    }
+    if let Some(first) = refused.first() {
+        let detail = format!("record {} of the batch: {}", first.record, first.why);
+        return Err(Problem { refused, ..Problem::bad_request(detail) });
     }
     let written = service.ingest.put(Batch { id: Some(batch.clone()), records }).await?;
     Ok(Json(Receipt { batch, stored: written.stored, duplicate: written.duplicate }))

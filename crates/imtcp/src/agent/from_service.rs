@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use imtcp_advice::record::destination;
 
 use super::listed;
+use super::messages::say;
 use crate::http::Client;
 
 pub const EVERY: Duration = Duration::from_secs(60);
@@ -62,7 +63,7 @@ impl Asker {
                 let why = format!("{e:#}");
                 if self.failed.as_ref() != Some(&why) {
                     let url = self.client.url();
-                    eprintln!("imtcp: {url}: {why}; the peers stay as they were last");
+                    say!("{url}: {why}; the peers stay as they were last");
                     self.failed = Some(why);
                 }
                 return None;
@@ -70,7 +71,7 @@ impl Asker {
         };
         self.failed = None;
         if let Err(e) = keep(&self.kept, &names) {
-            eprintln!("imtcp: cannot write {}: {e}", self.kept.display());
+            say!("cannot write {}: {e}", self.kept.display());
         }
         Some(self.addresses(&names))
     }
@@ -96,9 +97,7 @@ impl Asker {
                 Ok(found) => drop(self.known.insert(name.clone(), found.collect())),
                 Err(_) if self.known.contains_key(name) => {}
                 Err(e) => {
-                    eprintln!(
-                        "imtcp: no address of the client {name}: {e}; it is left out until there is"
-                    );
+                    say!("no address of the client {name}: {e}; it is left out until there is");
                     self.known.insert(name.clone(), Vec::new());
                 }
             }

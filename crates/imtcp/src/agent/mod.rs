@@ -3,9 +3,13 @@
 //! spool, the sending.
 
 pub mod active;
+pub mod clock;
 pub mod from_service;
 pub mod listed;
+pub mod messages;
 pub mod peers;
+pub mod results;
 pub mod send;
 pub mod spool;
 pub mod thin;
+pub mod writer;

@@ -6,37 +6,42 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use imtcp_advice::record::Record;
-use imtcp_advice::time::now_us;
 use imtcp_bpf::{shared, Event};
 
+use super::clock::Clock;
 use crate::view::Connection;
 
 /// Connections remembered after their end, so that their last results find them.
 const MOST_PEERS: usize = 100_000;
 
+/// `None`: a connection whose results are not wanted.
 #[derive(Default)]
-pub struct Peers(HashMap<u64, IpAddr>);
+pub struct Peers(HashMap<u64, Option<IpAddr>>);
 
 impl Peers {
     pub fn knows(&self, cookie: u64) -> bool {
         self.0.contains_key(&cookie)
     }
 
-    pub fn learn(&mut self, connections: &[imtcp_bpf::Record]) {
+    pub fn learn(
+        &mut self,
+        connections: &[imtcp_bpf::Record],
+        wanted: impl Fn(&imtcp_bpf::Record) -> bool,
+    ) {
         if self.0.len() > MOST_PEERS {
             self.0.clear();
         }
         for record in connections {
             let connection = Connection::new(record, None);
             if let Some(cookie) = connection.cookie {
-                self.0.insert(cookie, connection.dst.ip());
+                self.0.insert(cookie, wanted(record).then(|| connection.dst.ip()));
             }
         }
     }
 
-    /// The record of a valid result; `None` for others, and for whom nobody knows.
-    pub fn record(&self, event: &Event, source: &str) -> Option<Record> {
-        let dst = self.0.get(&event.cookie)?;
+    /// The record of a valid result; `None` for others, and for whom nobody knows or wants.
+    pub fn record(&self, event: &Event, source: &str, clock: Clock) -> Option<Record> {
+        let dst = self.0.get(&event.cookie)?.as_ref()?;
         let valid = u32::from(event.outcome) == shared::IMTCP_VALID && event.avail_bps > 0;
         if !valid || dst.is_loopback() {
             return None;
@@ -46,7 +51,7 @@ impl Peers {
         Some(Record {
             dst: dst.to_string(),
             source: source.into(),
-            time: now_us() - age_us as i64,
+            time: clock.now_us() - age_us as i64,
             available_bps: Some(event.avail_bps),
             capacity_bps: known(event.capacity_bps),
             rtt_us: known(event.srtt_us.into()),
@@ -67,7 +72,8 @@ mod tests {
     use super::*;
 
     fn peers() -> Peers {
-        Peers(HashMap::from([(7, IpAddr::from([192, 0, 2, 7])), (8, IpAddr::from([127, 0, 0, 1]))]))
+        let (far, loopback) = (IpAddr::from([192, 0, 2, 7]), IpAddr::from([127, 0, 0, 1]));
+        Peers(HashMap::from([(7, Some(far)), (8, Some(loopback)), (10, None)]))
     }
 
     fn event() -> Event {
@@ -82,18 +88,39 @@ mod tests {
         }
     }
 
+    /// Anybody can make a network namespace with any address in it.
     #[test]
-    fn a_valid_result_becomes_a_record_of_its_peer() {
-        let record = peers().record(&event(), "here").unwrap();
-        assert_eq!((record.dst.as_str(), record.available_bps), ("192.0.2.7", Some(42_000_000)));
-        assert_eq!((record.rtt_us, record.capacity_bps), (Some(30_000), None));
-        assert!((now_us() - record.time).abs() < 1_000_000);
+    fn connections_of_other_network_namespaces_are_known_and_their_results_are_not_wanted() {
+        let mut peers = Peers::default();
+        let of = |cookie, netns_ino| imtcp_bpf::Record {
+            cookie,
+            netns_ino,
+            family: libc::AF_INET as u16,
+            daddr: [192, 0, 2, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            ..Default::default()
+        };
+        peers.learn(&[of(7, 1), of(8, 2)], |record| record.netns_ino == 1);
+        let record = |cookie| peers.record(&Event { cookie, ..event() }, "here", Clock::start());
+        assert!(record(7).is_some_and(|r| r.dst == "192.0.2.7"));
+        assert!(peers.knows(8) && record(8).is_none());
     }
 
     #[test]
-    fn invalid_results_loopback_and_strangers_are_left_out() {
+    fn a_valid_result_becomes_a_record_of_its_peer() {
+        let clock = Clock::start();
+        let record = peers().record(&event(), "here", clock).unwrap();
+        assert_eq!((record.dst.as_str(), record.available_bps), ("192.0.2.7", Some(42_000_000)));
+        assert_eq!((record.rtt_us, record.capacity_bps), (Some(30_000), None));
+        assert!((clock.now_us() - record.time).abs() < 1_000_000);
+    }
+
+    #[test]
+    fn invalid_results_loopback_strangers_and_unwanted_ones_are_left_out() {
         let invalid = Event { outcome: shared::IMTCP_VALID as u8 + 1, ..event() };
-        let wrong = [invalid, Event { cookie: 8, ..event() }, Event { cookie: 9, ..event() }];
-        assert!(wrong.iter().all(|e| peers().record(e, "here").is_none()));
+        let others = [8, 9, 10].map(|cookie| Event { cookie, ..event() });
+        let clock = Clock::start();
+        for wrong in others.iter().chain([&invalid]) {
+            assert_eq!(peers().record(wrong, "here", clock), None, "{}", wrong.cookie);
+        }
     }
 }

@@ -1,29 +1,76 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Batches on disk until the service has them. A batch is a file, named so that the oldest
-//! sorts first; its id is in it and stays the same however often it is sent.
+//! Batches on disk until the service has them. A batch is a file, and files are numbered: no clock
+//! has a say in their order. The batch's id is in it and stays the same however often it is sent.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{anyhow, Context, Result};
 use imtcp_advice::record::Record;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+use super::clock::{Clock, Stamp};
 
 #[derive(Clone)]
 pub struct Spool {
     dir: PathBuf,
     most_bytes: u64,
-    count: u64,
+    clock: Clock,
+    next: u64,
+    dropped: u64,
 }
 
-const SUFFIX: &str = "json";
+const WAITING: &str = "json";
+/// Batches that the service never takes.
+const REFUSED: &str = "refused";
+
+/// Characters of a machine's id: with what is added the service's limit of 128 for a batch's id holds.
+const MACHINE_CHARS: usize = 32;
+
+/// A batch as it is in its file.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    batch: String,
+    pub records: Vec<Record>,
+    /// By whose clock the times are; unknown in a spool of an older imtcp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Stamp>,
+}
+
+impl Batch {
+    fn new(records: Vec<Record>, clock: Stamp) -> io::Result<Self> {
+        let unique = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        let batch = format!("{}-{}", machine(), unique.trim());
+        Ok(Batch { batch, records, clock: Some(clock) })
+    }
+
+    /// The same without these records. Its id follows from them: after a kill the agent sends the rest
+    /// under the same id again.
+    pub fn without(mut self, indices: &BTreeSet<usize>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        indices.hash(&mut hasher);
+        self.batch = format!("{}-{:016x}", self.batch, hasher.finish());
+        let mut index = 0..;
+        self.records.retain(|_| index.next().is_some_and(|i| !indices.contains(&i)));
+        self
+    }
+
+    /// What the service is sent.
+    pub fn report(&self, shift_us: i64) -> Vec<u8> {
+        let shifted = |r: &Record| Record { time: r.time.saturating_add(shift_us), ..r.clone() };
+        let records: Vec<_> = self.records.iter().map(shifted).collect();
+        json!({ "batch": self.batch, "records": records }).to_string().into_bytes()
+    }
+}
 
 impl Spool {
-    pub fn open(dir: &Path, most_bytes: u64) -> Result<Self> {
+    pub fn open(dir: &Path, most_bytes: u64, clock: Clock) -> Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         // What a kill left half written was never promised to anybody.
         for entry in fs::read_dir(dir)?.flatten() {
@@ -31,7 +78,10 @@ impl Spool {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        Ok(Spool { dir: dir.into(), most_bytes, count: 0 })
+        let mut spool = Spool { dir: dir.into(), most_bytes, clock, next: 0, dropped: 0 };
+        let all = spool.with_ending(&[WAITING, REFUSED])?;
+        spool.next = all.last().map_or(0, |path| number(path).saturating_add(1));
+        Ok(spool)
     }
 
     /// For one agent alone, as long as what is returned lives.
@@ -48,60 +98,115 @@ impl Spool {
         })
     }
 
-    /// Keeps a batch; it is on disk when this returns. Tells how many old batches had to go.
-    pub fn put(&mut self, records: &[Record]) -> Result<usize> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.count += 1;
-        let name = format!("{:020}-{:06}-{:08x}", now.as_nanos(), self.count, std::process::id());
-        let batch = format!("{}-{name}", machine());
-        let body = serde_json::to_vec(&json!({ "batch": batch, "records": records }))?;
-        let dropped = self.make_room(body.len() as u64)?;
-        let path = self.dir.join(format!("{name}.{SUFFIX}"));
+    pub fn most_bytes(&self) -> u64 {
+        self.most_bytes
+    }
+
+    /// Batches that had to go so far to make room for newer ones.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Keeps a batch; it is on disk when this returns. Tells how many bytes the spool has then.
+    pub fn put(&mut self, records: &[Record]) -> Result<u64> {
+        let path = self.dir.join(format!("{:020}.{WAITING}", self.next));
+        let batch = Batch::new(records.to_vec(), self.clock.stamp())?;
+        let body = serde_json::to_vec(&batch)?;
+        let before = self.make_room(body.len() as u64)?;
+        self.write(&path, &body)?;
+        self.next += 1;
+        Ok(before + body.len() as u64)
+    }
+
+    /// Whole or not at all.
+    fn write(&self, path: &Path, body: &[u8]) -> Result<()> {
         let new = path.with_extension("new");
         let write = || {
             let mut file = File::create(&new)?;
-            file.write_all(&body)?;
+            file.write_all(body)?;
             file.sync_all()?;
-            fs::rename(&new, &path)?;
+            fs::rename(&new, path)?;
             File::open(&self.dir)?.sync_all()
         };
-        write().with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(dropped)
+        let written: io::Result<()> = write();
+        if written.is_err() {
+            // Half of it would take the room that the disk lacks.
+            let _ = fs::remove_file(&new);
+        }
+        written.with_context(|| format!("cannot write {}", self.dir.display()))
     }
 
     /// Batches that wait, the oldest first.
     pub fn waiting(&self) -> Result<Vec<PathBuf>> {
-        let entries = fs::read_dir(&self.dir)?.flatten().map(|e| e.path());
-        let mut all: Vec<_> =
-            entries.filter(|p| p.extension().is_some_and(|e| e == SUFFIX)).collect();
+        self.with_ending(&[WAITING])
+    }
+
+    /// `None`: it is gone, as when it had to make room.
+    pub fn read(&self, path: &Path) -> Result<Option<Batch>> {
+        match fs::read(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
+            Ok(body) => Ok(Some(serde_json::from_slice(&body)?)),
+        }
+    }
+
+    /// Keeps it for whoever wants to look, and does not send it any more.
+    pub fn put_aside(&self, path: &Path) -> io::Result<()> {
+        unless_gone(fs::rename(path, path.with_extension(REFUSED)))
+    }
+
+    fn with_ending(&self, endings: &[&str]) -> Result<Vec<PathBuf>> {
+        let ours = |path: &PathBuf| {
+            path.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending))
+        };
+        let entries = fs::read_dir(&self.dir);
+        let entries = entries.with_context(|| format!("cannot read {}", self.dir.display()))?;
+        let mut all: Vec<_> = entries.flatten().map(|e| e.path()).filter(ours).collect();
         all.sort();
         Ok(all)
     }
 
-    fn make_room(&self, bytes: u64) -> Result<usize> {
-        let waiting = self.waiting()?;
+    /// First those go that the service refused. Tells how many bytes are left.
+    fn make_room(&mut self, bytes: u64) -> Result<u64> {
+        let mut all = self.with_ending(&[REFUSED])?;
+        all.extend(self.waiting()?);
         let size = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
-        let mut total: u64 = waiting.iter().map(size).sum();
-        let mut dropped = 0;
-        for oldest in &waiting {
+        let sizes: Vec<u64> = all.iter().map(size).collect();
+        let mut total: u64 = sizes.iter().sum();
+        for (oldest, size) in all.iter().zip(sizes) {
             if total + bytes <= self.most_bytes {
                 break;
             }
-            total -= size(oldest).min(total);
-            fs::remove_file(oldest)?;
-            dropped += 1;
+            total -= size;
+            match fs::remove_file(oldest) {
+                Ok(()) if oldest.extension().is_some_and(|e| e == WAITING) => self.dropped += 1,
+                // The sender may have sent it just now.
+                done => unless_gone(done)
+                    .with_context(|| format!("cannot remove {}", oldest.display()))?,
+            }
         }
-        Ok(dropped)
+        Ok(total)
     }
+}
+
+pub fn unless_gone(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// An older imtcp began names with nanoseconds since 1970: numbers go on from there.
+fn number(path: &Path) -> u64 {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let digits = name.split(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 /// So that ids of two machines that share a service never meet.
 fn machine() -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    let id: String = id.trim().chars().take(32).collect();
-    if id.is_empty() {
-        nix::unistd::gethostname().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
-    } else {
-        id
-    }
+    let name = nix::unistd::gethostname().map(|n| n.to_string_lossy().into_owned());
+    let machine = if id.trim().is_empty() { name.unwrap_or_default() } else { id };
+    machine.trim().chars().take(MACHINE_CHARS).collect()
 }

@@ -13,7 +13,8 @@ use crate::amount;
 /// Takes the results of measurements from the kernel as they end, and sends the valid ones in
 /// batches, as a mean of ten seconds for each peer. While the service is away they wait in the
 /// spool, on disk; each is sent once. A line at the start says where it sends, and how often.
-/// Needs `imtcp up`; one agent a machine, and no `imtcp watch --events` beside it.
+/// Needs `imtcp up`; one agent a machine, and no `imtcp watch --events` beside it. After `imtcp down`
+/// it waits for the next `imtcp up`.
 ///
 /// These results cost the network nothing. Active tests of listed peers do, and are made only with
 /// --ping or --iperf3; lines at the start say what they cost at most, a test and a day, in bytes of IP
@@ -57,6 +58,12 @@ pub struct AgentArgs {
     /// told again; where it would pass --test-budget, those before are tested on.
     #[arg(long, group = "listed")]
     pub peers_from_service: bool,
+    /// Of connections in this network namespace: own, all, a process (PID) or a file (PATH)
+    ///
+    /// The results of other namespaces are left out: whoever makes a namespace gives it any addresses, and
+    /// could write any host's history. With `all`, trust everybody who may make one.
+    #[arg(long, value_name = "NETNS", default_value = "own")]
+    pub netns: String,
     #[command(flatten)]
     pub tests: ActiveTestArgs,
 }

@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Result};
 use imtcp_advice::record::Record;
-use imtcp_advice::time::now_us;
 use serde_json::{json, Value};
 
+use super::clock::Clock;
+use super::messages::say;
 use crate::format;
 use child::Failure;
 use iperf3::Iperf3;
@@ -152,12 +153,13 @@ pub struct Tester {
 
 impl Tester {
     /// Sources of the records are `source`/ping and `source`/iperf3.
-    pub fn start(plan: Plan, source: &str) -> Self {
+    pub fn start(plan: Plan, source: &str, clock: Clock) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (results, receiver) = mpsc::channel();
         let (peers, new_peers) = mpsc::channel();
         let rounds = Rounds {
             source: source.into(),
+            clock,
             stop: Arc::clone(&stop),
             results,
             new_peers,
@@ -195,6 +197,7 @@ impl Drop for Tester {
 
 struct Rounds {
     source: String,
+    clock: Clock,
     stop: Arc<AtomicBool>,
     results: mpsc::Sender<Record>,
     new_peers: mpsc::Receiver<Vec<IpAddr>>,
@@ -228,7 +231,7 @@ impl Rounds {
         let program = &schedule.program;
         let name = program.name();
         for peer in peers {
-            let time = now_us();
+            let time = self.clock.now_us();
             match program.test(*peer, &self.stop) {
                 Ok(record) => {
                     self.failing.remove(&(name, None));
@@ -258,7 +261,7 @@ impl Rounds {
     fn say(&mut self, of: (&'static str, Option<IpAddr>), why: String, every_s: u64) {
         if self.failing.get(&of) != Some(&why) {
             let to = of.1.map_or_else(String::new, |peer| format!(" to {peer}"));
-            eprintln!("imtcp: {}{to}: {why}; it is tried again every {every_s} s", of.0);
+            say!("{}{to}: {why}; it is tried again every {every_s} s", of.0);
             self.failing.insert(of, why);
         }
     }
@@ -307,7 +310,8 @@ mod tests {
             return;
         }
         let schedules = [Schedule { program: Program::Ping, every_s: 1 }].into();
-        let mut tester = Tester::start(Plan { schedules, peers: Vec::new() }, "here");
+        let mut tester =
+            Tester::start(Plan { schedules, peers: Vec::new() }, "here", Clock::start());
         tester.replace_peers(vec![IpAddr::from([127, 0, 0, 1])]);
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut records = Vec::new();
@@ -324,7 +328,7 @@ mod tests {
 
     #[test]
     fn without_tests_there_is_no_thread_and_nothing_comes() {
-        let mut tester = Tester::start(Plan::default(), "here");
+        let mut tester = Tester::start(Plan::default(), "here", Clock::start());
         assert!(tester.thread.is_none() && tester.take().is_empty());
         tester.replace_peers(Vec::new());
         tester.stop();
