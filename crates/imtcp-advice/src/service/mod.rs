@@ -20,7 +20,9 @@ mod ping;
 mod problem;
 mod reports;
 mod routes;
+mod secret_file;
 mod timeline;
+pub mod tls;
 mod xmlrpc;
 
 use std::sync::{Arc, RwLock};

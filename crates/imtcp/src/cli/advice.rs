@@ -127,10 +127,13 @@ pub struct ServeArgs {
     /// Listen elsewhere than on loopback without any token file
     #[arg(long)]
     pub open: bool,
-    /// Certificate chain for TLS, PEM
+    /// Certificate chain for TLS, PEM, the server's own first
+    ///
+    /// The service warns in its log if a certificate has expired or expires within 14 days. It serves an
+    /// expired one all the same.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// Its private key, PEM
+    /// Its private key, PEM, not encrypted, in a file that others cannot open
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Requests a second that one client may send; 0: any number
