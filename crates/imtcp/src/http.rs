@@ -2,16 +2,19 @@
 //! Requests to the advice service.
 
 use std::io;
+use std::path::Path;
+use std::sync::Once;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
 use imtcp_advice::time;
 use serde_json::Value;
+use ureq::http::Uri;
 use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
 use ureq::Agent;
 
 use crate::cli::advice::ServiceArgs;
-use crate::exit;
+use crate::{exit, proxy};
 
 pub struct Client {
     agent: Agent,
@@ -44,11 +47,15 @@ const MOST_ANSWER_BYTES: u64 = 16 << 20;
 
 impl Client {
     pub fn new(args: &ServiceArgs) -> Result<Self> {
-        if !args.url.starts_with("http://") && !args.url.starts_with("https://") {
+        let uri = args.url.parse::<Uri>().ok();
+        let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https"));
+        let Some((uri, host)) =
+            uri.filter(is_http).and_then(|uri| Some((uri.clone(), uri.host()?.to_string())))
+        else {
             let text =
                 format!("'{}' is no URL of a service: write http://… or https://…", args.url);
             return Err(exit::usage(text));
-        }
+        };
         let token = match &args.token_file {
             None => None,
             Some(path) => {
@@ -56,7 +63,11 @@ impl Client {
                     .with_context(|| format!("token file {}", path.display()))?;
                 let mut lines = text.lines().map(str::trim);
                 let token = lines.find(|l| !l.is_empty() && !l.starts_with('#'));
-                Some(token.ok_or_else(|| anyhow!("no token in {}", path.display()))?.to_string())
+                let token = token.ok_or_else(|| anyhow!("no token in {}", path.display()))?;
+                if uri.scheme_str() == Some("http") && !proxy::is_loopback(&host) {
+                    warn_of_token_in_the_clear(path, &host);
+                }
+                Some(token.to_string())
             }
         };
         let mut tls = TlsConfig::builder();
@@ -76,6 +87,7 @@ impl Client {
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
+            .proxy(proxy::for_url(&uri, |name| std::env::var(name).ok()).map_err(exit::usage)?)
             .tls_config(tls.build())
             .user_agent(concat!("imtcp/", env!("CARGO_PKG_VERSION")))
             .build();
@@ -122,6 +134,18 @@ impl Client {
         }
         answer(request.send(body))
     }
+}
+
+/// Says so once: the agent makes several clients of one service.
+fn warn_of_token_in_the_clear(token_file: &Path, host: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        eprintln!(
+            "imtcp: warning: the token of {} goes to {host} unencrypted, and whoever sees it on the way \
+             can use it: give the service --tls-cert and --tls-key, and write https://",
+            token_file.display()
+        );
+    });
 }
 
 /// What libraries say of TLS is for those who know its code.

@@ -37,6 +37,9 @@ pub struct AdviseArgs {
 #[derive(Args, Clone)]
 pub struct ServiceArgs {
     /// The advice service
+    ///
+    /// imtcp asks a service on loopback directly. It asks any other one through the proxy that http_proxy,
+    /// https_proxy or all_proxy names, unless no_proxy lists the host.
     #[arg(
         long,
         env = "IMTCP_ADVICE_URL",
