@@ -105,7 +105,9 @@ def within_seconds(seconds: float, holds: Callable[[], object]) -> bool:
 def test_a_fresh_service_has_each_known_label_at_zero(service: Service) -> None:
     values = service.values()
     for metric, label, known in [
-        ("refused_total", "why", ["host", "rate", "tls"]),
+        ("refused_total", "why",
+         ["host", "origin", "rate", "no_token", "wrong_token", "type", "length", "connections",
+          "tls"]),
         ("answers_total", "reason",
          ["free", "congested", "no_history", "stale", "too_few_days", "no_capacity"]),
         ("batches_total", "outcome", ["stored", "duplicate", "busy", "failed"]),

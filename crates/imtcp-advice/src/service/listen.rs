@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-pub use tokio_rustls::TlsAcceptor;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::connections::Admitted;
