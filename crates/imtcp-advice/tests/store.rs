@@ -46,6 +46,7 @@ fn main() {
         other_processes_see_that_something_changed,
         two_that_open_at_once_agree,
         vacuum_works,
+        its_size_counts_paths_and_series,
         the_service_answers_from_it,
     ]);
 }
@@ -617,6 +618,21 @@ async fn two_that_open_at_once_agree(place: Place) {
     let (a, b) = (a.unwrap(), b.unwrap());
     assert_eq!(put(&a, minutes(at(NOON), 1, 0)).await, 1);
     assert_eq!(put(&b, minutes(at(NOON), 1, 0)).await, 0);
+}
+
+async fn its_size_counts_paths_and_series(place: Place) {
+    let store = open(&place).await;
+    let empty = store.size().await.unwrap();
+    assert_eq!((empty.paths, empty.series), (0, 0));
+    // Settings alone are no history.
+    store.change_settings("198.51.100.9", &Default::default()).await.unwrap();
+    let hop = Record { hop: "198.51.100.1".into(), ..record(DST, at(NOON), 1) };
+    put(&store, vec![hop]).await;
+    put(&store, minutes(at(NOON), 5000, 0)).await;
+    let size = store.size().await.unwrap();
+    assert_eq!((size.paths, size.series), (1, 2));
+    // A record takes some 30 bytes at least.
+    assert!(size.bytes > empty.bytes + 150_000, "{empty:?} {size:?}");
 }
 
 async fn vacuum_works(place: Place) {

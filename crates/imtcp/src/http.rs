@@ -2,7 +2,8 @@
 //! Requests to the advice service.
 
 use std::io;
-use std::sync::Mutex;
+use std::path::Path;
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
@@ -10,11 +11,12 @@ use imtcp_advice::time;
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
 use serde_json::Value;
+use ureq::http::Uri;
 use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
 use ureq::Agent;
 
 use crate::cli::advice::ServiceArgs;
-use crate::{exit, format};
+use crate::{exit, format, proxy};
 
 pub struct Client {
     agent: Agent,
@@ -69,11 +71,15 @@ const MOST_ANSWER_BYTES: u64 = 16 << 20;
 
 impl Client {
     pub fn new(args: &ServiceArgs) -> Result<Self> {
-        if !args.url.starts_with("http://") && !args.url.starts_with("https://") {
+        let uri = args.url.parse::<Uri>().ok();
+        let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https"));
+        let Some((uri, host)) =
+            uri.filter(is_http).and_then(|uri| Some((uri.clone(), uri.host()?.to_string())))
+        else {
             let text =
                 format!("'{}' is no URL of a service: write http://… or https://…", args.url);
             return Err(exit::usage(text));
-        }
+        };
         let token = match &args.token_file {
             None => None,
             Some(path) => {
@@ -81,7 +87,11 @@ impl Client {
                     .with_context(|| format!("token file {}", path.display()))?;
                 let mut lines = text.lines().map(str::trim);
                 let token = lines.find(|l| !l.is_empty() && !l.starts_with('#'));
-                Some(token.ok_or_else(|| anyhow!("no token in {}", path.display()))?.to_string())
+                let token = token.ok_or_else(|| anyhow!("no token in {}", path.display()))?;
+                if uri.scheme_str() == Some("http") && !proxy::is_loopback(&host) {
+                    warn_of_token_in_the_clear(path, &host);
+                }
+                Some(token.to_string())
             }
         };
         let mut tls = TlsConfig::builder();
@@ -101,6 +111,7 @@ impl Client {
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
+            .proxy(proxy::for_url(&uri, |name| std::env::var(name).ok()).map_err(exit::usage)?)
             .tls_config(tls.build())
             .user_agent(concat!("imtcp/", env!("CARGO_PKG_VERSION")))
             .build();
@@ -167,6 +178,18 @@ impl Client {
 }
 
 type Answer = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
+
+/// Says so once: the agent makes several clients of one service.
+fn warn_of_token_in_the_clear(token_file: &Path, host: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        eprintln!(
+            "imtcp: warning: the token of {} goes to {host} unencrypted, and whoever sees it on the way \
+             can use it: give the service --tls-cert and --tls-key, and write https://",
+            token_file.display()
+        );
+    });
+}
 
 /// What libraries say of TLS is for those who know its code.
 fn with_what_to_do(why: &str) -> String {

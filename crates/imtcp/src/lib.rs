@@ -28,6 +28,8 @@ pub mod nocc;
 pub mod param;
 pub mod policy;
 pub mod procfs;
+#[cfg(feature = "full")]
+pub mod proxy;
 pub mod rate;
 pub mod signals;
 pub mod socket;

@@ -240,7 +240,7 @@ fn listening_elsewhere_than_on_loopback_needs_tokens_or_a_word() {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(&open, PermissionsExt::from_mode(0o644)).unwrap();
     refused(&["serve", "--db", db, "--token-file", open.to_str().unwrap()], "chmod 600");
-    refused(&["serve", "--db", db, "--tls-cert", db, "--tls-key", db], "for TLS");
+    refused(&["serve", "--db", db, "--tls-cert", db, "--tls-key", db], "certificate file");
 }
 
 #[test]

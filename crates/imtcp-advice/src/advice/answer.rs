@@ -55,6 +55,15 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub const ALL: [Reason; 6] = [
+        Reason::Free,
+        Reason::Congested,
+        Reason::NoHistory,
+        Reason::Stale,
+        Reason::TooFewDays,
+        Reason::NoCapacity,
+    ];
+
     pub fn verdict(self) -> Verdict {
         match self {
             Reason::Free | Reason::Congested | Reason::NoCapacity => Verdict::Advice,

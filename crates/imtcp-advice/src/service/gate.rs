@@ -73,9 +73,7 @@ pub async fn gate(
             problem.into_response()
         }
     };
-    let status = response.status();
-    let labels = [route.as_deref().unwrap_or("-"), status.as_str()];
-    service.metrics.requests.with_label_values(&labels).inc();
+    service.metrics.count_request(route.as_deref(), response.status());
     with_headers(response)
 }
 

@@ -2,7 +2,6 @@
 //! Who may do what, by which name, and from which web page.
 
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -10,6 +9,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, StatusCode};
 
 use super::problem::Problem;
+use super::secret_file::read_secret;
 use crate::error::{Error, Result};
 use crate::record::destination;
 
@@ -24,11 +24,8 @@ impl Tokens {
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let wrong = |why: String| Error::Input(format!("token file {shown}: {why}"));
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-        let mode = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.permissions().mode();
-        if mode & 0o007 != 0 {
-            return Err(wrong("anybody can read it: chmod 600 it first".into()));
-        }
+        let text = String::from_utf8(read_secret(path).map_err(wrong)?)
+            .map_err(|_| wrong("it is no text".into()))?;
         let tokens: Vec<_> = text
             .lines()
             .map(str::trim)
@@ -227,6 +224,7 @@ fn is_own_name(host: &String, names: &[String]) -> bool {
 mod tests {
     use super::*;
     use axum::http::HeaderValue;
+    use std::os::unix::fs::PermissionsExt;
 
     fn headers(value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))])

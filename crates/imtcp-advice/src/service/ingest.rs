@@ -14,7 +14,7 @@ use crate::store::write::{Batch, Written};
 use crate::time::now_us;
 
 /// Records waiting at most, about 200 bytes each; with more, senders are asked to wait.
-const MOST_WAITING: usize = 200_000;
+pub const MOST_WAITING: usize = 200_000;
 /// Records in one transaction, about.
 const GROUP: usize = 50_000;
 /// How soon writes of other processes are noticed.
@@ -23,6 +23,7 @@ const NOTICE: Duration = Duration::from_millis(500);
 pub struct Ingest {
     queue: mpsc::Sender<Item>,
     room: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
 }
 
 struct Item {
@@ -44,17 +45,27 @@ impl Ingest {
     /// Starts the writing task. It ends when this is dropped.
     pub fn start(book: Arc<Book>, metrics: Arc<Metrics>) -> Self {
         let (queue, receiver) = mpsc::channel(10_000);
-        tokio::spawn(write_all(receiver, book, metrics));
-        Ingest { queue, room: Arc::new(Semaphore::new(MOST_WAITING)) }
+        tokio::spawn(write_all(receiver, book, Arc::clone(&metrics)));
+        Ingest { queue, room: Arc::new(Semaphore::new(MOST_WAITING)), metrics }
+    }
+
+    /// Records that wait.
+    pub fn waiting(&self) -> usize {
+        MOST_WAITING - self.room.available_permits()
+    }
+
+    fn busy(&self) -> Refused {
+        self.metrics.batches.with_label_values(&["busy"]).inc();
+        Refused::Busy
     }
 
     /// Returns when the batch is safe.
     pub async fn put(&self, batch: Batch) -> Result<Written, Refused> {
         let count = batch.records.len().clamp(1, MOST_WAITING) as u32;
         let room = Arc::clone(&self.room).try_acquire_many_owned(count);
-        let _room = room.map_err(|_| Refused::Busy)?;
+        let _room = room.map_err(|_| self.busy())?;
         let (done, wait) = oneshot::channel();
-        self.queue.try_send(Item { batch, done, _room }).map_err(|_| Refused::Busy)?;
+        self.queue.try_send(Item { batch, done, _room }).map_err(|_| self.busy())?;
         wait.await.ok().flatten().ok_or(Refused::Failed)
     }
 }
@@ -104,12 +115,14 @@ async fn write_group(group: Vec<Item>, book: &Book, metrics: &Metrics, seen: &mu
             book.wrote(&batches, &written, now_us()).await;
             for (written, (done, _)) in written.into_iter().zip(waiting) {
                 metrics.records.inc_by(written.stored);
-                metrics.duplicate_batches.inc_by(written.duplicate.into());
+                let outcome = if written.duplicate { "duplicate" } else { "stored" };
+                metrics.batches.with_label_values(&[outcome]).inc();
                 let _ = done.send(Some(written));
             }
         }
         Err(e) => {
             tracing::error!("cannot write reports: {e}");
+            metrics.batches.with_label_values(&["failed"]).inc_by(waiting.len() as u64);
             for (done, _) in waiting {
                 let _ = done.send(None);
             }

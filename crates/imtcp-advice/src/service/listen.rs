@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,16 +15,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::ServerConfig;
-pub use tokio_rustls::TlsAcceptor;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::connections::Admitted;
 use super::patient::Patient;
 use super::{Service, Shared};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// For a request's head, counted from the answer before it: idle connections end too.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -36,19 +32,6 @@ const TLS_TIME: Duration = Duration::from_secs(10);
 /// acknowledged by then is sent again.
 const END_TIME: Duration = Duration::from_millis(500);
 const HEAD_BYTES: usize = 16 << 10;
-
-/// A certificate chain and its key, from PEM files.
-pub fn tls(certificates: &Path, key: &Path) -> Result<TlsAcceptor> {
-    let wrong = |path: &Path, why: &dyn std::fmt::Display| {
-        Error::Input(format!("cannot use {} for TLS: {why}", path.display()))
-    };
-    let chain = CertificateDer::pem_file_iter(certificates)
-        .and_then(|all| all.collect::<std::result::Result<Vec<_>, _>>())
-        .map_err(|e| wrong(certificates, &e))?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, &e))?;
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, private);
-    Ok(TlsAcceptor::from(Arc::new(config.map_err(|e| wrong(certificates, &e))?)))
-}
 
 /// Serves until `end`; then requests under way may finish. What `tls` says counts for the next
 /// connection.

@@ -7,6 +7,7 @@ mod clients;
 pub mod connections;
 pub mod gate;
 pub mod guard;
+mod history_size;
 pub mod ingest;
 mod known;
 mod limits;
@@ -20,12 +21,14 @@ mod ping;
 mod problem;
 mod reports;
 mod routes;
+mod secret_file;
 mod timeline;
 mod upcoming;
+pub mod tls;
 mod xmlrpc;
 
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
@@ -95,7 +98,8 @@ impl Service {
         book.settings(None).await?;
         let metrics = Arc::new(Metrics::new().map_err(std::io::Error::other)?);
         let ingest = Ingest::start(Arc::clone(&book), Arc::clone(&metrics));
-        tokio::spawn(roll_up(Arc::clone(&book), config.retention));
+        history_size::watch(Arc::clone(&book), Arc::clone(&metrics)).await;
+        tokio::spawn(roll_up(Arc::clone(&book), config.retention, Arc::clone(&metrics)));
         Ok(Arc::new(Service {
             book,
             ingest,
@@ -150,16 +154,26 @@ impl Service {
         *self.access.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(access);
     }
 
+    /// In the metrics: Unix time at which the certificate in use expires, if that is known.
+    pub fn show_certificate_expiry(&self, expires_s: Option<i64>) {
+        if let Some(expires_s) = expires_s {
+            self.metrics.set_certificate_expiry(expires_s);
+        }
+    }
+
     pub async fn close(&self) {
         self.book.store().close().await;
     }
 }
 
-async fn roll_up(book: Arc<Book>, keep: Retention) {
+async fn roll_up(book: Arc<Book>, keep: Retention, metrics: Arc<Metrics>) {
     let mut due = tokio::time::interval(ROLL_UP_EVERY);
     loop {
         due.tick().await;
-        match book.store().maintain(&keep, now_us()).await {
+        let begun = Instant::now();
+        let done = book.store().maintain(&keep, now_us()).await;
+        metrics.count_roll_up(done.as_ref().ok(), begun.elapsed());
+        match done {
             Ok(done) if done.rolled_up + done.removed > 0 => {
                 tracing::info!("rolled up {} records, removed {}", done.rolled_up, done.removed)
             }

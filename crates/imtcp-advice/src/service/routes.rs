@@ -338,6 +338,7 @@ pub async fn history(
 #[utoipa::path(get, path = "/metrics", responses((status = 200, body = String)))]
 pub async fn metrics(State(service): State<Shared>) -> Response {
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
+    service.metrics.queue_records.set(service.ingest.waiting() as i64);
     (kind, service.metrics.text()).into_response()
 }
 

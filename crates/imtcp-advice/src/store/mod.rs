@@ -9,6 +9,7 @@ pub mod newest;
 pub mod read;
 pub mod schema;
 mod settings;
+pub mod size;
 pub mod write;
 
 use std::collections::HashMap;

@@ -37,6 +37,9 @@ pub struct AdviseArgs {
 #[derive(Args, Clone)]
 pub struct ServiceArgs {
     /// The advice service
+    ///
+    /// imtcp asks a service on loopback directly. It asks any other one through the proxy that http_proxy,
+    /// https_proxy or all_proxy names, unless no_proxy lists the host.
     #[arg(
         long,
         env = "IMTCP_ADVICE_URL",
@@ -127,10 +130,13 @@ pub struct ServeArgs {
     /// Listen elsewhere than on loopback without any token file
     #[arg(long)]
     pub open: bool,
-    /// Certificate chain for TLS, PEM
+    /// Certificate chain for TLS, PEM, the server's own first
+    ///
+    /// The service warns in its log if a certificate has expired or expires within 14 days. It serves an
+    /// expired one all the same.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// Its private key, PEM
+    /// Its private key, PEM, not encrypted, in a file that others cannot open
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Requests a second that one client may send; 0: any number

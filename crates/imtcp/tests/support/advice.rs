@@ -168,7 +168,7 @@ pub fn certificate(scratch: &Scratch) -> Option<(PathBuf, PathBuf)> {
 }
 
 pub fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder().http_status_as_error(false).build().into()
+    ureq::Agent::config_builder().proxy(None).http_status_as_error(false).build().into()
 }
 
 fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> (u16, Value) {

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "full")]
 pub mod advice;
+#[cfg(feature = "full")]
+pub mod tls;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

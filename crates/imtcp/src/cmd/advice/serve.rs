@@ -7,8 +7,10 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use imtcp_advice::service::connections::Most;
 use imtcp_advice::service::guard::{Access, Hosts, Tokens};
-use imtcp_advice::service::listen::{self, TlsAcceptor};
+use imtcp_advice::service::listen;
+use imtcp_advice::service::tls::Tls;
 use imtcp_advice::service::{Config, Service};
+use imtcp_advice::time::{now_us, SECOND_US};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
@@ -23,6 +25,8 @@ const RATE_LIMIT: u32 = 1000;
 const OTHER_DESCRIPTORS: u64 = 128;
 /// Threads that still look up a name when the service ends are not waited for.
 const THREADS_END: Duration = Duration::from_millis(100);
+/// One day between two looks at the certificate's end: a warning a day is seen and fills no log.
+const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(86_400);
 
 pub fn main(args: ServeArgs) -> Result<u8> {
     let has_tokens = args.token_file.is_some() || args.read_token_file.is_some();
@@ -85,25 +89,42 @@ async fn serve(args: ServeArgs) -> Result<()> {
         ping: !args.no_ping,
     };
     let service = Service::start(store, config).await?;
+    tell_of_certificate(&service, tls.as_ref());
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {} (--listen chooses another)", args.listen))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     outln!("imtcp: advice at {scheme}://{}/, history in {place}", listener.local_addr()?);
-    let (new_tls, tls) = watch::channel(tls);
+    let (new_acceptor, acceptor) = watch::channel(tls.as_ref().map(|tls| tls.acceptor.clone()));
     let reloading = async {
-        while hangups.recv().await.is_some() {
+        let mut tls = tls;
+        let mut look_at_certificate = tokio::time::interval(LOOK_AT_CERTIFICATE);
+        look_at_certificate.tick().await;
+        loop {
+            tokio::select! {
+                _ = look_at_certificate.tick() => {
+                    tell_of_certificate(&service, tls.as_ref());
+                    continue;
+                }
+                hangup = hangups.recv() => if hangup.is_none() { return },
+            }
             // Its terminal is gone, and nobody is left who could end it.
             if on_terminal && !std::io::stderr().is_terminal() {
                 return;
             }
             match secrets(&args) {
-                Ok((access, tls)) => {
+                Ok((access, new)) => {
                     service.replace_access(access);
-                    new_tls.send_replace(tls);
-                    tracing::info!("files of tokens and TLS are read again");
+                    new_acceptor.send_replace(new.as_ref().map(|tls| tls.acceptor.clone()));
+                    tls = new;
+                    tracing::info!("read the files of tokens and TLS again");
+                    tell_of_certificate(&service, tls.as_ref());
                 }
-                Err(e) => tracing::error!("tokens and TLS stay as they were: {e:#}"),
+                Err(e) => {
+                    tracing::error!(
+                        "the service keeps the tokens and the certificate it has: {e:#}"
+                    )
+                }
             }
         }
     };
@@ -113,21 +134,30 @@ async fn serve(args: ServeArgs) -> Result<()> {
             () = reloading => {}
         }
     };
-    listen::serve(Arc::clone(&service), listener, tls, end).await?;
+    listen::serve(Arc::clone(&service), listener, acceptor, end).await?;
     Ok(())
 }
 
 /// What SIGHUP reads again: all of it, or nothing where one file is wrong.
-fn secrets(args: &ServeArgs) -> Result<(Access, Option<TlsAcceptor>)> {
+fn secrets(args: &ServeArgs) -> Result<(Access, Option<Tls>)> {
     let access = Access {
         write: args.token_file.as_deref().map(Tokens::read).transpose()?,
         read: args.read_token_file.as_deref().map(Tokens::read).transpose()?,
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(certificates), Some(key)) => Some(listen::tls(certificates, key)?),
+        (Some(certificates), Some(key)) => Some(Tls::read(certificates, key)?),
         _ => None,
     };
     Ok((access, tls))
+}
+
+/// Warns of a certificate that has expired or soon will, and shows its end in the metrics.
+fn tell_of_certificate(service: &Service, tls: Option<&Tls>) {
+    let Some(tls) = tls else { return };
+    service.show_certificate_expiry(tls.expires_s());
+    for warning in tls.warnings(now_us() / SECOND_US) {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// Until SIGTERM or SIGINT. Set up before anything that takes time, so that none is missed.

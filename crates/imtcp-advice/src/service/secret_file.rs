@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Files of tokens and private keys, which others on this machine must not open.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// 1 MiB: a chain of certificates or a list of tokens takes some kB, and /dev/zero must end.
+const MOST_BYTES: u64 = 1 << 20;
+/// The rights of everybody who is neither the owner nor in the file's group.
+const OTHERS: u32 = 0o007;
+
+/// Reads a file, and refuses one that everybody on this machine can open.
+///
+/// The rights are those of the file that is read, even where another one takes its name meanwhile.
+pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    let mode = file.metadata().map_err(|e| e.to_string())?.permissions().mode();
+    if mode & OTHERS != 0 {
+        return Err("anybody on this machine can open it: chmod 600 it first".into());
+    }
+    read_all(file)
+}
+
+/// Reads a file that everybody may know.
+pub fn read_public(path: &Path) -> Result<Vec<u8>, String> {
+    read_all(File::open(path).map_err(|e| e.to_string())?)
+}
+
+fn read_all(file: File) -> Result<Vec<u8>, String> {
+    let mut content = Vec::new();
+    match file.take(MOST_BYTES + 1).read_to_end(&mut content) {
+        Ok(_) if content.len() as u64 > MOST_BYTES => Err("it is longer than 1 MiB".into()),
+        Ok(_) => Ok(content),
+        Err(e) if e.kind() == io::ErrorKind::IsADirectory => Err("it is a directory".into()),
+        Err(e) => Err(e.to_string()),
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! How large the history is.
+
+use std::io::ErrorKind;
+
+use sqlx::{Executor, Row};
+
+use super::{Place, Store};
+use crate::error::Result;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// On disk: SQLite's file and its log, or PostgreSQL's tables and indexes.
+    pub bytes: i64,
+    /// Paths with series.
+    pub paths: i64,
+    pub series: i64,
+}
+
+const POSTGRES_BYTES: &str = "
+SELECT CAST(COALESCE(SUM(pg_total_relation_size(c.oid)), 0) AS BIGINT)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'imtcp' AND c.relkind = 'r'";
+
+impl Store {
+    pub async fn size(&self) -> Result<Size> {
+        let counts = "SELECT COUNT(DISTINCT path_id), COUNT(*) FROM series";
+        let counts = self.readers.fetch_one(counts).await?;
+        Ok(Size {
+            bytes: self.bytes().await?,
+            paths: counts.try_get(0)?,
+            series: counts.try_get(1)?,
+        })
+    }
+
+    async fn bytes(&self) -> Result<i64> {
+        let Place::File(path) = &self.place else {
+            return Ok(self.readers.fetch_one(POSTGRES_BYTES).await?.try_get(0)?);
+        };
+        let mut log = path.clone().into_os_string();
+        log.push("-wal");
+        let log = match tokio::fs::metadata(log).await {
+            Err(e) if e.kind() == ErrorKind::NotFound => 0,
+            found => found?.len(),
+        };
+        Ok((tokio::fs::metadata(path).await?.len() + log) as i64)
+    }
+}
