@@ -20,6 +20,9 @@ from imtcp_advice.times import parse_time
 
 from advice_service import ROOT, WRITE_TOKEN, running_service
 
+for tool in ["build", "mypy"]:
+    pytest.importorskip(tool, reason="needs what scripts/lab-env.sh tests installs")
+
 PACKAGE = ROOT / "clients" / "python"
 #: As pyproject.toml declares them; the newest one that exists may not be installed here.
 PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
