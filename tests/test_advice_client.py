@@ -4,47 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import imtcp_advice.exchange
 import pytest
+from imtcp_advice import AdviceService, ServiceError, TokenInClearWarning
 
-ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
+from advice_service import WRITE_TOKEN, running_service
+
 DST = "192.0.2.7"
-TOKEN = "a-token-for-the-tests"
-
-sys.path.insert(0, str(ROOT / "clients" / "python"))
-
-import imtcp_advice  # noqa: E402
-from imtcp_advice import AdviceService, ServiceError  # noqa: E402
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    tokens = tmp_path / "tokens"
-    tokens.write_text(TOKEN)
-    tokens.chmod(0o600)
-    serve = [IMTCP, "advice", "serve", "--db", tmp_path / "history.db", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [*serve, "--token-file", tokens], stdout=subprocess.PIPE, text=True
-    ) as service:
-        assert service.stdout
-        yield re.search(r"http://\S+/", service.stdout.readline())[0]
-        service.terminate()
+    with running_service(tmp_path) as url:
+        yield url
 
 
 def test_what_is_reported_is_advised_upon(url: str) -> None:
-    service, now = AdviceService(url, TOKEN), datetime.now(UTC)
+    service, now = AdviceService(url, WRITE_TOKEN), datetime.now(UTC)
     minutes = [now - timedelta(days=day) + timedelta(minutes=m) for day in range(1, 5)
                for m in range(60)]  # fmt: skip
     records = [
@@ -83,6 +70,80 @@ def test_a_refusal_says_what_to_do(url: str) -> None:
         AdviceService("localhost:8750")
     with pytest.raises(ValueError, match="no URL"):
         AdviceService("http://localhost:a-port")
+    with pytest.raises(ValueError, match="no URL"):
+        AdviceService("http://user:password@localhost")
+
+
+@pytest.mark.parametrize("fraction", ["", ".5", ".25", ".000001", ".999999999", ".120"])
+def test_a_time_with_any_fraction_of_a_second_is_read(fraction: str) -> None:
+    until = ADVICE | {"valid_until": f"2026-01-01T00:05:00{fraction}Z"}
+    with serving(http(until)) as url:
+        valid_s = AdviceService(url).ask(DST).valid_s
+    assert valid_s == pytest.approx(300 + float("0" + fraction), abs=1e-6)
+
+
+def test_a_record_may_have_a_datetime_with_a_zone(url: str) -> None:
+    service, now = AdviceService(url, WRITE_TOKEN), datetime.now(UTC)
+    record = {"dst": DST, "available_bps": 5}
+    assert service.report([{**record, "time": now}]) == 1
+    with pytest.raises(ValueError, match="has no zone"):
+        service.report([{**record, "time": now.replace(tzinfo=None)}])
+    with pytest.raises(ValueError, match="has no zone"):
+        service.ask(DST, at=now.replace(tzinfo=None))
+
+
+# --- proxies and tokens ---
+
+
+def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(http({"detail": "this is the proxy"}, "502 Bad Gateway")) as proxy:
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]:
+            monkeypatch.setenv(name, proxy)
+            monkeypatch.setenv(name.lower(), proxy)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        with serving(http(ADVICE)) as url:
+            assert AdviceService(url).ask(DST).mode == "measure"
+
+
+def test_a_token_that_would_cross_a_network_in_the_clear_gets_a_warning() -> None:
+    for elsewhere in ["http://192.0.2.1:8750", "http://advice.example", "http://[2001:db8::1]"]:
+        with pytest.warns(TokenInClearWarning, match="unencrypted: use https") as caught:
+            AdviceService(elsewhere, WRITE_TOKEN)
+        assert caught[0].filename == __file__
+        assert WRITE_TOKEN not in str(caught[0].message)
+
+
+def test_a_token_that_stays_on_the_machine_or_is_encrypted_gets_none() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for host in ["127.0.0.1", "127.9.9.9:1", "localhost", "[::1]:1", "[::ffff:127.0.0.1]"]:
+            AdviceService(f"http://{host}", WRITE_TOKEN)
+        AdviceService("https://advice.example", WRITE_TOKEN)
+        AdviceService("http://advice.example")
+
+
+def test_a_token_as_a_file_gives_it_works_and_a_wrong_one_is_not_shown(url: str) -> None:
+    assert AdviceService(url, f"{WRITE_TOKEN}\n").report([]) == 0
+    for wrong in ["", " ", "secret\r\nHost: x", "gehe\u00efm-secret"]:
+        with pytest.raises(ValueError, match="no header can carry") as e:
+            AdviceService(url, wrong)
+        assert "secret" not in str(e.value)
+
+
+def test_a_destination_that_is_no_text_is_refused_in_words(url: str) -> None:
+    with pytest.raises(ServiceError, match="neither an address"):
+        AdviceService(url).ask("\udcff")
+
+
+def test_without_a_thread_the_answer_is_the_safe_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(imtcp_advice.exchange.Exchange, "start", no_thread)
+    advice = AdviceService("http://127.0.0.1:1").advice(DST)
+    assert advice.congestion_control
+    assert "can't start new thread" in advice.because
 
 
 # --- services that are none ---
@@ -217,7 +278,7 @@ def test_an_answer_with_a_part_missing_is_no_advice(missing: str) -> None:
 
 def test_an_answer_that_is_too_long_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.dumps(ADVICE).encode()
-    monkeypatch.setattr(imtcp_advice, "MOST_ANSWER_BYTES", len(answer))
+    monkeypatch.setattr(imtcp_advice.exchange, "MOST_ANSWER_BYTES", len(answer))
     with serving(http(answer)) as url:
         assert AdviceService(url).ask(DST).mode == "measure"
     # Cut, each would be advice.

@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from imtcp_advice import AdviceService
 
-ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
-TOKEN = "a-token-for-the-tests"
-SCHEMATHESIS = shutil.which("schemathesis") or shutil.which(
-    "schemathesis", path=str(Path(sys.executable).parent)
+from advice_service import READ_TOKEN, ROOT, WRITE_TOKEN, running_service
+
+SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
+needs_schemathesis = pytest.mark.skipif(
+    not SCHEMATHESIS.exists(), reason="needs schemathesis: scripts/lab-env.sh tests"
 )
 
 
-@pytest.mark.skipif(SCHEMATHESIS is None, reason="needs schemathesis: scripts/lab-env.sh tests")
-def test_what_the_description_says_holds_for_all_requests(tmp_path: Path) -> None:
-    tokens = tmp_path / "tokens"
-    tokens.write_text(TOKEN)
-    tokens.chmod(0o600)
-    serve = [IMTCP, "advice", "serve", "--db", tmp_path / "history.db", "--listen", "127.0.0.1:0"]
-    more = ["--token-file", tokens, "--rate-limit", "0"]
-    with subprocess.Popen([*serve, *more], stdout=subprocess.PIPE, text=True) as service:
-        assert service.stdout
-        url = re.search(r"http://\S+/", service.stdout.readline())[0]
-        fuzz = [SCHEMATHESIS, "run", f"{url}openapi.json", "--seed", "1", "--max-examples", "50"]
-        # Some rules no schema can say (from lies before to): valid by the schema is not always
-        # valid. Everything else is checked: no 5xx, only what is described, nothing accepted
-        # that the schema forbids.
-        fuzz += ["--checks", "all", "--exclude-checks", "positive_data_acceptance"]
-        header = f"Authorization: Bearer {TOKEN}"
-        done = subprocess.run(
-            [*fuzz, "--header", header], capture_output=True, text=True, cwd=tmp_path, timeout=300
-        )
-        alive = service.poll() is None
-        service.terminate()
-    assert done.returncode == 0, done.stdout[-5000:]
-    assert alive, "the service has ended"
+@needs_schemathesis
+def test_the_description_holds_for_all_requests(tmp_path: Path) -> None:
+    with running_service(tmp_path, "--rate-limit", "0") as url:
+        fuzz(url, WRITE_TOKEN, "20", tmp_path)
+
+
+@needs_schemathesis
+def test_the_description_holds_if_reading_needs_a_token(tmp_path: Path) -> None:
+    with running_service(tmp_path, "--rate-limit", "0", reading_needs_token=True) as url:
+        fuzz(url, READ_TOKEN, "5", tmp_path)
+
+
+def fuzz(url: str, token: str, examples: str, home: Path) -> None:
+    """With every check that Schemathesis has, and with a history of the description's examples."""
+    now = datetime.now(UTC)
+    history = [
+        {"dst": dst, "hop": hop, "time": now - timedelta(days=day, minutes=-m), "available_bps": 5}
+        for dst in ["192.0.2.7", "mirror.example.org"] for hop in ["", "198.51.100.1"]
+        for day in range(4) for m in range(0, 60, 10) if day or not m
+    ]  # fmt: skip
+    assert AdviceService(url, WRITE_TOKEN).report(history) == len(history)
+    path = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "clients" / "python" / "src")])
+    done = subprocess.run(
+        [SCHEMATHESIS, "run", f"{url}/openapi.json", "--seed", "1", "--max-examples", examples,
+         "--checks", "all", "--header", f"Authorization: Bearer {token}", "--no-color"],
+        env={**os.environ, "SCHEMATHESIS_HOOKS": "advice_fuzz_hooks", "PYTHONPATH": path},
+        capture_output=True, text=True, cwd=home, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -16,5 +16,6 @@ pub mod service;
 pub mod settings;
 pub mod store;
 pub mod time;
+mod whole;
 
 pub use error::{Error, Result};

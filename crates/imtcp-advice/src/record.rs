@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::{Error, Result};
+use crate::service::openapi::destination::{Destination, DestinationOrNone};
 use crate::store::SeriesKey;
 use crate::time::{length, rfc3339, SECOND_US};
+use crate::whole::whole_or_none;
 
 /// Of the available bandwidth, or of an active test: ping has no available bandwidth, and what one
 /// transfer gets is none. So that neither is ever taken for one, they are kept in tables of their own.
@@ -26,26 +28,28 @@ impl Kind {
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// Address or name of the destination.
-    #[schema(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
+    #[schema(value_type = Destination)]
     pub dst: String,
     /// Address of a hop where it is known; absent for the path as a whole.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(value_type = DestinationOrNone)]
     pub hop: String,
-    /// Who measured, as a host's name.
+    /// Who measured, as a host's name; without control characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(max_length = 255, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")]
     pub source: String,
     /// RFC 3339, with offset.
     #[serde(with = "rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     pub time: i64,
     /// Absent in the record of an active test, which then has `rtt_us`, `loss` or `throughput_bps`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
     pub available_bps: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
     pub capacity_bps: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 3_600_000_000i64)]
     pub rtt_us: Option<u64>,
     /// Share of packets lost.
@@ -54,14 +58,14 @@ pub struct Record {
     pub loss: Option<f64>,
     /// What one TCP transfer got, as iperf3 tests it: not the available bandwidth, and not together
     /// with it in one record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
     pub throughput_bps: Option<u64>,
     /// The source's own word; absent: the path's threshold decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congested: Option<bool>,
     /// How far the source trusts its measurement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 100)]
     pub validity_pct: Option<u8>,
 }
@@ -93,9 +97,10 @@ impl Record {
         if !self.hop.is_empty() {
             self.hop = destination(&self.hop)?;
         }
+        let source_is_fine =
+            self.source.chars().count() <= 255 && !self.source.chars().any(char::is_control);
         // As CSV reads it.
         self.source = self.source.trim().into();
-        let source_is_fine = self.source.len() <= 255 && !self.source.chars().any(char::is_control);
         let most_bps = |bps: Option<u64>| bps.is_none_or(|b| b <= MOST_BPS);
         let of_bandwidth = self.kind() == Kind::Bandwidth;
         let tells = self.rtt_us.is_some() || self.loss.is_some() || self.throughput_bps.is_some();
@@ -147,7 +152,7 @@ pub fn destination(text: &str) -> Result<String> {
     if let Ok(ip) = inner.parse::<IpAddr>() {
         return Ok(ip.to_canonical().to_string());
     }
-    let name = text.trim_end_matches('.').to_ascii_lowercase();
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     if name.len() > 253 || !is_host_name(&name) {
         let shown: String = text.chars().take(60).collect();
         return Err(Error::Input(format!("'{shown}' is neither an address nor a host's name")));
@@ -185,7 +190,7 @@ mod tests {
         assert_eq!(destination("::FFFF:10.0.0.1").unwrap(), "10.0.0.1");
         assert_eq!(destination("[2001:DB8::0:1]").unwrap(), "2001:db8::1");
         assert_eq!(destination("Mirror.Example.ORG.").unwrap(), "mirror.example.org");
-        for wrong in ["", "a b", "*", "x/../y", "ü", &"a".repeat(254)] {
+        for wrong in ["", ".", "a..", "a b", "*", "x/../y", "ü", &"a".repeat(254)] {
             assert!(destination(wrong).is_err(), "{wrong}");
         }
     }

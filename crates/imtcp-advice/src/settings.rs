@@ -11,6 +11,8 @@ use serde_json::{Map, Value};
 use crate::advice::days::HistorySet;
 use crate::advice::model::Bound;
 use crate::error::{Error, Result};
+use crate::service::openapi;
+use crate::whole::whole;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -21,30 +23,39 @@ pub struct Settings {
     /// Confidence: standard deviations [EN §3.3.1]; 2 for 95 %.
     pub z: f64,
     /// ε: the change of available bandwidth allowed before new advice; a share is of B̂0.
+    #[schema(value_type = openapi::settings::Epsilon)]
     pub epsilon: Bound,
     /// Below this the path counts as congested; a share is of its capacity. 42 % is that of
     /// [EN table 19].
+    #[schema(value_type = openapi::settings::Threshold)]
     pub threshold: Bound,
     /// The path's capacity where no record tells it.
     pub capacity_bps: Option<f64>,
     /// Older newest records are no base for switching congestion control off.
+    #[serde(deserialize_with = "whole")]
     pub freshness_s: u32,
     /// t1 − t0: how much of each past day, from the request's time of day on, is fitted.
+    #[serde(deserialize_with = "whole")]
     pub horizon_s: u32,
     /// Fewer days with history: "I don't know".
+    #[serde(deserialize_with = "whole")]
     pub min_days: u32,
     /// Fewer observations in a day's window: the day does not count.
+    #[serde(deserialize_with = "whole")]
     pub min_samples: u32,
     /// Observations that span less of a day's window: the day does not count. 0: as in the paper.
     #[serde(deserialize_with = "percent")]
     pub min_span_pct: u8,
     /// Days beyond are left out, the oldest first.
+    #[serde(deserialize_with = "whole")]
     pub max_days: u32,
     /// Records below this validity are left out.
     #[serde(deserialize_with = "percent")]
     pub min_validity_pct: u8,
     /// The next advice comes no sooner and no later than this.
+    #[serde(deserialize_with = "whole")]
     pub next_min_s: u32,
+    #[serde(deserialize_with = "whole")]
     pub next_max_s: u32,
 }
 
@@ -72,28 +83,6 @@ impl Default for Settings {
 
 /// The keys that somebody set.
 pub type Changes = Map<String, Value>;
-
-/// What a change may say of each setting: a value, or null to take it back. For the
-/// description of the interface; a change itself stays [`Changes`] until it is checked.
-#[derive(utoipa::ToSchema)]
-#[allow(dead_code)]
-pub struct SettingsChange {
-    zone: Option<String>,
-    history: Option<HistorySet>,
-    z: Option<f64>,
-    epsilon: Option<Bound>,
-    threshold: Option<Bound>,
-    capacity_bps: Option<f64>,
-    freshness_s: Option<u32>,
-    horizon_s: Option<u32>,
-    min_days: Option<u32>,
-    min_samples: Option<u32>,
-    min_span_pct: Option<u8>,
-    max_days: Option<u32>,
-    min_validity_pct: Option<u8>,
-    next_min_s: Option<u32>,
-    next_max_s: Option<u32>,
-}
 
 /// Of 100.
 fn percent<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u8, D::Error> {

@@ -177,6 +177,7 @@ pub struct Basis {
     /// Of `deciding_hop`: its newest record.
     pub newest_bps: Option<u64>,
     /// Of `deciding_hop`: when that was measured.
+    #[schema(format = DateTime)]
     pub newest_at: Option<String>,
     #[schema(value_type = Vec<Day>)]
     pub days: Days,
@@ -195,6 +196,7 @@ struct Written {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Day {
+    #[schema(format = Date)]
     pub date: String,
     /// When the window begins.
     #[serde(with = "rfc3339")]

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A bandwidth in itself, or a share of another one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     Bps(f64),

@@ -7,6 +7,7 @@ use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::openapi::destination::Destination;
 use super::problem::Problem;
 use super::Shared;
 use crate::record::destination;
@@ -19,19 +20,15 @@ pub struct Clients {
 }
 
 /// The destinations that matter: whom agents with --peers-from-service report on and test
-#[utoipa::path(get, path = "/v1/clients", responses((status = 200, body = Clients)))]
+#[utoipa::path(get, path = "/v1/clients", tag = "clients", responses((status = 200, description = "All of them", body = Clients)))]
 pub async fn clients(State(service): State<Shared>) -> Result<Json<Clients>, Problem> {
     Ok(Json(Clients { clients: service.book.store().clients().await? }))
 }
 
 /// Add a client; one that is there stays as it is. At most 10 000
-#[utoipa::path(put, path = "/v1/clients/{dst}", security(("write" = [])),
-    params(("dst" = String, Path, description = "An address, or a name that agents look up",
-        pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")), responses(
-    (status = 200, body = Client),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 403, body = Problem, content_type = "application/problem+json"),
+#[utoipa::path(put, path = "/v1/clients/{dst}", tag = "clients", operation_id = "add_client", security(("write" = [])),
+    params(("dst" = Destination, Path, description = "An address, or a name that agents look up")), responses(
+    (status = 200, description = "The client", body = Client),
 ))]
 pub async fn add(
     State(service): State<Shared>,
@@ -42,13 +39,11 @@ pub async fn add(
 }
 
 /// Remove a client; its history stays
-#[utoipa::path(delete, path = "/v1/clients/{dst}", security(("write" = [])),
-    params(("dst" = String, Path, pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")), responses(
+#[utoipa::path(delete, path = "/v1/clients/{dst}", tag = "clients", operation_id = "remove_client", security(("write" = [])),
+    params(("dst" = Destination, Path)), responses(
     (status = 204, description = "It is none any more"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 403, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such client", body = Problem,
+        content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     State(service): State<Shared>,

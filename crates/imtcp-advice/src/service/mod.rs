@@ -14,7 +14,7 @@ mod limits;
 pub mod listen;
 mod metrics;
 mod names;
-mod openapi;
+pub mod openapi;
 mod page;
 mod patient;
 mod ping;

@@ -21,9 +21,9 @@ pub const MOST_RECORDS: usize = 10_000;
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// Of the sender's making, and never used for anything else: sent again, the batch is
-    /// acknowledged and not stored twice. Remembered for 30 days.
-    #[schema(min_length = 1, max_length = 128)]
+    /// An id that the sender makes for this batch alone. Sent again within 30 days, the batch is
+    /// acknowledged and not stored twice. No control characters.
+    #[schema(min_length = 1, max_length = 128, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")]
     pub batch: String,
     #[schema(max_items = 10_000)]
     pub records: Vec<Record>,
@@ -39,17 +39,9 @@ pub struct Receipt {
 }
 
 /// Add records to the history
-#[utoipa::path(post, path = "/v1/reports", request_body = Report, security(("write" = [])),
+#[utoipa::path(post, path = "/v1/reports", tag = "reports", request_body = Report, security(("write" = [])),
     responses(
     (status = 200, description = "All is safe on disk", body = Receipt),
-    (status = 400, description = "Nothing is stored; `refused` lists the wrong records",
-        body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 403, body = Problem, content_type = "application/problem+json"),
-    (status = 413, description = "Over 4 MiB", body = Problem,
-        content_type = "application/problem+json"),
-    (status = 503, description = "Send it again", body = Problem,
-        content_type = "application/problem+json"),
 ))]
 pub async fn reports(
     State(service): State<Shared>,
@@ -67,8 +59,10 @@ pub async fn reports(
     let report: Report = serde_json::from_slice(&body)
         .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))?;
     let batch = report.batch;
-    if batch.is_empty() || batch.len() > 128 || batch.chars().any(char::is_control) {
-        return Err(Problem::bad_request("batch is an id of 1 to 128 characters"));
+    if batch.is_empty() || batch.chars().count() > 128 || batch.chars().any(char::is_control) {
+        return Err(Problem::bad_request(
+            "batch is an id of 1 to 128 characters, none of them a control character",
+        ));
     }
     if report.records.len() > MOST_RECORDS {
         let detail = format!("a batch has at most {MOST_RECORDS} records: send several");

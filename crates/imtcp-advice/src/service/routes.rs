@@ -12,14 +12,16 @@ use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::openapi::destination::{Destination, DestinationOrAll, DestinationOrNone};
+use super::openapi::settings::SettingsChange;
 use super::problem::Problem;
 use super::Shared;
 use crate::advice::answer::Answer;
 use crate::error::Error;
 use crate::record::destination;
-use crate::settings::{Changes, Settings, SettingsChange};
+use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, Point, TestPoint, ALL_PATHS};
-use crate::time::{self, now_us, DAY_US, HOUR_US};
+use crate::time::{self, now_us, DAY_US};
 
 pub type Asked<T> = Result<Query<T>, QueryRejection>;
 
@@ -40,10 +42,10 @@ pub fn params<T>(asked: Asked<T>) -> Result<T, Problem> {
 #[into_params(parameter_in = Query)]
 pub struct AdviceParams {
     /// The transfer's destination: an address, or a name that records have.
-    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
+    #[param(value_type = Destination)]
     dst: String,
     /// What remains to be sent.
-    #[param(minimum = 0)]
+    #[param(minimum = 0, maximum = 18_446_744_073_709_551_615u64)]
     bytes: Option<u64>,
     /// Ask as of this time (RFC 3339); records that came after it do not count.
     #[param(format = DateTime)]
@@ -51,10 +53,8 @@ pub struct AdviceParams {
 }
 
 /// What a transfer should do now, and until when
-#[utoipa::path(get, path = "/v1/advice", params(AdviceParams), responses(
+#[utoipa::path(get, path = "/v1/advice", tag = "advice", params(AdviceParams), responses(
     (status = 200, description = "Advice, or 'unknown' with the safe default", body = Answer),
-    (status = 400, description = "Wrong parameters", body = Problem,
-        content_type = "application/problem+json"),
 ))]
 pub async fn advice(
     State(service): State<Shared>,
@@ -91,16 +91,19 @@ pub struct PathView {
     hops: BTreeSet<String>,
     sources: BTreeSet<String>,
     /// First and newest record of available bandwidth.
+    #[schema(format = DateTime)]
     oldest: Option<String>,
+    #[schema(format = DateTime)]
     newest: Option<String>,
     /// Newest active test.
+    #[schema(format = DateTime)]
     newest_test: Option<String>,
     /// What holds for it; null where `error` says what is wrong.
     settings: Option<Settings>,
     /// Why no advice can be given: its settings are wrong, as an older version may have stored them.
     error: Option<String>,
     /// What is set for it alone.
-    #[schema(value_type = Object)]
+    #[schema(value_type = SettingsChange)]
     own_settings: Changes,
 }
 
@@ -115,8 +118,9 @@ pub struct Paths {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PathsParams {
-    /// Begin after this one.
+    /// Begin after this one; empty for the first.
     #[serde(default)]
+    #[param(value_type = DestinationOrNone)]
     after: String,
     /// At most so many.
     #[serde(default = "hundred")]
@@ -129,9 +133,8 @@ fn hundred() -> u32 {
 }
 
 /// The paths that have history
-#[utoipa::path(get, path = "/v1/paths", params(PathsParams), responses(
-    (status = 200, body = Paths),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
+#[utoipa::path(get, path = "/v1/paths", tag = "paths", params(PathsParams), responses(
+    (status = 200, description = "Some paths, in the order of their names", body = Paths),
 ))]
 pub async fn paths(
     State(service): State<Shared>,
@@ -141,7 +144,8 @@ pub async fn paths(
     if !(1..=1000).contains(&params.limit) {
         return Err(Problem::bad_request("limit is between 1 and 1000"));
     }
-    let names = service.book.store().path_names(&params.after, params.limit).await?;
+    let after = destination_or_none(&params.after)?;
+    let names = service.book.store().path_names(&after, params.limit).await?;
     let next = names.last().filter(|_| names.len() == params.limit as usize).cloned();
     let mut paths = Vec::with_capacity(names.len());
     for name in names {
@@ -175,6 +179,10 @@ async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
     })
 }
 
+fn destination_or_none(text: &str) -> Result<String, Problem> {
+    Ok(if text.is_empty() { String::new() } else { destination(text)? })
+}
+
 /// A destination in a URL; `*` for what is set for all.
 fn named(dst: &str) -> Result<String, Problem> {
     if dst == ALL_PATHS {
@@ -184,11 +192,11 @@ fn named(dst: &str) -> Result<String, Problem> {
 }
 
 /// One path with its settings; `*` for the settings of all
-#[utoipa::path(get, path = "/v1/paths/{dst}",
-    params(("dst" = String, Path, pattern = "^([0-9A-Za-z._:\\[\\]-]{1,253}|\\*)$")), responses(
-    (status = 200, body = PathView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
+#[utoipa::path(get, path = "/v1/paths/{dst}", tag = "paths",
+    params(("dst" = DestinationOrAll, Path)), responses(
+    (status = 200, description = "The path", body = PathView),
+    (status = 404, description = "No history of this destination", body = Problem,
+        content_type = "application/problem+json"),
 ))]
 pub async fn path(
     State(service): State<Shared>,
@@ -204,13 +212,10 @@ pub async fn path(
 }
 
 /// Change settings of a path, or with `*` of all; null takes one back
-#[utoipa::path(patch, path = "/v1/paths/{dst}",
-    params(("dst" = String, Path, pattern = "^([0-9A-Za-z._:\\[\\]-]{1,253}|\\*)$")),
+#[utoipa::path(patch, path = "/v1/paths/{dst}", tag = "paths",
+    params(("dst" = DestinationOrAll, Path)),
     request_body = SettingsChange, security(("write" = [])), responses(
-    (status = 200, body = PathView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 403, body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The path as it is now", body = PathView),
 ))]
 pub async fn change_path(
     State(service): State<Shared>,
@@ -234,13 +239,11 @@ pub struct Forgotten {
 }
 
 /// Remove a path: its records, and what is set for it alone
-#[utoipa::path(delete, path = "/v1/paths/{dst}", security(("write" = [])),
-    params(("dst" = String, Path, pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")), responses(
-    (status = 200, body = Forgotten),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 403, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
+#[utoipa::path(delete, path = "/v1/paths/{dst}", tag = "paths", security(("write" = [])),
+    params(("dst" = Destination, Path)), responses(
+    (status = 200, description = "It is removed", body = Forgotten),
+    (status = 404, description = "No history of this destination", body = Problem,
+        content_type = "application/problem+json"),
 ))]
 pub async fn forget_path(
     State(service): State<Shared>,
@@ -263,12 +266,13 @@ fn not_known() -> Problem {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HistoryParams {
-    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
+    #[param(value_type = Destination)]
     dst: String,
     /// A hop; empty for the path as a whole. `hops` in the answer are those with records.
     #[serde(default)]
+    #[param(value_type = DestinationOrNone)]
     hop: String,
-    /// RFC 3339; a day before `to` when absent.
+    /// RFC 3339, before `to`; a day before it when absent.
     #[param(format = DateTime)]
     from: Option<String>,
     /// RFC 3339; now when absent.
@@ -295,22 +299,21 @@ pub struct History {
     tests: Vec<TestPoint>,
 }
 
-/// A stretch of time, its end now and its length a day unless told; at most ten years.
+/// A stretch of time, its end now and its length a day unless told.
 pub fn stretch(from: Option<&str>, to: Option<&str>) -> Result<(i64, i64), Problem> {
     let to_us = to.map(time::parse).transpose()?.unwrap_or_else(now_us);
     let from_us = from.map(time::parse).transpose()?.unwrap_or(to_us.saturating_sub(DAY_US));
-    let length_us = to_us.saturating_sub(from_us);
-    if from_us < 0 || length_us <= 0 || length_us > 3660 * 24 * HOUR_US {
-        return Err(Problem::bad_request("from lies before to, after 1970, at most ten years"));
+    if from_us >= to_us {
+        return Err(Problem::bad_request("from is not before to: give the earlier time as from"));
     }
     Ok((from_us, to_us))
 }
 
 /// What was measured
-#[utoipa::path(get, path = "/v1/history", params(HistoryParams), responses(
-    (status = 200, body = History),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
+#[utoipa::path(get, path = "/v1/history", tag = "history", params(HistoryParams), responses(
+    (status = 200, description = "Points in the order of time", body = History),
+    (status = 404, description = "No history of this destination", body = Problem,
+        content_type = "application/problem+json"),
 ))]
 pub async fn history(
     State(service): State<Shared>,
@@ -322,7 +325,7 @@ pub async fn history(
     }
     let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
     let dst = destination(&params.dst)?;
-    let hop = if params.hop.is_empty() { String::new() } else { destination(&params.hop)? };
+    let hop = destination_or_none(&params.hop)?;
     let path = service.book.store().path(&dst).await?.ok_or_else(not_known)?;
     let hops = path.series.iter().map(|s| s.hop.clone()).collect();
     let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
@@ -335,7 +338,9 @@ pub async fn history(
 }
 
 /// Numbers for Prometheus
-#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String)))]
+#[utoipa::path(get, path = "/metrics", tag = "service", responses(
+    (status = 200, description = "The text format of Prometheus", body = String),
+))]
 pub async fn metrics(State(service): State<Shared>) -> Response {
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
     service.metrics.queue_records.set(service.ingest.waiting() as i64);
@@ -349,9 +354,8 @@ pub struct Health {
 }
 
 /// Does the service reach its history?
-#[utoipa::path(get, path = "/healthz", responses(
-    (status = 200, body = Health),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
+#[utoipa::path(get, path = "/healthz", tag = "service", responses(
+    (status = 200, description = "It does", body = Health),
 ))]
 pub async fn health(State(service): State<Shared>) -> Result<Json<Health>, Problem> {
     service.book.store().generation().await?;

@@ -6,6 +6,7 @@ use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::openapi::destination::Destination;
 use super::problem::Problem;
 use super::routes::{params, stretch, Asked};
 use super::Shared;
@@ -17,9 +18,9 @@ use crate::time::rfc3339;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TimelineParams {
-    #[param(pattern = "^[0-9A-Za-z._:\\[\\]-]{1,253}$")]
+    #[param(value_type = Destination)]
     dst: String,
-    /// RFC 3339; a day before `to` when absent.
+    /// RFC 3339, before `to`; a day before it when absent.
     #[param(format = DateTime)]
     from: Option<String>,
     /// RFC 3339; now when absent. May lie ahead.
@@ -57,9 +58,8 @@ pub struct Step {
 }
 
 /// The advice at equal steps between two times
-#[utoipa::path(get, path = "/v1/timeline", params(TimelineParams), responses(
-    (status = 200, body = Timeline),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
+#[utoipa::path(get, path = "/v1/timeline", tag = "history", params(TimelineParams), responses(
+    (status = 200, description = "The steps", body = Timeline),
 ))]
 pub async fn timeline(
     State(service): State<Shared>,
