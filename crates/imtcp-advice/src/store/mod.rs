@@ -7,6 +7,7 @@ mod forget;
 pub mod maintain;
 pub mod read;
 pub mod schema;
+pub mod search;
 pub mod write;
 
 use std::collections::HashMap;
