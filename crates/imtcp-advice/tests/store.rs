@@ -7,8 +7,10 @@ use imtcp_advice::advice::days::Window;
 use imtcp_advice::record::{Kind, Record};
 use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::{Config, Service};
+use imtcp_advice::settings::Changes;
 use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::read::PathInfo;
+use imtcp_advice::store::search::Found;
 use imtcp_advice::store::write::{Batch, Written};
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::time::{self, DAY_US, HOUR_US, MINUTE_US};
@@ -36,6 +38,8 @@ fn main() {
         an_export_carries_active_tests,
         histories_of_older_schemas_are_brought_up_to_date,
         clients_are_kept_and_removed,
+        paths_are_found_by_a_part_of_their_name,
+        a_search_reads_a_bounded_number_of_names_and_goes_on_behind_them,
         a_path_is_removed_with_all_that_is_known_of_it,
         advice_takes_the_rtt_of_active_tests_and_nothing_else,
         an_export_can_be_imported_again,
@@ -446,6 +450,51 @@ async fn clients_are_kept_and_removed(place: Place) {
     assert_eq!(store.clients().await.unwrap().len(), 1);
     // They are no paths.
     assert!(store.path_names("", 9).await.unwrap().is_empty());
+}
+
+async fn paths_are_found_by_a_part_of_their_name(place: Place) {
+    let store = open(&place).await;
+    let names = ["192.0.2.7", "192.0.2.77", "2001:db8::7", "db8.example.org"];
+    put(&store, names.iter().map(|dst| record(dst, at(NOON), 1)).collect()).await;
+    store.change_settings("*", &Changes::default()).await.unwrap();
+    let service = Service::start(store, Config::default()).await.unwrap();
+    let found = async |query: &str| {
+        let answer = asked(&service, "GET", &format!("/v1/paths?{query}"), String::new()).await;
+        let names: Vec<_> = answer["paths"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .iter()
+            .map(|path| path["dst"].as_str().unwrap().to_string())
+            .collect();
+        (names, answer["matches"].as_u64(), answer["next"].as_str().map(str::to_string))
+    };
+    let all = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<Vec<_>>();
+    assert_eq!(found("q=2.7").await, (all(&names[..2]), Some(2), None));
+    assert_eq!(found("q=DB8").await, (all(&names[2..]), Some(2), None));
+    assert_eq!(found("q=%5B2001:db8::7%5D").await, (all(&names[2..3]), Some(1), None));
+    // What a pattern would take for "anything" is nothing here.
+    for none in ["q=192_0", "q=%25", "q=%00", "q=%2A"] {
+        assert_eq!(found(none).await, (vec![], Some(0), None), "{none}");
+    }
+    let first = (all(&names[..1]), Some(2), Some(names[0].to_string()));
+    assert_eq!(found("q=192.0&limit=1").await, first);
+    let second = (all(&names[1..2]), Some(1), Some(names[1].to_string()));
+    assert_eq!(found("q=192.0&limit=1&after=192.0.2.7").await, second);
+    assert_eq!(found("q=").await, (all(&names), Some(4), None));
+    assert_eq!(found("").await, (all(&names), None, None));
+    let long = format!("/v1/paths?q={}", "a".repeat(254));
+    assert_eq!(asked(&service, "GET", &long, String::new()).await["status"], 400);
+}
+
+async fn a_search_reads_a_bounded_number_of_names_and_goes_on_behind_them(place: Place) {
+    let store = open(&place).await;
+    let names = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.40"];
+    put(&store, names.iter().map(|dst| record(dst, at(NOON), 1)).collect()).await;
+    let first = store.find_paths("4", "", 10, 3).await.unwrap();
+    let behind = Some("192.0.2.3".to_string());
+    assert_eq!(first, Found { names: vec![], matches: 0, next: behind.clone() });
+    let second = store.find_paths("4", &behind.unwrap(), 10, 3).await.unwrap();
+    assert_eq!(second, Found { names: vec!["192.0.2.40".into()], matches: 1, next: None });
 }
 
 async fn advice_takes_the_rtt_of_active_tests_and_nothing_else(place: Place) {

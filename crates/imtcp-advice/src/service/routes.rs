@@ -112,6 +112,8 @@ pub struct Paths {
     paths: Vec<PathView>,
     /// Ask again with after= this for more.
     next: Option<String>,
+    /// With `q`: how many of the 100 000 names from `after` on contain it. Null without `q`.
+    matches: Option<u64>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -126,7 +128,16 @@ pub struct PathsParams {
     #[serde(default = "hundred")]
     #[param(minimum = 1, maximum = 1000)]
     limit: u32,
+    /// Only paths whose name contains this. One request reads 100 000 names at most; `next` goes on
+    /// behind them.
+    #[param(max_length = 253)]
+    q: Option<String>,
 }
+
+/// A DNS name has at most so many characters.
+const LONGEST_NAME: usize = 253;
+/// Names that one search reads: the index gives them in tens of milliseconds.
+const NAMES_READ: i64 = 100_000;
 
 fn hundred() -> u32 {
     100
@@ -145,15 +156,31 @@ pub async fn paths(
         return Err(Problem::bad_request("limit is between 1 and 1000"));
     }
     let after = destination_or_none(&params.after)?;
-    let names = service.book.store().path_names(&after, params.limit).await?;
-    let next = names.last().filter(|_| names.len() == params.limit as usize).cloned();
+    let store = service.book.store();
+    let (names, next, matches) = match &params.q {
+        None => {
+            let names = store.path_names(&after, params.limit).await?;
+            let next = names.last().filter(|_| names.len() == params.limit as usize).cloned();
+            (names, next, None)
+        }
+        Some(q) if q.chars().count() > LONGEST_NAME => {
+            return Err(Problem::bad_request("q has at most 253 characters, as a name has"));
+        }
+        Some(q) => {
+            let _turn = service.heavy.acquire().await;
+            // Names are stored in lower case, and addresses without brackets.
+            let part = q.trim().trim_matches(['[', ']']).to_lowercase();
+            let found = store.find_paths(&part, &after, params.limit, NAMES_READ).await?;
+            (found.names, found.next, Some(found.matches))
+        }
+    };
     let mut paths = Vec::with_capacity(names.len());
     for name in names {
-        if let Some(path) = service.book.store().path(&name).await? {
+        if let Some(path) = store.path(&name).await? {
             paths.push(view(&service, path).await?);
         }
     }
-    Ok(Json(Paths { paths, next }))
+    Ok(Json(Paths { paths, next, matches }))
 }
 
 async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {

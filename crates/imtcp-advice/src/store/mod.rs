@@ -10,6 +10,7 @@ pub mod read;
 pub mod schema;
 mod settings;
 pub mod size;
+pub mod search;
 pub mod write;
 
 use std::collections::HashMap;

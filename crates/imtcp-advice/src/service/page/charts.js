@@ -1,5 +1,4 @@
-'use strict';
-// Charts: time to the right, bit/s upwards; page.js has the numbers', times' and elements' functions
+// Charts: time to the right, bit/s upwards
 
 function svg(tag, attributes = {}, text) {
   const e = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -10,7 +9,7 @@ function svg(tag, attributes = {}, text) {
 
 function frame(box, { from, to, most, label, height }) {
   const width = Math.max(box.clientWidth, 260), left = 46, right = 6, bottom = 22, top = most ? 26 : 14;
-  const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', tabindex: 0, 'aria-label': label });
+  const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': label });
   const x = t => left + (t - from) / (to - from) * (width - left - right);
   const y = v => height - bottom - v / most * (height - bottom - top);
   if (most) {
@@ -40,10 +39,9 @@ function frame(box, { from, to, most, label, height }) {
       if (px < width - 24) root.append(svg('text', { x: px, y: height - 5, 'text-anchor': 'middle' }, clock(t, { day: 'numeric', month: 'short' })));
     }
   }
-  // Who reads values with the keys goes on reading after the page has been refreshed.
-  const read = box.contains(document.activeElement);
-  box.replaceChildren(root);
-  if (read) root.focus({ preventScroll: true });
+  // The reader of values stays, and with it the focus, when the chart is drawn anew.
+  for (const e of [...box.children]) if (!e.matches('input')) e.remove();
+  box.prepend(root);
   return { root, x, y, width, left, right: width - right, height, bottom };
 }
 
@@ -71,35 +69,50 @@ function drawBand(f, run, kind) {
     : svg('path', { class: kind, d: area(f, run, 'low', 'high') }));
 }
 
-/** A cursor that follows the pointer and the arrow keys, and tells what is there. */
-function cursor(box, f, points, tell) {
-  if (!points.length) return;
+/** A cursor that follows the pointer. For keys and screen readers it is a slider over the points, whose value
+ *  is the text of the point. */
+function cursor(box, f, points, name, tell) {
+  let slider = box.querySelector('input');
+  if (!points.length) return slider?.remove();
+  if (!slider) {
+    slider = el('input', { type: 'range', min: 0, className: 'slider' });
+    slider.max = slider.value = points.length - 1;
+    box.append(slider);
+  }
+  slider.setAttribute('aria-label', name);
   const mark = svg('line', { class: 'cursor', y1: 0, y2: f.height - f.bottom, visibility: 'hidden' });
-  const tip = el('div', { className: 'tip', hidden: true, role: 'status' });
+  const tip = el('div', { className: 'tip', hidden: true, ariaHidden: 'true' });
   f.root.append(mark);
   box.append(tip);
-  let at = points.length - 1;
+  const set = i => {
+    slider.value = i;
+    slider.setAttribute('aria-valuetext', tell(points[slider.value]).replaceAll(/\s+/g, ' '));
+  };
   const show = i => {
-    at = Math.max(0, Math.min(points.length - 1, i));
-    const px = f.x(points[at].t);
+    set(i);
+    const point = points[slider.value], px = f.x(point.t);
     mark.setAttribute('x1', px); mark.setAttribute('x2', px); mark.setAttribute('visibility', 'visible');
-    tip.textContent = tell(points[at]);
+    tip.textContent = tell(point);
     tip.hidden = false;
     const share = px / f.width * box.clientWidth;
     tip.style.left = `${Math.max(0, share > box.clientWidth / 2 ? share - tip.offsetWidth - 8 : share + 8)}px`;
   };
   const hide = () => { tip.hidden = true; mark.setAttribute('visibility', 'hidden'); };
-  const near = event => {
+  // Who has read to the end of a day goes on there when a new point comes.
+  const stays = slider.value < slider.max ? +slider.value : points.length - 1;
+  slider.max = points.length - 1;
+  if (document.activeElement === slider) show(stays); else set(stays);
+  f.root.onpointermove = f.root.onpointerdown = event => {
     const r = f.root.getBoundingClientRect(), px = (event.clientX - r.left) / r.width * f.width;
     let best = 0;
     points.forEach((p, i) => { if (Math.abs(f.x(p.t) - px) < Math.abs(f.x(points[best].t) - px)) best = i; });
     show(best);
   };
-  f.root.onpointermove = f.root.onpointerdown = near;
-  f.root.onpointerleave = f.root.onblur = hide;
-  f.root.onkeydown = event => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -12, PageDown: 12, Home: -1e9, End: 1e9 }[event.key];
-    if (step) { event.preventDefault(); show(tip.hidden && Math.abs(step) < 1e9 ? at : at + step); } else if (event.key === 'Escape') hide();
+  f.root.onpointerleave = slider.onblur = hide;
+  slider.onfocus = slider.oninput = () => show(+slider.value);
+  slider.onkeydown = event => {
+    const step = { PageUp: -12, PageDown: 12 }[event.key];
+    if (step) { event.preventDefault(); show(Math.max(0, +slider.value + step)); } else if (event.key === 'Escape') hide();
   };
 }
 const none = (box, text) => box.replaceChildren(el('p', { className: 'none', textContent: text }));
