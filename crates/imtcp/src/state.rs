@@ -5,8 +5,9 @@
 //! (by a SIGKILL, too): it stays while connections still have the run's mode and limits, and is
 //! swept by the next command after that.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -30,28 +31,41 @@ pub struct ChangeLock(#[allow(dead_code)] Flock<File>);
 
 pub fn lock() -> Result<ChangeLock> {
     for dir in [DIR, RUNS, ATTACHMENTS] {
-        fs::create_dir_all(dir).with_context(|| format!("cannot create {dir}"))?;
+        private_dir(dir)?;
     }
-    let path = format!("{DIR}/lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-    let file = file.with_context(|| format!("cannot open {path}"))?;
+    let file = open_lock(&format!("{DIR}/lock"))?;
     let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
     Ok(ChangeLock(lock))
 }
 
 /// The one reader of the events' ring buffer.
 pub fn lock_events() -> Result<Flock<File>> {
-    fs::create_dir_all(DIR).with_context(|| format!("cannot create {DIR}"))?;
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(format!("{DIR}/events.lock"))?;
+    private_dir(DIR)?;
+    let file = open_lock(&format!("{DIR}/events.lock"))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
         anyhow::anyhow!(
             "another `imtcp agent` or `imtcp watch --events` is reading the events: end it first"
         )
     })
+}
+
+/// For its owner alone: command lines may hold passwords, and whoever opens a lock can hold it. An
+/// older imtcp made it for everybody to read.
+fn private_dir(dir: &str) -> Result<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.and_then(|()| fs::set_permissions(dir, Permissions::from_mode(0o700)))
+        .with_context(|| format!("cannot make {dir} a private directory"))
+}
+
+fn open_lock(path: &str) -> Result<File> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+    file.with_context(|| format!("cannot open {path}"))
+}
+
+/// A new file for its owner alone.
+fn create_private(path: &Path) -> Result<File> {
+    let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
+    file.with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -91,7 +105,7 @@ impl Registered {
     /// Under the change lock, so that no sweep sees the file before its lock.
     pub fn new(run: &Run, _lock: &ChangeLock) -> Result<Self> {
         let path = Path::new(RUNS).join(format!("{:016x}.json", run.policy));
-        let mut file = File::create(&path)?;
+        let mut file = create_private(&path)?;
         serde_json::to_writer(&mut file, run)?;
         let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
         Ok(Registered { path, stays: false, _lock })
@@ -172,7 +186,7 @@ impl Attachment {
 
     pub fn save(&self) -> Result<()> {
         let new = self.path().with_extension("new");
-        let mut file = File::create(&new)?;
+        let mut file = create_private(&new)?;
         serde_json::to_writer(&mut file, self)?;
         file.flush()?;
         Ok(fs::rename(new, self.path())?)

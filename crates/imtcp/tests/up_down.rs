@@ -350,3 +350,37 @@ fn without_root_one_sentence_says_so() {
         assert!(error.contains("needs root") && error.contains("sudo"), "{error}");
     }
 }
+
+/// A lock that somebody else can open, somebody else can hold: every run would wait for ever. And
+/// what runs is told with its whole command line.
+#[test]
+fn what_is_kept_of_runs_belongs_to_root_alone_whatever_the_umask() {
+    let Some(_alone) = alone() else { return };
+    let private = |dir: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(dir).unwrap().permissions().mode() & 0o077 == 0
+    };
+    let run = |umask: &str| {
+        let script = format!("umask {umask}; exec {} run -- sleep 2", *IMTCP);
+        Command::new("sh").args(["-c", &script]).spawn().unwrap()
+    };
+    let dir = Path::new("/run/imtcp");
+    for umask in ["000", "077"] {
+        // An older imtcp left it like this.
+        let _ = Command::new("chmod").args(["-R", "a+rX"]).arg(dir).output();
+        let mut run = run(umask);
+        eventually("the run is registered", || {
+            std::fs::read_dir(dir.join("runs")).is_ok_and(|mut d| d.next().is_some())
+        });
+        for part in ["", "runs", "attachments"] {
+            assert!(private(&dir.join(part)), "{part} with umask {umask}");
+        }
+        for entry in std::fs::read_dir(dir.join("runs")).unwrap().flatten() {
+            assert!(private(&entry.path()), "{:?} with umask {umask}", entry.path());
+        }
+        let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "flock", "-n"];
+        let held = Command::new("setpriv").args(nobody).args(["/run/imtcp/lock", "true"]).output();
+        assert!(!held.unwrap().status.success(), "nobody holds the lock");
+        assert!(run.wait().unwrap().success());
+    }
+}
