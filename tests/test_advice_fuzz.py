@@ -22,16 +22,16 @@ needs_schemathesis = pytest.mark.skipif(
 @needs_schemathesis
 def test_the_description_holds_for_all_requests(tmp_path: Path) -> None:
     with running_service(tmp_path, "--rate-limit", "0") as url:
-        fuzz(url, WRITE_TOKEN, "20", tmp_path)
+        fuzz(url, WRITE_TOKEN, tmp_path, "--max-examples", "15")
 
 
 @needs_schemathesis
 def test_the_description_holds_if_reading_needs_a_token(tmp_path: Path) -> None:
     with running_service(tmp_path, "--rate-limit", "0", reading_needs_token=True) as url:
-        fuzz(url, READ_TOKEN, "5", tmp_path)
+        fuzz(url, READ_TOKEN, tmp_path, "--max-examples", "5", "--phases", "fuzzing")
 
 
-def fuzz(url: str, token: str, examples: str, home: Path) -> None:
+def fuzz(url: str, token: str, home: Path, *options: str) -> None:
     """With every check that Schemathesis has, and with a history of the description's examples."""
     now = datetime.now(UTC)
     history = [
@@ -42,8 +42,8 @@ def fuzz(url: str, token: str, examples: str, home: Path) -> None:
     assert AdviceService(url, WRITE_TOKEN).report(history) == len(history)
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "clients" / "python" / "src")])
     done = subprocess.run(
-        [SCHEMATHESIS, "run", f"{url}/openapi.json", "--seed", "1", "--max-examples", examples,
-         "--checks", "all", "--header", f"Authorization: Bearer {token}", "--no-color"],
+        [SCHEMATHESIS, "run", f"{url}/openapi.json", "--seed", "1", *options, "--checks", "all",
+         "--header", f"Authorization: Bearer {token}", "--no-color"],
         env={**os.environ, "SCHEMATHESIS_HOOKS": "advice_fuzz_hooks", "PYTHONPATH": path},
         capture_output=True, text=True, cwd=home, timeout=300,
     )  # fmt: skip
