@@ -43,11 +43,12 @@ pub fn can_make_certificates() -> bool {
     has_openssl
 }
 
-/// A certificate that is valid from so many days after now until so many.
+/// A certificate that is valid from so many days after now until so many, an hour less at both ends:
+/// whole days would be one more or less by the second.
 pub fn pair(from_days: i64, until_days: i64) -> Pair {
     let scratch = Scratch::new();
     let date = |days: i64| {
-        let at = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24 * days);
+        let at = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24 * days - 1);
         at.strftime("%Y%m%d%H%M%SZ").to_string()
     };
     let openssl = |command: &str| {
