@@ -23,8 +23,8 @@ mod reports;
 mod routes;
 mod secret_file;
 mod timeline;
-mod upcoming;
 pub mod tls;
+mod upcoming;
 mod xmlrpc;
 
 use std::sync::{Arc, RwLock};

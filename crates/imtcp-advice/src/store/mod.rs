@@ -8,9 +8,9 @@ pub mod maintain;
 pub mod newest;
 pub mod read;
 pub mod schema;
+pub mod search;
 mod settings;
 pub mod size;
-pub mod search;
 pub mod write;
 
 use std::collections::HashMap;
