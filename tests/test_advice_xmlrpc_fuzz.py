@@ -30,9 +30,7 @@ VALUES = st.recursive(
         st.datetimes(),
         st.sampled_from(["127.0.0.1", "::1", "localhost", "192.0.2.7", "a..b", "*", "[::1]"]),
     ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=5), st.dictionaries(TEXT, inner, max_size=5)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(TEXT, inner, max_size=5)),
     max_leaves=20,
 )
 CALLS = st.builds(
@@ -52,7 +50,9 @@ TAGS = st.lists(
                 )
             ]
         ),
-        st.sampled_from(["<?xml version='1.0'?>", "<!DOCTYPE a [", "]>", "<![CDATA[", "]]>", "&lt;"]),
+        st.sampled_from(
+            ["<?xml version='1.0'?>", "<!DOCTYPE a [", "]>", "<![CDATA[", "]]>", "&lt;"]
+        ),
         st.text(max_size=8),
     ),
     max_size=200,
@@ -68,7 +68,11 @@ def mutated(draw: st.DrawFn) -> bytes:
             break
         at = draw(st.integers(0, len(call) - 1))
         length = draw(st.integers(0, 20))
-        new = draw(st.one_of(st.just(b""), st.just(bytes(call[at : at + length]) * 2), st.binary(max_size=5)))
+        new = draw(
+            st.one_of(
+                st.just(b""), st.just(bytes(call[at : at + length]) * 2), st.binary(max_size=5)
+            )
+        )
         call[at : at + length] = new
     return bytes(call)
 
@@ -87,7 +91,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[http.client.HT
     assert alive, "the service has ended"
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=1500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 @given(body=st.one_of(CALLS, mutated(), TAGS, st.binary(max_size=2000)))
 def test_whatever_is_called_the_answer_is_a_value_or_a_fault(
     service: http.client.HTTPConnection, body: bytes

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Requests to the advice service.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
@@ -183,7 +183,9 @@ type Answer = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
 fn warn_of_token_in_the_clear(token_file: &Path, host: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        eprintln!(
+        // The agent goes on where nobody can read what it says.
+        let _ = writeln!(
+            io::stderr(),
             "imtcp: warning: the token of {} goes to {host} unencrypted, and whoever sees it on the way \
              can use it: give the service --tls-cert and --tls-key, and write https://",
             token_file.display()
