@@ -7,6 +7,7 @@
 pub mod advice;
 pub mod clients;
 pub mod counters;
+pub mod destination;
 pub mod error;
 pub mod exchange;
 pub mod parquet;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::destination::{Destination, DestinationOrNone};
 use crate::error::{Error, Result};
-use crate::service::openapi::destination::{Destination, DestinationOrNone};
 use crate::store::SeriesKey;
 use crate::time::{length, rfc3339, SECOND_US};
 use crate::whole::whole_or_none;

@@ -3,6 +3,8 @@
 //! the keys it sets; the others come from the defaults of the database (path `*`), then from
 //! here.
 
+pub mod schema;
+
 use jiff::tz::TimeZone;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,7 +13,6 @@ use serde_json::{Map, Value};
 use crate::advice::days::HistorySet;
 use crate::advice::model::Bound;
 use crate::error::{Error, Result};
-use crate::service::openapi;
 use crate::whole::whole;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -23,11 +24,11 @@ pub struct Settings {
     /// Confidence: standard deviations [EN §3.3.1]; 2 for 95 %.
     pub z: f64,
     /// ε: the change of available bandwidth allowed before new advice; a share is of B̂0.
-    #[schema(value_type = openapi::settings::Epsilon)]
+    #[schema(value_type = schema::Epsilon)]
     pub epsilon: Bound,
     /// Below this the path counts as congested; a share is of its capacity. 42 % is that of
     /// [EN table 19].
-    #[schema(value_type = openapi::settings::Threshold)]
+    #[schema(value_type = schema::Threshold)]
     pub threshold: Bound,
     /// The path's capacity where no record tells it.
     pub capacity_bps: Option<f64>,

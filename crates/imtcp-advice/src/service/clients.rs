@@ -7,9 +7,9 @@ use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::destination::Destination;
 use super::problem::Problem;
 use super::Shared;
+use crate::destination::Destination;
 use crate::record::destination;
 use crate::store::clients::Client;
 use crate::time::now_us;

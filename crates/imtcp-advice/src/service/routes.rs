@@ -12,13 +12,13 @@ use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::openapi::destination::{Destination, DestinationOrAll, DestinationOrNone};
-use super::openapi::settings::SettingsChange;
 use super::problem::Problem;
 use super::Shared;
 use crate::advice::answer::Answer;
+use crate::destination::{Destination, DestinationOrAll, DestinationOrNone};
 use crate::error::Error;
 use crate::record::destination;
+use crate::settings::schema::SettingsChange;
 use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, Point, TestPoint, ALL_PATHS};
 use crate::time::{self, now_us, DAY_US};

@@ -6,11 +6,11 @@ use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::openapi::destination::Destination;
 use super::problem::Problem;
 use super::routes::{params, stretch, Asked};
 use super::Shared;
 use crate::advice::answer::{Reason, Switch};
+use crate::destination::Destination;
 use crate::record::destination;
 use crate::time::rfc3339;
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The description of the interface, from the same source as the handlers.
 
-pub mod destination;
 mod finish;
-pub mod settings;
 
 use std::sync::LazyLock;
 
@@ -14,7 +12,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::{clients, reports, routes, timeline, Shared};
-use destination::{Destination, DestinationOrAll, DestinationOrNone};
+use crate::destination::{Destination, DestinationOrAll, DestinationOrNone};
 
 #[derive(OpenApi)]
 #[openapi(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Destinations as patterns: exactly what [`crate::record::destination`] accepts.
+//! Destinations as patterns, for the description of the interface: exactly what [`crate::record::destination`] accepts.
 
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::RefOr;
