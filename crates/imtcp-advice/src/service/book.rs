@@ -91,9 +91,12 @@ impl Book {
     /// Advice for the second that begins at the first time of the clock, of records until the second one,
     /// from what is kept where that will do.
     async fn kept(&self, dst: &str, clock: impl Fn() -> (i64, i64)) -> Result<Arc<Answered>> {
-        let Some(entry) = self.entry(dst).await? else { return self.unknown(dst, clock().0).await };
         let mut pinged = self.pinger.recent(dst);
         loop {
+            // Anew after a ping: all may have been forgotten meanwhile.
+            let Some(entry) = self.entry(dst).await? else {
+                return self.unknown(dst, clock().0).await;
+            };
             let mut place = entry.lock().await;
             // Under the lock: what others count meanwhile has come by then.
             let (t0_us, now_us) = clock();

@@ -273,6 +273,26 @@ async fn writing_does_not_wait_for_pings() {
     assert_eq!(pinged(dir.path()), [DST]);
 }
 
+/// As a roll-up does: what was read before the ping is nobody's any more, and new records pass it by.
+#[tokio::test]
+async fn what_was_forgotten_during_a_ping_is_read_again() {
+    let begin_us = 1_774_500_000_000_000;
+    let (dir, store, _) = with_past_days(begin_us).await;
+    let until_told = format!("while [ ! -e {}/go ]; do sleep 0.02; done", dir.path().display());
+    let book = Arc::new(Book::new(store, instead_of_ping(dir.path(), &until_told)));
+    let asking = {
+        let book = Arc::clone(&book);
+        tokio::spawn(async move { book.now(DST).await.unwrap().advice.computed_from.newest_bps })
+    };
+    while pinged(dir.path()).is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    book.forget_all();
+    report(&book, vec![record(begin_us, 5)], begin_us).await;
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    assert_eq!(asking.await.unwrap(), Some(5));
+}
+
 #[tokio::test]
 async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
     let (_dir, store) = empty_store().await;
