@@ -33,6 +33,12 @@ pub enum Error {
     Away,
     #[error("the database failed: {0}")]
     Db(sqlx::Error),
+    /// Nothing that was written since is safe.
+    #[error(
+        "{0} was removed or replaced while it was open: put the same one back, or start the service \
+         again"
+    )]
+    Replaced(String),
     #[error("the disk is full: free some space")]
     Full,
     #[error(transparent)]
@@ -44,11 +50,18 @@ impl From<sqlx::Error> for Error {
         if matches!(e, sqlx::Error::PoolTimedOut) {
             return Error::Away;
         }
+        let code = e.as_database_error().and_then(|e| e.code()).unwrap_or_default();
+        // PostgreSQL's codes have five characters: no such table, no such schema, no room.
+        match &*code {
+            "42P01" | "3F000" => return Error::Replaced("a table of the history".into()),
+            "53100" => return Error::Full,
+            other if other.len() == 5 => return Error::Db(e),
+            _ => {}
+        }
         // SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FULL, with their extended codes.
-        let code = e.as_database_error().and_then(|e| e.code()).map(|c| c.into_owned());
-        match code.and_then(|c| c.parse::<i32>().ok()).map(|c| c & 0xff) {
-            Some(11 | 26) => Error::Corrupt("the database".into()),
-            Some(13) => Error::Full,
+        match code.parse::<i32>().map(|c| c & 0xff) {
+            Ok(11 | 26) => Error::Corrupt("the database".into()),
+            Ok(13) => Error::Full,
             _ => Error::Db(e),
         }
     }

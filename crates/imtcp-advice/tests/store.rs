@@ -3,6 +3,12 @@
 
 mod support;
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
 use imtcp_advice::advice::days::Window;
 use imtcp_advice::record::{Kind, Record};
 use imtcp_advice::service::guard::{Access, Tokens};
@@ -12,13 +18,14 @@ use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::search::Found;
 use imtcp_advice::store::write::{Batch, Written};
-use imtcp_advice::store::{Place, Store};
+use imtcp_advice::store::{Limits, Place, Store};
 use imtcp_advice::time::{self, DAY_US, HOUR_US, MINUTE_US};
 use imtcp_advice::{exchange, parquet, Error};
 use serde_json::Value;
 use support::databases::tests;
 use support::service::asked;
 use support::{at, record};
+use tower::ServiceExt;
 
 fn main() {
     support::databases::run_all(tests![
@@ -52,6 +59,10 @@ fn main() {
         vacuum_works,
         its_size_counts_paths_and_series,
         the_service_answers_from_it,
+        two_services_on_one_history_take_reports_and_answer_at_once,
+        silent_paths_go_and_imported_ones_stay,
+        beyond_the_bounds_records_are_refused_and_the_others_stored,
+        each_record_of_a_long_backlog_is_rolled_up_once,
     ]);
 }
 
@@ -277,7 +288,7 @@ async fn the_oldest_go(place: Place) {
     let store = open(&place).await;
     let now = at(NOON);
     put(&store, [20, 5, 0].map(|days| record(DST, now - days * DAY_US, 1)).into()).await;
-    let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10 };
+    let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10, ..Retention::default() };
     assert_eq!(store.maintain(&keep, now).await.unwrap().removed, 1);
 }
 
@@ -354,7 +365,7 @@ async fn active_tests_become_means_of_what_they_tell(place: Place) {
     let mean = stored.iter().find(|s| s.samples == 4).unwrap();
     assert_eq!(mean.record.rtt_us, Some(40_000));
     assert!((mean.record.loss.unwrap() - 0.5).abs() < 1e-9);
-    let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10 };
+    let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10, ..Retention::default() };
     assert_eq!(store.maintain(&keep, now).await.unwrap().removed, 2);
 }
 
@@ -397,7 +408,7 @@ async fn histories_of_older_schemas_are_brought_up_to_date(place: Place) {
     let mut before = Vec::new();
     exchange::export(&store, &[path(&store).await], everything, &mut before).await.unwrap();
     store.close().await;
-    for version in [2, 1] {
+    for version in [3, 2, 1] {
         let store = open(&place).await;
         store.back_to_version_for_tests(version).await.unwrap();
         store.close().await;
@@ -687,7 +698,7 @@ async fn its_size_counts_paths_and_series(place: Place) {
 async fn vacuum_works(place: Place) {
     let store = open(&place).await;
     put(&store, minutes(at(NOON), 100, 0)).await;
-    store.vacuum().await.unwrap();
+    store.vacuum(&mut |_, _| {}).await.unwrap();
     assert_eq!(path(&store).await.series.len(), 1);
 }
 
@@ -744,4 +755,136 @@ async fn the_service_answers_from_it(place: Place) {
     let nothing = r#"{"batch": "n", "records": [{"dst": "x", "time": "2026-03-20T12:00:00Z"}]}"#;
     let refused = ask("POST", "/v1/reports", nothing.into()).await;
     assert!(refused["detail"].as_str().unwrap().contains("without available_bps"), "{refused}");
+}
+
+/// Behind PgBouncer, with fewer sessions than connections.
+async fn two_services_on_one_history_take_reports_and_answer_at_once(place: Place) {
+    const REPORTS: usize = 40;
+    let now = time::now_us();
+    let mut services = Vec::new();
+    for _ in 0..2 {
+        let access = Access { write: Some(Tokens::new(&["token"])), read: None };
+        let config = Config { access, ..Config::default() };
+        services.push(Service::start(open(&place).await, config).await.unwrap());
+    }
+    let mut asking = Vec::new();
+    for (i, service) in services.iter().enumerate() {
+        for n in 0..REPORTS {
+            let path = n % 7;
+            let time = time::format(now - (n * 10 + i) as i64 * 1_000_000);
+            let report = serde_json::json!({"batch": format!("{i}/{n}"), "records": [
+                {"dst": format!("192.0.2.{path}"), "time": time, "available_bps": 41_000_000,
+                 "source": format!("s{i}")}]});
+            let advice = format!("/v1/advice?dst=192.0.2.{path}");
+            asking.push(tokio::spawn(asked(service, "POST", "/v1/reports", report.to_string())));
+            asking.push(tokio::spawn(asked(service, "GET", &advice, String::new())));
+            asking.push(tokio::spawn(asked(service, "GET", "/v1/paths", String::new())));
+        }
+    }
+    for one in asking {
+        let answer = one.await.unwrap();
+        assert_eq!(answer.get("detail"), None, "{answer}");
+        assert!(answer.get("stored").is_none_or(|stored| stored == 1), "{answer}");
+    }
+    let store = open(&place).await;
+    let mut all = Vec::new();
+    for dst in store.path_names("", 99).await.unwrap() {
+        for series in store.path(&dst).await.unwrap().unwrap().series {
+            all.extend(store.all_samples(&[series.id], 0).await.unwrap());
+        }
+    }
+    assert_eq!(all.len(), 2 * REPORTS);
+}
+
+async fn silent_paths_go_and_imported_ones_stay(place: Place) {
+    let store = open(&place).await;
+    let reported =
+        |dst: &str, time| batch(Some(&format!("{dst}/{time}")), vec![record(dst, time, 1)]);
+    let start = at(NOON);
+    put(&store, vec![record("192.0.2.1", start - 9 * 365 * DAY_US, 1)]).await;
+    store
+        .write(&[reported("192.0.2.2", start), reported("192.0.2.3", start)], start)
+        .await
+        .unwrap();
+    let keep = Retention { silent_days: 20, ..Retention::default() };
+    let names = async || store.path_names("", 9).await.unwrap();
+    // A clock that is wrong, or agents that are all away, remove nothing.
+    let done = store.maintain(&keep, start + 9000 * DAY_US).await.unwrap();
+    assert_eq!((done.silent_paths, names().await.len()), (0, 3));
+    for (days, left) in [(20, 3), (21, 2)] {
+        let later = start + days * DAY_US;
+        store.write(&[reported("192.0.2.2", later)], later).await.unwrap();
+        let never = Retention { silent_days: 0, ..keep };
+        store.maintain(&never, later).await.unwrap();
+        let done = store.maintain(&keep, later).await.unwrap();
+        assert_eq!((done.silent_paths, names().await.len()), (3 - left as u64, left), "{days}");
+    }
+    assert_eq!(names().await, ["192.0.2.1", "192.0.2.2"]);
+    // What comes again is a new path.
+    let later = start + 22 * DAY_US;
+    let (written, _) = store.write(&[reported("192.0.2.3", later)], later).await.unwrap();
+    assert_eq!(written[0].stored, 1);
+}
+
+async fn beyond_the_bounds_records_are_refused_and_the_others_stored(place: Place) {
+    let store = open(&place).await;
+    let limits = Limits { paths: 2, series_of_path: 3 };
+    let access = Access { write: Some(Tokens::new(&["token"])), read: None };
+    let config = Config { access, limits, ..Config::default() };
+    let service = Service::start(store, config).await.unwrap();
+    let now = jiff::Timestamp::now();
+    let report = async |batch: &str, records: &[(&str, &str)]| {
+        let of = |(dst, source): &(&str, &str)| {
+            serde_json::json!(
+            {"dst": dst, "time": now, "available_bps": 41_000_000, "source": source})
+        };
+        let records: Vec<_> = records.iter().map(of).collect();
+        let body = serde_json::json!({"batch": batch, "records": records});
+        asked(&service, "POST", "/v1/reports", body.to_string()).await
+    };
+    let told = |answer: &Value| (answer["stored"].clone(), answer.get("refused").cloned());
+    let first = report("a", &[("192.0.2.1", "x"), ("192.0.2.2", "x"), ("192.0.2.3", "x")]).await;
+    assert_eq!(told(&first), (2.into(), Some(1.into())), "{first}");
+    let because = first["because"].as_str().unwrap();
+    assert!(because.contains("at most 2 paths (--most-paths), and 3 pairs"), "{because}");
+    let more = report("b", &[("192.0.2.1", "y"), ("192.0.2.1", "z"), ("192.0.2.1", "u")]).await;
+    assert_eq!(told(&more), (2.into(), Some(1.into())), "{more}");
+    // Those that are there go on, and only new ones are refused.
+    let again = report("c", &[("192.0.2.9", "x"), ("192.0.2.1", "v")]).await;
+    assert_eq!(told(&again), (0.into(), Some(2.into())), "{again}");
+    let known = report("d", &[("192.0.2.1", "x"), ("192.0.2.2", "y")]).await;
+    assert_eq!(told(&known), (1.into(), None), "{known}");
+    let settings = asked(&service, "PATCH", "/v1/paths/192.0.2.9", r#"{"z": 3}"#.into()).await;
+    assert_eq!(settings["status"], 400, "{settings}");
+    let metrics = store_metrics(&service).await;
+    assert!(metrics.contains("imtcp_advice_refused_records_total 4"), "{metrics}");
+    // One that goes makes room.
+    asked(&service, "DELETE", "/v1/paths/192.0.2.2", String::new()).await;
+    assert_eq!(told(&report("e", &[("192.0.2.9", "x")]).await), (1.into(), None));
+}
+
+async fn store_metrics(service: &Arc<Service>) -> String {
+    let mut request = Request::get("/metrics").body(Body::empty()).unwrap();
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
+    let answer = service.router().oneshot(request).await.unwrap();
+    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// Each step begins where the last one ended.
+async fn each_record_of_a_long_backlog_is_rolled_up_once(place: Place) {
+    let store = open(&place).await;
+    let (days, a_day) = (300, 48);
+    let step = DAY_US / a_day;
+    let end = at(NOON);
+    let records: Vec<_> =
+        (0..days * a_day).map(|i| record(DST, end - i * step, i as u64)).collect();
+    for chunk in records.chunks(5000) {
+        put(&store, chunk.to_vec()).await;
+    }
+    let keep = Retention { raw_days: 0, minute_days: 0, ..Retention::default() };
+    let done = store.maintain(&keep, end).await.unwrap();
+    // Each record once into its hour, without a minute in between.
+    assert_eq!(done.rolled_up, (days * a_day - 1) as u64);
+    assert_eq!(store.all_samples(&[path(&store).await.series[0].id], 0).await.unwrap().len(), 7201);
 }

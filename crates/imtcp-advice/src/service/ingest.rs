@@ -4,12 +4,14 @@
 //! commits. A batch is acknowledged when its transaction is on disk, never before.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, OwnedSemaphorePermit, Semaphore};
 
 use super::book::Book;
+use super::health::Health;
 use super::metrics::Metrics;
+use crate::error::Error;
 use crate::store::write::{Batch, Written};
 use crate::time::now_us;
 
@@ -19,6 +21,8 @@ pub const MOST_WAITING: usize = 200_000;
 const GROUP: usize = 50_000;
 /// How soon writes of other processes are noticed.
 const NOTICE: Duration = Duration::from_millis(500);
+/// How often the service itself tries to write while reports cannot be stored.
+const PROBE: Duration = Duration::from_secs(2);
 
 pub struct Ingest {
     queue: mpsc::Sender<Item>,
@@ -28,7 +32,7 @@ pub struct Ingest {
 
 struct Item {
     batch: Batch,
-    done: oneshot::Sender<Option<Written>>,
+    done: oneshot::Sender<Result<Written, Refused>>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -39,13 +43,35 @@ pub enum Refused {
     Busy,
     /// The database failed; what it said is in the log.
     Failed,
+    /// The disk is full.
+    Full,
+    /// The history was removed or replaced.
+    Replaced,
+}
+
+impl From<&Error> for Refused {
+    fn from(e: &Error) -> Self {
+        match e {
+            Error::Full => Refused::Full,
+            Error::Replaced(_) => Refused::Replaced,
+            _ => Refused::Failed,
+        }
+    }
 }
 
 impl Ingest {
     /// Starts the writing task. It ends when this is dropped.
-    pub fn start(book: Arc<Book>, metrics: Arc<Metrics>) -> Self {
+    pub fn start(book: Arc<Book>, metrics: Arc<Metrics>, health: Arc<Health>) -> Self {
         let (queue, receiver) = mpsc::channel(10_000);
-        tokio::spawn(write_all(receiver, book, Arc::clone(&metrics)));
+        let writer = Writer {
+            book,
+            metrics: Arc::clone(&metrics),
+            health,
+            seen: 0,
+            probed: Instant::now(),
+            rescued: false,
+        };
+        tokio::spawn(writer.write_all(receiver));
         Ingest { queue, room: Arc::new(Semaphore::new(MOST_WAITING)), metrics }
     }
 
@@ -66,26 +92,89 @@ impl Ingest {
         let _room = room.map_err(|_| self.busy())?;
         let (done, wait) = oneshot::channel();
         self.queue.try_send(Item { batch, done, _room }).map_err(|_| self.busy())?;
-        wait.await.ok().flatten().ok_or(Refused::Failed)
+        wait.await.unwrap_or(Err(Refused::Failed))
     }
 }
 
-async fn write_all(mut queue: mpsc::Receiver<Item>, book: Arc<Book>, metrics: Arc<Metrics>) {
-    let mut seen = book.store().generation().await.unwrap_or(0);
-    let mut notice = tokio::time::interval(NOTICE);
-    notice.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            item = queue.recv() => {
-                let Some(item) = item else { return };
-                let group = gather(item, &mut queue);
-                write_group(group, &book, &metrics, &mut seen).await;
+/// What the writing task knows.
+struct Writer {
+    book: Arc<Book>,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    /// The history's generation, as this last saw or made it.
+    seen: i64,
+    /// When this last tried to write, without a report.
+    probed: Instant,
+    /// SQLite's log is in its file, since the history was removed or replaced.
+    rescued: bool,
+}
+
+impl Writer {
+    async fn write_all(mut self, mut queue: mpsc::Receiver<Item>) {
+        self.seen = self.book.store().generation().await.unwrap_or(0);
+        let mut notice = tokio::time::interval(NOTICE);
+        notice.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                item = queue.recv() => {
+                    let Some(item) = item else { return };
+                    self.write_group(gather(item, &mut queue)).await;
+                }
+                _ = notice.tick() => self.look().await,
             }
-            _ = notice.tick() => {
-                if let Ok(now) = book.store().generation().await {
-                    if now != std::mem::replace(&mut seen, now) {
-                        book.forget_all();
-                    }
+        }
+    }
+
+    /// Is the history there, has somebody else written, can it be written again?
+    async fn look(&mut self) {
+        let now = self.book.store().generation().await;
+        self.health.read(now.as_ref().map(|_| ()));
+        match now {
+            Ok(now) => {
+                self.rescued = false;
+                if now != std::mem::replace(&mut self.seen, now) {
+                    self.book.forget_all();
+                }
+            }
+            Err(Error::Replaced(_)) if !std::mem::replace(&mut self.rescued, true) => {
+                self.book.store().rescue_log().await;
+            }
+            Err(_) => {}
+        }
+        if self.health.cannot_write() && self.probed.elapsed() >= PROBE {
+            self.probed = Instant::now();
+            self.health.wrote(self.book.store().probe_write(now_us()).await.as_ref().map(|()| ()));
+        }
+    }
+
+    async fn write_group(&mut self, group: Vec<Item>) {
+        let (batches, waiting): (Vec<_>, Vec<_>) =
+            group.into_iter().map(|i| (i.batch, (i.done, i._room))).unzip();
+        self.health.begin_write();
+        let written = self.book.store().write(&batches, now_us()).await;
+        self.health.wrote(written.as_ref().map(|_| ()));
+        match written {
+            Ok((written, generation)) => {
+                if generation != self.seen + 1 {
+                    self.book.forget_all();
+                }
+                self.seen = generation;
+                self.book.wrote(&batches, &written, now_us()).await;
+                for (written, (done, _)) in written.into_iter().zip(waiting) {
+                    self.metrics.records.inc_by(written.stored);
+                    let outcome = if written.duplicate { "duplicate" } else { "stored" };
+                    self.metrics.batches.with_label_values(&[outcome]).inc();
+                    self.metrics.refused_records.inc_by(written.refused);
+                    let _ = done.send(Ok(written));
+                }
+            }
+            Err(e) => {
+                // The next probe comes after a while, not at once.
+                self.probed = Instant::now();
+                let failed = self.metrics.batches.with_label_values(&["failed"]);
+                failed.inc_by(waiting.len() as u64);
+                for (done, _) in waiting {
+                    let _ = done.send(Err(Refused::from(&e)));
                 }
             }
         }
@@ -101,31 +190,4 @@ fn gather(first: Item, queue: &mut mpsc::Receiver<Item>) -> Vec<Item> {
         group.push(next);
     }
     group
-}
-
-async fn write_group(group: Vec<Item>, book: &Book, metrics: &Metrics, seen: &mut i64) {
-    let (batches, waiting): (Vec<_>, Vec<_>) =
-        group.into_iter().map(|i| (i.batch, (i.done, i._room))).unzip();
-    match book.store().write(&batches, now_us()).await {
-        Ok((written, generation)) => {
-            if generation != *seen + 1 {
-                book.forget_all();
-            }
-            *seen = generation;
-            book.wrote(&batches, &written, now_us()).await;
-            for (written, (done, _)) in written.into_iter().zip(waiting) {
-                metrics.records.inc_by(written.stored);
-                let outcome = if written.duplicate { "duplicate" } else { "stored" };
-                metrics.batches.with_label_values(&[outcome]).inc();
-                let _ = done.send(Some(written));
-            }
-        }
-        Err(e) => {
-            tracing::error!("cannot write reports: {e}");
-            metrics.batches.with_label_values(&["failed"]).inc_by(waiting.len() as u64);
-            for (done, _) in waiting {
-                let _ = done.send(None);
-            }
-        }
-    }
 }

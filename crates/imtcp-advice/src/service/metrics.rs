@@ -39,6 +39,7 @@ pub struct Metrics {
     pub records: IntCounter,
     pub batches: IntCounterVec,
     pub refused: IntCounterVec,
+    pub refused_records: IntCounter,
     pub connections: IntGauge,
     pub queue_records: IntGauge,
     history_up: IntGauge,
@@ -104,6 +105,10 @@ impl Metrics {
                 "Requests refused by their head, and connections without a request, by reason",
                 "why",
                 &refusals,
+            )?,
+            refused_records: counter(
+                "refused_records_total",
+                "Records left out: their path or series would be one more than the service keeps",
             )?,
             connections: gauge("connections", "Open connections")?,
             queue_records: gauge("queue_records", "Records that wait for the disk")?,
@@ -217,7 +222,7 @@ mod tests {
         metrics.count_roll_up(None, Duration::from_secs(2));
         assert!(has("imtcp_advice_roll_up_failed 1"));
         assert!(has("imtcp_advice_roll_up_duration_seconds 2"));
-        let done = Maintained { rolled_up: 5, removed: 3 };
+        let done = Maintained { rolled_up: 5, removed: 3, ..Maintained::default() };
         metrics.count_roll_up(Some(&done), Duration::from_secs(1));
         assert!(has("imtcp_advice_roll_up_failed 0"));
         assert!(has("imtcp_advice_roll_up_records_total{change=\"rolled_up\"} 5"));

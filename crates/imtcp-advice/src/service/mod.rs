@@ -7,6 +7,7 @@ mod clients;
 pub mod connections;
 pub mod gate;
 pub mod guard;
+mod health;
 mod history_size;
 pub mod ingest;
 mod known;
@@ -39,11 +40,12 @@ use tokio::sync::Semaphore;
 
 use crate::error::Result;
 use crate::store::maintain::Retention;
-use crate::store::Store;
+use crate::store::{Limits, Store};
 use crate::time::now_us;
 use book::Book;
 use connections::Connections;
 use guard::{Access, Hosts};
+use health::Health;
 use ingest::Ingest;
 use limits::Buckets;
 use metrics::Metrics;
@@ -62,6 +64,7 @@ pub struct Config {
     pub spares_loopback: bool,
     pub most_connections: connections::Most,
     pub retention: Retention,
+    pub limits: Limits,
     /// Ask ping(8) for the RTT of paths whose records do not tell it.
     pub ping: bool,
 }
@@ -76,6 +79,7 @@ pub struct Service {
     connections: Arc<Connections>,
     names: Names,
     metrics: Arc<Metrics>,
+    health: Arc<Health>,
     /// Requests that read much at once: they must not keep advice waiting.
     heavy: Semaphore,
     /// Kilobytes of reports' bodies in memory at once.
@@ -92,12 +96,14 @@ const ROLL_UP_EVERY: Duration = Duration::from_secs(3600);
 
 impl Service {
     /// Starts writing and rolling up.
-    pub async fn start(store: Store, config: Config) -> Result<Shared> {
+    pub async fn start(mut store: Store, config: Config) -> Result<Shared> {
+        store.limit(config.limits);
         let book = Arc::new(Book::new(Arc::new(store), Pinger::new(config.ping)));
         // Fails now rather than at the first request.
         book.settings(None).await?;
         let metrics = Arc::new(Metrics::new().map_err(std::io::Error::other)?);
-        let ingest = Ingest::start(Arc::clone(&book), Arc::clone(&metrics));
+        let health = Arc::new(Health::default());
+        let ingest = Ingest::start(Arc::clone(&book), Arc::clone(&metrics), Arc::clone(&health));
         history_size::watch(Arc::clone(&book), Arc::clone(&metrics)).await;
         tokio::spawn(roll_up(Arc::clone(&book), config.retention, Arc::clone(&metrics)));
         Ok(Arc::new(Service {
@@ -114,6 +120,7 @@ impl Service {
             connections: Connections::new(config.most_connections),
             names: Names::default(),
             metrics,
+            health,
             heavy: Semaphore::new(2),
             report_kb: Semaphore::new(MOST_REPORT_KB),
         }))
@@ -133,6 +140,7 @@ impl Service {
             .route("/v1/timeline", get(timeline::timeline))
             .route("/v1/reports", post(reports::reports))
             .route("/RPC2", post(xmlrpc::call))
+            .route_layer(middleware::from_fn_with_state(Arc::clone(self), health::with_history))
             .route("/metrics", get(routes::metrics))
             .route("/", get(page::page))
             .route("/openapi.json", get(openapi::document))

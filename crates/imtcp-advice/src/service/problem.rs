@@ -63,6 +63,11 @@ impl From<Refused> for Problem {
                 Refused::Failed => {
                     "the batch was not stored: send it again later; the service's log says why"
                 }
+                Refused::Full => "the batch was not stored, the disk is full: send it again later",
+                Refused::Replaced => {
+                    "the batch was not stored, the history was removed or replaced: send it again \
+                     later; the service's log says more"
+                }
             },
         )
     }

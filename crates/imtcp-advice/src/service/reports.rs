@@ -36,12 +36,20 @@ pub struct Receipt {
     pub stored: u64,
     /// The batch had come before.
     pub duplicate: bool,
+    /// Records that were left out: their path, or their pair of hop and source, would be one more than
+    /// this service keeps. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub refused: Option<u64>,
+    /// Why, and what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
 }
 
 /// Add records to the history
 #[utoipa::path(post, path = "/v1/reports", tag = "reports", request_body = Report, security(("write" = [])),
     responses(
-    (status = 200, description = "All is safe on disk", body = Receipt),
+    (status = 200, description = "All that was not refused is safe on disk", body = Receipt),
 ))]
 pub async fn reports(
     State(service): State<Shared>,
@@ -82,5 +90,8 @@ pub async fn reports(
         return Err(Problem { refused, ..Problem::bad_request(detail) });
     }
     let written = service.ingest.put(Batch { id: Some(batch.clone()), records }).await?;
-    Ok(Json(Receipt { batch, stored: written.stored, duplicate: written.duplicate }))
+    let refused = Some(written.refused).filter(|count| *count > 0);
+    let because = refused.map(|_| service.book.store().limits().to_string());
+    let (stored, duplicate) = (written.stored, written.duplicate);
+    Ok(Json(Receipt { batch, stored, duplicate, refused, because }))
 }

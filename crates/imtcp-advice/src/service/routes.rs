@@ -380,11 +380,12 @@ pub struct Health {
     version: &'static str,
 }
 
-/// Does the service reach its history?
+/// Can the service read and write its history?
 #[utoipa::path(get, path = "/healthz", tag = "service", responses(
-    (status = 200, description = "It does", body = Health),
+    (status = 200, description = "It can", body = Health),
 ))]
 pub async fn health(State(service): State<Shared>) -> Result<Json<Health>, Problem> {
+    service.health.check()?;
     service.book.store().generation().await?;
     Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }

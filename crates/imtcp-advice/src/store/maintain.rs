@@ -2,12 +2,13 @@
 //! Retention: raw records become minutes, minutes hours, and the oldest go. Ages count from the
 //! newest record of a series: an old trace that was imported stays as it came. Each step is
 //! one transaction, so that a kill leaves a record either as it was or rolled up, never neither.
+//! Of paths that nobody reports any more, see [`super::silent`].
 
 use serde::{Deserialize, Serialize};
-use sqlx::{Executor, Row};
+use sqlx::Row;
 
-use super::schema::{table, Dialect};
-use super::write::{raise_generation, BATCH_MEMORY_US};
+use super::schema::table;
+use super::write::BATCH_MEMORY_US;
 use super::Store;
 use crate::error::Result;
 use crate::record::Kind;
@@ -19,11 +20,13 @@ pub struct Retention {
     pub raw_days: u32,
     pub minute_days: u32,
     pub hour_days: u32,
+    /// Days after its last report until a path goes; 0: none goes.
+    pub silent_days: u32,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Retention { raw_days: 30, minute_days: 400, hour_days: 3660 }
+        Retention { raw_days: 30, minute_days: 400, hour_days: 3660, silent_days: 400 }
     }
 }
 
@@ -33,7 +36,24 @@ pub struct Maintained {
     pub rolled_up: u64,
     /// Records that were too old.
     pub removed: u64,
+    /// Paths that were silent for too long; their records count as removed.
+    pub silent_paths: u64,
 }
+
+/// What maintenance is at, for whoever waits for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub series: usize,
+    pub of_series: usize,
+    pub rolled_up: u64,
+}
+
+/// Records that one transaction rolls up, about: a writer waits for one, some 0.1 s.
+const RECORDS_A_STEP: i64 = 20_000;
+
+/// Ids of batches that are remembered, whatever their age: about 250 MB of them. An agent sends 8640 a
+/// day; without its id a batch that comes again is still known by its records.
+const MOST_BATCH_IDS: i64 = 1_000_000;
 
 /// Joins the records of bandwidth of a bucket. Means are weighted with the samples in them; the time is
 /// the mean too, so that a line through the means is the line through the records. Sums are doubles:
@@ -50,7 +70,7 @@ SELECT series_id,
     MAX(capacity_bps), CAST(AVG(rtt_us) AS BIGINT), AVG(loss),
     CAST(ROUND(AVG(congested)) AS BIGINT), CAST(AVG(validity_pct) AS BIGINT)
 FROM record
-WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3
+WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4
     AND (validity_pct IS NULL OR validity_pct > 0)
 GROUP BY series_id, t_us / $2
 ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
@@ -79,7 +99,7 @@ SELECT series_id,
         / SUM(CASE WHEN throughput_bps IS NOT NULL THEN samples END) AS BIGINT),
     CAST(AVG(validity_pct) AS BIGINT)
 FROM active_test
-WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3
+WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4
     AND (validity_pct IS NULL OR validity_pct > 0)
 GROUP BY series_id, t_us / $2
 ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
@@ -104,29 +124,60 @@ fn roll_up_sql(kind: Kind) -> &'static str {
 impl Store {
     /// Rolls up and removes what is due.
     pub async fn maintain(&self, keep: &Retention, now_us: i64) -> Result<Maintained> {
-        let done = self.maintain_all(keep, now_us).await?;
+        self.maintain_telling(keep, now_us, &mut |_| {}).await
+    }
+
+    /// The same, telling after each step how far it is.
+    pub async fn maintain_telling(
+        &self,
+        keep: &Retention,
+        now_us: i64,
+        tell: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Maintained> {
+        let mut done = self.maintain_all(keep, now_us, tell).await?;
         if done.rolled_up + done.removed > 0 {
             // At the end alone: who keeps records as they were knows the same of the path meanwhile,
             // and would read all of it anew after each of many steps.
-            let mut tx = self.writer.begin().await?;
-            raise_generation(&mut tx).await?;
-            tx.commit().await?;
+            let mut tx = self.writing().await?;
+            self.raise_generation(&mut tx).await?;
+            self.commit(tx).await?;
         }
+        self.forget_silent(keep.silent_days, now_us, &mut done).await?;
         Ok(done)
     }
 
-    async fn maintain_all(&self, keep: &Retention, now_us: i64) -> Result<Maintained> {
+    async fn maintain_all(
+        &self,
+        keep: &Retention,
+        now_us: i64,
+        tell: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Maintained> {
         let mut done = Maintained::default();
-        let rows = self.readers.fetch_all("SELECT id FROM series ORDER BY id").await?;
-        for row in rows {
-            let series: i64 = row.try_get(0)?;
+        let query = self.dialect.query_i64("SELECT id FROM series ORDER BY id");
+        let all = query.fetch_all(&mut *self.reading().await?).await?;
+        for (i, series) in all.iter().enumerate() {
+            let (series_number, of_series) = (i + 1, all.len());
+            let mut rolled_up = |rolled_up| {
+                tell(Progress { series: series_number, of_series, rolled_up });
+            };
             for kind in Kind::ALL {
-                self.maintain_series((kind, series), keep, now_us, &mut done).await?;
+                let of = (kind, *series);
+                self.maintain_series(of, keep, now_us, &mut done, &mut rolled_up).await?;
             }
         }
-        let sql = "DELETE FROM batch WHERE received_us < $1";
-        sqlx::query(sql).bind(now_us - BATCH_MEMORY_US).execute(&self.writer).await?;
+        self.forget_batch_ids(now_us).await?;
         Ok(done)
+    }
+
+    async fn forget_batch_ids(&self, now_us: i64) -> Result<()> {
+        let mut tx = self.writing().await?;
+        let sql = "DELETE FROM batch WHERE received_us < $1";
+        let query = self.dialect.query(sql).bind(now_us - BATCH_MEMORY_US);
+        query.execute(&mut *tx).await?;
+        let sql = "DELETE FROM batch WHERE received_us < (SELECT received_us FROM batch
+             ORDER BY received_us DESC LIMIT 1 OFFSET $1)";
+        self.dialect.query(sql).bind(MOST_BATCH_IDS - 1).execute(&mut *tx).await?;
+        self.commit(tx).await
     }
 
     async fn maintain_series(
@@ -135,63 +186,75 @@ impl Store {
         keep: &Retention,
         now_us: i64,
         done: &mut Maintained,
+        tell: &mut (dyn FnMut(u64) + Send),
     ) -> Result<()> {
         let (table, series) = (table(of.0), of.1);
-        let sql = format!("SELECT MAX(t_us) FROM {table} WHERE series_id = $1");
-        let newest = sqlx::query(&sql).bind(series).fetch_one(&self.readers).await?;
-        let Some(newest) = newest.try_get::<Option<i64>, _>(0)? else { return Ok(()) };
+        // Two lookups in the key; one SELECT of both would read all of the series.
+        let sql = format!(
+            "SELECT (SELECT MIN(t_us) FROM {table} WHERE series_id = $1),
+                (SELECT MAX(t_us) FROM {table} WHERE series_id = $1)"
+        );
+        let query = self.dialect.query(&sql).bind(series);
+        let ends = query.fetch_one(&mut *self.reading().await?).await?;
+        let end = |i| ends.try_get::<Option<i64>, _>(i);
+        let (Some(oldest), Some(newest)) = (end(0)?, end(1)?) else { return Ok(()) };
         let before = |days: u32| newest.min(now_us) - i64::from(days) * DAY_US;
         // Whole hours only: a bucket is made once, when all of it is due.
         let raw = before(keep.raw_days) / HOUR_US * HOUR_US;
-        done.rolled_up += self.roll_up(of, MINUTE_US, raw).await?;
         let minutes = before(keep.minute_days) / HOUR_US * HOUR_US;
-        done.rolled_up += self.roll_up(of, HOUR_US, minutes).await?;
+        // Hours first: what is old enough for them need not become minutes before.
+        self.roll_up(of, HOUR_US, (oldest, minutes), done, tell).await?;
+        self.roll_up(of, MINUTE_US, (oldest.max(minutes), raw), done, tell).await?;
+        if oldest >= before(keep.hour_days) {
+            return Ok(());
+        }
         let sql = format!("DELETE FROM {table} WHERE series_id = $1 AND t_us < $2");
-        let query = sqlx::query(&sql).bind(series).bind(before(keep.hour_days));
-        done.removed += query.execute(&self.writer).await?.rows_affected();
-        Ok(())
+        let mut tx = self.writing().await?;
+        let query = self.dialect.query(&sql).bind(series).bind(before(keep.hour_days));
+        done.removed += query.execute(&mut *tx).await?.rows_affected();
+        self.commit(tx).await
     }
 
-    /// A day at a time: a long backlog does not keep writers waiting.
+    /// In steps: a long backlog does not keep writers waiting. Each step begins where the last one
+    /// ended: from the oldest record on it would read all means again that were made before.
     async fn roll_up(
         &self,
         (kind, series): (Kind, i64),
         bucket_us: i64,
-        until_us: i64,
-    ) -> Result<u64> {
+        (mut from_us, until_us): (i64, i64),
+        done: &mut Maintained,
+        tell: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<()> {
         let due = format!(
-            "FROM {} WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us < $3",
+            "FROM {} WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4",
             table(kind)
         );
-        let (oldest, rolled) = (format!("SELECT MIN(t_us) {due}"), format!("DELETE {due}"));
-        let mut rolled_up = 0;
-        loop {
-            let query = sqlx::query(&oldest).bind(series).bind(bucket_us).bind(until_us);
-            let first = query.fetch_one(&self.writer).await?.try_get::<Option<i64>, _>(0)?;
-            let Some(first) = first else { return Ok(rolled_up) };
-            let until_us = until_us.min((first / DAY_US + 1) * DAY_US);
-            let mut tx = self.writer.begin().await?;
-            let sql = roll_up_sql(kind);
-            sqlx::query(sql).bind(series).bind(bucket_us).bind(until_us).execute(&mut *tx).await?;
-            let query = sqlx::query(&rolled).bind(series).bind(bucket_us).bind(until_us);
-            rolled_up += query.execute(&mut *tx).await?.rows_affected();
-            tx.commit().await?;
-        }
-    }
-
-    /// Gives space back that removed records had.
-    pub async fn vacuum(&self) -> Result<()> {
-        match self.dialect {
-            Dialect::Sqlite => {
-                self.writer.execute("VACUUM").await?;
-                self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").await?;
+        let rolled = format!("DELETE {due}");
+        let nth = format!("SELECT t_us {due} ORDER BY t_us LIMIT 1 OFFSET $5");
+        while from_us < until_us {
+            let mut tx = self.reading().await?;
+            let mut times = [None; 2];
+            for (time, n) in times.iter_mut().zip([0, RECORDS_A_STEP]) {
+                let query = self.dialect.query_i64(&nth).bind(series).bind(bucket_us);
+                let query = query.bind(from_us).bind(until_us).bind(n);
+                *time = query.fetch_optional(&mut *tx).await?;
             }
-            Dialect::Postgres => {
-                self.writer.execute("SET statement_timeout TO 0").await?;
-                for kind in Kind::ALL {
-                    self.writer.execute(&*format!("VACUUM ANALYZE {}", table(kind))).await?;
+            drop(tx);
+            let [Some(first), next] = times else { break };
+            // Whole hours, and one at least.
+            let hour = |t_us: i64| t_us.div_euclid(HOUR_US) * HOUR_US;
+            let end_us = next.map_or(until_us, hour).max(hour(first) + HOUR_US).min(until_us);
+            let mut tx = self.writing().await?;
+            for sql in [roll_up_sql(kind), &rolled] {
+                let query = self.dialect.query(sql).bind(series).bind(bucket_us);
+                let changed = query.bind(first).bind(end_us).execute(&mut *tx).await?;
+                if sql == rolled {
+                    done.rolled_up += changed.rows_affected();
                 }
             }
+            self.commit(tx).await?;
+            tell(done.rolled_up);
+            from_us = end_us;
         }
         Ok(())
     }

@@ -3,95 +3,37 @@
 //! serve both, but for what [`schema::Dialect`] spells.
 
 pub mod clients;
+mod connect;
+mod files;
 mod forget;
 pub mod maintain;
+mod network_fs;
 pub mod newest;
+mod place;
 pub mod read;
 pub mod schema;
 pub mod search;
+mod series;
 mod settings;
+mod silent;
 pub mod size;
+mod vacuum;
 pub mod write;
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
-use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor};
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Mutex;
+
+use sqlx::any::AnyConnectOptions;
+use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor};
 
 use crate::error::{Error, Result};
+use files::Files;
+pub use place::Place;
 use schema::Dialect;
-
-/// Where the history is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    File(PathBuf),
-    /// With its password: never shown.
-    Postgres(String),
-}
-
-impl Place {
-    pub fn new(text: &str) -> Result<Self> {
-        match text.split_once("://") {
-            Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres(text.into())),
-            Some(("sqlite", path)) => Ok(Place::File(path.into())),
-            // Never the rest of it: there may be a password.
-            Some((other, _)) if other.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-                Err(Error::Input(format!(
-                    "no history at {other}://…: only SQLite files and postgres:// are known"
-                )))
-            }
-            _ => Ok(Place::File(text.into())),
-        }
-    }
-
-    /// A file that opening would make.
-    pub fn is_missing(&self) -> bool {
-        matches!(self, Place::File(path) if !path.exists())
-    }
-
-    /// Takes away the file of a history that was made for nothing, and is closed.
-    pub fn remove(&self) {
-        if let Place::File(path) = self {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
-    fn url(&self) -> String {
-        match self {
-            Place::Postgres(url) => url.clone(),
-            Place::File(path) => {
-                let mut url = String::from("sqlite://");
-                for byte in path.to_string_lossy().bytes() {
-                    match byte {
-                        b'/' | b'.' | b'-' | b'_' => url.push(byte.into()),
-                        b if b.is_ascii_alphanumeric() => url.push(b.into()),
-                        b => url.push_str(&format!("%{b:02X}")),
-                    }
-                }
-                url + "?mode=rwc"
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Place::File(path) => write!(f, "{}", path.display()),
-            Place::Postgres(url) => {
-                let after = url.rsplit_once('@').map_or_else(
-                    || url.split_once("://").map_or("", |(_, rest)| rest),
-                    |(_, rest)| rest,
-                );
-                write!(f, "postgres://{}", after.split('?').next().unwrap_or_default())
-            }
-        }
-    }
-}
+use series::KnownSeries;
+pub use series::Limits;
+pub(crate) use series::SeriesKey;
 
 pub struct Store {
     pub(crate) readers: AnyPool,
@@ -99,25 +41,14 @@ pub struct Store {
     pub(crate) writer: AnyPool,
     pub(crate) dialect: Dialect,
     pub(crate) place: Place,
-    pub(crate) series: Mutex<KnownSeries>,
+    series: Mutex<KnownSeries>,
+    limits: Limits,
+    /// SQLite's files, and a connection that keeps them there.
+    files: Option<Files>,
+    anchor: Mutex<Option<AnyConnection>>,
+    /// Which tables PostgreSQL had when this was opened.
+    table_id: i64,
 }
-
-/// Ids of series, so that they need not be looked up for each batch.
-#[derive(Default)]
-pub(crate) struct KnownSeries {
-    ids: HashMap<SeriesKey, i64>,
-    /// How many paths had been removed when these were looked up.
-    forgotten: i64,
-}
-
-/// dst, hop, source
-pub(crate) type SeriesKey = (String, String, String);
-
-/// How long a connection to the database may take.
-const CONNECTING: Duration = Duration::from_secs(5);
-/// So long one that has the file to itself is waited for, asking so often.
-const LOCKED: Duration = Duration::from_secs(2);
-const AGAIN: Duration = Duration::from_millis(10);
 
 /// Files up to this size are checked whole when they are opened.
 const CHECKED_WHOLE_BYTES: u64 = 64 << 20;
@@ -138,28 +69,57 @@ impl Store {
         let dialect = match place {
             Place::File(path) => {
                 check_file(path, create)?;
+                network_fs::refuse(path)?;
                 Dialect::Sqlite
             }
             Place::Postgres(_) => Dialect::Postgres,
         };
         let failed = |e: sqlx::Error| named(e.into(), place);
-        let options = AnyConnectOptions::from_str(&place.url()).map_err(failed)?;
-        let options = options.disable_statement_logging();
-        connect_once(&options, dialect).await.map_err(failed)?;
-        let pool = |most: u32| {
-            AnyPoolOptions::new()
-                .max_connections(most)
-                .acquire_timeout(CONNECTING)
-                .after_connect(move |connection, _| Box::pin(prepare(connection, dialect)))
-                .after_release(|connection, _| Box::pin(is_outside_of_transactions(connection)))
+        let options = |create| {
+            let options = AnyConnectOptions::from_str(&place.url(create)).map_err(failed)?;
+            Ok::<_, Error>(options.disable_statement_logging())
         };
-        let writer = pool(1).connect_with(options.clone()).await.map_err(failed)?;
-        schema::migrate(&writer, dialect, place).await.map_err(|e| named(e, place))?;
-        let readers = pool(4).connect_lazy_with(options);
-        let store =
-            Store { readers, writer, dialect, place: place.clone(), series: Mutex::default() };
+        let mut anchor = connect::connect(&options(create)?, dialect).await.map_err(failed)?;
+        // From here on the file is there: where it goes, no new one takes its place.
+        let options = options(false)?;
+        let writer =
+            connect::pool(1, dialect).connect_with(options.clone()).await.map_err(failed)?;
+        let migrated = schema::migrate(&writer, dialect, place).await;
+        let table_id = migrated.map_err(|e| named(e, place))?;
+        let (files, anchor) = match place {
+            Place::File(path) => {
+                anchor.execute("SELECT COUNT(*) FROM meta").await.map_err(failed)?;
+                let found = Files::of(path);
+                let found = found.map_err(|e| named(sqlx::Error::Io(e).into(), place))?;
+                (Some(found), Some(anchor))
+            }
+            Place::Postgres(_) => {
+                anchor.close().await.map_err(failed)?;
+                (None, None)
+            }
+        };
+        let store = Store {
+            readers: connect::pool(4, dialect).connect_lazy_with(options),
+            writer,
+            dialect,
+            place: place.clone(),
+            series: Mutex::default(),
+            limits: Limits::default(),
+            files,
+            anchor: Mutex::new(anchor),
+            table_id,
+        };
         store.check_whole().await?;
         Ok(store)
+    }
+
+    /// Bounds what reports may add.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     pub fn place(&self) -> &Place {
@@ -170,11 +130,19 @@ impl Store {
         self.readers.close().await;
         // SQLite moves its log into the file when the last connection ends: which is the last is
         // not ours to say, and a reader cannot. Where this fails, the log still has it all.
-        if self.dialect == Dialect::Sqlite {
-            let checkpoint = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)");
-            let _ = checkpoint.execute(&self.writer).await;
-        }
+        self.checkpoint().await;
         self.writer.close().await;
+        let anchor = self.anchor.lock().unwrap_or_else(|e| e.into_inner()).take();
+        if let Some(anchor) = anchor {
+            let _ = anchor.close().await;
+        }
+    }
+
+    /// Moves SQLite's log into the file.
+    async fn checkpoint(&self) {
+        if self.dialect == Dialect::Sqlite {
+            let _ = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").await;
+        }
     }
 
     /// A small file is read whole: better no service than advice from half a history.
@@ -190,64 +158,6 @@ impl Store {
             _ => Err(Error::Corrupt(self.place.to_string())),
         }
     }
-}
-
-/// A pool tries again until its time is over and does not tell why it failed; one connection does at
-/// once.
-async fn connect_once(options: &AnyConnectOptions, dialect: Dialect) -> sqlx::Result<()> {
-    let until = Instant::now() + LOCKED;
-    let connect = async {
-        loop {
-            let mut connection = AnyConnection::connect_with(options).await?;
-            match prepare(&mut connection, dialect).await {
-                Err(e) if is_locked(&e) && Instant::now() < until => {
-                    drop(connection);
-                    tokio::time::sleep(AGAIN).await;
-                }
-                Err(e) => return Err(e),
-                Ok(()) => return connection.close().await,
-            }
-        }
-    };
-    tokio::time::timeout(CONNECTING, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)?
-}
-
-/// Whether another has SQLite's file to itself, as who turns a new file's log on: SQLite does not wait
-/// for that one, whatever its timeout.
-fn is_locked(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some_and(|e| e.message() == "database is locked")
-}
-
-/// Where SQLite itself undid a transaction that failed (the disk was full), the driver's ROLLBACK fails, and it
-/// takes the next BEGIN for one inside: what is written then is told to be safe, and lost. Such a
-/// connection is closed.
-async fn is_outside_of_transactions(connection: &mut AnyConnection) -> sqlx::Result<bool> {
-    // A rollback may still be on its way.
-    connection.ping().await?;
-    Ok(!connection.is_in_transaction())
-}
-
-/// What holds for each connection.
-async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> sqlx::Result<()> {
-    let statements: &[&str] = match dialect {
-        // FULL: what is acknowledged survives a power cut too.
-        Dialect::Sqlite => &[
-            "PRAGMA busy_timeout = 10000",
-            "PRAGMA journal_mode = WAL",
-            "PRAGMA synchronous = FULL",
-            "PRAGMA foreign_keys = ON",
-            "PRAGMA cache_size = -16384",
-            "PRAGMA journal_size_limit = 67108864",
-        ],
-        // Statements are short: compiling one takes longer than it saves.
-        Dialect::Postgres => {
-            &["SET search_path TO imtcp", "SET statement_timeout TO '60s'", "SET jit TO off"]
-        }
-    };
-    for statement in statements {
-        connection.execute(*statement).await?;
-    }
-    Ok(())
 }
 
 /// What SQLite itself would only say later, or not at all.
@@ -286,6 +196,10 @@ fn named(e: Error, place: &Place) -> Error {
         Error::Db(why @ (sqlx::Error::Database(_) | sqlx::Error::Configuration(_))) => {
             let why =
                 why.as_database_error().map_or_else(|| why.to_string(), |e| e.message().into());
+            let why = match connect::advice(&why) {
+                Some(advice) => format!("{why}: {advice}"),
+                None => why,
+            };
             Error::Open { db: place.to_string(), why }
         }
         Error::Away => Error::Open { db: place.to_string(), why: "no answer within 5 s".into() },
@@ -343,17 +257,5 @@ mod tests {
         let other = Store::open(&place).await.unwrap();
         assert_eq!(other.path_names("", 9).await.unwrap(), ["192.0.2.7"]);
         other.change_settings("192.0.2.7", &Changes::new()).await.unwrap();
-    }
-
-    #[test]
-    fn a_place_never_shows_its_password() {
-        let place = |text| Place::new(text).unwrap();
-        let postgres = place("postgres://me:secret@db.example.org/imtcp?sslmode=require");
-        assert_eq!(postgres.to_string(), "postgres://db.example.org/imtcp");
-        assert_eq!(place("postgresql:///x").to_string(), "postgres:///x");
-        assert_eq!(place("sqlite://a b.db").url(), "sqlite://a%20b.db?mode=rwc");
-        let e = Place::new("mysql://me:secret@db/x").unwrap_err().to_string();
-        assert_eq!(e, "no history at mysql://…: only SQLite files and postgres:// are known");
-        assert_eq!(place("./a://b").url(), "sqlite://./a%3A//b?mode=rwc");
     }
 }

@@ -25,14 +25,16 @@ impl Store {
         until_us: i64,
         min_validity_pct: u8,
     ) -> Result<Option<(Key, Newest)>> {
+        let mut tx = self.reading().await?;
         let sql = format!(
             "SELECT r.series_id, r.t_us, r.span_s, r.available_bps, r.rtt_us, r.congested,
                  r.capacity_bps
              FROM record r WHERE r.series_id = $2 AND r.t_us <= $3 AND {VALID}
              ORDER BY r.t_us DESC, r.span_s DESC LIMIT 1"
         );
-        let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(series).bind(until_us);
-        let row = query.fetch_optional(&self.readers).await?;
+        let query =
+            self.dialect.query(&sql).bind(i64::from(min_validity_pct)).bind(series).bind(until_us);
+        let row = query.fetch_optional(&mut *tx).await?;
         row.map(|row| Ok((key(&row)?, seen(&row)?.newest))).transpose()
     }
 
@@ -43,13 +45,14 @@ impl Store {
         (from_us, to_us): (i64, i64),
         min_validity_pct: u8,
     ) -> Result<Vec<(Key, u64)>> {
+        let mut tx = self.reading().await?;
         let sql = format!(
             "SELECT r.series_id, r.t_us, r.span_s, r.capacity_bps FROM record r
              WHERE r.series_id = $2 AND r.t_us BETWEEN $3 AND $4 AND r.capacity_bps IS NOT NULL
                  AND {VALID} ORDER BY r.t_us DESC, r.span_s DESC LIMIT {MOST}"
         );
-        let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(series);
-        let rows = query.bind(from_us).bind(to_us).fetch_all(&self.readers).await?;
+        let query = self.dialect.query(&sql).bind(i64::from(min_validity_pct)).bind(series);
+        let rows = query.bind(from_us).bind(to_us).fetch_all(&mut *tx).await?;
         rows.iter().map(|row| Ok((key(row)?, unsigned(row, 3)?.unwrap_or(0)))).collect()
     }
 
@@ -61,14 +64,15 @@ impl Store {
         min_validity_pct: u8,
         most: u32,
     ) -> Result<Vec<(Key, Seen)>> {
+        let mut tx = self.reading().await?;
         let sql = format!(
             "SELECT r.series_id, r.t_us, r.span_s, r.available_bps, r.rtt_us, r.congested,
                  r.capacity_bps
              FROM record r WHERE r.series_id = $2 AND r.t_us > $3 AND {VALID}
              ORDER BY r.t_us, r.span_s LIMIT $4"
         );
-        let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(series);
-        let rows = query.bind(after_us).bind(i64::from(most)).fetch_all(&self.readers).await?;
+        let query = self.dialect.query(&sql).bind(i64::from(min_validity_pct)).bind(series);
+        let rows = query.bind(after_us).bind(i64::from(most)).fetch_all(&mut *tx).await?;
         rows.iter().map(|row| Ok((key(row)?, seen(row)?))).collect()
     }
 
@@ -80,13 +84,14 @@ impl Store {
         min_validity_pct: u8,
         most: u32,
     ) -> Result<Vec<(Key, u64)>> {
+        let mut tx = self.reading().await?;
         let sql = format!(
             "SELECT r.series_id, r.t_us, r.span_s, r.rtt_us FROM active_test r
              WHERE r.series_id = $2 AND r.t_us > $3 AND r.rtt_us IS NOT NULL AND {VALID}
              ORDER BY r.t_us, r.span_s LIMIT $4"
         );
-        let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(series);
-        let rows = query.bind(after_us).bind(i64::from(most)).fetch_all(&self.readers).await?;
+        let query = self.dialect.query(&sql).bind(i64::from(min_validity_pct)).bind(series);
+        let rows = query.bind(after_us).bind(i64::from(most)).fetch_all(&mut *tx).await?;
         rows.iter().map(|row| Ok((key(row)?, unsigned(row, 3)?.unwrap_or(0)))).collect()
     }
 
@@ -97,6 +102,7 @@ impl Store {
         (from_us, to_us): (i64, i64),
         min_validity_pct: u8,
     ) -> Result<Option<(i64, u64)>> {
+        let mut tx = self.reading().await?;
         let mut newest: Option<(i64, u64)> = None;
         for of in series.iter().filter(|s| s.newest_test_us.is_some_and(|t| t >= from_us)) {
             let sql = format!(
@@ -104,8 +110,8 @@ impl Store {
                  WHERE r.series_id = $2 AND r.t_us BETWEEN $3 AND $4 AND r.rtt_us IS NOT NULL
                      AND {VALID} ORDER BY r.t_us DESC LIMIT 1"
             );
-            let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(of.id);
-            let row = query.bind(from_us).bind(to_us).fetch_optional(&self.readers).await?;
+            let query = self.dialect.query(&sql).bind(i64::from(min_validity_pct)).bind(of.id);
+            let row = query.bind(from_us).bind(to_us).fetch_optional(&mut *tx).await?;
             if let Some(row) = row {
                 let found = (row.try_get(0)?, unsigned(&row, 1)?.unwrap_or(0));
                 newest = newest.max(Some(found));

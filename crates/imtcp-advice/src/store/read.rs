@@ -78,14 +78,19 @@ pub(super) const VALID: &str = "(r.validity_pct IS NULL OR r.validity_pct >= $1)
 
 impl Store {
     pub async fn generation(&self) -> Result<i64> {
-        let sql = "SELECT value FROM meta WHERE key = 'generation'";
-        Ok(self.readers.fetch_one(sql).await?.try_get(0)?)
+        let mut tx = self.reading().await?;
+        let id = self.dialect.table_id();
+        let sql = format!("SELECT value, {id} FROM meta WHERE key = 'generation'");
+        let row = tx.fetch_one(&*sql).await?;
+        self.check_tables(row.try_get(1)?)?;
+        Ok(row.try_get(0)?)
     }
 
     /// One path; `*` for what is set for all.
     pub async fn path(&self, dst: &str) -> Result<Option<PathInfo>> {
+        let mut tx = self.reading().await?;
         let sql = "SELECT id, settings FROM path WHERE dst = $1";
-        let Some(row) = sqlx::query(sql).bind(dst).fetch_optional(&self.readers).await? else {
+        let Some(row) = self.dialect.query(sql).bind(dst).fetch_optional(&mut *tx).await? else {
             return Ok(None);
         };
         let sql = "SELECT s.id, s.hop, s.source,
@@ -95,7 +100,7 @@ impl Store {
                 (SELECT MAX(t_us) FROM active_test WHERE series_id = s.id) AS newest_test
              FROM series s WHERE s.path_id = $1 ORDER BY s.hop, s.source";
         let id: i64 = row.try_get(0)?;
-        let series = sqlx::query(sql).bind(id).fetch_all(&self.readers).await?;
+        let series = self.dialect.query(sql).bind(id).fetch_all(&mut *tx).await?;
         Ok(Some(PathInfo {
             dst: dst.into(),
             settings: serde_json::from_str(row.try_get(1)?).unwrap_or_default(),
@@ -105,9 +110,10 @@ impl Store {
 
     /// Names of paths in their order, beginning after one.
     pub async fn path_names(&self, after: &str, most: u32) -> Result<Vec<String>> {
+        let mut tx = self.reading().await?;
         let sql = "SELECT dst FROM path WHERE dst > $1 AND dst <> '*' ORDER BY dst LIMIT $2";
-        let rows = sqlx::query(sql).bind(after).bind(i64::from(most));
-        let rows = rows.fetch_all(&self.readers).await?;
+        let rows = self.dialect.query(sql).bind(after).bind(i64::from(most));
+        let rows = rows.fetch_all(&mut *tx).await?;
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
@@ -123,6 +129,7 @@ impl Store {
         if windows.is_empty() {
             return Ok(samples);
         }
+        let mut tx = self.reading().await?;
         let bounds: Vec<_> =
             windows.iter().enumerate().map(|(i, w)| json!([w.start_us, w.end_us, i])).collect();
         let sql = format!(
@@ -139,11 +146,13 @@ impl Store {
             windows = self.dialect.elements("$3"),
             series = self.dialect.elements("$2"),
         );
-        let query = sqlx::query(&sql)
+        let query = self
+            .dialect
+            .query(&sql)
             .bind(i64::from(min_validity_pct))
             .bind(ids(series))
             .bind(serde_json::Value::Array(bounds).to_string());
-        for row in query.fetch_all(&self.readers).await? {
+        for row in query.fetch_all(&mut *tx).await? {
             let (i, t_us, bps): (i64, i64, i64) =
                 (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             samples[i as usize].push((t_us, bps as f64));
@@ -160,13 +169,14 @@ impl Store {
         series: &[i64],
         min_validity_pct: u8,
     ) -> Result<Vec<(i64, f64)>> {
+        let mut tx = self.reading().await?;
         let mut all = Vec::new();
         for id in series {
             let sql = format!(
                 "SELECT r.t_us, r.available_bps FROM record r WHERE r.series_id = $2 AND {VALID}"
             );
-            let query = sqlx::query(&sql).bind(i64::from(min_validity_pct)).bind(id);
-            for row in query.fetch_all(&self.readers).await? {
+            let query = self.dialect.query(&sql).bind(i64::from(min_validity_pct)).bind(id);
+            for row in query.fetch_all(&mut *tx).await? {
                 all.push((row.try_get(0)?, row.try_get::<i64, _>(1)? as f64));
             }
         }
@@ -183,6 +193,7 @@ impl Store {
         to_us: i64,
         points: u32,
     ) -> Result<Vec<Point>> {
+        let mut tx = self.reading().await?;
         let step_us = ((to_us - from_us) / i64::from(points.max(1))).max(1);
         let sql = format!(
             "SELECT CAST(SUM(CAST(r.t_us - $3 AS DOUBLE PRECISION) * r.samples)
@@ -201,9 +212,15 @@ impl Store {
                 &format!("r.series_id = s.id AND r.t_us >= $3 AND r.t_us < $4 AND {VALID}")
             ),
         );
-        let query =
-            sqlx::query(&sql).bind(1_i64).bind(ids(series)).bind(from_us).bind(to_us).bind(step_us);
-        query.fetch_all(&self.readers).await?.iter().map(point).collect()
+        let query = self
+            .dialect
+            .query(&sql)
+            .bind(1_i64)
+            .bind(ids(series))
+            .bind(from_us)
+            .bind(to_us)
+            .bind(step_us);
+        query.fetch_all(&mut *tx).await?.iter().map(point).collect()
     }
 
     /// The active tests of series between two times, in at most about `points` steps for each
@@ -215,6 +232,7 @@ impl Store {
         to_us: i64,
         points: u32,
     ) -> Result<Vec<TestPoint>> {
+        let mut tx = self.reading().await?;
         let step_us = ((to_us - from_us) / i64::from(points.max(1))).max(1);
         let mut all = Vec::new();
         for of in series.iter().filter(|s| s.newest_test_us.is_some()) {
@@ -227,8 +245,8 @@ impl Store {
                  WHERE r.series_id = $2 AND r.t_us >= $3 AND r.t_us < $4 AND {VALID}
                  GROUP BY (r.t_us - $3) / $5 ORDER BY 1"
             );
-            let query = sqlx::query(&sql).bind(1_i64).bind(of.id).bind(from_us).bind(to_us);
-            for row in query.bind(step_us).fetch_all(&self.readers).await? {
+            let query = self.dialect.query(&sql).bind(1_i64).bind(of.id).bind(from_us).bind(to_us);
+            for row in query.bind(step_us).fetch_all(&mut *tx).await? {
                 all.push(TestPoint {
                     source: of.source.clone(),
                     time: row.try_get(0)?,
@@ -249,6 +267,7 @@ impl Store {
         (dst, hop, source): &SeriesKey,
         (from_us, to_us): (i64, i64),
     ) -> Result<Vec<(i64, i64)>> {
+        let mut tx = self.reading().await?;
         let sql = format!(
             "SELECT r.t_us, r.span_s FROM path p JOIN series s ON s.path_id = p.id
                 JOIN {} r ON r.series_id = s.id
@@ -256,8 +275,9 @@ impl Store {
                 AND r.span_s > 0",
             table(kind)
         );
-        let query = sqlx::query(&sql).bind(dst).bind(hop).bind(source).bind(from_us).bind(to_us);
-        let rows = query.fetch_all(&self.readers).await?;
+        let query =
+            self.dialect.query(&sql).bind(dst).bind(hop).bind(source).bind(from_us).bind(to_us);
+        let rows = query.fetch_all(&mut *tx).await?;
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
@@ -270,6 +290,7 @@ impl Store {
         until_us: i64,
         most: u32,
     ) -> Result<Vec<Stored>> {
+        let mut tx = self.reading().await?;
         let values = match kind {
             Kind::Bandwidth => {
                 "r.available_bps, r.low_bps, r.high_bps, r.capacity_bps, r.congested,
@@ -286,13 +307,15 @@ impl Store {
                 AND r.t_us < $4 ORDER BY r.t_us, r.span_s LIMIT $5",
             table(kind)
         );
-        let query = sqlx::query(&sql)
+        let query = self
+            .dialect
+            .query(&sql)
             .bind(series.id)
             .bind(t_us)
             .bind(span_s)
             .bind(until_us)
             .bind(i64::from(most));
-        let rows = query.fetch_all(&self.readers).await?;
+        let rows = query.fetch_all(&mut *tx).await?;
         rows.iter().map(|row| stored(dst, series, row)).collect()
     }
 }

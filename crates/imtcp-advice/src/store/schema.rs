@@ -3,9 +3,11 @@
 
 use sqlx::{AnyPool, Executor, Row};
 
+use super::connect::{begin_reading, begin_writing};
 use super::Place;
 use crate::error::{Error, Result};
 use crate::record::Kind;
+use crate::time::now_us;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -36,6 +38,15 @@ impl Dialect {
         }
     }
 
+    /// Tells the tables of a row's history from others of the same names: in PostgreSQL they may be
+    /// dropped and made again, or restored, while they are in use. (SQLite: `store::files`.)
+    pub fn table_id(self) -> &'static str {
+        match self {
+            Dialect::Sqlite => "CAST(0 AS BIGINT)",
+            Dialect::Postgres => "CAST(meta.tableoid AS BIGINT)",
+        }
+    }
+
     /// Element `index` of the JSON array `j.value`.
     pub fn field(self, index: usize, kind: &str) -> String {
         match self {
@@ -55,8 +66,8 @@ pub fn table(kind: Kind) -> &'static str {
 
 /// Raised with each change below; older histories are brought up to date when they are opened.
 ///
-/// 1: the first. 2: `active_test`. 3: `client`. What was there is as it was.
-pub const VERSION: i64 = 3;
+/// 1: the first. 2: `active_test`. 3: `client`. 4: `path.reported_us`. What was there is as it was.
+pub const VERSION: i64 = 4;
 /// "imtc", in SQLite's header.
 const APPLICATION_ID: i64 = 0x696d_7463;
 
@@ -74,6 +85,7 @@ CREATE TABLE batch (id TEXT PRIMARY KEY, received_us BIGINT NOT NULL);
 CREATE INDEX batch_by_time ON batch (received_us);
 {since_2};
 {since_3};
+{since_4};
 INSERT INTO meta VALUES ('schema', {version}), ('generation', 0)";
 
 /// Came with version 2.
@@ -87,32 +99,57 @@ CREATE TABLE active_test (series_id BIGINT NOT NULL REFERENCES series, t_us BIGI
 const CLIENT: &str =
     "CREATE TABLE client (dst TEXT PRIMARY KEY, added_us BIGINT NOT NULL) {clustered}";
 
-/// Makes the tables, or brings them up to date; refuses what is not ours.
-pub async fn migrate(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<()> {
+/// Came with version 4: when a report of the path came last, to the day; null if none ever came, as
+/// with a path that was imported.
+const REPORTED: &str = "
+ALTER TABLE path ADD COLUMN reported_us BIGINT;
+CREATE INDEX path_by_reported ON path (reported_us)";
+
+/// The same, for a history that may have reports: a path with a record of the last 400 days counts as
+/// reported today, so that nothing goes for 400 days. An older trace counts as imported.
+const REPORTED_SINCE: &str = "
+ALTER TABLE path ADD COLUMN reported_us BIGINT;
+CREATE INDEX path_by_reported ON path (reported_us);
+UPDATE path SET reported_us = {now_us} WHERE id IN (SELECT s.path_id FROM series s
+    WHERE (SELECT MAX(t_us) FROM record WHERE series_id = s.id) > {now_us} - 34560000000000
+       OR (SELECT MAX(t_us) FROM active_test WHERE series_id = s.id) > {now_us} - 34560000000000)";
+
+/// What each version added.
+const UPGRADES: [(i64, &str); 3] = [(2, ACTIVE_TEST), (3, CLIENT), (4, REPORTED_SINCE)];
+
+/// Makes the tables, or brings them up to date; refuses what is not ours. Returns which tables
+/// they are ([`Dialect::table_id`]).
+pub async fn migrate(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<i64> {
     let found = version(pool, dialect, place).await?;
     match found {
-        Some(VERSION) => Ok(()),
         Some(found) if found > VERSION => {
-            Err(Error::Newer { db: place.to_string(), found, known: VERSION })
+            return Err(Error::Newer { db: place.to_string(), found, known: VERSION });
         }
-        Some(1) => {
-            upgrade(pool, dialect, 2, ACTIVE_TEST).await?;
-            upgrade(pool, dialect, 3, CLIENT).await
+        Some(found @ 1..) => {
+            for (version, with) in UPGRADES.into_iter().filter(|(version, _)| *version > found) {
+                upgrade(pool, dialect, version, with).await?;
+            }
         }
-        Some(2) => upgrade(pool, dialect, 3, CLIENT).await,
         // Version 1 is the first: nothing older exists.
-        Some(_) => Err(Error::Foreign(place.to_string())),
-        None => create(pool, dialect).await,
+        Some(_) => return Err(Error::Foreign(place.to_string())),
+        None => create(pool, dialect).await?,
     }
+    let sql = format!("SELECT {} FROM meta WHERE key = 'schema'", dialect.table_id());
+    let mut tx = begin_reading(pool, dialect).await?;
+    Ok(tx.fetch_one(&*sql).await?.try_get(0)?)
 }
 
 /// From the version before to this one, in one transaction: a kill leaves the one or the other.
 async fn upgrade(pool: &AnyPool, dialect: Dialect, to: i64, with: &str) -> Result<()> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin_writing(pool, dialect).await?;
     // First a write: of two that open at once one waits here, and finds it done.
     let sql = "UPDATE meta SET value = $1 WHERE key = 'schema' AND value = $1 - 1";
-    if sqlx::query(sql).bind(to).execute(&mut *tx).await?.rows_affected() == 1 {
-        tx.execute(&*with.replace("{clustered}", clustered(dialect))).await?;
+    if dialect.query(sql).bind(to).execute(&mut *tx).await?.rows_affected() == 1 {
+        let with = with.replace("{clustered}", clustered(dialect));
+        let with = with.replace("{now_us}", &now_us().to_string());
+        for statement in with.split(';') {
+            tx.execute(statement).await?;
+        }
     }
     Ok(tx.commit().await?)
 }
@@ -133,17 +170,18 @@ async fn version(pool: &AnyPool, dialect: Dialect, place: &Place) -> Result<Opti
              WHERE table_schema = 'imtcp' AND table_name = 'meta'"
         }
     };
-    let tables: i64 = pool.fetch_one(tables).await?.try_get(0)?;
+    let mut tx = begin_reading(pool, dialect).await?;
+    let tables: i64 = tx.fetch_one(tables).await?.try_get(0)?;
     if tables == 0 {
         return Ok(None);
     }
     if dialect == Dialect::Sqlite {
-        let id = pool.fetch_one("SELECT * FROM pragma_application_id").await?;
+        let id = tx.fetch_one("SELECT * FROM pragma_application_id").await?;
         if id.try_get::<i64, _>(0)? != APPLICATION_ID {
             return Err(Error::Foreign(place.to_string()));
         }
     }
-    let row = pool.fetch_one("SELECT value FROM meta WHERE key = 'schema'").await?;
+    let row = tx.fetch_one("SELECT value FROM meta WHERE key = 'schema'").await?;
     Ok(Some(row.try_get(0)?))
 }
 
@@ -155,10 +193,11 @@ async fn create(pool: &AnyPool, dialect: Dialect) -> Result<()> {
     let tables = TABLES
         .replace("{since_2}", ACTIVE_TEST)
         .replace("{since_3}", CLIENT)
+        .replace("{since_4}", REPORTED)
         .replace("{id}", id)
         .replace("{clustered}", clustered(dialect))
         .replace("{version}", &VERSION.to_string());
-    let mut tx = pool.begin().await?;
+    let mut tx = begin_writing(pool, dialect).await?;
     // Two that start at once take turns: the first statement takes a lock.
     let tables_there = match dialect {
         Dialect::Sqlite => {
@@ -185,17 +224,24 @@ impl super::Store {
     #[doc(hidden)]
     pub async fn set_schema_version_for_tests(&self, version: i64) -> Result<()> {
         let sql = "UPDATE meta SET value = $1 WHERE key = 'schema'";
-        sqlx::query(sql).bind(version).execute(&self.writer).await?;
-        Ok(())
+        let mut tx = self.writing().await?;
+        self.dialect.query(sql).bind(version).execute(&mut *tx).await?;
+        self.commit(tx).await
     }
 
-    /// Makes it what version 1 or 2 wrote.
+    /// Makes it what version 1, 2 or 3 wrote.
     #[doc(hidden)]
     pub async fn back_to_version_for_tests(&self, version: i64) -> Result<()> {
-        self.writer.execute("DROP TABLE client").await?;
-        if version == 1 {
-            self.writer.execute("DROP TABLE active_test").await?;
+        let mut tx = self.writing().await?;
+        tx.execute("DROP INDEX path_by_reported").await?;
+        tx.execute("ALTER TABLE path DROP COLUMN reported_us").await?;
+        if version < 3 {
+            tx.execute("DROP TABLE client").await?;
         }
+        if version < 2 {
+            tx.execute("DROP TABLE active_test").await?;
+        }
+        self.commit(tx).await?;
         self.set_schema_version_for_tests(version).await
     }
 }

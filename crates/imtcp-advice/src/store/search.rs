@@ -39,14 +39,15 @@ impl Store {
         let count = format!(
             "SELECT COUNT(*), COUNT(CASE WHEN {contains} THEN 1 END), MAX(dst) FROM {read}"
         );
-        let query = sqlx::query(&count).bind(after).bind(part).bind(reads);
-        let row = query.fetch_one(&self.readers).await?;
+        let mut tx = self.reading().await?;
+        let query = self.dialect.query(&count).bind(after).bind(part).bind(reads);
+        let row = query.fetch_one(&mut *tx).await?;
         let (all, matches): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         let last: Option<String> = row.try_get(2)?;
 
         let find = format!("SELECT dst FROM {read} WHERE {contains} ORDER BY dst LIMIT $4");
-        let query = sqlx::query(&find).bind(after).bind(part).bind(reads);
-        let rows = query.bind(i64::from(most)).fetch_all(&self.readers).await?;
+        let query = self.dialect.query(&find).bind(after).bind(part).bind(reads);
+        let rows = query.bind(i64::from(most)).fetch_all(&mut *tx).await?;
         let names: Vec<String> =
             rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
         let next = match names.last() {

@@ -2,10 +2,9 @@
 //! Changing settings. A change is checked with all that it is layered with, in its transaction.
 
 use serde_json::Value;
-use sqlx::{Any, Row, Transaction};
+use sqlx::{Any, Executor, Row, Transaction};
 
 use super::read::ALL_PATHS;
-use super::write::raise_generation;
 use super::Store;
 use crate::error::{Error, Result};
 use crate::settings::{Changes, Settings};
@@ -14,12 +13,11 @@ impl Store {
     /// Sets some of a path's settings (`*`: of all paths); null takes one back. Refuses a change
     /// after which the settings of this path, or with `*` of another one, would be wrong.
     pub async fn change_settings(&self, dst: &str, changes: &Changes) -> Result<Changes> {
-        let mut tx = self.writer.begin().await?;
+        let mut tx = self.writing().await?;
         // First a write: of two changes at once the second one waits, and is checked with the first.
-        raise_generation(&mut tx).await?;
-        let sql = "INSERT INTO path (dst) VALUES ($1) ON CONFLICT DO NOTHING";
-        sqlx::query(sql).bind(dst).execute(&mut *tx).await?;
-        let before = own_settings(&mut tx, dst).await?;
+        self.raise_generation(&mut tx).await?;
+        self.make_path(&mut tx, dst).await?;
+        let before = self.own_settings(&mut tx, dst).await?;
         let mut after = before.clone();
         after.extend(changes.clone());
         after.retain(|_, value| !value.is_null());
@@ -27,14 +25,20 @@ impl Store {
             Settings::layered(&[&after])?;
             check_paths(&mut tx, &before, &after).await?;
         } else {
-            let all = own_settings(&mut tx, ALL_PATHS).await?;
+            let all = self.own_settings(&mut tx, ALL_PATHS).await?;
             Settings::layered(&[&all, &after]).map_err(|e| below_all(e, &all, &after))?;
         }
         let sql = "UPDATE path SET settings = $2 WHERE dst = $1";
         let text = Value::Object(after.clone()).to_string();
-        sqlx::query(sql).bind(dst).bind(text).execute(&mut *tx).await?;
-        tx.commit().await?;
+        self.dialect.query(sql).bind(dst).bind(text).execute(&mut *tx).await?;
+        self.commit(tx).await?;
         Ok(after)
+    }
+
+    async fn own_settings(&self, tx: &mut Transaction<'_, Any>, dst: &str) -> Result<Changes> {
+        let query = self.dialect.query("SELECT settings FROM path WHERE dst = $1").bind(dst);
+        let Some(row) = query.fetch_optional(&mut **tx).await? else { return Ok(Changes::new()) };
+        Ok(serde_json::from_str(row.try_get(0)?).unwrap_or_default())
     }
 }
 
@@ -42,9 +46,10 @@ impl Store {
     /// Stores settings unchecked, as an older version may have.
     #[doc(hidden)]
     pub async fn store_settings_for_tests(&self, dst: &str, text: &str) -> Result<()> {
-        let query = sqlx::query("UPDATE path SET settings = $2 WHERE dst = $1");
-        query.bind(dst).bind(text).execute(&self.writer).await?;
-        Ok(())
+        let mut tx = self.writing().await?;
+        let query = self.dialect.query("UPDATE path SET settings = $2 WHERE dst = $1");
+        query.bind(dst).bind(text).execute(&mut *tx).await?;
+        self.commit(tx).await
     }
 }
 
@@ -68,7 +73,7 @@ async fn check_paths(
     after: &Changes,
 ) -> Result<()> {
     let sql = "SELECT dst, settings FROM path WHERE dst <> '*' AND settings <> '{}' ORDER BY dst";
-    for row in sqlx::query(sql).fetch_all(&mut **tx).await? {
+    for row in tx.fetch_all(sql).await? {
         let own: Changes = serde_json::from_str(row.try_get(1)?).unwrap_or_default();
         let Err(e) = Settings::layered(&[after, &own]) else { continue };
         if Settings::layered(&[before, &own]).is_ok() {
@@ -79,10 +84,4 @@ async fn check_paths(
         }
     }
     Ok(())
-}
-
-async fn own_settings(tx: &mut Transaction<'_, Any>, dst: &str) -> Result<Changes> {
-    let query = sqlx::query("SELECT settings FROM path WHERE dst = $1").bind(dst);
-    let Some(row) = query.fetch_optional(&mut **tx).await? else { return Ok(Changes::new()) };
-    Ok(serde_json::from_str(row.try_get(0)?).unwrap_or_default())
 }

@@ -25,7 +25,7 @@ WHERE n.nspname = 'imtcp' AND c.relkind = 'r'";
 impl Store {
     pub async fn size(&self) -> Result<Size> {
         let counts = "SELECT COUNT(DISTINCT path_id), COUNT(*) FROM series";
-        let counts = self.readers.fetch_one(counts).await?;
+        let counts = self.reading().await?.fetch_one(counts).await?;
         Ok(Size {
             bytes: self.bytes().await?,
             paths: counts.try_get(0)?,
@@ -35,7 +35,7 @@ impl Store {
 
     async fn bytes(&self) -> Result<i64> {
         let Place::File(path) = &self.place else {
-            return Ok(self.readers.fetch_one(POSTGRES_BYTES).await?.try_get(0)?);
+            return Ok(self.reading().await?.fetch_one(POSTGRES_BYTES).await?.try_get(0)?);
         };
         let mut log = path.clone().into_os_string();
         log.push("-wal");

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Writing: many batches in one transaction, each batch once.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use serde_json::{json, Value};
-use sqlx::any::AnyRow;
 use sqlx::{Acquire, Any, Executor, Row, Transaction};
 
 use super::forget::forgotten;
@@ -20,6 +19,13 @@ use crate::time::DAY_US;
 pub struct Batch {
     pub id: Option<String>,
     pub records: Vec<Stored>,
+}
+
+impl Batch {
+    /// Agents name their batches, imports do not.
+    pub(super) fn is_report(&self) -> bool {
+        self.id.is_some()
+    }
 }
 
 /// A record, or the mean of several (roll-ups, on their way in again after an export).
@@ -41,12 +47,14 @@ impl From<Record> for Stored {
 }
 
 /// What became of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Records that were new.
     pub stored: u64,
     /// The batch had come before: nothing was written.
     pub duplicate: bool,
+    /// Records that were left out: their path or series is beyond the store's limits.
+    pub refused: u64,
 }
 
 /// A batch id is remembered this long.
@@ -89,9 +97,8 @@ impl Store {
     pub async fn write(&self, batches: &[Batch], now_us: i64) -> Result<(Vec<Written>, i64)> {
         let (ids, mut tx, generation) = loop {
             let (ids, since) = self.series_ids(batches).await?;
-            let mut tx = self.writer.begin().await?;
-            // First a write: SQLite's lock is taken before anything is read.
-            let generation = raise_generation(&mut tx).await?;
+            let mut tx = self.writing().await?;
+            let generation = self.raise_generation(&mut tx).await?;
             let forgotten = forgotten(&mut tx).await?;
             if forgotten == since {
                 break (ids, tx, generation);
@@ -101,15 +108,24 @@ impl Store {
             self.known_since(forgotten);
         };
         let is_new = self.remember(&mut tx, batches, now_us).await?;
-        let new: Vec<_> =
-            batches.iter().zip(&is_new).filter(|(_, new)| **new).map(|(batch, _)| batch).collect();
-        let mut stored = self.insert_each(&mut tx, &new, &ids).await?.into_iter();
-        let told = |new| match new {
-            true => Written { stored: stored.next().unwrap_or(0), duplicate: false },
-            false => Written { stored: 0, duplicate: true },
+        let new = batches.iter().zip(&is_new).filter(|(_, new)| **new).map(|(batch, _)| batch);
+        let has_id = |s: &&Stored| ids.contains_key(&s.record.series());
+        let taken: Vec<Vec<_>> =
+            new.map(|batch| batch.records.iter().filter(has_id).collect()).collect();
+        let stored = self.insert_each(&mut tx, &taken, &ids).await?;
+        let day = now_us.div_euclid(DAY_US);
+        self.mark_reported(&mut tx, batches, day).await?;
+        let mut of_new = taken.iter().zip(stored);
+        let told = |(batch, new): (&Batch, bool)| match new.then(|| of_new.next()).flatten() {
+            Some((taken, stored)) => {
+                let refused = (batch.records.len() - taken.len()) as u64;
+                Written { stored, refused, duplicate: false }
+            }
+            None => Written { duplicate: !new, ..Written::default() },
         };
-        let written = is_new.into_iter().map(told).collect();
-        tx.commit().await?;
+        let written = batches.iter().zip(is_new).map(told).collect();
+        self.commit(tx).await?;
+        self.marked_reported(batches, day);
         Ok((written, generation))
     }
 
@@ -127,7 +143,7 @@ impl Store {
             self.dialect.field(0, "text"),
             self.dialect.elements("$1")
         );
-        let query = sqlx::query(&sql).bind(to_json(named)?).bind(now_us);
+        let query = self.dialect.query(&sql).bind(to_json(named)?).bind(now_us);
         let mut new: HashSet<String> = HashSet::new();
         for row in query.fetch_all(&mut **tx).await? {
             new.insert(row.try_get(0)?);
@@ -139,13 +155,13 @@ impl Store {
     async fn insert_each(
         &self,
         tx: &mut Transaction<'_, Any>,
-        batches: &[&Batch],
+        batches: &[Vec<&Stored>],
         ids: &HashMap<SeriesKey, i64>,
     ) -> Result<Vec<u64>> {
         // As a rule none is there, and one statement takes those of all batches: agents' are small,
         // and a round trip to the database for each would take longer than the rest.
-        let counts: Vec<_> = batches.iter().map(|b| b.records.len() as u64).collect();
-        let records: Vec<_> = batches.iter().flat_map(|b| &b.records).collect();
+        let counts: Vec<_> = batches.iter().map(|b| b.len() as u64).collect();
+        let records: Vec<_> = batches.iter().flatten().copied().collect();
         let mut all = tx.begin().await?;
         let stored = self.insert(&mut all, &records, ids).await?;
         if stored == counts.iter().sum::<u64>() || batches.len() == 1 {
@@ -155,8 +171,7 @@ impl Store {
         all.rollback().await?;
         let mut stored = Vec::with_capacity(batches.len());
         for batch in batches {
-            let records: Vec<_> = batch.records.iter().collect();
-            stored.push(self.insert(tx, &records, ids).await?);
+            stored.push(self.insert(tx, batch, ids).await?);
         }
         Ok(stored)
     }
@@ -185,80 +200,32 @@ impl Store {
                 fields.join(", "),
                 self.dialect.elements("$1")
             );
-            let query = sqlx::query(&sql).bind(rows);
+            let query = self.dialect.query(&sql).bind(rows);
             stored += query.execute(&mut **tx).await?.rows_affected();
         }
         Ok(stored)
     }
 
-    /// The series of all records, made where they are new. Outside of the transaction: a
-    /// series without records does no harm, an id that was rolled back would. With them comes how many
-    /// paths had been removed then.
-    async fn series_ids(&self, batches: &[Batch]) -> Result<(HashMap<SeriesKey, i64>, i64)> {
-        let mut ids = HashMap::new();
-        let mut new = BTreeSet::new();
-        let since;
-        {
-            let known = self.series.lock().unwrap_or_else(|e| e.into_inner());
-            since = known.forgotten;
-            for stored in batches.iter().flat_map(|b| &b.records) {
-                let key = stored.record.series();
-                match known.ids.get(&key) {
-                    Some(id) => drop(ids.insert(key, *id)),
-                    None => drop(new.insert(key)),
-                }
-            }
-        }
-        if !new.is_empty() {
-            let mut tx = self.writer.begin().await?;
-            let made = self.make_series(&mut tx, &new).await?;
-            tx.commit().await?;
-            ids.extend(made.iter().cloned());
-            let mut known = self.series.lock().unwrap_or_else(|e| e.into_inner());
-            if known.forgotten == since {
-                known.ids.extend(made);
-            }
-        }
-        Ok((ids, since))
-    }
-
-    /// Series with their ids, made where they are new, and their paths too.
-    async fn make_series(
-        &self,
-        tx: &mut Transaction<'_, Any>,
-        series: &BTreeSet<SeriesKey>,
-    ) -> Result<Vec<(SeriesKey, i64)>> {
-        let keys = to_json(series)?;
-        let elements = self.dialect.elements("$1");
-        let [dst, hop, source] = [0, 1, 2].map(|i| self.dialect.field(i, "text"));
-        let paths = format!(
-            "INSERT INTO path (dst) SELECT DISTINCT {dst} FROM {elements}
-             WHERE true ON CONFLICT DO NOTHING"
-        );
-        let series = format!(
-            "INSERT INTO series (path_id, hop, source) SELECT p.id, {hop}, {source}
-             FROM {elements} JOIN path p ON p.dst = {dst} WHERE true ON CONFLICT DO NOTHING"
-        );
-        for sql in [paths, series] {
-            sqlx::query(&sql).bind(&keys).execute(&mut **tx).await?;
-        }
+    /// Tells readers, in other processes too, that something has changed.
+    pub(super) async fn raise_generation(&self, tx: &mut Transaction<'_, Any>) -> Result<i64> {
         let sql = format!(
-            "SELECT p.dst, s.hop, s.source, s.id FROM {elements} JOIN path p ON p.dst = {dst}
-             JOIN series s ON s.path_id = p.id AND s.hop = {hop} AND s.source = {source}"
+            "UPDATE meta SET value = value + 1 WHERE key = 'generation' RETURNING value, {}",
+            self.dialect.table_id()
         );
-        let rows = sqlx::query(&sql).bind(&keys).fetch_all(&mut **tx).await?;
-        let made = |row: &AnyRow| {
-            let key = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            Ok((key, row.try_get(3)?))
-        };
-        rows.iter().map(made).collect()
+        let row = tx.fetch_one(&*sql).await?;
+        self.check_tables(row.try_get(1)?)?;
+        Ok(row.try_get(0)?)
     }
-}
 
-/// Tells readers, in other processes too, that something has changed.
-pub(super) async fn raise_generation(tx: &mut Transaction<'_, Any>) -> Result<i64> {
-    let sql = "UPDATE meta SET value = value + 1 WHERE key = 'generation' RETURNING value";
-    Ok(tx.fetch_one(sql).await?.try_get(0)?)
+    /// Writes as reports would: does the database take it?
+    pub async fn probe_write(&self, now_us: i64) -> Result<()> {
+        self.check_room()?;
+        let mut tx = self.writing().await?;
+        let sql = "INSERT INTO meta (key, value) VALUES ('probe', $1)
+             ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        self.dialect.query(sql).bind(now_us).execute(&mut *tx).await?;
+        self.commit(tx).await
+    }
 }
 
 /// In the order of [`columns`].
@@ -287,7 +254,7 @@ fn row(stored: &Stored, ids: &HashMap<SeriesKey, i64>) -> Value {
 }
 
 /// An array of these, written as they come: tens of thousands need not be there twice.
-fn to_json<T: Serialize>(elements: impl IntoIterator<Item = T>) -> Result<String> {
+pub(super) fn to_json<T: Serialize>(elements: impl IntoIterator<Item = T>) -> Result<String> {
     let mut json = vec![b'['];
     for (i, element) in elements.into_iter().enumerate() {
         if i > 0 {

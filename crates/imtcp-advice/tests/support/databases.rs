@@ -1,4 +1,4 @@
-//! Runs tests on SQLite and on PostgreSQL.
+//! Runs tests on SQLite, on PostgreSQL, and on PostgreSQL behind PgBouncer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use imtcp_advice::store::Place;
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use super::pgbouncer::PgBouncer;
 use super::Postgres;
 
 pub type Running = Pin<Box<dyn Future<Output = ()>>>;
@@ -22,11 +23,15 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Each test on a file and on a server; those on a server are skipped where there is none.
+/// Each test on a file, on a server and through a pooler; skipped where there is no such server.
 pub fn run_all<const N: usize>(tests: [Test; N]) -> ! {
     let postgres = Postgres::start().map(Arc::new);
     if let Err(reason) = &postgres {
         eprintln!("skipped: {} tests on PostgreSQL: {reason}", tests.len());
+    }
+    let pooler = postgres.as_ref().map_err(String::clone).and_then(PgBouncer::start).map(Arc::new);
+    if let Err(reason) = &pooler {
+        eprintln!("skipped: {} tests on PostgreSQL behind PgBouncer: {reason}", tests.len());
     }
     let mut trials = Vec::new();
     for (name, test) in tests {
@@ -39,9 +44,14 @@ pub fn run_all<const N: usize>(tests: [Test; N]) -> ! {
         let ignored = server.is_none();
         let on_server = move || server.map_or(Ok(()), |server| run(test(server.place())));
         trials.push(Trial::test(format!("{name}::postgres"), on_server).with_ignored_flag(ignored));
+        let pooler = pooler.as_ref().ok().cloned();
+        let ignored = pooler.is_none();
+        let pooled = move || pooler.map_or(Ok(()), |pooler| run(test(pooler.place())));
+        trials.push(Trial::test(format!("{name}::pgbouncer"), pooled).with_ignored_flag(ignored));
     }
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    // Before exit, which runs no destructors: it holds the server.
+    // Before exit, which runs no destructors: they hold the servers.
+    drop(pooler);
     drop(postgres);
     conclusion.exit()
 }

@@ -5,6 +5,8 @@
 pub mod databases;
 pub mod service;
 
+pub mod pgbouncer;
+
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,8 +21,9 @@ use imtcp_advice::time;
 /// A PostgreSQL server on a socket in a directory that goes with it.
 pub struct Postgres {
     url: String,
+    options: Vec<String>,
     server: Option<Child>,
-    _dir: Option<tempfile::TempDir>,
+    dir: Option<tempfile::TempDir>,
 }
 
 impl Postgres {
@@ -28,7 +31,7 @@ impl Postgres {
     /// disk; or why there is none.
     pub fn start() -> Result<Self, String> {
         if let Ok(url) = std::env::var("IMTCP_TEST_POSTGRES") {
-            return Ok(Postgres { url, server: None, _dir: None });
+            return Ok(Postgres { url, options: Vec::new(), server: None, dir: None });
         }
         Self::start_own(&["-c", "fsync=off"])
     }
@@ -43,15 +46,7 @@ impl Postgres {
             .map_err(|e| e.to_string())?;
         own(dir.path())?;
         let data = dir.path().join("data");
-        let as_user = |program: &str| {
-            let mut command = Command::new(bin.join(program));
-            command.current_dir(dir.path()).stdin(Stdio::null());
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-            if let Some(user) = user {
-                command.uid(user.as_raw());
-            }
-            command
-        };
+        let as_user = |program: &str| command_as(user, &bin.join(program), dir.path());
         let mut initdb = as_user("initdb");
         initdb.arg("-D").arg(&data).args(["-A", "trust", "-U", "test", "-N", "-E", "UTF8"]);
         if !initdb.status().map_err(|e| e.to_string())?.success() {
@@ -60,17 +55,49 @@ impl Postgres {
         let mut server = as_user("postgres");
         server.arg("-D").arg(&data).arg("-k").arg(dir.path());
         server.args(["-c", "listen_addresses="]).args(options);
+        let options = options.iter().map(|o| o.to_string()).collect();
         let server = server.spawn().map_err(|e| e.to_string())?;
         let url = format!("postgres://test@localhost/postgres?host={}", dir.path().display());
-        let started = Postgres { url, server: Some(server), _dir: Some(dir) };
+        let started = Postgres { url, options, server: Some(server), dir: Some(dir) };
+        started.wait_until_it_answers()?;
+        Ok(started)
+    }
+
+    fn wait_until_it_answers(&self) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(20);
-        while started.psql("SELECT 1").is_err() {
+        while self.psql("SELECT 1").is_err() {
             if Instant::now() > deadline {
                 return Err("PostgreSQL did not start within 20 s".into());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        Ok(started)
+        Ok(())
+    }
+
+    /// Where it was started here: its directory.
+    pub fn dir(&self) -> Option<&Path> {
+        self.dir.as_ref().map(|dir| dir.path())
+    }
+
+    /// Ends it and starts it again. In between, this runs.
+    pub fn restart(&mut self, meanwhile: impl FnOnce()) {
+        let dir = self.dir.as_ref().expect("a server of its own").path().to_path_buf();
+        let user = server_user().expect("a user");
+        end(self.server.as_mut().expect("a server of its own"));
+        meanwhile();
+        let bin = binaries().expect("PostgreSQL");
+        let mut server = command_as(user, &bin.join("postgres"), &dir);
+        server.arg("-D").arg(dir.join("data")).arg("-k").arg(&dir);
+        server.args(["-c", "listen_addresses="]).args(&self.options);
+        self.server = Some(server.spawn().expect("a server"));
+        self.wait_until_it_answers().expect("an answer");
+    }
+
+    /// In the database of a place.
+    pub fn psql_in(&self, place: &Place, sql: &str) {
+        let Place::Postgres(url) = place else { panic!("a PostgreSQL") };
+        let done = Command::new("psql").args(["-q", url, "-c", sql]).output().expect("psql");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 
     fn psql(&self, sql: &str) -> Result<(), String> {
@@ -94,11 +121,25 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         if let Some(server) = &mut self.server {
-            let pid = nix::unistd::Pid::from_raw(server.id() as i32);
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
-            let _ = server.wait();
+            end(server);
         }
     }
+}
+
+/// At once, and without a core dump.
+fn end(server: &mut Child) {
+    let pid = nix::unistd::Pid::from_raw(server.id() as i32);
+    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
+    let _ = server.wait();
+}
+
+fn command_as(user: Option<nix::unistd::Uid>, program: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(user) = user {
+        command.uid(user.as_raw());
+    }
+    command
 }
 
 fn binaries() -> Option<PathBuf> {

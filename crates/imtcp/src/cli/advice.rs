@@ -95,6 +95,11 @@ pub struct KeepArgs {
     /// Days until hours are removed
     #[arg(long, value_name = "DAYS", default_value_t = 3660)]
     pub keep_hours: u32,
+    /// Days after its last report until a path is removed with all its records; 0: never
+    ///
+    /// A path that was only imported stays. Where no path is reported any more, all stay.
+    #[arg(long, value_name = "DAYS", default_value_t = 400)]
+    pub keep_silent: u32,
 }
 
 /// Run the advice service
@@ -157,6 +162,12 @@ pub struct ServeArgs {
     /// bytes a minute at most.
     #[arg(long)]
     pub no_ping: bool,
+    /// Paths that reports may make; records of further ones are refused
+    ///
+    /// Of each path, 1000 pairs of hop and source. The commands that open the history themselves
+    /// have no such bound.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub most_paths: u32,
     #[command(flatten)]
     pub keep: KeepArgs,
 }
@@ -337,7 +348,9 @@ pub struct BacktestArgs {
 
 /// Roll up and remove what is due now, and give the space back
 ///
-/// A running service does the first two by itself each hour.
+/// A running service does the first two by itself each hour. It goes on meanwhile, and Ctrl-C loses
+/// nothing. A file that an older imtcp made is rewritten the first time: it needs as much free space
+/// again, twice, and reports wait until that is over.
 #[derive(Args)]
 #[command(after_help = "Example: imtcp advice vacuum --db history.db --keep-raw 7")]
 pub struct VacuumArgs {

@@ -76,5 +76,5 @@ fn retention(keep: KeepArgs) -> Result<Retention> {
     if hour_days < minute_days {
         bail!("--keep-hours {hour_days} is less than --keep-minutes {minute_days}: give both");
     }
-    Ok(Retention { raw_days, minute_days, hour_days })
+    Ok(Retention { raw_days, minute_days, hour_days, silent_days: keep.keep_silent })
 }

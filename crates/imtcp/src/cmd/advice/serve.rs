@@ -10,6 +10,7 @@ use imtcp_advice::service::guard::{Access, Hosts, Tokens};
 use imtcp_advice::service::listen;
 use imtcp_advice::service::tls::Tls;
 use imtcp_advice::service::{Config, Service};
+use imtcp_advice::store::Limits;
 use imtcp_advice::time::{now_us, SECOND_US};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use tokio::net::TcpListener;
@@ -25,6 +26,8 @@ const RATE_LIMIT: u32 = 1000;
 const OTHER_DESCRIPTORS: u64 = 128;
 /// Threads that still look up a name when the service ends are not waited for.
 const THREADS_END: Duration = Duration::from_millis(100);
+/// Pairs of hop and source of one path: thirty hops, each measured by thirty hosts, are 900.
+const MOST_SERIES_OF_PATH: u32 = 1000;
 /// One day between two looks at the certificate's end: a warning a day is seen and fills no log.
 const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(86_400);
 
@@ -86,6 +89,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         spares_loopback: args.rate_limit.is_none(),
         most_connections: most_connections(args.client_connections)?,
         retention,
+        limits: Limits { paths: args.most_paths, series_of_path: MOST_SERIES_OF_PATH },
         ping: !args.no_ping,
     };
     let service = Service::start(store, config).await?;

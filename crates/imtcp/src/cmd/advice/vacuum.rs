@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
+use imtcp_advice::store::maintain::Progress;
 use imtcp_advice::time::now_us;
 
 use super::super::print_json;
@@ -11,8 +14,16 @@ pub fn main(args: VacuumArgs) -> Result<u8> {
     let keep = retention(args.keep)?;
     let done = wait(async {
         let store = open_existing(&args.db).await?;
-        let done = store.maintain(&keep, now_us()).await?;
-        store.vacuum().await?;
+        let mut said = Said::new();
+        let mut rolling_up = |p: Progress| {
+            let (series, all, records) = (p.series, p.of_series, p.rolled_up);
+            said.progress(|| format!("{series} of {all} series, {records} records rolled up"));
+        };
+        let done = store.maintain_telling(&keep, now_us(), &mut rolling_up).await?;
+        let mut giving_back = |bytes: u64, of: u64| {
+            said.progress(|| format!("{} of {} MB given back", bytes / 1_000_000, of / 1_000_000));
+        };
+        store.vacuum(&mut giving_back).await?;
         store.close().await;
         Ok(done)
     })?;
@@ -20,6 +31,29 @@ pub fn main(args: VacuumArgs) -> Result<u8> {
         print_json(&done)?;
     } else {
         outln!("{} records rolled up, {} removed", done.rolled_up, done.removed);
+        if done.silent_paths > 0 {
+            outln!("{} paths removed: no reports for too long", done.silent_paths);
+        }
     }
     Ok(exit::OK)
+}
+
+/// Tells on standard error how far a long work is, every few seconds.
+struct Said {
+    at: Instant,
+}
+
+const SAYING_EVERY: Duration = Duration::from_secs(2);
+
+impl Said {
+    fn new() -> Self {
+        Said { at: Instant::now() }
+    }
+
+    fn progress(&mut self, text: impl FnOnce() -> String) {
+        if self.at.elapsed() >= SAYING_EVERY {
+            self.at = Instant::now();
+            eprintln!("imtcp: {}", text());
+        }
+    }
 }

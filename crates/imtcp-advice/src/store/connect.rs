@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Connections to the database, and the transactions that all reading and writing is in.
+//!
+//! A PgBouncer in transaction mode gives each transaction another server session. So nothing here
+//! relies on a session: settings are LOCAL to a transaction, statements have no name
+//! ([`Dialect::query`]), and even a single SELECT is in a transaction.
+
+use std::time::{Duration, Instant};
+
+use sqlx::any::{AnyArguments, AnyConnectOptions, AnyPoolOptions};
+use sqlx::query::{Query, QueryScalar};
+use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Transaction};
+
+use super::schema::Dialect;
+use super::Store;
+use crate::error::{Error, Result};
+
+/// How long a connection to the database may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// How long opening waits for a process that has the file to itself, and how often it tries.
+const LOCKED: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(10);
+
+impl Dialect {
+    /// The settings of one transaction in PostgreSQL. Statements are short: compiling one takes
+    /// longer than it saves.
+    fn begin(self) -> Option<&'static str> {
+        match self {
+            Dialect::Sqlite => None,
+            Dialect::Postgres => Some(
+                "BEGIN; SET LOCAL search_path TO imtcp; SET LOCAL statement_timeout TO '60s'; \
+                 SET LOCAL jit TO off",
+            ),
+        }
+    }
+
+    /// SQLite's lock is taken at once: a transaction that first reads may not write later, if
+    /// another has written in between.
+    fn begin_writing(self) -> &'static str {
+        self.begin().unwrap_or("BEGIN IMMEDIATE")
+    }
+
+    pub fn query(self, sql: &str) -> Query<'_, Any, AnyArguments<'_>> {
+        sqlx::query(sql).persistent(self.names_statements())
+    }
+
+    pub fn query_i64(self, sql: &str) -> QueryScalar<'_, Any, i64, AnyArguments<'_>> {
+        sqlx::query_scalar(sql).persistent(self.names_statements())
+    }
+
+    /// A named statement is one session's.
+    fn names_statements(self) -> bool {
+        self == Dialect::Sqlite
+    }
+}
+
+impl Store {
+    /// A transaction that reads; it ends when it is dropped.
+    pub(crate) async fn reading(&self) -> Result<Transaction<'static, Any>> {
+        self.check_files()?;
+        begin_reading(&self.readers, self.dialect).await
+    }
+
+    /// A transaction that writes: to be ended with [`Store::commit`].
+    pub(crate) async fn writing(&self) -> Result<Transaction<'static, Any>> {
+        self.check_files()?;
+        begin_writing(&self.writer, self.dialect).await
+    }
+
+    /// Everything written is on disk, and in the file that the path names, when this returns.
+    pub(crate) async fn commit(&self, tx: Transaction<'static, Any>) -> Result<()> {
+        tx.commit().await?;
+        self.check_files()
+    }
+}
+
+impl Store {
+    /// Is a row's [`Dialect::table_id`] the one that was opened?
+    pub(super) fn check_tables(&self, id: i64) -> Result<()> {
+        if id == self.table_id {
+            return Ok(());
+        }
+        Err(Error::Replaced(format!("a table of {}", self.place)))
+    }
+}
+
+pub(super) async fn begin_reading(
+    pool: &AnyPool,
+    dialect: Dialect,
+) -> Result<Transaction<'static, Any>> {
+    Ok(match dialect.begin() {
+        None => pool.begin().await?,
+        Some(sql) => pool.begin_with(sql).await?,
+    })
+}
+
+pub(super) async fn begin_writing(
+    pool: &AnyPool,
+    dialect: Dialect,
+) -> Result<Transaction<'static, Any>> {
+    Ok(pool.begin_with(dialect.begin_writing()).await?)
+}
+
+/// So many connections at most.
+pub(super) fn pool(most: u32, dialect: Dialect) -> AnyPoolOptions {
+    let options = AnyPoolOptions::new().max_connections(most).acquire_timeout(CONNECTING);
+    match dialect {
+        // A file's connection is as good on the last day as on the first.
+        Dialect::Sqlite => options.idle_timeout(None).max_lifetime(None),
+        Dialect::Postgres => options,
+    }
+    .after_connect(move |connection, _| Box::pin(prepare(connection, dialect)))
+    .after_release(|connection, _| Box::pin(is_outside_of_transactions(connection)))
+}
+
+/// One connection. A pool tries again until its time is over and does not tell why it failed; one
+/// connection does at once.
+pub(super) async fn connect(
+    options: &AnyConnectOptions,
+    dialect: Dialect,
+) -> sqlx::Result<AnyConnection> {
+    let until = Instant::now() + LOCKED;
+    let connect = async {
+        loop {
+            let mut connection = AnyConnection::connect_with(options).await?;
+            match prepare(&mut connection, dialect).await {
+                Err(e) if is_locked(&e) && Instant::now() < until => {
+                    drop(connection);
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(e) => return Err(e),
+                Ok(()) => return Ok(connection),
+            }
+        }
+    };
+    tokio::time::timeout(CONNECTING, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+}
+
+/// Whether another has SQLite's file to itself, as who turns a new file's log on: SQLite does not wait
+/// for that one, whatever its timeout.
+fn is_locked(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|e| e.message() == "database is locked")
+}
+
+/// Where SQLite itself undid a transaction that failed (the disk was full), the driver's ROLLBACK fails, and it
+/// takes the next BEGIN for one inside: what is written then is told to be safe, and lost. Such a
+/// connection is closed.
+async fn is_outside_of_transactions(connection: &mut AnyConnection) -> sqlx::Result<bool> {
+    // A rollback may still be on its way.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
+}
+
+/// What holds for each connection.
+async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> sqlx::Result<()> {
+    if dialect == Dialect::Postgres {
+        return Ok(());
+    }
+    for statement in [
+        "PRAGMA busy_timeout = 10000",
+        // Of a new file, before it has a page: so it gives space back in steps (store::vacuum).
+        "PRAGMA auto_vacuum = INCREMENTAL",
+        "PRAGMA journal_mode = WAL",
+        // FULL: what is acknowledged survives a power cut too.
+        "PRAGMA synchronous = FULL",
+        "PRAGMA foreign_keys = ON",
+        "PRAGMA cache_size = -16384",
+        "PRAGMA journal_size_limit = 67108864",
+    ] {
+        connection.execute(statement).await?;
+    }
+    Ok(())
+}
+
+/// What a person is to do about an error of the database's own, if that is known.
+pub(super) fn advice(message: &str) -> Option<&'static str> {
+    let is_pgbouncers = message.contains("unsupported startup parameter");
+    is_pgbouncers
+        .then_some("write `ignore_startup_parameters = extra_float_digits` in pgbouncer.ini")
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Paths that nobody reports any more: removed whole, some time after their last report.
+//!
+//! A path that was only imported has no report, and stays. Silence is counted up to the newest report of
+//! any path: where no agent reports, or the machine's clock is wrong, nothing goes.
+
+use sqlx::Row;
+
+use super::maintain::Maintained;
+use super::Store;
+use crate::error::Result;
+use crate::time::DAY_US;
+
+impl Store {
+    pub(super) async fn forget_silent(
+        &self,
+        silent_days: u32,
+        now_us: i64,
+        done: &mut Maintained,
+    ) -> Result<()> {
+        if silent_days == 0 {
+            return Ok(());
+        }
+        let sql = "SELECT dst FROM path
+             WHERE reported_us < (SELECT MAX(reported_us) FROM path WHERE reported_us <= $1) - $2";
+        let query = self.dialect.query(sql).bind(now_us).bind(i64::from(silent_days) * DAY_US);
+        let silent = query.fetch_all(&mut *self.reading().await?).await?;
+        for row in silent {
+            let dst: String = row.try_get(0)?;
+            let Some(removed) = self.forget(&dst).await? else { continue };
+            tracing::info!(
+                "removed the path to {dst} and its {removed} records: no report of it came for \
+                 {silent_days} days (--keep-silent)"
+            );
+            done.removed += removed;
+            done.silent_paths += 1;
+        }
+        Ok(())
+    }
+}
