@@ -4,8 +4,9 @@
 
 use std::io::Read;
 
+use crate::csv_text::{Numbers, Table};
 use crate::error::{Error, Result};
-use crate::exchange::{write, wrong_csv, Imported, CHUNK};
+use crate::exchange::{write, Imported, CHUNK};
 use crate::record::{destination, Record};
 use crate::store::Store;
 use crate::time::{self, HOUR_US};
@@ -37,30 +38,40 @@ const TOLERANCE: f64 = 1.05;
 pub async fn import(store: &Store, interface: &Interface, input: impl Read) -> Result<Imported> {
     let mut interface = interface.clone();
     interface.dst = destination(&interface.dst)?;
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(input);
-    let head = reader.headers().map_err(wrong_csv)?;
+    let table = Table::open(input)?;
     let column = |name: &str| {
-        let at = head.iter().position(|h| h.trim_start_matches('\u{feff}') == name);
-        at.ok_or_else(|| Error::Input(format!("the first line must name a column {name}")))
+        let at = table.head.iter().position(|h| h == name);
+        at.ok_or_else(|| {
+            Error::Input(format!("the first line must name a column {name}, as time,octets does"))
+        })
     };
     let (time_at, octets_at) = (column("time")?, column("octets")?);
+    let numbers = Numbers { decimal: None, comma_separates: table.comma_separates };
     let now_us = time::now_us();
     let mut done = Imported::default();
     let all = async {
         let mut before: Option<Reading> = None;
         let mut chunk = Vec::new();
-        for line in reader.into_records() {
-            let line = line.map_err(wrong_csv)?;
-            let number = line.position().map_or(0, csv::Position::line);
+        for row in table.rows() {
+            let (number, row) = row?;
             let at = |e: Error| Error::Input(format!("line {number}: {e}"));
-            let t_us = time::parse(line.get(time_at).unwrap_or_default()).map_err(at)?;
-            let octets = line.get(octets_at).unwrap_or_default().parse();
-            let octets =
-                octets.map_err(|_| at(Error::Input("octets is no whole number".into())))?;
+            let cell = |at: usize| row.get(at).unwrap_or_default();
+            let t_us = numbers
+                .time(cell(time_at))
+                .map_err(|e| at(Error::Input(format!("column time: {e}"))))?;
+            let octets = cell(octets_at).parse().map_err(|_| {
+                let text = cell(octets_at);
+                at(Error::Input(format!(
+                    "column octets: '{text}' is no whole number of at most 64 bits: write digits \
+                     alone, as 300001000"
+                )))
+            })?;
             let reading = Reading { t_us, octets };
             if let Some(before) = before {
                 if t_us <= before.t_us {
-                    return Err(at(Error::Input("times must rise".into())));
+                    return Err(at(Error::Input(
+                        "column time: times must rise: sort the file".into(),
+                    )));
                 }
                 match record(&interface, before, reading) {
                     Some(record) => chunk.push(record.checked(now_us).map_err(at)?.into()),
@@ -88,12 +99,9 @@ fn record(of: &Interface, from: Reading, to: Reading) -> Option<Record> {
     let possible = |bps: &f64| *bps <= capacity * TOLERANCE;
     let used_bps = match to.octets.checked_sub(from.octets) {
         Some(octets) => Some(used(octets)).filter(possible),
-        // A counter of 32 bits goes over, or one was reset, which would look like a full line: here
-        // nothing above the line's rate is forgiven.
-        None => {
-            let over = (to.octets + (1 << 32)).checked_sub(from.octets);
-            over.map(used).filter(|bps| *bps <= capacity)
-        }
+        // The counter went over its end, or was reset. A reset may look like a full line, so nothing
+        // above the line's rate is forgiven here.
+        None => Some(used(over_the_end(from.octets, to.octets))).filter(|bps| *bps <= capacity),
     }?;
     Some(Record {
         dst: of.dst.clone(),
@@ -106,10 +114,21 @@ fn record(of: &Interface, from: Reading, to: Reading) -> Option<Record> {
     })
 }
 
+/// What a counter that fell has counted, if it went over its end: that of 32 bits where it never
+/// showed more, and that of 64 bits otherwise.
+fn over_the_end(from: u64, to: u64) -> u64 {
+    match u32::try_from(from) {
+        // `to` is less than `from`, so it has 32 bits too.
+        Ok(from) => u64::from((to as u32).wrapping_sub(from)),
+        Err(_) => to.wrapping_sub(from),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::time::MINUTE_US;
+    use proptest::prelude::*;
 
     fn available(from: (i64, u64), to: (i64, u64)) -> Option<u64> {
         let of = Interface {
@@ -134,6 +153,52 @@ mod tests {
     fn a_counter_of_32_bits_may_go_over() {
         let last = u64::from(u32::MAX);
         assert_eq!(available((0, last - 149_999_999), (1, 150_000_000)), Some(60_000_000));
+    }
+
+    #[test]
+    fn a_counter_of_64_bits_may_go_over() {
+        assert_eq!(available((0, u64::MAX - 149_999_999), (1, 150_000_000)), Some(60_000_000));
+        assert_eq!(available((0, u64::MAX), (1, 7_499_999)), Some(99_000_000));
+        assert_eq!(available((0, u64::MAX), (1, u64::MAX - 1)), None);
+        // It showed more than 32 bits hold, so it has more.
+        let more = 1 << 32;
+        assert_eq!(available((0, more + 10), (1, more - 100)), None);
+    }
+
+    /// Every number, and those around the ends of both counters more often.
+    fn octets() -> impl Strategy<Value = u64> {
+        let near = |end: u64| (0..3_000_000_000_u64).prop_map(move |n| end.wrapping_add(n));
+        let before = |end: u64| (0..3_000_000_000_u64).prop_map(move |n| end.wrapping_sub(n));
+        prop_oneof![any::<u64>(), near(0), before(0), before(1 << 32), near(1 << 32)]
+    }
+
+    proptest! {
+        #[test]
+        fn any_two_readings_give_a_part_of_the_line_or_nothing(from in octets(), to in octets()) {
+            let bps = available((0, from), (1, to));
+            prop_assert!(bps.is_none_or(|bps| bps <= 100_000_000));
+        }
+
+        /// 750 MB fill the line of 100 Mbit/s for a minute.
+        #[test]
+        fn what_was_counted_is_found_again_over_the_end_of_64_bits(
+            from in octets(), more in 0..=750_000_000_u64
+        ) {
+            let to = from.wrapping_add(more);
+            let left = 100_000_000 - (more as f64 * 8.0 / 60.0).round() as i64;
+            let bps = available((0, from), (1, to)).expect("this fits the line");
+            prop_assert!((bps as i64 - left).abs() <= 1, "{bps} {left}");
+        }
+
+        #[test]
+        fn what_was_counted_is_found_again_over_the_end_of_32_bits(
+            from in any::<u32>(), more in 0..=750_000_000_u32
+        ) {
+            let to = from.wrapping_add(more);
+            let left = 100_000_000 - (f64::from(more) * 8.0 / 60.0).round() as i64;
+            let bps = available((0, from.into()), (1, to.into())).expect("this fits the line");
+            prop_assert!((bps as i64 - left).abs() <= 1, "{bps} {left}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use csv::StringRecord;
 use serde::Serialize;
 
+use crate::csv_text::{Decimal, Numbers, Table};
 use crate::error::{Error, Result};
 use crate::record::{destination, Kind, Record, MOST_BPS};
 use crate::store::read::PathInfo;
@@ -60,26 +61,33 @@ pub async fn import(
     source: &str,
     input: impl Read,
 ) -> Result<Imported> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(input);
-    let head = reader.headers().map_err(wrong_csv)?.clone();
-    let lines = reader.into_records().map(|line| {
-        let line = line.map_err(wrong_csv)?;
-        Ok((line.position().map_or(0, csv::Position::line), line))
-    });
-    import_rows(store, dst, source, &head, ("line", lines)).await
+    import_with(store, dst, source, None, input).await
 }
 
-/// Stores rows of text below a head that names their columns. Each comes with its number, and
-/// `unit` is what is counted: what an error names.
+/// The same, of a file whose numbers have this decimal mark; `None`: each number tells it.
+pub async fn import_with(
+    store: &Store,
+    dst: Option<&str>,
+    source: &str,
+    decimal: Option<Decimal>,
+    input: impl Read,
+) -> Result<Imported> {
+    let table = Table::open(input)?;
+    let numbers = Numbers { decimal, comma_separates: table.comma_separates };
+    let columns = Columns::new(&table.head, dst.is_some(), numbers)?;
+    import_rows(store, dst, source, columns, ("line", table.rows())).await
+}
+
+/// Stores rows of text. Each comes with its number, and `unit` is what is counted: what an error
+/// names.
 pub(crate) async fn import_rows(
     store: &Store,
     dst: Option<&str>,
     source: &str,
-    head: &StringRecord,
+    columns: Columns,
     (unit, rows): (&str, impl Iterator<Item = Result<(u64, StringRecord)>>),
 ) -> Result<Imported> {
     let dst = dst.map(destination).transpose()?;
-    let columns = Columns::new(head, dst.is_some())?;
     let now_us = time::now_us();
     let mut done = Imported::default();
     let all = async {
@@ -152,31 +160,31 @@ async fn leave_out_rolled_up(store: &Store, records: &mut Vec<Stored>) -> Result
     Ok(())
 }
 
-pub(crate) fn wrong_csv(e: csv::Error) -> Error {
-    Error::Input(format!("this is not the CSV that was expected: {e}"))
+/// Where each column is, and how its numbers are written.
+pub(crate) struct Columns {
+    at: [Option<usize>; COLUMNS.len()],
+    numbers: Numbers,
 }
 
-/// Where each column is.
-pub(crate) struct Columns([Option<usize>; COLUMNS.len()]);
-
 impl Columns {
-    pub(crate) fn new(head: &StringRecord, has_dst: bool) -> Result<Self> {
+    pub(crate) fn new(head: &StringRecord, has_dst: bool, numbers: Numbers) -> Result<Self> {
         let mut at = [None; COLUMNS.len()];
         for (i, name) in head.iter().enumerate() {
-            let name = name.trim_start_matches('\u{feff}').to_ascii_lowercase();
             let Some(known) = COLUMNS.iter().position(|c| *c == name) else {
                 let shown: String = name.chars().take(40).collect();
                 return Err(Error::Input(format!(
-                    "unknown column '{shown}': known are {}",
+                    "unknown column '{shown}': known are {}, separated by a comma, ; or a tab",
                     COLUMNS.join(", ")
                 )));
             };
             at[known] = Some(i);
         }
-        let columns = Columns(at);
+        let columns = Columns { at, numbers };
         for needed in ["time", "available_bps"] {
             if columns.index(needed).is_none() {
-                return Err(Error::Input(format!("the first line must name a column {needed}")));
+                return Err(Error::Input(format!(
+                    "the first line must name a column {needed}, as time,available_bps does"
+                )));
             }
         }
         if !has_dst && columns.index("dst").is_none() {
@@ -192,7 +200,7 @@ impl Columns {
     }
 
     fn index(&self, name: &str) -> Option<usize> {
-        self.0[COLUMNS.iter().position(|c| *c == name)?]
+        self.at[COLUMNS.iter().position(|c| *c == name)?]
     }
 
     /// A cell that is not empty.
@@ -205,9 +213,24 @@ impl Columns {
         if let Ok(whole) = text.parse::<u64>() {
             return Ok(Some(whole));
         }
-        match text.parse::<f64>() {
-            Ok(value) if value >= 0.0 && value <= most as f64 => Ok(Some(value.round() as u64)),
-            _ => Err(Error::Input(format!("'{text}' is no {name} between 0 and {most}"))),
+        match self.fraction(text, name)? {
+            value if (0.0..=most as f64).contains(&value) => Ok(Some(value.round() as u64)),
+            _ => Err(no_number(text, name, most)),
+        }
+    }
+
+    fn fraction(&self, text: &str, name: &str) -> Result<f64> {
+        let plain = self.numbers.plain(text).map_err(|e| of_column(name, e))?;
+        plain.parse().map_err(|_| {
+            of_column(name, format!("'{text}' is no number: write digits, as 42000000 or 0.5"))
+        })
+    }
+
+    fn validity(&self, line: &StringRecord) -> Result<Option<u8>> {
+        match self.cell(line, "validity").map(str::to_ascii_lowercase).as_deref() {
+            Some("valid" | "true") => Ok(Some(100)),
+            Some("invalid" | "false") => Ok(Some(0)),
+            _ => Ok(self.number(line, "validity", 100)?.map(|pct| pct.min(101) as u8)),
         }
     }
 
@@ -225,7 +248,7 @@ impl Columns {
         if available_bps.is_none() && !of_tests.iter().any(|c| self.cell(line, c).is_some()) {
             return Err(missing("available_bps"));
         }
-        let loss = self.cell(line, "loss").map(str::parse).transpose();
+        let loss = self.cell(line, "loss").map(|text| self.fraction(text, "loss")).transpose()?;
         // In a file that has the column, as an export does, an empty cell is a record that names
         // nobody. It stays so: under another's name it could meet that one's of the same time.
         let source = match self.index("source") {
@@ -236,14 +259,14 @@ impl Columns {
             dst: dst.into(),
             hop: self.cell(line, "hop").unwrap_or_default().into(),
             source: source.into(),
-            time: time::parse(time)?,
+            time: self.numbers.time(time).map_err(|e| of_column("time", e))?,
             available_bps,
             capacity_bps: self.number(line, "capacity_bps", MOST_BPS)?,
             rtt_us: self.number(line, "rtt_us", u64::MAX)?,
-            loss: loss.map_err(|_| Error::Input("loss is no number".into()))?,
+            loss,
             congested: self.cell(line, "congested").map(yes_or_no).transpose()?,
             throughput_bps: self.number(line, "throughput_bps", MOST_BPS)?,
-            validity_pct: self.cell(line, "validity").map(validity).transpose()?,
+            validity_pct: self.validity(line)?,
         };
         let of =
             |name, absent| Ok::<_, Error>(self.number(line, name, MOST_BPS)?.unwrap_or(absent));
@@ -266,20 +289,16 @@ fn yes_or_no(text: &str) -> Result<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" => Ok(true),
         "false" | "0" | "no" => Ok(false),
-        _ => Err(Error::Input(format!("'{text}' is no congested: write true or false"))),
+        _ => Err(of_column("congested", format!("'{text}' is neither true nor false"))),
     }
 }
 
-fn validity(text: &str) -> Result<u8> {
-    match text.to_ascii_lowercase().as_str() {
-        "valid" | "true" => Ok(100),
-        "invalid" | "false" => Ok(0),
-        number => number
-            .parse()
-            .ok()
-            .filter(|pct| *pct <= 100)
-            .ok_or_else(|| Error::Input(format!("'{text}' is no validity: 0 to 100, or valid"))),
-    }
+fn of_column(name: &str, why: impl std::fmt::Display) -> Error {
+    Error::Input(format!("column {name}: {why}"))
+}
+
+fn no_number(text: &str, name: &str, most: u64) -> Error {
+    Error::Input(format!("column {name}: '{text}' is not between 0 and {most}"))
 }
 
 /// Writes the records of paths from one time up to another; returns how many.

@@ -7,6 +7,7 @@
 pub mod advice;
 pub mod clients;
 pub mod counters;
+pub mod csv_text;
 pub mod destination;
 pub mod error;
 pub mod exchange;

@@ -643,13 +643,19 @@ async fn importing_again_after_a_roll_up_changes_nothing(place: Place) {
 async fn a_wrong_line_is_named(place: Place) {
     let store = open(&place).await;
     for (csv, says) in [
-        ("time,available_bps\n2026-03-20T10:00:00Z,5\nyesterday,5\n", "line 3: 'yesterday'"),
-        ("time,available_bps\n2026-03-20T10:00:00Z,-5\n", "line 2: '-5' is no available_bps"),
+        (
+            "time,available_bps\n2026-03-20T10:00:00Z,5\nyesterday,5\n",
+            "line 3: column time: 'yesterday' is not a time",
+        ),
+        (
+            "time,available_bps\n2026-03-20T10:00:00Z,-5\n",
+            "line 2: column available_bps: '-5' is not between",
+        ),
         ("time,available_bps\n2026-03-20T10:00:00Z,nan\n", "line 2"),
         ("time,available_bps\n2026-03-20T10:00:00Z,\n", "available_bps is empty"),
         ("time,speed\n", "unknown column 'speed'"),
         ("time\n", "column available_bps"),
-        ("time,available_bps\n1,2,3\n", "not the CSV"),
+        ("time,available_bps\n1,2,3\n", "line 2: there are 3 cells, and the first line names 2"),
         ("", "column time"),
     ] {
         let e = exchange::import(&store, Some(DST), "", csv.as_bytes()).await.unwrap_err();

@@ -162,7 +162,7 @@ fn an_import_that_fails_leaves_no_empty_history_behind() {
     };
     import(DST, "No such file");
     fs::write(&file, "this is no history\n").unwrap();
-    import(DST, "unknown column 'this is no history'");
+    import(DST, "unknown column 'this_is_no_history'");
     import("not a host", "'not a host' is neither an address nor a host's name");
     import("300.1.2.3", "'300.1.2.3' is neither");
     assert!(!db.exists());
@@ -170,7 +170,7 @@ fn an_import_that_fails_leaves_no_empty_history_behind() {
     fs::write(&file, csv()).unwrap();
     imtcp_ok(&["advice", "import", "--db", path, "--path", DST, trace]);
     fs::write(&file, "this is no history\n").unwrap();
-    import(DST, "trace.csv: unknown column 'this is no history': known are");
+    import(DST, "trace.csv: unknown column 'this_is_no_history': known are");
     assert_eq!(imtcp_ok(&["advice", "export", "--db", path]).lines().count(), 14401);
 }
 
@@ -186,7 +186,8 @@ fn what_an_import_stored_before_a_wrong_line_is_told_and_nothing_else() {
         fs::write(&file, lines[..=before].join("\n") + "\nyesterday,1,1,1\n").unwrap();
         let output = imtcp(&[&["advice"], &import[..]].concat());
         let stderr = text(&output.stderr);
-        assert!(stderr.contains(&format!("line {}: 'yesterday' is not a time", before + 2)));
+        assert!(stderr
+            .contains(&format!("line {}: column time: 'yesterday' is not a time", before + 2)));
         assert_eq!(told.is_some(), stderr.contains("records before"), "{stderr}");
         assert!(stderr.contains(told.unwrap_or_default()), "{stderr}");
     }

@@ -175,15 +175,19 @@ pub struct ServeArgs {
 /// Add records from a CSV or Parquet file to the history
 ///
 /// A file that ends in .parquet is Parquet with the same columns, any other CSV, whose first
-/// line names the columns: time (RFC 3339) and available_bps, and where known
-/// capacity_bps, rtt_us, loss (0 to 1), congested (true, false), source, validity (0 to 100,
-/// or valid, invalid), hop, dst. Importing a file twice changes nothing.
+/// line names the columns: time and available_bps, and where known capacity_bps, rtt_us, loss
+/// (0 to 1), congested (true, false), source, validity (0 to 100, or valid, invalid), hop, dst.
+/// Importing a file twice changes nothing.
+///
+/// A time is RFC 3339, or seconds, milliseconds or microseconds since 1970. A comma, ; or a tab
+/// separates the columns. A number with two meanings, as 1,234, is refused without --decimal.
 ///
 /// With --counters, the columns are time and octets: readings of a router interface's counter,
 /// of 32 or 64 bits. Available is what the traffic between two readings leaves of --capacity.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     imtcp advice import --db history.db --path 192.0.2.7 trace.csv\n  \
+    imtcp advice import --db history.db --path 192.0.2.7 --decimal comma sheet.csv\n  \
     imtcp advice import --db history.db --path 192.0.2.7 --counters --capacity 1G if3.csv")]
 pub struct ImportArgs {
     #[command(flatten)]
@@ -203,12 +207,25 @@ pub struct ImportArgs {
     /// The router, where the path has several hops, for --counters
     #[arg(long, value_name = "ADDR", requires = "counters")]
     pub hop: Option<String>,
+    /// What stands before the fraction of a number in CSV
+    ///
+    /// Without this option each number tells it, and one that does not, as 1,234, is refused.
+    #[arg(long, value_enum, conflicts_with = "counters")]
+    pub decimal: Option<DecimalMark>,
     /// Say in JSON what was done
     #[arg(long)]
     pub json: bool,
     /// The file; - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DecimalMark {
+    /// As in 0.5
+    Point,
+    /// As in 0,5
+    Comma,
 }
 
 /// Write history as CSV or Parquet

@@ -7,14 +7,15 @@ use std::path::Path;
 
 use anyhow::{bail, Context, Result};
 use imtcp_advice::counters::{self, Interface};
+use imtcp_advice::csv_text::Decimal;
 use imtcp_advice::record::destination;
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::{exchange, parquet, time};
 
 use super::super::print_json;
 use super::{open_existing, paths, wait};
-use crate::cli::advice::{ExportArgs, ImportArgs};
-use crate::exit;
+use crate::cli::advice::{DecimalMark, ExportArgs, ImportArgs};
+use crate::{exit, format};
 
 /// Files with this ending are Parquet, others CSV.
 fn is_parquet(path: &Path) -> bool {
@@ -42,9 +43,12 @@ pub fn import(args: ImportArgs) -> Result<u8> {
                 counters::import(&store, &interface, input).await
             }
             (Source::Text(input), dst, _) => {
-                exchange::import(&store, dst.as_deref(), source, input).await
+                let decimal = args.decimal.map(Decimal::from);
+                exchange::import_with(&store, dst.as_deref(), source, decimal, input).await
             }
             (Source::Parquet(file), dst, _) => {
+                // The library may panic over a damaged file, which becomes an error: say that alone.
+                std::panic::set_hook(Box::new(|_| {}));
                 parquet::import(&store, dst.as_deref(), source, file).await
             }
         };
@@ -60,10 +64,20 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     } else {
         outln!("{} records read: {} stored, {} were there", done.read, done.stored, done.known);
         if done.skipped > 0 {
-            outln!("{} intervals skipped: too long, or the counter was reset", done.skipped);
+            let intervals = format::count(done.skipped, "interval");
+            outln!("{intervals} skipped: too long, or the counter was reset");
         }
     }
     Ok(exit::OK)
+}
+
+impl From<DecimalMark> for Decimal {
+    fn from(mark: DecimalMark) -> Self {
+        match mark {
+            DecimalMark::Point => Decimal::Point,
+            DecimalMark::Comma => Decimal::Comma,
+        }
+    }
 }
 
 /// What is read from.

@@ -2,28 +2,34 @@
 //! Histories as Parquet: the columns of the CSV, with types. Files of other programs may have
 //! fewer columns, times as text, and bandwidths as doubles.
 
+mod bounds;
+mod cells;
+
 use std::fs::File;
 use std::io::Write;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
 use csv::StringRecord;
-use parquet::basic::{Compression, LogicalType};
+use parquet::basic::Compression;
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::record::{Field, Row};
+use parquet::record::reader::RowIter;
 use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::ColumnDescriptor;
+use parquet::schema::types::Type;
 
+use crate::csv_text::{refuse_two_of_a_name, WITH_POINTS};
 use crate::error::{Error, Result};
-use crate::exchange::{each_chunk, import_rows, Imported, COLUMNS};
+use crate::exchange::{each_chunk, import_rows, Columns, Imported, COLUMNS};
 use crate::store::read::PathInfo;
 use crate::store::write::Stored;
 use crate::store::Store;
-use crate::time;
+
+use cells::Column;
 
 /// In the order of [`COLUMNS`].
 const SCHEMA: &str = "message record {
@@ -44,61 +50,81 @@ const SCHEMA: &str = "message record {
     optional int64 throughput_bps;
 }";
 
-/// As [`crate::exchange::import`].
+/// As [`crate::exchange::import`]. The library may panic over a damaged file: that is an error too.
 pub async fn import(
     store: &Store,
     dst: Option<&str>,
     source: &str,
     file: File,
 ) -> Result<Imported> {
-    let reader = SerializedFileReader::new(file).map_err(wrong)?;
-    let schema = reader.metadata().file_metadata().schema_descr_ptr();
-    let names: Vec<_> = schema.root_schema().get_fields().iter().map(|f| f.name()).collect();
-    // What pandas adds for itself.
-    let ours: Vec<_> = names.iter().map(|name| !name.starts_with("__")).collect();
-    let head: StringRecord = names.iter().zip(&ours).filter(|n| *n.1).map(|n| *n.0).collect();
-    if schema.columns().iter().any(|column| column.name() == "time" && has_no_zone(column)) {
-        let wanted = "with the zone UTC, or as text in RFC 3339";
-        return Err(Error::Input(format!("the column time has no zone: write it {wanted}")));
+    bounds::check_footer(&file)?;
+    let again = file.try_clone()?;
+    let reader = or_damaged(|| SerializedFileReader::new(file).map_err(wrong))?;
+    let columns = or_damaged(|| columns(&reader))?;
+    let indices: Vec<_> = columns.iter().map(|column| column.index).collect();
+    bounds::check_pages(&again, reader.metadata(), &indices)?;
+    let head: StringRecord = columns.iter().map(|column| column.name.as_str()).collect();
+    refuse_two_of_a_name(&head)?;
+    let head = Columns::new(&head, dst.is_some(), WITH_POINTS)?;
+    let rows = or_damaged(|| rows(reader, &indices))?;
+    import_rows(store, dst, source, head, ("row", lines(rows, &columns))).await
+}
+
+/// All but those that pandas adds for itself.
+fn columns(reader: &SerializedFileReader<File>) -> Result<Vec<Column>> {
+    let root = reader.metadata().file_metadata().schema_descr().root_schema();
+    let mut ours = Vec::new();
+    for (index, field) in root.get_fields().iter().enumerate() {
+        // Without groups a field's place is its column's.
+        if field.is_group() || !field.name().starts_with("__") {
+            ours.push(Column::new(index, field)?);
+        }
     }
-    let rows = reader.get_row_iter(None).map_err(wrong)?;
-    let lines =
-        (1..).zip(rows).map(|(number, row)| Ok((number, line(&row.map_err(wrong)?, &ours))));
-    import_rows(store, dst, source, &head, ("row", lines)).await
+    Ok(ours)
+}
+
+fn rows(reader: SerializedFileReader<File>, indices: &[usize]) -> Result<RowIter<'static>> {
+    let root = reader.metadata().file_metadata().schema_descr().root_schema().clone();
+    let fields = indices.iter().map(|i| root.get_fields()[*i].clone()).collect();
+    let wanted =
+        Type::group_type_builder(root.name()).with_fields(fields).build().map_err(wrong)?;
+    RowIter::from_file_into(Box::new(reader)).project(Some(wanted)).map_err(wrong)
+}
+
+/// Each row as the CSV would have it, with its number.
+fn lines<'r>(
+    mut rows: RowIter<'r>,
+    columns: &'r [Column],
+) -> impl Iterator<Item = Result<(u64, StringRecord)>> + 'r {
+    let mut number = 0;
+    let mut damaged = false;
+    std::iter::from_fn(move || {
+        if damaged {
+            return None;
+        }
+        number += 1;
+        let line = or_damaged(|| {
+            let Some(row) = rows.next() else { return Ok(None) };
+            let row = row.map_err(wrong)?;
+            let fields = row.get_column_iter().zip(columns);
+            let cells = fields.map(|((_, field), column)| column.cell(field));
+            cells.collect::<Result<StringRecord>>().map(Some)
+        });
+        damaged = line.is_err();
+        match line {
+            Ok(line) => line.map(|line| Ok((number, line))),
+            Err(e) => Some(Err(Error::Input(format!("row {number}: {e}")))),
+        }
+    })
+}
+
+fn or_damaged<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(Error::Input("this Parquet is damaged: write it again".into())))
 }
 
 fn wrong(e: ParquetError) -> Error {
     Error::Input(format!("this is not the Parquet that was expected: {e}"))
-}
-
-/// A time of the clocks at some place, which only who wrote it knows.
-fn has_no_zone(column: &ColumnDescriptor) -> bool {
-    match column.logical_type_ref() {
-        Some(LogicalType::Timestamp(of)) => !of.is_adjusted_to_u_t_c,
-        _ => false,
-    }
-}
-
-/// A row as the CSV would have it.
-fn line(row: &Row, ours: &[bool]) -> StringRecord {
-    let fields = row.get_column_iter().zip(ours).filter(|(_, ours)| **ours);
-    fields.map(|((name, field), _)| cell(name, field)).collect()
-}
-
-fn cell(name: &str, field: &Field) -> String {
-    match field {
-        Field::Null => String::new(),
-        Field::Str(text) => text.clone(),
-        Field::TimestampMicros(us) => time::format(*us),
-        Field::TimestampMillis(ms) => time::format(ms.saturating_mul(1000)),
-        // Nanoseconds have no type of their own here; no other time is as large.
-        Field::Long(ns) if name == "time" && *ns > 100_000_000_000_000_000 => {
-            time::format(ns / 1000)
-        }
-        // Rust writes NaN, which is how others say that there is no value.
-        Field::Double(value) if value.is_nan() => String::new(),
-        other => other.to_string(),
-    }
 }
 
 /// Writes the records of paths from one time up to another; returns how many.
