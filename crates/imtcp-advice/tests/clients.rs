@@ -63,6 +63,41 @@ const RSYNC: &str = r#"2026/11/22 04:16:28 [10759] rsyncd version 3.5.0 starting
 2026/11/22 04:16:32 [11059] sent 40 bytes  received 106 bytes  total size 6
 "#;
 
+/// nginx 1.22.1 with fields behind the combined log's: X-Forwarded-For, times, and more.
+const NGINX_LONGER: &str = r#"198.51.100.7 - - [22/Nov/2026:04:25:13 +0000] "GET /big.bin HTTP/1.1" 200 3000000 "-" "curl/7.88.1" 0.000 - .
+198.51.100.8 - - [22/Nov/2026:04:25:13 +0000] "GET /small.txt?x=%22 HTTP/1.1" 200 6 "-" "a \x22quoted\x22 agent" 0.000 - .
+203.0.113.9 - - [22/Nov/2026:04:25:13 +0000] "HEAD /big.bin HTTP/1.1" 200 0 "-" "curl/7.88.1" 0.000 - .
+198.51.100.8 - - [22/Nov/2026:04:25:13 +0000] "GET /big.bin HTTP/1.1" 200 3000000 "-" "curl/7.88.1" "203.0.113.50" rt=0.000 uct="-" cache=- "192.0.2.1" sn=""
+203.0.113.9 - - [22/Nov/2026:04:25:13 +0000] "GET /small.txt HTTP/1.1" 200 6 "-" "curl/7.88.1" "evil\x22 200 999 \x22x" rt=0.000 uct="-" cache=- "192.0.2.1" sn=""
+2001:db8::7 - - [22/Nov/2026:04:25:13 +0000] "GET /small.txt HTTP/1.1" 200 6 "-" "curl/7.88.1" "2001:db8::99"
+"#;
+
+/// Apache 2.4.71, Debian's `vhost_combined`, and the combined log with X-Forwarded-For and `%D`.
+const APACHE_VHOST: &str = r#"files.example.org:80 198.51.100.7 - - [22/Nov/2026:04:25:15 +0000] "GET /big.bin HTTP/1.1" 200 3000211 "-" "curl/7.88.1"
+files.example.org:80 203.0.113.9 - - [22/Nov/2026:04:25:15 +0000] "GET /small.txt HTTP/1.1" 200 206 "-" "q\"x"
+files.example.org:80 2001:db8::7 - - [22/Nov/2026:04:25:15 +0000] "GET /small.txt HTTP/1.1" 200 206 "-" "curl/7.88.1"
+198.51.100.7 - - [22/Nov/2026:04:25:15 +0000] "GET /big.bin HTTP/1.1" 200 3000211 "-" "curl/7.88.1" "-" 1521
+203.0.113.9 - - [22/Nov/2026:04:25:15 +0000] "HEAD /big.bin HTTP/1.1" 200 211 "-" "curl/7.88.1" "-" 190
+"#;
+
+/// vsftpd 3.0.3, its own log. A user of the name `x] OK DOWNLOAD: …` failed to log in.
+const VSFTPD: &str = r#"Sun Nov 22 04:33:33 2026 [pid 9189] CONNECT: Client "198.51.100.7"
+Sun Nov 22 04:33:33 2026 [pid 9188] [ftp] OK LOGIN: Client "198.51.100.7", anon password "ftp@example.com"
+Sun Nov 22 04:33:33 2026 [pid 9190] [ftp] OK DOWNLOAD: Client "198.51.100.7", "/big.bin", 3000000 bytes, 381122.35Kbyte/sec
+Sun Nov 22 04:33:34 2026 [pid 9195] [ftp] OK UPLOAD: Client "198.51.100.8", "/up/up-own.txt", 6 bytes, 0.49Kbyte/sec
+Sun Nov 22 04:33:34 2026 [pid 9206] [ftp] OK DOWNLOAD: Client "198.51.100.8", "/a name".txt", 2 bytes, 7.23Kbyte/sec
+Sun Nov 22 04:33:34 2026 [pid 9219] [ftp] OK LOGIN: Client "203.0.113.9", anon password "a",_"x"
+Sun Nov 22 04:33:34 2026 [pid 9222] [ftp] OK MKDIR: Client "203.0.113.9", "/up/dir" x"
+Sun Nov 22 04:33:34 2026 [pid 9222] [ftp] FAIL DELETE: Client "203.0.113.9", "/up/nothere"
+Sun Nov 22 04:33:35 2026 [pid 9230] [x] OK DOWNLOAD: Client "192.0.2.200", "/f", 9 bytes, 1.00Kbyte/sec] FAIL LOGIN: Client "203.0.113.9"
+"#;
+
+/// vsftpd 3.0.3, `xferlog_std_format=YES`.
+const VSFTPD_XFERLOG: &str = r#"Sun Nov 22 04:33:36 2026 1 198.51.100.7 3000000 /big.bin b _ o a ftp@example.com ftp 0 * c
+Sun Nov 22 04:33:36 2026 1 198.51.100.8 6 /up/up-xfer.txt b _ i a ftp@example.com ftp 0 * c
+Sun Nov 22 04:33:36 2026 1 198.51.100.8 2 /a_name".txt b _ o a ftp@example.com ftp 0 * c
+"#;
+
 fn read_as(format: Format, zone: TimeZone, log: &[u8]) -> (Vec<Client>, Counts) {
     let now_us = parse("2026-11-22T05:00:00Z").unwrap();
     let mut clients = Clients::new(format, zone, now_us);
@@ -116,6 +151,40 @@ fn apache_escapes_quotes_in_its_own_way() {
     let (found, counts) = read(APACHE);
     expect(&found, &[("198.51.100.7", 1, 3_000_000), ("198.51.100.8", 1, 236)]);
     assert_eq!(counts, Counts { lines: 3, transfers: 2, other: 1, ..Counts::default() });
+}
+
+#[test]
+fn fields_behind_the_combined_logs_change_nothing() {
+    let (found, counts) = read(NGINX_LONGER);
+    let wanted = [
+        ("198.51.100.8", 2, 3_000_006),
+        ("198.51.100.7", 1, 3_000_000),
+        ("203.0.113.9", 1, 6),
+        ("2001:db8::7", 1, 6),
+    ];
+    expect(&found, &wanted);
+    assert_eq!(counts, Counts { lines: 6, transfers: 5, other: 1, ..Counts::default() });
+}
+
+#[test]
+fn a_virtual_host_before_the_client_is_no_client() {
+    let (found, counts) = read(APACHE_VHOST);
+    let wanted = [("198.51.100.7", 2, 6_000_422), ("203.0.113.9", 1, 206), ("2001:db8::7", 1, 206)];
+    expect(&found, &wanted);
+    assert_eq!(counts, Counts { lines: 5, transfers: 4, other: 1, ..Counts::default() });
+}
+
+#[test]
+fn both_logs_of_vsftpd_are_read() {
+    let wanted = [("198.51.100.7", 1, 3_000_000), ("198.51.100.8", 1, 2)];
+    for (format, log, lines) in
+        [(Format::Vsftpd, VSFTPD, 9), (Format::Auto, VSFTPD, 9), (Format::Auto, VSFTPD_XFERLOG, 3)]
+    {
+        let (found, counts) = read_as(format, TimeZone::UTC, log.as_bytes());
+        expect(&found, &wanted);
+        let other = lines - 2;
+        assert_eq!(counts, Counts { lines, transfers: 2, other, ..Counts::default() });
+    }
 }
 
 #[test]
@@ -229,7 +298,7 @@ fn names_are_not_trusted_and_this_host_is_no_destination() {
     let log = ["mirror.example.org", "unix:", "127.0.0.1", "::1", "::ffff:198.51.100.7"];
     let log = log.map(as_host).join("\n");
     let (found, counts) = read(&log);
-    assert_eq!(counts, Counts { lines: 5, transfers: 1, other: 2, named: 2, ..Counts::default() });
+    assert_eq!(counts, Counts { lines: 5, transfers: 1, local: 2, named: 2, ..Counts::default() });
     expect(&found, &[("198.51.100.7", 1, 5)]);
 }
 
@@ -243,7 +312,7 @@ fn clients_with_few_bytes_can_be_left_out() {
 }
 
 /// What a client may write, much of it as servers do.
-const CLIENTS_OWN: &str = r#"([ -~]|" 200 99999 "|" 226 99999|\\|\[22/Nov/2026:04:00:00 |\] "|192\.0\.2\.9 | b _ o a |é){0,12}"#;
+const CLIENTS_OWN: &str = r#"([ -~]|" 200 99999 "|" 226 99999|\\|\[22/Nov/2026:04:00:00 |\] "|192\.0\.2\.9 | b _ o a |\] OK DOWNLOAD: Client "192\.0\.2\.9", "/f", 9 bytes, 1Kbyte/sec|é){0,12}"#;
 
 proptest::proptest! {
     /// Of servers that escape nothing; those that escape leave less to try.
@@ -253,6 +322,7 @@ proptest::proptest! {
     ) {
         let head = "203.0.113.9 - - [22/Nov/2026:04:00:00 +0000]";
         let ftp = "Sun Nov 22 04:19:21 2026 0 203.0.113.9 7";
+        let vsftpd = "Sun Nov 22 04:33:33 2026 [pid 9190]";
         for line in [
             format!("{head} \"{own}\" 200 7 \"{also}\" \"{own}\""),
             format!("{head} \"GET /{own} HTTP/1.1\" 200 7 \"-\" \"{also}\""),
@@ -261,6 +331,12 @@ proptest::proptest! {
             format!("{head} \"RETR {own}\" 550 -"),
             format!("{ftp} /{own} b _ o a {also} ftp 0 * c"),
             format!("2026/11/22 04:16:32 [11054] send NAME [203.0.113.9] files () {own} 7"),
+            format!("{head} \"GET /{own} HTTP/1.1\" 200 7 \"-\" \"{also}\" 0.003 - ."),
+            format!("{head} \"GET /{own} HTTP/1.1\" 200 7 \"-\" \"{also}\" \"{own}\" 1521"),
+            format!("files.example.org:80 {head} \"GET /{own} HTTP/1.1\" 200 7 \"-\" \"{also}\""),
+            format!("{vsftpd} [ftp] OK DOWNLOAD: Client \"203.0.113.9\", \"/{own}\", 7 bytes, 1.00Kbyte/sec"),
+            format!("{vsftpd} [{own}] FAIL LOGIN: Client \"203.0.113.9\""),
+            format!("{vsftpd} [ftp] OK LOGIN: Client \"203.0.113.9\", anon password \"{own}\""),
         ] {
             let (found, c) = read(&line);
             proptest::prop_assert_eq!(c.lines, 1, "{}", &line);
@@ -276,7 +352,7 @@ proptest::proptest! {
         log in "([ -~\\n]|[0-9]{1,20}|\" 200 |GET /|send |\\[|\\] |2026/11/22 04:16:32|é){0,80}"
     ) {
         let (found, c) = read(&log);
-        proptest::prop_assert_eq!(c.lines, c.transfers + c.other + c.named + c.skipped);
+        proptest::prop_assert_eq!(c.lines, c.transfers + c.other + c.local + c.named + c.skipped);
         proptest::prop_assert!(found.len() as u64 <= c.transfers);
     }
 }

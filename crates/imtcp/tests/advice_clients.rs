@@ -56,7 +56,7 @@ fn clients_of_several_servers_are_added_up_and_the_greatest_comes_first() {
     );
     assert!(lines[2].starts_with("2001:db8::7   1          3.00 kB"), "{shown}");
     assert_eq!(lines[3], "6 lines read, 3 transfers");
-    assert!(lines[4].starts_with("1 line: about nothing that was sent"), "{shown}");
+    assert!(lines[4].starts_with("1 line: nothing was sent (uploads"), "{shown}");
     assert!(lines[5].contains("named by no address"), "{shown}");
     assert!(lines[6].starts_with("1 line: skipped"), "{shown}");
     assert_eq!(lines.len(), 7);
@@ -72,7 +72,7 @@ fn programs_get_the_same_in_json() {
     assert_eq!((&client["address"], &client["bytes"]), (&"198.51.100.7".into(), &8_000_000.into()));
     assert_eq!(client["last"], "2026-11-22T04:19:19Z");
     let counts = serde_json::json!({"clients": [null], "lines": 6, "transfers": 3, "other": 1,
-        "named": 1, "skipped": 1, "forgotten": 0});
+        "local": 0, "proxies": 0, "named": 1, "skipped": 1, "forgotten": 0});
     assert_eq!(learned, counts);
 }
 
@@ -93,14 +93,18 @@ fn the_agent_reads_the_peers_that_are_written_for_it() {
 }
 
 #[test]
-fn a_compressed_log_is_refused_before_anything_is_read_and_can_be_piped() {
+fn a_log_packed_by_gzip_is_read_and_other_packed_ones_say_how_to_unpack_them() {
     let scratch = Scratch::new();
     let [http, _] = logs(&scratch);
     let packed = Command::new("gzip").args(["-c", &http]).output().unwrap().stdout;
     let path = scratch.path("access.log.2.gz");
-    fs::write(&path, packed).unwrap();
+    fs::write(&path, &packed).unwrap();
     let path = path.to_str().unwrap();
-    let says = format!("is compressed (gzip): unpack it, as in `zcat {path} | imtcp");
+    assert!(clients(&["--log", path]).contains(&"4 lines read, 2 transfers".into()));
+    fs::write(path, &packed[..packed.len() / 2]).unwrap();
+    refused(&["--log", path], 1, "access.log.2.gz");
+    fs::write(path, b"\xfd7zXZ\0").unwrap();
+    let says = format!("is compressed (xz): unpack it, as in `xzcat {path} | imtcp");
     refused(&["--log", &http, path], 1, &says);
 
     let mut command = Command::new(&*IMTCP);
@@ -112,6 +116,77 @@ fn a_compressed_log_is_refused_before_anything_is_read_and_can_be_piped() {
 }
 
 #[test]
+fn a_log_is_read_with_what_it_was_rotated_to_and_each_file_once() {
+    let scratch = Scratch::new();
+    let [http, _] = logs(&scratch);
+    for name in ["access.log.1", "access.log-20261121", "access.log.bak"] {
+        fs::copy(&http, scratch.path(name)).unwrap();
+    }
+    let packed = Command::new("gzip").args(["-c", &http]).output().unwrap().stdout;
+    fs::write(scratch.path("access.log.2.gz"), packed).unwrap();
+    let one = scratch.path("access.log.1");
+    let told = |args: &[&str]| clients(args).into_iter().find(|l| l.contains(" read, ")).unwrap();
+    assert_eq!(told(&["--log", &http]), "4 lines read, 2 transfers");
+    let rotated = ["--log", &http, one.to_str().unwrap(), "--rotated"];
+    assert_eq!(told(&rotated), "16 lines read, 8 transfers");
+    // All files of the directory: rsyncd's log and the copy that is no rotated one, too.
+    let directory = scratch.path("");
+    assert_eq!(told(&["--log", directory.to_str().unwrap()]), "22 lines read, 11 transfers");
+}
+
+#[test]
+fn the_client_that_a_trusted_proxy_names_counts_and_no_other_ones() {
+    let scratch = Scratch::new();
+    let path = scratch.path("access.log");
+    let line = |host: &str, header: &str| {
+        format!(
+            "{host} - - [22/Nov/2026:04:19:19 +0000] \"GET / HTTP/1.1\" 200 7 \"-\" \"x\" \"{header}\"\n"
+        )
+    };
+    let log = line("10.0.0.2", "192.0.2.200, 203.0.113.50")
+        + &line("10.0.0.2", "-")
+        + &line("198.51.100.8", "192.0.2.200");
+    fs::write(&path, log).unwrap();
+    let log = path.to_str().unwrap();
+    let addresses = |args: &[&str]| {
+        let shown = clients(&[&["--log", log, "--json"], args].concat()).join("\n");
+        let all = json(&shown)["clients"].as_array().unwrap().clone();
+        all.iter().map(|c| c["address"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(addresses(&[]), ["10.0.0.2", "198.51.100.8"]);
+    let behind = ["--trusted-proxy", "10.0.0.0/24"];
+    assert_eq!(addresses(&behind), ["198.51.100.8", "203.0.113.50"]);
+    refused(&["--log", log, "--trusted-proxy", "proxy"], 2, "write 10.0.0.2 or 10.0.0.0/24");
+}
+
+#[test]
+fn where_there_is_no_client_the_reason_is_told() {
+    let scratch = Scratch::new();
+    let path = scratch.path("access.log");
+    let log = path.to_str().unwrap();
+    let line = |host: &str, request: &str| {
+        format!("{host} - - [22/Nov/2026:04:19:19 +0000] \"{request}\" 200 7 \"-\" \"x\"\n")
+    };
+    let get = "GET / HTTP/1.1";
+    for (text, args, says) in [
+        (String::new(), &[][..], "the log is empty"),
+        (line("127.0.0.1", get), &[], "with --trusted-proxy"),
+        (line("10.0.0.2", get), &["--trusted-proxy", "10.0.0.2"], "log X-Forwarded-For"),
+        (line("mirror.example.org", get), &[], "HostnameLookups"),
+        (line("192.0.2.1", "PUT / HTTP/1.1"), &[], "nothing was sent"),
+        (line("192.0.2.1", get), &["--least-bytes", "8"], "none got --least-bytes"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let shown = clients(&[&["--log", log], args].concat());
+        let last = shown.last().unwrap();
+        assert!(last.starts_with("no client: ") && last.contains(says), "{last}");
+        refused(&[&["--log", log, "--peers"], args].concat(), 1, says);
+    }
+    fs::write(&path, "what\u{1b}[31m is this\n").unwrap();
+    refused(&["--log", log], 1, "The first such line: what?[31m is this");
+}
+
+#[test]
 fn what_is_no_log_is_told_to_be_none() {
     let scratch = Scratch::new();
     let [http, _] = logs(&scratch);
@@ -120,5 +195,6 @@ fn what_is_no_log_is_told_to_be_none() {
     refused(&["--log", &http, "--format", "xferlog"], 1, "or --format names the wrong one");
     refused(&["--log", &http, "--format", "iis"], 2, "xferlog");
     refused(&[], 2, "--log");
-    assert_eq!(clients(&["--log", "/dev/null"])[1..], ["0 lines read, 0 transfers"]);
+    let empty = ["0 lines read, 0 transfers", "no client: the log is empty"];
+    assert_eq!(clients(&["--log", "/dev/null"])[1..], empty);
 }

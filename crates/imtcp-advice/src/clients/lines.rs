@@ -4,7 +4,7 @@
 use std::io::{self, BufRead};
 
 /// Servers limit what a request may put into a line: nginx takes 8 kB, four times at most.
-const MOST_BYTES: usize = 64 * 1024;
+pub const MOST_BYTES: usize = 64 * 1024;
 
 /// Hands each line that is not empty on, without its end; `None` in place of one that is too long.
 pub fn each(mut input: impl BufRead, mut take: impl FnMut(Option<&[u8]>)) -> io::Result<()> {

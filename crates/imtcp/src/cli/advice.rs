@@ -207,9 +207,9 @@ pub struct ImportArgs {
     /// The router, where the path has several hops, for --counters
     #[arg(long, value_name = "ADDR", requires = "counters")]
     pub hop: Option<String>,
-    /// What stands before the fraction of a number in CSV
+    /// The decimal mark of the numbers in a CSV
     ///
-    /// Without this option each number tells it, and one that does not, as 1,234, is refused.
+    /// Without this option the import refuses numbers with two meanings, as 1,234.
     #[arg(long, value_enum, conflicts_with = "counters")]
     pub decimal: Option<DecimalMark>,
     /// Say in JSON what was done
@@ -250,23 +250,27 @@ pub struct ExportArgs {
 
 /// Learn from access logs whom this host serves: the destinations whose paths matter
 ///
-/// Reads logs of nginx and Apache (combined or common), ProFTPD (ExtendedLog, TransferLog), other FTP
-/// servers that write xferlog, and rsyncd (with `transfer logging`). What this host sent counts,
-/// uploads do not. Lines that a server does not write so, and what cannot be, are skipped and counted;
-/// a client that is named by no address is not trusted. Times without an offset are of this
-/// machine's zone (TZ=Europe/Berlin for another). A log may be of any size.
+/// Reads the logs of nginx and Apache (combined, common or Debian's vhost_combined, with any fields
+/// behind the bytes), ProFTPD (ExtendedLog, TransferLog), vsftpd (its own log and xferlog) and rsyncd
+/// (with `transfer logging`), also packed by gzip. What this host sent counts, uploads do not. Lines
+/// that a server does not write so, and what cannot be, are skipped and counted. A client that is named
+/// by no address is not trusted. Times without an offset are of this machine's zone (TZ=Europe/Berlin
+/// for another). A log may be of any size.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     imtcp advice clients --log /var/log/nginx/access.log /var/log/proftpd/xferlog\n  \
-    zcat access.log.*.gz | imtcp advice clients --log - --least-bytes 100000000 --peers >peers\n  \
+    imtcp advice clients --log /var/log/nginx/access.log --rotated --least-bytes 100M --peers >peers\n  \
+    imtcp advice clients --log /var/log/nginx/access.log --trusted-proxy 10.0.0.0/24\n  \
     sudo imtcp agent --peers peers")]
 pub struct ClientsArgs {
-    /// The logs, not compressed; - for standard input
+    /// The logs, or directories of logs; - for standard input
     #[arg(long, value_name = "FILE", required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
     pub log: Vec<PathBuf>,
-    /// How their lines are written
-    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
-    pub format: LogFormat,
+    /// Read what the logs were rotated to as well: access.log.1, access.log.2.gz, access.log-20261122
+    #[arg(long)]
+    pub rotated: bool,
+    #[command(flatten)]
+    pub lines: LogLinesArgs,
     /// Only clients who got so many bytes
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = amount::bytes)]
     pub least_bytes: u64,
@@ -278,6 +282,23 @@ pub struct ClientsArgs {
     pub json: bool,
 }
 
+/// How the lines of a log are read.
+#[derive(Args, Clone)]
+pub struct LogLinesArgs {
+    /// How their lines are written
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
+    pub format: LogFormat,
+    /// A reverse proxy before the server, or a network of them as 10.0.0.0/24; several times for more
+    ///
+    /// The client is then the one that this proxy names in X-Forwarded-For, which the server must log.
+    /// Without this option nobody's X-Forwarded-For counts: a client may send one too.
+    #[arg(long, value_name = "ADDR")]
+    pub trusted_proxy: Vec<String>,
+    /// Which field behind the bytes is X-Forwarded-For: 1 is the referer, 2 the user agent
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "trusted_proxy", value_parser = clap::value_parser!(u64).range(1..100))]
+    pub forwarded_field: u64,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Each line as it looks
@@ -287,6 +308,8 @@ pub enum LogFormat {
     Combined,
     /// FTP servers' transfer log: ProFTPD's TransferLog, vsftpd's xferlog_std_format
     Xferlog,
+    /// vsftpd's own log
+    Vsftpd,
     /// The log of rsyncd
     Rsync,
 }

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
-use imtcp_advice::clients::{Client, Clients, Counts, Format};
+use imtcp_advice::clients::proxies::{Forwarded, Proxy};
+use imtcp_advice::clients::{files, Client, Clients, Counts, Format};
 use imtcp_advice::time::{now_us, SECOND_US};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::super::print_json;
-use crate::cli::advice::{ClientsArgs, LogFormat};
+use crate::cli::advice::{ClientsArgs, LogFormat, LogLinesArgs};
 use crate::{exit, format};
-
-/// How much of a log is read at once.
-const CHUNK: usize = 256 * 1024;
 
 #[derive(Serialize)]
 struct Learned {
@@ -24,63 +21,90 @@ struct Learned {
 }
 
 pub fn main(args: ClientsArgs) -> Result<u8> {
+    let found = files::find(&args.log, args.rotated)?;
+    let (format, zone) = (args.lines.format.into(), TimeZone::system());
+    let mut clients = Clients::behind(forwarded(&args.lines)?, format, zone, now_us());
+    let named = |path: &Path| path.display().to_string();
     // All of them, before one is read for minutes in vain.
-    let logs = args.log.iter().map(|path| open(path)).collect::<Result<Vec<_>>>()?;
-    let mut clients = Clients::new(args.format.into(), TimeZone::system(), now_us());
-    for (log, path) in logs.into_iter().zip(&args.log) {
-        clients.read(log).with_context(|| format!("{}", path.display()))?;
+    let open = |path: &PathBuf| files::open(path).with_context(|| named(path));
+    let logs = found.iter().map(open).collect::<Result<Vec<_>>>()?;
+    for (log, path) in logs.into_iter().zip(&found) {
+        clients.read(log).with_context(|| named(path))?;
     }
     let counts = clients.counts();
+    let skipped = clients.skipped().map(String::from);
     if counts.skipped > 0 && counts.skipped == counts.lines {
-        bail!(
-            "no line is of a log that is known: what is read are nginx's and Apache's combined log, \
-             ProFTPD's ExtendedLog, xferlog, and rsyncd's log; or --format names the wrong one"
-        );
+        bail!("{}", no_clients(&counts, skipped.as_deref()));
     }
     let clients = clients.by_bytes(args.least_bytes);
     if args.json {
         print_json(&Learned { clients, counts })?;
     } else if args.peers {
         if clients.is_empty() {
-            bail!("there is no such client: {}", told(&counts).join("; "));
+            let why = no_clients(&counts, skipped.as_deref());
+            bail!("there is no such client: {}; {why}", told(&counts).join("; "));
         }
         peers(&clients, &counts)?;
     } else {
         out!("{}", table(&clients));
         outln!("{}", told(&counts).join("\n"));
+        if clients.is_empty() {
+            outln!("no client: {}", no_clients(&counts, skipped.as_deref()));
+        }
     }
     Ok(exit::OK)
 }
 
-fn open(path: &Path) -> Result<Box<dyn BufRead>> {
-    let shown = path.display();
-    let log: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(path).with_context(|| format!("{shown}"))?),
-    };
-    let mut log = BufReader::with_capacity(CHUNK, log);
-    let begins = log.fill_buf().with_context(|| format!("{shown}"))?;
-    if let Some((kind, unpack)) = compressed(begins) {
-        bail!(
-            "{shown} is compressed ({kind}): unpack it, as in \
-             `{unpack} {shown} | imtcp advice clients --log -`"
-        );
-    }
-    Ok(Box::new(log))
+/// Whose X-Forwarded-For counts.
+pub fn forwarded(args: &LogLinesArgs) -> Result<Forwarded> {
+    let proxies = args.trusted_proxy.iter().map(|proxy| proxy.parse::<Proxy>());
+    let proxies = proxies.collect::<Result<_, _>>();
+    let proxies = proxies.map_err(|e| exit::usage(format!("--trusted-proxy: {e}")))?;
+    Ok(Forwarded { proxies, field: args.forwarded_field as usize })
 }
 
-/// What a file that begins so is packed with, and what unpacks it.
-fn compressed(begins: &[u8]) -> Option<(&'static str, &'static str)> {
-    let known: [(&[u8], _, _); 4] = [
-        (b"\x1f\x8b", "gzip", "zcat"),
-        (b"\xfd7zXZ\0", "xz", "xzcat"),
-        (b"BZh", "bzip2", "bzcat"),
-        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
+/// Why there is none, and what to do: the reason with the most lines.
+fn no_clients(counts: &Counts, skipped: Option<&str>) -> String {
+    if counts.lines == 0 {
+        return "the log is empty".into();
+    }
+    if counts.transfers > 0 {
+        return "none got --least-bytes".into();
+    }
+    let example = skipped.unwrap_or_default();
+    let unknown = format!(
+        "no line is of a log that is known: what is read are nginx's and Apache's combined log, \
+         ProFTPD's ExtendedLog, vsftpd's log, xferlog, and rsyncd's log; or --format names the wrong \
+         one. The first such line: {example}"
+    );
+    let reasons = [
+        (
+            counts.other,
+            "the log is known, and nothing was sent: it has uploads, empty answers and messages alone"
+                .to_string(),
+        ),
+        (
+            counts.local,
+            "all was sent to this host itself: where that is a proxy, name it with --trusted-proxy"
+                .to_string(),
+        ),
+        (
+            counts.proxies,
+            "all was sent to trusted proxies, and no line tells for whom: log X-Forwarded-For, or name \
+             its field with --forwarded-field"
+                .to_string(),
+        ),
+        (
+            counts.named,
+            "all clients are named by no address: switch HostnameLookups or UseReverseDNS off"
+                .to_string(),
+        ),
+        (counts.skipped, unknown),
     ];
-    known
-        .iter()
-        .find(|(magic, ..)| begins.starts_with(magic))
-        .map(|(_, kind, unpack)| (*kind, *unpack))
+    // Messages are the usual beside a reason; of others the most frequent one counts.
+    let (messages, others) = (&reasons[0], &reasons[1..]);
+    let most = others.iter().max_by_key(|(lines, _)| *lines).filter(|(lines, _)| *lines > 0);
+    most.unwrap_or(messages).1.clone()
 }
 
 /// As the agent's file of peers: an address a line, all else behind a #.
@@ -121,8 +145,9 @@ fn told(counts: &Counts) -> Vec<String> {
             all.push(format!("{}: {rest}", format::count(n, what)));
         }
     };
-    let other = "about nothing that was sent to another host (uploads, empty answers, messages)";
-    more(counts.other, "line", other);
+    more(counts.other, "line", "nothing was sent (uploads, empty answers, messages)");
+    more(counts.local, "line", "sent to this host itself");
+    more(counts.proxies, "line", "sent to a trusted proxy, for whom is not told");
     let named = "skipped, the client is named by no address (HostnameLookups, UseReverseDNS: off)";
     more(counts.named, "line", named);
     more(counts.skipped, "line", "skipped, not as a server writes them, or not possible");
@@ -137,6 +162,7 @@ impl From<LogFormat> for Format {
             LogFormat::Auto => Format::Auto,
             LogFormat::Combined => Format::Combined,
             LogFormat::Xferlog => Format::Xferlog,
+            LogFormat::Vsftpd => Format::Vsftpd,
             LogFormat::Rsync => Format::Rsync,
         }
     }
