@@ -4,8 +4,10 @@
 
 pub mod active;
 pub mod clock;
+pub mod follow_log;
 pub mod from_service;
 pub mod listed;
+mod log_tail;
 pub mod messages;
 pub mod peers;
 pub mod results;

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
-use super::advice::ServiceArgs;
+use super::advice::{LogLinesArgs, ServiceArgs};
 use crate::amount;
 
 /// Send the results of this host's connections to an advice service
@@ -23,6 +23,7 @@ use crate::amount;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp agent --url https://advice.example.org:8750 --token-file /etc/imtcp/token\n  \
+    sudo imtcp agent --log /var/log/proftpd/xferlog\n  \
     imtcp agent --no-connections --peers peers --spool spool --ping 60 --iperf3 3600 \
     --test-budget 500000000")]
 pub struct AgentArgs {
@@ -64,6 +65,17 @@ pub struct AgentArgs {
     /// could write any host's history. With `all`, trust everybody who may make one.
     #[arg(long, value_name = "NETNS", default_value = "own")]
     pub netns: String,
+    /// Of the clients in this log alone, as they come: an HTTP, FTP or rsync server's; several times for
+    /// more
+    ///
+    /// The formats are those of `imtcp advice clients`. It goes on where the last agent stopped, also
+    /// after a rotation; that is kept in the spool. At most 10000 peers: beyond, those who got nothing for
+    /// longest go. When the peers change, the cost of tests is told again; where it would pass
+    /// --test-budget, those before are tested on.
+    #[arg(long, value_name = "FILE", group = "listed", value_hint = ValueHint::FilePath)]
+    pub log: Vec<PathBuf>,
+    #[command(flatten)]
+    pub lines: LogLinesArgs,
     #[command(flatten)]
     pub tests: ActiveTestArgs,
 }

@@ -11,9 +11,11 @@ use imtcp_bpf::probe;
 use nix::sys::signal::{self, SigHandler, Signal};
 use serde_json::{json, Value};
 
+use super::advice::clients::forwarded;
 use crate::agent::active::iperf3::Iperf3;
 use crate::agent::active::{Plan, Program, Schedule, Tester};
 use crate::agent::clock::Clock;
+use crate::agent::follow_log;
 use crate::agent::from_service::{Named, EVERY};
 use crate::agent::listed;
 use crate::agent::messages::{say, to_stdout};
@@ -40,7 +42,11 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     let _alone = spool.lock()?;
     let named = match args.peers_from_service {
         true => Some(Named::start(Client::new(&args.service)?, args.spool.join("peers"), EVERY)),
-        false => None,
+        false if args.log.is_empty() => None,
+        false => {
+            let (format, from) = (args.lines.format.into(), forwarded(&args.lines)?);
+            Some(follow_log::start(&args.log, format, from, args.spool.join("followed-logs")))
+        }
     };
     if let Some(named) = &named {
         only = Some(named.peers.clone());
@@ -129,7 +135,7 @@ fn changed(args: &AgentArgs, peers: &HashSet<String>, plan: &Plan) {
             "tests_most_bytes_a_day": plan.day_bytes(),
         }));
     }
-    to_stdout(&from_service(peers.len()));
+    to_stdout(&named_by(args, peers.len()));
     match plan.require_within(args.tests.test_budget) {
         Ok(()) => plan.lines().iter().for_each(|line| to_stdout(line)),
         Err(e) => say!("{e}; the peers before are tested on"),
@@ -140,8 +146,12 @@ fn tell_json(value: &Value) {
     to_stdout(&value.to_string());
 }
 
-fn from_service(peers: usize) -> String {
-    format!("imtcp: {} named by the service, asked again each minute", format::count(peers, "peer"))
+fn named_by(args: &AgentArgs, peers: usize) -> String {
+    let by = match args.log.len() {
+        0 => "named by the service, asked again each minute".into(),
+        logs => format!("from {}, more as they come", format::count(logs as u64, "log")),
+    };
+    format!("imtcp: {} {by}", format::count(peers, "peer"))
 }
 
 /// So that a log or a user sees what goes where, and what tests will cost.
@@ -156,7 +166,8 @@ fn announce(args: &AgentArgs, source: &str, plan: &Plan, named: Option<usize>) {
             "spool": args.spool,
             "connections": !args.tests.no_connections,
             "netns": args.netns,
-            "peers_from_service": named,
+            "peers_from_service": named.filter(|_| args.log.is_empty()),
+            "peers_from_logs": named.filter(|_| !args.log.is_empty()),
             "tests": plan.json(),
             "tests_most_bytes_a_day": plan.day_bytes(),
         }));
@@ -171,7 +182,7 @@ fn announce(args: &AgentArgs, source: &str, plan: &Plan, named: Option<usize>) {
         args.interval
     ));
     if let Some(count) = named {
-        to_stdout(&from_service(count));
+        to_stdout(&named_by(args, count));
     }
     for line in plan.lines() {
         to_stdout(&line);

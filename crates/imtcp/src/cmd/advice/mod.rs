@@ -2,7 +2,7 @@
 //! `imtcp advice …`, a file each.
 
 mod backtest;
-mod clients;
+pub mod clients;
 mod exchange;
 mod forget;
 mod serve;

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Peers from the logs of this host's servers, as its clients come: the thesis's server took its clients
+//! from the FTP server's log. Where the reading stopped is kept in the spool's directory.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use imtcp_advice::clients::proxies::Forwarded;
+use imtcp_advice::clients::{Format, Transfers};
+use imtcp_advice::time::now_us;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+
+use super::from_service::Named;
+use super::log_tail::{Log, Position};
+use super::messages::say;
+
+/// Between looks into the logs.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between changes of the peers: each is told, and begins the tests' round anew.
+const CHANGE: Duration = Duration::from_secs(10);
+/// Peers at most, as many as the service keeps clients. Beyond, those who got nothing for longest go.
+const MOST_PEERS: usize = 10_000;
+/// How many go at once, so that one more client is not one search more.
+const GO_AT_ONCE: usize = MOST_PEERS / 10;
+
+/// What is kept on disk. Losing it does no harm: then the logs are read from their beginnings.
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    positions: HashMap<PathBuf, Position>,
+    /// When each got something last, in microseconds since 1970.
+    clients: HashMap<IpAddr, i64>,
+}
+
+struct Follower {
+    logs: Vec<Log>,
+    lines: Transfers,
+    clients: HashMap<IpAddr, i64>,
+    most: usize,
+    kept_in: PathBuf,
+    /// What was said last of each log that cannot be read, so that it is said once.
+    faults: HashMap<PathBuf, String>,
+    cannot_keep: bool,
+}
+
+/// Begins with the clients that an earlier agent learnt, and follows the logs for as long as somebody
+/// wants to know.
+pub fn start(logs: &[PathBuf], format: Format, forwarded: Forwarded, kept_in: PathBuf) -> Named {
+    let mut follower = Follower::new(logs, format, forwarded, kept_in);
+    let peers = follower.peers();
+    let (changed, changes) = mpsc::channel();
+    let mut before = peers.clone();
+    thread::spawn(move || {
+        let mut told: Option<Instant> = None;
+        loop {
+            let more = follower.look();
+            if told.is_none_or(|at| at.elapsed() >= CHANGE) {
+                let peers = follower.peers();
+                if peers != before {
+                    before = peers.clone();
+                    told = Some(Instant::now());
+                    if changed.send(peers).is_err() {
+                        return;
+                    }
+                }
+            }
+            if !more {
+                thread::sleep(LOOK);
+            }
+        }
+    });
+    Named { peers, changes }
+}
+
+impl Follower {
+    fn new(logs: &[PathBuf], format: Format, forwarded: Forwarded, kept_in: PathBuf) -> Self {
+        let kept = fs::read(&kept_in).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let mut kept: Kept = kept.unwrap_or_default();
+        let log = |path: &PathBuf| Log::new(path.clone(), kept.positions.remove(path));
+        Follower {
+            logs: logs.iter().map(log).collect(),
+            lines: Transfers::new(format, TimeZone::system(), forwarded),
+            clients: kept.clients,
+            most: MOST_PEERS,
+            kept_in,
+            faults: HashMap::new(),
+            cannot_keep: false,
+        }
+    }
+
+    fn peers(&self) -> HashSet<String> {
+        self.clients.keys().map(IpAddr::to_string).collect()
+    }
+
+    /// Reads what is new; says whether there is more to read at once.
+    fn look(&mut self) -> bool {
+        let before: Vec<_> = self.logs.iter().map(|log| log.position().cloned()).collect();
+        let now = now_us();
+        let mut more = false;
+        for i in 0..self.logs.len() {
+            let Follower { logs, lines, clients, most, .. } = self;
+            let read = logs[i].read(&mut |line| {
+                if let Some(transfer) = lines.take(line, now) {
+                    learn(clients, *most, transfer.address, transfer.t_us);
+                }
+            });
+            more |= *read.as_ref().unwrap_or(&false);
+            self.tell(i, read.err());
+        }
+        let after = self.logs.iter().map(|log| log.position().cloned());
+        if !after.eq(before) {
+            self.keep();
+        }
+        more
+    }
+
+    /// Says once that a log cannot be read, and once that it can again.
+    fn tell(&mut self, log: usize, fault: Option<io::Error>) {
+        let path = &self.logs[log].path;
+        let shown = path.display();
+        match fault.map(|e| e.to_string()) {
+            Some(why) if self.faults.get(path) == Some(&why) => {}
+            Some(why) => {
+                say!("cannot read the log {shown}: {why}; trying again each second");
+                self.faults.insert(path.clone(), why);
+            }
+            None if self.faults.remove(path).is_some() => say!("the log {shown} can be read again"),
+            None => {}
+        }
+    }
+
+    fn keep(&mut self) {
+        let position = |log: &Log| Some((log.path.clone(), log.position()?.clone()));
+        let positions = self.logs.iter().filter_map(position).collect();
+        let kept = Kept { positions, clients: self.clients.clone() };
+        let written = serde_json::to_vec(&kept).map_err(io::Error::from);
+        let written = written.and_then(|text| replace(&self.kept_in, &text));
+        if let (Err(e), false) = (&written, self.cannot_keep) {
+            let shown = self.kept_in.display();
+            say!("cannot write {shown}: {e}; the next agent would read the logs anew");
+        }
+        self.cannot_keep = written.is_err();
+    }
+}
+
+fn learn(clients: &mut HashMap<IpAddr, i64>, most: usize, address: IpAddr, t_us: i64) {
+    let last = clients.entry(address).or_insert(t_us);
+    *last = (*last).max(t_us);
+    if clients.len() > most {
+        let mut all: Vec<_> = clients.iter().map(|(address, last)| (*last, *address)).collect();
+        let go = GO_AT_ONCE.clamp(1, all.len() - 1);
+        all.select_nth_unstable(go);
+        for (_, address) in &all[..go] {
+            clients.remove(address);
+        }
+    }
+}
+
+/// Whole or not at all, and for nobody else to read: it says whom this host serves.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    // One that was left behind may have other rights.
+    let _ = fs::remove_file(&new);
+    let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(text)?;
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use imtcp_advice::clients::proxies::FIELD;
+
+    use super::*;
+
+    #[test]
+    fn of_too_many_clients_those_who_got_nothing_for_longest_go() {
+        let mut clients = HashMap::new();
+        for i in 0..20_u8 {
+            learn(&mut clients, 8, IpAddr::from([192, 0, 2, i]), i.into());
+            assert!(clients.len() <= 8);
+        }
+        assert!(clients.contains_key(&IpAddr::from([192, 0, 2, 19])));
+    }
+
+    #[test]
+    fn what_is_kept_is_for_its_owner_alone_and_is_found_again() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("imtcp-follow-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (log, kept) = (dir.join("access.log"), dir.join("followed-logs"));
+        let line = |host: &str| {
+            format!(
+                "{host} - - [22/Nov/2026:04:00:00 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"x\"\n"
+            )
+        };
+        let follower = || {
+            let forwarded = Forwarded { proxies: Vec::new(), field: FIELD };
+            Follower::new(&[log.clone()], Format::Auto, forwarded, kept.clone())
+        };
+        fs::write(&log, line("192.0.2.1")).unwrap();
+        let mut first = follower();
+        assert!(!first.look());
+        assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+        // The agent is away: the client before is known from the file, the new one from the log.
+        fs::write(&log, line("192.0.2.1") + &line("192.0.2.2")).unwrap();
+        let mut second = follower();
+        assert_eq!(second.peers(), HashSet::from(["192.0.2.1".into()]));
+        second.look();
+        assert_eq!(second.peers().len(), 2);
+        assert_eq!(second.lines.counts.lines, 1, "the first line is not read again");
+        // Half a file is none.
+        fs::write(&kept, "{").unwrap();
+        let mut third = follower();
+        third.look();
+        assert_eq!(third.peers().len(), 2);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
