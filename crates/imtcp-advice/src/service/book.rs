@@ -60,6 +60,14 @@ impl Answered {
     }
 }
 
+/// Records of one path that were written, each with its span in seconds.
+#[derive(Default)]
+struct WrittenOfPath<'r> {
+    records: Vec<(&'r Record, u32)>,
+    /// Some of them, which is not told, were there before.
+    some_known: bool,
+}
+
 impl Book {
     pub fn new(store: Arc<Store>, pinger: Pinger) -> Self {
         Book { store, paths: Mutex::default(), held: Arc::default(), pinger }
@@ -159,23 +167,23 @@ impl Book {
 
     /// These batches are in the store now; of each, so much was new.
     pub async fn wrote(&self, batches: &[Batch], written: &[Written], now_us: i64) {
-        let mut by_path: BTreeMap<&str, (Vec<(&Record, u32)>, bool)> = BTreeMap::new();
+        let mut by_path: BTreeMap<&str, WrittenOfPath> = BTreeMap::new();
         for (batch, written) in batches.iter().zip(written).filter(|(_, w)| w.stored > 0) {
             // Which of them were there already is not told.
             let all_new = written.stored == batch.records.len() as u64;
             for stored in &batch.records {
-                let of_path = by_path.entry(&stored.record.dst).or_insert((Vec::new(), true));
-                of_path.0.push((&stored.record, stored.span_s));
-                of_path.1 &= all_new;
+                let of_path = by_path.entry(&stored.record.dst).or_default();
+                of_path.records.push((&stored.record, stored.span_s));
+                of_path.some_known |= !all_new;
             }
         }
-        for (dst, (records, all_new)) in by_path {
+        for (dst, WrittenOfPath { records, some_known }) in by_path {
             let entry = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
             let Some(entry) = entry else { continue };
             let mut known = entry.lock().await;
             let take_in =
                 |k: &mut Known| records.iter().all(|(r, span)| k.take_in(r, *span, now_us));
-            if !all_new || !known.as_mut().is_some_and(take_in) {
+            if some_known || !known.as_mut().is_some_and(take_in) {
                 *known = None;
             }
         }

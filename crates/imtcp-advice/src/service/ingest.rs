@@ -143,7 +143,7 @@ impl Writer {
         }
         if self.health.cannot_write() && self.probed.elapsed() >= PROBE {
             self.probed = Instant::now();
-            self.health.wrote(self.book.store().probe_write(now_us()).await.as_ref().map(|()| ()));
+            self.health.wrote(self.book.store().probe_write(now_us()).await.as_ref().map(|_| ()));
         }
     }
 

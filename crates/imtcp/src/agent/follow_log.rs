@@ -202,7 +202,7 @@ mod tests {
         };
         let follower = || {
             let forwarded = Forwarded { proxies: Vec::new(), field: FIELD };
-            Follower::new(&[log.clone()], Format::Auto, forwarded, kept.clone())
+            Follower::new(std::slice::from_ref(&log), Format::Auto, forwarded, kept.clone())
         };
         fs::write(&log, line("192.0.2.1")).unwrap();
         let mut first = follower();
