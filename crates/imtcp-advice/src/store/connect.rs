@@ -17,6 +17,9 @@ use crate::error::{Error, Result};
 
 /// How long a connection to the database may take.
 const CONNECTING: Duration = Duration::from_secs(5);
+/// How long a statement waits for another process's lock on SQLite's file: an import of another
+/// process holds it for a second or two at once.
+const LOCKED_BY_ANOTHER: Duration = Duration::from_secs(10);
 /// How long opening waits for a process that has the file to itself, and how often it tries.
 const LOCKED: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(10);
@@ -103,11 +106,15 @@ pub(super) async fn begin_writing(
 
 /// So many connections at most.
 pub(super) fn pool(most: u32, dialect: Dialect) -> AnyPoolOptions {
-    let options = AnyPoolOptions::new().max_connections(most).acquire_timeout(CONNECTING);
+    let options = AnyPoolOptions::new().max_connections(most);
     match dialect {
-        // A file's connection is as good on the last day as on the first.
-        Dialect::Sqlite => options.idle_timeout(None).max_lifetime(None),
-        Dialect::Postgres => options,
+        // A file's connection is as good on the last day as on the first. Whoever has it may wait for
+        // another process's lock first.
+        Dialect::Sqlite => {
+            let waits = LOCKED_BY_ANOTHER + CONNECTING;
+            options.idle_timeout(None).max_lifetime(None).acquire_timeout(waits)
+        }
+        Dialect::Postgres => options.acquire_timeout(CONNECTING),
     }
     .after_connect(move |connection, _| Box::pin(prepare(connection, dialect)))
     .after_release(|connection, _| Box::pin(is_outside_of_transactions(connection)))
@@ -157,7 +164,7 @@ async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> sqlx::Resu
         return Ok(());
     }
     for statement in [
-        "PRAGMA busy_timeout = 10000",
+        &*format!("PRAGMA busy_timeout = {}", LOCKED_BY_ANOTHER.as_millis()),
         // Of a new file, before it has a page: so it gives space back in steps (store::vacuum).
         "PRAGMA auto_vacuum = INCREMENTAL",
         "PRAGMA journal_mode = WAL",
