@@ -13,7 +13,7 @@ use support::*;
 const HTTP: &str = r#"198.51.100.7 - - [22/Nov/2026:04:19:19 +0000] "GET /big.bin HTTP/1.1" 200 3000000 "-" "x"
 2001:db8::7 - - [22/Nov/2026:04:20:19 +0000] "GET /big.bin HTTP/1.1" 200 3000 "-" "x"
 mirror.example.org - - [22/Nov/2026:04:20:19 +0000] "GET /big.bin HTTP/1.1" 200 3000 "-" "x"
-198.51.100.8 - - [22/Nov/2026:04:20:19 +0000] "GET /big.bin HTTP/1.1" 200 99999 "x" 3
+198.51.100.8 - - [22/Nov/2026:04:20:19 +0000] "GET /big.bin HTTP/1.1" 200 99999 "x" 200 3
 "#;
 const RSYNC: &str = "2026/11/22 04:16:32 [11046] building file list
 2026/11/22 04:16:32 [11046] send UNDETERMINED [198.51.100.7] files () big.bin 5000000
