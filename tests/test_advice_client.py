@@ -51,6 +51,15 @@ def test_what_is_reported_is_advised_upon(url: str) -> None:
     assert then.answer["reason"] == "too_few_days"
 
 
+def test_records_beyond_what_the_service_keeps_are_warned_of(tmp_path: Path) -> None:
+    now = datetime.now(UTC).isoformat()
+    records = [{"dst": dst, "time": now, "available_bps": 1} for dst in (DST, "192.0.2.8")]
+    with running_service(tmp_path, "--most-paths", "1") as url:
+        service = AdviceService(url, WRITE_TOKEN)
+        with pytest.warns(imtcp_advice.RecordsLeftOutWarning, match="left out 1 records: "):
+            assert service.report(records) == 1
+
+
 def test_without_service_the_answer_is_the_safe_default() -> None:
     service = AdviceService("http://127.0.0.1:1")
     advice = service.advice(DST)

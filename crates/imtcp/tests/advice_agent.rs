@@ -187,6 +187,21 @@ fn one_bad_record_does_not_condemn_its_batch() {
 }
 
 #[test]
+fn records_that_the_service_leaves_out_are_counted_and_hold_up_no_batch() {
+    let scratch = Scratch::new();
+    let mut spool = open(&scratch.path("spool"), 1_000_000);
+    spool.put(&records(0, 3)).unwrap();
+    let service = Service::start(&["--most-paths", "1"]);
+    assert_eq!(service.report("first", &[record("2026-03-20T14:25:00Z", 1)]).0, 200);
+    let mut others = records(3, 2);
+    others.iter_mut().for_each(|r| r.dst = "192.0.2.99".into());
+    spool.put(&others).unwrap();
+    let sent = send_all(&spool, client(&service.url, &scratch));
+    let expected = Sent { batches: 2, records: 3, refused_records: 2, ..Sent::default() };
+    assert_eq!(sent, expected);
+}
+
+#[test]
 fn a_wrong_report_says_which_records_are_wrong_and_stores_none_of_its_batch() {
     let service = Service::start(&[]);
     let mut batch = vec![record("2026-03-20T14:25:00Z", 1); 3];

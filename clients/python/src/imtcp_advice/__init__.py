@@ -9,6 +9,19 @@ print(advice.congestion_control, advice.available_bps, advice.ask_again_s)
 """
 
 from .answer import Advice
-from .client import AdviceService, Record, ServiceError, TokenInClearWarning
+from .client import (
+    AdviceService,
+    Record,
+    RecordsLeftOutWarning,
+    ServiceError,
+    TokenInClearWarning,
+)
 
-__all__ = ["Advice", "AdviceService", "Record", "ServiceError", "TokenInClearWarning"]
+__all__ = [
+    "Advice",
+    "AdviceService",
+    "Record",
+    "RecordsLeftOutWarning",
+    "ServiceError",
+    "TokenInClearWarning",
+]

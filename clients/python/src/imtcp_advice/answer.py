@@ -65,6 +65,13 @@ def stored_of_receipt(receipt: Mapping[str, Any], sent: int) -> int:
     return _count(receipt["stored"], most=sent)
 
 
+def left_out_of_receipt(receipt: Mapping[str, Any]) -> str:
+    """What the service left out, in words; empty if it stored all. The same errors as above."""
+    if "refused" not in receipt:
+        return ""
+    return f"left out {_count(receipt['refused'])} records: {text(receipt['because'])}"
+
+
 def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("no text")

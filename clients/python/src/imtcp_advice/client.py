@@ -16,11 +16,15 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from . import exchange
-from .answer import Advice, stored_of_receipt, text
+from .answer import Advice, left_out_of_receipt, stored_of_receipt, text
 
 
 class ServiceError(Exception):
     """The service did not answer, or refused; the text says what to do."""
+
+
+class RecordsLeftOutWarning(UserWarning):
+    """The service stored a batch without some of its records."""
 
 
 class TokenInClearWarning(UserWarning):
@@ -101,11 +105,17 @@ class AdviceService:
     def report(
         self, records: Iterable[Record | Mapping[str, Any]], batch: str | None = None
     ) -> int:
-        """Adds records; returns how many were new. Sent again under its id, a batch counts once."""
+        """Adds records; returns how many were new. Sent again under its id, a batch counts once.
+
+        A service that keeps no more paths leaves records out: `RecordsLeftOutWarning`.
+        """
         sent = list(records)
         body = {"batch": batch or str(uuid.uuid4()), "records": sent}
         receipt = self._request("/v1/reports", json.dumps(body, default=_time_text).encode())
         try:
+            left_out = left_out_of_receipt(receipt)
+            if left_out:
+                warnings.warn(f"{self.url} {left_out}", RecordsLeftOutWarning, stacklevel=2)
             return stored_of_receipt(receipt, len(sent))
         except (KeyError, TypeError, ValueError) as e:
             raise ServiceError(f"{self.url} gives no receipt: is it an imtcp service?") from e

@@ -38,7 +38,7 @@ use axum::routing::{get, post, put};
 use axum::Router;
 use tokio::sync::Semaphore;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::maintain::Retention;
 use crate::store::{Limits, Store};
 use crate::time::now_us;
@@ -186,6 +186,8 @@ async fn roll_up(book: Arc<Book>, keep: Retention, metrics: Arc<Metrics>) {
                 tracing::info!("rolled up {} records, removed {}", done.rolled_up, done.removed)
             }
             Ok(_) => {}
+            // The service ends.
+            Err(Error::Db(sqlx::Error::PoolClosed)) => return,
             Err(e) => tracing::error!("cannot roll up: {e}"),
         }
     }

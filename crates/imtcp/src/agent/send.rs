@@ -10,6 +10,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::clock::ServiceClock;
 use super::messages::{say, Fault};
 use super::spool::{unless_gone, Spool};
@@ -135,6 +137,7 @@ impl Sender {
             self.learn_clock();
             match answer {
                 Ok(receipt) => {
+                    sent.refused_records += self.left_out(&receipt);
                     let stored = receipt["stored"].as_u64().unwrap_or(0);
                     return Outcome::Delivered { stored };
                 }
@@ -168,6 +171,19 @@ impl Sender {
                 say!("{why}; the others of its batch are sent");
             }
         }
+    }
+
+    /// How many records the service left out of a batch that it took, as it keeps so many paths at most.
+    fn left_out(&mut self, receipt: &Value) -> usize {
+        let count = receipt["refused"].as_u64().unwrap_or(0);
+        if count > 0 {
+            let because = receipt["because"].as_str().unwrap_or("it does not say why");
+            let why = format!("{}: it leaves records out: {because}", self.client.url());
+            if self.refused.is_new(&why) {
+                say!("{why}; the others of their batch are stored");
+            }
+        }
+        usize::try_from(count).unwrap_or(usize::MAX)
     }
 
     fn refuse(&mut self, why: String) -> Outcome {
