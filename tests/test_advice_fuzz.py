@@ -45,6 +45,6 @@ def fuzz(url: str, token: str, home: Path, *options: str) -> None:
         [SCHEMATHESIS, "run", f"{url}/openapi.json", "--seed", "1", *options, "--checks", "all",
          "--header", f"Authorization: Bearer {token}", "--no-color"],
         env={**os.environ, "SCHEMATHESIS_HOOKS": "advice_fuzz_hooks", "PYTHONPATH": path},
-        capture_output=True, text=True, cwd=home, timeout=300,
+        capture_output=True, text=True, cwd=home, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -3,7 +3,9 @@
 //! A cell with two meanings is an error: a guess would be a wrong history.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read};
+use std::rc::Rc;
 
 use csv::StringRecord;
 use encoding_rs_io::DecodeReaderBytesBuilder;
@@ -119,12 +121,37 @@ fn epoch_us(whole: &str, fraction: &str) -> Option<i64> {
     i64::try_from(us).ok()
 }
 
+/// Bytes of one row at most: ours have 300.
+const MOST_ROW_BYTES: usize = 1 << 20;
+
+/// Ends with an error where a row is too long: a quote that is never closed makes one of all that follows.
+struct BoundedRows<R> {
+    input: R,
+    /// Bytes since the last row.
+    since_row: Rc<Cell<usize>>,
+}
+
+impl<R: Read> Read for BoundedRows<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let since_row = self.since_row.get();
+        if since_row > MOST_ROW_BYTES {
+            let why = "a row is longer than 1 MiB: is a quote not closed?";
+            return Err(std::io::Error::other(why));
+        }
+        let count = self.input.read(buffer)?;
+        self.since_row.set(since_row + count);
+        Ok(count)
+    }
+}
+
 /// The rows of a CSV, below its first line.
 pub(crate) struct Table<'r> {
     /// Names of columns, in one form.
     pub head: StringRecord,
     pub comma_separates: bool,
-    rows: csv::StringRecordsIntoIter<Box<dyn Read + 'r>>,
+    rows: csv::StringRecordsIntoIter<BoundedRows<Box<dyn Read + 'r>>>,
+    since_row: Rc<Cell<usize>>,
+    lines_behind: u64,
 }
 
 impl<'r> Table<'r> {
@@ -139,19 +166,26 @@ impl<'r> Table<'r> {
         let head = first_line(&mut decoded)?;
         refuse_other_formats(&head)?;
         let separator = separator(&head);
+        // csv counts a line where its line feed is: at the begin of the next row, after a CR.
+        let lines_behind =
+            u64::from(head.ends_with(b"\r") && decoded.fill_buf()?.starts_with(b"\n"));
         let all: Box<dyn Read + 'r> = Box::new(std::io::Cursor::new(head).chain(decoded));
+        let since_row = Rc::new(Cell::new(0));
+        let all = BoundedRows { input: all, since_row: Rc::clone(&since_row) };
         let mut reader =
             csv::ReaderBuilder::new().delimiter(separator).trim(csv::Trim::All).from_reader(all);
         let head = reader.headers().map_err(wrong_csv)?.iter().map(column_name).collect();
         refuse_two_of_a_name(&head)?;
-        Ok(Table { head, comma_separates: separator == b',', rows: reader.into_records() })
+        let comma_separates = separator == b',';
+        Ok(Table { head, comma_separates, rows: reader.into_records(), since_row, lines_behind })
     }
 
     /// Each row with the number of its line.
     pub(crate) fn rows(self) -> impl Iterator<Item = Result<(u64, StringRecord)>> + use<'r> {
-        self.rows.map(|row| {
+        self.rows.map(move |row| {
             let row = row.map_err(wrong_csv)?;
-            let line = row.position().map_or(0, csv::Position::line);
+            self.since_row.set(0);
+            let line = row.position().map_or(0, csv::Position::line) + self.lines_behind;
             match row.iter().any(|cell| cell.contains(char::REPLACEMENT_CHARACTER)) {
                 true => Err(Error::Input(format!(
                     "line {line}: there are bytes that are no text: save the file as UTF-8"
@@ -239,6 +273,7 @@ fn wrong_csv(e: csv::Error) -> Error {
         csv::ErrorKind::Utf8 { pos, .. } => {
             format!("line {}: there are bytes that are no UTF-8: save the file as UTF-8", line(pos))
         }
+        csv::ErrorKind::Io(e) => e.to_string(),
         _ => format!("this is not the CSV that was expected: {e}"),
     })
 }
@@ -249,6 +284,24 @@ mod tests {
 
     const OPEN: Numbers = Numbers { decimal: None, comma_separates: false };
     const COMMAS: Numbers = Numbers { decimal: None, comma_separates: true };
+
+    #[test]
+    fn rows_tell_their_line_whatever_ends_it() {
+        for end in ["\n", "\r\n"] {
+            let text = ["time;available_bps", "a;1", "b;2", ""].join(end);
+            let rows = Table::open(text.as_bytes()).unwrap().rows();
+            let lines: Vec<_> = rows.map(|row| row.unwrap().0).collect();
+            assert_eq!(lines, [2, 3], "{end:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_never_ends_is_an_error_in_bounded_memory() {
+        let endless = std::io::repeat(b'x').take(1 << 30);
+        let text = "time,available_bps\n\"".as_bytes().chain(endless);
+        let error = Table::open(text).unwrap().rows().next().unwrap().unwrap_err();
+        assert!(error.to_string().contains("longer than 1 MiB"), "{error}");
+    }
 
     #[test]
     fn a_number_with_one_meaning_is_read() {

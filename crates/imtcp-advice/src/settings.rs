@@ -131,7 +131,7 @@ impl Settings {
             ((2..=10_000).contains(&self.min_samples), "min_samples is between 2 and 10000"),
             ((self.min_days..=3660).contains(&self.max_days), "max_days is min_days to 3660"),
             (self.next_min_s >= 1, "next_min_s is at least 1"),
-            (self.next_min_s <= self.next_max_s, "next_min_s is not over next_max_s"),
+            (self.next_min_s <= self.next_max_s, "next_min_s must not exceed next_max_s"),
         ];
         match rules.iter().find(|(holds, _)| !holds) {
             Some((_, rule)) => Err(Error::Input(format!("wrong setting: {rule}"))),

@@ -376,3 +376,78 @@ fn names_that_nobody_answers_for_hold_few_threads_and_not_the_end() {
     assert!(service.terminate().success());
     assert!(ended.elapsed() < Duration::from_secs(1), "{:?}", ended.elapsed());
 }
+
+/// A request whose body never comes.
+fn stalled(service: &Service, head: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(service.address()).unwrap();
+    stream.write_all(format!("{head}\r\nHost: localhost\r\n").as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn whoever_never_ends_a_body_makes_room_as_an_idle_client_does() {
+    let service = Service::start(&["--client-connections", "20"]);
+    let held: Vec<_> = (0..60)
+        .map(|_| {
+            let mut stream = stalled(&service, "POST /RPC2 HTTP/1.1");
+            let rest = b"Content-Type: text/xml\r\nContent-Length: 1000\r\n\r\n<";
+            let _ = stream.write_all(rest);
+            stream
+        })
+        .collect();
+    for _ in 0..5 {
+        assert_eq!(service.get("/healthz").0, 200);
+    }
+    drop(held);
+}
+
+#[test]
+fn reports_that_stall_take_no_room_from_others() {
+    let service = Service::start(&[]);
+    let auth = format!("Authorization: Bearer {TOKEN}\r\n");
+    let held: Vec<_> = (0..100)
+        .map(|_| {
+            let mut stream = stalled(&service, "POST /v1/reports HTTP/1.1");
+            let rest = format!("{auth}Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n");
+            stream.write_all(rest.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let started = Instant::now();
+    assert_eq!(service.report("b", &[record("2026-03-20T14:25:00Z", 1)]).0, 200);
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    // And they end, with the reason.
+    let mut one = held.into_iter().next().unwrap();
+    one.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut answer = [0; 1024];
+    let length = one.read(&mut answer).unwrap();
+    assert!(text(&answer[..length]).contains(" 408 "), "{}", text(&answer[..length]));
+}
+
+#[test]
+fn it_ends_within_a_second_while_another_process_holds_the_history() {
+    let mut service = Service::start(&[]);
+    let script = r#"
+import sqlite3, sys
+other = sqlite3.connect(sys.argv[1], isolation_level=None)
+other.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"#;
+    let mut other = Command::new("python3")
+        .args(["-c", script])
+        .arg(service.db())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    other.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
+    // Reading goes on.
+    assert_eq!(service.get("/v1/paths").0, 200);
+    let started = Instant::now();
+    assert!(service.terminate().success());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    drop(other.stdin.take());
+    other.wait().unwrap();
+}

@@ -330,3 +330,41 @@ fn many_results_become_several_batches_of_one_kind() {
     let service = Service::start(&[]);
     assert_eq!(send_all(&spool, client(&service.url, &scratch)).records, 10_002);
 }
+
+/// A captive portal, or another program at the URL.
+#[test]
+fn what_is_no_receipt_leaves_the_batch_in_the_spool() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 65536]);
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    let scratch = Scratch::new();
+    let mut spool = open(&scratch.path("spool"), 1_000_000);
+    spool.put(&records(0, 3)).unwrap();
+    let sent = send_all(&spool, client(&url, &scratch));
+    assert_eq!((sent.batches, sent.records), (0, 0));
+    assert!(sent.waits.unwrap().contains("no receipt"));
+    assert_eq!(spool.waiting().unwrap().len(), 1);
+}
+
+#[test]
+fn a_spool_is_its_owners_alone_and_no_link_leads_its_files_elsewhere() {
+    use std::os::unix::fs::{symlink, PermissionsExt};
+    let scratch = Scratch::new();
+    let (dir, victim) = (scratch.path("spool"), scratch.path("victim"));
+    fs::write(&victim, "as it was").unwrap();
+    let mut spool = open(&dir, 1_000_000);
+    symlink(&victim, dir.join("00000000000000000000.new")).unwrap();
+    spool.put(&records(0, 1)).unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    assert_eq!(mode(&spool.waiting().unwrap()[0]), 0o600);
+}

@@ -143,6 +143,11 @@ impl Admitted {
         Busy(Arc::clone(&self.slot))
     }
 
+    /// It is idle from now on, not from before.
+    pub fn touch(&self) {
+        self.slot.set_idle_since(Some(Instant::now()));
+    }
+
     /// Returns when the connection has to make room.
     pub async fn evicted(&self) {
         self.slot.evicted.notified().await;

@@ -23,7 +23,7 @@ use super::{Service, Shared};
 const REQUEST_TIME: Duration = Duration::from_secs(15);
 /// The body of a refused request is thrown away for so long, that its sender reads the answer.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
-pub const MOST_REPORT_BYTES: usize = 4 << 20;
+const MOST_REPORT_BYTES: usize = 4 << 20;
 /// A call of the paper's has a host's name and a number: a kilobyte.
 const MOST_XMLRPC_BYTES: usize = 16 << 10;
 const MOST_OTHER_BYTES: usize = 64 << 10;
@@ -118,7 +118,10 @@ fn check_right(
     service.access().check(right, headers).map_err(|denied| {
         if let Denied::WrongToken(_) = denied {
             service.wrong_tokens.take(client, now);
-            tracing::warn!("{client} sent a wrong token");
+            // So many a minute: a log must not grow with who guesses.
+            if service.wrong_token_lines.take(client, now) {
+                tracing::warn!("{client} sent a wrong token");
+            }
             return (Why::WrongToken, denied.into());
         }
         (Why::NoToken, denied.into())

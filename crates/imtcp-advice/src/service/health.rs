@@ -28,6 +28,8 @@ struct Outcomes {
     writing: Option<String>,
     /// The history was removed or replaced.
     replaced: bool,
+    /// The last read found it damaged.
+    damaged: bool,
     writing_since: Option<Instant>,
 }
 
@@ -39,8 +41,8 @@ impl Health {
     /// How a try to read went.
     pub fn read(&self, tried: Result<(), &Error>) {
         let mut state = self.state();
-        let replaced = matches!(tried, Err(Error::Replaced(_)));
-        state.replaced = replaced;
+        state.replaced = matches!(tried, Err(Error::Replaced(_)));
+        state.damaged = matches!(tried, Err(Error::Corrupt(_)));
         log("read", &mut state.reading, tried);
     }
 
@@ -64,6 +66,11 @@ impl Health {
     /// Did the last write fail?
     pub fn cannot_write(&self) -> bool {
         self.state().writing.is_some()
+    }
+
+    /// Did the last read find the history damaged? What is written into it then is lost.
+    pub fn is_damaged(&self) -> bool {
+        self.state().damaged
     }
 
     /// Is the history another one than was opened?
@@ -144,6 +151,15 @@ mod tests {
         assert!(health.check_history().is_err() && !health.cannot_write());
         health.read(Ok(()));
         assert!(health.check().is_ok());
+    }
+
+    #[test]
+    fn a_damaged_history_is_written_to_no_more_until_it_can_be_read() {
+        let health = Health::default();
+        health.read(Err(&Error::Corrupt("x".into())));
+        assert!(health.is_damaged() && health.check().is_err());
+        health.read(Ok(()));
+        assert!(!health.is_damaged());
     }
 
     #[test]

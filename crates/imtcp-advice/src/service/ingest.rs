@@ -128,6 +128,10 @@ impl Writer {
     /// Is the history there, has somebody else written, can it be written again?
     async fn look(&mut self) {
         let now = self.book.store().generation().await;
+        if matches!(now, Err(Error::Db(sqlx::Error::PoolClosed))) {
+            // The service ends.
+            return;
+        }
         self.health.read(now.as_ref().map(|_| ()));
         match now {
             Ok(now) => {
@@ -151,7 +155,10 @@ impl Writer {
         let (batches, waiting): (Vec<_>, Vec<_>) =
             group.into_iter().map(|i| (i.batch, (i.done, i._room))).unzip();
         self.health.begin_write();
-        let written = self.book.store().write(&batches, now_us()).await;
+        let written = match self.health.is_damaged() {
+            false => self.book.store().write(&batches, now_us()).await,
+            true => Err(Error::Corrupt(self.book.store().place().to_string())),
+        };
         self.health.wrote(written.as_ref().map(|_| ()));
         match written {
             Ok((written, generation)) => {

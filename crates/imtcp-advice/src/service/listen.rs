@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request};
 use axum::Router;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,7 +30,9 @@ const WRITE_TIME: Duration = Duration::from_secs(10);
 const TLS_TIME: Duration = Duration::from_secs(10);
 /// For requests under way when the service is told to end: a supervisor waits for it. A batch that was not
 /// acknowledged by then is sent again.
-const END_TIME: Duration = Duration::from_millis(500);
+const END_TIME: Duration = Duration::from_millis(400);
+/// For the database to close. Another process may hold its lock; what was acknowledged is on disk all the same.
+const CLOSE_TIME: Duration = Duration::from_millis(400);
 const HEAD_BYTES: usize = 16 << 10;
 
 /// Serves until `end`; then requests under way may finish. What `tls` says counts for the next
@@ -75,7 +77,7 @@ pub async fn serve(
     drop(listener);
     let _ = ending.send(true);
     let _ = tokio::time::timeout(END_TIME, service.connections.all_closed()).await;
-    service.close().await;
+    let _ = tokio::time::timeout(CLOSE_TIME, service.close()).await;
     Ok(())
 }
 
@@ -110,7 +112,14 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     let handler = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(client));
         let router = router.clone();
-        let busy = admitted.begin_request();
+        // Who is still to send a body may be slow for long, and makes room as an idle one does.
+        let busy = match request.body().is_end_stream() {
+            true => Some(admitted.begin_request()),
+            false => {
+                admitted.touch();
+                None
+            }
+        };
         async move {
             let response = router.oneshot(request).await.unwrap_or_else(|e| match e {});
             drop(busy);

@@ -20,6 +20,7 @@ mod page;
 mod patient;
 mod ping;
 mod problem;
+mod report_body;
 mod reports;
 mod routes;
 mod secret_file;
@@ -76,22 +77,22 @@ pub struct Service {
     hosts: Hosts,
     rate: Buckets,
     wrong_tokens: Buckets,
+    /// Lines of the log about wrong tokens, of this machine's clients too.
+    wrong_token_lines: Buckets,
     connections: Arc<Connections>,
     names: Names,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     /// Requests that read much at once: they must not keep advice waiting.
     heavy: Semaphore,
-    /// Kilobytes of reports' bodies in memory at once.
-    report_kb: Semaphore,
+    /// Bytes of reports' bodies in memory at once.
+    report_room: Semaphore,
 }
 
 type Shared = Arc<Service>;
 
 /// Wrong tokens of one client: so many at once, and as many a minute.
 const WRONG_TOKENS: u32 = 10;
-/// Bodies of reports in memory at once, in kilobytes: sixteen of the largest.
-const MOST_REPORT_KB: usize = 64 << 10;
 const ROLL_UP_EVERY: Duration = Duration::from_secs(3600);
 
 impl Service {
@@ -117,12 +118,13 @@ impl Service {
                 f64::from(WRONG_TOKENS) / 60.0,
                 config.spares_loopback,
             ),
+            wrong_token_lines: Buckets::new(WRONG_TOKENS, f64::from(WRONG_TOKENS) / 60.0, false),
             connections: Connections::new(config.most_connections),
             names: Names::default(),
             metrics,
             health,
             heavy: Semaphore::new(2),
-            report_kb: Semaphore::new(MOST_REPORT_KB),
+            report_room: Semaphore::new(report_body::MOST_BYTES),
         }))
     }
 

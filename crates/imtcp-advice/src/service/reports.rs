@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Reports from agents: batches of records, each batch once.
 
-use axum::body::{Bytes, HttpBody};
-use axum::extract::{FromRequest, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Request, State};
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::gate::{too_large, MOST_REPORT_BYTES};
 use super::problem::{Problem, RefusedRecord};
-use super::{Shared, MOST_REPORT_KB};
+use super::{report_body, Shared};
 use crate::record::Record;
 use crate::store::write::Batch;
 use crate::time::now_us;
@@ -55,15 +52,7 @@ pub async fn reports(
     State(service): State<Shared>,
     request: Request,
 ) -> Result<Json<Receipt>, Problem> {
-    let length = request.body().size_hint().upper().unwrap_or(MOST_REPORT_BYTES as u64);
-    let kilobytes = length.div_ceil(1 << 10).min(MOST_REPORT_KB as u64) as u32;
-    // Many large bodies take turns; waiting counts as part of the request's time.
-    let _memory = service.report_kb.acquire_many(kilobytes).await;
-    let body = Bytes::from_request(request, &()).await;
-    let body = body.map_err(|e| match e.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-        status => Problem::new(status, e.body_text()),
-    })?;
+    let (body, _room) = report_body::read(request.into_body(), &service.report_room).await?;
     let report: Report = serde_json::from_slice(&body)
         .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))?;
     let batch = report.batch;

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// 1 MiB: a chain of certificates or a list of tokens takes some kB, and /dev/zero must end.
@@ -15,7 +15,7 @@ const OTHERS: u32 = 0o007;
 ///
 /// The rights are those of the file that is read, even where another one takes its name meanwhile.
 pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
+    let file = open(path)?;
     let mode = file.metadata().map_err(|e| e.to_string())?.permissions().mode();
     if mode & OTHERS != 0 {
         return Err("anybody on this machine can open it: chmod 600 it first".into());
@@ -25,7 +25,18 @@ pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
 
 /// Reads a file that everybody may know.
 pub fn read_public(path: &Path) -> Result<Vec<u8>, String> {
-    read_all(File::open(path).map_err(|e| e.to_string())?)
+    read_all(open(path)?)
+}
+
+/// A pipe that nobody writes to would keep the whole service waiting.
+fn open(path: &Path) -> Result<File, String> {
+    let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
+    let file = file.map_err(|e| e.to_string())?;
+    let kind = file.metadata().map_err(|e| e.to_string())?.file_type();
+    if kind.is_fifo() || kind.is_socket() {
+        return Err("it is a pipe or a socket: name a file".into());
+    }
+    Ok(file)
 }
 
 fn read_all(file: File) -> Result<Vec<u8>, String> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::any::{AnyArguments, AnyConnectOptions, AnyPoolOptions};
 use sqlx::query::{Query, QueryScalar};
-use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Transaction};
+use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
 
 use super::schema::Dialect;
 use super::Store;
@@ -111,7 +111,7 @@ pub(super) fn pool(most: u32, dialect: Dialect) -> AnyPoolOptions {
         // A file's connection is as good on the last day as on the first. Whoever has it may wait for
         // another process's lock first.
         Dialect::Sqlite => {
-            let waits = LOCKED_BY_ANOTHER + CONNECTING;
+            let waits = LOCKED_BY_ANOTHER + LOCKED;
             options.idle_timeout(None).max_lifetime(None).acquire_timeout(waits)
         }
         Dialect::Postgres => options.acquire_timeout(CONNECTING),
@@ -163,11 +163,20 @@ async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> sqlx::Resu
     if dialect == Dialect::Postgres {
         return Ok(());
     }
+    // A new file gives space back in steps (store::vacuum) if it is told before it has a page.
+    let pages: i64 = connection.fetch_one("SELECT * FROM pragma_page_count").await?.try_get(0)?;
+    let mode = connection.fetch_one("PRAGMA journal_mode").await?.try_get::<String, _>(0)?;
+    connection
+        .execute(&*format!("PRAGMA busy_timeout = {}", LOCKED_BY_ANOTHER.as_millis()))
+        .await?;
+    // Both write to the file: a reader would wait for a lock, and fail where the disk is full.
+    if pages == 0 {
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL").await?;
+    }
+    if mode != "wal" {
+        connection.execute("PRAGMA journal_mode = WAL").await?;
+    }
     for statement in [
-        &*format!("PRAGMA busy_timeout = {}", LOCKED_BY_ANOTHER.as_millis()),
-        // Of a new file, before it has a page: so it gives space back in steps (store::vacuum).
-        "PRAGMA auto_vacuum = INCREMENTAL",
-        "PRAGMA journal_mode = WAL",
         // FULL: what is acknowledged survives a power cut too.
         "PRAGMA synchronous = FULL",
         "PRAGMA foreign_keys = ON",

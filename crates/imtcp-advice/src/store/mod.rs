@@ -138,10 +138,11 @@ impl Store {
         }
     }
 
-    /// Moves SQLite's log into the file.
+    /// Moves SQLite's log into the file. Whoever ends does not wait for another process's lock.
     async fn checkpoint(&self) {
         if self.dialect == Dialect::Sqlite {
-            let _ = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").await;
+            let sql = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE)";
+            let _ = self.writer.execute(sql).await;
         }
     }
 

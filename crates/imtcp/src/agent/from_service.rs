@@ -4,19 +4,23 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use imtcp_advice::record::destination;
 
 use super::listed;
 use super::messages::say;
+use super::spool::create_private;
 use crate::http::Client;
 
 pub const EVERY: Duration = Duration::from_secs(60);
+/// As many as a service keeps.
+const MOST_PEERS: usize = 10_000;
 
 /// The peers as of now, and what becomes of them.
 pub struct Named {
@@ -80,6 +84,9 @@ impl Asker {
         let answer = self.client.get("/v1/clients", &[])?;
         let clients = answer["clients"].as_array();
         let clients = clients.context("what it answers are no clients: is it too old for them?")?;
+        if clients.len() > MOST_PEERS {
+            bail!("it names {} clients: at most {MOST_PEERS} are taken", clients.len());
+        }
         let name = |c: &serde_json::Value| Ok(destination(c["dst"].as_str().unwrap_or_default())?);
         clients.iter().map(name).collect()
     }
@@ -111,6 +118,6 @@ impl Asker {
 fn keep(file: &Path, names: &[String]) -> std::io::Result<()> {
     let new = file.with_extension("new");
     let text: String = names.iter().map(|name| format!("{name}\n")).collect();
-    fs::write(&new, text)?;
+    create_private(&new)?.write_all(text.as_bytes())?;
     fs::rename(&new, file)
 }

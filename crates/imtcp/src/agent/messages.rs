@@ -11,8 +11,21 @@ macro_rules! say {
 }
 pub(crate) use say;
 
+/// Characters of a line: a service or a program may have a long answer.
+const MOST_CHARS: usize = 1000;
+
 pub fn to_stderr(text: fmt::Arguments) {
-    write_line(io::stderr(), &format!("imtcp: {text}"));
+    write_line(io::stderr(), &format!("imtcp: {}", printable(&text.to_string())));
+}
+
+/// One line that moves no terminal, whatever a service or a log has in it.
+fn printable(text: &str) -> String {
+    let shown = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let mut line: String = shown.take(MOST_CHARS).collect();
+    if text.chars().nth(MOST_CHARS).is_some() {
+        line.push('…');
+    }
+    line
 }
 
 pub fn to_stdout(line: &str) {
@@ -68,6 +81,13 @@ mod tests {
         assert_eq!(fault.end(), Some(7));
         assert_eq!(fault.end(), None);
         assert!(fault.is_new("full"));
+    }
+
+    #[test]
+    fn a_line_is_one_line_moves_no_terminal_and_is_bounded() {
+        assert_eq!(printable("a\nb\u{1b}[2Jc"), "a\u{fffd}b\u{fffd}[2Jc");
+        assert_eq!(printable(&"ä".repeat(5000)).chars().count(), MOST_CHARS + 1);
+        assert_eq!(printable("as it is"), "as it is");
     }
 
     #[test]

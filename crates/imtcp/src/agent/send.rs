@@ -137,8 +137,12 @@ impl Sender {
             self.learn_clock();
             match answer {
                 Ok(receipt) => {
+                    let stored = receipt["stored"].as_u64();
+                    let Some(stored) = stored.filter(|_| receipt["batch"] == batch.id()) else {
+                        let why = "what it answers is no receipt: is this an advice service?";
+                        return Outcome::Waits(why.into());
+                    };
                     sent.refused_records += self.left_out(&receipt);
-                    let stored = receipt["stored"].as_u64().unwrap_or(0);
                     return Outcome::Delivered { stored };
                 }
                 // The refusal told of another clock: these times may be right by it.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Context, Result};
@@ -44,6 +45,11 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// What the service knows it by.
+    pub fn id(&self) -> &str {
+        &self.batch
+    }
+
     fn new(records: Vec<Record>, clock: Stamp) -> io::Result<Self> {
         let unique = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
         let batch = format!("{}-{}", machine(), unique.trim());
@@ -71,7 +77,9 @@ impl Batch {
 
 impl Spool {
     pub fn open(dir: &Path, most_bytes: u64, clock: Clock) -> Result<Self> {
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        // Whom this host talks to is nobody else's affair.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.with_context(|| format!("cannot make {}", dir.display()))?;
         // What a kill left half written was never promised to anybody.
         for entry in fs::read_dir(dir)?.flatten() {
             if entry.path().extension().is_some_and(|e| e == "new") {
@@ -122,7 +130,7 @@ impl Spool {
     fn write(&self, path: &Path, body: &[u8]) -> Result<()> {
         let new = path.with_extension("new");
         let write = || {
-            let mut file = File::create(&new)?;
+            let mut file = create_private(&new)?;
             file.write_all(body)?;
             file.sync_all()?;
             fs::rename(&new, path)?;
@@ -187,6 +195,12 @@ impl Spool {
         }
         Ok(total)
     }
+}
+
+/// A new file for its owner alone. Who may write to the directory cannot lead this elsewhere by a link.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    unless_gone(fs::remove_file(path))?;
+    File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 pub fn unless_gone(done: io::Result<()>) -> io::Result<()> {
