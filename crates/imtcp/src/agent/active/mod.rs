@@ -113,6 +113,29 @@ impl Plan {
         }
     }
 
+    /// Leaves out as many of the last peers as make it cost more in a day, and tells how many: whom a
+    /// service or a log names, nobody here can list shorter.
+    pub fn keep_within(&mut self, budget_bytes: Option<u64>) -> usize {
+        let Some(budget) = budget_bytes else { return 0 };
+        let costs_too_much = |count: usize| {
+            let first = &self.peers[..count];
+            let each = self.schedules.iter().map(|s| s.day_bytes(first));
+            each.fold(0, u64::saturating_add) > budget
+        };
+        let (mut fits, mut most) = (0, self.peers.len());
+        while fits < most {
+            let middle = (fits + most).div_ceil(2);
+            if costs_too_much(middle) {
+                most = middle - 1;
+            } else {
+                fits = middle;
+            }
+        }
+        let left_out = self.peers.len() - fits;
+        self.peers.truncate(fits);
+        left_out
+    }
+
     /// A line for each program, and what all of them cost.
     pub fn lines(&self) -> Vec<String> {
         let peers = format::count(self.peers.len(), "peer");
@@ -297,6 +320,12 @@ mod tests {
 
     #[test]
     fn a_plan_over_its_budget_is_refused() {
+        let mut some = plan();
+        let (all, cost) = (some.peers.len(), some.day_bytes());
+        assert_eq!((some.keep_within(None), some.keep_within(Some(cost))), (0, 0));
+        assert_eq!(some.keep_within(Some(cost - 1)), 1);
+        assert!(some.day_bytes() < cost && some.peers == plan().peers[..all - 1]);
+        assert_eq!(some.keep_within(Some(0)), all - 1);
         assert!(plan().require_within(None).is_ok());
         assert!(plan().require_within(Some(plan().day_bytes())).is_ok());
         let refused = plan().require_within(Some(1_000_000)).unwrap_err().to_string();
