@@ -56,7 +56,7 @@ pub struct AgentArgs {
     /// Of the service's clients alone (/v1/clients), asked for again each minute
     ///
     /// While the service is away those that it named last stay. When they change, the cost of tests is
-    /// told again; where it would pass --test-budget, those before are tested on.
+    /// told again. As many are tested as --test-budget allows.
     #[arg(long, group = "listed")]
     pub peers_from_service: bool,
     /// Of connections in this network namespace: own, all, a process (PID) or a file (PATH)
@@ -70,8 +70,8 @@ pub struct AgentArgs {
     ///
     /// The formats are those of `imtcp advice clients`. It goes on where the last agent stopped, also
     /// after a rotation; that is kept in the spool. At most 10000 peers: beyond, those who got nothing for
-    /// longest go. When the peers change, the cost of tests is told again; where it would pass
-    /// --test-budget, those before are tested on.
+    /// longest go. When the peers change, the cost of tests is told again. As many are tested as
+    /// --test-budget allows.
     #[arg(long, value_name = "FILE", group = "listed", value_hint = ValueHint::FilePath)]
     pub log: Vec<PathBuf>,
     #[command(flatten)]
