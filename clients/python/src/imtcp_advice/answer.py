@@ -67,7 +67,8 @@ def stored_of_receipt(receipt: Mapping[str, Any], sent: int) -> int:
 
 def left_out_of_receipt(receipt: Mapping[str, Any]) -> str:
     """What the service left out, in words; empty if it stored all. The same errors as above."""
-    if "refused" not in receipt:
+    # An older service does not tell.
+    if "refused" not in receipt or receipt["refused"] is None:
         return ""
     return f"left out {_count(receipt['refused'])} records: {text(receipt['because'])}"
 

@@ -34,12 +34,12 @@ pub struct Receipt {
     /// The batch had come before.
     pub duplicate: bool,
     /// Records that were left out: their path, or their pair of hop and source, would be one more than
-    /// this service keeps. Absent if there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// this service keeps. Null if there are none.
+    #[serde(default)]
     #[schema(minimum = 1)]
     pub refused: Option<u64>,
     /// Why, and what to do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub because: Option<String>,
 }
 
