@@ -26,6 +26,7 @@ mod routes;
 mod secret_file;
 mod timeline;
 pub mod tls;
+mod turns;
 mod upcoming;
 mod xmlrpc;
 
@@ -53,6 +54,7 @@ use metrics::Metrics;
 use names::Names;
 use ping::Pinger;
 use problem::Problem;
+use turns::Turns;
 
 /// How the service is to behave.
 #[derive(Clone, Debug, Default)]
@@ -83,8 +85,7 @@ pub struct Service {
     names: Names,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
-    /// Requests that read much at once: they must not keep advice waiting.
-    heavy: Semaphore,
+    turns: Turns,
     /// Bytes of reports' bodies in memory at once.
     report_room: Semaphore,
 }
@@ -123,7 +124,7 @@ impl Service {
             names: Names::default(),
             metrics,
             health,
-            heavy: Semaphore::new(2),
+            turns: Turns::default(),
             report_room: Semaphore::new(report_body::MOST_BYTES),
         }))
     }

@@ -2,9 +2,10 @@
 //! Advice, paths, history, metrics, health.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -58,6 +59,7 @@ pub struct AdviceParams {
 ))]
 pub async fn advice(
     State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
     asked: Asked<AdviceParams>,
 ) -> Result<Response, Problem> {
     let params = params(asked)?;
@@ -67,7 +69,7 @@ pub async fn advice(
         None => service.book.now(&dst).await?,
         Some(at) => {
             let t0_us = time::parse(at)?;
-            let _turn = service.heavy.acquire().await;
+            let _turn = service.turns.take(client.ip()).await;
             service.book.as_of(&dst, t0_us).await?
         }
     };
@@ -149,6 +151,7 @@ fn hundred() -> u32 {
 ))]
 pub async fn paths(
     State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
     asked: Asked<PathsParams>,
 ) -> Result<Json<Paths>, Problem> {
     let params = params(asked)?;
@@ -167,7 +170,7 @@ pub async fn paths(
             return Err(Problem::bad_request("q has at most 253 characters, as a name has"));
         }
         Some(q) => {
-            let _turn = service.heavy.acquire().await;
+            let _turn = service.turns.take(client.ip()).await;
             // Names are stored in lower case, and addresses without brackets.
             let part = q.trim().trim_matches(['[', ']']).to_lowercase();
             let found = store.find_paths(&part, &after, params.limit, NAMES_READ).await?;
@@ -344,6 +347,7 @@ pub fn stretch(from: Option<&str>, to: Option<&str>) -> Result<(i64, i64), Probl
 ))]
 pub async fn history(
     State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
     asked: Asked<HistoryParams>,
 ) -> Result<Json<History>, Problem> {
     let params = params(asked)?;
@@ -357,7 +361,7 @@ pub async fn history(
     let hops = path.series.iter().map(|s| s.hop.clone()).collect();
     let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
     let ids: Vec<_> = series.iter().map(|s| s.id).collect();
-    let _turn = service.heavy.acquire().await;
+    let _turn = service.turns.take(client.ip()).await;
     let store = service.book.store();
     let points = store.history(&ids, from_us, to_us, params.points).await?;
     let tests = store.tests(&series, from_us, to_us, params.points).await?;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What would have been advised, and will be: the page's band and timeline.
 
-use axum::extract::State;
+use std::net::SocketAddr;
+
+use axum::extract::{ConnectInfo, State};
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -63,6 +65,7 @@ pub struct Step {
 ))]
 pub async fn timeline(
     State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
     asked: Asked<TimelineParams>,
 ) -> Result<Json<Timeline>, Problem> {
     let params = params(asked)?;
@@ -71,7 +74,7 @@ pub async fn timeline(
     }
     let dst = destination(&params.dst)?;
     let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
-    let _turn = service.heavy.acquire().await;
+    let _turn = service.turns.take(client.ip()).await;
     let mut steps = Vec::new();
     for i in 0..i64::from(params.steps) {
         let t0_us = from_us + (to_us - from_us) / i64::from(params.steps) * i;
