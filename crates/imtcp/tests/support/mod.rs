@@ -250,6 +250,9 @@ fn in_ns<T: Send>(ns: &File, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// No test has a child that takes longer, on a busy machine either.
+const ENDS_WITHIN: Duration = Duration::from_secs(180);
+
 /// A child that does not outlive its test.
 pub struct Background(pub Child);
 
@@ -265,8 +268,19 @@ impl Background {
         }
     }
 
-    /// Its whole output, once it has ended.
+    /// Its whole output, once it has ended. A test of what never ends fails, and does not hang.
     pub fn finish(mut self) -> Output {
+        let deadline = Instant::now() + ENDS_WITHIN;
+        let status = loop {
+            match self.0.try_wait().unwrap() {
+                Some(status) => break Some(status),
+                None if Instant::now() > deadline => break None,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        if status.is_none() {
+            self.0.kill().unwrap();
+        }
         let mut output =
             Output { status: self.0.wait().unwrap(), stdout: Vec::new(), stderr: Vec::new() };
         if let Some(mut out) = self.0.stdout.take() {
@@ -275,6 +289,7 @@ impl Background {
         if let Some(mut err) = self.0.stderr.take() {
             err.read_to_end(&mut output.stderr).unwrap();
         }
+        assert!(status.is_some(), "it did not end within {ENDS_WITHIN:?}: {output:?}");
         output
     }
 }
