@@ -13,6 +13,9 @@ esac
 
 log=target/test
 mkdir -p "$log"
+rm -f "$log"/*.group
+# A part that takes longer hangs: it is ended, and its log names the test. None takes half of it.
+limit_s=1800
 pytest=".venv/bin/pytest -q -rs --durations=10"
 passed=0 failed=0 skipped=0 broken=
 
@@ -22,10 +25,26 @@ run() {
 	shift
 	echo "$*" >"$log/$name.command"
 	rm -f "$log/$name.status"
-	# A shell's background job ignores Ctrl-C, and so would the programs under test.
-	env --default-signal=INT,QUIT "$@" >"$log/$name.log" 2>&1
-	echo $? >"$log/$name.status"
+	# A shell's background job ignores Ctrl-C, and so would the programs under test. `timeout` leads a
+	# process group, so that all of a part can be ended.
+	env --default-signal=INT,QUIT timeout --kill-after=10 $limit_s "$@" >"$log/$name.log" 2>&1 &
+	echo $! >"$log/$name.group"
+	wait $!
+	status=$?
+	rm -f "$log/$name.group"
+	[ $status != 124 ] || echo "ended: it took longer than $limit_s s" >>"$log/$name.log"
+	echo $status >"$log/$name.status"
 }
+
+# end_all: what runs, and what waits.
+end_all() {
+	: >"$log/queue"
+	for group in "$log"/*.group; do
+		[ ! -e "$group" ] || kill -INT -- "-$(cat "$group")"
+	done
+	exit 130
+}
+trap end_all INT TERM
 
 # begin NAME COMMAND...: in the background.
 begin() {
@@ -120,8 +139,6 @@ else
 	# shellcheck disable=SC2046,SC2086
 	begin e2e $pytest $(printf ' --ignore=tests/test_%s.py' $guests) tests
 	queued=$(sed 's/ .*//' "$log/queue")
-	# The lanes do not hear of Ctrl-C: they end where nothing is left to do.
-	trap ': >"$log/queue"; exit 130' INT TERM
 	# shellcheck disable=SC2086
 	echo "== in the virtual machine, two at a time; this takes a while:" $queued
 	lane &
