@@ -5,8 +5,9 @@ BPF_CLANG ?= clang-19
 CARGO ?= cargo
 SEEDS ?= 3
 
-# One set of flags for BPF objects, here and in crates/imtcp-bpf/build.rs.
-BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Werror -Icore/include -Ibpf
+# One set of flags for BPF objects, here and in crates/imtcp-bpf/build.rs. Paths in them are relative: each
+# clone has the same bytes.
+BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Werror -Icore/include -Ibpf -ffile-compilation-dir=.
 BPF_HEADERS := $(wildcard core/include/imtcp/*.h bpf/*.h)
 BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_modes.bpf.o target/bpf/imtcp_nocc.bpf.o \
 	target/bpf/imtcp_ctl.bpf.o

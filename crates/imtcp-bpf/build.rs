@@ -20,7 +20,7 @@ fn main() {
         let status = Command::new(&clang)
             .current_dir(&root)
             .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3"])
-            .args(["-Icore/include", "-Ibpf", "-Wall", "-Werror"])
+            .args(["-Icore/include", "-Ibpf", "-Wall", "-Werror", "-ffile-compilation-dir=."])
             .arg("-c")
             .arg(format!("bpf/{name}.bpf.c"))
             .arg("-o")
