@@ -64,7 +64,7 @@ def table(by_seed: dict[int, dict[str, str]], commit: str) -> str:
     for name in names:
         failed = {seed: found[name] for seed, found in by_seed.items() if found.get(name)}
         ran = sum(name in found for found in by_seed.values())
-        seeds = ", ".join(map(str, failed)) or "–"
+        seeds = ", ".join(map(str, failed)) or "none"
         lines.append(f"| `{name}` | {ran - len(failed)} of {ran} | {seeds} |")
         why += [f"- `{name}`, seed {seed}: {reason}" for seed, reason in failed.items()]
     return "\n".join([*lines, *(["", "## Why", "", *why] if why else [])]) + "\n"

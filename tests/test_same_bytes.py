@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from guests import ROOT
-from imtcp_lab.engine import paths
 
 PROGRAMS = ("imtcp", "imtcp-load")
 BUILD = ("cargo", "build", "--profile", "demo", "--locked", "--quiet")
