@@ -63,7 +63,7 @@ def _found() -> set[str]:
         for place in places
         if place.is_dir()
         for path in place.iterdir()
-        if path.name.startswith((runner.PREFIX, "imtcp-test-"))
+        if path.name.startswith((runner.PREFIX, "imtcp-lab-test-"))
     }
 
 
@@ -97,7 +97,7 @@ def test_pins_and_control_groups_are_where_they_are_in_the_vm():
         grep -q ' /sys/fs/cgroup cgroup2 ' /proc/mounts
         mkdir /sys/fs/bpf/imtcp-test
         mkdir -p /sys/fs/cgroup"$(sed -n s/^0:://p /proc/self/cgroup)"/inner
-        ip netns add imtcp-test-x
+        ip netns add imtcp-lab-test-x
         sleep 1000 &
     """
     NetnsRunner().run(Job(script)).check()
@@ -117,7 +117,7 @@ def test_a_job_that_takes_too_long_is_killed_and_says_so():
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_leaves_nothing(how, tmp_path: Path):
     script = tmp_path / "endless.sh"
-    script.write_text("echo $$ >/dev/null; ip netns add imtcp-test-y; sleep 4322\n")
+    script.write_text("echo $$ >/dev/null; ip netns add imtcp-lab-test-y; sleep 4322\n")
     command = [sys.executable, "-m", "imtcp_lab.cli", "netns", "run", str(script)]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)

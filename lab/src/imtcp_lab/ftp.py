@@ -135,12 +135,16 @@ class FtpScenario(Scenario):
     def script(self) -> str:
         """POSIX sh for the whole transfer."""
         parts = [self.path.script(), scenario.PROCESSES, "code=0", scenario.ALLOW_ALL_CONTROLS]
-        # Past days' records are to be older than the service's start, today's may come.
-        parts.append(_set_clock(self.at - timedelta(seconds=30)))
         if self.history:
             mbps = self.threshold_mbps or day.THRESHOLD_MBPS[self.least_used_pct]
             threshold_bps = mbps * 1e6 / TIMES_SLOWER
-            parts.append(_SERVICE.format(history=self.history, threshold_bps=threshold_bps))
+            # By then all of it has been measured: a record from the future is refused.
+            parts.append(_set_clock(self.at))
+            parts.append(_HISTORY.format(history=self.history, threshold_bps=threshold_bps))
+        # Past days' records are to be older than the service's start, today's may come.
+        parts.append(_set_clock(self.at - timedelta(seconds=30)))
+        if self.history:
+            parts.append(_SERVICE)
         if self.history and self.busy:
             parts.append(_AGENT)
         if not self.control.is_none:
@@ -217,11 +221,14 @@ def _set_clock(at: datetime) -> str:
     return f"date -u -s @{at.timestamp():.0f} >/dev/null"
 
 
-_SERVICE = f"""\
+_HISTORY = f"""\
 chmod 600 token
 imtcp advice import --db history.db --path {CLIENT} history.csv >&2
 imtcp advice set --db history.db history={{history}} threshold={{threshold_bps:.0f}} \\
   epsilon={EPSILON} horizon_s={HORIZON_S // TIMES_FASTER} freshness_s={FRESH_S // TIMES_FASTER} >&2
+"""
+
+_SERVICE = """\
 ns srv imtcp advice serve --db history.db --no-ping --token-file token >&2 & STOP="$STOP $!"
 """
 
