@@ -85,7 +85,7 @@ static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *co
 	struct imtcp_event *e;
 
 	if (m->result.outcome == IMTCP_OK)
-		imtcp_policy_on_result(conn, m->result.avail_bps);
+		imtcp_policy_on_result(conn, m->result.avail_bps, m->result.at_us);
 	e = bpf_ringbuf_reserve(&imtcp_events, sizeof(*e), 0);
 	if (!e) {
 		if (totals)
@@ -336,7 +336,7 @@ static __always_inline void imtcp_on_ack(struct sock *sk, struct imtcp_conn *con
 			    (conn->bg.cap_segs && tp->snd_cwnd >= conn->bg.cap_segs)));
 	if (conn->mode == IMTCP_MODE_BG)
 		imtcp_bg_on_rtt(&conn->bg, ev.now_us, ev.rtt_us);
-	imtcp_policy_on_ack(conn, ev.now_us);
+	imtcp_policy_on_ack(conn, ev.now_us, bytes);
 
 	what = imtcp_meas_on_ack(&conn->meas, &ev);
 	if (what & 1)

@@ -21,12 +21,17 @@ struct imtcp_conn {
 	__u64 cookie;
 	__u64 started_us;
 	__u64 acked_before; /* tp->bytes_acked when it came to its control */
-	__u64 acked_at_us;  /* of the ACK before */
+	__u64 received_before; /* tp->bytes_received then */
+	__u64 acked_at_us;     /* of the ACK before */
 	__u64 busy_us;
 	__u64 yielding_us;
 	__u64 reductions_loss;
 	__u64 reductions_rto;
 	__u64 epoch_ns; /* policy epoch in which this connection was last counted */
+	__u64 counted_bytes; /* that it added to its policy's bytes_acked */
+	/* of the policy's other connections, at this one's valid result before */
+	__u64 others_bytes;
+	__u64 others_at_us;
 	__u32 last_una;
 	__u32 mode;	  /* enum imtcp_mode */
 	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */

@@ -105,8 +105,12 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 	if (!policy)
 		return 1;
 	tag = bpf_sk_storage_get(&imtcp_tags, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!tag)
+	if (!tag) {
+		/* more than net.core.optmem_max */
+		if (ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
+			__sync_fetch_and_add(&policy->no_room_conns, 1);
 		return 1;
+	}
 	/* The inner of two nested cgroups comes first and wins, while its policy lives. */
 	if (tag->policy && tag->policy != id) {
 		__u64 inner = tag->policy;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the control programs (imtcp_ctl.bpf.c) and the command say to each other, beside
+ * What the control programs (imtcp_ctl.bpf.c, imtcp_uncovered.bpf.c) and the command say to each other, beside
  * imtcp_shared.h. Same rules: fixed-width types, explicit padding.
  */
 #ifndef IMTCP_CTL_H
@@ -23,6 +23,21 @@ struct imtcp_ctl_switch {
 	__imtcp_u32 moved_listeners;
 	__imtcp_u32 moved_connections;
 	__imtcp_u32 failed;
+	__imtcp_u32 _pad0;
+};
+
+/* What the programs of imtcp_uncovered.bpf.c count for one run. */
+struct imtcp_uncovered {
+	__imtcp_u64 udp_bytes; /* sent, with headers */
+};
+
+#define IMTCP_UNIX_PATH_MAX 108 /* of sockaddr_un */
+#define IMTCP_COMM_MAX 16	/* TASK_COMM_LEN of the kernel */
+
+/* A Unix socket that a process of a run asked to be connected to. */
+struct imtcp_unix_peer {
+	char path[IMTCP_UNIX_PATH_MAX];
+	char command[IMTCP_COMM_MAX];
 	__imtcp_u32 _pad0;
 };
 

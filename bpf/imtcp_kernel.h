@@ -120,6 +120,7 @@ struct tcp_sock {
 	__u64 tcp_wstamp_ns;   /* earliest departure of the next buffer */
 	__u64 tcp_clock_cache; /* ns, of the present attempt to send */
 	__u64 tcp_mstamp;      /* us, refreshed by each ACK and each attempt to send */
+	__u64 bytes_received;
 	__u64 bytes_acked;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;

@@ -26,8 +26,7 @@ static __always_inline void imtcp_forget_former(struct sock *sk, __u64 policy,
 	}
 	if (totals)
 		__sync_fetch_and_add(&totals->connections_ended, -1);
-	if (former->policy == policy)
-		imtcp_policy_on_return(former);
+	imtcp_policy_on_return(former, policy);
 	bpf_sk_storage_delete(&imtcp_conns, sk);
 }
 
@@ -54,20 +53,29 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 
 	imtcp_forget_former(sk, policy_id, imtcp_totals_of());
 	conn = bpf_sk_storage_get(&imtcp_conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!conn)
+	if (!conn) {
+		/* more than net.core.optmem_max */
+		policy = policy_id ? bpf_map_lookup_elem(&imtcp_policies, &policy_id) : NULL;
+		if (policy)
+			imtcp_count(&policy->no_room_conns);
 		return NULL;
+	}
 	conn->policy = policy_id;
 	conn->mode = mode;
 	conn->started_us = tp->tcp_mstamp;
 	conn->acked_before = tp->bytes_acked;
+	conn->received_before = tp->bytes_received;
 	conn->acked_at_us = tp->tcp_mstamp;
 	conn->last_una = tp->snd_una;
 	conn->ip_header_bytes = sk->__sk_common.skc_family == AF_INET6 ? IMTCP_IPV6_HEADER_BYTES
 								       : IMTCP_IPV4_HEADER_BYTES;
 	imtcp_params_init(&conn->params);
 	policy = imtcp_policy_of(conn);
-	if (policy)
+	if (policy) {
 		imtcp_params_choose(&conn->params, &policy->params);
+		/* before a connection's first packet TCP's own clock has not been read */
+		imtcp_policy_look_at_others(policy, conn, bpf_ktime_get_ns() / 1000);
+	}
 	imtcp_meas_init(&conn->meas, &conn->params, tp->snd_nxt);
 	/* Reno that measures is level with Reno only if it measures little after a loss [IM §4.5]; the background
 	 * needs to know soon what is available */
@@ -83,16 +91,18 @@ static __always_inline void imtcp_end(struct sock *sk)
 	struct imtcp_totals *totals = imtcp_totals_of();
 	struct tcp_sock *tp = tcp_sk(sk);
 	__u64 acked;
+	int closed;
 
 	if (!conn || conn->left)
 		return;
 	acked = tp->bytes_acked - conn->acked_before;
-	imtcp_policy_on_end(conn, acked);
+	closed = sk->__sk_common.skc_state == TCP_CLOSE;
+	imtcp_policy_on_end(conn, acked, tp->bytes_received - conn->received_before, !closed);
 	if (totals) {
 		imtcp_count(&totals->connections_ended);
 		__sync_fetch_and_add(&totals->bytes_acked_ended, acked);
 	}
-	if (sk->__sk_common.skc_state == TCP_CLOSE) {
+	if (closed) {
 		bpf_sk_storage_delete(&imtcp_conns, sk);
 		return;
 	}

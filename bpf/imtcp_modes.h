@@ -96,7 +96,7 @@ static __always_inline int imtcp_mode_acked(struct sock *sk, struct imtcp_conn *
 	if (!bytes)
 		return ack->rtt_us != 0;
 	wire_q8 = (__u32)imtcp_div((__u64)imtcp_pkt_bytes(conn, tp) * 256, tp->mss_cache);
-	imtcp_policy_on_ack(conn, ack->now_us);
+	imtcp_policy_on_ack(conn, ack->now_us, bytes);
 	imtcp_busy(conn, ack->now_us, conn->bg.yields != 0);
 	if (imtcp_round_on_ack(&conn->meas.round, ack->now_us, una, tp->snd_nxt, rtt_us, wire_q8))
 		conn->round_over = 1;

@@ -36,13 +36,17 @@ static __always_inline struct imtcp_policy *imtcp_policy_of(struct imtcp_conn *c
 	return id ? bpf_map_lookup_elem(&imtcp_policies, &id) : NULL;
 }
 
-/* Something of this connection was acknowledged at now_us: it counts in this epoch. */
-static __always_inline void imtcp_policy_on_ack(struct imtcp_conn *conn, __u64 now_us)
+/* Some bytes of this connection were acknowledged at now_us: it counts in this epoch. */
+static __always_inline void imtcp_policy_on_ack(struct imtcp_conn *conn, __u64 now_us, __u32 bytes)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
 	__u64 now_ns = now_us * 1000, start;
 
-	if (!p || !p->min_bps)
+	if (!p)
+		return;
+	conn->counted_bytes += bytes;
+	__sync_fetch_and_add(&p->bytes_acked, bytes);
+	if (!p->min_bps)
 		return;
 	start = p->epoch_start_ns;
 	if (now_ns - start >= IMTCP_EPOCH_NS &&
@@ -104,13 +108,39 @@ static __always_inline __u64 imtcp_policy_floor_bps(const struct imtcp_policy *p
 	return p && p->min_bps ? p->min_bps / imtcp_max(p->active_conns, 1) : 0;
 }
 
-/* A valid result, for the summary at the end of a run. */
-static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u64 avail_bps)
+/* What the policy's other connections have had acknowledged so far. */
+static __always_inline __u64 imtcp_policy_others_bytes(const struct imtcp_policy *p,
+						       const struct imtcp_conn *conn)
+{
+	return p->bytes_acked - conn->counted_bytes;
+}
+
+/* From now on what the others have is counted for this connection. */
+static __always_inline void imtcp_policy_look_at_others(const struct imtcp_policy *p,
+							struct imtcp_conn *conn, __u64 now_us)
+{
+	conn->others_bytes = imtcp_policy_others_bytes(p, conn);
+	conn->others_at_us = now_us;
+}
+
+/*
+ * A valid result, for the summary at the end of a run. To one of several connections the others' traffic
+ * is a stranger's: what it can have is what they leave. All together could have had that, and what the
+ * others had meanwhile (docs/adr/0022-what-a-run-could-have-had.md).
+ */
+static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u64 avail_bps,
+						   __u64 now_us)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
+	__u64 bytes;
 
 	if (!p)
 		return;
+	bytes = imtcp_sub(imtcp_policy_others_bytes(p, conn), conn->others_bytes);
+	if (now_us > conn->others_at_us)
+		avail_bps += imtcp_rate_bps(bytes * conn->meas.wire_q8 / 256,
+					    now_us - conn->others_at_us);
+	imtcp_policy_look_at_others(p, conn, now_us);
 	__sync_fetch_and_add(&p->avail_sum_kbps, avail_bps / 1000);
 	__sync_fetch_and_add(&p->avail_count, 1);
 	if (avail_bps > p->avail_max_bps)
@@ -119,17 +149,22 @@ static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u6
 		p->avail_min_bps = avail_bps;
 }
 
-/* A connection that was counted as ended is back. */
-static __always_inline void imtcp_policy_on_return(struct imtcp_conn *conn)
+/* A connection that had left is on a control of ours again, and was not to be counted as ended where it
+ * has the same policy. */
+static __always_inline void imtcp_policy_on_return(struct imtcp_conn *conn, __u64 policy)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
 
-	if (p)
+	if (!p)
+		return;
+	__sync_fetch_and_add(&p->left_conns, -1);
+	if (conn->policy == policy)
 		__sync_fetch_and_add(&p->ended_conns, -1);
 }
 
-/* A connection ends, or changes its control, with bytes_acked since it had this one. */
-static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 bytes_acked)
+/* A connection ends, or changes its control (left), with so many bytes since it had this one. */
+static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 bytes_acked,
+						__u64 bytes_received, int left)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
 	__u32 min_rtt_us = imtcp_told_min_rtt_us(conn);
@@ -137,7 +172,10 @@ static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 b
 	if (!p)
 		return;
 	__sync_fetch_and_add(&p->ended_conns, 1);
+	if (left)
+		__sync_fetch_and_add(&p->left_conns, 1);
 	__sync_fetch_and_add(&p->ended_bytes_acked, bytes_acked);
+	__sync_fetch_and_add(&p->ended_bytes_received, bytes_received);
 	__sync_fetch_and_add(&p->ended_busy_us, conn->busy_us);
 	__sync_fetch_and_add(&p->ended_yielding_us, conn->yielding_us);
 	if (min_rtt_us && (!p->ended_min_rtt_us || min_rtt_us < p->ended_min_rtt_us))

@@ -61,6 +61,7 @@ static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct i
 	rec->bytes_retrans = tp->bytes_retrans;
 	rec->busy_us = conn->busy_us;
 	rec->yielding_us = conn->yielding_us;
+	rec->bytes_received = tp->bytes_received - conn->received_before;
 }
 
 #endif

@@ -30,7 +30,7 @@ typedef uint64_t __imtcp_u64;
 
 #include <imtcp/params.h>
 
-#define IMTCP_ABI_VERSION 7
+#define IMTCP_ABI_VERSION 8
 
 /* Names under which the congestion controls are registered (TCP_CONGESTION). */
 #define IMTCP_CC_MEASURE "imtcp"
@@ -148,6 +148,7 @@ struct imtcp_record {
 	__imtcp_u64 bytes_retrans;
 	__imtcp_u64 busy_us;	    /* time with data to send */
 	__imtcp_u64 yielding_us;    /* of it, time held back by the cap or the RTT rule */
+	__imtcp_u64 bytes_received; /* since it came to its control */
 	struct imtcp_params params; /* that it goes by; which of them count, its mode says */
 };
 
@@ -203,7 +204,9 @@ struct imtcp_policy {
 	__imtcp_u64 ended_bytes_acked;
 	__imtcp_u64 ended_busy_us;
 	__imtcp_u64 ended_yielding_us;
-	__imtcp_u64 avail_sum_kbps; /* sum and count of valid results, for the mean */
+	/* what all connections together could have had, one value for each valid result of any of them
+	 * (bpf/imtcp_policy.h): sum and count, for the mean */
+	__imtcp_u64 avail_sum_kbps;
 	__imtcp_u64 avail_count;
 	__imtcp_u64 avail_min_bps;
 	__imtcp_u64 avail_max_bps;
@@ -212,6 +215,10 @@ struct imtcp_policy {
 	struct imtcp_params params;
 	__imtcp_u64 ended_min_rtt_us; /* the least of the connections that have ended; 0: none */
 	__imtcp_u64 inner_conns;      /* made inside, and taken by a run or attachment in there */
+	__imtcp_u64 bytes_acked;      /* of all connections, ended or not */
+	__imtcp_u64 ended_bytes_received;
+	__imtcp_u64 left_conns;	   /* among those ended: they have a control that is none of ours */
+	__imtcp_u64 no_room_conns; /* beside those ended: their socket had no room for our state */
 };
 
 /* Socket-local storage imtcp_tags: which policy a socket belongs to. User space may set it

@@ -61,3 +61,26 @@ def test_the_ceiling_is_reached_and_holds_for_the_sum_at_a_usual_round_trip() ->
     # stream took ahead is not waited for at the end.
     for name, ceiling_bps in (("low", 5e6), ("high", 20e6), ("other", 5e6)):
         assert 0.9 * ceiling_bps <= rates[name] <= 1.0 * ceiling_bps, rates
+
+
+def test_what_is_available_to_a_run_of_several_connections_is_what_they_could_have_together() -> (
+    None
+):
+    """To each of them the others are strangers, and what is available a share."""
+    path = Path3()
+    script = UP + path.script()
+    for port, parallel in ((5200, 1), (5210, 4)):
+        script += (
+            f"ns {path.rx} iperf3 -s -1 -p {port} >/dev/null & S=$!\n"
+            f"listening {path.rx} {port}\n"
+            f"ns {path.tx} imtcp run --json -- iperf3 -c {RECEIVER} -p {port} -P {parallel}"
+            f' -t {SECONDS} >/dev/null 2>"$OUT/{parallel}"\nwait $S\n'
+        )
+    result = run(script)
+    for parallel in ("1", "4"):
+        told = json.loads(result.files[parallel].decode().splitlines()[-1])
+        assert told["avail_results"] > 10, told
+        # of an idle path of 50 Mbit/s
+        assert 0.85 * 50e6 <= told["avail_mean_bps"] <= 1.15 * 50e6, told
+        assert told["mean_bps"] <= told["avail_mean_bps"], told
+        assert told["avail_min_bps"] > 0.3 * 50e6, told

@@ -20,6 +20,7 @@ pub mod records;
 pub mod shared;
 pub mod tags;
 pub mod totals;
+pub mod uncovered;
 pub mod up;
 pub mod verifier;
 

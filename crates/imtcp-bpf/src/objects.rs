@@ -14,6 +14,8 @@ pub static MODES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_modes.
 pub static NOCC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_nocc.bpf.o"));
 /// Iterators and the cgroup program (bpf/imtcp_ctl.bpf.c).
 pub static CTL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_ctl.bpf.o"));
+/// What counts beside a run's connections (bpf/imtcp_uncovered.bpf.c).
+pub static UNCOVERED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_uncovered.bpf.o"));
 
 /// Of the control object: the iterator over all connections, and the one in its place where it is refused.
 pub(crate) const CONNECTIONS: &str = "imtcp_connections";
@@ -28,6 +30,7 @@ pub fn id() -> u64 {
     hash.write(MODES);
     hash.write(NOCC);
     hash.write(CTL);
+    hash.write(UNCOVERED);
     hash.0
 }
 
@@ -52,16 +55,35 @@ fn open_all_of_ctl() -> Result<OpenObject> {
     Ok(ObjectBuilder::default().name("imtcp_ctl")?.open_memory(CTL)?)
 }
 
+fn open_all_of_uncovered() -> Result<OpenObject> {
+    Ok(ObjectBuilder::default().name("imtcp_uncovered")?.open_memory(UNCOVERED)?)
+}
+
+fn programs(object: &OpenObject) -> Vec<String> {
+    object.progs().map(|p| p.name().to_string_lossy().into_owned()).collect()
+}
+
 /// The names of the control object's programs.
 pub(crate) fn ctl_programs() -> Result<Vec<String>> {
-    let object = open_all_of_ctl()?;
-    let names = object.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
-    Ok(names)
+    Ok(programs(&open_all_of_ctl()?))
+}
+
+/// The same of what counts beside a run.
+pub(crate) fn uncovered_programs() -> Result<Vec<String>> {
+    Ok(programs(&open_all_of_uncovered()?))
 }
 
 /// Opens the control object with only the named program switched on.
 pub(crate) fn open_ctl(program: &str) -> Result<OpenObject> {
-    let mut object = open_all_of_ctl()?;
+    only(open_all_of_ctl()?, program)
+}
+
+/// The same of what counts beside a run.
+pub(crate) fn open_uncovered(program: &str) -> Result<OpenObject> {
+    only(open_all_of_uncovered()?, program)
+}
+
+fn only(mut object: OpenObject, program: &str) -> Result<OpenObject> {
     let mut found = false;
     for mut prog in object.progs_mut() {
         let wanted = prog.name() == program;
@@ -69,7 +91,7 @@ pub(crate) fn open_ctl(program: &str) -> Result<OpenObject> {
         prog.set_autoload(wanted);
     }
     if !found {
-        return Err(anyhow!("the control object has no program {program}"));
+        return Err(anyhow!("no BPF object has a program {program}"));
     }
     Ok(object)
 }

@@ -46,7 +46,7 @@ pub const IMTCP_LEDBATPP_TARGET_LEAST_US: u32 = 5000;
 pub const IMTCP_LEDBATPP_TARGET_MOST_US: u32 = 100000;
 pub const IMTCP_PROFILE_DEFAULT: u32 = 1;
 pub const IMTCP_PROFILE_PAPER: u32 = 2;
-pub const IMTCP_ABI_VERSION: u32 = 7;
+pub const IMTCP_ABI_VERSION: u32 = 8;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -57,6 +57,8 @@ pub const IMTCP_CC_LEDBAT: &[u8; 13] = b"imtcp_ledbat\0";
 pub const IMTCP_CC_LEDBATPP: &[u8; 15] = b"imtcp_ledbatpp\0";
 pub const IMTCP_CC_NOCC: &[u8; 11] = b"imtcp_nocc\0";
 pub const IMTCP_CA_NAME_MAX: u32 = 16;
+pub const IMTCP_UNIX_PATH_MAX: u32 = 108;
+pub const IMTCP_COMM_MAX: u32 = 16;
 pub type __imtcp_u8 = u8;
 pub type __imtcp_u16 = u16;
 pub type __imtcp_u32 = u32;
@@ -207,11 +209,12 @@ pub struct imtcp_record {
     pub bytes_retrans: __imtcp_u64,
     pub busy_us: __imtcp_u64,
     pub yielding_us: __imtcp_u64,
+    pub bytes_received: __imtcp_u64,
     pub params: imtcp_params,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 432usize];
+    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 440usize];
     ["Alignment of imtcp_record"][::std::mem::align_of::<imtcp_record>() - 8usize];
     ["Offset of field: imtcp_record::abi"][::std::mem::offset_of!(imtcp_record, abi) - 0usize];
     ["Offset of field: imtcp_record::family"]
@@ -301,8 +304,10 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_record, busy_us) - 352usize];
     ["Offset of field: imtcp_record::yielding_us"]
         [::std::mem::offset_of!(imtcp_record, yielding_us) - 360usize];
+    ["Offset of field: imtcp_record::bytes_received"]
+        [::std::mem::offset_of!(imtcp_record, bytes_received) - 368usize];
     ["Offset of field: imtcp_record::params"]
-        [::std::mem::offset_of!(imtcp_record, params) - 368usize];
+        [::std::mem::offset_of!(imtcp_record, params) - 376usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -408,10 +413,14 @@ pub struct imtcp_policy {
     pub params: imtcp_params,
     pub ended_min_rtt_us: __imtcp_u64,
     pub inner_conns: __imtcp_u64,
+    pub bytes_acked: __imtcp_u64,
+    pub ended_bytes_received: __imtcp_u64,
+    pub left_conns: __imtcp_u64,
+    pub no_room_conns: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 192usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 224usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -450,6 +459,14 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_policy, ended_min_rtt_us) - 176usize];
     ["Offset of field: imtcp_policy::inner_conns"]
         [::std::mem::offset_of!(imtcp_policy, inner_conns) - 184usize];
+    ["Offset of field: imtcp_policy::bytes_acked"]
+        [::std::mem::offset_of!(imtcp_policy, bytes_acked) - 192usize];
+    ["Offset of field: imtcp_policy::ended_bytes_received"]
+        [::std::mem::offset_of!(imtcp_policy, ended_bytes_received) - 200usize];
+    ["Offset of field: imtcp_policy::left_conns"]
+        [::std::mem::offset_of!(imtcp_policy, left_conns) - 208usize];
+    ["Offset of field: imtcp_policy::no_room_conns"]
+        [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 216usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -504,3 +521,42 @@ const _: () = {
     ["Offset of field: imtcp_ctl_switch::_pad0"]
         [::std::mem::offset_of!(imtcp_ctl_switch, _pad0) - 52usize];
 };
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_uncovered {
+    pub udp_bytes: __imtcp_u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_uncovered"][::std::mem::size_of::<imtcp_uncovered>() - 8usize];
+    ["Alignment of imtcp_uncovered"][::std::mem::align_of::<imtcp_uncovered>() - 8usize];
+    ["Offset of field: imtcp_uncovered::udp_bytes"]
+        [::std::mem::offset_of!(imtcp_uncovered, udp_bytes) - 0usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_unix_peer {
+    pub path: [::std::os::raw::c_char; 108usize],
+    pub command: [::std::os::raw::c_char; 16usize],
+    pub _pad0: __imtcp_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_unix_peer"][::std::mem::size_of::<imtcp_unix_peer>() - 128usize];
+    ["Alignment of imtcp_unix_peer"][::std::mem::align_of::<imtcp_unix_peer>() - 4usize];
+    ["Offset of field: imtcp_unix_peer::path"]
+        [::std::mem::offset_of!(imtcp_unix_peer, path) - 0usize];
+    ["Offset of field: imtcp_unix_peer::command"]
+        [::std::mem::offset_of!(imtcp_unix_peer, command) - 108usize];
+    ["Offset of field: imtcp_unix_peer::_pad0"]
+        [::std::mem::offset_of!(imtcp_unix_peer, _pad0) - 124usize];
+};
+impl Default for imtcp_unix_peer {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}

@@ -47,6 +47,11 @@ pub fn costs() -> Result<Vec<Cost>> {
             Err(e) => return Err(e),
         }
     }
+    // The command does without each of these that is refused.
+    for program in objects::uncovered_programs()? {
+        let costs = costs_of("imtcp_uncovered", objects::open_uncovered(&program)?);
+        found.extend(costs.unwrap_or_default());
+    }
     Ok(found)
 }
 

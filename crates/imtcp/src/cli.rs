@@ -109,9 +109,12 @@ pub struct DownArgs {
 /// floor and the ceiling hold for the sum of these connections. Where the command itself uses
 /// `imtcp run`, the inner run decides for its connections, limits included, and counts them.
 ///
-/// The line at the end tells what was sent, the available bandwidth (the mean of the valid results of
-/// all connections, and the least and the greatest of them), and for which share of the time the mode
-/// (not the application, nor --max-rate) held the window back: because a queue stood, or because it sent all that is available. Alone on a path that is most of the time.
+/// The line at the end tells what was sent and what was available: what all connections together could
+/// have had, as the mean over their valid results, the least and the greatest. It tells for which share
+/// of the time the mode held them to what was free: they sent all that is available, or a queue stood.
+/// Alone on a path that is most of the time. It names what it saw that imtcp does not hold back: UDP,
+/// daemons that send for the command (docker, snapd, a shared ssh connection), processes that left the
+/// run, connections that chose another congestion control or had no room for imtcp's state.
 /// What the command has left to the kernel when it ends is waited for up to two seconds (Ctrl-C ends
 /// the wait, and --quiet does without); the line says how much was still on its way then.
 ///
@@ -130,6 +133,7 @@ pub struct DownArgs {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp run -- rsync -a backup/ host:backup/\n  \
+    sudo --preserve-env=SSH_AUTH_SOCK imtcp run --user \"$USER\" -- rsync -a backup/ host:backup/\n  \
     sudo imtcp run --max-rate 20M --user $USER -- curl -T image.iso https://host/upload\n  \
     sudo imtcp run --param g=0.7 --param delta=1.1 -- restic backup /home\n  \
     sudo imtcp run --mode measure -- iperf3 -c host")]
@@ -143,7 +147,8 @@ pub struct RunArgs {
     pub dscp: Option<Dscp>,
     /// Run the command as this user, with their groups, HOME, USER and LOGNAME
     ///
-    /// Without it the command runs as the caller of imtcp, under sudo as root.
+    /// Without it the command runs as the caller of imtcp, under sudo as root. ssh finds the user's
+    /// agent if sudo keeps SSH_AUTH_SOCK: sudo --preserve-env=SSH_AUTH_SOCK imtcp run --user ...
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Let the mode follow the advice of this service while the command runs

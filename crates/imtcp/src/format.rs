@@ -17,7 +17,7 @@ pub fn rate_short(bps: u64) -> String {
 pub fn bytes(n: u64) -> String {
     let (value, unit) = scaled(n as f64, &["bytes", "kB", "MB", "GB", "TB", "PB"]);
     if n < 1000 {
-        return format!("{n} bytes");
+        return count(n, "byte");
     }
     format!("{} {unit}", three(value))
 }

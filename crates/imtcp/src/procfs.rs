@@ -98,6 +98,30 @@ fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
 
+/// What all NFS mounts have sent to their servers by write, as far as they can be seen from here.
+pub fn nfs_bytes_written() -> u64 {
+    nfs_bytes_in(&fs::read_to_string("/proc/self/mountstats").unwrap_or_default())
+}
+
+/// One file system may be mounted at several places, with the same counters at each.
+fn nfs_bytes_in(mountstats: &str) -> u64 {
+    let mut of_device = HashMap::new();
+    let mut device = "";
+    for line in mountstats.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("device") => device = words.next().unwrap_or_default(),
+            // read and written: by read(2) and write(2), by O_DIRECT, and over the network
+            Some("bytes:") => {
+                let written: u64 = words.nth(5).and_then(|w| w.parse().ok()).unwrap_or(0);
+                of_device.insert(device, written);
+            }
+            _ => {}
+        }
+    }
+    of_device.values().sum()
+}
+
 /// The parent's pid in /proc/PID/stat. The command's name may hold blanks and brackets.
 fn parent_in(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -156,6 +180,19 @@ mod tests {
         assert_eq!(cgroup2_in(text), Some(PathBuf::from("/sys/fs/cgroup/unified")));
         assert_eq!(cgroup2_in("none /odd\\040dir cgroup2 rw 0 0"), Some("/odd dir".into()));
         assert_eq!(cgroup2_in("tmpfs / tmpfs rw 0 0\n"), None);
+    }
+
+    #[test]
+    fn what_nfs_has_written_is_counted_once_for_each_file_system() {
+        let text = "device rootfs mounted on / with fstype rootfs\n\
+                    device a:/x mounted on /mnt with fstype nfs4 statvers=1.1\n\
+                    \topts:\trw\n\tbytes:\t1 2 3 4 5 6000 7 8\n\
+                    device a:/x mounted on /srv with fstype nfs4 statvers=1.1\n\
+                    \tbytes:\t1 2 3 4 5 6000 7 8\n\
+                    device b:/y mounted on /y with fstype nfs statvers=1.1\n\
+                    \tbytes:\t0 0 0 0 0 50 0 0\n";
+        assert_eq!(nfs_bytes_in(text), 6050);
+        assert_eq!(nfs_bytes_in("device proc mounted on /proc with fstype proc\n"), 0);
     }
 
     #[test]

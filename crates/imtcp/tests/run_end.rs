@@ -130,7 +130,7 @@ fn a_file_for_the_line_is_as_it_was_where_the_command_cannot_be_started() {
     for file in [&old, &new] {
         imtcp_ok(&["run", "-o", file.to_str().unwrap(), "--", "true"]);
         let line = fs::read_to_string(file).unwrap();
-        assert_eq!(line, "imtcp: the command had no TCP connections\n");
+        assert_eq!(line, "imtcp: saw no TCP connection of the command\n");
     }
     imtcp_ok(&["run", "-o", "/dev/null", "--", "true"]);
     // A log that the command writes to is not emptied.
@@ -142,7 +142,7 @@ fn a_file_for_the_line_is_as_it_was_where_the_command_cannot_be_started() {
         .status();
     assert!(status.unwrap().success());
     let text = fs::read_to_string(&new).unwrap();
-    let line = "imtcp: the command had no TCP connections\n";
+    let line = "imtcp: saw no TCP connection of the command\n";
     assert_eq!(text, format!("{line}earlier\nhello\n{line}"));
 }
 

@@ -186,6 +186,10 @@ impl Net {
         in_ns(&self.ns_a, || fs::read_to_string(path).unwrap())
     }
 
+    pub fn has_in_client(&self, path: &str) -> bool {
+        in_ns(&self.ns_a, || fs::exists(path).unwrap_or(false))
+    }
+
     pub fn write_in_client(&self, path: &str, value: &str) {
         in_ns(&self.ns_a, || fs::write(path, value).unwrap());
     }

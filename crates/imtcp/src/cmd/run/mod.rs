@@ -3,8 +3,10 @@
 //! ends with us (also after SIGKILL), the command inside, a line at the end.
 
 mod last_words;
+mod line;
 mod spawn;
 mod summary;
+mod uncovered;
 mod wait;
 
 use std::fs;
@@ -21,6 +23,7 @@ use nix::unistd::getpid;
 use self::last_words::LastWords;
 use self::spawn::{spawn, Plan};
 use self::summary::{Summary, TakenAway};
+use self::uncovered::Watch;
 use super::up;
 use crate::cli::RunArgs;
 use crate::exit::{self, Coded};
@@ -70,6 +73,8 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     }
     // The command has what we had; we need little more.
     let _ = caps::keep_for_waiting(session.records.enters_namespaces());
+    // Without it the run is as good, and its last line knows less.
+    let _ = session.watch.as_ref().map(|watch| watch.follow(child));
     let status = wait::for_end(child, &signals, &session.cgroup);
     // Who sends the command a signal, or wants no line, does not wait for it.
     if !args.quiet && !libc::WIFSIGNALED(status) {
@@ -80,7 +85,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     let summary = session.summary(&args, &orders, elapsed_us);
     session.end();
     if !args.quiet {
-        let line = if args.json { summary.json().to_string() } else { summary.line() };
+        let line = if args.json { summary.json().to_string() } else { line::line(&summary) };
         if let Err(e) = last_words.say(&line) {
             eprintln!("imtcp: cannot write the line at the end: {e}");
         }
@@ -102,6 +107,7 @@ struct Session {
     records: Records,
     cgroup: PathBuf,
     refuge: PathBuf,
+    watch: Option<Watch>,
     // In the order of their ends: no new connections, then no registration.
     link: Option<control::Link>,
     registered: Option<state::Registered>,
@@ -126,6 +132,7 @@ impl Session {
             records,
             cgroup: dir,
             refuge,
+            watch: None,
             link: None,
             registered: None,
         };
@@ -162,6 +169,7 @@ impl Session {
         self.policies.insert(self.policy, orders)?;
         let dir = fs::File::open(&self.cgroup)?;
         self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy)?);
+        self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup)).transpose().ok().flatten();
         Ok(())
     }
 
@@ -203,13 +211,14 @@ impl Session {
         for record in &records {
             sum.add_open(record);
         }
+        sum.uncovered = self.watch.as_ref().map(Watch::seen).unwrap_or_default();
         sum
     }
 
     /// Ends the run's traces. Its policy and registration stay while connections have it (data
     /// that the kernel still sends, processes in the background); a later command sweeps them.
     fn end(&mut self) {
-        self.link = None;
+        (self.watch, self.link) = (None, None);
         if let Err(e) = cgroup::remove(&self.cgroup, &self.refuge) {
             eprintln!("imtcp: {e:#}");
         }

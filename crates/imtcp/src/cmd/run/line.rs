@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The line at the end of a run. It claims what was seen, and names what imtcp did not hold back.
+
+use super::summary::{Summary, TakenAway};
+use super::uncovered::Uncovered;
+use crate::format;
+use crate::policy::Limits;
+
+/// Round trips below this are too short to measure in: IMTCP_SHORT_RTT_US of
+/// core/include/imtcp/meas_state.h (a test compares), here for the text alone.
+const SHORT_RTT_US: u64 = 1000;
+
+/// Less is names that were looked up, and handshakes.
+const WORTH_TELLING_BYTES: u64 = 10_000;
+/// So many times what was sent is a download.
+const DOWNLOAD: u64 = 10;
+
+pub fn line(s: &Summary) -> String {
+    let until = match s.taken_away {
+        None => "",
+        Some(TakenAway::Down) => "taken down during the run; until then ",
+        Some(TakenAway::Nocc) => "mode nocc was taken away during the run; until then ",
+    };
+    let mut parts = if s.connections == 0 {
+        vec![no_connections(s)]
+    } else if is_download(s) {
+        vec![download(s)]
+    } else {
+        upload(s)
+    };
+    parts.extend(inner(s));
+    parts.extend(not_held_back(s));
+    format!("imtcp: {until}{}", parts.join("; "))
+}
+
+fn no_connections(s: &Summary) -> String {
+    match (s.inner_connections, s.no_room_connections) {
+        (0, 0) => "saw no TCP connection of the command".into(),
+        (_, 0) => "saw no TCP connection of the command's own".into(),
+        _ => "held back no connection of the command".into(),
+    }
+}
+
+fn is_download(s: &Summary) -> bool {
+    s.available.is_none()
+        && s.bytes_received >= WORTH_TELLING_BYTES
+        && s.bytes_received >= DOWNLOAD * s.bytes_acked
+}
+
+fn download(s: &Summary) -> String {
+    format!(
+        "{} received and {} sent in {}; the sender paces a download: run imtcp there",
+        format::bytes(s.bytes_received),
+        format::bytes(s.bytes_acked),
+        format::micros(s.elapsed_us)
+    )
+}
+
+fn upload(s: &Summary) -> Vec<String> {
+    let sent = format::bytes(s.bytes_acked);
+    let sent = match s.mean_bps() {
+        Some(mean) => {
+            let elapsed = format::micros(s.elapsed_us);
+            format!("{sent} sent in {elapsed}, mean {}{}", format::rate(mean), limits(s))
+        }
+        None => format!("{sent} sent"),
+    };
+    let queued = (s.queued_bytes > 0)
+        .then(|| format!("{} more still on their way", format::bytes(s.queued_bytes)));
+    [Some(sent), queued, Some(available(s)), yielded(s)].into_iter().flatten().collect()
+}
+
+fn limits(s: &Summary) -> String {
+    if s.limits == Limits::default() {
+        return String::new();
+    }
+    format!(" ({})", s.limits)
+}
+
+fn available(s: &Summary) -> String {
+    let Some(a) = s.available else {
+        return format!("available bandwidth not measured{}", why_not_measured(s));
+    };
+    let seen = match a.results {
+        1 => "one result".into(),
+        _ => format!("{}–{}", format::rate_short(a.min_bps), format::rate_short(a.max_bps)),
+    };
+    format!("available {} ({seen})", format::rate(a.mean_bps))
+}
+
+/// In parentheses, where it is known.
+fn why_not_measured(s: &Summary) -> String {
+    match s.min_rtt_us {
+        _ if !s.mode.measures() => format!(" (mode {} does not)", s.mode.name()),
+        Some(rtt_us) if rtt_us < SHORT_RTT_US => {
+            format!(" (a round trip of {} is too short)", format::micros(rtt_us))
+        }
+        _ if s.limits.max_bps.is_some() => {
+            " (what --max-rate lets by may be too little for it)".into()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Alone on a path it is most of the time, at full rate.
+fn yielded(s: &Summary) -> Option<String> {
+    s.yielding_us()?;
+    Some(match s.yielded_pct() {
+        None | Some(0) => "never held back".into(),
+        Some(pct) => format!("held to what was free {pct} % of the time"),
+    })
+}
+
+fn inner(s: &Summary) -> Option<String> {
+    (s.inner_connections > 0).then(|| {
+        let inner = format::count(s.inner_connections, "connection");
+        format!("{inner} counted by `imtcp run` or `attach` inside")
+    })
+}
+
+fn not_held_back(s: &Summary) -> Vec<String> {
+    // What happened after the programs were taken away is part of that.
+    let left = (s.left_connections > 0 && s.taken_away.is_none()).then(|| {
+        let left = format::count(s.left_connections, "connection");
+        format!("{left} chose another congestion control, not held back from then on")
+    });
+    let no_room = (s.no_room_connections > 0).then(|| {
+        let no_room = format::count(s.no_room_connections, "connection");
+        format!(
+            "{no_room} not held back, for want of room in the socket: \
+             `sysctl -w net.core.optmem_max=131072` makes it"
+        )
+    });
+    let Uncovered { udp_bytes, nfs_bytes, daemons, moved } = &s.uncovered;
+    let udp = udp_bytes.filter(|n| *n >= WORTH_TELLING_BYTES.max(s.bytes_acked / 10));
+    let udp = udp.map(|n| format!("{} sent by UDP, not held back", format::bytes(n)));
+    let moved = moved.as_ref().map(|m| {
+        let (command, cgroup) = (format::on_one_line(&m.command), format::on_one_line(&m.cgroup));
+        format!(
+            "{command} moved to the cgroup {cgroup}, out of the run: \
+             `imtcp attach --cgroup {cgroup}` holds it back there"
+        )
+    });
+    let mut told: Vec<_> = [left, no_room, udp, moved].into_iter().flatten().collect();
+    if s.connections + s.inner_connections == 0 {
+        told.extend(daemons.iter().map(|d| {
+            format!("{} ({}) sends for it: {}", d.name, format::on_one_line(&d.path), d.remedy)
+        }));
+        told.extend((*nfs_bytes >= WORTH_TELLING_BYTES).then(|| {
+            let bytes = format::bytes(*nfs_bytes);
+            format!("NFS wrote {bytes} meanwhile, by connections of the kernel, not held back")
+        }));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use imtcp_bpf::{Policy, Record};
+
+    use super::super::summary::Available;
+    use super::super::uncovered::{Daemon, Moved};
+    use super::*;
+    use crate::policy::Mode;
+
+    fn nothing() -> Summary {
+        Summary::new(Mode::Bg, &Policy::default(), 2_000_000)
+    }
+
+    fn measured() -> Summary {
+        Summary {
+            connections: 2,
+            bytes_acked: 12_500_000,
+            busy_us: 1_000_000,
+            yielding_us: 250_000,
+            available: Some(Available {
+                results: 7,
+                mean_bps: 60_000_000,
+                min_bps: 10_000_000,
+                max_bps: 90_000_000,
+            }),
+            ..nothing()
+        }
+    }
+
+    #[track_caller]
+    fn says(s: &Summary, part: &str) {
+        assert!(line(s).contains(part), "{}", line(s));
+    }
+
+    #[test]
+    fn the_line_tells_bytes_rate_available_and_for_how_long_it_was_held() {
+        assert_eq!(
+            line(&measured()),
+            "imtcp: 12.5 MB sent in 2.00 s, mean 50.0 Mbit/s; \
+             available 60.0 Mbit/s (10.0M–90.0M); held to what was free 25 % of the time"
+        );
+    }
+
+    #[test]
+    fn a_single_result_is_not_told_as_a_range() {
+        let mut s = measured();
+        s.add_ended(&Policy {
+            avail_count: 1,
+            avail_sum_kbps: 9_090,
+            avail_min_bps: 9_090_000,
+            avail_max_bps: 9_090_000,
+            ..Default::default()
+        });
+        says(&s, "; available 9.09 Mbit/s (one result); ");
+    }
+
+    #[test]
+    fn a_mode_of_which_yielding_is_not_counted_does_not_say_that_it_never_yielded() {
+        let lp = Summary { mode: Mode::Lp, yielding_us: 0, ..measured() };
+        assert!(!line(&lp).contains("held"), "{}", line(&lp));
+        let bg = Summary { yielding_us: 0, ..measured() };
+        assert!(line(&bg).ends_with("; never held back"), "{}", line(&bg));
+    }
+
+    #[test]
+    fn limits_are_told_in_bits_per_second() {
+        let limits = Limits { max_bps: Some(80_000_000), min_bps: None };
+        says(&Summary { limits, ..measured() }, "mean 50.0 Mbit/s (at most 80.0 Mbit/s); ");
+    }
+
+    #[test]
+    fn what_is_still_on_its_way_is_told() {
+        let mut s = measured();
+        s.add_open(&Record { bytes_acked: 100, queued_bytes: 200_000, ..Default::default() });
+        says(&s, "mean 50.0 Mbit/s; 200 kB more still on their way; ");
+    }
+
+    #[test]
+    fn why_nothing_was_measured_is_told_where_it_is_known() {
+        let mut lan = Summary { connections: 1, ..nothing() };
+        says(&lan, "available bandwidth not measured; ");
+        lan.min_rtt_us = Some(210);
+        says(&lan, "available bandwidth not measured (a round trip of 210 µs is too short)");
+        let limits = Limits { max_bps: Some(5_000_000), min_bps: None };
+        let capped = Summary { limits, min_rtt_us: Some(20_000), connections: 1, ..nothing() };
+        says(&capped, "not measured (what --max-rate lets by may be too little for it)");
+        lan.mode = Mode::Lp;
+        says(&lan, "not measured (mode lp does not)");
+        says(&Summary { min_rtt_us: Some(210), ..measured() }, "available 60.0 Mbit/s");
+    }
+
+    #[test]
+    fn a_round_trip_is_too_short_where_the_core_finds_it_so() {
+        let core = include_str!("../../../../../core/include/imtcp/meas_state.h");
+        let line = format!("#define IMTCP_SHORT_RTT_US {SHORT_RTT_US}U\n");
+        assert!(core.contains(&line), "not in meas_state.h: {line}");
+    }
+
+    #[test]
+    fn a_run_that_imtcp_did_not_last_for_says_until_when_and_has_no_mean() {
+        let s = Summary {
+            taken_away: Some(TakenAway::Down),
+            connections: 1,
+            left_connections: 1,
+            bytes_acked: 1,
+            ..nothing()
+        };
+        let down = line(&s);
+        assert!(down.starts_with("imtcp: taken down during the run; until then 1 byte sent; "));
+        assert!(!down.contains("chose another"), "{down}");
+        let line = line(&Summary { taken_away: Some(TakenAway::Nocc), ..s });
+        assert!(line.starts_with("imtcp: mode nocc was taken away during the run; until then 1 "));
+    }
+
+    #[test]
+    fn where_nothing_was_seen_nothing_is_claimed() {
+        assert_eq!(line(&nothing()), "imtcp: saw no TCP connection of the command");
+    }
+
+    #[test]
+    fn connections_of_a_run_inside_are_told() {
+        let s = Summary { inner_connections: 3, ..nothing() };
+        assert_eq!(
+            line(&s),
+            "imtcp: saw no TCP connection of the command's own; \
+             3 connections counted by `imtcp run` or `attach` inside"
+        );
+        let s = Summary { inner_connections: 1, ..measured() };
+        assert!(line(&s).ends_with("; 1 connection counted by `imtcp run` or `attach` inside"));
+    }
+
+    #[test]
+    fn a_download_says_who_paces_it() {
+        let s = Summary {
+            connections: 1,
+            bytes_received: 31_000_000,
+            bytes_acked: 120,
+            yielding_us: 0,
+            ..nothing()
+        };
+        assert_eq!(
+            line(&s),
+            "imtcp: 31.0 MB received and 120 bytes sent in 2.00 s; \
+             the sender paces a download: run imtcp there"
+        );
+        let both = Summary { bytes_acked: 31_000_000, ..s };
+        assert!(!line(&both).contains("download"), "{}", line(&both));
+    }
+
+    #[test]
+    fn connections_that_left_or_had_no_room_are_told() {
+        let s = Summary { left_connections: 1, ..measured() };
+        says(&s, "; 1 connection chose another congestion control, not held back from then on");
+        let s = Summary { no_room_connections: 2, ..nothing() };
+        assert_eq!(
+            line(&s),
+            "imtcp: held back no connection of the command; 2 connections not held back, for want \
+             of room in the socket: `sysctl -w net.core.optmem_max=131072` makes it"
+        );
+    }
+
+    #[test]
+    fn udp_is_told_where_it_is_much() {
+        let udp = |n| Uncovered { udp_bytes: Some(n), ..Default::default() };
+        let s = Summary { uncovered: udp(31_000_000), ..nothing() };
+        assert_eq!(
+            line(&s),
+            "imtcp: saw no TCP connection of the command; 31.0 MB sent by UDP, not held back"
+        );
+        says(&Summary { uncovered: udp(2_000_000), ..measured() }, "; 2.00 MB sent by UDP");
+        for s in [
+            Summary { uncovered: udp(300), ..nothing() },
+            Summary { uncovered: udp(20_000), ..measured() },
+        ] {
+            assert!(!line(&s).contains("UDP"), "{}", line(&s));
+        }
+    }
+
+    #[test]
+    fn who_sends_in_the_commands_place_is_told_where_the_command_had_no_connection() {
+        let uncovered = Uncovered {
+            nfs_bytes: 31_000_000,
+            daemons: vec![Daemon {
+                name: "docker's daemon",
+                path: "/run/docker.sock".into(),
+                remedy: "do this",
+            }],
+            ..Default::default()
+        };
+        let s = Summary { uncovered: uncovered.clone(), ..nothing() };
+        assert_eq!(
+            line(&s),
+            "imtcp: saw no TCP connection of the command; docker's daemon (/run/docker.sock) sends \
+             for it: do this; NFS wrote 31.0 MB meanwhile, by connections of the kernel, not held back"
+        );
+        let s = Summary { uncovered, ..measured() };
+        assert!(!line(&s).contains("docker") && !line(&s).contains("NFS"), "{}", line(&s));
+    }
+
+    #[test]
+    fn who_left_the_cgroup_is_told_with_what_holds_it_there() {
+        let moved = Moved { command: "su".into(), cgroup: "/user.slice/session-3.scope".into() };
+        let uncovered = Uncovered { moved: Some(moved), ..Default::default() };
+        says(
+            &Summary { uncovered, ..measured() },
+            "; su moved to the cgroup /user.slice/session-3.scope, out of the run: \
+             `imtcp attach --cgroup /user.slice/session-3.scope` holds it back there",
+        );
+    }
+}

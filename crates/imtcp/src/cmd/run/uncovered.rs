@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What a run does that no congestion control of ours holds back: seen while it goes on, for the line at
+//! its end to name what was seen and nothing else.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use imtcp_bpf::uncovered::{self, UnixPeer};
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use crate::{cgroup, procfs};
+
+/// Everything that was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Uncovered {
+    /// Sent by UDP; null where this kernel does not count it.
+    pub udp_bytes: Option<u64>,
+    /// Written by NFS, of the whole machine, while the run went on.
+    pub nfs_bytes: u64,
+    /// That the command turned to, and that send by themselves.
+    pub daemons: Vec<Daemon>,
+    /// The first process that left the run's cgroup.
+    pub moved: Option<Moved>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Daemon {
+    pub name: &'static str,
+    pub path: String,
+    /// What to do for imtcp to hold back what it sends.
+    #[serde(skip)]
+    pub remedy: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    pub command: String,
+    pub cgroup: String,
+}
+
+/// Looks on.
+pub struct Watch {
+    counters: uncovered::Uncovered,
+    cgroup: PathBuf,
+    nfs_before: u64,
+    moved: Arc<OnceLock<Moved>>,
+}
+
+impl Watch {
+    /// Before the command begins, with the privilege to load programs.
+    pub fn new(cgroup: &Path) -> Result<Self> {
+        let dir = File::open(cgroup)?;
+        Ok(Watch {
+            counters: uncovered::Uncovered::watch(dir.as_fd()),
+            cgroup: cgroup.to_path_buf(),
+            nfs_before: procfs::nfs_bytes_written(),
+            moved: Arc::default(),
+        })
+    }
+
+    /// From the command's start, for as long as this process lives.
+    pub fn follow(&self, child: Pid) -> Result<()> {
+        let own = PathBuf::from("/").join(self.cgroup.strip_prefix(cgroup::mount()?)?);
+        let moved = self.moved.clone();
+        thread::Builder::new().name("moved".into()).spawn(move || {
+            let mut wait = FIRST_LOOK;
+            loop {
+                thread::sleep(wait);
+                wait = (wait * 2).min(LOOK);
+                if let Some(found) = first_outside(&own, child) {
+                    let _ = moved.set(found);
+                    return;
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    pub fn seen(&self) -> Uncovered {
+        let peers = self.counters.unix_peers();
+        Uncovered {
+            udp_bytes: self.counters.udp_bytes(),
+            nfs_bytes: procfs::nfs_bytes_written().saturating_sub(self.nfs_before),
+            daemons: peers.into_iter().filter(is_there).filter_map(daemon).collect(),
+            moved: self.moved.get().cloned(),
+        }
+    }
+}
+
+/// Processes leave soon after their start (su and its session, snap), and each look reads all of /proc.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_secs(5);
+
+fn first_outside(own: &Path, child: Pid) -> Option<Moved> {
+    procfs::tree(child.as_raw()).into_iter().find_map(|pid| {
+        let cgroup = procfs::cgroup(pid).filter(|c| has_left(own, Path::new(c)))?;
+        Some(Moved { command: procfs::command(pid)?, cgroup })
+    })
+}
+
+/// Not where a run or an attachment inside has it, which counts it.
+fn has_left(own: &Path, cgroup: &Path) -> bool {
+    let mut names = cgroup.iter().map(|n| n.to_string_lossy());
+    !cgroup.starts_with(own)
+        && !names.any(|n| n.starts_with("imtcp-run-") || n.starts_with("imtcp-attach-"))
+}
+
+/// A command that finds nobody there makes its connections itself.
+fn is_there(peer: &UnixPeer) -> bool {
+    fs::metadata(&peer.path).is_ok_and(|m| m.file_type().is_socket())
+}
+
+/// Only those that are known to send what they are asked to: others answer and that is all.
+fn daemon(peer: UnixPeer) -> Option<Daemon> {
+    let by_path = DAEMONS.iter().find(|(end, ..)| peer.path.ends_with(end));
+    let (name, remedy) = match by_path {
+        Some((_, name, remedy)) => (*name, *remedy),
+        None if is_ssh_master(&peer) => {
+            ("a shared ssh connection", "give ssh `-o ControlPath=none`")
+        }
+        None => return None,
+    };
+    Some(Daemon { name, path: peer.path, remedy })
+}
+
+const DAEMONS: [(&str, &str, &str); 6] = [
+    ("/docker.sock", "docker's daemon", "`imtcp attach --cgroup system.slice/docker.service`"),
+    ("/podman.sock", "podman's service", "`imtcp attach --cgroup system.slice/podman.service`"),
+    ("/containerd.sock", "containerd", "`imtcp attach --cgroup system.slice/containerd.service`"),
+    ("/snapd.socket", "snapd", "`imtcp attach --cgroup system.slice/snapd.service`"),
+    ("/snapd-snap.socket", "snapd", "`imtcp attach --cgroup system.slice/snapd.service`"),
+    ("/run/systemd/private", "systemd", "`imtcp attach --cgroup system.slice/NAME.service`"),
+];
+
+/// ssh asks an agent too, but for connections of its own.
+fn is_ssh_master(peer: &UnixPeer) -> bool {
+    let is_agent = std::env::var_os("SSH_AUTH_SOCK").is_some_and(|s| s == peer.path.as_str())
+        || ["agent", "X11"].iter().any(|word| peer.path.contains(word));
+    peer.command == "ssh" && !is_agent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name_of(command: &str, path: &str) -> Option<&'static str> {
+        daemon(UnixPeer { command: command.into(), path: path.into() }).map(|d| d.name)
+    }
+
+    #[test]
+    fn daemons_that_send_are_told_from_those_that_answer() {
+        assert_eq!(name_of("docker", "/var/run/docker.sock"), Some("docker's daemon"));
+        assert_eq!(name_of("anything", "/run/user/7/podman/podman.sock"), Some("podman's service"));
+        assert_eq!(name_of("ssh", "/root/.ssh/cm-host:22"), Some("a shared ssh connection"));
+        for path in ["/tmp/ssh-x/agent.4", "/run/user/7/gnupg/S.gpg-agent.ssh", "/tmp/.X11-unix/X0"]
+        {
+            assert_eq!(name_of("ssh", path), None, "{path}");
+        }
+        assert_eq!(name_of("curl", "/var/run/nscd/socket"), None);
+    }
+
+    #[test]
+    fn what_imtcp_itself_moves_has_not_left() {
+        let own = Path::new("/a/imtcp-run-7");
+        assert!(!has_left(own, own));
+        assert!(!has_left(own, Path::new("/a/imtcp-run-7/imtcp-run-8")));
+        assert!(!has_left(own, Path::new("/a/imtcp-attach-9")));
+        assert!(has_left(own, Path::new("/user.slice/session-3.scope")));
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What `imtcp run` says of traffic that it did not hold back: what was seen, and nothing else.
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr};
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use support::*;
+
+/// The last line, and what the same run says in JSON, of a Python script in the client's namespace;
+/// `None` without Python.
+fn lines(net: &Net, script: &str) -> Option<(String, serde_json::Value)> {
+    if Command::new("python3").arg("-V").output().is_err() {
+        eprintln!("skipped: python3 is missing");
+        return None;
+    }
+    let line = text(&net.run(&["--", "python3", "-c", script]).stderr);
+    Some((line, summary(&net.run(&["--json", "--", "python3", "-c", script]))))
+}
+
+/// Connects, and does that with the socket `s`.
+fn connected(net: &Net, then: &str) -> String {
+    let (host, port) = net.peer();
+    format!("import socket\ns = socket.create_connection(('{host}', {port}))\n{then}")
+}
+
+#[test]
+fn where_nothing_was_seen_the_line_claims_nothing() {
+    let Some(_alone) = alone() else { return };
+    let line = text(&imtcp(&["run", "--", "true"]).stderr);
+    assert_eq!(line, "imtcp: saw no TCP connection of the command\n");
+}
+
+#[test]
+fn a_connection_that_chooses_another_control_is_told_and_one_that_returns_is_not() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let choose = |name: &str| format!("s.setsockopt(6, 13, b'{name}')\ns.sendall(bytes(100000))\n");
+    let leaves = connected(&net, &choose("reno"));
+    let Some((line, json)) = lines(&net, &leaves) else { return };
+    assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
+    assert_eq!((&json["connections"], &json["left_connections"]), (&1.into(), &1.into()));
+
+    let returns = connected(&net, &(choose("reno") + &choose("imtcp_bg")));
+    let (line, json) = lines(&net, &returns).unwrap();
+    assert!(!line.contains("another congestion control"), "{line}");
+    assert_eq!((&json["connections"], &json["left_connections"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn connections_that_had_no_room_for_their_state_are_told_with_the_remedy() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let most = "/proc/sys/net/core/optmem_max";
+    if !net.has_in_client(most) {
+        eprintln!("skipped: {most} is of the whole machine on this kernel");
+        return;
+    }
+    let script = connected(&net, "s.sendall(bytes(100000))");
+    // For neither tag nor state, and for the tag alone.
+    for room in ["100", "1000"] {
+        net.write_in_client(most, room);
+        let Some((line, json)) = lines(&net, &script) else { return };
+        let begins = "imtcp: held back no connection of the command; 1 connection not held back, ";
+        assert!(line.starts_with(begins), "{room}: {line}");
+        assert!(line.contains("`sysctl -w net.core.optmem_max=131072`"), "{line}");
+        assert_eq!((&json["connections"], &json["no_room_connections"]), (&0.into(), &1.into()));
+    }
+    net.write_in_client(most, "131072");
+    let (line, _) = lines(&net, &script).unwrap();
+    assert!(line.starts_with("imtcp: 100 kB sent in "), "{line}");
+}
+
+#[test]
+fn what_the_command_sends_by_udp_is_told() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let send = |packets| {
+        let (host, port) = net.peer();
+        format!(
+            "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+             for _ in range({packets}): s.sendto(bytes(972), ('{host}', {port}))"
+        )
+    };
+    let Some((line, json)) = lines(&net, &send(100)) else { return };
+    let told = "imtcp: saw no TCP connection of the command; 100 kB sent by UDP, not held back\n";
+    assert_eq!(line, told);
+    assert_eq!(json["uncovered"]["udp_bytes"], 100_000, "{json}");
+    // As much as a name that is looked up.
+    let (line, _) = lines(&net, &send(1)).unwrap();
+    assert_eq!(line, "imtcp: saw no TCP connection of the command\n");
+}
+
+#[test]
+fn a_download_says_that_its_sender_paces_it() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let server = "import socket\n\
+        s = socket.create_server(('', 7778))\n\
+        c, _ = s.accept()\n\
+        while c.recv(65536): pass";
+    let running = net.run_spawn(&["--", "python3", "-c", server]);
+    let address = SocketAddr::new(CLIENT.parse().unwrap(), 7778);
+    let mut stream = None;
+    eventually("the server listens", || {
+        stream = net.connect_from_server(address).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
+    stream.write_all(&[7; 300_000]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let line = text(&running.finish().stderr);
+    assert!(line.starts_with("imtcp: 300 kB received and "), "{line}");
+    assert!(line.contains("; the sender paces a download: run imtcp there"), "{line}");
+}
+
+#[test]
+fn a_process_that_leaves_the_cgroup_is_told_with_where_it_is() {
+    let Some(_alone) = alone() else { return };
+    let elsewhere = format!("imtcp-test-{}", std::process::id());
+    let dir = imtcp::cgroup::mount().unwrap().join(&elsewhere);
+    fs::create_dir(&dir).unwrap();
+    let leave = format!("echo $$ >{}/cgroup.procs; exec sleep 0.5", dir.display());
+    let leave = [&["--", "sh", "-c"][..], &[&leave]].concat();
+    let line = text(&imtcp(&[&["run"][..], &leave].concat()).stderr);
+    let json = summary(&imtcp(&[&["run", "--json"][..], &leave].concat()));
+    eventually("it can be removed", || fs::remove_dir(&dir).is_ok());
+    let told =
+        format!(" moved to the cgroup /{elsewhere}, out of the run: `imtcp attach --cgroup /");
+    assert!(line.contains(&told), "{line}");
+    assert_eq!(json["uncovered"]["moved"]["cgroup"], format!("/{elsewhere}"), "{json}");
+
+    // What a run inside has, it has.
+    let inside = ["run", "--", &IMTCP, "run", "-q", "--", "sleep", "0.5"];
+    let line = text(&imtcp(&inside).stderr);
+    assert!(!line.contains("moved to the cgroup"), "{line}");
+}
+
+#[test]
+fn a_daemon_that_sends_for_the_command_is_told() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let path = scratch.path("docker.sock");
+    let _daemon = UnixListener::bind(&path).unwrap();
+    let ask = format!("import socket\nsocket.socket(socket.AF_UNIX).connect('{}')", path.display());
+    let Some((line, json)) = lines(&net, &ask) else { return };
+    let release = imtcp_bpf::probe::kernel_release();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse::<u32>);
+    if (numbers.next(), numbers.next()) < (Some(6), Some(7)) {
+        eprintln!("skipped: Linux {release} does not tell who is asked");
+        return;
+    }
+    let told =
+        format!("; docker's daemon ({}) sends for it: `imtcp attach --cgroup", path.display());
+    assert!(line.contains(&told), "{line}");
+    assert_eq!(json["uncovered"]["daemons"][0]["path"], path.to_str().unwrap(), "{json}");
+}
