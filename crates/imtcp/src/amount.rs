@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 
 use bytesize::ByteSize;
 
+use crate::format;
+
 /// Bytes of an amount, or how to write one.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let written = text.trim();
@@ -23,7 +25,10 @@ pub fn bytes_within(
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
     move |text| match bytes(text)? {
         n if range.contains(&n) => Ok(n),
-        n => Err(format!("{n} bytes are not in {}..={}", range.start(), range.end())),
+        n => {
+            let n = format::count(n, "byte");
+            Err(format!("outside of {}..={}: {n}", range.start(), range.end()))
+        }
     }
 }
 
@@ -60,6 +65,6 @@ mod tests {
     fn an_amount_out_of_range_is_told_with_the_range() {
         let within = bytes_within(100_000..=1_000_000);
         assert_eq!(within("1MB"), Ok(1_000_000));
-        assert_eq!(within("99k").unwrap_err(), "99000 bytes are not in 100000..=1000000");
+        assert_eq!(within("99k").unwrap_err(), "outside of 100000..=1000000: 99000 bytes");
     }
 }

@@ -161,6 +161,7 @@ mod tests {
     fn bytes_and_times_read_well() {
         assert_eq!(bytes(1_420_000_000), "1.42 GB");
         assert_eq!(bytes(12), "12 bytes");
+        assert_eq!(bytes(1), "1 byte");
         assert_eq!(micros(870), "870 µs");
         assert_eq!(micros(31_400), "31.4 ms");
         assert_eq!(duration(63), "1m 3s");

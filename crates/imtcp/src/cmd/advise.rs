@@ -90,9 +90,9 @@ fn text(answer: &Value) -> String {
         let (newest, threshold) = (format::rate(newest_bps), format::rate(threshold_bps));
         rows.push(("decided by", format!("{newest} measured, the threshold is {threshold}")));
     }
-    if answer["sample_count"].as_u64() > Some(0) {
-        let used = &from["days_used"];
-        rows.push(("from", format!("{used} days, {} samples", answer["sample_count"])));
+    if let Some(samples) = answer["sample_count"].as_u64().filter(|n| *n > 0) {
+        let days = format::count(from["days_used"].as_u64().unwrap_or(0), "day");
+        rows.push(("from", format!("{days}, {}", format::count(samples, "sample"))));
     }
     let rows: Vec<_> = rows.into_iter().map(|(k, v)| vec![k.to_string(), v]).collect();
     format::table(&rows)

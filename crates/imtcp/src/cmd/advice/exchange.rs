@@ -62,7 +62,8 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     if args.json {
         print_json(&done)?;
     } else {
-        outln!("{} records read: {} stored, {} were there", done.read, done.stored, done.known);
+        let read = format::count(done.read, "record");
+        outln!("{read} read: {} stored, {} were there", done.stored, done.known);
         if done.skipped > 0 {
             let intervals = format::count(done.skipped, "interval");
             outln!("{intervals} skipped: too long, or the counter was reset");

@@ -8,7 +8,7 @@ use imtcp_advice::time::now_us;
 use super::super::print_json;
 use super::{open_existing, retention, wait};
 use crate::cli::advice::VacuumArgs;
-use crate::exit;
+use crate::{exit, format};
 
 pub fn main(args: VacuumArgs) -> Result<u8> {
     let keep = retention(args.keep)?;
@@ -30,9 +30,11 @@ pub fn main(args: VacuumArgs) -> Result<u8> {
     if args.json {
         print_json(&done)?;
     } else {
-        outln!("{} records rolled up, {} removed", done.rolled_up, done.removed);
+        let rolled_up = format::count(done.rolled_up, "record");
+        outln!("{rolled_up} rolled up, {} removed", done.removed);
         if done.silent_paths > 0 {
-            outln!("{} paths removed: no reports for too long", done.silent_paths);
+            let paths = format::count(done.silent_paths, "path");
+            outln!("{paths} removed: no reports for too long");
         }
     }
     Ok(exit::OK)
