@@ -78,10 +78,10 @@ int imtcp_unix_connect(struct bpf_sock_addr *ctx)
 	struct imtcp_unix_peer peer = {};
 	__u32 one = 1, bytes = addr->uaddrlen;
 
-	/* The path may lack its NUL here: it ends where the address does. */
+	/* The path may lack its NUL here: it ends where the address does, which may be the structure's end. */
 	bytes -= __builtin_offsetof(struct sockaddr_un, sun_path) - 1;
 	if (bytes > sizeof(peer.path))
-		return 1;
+		bytes = sizeof(peer.path);
 	bpf_probe_read_kernel_str(peer.path, bytes, &addr->uaddr->sun_path);
 	bpf_get_current_comm(peer.command, sizeof(peer.command));
 	bpf_map_update_elem(&imtcp_peers, &peer, &one, 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The line at the end of a run. It claims what was seen, and names what imtcp did not hold back.
 
+use super::not_held_back::not_held_back;
 use super::summary::{Summary, TakenAway};
-use super::uncovered::Uncovered;
 use crate::format;
 use crate::policy::Limits;
 
@@ -11,7 +11,7 @@ use crate::policy::Limits;
 const SHORT_RTT_US: u64 = 1000;
 
 /// Less is names that were looked up, and handshakes.
-const WORTH_TELLING_BYTES: u64 = 10_000;
+pub(super) const WORTH_TELLING_BYTES: u64 = 10_000;
 /// So many times what was sent is a download.
 const DOWNLOAD: u64 = 10;
 
@@ -22,7 +22,7 @@ pub fn line(s: &Summary) -> String {
         Some(TakenAway::Nocc) => "mode nocc was taken away during the run; until then ",
     };
     let mut parts = if s.connections == 0 {
-        vec![no_connections(s)]
+        Vec::from_iter(no_connections(s))
     } else if is_download(s) {
         vec![download(s)]
     } else {
@@ -33,12 +33,10 @@ pub fn line(s: &Summary) -> String {
     format!("imtcp: {until}{}", parts.join("; "))
 }
 
-fn no_connections(s: &Summary) -> String {
-    match (s.inner_connections, s.no_room_connections) {
-        (0, 0) => "saw no TCP connection of the command".into(),
-        (_, 0) => "saw no TCP connection of the command's own".into(),
-        _ => "held back no connection of the command".into(),
-    }
+/// Nothing where those without room are told: they were seen.
+fn no_connections(s: &Summary) -> Option<String> {
+    let own = if s.inner_connections > 0 { "'s own" } else { "" };
+    (s.no_room_connections == 0).then(|| format!("saw no TCP connection of the command{own}"))
 }
 
 fn is_download(s: &Summary) -> bool {
@@ -106,7 +104,7 @@ fn why_not_measured(s: &Summary) -> String {
 fn yielded(s: &Summary) -> Option<String> {
     s.yielding_us()?;
     Some(match s.yielded_pct() {
-        None | Some(0) => "never held back".into(),
+        None | Some(0) => "never had to yield".into(),
         Some(pct) => format!("held to what was free {pct} % of the time"),
     })
 }
@@ -118,48 +116,11 @@ fn inner(s: &Summary) -> Option<String> {
     })
 }
 
-fn not_held_back(s: &Summary) -> Vec<String> {
-    // What happened after the programs were taken away is part of that.
-    let left = (s.left_connections > 0 && s.taken_away.is_none()).then(|| {
-        let left = format::count(s.left_connections, "connection");
-        format!("{left} chose another congestion control, not held back from then on")
-    });
-    let no_room = (s.no_room_connections > 0).then(|| {
-        let no_room = format::count(s.no_room_connections, "connection");
-        format!(
-            "{no_room} not held back, for want of room in the socket: \
-             `sysctl -w net.core.optmem_max=131072` makes it"
-        )
-    });
-    let Uncovered { udp_bytes, nfs_bytes, daemons, moved } = &s.uncovered;
-    let udp = udp_bytes.filter(|n| *n >= WORTH_TELLING_BYTES.max(s.bytes_acked / 10));
-    let udp = udp.map(|n| format!("{} sent by UDP, not held back", format::bytes(n)));
-    let moved = moved.as_ref().map(|m| {
-        let (command, cgroup) = (format::on_one_line(&m.command), format::on_one_line(&m.cgroup));
-        format!(
-            "{command} moved to the cgroup {cgroup}, out of the run: \
-             `imtcp attach --cgroup {cgroup}` holds it back there"
-        )
-    });
-    let mut told: Vec<_> = [left, no_room, udp, moved].into_iter().flatten().collect();
-    if s.connections + s.inner_connections == 0 {
-        told.extend(daemons.iter().map(|d| {
-            format!("{} ({}) sends for it: {}", d.name, format::on_one_line(&d.path), d.remedy)
-        }));
-        told.extend((*nfs_bytes >= WORTH_TELLING_BYTES).then(|| {
-            let bytes = format::bytes(*nfs_bytes);
-            format!("NFS wrote {bytes} meanwhile, by connections of the kernel, not held back")
-        }));
-    }
-    told
-}
-
 #[cfg(test)]
 mod tests {
     use imtcp_bpf::{Policy, Record};
 
     use super::super::summary::Available;
-    use super::super::uncovered::{Daemon, Moved};
     use super::*;
     use crate::policy::Mode;
 
@@ -213,9 +174,9 @@ mod tests {
     #[test]
     fn a_mode_of_which_yielding_is_not_counted_does_not_say_that_it_never_yielded() {
         let lp = Summary { mode: Mode::Lp, yielding_us: 0, ..measured() };
-        assert!(!line(&lp).contains("held"), "{}", line(&lp));
+        assert!(!line(&lp).contains("held") && !line(&lp).contains("yield"), "{}", line(&lp));
         let bg = Summary { yielding_us: 0, ..measured() };
-        assert!(line(&bg).ends_with("; never held back"), "{}", line(&bg));
+        assert!(line(&bg).ends_with("; never had to yield"), "{}", line(&bg));
     }
 
     #[test]
@@ -301,66 +262,5 @@ mod tests {
         );
         let both = Summary { bytes_acked: 31_000_000, ..s };
         assert!(!line(&both).contains("download"), "{}", line(&both));
-    }
-
-    #[test]
-    fn connections_that_left_or_had_no_room_are_told() {
-        let s = Summary { left_connections: 1, ..measured() };
-        says(&s, "; 1 connection chose another congestion control, not held back from then on");
-        let s = Summary { no_room_connections: 2, ..nothing() };
-        assert_eq!(
-            line(&s),
-            "imtcp: held back no connection of the command; 2 connections not held back, for want \
-             of room in the socket: `sysctl -w net.core.optmem_max=131072` makes it"
-        );
-    }
-
-    #[test]
-    fn udp_is_told_where_it_is_much() {
-        let udp = |n| Uncovered { udp_bytes: Some(n), ..Default::default() };
-        let s = Summary { uncovered: udp(31_000_000), ..nothing() };
-        assert_eq!(
-            line(&s),
-            "imtcp: saw no TCP connection of the command; 31.0 MB sent by UDP, not held back"
-        );
-        says(&Summary { uncovered: udp(2_000_000), ..measured() }, "; 2.00 MB sent by UDP");
-        for s in [
-            Summary { uncovered: udp(300), ..nothing() },
-            Summary { uncovered: udp(20_000), ..measured() },
-        ] {
-            assert!(!line(&s).contains("UDP"), "{}", line(&s));
-        }
-    }
-
-    #[test]
-    fn who_sends_in_the_commands_place_is_told_where_the_command_had_no_connection() {
-        let uncovered = Uncovered {
-            nfs_bytes: 31_000_000,
-            daemons: vec![Daemon {
-                name: "docker's daemon",
-                path: "/run/docker.sock".into(),
-                remedy: "do this",
-            }],
-            ..Default::default()
-        };
-        let s = Summary { uncovered: uncovered.clone(), ..nothing() };
-        assert_eq!(
-            line(&s),
-            "imtcp: saw no TCP connection of the command; docker's daemon (/run/docker.sock) sends \
-             for it: do this; NFS wrote 31.0 MB meanwhile, by connections of the kernel, not held back"
-        );
-        let s = Summary { uncovered, ..measured() };
-        assert!(!line(&s).contains("docker") && !line(&s).contains("NFS"), "{}", line(&s));
-    }
-
-    #[test]
-    fn who_left_the_cgroup_is_told_with_what_holds_it_there() {
-        let moved = Moved { command: "su".into(), cgroup: "/user.slice/session-3.scope".into() };
-        let uncovered = Uncovered { moved: Some(moved), ..Default::default() };
-        says(
-            &Summary { uncovered, ..measured() },
-            "; su moved to the cgroup /user.slice/session-3.scope, out of the run: \
-             `imtcp attach --cgroup /user.slice/session-3.scope` holds it back there",
-        );
     }
 }

@@ -4,6 +4,7 @@
 
 mod last_words;
 mod line;
+mod not_held_back;
 mod spawn;
 mod summary;
 mod uncovered;

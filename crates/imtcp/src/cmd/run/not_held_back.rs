@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The parts of a run's last line that name traffic which imtcp did not hold back, each as it was seen.
+
+use super::line::WORTH_TELLING_BYTES;
+use super::summary::Summary;
+use super::uncovered::Uncovered;
+use crate::format;
+
+pub fn not_held_back(s: &Summary) -> Vec<String> {
+    // What happened after the programs were taken away is part of that.
+    let left = (s.left_connections > 0 && s.taken_away.is_none()).then(|| {
+        let left = format::count(s.left_connections, "connection");
+        format!("{left} chose another congestion control, not held back from then on")
+    });
+    let no_room = (s.no_room_connections > 0).then(|| {
+        let no_room = format::count(s.no_room_connections, "connection");
+        format!(
+            "{no_room} not held back, for want of room in the socket: \
+             `sysctl -w net.core.optmem_max=131072` makes it"
+        )
+    });
+    let Uncovered { udp_bytes, nfs_bytes, daemons, moved } = &s.uncovered;
+    let udp = udp_bytes.filter(|n| *n >= WORTH_TELLING_BYTES.max(s.bytes_acked / 10));
+    let udp = udp.map(|n| format!("{} sent by UDP, not held back", format::bytes(n)));
+    let moved = moved.as_ref().map(|m| {
+        let (command, cgroup) = (format::on_one_line(&m.command), format::on_one_line(&m.cgroup));
+        format!(
+            "{command} moved to the cgroup {cgroup}, out of the run: \
+             `imtcp attach --cgroup {cgroup}` holds it back there"
+        )
+    });
+    let mut told: Vec<_> = [left, no_room, udp, moved].into_iter().flatten().collect();
+    if s.connections + s.inner_connections == 0 {
+        told.extend(daemons.iter().map(|d| {
+            format!("{} ({}) sends for it: {}", d.name, format::on_one_line(&d.path), d.remedy)
+        }));
+        told.extend((*nfs_bytes >= WORTH_TELLING_BYTES).then(|| {
+            let bytes = format::bytes(*nfs_bytes);
+            format!("NFS wrote {bytes} meanwhile, by connections of the kernel, not held back")
+        }));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use imtcp_bpf::Policy;
+
+    use super::super::line::line;
+    use super::super::uncovered::{Daemon, Moved};
+    use super::*;
+    use crate::policy::Mode;
+
+    fn nothing() -> Summary {
+        Summary::new(Mode::Bg, &Policy::default(), 2_000_000)
+    }
+
+    fn sent() -> Summary {
+        Summary { connections: 2, bytes_acked: 12_500_000, ..nothing() }
+    }
+
+    #[track_caller]
+    fn says(s: &Summary, part: &str) {
+        assert!(line(s).contains(part), "{}", line(s));
+    }
+
+    #[test]
+    fn connections_that_left_or_had_no_room_are_told() {
+        let s = Summary { left_connections: 1, ..sent() };
+        says(&s, "; 1 connection chose another congestion control, not held back from then on");
+        let s = Summary { no_room_connections: 2, ..nothing() };
+        assert_eq!(
+            line(&s),
+            "imtcp: 2 connections not held back, for want of room in the socket: \
+             `sysctl -w net.core.optmem_max=131072` makes it"
+        );
+    }
+
+    #[test]
+    fn udp_is_told_where_it_is_much() {
+        let udp = |n| Uncovered { udp_bytes: Some(n), ..Default::default() };
+        let s = Summary { uncovered: udp(31_000_000), ..nothing() };
+        assert_eq!(
+            line(&s),
+            "imtcp: saw no TCP connection of the command; 31.0 MB sent by UDP, not held back"
+        );
+        says(&Summary { uncovered: udp(2_000_000), ..sent() }, "; 2.00 MB sent by UDP");
+        for s in [
+            Summary { uncovered: udp(300), ..nothing() },
+            Summary { uncovered: udp(20_000), ..sent() },
+        ] {
+            assert!(!line(&s).contains("UDP"), "{}", line(&s));
+        }
+    }
+
+    #[test]
+    fn who_sends_in_the_commands_place_is_told_where_the_command_had_no_connection() {
+        let uncovered = Uncovered {
+            nfs_bytes: 31_000_000,
+            daemons: vec![Daemon {
+                name: "docker's daemon",
+                path: "/run/docker.sock".into(),
+                remedy: "do this",
+            }],
+            ..Default::default()
+        };
+        let s = Summary { uncovered: uncovered.clone(), ..nothing() };
+        assert_eq!(
+            line(&s),
+            "imtcp: saw no TCP connection of the command; docker's daemon (/run/docker.sock) sends \
+             for it: do this; NFS wrote 31.0 MB meanwhile, by connections of the kernel, not held back"
+        );
+        let s = Summary { uncovered, ..sent() };
+        assert!(!line(&s).contains("docker") && !line(&s).contains("NFS"), "{}", line(&s));
+    }
+
+    #[test]
+    fn who_left_the_cgroup_is_told_with_what_holds_it_there() {
+        let moved = Moved { command: "su".into(), cgroup: "/user.slice/session-3.scope".into() };
+        let uncovered = Uncovered { moved: Some(moved), ..Default::default() };
+        says(
+            &Summary { uncovered, ..sent() },
+            "; su moved to the cgroup /user.slice/session-3.scope, out of the run: \
+             `imtcp attach --cgroup /user.slice/session-3.scope` holds it back there",
+        );
+    }
+}
