@@ -6,6 +6,7 @@
  *   imtcp_connections  prints a record of every connection that has our state
  *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
+ *   imtcp_tag_subflows gives the subflows of multipath connections the tags of their masters
  *
  * The command loads each where it needs it, onto the maps that the congestion controls use.
  */
@@ -352,5 +353,34 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		order.moved_listeners++;
 	else
 		order.moved_connections++;
+	return 0;
+}
+
+/* --- imtcp_tag_subflows ---------------------------------------------------------------- */
+
+struct mptcp_sock;
+
+/* A multipath connection's descriptor is its master's. The subflows have the congestion controls, whose
+ * init looks for a tag. */
+SEC("iter/tcp")
+int imtcp_tag_subflows(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct imtcp_tag *of_master, *tag;
+	struct mptcp_sock *master;
+	struct tcp_sock *tp;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	master = bpf_skc_to_mptcp_sock(skc);
+	if (!tp || !master)
+		return 0;
+	of_master = bpf_sk_storage_get(&imtcp_tags, master, NULL, 0);
+	if (!of_master)
+		return 0;
+	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (tag)
+		tag->policy = of_master->policy;
 	return 0;
 }

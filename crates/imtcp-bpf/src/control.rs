@@ -83,6 +83,30 @@ fn put(to: &mut [std::os::raw::c_char; 16], name: &str) {
     }
 }
 
+/// Gives the subflows of the namespace's multipath connections the policies of their masters, which
+/// alone have a descriptor.
+pub fn tag_subflows(ns: &netns::NetNs) -> Result<()> {
+    let mut object = objects::open_ctl(objects::TAG_SUBFLOWS)?;
+    reuse_pinned_maps(&mut object)?;
+    let object = objects::load(object, "the program for multipath connections")?;
+    let prog = object
+        .progs_mut()
+        .find(|p| p.name() == objects::TAG_SUBFLOWS)
+        .ok_or_else(|| anyhow!("the control object has no program {}", objects::TAG_SUBFLOWS))?;
+    let link = prog.attach()?;
+    walk(ns, link.as_fd())
+}
+
+/// Has an iterator go through the TCP sockets of a namespace: it keeps that of the thread that makes it.
+fn walk(ns: &netns::NetNs, link: BorrowedFd) -> Result<()> {
+    ns.run(move || -> Result<()> {
+        let mut iter = std::fs::File::from(raw::iter_create(link)?);
+        std::io::copy(&mut iter, &mut std::io::sink())?;
+        Ok(())
+    })?
+    .context("cannot walk the sockets of a network namespace")
+}
+
 /// The program that takes sockets off our congestion controls.
 pub struct Switcher {
     object: Object,
@@ -119,14 +143,7 @@ impl Switcher {
             .ok_or_else(|| anyhow!("the control object has no map .data.switch"))?;
         let key = 0u32.to_ne_bytes();
         data.update(&key, order.bytes(), MapFlags::ANY)?;
-        let fd = self.link.as_fd();
-        ns.run(move || -> Result<()> {
-            // The iterator keeps the namespace of the thread that creates it.
-            let mut iter = std::fs::File::from(raw::iter_create(fd)?);
-            std::io::copy(&mut iter, &mut std::io::sink())?;
-            Ok(())
-        })?
-        .context("cannot walk the sockets of a network namespace")?;
+        walk(ns, self.link.as_fd())?;
         let value = data.lookup(&key, MapFlags::ANY)?.unwrap_or_default();
         let done = imtcp_ctl_switch::from_bytes(&value).unwrap_or_default();
         Ok(Switched {

@@ -104,8 +104,8 @@ pub fn require_in_sight() -> Result<()> {
     if may_not_look || maps.any(|map| map.name == MAP_NAME) {
         bail!(
             "imtcp's congestion controls are registered, but the BPF file system that `imtcp up` \
-             has pinned them in cannot be seen from here (a container, or a daemon under \
-             `ip netns exec`): call imtcp on the host, for a network namespace as \
+             has pinned them in cannot be seen from here (a container): call imtcp on the host, for a \
+             network namespace as \
              `nsenter --net=/run/netns/NAME imtcp …`"
         );
     }

@@ -21,6 +21,9 @@ pub static UNCOVERED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_un
 pub(crate) const CONNECTIONS: &str = "imtcp_connections";
 pub(crate) const CONNECTIONS_HERE: &str = "imtcp_connections_here";
 
+/// Of the control object: what multipath connections need, on kernels that have them.
+pub(crate) const TAG_SUBFLOWS: &str = "imtcp_tag_subflows";
+
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Tells one build of the programs from another.

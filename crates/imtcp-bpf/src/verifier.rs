@@ -44,6 +44,8 @@ pub fn costs() -> Result<Vec<Cost>> {
             Ok(costs) => found.extend(costs),
             // Where it is refused the command does without it, with one that is counted, too.
             Err(_) if program == objects::CONNECTIONS => {}
+            // A kernel without multipath TCP.
+            Err(_) if program == objects::TAG_SUBFLOWS => {}
             Err(e) => return Err(e),
         }
     }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Cgroups of version 2: made for a run, left without a trace.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 
-use crate::procfs;
+use crate::procfs::{self, Cgroup2};
 
 pub fn mount() -> Result<PathBuf> {
     procfs::cgroup2_mount().ok_or_else(|| {
@@ -18,51 +20,86 @@ pub fn mount() -> Result<PathBuf> {
     })
 }
 
-/// The directory of a process's cgroup; the root of the mount when it cannot be seen.
+/// The directory of a process's cgroup.
 pub fn of_pid(pid: i32) -> Result<PathBuf> {
-    let mount = mount()?;
-    let path = procfs::cgroup(pid).unwrap_or_default();
-    let dir = mount.join(path.trim_start_matches('/'));
-    // Outside of this cgroup namespace the path begins with /../.
-    let visible = !path.contains("/..") && dir.join("cgroup.procs").exists();
-    Ok(if visible { dir } else { mount })
+    mount()?;
+    let path = procfs::cgroup(pid).ok_or_else(|| anyhow!("there is no process {pid}"))?;
+    let mounted = procfs::cgroup2().and_then(|mounted| dir_of(&mounted, &path));
+    mounted.filter(|dir| dir.join("cgroup.procs").exists()).ok_or_else(|| {
+        anyhow!(
+            "the cgroup {path} of process {pid} cannot be seen from here (a container, or a cgroup \
+             namespace): call imtcp where /sys/fs/cgroup shows it, on the host"
+        )
+    })
 }
 
-/// Makes a cgroup as a child of the given one, or of the root where that cannot be.
+/// Where a mount shows a cgroup. Outside of a cgroup namespace paths begin with /../, and the names
+/// above are not told.
+fn dir_of(mounted: &Cgroup2, path: &str) -> Option<PathBuf> {
+    let within = Path::new(path).strip_prefix(&mounted.root).ok()?;
+    let known = !path.contains("/..") && !mounted.root.contains("/..");
+    known.then(|| mounted.dir.join(within).components().collect())
+}
+
+/// The kernel's number of a cgroup, which one that is made anew under the same name does not have.
+pub fn id(dir: &Path) -> Option<u64> {
+    Some(fs::metadata(dir).ok()?.ino())
+}
+
+/// Makes a cgroup within another, or says why it cannot: anywhere else the limits of the other would not
+/// hold.
 pub fn create(parent: &Path, name: &str) -> Result<PathBuf> {
-    let mount = mount()?;
-    create_in(parent, name)
-        .or_else(|e| if parent == mount { Err(e) } else { create_in(&mount, name) })
-}
-
-fn create_in(parent: &Path, name: &str) -> Result<PathBuf> {
     let dir = parent.join(name);
-    if let Err(e) = fs::create_dir(&dir) {
-        if e.kind() != io::ErrorKind::AlreadyExists {
-            return Err(e).with_context(|| format!("cannot make the cgroup {}", dir.display()));
-        }
-    }
-    // Below a threaded cgroup a new one takes no processes.
-    let kind = fs::read_to_string(dir.join("cgroup.type")).unwrap_or_default();
-    if kind.trim() == "domain invalid" || kind.trim() == "threaded" {
-        let _ = fs::remove_dir(&dir);
-        bail!("{} does not take cgroups with processes", parent.display());
-    }
+    let is_root = mount().is_ok_and(|mount| mount == parent);
+    make(&dir).with_context(|| {
+        let limits = if is_root { "" } else { ", whose limits hold nowhere else" };
+        format!("cannot make a cgroup within {}{limits}", parent.display())
+    })?;
     Ok(dir)
 }
 
+fn make(dir: &Path) -> Result<()> {
+    match fs::create_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
+            bail!("cgroup.max.descendants or cgroup.max.depth, there or above, allows no more")
+        }
+        other => other?,
+    }
+    // Where some cgroups are of threads, each new one must be.
+    let kind = dir.join("cgroup.type");
+    if fs::read_to_string(&kind).is_ok_and(|k| k.trim() == "domain invalid") {
+        if let Err(e) = fs::write(&kind, "threaded") {
+            let _ = fs::remove_dir(dir);
+            bail!("it takes only cgroups of threads, and this kernel makes none there: {e}");
+        }
+    }
+    Ok(())
+}
+
 /// The processes of a cgroup and of those in it.
-pub fn procs(dir: &Path) -> Vec<i32> {
-    let mut found: Vec<i32> = own_procs(dir);
+pub fn procs(dir: &Path) -> BTreeSet<i32> {
+    let mut found = own_procs(dir);
     for child in children(dir) {
         found.extend(procs(&child));
     }
     found
 }
 
-fn own_procs(dir: &Path) -> Vec<i32> {
-    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|l| l.parse().ok()).collect()
+fn own_procs(dir: &Path) -> BTreeSet<i32> {
+    let numbers = |file| -> io::Result<Vec<i32>> {
+        let text = fs::read_to_string(dir.join(file))?;
+        Ok(text.lines().filter_map(|l| l.parse().ok()).collect())
+    };
+    match numbers("cgroup.procs") {
+        Ok(pids) => pids.into_iter().collect(),
+        // Of a cgroup of threads the kernel lists the threads alone.
+        Err(_) => numbers("cgroup.threads")
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(procfs::process_of)
+            .collect(),
+    }
 }
 
 fn children(dir: &Path) -> Vec<PathBuf> {
@@ -79,47 +116,59 @@ pub fn move_pid(pid: i32, to: &Path) -> io::Result<()> {
 }
 
 /// Removes a cgroup and those in it; what still runs there is moved to `refuge`, or to what that was
-/// in where it is gone.
-pub fn remove(dir: &Path, refuge: &Path) -> Result<usize> {
+/// in where it is gone. What has limits of its own there, made by somebody else, is told.
+pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
     let refuge = refuge.ancestors().find(|d| d.join("cgroup.procs").exists()).unwrap_or(refuge);
-    let mut moved = 0;
     // Processes may fork while they are moved: again until none is left.
     for _ in 0..100 {
         for child in children(dir) {
-            moved += remove(&child, refuge)?;
+            if is_populated(&child) && !is_ours(&child) {
+                eprintln!(
+                    "imtcp: the processes of {} are moved to {}: limits of the former end",
+                    child.display(),
+                    refuge.display()
+                );
+            }
+            remove(&child, refuge)?;
         }
         for pid in own_procs(dir) {
             match move_pid(pid, refuge) {
-                Ok(()) => moved += 1,
-                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-                Err(e) => {
+                Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
                     return Err(e).with_context(|| {
                         format!("cannot move process {pid} to {}", refuge.display())
                     })
                 }
+                _ => {}
             }
         }
         match fs::remove_dir(dir) {
-            Ok(()) => return Ok(moved),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(moved),
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
                 // Dying processes hold it for an instant.
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
-            Err(e) => return Err(e).with_context(|| format!("cannot remove {}", dir.display())),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(e).with_context(|| format!("cannot remove {}", dir.display()))
+            }
+            _ => return Ok(()),
         }
     }
     bail!("the cgroup {} does not become empty", dir.display())
 }
 
-/// What a user wrote: a full path, or relative to the mount.
+fn is_ours(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"imtcp-"))
+}
+
+/// What a user wrote, as it may be meant: a full path, or relative to the mount.
+pub fn meant_by(given: &Path) -> Result<Vec<PathBuf>> {
+    let relative = mount()?.join(given.strip_prefix("/").unwrap_or(given));
+    Ok(given.is_absolute().then(|| given.to_path_buf()).into_iter().chain([relative]).collect())
+}
+
+/// The cgroup that a user means.
 pub fn resolve(given: &Path) -> Result<PathBuf> {
     let mount = mount()?;
-    let mut candidates = vec![mount.join(given.strip_prefix("/").unwrap_or(given))];
-    if given.is_absolute() {
-        candidates.insert(0, given.to_path_buf());
-    }
-    for dir in candidates {
+    for dir in meant_by(given)? {
         if let Ok(dir) = dir.canonicalize() {
             if dir.starts_with(&mount) && dir.join("cgroup.procs").exists() {
                 return Ok(dir);
@@ -127,4 +176,22 @@ pub fn resolve(given: &Path) -> Result<PathBuf> {
         }
     }
     bail!("there is no cgroup {} under {}", given.display(), mount.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_shows_what_is_below_its_root_and_nothing_is_taken_for_the_root() {
+        let shown = |root: &str, path: &str| {
+            dir_of(&Cgroup2 { dir: "/cg".into(), root: root.into() }, path)
+        };
+        assert_eq!(shown("/", "/a.slice/b"), Some("/cg/a.slice/b".into()));
+        assert_eq!(shown("/docker/a", "/docker/a/b"), Some("/cg/b".into()));
+        assert_eq!(shown("/docker/a", "/docker/a"), Some("/cg/".into()));
+        assert_eq!(shown("/docker/a", "/user.slice"), None);
+        assert_eq!(shown("/", "/../other"), None);
+        assert_eq!(shown("/../..", "/"), None);
+    }
 }

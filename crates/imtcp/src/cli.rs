@@ -219,9 +219,16 @@ pub struct OrderArgs {
 /// Change the mode of what runs already, open connections included
 ///
 /// A process is taken with its descendants: they are moved into a cgroup of their own below
-/// the one they are in (beside it where imtcp made that), and moved back by `imtcp detach`. A cgroup is
-/// taken as it is, with the cgroups in it. Attaching again to the same target changes its mode, rates
-/// and parameters: those that are not given again go back to their defaults.
+/// the one they are in (beside it where imtcp made that), and moved back by `imtcp detach`. Their limits
+/// go on: where no cgroup can be made there, attach fails. A cgroup is taken as it is, with the cgroups in it.
+///
+/// Attaching again to the same target changes its mode, rates and parameters: those that are not given
+/// again go back to their defaults. It also takes what `imtcp status` says is not covered any more: the
+/// new cgroup of a unit that has restarted, and processes that somebody has moved to another cgroup.
+///
+/// Exit code 1 when open sockets could not be reached: a line counts them and names the cause. New
+/// connections are covered all the same. Of multipath TCP (MPTCP), the limits hold for the paths that a
+/// connection has; with --pid, paths that it adds later have the mode without the limits.
 ///
 /// What is within the target and has an attachment or `imtcp run` of its own keeps that, which a line
 /// tells; when that ends, this one has it.

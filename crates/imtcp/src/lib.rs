@@ -9,6 +9,7 @@ pub mod out;
 #[cfg(feature = "full")]
 pub mod agent;
 pub mod amount;
+pub mod attachment;
 pub mod caps;
 pub mod cgroup;
 pub mod cli;
@@ -25,6 +26,7 @@ mod left_out;
 pub mod mountns;
 pub mod nested;
 pub mod nocc;
+pub mod open_sockets;
 pub mod param;
 pub mod policy;
 pub mod procfs;

@@ -4,8 +4,10 @@
 //! was called from, and its command goes back to the one that it was started in.
 
 use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 
+use imtcp_bpf::paths;
 use nix::sched::{setns, CloneFlags};
 use nix::unistd::fchdir;
 
@@ -24,16 +26,49 @@ impl Home {
     }
 }
 
-/// Goes to where the machine's BPF file system and cgroups are, when they are not here.
-/// Before there is a second thread.
+/// How much of what we need a mount namespace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Has {
+    Nothing,
+    Some,
+    Mounts,
+    /// What `imtcp up` has loaded is pinned there.
+    Pins,
+}
+
+/// Goes to where the machine's BPF file system and cgroups are, when they are not here: to what its own
+/// ancestors have, or, for a daemon without any in sight, other processes. Before there is a second
+/// thread.
 pub fn leave_bare_sys() -> Option<Home> {
-    if has_mounts("self") {
+    let here = has("self");
+    if here == Has::Pins {
         return None;
     }
-    let own = fs::read_link("/proc/self/ns/mnt").ok()?;
-    let outer = procfs::ancestors().map(|p| p.to_string()).find(|pid| {
-        fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|ns| ns != own) && has_mounts(pid)
-    })?;
+    let root = root_of("self")?;
+    let mut seen = vec![fs::read_link("/proc/self/ns/mnt").ok()?];
+    let mut best = (here, None);
+    for pid in procfs::ancestors().chain(procfs::pids()).map(|pid| pid.to_string()) {
+        let Ok(ns) = fs::read_link(format!("/proc/{pid}/ns/mnt")) else { continue };
+        if seen.contains(&ns) {
+            continue;
+        }
+        // A process may have changed its root: another of its namespace may tell us more.
+        if root_of(&pid) != Some(root) {
+            continue;
+        }
+        seen.push(ns);
+        if !is_of_our_users(&pid) {
+            continue;
+        }
+        let there = has(&pid);
+        if there > best.0 {
+            best = (there, Some(pid));
+        }
+        if there == Has::Pins {
+            break;
+        }
+    }
+    let outer = best.1?;
     let home = Home { ns: File::open("/proc/self/ns/mnt").ok()?, cwd: File::open(".").ok()? };
     let outer = File::open(format!("/proc/{outer}/ns/mnt")).ok()?;
     setns(outer.as_fd(), CloneFlags::CLONE_NEWNS).ok()?;
@@ -42,12 +77,46 @@ pub fn leave_bare_sys() -> Option<Home> {
     Some(home)
 }
 
-/// Below /sys: a container's root elsewhere may have both.
-fn has_mounts(pid: &str) -> bool {
+/// Does the process's mount namespace belong to our user namespace? What is mounted in one that a user
+/// without privileges has made, must not lead us.
+fn is_of_our_users(pid: &str) -> bool {
+    // linux/nsfs.h: _IO(0xb7, 1)
+    const NS_GET_USERNS: libc::Ioctl = 0xb701;
+    let Ok(ns) = File::open(format!("/proc/{pid}/ns/mnt")) else { return false };
+    // SAFETY: the descriptor is open and the call takes no argument; what it gives is new and ours.
+    let owner = unsafe {
+        match libc::ioctl(ns.as_raw_fd(), NS_GET_USERNS) {
+            fd if fd < 0 => return false,
+            fd => File::from_raw_fd(fd),
+        }
+    };
+    let number = |file: File| Some(file.metadata().ok()?.ino());
+    let own = File::open("/proc/self/ns/user").ok().and_then(number);
+    own.is_some() && number(owner) == own
+}
+
+/// Which directory a process has as its root. That of a container is another: it is not our machine.
+fn root_of(pid: &str) -> Option<(u64, u64)> {
+    let root = fs::metadata(format!("/proc/{pid}/root/")).ok()?;
+    Some((root.dev(), root.ino()))
+}
+
+fn has(pid: &str) -> Has {
+    // Not those of container's roots elsewhere.
     let mounts = fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap_or_default();
-    mounts.lines().any(|line| {
-        let mut fields = line.split(' ').skip(1);
-        fields.next().is_some_and(|point| point.starts_with("/sys/"))
-            && matches!(fields.next(), Some("cgroup2" | "bpf"))
-    })
+    let is_mounted = |wanted: &str| {
+        mounts.lines().any(|line| {
+            let mut fields = line.split(' ').skip(1);
+            fields.next().is_some_and(|point| point.starts_with("/sys/"))
+                && fields.next() == Some(wanted)
+        })
+    };
+    if fs::exists(format!("/proc/{pid}/root{}", paths::dir().display())).unwrap_or(false) {
+        return Has::Pins;
+    }
+    match (is_mounted("cgroup2"), is_mounted("bpf")) {
+        (true, true) => Has::Mounts,
+        (false, false) => Has::Nothing,
+        _ => Has::Some,
+    }
 }

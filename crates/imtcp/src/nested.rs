@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::state::{self, Attachment, Moved, Run, Target};
+use crate::attachment::{Attachment, Moved, Target};
+use crate::state::{self, Run};
 use crate::{cgroup, procfs};
 
 /// A run or another attachment that has processes within what an attachment takes.
@@ -23,10 +24,7 @@ pub fn within(attachment: &Attachment) -> Vec<Inner> {
     });
     let runs = state::runs().into_iter();
     let run = runs.map(|r| Inner { name: r.name(), dir: r.cgroup });
-    let tree: BTreeSet<i32> = match attachment.target {
-        Target::Pid(root) => procfs::tree(root).into_iter().collect(),
-        Target::Cgroup(_) => BTreeSet::new(),
-    };
+    let tree = attachment.tree();
     let is_within = |inner: &Inner| match &attachment.target {
         // Not what the process itself is in: that is around it.
         Target::Pid(root) => {
@@ -67,9 +65,10 @@ pub fn beside_all(home: &Path) -> PathBuf {
 fn beside(home: &Path, made: impl Iterator<Item = Moved>) -> PathBuf {
     let made: Vec<_> = made.collect();
     let mut parent = home;
-    // No more steps than there are cgroups: files that lead in a circle end it, too.
+    // No more steps than there are cgroups: files that lead in a circle end it, too. A cgroup that
+    // somebody made within one of these has limits of its own.
     for _ in &made {
-        let Some(around) = made.iter().find(|m| parent.starts_with(&m.dir)) else { break };
+        let Some(around) = made.iter().find(|m| parent == m.dir) else { break };
         parent = &around.home;
     }
     parent.to_path_buf()
@@ -103,8 +102,8 @@ fn run_around(given_up: &BTreeSet<i32>) -> Option<Run> {
 
 fn attachment_around(given_up: &BTreeSet<i32>) -> Option<Attachment> {
     let holds = |a: &Attachment| match &a.target {
-        Target::Pid(root) => {
-            let tree = procfs::tree(*root);
+        Target::Pid(_) => {
+            let tree = a.tree();
             given_up.iter().any(|pid| tree.contains(pid)).then_some(tree.len())
         }
         // A process is nearer than the cgroup of a service.
@@ -113,6 +112,6 @@ fn attachment_around(given_up: &BTreeSet<i32>) -> Option<Attachment> {
             given_up.iter().any(is_in).then(|| usize::MAX - dir.components().count())
         }
     };
-    let all = state::attachments().into_iter().filter(|a| !a.target.has_ended());
+    let all = state::attachments().into_iter().filter(|a| !a.has_ended());
     all.filter_map(|a| Some((holds(&a)?, a))).min_by_key(|(size, _)| *size).map(|(_, a)| a)
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What /proc tells: which process holds a socket, its cgroup, its children.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -34,18 +36,22 @@ fn socket_inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The descriptors of a process that are sockets, with their inodes.
+/// The descriptors of a process that are sockets, with their inodes; none where they cannot be read.
 pub fn sockets(pid: i32) -> Vec<(i32, u64)> {
-    fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten()
+    read_sockets(pid).unwrap_or_default()
+}
+
+/// The same, or why they cannot be read.
+pub fn read_sockets(pid: i32) -> io::Result<Vec<(i32, u64)>> {
+    let found = fs::read_dir(format!("/proc/{pid}/fd"))?
         .flatten()
         .filter_map(|e| {
             let link = fs::read_link(e.path()).ok()?;
             let inode = socket_inode(link.to_str()?)?;
             Some((e.file_name().to_str()?.parse().ok()?, inode))
         })
-        .collect()
+        .collect();
+    Ok(found)
 }
 
 /// Finds the processes that hold the given socket inodes. When several share a socket, the
@@ -80,16 +86,30 @@ pub fn cgroup(pid: i32) -> Option<String> {
     unified_path(&text).map(str::to_string)
 }
 
-/// Where cgroup version 2 is mounted: `/sys/fs/cgroup`, or beside version 1 `…/unified`.
-pub fn cgroup2_mount() -> Option<PathBuf> {
-    cgroup2_in(&fs::read_to_string("/proc/self/mounts").ok()?)
+/// A mount of cgroup version 2: where it is, and which cgroup its directory shows (a container may have
+/// but its own).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup2 {
+    pub dir: PathBuf,
+    pub root: String,
 }
 
-fn cgroup2_in(mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (_, dir, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(unescape(dir)))
+/// Where cgroup version 2 is mounted: `/sys/fs/cgroup`, or beside version 1 `…/unified`.
+pub fn cgroup2() -> Option<Cgroup2> {
+    cgroup2_in(&fs::read_to_string("/proc/self/mountinfo").ok()?)
+}
+
+pub fn cgroup2_mount() -> Option<PathBuf> {
+    Some(cgroup2()?.dir)
+}
+
+fn cgroup2_in(mountinfo: &str) -> Option<Cgroup2> {
+    mountinfo.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, dir) = (fields.next()?, fields.next()?);
+        kind.starts_with("cgroup2 ")
+            .then(|| Cgroup2 { dir: unescape(dir).into(), root: unescape(root) })
     })
 }
 
@@ -122,13 +142,48 @@ fn nfs_bytes_in(mountstats: &str) -> u64 {
     of_device.values().sum()
 }
 
-/// The parent's pid in /proc/PID/stat. The command's name may hold blanks and brackets.
+/// A field of /proc/PID/stat after the command's name, which may hold blanks and brackets. The state,
+/// which comes first, is 0.
+fn stat_field<T: FromStr>(stat: &str, index: usize) -> Option<T> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(index)?.parse().ok()
+}
+
+/// The parent's pid in /proc/PID/stat.
 fn parent_in(stat: &str) -> Option<i32> {
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+    stat_field(stat, 1)
 }
 
 pub fn parent(pid: i32) -> Option<i32> {
     parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// When the process began, in clock ticks since boot: a pid is used again, both together are not.
+pub fn started_ticks(pid: i32) -> Option<u64> {
+    stat_field(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, 19)
+}
+
+/// Does it run? One that has ended stays in sight until its parent asks.
+pub fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat_field(&stat, 0).is_some_and(|state: char| !matches!(state, 'Z' | 'X'))
+}
+
+/// The process that a thread belongs to.
+pub fn process_of(thread: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// The cgroups (version 2) that the threads of a process are in: more than one only where threads have
+/// cgroups of their own.
+pub fn cgroups_of_threads(pid: i32) -> BTreeSet<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("cgroup")).ok()?;
+            unified_path(&text).map(str::to_string)
+        })
+        .collect()
 }
 
 /// The processes that this one descends from, its parent first.
@@ -174,12 +229,14 @@ mod tests {
 
     #[test]
     fn the_mount_of_version_2_is_found_on_hybrid_systems() {
-        let text = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
-                    cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
-                    cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        assert_eq!(cgroup2_in(text), Some(PathBuf::from("/sys/fs/cgroup/unified")));
-        assert_eq!(cgroup2_in("none /odd\\040dir cgroup2 rw 0 0"), Some("/odd dir".into()));
-        assert_eq!(cgroup2_in("tmpfs / tmpfs rw 0 0\n"), None);
+        let found = |text| cgroup2_in(text).map(|c| (c.dir, c.root));
+        let text = "31 23 0:28 / /sys/fs/cgroup rw shared:9 - tmpfs tmpfs rw\n\
+                    32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                    41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(found(text), Some(("/sys/fs/cgroup/unified".into(), "/".into())));
+        let text = "41 31 0:38 /docker/a /odd\\040dir rw - cgroup2 none rw\n";
+        assert_eq!(found(text), Some(("/odd dir".into(), "/docker/a".into())));
+        assert_eq!(found("31 23 0:28 / / rw - tmpfs tmpfs rw\n"), None);
     }
 
     #[test]
@@ -199,6 +256,15 @@ mod tests {
     fn names_with_brackets_do_not_hide_the_parent() {
         assert_eq!(parent_in("12 (a) b) S 34 12 12 0"), Some(34));
         assert_eq!(parent_in(""), None);
+    }
+
+    #[test]
+    fn a_process_has_one_start() {
+        let own = std::process::id() as i32;
+        assert!(started_ticks(own).is_some());
+        assert_eq!(started_ticks(own), started_ticks(own));
+        assert_ne!(started_ticks(own), started_ticks(1));
+        assert_eq!(started_ticks(-1), None);
     }
 
     #[test]

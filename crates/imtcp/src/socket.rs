@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Sockets of other processes: a copy of the descriptor, and options set through it.
 
+use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use imtcp_bpf::probe;
 
 /// A process, held so that its pid cannot come to mean another.
 pub struct Process(OwnedFd);
@@ -46,10 +49,47 @@ fn get<T: Copy>(fd: BorrowedFd, level: i32, option: i32, mut value: T) -> io::Re
     Ok(value)
 }
 
+fn protocol(fd: BorrowedFd) -> Option<i32> {
+    get(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0).ok()
+}
+
 /// TCP, or multipath TCP, whose subflows follow its options.
 pub fn is_tcp(fd: BorrowedFd) -> bool {
-    let protocol = get(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0i32);
-    matches!(protocol, Ok(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
+    protocol(fd) == Some(libc::IPPROTO_TCP) || is_multipath(fd)
+}
+
+pub fn is_multipath(fd: BorrowedFd) -> bool {
+    protocol(fd) == Some(libc::IPPROTO_MPTCP)
+}
+
+/// What the kernel calls the protocol of a process's socket: `TCP`, `TCPv6`, `MPTCP`, `UNIX`… This takes
+/// less than a copy of its descriptor. Empty where it cannot be told.
+pub fn protocol_name(pid: i32, fd: i32) -> String {
+    let Ok(path) = CString::new(format!("/proc/{pid}/fd/{fd}")) else { return String::new() };
+    let mut name = [0u8; 32];
+    // SAFETY: both strings end with NUL, and the kernel writes no more than the length given.
+    let length = unsafe {
+        libc::getxattr(
+            path.as_ptr(),
+            c"system.sockprotoname".as_ptr(),
+            name.as_mut_ptr().cast(),
+            name.len(),
+        )
+    };
+    let name = &name[..usize::try_from(length).unwrap_or(0)];
+    String::from_utf8_lossy(name).trim_end_matches('\0').to_string()
+}
+
+/// Why this process would be refused the descriptors of others, where that can be told.
+pub fn obstacle() -> Option<String> {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    if scope.trim() == "3" {
+        return Some(
+            "kernel.yama.ptrace_scope is 3, which nobody can change until a reboot".into(),
+        );
+    }
+    let may_trace = probe::capabilities() & (1 << probe::CAP_SYS_PTRACE) != 0;
+    (!may_trace).then(|| "CAP_SYS_PTRACE is missing".into())
 }
 
 pub fn cookie(fd: BorrowedFd) -> io::Result<u64> {
@@ -91,6 +131,7 @@ mod tests {
         let own = Process::open(std::process::id() as i32).unwrap();
         let copy = own.descriptor(listener.as_raw_fd()).unwrap();
         assert!(is_tcp(copy.as_fd()));
+        assert_eq!(protocol_name(std::process::id() as i32, listener.as_raw_fd()), "TCP");
         assert_eq!(cookie(copy.as_fd()).unwrap(), cookie(listener.as_fd()).unwrap());
         set_control(copy.as_fd(), "reno").unwrap();
         assert_eq!(control(listener.as_fd()).unwrap(), "reno");
@@ -98,6 +139,8 @@ mod tests {
 
     #[test]
     fn udp_is_not_tcp() {
-        assert!(!is_tcp(UdpSocket::bind("127.0.0.1:0").unwrap().as_fd()));
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(!is_tcp(udp.as_fd()));
+        assert_eq!(protocol_name(std::process::id() as i32, udp.as_raw_fd()), "UDP");
     }
 }

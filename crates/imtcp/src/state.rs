@@ -6,7 +6,7 @@
 //! swept by the next command after that.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{Seek, Write};
+use std::io::Seek;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,14 @@ use imtcp_bpf::records::Records;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
+use crate::attachment::Attachment;
 use crate::cgroup;
 use crate::param::InForce;
 use crate::policy::{self, Limits, Mode};
-use crate::procfs;
 
 const DIR: &str = "/run/imtcp";
 const RUNS: &str = "/run/imtcp/runs";
-const ATTACHMENTS: &str = "/run/imtcp/attachments";
+pub(crate) const ATTACHMENTS: &str = "/run/imtcp/attachments";
 
 /// One command at a time changes what is loaded, attached or registered.
 pub struct ChangeLock(#[allow(dead_code)] Flock<File>);
@@ -63,7 +63,7 @@ fn open_lock(path: &str) -> Result<File> {
 }
 
 /// A new file for its owner alone.
-fn create_private(path: &Path) -> Result<File> {
+pub(crate) fn create_private(path: &Path) -> Result<File> {
     let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
     file.with_context(|| format!("cannot write {}", path.display()))
 }
@@ -122,103 +122,6 @@ impl Drop for Registered {
         if !self.stays {
             let _ = fs::remove_file(&self.path);
         }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Target {
-    Pid(i32),
-    Cgroup(PathBuf),
-}
-
-impl Target {
-    /// The process is gone, and what it started may live on; or the cgroup was removed.
-    pub fn has_ended(&self) -> bool {
-        match self {
-            Target::Pid(pid) => !procfs::exists(*pid),
-            Target::Cgroup(dir) => !dir.exists(),
-        }
-    }
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Target::Pid(pid) => write!(f, "process {pid}"),
-            Target::Cgroup(dir) => write!(f, "cgroup {}", dir.display()),
-        }
-    }
-}
-
-/// A cgroup that an attachment made, and the one that its processes came from.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Moved {
-    pub dir: PathBuf,
-    pub home: PathBuf,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SavedSocket {
-    pub cookie: u64,
-    pub control: String,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Attachment {
-    pub policy: u64,
-    pub target: Target,
-    pub mode: Mode,
-    #[serde(flatten)]
-    pub limits: Limits,
-    #[serde(default)]
-    pub params: InForce,
-    pub since_unix_s: u64,
-    pub links: usize,
-    pub moved: Vec<Moved>,
-    pub sockets: Vec<SavedSocket>,
-}
-
-impl Attachment {
-    fn path(&self) -> PathBuf {
-        Path::new(ATTACHMENTS).join(format!("{:016x}.json", self.policy))
-    }
-
-    pub fn save(&self) -> Result<()> {
-        let new = self.path().with_extension("new");
-        let mut file = create_private(&new)?;
-        serde_json::to_writer(&mut file, self)?;
-        file.flush()?;
-        Ok(fs::rename(new, self.path())?)
-    }
-
-    /// What is ordered, for people.
-    pub fn orders(&self) -> String {
-        policy::told(self.mode, &self.params, &self.limits)
-    }
-
-    pub fn forget(&self) {
-        let _ = fs::remove_file(self.path());
-    }
-
-    /// The cgroups whose sockets it holds.
-    pub fn cgroups(&self) -> Vec<PathBuf> {
-        match &self.target {
-            Target::Pid(_) => self.moved.iter().map(|m| m.dir.clone()).collect(),
-            Target::Cgroup(dir) => vec![dir.clone()],
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.target.has_ended() && !self.moved.iter().any(|m| cgroup::is_populated(&m.dir))
-    }
-
-    /// Is the process in none of its cgroups any more, moved by somebody else? New connections have
-    /// the default then.
-    pub fn was_left(&self) -> bool {
-        let Target::Pid(pid) = self.target else { return false };
-        let own = cgroup::of_pid(pid).unwrap_or_default();
-        !self.target.has_ended() && !self.moved.iter().any(|m| own.starts_with(&m.dir))
     }
 }
 

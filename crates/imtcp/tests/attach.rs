@@ -6,72 +6,10 @@ mod support;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use support::subject::Subject;
 use support::*;
-
-/// A process with an open connection and a listener, which makes a new connection when told.
-const PROGRAM: &str = r#"
-import socket, sys
-host, port, listen = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-name = lambda s: s.getsockopt(6, 13, 16).split(b'\0')[0].decode()
-old = socket.create_connection((host, port))
-server = socket.create_server(('', listen))
-old.sendall(bytes(100000))
-print('ready', flush=True)
-new = accepted = None
-for line in sys.stdin:
-    word = line.strip()
-    if word == 'connect':
-        new = socket.create_connection((host, port))
-        new.sendall(bytes(1000))
-    elif word == 'accept':
-        accepted, _ = server.accept()
-    elif word == 'send':
-        old.sendall(bytes(100000))
-    print(*[name(s) if s else '-' for s in (old, new, server, accepted)], flush=True)
-"#;
-
-struct Subject {
-    child: Background,
-    input: std::process::ChildStdin,
-    output: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
-}
-
-impl Subject {
-    fn start(net: &Net) -> Option<Self> {
-        use std::io::BufRead;
-        let (host, port) = net.peer();
-        let mut child = net
-            .command("python3")
-            .args(["-c", PROGRAM, &host, &port, "7778"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .inspect_err(|e| eprintln!("skipped: python3: {e}"))
-            .ok()?;
-        let input = child.stdin.take().unwrap();
-        let output = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut subject = Subject { child: Background(child), input, output };
-        assert_eq!(subject.line(), "ready");
-        Some(subject)
-    }
-
-    fn line(&mut self) -> String {
-        self.output.next().unwrap().unwrap()
-    }
-
-    /// The controls of the old and a new connection, the listener and an accepted one.
-    fn tell(&mut self, word: &str) -> Vec<String> {
-        use std::io::Write;
-        writeln!(self.input, "{word}").unwrap();
-        self.line().split(' ').map(str::to_string).collect()
-    }
-
-    fn pid(&self) -> String {
-        self.child.pid().to_string()
-    }
-}
 
 #[test]
 fn attach_changes_what_is_open_and_what_comes_and_detach_gives_it_back() {
@@ -295,7 +233,7 @@ fn a_run_has_again_what_an_attachment_within_it_gives_up_and_that_outlives_the_r
     imtcp::cgroup::move_pid(pid.parse().unwrap(), &imtcp::cgroup::mount().unwrap()).unwrap();
     imtcp_ok(&["up"]);
     let status = imtcp_ok(&["status"]);
-    let told = format!("process {pid}, which was moved to another cgroup: ");
+    let told = format!("it was moved to another cgroup; `imtcp attach --pid {pid}` again takes it");
     assert!(status.contains(&told), "{status}");
     let status = json(&imtcp_ok(&["status", "--json"]));
     assert_eq!(status["attachments"][0]["moved_away"], true, "{status}");
@@ -342,7 +280,7 @@ fn an_attachment_ends_with_its_process() {
     child.kill().unwrap();
     child.wait().unwrap();
     let status = imtcp_ok(&["status"]);
-    assert!(status.contains(&format!("process {}, which has ended: bg", child.id())), "{status}");
+    assert!(status.contains("covers nothing any more: it has ended"), "{status}");
     assert_eq!(json(&imtcp_ok(&["status", "--json"]))["attachments"][0]["ended"], true);
     imtcp_ok(&["up"]);
     assert_eq!(cgroups_left(), [] as [&Path; 0]);

@@ -3,26 +3,22 @@
 //! ones by a pinned sockops link on the cgroup.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::os::fd::AsFd;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Result};
 use imtcp_bpf::policy::Policies;
-use imtcp_bpf::tags::Tags;
-use imtcp_bpf::{control, is_ours, netns, probe, Policy};
+use imtcp_bpf::{netns, probe, Policy};
 use serde_json::json;
 
+use super::move_tree::{link, move_tree};
 use super::{detach, print_json, up};
+use crate::attachment::{Attachment, Identity, SavedSocket, Target};
 use crate::cli::AttachArgs;
-use crate::policy::{Limits, Mode};
-use crate::socket::{self, Process};
-use crate::state::{self, Attachment, Moved, Run, SavedSocket, Target};
+use crate::open_sockets::{Taking, Unreached};
+use crate::policy::Limits;
+use crate::state::{self, Run};
 use crate::{cgroup, exit, format, nested, nocc, param, policy, procfs};
 
-/// A control that every kernel has and every user may choose, and that leaves the window as it is.
-const NEUTRAL: &str = "reno";
 const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 
 pub fn main(args: AttachArgs) -> Result<u8> {
@@ -44,7 +40,8 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     }
     let warn = || policy::warn_of_missing_ecn(args.orders.mode);
     match target {
-        Target::Pid(pid) => netns::of_pid(pid)?.run(warn)?,
+        // Whoever may not look into it is told when its sockets are taken.
+        Target::Pid(pid) => drop(netns::of_pid(pid).and_then(|ns| ns.run(warn))),
         Target::Cgroup(_) => warn(),
     }
     let lock = state::lock()?;
@@ -53,12 +50,41 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     nocc::log_use(args.orders.mode, &target.to_string());
 
     let existing = state::attachments().into_iter().find(|a| a.target == target);
-    let before = existing.as_ref().map(Attachment::orders);
-    let attachment = match existing {
-        Some(attachment) => change(attachment, &args, &orders)?,
-        None => attach(target, &args, &orders)?,
+    let done = match existing {
+        Some(attachment) if !attachment.has_ended() => change(attachment, &args, &orders)?,
+        former => {
+            if let Some(former) = former {
+                end_of_former(&former)?;
+            }
+            attach(target, &args, &orders)?
+        }
     };
-    report(&args, &attachment, before)
+    report(&args, &done)
+}
+
+/// What was done, and to what.
+struct Done {
+    attachment: Attachment,
+    unreached: Unreached,
+    /// What was ordered until now, where it was attached already.
+    before: Option<String>,
+}
+
+/// Its name is something else's now, or nothing's.
+fn end_of_former(former: &Attachment) -> Result<()> {
+    let coverage = former.coverage();
+    detach::detach(former)?;
+    let name = &former.target;
+    let what = match former.target {
+        Target::Pid(_) => "is another process than the one",
+        Target::Cgroup(_) => "is another cgroup than the one",
+    };
+    let left = match coverage.processes {
+        0 => String::new(),
+        left => format!("; {} that it had started", format::count(left, "process")),
+    };
+    eprintln!("imtcp: {name} {what} that was attached, which is detached{left}");
+    Ok(())
 }
 
 fn check_process(pid: i32, force: bool) -> Result<()> {
@@ -81,8 +107,8 @@ fn check_process(pid: i32, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// `before` is what was ordered until now, where it was attached already.
-fn report(args: &AttachArgs, a: &Attachment, before: Option<String>) -> Result<u8> {
+fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
+    let a = &done.attachment;
     let inner = nested::within(a);
     let processes = nested::own_processes(a, &inner).len();
     let apart: BTreeSet<&str> = inner.iter().map(|i| i.name.as_str()).collect();
@@ -96,12 +122,16 @@ fn report(args: &AttachArgs, a: &Attachment, before: Option<String>) -> Result<u
             "params": a.params,
             "processes": processes,
             "sockets": a.sockets.len(),
+            "unreached_sockets": done.unreached.sockets,
+            "unreached_processes": done.unreached.processes,
+            "unreached_because": done.unreached.because,
             "apart": apart,
         }))?;
     } else {
         for name in apart {
             outln!("{name} keeps what it has: the inner one decides");
         }
+        let before = done.before.as_ref();
         let before = before.map_or_else(String::new, |orders| format!(" (before: {orders})"));
         outln!(
             "{} is attached: {}{before}; {}, {}; `imtcp detach` undoes it",
@@ -111,14 +141,19 @@ fn report(args: &AttachArgs, a: &Attachment, before: Option<String>) -> Result<u
             format::count(a.sockets.len(), "open socket")
         );
     }
+    if let Some(text) = done.unreached.text() {
+        eprintln!("imtcp: {text}");
+        return Ok(exit::FAILURE);
+    }
     Ok(exit::OK)
 }
 
-fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Attachment> {
+fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Done> {
     let policies = Policies::open()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut attachment = Attachment {
         policy: policy::new_id(),
+        identity: Identity::of(&target),
         target,
         mode: args.orders.mode,
         limits: Limits::of(orders),
@@ -127,18 +162,21 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Attachme
         links: 0,
         moved: Vec::new(),
         sockets: Vec::new(),
+        unreached_sockets: 0,
     };
     policies.insert(attachment.policy, orders)?;
-    if let Err(e) = take(&mut attachment) {
-        let _ = detach::detach(&attachment);
-        return Err(e);
+    match take(&mut attachment) {
+        Ok(unreached) => Ok(Done { attachment, unreached, before: None }),
+        Err(e) => {
+            let _ = detach::detach(&attachment);
+            Err(e)
+        }
     }
-    Ok(attachment)
 }
 
 /// The order matters: first new connections, then the processes, then the sockets that they
 /// have by then. The state is saved before each step that would have to be undone.
-fn take(attachment: &mut Attachment) -> Result<()> {
+fn take(attachment: &mut Attachment) -> Result<Unreached> {
     match attachment.target.clone() {
         Target::Cgroup(dir) => link(attachment, &dir)?,
         Target::Pid(pid) => move_tree(attachment, pid)?,
@@ -147,125 +185,55 @@ fn take(attachment: &mut Attachment) -> Result<()> {
 }
 
 /// Changes the sockets of its processes, and notes what those had that it has not had before.
-fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
-    let mut saved: BTreeMap<u64, String> =
-        attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
+fn take_all_sockets(attachment: &mut Attachment) -> Result<Unreached> {
+    let saved = attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
+    let mut taking = Taking::new(attachment.policy, attachment.mode, saved)?;
     for pid in nested::own_processes(attachment, &nested::within(attachment)) {
-        take_sockets(pid, attachment.policy, attachment.mode, &mut saved);
+        taking.of_process(pid);
     }
+    let Taking { saved, multipath, unreached, .. } = taking;
     attachment.sockets =
         saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
-    attachment.save()
+    attachment.unreached_sockets = unreached.sockets;
+    attachment.save()?;
+    let is_limited = attachment.limits != Limits::default();
+    if multipath > 0 && is_limited && matches!(attachment.target, Target::Pid(_)) {
+        eprintln!(
+            "imtcp: {} of multipath TCP: the limits hold for the paths that they have now; paths that \
+             they add later have the mode without the limits",
+            format::count(multipath, "connection")
+        );
+    }
+    Ok(unreached)
 }
 
 /// Takes what an inner attachment has given up.
-pub(super) fn take_again(mut attachment: Attachment) -> Result<()> {
+pub(super) fn take_again(mut attachment: Attachment) -> Result<Unreached> {
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;
     }
     take_all_sockets(&mut attachment)
 }
 
-fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
-    let file = fs::File::open(dir)?;
-    let link = control::attach_to_cgroup(file.as_fd(), attachment.policy)?;
-    let pin = control::attachment_pin(attachment.policy, attachment.links);
-    attachment.links += 1;
-    attachment.save()?;
-    control::pin_link(&link, &pin)
-}
-
-/// Moves a process and its descendants into new cgroups, one for each that they are in, but for those
-/// that have a run or attachment of their own.
-fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
-    let name = format!("imtcp-attach-{:016x}", attachment.policy);
-    let own = std::process::id() as i32;
-    // Asked before anything moves: afterwards what is around the process would not be any more.
-    let inner = nested::within(attachment);
-    // Children born while the others are moved show up in the next round.
-    for _ in 0..16 {
-        let mut taken = nested::processes(&inner);
-        taken.extend(attachment.moved.iter().flat_map(|m| cgroup::procs(&m.dir)));
-        let outside: Vec<i32> =
-            procfs::tree(root).into_iter().filter(|p| !taken.contains(p) && *p != own).collect();
-        if outside.is_empty() {
-            break;
-        }
-        for pid in outside {
-            let home = cgroup::of_pid(pid)?;
-            let dir = match attachment.moved.iter().find(|m| m.home == home) {
-                Some(moved) => moved.dir.clone(),
-                None => {
-                    let dir = cgroup::create(&nested::beside_all(&home), &name)?;
-                    // Two that they are in may have the same place beside them.
-                    if !attachment.moved.iter().any(|m| m.dir == dir) {
-                        attachment.moved.push(Moved { dir: dir.clone(), home });
-                        attachment.save()?;
-                        link(attachment, &dir)?;
-                    }
-                    dir
-                }
-            };
-            match cgroup::move_pid(pid, &dir) {
-                // It has ended, or is a kernel thread.
-                Err(e) if pid == root && procfs::exists(root) => {
-                    bail!("cannot move process {root} to {}: {e}", dir.display())
-                }
-                _ => {}
-            }
-        }
-    }
-    if attachment.moved.is_empty() {
-        bail!("process {root} has ended");
-    }
-    Ok(())
-}
-
 /// Gives a run what an inner attachment has given up.
-pub(super) fn give_back_to(run: &Run, given_up: &BTreeSet<i32>) {
+pub(super) fn give_back_to(run: &Run, given_up: &BTreeSet<i32>) -> Result<Unreached> {
+    let mut taking = Taking::new(run.policy, run.mode, BTreeMap::new())?;
     for pid in cgroup::procs(&run.cgroup).into_iter().filter(|pid| given_up.contains(pid)) {
-        take_sockets(pid, run.policy, run.mode, &mut BTreeMap::new());
+        taking.of_process(pid);
     }
+    Ok(taking.unreached)
 }
 
-/// Changes the open sockets of one process, noting what they had.
-fn take_sockets(pid: i32, policy: u64, mode: Mode, saved: &mut BTreeMap<u64, String>) {
-    let (Ok(process), Ok(tags)) = (Process::open(pid), Tags::open()) else { return };
-    for (fd, _) in procfs::sockets(pid) {
-        let Ok(copy) = process.descriptor(fd) else { continue };
-        let copy = copy.as_fd();
-        if !socket::is_tcp(copy) {
-            continue;
-        }
-        let (Ok(cookie), Ok(before)) = (socket::cookie(copy), socket::control(copy)) else {
-            continue;
-        };
-        // The control's init looks for the tag, so the tag comes first; and a socket that has
-        // the control already is set anew, to read it; not by way of the default, for BBR's init
-        // would have ours begin with slow start.
-        if tags.set(copy, policy).is_err() {
-            continue;
-        }
-        let (ours, had_it) = (is_ours(&before), before == mode.control());
-        let default = || netns::of_pid(pid).and_then(|ns| ns.run(netns::fallback_cc));
-        let back = if ours { default().unwrap_or_else(|_| "cubic".into()) } else { before };
-        if had_it {
-            let _ = socket::set_control(copy, NEUTRAL);
-        }
-        if socket::set_control(copy, mode.control()).is_ok() {
-            saved.entry(cookie).or_insert(back);
-        } else {
-            tags.clear(copy);
-        }
-    }
-}
-
-/// Another mode, other rates or parameters for what is attached already.
-fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Result<Attachment> {
+/// Another mode, other rates or parameters for what is attached already. Processes of its tree that somebody has moved to other cgroups are taken again.
+fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Result<Done> {
+    let before = Some(attachment.orders());
     Policies::open()?.replace_orders(attachment.policy, orders)?;
     attachment.mode = args.orders.mode;
     attachment.limits = Limits::of(orders);
     attachment.params = param::in_force(args.orders.mode, &orders.params);
-    take_all_sockets(&mut attachment)?;
-    Ok(attachment)
+    if let Target::Pid(pid) = attachment.target {
+        move_tree(&mut attachment, pid)?;
+    }
+    let unreached = take_all_sockets(&mut attachment)?;
+    Ok(Done { attachment, unreached, before })
 }

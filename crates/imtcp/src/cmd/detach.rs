@@ -11,10 +11,12 @@ use imtcp_bpf::{meta, probe};
 use serde_json::json;
 
 use super::{attach, print_json};
+use crate::attachment::{Attachment, Target};
 use crate::cli::DetachArgs;
 use crate::nested::{self, Around};
+use crate::open_sockets::Unreached;
 use crate::socket::{self, Process};
-use crate::state::{self, Attachment, Target};
+use crate::state;
 use crate::{cgroup, exit, format, procfs};
 
 pub fn main(args: DetachArgs) -> Result<u8> {
@@ -24,8 +26,10 @@ pub fn main(args: DetachArgs) -> Result<u8> {
     let wanted = |a: &Attachment| match (&a.target, args.pid, &args.cgroup) {
         _ if args.all => true,
         (Target::Pid(pid), Some(given), _) => *pid == given,
+        // Also one that is not there any more.
         (Target::Cgroup(dir), _, Some(given)) => {
-            dir == given || cgroup::resolve(given).is_ok_and(|g| *dir == g)
+            cgroup::meant_by(given).is_ok_and(|meant| meant.contains(dir))
+                || cgroup::resolve(given).is_ok_and(|g| *dir == g)
         }
         _ => false,
     };
@@ -46,11 +50,11 @@ pub fn main(args: DetachArgs) -> Result<u8> {
     }
     state::sweep(&lock);
     let around = nested::around(&given_up);
-    match &around {
+    let unreached = match &around {
         Some(Around::Attachment(outer)) => attach::take_again(outer.clone())?,
-        Some(Around::Run(run)) => attach::give_back_to(run, &given_up),
-        None => {}
-    }
+        Some(Around::Run(run)) => attach::give_back_to(run, &given_up)?,
+        None => Unreached::default(),
+    };
     if args.json {
         print_json(&json!({"detached": chosen.len(), "sockets_restored": restored}))?;
     } else if chosen.is_empty() {
@@ -71,6 +75,10 @@ pub fn main(args: DetachArgs) -> Result<u8> {
             None => {}
         }
         outln!("congestion control given back to {}", format::count(restored, "open socket"));
+    }
+    if let Some(text) = unreached.text() {
+        eprintln!("imtcp: {text}");
+        return Ok(exit::FAILURE);
     }
     Ok(exit::OK)
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::print_json;
 use crate::cli::DoctorArgs;
 use crate::device::{self, Device};
-use crate::{exit, format, procfs};
+use crate::{exit, format, procfs, socket};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -56,6 +56,7 @@ pub fn main(args: DoctorArgs) -> Result<u8> {
         bpf_file_system(),
         privileges(),
         lockdown(),
+        open_sockets(),
         replacement(),
         programs(),
         clock(),
@@ -186,6 +187,17 @@ fn lockdown() -> Finding {
         );
     }
     ok("lockdown", "does not keep BPF from working")
+}
+
+fn open_sockets() -> Finding {
+    match socket::obstacle() {
+        None => ok("open sockets", "`imtcp attach` reaches those of other processes"),
+        Some(obstacle) => warn(
+            "open sockets",
+            format!("{obstacle}: `imtcp attach` does not reach those of other processes"),
+            "`imtcp attach` covers their new connections; for all of them start the program with `imtcp run`",
+        ),
+    }
 }
 
 fn replacement() -> Finding {

@@ -13,6 +13,7 @@ mod detach;
 mod doctor;
 mod down;
 mod man;
+mod move_tree;
 mod run;
 mod status;
 mod up;

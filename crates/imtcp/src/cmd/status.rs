@@ -10,9 +10,10 @@ use imtcp_bpf::{controls, down, layout_matches, objects, probe, Record, Totals, 
 use serde_json::{json, Value};
 
 use super::print_json;
+use crate::attachment::{Attachment, Coverage};
 use crate::cli::StatusArgs;
 use crate::policy::Mode;
-use crate::state::{self, Attachment, Run};
+use crate::state::{self, Run};
 use crate::{exit, format, nocc};
 
 /// A run, alive or with connections that outlive it.
@@ -20,6 +21,12 @@ struct Listed {
     run: Run,
     ended: bool,
     connections: usize,
+    in_force: InForceNow,
+}
+
+struct ListedAttachment {
+    attachment: Attachment,
+    coverage: Coverage,
     in_force: InForceNow,
 }
 
@@ -66,7 +73,7 @@ struct Status {
     of_mode: Vec<(&'static str, usize)>,
     totals: Option<Totals>,
     runs: Vec<Listed>,
-    attachments: Vec<(Attachment, InForceNow)>,
+    attachments: Vec<ListedAttachment>,
 }
 
 pub fn main(args: StatusArgs) -> Result<u8> {
@@ -91,9 +98,10 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         runs: listed(&records, policies.as_ref()),
         attachments: state::attachments()
             .into_iter()
-            .map(|a| {
-                let in_force = InForceNow::of(policies.as_ref(), a.policy, a.mode);
-                (a, in_force)
+            .map(|a| ListedAttachment {
+                in_force: InForceNow::of(policies.as_ref(), a.policy, a.mode),
+                coverage: a.coverage(),
+                attachment: a,
             })
             .collect(),
         loaded,
@@ -118,6 +126,43 @@ fn listed(records: &[Record], policies: Option<&Policies>) -> Vec<Listed> {
     live.chain(state::ended_runs().into_iter().map(|run| list(run, true))).collect()
 }
 
+impl ListedAttachment {
+    fn json(&self) -> Value {
+        let (a, covered) = (&self.attachment, &self.coverage);
+        json!({
+            "policy": a.policy,
+            "target": a.target,
+            "identity": a.identity,
+            "ended": covered.ended,
+            "replaced": covered.replaced,
+            "moved_away": covered.moved_away,
+            "processes": covered.processes,
+            "processes_elsewhere": covered.elsewhere,
+            "mode": a.mode,
+            "in_force": self.in_force == InForceNow::Yes && covered.has_any(&a.target),
+            "min_bps": a.limits.min_bps,
+            "max_bps": a.limits.max_bps,
+            "params": a.params,
+            "since_unix_s": a.since_unix_s,
+            "sockets": a.sockets.len(),
+            "unreached_sockets": a.unreached_sockets,
+        })
+    }
+
+    fn text(&self) -> String {
+        let a = &self.attachment;
+        let mut text = format!("{}: {}", a.target, self.in_force.text(a.orders()));
+        if let Some(gap) = self.coverage.gap(&a.target) {
+            text += &format!("; {gap}");
+        }
+        if a.unreached_sockets > 0 {
+            let sockets = format::count(a.unreached_sockets, "open socket");
+            text += &format!("; {sockets} could not be reached when it was attached");
+        }
+        text
+    }
+}
+
 impl Status {
     fn json(&self) -> Value {
         json!({
@@ -139,19 +184,7 @@ impl Status {
                 "bytes_acked_ended": t.bytes_acked_ended,
             })),
             "runs": self.runs_json(),
-            "attachments": self.attachments.iter().map(|(a, in_force)| json!({
-                "policy": a.policy,
-                "target": a.target,
-                "ended": a.target.has_ended(),
-                "moved_away": a.was_left(),
-                "mode": a.mode,
-                "in_force": *in_force == InForceNow::Yes,
-                "min_bps": a.limits.min_bps,
-                "max_bps": a.limits.max_bps,
-                "params": a.params,
-                "since_unix_s": a.since_unix_s,
-                "sockets": a.sockets.len(),
-            })).collect::<Vec<_>>(),
+            "attachments": self.attachments.iter().map(ListedAttachment::json).collect::<Vec<_>>(),
         })
     }
 
@@ -202,17 +235,7 @@ impl Status {
             let command = r.command.replace('\n', " ");
             rows.push(row("run", format!("{orders} (imtcp's pid {}{ended}): {command}", r.pid)));
         }
-        for (a, in_force) in &self.attachments {
-            let orders = in_force.text(a.orders());
-            let ended = match a.target.has_ended() {
-                true => ", which has ended",
-                false if a.was_left() => {
-                    ", which was moved to another cgroup: new connections are not in it"
-                }
-                false => "",
-            };
-            rows.push(row("attached", format!("{}{ended}: {orders}", a.target)));
-        }
+        rows.extend(self.attachments.iter().map(|a| row("attached", a.text())));
         rows
     }
 

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "full")]
 pub mod advice;
+pub mod subject;
 #[cfg(feature = "full")]
 pub mod tls;
 
@@ -425,4 +426,46 @@ pub fn set_control(stream: &impl AsFd, name: &str) {
 pub fn still_sends(stream: &mut TcpStream) {
     stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
     stream.write_all(&[7; 200_000]).expect("the connection still sends");
+}
+
+/// A cgroup as that of a unit, which goes with the test.
+pub struct Unit(pub PathBuf);
+
+impl Unit {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("imtcp-test-{}-{n}", std::process::id());
+        let dir = imtcp::cgroup::mount().unwrap().join(name);
+        fs::create_dir(&dir).unwrap();
+        Unit(dir)
+    }
+
+    pub fn write(&self, file: &str, value: &str) {
+        fs::write(self.0.join(file), value).unwrap();
+    }
+
+    /// As a unit does that restarts: empty for a moment, removed and made again.
+    pub fn make_anew(&self) {
+        eventually("the cgroup is empty", || fs::remove_dir(&self.0).is_ok());
+        fs::create_dir(&self.0).unwrap();
+    }
+
+    /// A shell's line in it.
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = Command::new("sh");
+        let line = format!("echo $$ > {}/cgroup.procs && {line}", self.0.display());
+        command.args(["-c", &line, IMTCP.as_str()]).stdin(Stdio::null());
+        command
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        let _ = imtcp::cgroup::remove(&self.0, &imtcp::cgroup::mount().unwrap());
+    }
 }

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What an attachment is of, and what it still covers: a unit that restarts has a new cgroup of the old
+//! name, and a pid comes to mean another process.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::param::InForce;
+use crate::policy::{self, Limits, Mode};
+use crate::state::{create_private, ATTACHMENTS};
+use crate::{cgroup, format, nested, procfs};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    Pid(i32),
+    Cgroup(PathBuf),
+}
+
+impl Target {
+    /// The option that names it.
+    pub fn option(&self) -> String {
+        match self {
+            Target::Pid(pid) => format!("--pid {pid}"),
+            Target::Cgroup(dir) => format!("--cgroup {}", dir.display()),
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Target::Pid(pid) => write!(f, "process {pid}"),
+            Target::Cgroup(dir) => write!(f, "cgroup {}", dir.display()),
+        }
+    }
+}
+
+/// What tells a target from a later one of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Identity {
+    /// Since boot, when the process began.
+    StartedTicks(u64),
+    CgroupId(u64),
+}
+
+impl Identity {
+    /// That of what has the name at present.
+    pub fn of(target: &Target) -> Option<Self> {
+        match target {
+            Target::Pid(pid) => procfs::started_ticks(*pid)
+                .filter(|_| procfs::is_alive(*pid))
+                .map(Identity::StartedTicks),
+            Target::Cgroup(dir) => cgroup::id(dir).map(Identity::CgroupId),
+        }
+    }
+}
+
+/// A cgroup that an attachment made, and the one that its processes came from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Moved {
+    pub dir: PathBuf,
+    pub home: PathBuf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedSocket {
+    pub cookie: u64,
+    pub control: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attachment {
+    pub policy: u64,
+    pub target: Target,
+    /// An imtcp that did not know of these has left none.
+    pub identity: Option<Identity>,
+    pub mode: Mode,
+    #[serde(flatten)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub params: InForce,
+    pub since_unix_s: u64,
+    pub links: usize,
+    pub moved: Vec<Moved>,
+    pub sockets: Vec<SavedSocket>,
+    /// Open sockets that could not be changed when it was last attached.
+    #[serde(default)]
+    pub unreached_sockets: usize,
+}
+
+/// What an attachment covers at present.
+pub struct Coverage {
+    /// The process is gone, or the cgroup was removed.
+    pub ended: bool,
+    /// Something else has its name.
+    pub replaced: bool,
+    /// Somebody has moved the process to another cgroup.
+    pub moved_away: bool,
+    /// Processes that it covers, and those of its tree that are in other cgroups.
+    pub processes: usize,
+    pub elsewhere: usize,
+}
+
+impl Coverage {
+    /// Is there anything whose connections it has? A cgroup may be empty for now.
+    pub fn has_any(&self, target: &Target) -> bool {
+        match target {
+            Target::Pid(_) => self.processes > 0 || !self.ended && self.elsewhere == 0,
+            Target::Cgroup(_) => !self.ended,
+        }
+    }
+
+    /// What is missing and how it comes back; nothing where all is covered.
+    pub fn gap(&self, target: &Target) -> Option<String> {
+        let again = format!("`imtcp attach {}` again takes", target.option());
+        let why = match (target, self.ended, self.replaced) {
+            (Target::Pid(pid), _, true) => {
+                format!("it has ended, and {pid} is another process now")
+            }
+            (Target::Pid(_), true, _) => "it has ended".into(),
+            (Target::Cgroup(_), _, true) => {
+                format!(
+                    "it was removed and made anew, as when a unit restarts: {again} the new one"
+                )
+            }
+            (Target::Cgroup(_), true, _) => "it was removed".into(),
+            (_, false, false) => return self.gap_of_moved(&again),
+        };
+        Some(match self.processes {
+            0 => format!("covers nothing any more: {why}"),
+            left => format!("{why}; covers {} that it has started", format::count(left, "process")),
+        })
+    }
+
+    fn gap_of_moved(&self, again: &str) -> Option<String> {
+        match (self.processes, self.elsewhere) {
+            (_, 0) => None,
+            (0, _) => Some(format!(
+                "covers no new connections: it was moved to another cgroup; {again} it there"
+            )),
+            (covered, elsewhere) => Some(format!(
+                "does not cover new connections of {elsewhere} of its {}, which were moved to another \
+                 cgroup: {again} them there",
+                format::count(covered + elsewhere, "process")
+            )),
+        }
+    }
+}
+
+impl Attachment {
+    fn path(&self) -> PathBuf {
+        Path::new(ATTACHMENTS).join(format!("{:016x}.json", self.policy))
+    }
+
+    pub fn save(&self) -> Result<()> {
+        let new = self.path().with_extension("new");
+        let mut file = create_private(&new)?;
+        serde_json::to_writer(&mut file, self)?;
+        file.flush()?;
+        Ok(fs::rename(new, self.path())?)
+    }
+
+    /// What is ordered, for people.
+    pub fn orders(&self) -> String {
+        policy::told(self.mode, &self.params, &self.limits)
+    }
+
+    pub fn forget(&self) {
+        let _ = fs::remove_file(self.path());
+    }
+
+    /// The process is gone, and what it started may live on; or the cgroup was removed.
+    pub fn has_ended(&self) -> bool {
+        Identity::of(&self.target).is_none() || self.was_replaced()
+    }
+
+    /// Has something else the name of its target?
+    pub fn was_replaced(&self) -> bool {
+        let now = Identity::of(&self.target);
+        now.is_some() && self.identity.is_some() && now != self.identity
+    }
+
+    /// Nothing is left of it, nor will be: a cgroup made anew waits for somebody to attach it again.
+    pub fn is_over(&self) -> bool {
+        match &self.target {
+            Target::Pid(_) => {
+                self.has_ended() && !self.moved.iter().any(|m| cgroup::is_populated(&m.dir))
+            }
+            Target::Cgroup(dir) => !dir.exists(),
+        }
+    }
+
+    /// The cgroups whose sockets it holds.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        match &self.target {
+            Target::Pid(_) => self.moved.iter().map(|m| m.dir.clone()).collect(),
+            Target::Cgroup(_) if self.has_ended() => Vec::new(),
+            Target::Cgroup(dir) => vec![dir.clone()],
+        }
+    }
+
+    /// The process that it is of and all that descend from it, but for this command; none of a cgroup.
+    pub fn tree(&self) -> BTreeSet<i32> {
+        let own = std::process::id() as i32;
+        match self.target {
+            Target::Pid(root) if !self.has_ended() => {
+                let all = procfs::tree(root).into_iter();
+                all.filter(|pid| *pid != own && procfs::is_alive(*pid)).collect()
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+
+    pub fn coverage(&self) -> Coverage {
+        let inner = nested::within(self);
+        let covered = nested::own_processes(self, &inner);
+        let of_inner = nested::processes(&inner);
+        let tree = self.tree();
+        let is_elsewhere = |pid: &i32| !covered.contains(pid) && !of_inner.contains(pid);
+        let moved_away = match self.target {
+            Target::Pid(root) => tree.contains(&root) && is_elsewhere(&root),
+            Target::Cgroup(_) => false,
+        };
+        Coverage {
+            ended: self.has_ended(),
+            replaced: self.was_replaced(),
+            moved_away,
+            processes: covered.len(),
+            elsewhere: tree.iter().filter(|pid| is_elsewhere(pid)).count(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Moves what an attachment is of into cgroups of its own, within those that its processes are in.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{bail, Result};
+use imtcp_bpf::control;
+
+use crate::attachment::{Attachment, Moved};
+use crate::{cgroup, nested, procfs};
+
+pub(super) fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
+    let file = fs::File::open(dir)?;
+    let link = control::attach_to_cgroup(file.as_fd(), attachment.policy)?;
+    let pin = control::attachment_pin(attachment.policy, attachment.links);
+    attachment.links += 1;
+    attachment.save()?;
+    control::pin_link(&link, &pin)
+}
+
+/// Moves a process and its descendants into new cgroups, one for each that they are in, but for those
+/// that have a run or attachment of their own.
+pub(super) fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
+    let name = format!("imtcp-attach-{:016x}", attachment.policy);
+    attachment.moved.retain(|m| m.dir.exists());
+    // Asked before anything moves: afterwards what is around the process would not be any more.
+    let inner = nested::within(attachment);
+    // Children born while the others are moved show up in the next round.
+    for _ in 0..16 {
+        let mut taken = nested::processes(&inner);
+        taken.extend(attachment.moved.iter().flat_map(|m| cgroup::procs(&m.dir)));
+        let outside: Vec<i32> =
+            attachment.tree().into_iter().filter(|pid| !taken.contains(pid)).collect();
+        if outside.is_empty() {
+            break;
+        }
+        for pid in outside {
+            let home = match cgroup::of_pid(pid) {
+                Err(_) if pid != root && !procfs::exists(pid) => continue,
+                home => home?,
+            };
+            require_one_cgroup(pid)?;
+            let dir = match attachment.moved.iter().find(|m| m.home == home) {
+                Some(moved) => moved.dir.clone(),
+                None => {
+                    let dir = cgroup::create(&nested::beside_all(&home), &name)?;
+                    // Two that they are in may have the same place beside them.
+                    if !attachment.moved.iter().any(|m| m.dir == dir) {
+                        attachment.moved.push(Moved { dir: dir.clone(), home });
+                        attachment.save()?;
+                        link(attachment, &dir)?;
+                    }
+                    dir
+                }
+            };
+            match cgroup::move_pid(pid, &dir) {
+                // It has ended, or is a kernel thread.
+                Err(e) if pid == root && procfs::exists(root) => {
+                    bail!("cannot move process {root} to {}: {e}", dir.display())
+                }
+                _ => {}
+            }
+        }
+    }
+    if attachment.moved.is_empty() {
+        bail!("process {root} has ended");
+    }
+    Ok(())
+}
+
+/// Moved together, threads would leave what limits each of them.
+fn require_one_cgroup(pid: i32) -> Result<()> {
+    let cgroups = procfs::cgroups_of_threads(pid);
+    if cgroups.len() > 1 {
+        let list: Vec<_> = cgroups.into_iter().collect();
+        bail!(
+            "the threads of process {pid} are in several cgroups ({}), whose limits would no longer \
+             hold in one: take the cgroup around them, with `imtcp attach --cgroup`",
+            list.join(", ")
+        );
+    }
+    Ok(())
+}

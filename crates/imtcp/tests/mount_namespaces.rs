@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! imtcp where /sys is another than the machine's.
+
+mod support;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use support::*;
+
+/// Nobody among its ancestors but process 1, which may not let itself be looked at.
+#[test]
+fn a_daemon_inside_ip_netns_exec_can_use_it() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let (host, port) = net.peer();
+    let line = format!(
+        "\"$0\" run --json -o line.json -- {} {host} {port} 100000 > said 2>&1; echo $? > code",
+        client.display()
+    );
+    // The shell that leaves it ends at once, so that it is an orphan when it begins.
+    let orphan = format!("(sleep 0.5; {line}) >/dev/null 2>&1 &");
+    let status = Command::new("ip")
+        .args(["netns", "exec", net.client_ns(), "setsid", "sh", "-c", &orphan, &IMTCP])
+        .current_dir(scratch.path("."))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let code = || fs::read_to_string(scratch.path("code")).unwrap_or_default();
+    eventually("it has ended", || code().ends_with('\n'));
+    let said = fs::read_to_string(scratch.path("said")).unwrap();
+    assert_eq!(code(), "0\n", "{said}");
+    let line = fs::read_to_string(scratch.path("line.json")).unwrap();
+    assert_eq!(json(&line)["connections"], 1, "{line}");
+    assert!(cgroups_left().is_empty());
+}
+
+#[test]
+fn a_shell_without_the_bpf_file_system_can_use_what_is_up() {
+    let Some(_alone) = alone() else { return };
+    let script = "umount -l /sys/fs/bpf && exec \"$0\" status --json";
+    let output = Command::new("unshare").args(["-m", "sh", "-c", script, &IMTCP]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(json(&text(&output.stdout))["up"], true);
+}
+
+/// What a user without privileges mounts in a namespace of their own must not lead root there.
+#[test]
+fn a_mount_namespace_of_another_user_namespace_is_not_entered() {
+    use std::io::BufRead;
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    imtcp_ok(&["down"]);
+    let script =
+        "mount -t tmpfs none /sys/fs/bpf && mkdir /sys/fs/bpf/imtcp && echo made; exec sleep 60";
+    let made = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut bait = Background(made.unwrap());
+    let mut line = String::new();
+    std::io::BufReader::new(bait.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    if line != "made\n" {
+        eprintln!("skipped: no user namespaces, or no mounts in them");
+        return;
+    }
+    let output = Command::new("ip")
+        .args(["netns", "exec", net.client_ns(), &IMTCP, "status", "--json"])
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(json(&text(&output.stdout))["up"], false);
+}
