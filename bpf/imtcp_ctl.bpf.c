@@ -6,7 +6,7 @@
  *   imtcp_connections  prints a record of every connection that has our state
  *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
- *   imtcp_tag_subflows gives the subflows of multipath connections the tags of their masters
+ *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
  * The command loads each where it needs it, onto the maps that the congestion controls use.
  */
@@ -167,6 +167,7 @@ struct tcp_congestion_ops___ctl {
 
 struct inet_connection_sock___ctl {
 	const struct tcp_congestion_ops___ctl *icsk_ca_ops;
+	void *icsk_ulp_data;
 } IMTCP_CORE;
 
 struct seq_file;
@@ -358,29 +359,35 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 
 /* --- imtcp_tag_subflows ---------------------------------------------------------------- */
 
-struct mptcp_sock;
+struct mptcp_subflow_context {
+	struct sock *conn;
+} IMTCP_CORE;
 
-/* A multipath connection's descriptor is its master's. The subflows have the congestion controls, whose
+struct tcp_sock___mptcp {
+	__u8 is_mptcp;
+} IMTCP_CORE;
+
+/* A multipath connection's descriptor is its master's. Its subflows have the congestion controls, whose
  * init looks for a tag. */
 SEC("iter/tcp")
 int imtcp_tag_subflows(struct bpf_iter__tcp *ctx)
 {
-	struct sock_common *skc = ctx->sk_common;
-	struct imtcp_tag *of_master, *tag;
-	struct mptcp_sock *master;
+	struct mptcp_subflow_context *subflow;
+	struct imtcp_tag *tag;
 	struct tcp_sock *tp;
+	struct sock *master;
 
-	if (!skc)
+	if (!ctx->sk_common)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(skc);
-	master = bpf_skc_to_mptcp_sock(skc);
-	if (!tp || !master)
+	tp = bpf_skc_to_tcp_sock(ctx->sk_common);
+	if (!tp || !BPF_CORE_READ((struct tcp_sock___mptcp *)tp, is_mptcp))
 		return 0;
-	of_master = bpf_sk_storage_get(&imtcp_tags, master, NULL, 0);
-	if (!of_master)
+	subflow = BPF_CORE_READ((struct inet_connection_sock___ctl *)tp, icsk_ulp_data);
+	master = BPF_CORE_READ(subflow, conn);
+	if (BPF_CORE_READ(master, __sk_common.skc_cookie.counter) != cfg.master_cookie)
 		return 0;
 	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (tag)
-		tag->policy = of_master->policy;
+		tag->policy = cfg.policy;
 	return 0;
 }

@@ -10,9 +10,10 @@
 
 #define IMTCP_CA_NAME_MAX 16 /* TCP_CA_NAME_MAX of the kernel */
 
-/* Read-only configuration of one load of the sockops program. */
+/* Read-only configuration of one load of the sockops program, or of imtcp_tag_subflows. */
 struct imtcp_ctl_cfg {
-	__imtcp_u64 policy; /* id of the run or attachment whose cgroup it serves */
+	__imtcp_u64 policy;	   /* id of the run or attachment that it serves */
+	__imtcp_u64 master_cookie; /* whose subflows are tagged */
 };
 
 /* The order to the program that switches sockets, and what it did. */

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Context, Result};
 pub use libbpf_rs::Link;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject, ProgramMut};
 
 use crate::raw::{self, Plain};
 use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch};
@@ -25,19 +25,28 @@ fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
     Ok(())
 }
 
+/// Loads one of the control programs that serve a run or attachment.
+fn load_for(name: &str, cfg: imtcp_ctl_cfg, what: &str) -> Result<Object> {
+    let mut object = objects::open_ctl(name)?;
+    objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(cfg.bytes())?;
+    reuse_pinned_maps(&mut object)?;
+    objects::load(object, what)
+}
+
+fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'o>> {
+    object
+        .progs_mut()
+        .find(|p| p.name() == name)
+        .ok_or_else(|| anyhow!("the control object has no program {name}"))
+}
+
 /// Gives every new connection and listener of a cgroup to a policy, for as long as the link
 /// lives.
 pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64) -> Result<Link> {
     meta::require_same_layout()?;
-    let mut object = objects::open_ctl("imtcp_sockops")?;
-    let cfg = imtcp_ctl_cfg { policy };
-    objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(cfg.bytes())?;
-    reuse_pinned_maps(&mut object)?;
-    let object = objects::load(object, "the cgroup program")?;
-    let prog = object
-        .progs_mut()
-        .find(|p| p.name() == "imtcp_sockops")
-        .ok_or_else(|| anyhow!("the control object has no program imtcp_sockops"))?;
+    let cfg = imtcp_ctl_cfg { policy, ..Default::default() };
+    let object = load_for("imtcp_sockops", cfg, "the cgroup program")?;
+    let prog = program(&object, "imtcp_sockops")?;
     prog.attach_cgroup(cgroup.as_raw_fd()).context("cannot attach to the cgroup")
 }
 
@@ -83,17 +92,11 @@ fn put(to: &mut [std::os::raw::c_char; 16], name: &str) {
     }
 }
 
-/// Gives the subflows of the namespace's multipath connections the policies of their masters, which
-/// alone have a descriptor.
-pub fn tag_subflows(ns: &netns::NetNs) -> Result<()> {
-    let mut object = objects::open_ctl(objects::TAG_SUBFLOWS)?;
-    reuse_pinned_maps(&mut object)?;
-    let object = objects::load(object, "the program for multipath connections")?;
-    let prog = object
-        .progs_mut()
-        .find(|p| p.name() == objects::TAG_SUBFLOWS)
-        .ok_or_else(|| anyhow!("the control object has no program {}", objects::TAG_SUBFLOWS))?;
-    let link = prog.attach()?;
+/// Gives the subflows of a multipath connection to a policy: they have no descriptors, its master has one.
+pub fn tag_subflows(ns: &netns::NetNs, master_cookie: u64, policy: u64) -> Result<()> {
+    let cfg = imtcp_ctl_cfg { policy, master_cookie };
+    let object = load_for(objects::TAG_SUBFLOWS, cfg, "the program for multipath connections")?;
+    let link = program(&object, objects::TAG_SUBFLOWS)?.attach()?;
     walk(ns, link.as_fd())
 }
 
@@ -118,11 +121,7 @@ impl Switcher {
         let mut object = objects::open_ctl("imtcp_switch")?;
         reuse_pinned_maps(&mut object)?;
         let object = objects::load(object, "the program that switches sockets")?;
-        let prog = object
-            .progs_mut()
-            .find(|p| p.name() == "imtcp_switch")
-            .ok_or_else(|| anyhow!("the control object has no program imtcp_switch"))?;
-        let link = prog.attach()?;
+        let link = program(&object, "imtcp_switch")?.attach()?;
         Ok(Switcher { object, link })
     }
 

@@ -483,13 +483,16 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_ctl_cfg {
     pub policy: __imtcp_u64,
+    pub master_cookie: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_ctl_cfg"][::std::mem::size_of::<imtcp_ctl_cfg>() - 8usize];
+    ["Size of imtcp_ctl_cfg"][::std::mem::size_of::<imtcp_ctl_cfg>() - 16usize];
     ["Alignment of imtcp_ctl_cfg"][::std::mem::align_of::<imtcp_ctl_cfg>() - 8usize];
     ["Offset of field: imtcp_ctl_cfg::policy"]
         [::std::mem::offset_of!(imtcp_ctl_cfg, policy) - 0usize];
+    ["Offset of field: imtcp_ctl_cfg::master_cookie"]
+        [::std::mem::offset_of!(imtcp_ctl_cfg, master_cookie) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

@@ -91,7 +91,6 @@ impl Taking {
                 return self.unreached.note(&e);
             }
         };
-        self.tag_multipath(pid, &process, &sockets);
         for (fd, _) in sockets {
             let taken = match process.descriptor(fd) {
                 Ok(copy) if !socket::is_tcp(copy.as_fd()) => continue,
@@ -106,23 +105,6 @@ impl Taking {
         }
     }
 
-    /// The subflows, which have no descriptors, get the controls of their masters: so the tags of all come
-    /// first.
-    fn tag_multipath(&mut self, pid: i32, process: &Process, sockets: &[(i32, u64)]) {
-        let multipath =
-            sockets.iter().filter(|(fd, _)| socket::protocol_name(pid, *fd).starts_with("MPTCP"));
-        let tag = |fd| self.tags.set(process.descriptor(fd).ok()?.as_fd(), self.policy).ok();
-        let tagged = multipath.filter_map(|(fd, _)| tag(*fd)).count();
-        if tagged == 0 {
-            return;
-        }
-        self.multipath += tagged;
-        let done = netns::of_pid(pid).map_err(Into::into).and_then(|ns| control::tag_subflows(&ns));
-        if let Err(e) = done {
-            eprintln!("imtcp: multipath connections of process {pid} have no limits: {e:#}");
-        }
-    }
-
     fn take(&mut self, pid: i32, copy: OwnedFd) -> io::Result<()> {
         let copy = copy.as_fd();
         let (cookie, before) = (socket::cookie(copy)?, socket::control(copy)?);
@@ -130,18 +112,28 @@ impl Taking {
         // the control already is set anew, to read it; not by way of the default, for BBR's init
         // would have ours begin with slow start.
         self.tags.set(copy, self.policy).map_err(io::Error::other)?;
+        let tagged = match socket::is_multipath(copy) {
+            true => self.tag_subflows(pid, cookie),
+            false => Ok(()),
+        };
         let (ours, had_it) = (is_ours(&before), before == self.mode.control());
         let default = || netns::of_pid(pid).and_then(|ns| ns.run(netns::fallback_cc));
         let back = if ours { default().unwrap_or_else(|_| "cubic".into()) } else { before };
         if had_it {
             let _ = socket::set_control(copy, NEUTRAL);
         }
-        let set = socket::set_control(copy, self.mode.control());
+        let set = tagged.and_then(|()| socket::set_control(copy, self.mode.control()));
         match &set {
             Ok(()) => drop(self.saved.entry(cookie).or_insert(back)),
             Err(_) => self.tags.clear(copy),
         }
         set
+    }
+
+    fn tag_subflows(&mut self, pid: i32, master_cookie: u64) -> io::Result<()> {
+        self.multipath += 1;
+        let ns = netns::of_pid(pid)?;
+        control::tag_subflows(&ns, master_cookie, self.policy).map_err(io::Error::other)
     }
 }
 
