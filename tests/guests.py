@@ -20,6 +20,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,19 @@ class Transfer:
 
     def _received(self, what: str) -> Row:
         return next(row for row in self.received if row["what"] == what)
+
+
+#: A test of what has chance in it may fail so often where nothing is wrong.
+BY_ACCIDENT = 1e-4
+
+
+def is_rarer_than(rate: float, found: int, of: int) -> bool:
+    """Whether so many `found` among independent trials are compatible with at most this rate.
+
+    False is wrong once in ten thousand times at most: :data:`BY_ACCIDENT`.
+    """
+    fewer = sum(comb(of, n) * rate**n * (1 - rate) ** (of - n) for n in range(found))
+    return 1 - fewer >= BY_ACCIDENT
 
 
 def percentile(values: Iterable[float], pct: float) -> float:

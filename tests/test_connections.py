@@ -9,7 +9,18 @@ from statistics import median
 import numpy as np
 import pytest
 
-from guests import RECEIVER, UP, Path3, Row, Transfer, lines, percentile, rows, run
+from guests import (
+    RECEIVER,
+    UP,
+    Path3,
+    Row,
+    Transfer,
+    is_rarer_than,
+    lines,
+    percentile,
+    rows,
+    run,
+)
 from imtcp_lab.job import JobResult
 
 pytestmark = pytest.mark.vm
@@ -257,8 +268,14 @@ RECEIVERS = {
 }
 
 
+#: Guests of the ensemble of receivers.
+SEEDS = range(1, 4)
+#: At most one valid result in fifty is above what the path carries.
+WRONG = 0.02
+
+
 @cache
-def acknowledged(receiver: str) -> JobResult:
+def acknowledged(receiver: str) -> list[JobResult]:
     """With each control, a transfer to a receiver that acknowledges in its own way."""
     path = RECEIVERS[receiver]
     script = UP + path.script()
@@ -266,26 +283,33 @@ def acknowledged(receiver: str) -> JobResult:
         script += f'imtcp watch --events --json >"$OUT/{control}.events" & WATCH=$!\nsleep 0.1\n'
         script += path.transfer(control, "w15000000", recv="-r 400000")
         script += "sleep 0.3; kill $WATCH; wait $WATCH || true\n"
-    return run(script)
+    return [run(script, seed=seed) for seed in SEEDS]
 
 
-def valid_bps(result: JobResult, control: str) -> list[int]:
-    """What was measured and called valid, in order of size; at least five events are there."""
-    events = [e for e in lines(result, f"{control}.events") if "outcome" in e]
-    assert len(events) >= 5
+def valid_bps(results: list[JobResult], control: str) -> list[int]:
+    """What was measured and called valid, in order of size; each guest has at least five events."""
+    events = []
+    for result in results:
+        of_one = [e for e in lines(result, f"{control}.events") if "outcome" in e]
+        assert len(of_one) >= 5
+        events += of_one
     return sorted(e["avail_bps"] for e in events if e["outcome"] == "valid")
 
 
 @pytest.mark.parametrize("receiver", RECEIVERS)
 def test_whatever_acks_a_receiver_sends_costs_little_and_results_are_not_low(receiver: str) -> None:
-    result = acknowledged(receiver)
-    reno = Transfer.of(result, "reno")
+    results = acknowledged(receiver)
+
+    def took_s(control: str) -> float:
+        """In all guests."""
+        transfers = [Transfer.of(result, control) for result in results]
+        assert all(transfer.intact for transfer in transfers)
+        return sum(transfer.seconds for transfer in transfers)
+
     for control, share in (("imtcp", 0.95), ("imtcp_bg", 0.8)):
-        transfer = Transfer.of(result, control)
-        assert transfer.intact
-        assert transfer.bps >= reno.bps * share, (control, transfer.bps, reno.bps)
+        assert took_s(control) <= took_s("reno") / share, (control, took_s(control))
         # Nobody else is there, and the receiver's window leaves no queue of its own.
-        if valid := valid_bps(result, control):
+        if valid := valid_bps(results, control):
             assert percentile(valid, 50) >= 50e6 * 0.75, valid
 
 
@@ -293,7 +317,8 @@ def test_whatever_acks_a_receiver_sends_costs_little_and_results_are_not_low(rec
 def test_whatever_acks_a_receiver_sends_results_are_right_or_rejected(receiver: str) -> None:
     for control in ("imtcp", "imtcp_bg"):
         valid = valid_bps(acknowledged(receiver), control)
-        assert all(bps <= 50e6 * 1.15 for bps in valid), valid
+        wrong = [bps for bps in valid if bps > 50e6 * 1.15]
+        assert is_rarer_than(WRONG, len(wrong), len(valid)), (control, len(valid), wrong)
 
 
 def gaps_after_acks_us(packets: list[Row], port: str = "5000") -> list[int]:

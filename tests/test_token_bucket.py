@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from guests import UP, Path3, Transfer, lines, run
+from guests import UP, Path3, Transfer, is_rarer_than, lines, run
 
 pytestmark = pytest.mark.vm
 
 SUSTAINED_BPS = 50e6
 #: Values above are above the sustained rate; below, they may be a measurement's error.
 ERROR = 1.15
+#: Guests of the ensemble: some 75 valid results of each control.
+SEEDS = 3
+#: At most one valid result in fifty is above.  Of 80 transfers with some 2000 none had one, in
+#: another build one of 16 (lab/results/test-seeds.md).
+WRONG = 0.02
 
 
 @pytest.mark.parametrize("burst_kb", [16, 128])
@@ -27,22 +32,24 @@ def test_behind_a_token_bucket_what_exceeds_the_sustained_rate_is_rejected(burst
         )
         script += path.transfer(control, "w25000000")
         script += "sleep 0.3; kill $EVENTS $WATCH; wait $EVENTS $WATCH || true\n"
-    result = run(script)
-    reno = Transfer.of(result, "reno")
-    assert reno.bps >= 0.8 * SUSTAINED_BPS
+    results = [run(script, seed=seed) for seed in range(1, SEEDS + 1)]
+
+    def bps(control: str) -> float:
+        """Of all guests together."""
+        transfers = [Transfer.of(result, control) for result in results]
+        assert all(transfer.intact for transfer in transfers)
+        return 25e6 * 8 * SEEDS / sum(transfer.seconds for transfer in transfers)
+
+    assert bps("reno") >= 0.8 * SUSTAINED_BPS
     for control, share in (("imtcp", 0.95), ("imtcp_bg", 0.7)):
-        transfer = Transfer.of(result, control)
-        assert transfer.intact
-        events = [e for e in lines(result, f"{control}.events") if "outcome" in e]
-        told = {e["outcome"]: 0 for e in events}
-        for event in events:
-            told[event["outcome"]] += 1
-        valid = [round(e["avail_bps"] / 1e6, 1) for e in events if e["outcome"] == "valid"]
-        figures = (control, transfer.bps / 1e6, reno.bps / 1e6, told, valid)
+        events = [e for r in results for e in lines(r, f"{control}.events") if "outcome" in e]
+        valid = [e["avail_bps"] for e in events if e["outcome"] == "valid"]
+        wrong = [mbps for bps in valid if (mbps := bps / 1e6) > SUSTAINED_BPS * ERROR / 1e6]
+        figures = (control, bps(control) / 1e6, bps("reno") / 1e6, len(valid), wrong)
         assert events, figures
-        assert all(mbps <= SUSTAINED_BPS * ERROR / 1e6 for mbps in valid), figures
-        assert transfer.bps >= share * reno.bps, figures
+        assert is_rarer_than(WRONG, len(wrong), len(valid)), figures
+        assert bps(control) >= share * bps("reno"), figures
         # Nor is it averaged in: what a user is shown at the end is what can be had.
-        last = [r for r in lines(result, f"{control}.watch") if r["avail_smoothed_bps"]][-1:]
-        for record in last:
-            assert record["avail_smoothed_bps"] <= SUSTAINED_BPS * ERROR, figures
+        for result in results:
+            shown = [r["avail_smoothed_bps"] for r in lines(result, f"{control}.watch")]
+            assert [s for s in shown if s][-1:] <= [SUSTAINED_BPS * ERROR], figures
