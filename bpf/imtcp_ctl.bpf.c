@@ -31,8 +31,6 @@ enum {
 #define IP_TOS 1
 #define SOL_IPV6 41
 #define IPV6_TCLASS 67
-#define SOL_TCP 6
-#define TCP_CONGESTION 13
 #define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
 
 /* --- imtcp_sockops ------------------------------------------------------------------- */
@@ -112,11 +110,12 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 			__sync_fetch_and_add(&policy->no_room_conns, 1);
 		return 1;
 	}
-	/* The inner of two nested cgroups comes first and wins, while its policy lives. */
+	/* The inner of two nested cgroups comes first and wins, while its policy is in force. */
 	if (tag->policy && tag->policy != id) {
-		__u64 inner = tag->policy;
+		__u64 inner_id = tag->policy;
+		struct imtcp_policy *inner = bpf_map_lookup_elem(&imtcp_policies, &inner_id);
 
-		if (bpf_map_lookup_elem(&imtcp_policies, &inner)) {
+		if (inner && inner->mode != IMTCP_MODE_NONE) {
 			if (ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 				__sync_fetch_and_add(&policy->inner_conns, 1);
 			return 1;
@@ -146,14 +145,6 @@ struct inode {
 struct socket_alloc {
 	struct socket socket;
 	struct inode vfs_inode;
-} IMTCP_CORE;
-
-struct ns_common {
-	unsigned int inum;
-} IMTCP_CORE;
-
-struct net {
-	struct ns_common ns;
 } IMTCP_CORE;
 
 struct sock___ctl {

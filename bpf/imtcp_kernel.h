@@ -39,7 +39,20 @@ enum {
 
 #define IMTCP_CORE __attribute__((preserve_access_index))
 
-struct net;
+struct ns_common {
+	unsigned int inum;
+} IMTCP_CORE;
+
+struct tcp_congestion_ops;
+struct netns_ipv4 {
+	const struct tcp_congestion_ops *tcp_congestion_control; /* the default */
+} IMTCP_CORE;
+
+struct net {
+	struct ns_common ns;
+	struct netns_ipv4 ipv4;
+} IMTCP_CORE;
+
 typedef struct {
 	struct net *net;
 } possible_net_t;
@@ -77,6 +90,7 @@ struct inet_sock {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops *icsk_ca_ops;
 	__u8 icsk_ca_state : 5;
 } IMTCP_CORE;
 
@@ -149,6 +163,8 @@ enum { TCP_CA_Open = 0, TCP_CA_Disorder = 1, TCP_CA_CWR = 2, TCP_CA_Recovery = 3
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 
 #define AF_INET6 10
+#define SOL_TCP 6
+#define TCP_CONGESTION 13
 #define TCP_CONG_NON_RESTRICTED 0x1
 #define TCP_ECN_OK 1
 #define TCP_CA_NAME_MAX 16

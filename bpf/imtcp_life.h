@@ -13,6 +13,37 @@
 
 #include "imtcp_adapter.h"
 
+/* The name of a control. CO-RE places it: libbpf matches struct tcp_congestion_ops by its size, too. */
+struct tcp_congestion_ops___name {
+	char name[TCP_CA_NAME_MAX];
+} IMTCP_CORE;
+
+/*
+ * A listener keeps its tag and control after its run has ended, and what it accepts inherits both. Such
+ * a connection has the default of its namespace instead, unless that is refused.
+ */
+static __always_inline int imtcp_gave_back(struct sock *sk, const struct imtcp_tag *tag)
+{
+	const struct tcp_congestion_ops *usual = sk->__sk_common.skc_net.net->ipv4.tcp_congestion_control;
+	const struct tcp_congestion_ops___name *named = (const void *)usual;
+	struct imtcp_policy *policy;
+	__u64 name[TCP_CA_NAME_MAX / sizeof(__u64)];
+	__u64 id;
+
+	if (!tag || !tag->policy)
+		return 0;
+	id = tag->policy;
+	policy = bpf_map_lookup_elem(&imtcp_policies, &id);
+	if (policy && policy->mode != IMTCP_MODE_NONE)
+		return 0;
+	bpf_sk_storage_delete(&imtcp_tags, sk);
+	if (!usual || usual == tcp_sk(sk)->inet_conn.icsk_ca_ops)
+		return 0;
+	name[0] = *(const __u64 *)&named->name[0];
+	name[1] = *(const __u64 *)&named->name[8];
+	return !bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, name, sizeof(name));
+}
+
 /* The state that this connection had under another control of ours, if it had one. */
 static __always_inline void imtcp_forget_former(struct sock *sk, __u64 policy,
 						struct imtcp_totals *totals)
@@ -47,10 +78,14 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct imtcp_tag *tag = bpf_sk_storage_get(&imtcp_tags, sk, 0, 0);
-	__u64 policy_id = tag ? tag->policy : 0;
 	struct imtcp_policy *policy;
 	struct imtcp_conn *conn;
+	__u64 policy_id;
 
+	if (imtcp_gave_back(sk, tag))
+		return NULL;
+	tag = bpf_sk_storage_get(&imtcp_tags, sk, 0, 0);
+	policy_id = tag ? tag->policy : 0;
 	imtcp_forget_former(sk, policy_id, imtcp_totals_of());
 	conn = bpf_sk_storage_get(&imtcp_conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!conn) {

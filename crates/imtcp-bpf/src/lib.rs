@@ -81,7 +81,10 @@ pub fn is_ours(control: &str) -> bool {
 /// Sends libbpf's own messages to standard error when IMTCP_DEBUG is set, else nowhere.
 pub fn set_up_logging() {
     let callback: Option<libbpf_rs::PrintCallback> =
-        std::env::var_os("IMTCP_DEBUG").is_some().then_some(|_level, text| eprint!("{text}"));
+        std::env::var_os("IMTCP_DEBUG").is_some().then_some(|_level, text| {
+            // `eprint!` would panic where it cannot write, here in a call from C.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+        });
     let level = libbpf_rs::PrintLevel::Info;
     libbpf_rs::set_print(callback.map(|c| (level, c)));
 }

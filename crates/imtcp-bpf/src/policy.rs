@@ -66,6 +66,15 @@ impl Policies {
         }
     }
 
+    /// Ends the orders of one for new connections, as those that a listener accepts after its run. Open ones
+    /// keep its limits.
+    pub fn end_for_new(&self, id: u64) {
+        if let Ok(Some(mut policy)) = self.get(id) {
+            policy.mode = IMTCP_MODE_NONE;
+            let _ = self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::EXIST);
+        }
+    }
+
     /// Removing what is not there is fine.
     pub fn remove(&self, id: u64) {
         let _ = self.0.delete(&id.to_ne_bytes());

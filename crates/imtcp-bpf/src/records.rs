@@ -42,39 +42,49 @@ impl Records {
 
     /// One record per connection on a control of ours.
     pub fn read(&self) -> Result<Vec<Record>> {
-        if !self.of_one_namespace {
-            return self.read_here();
-        }
-        let mut found = self.read_here()?;
-        let here = netns::of_caller().context("cannot tell this network namespace")?;
-        for other in netns::all().into_iter().filter(|ns| ns.ino != here.ino) {
-            if let Ok(records) = other.run(|| self.read_here()) {
-                found.extend(records?);
-            }
-        }
+        let mut found = Vec::new();
+        self.each(|record| found.push(*record))?;
         Ok(found)
     }
 
+    /// The same one by one, without memory for all.
+    pub fn each(&self, mut take: impl FnMut(&Record) + Send) -> Result<()> {
+        self.each_here(&mut take)?;
+        if !self.of_one_namespace {
+            return Ok(());
+        }
+        let here = netns::of_caller().context("cannot tell this network namespace")?;
+        for other in netns::all().into_iter().filter(|ns| ns.ino != here.ino) {
+            if let Ok(done) = other.run(|| self.each_here(&mut take)) {
+                done?;
+            }
+        }
+        Ok(())
+    }
+
     /// What the iterator tells a reader in this namespace.
-    fn read_here(&self) -> Result<Vec<Record>> {
+    fn each_here(&self, take: &mut impl FnMut(&Record)) -> Result<()> {
         let iter = raw::iter_create(self.link.as_fd()).context("cannot start the iterator")?;
         let mut file = File::from(iter);
-        let mut bytes = Vec::new();
-        let mut chunk = vec![0; 64 * 1024];
+        let mut buffer = vec![0; 64 * 1024];
+        let mut filled = 0;
         loop {
-            match file.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+            match file.read(&mut buffer[filled..]) {
+                Ok(0) => return Ok(()),
+                Ok(n) => filled += n,
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
                 Err(e) => return Err(e).context("cannot read the connections"),
             }
+            let taken = take_whole(&buffer[..filled], take)?;
+            buffer.copy_within(taken..filled, 0);
+            filled -= taken;
         }
-        parse(&bytes)
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<Record>> {
-    let Some(first) = bytes.first_chunk::<4>() else { return Ok(Vec::new()) };
+/// Hands over the whole records and tells how many bytes they are. The rest is the beginning of another.
+fn take_whole(bytes: &[u8], take: &mut impl FnMut(&Record)) -> Result<usize> {
+    let Some(first) = bytes.first_chunk::<4>() else { return Ok(0) };
     let abi = u32::from_ne_bytes(*first);
     if abi != shared::IMTCP_ABI_VERSION {
         bail!(
@@ -83,7 +93,10 @@ fn parse(bytes: &[u8]) -> Result<Vec<Record>> {
             shared::IMTCP_ABI_VERSION
         );
     }
-    Ok(bytes.chunks_exact(size_of::<Record>()).filter_map(Record::from_bytes).collect())
+    let whole = bytes.chunks_exact(size_of::<Record>());
+    let taken = bytes.len() - whole.remainder().len();
+    whole.filter_map(Record::from_bytes).for_each(|record| take(&record));
+    Ok(taken)
 }
 
 #[cfg(test)]
@@ -96,13 +109,17 @@ mod tests {
         let mut bytes = one.bytes().to_vec();
         one.cookie = 8;
         bytes.extend_from_slice(one.bytes());
-        let read = parse(&bytes).unwrap();
-        assert_eq!(read.iter().map(|r| r.cookie).collect::<Vec<_>>(), [7, 8]);
+        let whole = bytes.len();
+        bytes.extend_from_slice(&one.bytes()[..100]);
+        let mut read = Vec::new();
+        assert_eq!(take_whole(&bytes, &mut |r| read.push(r.cookie)).unwrap(), whole);
+        assert_eq!(read, [7, 8]);
     }
 
     #[test]
     fn another_version_of_the_records_is_refused() {
         let other = Record { abi: shared::IMTCP_ABI_VERSION + 1, ..Default::default() };
-        assert!(parse(other.bytes()).unwrap_err().to_string().contains("imtcp up"));
+        let refused = take_whole(other.bytes(), &mut |_| {}).unwrap_err();
+        assert!(refused.to_string().contains("imtcp up"));
     }
 }

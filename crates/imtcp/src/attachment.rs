@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::param::InForce;
 use crate::policy::{self, Limits, Mode};
-use crate::state::{create_private, ATTACHMENTS};
+use crate::state::{self, ATTACHMENTS};
 use crate::{cgroup, format, nested, procfs};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,11 +159,7 @@ impl Attachment {
     }
 
     pub fn save(&self) -> Result<()> {
-        let new = self.path().with_extension("new");
-        let mut file = create_private(&new)?;
-        serde_json::to_writer(&mut file, self)?;
-        file.flush()?;
-        Ok(fs::rename(new, self.path())?)
+        state::replace(&self.path(), self)
     }
 
     /// What is ordered, for people.

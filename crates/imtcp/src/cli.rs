@@ -50,10 +50,11 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs until it is told to end, and works for others than who started it.
-    pub fn is_daemon(&self) -> bool {
+    /// Must a reader who leaves not end it? A daemon works for others than who reads its log, and a run
+    /// ends as its command does.
+    pub fn goes_on_unread(&self) -> bool {
         match self {
-            Command::Agent(_) => true,
+            Command::Agent(_) | Command::Run(_) => true,
             Command::Advice(advice) => matches!(advice.command, advice::AdviceCommand::Serve(_)),
             _ => false,
         }
@@ -107,7 +108,8 @@ pub struct DownArgs {
 /// Every TCP connection that the command and its children make or accept uses the mode:
 /// static binaries and Go programs too, for it works by cgroup and not by a library. The
 /// floor and the ceiling hold for the sum of these connections. Where the command itself uses
-/// `imtcp run`, the inner run decides for its connections, limits included, and counts them.
+/// `imtcp run`, the inner run decides for its connections and counts them. Its ceiling is the outer's or a
+/// lower one. They do not share it: the outer run and each run inside may have that much at once.
 ///
 /// The line at the end tells what was sent and what was available: what all connections together could
 /// have had, as the mean over their valid results, the least and the greatest. It tells for which share
@@ -122,14 +124,19 @@ pub struct DownArgs {
 /// sender, so run imtcp there. UDP, and with it QUIC, is not touched.
 ///
 /// Loads the programs when they are not loaded (as `imtcp up`) and leaves them loaded, unless the
-/// command cannot be started. Processes that the command leaves in the background are moved back to
-/// the cgroup that imtcp was started in: their open connections keep mode and limits, which `imtcp
-/// status` lists until they end; new ones have the default. So it is when imtcp is killed, where the
-/// next imtcp command moves them.
+/// command cannot be started.
 ///
-/// The exit code is the command's, 128 + n when signal n killed it; 2 for wrong options, parameters or
-/// configuration, 125 when imtcp itself failed, 126 when the command is not executable, 127 when it was
-/// not found. Signals sent to imtcp are passed on; those of the terminal reach the command anyway.
+/// A run ends with its command. Processes that the command leaves running are moved back to the cgroup that
+/// imtcp was started in. Their open connections keep mode and limits. Their new ones have the default
+/// control, those that a daemon accepts too. The line at the end names such a process, and `imtcp status`
+/// lists it while it lives; `imtcp attach --pid` covers it again. When imtcp is killed the next imtcp command
+/// does this.
+///
+/// The exit code is the command's. Where a signal ended the command, the same signal ends imtcp, after it has
+/// tidied up: a shell's loop then ends on one Ctrl-C. 2 is for wrong options, parameters or configuration, 125
+/// when imtcp itself failed, 126 when the command is not executable, 127 when it was not found. Output
+/// that cannot be written changes none of these. Signals sent to imtcp are passed on; those of the terminal
+/// reach the command anyway. Where the command is stopped or continued, imtcp is.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp run -- rsync -a backup/ host:backup/\n  \
@@ -149,6 +156,8 @@ pub struct RunArgs {
     ///
     /// Without it the command runs as the caller of imtcp, under sudo as root. ssh finds the user's
     /// agent if sudo keeps SSH_AUTH_SOCK: sudo --preserve-env=SSH_AUTH_SOCK imtcp run --user ...
+    ///
+    /// The command keeps the terminal, to ask for a password, but may not type into it (TIOCSTI, TIOCLINUX).
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Let the mode follow the advice of this service while the command runs
@@ -172,7 +181,7 @@ pub struct RunArgs {
     /// file. Errors are text.
     #[arg(long)]
     pub json: bool,
-    /// Write the line at the end to this file instead of standard error
+    /// Write the line at the end to this file instead of standard error; - is standard output
     ///
     /// What the file had is replaced at the end, and stays where the command cannot be started. Where the
     /// line cannot be written that is told, and the exit code is the command's all the same.

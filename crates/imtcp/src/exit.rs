@@ -35,15 +35,6 @@ pub fn of_error(e: &anyhow::Error) -> u8 {
     e.downcast_ref::<Coded>().map_or(FAILURE, |c| c.code)
 }
 
-/// The code that a shell would give for a wait status.
-pub fn of_wait_status(status: i32) -> u8 {
-    if libc::WIFSIGNALED(status) {
-        of_signal(libc::WTERMSIG(status))
-    } else {
-        libc::WEXITSTATUS(status) as u8
-    }
-}
-
 /// The code that a shell would give for an end by this signal.
 pub fn of_signal(signal: i32) -> u8 {
     128 + signal as u8
@@ -64,8 +55,7 @@ mod tests {
 
     #[test]
     fn codes_are_those_of_env_and_the_shell() {
-        assert_eq!(of_wait_status(3 << 8), 3);
-        assert_eq!(of_wait_status(libc::SIGKILL), 137);
+        assert_eq!(of_signal(libc::SIGKILL), 137);
         assert_eq!(of_exec_error(libc::ENOENT), 127);
         assert_eq!(of_exec_error(libc::EACCES), 126);
         let e = anyhow::Error::new(Coded { code: 125, message: "x".into() }).context("y");

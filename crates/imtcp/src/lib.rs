@@ -21,6 +21,7 @@ pub mod follow;
 pub mod format;
 #[cfg(feature = "full")]
 pub mod http;
+pub mod left_behind;
 #[cfg(not(feature = "full"))]
 mod left_out;
 pub mod mountns;
@@ -52,8 +53,7 @@ pub fn main() -> ExitCode {
     set_sigpipe(libc::SIG_DFL);
     imtcp_bpf::set_up_logging();
     let cli = cli::Cli::parse();
-    if cli.command.is_daemon() {
-        // A client that hangs up, or a log that closes, must not end it.
+    if cli.command.goes_on_unread() {
         set_sigpipe(libc::SIG_IGN);
     }
     let code = match cmd::dispatch(cli) {

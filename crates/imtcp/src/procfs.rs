@@ -168,6 +168,12 @@ pub fn is_alive(pid: i32) -> bool {
     stat_field(&stat, 0).is_some_and(|state: char| !matches!(state, 'Z' | 'X'))
 }
 
+/// Has a signal stopped it? A debugger's stop is another one.
+pub fn is_stopped(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat_field(&stat, 0) == Some('T')
+}
+
 /// The process that a thread belongs to.
 pub fn process_of(thread: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which signals `run` passes on to its command, and how `watch` leaves the terminal on one.
+//! Which signals `run` passes on to its command, and how `run` and `watch` end by one.
 //!
 //! The command of a run stays in our process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a new
 //! window size) reaches it without us: passing it on would deliver it twice. Signals of the
@@ -74,6 +74,14 @@ impl Blocked {
         self.next(Some(TimeSpec::from_duration(at_most)))
     }
 
+    /// Takes this one away if it has arrived.
+    pub fn discard(&self, signal: Signal) {
+        let none = TimeSpec::from_duration(Duration::ZERO);
+        let set = SigSet::from(signal);
+        // SAFETY: set and time are valid; nothing is to be written.
+        unsafe { libc::sigtimedwait(set.as_ref(), std::ptr::null_mut(), none.as_ref()) };
+    }
+
     fn next(&self, at_most: Option<TimeSpec>) -> Option<Arrived> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         let at_most = at_most.as_ref().map_or(null(), |t| std::ptr::from_ref(t.as_ref()));
@@ -90,6 +98,25 @@ impl Blocked {
         };
         Some(Arrived { signal, code, sender: if code > 0 { 0 } else { sender } })
     }
+}
+
+/// Ends this process by a signal, without a core file. A shell ends its loop on Ctrl-C only where it sees that
+/// the signal ended its command, and systemd takes an end by SIGTERM for a clean one: neither does for an exit
+/// code of 128 + n. The process goes on, and this returns the code, where the signal does not end it: as
+/// process 1 of a container.
+pub fn end_by(signal: i32) -> u8 {
+    // SAFETY: the calls change this process alone, and no other thread needs the disposition any more.
+    unsafe {
+        // A limit on core files' sizes does not hold for a core_pattern that is a pipe.
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set = MaybeUninit::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    exit::of_signal(signal)
 }
 
 /// Is it for the command and has not reached it already?
@@ -120,7 +147,7 @@ pub fn tidy_up_before_the_end(tidy_up: impl FnOnce() + Send + 'static) -> Result
     thread::Builder::new().name("signals".into()).spawn(move || {
         if let Ok(signal) = ending.wait() {
             tidy_up();
-            std::process::exit(exit::of_signal(signal as i32).into());
+            std::process::exit(end_by(signal as i32).into());
         }
     })?;
     Ok(())

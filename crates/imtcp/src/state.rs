@@ -5,6 +5,7 @@
 //! (by a SIGKILL, too): it stays while connections still have the run's mode and limits, and is
 //! swept by the next command after that.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Seek;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -19,6 +20,7 @@ use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
 use crate::attachment::Attachment;
 use crate::cgroup;
+use crate::left_behind::{self, LeftBehind};
 use crate::param::InForce;
 use crate::policy::{self, Limits, Mode};
 
@@ -63,9 +65,16 @@ fn open_lock(path: &str) -> Result<File> {
 }
 
 /// A new file for its owner alone.
-pub(crate) fn create_private(path: &Path) -> Result<File> {
+fn create_private(path: &Path) -> Result<File> {
     let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
     file.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Nobody reads half of it.
+pub(crate) fn replace(path: &Path, value: &impl Serialize) -> Result<()> {
+    let new = path.with_extension("new");
+    serde_json::to_writer(create_private(&new)?, value)?;
+    Ok(fs::rename(new, path)?)
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,9 +90,21 @@ pub struct Run {
     pub cgroup: PathBuf,
     /// Where processes go that outlive the run.
     pub refuge: PathBuf,
+    /// These did.
+    #[serde(default)]
+    pub left_behind: Vec<LeftBehind>,
 }
 
 impl Run {
+    fn path(&self) -> PathBuf {
+        Path::new(RUNS).join(format!("{:016x}.json", self.policy))
+    }
+
+    /// Of one that has ended: the new file has no lock.
+    fn save(&self) -> Result<()> {
+        replace(&self.path(), self)
+    }
+
     pub fn name(&self) -> String {
         format!("`imtcp run` {}", self.pid)
     }
@@ -96,31 +117,32 @@ impl Run {
 
 /// The registration of a living run.
 pub struct Registered {
-    path: PathBuf,
+    run: Run,
     stays: bool,
     _lock: Flock<File>,
 }
 
 impl Registered {
     /// Under the change lock, so that no sweep sees the file before its lock.
-    pub fn new(run: &Run, _lock: &ChangeLock) -> Result<Self> {
-        let path = Path::new(RUNS).join(format!("{:016x}.json", run.policy));
-        let mut file = create_private(&path)?;
-        serde_json::to_writer(&mut file, run)?;
+    pub fn new(run: Run, _lock: &ChangeLock) -> Result<Self> {
+        let mut file = create_private(&run.path())?;
+        serde_json::to_writer(&mut file, &run)?;
         let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
-        Ok(Registered { path, stays: false, _lock })
+        Ok(Registered { run, stays: false, _lock })
     }
 
-    /// The run ends, and connections of it go on.
-    pub fn leave(mut self) {
+    /// The run ends, and connections or processes of it go on.
+    pub fn leave(mut self, left_behind: Vec<LeftBehind>) -> Result<()> {
         self.stays = true;
+        self.run.left_behind = left_behind;
+        self.run.save()
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         if !self.stays {
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(self.run.path());
         }
     }
 }
@@ -161,17 +183,38 @@ pub fn ended_runs() -> Vec<Run> {
     runs_that(false).into_iter().map(|(_, run)| run).collect()
 }
 
-/// Removes what ended and killed runs have left: the registration when no connection of it is open.
+/// Removes what ended and killed runs have left. A registration goes when no connection of the run is open
+/// and no process that it left behind is alive, or imtcp is down.
 pub fn sweep_runs(_lock: &ChangeLock) {
     let ended = runs_that(false);
+    let policies = Policies::open();
+    if let Ok(policies) = &policies {
+        ended.iter().for_each(|(_, run)| policies.end_for_new(run.policy));
+    }
     // Afterwards: what a run had open at its end is among them.
-    let records = Records::open().and_then(|r| r.read()).unwrap_or_default();
-    for (path, run) in ended {
-        let _ = cgroup::remove(&run.cgroup, &run.refuge);
-        if !records.iter().any(|r| r.policy == run.policy) {
+    let used = policies_in_use();
+    for (path, mut run) in ended {
+        if run.cgroup.exists() {
+            // Killed.
+            run.left_behind = left_behind::end_cgroup(&run.cgroup, &run.refuge).0;
+            let _ = run.save();
+        }
+        let is_used = used.as_ref().is_some_and(|used| used.contains(&run.policy));
+        if let (Ok(policies), Some(_), false) = (&policies, &used, is_used) {
+            policies.remove(run.policy);
+        }
+        let goes_on = policies.is_ok() && run.left_behind.iter().any(LeftBehind::is_alive);
+        if !is_used && !goes_on {
             let _ = fs::remove_file(&path);
         }
     }
+}
+
+/// Those that open connections have, where that can be read.
+fn policies_in_use() -> Option<BTreeSet<u64>> {
+    let mut used = BTreeSet::new();
+    Records::open().ok()?.each(|r| _ = used.insert(r.policy)).ok()?;
+    Some(used)
 }
 
 /// The same, and what attachments that are over have left.
@@ -191,14 +234,13 @@ pub fn sweep(lock: &ChangeLock) {
 
 /// A policy goes when neither run nor attachment nor connection has it any more.
 fn sweep_policies() {
-    let (Ok(policies), Ok(records)) = (Policies::open(), Records::open()) else { return };
-    let Ok(records) = records.read() else { return };
+    let (Ok(policies), Some(open)) = (Policies::open(), policies_in_use()) else { return };
     let runs = runs();
     let attachments = attachments();
     for id in policies.ids() {
         let used = runs.iter().any(|r| r.policy == id)
             || attachments.iter().any(|a| a.policy == id)
-            || records.iter().any(|r| r.policy == id);
+            || open.contains(&id);
         if !used {
             policies.remove(id);
         }

@@ -34,9 +34,13 @@ fn run_of(net: &Net, options: &[&str], command: &[String]) -> std::process::Outp
 /// The runs that are listed with a connection to this net's server; those of tests before may
 /// not be over yet.
 fn runs_to(net: &Net) -> Vec<serde_json::Value> {
-    let (_, port) = net.peer();
+    runs_with(&net.peer().1)
+}
+
+/// The runs whose command has this in it.
+fn runs_with(text: &str) -> Vec<serde_json::Value> {
     let mut all = json(&imtcp_ok(&["status", "--json"]))["runs"].as_array().unwrap().clone();
-    all.retain(|run| run["command"].as_str().unwrap().contains(&port));
+    all.retain(|run| run["command"].as_str().unwrap().contains(text));
     all
 }
 
@@ -213,6 +217,124 @@ fn a_killed_run_is_listed_with_its_limits_while_its_connections_go_on() {
     unsafe { libc::kill(pid, libc::SIGKILL) };
     eventually("nothing is left", || runs_to(&net).is_empty());
     assert!(!Path::new(&file_of(&listed[0])).exists());
+}
+
+/// A daemon: it listens, with a connection open or without, and tells each client its control.
+fn daemon(net: &Net, port: u16, holds: bool) -> String {
+    let (host, peer) = net.peer();
+    let connect = if holds {
+        format!("o = socket.create_connection(('{host}', {peer}))")
+    } else {
+        String::new()
+    };
+    format!(
+        "import os, socket\n\
+         s = socket.create_server(('', {port}))\n\
+         {connect}\n\
+         if os.fork(): os._exit(0)\n\
+         os.setsid()\n\
+         null = os.open('/dev/null', os.O_RDWR)\n\
+         for fd in 0, 1, 2: os.dup2(null, fd)\n\
+         while True:\n\
+         \x20   c, _ = s.accept()\n\
+         \x20   c.sendall(c.getsockopt(6, 13, 16).split(b'\\0')[0])\n\
+         \x20   c.close()\n"
+    )
+}
+
+#[test]
+fn a_daemon_that_a_run_leaves_has_the_default_for_new_connections_and_is_told_and_listed() {
+    let Some(_alone) = alone() else { return };
+    if std::process::Command::new("python3").arg("-V").output().is_err() {
+        eprintln!("skipped: python3 is missing");
+        return;
+    }
+    let net = Net::new();
+    let default = net.read_in_client("/proc/sys/net/ipv4/tcp_congestion_control");
+    for (port, holds) in [(7801, false), (7802, true)] {
+        let script = daemon(&net, port, holds);
+        let output = net.run(&["--json", "--max-rate", "5M", "--", "python3", "-c", &script]);
+        let left = summary(&output)["left_behind"].clone();
+        let pid = left[0]["pid"].as_i64().unwrap_or_else(|| panic!("{output:?}")) as i32;
+        let address = std::net::SocketAddr::new(CLIENT.parse().unwrap(), port);
+        let mut control = String::new();
+        let mut client = net.connect_from_server(address).unwrap();
+        std::io::Read::read_to_string(&mut client, &mut control).unwrap();
+        assert_eq!(control, default.trim(), "holds a connection: {holds}");
+
+        let listed = runs_with(&port.to_string());
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0]["left_behind"], left);
+        assert_eq!((&listed[0]["ended"], &listed[0]["in_force"]), (&true.into(), &holds.into()));
+        let status = imtcp_ok(&["status"]);
+        let told =
+            format!("; left running, with the default control: python3 (pid {pid})): python3");
+        assert!(status.contains(&told), "{status}");
+        // SAFETY: our own grandchild.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        eventually("nothing is listed", || runs_with(&port.to_string()).is_empty());
+    }
+}
+
+#[test]
+fn a_run_ends_soon_whose_command_leaves_connections_that_come_and_go() {
+    let Some(_alone) = alone() else { return };
+    if std::process::Command::new("python3").arg("-V").output().is_err() {
+        eprintln!("skipped: python3 is missing");
+        return;
+    }
+    let net = Net::new();
+    let (host, port) = net.peer();
+    // Ended at once: a closed one with data has the run wait for that.
+    let script = format!(
+        "import os, socket, struct, sys, time\n\
+         null = os.open('/dev/null', os.O_RDWR)\n\
+         if os.fork(): time.sleep(0.5); os._exit(0)\n\
+         for fd in 0, 1, 2: os.dup2(null, fd)\n\
+         end = time.monotonic() + 30\n\
+         while time.monotonic() < end:\n\
+         \x20   s = socket.create_connection(('{host}', {port}))\n\
+         \x20   s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))\n\
+         \x20   s.close()\n"
+    );
+    let began = Instant::now();
+    let output = net.run(&["--json", "--", "python3", "-c", &script]);
+    let elapsed = began.elapsed();
+    let pid = summary(&output)["left_behind"][0]["pid"].as_i64().unwrap() as i32;
+    // SAFETY: our own grandchild.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+    assert!(summary(&output)["connections"].as_u64() > Some(0), "{output:?}");
+}
+
+#[test]
+fn the_line_says_what_is_left_running_and_what_to_do() {
+    let Some(_alone) = alone() else { return };
+    let output = imtcp(&["run", "--", "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"]);
+    let pid: i32 = text(&output.stdout).trim().parse().unwrap();
+    let line = format!(
+        "imtcp: saw no TCP connection of the command; left running: sleep (pid {pid}), whose new connections have \
+         the default control (`imtcp attach --pid {pid}` covers them)\n"
+    );
+    assert_eq!(text(&output.stderr), line);
+    // SAFETY: our own grandchild.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // One that ends with the command is none.
+    let output = imtcp(&["run", "--", "sh", "-c", "sleep 0.05 &"]);
+    assert_eq!(text(&output.stderr), "imtcp: saw no TCP connection of the command\n");
+}
+
+#[test]
+fn a_line_for_standard_output_goes_there() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let output = std::process::Command::new(&*IMTCP)
+        .args(["run", "-o", "-", "--", "echo", "hello"])
+        .current_dir(scratch.path("."))
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stdout), "hello\nimtcp: saw no TCP connection of the command\n");
+    assert!(!scratch.path("-").exists());
 }
 
 #[test]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the agent says. It outlives whoever reads it: a line that cannot be written is left out,
-//! where `eprintln!` would panic.
+//! What the agent says. It outlives whoever reads it: a line that cannot be written is left out.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +14,7 @@ pub(crate) use say;
 const MOST_CHARS: usize = 1000;
 
 pub fn to_stderr(text: fmt::Arguments) {
-    write_line(io::stderr(), &format!("imtcp: {}", printable(&text.to_string())));
+    eprintln!("imtcp: {}", printable(&text.to_string()));
 }
 
 /// One line that moves no terminal, whatever a service or a log has in it.

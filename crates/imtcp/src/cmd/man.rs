@@ -14,7 +14,7 @@ use crate::exit;
 
 const EXIT_STATUS: &str = "0 done, 1 failed, 2 wrong usage.";
 const RUN_EXIT_STATUS: &str =
-    "That of the command, 128 + n where signal n killed it; 125 where imtcp \
+    "That of the command, or its end by the same signal; 125 where imtcp \
      itself failed, 126 where the command is not executable, 127 where it was not found, 2 wrong usage.";
 const FILES: [(&str, &str); 3] = [
     ("/etc/imtcp.conf", "Parameters of runs and attachments that name none."),

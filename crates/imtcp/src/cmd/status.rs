@@ -12,6 +12,7 @@ use serde_json::{json, Value};
 use super::print_json;
 use crate::attachment::{Attachment, Coverage};
 use crate::cli::StatusArgs;
+use crate::left_behind::{self, LeftBehind};
 use crate::policy::Mode;
 use crate::state::{self, Run};
 use crate::{exit, format, nocc};
@@ -22,6 +23,31 @@ struct Listed {
     ended: bool,
     connections: usize,
     in_force: InForceNow,
+}
+
+impl Listed {
+    fn text(&self) -> String {
+        let r = &self.run;
+        let orders = match self.ended && self.connections == 0 {
+            true => "over".into(),
+            false => self.in_force.text(r.orders()),
+        };
+        let open = format::count(self.connections, "connection");
+        let ended = match self.ended {
+            true => format!(", which has ended; open: {open}"),
+            false => String::new(),
+        };
+        let left = left_behind::told(&self.alive());
+        let left = left
+            .map_or(String::new(), |l| format!("; left running, with the default control: {l}"));
+        let command = r.command.replace('\n', " ");
+        format!("{orders} (imtcp's pid {}{ended}{left}): {command}", r.pid)
+    }
+
+    /// What the run left behind and is still there.
+    fn alive(&self) -> Vec<LeftBehind> {
+        self.run.left_behind.iter().filter(|l| l.is_alive()).cloned().collect()
+    }
 }
 
 struct ListedAttachment {
@@ -193,6 +219,7 @@ impl Status {
             let mut value = json!(listed.run);
             value["ended"] = json!(listed.ended);
             value["connections"] = json!(listed.connections);
+            value["left_behind"] = json!(listed.alive());
             value["in_force"] = json!(listed.in_force == InForceNow::Yes);
             value
         };
@@ -223,17 +250,7 @@ impl Status {
     fn orders_rows(&self) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         for listed in &self.runs {
-            let r = &listed.run;
-            let orders = listed.in_force.text(r.orders());
-            let ended = match listed.ended {
-                true => {
-                    let open = format::count(listed.connections, "connection");
-                    format!(", which has ended; open: {open}")
-                }
-                false => String::new(),
-            };
-            let command = r.command.replace('\n', " ");
-            rows.push(row("run", format!("{orders} (imtcp's pid {}{ended}): {command}", r.pid)));
+            rows.push(row("run", listed.text()));
         }
         rows.extend(self.attachments.iter().map(|a| row("attached", a.text())));
         rows

@@ -27,6 +27,9 @@ pub struct Opened {
 impl LastWords {
     pub fn to(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else { return Ok(LastWords::Error) };
+        if path == Path::new("-") {
+            return Ok(LastWords::Output);
+        }
         let opened = open(path).with_context(|| format!("cannot write {}", path.display()))?;
         // Where /dev/stdout is a file, its name leads there, and the command writes to it.
         if is_same(&opened.file, io::stdout()) {

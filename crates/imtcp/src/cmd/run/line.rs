@@ -4,6 +4,7 @@
 use super::not_held_back::not_held_back;
 use super::summary::{Summary, TakenAway};
 use crate::format;
+use crate::left_behind;
 use crate::policy::Limits;
 
 /// Round trips below this are too short to measure in: IMTCP_SHORT_RTT_US of
@@ -30,6 +31,7 @@ pub fn line(s: &Summary) -> String {
     };
     parts.extend(inner(s));
     parts.extend(not_held_back(s));
+    parts.extend(left_behind::told_at_the_end(&s.left_behind));
     format!("imtcp: {until}{}", parts.join("; "))
 }
 

@@ -5,15 +5,18 @@
 mod last_words;
 mod line;
 mod not_held_back;
+mod outer;
 mod spawn;
+mod stop;
 mod summary;
+mod terminal;
 mod uncovered;
 mod wait;
 
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imtcp_bpf::policy::Policies;
@@ -29,35 +32,48 @@ use super::up;
 use crate::cli::RunArgs;
 use crate::exit::{self, Coded};
 use crate::follow::Service;
+use crate::left_behind::{self, LeftBehind};
 use crate::mountns::Home;
 use crate::policy::Limits;
-use crate::signals::Blocked;
+use crate::signals::{self, Blocked};
 use crate::{caps, cgroup, nested, nocc, param, policy, state, user};
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.dscp)?;
-    run(args, orders, home).map_err(|e| match e.downcast::<Coded>() {
-        Ok(coded) => coded.into(),
-        Err(e) => Coded { code: exit::RUN_FAILED, message: format!("{e:#}") }.into(),
-    })
+    match run(args, orders, home) {
+        Ok(status) if libc::WIFSIGNALED(status) => Ok(signals::end_by(libc::WTERMSIG(status))),
+        Ok(status) => Ok(libc::WEXITSTATUS(status) as u8),
+        Err(e) => Err(match e.downcast::<Coded>() {
+            Ok(coded) => coded.into(),
+            Err(e) => Coded { code: exit::RUN_FAILED, message: format!("{e:#}") }.into(),
+        }),
+    }
 }
 
-fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
+/// For what the command has left to the kernel.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// For processes that end with the command, a little after it.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// How often the connections are read again where some end meanwhile.
+const MOST_LOOKS: usize = 3;
+
+/// The command's wait status.
+fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     probe::require_privileges("imtcp run")?;
     let user = args.user.as_deref().map(user::find).transpose()?;
     nocc::require_allowed(args.orders.mode, || format!("a run ({})", command_line(&args)))?;
     let service = Service::wanted(&args)?;
     let last_words = LastWords::to(args.output.as_deref())?;
     policy::warn_of_missing_ecn(args.orders.mode);
-    let mut session = Session::start(&args, &orders)?;
+    let mut session = Session::start(&args, orders)?;
 
-    let signals = Blocked::new()?;
+    let blocked = Blocked::new()?;
     let started = Instant::now();
     let plan = Plan {
         cgroup: &session.cgroup,
         home: home.as_ref(),
         user: user.as_ref(),
-        mask: &signals.before,
+        mask: &blocked.before,
     };
     let child = match spawn(&args.command, &plan) {
         Ok(child) => child,
@@ -76,22 +92,23 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<u8> {
     let _ = caps::keep_for_waiting(session.records.enters_namespaces());
     // Without it the run is as good, and its last line knows less.
     let _ = session.watch.as_ref().map(|watch| watch.follow(child));
-    let status = wait::for_end(child, &signals, &session.cgroup);
+    let status = wait::for_end(child, &blocked, &session.cgroup);
     // Who sends the command a signal, or wants no line, does not wait for it.
     if !args.quiet && !libc::WIFSIGNALED(status) {
-        wait::while_it_lasts(&signals, || session.is_draining());
+        wait::while_it_lasts(&blocked, PATIENCE, || session.is_draining());
     }
+    wait::while_it_lasts(&blocked, FAREWELL, || cgroup::is_populated(&session.cgroup));
 
     let elapsed_us = started.elapsed().as_micros() as u64;
-    let summary = session.summary(&args, &orders, elapsed_us);
-    session.end();
+    let mut summary = session.summary(&args, elapsed_us);
+    summary.left_behind = session.end();
     if !args.quiet {
         let line = if args.json { summary.json().to_string() } else { line::line(&summary) };
         if let Err(e) = last_words.say(&line) {
             eprintln!("imtcp: cannot write the line at the end: {e}");
         }
     }
-    Ok(exit::of_wait_status(status))
+    Ok(status)
 }
 
 fn command_line(args: &RunArgs) -> String {
@@ -104,6 +121,7 @@ struct Session {
     policy: u64,
     /// Was nothing loaded before?
     loaded: bool,
+    orders: Policy,
     policies: Policies,
     records: Records,
     cgroup: PathBuf,
@@ -115,7 +133,7 @@ struct Session {
 }
 
 impl Session {
-    fn start(args: &RunArgs, orders: &Policy) -> Result<Self> {
+    fn start(args: &RunArgs, mut orders: Policy) -> Result<Self> {
         let lock = state::lock()?;
         let loaded = up::ensure(&lock)?;
         state::sweep(&lock);
@@ -124,11 +142,15 @@ impl Session {
         let records = Records::open()?;
         let policy = policy::new_id();
         let refuge = cgroup::of_pid(getpid().as_raw())?;
+        if let Some(told) = outer::limit(&mut orders, &refuge).filter(|_| !args.quiet) {
+            eprintln!("imtcp: {told}");
+        }
         let parent = nested::beside_attachments(&refuge);
         let dir = cgroup::create(&parent, &format!("imtcp-run-{policy:016x}"))?;
         let mut session = Session {
             policy,
             loaded,
+            orders,
             policies,
             records,
             cgroup: dir,
@@ -137,7 +159,7 @@ impl Session {
             link: None,
             registered: None,
         };
-        if let Err(e) = session.equip(args, orders, &lock) {
+        if let Err(e) = session.equip(args, &lock) {
             session.end();
             session.policies.remove(policy);
             session.unload(&lock)?;
@@ -154,80 +176,101 @@ impl Session {
         Ok(())
     }
 
-    fn equip(&mut self, args: &RunArgs, orders: &Policy, lock: &state::ChangeLock) -> Result<()> {
+    fn equip(&mut self, args: &RunArgs, lock: &state::ChangeLock) -> Result<()> {
         let run = state::Run {
             pid: std::process::id(),
             policy: self.policy,
             mode: args.orders.mode,
-            limits: Limits::of(orders),
-            params: param::in_force(args.orders.mode, &orders.params),
+            limits: Limits::of(&self.orders),
+            params: param::in_force(args.orders.mode, &self.orders.params),
             command: command_line(args),
             cgroup: self.cgroup.clone(),
             refuge: self.refuge.clone(),
+            left_behind: Vec::new(),
         };
         nocc::log_use(run.mode, &format!("run {} ({})", run.pid, run.command));
-        self.registered = Some(state::Registered::new(&run, lock)?);
-        self.policies.insert(self.policy, orders)?;
+        self.registered = Some(state::Registered::new(run, lock)?);
+        self.policies.insert(self.policy, &self.orders)?;
         let dir = fs::File::open(&self.cgroup)?;
         self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy)?);
         self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup)).transpose().ok().flatten();
         Ok(())
     }
 
-    fn own_records(&self) -> Vec<Record> {
-        let mut all = self.records.read().unwrap_or_default();
-        all.retain(|r| r.policy == self.policy);
-        all
+    /// For each open connection of the run.
+    fn each_open(&self, mut take: impl FnMut(&Record) + Send) {
+        let own = self.policy;
+        let _ = self.records.each(|record| {
+            if record.policy == own {
+                take(record);
+            }
+        });
     }
 
-    /// What the programs know of the run: of its connections that have ended, and of the others.
-    /// Again where one has ended between the two looks, which would miss it.
-    fn seen(&self) -> (Policy, Vec<Record>) {
-        let policy = || self.policies.get(self.policy).ok().flatten().unwrap_or_default();
-        let mut before = policy();
-        loop {
-            let records = self.own_records();
-            let after = policy();
-            if after.ended_conns == before.ended_conns {
-                return (after, records);
-            }
-            before = after;
-        }
+    fn counted(&self) -> Policy {
+        self.policies.get(self.policy).ok().flatten().unwrap_or_default()
     }
 
     /// Does the kernel still send what the command has left in connections that it closed?
     fn is_draining(&self) -> bool {
-        self.own_records().iter().any(|r| r.queued_bytes > 0 && r.socket_ino == 0)
+        let mut found = false;
+        self.each_open(|r| found |= r.queued_bytes > 0 && r.socket_ino == 0);
+        found
     }
 
-    fn summary(&self, args: &RunArgs, orders: &Policy, elapsed_us: u64) -> Summary {
-        let (policy, records) = self.seen();
-        let mut sum = Summary::new(args.orders.mode, orders, elapsed_us);
+    fn has_open(&self) -> bool {
+        let mut found = false;
+        self.each_open(|_| found = true);
+        found
+    }
+
+    /// Of connections that have ended, and of those that are open. Again where one has ended between the two
+    /// looks, which miss it. What the command has left behind may end connections all the time: then some
+    /// are missing.
+    fn summary(&self, args: &RunArgs, elapsed_us: u64) -> Summary {
+        for _ in 1..MOST_LOOKS {
+            let counted = self.counted();
+            let sum = self.sum_of(args, elapsed_us, &counted);
+            if self.counted().ended_conns == counted.ended_conns {
+                return sum;
+            }
+        }
+        self.sum_of(args, elapsed_us, &self.counted())
+    }
+
+    fn sum_of(&self, args: &RunArgs, elapsed_us: u64, counted: &Policy) -> Summary {
+        let mut sum = Summary::new(args.orders.mode, &self.orders, elapsed_us);
         sum.taken_away = if !self.policies.is_loaded() {
             Some(TakenAway::Down)
         } else {
             (!nocc::may_be(args.orders.mode)).then_some(TakenAway::Nocc)
         };
-        sum.add_ended(&policy);
-        for record in &records {
-            sum.add_open(record);
-        }
+        sum.add_ended(counted);
+        self.each_open(|record| sum.add_open(record));
         sum.uncovered = self.watch.as_ref().map(Watch::seen).unwrap_or_default();
         sum
     }
 
-    /// Ends the run's traces. Its policy and registration stay while connections have it (data
-    /// that the kernel still sends, processes in the background); a later command sweeps them.
-    fn end(&mut self) {
+    /// Ends the run's traces, and tells which processes go on without it. Its policy stays while connections
+    /// have it, its registration while these or those processes go on; a later command sweeps them.
+    fn end(&mut self) -> Vec<LeftBehind> {
         (self.watch, self.link) = (None, None);
-        if let Err(e) = cgroup::remove(&self.cgroup, &self.refuge) {
+        let (left_behind, removed) = left_behind::end_cgroup(&self.cgroup, &self.refuge);
+        if let Err(e) = removed {
             eprintln!("imtcp: {e:#}");
         }
-        let registered = self.registered.take();
-        if self.own_records().is_empty() {
+        // First of all, so that no listener accepts one for it after the look.
+        self.policies.end_for_new(self.policy);
+        let has_open = self.has_open();
+        if !has_open {
             self.policies.remove(self.policy);
-        } else if let Some(registered) = registered {
-            registered.leave();
         }
+        let stays = has_open || !left_behind.is_empty();
+        if let Some(registered) = self.registered.take().filter(|_| stays) {
+            if let Err(e) = registered.leave(left_behind.clone()) {
+                eprintln!("imtcp: `imtcp status` will not list what was left running: {e:#}");
+            }
+        }
+        left_behind
     }
 }

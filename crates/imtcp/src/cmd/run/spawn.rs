@@ -14,6 +14,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::waitpid;
 use nix::unistd::{fork, pipe2, ForkResult, Pid};
 
+use super::terminal;
 use crate::exit::{self, Coded};
 use crate::mountns::Home;
 use crate::user::Target;
@@ -24,12 +25,13 @@ use crate::user::Target;
 enum Step {
     Cgroup,
     Home,
+    Terminal,
     User,
     Exec,
 }
 
 impl Step {
-    const ALL: [Step; 4] = [Step::Cgroup, Step::Home, Step::User, Step::Exec];
+    const ALL: [Step; 5] = [Step::Cgroup, Step::Home, Step::Terminal, Step::User, Step::Exec];
 }
 
 /// Where and as whom the command starts.
@@ -91,6 +93,9 @@ fn become_command(args: &[CString], procs: &fs::File, plan: &Plan) -> (Step, nix
         return (Step::Home, e);
     }
     if let Some(user) = plan.user {
+        if let Err(e) = terminal::forbid_typing() {
+            return (Step::Terminal, e);
+        }
         let become_user = || {
             nix::unistd::setgroups(&user.groups)?;
             nix::unistd::setresgid(user.gid, user.gid, user.gid)?;
@@ -100,6 +105,9 @@ fn become_command(args: &[CString], procs: &fs::File, plan: &Plan) -> (Step, nix
             return (Step::User, e);
         }
     }
+    // We ignore it. What the command was given before Rust's runtime changed it is not known; a shell gives this.
+    // SAFETY: sets a disposition; no handler runs.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let _ = plan.mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
     match nix::unistd::execvp(&args[0], args) {
         Err(e) => (Step::Exec, e),
@@ -121,6 +129,10 @@ fn explain(step: Step, errno: i32, command: &[OsString]) -> anyhow::Error {
     match step {
         Step::Cgroup => anyhow!("cannot enter the run's cgroup: {reason}"),
         Step::Home => anyhow!("cannot go back to the command's mount namespace: {reason}"),
+        Step::Terminal => anyhow!(
+            "cannot keep the user of --user from typing into this terminal: {reason} (a seccomp filter, \
+             CONFIG_SECCOMP_FILTER)"
+        ),
         Step::User => anyhow!("cannot become the user of --user: {reason}"),
         Step::Exec => {
             let name = command[0].to_string_lossy();

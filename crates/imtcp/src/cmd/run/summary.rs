@@ -5,6 +5,7 @@ use imtcp_bpf::{Policy, Record};
 use serde_json::json;
 
 use super::uncovered::Uncovered;
+use crate::left_behind::LeftBehind;
 use crate::policy::{Limits, Mode};
 
 /// What ended a run's mode before the run.
@@ -22,6 +23,8 @@ pub struct Summary {
     pub elapsed_us: u64,
     /// Its mode was ended from outside, at a time that is not known: the figures are up to then.
     pub taken_away: Option<TakenAway>,
+    /// Processes of the command that go on.
+    pub left_behind: Vec<LeftBehind>,
     pub connections: u64,
     /// Made by the command, and counted by an `imtcp run` or `attach` inside.
     pub inner_connections: u64,
@@ -56,6 +59,7 @@ impl Summary {
             limits: Limits::of(orders),
             elapsed_us,
             taken_away: None,
+            left_behind: Vec::new(),
             connections: 0,
             inner_connections: 0,
             left_connections: 0,
@@ -135,6 +139,7 @@ impl Summary {
             "inner_connections": self.inner_connections,
             "left_connections": self.left_connections,
             "no_room_connections": self.no_room_connections,
+            "left_behind": self.left_behind,
             "bytes_acked": self.bytes_acked,
             "queued_bytes": self.queued_bytes,
             "bytes_received": self.bytes_received,

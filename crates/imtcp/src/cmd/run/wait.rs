@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Waiting for the command, and for what its connections still send after it.
+//! Waiting for the command, stopping and continuing with it, and for what its connections still send after it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{kill, raise, Signal};
+use nix::sys::signal::{kill, Signal};
 use nix::sys::wait::WaitPidFlag;
 use nix::unistd::{getpid, getsid, Pid};
 
+use super::stop;
 use crate::cgroup;
 use crate::signals::{asks_to_end, is_for_command, Arrived, Blocked};
 
@@ -17,7 +18,7 @@ pub fn for_end(child: Pid, signals: &Blocked, cgroup: &Path) -> i32 {
     loop {
         let arrived = signals.wait();
         if arrived.signal == libc::SIGCHLD {
-            if let Some(status) = reap(child) {
+            if let Some(status) = reap(child, signals) {
                 return status;
             }
         } else if is_for_command(arrived, leads_session, is_in(arrived, cgroup)) {
@@ -32,23 +33,26 @@ fn is_in(arrived: Arrived, dir: &Path) -> bool {
     arrived.sender > 0 && cgroup::of_pid(arrived.sender).is_ok_and(|of| of.starts_with(dir))
 }
 
-/// How long at most, and how often is looked.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The least time between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits briefly until something is over; a signal that asks to end, ends the wait.
-pub fn while_it_lasts(signals: &Blocked, lasts: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline && lasts() {
-        if signals.wait_for(LOOK).is_some_and(asks_to_end) {
+/// Waits until something is over, for so long at most; a signal that asks to end, ends the wait. Looks that
+/// take long, at very many connections, are half of the time.
+pub fn while_it_lasts(signals: &Blocked, at_most: Duration, lasts: impl Fn() -> bool) {
+    let deadline = Instant::now() + at_most;
+    loop {
+        let began = Instant::now();
+        if began >= deadline || !lasts() {
+            return;
+        }
+        if signals.wait_for(began.elapsed().max(LOOK)).is_some_and(asks_to_end) {
             return;
         }
     }
 }
 
-/// The wait status when the command has ended. When it has been stopped (Ctrl-Z), we stop
-/// too, so that the shell sees it; continued, we continue it.
-fn reap(child: Pid) -> Option<i32> {
+/// The wait status when the command has ended. When it has been stopped (Ctrl-Z), we stop too.
+fn reap(child: Pid, signals: &Blocked) -> Option<i32> {
     loop {
         let mut status = 0;
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
@@ -58,8 +62,9 @@ fn reap(child: Pid) -> Option<i32> {
             return None;
         }
         if rc > 0 && libc::WIFSTOPPED(status) {
-            let _ = raise(Signal::SIGSTOP);
-            let _ = kill(child, Signal::SIGCONT);
+            stop::with_command(child);
+            // What continued us is in force: passed on, the command would have it twice.
+            signals.discard(Signal::SIGCONT);
             continue;
         }
         if rc < 0 && nix::Error::last() == nix::Error::EINTR {

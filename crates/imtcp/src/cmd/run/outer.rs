@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A run within another: the ceiling around it holds for it, too.
+
+use std::path::Path;
+
+use imtcp_bpf::Policy;
+
+use crate::format;
+use crate::state::{self, Run};
+
+/// Lowers the limits to the least ceiling of the runs around `home`. Tells so where that changes them: each
+/// inner run has a clock of its own, so several at once may have more than the ceiling together.
+pub fn limit(orders: &mut Policy, home: &Path) -> Option<String> {
+    let around = state::runs().into_iter().filter(|run| home.starts_with(&run.cgroup));
+    let (max_bps, outer) =
+        around.filter_map(|run| Some((run.limits.max_bps?, run))).min_by_key(|(max, _)| *max)?;
+    lower(orders, max_bps).then(|| told(&outer, max_bps))
+}
+
+/// Did it change anything?
+fn lower(orders: &mut Policy, max_bps: u64) -> bool {
+    if orders.max_bps != 0 && orders.max_bps <= max_bps {
+        return false;
+    }
+    orders.max_bps = max_bps;
+    orders.min_bps = orders.min_bps.min(max_bps);
+    true
+}
+
+fn told(outer: &Run, max_bps: u64) -> String {
+    format!(
+        "inside {}, so at most {} here too; runs inside it do not share that, each may have it",
+        outer.name(),
+        format::rate(max_bps)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inner_run_has_no_more_than_the_one_around_it() {
+        let of = |min_bps, max_bps| {
+            let mut orders = Policy { min_bps, max_bps, ..Default::default() };
+            let changed = lower(&mut orders, 10);
+            (changed, orders.min_bps, orders.max_bps)
+        };
+        assert_eq!(of(0, 0), (true, 0, 10));
+        assert_eq!(of(30, 40), (true, 10, 10));
+        assert_eq!(of(0, 10), (false, 0, 10));
+        assert_eq!(of(2, 5), (false, 2, 5));
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Processes that a run's command leaves running. The run does not cover them any more
+//! (docs/adr/0021-a-run-ends-with-its-command.md).
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::{cgroup, format, procfs};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftBehind {
+    pub pid: i32,
+    /// With the pid, which is used again.
+    pub started_ticks: u64,
+    pub command: String,
+}
+
+impl LeftBehind {
+    fn of(pid: i32) -> Option<Self> {
+        let started_ticks = procfs::started_ticks(pid).filter(|_| procfs::is_alive(pid))?;
+        Some(LeftBehind { pid, started_ticks, command: procfs::command(pid)? })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        procfs::is_alive(self.pid) && procfs::started_ticks(self.pid) == Some(self.started_ticks)
+    }
+}
+
+/// Removes a run's cgroup and moves the processes in it to `refuge`. Tells which they are.
+pub fn end_cgroup(dir: &Path, refuge: &Path) -> (Vec<LeftBehind>, Result<()>) {
+    let inside = cgroup::procs(dir);
+    let removed = cgroup::remove(dir, refuge).map(drop);
+    (inside.into_iter().filter_map(LeftBehind::of).collect(), removed)
+}
+
+/// For people: `nginx (pid 34) and 2 more processes`. The first is one that no other of them has started.
+pub fn told(all: &[LeftBehind]) -> Option<String> {
+    let first = top(all)?;
+    let name = format!("{} (pid {})", format::on_one_line(&first.command), first.pid);
+    Some(match all.len() {
+        1 => name,
+        n => format!("{name} and {}", format::count(n as u64 - 1, "more process")),
+    })
+}
+
+/// The same as the end of a run's line, with what can be done.
+pub fn told_at_the_end(all: &[LeftBehind]) -> Option<String> {
+    let pid = top(all)?.pid;
+    let told = told(all)?;
+    Some(format!(
+        "left running: {told}, whose new connections have the default control \
+         (`imtcp attach --pid {pid}` covers them)"
+    ))
+}
+
+fn top(all: &[LeftBehind]) -> Option<&LeftBehind> {
+    let is_left = |pid| all.iter().any(|l| l.pid == pid);
+    all.iter().find(|l| !procfs::parent(l.pid).is_some_and(is_left)).or(all.first())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(pid: i32) -> LeftBehind {
+        LeftBehind { pid, started_ticks: 1, command: "nginx".into() }
+    }
+
+    #[test]
+    fn one_is_named_and_the_others_are_counted() {
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&[left(-1)]).unwrap(), "nginx (pid -1)");
+        assert_eq!(told(&[left(-1), left(-2)]).unwrap(), "nginx (pid -1) and 1 more process");
+        let three = told(&[left(-1), left(-2), left(-3)]).unwrap();
+        assert_eq!(three, "nginx (pid -1) and 2 more processes");
+    }
+
+    #[test]
+    fn a_pid_that_is_used_again_is_another_process() {
+        let own = LeftBehind::of(std::process::id() as i32).unwrap();
+        assert!(own.is_alive());
+        assert!(!LeftBehind { started_ticks: own.started_ticks + 1, ..own }.is_alive());
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp run` ends, stops and goes on as its command does, whatever becomes of its output.
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::*;
+
+fn state_of(pid: i32) -> char {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
+}
+
+fn kill(pid: i32, signal: i32) {
+    // SAFETY: a process that this test has started.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// A run of a command that sleeps, and the command's pid.
+fn sleeping(net: &Net, scratch: &Scratch, seconds: &str) -> (Background, i32) {
+    let file = scratch.path("pid");
+    let script = format!("echo $$ >{}; exec sleep {seconds}", file.display());
+    let running = net.run_spawn(&["-q", "--", "sh", "-c", &script]);
+    let pid = || fs::read_to_string(&file).ok()?.trim().parse::<i32>().ok();
+    eventually("the command sleeps", || pid().is_some_and(|p| state_of(p) == 'S'));
+    (running, pid().unwrap())
+}
+
+#[test]
+fn a_command_that_is_stopped_and_continued_alone_takes_the_run_along() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let (running, command) = sleeping(&net, &scratch, "3");
+    for signal in [libc::SIGSTOP, libc::SIGTSTP] {
+        kill(command, signal);
+        let both = |state| state_of(command) == state && state_of(running.pid()) == state;
+        eventually("both stop", || both('T'));
+        kill(command, libc::SIGCONT);
+        eventually("both go on", || both('S'));
+    }
+    assert_eq!(running.finish().status.code(), Some(0));
+}
+
+#[test]
+fn a_command_that_dies_while_it_is_stopped_ends_the_run() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let (running, command) = sleeping(&net, &scratch, "60");
+    kill(command, libc::SIGSTOP);
+    eventually("the run stops", || state_of(running.pid()) == 'T');
+    kill(command, libc::SIGKILL);
+    assert_eq!(running.finish().status.signal(), Some(libc::SIGKILL));
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn a_run_ends_by_the_signal_that_ended_its_command() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    for signal in ["INT", "TERM", "HUP", "PIPE", "KILL", "SEGV", "QUIT"] {
+        let script = format!("ulimit -c unlimited; kill -{signal} $$");
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -c unlimited; exec \"$@\"", "sh", &IMTCP])
+            .args(["run", "--", "sh", "-c", &script])
+            .current_dir(scratch.path("."))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let number = output.status.signal().unwrap_or_else(|| panic!("{signal}: {output:?}"));
+        let name = nix::sys::signal::Signal::try_from(number).unwrap().as_str();
+        assert_eq!(name, format!("SIG{signal}"));
+        assert!(!output.status.core_dumped(), "{signal}: a core file of imtcp");
+        assert!(text(&output.stderr).contains("imtcp: "), "the line comes first: {output:?}");
+    }
+    assert_eq!(cgroups_left(), [] as [&Path; 0]);
+}
+
+#[test]
+fn one_ctrl_c_ends_a_loop_of_the_shell() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    let script = format!(
+        "for i in 1 2 3; do {} run -q -- sh -c 'echo $0 >>{1}; exec sleep 5' $i; done",
+        *IMTCP,
+        log.display()
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]);
+    let mut shell = on_terminal(command);
+    let began = Instant::now();
+    eventually("the loop begins", || log.exists());
+    sleep(Duration::from_millis(300));
+    std::io::Write::write_all(&mut shell.master, b"\x03").unwrap();
+    assert_eq!(shell.child.finish().status.signal(), Some(libc::SIGINT));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(fs::read_to_string(&log).unwrap(), "1\n");
+}
+
+#[test]
+fn output_that_nobody_reads_changes_no_exit_code() {
+    let Some(_alone) = alone() else { return };
+    let script = "sleep 0.2; exit 42";
+    let run = |options: &[&str]| {
+        let mut command = Command::new(&*IMTCP);
+        command.arg("run").args(options).args(["--", "sh", "-c", script]).stdin(Stdio::null());
+        command
+    };
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let status = run(&[]).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(42), "2>/dev/full");
+    let status = run(&["-o", "-"]).stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(42), "-o - on a full disk");
+
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status =
+        run(&["-o", "-"]).stdout(writer.try_clone().unwrap()).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(42), "| true");
+
+    let pty = nix::pty::openpty(None, None).unwrap();
+    drop(pty.master);
+    let status = run(&[]).stderr(File::from(pty.slave)).status().unwrap();
+    assert_eq!(status.code(), Some(42), "a closed terminal");
+
+    // An option that makes it say something before the command begins.
+    let status = run(&["--mode", "lpecn"]).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(42), "a warning");
+}
+
+#[test]
+fn the_command_ends_by_a_pipe_that_nobody_reads() {
+    let Some(_alone) = alone() else { return };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(&*IMTCP)
+        .args(["run", "-q", "--", "sh", "-c", "sleep 0.2; exec yes"])
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .status()
+        .unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGPIPE));
+}
+
+/// On a terminal of its own, `--user` or not: may the command type into it?
+fn typing(options: &[&str]) -> String {
+    let scratch = Scratch::new();
+    let said = scratch.path("said");
+    let script = "import fcntl, os, sys, termios\n\
+        try: fcntl.ioctl(0, termios.TIOCSTI, b'x'); said = 'typed'\n\
+        except OSError as e: said = os.strerror(e.errno)\n\
+        print(said, open('/dev/tty') and 'has its terminal', sep='; ', file=sys.stderr)";
+    let mut command = Command::new(&*IMTCP);
+    command.args(["run", "-q"]).args(options).args(["--", "python3", "-c", script]);
+    command.stderr(File::create(&said).unwrap());
+    let run = on_terminal(command);
+    assert!(run.child.finish().status.success());
+    fs::read_to_string(&said).unwrap()
+}
+
+#[test]
+fn a_command_of_another_user_does_not_type_into_the_terminal() {
+    let Some(_alone) = alone() else { return };
+    if Command::new("python3").arg("-V").output().is_err() {
+        eprintln!("skipped: python3 is missing");
+        return;
+    }
+    let said = typing(&["--user", "nobody"]);
+    assert_eq!(said, "Operation not permitted; has its terminal\n");
+    let status = "grep -E 'NoNewPrivs|Seccomp:' /proc/self/status";
+    let inside = imtcp(&["run", "-q", "--user", "nobody", "--", "sh", "-c", status]);
+    assert_eq!(text(&inside.stdout), "NoNewPrivs:\t0\nSeccomp:\t2\n", "sudo still works inside");
+    let own = imtcp(&["run", "-q", "--", "sh", "-c", status]);
+    assert!(text(&own.stdout).contains("Seccomp:\t0"), "{own:?}");
+}
