@@ -29,8 +29,9 @@ fn main() {
             .unwrap_or_else(|e| panic!("{clang}: {e} (install clang-19 or set CLANG)"));
         assert!(status.success(), "{clang} could not compile bpf/{name}.bpf.c");
     }
-    for dir in ["bpf", "core/include"] {
-        println!("cargo:rerun-if-changed={}", root.join(dir).display());
+    // From the package's directory: a target/ that was copied must not watch another checkout.
+    for dir in ["../../bpf", "../../core/include"] {
+        println!("cargo:rerun-if-changed={dir}");
     }
     println!("cargo:rerun-if-env-changed=CLANG");
 }
