@@ -43,14 +43,17 @@ pub fn sockets(pid: i32) -> Vec<(i32, u64)> {
 
 /// The same, or why they cannot be read.
 pub fn read_sockets(pid: i32) -> io::Result<Vec<(i32, u64)>> {
-    let found = fs::read_dir(format!("/proc/{pid}/fd"))?
-        .flatten()
-        .filter_map(|e| {
-            let link = fs::read_link(e.path()).ok()?;
-            let inode = socket_inode(link.to_str()?)?;
-            Some((e.file_name().to_str()?.parse().ok()?, inode))
-        })
-        .collect();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        // The names may be read where what is behind them may not.
+        let link = match fs::read_link(entry.path()) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
+            link => link.unwrap_or_default(),
+        };
+        let inode = link.to_str().and_then(socket_inode);
+        let fd = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        found.extend(fd.zip(inode));
+    }
     Ok(found)
 }
 
