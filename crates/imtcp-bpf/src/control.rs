@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject, ProgramMut};
 
 use crate::raw::{self, Plain};
 use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch};
-use crate::{meta, netns, objects, paths};
+use crate::{meta, netns, objects, paths, Obstacle};
 
 /// Lets the control object use the maps that are pinned.
 fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
@@ -47,7 +47,34 @@ pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64) -> Result<Link> {
     let cfg = imtcp_ctl_cfg { policy, ..Default::default() };
     let object = load_for("imtcp_sockops", cfg, "the cgroup program")?;
     let prog = program(&object, "imtcp_sockops")?;
-    prog.attach_cgroup(cgroup.as_raw_fd()).context("cannot attach to the cgroup")
+    prog.attach_cgroup(cgroup.as_raw_fd()).map_err(|e| refused(cgroup, e.into()))
+}
+
+/// Why a cgroup does not take the program: mostly because another's, on it or above it, is to be alone.
+fn refused(cgroup: BorrowedFd, error: anyhow::Error) -> anyhow::Error {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd()));
+    let path = path.unwrap_or_default();
+    let reason = error.root_cause();
+    let refused = format!("cannot attach to the cgroup {}: {reason}", path.display());
+    let Some((dir, id)) = path.ancestors().find_map(|dir| Some((dir, lone_program(dir)?))) else {
+        return anyhow!(refused);
+    };
+    let dir = dir.display();
+    Obstacle::new(
+        format!("{refused}: the sock_ops program {id} on {dir} lets no other be below it"),
+        format!(
+            "`bpftool cgroup detach {dir} sock_ops id {id}` removes it; or who attaches it does so \
+             with `multi`"
+        ),
+    )
+    .into()
+}
+
+/// The id of a cgroup's own sock_ops program, where it was attached to be the only one.
+fn lone_program(dir: &Path) -> Option<u32> {
+    let dir = std::fs::File::open(dir).ok()?;
+    let (flags, ids) = raw::sock_ops_of_cgroup(dir.as_fd()).ok()?;
+    ids.first().copied().filter(|_| flags & libbpf_sys::BPF_F_ALLOW_MULTI == 0)
 }
 
 /// Where the links of an attachment are pinned.

@@ -9,7 +9,7 @@ use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::raw::{self, Plain};
-use crate::{controls, down, layout, objects, paths, shared};
+use crate::{controls, down, layout, objects, paths, shared, Obstacle};
 
 /// The kernel's name for the map, which tells it from others.
 const MAP_NAME: &str = "imtcp_meta";
@@ -102,12 +102,13 @@ pub fn require_in_sight() -> Result<()> {
     // Registered controls are maps: where none is shown, this process may not look.
     let may_not_look = maps.peek().is_none();
     if may_not_look || maps.any(|map| map.name == MAP_NAME) {
-        bail!(
+        return Err(Obstacle::new(
             "imtcp's congestion controls are registered, but the BPF file system that `imtcp up` \
-             has pinned them in cannot be seen from here (a container): call imtcp on the host, for a \
-             network namespace as \
-             `nsenter --net=/run/netns/NAME imtcp …`"
-        );
+             has pinned them in cannot be seen from here (a container)",
+            "call imtcp on the host, for a network namespace as \
+             `nsenter --net=/run/netns/NAME imtcp …`",
+        )
+        .into());
     }
     Ok(())
 }

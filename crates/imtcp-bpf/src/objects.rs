@@ -137,3 +137,23 @@ impl Fnv {
         self.write(&value.to_le_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::ProgramType;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_refuses_a_program_is_named_with_the_next_step() {
+        let mut object = open_ctl("imtcp_sockops").unwrap();
+        for mut program in object.progs_mut() {
+            // A socket filter may do nothing of what this program does.
+            program.set_prog_type(ProgramType::SocketFilter);
+        }
+        let error = load(object, "the cgroup program").map(drop).unwrap_err().to_string();
+        let kernel = format!("Linux {} does not accept the cgroup", probe::kernel_release());
+        assert!(error.starts_with(&kernel), "{error}");
+        assert!(error.contains("IMTCP_DEBUG=1 imtcp doctor"), "{error}");
+    }
+}

@@ -6,7 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
+
+use crate::Obstacle;
 
 pub const BPFFS: &str = "/sys/fs/bpf";
 
@@ -56,11 +58,11 @@ pub fn bpffs_is_mounted() -> bool {
 }
 
 /// Mounts the BPF file system where it is missing; says whether it had to.
-pub fn ensure_bpffs() -> Result<bool> {
+pub fn ensure_bpffs() -> Result<bool, Obstacle> {
     if bpffs_is_mounted() {
         return Ok(false);
     }
-    let target = CString::new(BPFFS)?;
+    let target = CString::new(BPFFS).expect("no NUL inside");
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     // SAFETY: all pointers are NUL-terminated strings that live through the call.
     let rc = unsafe {
@@ -74,7 +76,10 @@ pub fn ensure_bpffs() -> Result<bool> {
     };
     if rc != 0 {
         let e = io::Error::last_os_error();
-        bail!("cannot mount the BPF file system at {BPFFS} ({e}): mount it there first");
+        return Err(Obstacle::new(
+            format!("cannot mount the BPF file system at {BPFFS}: {e}"),
+            format!("mount it first: `mount -t bpf bpf {BPFFS}`"),
+        ));
     }
     Ok(true)
 }

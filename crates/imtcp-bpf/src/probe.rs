@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{bail, Result};
+use anyhow::{Context, Result};
 use libbpf_rs::btf::types::Struct;
 use libbpf_rs::btf::Btf;
 
-use crate::netns;
+use crate::{netns, Obstacle};
 
 const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 const JIT_ENABLE: &str = "/proc/sys/net/core/bpf_jit_enable";
@@ -27,7 +27,7 @@ pub fn kernel_release() -> String {
 }
 
 /// (major, minor) of the running kernel.
-pub fn kernel_version() -> (u32, u32) {
+fn kernel_version() -> (u32, u32) {
     parse_release(&kernel_release())
 }
 
@@ -36,22 +36,10 @@ fn parse_release(text: &str) -> (u32, u32) {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
-pub fn has_btf() -> bool {
-    Path::new(VMLINUX_BTF).exists()
-}
-
-/// struct_ops programs run only when compiled to machine code. The switch is shown in the
-/// first network namespace only; where it cannot be seen, loading will tell.
-pub fn has_jit() -> bool {
-    let read = || fs::read_to_string(JIT_ENABLE).ok();
-    let value = read().or_else(|| netns::of_pid(1).ok()?.run(read).ok()?);
-    value.is_none_or(|v| v.trim() != "0")
-}
-
 /// The first kernel that lets congestion controls in BPF set sk_pacing_rate.
-pub const FIRST_KERNEL: (u32, u32) = (6, 0);
+const FIRST_KERNEL: (u32, u32) = (6, 0);
 
-pub fn capabilities() -> u64 {
+fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
         .lines()
@@ -61,7 +49,7 @@ pub fn capabilities() -> u64 {
 }
 
 /// The first capability that loading and attaching needs and this process lacks.
-pub fn missing_capability() -> Option<&'static str> {
+fn missing_capability() -> Option<&'static str> {
     let have = capabilities();
     let has = |cap: u32| have & (1 << cap) != 0;
     // Pins, other network namespaces and cgroups ask for CAP_SYS_ADMIN itself.
@@ -75,55 +63,121 @@ pub fn missing_capability() -> Option<&'static str> {
     .find_map(|(ok, name)| (!ok).then_some(name))
 }
 
-/// One sentence when the caller may not do what it asks for.
-pub fn require_privileges(what: &str) -> Result<()> {
-    match missing_capability() {
-        Some(cap) => bail!("{what} needs root ({cap} is missing): start it with sudo"),
-        None => Ok(()),
+type Check = Result<(), Obstacle>;
+
+/// Nearly all that the command knows of the machine it reads there.
+pub fn check_proc() -> Check {
+    if Path::new("/proc/self/status").exists() {
+        return Ok(());
     }
+    Err(Obstacle::new("/proc is not mounted", "mount it: `mount -t proc proc /proc`"))
 }
 
-/// One sentence that names the first thing that this kernel lacks.
-pub fn require_kernel() -> Result<()> {
-    let (major, minor) = kernel_version();
-    if (major, minor) < FIRST_KERNEL {
-        bail!(
-            "Linux {major}.{minor} does not let BPF congestion controls write sk_pacing_rate: \
-             a kernel from {}.{} on is needed (6.1 is tested)",
-            FIRST_KERNEL.0,
-            FIRST_KERNEL.1
-        );
+/// Root of the machine, with the capabilities that loading and attaching need.
+pub fn check_privileges() -> Check {
+    if let Some(cap) = missing_capability() {
+        // SAFETY: asks only.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let remedy = if is_root {
+            "root lacks it in a container or a restricted service: start imtcp outside of it"
+        } else {
+            "start it with sudo"
+        };
+        return Err(Obstacle::new(format!("{cap} is missing"), remedy));
     }
-    if !has_btf() {
-        bail!(
-            "this kernel has no type information ({VMLINUX_BTF} is missing): \
-             it needs CONFIG_DEBUG_INFO_BTF=y, which distribution kernels have"
-        );
-    }
-    if !has_jit() {
-        bail!(
-            "the kernel's BPF compiler (JIT) is off or missing: \
-             switch it on with `sysctl -w net.core.bpf_jit_enable=1`"
-        );
-    }
-    if kernel_struct("bpf_struct_ops_tcp_congestion_ops").is_none() {
-        bail!(
-            "this kernel does not take congestion controls in BPF (struct_ops of \
-             tcp_congestion_ops): it needs CONFIG_BPF_JIT=y and CONFIG_BPF_SYSCALL=y"
-        );
-    }
-    if lockdown_is_confidential() {
-        bail!(
-            "the kernel is locked down (mode confidentiality), which forbids BPF to read \
-             kernel memory: boot without lockdown=confidentiality"
-        );
+    if in_user_namespace() {
+        return Err(Obstacle::new(
+            "this is root of a user namespace only (a rootless container, `unshare --user`), and \
+             the kernel gives BPF to root of the machine",
+            "start imtcp outside of it, with sudo",
+        ));
     }
     Ok(())
 }
 
-pub fn lockdown_is_confidential() -> bool {
-    fs::read_to_string("/sys/kernel/security/lockdown")
-        .is_ok_and(|v| v.contains("[confidentiality]"))
+/// In another than the machine's first, where capabilities do not count for BPF.
+fn in_user_namespace() -> bool {
+    // PROC_USER_INIT_INO of the kernel's include/linux/proc_ns.h.
+    const FIRST: &str = "user:[4026531837]";
+    fs::read_link("/proc/self/ns/user").is_ok_and(|ns| ns != Path::new(FIRST))
+}
+
+pub fn check_kernel() -> Check {
+    if kernel_version() >= FIRST_KERNEL {
+        return Ok(());
+    }
+    let (major, minor) = FIRST_KERNEL;
+    Err(Obstacle::new(
+        format!(
+            "Linux {} does not let BPF congestion controls write sk_pacing_rate",
+            kernel_release()
+        ),
+        format!("take a kernel from {major}.{minor} on (6.1 is tested)"),
+    ))
+}
+
+pub fn check_btf() -> Check {
+    if Path::new(VMLINUX_BTF).exists() {
+        return Ok(());
+    }
+    if !Path::new("/sys/kernel").exists() {
+        return Err(Obstacle::new("/sys is not mounted", "mount it: `mount -t sysfs sysfs /sys`"));
+    }
+    Err(Obstacle::new(
+        format!("this kernel has no type information ({VMLINUX_BTF} is missing)"),
+        "take one with CONFIG_DEBUG_INFO_BTF=y, as distributions build them",
+    ))
+}
+
+/// struct_ops programs run only when compiled to machine code. The switch is shown in the
+/// first network namespace only; where it cannot be seen, loading will tell.
+pub fn check_jit() -> Check {
+    let read = || fs::read_to_string(JIT_ENABLE).ok();
+    let value = read().or_else(|| netns::of_pid(1).ok()?.run(read).ok()?);
+    if value.is_none_or(|v| v.trim() != "0") {
+        return Ok(());
+    }
+    Err(Obstacle::new(
+        "the kernel's BPF compiler (JIT) is off",
+        "switch it on: `sysctl -w net.core.bpf_jit_enable=1`",
+    ))
+}
+
+pub fn check_struct_ops() -> Check {
+    if kernel_struct("bpf_struct_ops_tcp_congestion_ops").is_some() {
+        return Ok(());
+    }
+    Err(Obstacle::new(
+        "this kernel does not take congestion controls in BPF (struct_ops of tcp_congestion_ops)",
+        "take one with CONFIG_BPF_JIT=y and CONFIG_BPF_SYSCALL=y",
+    ))
+}
+
+pub fn check_lockdown() -> Check {
+    let state = fs::read_to_string("/sys/kernel/security/lockdown");
+    if !state.is_ok_and(|v| v.contains("[confidentiality]")) {
+        return Ok(());
+    }
+    Err(Obstacle::new(
+        "the kernel is locked down (confidentiality): BPF may not read its memory",
+        "boot without lockdown=confidentiality",
+    ))
+}
+
+/// One sentence when the caller may not do what it asks for.
+pub fn require_privileges(what: &str) -> Result<()> {
+    check_proc()?;
+    check_privileges().with_context(|| format!("{what} needs root"))
+}
+
+/// One sentence that names the first thing that this kernel lacks.
+pub fn require_kernel() -> Result<()> {
+    check_kernel()?;
+    check_btf()?;
+    check_jit()?;
+    check_struct_ops()?;
+    check_lockdown()?;
+    Ok(())
 }
 
 /// Links for struct_ops maps with replacement in place: kernels from 6.4 on.

@@ -48,6 +48,23 @@ pub fn link_detach(link: BorrowedFd) -> io::Result<()> {
     unsafe { check(sys::bpf_link_detach(link.as_raw_fd())).map(drop) }
 }
 
+/// The flags and ids of the sock_ops programs that were attached to this very cgroup.
+pub fn sock_ops_of_cgroup(cgroup: BorrowedFd) -> io::Result<(u32, Vec<u32>)> {
+    let (mut flags, mut count, mut ids) = (0, 64, [0u32; 64]);
+    // SAFETY: the descriptor is open, and `ids` has as many places as `count` says.
+    check(unsafe {
+        sys::bpf_prog_query(
+            cgroup.as_raw_fd(),
+            sys::BPF_CGROUP_SOCK_OPS,
+            0,
+            &mut flags,
+            ids.as_mut_ptr(),
+            &mut count,
+        )
+    })?;
+    Ok((flags, ids[..count as usize].to_vec()))
+}
+
 pub fn iter_create(link: BorrowedFd) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is open; the one returned is new and ours.
     unsafe { Ok(OwnedFd::from_raw_fd(check(sys::bpf_iter_create(link.as_raw_fd()))?)) }

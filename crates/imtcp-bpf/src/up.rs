@@ -6,14 +6,15 @@
 //! names. A failure on the way undoes the steps before it.
 
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
 
-use anyhow::{anyhow, bail, Context, Result};
-use libbpf_rs::{Link, MapCore, MapHandle, MapMut, MapType, Object, OpenObject};
+use anyhow::{anyhow, Result};
+use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, OpenObject};
 
 use crate::meta::{self, Meta};
-use crate::{down, netns, objects, paths, probe, raw, usual_controls, NOCC};
+use crate::registrations::Registrations;
+use crate::staged::{Staged, STAGED};
+use crate::{down, objects, paths, probe, usual_controls, Obstacle, NOCC};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -52,7 +53,7 @@ pub fn up(force: bool, nocc: Nocc) -> Result<Outcome> {
 
 fn up_in_dir(force: bool, nocc: Nocc) -> Result<Outcome> {
     let dir = paths::dir();
-    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    fs::create_dir_all(&dir).map_err(|e| Obstacle::unwritable(&dir, &e))?;
     sweep_half_done()?;
 
     let old = Meta::read()?;
@@ -204,151 +205,5 @@ fn sweep_half_done() -> Result<()> {
             fs::remove_file(entry.path())?;
         }
     }
-    Ok(())
-}
-
-/// Pins that do not have their real names yet.
-#[derive(Default)]
-struct Staged(Vec<PathBuf>);
-
-impl Staged {
-    fn stage(&mut self, path: PathBuf) -> PathBuf {
-        let staged = staged_name(&path);
-        self.0.push(path);
-        staged
-    }
-
-    fn pin(&mut self, fd: BorrowedFd, path: PathBuf) -> Result<()> {
-        let staged = self.stage(path);
-        raw::obj_pin(fd, &staged).with_context(|| format!("cannot pin {}", staged.display()))
-    }
-
-    fn commit(mut self) -> Result<()> {
-        // Names that were there before are replaced atomically by each rename.
-        while let Some(path) = self.0.first() {
-            fs::rename(staged_name(path), path)
-                .with_context(|| format!("cannot rename the pin {}", path.display()))?;
-            self.0.remove(0);
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = fs::remove_file(staged_name(path));
-        }
-    }
-}
-
-/// The BPF file system takes no names with dots.
-const STAGED: &str = "_new";
-
-fn staged_name(path: &std::path::Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(STAGED);
-    name.into()
-}
-
-/// What has been registered so far, undone when dropped before `commit`.
-#[derive(Default)]
-struct Registrations(Vec<Undo>);
-
-enum Undo {
-    /// Put the old map back behind the link.
-    PutBack { link: std::os::fd::OwnedFd, old: std::os::fd::OwnedFd },
-    /// Dropping the link ends the registration (a real link, or one that deletes the element).
-    Drop(Link),
-}
-
-impl Registrations {
-    /// The control of that name, from whichever object has it.
-    fn register_from(
-        &mut self,
-        objects: &mut [Object],
-        control: &str,
-        linked: bool,
-        pins: &mut Staged,
-    ) -> Result<()> {
-        let mut map = objects
-            .iter_mut()
-            .flat_map(|o| o.maps_mut())
-            .find(|m| m.name() == control && m.map_type() == MapType::StructOps)
-            .ok_or_else(|| anyhow!("the BPF object has no congestion control {control}"))?;
-        pins.pin(map.as_fd(), paths::ops_pin(control))?;
-        self.register(&mut map, control, linked, pins)
-    }
-
-    fn register(
-        &mut self,
-        map: &mut MapMut,
-        control: &str,
-        linked: bool,
-        pins: &mut Staged,
-    ) -> Result<()> {
-        let old_map = raw::obj_get(&paths::ops_pin(control)).ok();
-        let old_link = raw::obj_get(&paths::link_pin(control)).ok().filter(|_| linked);
-        if let (None, Some(old)) = (&old_link, &old_map) {
-            // Without links there is no replacement in place: for a moment the name is absent.
-            down::unregister_map(old.as_fd());
-        }
-        match map.attach_struct_ops() {
-            Ok(link) => {
-                if linked {
-                    pins.pin(link.as_fd(), paths::link_pin(control))?;
-                }
-                self.0.push(Undo::Drop(link));
-            }
-            // With a link the attempt has only made the new map ready: now swap it in.
-            Err(_) if old_link.is_some() => {
-                let link = old_link.expect("just checked");
-                raw::link_update(link.as_fd(), map.as_fd())
-                    .with_context(|| format!("cannot replace the congestion control {control}"))?;
-                if let Some(old) = old_map {
-                    self.0.push(Undo::PutBack { link, old });
-                }
-            }
-            Err(_) if netns::available_ccs().iter().any(|a| a == control) => bail!(
-                "a congestion control named {control} is registered already, and not by \
-                 `imtcp up`: remove it first (`bpftool struct_ops unregister name {control}`)"
-            ),
-            Err(e) => {
-                return Err(e).context(format!("cannot register the congestion control {control}"))
-            }
-        }
-        Ok(())
-    }
-
-    fn commit(mut self) {
-        for undo in self.0.drain(..) {
-            if let Undo::Drop(mut link) = undo {
-                keep(&mut link);
-            }
-        }
-    }
-}
-
-/// The pin now owns the registration: dropping this must not end it.
-fn keep(link: &mut Link) {
-    link.disconnect();
-    debug_assert!(link.as_fd().as_raw_fd() >= 0);
-}
-
-impl Drop for Registrations {
-    fn drop(&mut self) {
-        for undo in self.0.drain(..).rev() {
-            if let Undo::PutBack { link, old } = undo {
-                let _ = raw::link_update(link.as_fd(), old.as_fd());
-            }
-        }
-    }
-}
-
-/// Does this kernel take the programs? Loads them and lets them go again.
-pub fn try_load() -> Result<()> {
-    probe::require_kernel()?;
-    let loaded = load_controls(probe::has_struct_ops_links(), false, true)?;
-    drop(load_iterator(&loaded[0])?);
     Ok(())
 }

@@ -8,15 +8,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail, Context, Result};
+use imtcp_bpf::Obstacle;
 
 use crate::procfs::{self, Cgroup2};
 
-pub fn mount() -> Result<PathBuf> {
+pub fn mount() -> Result<PathBuf, Obstacle> {
     procfs::cgroup2_mount().ok_or_else(|| {
-        anyhow::anyhow!(
-            "cgroup version 2 is not mounted: \
-             `mount -t cgroup2 none /sys/fs/cgroup/unified` mounts it beside version 1"
-        )
+        // Version 1 has a directory for each controller; there version 2 is one of them.
+        let beside_version_1 = procfs::has_cgroup1();
+        let remedy = if beside_version_1 {
+            "mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified"
+        } else {
+            "mount -t cgroup2 none /sys/fs/cgroup"
+        };
+        Obstacle::new("cgroup version 2 is not mounted", format!("mount it: `{remedy}`"))
     })
 }
 
@@ -64,7 +69,7 @@ fn make(dir: &Path) -> Result<()> {
         Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
             bail!("cgroup.max.descendants or cgroup.max.depth, there or above, allows no more")
         }
-        other => other?,
+        other => other.map_err(|e| Obstacle::unwritable(dir, &e))?,
     }
     // Where some cgroups are of threads, each new one must be.
     let kind = dir.join("cgroup.type");

@@ -106,6 +106,12 @@ pub fn cgroup2_mount() -> Option<PathBuf> {
     Some(cgroup2()?.dir)
 }
 
+/// Is a hierarchy of version 1 mounted?
+pub fn has_cgroup1() -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts.lines().any(|line| line.split(' ').nth(2) == Some("cgroup"))
+}
+
 fn cgroup2_in(mountinfo: &str) -> Option<Cgroup2> {
     mountinfo.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;

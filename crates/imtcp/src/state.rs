@@ -7,14 +7,14 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::Seek;
+use std::io::{Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use imtcp_bpf::control;
+use anyhow::Result;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
+use imtcp_bpf::{control, Obstacle};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
@@ -56,24 +56,35 @@ pub fn lock_events() -> Result<Flock<File>> {
 fn private_dir(dir: &str) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.and_then(|()| fs::set_permissions(dir, Permissions::from_mode(0o700)))
-        .with_context(|| format!("cannot make {dir} a private directory"))
+        .map_err(|e| Obstacle::unwritable(Path::new(dir), &e).into())
 }
 
 fn open_lock(path: &str) -> Result<File> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-    file.with_context(|| format!("cannot open {path}"))
+    file.map_err(|e| Obstacle::unwritable(Path::new(path), &e).into())
 }
 
 /// A new file for its owner alone.
 fn create_private(path: &Path) -> Result<File> {
     let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
-    file.with_context(|| format!("cannot write {}", path.display()))
+    file.map_err(|e| Obstacle::unwritable(path, &e).into())
+}
+
+/// The same with a value in it, or none at all where that does not fit on the disk.
+fn write_private(path: &Path, value: &impl Serialize) -> Result<File> {
+    let mut file = create_private(path)?;
+    let text = serde_json::to_vec(value)?;
+    if let Err(e) = file.write_all(&text) {
+        let _ = fs::remove_file(path);
+        return Err(Obstacle::unwritable(path, &e).into());
+    }
+    Ok(file)
 }
 
 /// Nobody reads half of it.
 pub(crate) fn replace(path: &Path, value: &impl Serialize) -> Result<()> {
     let new = path.with_extension("new");
-    serde_json::to_writer(create_private(&new)?, value)?;
+    write_private(&new, value)?;
     Ok(fs::rename(new, path)?)
 }
 
@@ -109,6 +120,11 @@ impl Run {
         format!("`imtcp run` {}", self.pid)
     }
 
+    /// The command on one line.
+    pub fn command_shown(&self) -> String {
+        self.command.replace('\n', " ")
+    }
+
     /// What is ordered, for people.
     pub fn orders(&self) -> String {
         policy::told(self.mode, &self.params, &self.limits)
@@ -125,8 +141,7 @@ pub struct Registered {
 impl Registered {
     /// Under the change lock, so that no sweep sees the file before its lock.
     pub fn new(run: Run, _lock: &ChangeLock) -> Result<Self> {
-        let mut file = create_private(&run.path())?;
-        serde_json::to_writer(&mut file, &run)?;
+        let file = write_private(&run.path(), &run)?;
         let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
         Ok(Registered { run, stays: false, _lock })
     }

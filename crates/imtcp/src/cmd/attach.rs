@@ -45,21 +45,33 @@ pub fn main(args: AttachArgs) -> Result<u8> {
         Target::Cgroup(_) => warn(),
     }
     let lock = state::lock()?;
-    up::ensure(&lock)?;
+    let loaded = up::ensure(&lock)?;
     state::sweep(&lock);
     nocc::log_use(args.orders.mode, &target.to_string());
 
     let existing = state::attachments().into_iter().find(|a| a.target == target);
-    let done = match existing {
-        Some(attachment) if !attachment.has_ended() => change(attachment, &args, &orders)?,
+    let done = attach_anew_or_change(existing, target, &args, &orders);
+    if loaded && done.is_err() {
+        up::undo(&lock)?;
+    }
+    report(&args, &done?)
+}
+
+fn attach_anew_or_change(
+    existing: Option<Attachment>,
+    target: Target,
+    args: &AttachArgs,
+    orders: &Policy,
+) -> Result<Done> {
+    match existing {
+        Some(attachment) if !attachment.has_ended() => change(attachment, args, orders),
         former => {
             if let Some(former) = former {
                 end_of_former(&former)?;
             }
-            attach(target, &args, &orders)?
+            attach(target, args, orders)
         }
-    };
-    report(&args, &done)
+    }
 }
 
 /// What was done, and to what.

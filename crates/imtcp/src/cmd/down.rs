@@ -66,7 +66,7 @@ pub fn main(args: DownArgs) -> Result<u8> {
     for r in &runs {
         outln!(
             "`imtcp run` of {} (pid {}) goes on with the default{}",
-            r.command,
+            r.command_shown(),
             r.pid,
             without(&r.limits)
         );

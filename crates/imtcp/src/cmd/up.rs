@@ -64,8 +64,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
 /// another version stay while their maps are the same, or while somebody uses them. Says whether
 /// nothing was loaded before.
 pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
-    let loaded = Meta::read()?.filter(|_| usual_controls().all(is_registered));
-    let usable = match loaded {
+    let usable = match loaded()? {
         None => false,
         Some(loaded) if layout_matches(&loaded) => true,
         Some(_) => {
@@ -76,6 +75,19 @@ pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
     let fresh = !usable && up(false, Nocc::Keep)? == Outcome::Loaded;
     require_same_layout()?;
     Ok(fresh)
+}
+
+/// What is loaded, where all of it is there.
+fn loaded() -> Result<Option<Meta>> {
+    Ok(Meta::read()?.filter(|_| usual_controls().all(is_registered)))
+}
+
+/// Would a run put other programs in the place of what is loaded?
+pub(super) fn replaces_loaded() -> Result<bool> {
+    Ok(match loaded()? {
+        Some(loaded) => !layout_matches(&loaded),
+        None => Meta::read()?.is_some(),
+    })
 }
 
 /// Takes back what `ensure` has loaded for something that came to nothing, unless somebody else

@@ -6,6 +6,7 @@ mod last_words;
 mod line;
 mod not_held_back;
 mod outer;
+mod rehearse;
 mod spawn;
 mod stop;
 mod summary;
@@ -25,6 +26,7 @@ use imtcp_bpf::{control, probe, Policy, Record};
 use nix::unistd::getpid;
 
 use self::last_words::LastWords;
+pub use self::rehearse::rehearse;
 use self::spawn::{spawn, Plan};
 use self::summary::{Summary, TakenAway};
 use self::uncovered::Watch;
@@ -137,7 +139,19 @@ impl Session {
         let lock = state::lock()?;
         let loaded = up::ensure(&lock)?;
         state::sweep(&lock);
+        let begun = Session::begin(args, orders, loaded, &lock);
+        if loaded && begun.is_err() {
+            up::undo(&lock)?;
+        }
+        begun
+    }
 
+    fn begin(
+        args: &RunArgs,
+        orders: &Policy,
+        loaded: bool,
+        lock: &state::ChangeLock,
+    ) -> Result<Self> {
         let policies = Policies::open()?;
         let records = Records::open()?;
         let policy = policy::new_id();
@@ -159,10 +173,9 @@ impl Session {
             link: None,
             registered: None,
         };
-        if let Err(e) = session.equip(args, &lock) {
+        if let Err(e) = session.equip(args, lock) {
             session.end();
             session.policies.remove(policy);
-            session.unload(&lock)?;
             return Err(e);
         }
         Ok(session)

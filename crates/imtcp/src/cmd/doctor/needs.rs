@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What imtcp needs: the kernel's side by name, and then a run as a whole, tried and undone.
+
+use imtcp_bpf::{paths, probe, Obstacle};
+
+use super::{fail, has_failed, ok, warn, Finding};
+use crate::cmd::{run, up};
+use crate::{cgroup, socket};
+
+pub(super) fn findings() -> Vec<Finding> {
+    let mut findings = vec![
+        need("kernel", probe::check_kernel(), tested_kernel),
+        need("BTF", probe::check_btf(), || "the kernel describes its types".into()),
+        need("JIT", probe::check_jit(), || "BPF programs are compiled".into()),
+        need("struct_ops", probe::check_struct_ops(), || {
+            "the kernel takes congestion controls in BPF".into()
+        }),
+        need("lockdown", probe::check_lockdown(), || "does not keep BPF from working".into()),
+        cgroup2(),
+        bpf_file_system(),
+        open_sockets(),
+        need("privileges", probe::check_privileges(), || "those of root".into()),
+        replacement(),
+    ];
+    findings.push(a_run(&findings));
+    findings
+}
+
+fn need(check: &str, result: Result<(), Obstacle>, well: impl FnOnce() -> String) -> Finding {
+    match result {
+        Ok(()) => ok(check, well()),
+        Err(obstacle) => fail(check, obstacle),
+    }
+}
+
+fn tested_kernel() -> String {
+    format!("Linux {} (6.1, 6.12 and 6.18 are tested)", probe::kernel_release())
+}
+
+fn cgroup2() -> Finding {
+    match cgroup::mount() {
+        Ok(dir) => ok("cgroup v2", format!("mounted at {}", dir.display())),
+        Err(obstacle) => fail("cgroup v2", obstacle),
+    }
+}
+
+fn bpf_file_system() -> Finding {
+    if paths::bpffs_is_mounted() {
+        return ok("bpffs", format!("mounted at {}", paths::BPFFS));
+    }
+    warn("bpffs", format!("not mounted at {}", paths::BPFFS), "`imtcp up` mounts it")
+}
+
+fn open_sockets() -> Finding {
+    match socket::obstacle() {
+        None => ok("open sockets", "`imtcp attach` reaches those of other processes"),
+        Some(obstacle) => warn(
+            "open sockets",
+            format!("{obstacle}: `imtcp attach` does not reach those of other processes"),
+            "`imtcp attach` covers their new connections; for all of them start the program with \
+             `imtcp run`",
+        ),
+    }
+}
+
+fn replacement() -> Finding {
+    if probe::has_struct_ops_links() {
+        return ok("upgrades", "in place, by BPF links");
+    }
+    warn(
+        "upgrades",
+        "this kernel has no links for congestion controls (Linux 6.4 has)",
+        "nothing to do; during a second `imtcp up` the names are absent for an instant",
+    )
+}
+
+/// The real test: all that a run does, but for the command.
+fn a_run(before: &[Finding]) -> Finding {
+    const CHECK: &str = "a run";
+    if has_failed(before) {
+        return warn(CHECK, "not tried", "mend first what fails above");
+    }
+    match up::replaces_loaded() {
+        Ok(false) => {}
+        Ok(true) => {
+            let advice = "`imtcp up` replaces it, as the next run does; then ask again";
+            return warn(CHECK, "not tried: another build of imtcp is up", advice);
+        }
+        Err(e) => return fail(CHECK, obstacle_in(e)),
+    }
+    match run::rehearse() {
+        Ok(()) => ok(CHECK, "begins, gives a connection its mode, and ends"),
+        Err(e) => fail(CHECK, obstacle_in(e)),
+    }
+}
+
+/// What a run says when it fails, as far as it knows what to do.
+fn obstacle_in(error: anyhow::Error) -> Obstacle {
+    let found = format!("{error:#}");
+    match error.downcast::<Obstacle>() {
+        Ok(obstacle) => obstacle,
+        Err(_) => {
+            Obstacle::new(found, "mend what it names; where nothing is wrong with that, report it")
+        }
+    }
+}

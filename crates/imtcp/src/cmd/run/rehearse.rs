@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! For `imtcp doctor`: a run with ourselves in the place of the command, begun and ended.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{bail, Result};
+use clap::Parser;
+use imtcp_bpf::Obstacle;
+use nix::sys::socket::{setsockopt, sockopt};
+
+use super::Session;
+use crate::cli::{Cli, Command};
+use crate::policy::Mode;
+use crate::{cgroup, policy, socket, state};
+
+/// Where nothing was loaded before, nothing is afterwards.
+pub fn rehearse() -> Result<()> {
+    let words = ["imtcp", "run", "--quiet", "--", "imtcp", "doctor"];
+    let Command::Run(args) = Cli::parse_from(words).command else { unreachable!() };
+    let orders = policy::orders(&args.orders, None)?;
+    let mut session = Session::start(&args, &orders)?;
+    let connected = connect_within(&session.cgroup, args.orders.mode);
+    // Moves us back.
+    session.end();
+    session.unload(&state::lock()?)?;
+    connected?;
+    if session.cgroup.exists() {
+        bail!("the cgroup {} cannot be removed", session.cgroup.display());
+    }
+    Ok(())
+}
+
+/// Has a connection that is made in the run's cgroup the mode's congestion control?
+fn connect_within(cgroup: &Path, mode: Mode) -> Result<()> {
+    let procs = cgroup.join("cgroup.procs");
+    cgroup::move_pid(std::process::id() as i32, cgroup)
+        .map_err(|e| Obstacle::unwritable(&procs, &e))?;
+    // Without a loopback device there is nothing to be tried.
+    let Ok((client, server)) = connection_to_self() else { return Ok(()) };
+    let control = socket::control(client.as_fd())?;
+    for end in [client, server] {
+        // Closed at once, or the run would still have a connection at its end.
+        setsockopt(&end, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
+    }
+    if control == mode.control() {
+        return Ok(());
+    }
+    let found =
+        format!("a connection of the run has the control {control}, not {}", mode.control());
+    let remedy = "`bpftool cgroup tree` lists the programs that may have changed it";
+    Err(Obstacle::new(found, remedy).into())
+}
+
+fn connection_to_self() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    Ok((client, listener.accept()?.0))
+}
