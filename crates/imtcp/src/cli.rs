@@ -21,7 +21,8 @@ use crate::rate::Rate;
 /// `imtcp advice` keeps the history of paths and tells what a transfer should do now.
 ///
 /// Exit codes: 0 done, 1 failed (one sentence on standard error says why and what to do),
-/// 2 wrong usage. `imtcp run` passes its command's exit code on.
+/// 2 wrong usage. `imtcp run` passes its command's exit code on; `imtcp status` has 3 while
+/// imtcp is not up.
 #[derive(Parser)]
 #[command(name = "imtcp", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "Example: sudo imtcp run -- rsync -a backup/ host:backup/")]
@@ -313,6 +314,9 @@ pub enum SortKey {
 /// With --events, one line per measurement that ends: seconds since boot, the connection's
 /// cookie (a column of --once), the outcome, and what is available. With --json too, an
 /// object each; a line {"dropped": n} tells how many were lost before it.
+///
+/// After `imtcp down` it waits for the next `imtcp up` and goes on; a line on standard error says
+/// so. Ctrl-Z stops the live view, and fg brings it back.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp watch\n  \
@@ -343,6 +347,8 @@ pub struct WatchArgs {
 }
 
 /// Say what is loaded, since when, and who uses it
+///
+/// The exit code is 0 while imtcp is up and 3 while it is not, as that of `systemctl status`.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp status --json")]
 pub struct StatusArgs {
@@ -353,7 +359,9 @@ pub struct StatusArgs {
 
 /// Check this machine for what imtcp needs and for what spoils measurement
 ///
-/// Exit code 1 when something that imtcp needs is missing.
+/// Tries a whole run and undoes it: loads the programs where they are not loaded, makes a cgroup,
+/// connects to itself within it, and removes all of it again. Exit code 1 when something that imtcp
+/// needs is missing.
 #[derive(Args)]
 #[command(after_help = "Examples: sudo imtcp doctor\n          sudo imtcp doctor --verifier")]
 pub struct DoctorArgs {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Exit codes: 0 done, 1 failed, 2 wrong usage; `run` adds those of env(1) and nohup(1).
+//! Exit codes: 0 done, 1 failed, 2 wrong usage; `run` adds those of env(1) and nohup(1), `status` that of
+//! systemctl(1).
 
 use std::fmt;
 
 pub const OK: u8 = 0;
 pub const FAILURE: u8 = 1;
 pub const USAGE: u8 = 2;
+/// `status` of what is not up, as systemctl(1) and init scripts say it.
+pub const NOT_UP: u8 = 3;
 /// `run` itself failed, its command never started.
 pub const RUN_FAILED: u8 = 125;
 pub const NOT_EXECUTABLE: u8 = 126;

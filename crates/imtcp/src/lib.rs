@@ -8,6 +8,7 @@
 pub mod out;
 #[cfg(feature = "full")]
 pub mod agent;
+pub mod alike;
 pub mod amount;
 pub mod attachment;
 pub mod caps;

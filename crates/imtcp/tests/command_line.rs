@@ -51,6 +51,9 @@ fn completions_and_man_pages_come_from_the_same_source() {
     let page = std::fs::read_to_string(scratch.path("man/imtcp-run.1")).unwrap();
     assert!(page.contains("max\\-rate"), "{page}");
     assert!(page.contains("imtcp run [OPTIONS] <CMD>..."), "{page}");
+    let status = std::fs::read_to_string(scratch.path("man/imtcp-status.1")).unwrap();
+    assert!(status.contains("3 it is not"), "{status}");
+    assert!(imtcp_ok(&["status", "--help"]).contains("3 while it is not"));
     for section in ["EXAMPLES", "\"EXIT STATUS\"", "FILES"] {
         assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
     }
@@ -117,6 +120,30 @@ fn a_rate_or_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
             assert!(stderr.contains(said), "{args:?}: {stderr}");
         }
     }
+}
+
+#[test]
+fn a_name_that_is_almost_one_is_asked_about() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["staus"], "'status'"),
+        (&["up", "--forc"], "'--force'"),
+        (&["run", "--mode", "ledbatp", "--", "true"], "'ledbatpp'"),
+        (&["watch", "--sort", "rat"], "'rate'"),
+        (&["run", "--param", "gama=1", "--", "true"], "did you mean gamma? it has gamma, N,"),
+        (&["advice", "serv"], "'serve'"),
+    ];
+    for (args, meant) in cases {
+        let output = imtcp(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(meant), "{args:?}: {said}");
+    }
+    let scratch = Scratch::new();
+    let config = scratch.path("imtcp.conf");
+    std::fs::write(&config, "[ledbatp]\ntarget = 60\n").unwrap();
+    let output = imtcp(&["run", "--config", config.to_str().unwrap(), "--", "true"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("there is no mode ledbatp: did you mean ledbat"), "{said}");
 }
 
 #[test]

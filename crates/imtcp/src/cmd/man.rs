@@ -13,6 +13,7 @@ use crate::cli::{Cli, ManArgs};
 use crate::exit;
 
 const EXIT_STATUS: &str = "0 done, 1 failed, 2 wrong usage.";
+const STATUS_EXIT_STATUS: &str = "0 imtcp is up, 3 it is not, 1 failed, 2 wrong usage.";
 const RUN_EXIT_STATUS: &str =
     "That of the command, or its end by the same signal; 125 where imtcp \
      itself failed, 126 where the command is not executable, 127 where it was not found, 2 wrong usage.";
@@ -23,8 +24,8 @@ const FILES: [(&str, &str); 3] = [
 ];
 
 /// Pages of commands that touch none of them.
-const WITHOUT_FILES: [&str; 5] =
-    ["imtcp-advi", "imtcp-agent", "imtcp-completions", "imtcp-doctor", "imtcp-version"];
+const WITHOUT_FILES: [&str; 4] =
+    ["imtcp-advi", "imtcp-agent", "imtcp-completions", "imtcp-version"];
 
 /// One page for the command and one for each subcommand.
 pub fn main(args: ManArgs) -> Result<u8> {
@@ -63,8 +64,12 @@ fn page(command: &Command, man: &Man) -> io::Result<Vec<u8>> {
         let (_, examples) = examples.split_once(':').unwrap_or(("", &examples));
         section(&mut page, "EXAMPLES", examples.trim_start_matches('\n').trim_end())?;
     }
-    let run = command.get_name() == "run";
-    section(&mut page, "EXIT STATUS", if run { RUN_EXIT_STATUS } else { EXIT_STATUS })?;
+    let exit_status = match command.get_name() {
+        "run" => RUN_EXIT_STATUS,
+        "status" => STATUS_EXIT_STATUS,
+        _ => EXIT_STATUS,
+    };
+    section(&mut page, "EXIT STATUS", exit_status)?;
     if WITHOUT_FILES.iter().any(|name| man.get_filename().starts_with(name)) {
         return Ok(page);
     }

@@ -137,7 +137,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
     } else {
         out!("{}", status.text());
     }
-    Ok(exit::OK)
+    Ok(if status.loaded.is_some() { exit::OK } else { exit::NOT_UP })
 }
 
 /// Runs that live, then those that have ended.

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use imtcp_bpf::Params;
 use serde_json::{Number, Value};
 
+use crate::alike::did_you_mean;
 use crate::exit::{Coded, USAGE};
 use crate::policy::Mode;
 
@@ -132,13 +133,15 @@ fn of(mode: Mode) -> impl Iterator<Item = &'static Param> {
 }
 
 fn find(mode: Mode, name: &str) -> Result<&'static Param, String> {
-    let has = || match of(mode).map(Param::name).collect::<Vec<_>>() {
-        names if names.is_empty() => "it has none".to_string(),
-        names => format!("it has {}", names.join(", ")),
-    };
     of(mode).find(|p| p.name() == name).ok_or_else(|| {
-        let alike = of(mode).map(Param::name).find(|known| known.eq_ignore_ascii_case(name));
-        let has = alike.map_or_else(has, |known| format!("it has {known}"));
+        let names: Vec<_> = of(mode).map(Param::name).collect();
+        let mut has = match names.as_slice() {
+            [] => "it has none".to_string(),
+            names => format!("it has {}", names.join(", ")),
+        };
+        if let Some(question) = did_you_mean(name, names.into_iter()) {
+            has = format!("{question} {has}");
+        }
         format!("mode {} has no parameter {name}: {has}", mode.name())
     })
 }
@@ -210,7 +213,12 @@ fn from_file(wanted: Mode, path: &Path, needed: bool) -> Result<Params, String> 
         let mode = Mode::from_str(&section, false).ok();
         let (mode, entries) = match (mode, entries.as_table()) {
             (Some(mode), Some(entries)) => (mode, entries),
-            (None, Some(_)) => return Err(format!("{shown}: there is no mode {section}")),
+            (None, Some(_)) => {
+                let names = Mode::value_variants().iter().map(|m| m.name());
+                let question =
+                    did_you_mean(&section, names).map_or(String::new(), |q| format!(": {q}"));
+                return Err(format!("{shown}: there is no mode {section}{question}"));
+            }
             (mode, None) => {
                 let of = mode.map_or_else(|| "a mode".into(), |m| format!("mode {}", m.name()));
                 let below = mode.map_or("bg", Mode::name);
@@ -343,7 +351,7 @@ mod tests {
         let said = refused(Mode::Fs, "delta", "1.2");
         assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, m, T, profile, h");
         let said = refused(Mode::Bg, "Delta", "1.2");
-        assert_eq!(said, "mode bg has no parameter Delta: it has delta");
+        assert_eq!(said, "mode bg has no parameter Delta: did you mean delta? it has gamma, N, m, T, pause, delta, g, profile");
         let said = refused(Mode::Nocc, "g", "1");
         assert_eq!(said, "mode nocc has no parameter g: it has none");
     }
