@@ -89,6 +89,11 @@ impl Follower {
             }
             loop {
                 thread::sleep(LOOK);
+                if !policies.is_loaded() {
+                    // What `imtcp down` has ended stays ended: orders now would begin it again.
+                    self.tell_down();
+                    return;
+                }
                 let now = self.advised(&records, &mut held, &mut heard);
                 if now != mode {
                     if !self.quiet {
@@ -139,6 +144,14 @@ impl Follower {
     fn tell(&self, lost: Option<String>) {
         if let Some(why) = lost.filter(|_| !self.quiet) {
             eprintln!("imtcp: {}: {why}; going on without advice, as bg", self.client.url());
+        }
+    }
+
+    fn tell_down(&self) {
+        if !self.quiet {
+            eprintln!(
+                "imtcp: it was taken down: the run goes on without advice and without a mode"
+            );
         }
     }
 

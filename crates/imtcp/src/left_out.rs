@@ -50,8 +50,9 @@ pub mod tui {
     use imtcp_bpf::records::Records;
 
     use crate::cli::SortKey;
+    use crate::loaded::Loaded;
 
-    pub fn run(_: Records, _: Duration, _: SortKey, _: String) -> Result<()> {
+    pub fn run(_: Loaded<Records>, _: Duration, _: SortKey, _: String) -> Result<()> {
         Err(super::missing())
     }
 }

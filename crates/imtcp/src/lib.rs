@@ -17,6 +17,7 @@ pub mod cli;
 pub mod cmd;
 pub mod device;
 pub mod exit;
+pub mod fault;
 #[cfg(feature = "full")]
 pub mod follow;
 pub mod format;
@@ -25,6 +26,7 @@ pub mod http;
 pub mod left_behind;
 #[cfg(not(feature = "full"))]
 mod left_out;
+pub mod loaded;
 pub mod mountns;
 pub mod nested;
 pub mod nocc;

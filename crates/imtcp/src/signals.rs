@@ -7,14 +7,11 @@
 
 use std::mem::MaybeUninit;
 use std::ptr::null;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{raise, SigSet, SigmaskHow, Signal};
 use nix::sys::time::TimeSpec;
-
-use crate::exit;
 
 /// Passed on when they were sent to us alone.
 const FORWARDED: [Signal; 9] = [
@@ -133,24 +130,20 @@ pub fn is_for_command(arrived: Arrived, leads_session: bool, sender_is_in_run: b
 }
 
 /// Asks to end, from outside: the keyboard's Ctrl-C is a key where the terminal is raw.
-const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+pub const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
 
 pub fn asks_to_end(arrived: Arrived) -> bool {
     ENDING.iter().any(|s| *s as i32 == arrived.signal)
 }
 
-/// From now on these signals tidy up before they end this process. Before there is another
-/// thread, which they would still kill.
-pub fn tidy_up_before_the_end(tidy_up: impl FnOnce() + Send + 'static) -> Result<()> {
-    let ending: SigSet = ENDING.into_iter().collect();
-    ending.thread_block()?;
-    thread::Builder::new().name("signals".into()).spawn(move || {
-        if let Ok(signal) = ending.wait() {
-            tidy_up();
-            std::process::exit(end_by(signal as i32).into());
-        }
-    })?;
-    Ok(())
+/// Lets a signal that this thread blocks do what it does by default: end or stop this process. The
+/// SIGCONT that ends a stop is taken with it.
+pub fn act_by_default(signal: Signal) {
+    let let_through: SigSet = [signal, Signal::SIGCONT].into_iter().collect();
+    let _ = raise(signal);
+    let _ = let_through.thread_unblock();
+    // Only after a stop, or where there was none.
+    let _ = let_through.thread_block();
 }
 
 #[cfg(test)]

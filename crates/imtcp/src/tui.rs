@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The live view: a line per connection, and the chosen one's history as a chart.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+mod history;
+mod screen;
+
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -16,53 +18,14 @@ use ratatui::text::Line;
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, Table, TableState};
 use ratatui::Frame;
 
+use self::history::{History, Moment, HISTORY, SPARK_WIDTH};
+use self::screen::Screen;
 use crate::cli::SortKey;
+use crate::format;
+use crate::loaded::Loaded;
 use crate::view::{self, Connection, Looks};
-use crate::{format, signals};
 
-/// Moments that are kept of each connection.
-const HISTORY: usize = 120;
-const SPARK_WIDTH: usize = 24;
 const CHART_HEIGHT: u16 = 12;
-
-/// Own rate and available bandwidth at one look.
-#[derive(Clone, Copy, Default)]
-struct Moment {
-    rate_bps: u64,
-    avail_bps: Option<u64>,
-}
-
-#[derive(Default)]
-struct History {
-    moments: VecDeque<Moment>,
-}
-
-impl History {
-    fn note(&mut self, c: &Connection) {
-        if let Some(rate_bps) = c.rate_bps {
-            let avail_bps = c.avail_smoothed_bps.or(c.avail_last_bps);
-            self.moments.push_back(Moment { rate_bps, avail_bps });
-            if self.moments.len() > HISTORY {
-                self.moments.pop_front();
-            }
-        }
-    }
-
-    /// The greatest value in it, for the scale.
-    fn top(&self) -> u64 {
-        let all = self.moments.iter().flat_map(|m| [m.rate_bps, m.avail_bps.unwrap_or(0)]);
-        all.max().unwrap_or(0).max(1)
-    }
-
-    /// Own rate as blocks, full height at the available bandwidth's top.
-    fn spark(&self) -> String {
-        const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-        let skip = self.moments.len().saturating_sub(SPARK_WIDTH);
-        let top = self.top();
-        let block = |m: &Moment| BLOCKS[(m.rate_bps * 7 / top).min(7) as usize];
-        self.moments.iter().skip(skip).map(block).collect()
-    }
-}
 
 struct App {
     sort: SortKey,
@@ -72,6 +35,8 @@ struct App {
     /// Those that the filter lets by, of so many.
     connections: Vec<Connection>,
     all: usize,
+    /// Why there was nothing to look at, last time.
+    trouble: Option<String>,
     histories: HashMap<u64, History>,
     looks: Looks,
     table: TableState,
@@ -86,15 +51,17 @@ impl App {
             paused: false,
             connections: Vec::new(),
             all: 0,
+            trouble: None,
             histories: HashMap::new(),
             looks: Looks::default(),
             table: TableState::default().with_selected(0),
         }
     }
 
-    fn look(&mut self, records: &[Record]) {
+    fn look(&mut self, records: Result<Vec<Record>>) {
         let chosen = self.chosen().and_then(|c| c.cookie);
-        let all = self.looks.look(records);
+        self.trouble = records.as_ref().err().map(|e| format!("{e:#}"));
+        let all = self.looks.look(&records.unwrap_or_default());
         self.histories.retain(|cookie, _| all.iter().any(|c| c.cookie == Some(*cookie)));
         for c in &all {
             self.histories.entry(c.cookie.unwrap_or(0)).or_default().note(c);
@@ -134,6 +101,7 @@ impl App {
         let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if ctrl => return false,
+            KeyCode::Char('z') if ctrl => screen::stop_job(),
             KeyCode::Char('q') | KeyCode::Esc => return false,
             KeyCode::Char('s') => {
                 self.sort = next(self.sort);
@@ -231,7 +199,8 @@ impl App {
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
         frame.render_stateful_widget(table, area, &mut self.table);
         if self.connections.is_empty() {
-            let text = Paragraph::new(view::none_shown(self.all, &self.filter)).centered();
+            let none = || view::none_shown(self.all, &self.filter);
+            let text = Paragraph::new(self.trouble.clone().unwrap_or_else(none)).centered();
             let at = Rect { y: area.y + area.height / 2, height: 1, ..area };
             frame.render_widget(text, at);
         }
@@ -308,44 +277,33 @@ fn next(sort: SortKey) -> SortKey {
     all[(at + 1) % all.len()]
 }
 
-pub fn run(records: Records, interval: Duration, sort: SortKey, filter: String) -> Result<()> {
+pub fn run(
+    mut loaded: Loaded<Records>,
+    interval: Duration,
+    sort: SortKey,
+    filter: String,
+) -> Result<()> {
     let mut app = App::new(sort, filter);
-    app.look(&records.read()?);
-    // Whoever holds it writes to the terminal: nothing is drawn after it was given back.
-    let screen = Arc::new(Mutex::new(()));
-    let last = Arc::clone(&screen);
-    signals::tidy_up_before_the_end(move || {
-        std::mem::forget(last.lock());
-        // After a hang-up there is no terminal any more, and nobody to tell.
-        let _ = ratatui::try_restore();
-        let _ = crossterm::execute!(std::io::stdout(), crossterm::cursor::Show);
-    })?;
-    let mut terminal = ratatui::init();
-    let done = (|| -> Result<()> {
-        let mut last = Instant::now();
-        loop {
-            {
-                let _drawing = screen.lock();
-                terminal.draw(|frame| app.draw(frame))?;
-            }
-            if event::poll(interval.saturating_sub(last.elapsed()))? {
-                match event::read()? {
-                    Event::Key(key) if key.kind == KeyEventKind::Press && !app.key(key) => {
-                        return Ok(())
-                    }
-                    _ => {}
+    app.look(loaded.look(drop).and_then(|records| records.read()));
+    let mut screen = Screen::take()?;
+    let mut last = Instant::now();
+    loop {
+        screen.draw(|frame| app.draw(frame))?;
+        if event::poll(interval.saturating_sub(last.elapsed()))? {
+            match event::read()? {
+                Event::Key(key) if key.kind == KeyEventKind::Press && !app.key(key) => {
+                    return Ok(())
                 }
-            }
-            if last.elapsed() >= interval {
-                last = Instant::now();
-                if !app.paused {
-                    app.look(&records.read()?);
-                }
+                _ => {}
             }
         }
-    })();
-    ratatui::restore();
-    done
+        if last.elapsed() >= interval {
+            last = Instant::now();
+            if !app.paused {
+                app.look(loaded.look(drop).and_then(|records| records.read()));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -380,8 +338,8 @@ mod tests {
     #[test]
     fn own_rate_and_available_bandwidth_are_shown() {
         let mut app = App::new(SortKey::Rate, String::new());
-        app.look(&[record(1, 1, 0), record(2, 1, 0)]);
-        app.look(&[record(1, 2, 1_250_000), record(2, 2, 2_500_000)]);
+        app.look(Ok(vec![record(1, 1, 0), record(2, 1, 0)]));
+        app.look(Ok(vec![record(1, 2, 1_250_000), record(2, 2, 2_500_000)]));
         let text = screen(&mut app);
         assert!(text.contains("2 connections, together 30.0 Mbit/s"), "{text}");
         assert!(text.find("192.0.2.2:443") < text.find("192.0.2.1:443"), "the faster is first");
@@ -392,8 +350,8 @@ mod tests {
     #[test]
     fn a_narrow_terminal_has_fewer_columns_and_none_is_cut() {
         let mut app = App::new(SortKey::Rate, String::new());
-        app.look(&[record(1, 1, 0)]);
-        app.look(&[record(1, 2, 1_250_000)]);
+        app.look(Ok(vec![record(1, 1, 0)]));
+        app.look(Ok(vec![record(1, 2, 1_250_000)]));
         for (width, there, gone) in [
             (140, &["RATE OF AVAILABLE", "CWND", "SENT"][..], &[][..]),
             (80, &["PID", "RTT", "AVAIL", "20.0M"], &["RATE OF", "CWND"]),
@@ -408,7 +366,7 @@ mod tests {
     #[test]
     fn a_filter_hides_the_others_and_keys_work() {
         let mut app = App::new(SortKey::Rate, "192.0.2.2".into());
-        app.look(&[record(1, 1, 0), record(2, 1, 0)]);
+        app.look(Ok(vec![record(1, 1, 0), record(2, 1, 0)]));
         assert!(!screen(&mut app).contains("192.0.2.1:443"));
         for c in ['/', 'x'] {
             assert!(app.key(KeyEvent::from(KeyCode::Char(c))));
@@ -423,11 +381,23 @@ mod tests {
     #[test]
     fn an_empty_list_says_so() {
         let mut app = App::new(SortKey::Rate, String::new());
-        app.look(&[]);
+        app.look(Ok(vec![]));
         assert!(screen(&mut app).contains("no connection uses imtcp"));
         app.filter = "no such".into();
-        app.look(&[record(1, 1, 0), record(2, 1, 0)]);
+        app.look(Ok(vec![record(1, 1, 0), record(2, 1, 0)]));
         let text = "none of the 2 connections that use imtcp matches 'no such'";
         assert!(screen(&mut app).contains(text));
+    }
+
+    #[test]
+    fn nothing_to_look_at_is_said_with_the_way_out_until_there_is_something() {
+        let mut app = App::new(SortKey::Rate, String::new());
+        app.look(Ok(vec![record(1, 1, 0)]));
+        app.look(Err(anyhow::anyhow!("imtcp is not up: `sudo imtcp up` loads it")));
+        let text = screen(&mut app);
+        assert!(text.contains("imtcp is not up: `sudo imtcp up` loads it"), "{text}");
+        assert!(!text.contains("192.0.2.1"), "{text}");
+        app.look(Ok(vec![record(2, 1, 0)]));
+        assert!(screen(&mut app).contains("192.0.2.2"));
     }
 }

@@ -56,6 +56,44 @@ fn open_connections_change_their_mode_with_the_advice_and_back_when_the_service_
 }
 
 #[test]
+fn advice_gives_no_mode_to_a_run_that_down_has_ended() {
+    let Some(_alone) = alone() else { return };
+    let Some(client) = static_client() else { return };
+    let net = Net::new();
+    let service = Service::start_as(net.command(&IMTCP), Scratch::new(), &[]);
+    let file = service.scratch.path("history.csv");
+    std::fs::write(&file, history(80_000_000)).unwrap();
+    let (db, file) = (service.db(), file.to_str().unwrap());
+    imtcp_ok(&["advice", "import", "--db", db.to_str().unwrap(), "--path", SERVER, file]);
+
+    let (host, port) = net.peer();
+    let go = service.scratch.path("go");
+    let client = client.display();
+    let line = format!(
+        "{client} {host} {port} 100000 25 & until [ -e {} ]; do sleep 0.1; done; \
+         exec {client} {host} {port} 100000 25",
+        go.display()
+    );
+    let run = net.run_spawn(&["--advise", &service.url, "--", "sh", "-c", &line]);
+    eventually("the path is free", || connections(SERVER).iter().any(|c| c["mode"] == "measure"));
+    imtcp_ok(&["down"]);
+    imtcp_ok(&["up"]);
+    // Longer than the advice takes to be followed.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::fs::write(&go, "").unwrap();
+    let open = || {
+        let sockets = net.command("ss").args(["-tinH", "dst", SERVER]).output();
+        text(&sockets.unwrap().stdout)
+    };
+    eventually("the second is open", || open().matches("ESTAB").count() == 2);
+    assert!(!open().contains("imtcp"), "{}", open());
+    run.signal(libc::SIGTERM);
+    let said = text(&run.finish().stderr);
+    assert!(said.contains("imtcp: it was taken down: the run goes on without advice"), "{said}");
+    assert!(!said.contains("the mode is now bg"), "{said}");
+}
+
+#[test]
 fn a_run_trusts_the_certificate_authority_that_it_is_given() {
     let Some(_alone) = alone() else { return };
     let scratch = Scratch::new();

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -169,9 +169,30 @@ fn events_begin_with_now_and_are_tied_to_their_connection() {
 
 /// What a terminal gets, until it has this.
 fn read_until(terminal: &mut std::fs::File, wanted: &str) -> String {
+    read_until_that(terminal, wanted, |seen| seen.contains(wanted))
+}
+
+/// The same where blanks are not drawn, but jumped over.
+fn read_until_words(terminal: &mut std::fs::File, wanted: &str) {
+    let wanted = wanted.replace(' ', "");
+    read_until_that(terminal, &wanted, |seen| {
+        let is_letter = |c: char| c.is_ascii_alphabetic();
+        let after_jump = |part: &str| part.split_once(is_letter).map_or("", |p| p.1).to_string();
+        let mut parts = seen.split("\x1b[");
+        let first = parts.next().unwrap_or_default().to_string();
+        let drawn = first + &parts.map(after_jump).collect::<String>();
+        drawn.replace(' ', "").contains(&wanted)
+    });
+}
+
+fn read_until_that(
+    terminal: &mut std::fs::File,
+    wanted: &str,
+    has_it: impl Fn(&str) -> bool,
+) -> String {
     let mut seen = Vec::new();
     let mut chunk = [0; 4096];
-    while !text(&seen).contains(wanted) {
+    while !has_it(&text(&seen)) {
         // The other end is closed: an error, as of a line that was hung up.
         let n = terminal.read(&mut chunk).unwrap_or(0);
         assert!(n > 0, "{wanted:?} is not in {:?}", text(&seen));
@@ -194,6 +215,82 @@ fn a_watch_that_is_killed_gives_the_terminal_back() {
         assert!(seen.contains("\x1b[?1049l"), "{seen:?}");
         assert_eq!(watch.child.finish().status.signal(), Some(signal));
     }
+}
+
+/// A shell's job, as `sudo imtcp watch` is: the kernel stops nothing that no shell waits for.
+#[test]
+fn a_watch_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {
+    let Some(_alone) = alone() else { return };
+    let mut shell = Command::new("bash");
+    shell.args(["--norc", "--noprofile", "-i"]).env("TERM", "xterm").env("PS1", "$ ");
+    shell.stderr(Stdio::null());
+    let mut shell = on_terminal(shell);
+    let mut keys = shell.master.try_clone().unwrap();
+    let mut type_in = |text: &str| keys.write_all(text.as_bytes()).unwrap();
+    type_in(&format!("{} watch --interval 60\n", *IMTCP));
+    read_until(&mut shell.master, "q quit");
+    for (stop, how) in [("\x1a", "the key"), ("", "a signal")] {
+        if stop.is_empty() {
+            let children = imtcp::procfs::tree(shell.child.pid());
+            let watch = children
+                .into_iter()
+                .find(|pid| imtcp::procfs::command(*pid).is_some_and(|name| name == "imtcp"));
+            // SAFETY: a child of the shell's, which is there.
+            unsafe { libc::kill(watch.unwrap(), libc::SIGTSTP) };
+        }
+        type_in(stop);
+        let seen = read_until(&mut shell.master, "\x1b[?25h");
+        assert!(seen.contains("\x1b[?1049l"), "{how}: {seen:?}");
+        // The shell reads whole lines again, and shows them.
+        type_in("echo is:$((6*7))\n");
+        read_until(&mut shell.master, "is:42");
+        type_in("fg\n");
+        let seen = read_until(&mut shell.master, "q quit");
+        assert!(seen.contains("\x1b[?1049h"), "{how}: {seen:?}");
+    }
+    type_in("q");
+    read_until(&mut shell.master, "\x1b[?1049l");
+    type_in("exit\n");
+    shell.child.finish();
+}
+
+#[test]
+fn a_watch_says_that_imtcp_is_down_and_goes_on_with_the_next() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let mut json_watch = Command::new(&*IMTCP);
+    json_watch.args(["watch", "--json", "--interval", "0.05", "--filter", &net.server.to_string()]);
+    let mut screen_watch = Command::new(&*IMTCP);
+    screen_watch.args(["watch", "--interval", "0.05"]);
+    let events = Events::new(&[]);
+    let mut lines =
+        Background(json_watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut screen = on_terminal(screen_watch);
+    read_until(&mut screen.master, "q quit");
+    let mut said = BufReader::new(lines.0.stderr.take().unwrap()).lines();
+    let mut said = || said.next().unwrap().unwrap();
+
+    imtcp_ok(&["down"]);
+    let wanted = "imtcp: imtcp is not up: `sudo imtcp up` loads it; `watch` goes on then";
+    assert_eq!(said(), wanted);
+    // All of it is drawn anew then, and not what is different alone.
+    let mut drawn_anew = |wanted: &str| {
+        thread::sleep(Duration::from_millis(500));
+        screen.child.signal(libc::SIGCONT);
+        read_until_words(&mut screen.master, wanted);
+    };
+    drawn_anew("imtcp is not up: `sudo imtcp up` loads it");
+    imtcp_ok(&["up"]);
+    assert_eq!(said(), "imtcp: it is up again, `watch` goes on");
+
+    let stream = net.connect();
+    set_control(&stream, "imtcp");
+    let shown = BufReader::new(lines.0.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    assert_eq!(json(&shown)["dst"], net.server.to_string());
+    drawn_anew(&net.server.ip().to_string());
+    drop(stream);
+    let Some(client) = static_client() else { return };
+    send_until(&net, client.to_str().unwrap(), "a result", |c| events.tell_of(c));
 }
 
 /// The kernel's buffer for what is read at once has 32 KiB, some seventy records.

@@ -35,52 +35,9 @@ fn write_line(mut to: impl Write, line: &str) {
     let _ = to.write_all(format!("{line}\n").as_bytes()).and_then(|()| to.flush());
 }
 
-/// A fault that lasts. The agent says it when it begins and when it ends, not each time between.
-#[derive(Debug, Default)]
-pub struct Fault {
-    why: Option<String>,
-    lost: u64,
-}
-
-impl Fault {
-    /// Is this cause to be said?
-    pub fn is_new(&mut self, why: &str) -> bool {
-        let new = self.why.as_deref() != Some(why);
-        self.why = Some(why.into());
-        new
-    }
-
-    pub fn add_lost(&mut self, count: u64) {
-        self.lost += count;
-    }
-
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// How much was lost; `None` where there was no fault.
-    pub fn end(&mut self) -> Option<u64> {
-        self.why.take().map(|_| std::mem::take(&mut self.lost))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_fault_is_said_when_it_begins_or_changes_and_ends_with_what_was_lost() {
-        let mut fault = Fault::default();
-        assert_eq!(fault.end(), None);
-        assert!(fault.is_new("full"));
-        assert!(!fault.is_new("full"));
-        fault.add_lost(3);
-        assert!(fault.is_new("read-only"));
-        fault.add_lost(4);
-        assert_eq!(fault.end(), Some(7));
-        assert_eq!(fault.end(), None);
-        assert!(fault.is_new("full"));
-    }
 
     #[test]
     fn a_line_is_one_line_moves_no_terminal_and_is_bounded() {

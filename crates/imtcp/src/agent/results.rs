@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the kernel tells of this host's connections. `imtcp down` and `imtcp up` may come at any
-//! moment: then the results are those of other maps.
+//! What the kernel tells of this host's connections.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,8 +17,10 @@ use imtcp_bpf::{layout_matches, objects, Event};
 use nix::fcntl::Flock;
 
 use super::clock::Clock;
-use super::messages::{say, Fault};
+use super::messages::say;
 use super::peers::Peers;
+use crate::fault::Fault;
+use crate::loaded::Loaded;
 use crate::state;
 
 /// How long results are waited for at once.
@@ -62,7 +63,7 @@ impl Namespaces {
 /// The results of measurements, from whichever programs are loaded.
 pub struct Results {
     _one_reader: Flock<File>,
-    loaded: Option<Loaded>,
+    loaded: Loaded<Handles>,
     looked: Option<Instant>,
     fault: Fault,
     collector: Collector,
@@ -71,10 +72,10 @@ pub struct Results {
 impl Results {
     /// Refuses to begin while nothing is loaded.
     pub fn open(namespaces: Namespaces) -> Result<Self> {
-        let loaded = Loaded::open()?;
+        let loaded = Loaded::open(Handles::open)?;
         Ok(Results {
             _one_reader: state::lock_events()?,
-            loaded: Some(loaded),
+            loaded,
             looked: None,
             fault: Fault::default(),
             collector: Collector { namespaces, peers: Peers::default(), waiting: Vec::new() },
@@ -88,7 +89,7 @@ impl Results {
         clock: Clock,
         only: Option<&HashSet<String>>,
     ) -> Vec<Record> {
-        match &self.loaded {
+        match self.loaded.last() {
             Some(loaded) => self.collector.add(loaded.events.wait(TURN)),
             None => thread::sleep(TURN),
         }
@@ -112,30 +113,23 @@ impl Results {
     }
 
     fn look(&mut self) -> Result<()> {
-        if let Some(old) = self.loaded.take_if(|loaded| !loaded.is_current()) {
+        let loaded = self.loaded.look(|old| {
             // What its programs measured last.
             self.collector.add(old.events.wait(Duration::ZERO));
             let _ = old.connections.read().map(|found| self.collector.learn(&found));
-        }
-        let loaded = match &mut self.loaded {
-            Some(loaded) => loaded,
-            none => none.insert(Loaded::open()?),
-        };
+        })?;
         self.collector.learn(&loaded.connections.read()?);
         Ok(())
     }
 }
 
-/// Handles on the maps of one `imtcp up`.
-struct Loaded {
-    id: Option<u32>,
+struct Handles {
     events: Events,
     connections: Records,
 }
 
-impl Loaded {
+impl Handles {
     fn open() -> Result<Self> {
-        let id = meta::pinned_id();
         let meta = meta::require_up()?;
         if !layout_matches(&meta) {
             let (loaded, own) = (meta.version(), objects::VERSION);
@@ -144,15 +138,7 @@ impl Loaded {
                  restart the agent, or run `imtcp up` to upgrade them"
             );
         }
-        let loaded = Loaded { id, events: Events::open()?, connections: Records::open()? };
-        if !loaded.is_current() {
-            bail!("imtcp is being loaded");
-        }
-        Ok(loaded)
-    }
-
-    fn is_current(&self) -> bool {
-        self.id.is_some() && meta::pinned_id() == self.id
+        Ok(Handles { events: Events::open()?, connections: Records::open()? })
     }
 }
 

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::clock::ServiceClock;
-use super::messages::{say, Fault};
+use super::messages::say;
 use super::spool::{unless_gone, Spool};
+use crate::fault::Fault;
 use crate::http::{Client, Failure, WrongRecord};
 
 /// Between looks whether the service may be asked again.

@@ -4,8 +4,9 @@
 
 use imtcp_advice::record::Record;
 
-use super::messages::{say, Fault};
+use super::messages::say;
 use super::spool::Spool;
+use crate::fault::Fault;
 use crate::format;
 
 /// Records in a batch at most: the service takes 10 000 and 4 MiB.

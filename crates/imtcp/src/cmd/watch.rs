@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use serde_json::json;
 
 use super::print_json;
 use crate::cli::WatchArgs;
+use crate::fault::Fault;
+use crate::loaded::Loaded;
 use crate::view::{self, Connection, Looks};
 use crate::{exit, format, state, tui};
 
@@ -24,42 +26,67 @@ pub fn main(args: WatchArgs) -> Result<u8> {
     if args.events {
         return events(&args);
     }
-    meta::require_up()?;
-    let records = Records::open()?;
+    let loaded = Loaded::open(Records::open)?;
     if args.once || args.json {
-        return lines(&args, &records);
+        return lines(&args, loaded);
     }
     if !std::io::stdout().is_terminal() {
         bail!("standard output is not a terminal: use --once or --json");
     }
-    tui::run(records, args.interval, args.sort, args.filter)?;
+    tui::run(loaded, args.interval, args.sort, args.filter)?;
     Ok(exit::OK)
 }
 
-fn lines(args: &WatchArgs, records: &Records) -> Result<u8> {
+fn lines(args: &WatchArgs, mut loaded: Loaded<Records>) -> Result<u8> {
     let mut looks = Looks::default();
-    if args.once && !looks.look(&records.read()?).is_empty() {
+    let mut fault = Fault::default();
+    if args.once && !looks.look(&loaded.look(drop)?.read()?).is_empty() {
         // A rate needs two looks.
         sleep(args.interval.min(ONCE));
     }
     loop {
-        let mut connections = looks.look(&records.read()?);
-        let all = connections.len();
-        connections.retain(|c| c.matches(&args.filter));
-        view::sort(&mut connections, args.sort);
-        if args.json {
-            for connection in &connections {
-                print_json(connection)?;
+        match loaded.look(drop).and_then(|records| records.read()) {
+            Ok(records) => {
+                tell_end(&mut fault);
+                show(args, looks.look(&records))?;
             }
-        } else if connections.is_empty() {
-            outln!("{}", view::none_shown(all, &args.filter));
-        } else {
-            out!("{}", table(&connections));
+            Err(e) if args.once => return Err(e),
+            Err(e) => tell(&mut fault, &e),
         }
         if args.once {
             return Ok(exit::OK);
         }
         sleep(args.interval);
+    }
+}
+
+fn show(args: &WatchArgs, mut connections: Vec<Connection>) -> Result<()> {
+    let all = connections.len();
+    connections.retain(|c| c.matches(&args.filter));
+    view::sort(&mut connections, args.sort);
+    if args.json {
+        for connection in &connections {
+            print_json(connection)?;
+        }
+    } else if connections.is_empty() {
+        outln!("{}", view::none_shown(all, &args.filter));
+    } else {
+        out!("{}", table(&connections));
+    }
+    Ok(())
+}
+
+/// Says, once, why nothing is shown for now. Nobody may read it any more.
+fn tell(fault: &mut Fault, error: &anyhow::Error) {
+    let why = format!("{error:#}");
+    if fault.is_new(&why) {
+        let _ = writeln!(io::stderr(), "imtcp: {why}; `watch` goes on then");
+    }
+}
+
+fn tell_end(fault: &mut Fault) {
+    if fault.end().is_some() {
+        let _ = writeln!(io::stderr(), "imtcp: it is up again, `watch` goes on");
     }
 }
 
@@ -95,31 +122,64 @@ fn monotonic_ns() -> Result<u64> {
 fn events(args: &WatchArgs) -> Result<u8> {
     // First of all: what ends while the rest gets ready is not from before.
     let began_ns = monotonic_ns()?;
-    meta::require_same_layout()?;
+    let mut loaded = Loaded::open(Stream::open)?;
     let _one_reader = state::lock_events()?;
-    let events = Events::open()?;
-    let totals = TotalsMap::open()?;
     // The buffer still has what ended while nobody read it.
-    let (from_ns, mut dropped) = match args.from_start {
-        true => (0, 0),
-        false => (began_ns, totals.read()?.events_dropped),
-    };
+    let mut from_ns = began_ns;
+    if args.from_start {
+        from_ns = 0;
+        loaded.look(drop)?.lost_told = 0;
+    }
+    let mut fault = Fault::default();
+    let turn = args.interval.min(Duration::from_millis(200));
     loop {
-        let mut arrived = events.wait(args.interval.min(Duration::from_millis(200)));
+        let mut last = Ok(());
+        match loaded.look(|mut old| last = old.tell(args.json, from_ns, Duration::ZERO)) {
+            Ok(stream) => {
+                tell_end(&mut fault);
+                stream.tell(args.json, from_ns, turn)?;
+            }
+            Err(e) => {
+                tell(&mut fault, &e);
+                sleep(turn);
+            }
+        }
+        last?;
+    }
+}
+
+/// The buffer of results of one `imtcp up`.
+struct Stream {
+    events: Events,
+    totals: TotalsMap,
+    lost_told: u64,
+}
+
+impl Stream {
+    fn open() -> Result<Self> {
+        meta::require_same_layout()?;
+        let totals = TotalsMap::open()?;
+        let lost_told = totals.read()?.events_dropped;
+        Ok(Stream { events: Events::open()?, totals, lost_told })
+    }
+
+    /// Waits for results, and prints those that are not from before.
+    fn tell(&mut self, as_json: bool, from_ns: u64, wait: Duration) -> Result<()> {
+        let mut arrived = self.events.wait(wait);
         arrived.retain(|event| event.at_ns >= from_ns);
-        let now = totals.read()?.events_dropped;
-        if now != dropped {
-            let lost = now - dropped;
-            if args.json {
+        let now = self.totals.read()?.events_dropped;
+        if now != self.lost_told {
+            let lost = now - self.lost_told;
+            if as_json {
                 print_json(&json!({ "dropped": lost }))?;
             } else {
                 outln!("the buffer was full: {} lost", format::count(lost, "result"));
             }
-            dropped = now;
+            self.lost_told = now;
         }
         for event in &arrived {
             let result = view::Result::from(event);
-            if args.json {
+            if as_json {
                 print_json(&result)?;
             } else {
                 let avail = result.avail_bps.map_or_else(|| "-".into(), format::rate);
@@ -131,5 +191,6 @@ fn events(args: &WatchArgs) -> Result<u8> {
                 );
             }
         }
+        Ok(())
     }
 }
