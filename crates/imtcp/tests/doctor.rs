@@ -11,11 +11,14 @@ use std::process::Command;
 
 use support::*;
 
-/// The command after these words of the shell, in a mount namespace of its own.
+/// The command after these words of the shell, in a mount namespace of its own, and where it sees no
+/// process of another, whose mounts it would use.
 fn within(setup: &str, args: &[&str]) -> std::process::Output {
     let script = format!("{setup} && exec \"$0\" \"$@\"");
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script, &IMTCP]).args(args);
+    command
+        .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", &script, &IMTCP])
+        .args(args);
     command.output().unwrap()
 }
 

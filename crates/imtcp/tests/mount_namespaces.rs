@@ -72,6 +72,6 @@ fn a_mount_namespace_of_another_user_namespace_is_not_entered() {
         .output()
         .unwrap();
     let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    assert_eq!(output.status.code(), Some(3), "not up: {said}");
     assert_eq!(json(&text(&output.stdout))["up"], false);
 }
