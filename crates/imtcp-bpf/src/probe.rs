@@ -39,7 +39,7 @@ fn parse_release(text: &str) -> (u32, u32) {
 /// The first kernel that lets congestion controls in BPF set sk_pacing_rate.
 const FIRST_KERNEL: (u32, u32) = (6, 0);
 
-fn capabilities() -> u64 {
+pub fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
         .lines()
