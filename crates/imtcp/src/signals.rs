@@ -13,6 +13,8 @@ use anyhow::Result;
 use nix::sys::signal::{raise, SigSet, SigmaskHow, Signal};
 use nix::sys::time::TimeSpec;
 
+use crate::exit;
+
 /// Passed on when they were sent to us alone.
 const FORWARDED: [Signal; 9] = [
     Signal::SIGINT,

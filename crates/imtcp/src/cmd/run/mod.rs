@@ -135,7 +135,7 @@ struct Session {
 }
 
 impl Session {
-    fn start(args: &RunArgs, mut orders: Policy) -> Result<Self> {
+    fn start(args: &RunArgs, orders: Policy) -> Result<Self> {
         let lock = state::lock()?;
         let loaded = up::ensure(&lock)?;
         state::sweep(&lock);
@@ -148,7 +148,7 @@ impl Session {
 
     fn begin(
         args: &RunArgs,
-        orders: &Policy,
+        mut orders: Policy,
         loaded: bool,
         lock: &state::ChangeLock,
     ) -> Result<Self> {

@@ -21,12 +21,14 @@ pub fn rehearse() -> Result<()> {
     let words = ["imtcp", "run", "--quiet", "--", "imtcp", "doctor"];
     let Command::Run(args) = Cli::parse_from(words).command else { unreachable!() };
     let orders = policy::orders(&args.orders, None)?;
-    let mut session = Session::start(&args, &orders)?;
+    let mut session = Session::start(&args, orders)?;
     let connected = connect_within(&session.cgroup, args.orders.mode);
-    // Moves us back.
+    // What is in it at its end would be left behind by the run.
+    let moved_back = move_to(&session.refuge);
     session.end();
     session.unload(&state::lock()?)?;
     connected?;
+    moved_back?;
     if session.cgroup.exists() {
         bail!("the cgroup {} cannot be removed", session.cgroup.display());
     }
@@ -35,9 +37,7 @@ pub fn rehearse() -> Result<()> {
 
 /// Has a connection that is made in the run's cgroup the mode's congestion control?
 fn connect_within(cgroup: &Path, mode: Mode) -> Result<()> {
-    let procs = cgroup.join("cgroup.procs");
-    cgroup::move_pid(std::process::id() as i32, cgroup)
-        .map_err(|e| Obstacle::unwritable(&procs, &e))?;
+    move_to(cgroup)?;
     // Without a loopback device there is nothing to be tried.
     let Ok((client, server)) = connection_to_self() else { return Ok(()) };
     let control = socket::control(client.as_fd())?;
@@ -52,6 +52,11 @@ fn connect_within(cgroup: &Path, mode: Mode) -> Result<()> {
         format!("a connection of the run has the control {control}, not {}", mode.control());
     let remedy = "`bpftool cgroup tree` lists the programs that may have changed it";
     Err(Obstacle::new(found, remedy).into())
+}
+
+fn move_to(cgroup: &Path) -> Result<(), Obstacle> {
+    cgroup::move_pid(std::process::id() as i32, cgroup)
+        .map_err(|e| Obstacle::unwritable(&cgroup.join("cgroup.procs"), &e))
 }
 
 fn connection_to_self() -> io::Result<(TcpStream, TcpStream)> {
