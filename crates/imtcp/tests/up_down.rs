@@ -264,11 +264,12 @@ fn a_ceiling_outlasts_an_upgrade_in_place() {
     imtcp_ok(&["down"]);
 }
 
-/// The command where the machine's BPF file system is not to be seen.
+/// The command where the machine's BPF file system is not to be seen, nor a process that sees it.
 fn out_of_sight(args: &[&str]) -> std::process::Output {
     let hide = "mount -t tmpfs none /sys/fs/bpf && exec \"$0\" \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", hide, &IMTCP]).args(args);
+    command.args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", hide, &IMTCP]);
+    command.args(args);
     command.output().unwrap()
 }
 

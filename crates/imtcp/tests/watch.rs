@@ -4,12 +4,14 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::poll::{poll, PollFd, PollFlags};
 use serde_json::Value;
 use support::*;
 
@@ -192,7 +194,12 @@ fn read_until_that(
 ) -> String {
     let mut seen = Vec::new();
     let mut chunk = [0; 4096];
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !has_it(&text(&seen)) {
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis() as u16;
+        let mut readable = [PollFd::new(terminal.as_fd(), PollFlags::POLLIN)];
+        let some = poll(&mut readable, left).unwrap();
+        assert!(some > 0, "{wanted:?} does not come after {:?}", text(&seen));
         // The other end is closed: an error, as of a line that was hung up.
         let n = terminal.read(&mut chunk).unwrap_or(0);
         assert!(n > 0, "{wanted:?} is not in {:?}", text(&seen));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The terminal while `watch` has it. A signal that ends or stops us gives it back first, and when we go
 //! on we take it again.
+//!
+//! One thread alone has to do with the terminal. If another one gave it back meanwhile, the first could
+//! see a key, be stopped before it reads it, and wait for ever for what the shell has read.
 
 use std::io::stdout;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc;
 use std::thread;
 
 use anyhow::Result;
@@ -19,15 +21,7 @@ use crate::signals;
 
 pub struct Screen {
     terminal: DefaultTerminal,
-    shared: Arc<Shared>,
-}
-
-#[derive(Default)]
-struct Shared {
-    /// Whoever holds it writes to the terminal: nothing is drawn while it is given back.
-    writing: Mutex<()>,
-    /// What was drawn before is not there any more.
-    is_blank: AtomicBool,
+    arrived: mpsc::Receiver<Signal>,
 }
 
 impl Screen {
@@ -37,47 +31,44 @@ impl Screen {
         handled.add(Signal::SIGTSTP);
         handled.add(Signal::SIGCONT);
         handled.thread_block()?;
-        let shared = Arc::new(Shared::default());
         let terminal = ratatui::init();
-        let ours = Arc::clone(&shared);
+        let (arrives, arrived) = mpsc::channel();
         thread::Builder::new().name("signals".into()).spawn(move || {
             while let Ok(signal) = handled.wait() {
-                ours.handle(signal);
+                if arrives.send(signal).is_err() {
+                    return;
+                }
+                // Whoever waits for a key draws anew, as for another size.
+                let _ = kill(getpid(), Signal::SIGWINCH);
             }
         })?;
-        Ok(Screen { terminal, shared })
+        Ok(Screen { terminal, arrived })
     }
 
+    /// Does what signals have asked for, then draws.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame)) -> Result<()> {
-        let _writing = self.shared.writing.lock();
-        if self.shared.is_blank.swap(false, Ordering::Relaxed) {
-            self.terminal.clear()?;
+        while let Ok(signal) = self.arrived.try_recv() {
+            self.act_on(signal)?;
         }
         self.terminal.draw(draw)?;
         Ok(())
     }
-}
 
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _writing = self.shared.writing.lock();
-        give_back();
-    }
-}
-
-impl Shared {
-    fn handle(&self, signal: Signal) {
-        let _writing = self.writing.lock();
+    fn act_on(&mut self, signal: Signal) -> Result<()> {
         give_back();
         if signal != Signal::SIGCONT {
             signals::act_by_default(signal);
         }
         // Here again after a stop, or where nobody is there to continue us, and the kernel did not stop us.
-        let _ = enable_raw_mode();
-        let _ = execute!(stdout(), EnterAlternateScreen);
-        self.is_blank.store(true, Ordering::Relaxed);
-        // Whoever waits for a key draws anew, as for another size.
-        let _ = kill(getpid(), Signal::SIGWINCH);
+        enable_raw_mode()?;
+        execute!(stdout(), EnterAlternateScreen)?;
+        Ok(self.terminal.clear()?)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
     }
 }
 
