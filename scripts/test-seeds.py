@@ -6,8 +6,8 @@ the next, and on a build with other bytes each seed is another sample.
     scripts/test-seeds.py --seeds 5 tests/test_modes.py
     scripts/test-seeds.py -- -k token                  what stands after -- is pytest's
 
-Prints how often each test passed, and keeps the table in lab/results/test-seeds.md.  Exits with 1
-where one failed.
+Prints how often each test passed, and keeps that in the table lab/results/test-seeds.md, with the
+rows of tests that were not run now.  Exits with 1 where one failed.
 """
 
 from __future__ import annotations
@@ -49,25 +49,30 @@ def outcomes(seed: int, arguments: list[str]) -> dict[str, str]:
         return found
 
 
-def table(by_seed: dict[int, dict[str, str]], commit: str) -> str:
-    """Markdown: each test, how often it passed, and with which seeds it did not."""
-    names = sorted({name for found in by_seed.values() for name in found})
-    lines = [
-        f"# Tests of the virtual machine, {len(by_seed)} seeds each",
-        "",
-        f"By `scripts/test-seeds.py --seeds {len(by_seed)}`, of `{commit}`.",
-        "",
-        "| test | passed | failed with seeds |",
-        "|---|---|---|",
-    ]
-    why = []
-    for name in names:
-        failed = {seed: found[name] for seed, found in by_seed.items() if found.get(name)}
+HEAD = """# Tests of the virtual machine by seed
+
+By `scripts/test-seeds.py`.  A build with other bytes is another sample of each.
+
+| test | passed | failed with seeds | commit |
+|---|---|---|---|
+"""
+
+
+def rows(by_seed: dict[int, dict[str, str]], commit: str) -> dict[str, str]:
+    """By test: how often it passed, and with which seeds it did not."""
+    of_test = {}
+    for name in {name for found in by_seed.values() for name in found}:
+        failed = [seed for seed, found in by_seed.items() if found.get(name)]
         ran = sum(name in found for found in by_seed.values())
         seeds = ", ".join(map(str, failed)) or "none"
-        lines.append(f"| `{name}` | {ran - len(failed)} of {ran} | {seeds} |")
-        why += [f"- `{name}`, seed {seed}: {reason}" for seed, reason in failed.items()]
-    return "\n".join([*lines, *(["", "## Why", "", *why] if why else [])]) + "\n"
+        of_test[name] = f"| `{name}` | {ran - len(failed)} of {ran} | {seeds} | `{commit}` |"
+    return of_test
+
+
+def kept(table: Path) -> dict[str, str]:
+    """The rows of a table by test."""
+    text = table.read_text() if table.exists() else ""
+    return {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
 
 
 def main() -> int:
@@ -88,10 +93,14 @@ def main() -> int:
             print(f"seed {seed}: {len(found)} tests, failed: {failed or 'none'}", flush=True)
     head = ["git", "describe", "--always", "--dirty"]
     commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=False)
-    text = table(by_seed, commit.stdout.strip())
-    asked.output.write_text(text)
-    print(text)
-    return int(any(reason for found in by_seed.values() for reason in found.values()))
+    now = rows(by_seed, commit.stdout.strip())
+    both = kept(asked.output) | now
+    asked.output.write_text(HEAD + "".join(f"{both[name]}\n" for name in sorted(both)))
+    print(HEAD + "\n".join(now[name] for name in sorted(now)))
+    wrong = [(seed, *one) for seed, found in by_seed.items() for one in found.items() if one[1]]
+    for seed, name, reason in wrong:
+        print(f"{name}, seed {seed}: {reason}")
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
