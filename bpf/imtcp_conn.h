@@ -20,14 +20,14 @@ struct imtcp_conn {
 	__u64 policy; /* 0: none */
 	__u64 cookie;
 	__u64 started_us;
-	__u64 acked_before; /* tp->bytes_acked when it came to its control */
+	__u64 acked_before;    /* tp->bytes_acked when it came to its control */
 	__u64 received_before; /* tp->bytes_received then */
 	__u64 acked_at_us;     /* of the ACK before */
 	__u64 busy_us;
 	__u64 yielding_us;
 	__u64 reductions_loss;
 	__u64 reductions_rto;
-	__u64 epoch_ns; /* policy epoch in which this connection was last counted */
+	__u64 epoch_ns;	     /* policy epoch in which this connection was last counted */
 	__u64 counted_bytes; /* that it added to its policy's bytes_acked */
 	/* of the policy's other connections, at this one's valid result before */
 	__u64 others_bytes;

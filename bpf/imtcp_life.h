@@ -24,7 +24,8 @@ struct tcp_congestion_ops___name {
  */
 static __always_inline int imtcp_gave_back(struct sock *sk, const struct imtcp_tag *tag)
 {
-	const struct tcp_congestion_ops *usual = sk->__sk_common.skc_net.net->ipv4.tcp_congestion_control;
+	const struct tcp_congestion_ops *usual =
+		sk->__sk_common.skc_net.net->ipv4.tcp_congestion_control;
 	const struct tcp_congestion_ops___name *named = (const void *)usual;
 	struct imtcp_policy *policy;
 	__u64 name[TCP_CA_NAME_MAX / sizeof(__u64)];
