@@ -242,7 +242,15 @@ impl Columns {
     ) -> Result<Stored> {
         let missing = |name: &str| Error::Input(format!("{name} is empty"));
         let time = self.cell(line, "time").ok_or_else(|| missing("time"))?;
-        let dst = dst.or_else(|| self.cell(line, "dst")).ok_or_else(|| missing("dst"))?;
+        let dst = match (dst, self.cell(line, "dst")) {
+            (Some(wanted), Some(found)) if destination(found)? != wanted => {
+                return Err(Error::Input(format!(
+                    "it is of {found}, and --path says {wanted}: leave --path out to store each row \
+                     under its own dst, or import the rows of {wanted} alone"
+                )));
+            }
+            (wanted, found) => wanted.or(found).ok_or_else(|| missing("dst"))?,
+        };
         let available_bps = self.number(line, "available_bps", MOST_BPS)?;
         let of_tests = ["rtt_us", "loss", "throughput_bps"];
         if available_bps.is_none() && !of_tests.iter().any(|c| self.cell(line, c).is_some()) {

@@ -77,6 +77,20 @@ const MOST_RTT_US: u64 = 3_600_000_000;
 /// less than a second; a clock that nobody keeps is soon further ahead.
 pub const MOST_AHEAD_US: i64 = 10 * SECOND_US;
 
+const SOURCE_RULE: &str = "source is at most 255 characters, without control characters";
+
+fn source_is_fine(source: &str) -> bool {
+    source.chars().count() <= 255 && !source.chars().any(char::is_control)
+}
+
+/// A name for who measured, as records may have it.
+pub fn source(name: &str) -> Result<&str> {
+    if source_is_fine(name) {
+        return Ok(name);
+    }
+    Err(Error::Input(SOURCE_RULE.into()))
+}
+
 impl Record {
     pub fn kind(&self) -> Kind {
         if self.available_bps.is_some() {
@@ -97,15 +111,13 @@ impl Record {
         if !self.hop.is_empty() {
             self.hop = destination(&self.hop)?;
         }
-        let source_is_fine =
-            self.source.chars().count() <= 255 && !self.source.chars().any(char::is_control);
         // As CSV reads it.
         self.source = self.source.trim().into();
         let most_bps = |bps: Option<u64>| bps.is_none_or(|b| b <= MOST_BPS);
         let of_bandwidth = self.kind() == Kind::Bandwidth;
         let tells = self.rtt_us.is_some() || self.loss.is_some() || self.throughput_bps.is_some();
         let rules = [
-            (source_is_fine, "source is at most 255 characters, without control characters"),
+            (source_is_fine(&self.source), SOURCE_RULE),
             (self.time > 0, "time is after 1970"),
             (
                 of_bandwidth || tells,

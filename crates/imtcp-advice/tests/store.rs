@@ -653,6 +653,10 @@ async fn a_wrong_line_is_named(place: Place) {
         ),
         ("time,available_bps\n2026-03-20T10:00:00Z,nan\n", "line 2"),
         ("time,available_bps\n2026-03-20T10:00:00Z,\n", "available_bps is empty"),
+        (
+            "dst,time,available_bps\n192.0.2.7,2026-03-20T10:00:00Z,5\n192.0.2.8,2026-03-20T10:00:00Z,5\n",
+            "line 3: it is of 192.0.2.8, and --path says 192.0.2.7: leave --path out",
+        ),
         ("time,speed\n", "unknown column 'speed'"),
         ("time\n", "column available_bps"),
         ("time,available_bps\n1,2,3\n", "line 2: there are 3 cells, and the first line names 2"),

@@ -19,6 +19,7 @@ use imtcp::agent::writer::Writer;
 use imtcp::cli::advice::ServiceArgs;
 use imtcp::http::Client;
 use imtcp_advice::record::Record;
+use nix::sys::stat::Mode;
 use support::advice::*;
 use support::*;
 
@@ -337,17 +338,7 @@ fn many_results_become_several_batches_of_one_kind() {
 /// A captive portal, or another program at the URL.
 #[test]
 fn what_is_no_receipt_leaves_the_batch_in_the_spool() {
-    use std::io::{Read, Write};
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 65536]);
-            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
-            let _ = stream.write_all(answer.as_bytes());
-        }
-    });
+    let url = answering(|_| "{}".into());
     let scratch = Scratch::new();
     let mut spool = open(&scratch.path("spool"), 1_000_000);
     spool.put(&records(0, 3)).unwrap();
@@ -355,6 +346,94 @@ fn what_is_no_receipt_leaves_the_batch_in_the_spool() {
     assert_eq!((sent.batches, sent.records), (0, 0));
     assert!(sent.waits.unwrap().contains("no receipt"));
     assert_eq!(spool.waiting().unwrap().len(), 1);
+}
+
+/// A service that answers each request with what this makes of its body.
+fn answering(answer: fn(&str) -> String) -> String {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut request, mut chunk) = (String::new(), [0; 65536]);
+            // A report is an object; what asks has a head alone.
+            while !request.ends_with('}') && !request.ends_with("\r\n\r\n")
+                || request.starts_with("POST") && request.ends_with("\r\n\r\n")
+            {
+                let n = stream.read(&mut chunk).unwrap();
+                request += &String::from_utf8_lossy(&chunk[..n]);
+            }
+            let body = answer(&request);
+            let head = format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}{body}").as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn what_a_receipt_claims_to_have_stored_or_refused_ends_no_sender() {
+    let url = answering(|request| {
+        let id = request.split("\"batch\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        let most = u64::MAX;
+        let (id, because) = (id.unwrap_or_default(), "full");
+        serde_json::json!({"batch": id, "stored": most, "refused": most, "because": because})
+            .to_string()
+    });
+    let scratch = Scratch::new();
+    let mut spool = open(&scratch.path("spool"), 1_000_000);
+    for i in 0..3 {
+        spool.put(&records(i, 1)).unwrap();
+    }
+    let sent = send_all(&spool, client(&url, &scratch));
+    assert_eq!((sent.batches, sent.records), (3, u64::MAX));
+    assert!(spool.waiting().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_no_batch_in_a_spool_is_left_alone_and_costs_no_batch() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    open(&dir, 1_000_000).put(&records(0, 1)).unwrap();
+    let others =
+        ["zzz.json", "old.refused", "18446744073709551615.json", "99999999999999999999999.json"];
+    for name in others {
+        fs::write(dir.join(name), "{}").unwrap();
+    }
+    std::os::unix::fs::symlink("/dev/zero", dir.join("00000000000000000007.json")).unwrap();
+    nix::unistd::mkfifo(&dir.join("00000000000000000008.json"), Mode::S_IRUSR).unwrap();
+    fs::create_dir(dir.join("00000000000000000009.refused")).unwrap();
+    let mut spool = open(&dir, 1_000_000);
+    spool.put(&records(1, 1)).unwrap();
+    let service = Service::start(&[]);
+    let sent = send_all(&spool, client(&service.url, &scratch));
+    assert_eq!((sent.batches, sent.records, sent.refused_batches), (2, 2, 0));
+    assert_eq!(stored(&service), ["0", "1"]);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), others.len() + 3);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_spools_lock_is_told() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    let spool = open(&dir, 1_000_000);
+    nix::unistd::mkfifo(&dir.join("lock"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let e = format!("{:#}", spool.lock().unwrap_err());
+    assert!(e.contains("cannot write") && e.contains("lock"), "{e}");
+}
+
+#[test]
+fn a_source_that_no_record_may_have_is_refused_at_the_start() {
+    for source in ["x".repeat(250), "a\tb".into()] {
+        let options = ["agent", "--no-connections", "--ping", "60", "--peers", "/dev/null"];
+        let mut agent = std::process::Command::new(&*IMTCP);
+        agent.args(options).args(["--source", &source, "--spool", "/nonexistent/spool"]);
+        let done = agent.output().unwrap();
+        assert_eq!(done.status.code(), Some(1));
+        let said = text(&done.stderr);
+        assert!(said.contains("--source: source is at most 255 characters"), "{said}");
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use super::block::{self, Block, Span, BLOCK_US};
 use super::known::{self, Known, KnownHop};
@@ -119,6 +120,7 @@ impl Book {
             if let Some(answer) = known.answer(t0_us, now_us) {
                 return Ok(answer);
             }
+            let begun = Instant::now();
             let lines = self.lines(known, t0_us).await?;
             let hops = known.with_lines(lines, now_us);
             let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
@@ -135,7 +137,7 @@ impl Book {
             };
             let request = known.request(dst, (t0_us, now_us), rtt_us);
             let answer = Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?);
-            known.keep(t0_us, now_us, &answer);
+            known.keep((t0_us, now_us), begun.elapsed().as_micros() as i64, &answer);
             return Ok(answer);
         }
     }

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::header::{
-    HeaderValue, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, X_CONTENT_TYPE_OPTIONS,
+    HeaderValue, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
+use jiff::fmt::rfc2822::DateTimePrinter;
+use jiff::Timestamp;
 
 use super::guard::{self, Denied, Right};
 use super::problem::{self, Problem};
@@ -113,7 +115,8 @@ fn check_right(
     let asks = right != Right::Nothing && guard::has_token(headers);
     if asks && !service.wrong_tokens.has(client, now) {
         let detail = "too many wrong tokens from your address: mend the token, wait a minute";
-        return Err((Why::WrongToken, Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)));
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after_s(60);
+        return Err((Why::WrongToken, problem));
     }
     service.access().check(right, headers).map_err(|denied| {
         if let Denied::WrongToken(_) = denied {
@@ -189,5 +192,10 @@ fn with_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // Agents set their records' times by it. hyper's own stands still when the clock was set back.
+    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now());
+    if let Some(date) = date.ok().and_then(|date| HeaderValue::try_from(date).ok()) {
+        headers.insert(DATE, date);
+    }
     response
 }

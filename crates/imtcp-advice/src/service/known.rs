@@ -40,7 +40,22 @@ pub struct Kept {
     pub t0_us: i64,
     /// It holds until then: the next record comes.
     pub until_us: i64,
+    /// How long it took to make. One that took more than a second holds for as long again, also beside
+    /// new records: or one path with a long history would have the service compute all the time.
+    pub took_us: i64,
     pub answered: Arc<Answered>,
+}
+
+impl Kept {
+    fn took_long(&self) -> bool {
+        self.took_us > SECOND_US
+    }
+
+    fn holds(&self, t0_us: i64, now_us: i64) -> bool {
+        let made_anew_at_us = self.t0_us.saturating_add(2 * self.took_us);
+        let is_of_then = self.t0_us == t0_us && now_us < self.until_us;
+        is_of_then || self.took_long() && (self.t0_us..made_anew_at_us).contains(&t0_us)
+    }
 }
 
 pub struct KnownHop {
@@ -85,16 +100,18 @@ impl Known {
     /// The answer for this second, where nothing has come since.
     pub fn answer(&self, t0_us: i64, now_us: i64) -> Option<Arc<Answered>> {
         let kept = self.answer.as_ref()?;
-        (kept.t0_us == t0_us && now_us < kept.until_us).then(|| Arc::clone(&kept.answered))
+        kept.holds(t0_us, now_us).then(|| Arc::clone(&kept.answered))
     }
 
-    pub fn keep(&mut self, t0_us: i64, now_us: i64, answered: &Arc<Answered>) {
+    /// Keeps the answer for a second, of records until a time, that it took so long to make.
+    pub fn keep(&mut self, (t0_us, now_us): (i64, i64), took_us: i64, answered: &Arc<Answered>) {
         let begins = self.hops.iter().map(|h| h.oldest_us).chain(self.oldest_test_us);
         let begins = begins.filter(|t_us| *t_us > now_us);
         let upcoming = self.hops.iter().filter_map(|h| h.upcoming.next_us());
         let until_us = begins.chain(upcoming).chain(self.upcoming_rtts.next_us()).min();
         let answered = Arc::clone(answered);
-        self.answer = Some(Kept { t0_us, until_us: until_us.unwrap_or(i64::MAX), answered });
+        let until_us = until_us.unwrap_or(i64::MAX);
+        self.answer = Some(Kept { t0_us, until_us, took_us, answered });
     }
 
     /// Each hop's lines for a request then, from the block. `None` where the block is not for then, or
@@ -176,14 +193,14 @@ impl Known {
         if self.block.as_ref().is_some_and(|b| b.spans_over(record.time)) {
             self.block = None;
         }
-        self.answer = None;
+        self.make_anew();
         true
     }
 
     fn take_in_test(&mut self, key: Key, record: &Record, now_us: i64) {
         if self.oldest_test_us.is_none_or(|t_us| key.t_us < t_us) {
             self.oldest_test_us = Some(key.t_us);
-            self.answer = None;
+            self.make_anew();
         }
         let trusted = record.validity_pct.is_none_or(|v| v >= self.settings.min_validity_pct);
         let Some(rtt_us) = record.rtt_us.filter(|_| trusted && record.hop.is_empty()) else {
@@ -194,8 +211,13 @@ impl Known {
             self.answer_holds_until(key.t_us);
         } else {
             self.tested_rtt = self.tested_rtt.max(Some((key.t_us, rtt_us)));
-            self.answer = None;
+            self.make_anew();
         }
+    }
+
+    /// The answer rests on what has changed.
+    fn make_anew(&mut self) {
+        self.answer.take_if(|kept| !kept.took_long());
     }
 
     fn answer_holds_until(&mut self, t_us: i64) {
@@ -219,4 +241,30 @@ pub fn hops(series: &[SeriesInfo]) -> Vec<KnownHop> {
         KnownHop { name: name.into(), series, oldest_us, newest: None, told, upcoming }
     };
     by_name.into_iter().map(hop).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::decide::advise;
+
+    fn kept(t0_s: i64, until_s: i64, took_s: i64) -> Kept {
+        let request = Request { dst: "192.0.2.7", t0_us: 0, ping_rtt_us: None, has_tests: false };
+        let advice = advise(&request, &Settings::default(), &[]).unwrap();
+        let answered = Arc::new(Answered { advice, json: String::new() });
+        let [t0_us, until_us, took_us] = [t0_s, until_s, took_s].map(|s| s * SECOND_US);
+        Kept { t0_us, until_us, took_us, answered }
+    }
+
+    #[test]
+    fn an_answer_is_of_its_second_and_one_that_took_long_holds_for_as_long_again() {
+        let holds = |kept: &Kept, s: i64| kept.holds(s * SECOND_US, s * SECOND_US);
+        let quick = kept(10, 100, 0);
+        assert!(holds(&quick, 10) && !holds(&quick, 11) && !holds(&quick, 9));
+        // Until a record comes.
+        assert!(!holds(&kept(10, 10, 0), 10));
+        // Made from 10 to 13, it serves who waited, and until 15.
+        let slow = kept(10, 10, 3);
+        assert!((10..16).all(|s| holds(&slow, s)) && !holds(&slow, 16) && !holds(&slow, 9));
+    }
 }

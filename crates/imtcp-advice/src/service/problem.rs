@@ -21,6 +21,9 @@ pub struct Problem {
     /// The wrong records of a report. The service stored nothing of its batch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedRecord>,
+    /// Where asking again may help: when, in the header Retry-After.
+    #[serde(skip)]
+    pub retry_after_s: u32,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -33,7 +36,12 @@ pub struct RefusedRecord {
 impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error").into();
-        Problem { title, status: status.as_u16(), detail: detail.into(), refused: Vec::new() }
+        let (detail, refused) = (detail.into(), Vec::new());
+        Problem { title, status: status.as_u16(), detail, refused, retry_after_s: 1 }
+    }
+
+    pub fn retry_after_s(self, retry_after_s: u32) -> Self {
+        Problem { retry_after_s, ..self }
     }
 
     pub fn bad_request(detail: impl Into<String>) -> Self {
@@ -84,7 +92,7 @@ impl IntoResponse for Problem {
                 headers.insert(WWW_AUTHENTICATE, axum::http::HeaderValue::from_static("Bearer"));
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(RETRY_AFTER, axum::http::HeaderValue::from_static("1"));
+                headers.insert(RETRY_AFTER, self.retry_after_s.into());
             }
             _ => {}
         }

@@ -48,8 +48,8 @@ pub struct Progress {
     pub rolled_up: u64,
 }
 
-/// Records that one transaction rolls up, about: a writer waits for one, some 0.1 s.
-const RECORDS_A_STEP: i64 = 20_000;
+/// Records that one transaction rolls up, about: a report waits for one, some 20 ms.
+const RECORDS_A_STEP: i64 = 2_000;
 
 /// Ids of batches that are remembered, whatever their age: about 250 MB of them. An agent sends 8640 a
 /// day; without its id a batch that comes again is still known by its records.

@@ -135,7 +135,8 @@ impl ServiceClock {
 
     /// Would times that were sent with this shift now be sent with clearly another one?
     pub fn is_another(&self, sent_us: i64, stamp: Option<&Stamp>) -> bool {
-        self.shift_us(stamp).map_or(true, |shift_us| (shift_us - sent_us).abs() > AGREE_US)
+        self.shift_us(stamp)
+            .map_or(true, |shift_us| shift_us.abs_diff(sent_us) > AGREE_US.unsigned_abs())
     }
 }
 
@@ -148,8 +149,9 @@ fn shift_us(stamp_us: Option<i64>, wall_us: i64, seen: Option<Seen>) -> Result<i
     if ahead_us.abs() > MOST_SHIFT_US {
         return Err(apart(ahead_us));
     }
-    let shift_us = wall_us - ahead_us - stamp_us.unwrap_or(wall_us);
-    Ok(if shift_us.abs() < SMALLEST_SHIFT_US { 0 } else { shift_us })
+    // A stamp is read from a file.
+    let shift_us = (wall_us - ahead_us).saturating_sub(stamp_us.unwrap_or(wall_us));
+    Ok(if shift_us.unsigned_abs() < SMALLEST_SHIFT_US.unsigned_abs() { 0 } else { shift_us })
 }
 
 fn apart(ahead_us: i64) -> String {

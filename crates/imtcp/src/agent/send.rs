@@ -93,7 +93,7 @@ impl Sender {
             match self.send(&path, &mut sent) {
                 Outcome::Delivered { stored } => {
                     sent.batches += 1;
-                    sent.records += stored;
+                    sent.records = sent.records.saturating_add(stored);
                     self.let_go(&path, fs::remove_file(&path));
                 }
                 Outcome::NothingLeft => self.let_go(&path, fs::remove_file(&path)),
@@ -143,7 +143,8 @@ impl Sender {
                         let why = "what it answers is no receipt: is this an advice service?";
                         return Outcome::Waits(why.into());
                     };
-                    sent.refused_records += self.left_out(&receipt);
+                    let left_out = self.left_out(&receipt);
+                    sent.refused_records = sent.refused_records.saturating_add(left_out);
                     return Outcome::Delivered { stored };
                 }
                 // The refusal told of another clock: these times may be right by it.

@@ -88,14 +88,16 @@ impl Spool {
         }
         let mut spool = Spool { dir: dir.into(), most_bytes, clock, next: 0, dropped: 0 };
         let all = spool.with_ending(&[WAITING, REFUSED])?;
-        spool.next = all.last().map_or(0, |path| number(path).saturating_add(1));
+        spool.next = all.iter().filter_map(|path| number(path)).max().map_or(0, |last| last + 1);
         Ok(spool)
     }
 
     /// For one agent alone, as long as what is returned lives.
     pub fn lock(&self) -> Result<Flock<File>> {
         let path = self.dir.join("lock");
-        let file = File::options().create(true).append(true).open(&path);
+        // No link leads elsewhere, and no pipe makes us wait.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = File::options().create(true).append(true).custom_flags(flags).open(&path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e)| match e {
             Errno::EWOULDBLOCK => {
@@ -166,10 +168,13 @@ impl Spool {
     fn with_ending(&self, endings: &[&str]) -> Result<Vec<PathBuf>> {
         let ours = |path: &PathBuf| {
             path.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending))
+                && number(path).is_some()
         };
         let entries = fs::read_dir(&self.dir);
         let entries = entries.with_context(|| format!("cannot read {}", self.dir.display()))?;
-        let mut all: Vec<_> = entries.flatten().map(|e| e.path()).filter(ours).collect();
+        // Neither pipes, which would be waited for, nor links, which may lead to what has no end.
+        let files = entries.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_file()));
+        let mut all: Vec<_> = files.map(|e| e.path()).filter(ours).collect();
         all.sort();
         Ok(all)
     }
@@ -210,11 +215,12 @@ pub fn unless_gone(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// An older imtcp began names with nanoseconds since 1970: numbers go on from there.
-fn number(path: &Path) -> u64 {
+/// An older imtcp began names with nanoseconds since 1970: numbers go on from there. `None`: the file is
+/// none of ours. What is near the end of the numbers is not either, so that there is always a next one.
+fn number(path: &Path) -> Option<u64> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let digits = name.split(|c: char| !c.is_ascii_digit()).next();
-    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    let digits = name.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok().filter(|number| *number < u64::MAX / 2)
 }
 
 /// So that ids of two machines that share a service never meet.

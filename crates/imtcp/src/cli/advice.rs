@@ -192,7 +192,7 @@ pub struct ServeArgs {
 pub struct ImportArgs {
     #[command(flatten)]
     pub db: DbArgs,
-    /// The destination whose history it is; without it the column dst says so
+    /// The destination whose history it is, where the file has no column dst
     #[arg(long, value_name = "ADDR")]
     pub path: Option<String>,
     /// Who measured, where the file has no column source

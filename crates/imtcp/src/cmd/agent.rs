@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
+use imtcp_advice::record;
 use imtcp_advice::time::SECOND_US;
 use imtcp_bpf::probe;
 use nix::sys::signal::{self, SigHandler, Signal};
@@ -35,6 +36,9 @@ pub fn main(args: AgentArgs) -> Result<u8> {
         probe::require_privileges("imtcp agent")?;
     }
     let client = Client::new(&args.service)?;
+    let source = args.source.clone().map_or_else(host_name, Ok)?;
+    // Tests have the longest.
+    record::source(&format!("{source}/iperf3")).context("--source")?;
     let mut only = args.peers.as_deref().map(listed::peers).transpose()?;
     let mut plan = plan(&args.tests)?;
     let clock = Clock::start();
@@ -63,7 +67,6 @@ pub fn main(args: AgentArgs) -> Result<u8> {
         false => Some(Results::open(Namespaces::named(&args.netns)?)?),
     };
     let every_us = args.every as i64 * SECOND_US;
-    let source = args.source.clone().map_or_else(host_name, Ok)?;
     end_on_signals()?;
     announce(&args, &source, &plan, named.as_ref().map(|n| n.peers.len()));
     say_left_out(left_out);
