@@ -8,11 +8,12 @@
 use std::io::stdout;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 use crossterm::cursor::Show;
-use crossterm::execute;
 use crossterm::terminal::{enable_raw_mode, EnterAlternateScreen};
+use crossterm::{event, execute};
 use nix::sys::signal::{kill, SigSet, Signal};
 use nix::unistd::{getpid, Pid};
 use ratatui::{DefaultTerminal, Frame};
@@ -32,6 +33,8 @@ impl Screen {
         handled.add(Signal::SIGCONT);
         handled.thread_block()?;
         let terminal = ratatui::init();
+        // From the first look on it hears of SIGWINCH: a signal may come before we wait for a key.
+        let _ = event::poll(Duration::ZERO);
         let (arrives, arrived) = mpsc::channel();
         thread::Builder::new().name("signals".into()).spawn(move || {
             while let Ok(signal) = handled.wait() {
