@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What a run does that no congestion control holds back, for the line at its end to tell:
+ * These programs see what a run does that no congestion control holds back. The line at its end tells it.
  *
  *   imtcp_udp           counts the bytes that the run's cgroup sends by UDP
  *   imtcp_unix_connect  notes the Unix sockets that its processes turn to: daemons may send for them

@@ -53,9 +53,7 @@ impl Identity {
     /// That of what has the name at present.
     pub fn of(target: &Target) -> Option<Self> {
         match target {
-            Target::Pid(pid) => procfs::started_ticks(*pid)
-                .filter(|_| procfs::is_alive(*pid))
-                .map(Identity::StartedTicks),
+            Target::Pid(pid) => procfs::alive_since_ticks(*pid).map(Identity::StartedTicks),
             Target::Cgroup(dir) => cgroup::id(dir).map(Identity::CgroupId),
         }
     }

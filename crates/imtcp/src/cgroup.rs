@@ -160,8 +160,14 @@ pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
     bail!("the cgroup {} does not become empty", dir.display())
 }
 
-fn is_ours(dir: &Path) -> bool {
-    dir.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"imtcp-"))
+/// What the names of our cgroups begin with; the policy's number follows.
+pub const RUN: &str = "imtcp-run-";
+pub const ATTACHMENT: &str = "imtcp-attach-";
+
+/// Has a run or an attachment made it?
+pub fn is_ours(dir: &Path) -> bool {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with(RUN) || name.starts_with(ATTACHMENT)
 }
 
 /// What a user wrote, as it may be meant: a full path, or relative to the mount.

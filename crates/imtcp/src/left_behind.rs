@@ -19,19 +19,19 @@ pub struct LeftBehind {
 
 impl LeftBehind {
     fn of(pid: i32) -> Option<Self> {
-        let started_ticks = procfs::started_ticks(pid).filter(|_| procfs::is_alive(pid))?;
+        let started_ticks = procfs::alive_since_ticks(pid)?;
         Some(LeftBehind { pid, started_ticks, command: procfs::command(pid)? })
     }
 
     pub fn is_alive(&self) -> bool {
-        procfs::is_alive(self.pid) && procfs::started_ticks(self.pid) == Some(self.started_ticks)
+        procfs::alive_since_ticks(self.pid) == Some(self.started_ticks)
     }
 }
 
 /// Removes a run's cgroup and moves the processes in it to `refuge`. Tells which they are.
 pub fn end_cgroup(dir: &Path, refuge: &Path) -> (Vec<LeftBehind>, Result<()>) {
     let inside = cgroup::procs(dir);
-    let removed = cgroup::remove(dir, refuge).map(drop);
+    let removed = cgroup::remove(dir, refuge);
     (inside.into_iter().filter_map(LeftBehind::of).collect(), removed)
 }
 

@@ -166,15 +166,16 @@ pub fn parent(pid: i32) -> Option<i32> {
     parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// When the process began, in clock ticks since boot: a pid is used again, both together are not.
-pub fn started_ticks(pid: i32) -> Option<u64> {
-    stat_field(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, 19)
+/// When a process that runs began, in clock ticks since boot: a pid is used again, both together are not.
+/// One that has ended stays in sight until its parent asks.
+pub fn alive_since_ticks(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let runs = stat_field(&stat, 0).is_some_and(|state: char| !matches!(state, 'Z' | 'X'));
+    stat_field(&stat, 19).filter(|_| runs)
 }
 
-/// Does it run? One that has ended stays in sight until its parent asks.
 pub fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat_field(&stat, 0).is_some_and(|state: char| !matches!(state, 'Z' | 'X'))
+    alive_since_ticks(pid).is_some()
 }
 
 /// Has a signal stopped it? A debugger's stop is another one.
@@ -276,10 +277,10 @@ mod tests {
     #[test]
     fn a_process_has_one_start() {
         let own = std::process::id() as i32;
-        assert!(started_ticks(own).is_some());
-        assert_eq!(started_ticks(own), started_ticks(own));
-        assert_ne!(started_ticks(own), started_ticks(1));
-        assert_eq!(started_ticks(-1), None);
+        assert!(alive_since_ticks(own).is_some());
+        assert_eq!(alive_since_ticks(own), alive_since_ticks(own));
+        assert_ne!(alive_since_ticks(own), alive_since_ticks(1));
+        assert_eq!(alive_since_ticks(-1), None);
     }
 
     #[test]

@@ -49,8 +49,7 @@ fn a_go_programs_connections_use_the_mode() {
 #[test]
 fn connections_that_the_command_accepts_use_the_mode() {
     let Some(_alone) = alone() else { return };
-    if Command::new("python3").arg("-V").output().is_err() {
-        eprintln!("skipped: python3 is missing");
+    if !python3_is_there() {
         return;
     }
     let net = Net::new();

@@ -11,8 +11,7 @@ use support::*;
 
 /// Leaves what fits into the socket's buffer to the kernel; `None` without python3.
 fn leaving(net: &Net, bytes: u32, then: &str) -> Option<Vec<String>> {
-    if std::process::Command::new("python3").arg("-V").output().is_err() {
-        eprintln!("skipped: python3 is missing");
+    if !python3_is_there() {
         return None;
     }
     let (host, port) = net.peer();
@@ -245,8 +244,7 @@ fn daemon(net: &Net, port: u16, holds: bool) -> String {
 #[test]
 fn a_daemon_that_a_run_leaves_has_the_default_for_new_connections_and_is_told_and_listed() {
     let Some(_alone) = alone() else { return };
-    if std::process::Command::new("python3").arg("-V").output().is_err() {
-        eprintln!("skipped: python3 is missing");
+    if !python3_is_there() {
         return;
     }
     let net = Net::new();
@@ -279,8 +277,7 @@ fn a_daemon_that_a_run_leaves_has_the_default_for_new_connections_and_is_told_an
 #[test]
 fn a_run_ends_soon_whose_command_leaves_connections_that_come_and_go() {
     let Some(_alone) = alone() else { return };
-    if std::process::Command::new("python3").arg("-V").output().is_err() {
-        eprintln!("skipped: python3 is missing");
+    if !python3_is_there() {
         return;
     }
     let net = Net::new();

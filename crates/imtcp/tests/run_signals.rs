@@ -169,8 +169,7 @@ fn typing(options: &[&str]) -> String {
 #[test]
 fn a_command_of_another_user_does_not_type_into_the_terminal() {
     let Some(_alone) = alone() else { return };
-    if Command::new("python3").arg("-V").output().is_err() {
-        eprintln!("skipped: python3 is missing");
+    if !python3_is_there() {
         return;
     }
     let said = typing(&["--user", "nobody"]);

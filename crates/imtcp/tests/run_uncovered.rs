@@ -7,15 +7,13 @@ use std::fs;
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixListener;
-use std::process::Command;
 
 use support::*;
 
 /// The last line, and what the same run says in JSON, of a Python script in the client's namespace;
 /// `None` without Python.
 fn lines(net: &Net, script: &str) -> Option<(String, serde_json::Value)> {
-    if Command::new("python3").arg("-V").output().is_err() {
-        eprintln!("skipped: python3 is missing");
+    if !python3_is_there() {
         return None;
     }
     let line = text(&net.run(&["--", "python3", "-c", script]).stderr);

@@ -23,7 +23,7 @@ pub(super) fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
 /// Moves a process and its descendants into new cgroups, one for each that they are in, but for those
 /// that have a run or attachment of their own.
 pub(super) fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
-    let name = format!("imtcp-attach-{:016x}", attachment.policy);
+    let name = format!("{}{:016x}", cgroup::ATTACHMENT, attachment.policy);
     attachment.moved.retain(|m| m.dir.exists());
     // Asked before anything moves: afterwards what is around the process would not be any more.
     let inner = nested::within(attachment);

@@ -40,8 +40,7 @@ impl Listed {
         let left = left_behind::told(&self.alive());
         let left = left
             .map_or(String::new(), |l| format!("; left running, with the default control: {l}"));
-        let command = r.command.replace('\n', " ");
-        format!("{orders} (imtcp's pid {}{ended}{left}): {command}", r.pid)
+        format!("{orders} (imtcp's pid {}{ended}{left}): {}", r.pid, r.command_shown())
     }
 
     /// What the run left behind and is still there.

@@ -99,8 +99,7 @@ pub fn cgroups_left() -> Vec<PathBuf> {
     fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if name.starts_with("imtcp-run-") || name.starts_with("imtcp-attach-") {
+                if imtcp::cgroup::is_ours(&entry.path()) {
                     found.push(entry.path());
                 }
                 walk(&entry.path(), found);
@@ -253,6 +252,15 @@ fn in_ns<T: Send>(ns: &File, work: impl FnOnce() -> T + Send) -> T {
         .join()
         .unwrap()
     })
+}
+
+/// Says so where it is not.
+pub fn python3_is_there() -> bool {
+    let there = Command::new("python3").arg("-V").output().is_ok();
+    if !there {
+        eprintln!("skipped: python3 is missing");
+    }
+    there
 }
 
 /// No test has a child that takes longer, on a busy machine either.

@@ -160,7 +160,7 @@ impl Session {
             eprintln!("imtcp: {told}");
         }
         let parent = nested::beside_attachments(&refuge);
-        let dir = cgroup::create(&parent, &format!("imtcp-run-{policy:016x}"))?;
+        let dir = cgroup::create(&parent, &format!("{}{policy:016x}", cgroup::RUN))?;
         let mut session = Session {
             policy,
             loaded,

@@ -106,10 +106,8 @@ fn first_outside(own: &Path, child: Pid) -> Option<Moved> {
 }
 
 /// Not where a run or an attachment inside has it, which counts it.
-fn has_left(own: &Path, cgroup: &Path) -> bool {
-    let mut names = cgroup.iter().map(|n| n.to_string_lossy());
-    !cgroup.starts_with(own)
-        && !names.any(|n| n.starts_with("imtcp-run-") || n.starts_with("imtcp-attach-"))
+fn has_left(own: &Path, to: &Path) -> bool {
+    !to.starts_with(own) && !to.ancestors().any(cgroup::is_ours)
 }
 
 /// A command that finds nobody there makes its connections itself.
