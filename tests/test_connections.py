@@ -11,15 +11,17 @@ import pytest
 
 from guests import (
     RECEIVER,
+    SEEDS,
     UP,
     Path3,
     Row,
     Transfer,
-    is_rarer_than,
+    assert_seldom_wrong,
     lines,
     percentile,
     rows,
     run,
+    valid_bps,
 )
 from imtcp_lab.job import JobResult
 
@@ -268,12 +270,6 @@ RECEIVERS = {
 }
 
 
-#: Guests of the ensemble of receivers.
-SEEDS = range(1, 4)
-#: At most one valid result in fifty is above what the path carries.
-WRONG = 0.02
-
-
 @cache
 def acknowledged(receiver: str) -> list[JobResult]:
     """With each control, a transfer to a receiver that acknowledges in its own way."""
@@ -284,16 +280,6 @@ def acknowledged(receiver: str) -> list[JobResult]:
         script += path.transfer(control, "w15000000", recv="-r 400000")
         script += "sleep 0.3; kill $WATCH; wait $WATCH || true\n"
     return [run(script, seed=seed) for seed in SEEDS]
-
-
-def valid_bps(results: list[JobResult], control: str) -> list[int]:
-    """What was measured and called valid, in order of size; each guest has at least five events."""
-    events = []
-    for result in results:
-        of_one = [e for e in lines(result, f"{control}.events") if "outcome" in e]
-        assert len(of_one) >= 5
-        events += of_one
-    return sorted(e["avail_bps"] for e in events if e["outcome"] == "valid")
 
 
 @pytest.mark.parametrize("receiver", RECEIVERS)
@@ -309,16 +295,14 @@ def test_whatever_acks_a_receiver_sends_costs_little_and_results_are_not_low(rec
     for control, share in (("imtcp", 0.95), ("imtcp_bg", 0.8)):
         assert took_s(control) <= took_s("reno") / share, (control, took_s(control))
         # Nobody else is there, and the receiver's window leaves no queue of its own.
-        if valid := valid_bps(results, control):
+        if valid := valid_bps(results, control, least_events=5):
             assert percentile(valid, 50) >= 50e6 * 0.75, valid
 
 
 @pytest.mark.parametrize("receiver", RECEIVERS)
 def test_whatever_acks_a_receiver_sends_results_are_right_or_rejected(receiver: str) -> None:
     for control in ("imtcp", "imtcp_bg"):
-        valid = valid_bps(acknowledged(receiver), control)
-        wrong = [bps for bps in valid if bps > 50e6 * 1.15]
-        assert is_rarer_than(WRONG, len(wrong), len(valid)), (control, len(valid), wrong)
+        assert_seldom_wrong(valid_bps(acknowledged(receiver), control, least_events=5), 50e6)
 
 
 def gaps_after_acks_us(packets: list[Row], port: str = "5000") -> list[int]:
