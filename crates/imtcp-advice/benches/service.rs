@@ -30,6 +30,8 @@ use imtcp_advice::time::{now_us, MINUTE_US};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -76,23 +78,32 @@ fn bench(place: &Place, days: i64, paths: i64) {
     println!("{place}: {count} records in {filled:.0} s");
 
     for history in ["week", "all"] {
-        let address = server.block_on(start(place, history, 9999));
+        let service = server.block_on(start(place, history, 9999));
+        let address = service.address;
         warm(address, paths);
         let advice = |path| format!("/v1/advice?dst={}&bytes=1000000", dst(path % paths));
         for pace in [Some(PACE), None] {
             let nothing = |_| "/nothing".to_string();
             report("nothing", pace, gets(address, pace, "404", nothing));
+            let asked = Asked::of(address);
             report(&format!("advice, history={history}"), pace, gets(address, pace, "200", advice));
+            asked.report(address);
         }
+        let asked = Asked::of(address);
         let beside = beside_reports(address, paths, || gets(address, Some(PACE), "200", advice));
         report(&format!("advice, history={history}, beside reports"), Some(PACE), beside);
+        asked.report(address);
+        server.block_on(service.end());
         let rolled_days = server.block_on(rolled_days(place, days));
         let raw_days = days - rolled_days - days / 12;
-        let address = server.block_on(start(place, history, raw_days as u32));
+        let service = server.block_on(start(place, history, raw_days as u32));
+        let address = service.address;
         warm(address, paths);
+        let asked = Asked::of(address);
         let beside = beside_reports(address, paths, || gets(address, Some(PACE), "200", advice));
         let what = format!("advice, history={history}, beside reports and a roll-up");
         report(&what, Some(PACE), beside);
+        asked.report(address);
         let at_work = server.block_on(self::rolled_days(place, days)) < rolled_days + days / 12;
         println!("the roll-up {} then", if at_work { "was still at work" } else { "had ended by" });
         if history == "week" {
@@ -100,10 +111,38 @@ fn bench(place: &Place, days: i64, paths: i64) {
             let rate = records as f64 / took.as_secs_f64();
             println!("ingest: {rate:.0} records a second ({AGENTS} agents, {RECORDS_A_BATCH} records a batch)");
         }
+        server.block_on(service.end());
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let memory = status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or("VmHWM: ?");
     println!("memory at most, clients included: {}", memory.trim_start_matches("VmHWM:").trim());
+}
+
+/// What the service's own clock says of its advice: how many there were, and how many within 2 ms.
+struct Asked {
+    all: f64,
+    within_2_ms: f64,
+}
+
+impl Asked {
+    fn of(address: SocketAddr) -> Self {
+        let (mut stream, mut buffer) = (connect(address), Vec::new());
+        ask(&mut stream, &get("/metrics"), "200", &mut buffer);
+        let text = String::from_utf8_lossy(&buffer).into_owned();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|l| l.strip_prefix(name)).expect("a metric");
+            line.trim().parse().expect("a number")
+        };
+        let [all, within_2_ms] = ["count", "bucket{le=\"0.002\"}"]
+            .map(|of| value(&format!("imtcp_advice_seconds_{of} ")));
+        Asked { all, within_2_ms }
+    }
+
+    fn report(&self, address: SocketAddr) {
+        let now = Self::of(address);
+        let share = (now.within_2_ms - self.within_2_ms) / (now.all - self.all);
+        println!("in the service, {:.2} % of them took 2 ms at most", share * 100.0);
+    }
 }
 
 fn report(what: &str, pace: Option<f64>, mut times: Vec<Duration>) {
@@ -189,7 +228,22 @@ async fn rolled_days(place: &Place, days: i64) -> i64 {
     rolled
 }
 
-async fn start(place: &Place, history: &str, raw_days: u32) -> SocketAddr {
+/// A service on a port of its own. Two at one history would each take the other's writes for a
+/// stranger's, and forget all that they keep.
+struct Running {
+    address: SocketAddr,
+    end: oneshot::Sender<()>,
+    ended: JoinHandle<()>,
+}
+
+impl Running {
+    async fn end(self) {
+        self.end.send(()).expect("it runs");
+        self.ended.await.expect("it ends");
+    }
+}
+
+async fn start(place: &Place, history: &str, raw_days: u32) -> Running {
     let store = Store::open(place).await.expect("the store opens");
     let settings = json!({ "history": history });
     store.change_settings("*", settings.as_object().expect("an object")).await.expect("set");
@@ -202,8 +256,12 @@ async fn start(place: &Place, history: &str, raw_days: u32) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (_, no_tls) = tokio::sync::watch::channel(None);
-    tokio::spawn(listen::serve(service, listener, no_tls, std::future::pending()));
-    address
+    let (end, told) = oneshot::channel();
+    let ended = tokio::spawn(async move {
+        let told = async { told.await.unwrap_or(()) };
+        listen::serve(service, listener, no_tls, told).await.expect("it serves");
+    });
+    Running { address, end, ended }
 }
 
 /// Sends a request, reads its answer whole; fails unless it has this status.
@@ -241,9 +299,15 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Each path once, so that what is measured is the service at work and not at its start.
+/// Each path once, so that what is measured is the service at work and not at its start: neither does
+/// it see a source for the first time later.
 fn warm(address: SocketAddr, paths: i64) {
     let (mut stream, mut buffer) = (connect(address), Vec::new());
+    for path in 0..paths {
+        let first_us = now_us() - 100_000;
+        let request = post(&dst(path), &format!("{first_us}-warm-{path}"), first_us);
+        ask(&mut stream, &request, "200", &mut buffer);
+    }
     let started = Instant::now();
     for path in 0..paths {
         let request = get(&format!("/v1/advice?dst={}", dst(path)));

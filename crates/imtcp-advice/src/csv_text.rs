@@ -163,12 +163,18 @@ impl<'r> Table<'r> {
             .utf8_passthru(true)
             .build(input);
         let mut decoded = BufReader::new(decoded);
-        let head = first_line(&mut decoded)?;
+        let mut head = first_line(&mut decoded)?;
         refuse_other_formats(&head)?;
-        let separator = separator(&head);
+        let named = named_separator(&head)?;
+        let mut lines_behind = 0;
+        if named.is_some() {
+            // A line feed after its CR goes into the next line, and csv counts that.
+            lines_behind += u64::from(head.ends_with(b"\n"));
+            head = first_line(&mut decoded)?;
+        }
+        let separator = named.unwrap_or_else(|| separator(&head));
         // csv counts a line where its line feed is: at the begin of the next row, after a CR.
-        let lines_behind =
-            u64::from(head.ends_with(b"\r") && decoded.fill_buf()?.starts_with(b"\n"));
+        lines_behind += u64::from(head.ends_with(b"\r") && decoded.fill_buf()?.starts_with(b"\n"));
         let all: Box<dyn Read + 'r> = Box::new(std::io::Cursor::new(head).chain(decoded));
         let since_row = Rc::new(Cell::new(0));
         let all = BoundedRows { input: all, since_row: Rc::clone(&since_row) };
@@ -233,6 +239,23 @@ fn refuse_other_formats(head: &[u8]) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The separator that spreadsheets name in a line of its own, `sep=;`, before the names of columns.
+fn named_separator(line: &[u8]) -> Result<Option<u8>> {
+    let line = line.trim_ascii_start();
+    let Some(named) = line.get(4..).filter(|_| line[..4].eq_ignore_ascii_case(b"sep=")) else {
+        return Ok(None);
+    };
+    let end = named.iter().position(|b| matches!(b, b'\r' | b'\n')).unwrap_or(named.len());
+    match named[..end] {
+        [separator @ (b',' | b';' | b'\t')] => Ok(Some(separator)),
+        _ => Err(Error::Input(
+            "the line sep= names another separator than a comma, a semicolon or a tab: \
+             save the file with one of these"
+                .into(),
+        )),
+    }
 }
 
 /// What is there most often outside quotes. No name of a column has any of them.

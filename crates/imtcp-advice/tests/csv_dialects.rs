@@ -70,6 +70,8 @@ fn each_dialect_gives_the_same_history() {
         tabs.as_bytes().to_vec(),
         quoted.as_bytes().to_vec(),
         format!("\u{feff}{semicolons}").into_bytes(),
+        format!("\u{feff}sep=;\r\n{semicolons}").into_bytes(),
+        format!("SEP=\t\n{tabs}").into_bytes(),
         utf_16(semicolons, u16::to_le_bytes),
         utf_16(&tabs, u16::to_be_bytes),
         plain.replace('\n', "\r").into_bytes(),
@@ -122,6 +124,9 @@ fn what_is_not_read_says_where_and_what_to_write() {
         "put a cell with a comma into quotes",
     );
     refused(b"time,available_bps\n2026-03-20T14:25:00Z,\"1,234\"\n", "is 1.234 or 1234");
+    refused(b"sep=|\ntime|available_bps\n", "save the file with one of these");
+    refused(b"sep=;\ntime;available_bps\nnoon;5\n", "line 3: column time: 'noon' is not a time");
+    refused(b"sep=;\r\ntime;available_bps\r\nnoon;5\r\n", "line 3: column time: 'noon'");
     refused(b"time|available_bps\n", "unknown column 'time|available_bps'");
     refused(b"time,available_bps,Time\n", "the column time is there twice");
     refused(

@@ -55,6 +55,7 @@ fn main() {
     test("a_database_that_another_holds_is_told_and_nothing_is_lost", None, || run(held()));
     let root = (!nix::unistd::geteuid().is_root()).then(|| "mounting needs root".to_string());
     test("a_full_disk_is_told_until_there_is_room_again", root.clone(), full);
+    test("a_history_that_cannot_be_written_is_told_before_a_report", root.clone(), read_only);
     test("a_file_system_that_is_unmounted_is_told", root, unmounted);
     let postgres = Postgres::start_own(&["-c", "fsync=off"]).map(drop).err();
     test("in_postgresql_tables_that_are_dropped_are_told", postgres.clone(), || run(dropped()));
@@ -281,6 +282,20 @@ fn full() {
         acknowledged += 1;
         let place = running.place.clone();
         assert_eq!(records(&place).await, acknowledged);
+    });
+}
+
+fn read_only() {
+    with_file_system(async |dir| {
+        let place = Place::File(dir.join("history.db"));
+        // Its log stays, as after a kill: without one SQLite does not open such a file at all.
+        let _open = Store::open(&place).await.unwrap();
+        mount(Some(&dir), &dir, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+        mount(None::<&str>, &dir, None::<&str>, read_only, None::<&str>).unwrap();
+        let running = Running::start(place).await;
+        running.until("/healthz", 503).await;
+        assert_eq!(running.get("/v1/advice?dst=192.0.2.7").await, 200);
     });
 }
 

@@ -29,6 +29,7 @@ fn main() {
     std::env::set_var("PATH", format!("{}:{path}", programs.display()));
     support::databases::run_all(tests![
         settings_that_do_not_go_together_are_refused_and_not_stored,
+        of_two_changes_at_once_that_do_not_go_together_one_is_refused,
         a_path_with_wrong_settings_is_listed_and_spoils_no_other,
         ten_years_in_one_point_are_summed,
         a_stretch_of_any_length_is_answered,
@@ -95,6 +96,24 @@ async fn settings_that_do_not_go_together_are_refused_and_not_stored(place: Plac
         let advice = asked(&service, "GET", &format!("/v1/advice?dst={dst}"), String::new()).await;
         assert_eq!(advice["verdict"], "unknown", "{advice}");
     }
+}
+
+async fn of_two_changes_at_once_that_do_not_go_together_one_is_refused(place: Place) {
+    let (one, other) = (Store::open(&place).await.unwrap(), Store::open(&place).await.unwrap());
+    let mut refused = [0, 0];
+    for _ in 0..20 {
+        let (of_path, of_all) = tokio::join!(
+            set(&one, DST, json!({"min_days": 10})),
+            set(&other, "*", json!({"max_days": 7}))
+        );
+        assert!(of_path.is_ok() != of_all.is_ok(), "{of_path:?} {of_all:?}");
+        refused[usize::from(of_path.is_ok())] += 1;
+        let stored = (own(&one, DST).await, own(&one, "*").await);
+        assert!(stored.0.is_empty() != stored.1.is_empty(), "{stored:?}");
+        set(&one, DST, json!({"min_days": null})).await.unwrap();
+        set(&one, "*", json!({"max_days": null})).await.unwrap();
+    }
+    assert_eq!(refused[0] + refused[1], 20);
 }
 
 /// An older version may have stored what is refused now, and a zone may be gone.

@@ -57,6 +57,7 @@ fn main() {
         other_processes_see_that_something_changed,
         two_that_open_at_once_agree,
         vacuum_works,
+        space_is_given_back_in_steps_that_are_told,
         its_size_counts_paths_and_series,
         the_service_answers_from_it,
         two_services_on_one_history_take_reports_and_answer_at_once,
@@ -712,6 +713,21 @@ async fn vacuum_works(place: Place) {
     assert_eq!(path(&store).await.series.len(), 1);
 }
 
+async fn space_is_given_back_in_steps_that_are_told(place: Place) {
+    let Place::File(file) = &place else { return };
+    let store = open(&place).await;
+    put(&store, minutes(at(NOON), 300_000, 0)).await;
+    store.forget(DST).await.unwrap();
+    let mut steps = Vec::new();
+    store.vacuum(&mut |done, of| steps.push((done, of))).await.unwrap();
+    // Of 1000 pages each: a writer waits for one of them.
+    let (first, of) = steps[0];
+    assert!(steps.len() >= 3 && first <= 1000 * 4096, "{steps:?}");
+    assert!(steps.is_sorted() && steps.iter().all(|step| step.1 == of), "{steps:?}");
+    assert_eq!(steps[steps.len() - 1].0, of);
+    assert!(std::fs::metadata(file).unwrap().len() < of / 10);
+}
+
 async fn the_service_answers_from_it(place: Place) {
     let store = open(&place).await;
     // Until 12:00; at 11:30 each day the bandwidth rises by 6 kbit/s a minute.
@@ -736,6 +752,12 @@ async fn the_service_answers_from_it(place: Place) {
     assert_eq!(history["points"].as_array().unwrap().len(), 10, "{history}");
     let timeline = get("/v1/timeline?dst=192.0.2.7&to=2026-03-20T12:00:00Z&steps=5").await;
     assert_eq!(timeline["steps"].as_array().unwrap().len(), 5, "{timeline}");
+    assert_eq!(get("/v1/paths").await["paths"][0]["newest"], NOON);
+
+    // One that an older version stored of a day to come is not the newest.
+    let later = record(DST, imtcp_advice::time::now_us() + DAY_US, 1);
+    let later = Batch { id: None, records: vec![later.into()] };
+    open(&place).await.write(&[later], at(NOON)).await.unwrap();
     assert_eq!(get("/v1/paths").await["paths"][0]["newest"], NOON);
 
     // Now: reports count at once, and are stored once.

@@ -149,12 +149,15 @@ fn clients_that_are_slow_are_dropped() {
     std::thread::scope(|s| {
         let head = s.spawn(|| slow("GET /healthz HTTP/1.1\r\nHost: localhost\r\n"));
         let silent = s.spawn(|| slow(""));
+        let after_an_answer = s.spawn(|| slow("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         let body = s.spawn(|| {
             let auth = format!("Authorization: Bearer {TOKEN}\r\n");
             slow(&format!(
                 "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\n{auth}Content-Length: 100\r\n\r\n{{"
             ))
         });
+        let (took, answer) = after_an_answer.join().unwrap();
+        assert!(took < Duration::from_secs(18) && answer.contains(" 200 "), "{took:?} {answer}");
         for thread in [head, silent, body] {
             let (took, answer) = thread.join().unwrap();
             assert!(took < Duration::from_secs(18), "{took:?} {answer}");
@@ -221,6 +224,24 @@ fn a_page_of_another_site_is_answered_nothing() {
     assert_eq!(origin(&service.url), 200);
     assert_eq!(origin("http://evil.example"), 403);
     assert_eq!(origin("null"), 403);
+    // On every route, with every method that it has, and where there is none.
+    let description = service.get("/openapi.json").1;
+    let described = description["paths"].as_object().unwrap().iter();
+    let mut routes: Vec<(&str, &str)> = described
+        .flat_map(|(path, of)| of.as_object().unwrap().keys().map(|m| (&**path, &**m)))
+        .collect();
+    assert!(routes.len() >= 10, "{routes:?}");
+    routes.extend([("/", "get"), ("/openapi.json", "get"), ("/nowhere", "get")]);
+    for (path, method) in &routes {
+        let path = path.replace("{dst}", DST);
+        let foreign = "Origin: http://evil.example\r\nContent-Length: 0\r\n";
+        let head = format!(
+            "{} {path} HTTP/1.1\r\nHost: localhost\r\n{foreign}Connection: close\r\n\r\n",
+            method.to_uppercase()
+        );
+        let answer = answer_to_head(&service, &head);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{method} {path}: {answer}");
+    }
     let post = |kind: &str| {
         let request = agent().post(format!("{}/RPC2", service.url)).header("Content-Type", kind);
         request.send("<methodCall/>").unwrap().status().as_u16()
@@ -233,7 +254,8 @@ fn a_page_of_another_site_is_answered_nothing() {
     }
     let metrics = service.get("/metrics").1;
     let metrics = metrics.as_str().unwrap();
-    assert!(metrics.contains("imtcp_advice_refused_total{why=\"origin\"} 2"), "{metrics}");
+    let refused = format!("imtcp_advice_refused_total{{why=\"origin\"}} {}", 2 + routes.len());
+    assert!(metrics.contains(&refused), "{metrics}");
 }
 
 #[test]

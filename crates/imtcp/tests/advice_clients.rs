@@ -131,7 +131,14 @@ fn a_log_is_read_with_what_it_was_rotated_to_and_each_file_once() {
     assert_eq!(told(&rotated), "16 lines read, 8 transfers");
     // All files of the directory: rsyncd's log and the copy that is no rotated one, too.
     let directory = scratch.path("");
-    assert_eq!(told(&["--log", directory.to_str().unwrap()]), "22 lines read, 11 transfers");
+    let directory = directory.to_str().unwrap();
+    assert_eq!(told(&["--log", directory]), "22 lines read, 11 transfers");
+    // What a directory has besides is named and left out.
+    fs::write(scratch.path("access.log.3.xz"), b"\xfd7zXZ\0").unwrap();
+    let output = imtcp(&["advice", "clients", "--log", directory]);
+    assert!(text(&output.stdout).contains("22 lines read, 11 transfers"));
+    let said = text(&output.stderr);
+    assert!(said.contains("access.log.3.xz is left out: it is compressed (xz)"), "{said}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! Putting it together: the hop with the least bandwidth, the newest record of every hop,
 //! the answer [EN §3.3.1].
 
+use std::net::IpAddr;
+
 use jiff::Timestamp;
 
 use super::answer::{Advice, Basis, Day, Days, Mode, Reason, Switch};
@@ -259,6 +261,9 @@ fn because(
             "there is no history of available bandwidth of this destination, only active tests, \
              which tell none"
                 .into()
+        }
+        Reason::NoHistory if request.dst.parse::<IpAddr>().is_err() => {
+            "there is no history of this name; agents report addresses: ask for its address".into()
         }
         Reason::NoHistory => "there is no history of this destination".into(),
         Reason::Stale => format!(

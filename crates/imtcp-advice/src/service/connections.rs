@@ -201,6 +201,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn by_default_one_client_has_128_of_the_4096_connections() {
+        let connections = Connections::new(Most::default());
+        let open: Vec<_> = (0..200).filter_map(|_| connections.admit(ip("192.0.2.1"))).collect();
+        assert_eq!(connections.open().of_client[&ip("192.0.2.1")], 128);
+        let others = (0..5000_u32).map(|n| IpAddr::from(n.to_be_bytes()));
+        let others: Vec<_> = others.filter_map(|other| connections.admit(other)).collect();
+        assert_eq!(connections.count(), 4096);
+        drop((open, others));
+    }
+
+    #[tokio::test]
     async fn a_connection_with_a_request_under_way_is_not_ended_for_another() {
         let connections = Connections::new(MOST);
         let a = ip("192.0.2.1");

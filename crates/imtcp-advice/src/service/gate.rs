@@ -3,6 +3,7 @@
 //! name, origin, rate, right, type and length. What every answer has is added here too.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -123,7 +124,14 @@ fn check_right(
             service.wrong_tokens.take(client, now);
             // So many a minute: a log must not grow with who guesses.
             if service.wrong_token_lines.take(client, now) {
-                tracing::warn!("{client} sent a wrong token");
+                match service.wrong_tokens_untold.swap(0, Ordering::Relaxed) {
+                    0 => tracing::warn!("{client} sent a wrong token"),
+                    more => tracing::warn!(
+                        "{client} sent a wrong token; there were {more} more since the line before"
+                    ),
+                }
+            } else {
+                service.wrong_tokens_untold.fetch_add(1, Ordering::Relaxed);
             }
             return (Why::WrongToken, denied.into());
         }

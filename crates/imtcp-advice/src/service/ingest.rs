@@ -111,6 +111,8 @@ struct Writer {
 
 impl Writer {
     async fn write_all(mut self, mut queue: mpsc::Receiver<Item>) {
+        // The first probe is at once: a history that is read-only is told before the first report.
+        self.probe().await;
         self.seen = self.book.store().generation().await.unwrap_or(0);
         let mut notice = tokio::time::interval(NOTICE);
         notice.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -146,9 +148,13 @@ impl Writer {
             Err(_) => {}
         }
         if self.health.cannot_write() && self.probed.elapsed() >= PROBE {
-            self.probed = Instant::now();
-            self.health.wrote(self.book.store().probe_write(now_us()).await.as_ref().map(|_| ()));
+            self.probe().await;
         }
+    }
+
+    async fn probe(&mut self) {
+        self.probed = Instant::now();
+        self.health.wrote(self.book.store().probe_write(now_us()).await.as_ref().map(|_| ()));
     }
 
     async fn write_group(&mut self, group: Vec<Item>) {

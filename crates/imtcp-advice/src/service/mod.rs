@@ -30,6 +30,7 @@ mod turns;
 mod upcoming;
 mod xmlrpc;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,8 @@ pub struct Service {
     wrong_tokens: Buckets,
     /// Lines of the log about wrong tokens, of this machine's clients too.
     wrong_token_lines: Buckets,
+    /// Wrong tokens without a line, since the last one with a line.
+    wrong_tokens_untold: AtomicU64,
     connections: Arc<Connections>,
     names: Names,
     metrics: Arc<Metrics>,
@@ -120,6 +123,7 @@ impl Service {
                 config.spares_loopback,
             ),
             wrong_token_lines: Buckets::new(WRONG_TOKENS, f64::from(WRONG_TOKENS) / 60.0, false),
+            wrong_tokens_untold: AtomicU64::new(0),
             connections: Connections::new(config.most_connections),
             names: Names::default(),
             metrics,

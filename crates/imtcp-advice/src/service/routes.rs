@@ -18,7 +18,7 @@ use super::Shared;
 use crate::advice::answer::Answer;
 use crate::destination::{Destination, DestinationOrAll, DestinationOrNone};
 use crate::error::Error;
-use crate::record::destination;
+use crate::record::{destination, Kind};
 use crate::settings::schema::SettingsChange;
 use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, Point, TestPoint, ALL_PATHS};
@@ -92,7 +92,7 @@ pub struct PathView {
     /// Hops with records; the empty one is the path as a whole.
     hops: BTreeSet<String>,
     sources: BTreeSet<String>,
-    /// First and newest record of available bandwidth.
+    /// First and newest record of available bandwidth; one of the future is not the newest.
     #[schema(format = DateTime)]
     oldest: Option<String>,
     #[schema(format = DateTime)]
@@ -194,8 +194,13 @@ async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
         Err(e) => return Err(e.into()),
     };
     let oldest = path.series.iter().filter_map(|s| s.oldest_us).min();
-    let newest = path.series.iter().filter_map(|s| s.newest_us).max();
-    let newest_test = path.series.iter().filter_map(|s| s.newest_test_us).max();
+    let (mut newest, mut newest_test) = (None, None);
+    let now_us = now_us();
+    for series in &path.series {
+        let store = service.book.store();
+        newest = newest.max(store.newest_time(series, Kind::Bandwidth, now_us).await?);
+        newest_test = newest_test.max(store.newest_time(series, Kind::Test, now_us).await?);
+    }
     Ok(PathView {
         hops: path.series.iter().map(|s| s.hop.clone()).collect(),
         sources: path.series.into_iter().map(|s| s.source).collect(),

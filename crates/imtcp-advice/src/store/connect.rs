@@ -190,7 +190,15 @@ async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> sqlx::Resu
 
 /// What a person is to do about an error of the database's own, if that is known.
 pub(super) fn advice(message: &str) -> Option<&'static str> {
-    let is_pgbouncers = message.contains("unsupported startup parameter");
-    is_pgbouncers
-        .then_some("write `ignore_startup_parameters = extra_float_digits` in pgbouncer.ini")
+    let known = [
+        (
+            "unsupported startup parameter",
+            "write `ignore_startup_parameters = extra_float_digits` in pgbouncer.ini",
+        ),
+        (
+            "unable to open database file",
+            "the file and its directory must be writable, since SQLite keeps a log beside it",
+        ),
+    ];
+    known.iter().find(|(says, _)| message.contains(says)).map(|(_, advice)| *advice)
 }

@@ -4,6 +4,8 @@
 //! one transaction, so that a kill leaves a record either as it was or rolled up, never neither.
 //! Of paths that nobody reports any more, see [`super::silent`].
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
@@ -121,20 +123,36 @@ fn roll_up_sql(kind: Kind) -> &'static str {
     }
 }
 
+/// What is due when, and whether somebody waits for it.
+struct Task<'a> {
+    keep: &'a Retention,
+    now_us: i64,
+    /// Rests after each step for as long as the step took: reports have half of the time at least.
+    rests: bool,
+}
+
 impl Store {
-    /// Rolls up and removes what is due.
+    /// Rolls up and removes what is due, beside reports that come in.
     pub async fn maintain(&self, keep: &Retention, now_us: i64) -> Result<Maintained> {
-        self.maintain_telling(keep, now_us, &mut |_| {}).await
+        self.maintain_task(&Task { keep, now_us, rests: true }, &mut |_| {}).await
     }
 
-    /// The same, telling after each step how far it is.
+    /// The same without a rest, telling after each step how far it is.
     pub async fn maintain_telling(
         &self,
         keep: &Retention,
         now_us: i64,
         tell: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Maintained> {
-        let mut done = self.maintain_all(keep, now_us, tell).await?;
+        self.maintain_task(&Task { keep, now_us, rests: false }, tell).await
+    }
+
+    async fn maintain_task(
+        &self,
+        task: &Task<'_>,
+        tell: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Maintained> {
+        let mut done = self.maintain_all(task, tell).await?;
         if done.rolled_up + done.removed > 0 {
             // At the end alone: who keeps records as they were knows the same of the path meanwhile,
             // and would read all of it anew after each of many steps.
@@ -142,14 +160,13 @@ impl Store {
             self.raise_generation(&mut tx).await?;
             self.commit(tx).await?;
         }
-        self.forget_silent(keep.silent_days, now_us, &mut done).await?;
+        self.forget_silent(task.keep.silent_days, task.now_us, &mut done).await?;
         Ok(done)
     }
 
     async fn maintain_all(
         &self,
-        keep: &Retention,
-        now_us: i64,
+        task: &Task<'_>,
         tell: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Maintained> {
         let mut done = Maintained::default();
@@ -162,10 +179,10 @@ impl Store {
             };
             for kind in Kind::ALL {
                 let of = (kind, *series);
-                self.maintain_series(of, keep, now_us, &mut done, &mut rolled_up).await?;
+                self.maintain_series(of, task, &mut done, &mut rolled_up).await?;
             }
         }
-        self.forget_batch_ids(now_us).await?;
+        self.forget_batch_ids(task.now_us).await?;
         Ok(done)
     }
 
@@ -183,11 +200,11 @@ impl Store {
     async fn maintain_series(
         &self,
         of: (Kind, i64),
-        keep: &Retention,
-        now_us: i64,
+        task: &Task<'_>,
         done: &mut Maintained,
         tell: &mut (dyn FnMut(u64) + Send),
     ) -> Result<()> {
+        let keep = task.keep;
         let (table, series) = (table(of.0), of.1);
         // Two lookups in the key; one SELECT of both would read all of the series.
         let sql = format!(
@@ -198,13 +215,14 @@ impl Store {
         let ends = query.fetch_one(&mut *self.reading().await?).await?;
         let end = |i| ends.try_get::<Option<i64>, _>(i);
         let (Some(oldest), Some(newest)) = (end(0)?, end(1)?) else { return Ok(()) };
-        let before = |days: u32| newest.min(now_us) - i64::from(days) * DAY_US;
+        let before = |days: u32| newest.min(task.now_us) - i64::from(days) * DAY_US;
         // Whole hours only: a bucket is made once, when all of it is due.
         let raw = before(keep.raw_days) / HOUR_US * HOUR_US;
         let minutes = before(keep.minute_days) / HOUR_US * HOUR_US;
         // Hours first: what is old enough for them need not become minutes before.
-        self.roll_up(of, HOUR_US, (oldest, minutes), done, tell).await?;
-        self.roll_up(of, MINUTE_US, (oldest.max(minutes), raw), done, tell).await?;
+        let rests = task.rests;
+        self.roll_up(of, (HOUR_US, rests), (oldest, minutes), done, tell).await?;
+        self.roll_up(of, (MINUTE_US, rests), (oldest.max(minutes), raw), done, tell).await?;
         if oldest >= before(keep.hour_days) {
             return Ok(());
         }
@@ -220,7 +238,7 @@ impl Store {
     async fn roll_up(
         &self,
         (kind, series): (Kind, i64),
-        bucket_us: i64,
+        (bucket_us, rests): (i64, bool),
         (mut from_us, until_us): (i64, i64),
         done: &mut Maintained,
         tell: &mut (dyn FnMut(u64) + Send),
@@ -245,6 +263,7 @@ impl Store {
             let hour = |t_us: i64| t_us.div_euclid(HOUR_US) * HOUR_US;
             let end_us = next.map_or(until_us, hour).max(hour(first) + HOUR_US).min(until_us);
             let mut tx = self.writing().await?;
+            let begun = Instant::now();
             for sql in [roll_up_sql(kind), &rolled] {
                 let query = self.dialect.query(sql).bind(series).bind(bucket_us);
                 let changed = query.bind(first).bind(end_us).execute(&mut *tx).await?;
@@ -255,6 +274,9 @@ impl Store {
             self.commit(tx).await?;
             tell(done.rolled_up);
             from_us = end_us;
+            if rests {
+                tokio::time::sleep(begun.elapsed()).await;
+            }
         }
         Ok(())
     }

@@ -5,10 +5,12 @@ use sqlx::any::AnyRow;
 use sqlx::Row;
 
 use super::read::{unsigned, SeriesInfo, VALID};
+use super::schema::table;
 use super::Store;
 use crate::advice::capacity::{Key, MOST};
 use crate::advice::decide::Newest;
 use crate::error::Result;
+use crate::record::Kind;
 
 /// A record of bandwidth, as far as an answer needs it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +38,27 @@ impl Store {
             self.dialect.query(&sql).bind(i64::from(min_validity_pct)).bind(series).bind(until_us);
         let row = query.fetch_optional(&mut *tx).await?;
         row.map(|row| Ok((key(&row)?, seen(&row)?.newest))).transpose()
+    }
+
+    /// When the newest record of a kind was, none after a time.
+    pub(crate) async fn newest_time(
+        &self,
+        series: &SeriesInfo,
+        kind: Kind,
+        until_us: i64,
+    ) -> Result<Option<i64>> {
+        let at_best = match kind {
+            Kind::Bandwidth => series.newest_us,
+            Kind::Test => series.newest_test_us,
+        };
+        if at_best.is_none_or(|t_us| t_us <= until_us) {
+            return Ok(at_best);
+        }
+        let mut tx = self.reading().await?;
+        let sql =
+            format!("SELECT MAX(t_us) FROM {} WHERE series_id = $1 AND t_us <= $2", table(kind));
+        let query = self.dialect.query(&sql).bind(series.id).bind(until_us);
+        Ok(query.fetch_one(&mut *tx).await?.try_get(0)?)
     }
 
     /// The newest capacities that a series told between two times, as many as count.

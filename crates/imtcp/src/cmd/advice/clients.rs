@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{bail, Context, Result};
 use imtcp_advice::clients::proxies::{Forwarded, Proxy};
@@ -26,9 +26,18 @@ pub fn main(args: ClientsArgs) -> Result<u8> {
     let mut clients = Clients::behind(forwarded(&args.lines)?, format, zone, now_us());
     let named = |path: &Path| path.display().to_string();
     // All of them, before one is read for minutes in vain.
-    let open = |path: &PathBuf| files::open(path).with_context(|| named(path));
-    let logs = found.iter().map(open).collect::<Result<Vec<_>>>()?;
-    for (log, path) in logs.into_iter().zip(&found) {
+    let mut logs = Vec::new();
+    for path in &found {
+        match files::open(path) {
+            Ok(log) => logs.push((log, path)),
+            // A directory has what else is there, too.
+            Err(e) if !args.log.contains(path) => {
+                eprintln!("imtcp: {} is left out: {e}", named(path));
+            }
+            Err(e) => return Err(e).with_context(|| named(path)),
+        }
+    }
+    for (log, path) in logs {
         clients.read(log).with_context(|| named(path))?;
     }
     let counts = clients.counts();
