@@ -131,6 +131,10 @@ fn a_run_directory_that_cannot_be_written_is_named() {
         imtcp_ok(&[state]);
         let ask = |args: &[&str]| within("mount -t tmpfs -o ro none /run", args);
         all_say("cannot write /run/imtcp: Read-only file system", "remount,rw /run`", ask, true);
+        // What needs nothing written is shown all the same.
+        let remounted = "mount --bind /run /run && mount -o remount,bind,ro /run";
+        let status = within(remounted, &["status"]);
+        assert_eq!(status.status.code(), Some(if state == "up" { 0 } else { 3 }), "{status:?}");
         // A page for each file, and no page left.
         let full = "mount -t tmpfs -o size=4k none /run && mkdir -p -m 700 /run/imtcp/runs \
                     /run/imtcp/attachments && echo >/run/fill";

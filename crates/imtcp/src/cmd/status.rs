@@ -104,7 +104,10 @@ struct Status {
 pub fn main(args: StatusArgs) -> Result<u8> {
     probe::require_privileges("imtcp status")?;
     let loaded = Meta::read()?;
-    state::sweep_runs(&state::lock()?);
+    // Where /run cannot be written nothing is swept, and what there is can still be shown.
+    if let Ok(lock) = state::lock() {
+        state::sweep_runs(&lock);
+    }
     let records = match loaded {
         Some(_) => Records::open()?.read().unwrap_or_default(),
         None => Vec::new(),
