@@ -7,12 +7,15 @@ the next, and on a build with other bytes each seed is another sample.
     scripts/test-seeds.py -- -k token                  what stands after -- is pytest's
 
 Prints how often each test passed, and keeps that in the table lab/results/test-seeds.md, with the
-rows of tests that were not run now.  Exits with 1 where one failed.
+rows of tests that were not run now.  Exits with 1 where one failed.  What a seed gave is saved in
+target/test-seeds: the same command on the same commit goes on where it was ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -47,6 +50,21 @@ def outcomes(seed: int, arguments: list[str]) -> dict[str, str]:
             name = f"{case.get('classname', '').split('.')[-1]}::{case.get('name')}"
             found[name] = " ".join((wrong[0] or "it failed").split())[:300] if wrong else ""
         return found
+
+
+def saved(seed: int, arguments: list[str], commit: str) -> dict[str, str]:
+    """The same, run once for a clean commit."""
+    asked = hashlib.sha256(" ".join(arguments).encode()).hexdigest()[:12]
+    path = ROOT / "target" / "test-seeds" / commit / asked / f"{seed}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    found = outcomes(seed, arguments)
+    if not commit.endswith("-dirty"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(found))
+        new.rename(path)
+    return found
 
 
 HEAD = """# Tests of the virtual machine by seed
@@ -84,16 +102,18 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=TABLE, metavar="FILE")
     parser.add_argument("arguments", nargs="*", default=list(TESTS), metavar="TEST")
     asked = parser.parse_args()
+    head = ["git", "describe", "--always", "--dirty"]
+    described = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=False)
+    commit = described.stdout.strip()
     by_seed: dict[int, dict[str, str]] = {}
     with ThreadPoolExecutor(asked.jobs) as pool:
-        running = pool.map(lambda seed: outcomes(seed, asked.arguments), range(asked.seeds))
+        seeds = range(asked.seeds)
+        running = pool.map(lambda seed: saved(seed, asked.arguments, commit), seeds)
         for seed, found in enumerate(running):
             by_seed[seed] = found
             failed = [name for name, reason in found.items() if reason]
             print(f"seed {seed}: {len(found)} tests, failed: {failed or 'none'}", flush=True)
-    head = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=False)
-    now = rows(by_seed, commit.stdout.strip())
+    now = rows(by_seed, commit)
     both = kept(asked.output) | now
     asked.output.write_text(HEAD + "".join(f"{both[name]}\n" for name in sorted(both)))
     print(HEAD + "\n".join(now[name] for name in sorted(now)))
