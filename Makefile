@@ -18,7 +18,7 @@ COMPLETIONS := bash-completion/completions/imtcp zsh/site-functions/_imtcp \
 	fish/vendor_completions.d/imtcp.fish
 
 .PHONY: install uninstall help setup setup-tests build bpf man lab-env tests-env demo demo-programs demo-kernel
-.PHONY: proftpd install-proftpd test test-quick lint format bench fuzz clean
+.PHONY: proftpd install-proftpd test test-all test-quick lint format bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -87,8 +87,11 @@ demo-programs: setup bpf
 demo-kernel: lab-env
 	@.venv/bin/lab vm build --kernel 6.12 --fetch-only
 
-test: build tests-env proftpd ## everything: unit, property, fuzz smoke, BPF on each kernel, end to end
+test: build tests-env proftpd ## unit, property, fuzz smoke, BPF on each kernel, end to end; guests where they changed
 	scripts/test.sh
+
+test-all: build tests-env proftpd ## the same with all guests, and the quick form of every figure
+	IMTCP_TEST_FIGURES=all scripts/test.sh --all
 
 test-quick: build tests-env ## what needs no virtual machine
 	scripts/test.sh --quick

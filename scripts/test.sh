@@ -1,14 +1,16 @@
 #!/bin/sh
 # All tests, each part with its own report; the last line sums them up. `make test` calls this
-# after installing and building. With --quick, nothing that needs the virtual machine.
+# after installing and building: most of the virtual machine's tests run only where something that they
+# depend on has changed. With --all they run in any case, with --quick nothing that needs a guest.
 set -u
 cd "$(dirname "$0")/.." || exit
 
-quick=
+quick='' all=''
 case "${1:-}" in
 --quick) quick=1 ;;
-"") ;;
-*) echo "usage: scripts/test.sh [--quick]" >&2; exit 2 ;;
+--all) all=1 ;;
+"") ! scripts/guests-changed.sh || all=1 ;;
+*) echo "usage: scripts/test.sh [--quick | --all]" >&2; exit 2 ;;
 esac
 
 log=target/test
@@ -126,21 +128,26 @@ else
 	papers=
 	[ "${IMTCP_TEST_FIGURES:-}" != all ] || papers="BG IM EN LP turn"
 	guests="connections nocc modes kernels parameters rates token_bucket"
+	# What the command does in a guest is shown by those that always run: each kernel, and one figure.
+	now=$guests without_guest=''
+	[ -n "$all" ] || now=kernels without_guest='-m not(vm)'
 	# shellcheck disable=SC2086 # words
 	{
-		echo "lab --ignore=$figures lab/tests"
+		echo "lab $without_guest --ignore=$figures lab/tests"
 		if [ -n "$papers" ]; then
 			printf '%s\n' $papers | sed "s|.*|figures-& $figures -k &|"
 		else
 			echo "figures $figures"
 		fi
-		printf '%s\n' $guests | sed 's|.*|& tests/test_&.py|'
+		printf '%s\n' $now | sed 's|.*|& tests/test_&.py|'
 	} >"$log/queue"
 	# shellcheck disable=SC2046,SC2086
 	begin e2e $pytest $(printf ' --ignore=tests/test_%s.py' $guests) tests
 	queued=$(sed 's/ .*//' "$log/queue")
 	# shellcheck disable=SC2086
-	echo "== in the virtual machine, two at a time; this takes a while:" $queued
+	echo "== two at a time, most in the virtual machine; this takes a while:" $queued
+	[ -n "$all" ] || echo "== left out, since nothing that they depend on has changed since they passed" \
+		"with $(cut -c1-7 .ci/tested): the other guests (\`make test-all\` runs them)"
 	lane &
 	lane &
 	wait
