@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from browsers import BROWSERS, SIZES, Open, check_layout, keep_picture
-from histories import DST, bring, minute, service
+from histories import DST, bring, minute, service, wave
 from playwright.sync_api import Page, Route, expect
 
 TOKEN = "a-token-for-the-tests"
@@ -94,6 +94,22 @@ def test_old_data_is_marked_as_old_and_the_page_recovers_by_itself(
                 "The service answers again. Shown data is up to date."
             )
             assert page.evaluate(frame) == "solid"
+
+
+def test_a_permission_that_has_ended_is_not_shown_as_one(open_page: Open, tmp_path: Path) -> None:
+    db = tmp_path / "history.db"
+    bring(db, wave(DST, 70e6, 100_000_000, 10))
+    with ExitStack() as running:
+        url = running.enter_context(service(db))
+        page = open_page(url)
+        page.clock.install()
+        page.reload()
+        switch = page.locator("#switch")
+        expect(switch).to_contain_text("Congestion control may be off, at a risk")
+        running.close()
+        page.clock.fast_forward(30 * 60_000)
+        expect(switch).to_contain_text("this advice is over", timeout=15_000)
+        expect(switch).to_have_class("switch unknown")
 
 
 def test_an_error_of_the_service_or_of_a_proxy_is_told_as_such(url: str, open_page: Open) -> None:

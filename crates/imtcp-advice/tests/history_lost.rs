@@ -22,6 +22,7 @@ use nix::mount::{mount, umount2, MntFlags, MsFlags};
 use nix::sched::{unshare, CloneFlags};
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection, Executor};
+use support::pgbouncer::PgBouncer;
 use support::Postgres;
 use tower::ServiceExt;
 
@@ -59,6 +60,13 @@ fn main() {
     test("a_file_system_that_is_unmounted_is_told", root, unmounted);
     let postgres = Postgres::start_own(&["-c", "fsync=off"]).map(drop).err();
     test("in_postgresql_tables_that_are_dropped_are_told", postgres.clone(), || run(dropped()));
+    test("a_single_table_that_is_dropped_is_told_until_it_is_back", postgres.clone(), || {
+        run(one_table_dropped());
+    });
+    let pooler = postgres.clone().or(PgBouncer::missing());
+    test("a_pooler_that_gives_too_few_connections_is_refused_at_start", pooler, || {
+        run(too_few_connections());
+    });
     test("a_postgresql_that_is_started_again_is_used_again", postgres, || run(restarted()));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
@@ -319,6 +327,33 @@ async fn dropped() {
     Store::open(&place).await.unwrap().close().await;
     running.is_without_history().await;
     assert_eq!(records(&place).await, 0);
+}
+
+async fn too_few_connections() {
+    let postgres = Arc::new(Postgres::start_own(&["-c", "fsync=off"]).unwrap());
+    let pooler = PgBouncer::start_in(&postgres, "session").unwrap();
+    let store = Store::open(&pooler.place()).await.unwrap();
+    let begun = Instant::now();
+    let Err(e) = Service::start(store, Config::default()).await else { panic!("it starts") };
+    assert!(e.to_string().contains("`default_pool_size = 6` at least"), "{e}");
+    assert!(begun.elapsed() < NOTICED, "{:?}", begun.elapsed());
+}
+
+/// The others answer: what nobody asks for just now must not pass for a whole history.
+async fn one_table_dropped() {
+    let postgres = Postgres::start_own(&["-c", "fsync=off"]).unwrap();
+    for table in ["record", "active_test", "batch", "client"] {
+        let place = postgres.place();
+        let mut running = Running::start(place.clone()).await;
+        running.works().await;
+        postgres.psql_in(&place, &format!("DROP TABLE imtcp.{table}"));
+        running.until("/healthz", 503).await;
+        for _ in 0..8 {
+            let _ = running.report(1).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert_eq!(running.get("/healthz").await, 503, "{table}");
+        }
+    }
 }
 
 async fn restarted() {

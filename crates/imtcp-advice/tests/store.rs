@@ -56,6 +56,7 @@ fn main() {
         a_newer_schema_is_refused,
         other_processes_see_that_something_changed,
         two_that_open_at_once_agree,
+        a_clock_that_leaps_ahead_removes_nothing_for_weeks,
         vacuum_works,
         space_is_given_back_in_steps_that_are_told,
         its_size_counts_paths_and_series,
@@ -704,6 +705,52 @@ async fn its_size_counts_paths_and_series(place: Place) {
     assert_eq!((size.paths, size.series), (1, 2));
     // A record takes some 30 bytes at least.
     assert!(size.bytes > empty.bytes + 150_000, "{empty:?} {size:?}");
+}
+
+/// A report and a roll-up while the clock is 500 days and 4000 days ahead.
+async fn a_clock_that_leaps_ahead_removes_nothing_for_weeks(place: Place) {
+    let store = open(&place).await;
+    let report = async |dst: &str, t_us: i64| {
+        let batch = batch(Some(&format!("{dst}-{t_us}")), vec![record(dst, t_us, 1)]);
+        store.write(&[batch], t_us).await.unwrap();
+    };
+    let roll_up = async |now_us: i64| {
+        let aged_us = store.aged_us(now_us).await.unwrap();
+        store.maintain(&Retention::default(), aged_us).await.unwrap()
+    };
+    let kept = async || store.path_names("", 10).await.unwrap().len();
+    report(DST, at(NOON)).await;
+    report("192.0.2.8", at(NOON)).await;
+    roll_up(at(NOON)).await;
+    for days in [500, 4000] {
+        let then_us = at(NOON) + days * DAY_US;
+        report("192.0.2.8", then_us).await;
+        for hour in 0..24 {
+            let done = roll_up(then_us + hour * HOUR_US).await;
+            assert_eq!((done.removed, done.silent_paths), (0, 0), "{days} days, {hour} hours");
+        }
+    }
+    assert_eq!(kept().await, 2);
+    // The clock is right again, and later the time has really come.
+    let mut now_us = at(NOON) + DAY_US;
+    roll_up(now_us).await;
+    assert_eq!(kept().await, 2);
+    let mut twenty_days = async || {
+        now_us += 20 * DAY_US;
+        report("192.0.2.9", now_us).await;
+        for hour in 0..21 {
+            roll_up(now_us + hour * HOUR_US).await;
+        }
+    };
+    for _ in 0..19 {
+        twenty_days().await;
+    }
+    assert!(store.path(DST).await.unwrap().is_some(), "400 days are not over");
+    for _ in 0..2 {
+        twenty_days().await;
+    }
+    assert!(store.path(DST).await.unwrap().is_none());
+    assert!(store.path("192.0.2.9").await.unwrap().is_some());
 }
 
 async fn vacuum_works(place: Place) {

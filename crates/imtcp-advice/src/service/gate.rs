@@ -23,7 +23,7 @@ use super::problem::{self, Problem};
 use super::{Service, Shared};
 
 /// A request's answer takes no longer than this, its body's arrival included.
-const REQUEST_TIME: Duration = Duration::from_secs(15);
+pub const REQUEST_TIME: Duration = Duration::from_secs(15);
 /// The body of a refused request is thrown away for so long, that its sender reads the answer.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 const MOST_REPORT_BYTES: usize = 4 << 20;
@@ -143,11 +143,13 @@ async fn run(route: Option<&str>, request: Request, next: Next) -> Response {
     let request = request.map(|body| Body::new(Limited::new(body, most_bytes(route))));
     match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
         Ok(response) => as_problem(response),
-        Err(_) => {
-            let detail = "the request took too long: send it faster, or ask for less";
-            Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response()
-        }
+        Err(_) => too_slow().into_response(),
     }
+}
+
+pub fn too_slow() -> Problem {
+    let detail = "the request took too long: send it faster, or ask for less";
+    Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
 }
 
 fn most_bytes(route: Option<&str>) -> usize {

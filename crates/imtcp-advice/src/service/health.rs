@@ -110,7 +110,12 @@ pub async fn with_history(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    service.health.check_history()?;
+    if let Err(problem) = service.health.check_history() {
+        if request.uri().path() == "/v1/reports" {
+            service.metrics.batches.with_label_values(&["failed"]).inc();
+        }
+        return Err(problem);
+    }
     Ok(next.run(request).await)
 }
 

@@ -135,6 +135,7 @@ impl Writer {
             return;
         }
         self.health.read(now.as_ref().map(|_| ()));
+        self.metrics.set_history_up(now.is_ok());
         match now {
             Ok(now) => {
                 self.rescued = false;

@@ -27,6 +27,8 @@ use crate::error::Result;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// For the peer to take what was written.
 const WRITE_TIME: Duration = Duration::from_secs(10);
+/// For all of an answer: the greatest have a megabyte.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
 const TLS_TIME: Duration = Duration::from_secs(10);
 /// For requests under way when the service is told to end: a supervisor waits for it. A batch that was not
 /// acknowledged by then is sent again.
@@ -92,10 +94,20 @@ async fn connection(
 ) {
     let _ = stream.set_nodelay(true);
     match tls {
-        None => http(Patient::new(stream, WRITE_TIME), client, router, admitted, ending).await,
+        None => {
+            http(Patient::new(stream, WRITE_TIME, ANSWER_TIME), client, router, admitted, ending)
+                .await
+        }
         Some(tls) => match tokio::time::timeout(TLS_TIME, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
-                http(Patient::new(stream, WRITE_TIME), client, router, admitted, ending).await
+                http(
+                    Patient::new(stream, WRITE_TIME, ANSWER_TIME),
+                    client,
+                    router,
+                    admitted,
+                    ending,
+                )
+                .await
             }
             _ => service.metrics.refused.with_label_values(&["tls"]).inc(),
         },

@@ -157,9 +157,14 @@ impl Metrics {
         }
     }
 
+    /// How the last look at the history went.
+    pub fn set_history_up(&self, up: bool) {
+        self.history_up.set(up.into());
+    }
+
     /// The size of the history; `None`: it could not be read, and the last size stays.
     pub fn set_history(&self, size: Option<&Size>) {
-        self.history_up.set(size.is_some().into());
+        self.set_history_up(size.is_some());
         if let Some(size) = size {
             self.history_bytes.set(size.bytes);
             self.history_paths.set(size.paths);

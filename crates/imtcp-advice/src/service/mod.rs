@@ -42,7 +42,7 @@ use axum::Router;
 use tokio::sync::Semaphore;
 
 use crate::error::{Error, Result};
-use crate::store::maintain::Retention;
+use crate::store::maintain::{Maintained, Retention};
 use crate::store::{Limits, Store};
 use crate::time::now_us;
 use book::Book;
@@ -103,6 +103,14 @@ impl Service {
     /// Starts writing and rolling up.
     pub async fn start(mut store: Store, config: Config) -> Result<Shared> {
         store.limit(config.limits);
+        if let Some(mode) = store.rights_of_others() {
+            tracing::warn!(
+                "{} has the mode {mode:o}: who may read it can also hold a lock that stops all \
+                 writing; `chmod 600` it, its -wal and its -shm",
+                store.place()
+            );
+        }
+        store.check_connections().await?;
         let book = Arc::new(Book::new(Arc::new(store), Pinger::new(config.ping)));
         // Fails now rather than at the first request.
         book.settings(None).await?;
@@ -181,12 +189,16 @@ impl Service {
     }
 }
 
+async fn roll_up_once(store: &Store, keep: &Retention) -> Result<Maintained> {
+    store.maintain(keep, store.aged_us(now_us()).await?).await
+}
+
 async fn roll_up(book: Arc<Book>, keep: Retention, metrics: Arc<Metrics>) {
     let mut due = tokio::time::interval(ROLL_UP_EVERY);
     loop {
         due.tick().await;
         let begun = Instant::now();
-        let done = book.store().maintain(&keep, now_us()).await;
+        let done = roll_up_once(book.store(), &keep).await;
         metrics.count_roll_up(done.as_ref().ok(), begun.elapsed());
         match done {
             Ok(done) if done.rolled_up + done.removed > 0 => {

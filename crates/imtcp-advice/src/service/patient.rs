@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A connection whose peer must take what is written within a time.
+//! A connection whose peer must take what is written within a time, and all of an answer within another:
+//! who takes a few bytes now and then has the service hold a megabyte for hours.
 
 use std::future::Future;
 use std::io;
@@ -8,18 +9,21 @@ use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{sleep, Sleep};
+use tokio::time::{sleep, Instant, Sleep};
 
-/// Ends with an error when a write makes no progress for so long.
+/// Ends with an error when a write makes no progress for so long, or an answer takes longer than the other.
 pub struct Patient<T> {
     inner: T,
     patience: Duration,
+    answer_time: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Since when an answer is written.
+    begun: Option<Instant>,
 }
 
 impl<T> Patient<T> {
-    pub fn new(inner: T, patience: Duration) -> Self {
-        Patient { inner, patience, waiting: None }
+    pub fn new(inner: T, patience: Duration, answer_time: Duration) -> Self {
+        Patient { inner, patience, answer_time, waiting: None, begun: None }
     }
 
     /// Passes a result on; while there is none, the time runs.
@@ -51,17 +55,58 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
         cx: &mut Context,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.begun.get_or_insert_with(Instant::now).elapsed() > self.answer_time {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         let poll = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.watch(cx, poll)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_flush(cx);
+        // hyper flushes when it has written all that it had.
+        if poll.is_ready() {
+            self.begun = None;
+        }
         self.watch(cx, poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
         self.watch(cx, poll)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Writes so many bytes to a peer that takes one each 5 ms.
+    async fn write(bytes: usize) -> io::Result<()> {
+        let (near, mut far) = tokio::io::duplex(16);
+        let peer = tokio::spawn(async move {
+            while far.read_u8().await.is_ok() {
+                sleep(5 * MS).await;
+            }
+        });
+        let mut patient = Patient::new(near, 200 * MS, 400 * MS);
+        let written = async {
+            patient.write_all(&vec![0; bytes]).await?;
+            patient.flush().await
+        };
+        let written = written.await;
+        peer.abort();
+        written
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_taken_by_bytes_ends_after_a_while() {
+        assert!(write(20).await.is_ok());
+        let begun = Instant::now();
+        assert_eq!(write(10_000).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() < 5_000 * MS);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{ConnectInfo, Path, Query, State};
@@ -69,8 +70,9 @@ pub async fn advice(
         None => service.book.now(&dst).await?,
         Some(at) => {
             let t0_us = time::parse(at)?;
-            let _turn = service.turns.take(client.ip()).await;
-            service.book.as_of(&dst, t0_us).await?
+            let book = Arc::clone(&service.book);
+            let as_of = async move { Ok(book.as_of(&dst, t0_us).await?) };
+            service.turns.run(client.ip(), as_of).await?
         }
     };
     timer.observe_duration();
@@ -170,10 +172,12 @@ pub async fn paths(
             return Err(Problem::bad_request("q has at most 253 characters, as a name has"));
         }
         Some(q) => {
-            let _turn = service.turns.take(client.ip()).await;
             // Names are stored in lower case, and addresses without brackets.
             let part = q.trim().trim_matches(['[', ']']).to_lowercase();
-            let found = store.find_paths(&part, &after, params.limit, NAMES_READ).await?;
+            let (book, limit) = (Arc::clone(&service.book), params.limit);
+            let find =
+                async move { Ok(book.store().find_paths(&part, &after, limit, NAMES_READ).await?) };
+            let found = service.turns.run(client.ip(), find).await?;
             (found.names, found.next, Some(found.matches))
         }
     };
@@ -366,10 +370,13 @@ pub async fn history(
     let hops = path.series.iter().map(|s| s.hop.clone()).collect();
     let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
     let ids: Vec<_> = series.iter().map(|s| s.id).collect();
-    let _turn = service.turns.take(client.ip()).await;
-    let store = service.book.store();
-    let points = store.history(&ids, from_us, to_us, params.points).await?;
-    let tests = store.tests(&series, from_us, to_us, params.points).await?;
+    let book = Arc::clone(&service.book);
+    let read = async move {
+        let points = book.store().history(&ids, from_us, to_us, params.points).await?;
+        let tests = book.store().tests(&series, from_us, to_us, params.points).await?;
+        Ok((points, tests))
+    };
+    let (points, tests) = service.turns.run(client.ip(), read).await?;
     Ok(Json(History { dst, hop, hops, points, tests }))
 }
 

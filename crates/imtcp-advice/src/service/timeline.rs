@@ -2,12 +2,16 @@
 //! What would have been advised, and will be: the page's band and timeline.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{ConnectInfo, State};
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::book::Book;
+use super::gate::{self, REQUEST_TIME};
 use super::problem::Problem;
 use super::routes::{params, stretch, Asked};
 use super::Shared;
@@ -74,20 +78,32 @@ pub async fn timeline(
     }
     let dst = destination(&params.dst)?;
     let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
-    let _turn = service.turns.take(client.ip()).await;
-    let mut steps = Vec::new();
-    for i in 0..i64::from(params.steps) {
-        let t0_us = from_us + (to_us - from_us) / i64::from(params.steps) * i;
-        let advice = &service.book.as_of(&dst, t0_us).await?.advice;
-        steps.push(Step {
-            at: t0_us,
-            congestion_control: advice.congestion_control,
-            reason: advice.reason,
-            available_bps: advice.available_bps,
-            available_low_bps: advice.available_low_bps,
-            available_high_bps: advice.available_high_bps,
-            next_advice_at: advice.next_advice_at,
-        });
-    }
-    Ok(Json(Timeline { dst, steps }))
+    let book = Arc::clone(&service.book);
+    let count = i64::from(params.steps);
+    let read = async move {
+        let begun = Instant::now();
+        let mut steps = Vec::new();
+        for i in 0..count {
+            if begun.elapsed() > REQUEST_TIME {
+                // Nobody waits any more.
+                return Err(gate::too_slow());
+            }
+            steps.push(step(&book, &dst, from_us + (to_us - from_us) / count * i).await?);
+        }
+        Ok(Timeline { dst, steps })
+    };
+    Ok(Json(service.turns.run(client.ip(), read).await?))
+}
+
+async fn step(book: &Book, dst: &str, t0_us: i64) -> Result<Step, Problem> {
+    let advice = &book.as_of(dst, t0_us).await?.advice;
+    Ok(Step {
+        at: t0_us,
+        congestion_control: advice.congestion_control,
+        reason: advice.reason,
+        available_bps: advice.available_bps,
+        available_low_bps: advice.available_low_bps,
+        available_high_bps: advice.available_high_bps,
+        next_advice_at: advice.next_advice_at,
+    })
 }

@@ -3,99 +3,163 @@
 //! time; nor one client all others, so each has one of them.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use axum::http::StatusCode;
+use tokio::sync::Semaphore;
 
 use super::limits::network;
+use super::problem::Problem;
+use crate::error::Error;
 
 /// On two processors, so many still leave one for what is short: a database's thread each.
 const AT_ONCE: usize = 2;
+/// Requests of one client that wait for its turn: each holds a connection, and there are 128.
+const MOST_WAITING: usize = 32;
 
 pub struct Turns {
-    at_once: Semaphore,
+    at_once: Arc<Semaphore>,
     /// Of each client that has a turn or waits for one: as many at most as there are connections.
-    of_client: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+    of_client: Mutex<HashMap<IpAddr, Weak<OfClient>>>,
 }
 
-/// A turn, until this is dropped.
-pub struct Turn<'a> {
-    _of_all: Option<SemaphorePermit<'a>>,
-    _of_client: Option<OwnedSemaphorePermit>,
+struct OfClient {
+    turn: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Turns { at_once: Semaphore::new(AT_ONCE), of_client: Mutex::default() }
+        Turns { at_once: Arc::new(Semaphore::new(AT_ONCE)), of_client: Mutex::default() }
     }
 }
 
 impl Turns {
-    /// Waits for the client's own turn first, so that in the queue of all it stands once.
-    pub async fn take(&self, client: IpAddr) -> Turn<'_> {
+    /// Does something when it is this client's turn. It is done to its end, also where nobody waits for it
+    /// any more: the database goes on with a query, and a client that hangs up would have two of them.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        client: IpAddr,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
         let own = self.of_client(client);
-        Turn {
-            // Nobody closes these: there is always a permit to wait for.
-            _of_client: own.acquire_owned().await.ok(),
-            _of_all: self.at_once.acquire().await.ok(),
-        }
+        let waiting = Arc::clone(&own.waiting).try_acquire_owned().map_err(|_| too_many())?;
+        // The client's own turn first: in the queue of all it stands once. Nobody closes these.
+        let of_client = Arc::clone(&own.turn).acquire_owned().await;
+        let of_all = Arc::clone(&self.at_once).acquire_owned().await;
+        drop(waiting);
+        let done = tokio::spawn(async move {
+            let _turn = (of_client, of_all, own);
+            work.await
+        });
+        done.await.unwrap_or_else(|e| Err(Error::from(std::io::Error::other(e)).into()))
     }
 
-    fn of_client(&self, client: IpAddr) -> Arc<Semaphore> {
+    fn of_client(&self, client: IpAddr) -> Arc<OfClient> {
         let mut all = self.of_client.lock().unwrap_or_else(|e| e.into_inner());
         all.retain(|_, own| own.strong_count() > 0);
         let client = network(client);
         if let Some(own) = all.get(&client).and_then(Weak::upgrade) {
             return own;
         }
-        let own = Arc::new(Semaphore::new(1));
+        let own = Arc::new(OfClient {
+            turn: Arc::new(Semaphore::new(1)),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+        });
         all.insert(client, Arc::downgrade(&own));
         own
     }
 }
 
+fn too_many() -> Problem {
+    let detail = "too many requests from your address wait for the history: ask again in a moment";
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after_s(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::Future;
     use std::time::Duration;
+
+    use tokio::sync::oneshot;
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
 
-    async fn soon<T>(turn: impl Future<Output = T>) -> Option<T> {
-        tokio::time::timeout(Duration::from_millis(5), turn).await.ok()
+    /// A request of a client, and what ends it.
+    fn begin(
+        turns: &Arc<Turns>,
+        client: &str,
+    ) -> (tokio::task::JoinHandle<bool>, oneshot::Sender<()>) {
+        let (end, ended) = oneshot::channel();
+        let (turns, client) = (Arc::clone(turns), ip(client));
+        let work = async {
+            let _ = ended.await;
+            Ok(())
+        };
+        (tokio::spawn(async move { turns.run(client, work).await.is_ok() }), end)
+    }
+
+    /// Whether a request of a client is done at once.
+    async fn is_free(turns: &Turns, client: &str) -> bool {
+        let run = turns.run(ip(client), async { Ok(()) });
+        tokio::time::timeout(Duration::from_millis(20), run).await.is_ok_and(|done| done.is_ok())
+    }
+
+    async fn settle() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 
     #[tokio::test]
     async fn a_client_with_many_requests_keeps_no_other_waiting() {
-        let turns = Turns::default();
-        let (many, other, third) = (ip("192.0.2.1"), ip("192.0.2.2"), ip("192.0.2.3"));
-        let first = soon(turns.take(many)).await.unwrap();
-        let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(turns.take(many))).collect();
-        for one in &mut waiting {
-            assert!(soon(one.as_mut()).await.is_none());
-        }
+        let turns = Arc::new(Turns::default());
+        let many: Vec<_> = (0..20).map(|_| begin(&turns, "192.0.2.1")).collect();
+        settle().await;
+        assert!(!is_free(&turns, "192.0.2.1").await);
         // The other place is free, and whoever waits for it stands behind one of theirs at most.
-        let of_other = soon(turns.take(other)).await.unwrap();
-        let mut of_third = Box::pin(turns.take(third));
-        assert!(soon(of_third.as_mut()).await.is_none());
-        drop(first);
-        assert!(soon(of_third).await.is_some());
-        drop(of_other);
+        assert!(is_free(&turns, "192.0.2.2").await);
+        let (_other, end) = begin(&turns, "192.0.2.2");
+        settle().await;
+        assert!(!is_free(&turns, "192.0.2.3").await);
+        end.send(()).unwrap();
+        settle().await;
+        assert!(is_free(&turns, "192.0.2.3").await);
+        drop(many);
+    }
+
+    #[tokio::test]
+    async fn more_than_may_wait_are_refused_at_once() {
+        let turns = Arc::new(Turns::default());
+        let all: Vec<_> = (0..MOST_WAITING + 50).map(|_| begin(&turns, "192.0.2.1")).collect();
+        settle().await;
+        let refused = all.iter().filter(|(one, _)| one.is_finished()).count();
+        // One has the turn.
+        assert_eq!(refused, 49);
+    }
+
+    #[tokio::test]
+    async fn who_hangs_up_has_the_turn_until_the_work_is_done() {
+        let turns = Arc::new(Turns::default());
+        let (asked, end) = begin(&turns, "192.0.2.1");
+        settle().await;
+        asked.abort();
+        settle().await;
+        assert!(!is_free(&turns, "192.0.2.1").await);
+        end.send(()).unwrap();
+        settle().await;
+        assert!(is_free(&turns, "192.0.2.1").await);
     }
 
     #[tokio::test]
     async fn who_left_the_queue_is_forgotten() {
         let turns = Turns::default();
-        let held = turns.take(ip("192.0.2.1")).await;
-        assert!(soon(turns.take(ip("192.0.2.1"))).await.is_none());
-        drop(held);
         for n in 0..100 {
-            drop(turns.take(IpAddr::from([198, 51, 100, n])).await);
+            let client = IpAddr::from([198, 51, 100, n]);
+            turns.run(client, async { Ok(()) }).await.unwrap();
         }
-        assert_eq!(turns.of_client.lock().unwrap().len(), 1);
+        assert!(turns.of_client.lock().unwrap().len() <= 1);
     }
 }

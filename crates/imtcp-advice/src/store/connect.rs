@@ -104,6 +104,40 @@ pub(super) async fn begin_writing(
     Ok(pool.begin_with(dialect.begin_writing()).await?)
 }
 
+impl Store {
+    /// Are all connections to be had at once? A pooler in session mode gives as many as its pool has, and has
+    /// whoever needs one more wait for minutes.
+    pub async fn check_connections(&self) -> Result<()> {
+        if self.dialect == Dialect::Sqlite {
+            return Ok(());
+        }
+        let all = async {
+            let mut held = Vec::new();
+            for pool in [&self.readers; READERS as usize].into_iter().chain([&self.writer]) {
+                let mut connection = pool.acquire().await?;
+                connection.execute("SELECT 1").await?;
+                held.push(connection);
+            }
+            Ok::<_, sqlx::Error>(())
+        };
+        match tokio::time::timeout(CONNECTING, all).await {
+            Ok(done) => Ok(done?),
+            Err(_) => Err(Error::Open {
+                db: self.place.to_string(),
+                why: format!(
+                    "it gave fewer than {} connections within {} s: a PgBouncer in session mode needs \
+                     `default_pool_size = 6` at least",
+                    READERS + 1,
+                    CONNECTING.as_secs()
+                ),
+            }),
+        }
+    }
+}
+
+/// Connections that read.
+pub(super) const READERS: u32 = 4;
+
 /// So many connections at most.
 pub(super) fn pool(most: u32, dialect: Dialect) -> AnyPoolOptions {
     let options = AnyPoolOptions::new().max_connections(most);

@@ -54,12 +54,22 @@ impl Files {
         Ok(Files([Known::new(path.into())?, beside("-wal")?, beside("-shm")?]))
     }
 
+    /// The file's rights, where others have any.
+    fn rights_of_others(&self) -> Option<u32> {
+        let mode = std::fs::metadata(&self.0[0].path).ok()?.mode() & 0o777;
+        (mode & 0o077 != 0).then_some(mode)
+    }
+
     fn missing(&self) -> Option<&Known> {
         self.0.iter().find(|known| !known.is_in_place())
     }
 }
 
 impl Store {
+    pub(crate) fn rights_of_others(&self) -> Option<u32> {
+        self.files.as_ref().and_then(Files::rights_of_others)
+    }
+
     /// Is the history still what was opened?
     pub(crate) fn check_files(&self) -> Result<()> {
         match self.files.as_ref().and_then(Files::missing) {

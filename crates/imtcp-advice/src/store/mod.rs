@@ -2,6 +2,7 @@
 //! The history: one SQLite file in WAL mode, or a PostgreSQL database. The same statements
 //! serve both, but for what [`schema::Dialect`] spells.
 
+mod age;
 pub mod clients;
 mod connect;
 mod files;
@@ -70,6 +71,10 @@ impl Store {
             Place::File(path) => {
                 check_file(path, create)?;
                 network_fs::refuse(path)?;
+                if create {
+                    make_private(&network_fs::target(path))
+                        .map_err(|e| named(sqlx::Error::Io(e).into(), place))?;
+                }
                 Dialect::Sqlite
             }
             Place::Postgres(_) => Dialect::Postgres,
@@ -99,7 +104,7 @@ impl Store {
             }
         };
         let store = Store {
-            readers: connect::pool(4, dialect).connect_lazy_with(options),
+            readers: connect::pool(connect::READERS, dialect).connect_lazy_with(options),
             writer,
             dialect,
             place: place.clone(),
@@ -187,6 +192,16 @@ fn check_file(path: &Path, create: bool) -> Result<()> {
     }
 }
 
+/// A new file is for its owner alone, and so are the log and its index, which get the same rights from
+/// SQLite: who may read them can hold a lock that stops all writing.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
+    }
+}
+
 /// An error that names the database.
 fn named(e: Error, place: &Place) -> Error {
     match e {
@@ -211,6 +226,21 @@ fn named(e: Error, place: &Place) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_new_file_is_for_its_owner_alone_and_so_is_what_stands_beside_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history.db");
+        let store = Store::open(&Place::File(path.clone())).await.unwrap();
+        assert_eq!(store.rights_of_others(), None);
+        for name in ["history.db", "history.db-wal", "history.db-shm"] {
+            let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        assert_eq!(store.rights_of_others(), Some(0o644));
+    }
 
     /// The first of them turns the file's log on, which SQLite does for one alone.
     #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

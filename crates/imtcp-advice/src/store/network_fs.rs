@@ -4,7 +4,7 @@
 //! (<https://sqlite.org/wal.html>, "Disadvantages", and <https://sqlite.org/howtocorrupt.html>, 2.1.)
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::statfs;
 
@@ -41,8 +41,9 @@ const NETWORK_BY_FUSE: [&str; 8] = [
 
 /// Refuses a SQLite history that would be there.
 pub(super) fn refuse(path: &Path) -> Result<()> {
-    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let place = if path.exists() { path } else { dir };
+    let target = target(path);
+    let dir = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place = if target.exists() { &target } else { dir };
     // Where the kernel does not tell, opening does.
     let Ok(found) = statfs(place) else { return Ok(()) };
     // A C long of 64 bits holds 32 of them, with or without their sign.
@@ -61,6 +62,17 @@ pub(super) fn refuse(path: &Path) -> Result<()> {
             ),
         }),
     }
+}
+
+/// Where a link leads, be there a file or none yet: SQLite makes it there.
+pub(super) fn target(path: &Path) -> PathBuf {
+    let mut target = path.to_path_buf();
+    // As many links as the kernel follows.
+    for _ in 0..40 {
+        let Ok(next) = std::fs::read_link(&target) else { break };
+        target = target.parent().unwrap_or(Path::new("")).join(next);
+    }
+    target
 }
 
 /// The network file system that this is, if it is one.
@@ -110,6 +122,22 @@ mod tests {
         let device = nix::sys::stat::makedev(0, 52);
         assert_eq!(kind_of(mounts, device).as_deref(), Some("fuse.sshfs"));
         assert_eq!(kind_of(mounts, nix::sys::stat::makedev(9, 9)), None);
+    }
+
+    #[test]
+    fn a_link_counts_as_where_it_leads_also_where_nothing_is_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = |name: &str, to: &str| {
+            std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+        };
+        link("relative", "other/history.db");
+        link("twice", "relative");
+        link("absolute", "/mnt/far/history.db");
+        link("circle", "circle");
+        assert_eq!(target(&dir.path().join("twice")), dir.path().join("other/history.db"));
+        assert_eq!(target(&dir.path().join("absolute")), Path::new("/mnt/far/history.db"));
+        assert_eq!(target(&dir.path().join("none")), dir.path().join("none"));
+        target(&dir.path().join("circle"));
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub struct Point {
     pub loss: Option<f64>,
 }
 
+const TABLES: [&str; 6] = ["path", "series", "record", "active_test", "batch", "client"];
+
 /// The name that the settings of all paths go by.
 pub const ALL_PATHS: &str = "*";
 
@@ -77,10 +79,13 @@ pub const ALL_PATHS: &str = "*";
 pub(super) const VALID: &str = "(r.validity_pct IS NULL OR r.validity_pct >= $1)";
 
 impl Store {
+    /// How often the history was changed. Fails where one of its tables is gone, as writing then does.
     pub async fn generation(&self) -> Result<i64> {
         let mut tx = self.reading().await?;
         let id = self.dialect.table_id();
-        let sql = format!("SELECT value, {id} FROM meta WHERE key = 'generation'");
+        let has = |table| format!("(SELECT COUNT(*) FROM (SELECT 1 FROM {table} LIMIT 1) t) >= 0");
+        let has_all = TABLES.map(has).join(" AND ");
+        let sql = format!("SELECT value, {id} FROM meta WHERE key = 'generation' AND {has_all}");
         let row = tx.fetch_one(&*sql).await?;
         self.check_tables(row.try_get(1)?)?;
         Ok(row.try_get(0)?)

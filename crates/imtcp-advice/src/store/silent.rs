@@ -2,7 +2,7 @@
 //! Paths that nobody reports any more: removed whole, some time after their last report.
 //!
 //! A path that was only imported has no report, and stays. Silence is counted up to the newest report of
-//! any path: where no agent reports, or the machine's clock is wrong, nothing goes.
+//! any path: where no agent reports, nothing goes.
 
 use sqlx::Row;
 

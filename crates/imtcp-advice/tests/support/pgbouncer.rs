@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A PgBouncer in transaction mode, in front of a PostgreSQL of the tests' own.
+//! A PgBouncer, in transaction mode as a rule, in front of a PostgreSQL of the tests' own.
 
+use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,12 +20,24 @@ pub struct PgBouncer {
     pooler: Child,
 }
 
+fn program() -> Result<&'static Path, String> {
+    let mut known = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].into_iter().map(Path::new);
+    known.find(|p| p.exists()).ok_or("PgBouncer is not installed (Debian: pgbouncer)".into())
+}
+
 impl PgBouncer {
+    /// Why there is none.
+    pub fn missing() -> Option<String> {
+        program().err()
+    }
+
     pub fn start(postgres: &Arc<Postgres>) -> Result<Self, String> {
+        Self::start_in(postgres, "transaction")
+    }
+
+    pub fn start_in(postgres: &Arc<Postgres>, mode: &str) -> Result<Self, String> {
         let dir = postgres.dir().ok_or("the PostgreSQL is not the tests' own")?;
-        let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].into_iter();
-        let program = program.map(std::path::Path::new).find(|p| p.exists());
-        let program = program.ok_or("PgBouncer is not installed (Debian: pgbouncer)")?;
+        let program = program()?;
         let write = |name: &str, text: String| {
             let path = dir.join(name);
             std::fs::write(&path, text).map_err(|e| e.to_string()).map(|()| path)
@@ -34,7 +47,7 @@ impl PgBouncer {
         let config = write(
             "pgbouncer.ini",
             format!(
-                "[databases]\n* = host={shown}\n[pgbouncer]\npool_mode = transaction\n\
+                "[databases]\n* = host={shown}\n[pgbouncer]\npool_mode = {mode}\n\
                  default_pool_size = {POOL_SIZE}\nunix_socket_dir = {shown}\nlisten_port = {PORT}\n\
                  auth_type = trust\nauth_file = {}\nignore_startup_parameters = extra_float_digits\n",
                 users.display()

@@ -10,7 +10,10 @@ const SWITCHES = {
     words: 'A sender without it does not slow down when the path fills, and takes from everybody on it. imtcp run leaves it on.' },
   on: { sign: '■', title: 'Congestion control stays on: the path is congested', words: '' },
   unknown: { sign: '?', title: 'Congestion control stays on: too little is known', words: '' },
+  over: { sign: '?', title: 'Congestion control stays on: this advice is over', words: '' },
 };
+/** Past its end a permission is none: the page shows old advice where the service does not answer. */
+const isOver = advice => Date.now() > Date.parse(advice.valid_until);
 const kind = step => step.congestion_control === 'off' ? 'off' : step.reason === 'congested' ? 'on' : 'unknown';
 /** Advice in a few words, of each reason. */
 const REASONS = { free: 'may be off, at a risk', congested: 'on: congested', stale: 'on: no fresh measurement', no_history: 'on: no history',
@@ -20,14 +23,15 @@ const REASONS = { free: 'may be off, at a risk', congested: 'on: congested', sta
 const decidingHop = from => from.deciding_hop ?? (from.hops > 1 ? undefined : from.hop ?? '');
 
 function drawAdvice(advice) {
-  const is = SWITCHES[kind(advice)], bandwidth = state.path.newest != null;
+  const shown = kind(advice) === 'off' && isOver(advice) ? 'over' : kind(advice);
+  const is = SWITCHES[shown], bandwidth = state.path.newest != null;
   $('name').textContent = advice.dst;
   $('zone').textContent = advice.computed_from.local_time.endsWith(` ${advice.computed_from.zone}`) ? advice.computed_from.local_time
     : `${advice.computed_from.local_time} · ${advice.computed_from.zone}`;
   $('mode').replaceChildren(el('strong', { textContent: `Mode ${advice.mode}:` }), ` ${MODES[advice.mode]}`);
   $('because').textContent = sentence(`${bandwidth ? advice.because : 'active tests alone are known, which tell no available bandwidth'}.`);
-  const ends = kind(advice) === 'off' ? `The permission ends at ${hm(Date.parse(advice.valid_until))}.` : '';
-  $('switch').className = `switch ${kind(advice)}`;
+  const ends = shown === 'off' ? `The permission ends at ${hm(Date.parse(advice.valid_until))}.` : '';
+  $('switch').className = `switch ${shown === 'over' ? 'unknown' : shown}`;
   $('switch').replaceChildren(el('span', { className: 'sign', ariaHidden: 'true', textContent: is.sign }),
     el('span', {}, el('strong', { textContent: is.title }), ...(is.words ? [el('small', { textContent: `${is.words} ${ends}` })] : [])));
   drawFacts(advice);

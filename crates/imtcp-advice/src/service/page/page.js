@@ -45,6 +45,7 @@ function fail(e) {
     put('state', [why, at ? `Shown data is from ${at}.` : '', 'The page asks again every few seconds.'].filter(x => x).join(' '));
   }
   document.body.classList.toggle('old', true);
+  if (drawn) drawAdvice(drawn.advice);
   follow(EVERY_FEW_SECONDS);
 }
 function answers() {

@@ -13,7 +13,9 @@ async function search() {
   const found = await get('v1/paths', { q: wanted, limit: most });
   if (round !== list.round) return;
   Object.assign(list, { wanted, paths: withHistory(found.paths), next: found.next, matches: found.matches });
-  if (!wanted) list.total = found.matches;
+  // Where all are here, those that are not listed do not count.
+  if (!found.next) list.matches = list.paths.length;
+  if (!wanted) list.total = list.matches;
   drawPaths();
 }
 
@@ -23,6 +25,7 @@ async function more() {
   if (round !== list.round) return;
   const first = withHistory(found.paths)[0];
   Object.assign(list, { paths: [...list.paths, ...withHistory(found.paths)], next: found.next });
+  if (!found.next) list.matches = list.paths.length;
   drawPaths();
   if (first) buttonOf(first.dst)?.focus();
 }

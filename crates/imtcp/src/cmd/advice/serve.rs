@@ -78,10 +78,9 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let (access, tls) = secrets(&args)?;
     let retention = super::retention(args.keep)?;
     let ended = ended()?;
+    tokio::pin!(ended);
     let mut hangups = signal(SignalKind::hangup())?;
     let on_terminal = std::io::stderr().is_terminal();
-    let store = super::open(&args.db).await?;
-    let place = store.place().to_string();
     let config = Config {
         access,
         hosts: Hosts::new(args.listen.ip(), &args.host)?,
@@ -92,7 +91,16 @@ async fn serve(args: ServeArgs) -> Result<()> {
         limits: Limits { paths: args.most_paths, series_of_path: MOST_SERIES_OF_PATH },
         ping: !args.no_ping,
     };
-    let service = Service::start(store, config).await?;
+    let start = async {
+        let store = super::open(&args.db).await?;
+        let place = store.place().to_string();
+        anyhow::Ok((Service::start(store, config).await?, place))
+    };
+    // A database that does not answer keeps nobody from ending it.
+    let (service, place) = tokio::select! {
+        started = start => started?,
+        () = &mut ended => return Ok(()),
+    };
     tell_of_certificate(&service, tls.as_ref());
     let listener = TcpListener::bind(args.listen)
         .await
@@ -134,7 +142,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
     };
     let end = async {
         tokio::select! {
-            () = ended => {}
+            () = &mut ended => {}
             () = reloading => {}
         }
     };
