@@ -22,53 +22,30 @@ struct imtcp_conn {
 	__u64 started_us;
 	__u64 acked_before;    /* tp->bytes_acked when it came to its control */
 	__u64 received_before; /* tp->bytes_received then */
-	__u64 acked_at_us;     /* of the ACK before */
-	__u64 busy_us;
-	__u64 yielding_us;
-	__u64 reductions_loss;
-	__u64 reductions_rto;
-	__u64 epoch_ns;	     /* policy epoch in which this connection was last counted */
-	__u64 counted_bytes; /* that it added to its policy's bytes_acked */
+	__u64 epoch_ns;	       /* policy epoch in which this connection was last counted */
+	__u64 counted_bytes;   /* that it added to its policy's bytes_acked */
 	/* of the policy's other connections, at this one's valid result before */
 	__u64 others_bytes;
 	__u64 others_at_us;
-	__u32 last_una;
-	__u32 mode;	  /* enum imtcp_mode */
-	__u32 round_over; /* a round trip ended and the window rules have not seen it yet */
-	__u32 full;	  /* the window was full in this round trip */
+	__u64 published; /* measurements that ended and are in the ring buffer */
+	__u32 mode;	 /* enum imtcp_mode */
 	__u32 ip_header_bytes;
-	__u32 paced_nxt;    /* snd_nxt when the ceiling's clock was moved */
-	__u32 small_segs;   /* of imtcp_delay_counts */
-	__u32 small_rtt_us; /* least round trip of those that do not count; 0: none */
-	__u32 left;	    /* on another control at present, which may be one of ours soon */
-	struct imtcp_params params;
-	struct imtcp_bg bg;
-	struct imtcp_meas meas;
-	/* of the controls that measure nothing (imtcp_modes.h): the one that mode names */
+	__u32 paced_nxt;  /* snd_nxt when the ceiling's clock was moved */
+	__u32 spaced_nxt; /* snd_nxt when the control was asked for a gap */
+	__u32 left;	  /* on another control at present, which may be one of ours soon */
+	__u32 _pad;
+	struct imtcp_flow flow;
+	struct imtcp_sample
+		newest; /* ACK: the stack is too small for it where streams are judged */
+	/* of the control that mode names; those that are not here have no state of their own */
 	union {
+		struct imtcp_bg bg;
 		struct imtcp_lp lp;
 		struct imtcp_nice nice;
 		struct imtcp_ledbat ledbat;
 		struct imtcp_ledbatpp ledbatpp;
-	};
+	} own;
 };
-
-/* Is an ACK's round trip time (-1: it has none) that of full segments, one that can be compared? */
-static __always_inline int imtcp_rtt_counts(struct imtcp_conn *conn, __u32 acked_bytes,
-					    __u32 acked_segs, __u32 mss_bytes, __s32 rtt_us)
-{
-	if (imtcp_delay_counts(&conn->small_segs, acked_bytes, acked_segs, mss_bytes))
-		return 1;
-	if (rtt_us > 0 && (!conn->small_rtt_us || (__u32)rtt_us < conn->small_rtt_us))
-		conn->small_rtt_us = (__u32)rtt_us;
-	return 0;
-}
-
-/* The least round trip as it is told: of small segments alone where there were no others. 0: none. */
-static __always_inline __u32 imtcp_told_min_rtt_us(const struct imtcp_conn *conn)
-{
-	return conn->bg.minrtt.base_us ? conn->bg.minrtt.base_us : conn->small_rtt_us;
-}
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

@@ -255,7 +255,7 @@ static __always_inline void print_record(struct seq_file *seq, struct imtcp_conn
 	rec->socket_ino = socket_inode(sk);
 	rec->now_ns = bpf_ktime_get_ns();
 	bpf_seq_write(seq, words, sizeof(words));
-	bpf_seq_write(seq, &conn->params, sizeof(conn->params));
+	bpf_seq_write(seq, &conn->flow.params, sizeof(conn->flow.params));
 }
 
 SEC("iter/bpf_sk_storage_map")

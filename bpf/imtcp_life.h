@@ -65,8 +65,8 @@ static __always_inline void imtcp_forget_former(struct sock *sk, __u64 policy,
 /* No more of the window than the path carried in a least round trip: D·RTTmin of cc_fs.h. */
 static __always_inline void imtcp_keep_what_was_carried(struct tcp_sock *tp)
 {
-	__u32 segs = imtcp_fs_carried_segs(tp->rate_delivered, tp->rate_interval_us,
-					   tp->rtt_min.s[0].v);
+	__u32 segs = imtcp_carried_segs(tp->rate_delivered, tp->rate_interval_us,
+					tp->rtt_min.s[0].v);
 
 	if (!segs)
 		return;
@@ -101,22 +101,17 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	conn->started_us = tp->tcp_mstamp;
 	conn->acked_before = tp->bytes_acked;
 	conn->received_before = tp->bytes_received;
-	conn->acked_at_us = tp->tcp_mstamp;
-	conn->last_una = tp->snd_una;
+	conn->spaced_nxt = tp->snd_nxt;
 	conn->ip_header_bytes = sk->__sk_common.skc_family == AF_INET6 ? IMTCP_IPV6_HEADER_BYTES
 								       : IMTCP_IPV4_HEADER_BYTES;
-	imtcp_params_init(&conn->params);
+	imtcp_params_init(&conn->flow.params);
 	policy = imtcp_policy_of(conn);
 	if (policy) {
-		imtcp_params_choose(&conn->params, &policy->params);
+		imtcp_params_choose(&conn->flow.params, &policy->params);
 		/* before a connection's first packet TCP's own clock has not been read */
 		imtcp_policy_look_at_others(policy, conn, bpf_ktime_get_ns() / 1000);
 	}
-	imtcp_meas_init(&conn->meas, &conn->params, tp->snd_nxt);
-	/* Reno that measures is level with Reno only if it measures little after a loss [IM §4.5]; the background
-	 * needs to know soon what is available */
-	if (mode == IMTCP_MODE_MEASURE)
-		conn->meas.whole_pause = 1;
+	imtcp_flow_begin(&conn->flow, tp->tcp_mstamp, tp->snd_una, tp->snd_nxt);
 	sk->sk_pacing_status = SK_PACING_NEEDED;
 	return conn;
 }
@@ -143,8 +138,7 @@ static __always_inline void imtcp_end(struct sock *sk)
 		return;
 	}
 	conn->left = 1;
-	/* what a receiver takes says nothing of the path */
-	if (conn->mode == IMTCP_MODE_NOCC)
+	if (conn->flow.facts.pathless)
 		imtcp_keep_what_was_carried(tp);
 }
 
@@ -152,11 +146,7 @@ static __always_inline void imtcp_end(struct sock *sk)
 static __always_inline void imtcp_without_state(struct sock *sk, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct imtcp_window w = {
-		.cwnd_segs = tp->snd_cwnd,
-		.ssthresh_segs = tp->snd_ssthresh,
-		.credit_segs = tp->snd_cwnd_cnt,
-	};
+	struct imtcp_window w = imtcp_read_window(tp);
 
 	if (!imtcp_window_full(tp))
 		return;

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The controls that measure nothing: TCP-LP by delay and by marks, TCP Nice, LEDBAT, LEDBAT++.
- * The skeleton is imtcp_modes.h, the programs are made by imtcp_mode_ops.h: one set for each row of
- * the table. Each takes less than Reno, so anybody may choose them.
+ * The controls that measure nothing: TCP-LP by delay and by marks, TCP Nice, LEDBAT, LEDBAT++. Each
+ * takes less than Reno, so anybody may choose them.
  */
-#include "imtcp_mode_ledbat.h"
-#include "imtcp_mode_ledbatpp.h"
-#include "imtcp_mode_lp.h"
-#include "imtcp_mode_nice.h"
 #include "imtcp_mode_ops.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* clang-format off */
 IMTCP_MODE(imtcp_lp,       lp,       IMTCP_MODE_LP,       IMTCP_CC_LP, TCP_CONG_NON_RESTRICTED);
-IMTCP_MODE(imtcp_lpecn,    lp,       IMTCP_MODE_LPECN,    IMTCP_CC_LPECN, TCP_CONG_NON_RESTRICTED);
+IMTCP_MODE(imtcp_lpecn,    lpecn,    IMTCP_MODE_LPECN,    IMTCP_CC_LPECN, TCP_CONG_NON_RESTRICTED);
 IMTCP_MODE(imtcp_nice,     nice,     IMTCP_MODE_NICE,     IMTCP_CC_NICE, TCP_CONG_NON_RESTRICTED);
 IMTCP_MODE(imtcp_ledbat,   ledbat,   IMTCP_MODE_LEDBAT,   IMTCP_CC_LEDBAT, TCP_CONG_NON_RESTRICTED);
 IMTCP_MODE(imtcp_ledbatpp, ledbatpp, IMTCP_MODE_LEDBATPP, IMTCP_CC_LEDBATPP, TCP_CONG_NON_RESTRICTED);

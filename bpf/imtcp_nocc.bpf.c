@@ -4,8 +4,8 @@
  * administrator asks for it, and without TCP_CONG_NON_RESTRICTED the kernel gives it to nobody who
  * lacks CAP_NET_ADMIN. It uses the maps of the main object, as imtcp_modes.bpf.c.
  */
-#include "imtcp_mode_nocc.h"
 #include "imtcp_mode_ops.h"
+#include <imtcp/cc_nocc.h>
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

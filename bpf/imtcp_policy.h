@@ -92,7 +92,7 @@ static __always_inline __u64 imtcp_policy_pace(struct imtcp_policy *p, struct im
 	if (sent)
 		__sync_fetch_and_add(
 			&p->clock_ns,
-			imtcp_policy_cost_ns(p, (__u64)sent * conn->meas.wire_q8 / 256));
+			imtcp_policy_cost_ns(p, (__u64)sent * conn->flow.meas.wire_q8 / 256));
 	clock_ns = p->clock_ns + imtcp_policy_cost_ns(p, bytes);
 	if (clock_ns <= now_ns)
 		return want_bps;
@@ -138,7 +138,7 @@ static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u6
 		return;
 	bytes = imtcp_sub(imtcp_policy_others_bytes(p, conn), conn->others_bytes);
 	if (now_us > conn->others_at_us)
-		avail_bps += imtcp_rate_bps(bytes * conn->meas.wire_q8 / 256,
+		avail_bps += imtcp_rate_bps(bytes * conn->flow.meas.wire_q8 / 256,
 					    now_us - conn->others_at_us);
 	imtcp_policy_look_at_others(p, conn, now_us);
 	__sync_fetch_and_add(&p->avail_sum_kbps, avail_bps / 1000);
@@ -167,7 +167,7 @@ static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 b
 						__u64 bytes_received, int left)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
-	__u32 min_rtt_us = imtcp_told_min_rtt_us(conn);
+	__u32 min_rtt_us = imtcp_told_min_rtt_us(&conn->flow.facts);
 
 	if (!p)
 		return;
@@ -176,8 +176,8 @@ static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 b
 		__sync_fetch_and_add(&p->left_conns, 1);
 	__sync_fetch_and_add(&p->ended_bytes_acked, bytes_acked);
 	__sync_fetch_and_add(&p->ended_bytes_received, bytes_received);
-	__sync_fetch_and_add(&p->ended_busy_us, conn->busy_us);
-	__sync_fetch_and_add(&p->ended_yielding_us, conn->yielding_us);
+	__sync_fetch_and_add(&p->ended_busy_us, conn->flow.facts.busy_us);
+	__sync_fetch_and_add(&p->ended_yielding_us, conn->flow.facts.yielding_us);
 	if (min_rtt_us && (!p->ended_min_rtt_us || min_rtt_us < p->ended_min_rtt_us))
 		p->ended_min_rtt_us = min_rtt_us;
 }

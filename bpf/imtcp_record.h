@@ -15,17 +15,20 @@
 static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct imtcp_conn *conn,
 					      struct tcp_sock *tp)
 {
-	struct imtcp_meas *m = &conn->meas;
+	struct imtcp_facts *f = &conn->flow.facts;
+	struct imtcp_meas *m = &conn->flow.meas;
 	int i;
 
 	rec->abi = IMTCP_ABI_VERSION;
 	rec->mode = (__u8)conn->mode;
+	if (conn->mode == IMTCP_MODE_LPECN && !conn->own.lp.by_marks)
+		rec->mode = IMTCP_MODE_LP; /* without ECN that is what it does */
 	rec->policy = conn->policy;
 	rec->cookie = conn->cookie;
 	rec->started_ns = conn->started_us * IMTCP_NS_PER_US;
 
 	rec->avail_last_bps = m->avail_bps;
-	rec->avail_smoothed_bps = conn->bg.smoothed_bps;
+	rec->avail_smoothed_bps = m->smoothed_bps;
 	rec->avail_at_ns = m->avail_at_us * IMTCP_NS_PER_US;
 	rec->range_low_bps = m->low_bps;
 	rec->range_high_bps = m->high_bps;
@@ -43,24 +46,24 @@ static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct i
 		rec->meas_invalid[i] = i ? m->invalid[i] : 0;
 
 	rec->cwnd_segs = tp->snd_cwnd;
-	rec->cap_segs = conn->bg.cap_segs;
+	rec->cap_segs = f->cap_segs;
 	rec->ssthresh_segs = tp->snd_ssthresh;
 	rec->mss_bytes = tp->mss_cache;
 	rec->srtt_us = tp->srtt_us >> 3;
-	rec->min_rtt_us = imtcp_told_min_rtt_us(conn);
+	rec->min_rtt_us = imtcp_told_min_rtt_us(f);
 	rec->inflight_segs = tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
 	rec->pacing_bps = (__u64)((struct sock *)tp)->sk_pacing_rate * IMTCP_BITS_PER_BYTE;
-	rec->delivery_bps = m->round.delivery_bps;
-	rec->reductions[IMTCP_RED_LOSS] = conn->reductions_loss;
-	rec->reductions[IMTCP_RED_RTO] = conn->reductions_rto;
-	rec->reductions[IMTCP_RED_RTT] = conn->bg.reductions_rtt;
-	rec->reductions[IMTCP_RED_CAP] = conn->bg.reductions_cap;
+	rec->delivery_bps = f->round.delivery_bps;
+	rec->reductions[IMTCP_RED_LOSS] = f->reductions_loss;
+	rec->reductions[IMTCP_RED_RTO] = f->reductions_rto;
+	rec->reductions[IMTCP_RED_RTT] = f->reductions_rtt;
+	rec->reductions[IMTCP_RED_CAP] = f->reductions_cap;
 	rec->bytes_acked = tp->bytes_acked;
 	rec->bytes_acked_before = conn->acked_before;
 	rec->bytes_sent = tp->bytes_sent;
 	rec->bytes_retrans = tp->bytes_retrans;
-	rec->busy_us = conn->busy_us;
-	rec->yielding_us = conn->yielding_us;
+	rec->busy_us = f->busy_us;
+	rec->yielding_us = f->yielding_us;
 	rec->bytes_received = tp->bytes_received - conn->received_before;
 }
 

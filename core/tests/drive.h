@@ -19,6 +19,7 @@ struct drive_source {
 struct drive {
 	struct imtcp_params params;
 	struct imtcp_meas m;
+	struct imtcp_facts facts;
 	struct imtcp_bg bg;
 	struct imtcp_window w;
 	uint64_t now_us, acked_segs;
@@ -124,7 +125,7 @@ static inline void drive_init(struct drive *d, const struct drive_source *src)
 static inline const char *drive_send(struct drive *d, const struct drive_source *src)
 {
 	uint32_t flight = imtcp_to_u32(imtcp_div(d->nxt - d->una, d->mss));
-	struct imtcp_send_event ev;
+	struct imtcp_departure ev;
 	const char *why;
 	uint64_t most;
 
@@ -169,8 +170,8 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 {
 	uint32_t outstanding = d->nxt - d->una, acked, segs, before, growth_before;
 	uint64_t credit;
-	struct imtcp_ack_event ev;
-	int what;
+	struct imtcp_sample ev;
+	int ended;
 
 	if (!outstanding)
 		return NULL;
@@ -188,26 +189,30 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 	if (ev.rtt_us > 0)
 		d->srtt_us = (uint32_t)ev.rtt_us;
 	ev.srtt_us = d->srtt_us;
-	imtcp_minrtt_on_sample(&d->bg.minrtt, ev.now_us, ev.rtt_us);
-	imtcp_bg_on_rtt(&d->bg, ev.now_us, ev.rtt_us);
-	ev.min_rtt_us = d->bg.minrtt.base_us;
-	what = imtcp_meas_on_ack(&d->m, &ev);
-	DRIVE_CHECK(what >= 0 && what <= 3);
-	if (what & 1)
-		imtcp_bg_on_result(&d->bg, &d->params, &d->m.result);
-	if ((what & 1) && bg)
-		imtcp_bg_lapse(&d->bg, &d->params, &d->m.result);
-	d->round_over |= (uint32_t)(what & 2);
+	imtcp_minrtt_on_sample(&d->facts.minrtt, ev.now_us, ev.rtt_us);
+	ev.min_rtt_us = d->facts.minrtt.base_us;
+	imtcp_bg_on_rtt(&d->bg, ev.min_rtt_us, ev.now_us, ev.rtt_us);
+	ev.round_over = (uint32_t)imtcp_round_on_ack(&d->facts.round, ev.now_us, ev.snd_una,
+						     ev.snd_nxt, ev.rtt_us, ev.wire_q8);
+	ended = imtcp_meas_on_ack(&d->m, &d->facts.round, &ev);
+	DRIVE_CHECK(ended == 0 || ended == 1);
+	if (ended)
+		imtcp_bg_on_result(&d->bg, &d->m, &d->params, &d->m.result);
+	if (ended && bg)
+		imtcp_bg_lapse(&d->bg, &d->m, &d->params, &d->m.result);
+	d->round_over |= ev.round_over;
 
 	/* the window, as the adapter; segments that the peer has not received grow nothing */
 	segs = (acked + d->mss - 1) / d->mss;
 	before = d->w.cwnd_segs;
 	if (bg) {
-		imtcp_bg_set_cap(&d->bg, &d->params, &d->m, d->mss + d->header, d->m.n + 2);
+		struct imtcp_estimate e = imtcp_estimate_now(&d->m);
+
+		imtcp_bg_set_cap(&d->bg, &d->facts, &d->params, &e, d->mss + d->header, d->m.n + 2);
 		if (d->round_over) {
 			struct imtcp_bg_round_end end = {d->now_us, d->floor_segs, 1};
 
-			imtcp_bg_on_round(&d->bg, &d->params, &d->m.round, &d->w, &end);
+			imtcp_bg_on_round(&d->bg, &d->facts, &d->params, &d->w, &end);
 		}
 		DRIVE_CHECK(d->w.cwnd_segs <= before); /* the RTT rule never raises a window */
 		DRIVE_CHECK(d->w.cwnd_segs >= IMTCP_BG_LEAST_SEGS || d->w.cwnd_segs == before);
@@ -229,12 +234,12 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 	}
 	if (bg) {
 		before = d->w.cwnd_segs;
-		imtcp_bg_apply_cap(&d->bg, &d->w, d->floor_segs);
+		imtcp_bg_apply_cap(&d->bg, &d->facts, &d->w, d->floor_segs);
 		DRIVE_CHECK(d->w.cwnd_segs <= before);
-		DRIVE_CHECK(!d->bg.cap_segs ||
-			    d->w.cwnd_segs <= imtcp_max(d->bg.cap_segs, d->floor_segs));
+		DRIVE_CHECK(!d->facts.cap_segs ||
+			    d->w.cwnd_segs <= imtcp_max(d->facts.cap_segs, d->floor_segs));
 		/* the cap carries a measurement */
-		DRIVE_CHECK(!d->bg.cap_segs || d->bg.cap_segs >= d->m.n + 2);
+		DRIVE_CHECK(!d->facts.cap_segs || d->facts.cap_segs >= d->m.n + 2);
 	}
 	return drive_invariants(d);
 }

@@ -9,6 +9,8 @@
 	X(gap)                                                                                     \
 	X(choice)                                                                                  \
 	X(params)                                                                                  \
+	X(facts)                                                                                   \
+	X(flow)                                                                                    \
 	X(control)                                                                                 \
 	X(meas)                                                                                    \
 	X(cc_reno)                                                                                 \

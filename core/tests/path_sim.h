@@ -78,6 +78,7 @@ struct sim {
 	struct sim_cfg cfg;
 	struct imtcp_params params;
 	struct imtcp_meas m;
+	struct imtcp_facts facts;
 	struct imtcp_bg bg;
 	struct imtcp_window w;
 	uint64_t now_ns, seed;
@@ -305,7 +306,7 @@ static inline uint64_t sim_base_bps(const struct sim *s)
 		return IMTCP_U64_MAX;
 	if (s->w.cwnd_segs < s->w.ssthresh_segs / 2)
 		gain_q8 = 512;
-	else if (!s->cfg.cwnd_segs && s->bg.cap_segs)
+	else if (!s->cfg.cwnd_segs && s->facts.cap_segs)
 		gain_q8 = 269;
 	return imtcp_rate_bps(bytes * gain_q8 / 256, s->srtt_us);
 }
@@ -340,9 +341,9 @@ static inline void sim_note_result(struct sim *s)
 	out->m = s->m.m;
 	out->pause_rtts = s->m.pause_rtts;
 	s->n_results++;
-	imtcp_bg_on_result(&s->bg, &s->params, r);
+	imtcp_bg_on_result(&s->bg, &s->m, &s->params, r);
 	if (!s->cfg.reno)
-		imtcp_bg_lapse(&s->bg, &s->params, r);
+		imtcp_bg_lapse(&s->bg, &s->m, &s->params, r);
 }
 
 /* What must hold whatever happens. */
@@ -362,7 +363,7 @@ static inline void sim_invariants(const struct sim *s)
 		assert_at_most(m->high_bps, imtcp_max(m->link_bps, 1));
 }
 
-static inline void sim_send_event(const struct sim *s, struct imtcp_send_event *ev,
+static inline void sim_send_event(const struct sim *s, struct imtcp_departure *ev,
 				  uint64_t base_bps)
 {
 	uint64_t unsent = s->written;
@@ -385,7 +386,7 @@ static inline void sim_send_event(const struct sim *s, struct imtcp_send_event *
 /* Up to one departure. Returns 1 if there was one. */
 static inline int sim_try_send(struct sim *s)
 {
-	struct imtcp_send_event ev;
+	struct imtcp_departure ev;
 	uint64_t base_bps = sim_base_bps(s), bps = 0, len_ns, credit_ns, sent_us;
 	uint32_t room, segs, i, bytes, plan = IMTCP_PLAN_PLAIN;
 	uint32_t max_segs = 2, left;
@@ -466,10 +467,10 @@ static inline void sim_rtt(struct sim *s, uint32_t rtt_us)
 
 static inline void sim_on_ack(struct sim *s, uint32_t una)
 {
-	struct imtcp_ack_event ev;
+	struct imtcp_sample ev;
 	uint32_t acked = 0, prior = s->snd_una;
 	uint64_t sent_us = 0;
-	int what;
+	int ended;
 
 	while (s->flight_head != s->flight_tail &&
 	       !imtcp_seq_before(una, s->flight[s->flight_head % SIM_FLIGHT].end_seq)) {
@@ -491,26 +492,27 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 	ev.wire_q8 = SIM_PKT * 256 / SIM_MSS;
 	sim_rtt(s, (uint32_t)ev.rtt_us);
 	ev.srtt_us = s->srtt_us;
-	imtcp_minrtt_on_sample(&s->bg.minrtt, ev.now_us, ev.rtt_us);
-	imtcp_bg_on_rtt(&s->bg, ev.now_us, ev.rtt_us);
-	ev.min_rtt_us = s->bg.minrtt.base_us;
-	what = imtcp_meas_on_ack(&s->m, &ev);
+	imtcp_minrtt_on_sample(&s->facts.minrtt, ev.now_us, ev.rtt_us);
+	ev.min_rtt_us = s->facts.minrtt.base_us;
+	imtcp_bg_on_rtt(&s->bg, ev.min_rtt_us, ev.now_us, ev.rtt_us);
+	ended = meas_on_ack(&s->m, &s->facts.round, &ev);
 	sim_invariants(s);
-	if (what & 1)
+	if (ended)
 		sim_note_result(s);
-	if (what & 2)
-		s->round_over = 1;
+	s->round_over |= ev.round_over;
 	if (s->cfg.cwnd_segs && !s->cfg.reno) {
 		s->w.cwnd_segs = s->cfg.cwnd_segs;
 		s->w.ssthresh_segs = s->cfg.cwnd_segs;
 		return;
 	}
 	if (!s->cfg.reno) {
-		imtcp_bg_set_cap(&s->bg, &s->params, &s->m, SIM_PKT, s->m.n + 2);
+		struct imtcp_estimate e = imtcp_estimate_now(&s->m);
+
+		imtcp_bg_set_cap(&s->bg, &s->facts, &s->params, &e, SIM_PKT, s->m.n + 2);
 		if (s->round_over) {
 			struct imtcp_bg_round_end end = {ev.now_us, 0, s->full};
 
-			imtcp_bg_on_round(&s->bg, &s->params, &s->m.round, &s->w, &end);
+			imtcp_bg_on_round(&s->bg, &s->facts, &s->params, &s->w, &end);
 		}
 	}
 	if (s->full && !s->bg.draining)
@@ -518,10 +520,10 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 	if (s->round_over)
 		s->round_over = s->full = 0;
 	if (!s->cfg.reno)
-		imtcp_bg_apply_cap(&s->bg, &s->w, 0);
+		imtcp_bg_apply_cap(&s->bg, &s->facts, &s->w, 0);
 	/* the ceiling's window, as the adapter's */
 	if (s->cfg.max_bps) {
-		uint32_t most = imtcp_bg_window_segs(s->cfg.max_bps, s->srtt_us, SIM_PKT);
+		uint32_t most = imtcp_window_segs(s->cfg.max_bps, s->srtt_us, SIM_PKT);
 
 		s->w.cwnd_segs = (uint32_t)imtcp_min(s->w.cwnd_segs,
 						     imtcp_max(most, IMTCP_BG_FIRST_LEAST_SEGS));
@@ -619,7 +621,7 @@ static inline struct sim_summary sim_summary(const struct sim *s, uint64_t from_
 		       (double)out.most_bps / 1e6, out.error_p50_pct, out.error_p90_pct,
 		       (double)s->m.capacity_bps / 1e6, s->m.excess_q16 / 655.36,
 		       (double)s->m.low_bps / 1e6, (double)s->m.high_bps / 1e6, s->w.cwnd_segs,
-		       s->bg.cap_segs, s->m.n, s->m.m, s->m.pause_rtts);
+		       s->facts.cap_segs, s->m.n, s->m.m, s->m.pause_rtts);
 		for (i = 1; i < IMTCP_OUTCOMES; i++)
 			printf(" %u", out.count[i]);
 		printf("\n");

@@ -273,7 +273,7 @@ static inline const char *steps_fs(struct bytes *in)
 		HOLDS(slow || f.w.cwnd_segs <= (uint64_t)before + step);
 		HOLDS(f.w.cwnd_segs >= imtcp_min(before, f.limit_segs));
 		before = f.w.cwnd_segs;
-		step = imtcp_fs_ssthresh(before, v);
+		step = imtcp_fs_after_loss(before, v);
 		HOLDS(step >= imtcp_reno_ssthresh(before) && step <= imtcp_max(before, 2));
 		HOLDS(step <= imtcp_max(v, imtcp_reno_ssthresh(before)));
 		HOLDS(imtcp_nocc_window_segs(rtt_us, pkt, f.limit_segs) >= 1);

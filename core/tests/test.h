@@ -63,6 +63,14 @@ static inline const struct imtcp_params *defaults(void)
 	return &p;
 }
 
+/* An ACK, of which the connection knows whether it ended a round trip. */
+static inline int meas_on_ack(struct imtcp_meas *m, struct imtcp_round *r, struct imtcp_sample *s)
+{
+	s->round_over = (uint32_t)imtcp_round_on_ack(r, s->now_us, s->snd_una, s->snd_nxt,
+						     s->rtt_us, s->wire_q8);
+	return imtcp_meas_on_ack(m, r, s);
+}
+
 #define assert_within_pct(value, expected, pct)                                                    \
 	do {                                                                                       \
 		uint64_t v_ = (value), e_ = (expected), d_ = v_ > e_ ? v_ - e_ : e_ - v_;          \

@@ -66,13 +66,13 @@ static void slow_start_is_renos(void **state)
 static void a_loss_leaves_what_the_path_carries_and_never_less_than_half(void **state)
 {
 	(void)state;
-	assert_int_equal(imtcp_fs_carried_segs(200, 50000, 30000), 120);
-	assert_int_equal(imtcp_fs_carried_segs(200, 0, 30000), 0);
-	assert_int_equal(imtcp_fs_ssthresh(150, 120), 120); /* a queue of 30 is given up */
-	assert_int_equal(imtcp_fs_ssthresh(100, 120), 100); /* no queue: nothing to give up */
-	assert_int_equal(imtcp_fs_ssthresh(300, 120), 150); /* Reno's half is more */
-	assert_int_equal(imtcp_fs_ssthresh(100, 0), 50);    /* D is not known */
-	assert_int_equal(imtcp_fs_ssthresh(1, 0), 2);
+	assert_int_equal(imtcp_carried_segs(200, 50000, 30000), 120);
+	assert_int_equal(imtcp_carried_segs(200, 0, 30000), 0);
+	assert_int_equal(imtcp_fs_after_loss(150, 120), 120); /* a queue of 30 is given up */
+	assert_int_equal(imtcp_fs_after_loss(100, 120), 100); /* no queue: nothing to give up */
+	assert_int_equal(imtcp_fs_after_loss(300, 120), 150); /* Reno's half is more */
+	assert_int_equal(imtcp_fs_after_loss(100, 0), 50);    /* D is not known */
+	assert_int_equal(imtcp_fs_after_loss(1, 0), 2);
 }
 
 static void what_was_free_at_least_is_not_averaged(void **state)

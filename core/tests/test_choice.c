@@ -156,7 +156,7 @@ static void sub_ranges_are_of_equal_width_the_highest_first(void **state)
 
 static void conclude(struct imtcp_meas *m)
 {
-	struct imtcp_ack_event ev;
+	struct imtcp_sample ev;
 
 	memset(&ev, 0, sizeof(ev));
 	ev.now_us = NOW;
@@ -318,7 +318,7 @@ static void bunched_streams_spoil_a_result(void **state)
 	judged_as(&m, "UUFF");
 	m.tally.bunched = 3;
 	m.capacity_bps = 100 * MBPS;
-	m.round.delivery_bps = 30 * MBPS;
+	m.delivery_bps = 30 * MBPS;
 	conclude(&m);
 	assert_int_equal(m.result.outcome, IMTCP_BUNCHED);
 	assert_int_equal(m.avail_bps, 0);
@@ -365,23 +365,23 @@ static void more_than_a_standing_queue_lets_through_is_no_strain(void **state)
 	(void)state;
 	judged_as(&m, "UUFF");
 	m.standing_rounds = IMTCP_CONGESTED_ROUNDS;
-	m.round.delivery_bps = 30 * MBPS;
+	m.delivery_bps = 30 * MBPS;
 	rejected(&m, IMTCP_NO_STRAIN);
 	/* no queue: delivery may be less for any reason (window, application) */
 	judged_as(&m, "UUFF");
-	m.round.delivery_bps = 30 * MBPS;
+	m.delivery_bps = 30 * MBPS;
 	conclude(&m);
 	assert_int_equal(m.result.outcome, IMTCP_OK);
 	/* a queue, but as much delivered as estimated */
 	judged_as(&m, "UUFF");
 	m.standing_rounds = IMTCP_CONGESTED_ROUNDS;
-	m.round.delivery_bps = 60 * MBPS;
+	m.delivery_bps = 60 * MBPS;
 	conclude(&m);
 	assert_int_equal(m.result.outcome, IMTCP_OK);
 	/* "above the range" is no way around it */
 	judged_as(&m, "FF");
 	m.standing_rounds = IMTCP_CONGESTED_ROUNDS;
-	m.round.delivery_bps = 30 * MBPS;
+	m.delivery_bps = 30 * MBPS;
 	rejected(&m, IMTCP_NO_STRAIN);
 }
 

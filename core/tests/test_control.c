@@ -8,7 +8,8 @@
 /* A sender that the test moves by hand. */
 struct hand {
 	struct imtcp_meas m;
-	struct imtcp_send_event ev;
+	struct imtcp_round round;
+	struct imtcp_departure ev;
 	uint32_t una;
 };
 
@@ -49,7 +50,7 @@ static int leave(struct hand *h)
 /* All that is in flight is acknowledged, rtt_us after it left; every packet with its own ACK. */
 static int acknowledge(struct hand *h, uint32_t segs, int32_t rtt_us)
 {
-	struct imtcp_ack_event a;
+	struct imtcp_sample a;
 	int what = 0;
 
 	memset(&a, 0, sizeof(a));
@@ -66,7 +67,7 @@ static int acknowledge(struct hand *h, uint32_t segs, int32_t rtt_us)
 		a.rtt_us = rtt_us;
 		h->ev.now_us += 200;
 		a.now_us = h->ev.now_us;
-		what |= imtcp_meas_on_ack(&h->m, &a);
+		what |= meas_on_ack(&h->m, &h->round, &a);
 	}
 	return what;
 }
@@ -161,7 +162,7 @@ static void a_hold_is_never_longer_than_t(void **state)
 		begin(&h);
 		h.m.capacity_bps = rnd_in(&seed, 100 * KBPS, 400 * GBPS);
 		imtcp_meas_set_range(&h.m, h.m.capacity_bps / 2, h.m.capacity_bps);
-		h.m.round.delivery_bps = rnd_any(&seed) >> 20;
+		h.m.delivery_bps = rnd_any(&seed) >> 20;
 		h.ev.base_bps = rnd_in(&seed, 10 * KBPS, 400 * GBPS);
 		h.ev.chunk_segs = (uint32_t)rnd_in(&seed, 1, 45);
 		h.ev.rtt_dev_us = (uint32_t)rnd_in(&seed, 0, 100000);
@@ -257,7 +258,7 @@ static void a_hold_on_a_very_fast_path_ends(void **state)
 	begin(&h);
 	h.m.capacity_bps = 100 * GBPS;
 	imtcp_meas_set_range(&h.m, 50 * GBPS, 100 * GBPS);
-	h.m.round.delivery_bps = 90 * GBPS;
+	h.m.delivery_bps = 90 * GBPS;
 	h.ev.base_bps = 100 * GBPS;
 	h.ev.srtt_us = IMTCP_SHORT_RTT_US;
 	h.ev.rtt_dev_us = 0;
@@ -540,8 +541,9 @@ static void before_a_range_is_known_a_train_is_sent_when_there_is_room(void **st
 /* Ten segments back to back, one ACK each 120 us: 1500 bytes on the wire make 100 Mbit/s. */
 static void the_first_range_is_half_of_the_trains_rate_to_all_of_it(void **state)
 {
-	struct imtcp_ack_event a;
+	struct imtcp_sample a;
 	struct imtcp_meas m;
+	struct imtcp_round round = {0};
 	uint32_t i;
 
 	(void)state;
@@ -557,7 +559,7 @@ static void the_first_range_is_half_of_the_trains_rate_to_all_of_it(void **state
 		a.rtt_us = (int32_t)(30000 + i * 120);
 		a.prior_una = a.snd_una;
 		a.snd_una = i * 1448;
-		imtcp_meas_on_ack(&m, &a);
+		meas_on_ack(&m, &round, &a);
 		if (i <= IMTCP_TRAIN_SEGS - 1)
 			assert_int_equal(m.high_bps, 0);
 	}
@@ -568,8 +570,9 @@ static void the_first_range_is_half_of_the_trains_rate_to_all_of_it(void **state
 
 static void packets_that_left_apart_are_no_train(void **state)
 {
-	struct imtcp_ack_event a;
+	struct imtcp_sample a;
 	struct imtcp_meas m;
+	struct imtcp_round round = {0};
 	uint32_t i;
 
 	(void)state;
@@ -585,7 +588,7 @@ static void packets_that_left_apart_are_no_train(void **state)
 		a.rtt_us = 30000;
 		a.prior_una = a.snd_una;
 		a.snd_una = i * 1448;
-		imtcp_meas_on_ack(&m, &a);
+		meas_on_ack(&m, &round, &a);
 	}
 	assert_int_equal(m.high_bps, 0);
 	assert_int_equal(m.capacity_bps, 0);
@@ -651,25 +654,27 @@ static void a_train_met_a_queue_if_it_and_its_round_were_late(void **state)
 
 	(void)state;
 	for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		struct imtcp_ack_event a;
+		struct imtcp_sample a;
 		struct imtcp_meas m;
+		struct imtcp_round round = {0};
 
 		memset(&m, 0, sizeof(m));
 		memset(&a, 0, sizeof(a));
 		a.rtt_us = (int32_t)table[i].rtt_us;
 		a.min_rtt_us = 30000;
-		m.round.least_rtt_us = table[i].least_us;
-		m.round.samples = table[i].samples;
-		m.round.last_least_rtt_us = table[i].last_least_us;
-		m.round.last_samples = table[i].last_samples;
-		assert_int_equal(imtcp_meas_meets_queue(&m, &a), table[i].queued);
+		round.least_rtt_us = table[i].least_us;
+		round.samples = table[i].samples;
+		round.last_least_rtt_us = table[i].last_least_us;
+		round.last_samples = table[i].last_samples;
+		assert_int_equal(imtcp_meas_meets_queue(&round, &a), table[i].queued);
 	}
 }
 
 static void after_a_queue_what_two_rounds_in_a_row_deliver_is_capacity(void **state)
 {
-	struct imtcp_ack_event a;
+	struct imtcp_sample a;
 	struct imtcp_meas m;
+	struct imtcp_round round = {0};
 
 	(void)state;
 	memset(&m, 0, sizeof(m));
@@ -677,19 +682,19 @@ static void after_a_queue_what_two_rounds_in_a_row_deliver_is_capacity(void **st
 	a.now_us = 1000000;
 	a.min_rtt_us = 30000;
 	m.capacity_bps = 50 * MBPS;
-	m.round.last_least_rtt_us = 30000;
-	m.round.delivery_bps = 70 * MBPS;
-	imtcp_meas_round(&m, &a);
-	imtcp_meas_round(&m, &a);
+	round.last_least_rtt_us = 30000;
+	round.delivery_bps = 70 * MBPS;
+	imtcp_meas_round(&m, &round, &a);
+	imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.capacity_bps, 50 * MBPS); /* no queue was met: trains say what it is */
 	m.queued_at_us = a.now_us;
-	m.round.delivery_bps = 40 * MBPS;
-	imtcp_meas_round(&m, &a);
-	m.round.delivery_bps = 90 * MBPS; /* one may live on a burst */
-	imtcp_meas_round(&m, &a);
+	round.delivery_bps = 40 * MBPS;
+	imtcp_meas_round(&m, &round, &a);
+	round.delivery_bps = 90 * MBPS; /* one may live on a burst */
+	imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.capacity_bps, 50 * MBPS);
-	m.round.delivery_bps = 60 * MBPS;
-	imtcp_meas_round(&m, &a);
+	round.delivery_bps = 60 * MBPS;
+	imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.capacity_bps, 60 * MBPS);
 }
 
@@ -740,7 +745,7 @@ static void a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream(
 /* ---- the pause follows congestion ---- */
 
 /* A measurement and an ACK of a path of 30 ms. */
-static void begin_pausing(struct imtcp_meas *m, struct imtcp_ack_event *a,
+static void begin_pausing(struct imtcp_meas *m, struct imtcp_sample *a,
 			  const struct imtcp_params *p)
 {
 	memset(a, 0, sizeof(*a));
@@ -751,50 +756,52 @@ static void begin_pausing(struct imtcp_meas *m, struct imtcp_ack_event *a,
 
 static void the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_path(void **state)
 {
-	struct imtcp_ack_event a;
+	struct imtcp_sample a;
 	struct imtcp_meas m;
+	struct imtcp_round round = {0};
 	uint32_t i;
 
 	(void)state;
 	begin_pausing(&m, &a, defaults());
 	assert_int_equal(m.pause_rtts, 0);
-	m.round.last_least_rtt_us = 45000;
+	round.last_least_rtt_us = 45000;
 	for (i = 1; i < IMTCP_CONGESTED_ROUNDS; i++) {
-		imtcp_meas_round(&m, &a);
+		imtcp_meas_round(&m, &round, &a);
 		assert_int_equal(m.pause_rtts, 0);
 	}
-	imtcp_meas_round(&m, &a);
+	imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.pause_rtts, IMTCP_PAUSE_RTTS);
-	m.round.last_least_rtt_us = 30500;
+	round.last_least_rtt_us = 30500;
 	for (i = 0; i < 8; i++)
-		imtcp_meas_round(&m, &a);
+		imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.pause_rtts, 0);
 	/* the noise of a LAN is no congestion */
 	a.min_rtt_us = 200;
-	m.round.last_least_rtt_us = 200 + IMTCP_STANDING_US;
+	round.last_least_rtt_us = 200 + IMTCP_STANDING_US;
 	for (i = 0; i < 100; i++)
-		imtcp_meas_round(&m, &a);
+		imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.pause_rtts, 0);
 }
 
 /* 20 round trips of 30 ms; 30 ms later half of what is left of it. */
 static void a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last(void **state)
 {
-	struct imtcp_ack_event a;
+	struct imtcp_sample a;
 	struct imtcp_meas m;
+	struct imtcp_round round = {0};
 
 	(void)state;
 	begin_pausing(&m, &a, defaults());
-	m.round.last_least_rtt_us = 30500;
+	round.last_least_rtt_us = 30500;
 	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
 	assert_int_equal(m.resume_us, 1600000);
 	a.now_us = 1030000;
-	imtcp_meas_round(&m, &a);
+	imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.resume_us, 1030000 + 570000 / 2);
 
 	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
 	m.whole_pause = 1;
-	imtcp_meas_round(&m, &a);
+	imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.resume_us, 1600000);
 }
 
@@ -851,8 +858,9 @@ static void a_chosen_m_does_not_adapt(void **state)
 static void a_chosen_pause_does_not_follow_congestion(void **state)
 {
 	struct imtcp_params p = *defaults();
-	struct imtcp_ack_event a;
+	struct imtcp_sample a;
 	struct imtcp_meas m;
+	struct imtcp_round round = {0};
 	uint32_t i;
 
 	(void)state;
@@ -861,14 +869,14 @@ static void a_chosen_pause_does_not_follow_congestion(void **state)
 	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
 	assert_int_equal(m.resume_us, 1360000);
 	a.now_us = 1030000;
-	m.round.last_least_rtt_us = 30500;
-	imtcp_meas_round(&m, &a);
+	round.last_least_rtt_us = 30500;
+	imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.resume_us, 1360000);
 	imtcp_meas_end(&m, 2000000, 30000, IMTCP_OK);
 	assert_int_equal(m.resume_us, 2360000);
-	m.round.last_least_rtt_us = 45000;
+	round.last_least_rtt_us = 45000;
 	for (i = 0; i < 2 * IMTCP_CONGESTED_ROUNDS; i++)
-		imtcp_meas_round(&m, &a);
+		imtcp_meas_round(&m, &round, &a);
 	imtcp_meas_end(&m, 3000000, 30000, IMTCP_OK);
 	assert_int_equal(m.resume_us, 3360000);
 
@@ -887,7 +895,7 @@ static void null_pointers_are_refused(void **state)
 	begin(&h);
 	assert_int_equal(imtcp_meas_on_send(NULL, &h.ev), 0);
 	assert_int_equal(imtcp_meas_on_send(&h.m, NULL), 0);
-	assert_int_equal(imtcp_meas_on_ack(NULL, NULL), 0);
+	assert_int_equal(imtcp_meas_on_ack(NULL, NULL, NULL), 0);
 	assert_int_equal(imtcp_meas_conclude(NULL, NULL), 0);
 }
 

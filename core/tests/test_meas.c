@@ -362,7 +362,7 @@ static void behind_a_token_bucket_the_sustained_rate_is_found(void **state)
 	assert_at_most(r.most_bps, 20 * MBPS * 115 / 100);
 	if (r.error_p90_pct > 10)
 		fail_msg("p90 of the error %.1f %%", r.error_p90_pct);
-	assert_at_most(s.bg.smoothed_bps, 20 * MBPS * 115 / 100);
+	assert_at_most(s.m.smoothed_bps, 20 * MBPS * 115 / 100);
 	assert_at_least((uint64_t)goodput_bps(20), 19 * MBPS);
 }
 
@@ -532,24 +532,25 @@ static void a_free_path_is_measured_without_pause_and_a_congested_one_with(void 
  * after it, at 50 Mbit/s, leave half of it to all. */
 static void a_range_that_the_capacity_rules_out_is_left(void **state)
 {
+	struct imtcp_round round = {0};
 	struct imtcp_meas m;
-	struct imtcp_ack_event ev = {.now_us = 1000000, .min_rtt_us = 50, .wire_q8 = 256};
+	struct imtcp_sample ev = {.now_us = 1000000, .min_rtt_us = 50, .wire_q8 = 256};
 
 	(void)state;
 	memset(&m, 0, sizeof(m));
 	imtcp_meas_set_range(&m, 1500000000, 3000000000);
 	m.capacity_bps = 50000000;
-	imtcp_meas_round(&m, &ev);
+	imtcp_meas_round(&m, &round, &ev);
 	assert_int_equal(m.low_bps, 25000000);
 	assert_int_equal(m.high_bps, 50000000);
 	/* not while its streams are under way, and not for one that overlaps */
 	imtcp_meas_set_range(&m, 25000000, 56000000);
 	m.capacity_bps = 23000000;
-	imtcp_meas_round(&m, &ev);
+	imtcp_meas_round(&m, &round, &ev);
 	assert_int_equal(m.low_bps, 25000000);
 	m.planned = IMTCP_SUB_RANGES;
 	m.capacity_bps = 20000000;
-	imtcp_meas_round(&m, &ev);
+	imtcp_meas_round(&m, &round, &ev);
 	assert_int_equal(m.low_bps, 25000000);
 }
 
@@ -651,7 +652,7 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 			sim_init(&s, &c);
 			s.params.g_q8 = shares_q8[i];
 			sim_run(&s, START + 10 * SEC);
-			assert_within_pct(s.bg.smoothed_bps, 100 * MBPS, 8);
+			assert_within_pct(s.m.smoothed_bps, 100 * MBPS, 8);
 			/* what holds keep back is more of a smaller window; the cap is a 20th above */
 			assert_at_least((uint64_t)goodput_bps(10), (uint64_t)(share * 85 * MBPS));
 			assert_at_most((uint64_t)goodput_bps(10), (uint64_t)(share * 104 * MBPS));

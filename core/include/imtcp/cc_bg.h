@@ -39,9 +39,9 @@
  *     delta, and none from there on (imtcp_bg_slack_bps).
  *  8. Where (2) is below what a measurement needs, [IM §5.1] has no cap at all; here it is
  *     N + 2 segments, or a small g would take more than a larger one.
- *  9. A result "above the range" never lowers A_s (imtcp_bg_counts).
+ *  9. A result "above the range" never lowers A_s (imtcp_estimate_counts).
  * 10. Two results in a row that are a quarter above A_s, or a quarter below it and alike, are a step, which (1)
- *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_bg_step).
+ *     would follow by an eighth per result: A_s is the nearer of them at once (imtcp_estimate_step).
  * 11. (4) has a floor: four segments, and two where four still meet a queue.
  * 12. (3) judges a path of more than 30 ms by its queue as if it had 30 (imtcp_bg_reference_us): with B for
  *     that, queue / B > delta - 1. (4) cuts by M / (M + queue), M the middle of B and RTTmin.
@@ -60,8 +60,7 @@
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
 
-#include "cc_reno.h"
-#include "meas.h"
+#include "flow.h"
 
 /* Least window of the RTT rule, segments; and where a window above that stops first. ours: below four, a
  * loss cannot be found by three duplicate ACKs; at two, each ACK of a receiver that delays them is
@@ -80,14 +79,6 @@
  *   holds the line in the others. Twice that is as good there, but five flows swing each other up by it. */
 #define IMTCP_BG_SLACK_DIV 20U
 #define IMTCP_BG_SLACK_MISSING_DIV 16U
-
-/* A result this far from A_s, a quarter, may be half of a step. ours: beside
- * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
-#define IMTCP_BG_STEP_DIV 4U
-/* Results that are a step down lie this near to each other, an eighth of the first. ours: with four in a row in the
- * place of two that agree a step was followed later, and beside the web nothing changed:
- * docs/lab-notes/0013-a-step-down.md. */
-#define IMTCP_BG_STEP_AGREE_DIV 8U
 
 /* After a calm round the window goes this part, an eighth, of the way to the cap. ours: A_s is the mean of
  * quiet moments, and a window back at it within two round trips of each cut has the next queue stand at
@@ -138,30 +129,17 @@ struct imtcp_bg_round_end {
 };
 
 struct imtcp_bg {
-	struct imtcp_minrtt minrtt;
 	struct imtcp_bg_stretch stretch;
-	imtcp_u64 smoothed_bps;	 /* A_s of (1); 0: none yet */
-	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
-	imtcp_u64 far_bps;	 /* the result before, where it was far from A_s; 0: it was not */
 	imtcp_u64 bunched_at_us; /* first bunched result after the last that counted; 0: none */
-	imtcp_u32 cap_segs;	 /* maxcwnd of (2); 0: none yet */
 	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
 	imtcp_u32 cap_stale;  /* a loss is newer than the newest result */
 	imtcp_u32 cap_lapsed; /* results have been bunched for long: no cap until one counts */
-	imtcp_u32 yields;     /* the cap or the RTT rule held the window back in this round */
 	imtcp_u32 queued;     /* the round that ended met a queue that has cost nothing yet */
 	imtcp_u32 calm;	      /* the round that ended met no queue */
 	imtcp_u32 stepped_up; /* A_s stepped upwards, and no queue was met on the way to its cap */
 	imtcp_u32 queue_us;   /* of the newest round */
-	imtcp_u64 reductions_rtt, reductions_cap;
 };
-
-/* Segments of pkt_bytes (on the wire) in flight at bps over rtt_us. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_window_segs(imtcp_u64 bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
-{
-	return imtcp_to_u32(imtcp_div(imtcp_bytes_in(bps, rtt_us) + pkt_bytes / 2, pkt_bytes));
-}
 
 /* B: the round trip that a queue is compared with in (3), RTTmin, and at most 30 ms. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp_u32 base_us)
@@ -175,104 +153,59 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp
  * own, or the verifier would follow every way through it once for each way to it.
  */
 IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_bg *b, const struct imtcp_params *p,
-					  imtcp_u64 capacity_bps)
+					  const struct imtcp_estimate *e, imtcp_u32 base_us)
 {
 	imtcp_u64 least, slack, missing;
 	imtcp_u32 most_us;
 
-	if (!b || !p)
+	if (!b || !p || !e)
 		return 0;
-	least = slack = b->smoothed_bps / IMTCP_BG_SLACK_DIV;
-	missing = imtcp_sub(capacity_bps, b->smoothed_bps);
-	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(p, b->minrtt.base_us),
-					 p->delta_q8 - 256, 256);
+	least = slack = e->available_bps / IMTCP_BG_SLACK_DIV;
+	missing = imtcp_sub(e->capacity_bps, e->available_bps);
+	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(p, base_us), p->delta_q8 - 256, 256);
 	slack = imtcp_max(slack, missing / IMTCP_BG_SLACK_MISSING_DIV);
-	slack = imtcp_max(slack, b->deviation_bps);
+	slack = imtcp_max(slack, e->deviation_bps);
 	/* nobody has more than the capacity, however much the results scatter */
-	slack = imtcp_min(slack, imtcp_max(missing + capacity_bps / IMTCP_BG_SLACK_DIV, least));
+	slack = imtcp_min(slack, imtcp_max(missing + e->capacity_bps / IMTCP_BG_SLACK_DIV, least));
 	return imtcp_scale(slack, imtcp_sub(most_us, b->queue_us), imtcp_max(most_us, 1));
 }
 
 /*
- * (2): the cap for the present A_s. stream_segs is the window that a measurement needs: the cap
+ * (2): the cap for the present estimate. stream_segs is the window that a measurement needs: the cap
  * holds only while it can go on being measured [IM §5.1], or a low value would stay for ever. So where the
  * round trip is too short to measure in there is none, and the RTT rule holds the line alone.
  */
-IMTCP_INLINE void imtcp_bg_set_cap(struct imtcp_bg *b, const struct imtcp_params *p,
-				   const struct imtcp_meas *m, imtcp_u32 pkt_bytes,
-				   imtcp_u32 stream_segs)
+IMTCP_INLINE void imtcp_bg_set_cap(const struct imtcp_bg *b, struct imtcp_facts *f,
+				   const struct imtcp_params *p, const struct imtcp_estimate *e,
+				   imtcp_u32 pkt_bytes, imtcp_u32 stream_segs)
 {
-	imtcp_u64 bps = b->smoothed_bps;
+	imtcp_u64 bps = e->available_bps;
 	imtcp_u32 least = (imtcp_u32)imtcp_max(stream_segs, IMTCP_BG_FIRST_LEAST_SEGS);
+	imtcp_u32 base_us = f->minrtt.base_us;
 
-	if (!bps)
-		bps = (m->low_bps + m->high_bps) / 2;
-	if (!bps || !b->minrtt.base_us)
+	if (!bps || !base_us)
 		return;
-	if (b->smoothed_bps) {
+	if (e->trust == IMTCP_TRUST_RESULTS) {
 		if (!imtcp_as_in_paper(p))
-			bps += imtcp_bg_slack_bps(b, p, m->capacity_bps);
+			bps += imtcp_bg_slack_bps(b, p, e, base_us);
 		/* no share of what is not known: the first result needs a window that carries its
 		 * streams */
 		bps = imtcp_scale(bps, p->g_q8, 256);
 	}
-	if (b->cap_lapsed || imtcp_too_short(b->minrtt.base_us))
-		b->cap_segs = 0;
+	if (b->cap_lapsed || imtcp_too_short(base_us))
+		f->cap_segs = 0;
 	else
-		b->cap_segs = (imtcp_u32)imtcp_max(
-			imtcp_bg_window_segs(bps, b->minrtt.base_us, pkt_bytes), least);
-}
-
-/*
- * Does a result count in (1)? "Above the range" says only that A is at least the range's end. Where the
- * window cannot carry streams, as with g < 1 by design, or after a silence, ranges lie around what it
- * delivers, and A_s would follow their ends down, the window after it. So such an end may raise A_s and
- * not lower it.
- */
-IMTCP_INLINE int imtcp_bg_counts(const struct imtcp_bg *b, const struct imtcp_params *p,
-				 const struct imtcp_result *r)
-{
-	if (imtcp_above_range(r) && (p->g_q8 < IMTCP_G_MOST_Q8 || !imtcp_as_in_paper(p)))
-		return r->avail_bps > b->smoothed_bps;
-	return r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE;
-}
-
-/*
- * A_s after a step to avail_bps, or 0: there was none. Up only where no queue stands: a queue says that what
- * seems free is not. Down only where the two agree: beside bursts two that are low are common, and each has
- * met another part of one.
- */
-IMTCP_INLINE imtcp_u64 imtcp_bg_step(struct imtcp_bg *b, imtcp_u64 avail_bps)
-{
-	imtcp_u64 near = b->smoothed_bps / IMTCP_BG_STEP_DIV, before = b->far_bps;
-	imtcp_u64 high = b->smoothed_bps + near, low = b->smoothed_bps - near;
-
-	b->far_bps = avail_bps > high || avail_bps < low ? avail_bps : 0;
-	if (avail_bps > high && before > high && b->calm) {
-		b->stepped_up = 1;
-		return imtcp_min(avail_bps, before);
-	}
-	if (avail_bps < low && before < low &&
-	    imtcp_apart(before, avail_bps) <= before / IMTCP_BG_STEP_AGREE_DIV)
-		return imtcp_max(avail_bps, before);
-	return 0;
+		f->cap_segs = (imtcp_u32)imtcp_max(imtcp_window_segs(bps, base_us, pkt_bytes),
+						   least);
 }
 
 /* (1): a measurement ended. */
-IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_params *p,
-				     const struct imtcp_result *r)
+IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, struct imtcp_meas *m,
+				     const struct imtcp_params *p, const struct imtcp_result *r)
 {
-	if (imtcp_bg_counts(b, p, r)) {
-		imtcp_u64 stepped_bps = imtcp_as_in_paper(p) ? 0 : imtcp_bg_step(b, r->avail_bps);
-		imtcp_u64 off_bps = imtcp_apart(b->smoothed_bps, r->avail_bps);
-
-		if (b->smoothed_bps)
-			b->deviation_bps += imtcp_weighted(off_bps, p->gamma_q16) -
-					    imtcp_weighted(b->deviation_bps, p->gamma_q16);
-		b->smoothed_bps = stepped_bps ? stepped_bps
-					      : imtcp_ewma_by(b->smoothed_bps, r->avail_bps,
-							      p->gamma_q16);
-	}
+	/* up only where no queue stands: a queue says that what seems free is not */
+	if (imtcp_estimate_on_result(m, p, r, (int)b->calm))
+		b->stepped_up = 1;
 	/* the whole range was free: that is news, too */
 	if (r->outcome == IMTCP_OK || imtcp_above_range(r))
 		b->cap_stale = 0;
@@ -283,8 +216,8 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, const struct imtcp_para
  * tell a new one: it is forgotten, and the RTT rule holds the line alone until a result counts. For each result after
  * imtcp_bg_on_result, where there is a cap.
  */
-IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, const struct imtcp_params *p,
-				 const struct imtcp_result *r)
+IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, struct imtcp_meas *m,
+				 const struct imtcp_params *p, const struct imtcp_result *r)
 {
 	if (imtcp_as_in_paper(p))
 		return;
@@ -299,9 +232,7 @@ IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, const struct imtcp_params *
 	if (r->at_us - b->bunched_at_us <= IMTCP_BG_BUNCHED_MOST_US)
 		return;
 	b->cap_lapsed = 1;
-	b->smoothed_bps = 0;
-	b->deviation_bps = 0;
-	b->far_bps = 0;
+	imtcp_estimate_forget(m);
 }
 
 /* A loss: what the cap says is older than what the path says. */
@@ -312,15 +243,15 @@ IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b)
 }
 
 /* (2): the window at most the cap, at least floor_segs. Cutting it counts. */
-IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_window *w,
-				     imtcp_u32 floor_segs)
+IMTCP_INLINE void imtcp_bg_apply_cap(struct imtcp_bg *b, struct imtcp_facts *f,
+				     struct imtcp_window *w, imtcp_u32 floor_segs)
 {
-	imtcp_u32 cap = (imtcp_u32)imtcp_max(b->cap_segs, floor_segs);
+	imtcp_u32 cap = (imtcp_u32)imtcp_max(f->cap_segs, floor_segs);
 
-	if (!b->cap_segs || w->cwnd_segs <= cap)
+	if (!f->cap_segs || w->cwnd_segs <= cap)
 		return;
-	b->reductions_cap++;
-	b->yields = 1;
+	f->reductions_cap++;
+	f->yields = 1;
 	b->stepped_up = 0;
 	w->cwnd_segs = cap;
 	w->credit_segs = 0;
@@ -365,15 +296,17 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_least_segs(const struct imtcp_params *p, imtcp_u
 
 /* How far the window may double up after a calm round: to the cap after a step, else an eighth of the way; with a cap that
  * lapsed by an eighth of itself. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_approach_segs(const struct imtcp_bg *b, imtcp_u32 cwnd_segs)
+IMTCP_INLINE imtcp_u32 imtcp_bg_approach_segs(const struct imtcp_bg *b, imtcp_u32 cap_segs,
+					      imtcp_u32 cwnd_segs)
 {
-	imtcp_u64 gap = b->cap_lapsed ? cwnd_segs : imtcp_sub(b->cap_segs, cwnd_segs);
+	imtcp_u64 gap = b->cap_lapsed ? cwnd_segs : imtcp_sub(cap_segs, cwnd_segs);
 
 	return cwnd_segs + (imtcp_u32)(b->stepped_up ? gap : gap / IMTCP_BG_APPROACH_DIV);
 }
 
-/* An ACK told an RTT, microseconds. */
-IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u64 now_us, imtcp_s32 rtt_us)
+/* An ACK told an RTT, microseconds; base_us is RTTmin. */
+IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u32 base_us, imtcp_u64 now_us,
+				  imtcp_s32 rtt_us)
 {
 	struct imtcp_bg_stretch *s = &b->stretch;
 	imtcp_u32 rtt = (imtcp_u32)rtt_us;
@@ -383,8 +316,7 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u64 now_us, imtcp_s3
 	if (s->newest_rtt_us) {
 		imtcp_u64 apart_us = imtcp_apart(rtt, s->newest_rtt_us);
 
-		s->jitter_us = (imtcp_u32)imtcp_ewma(s->jitter_us,
-						     imtcp_min(apart_us, b->minrtt.base_us));
+		s->jitter_us = (imtcp_u32)imtcp_ewma(s->jitter_us, imtcp_min(apart_us, base_us));
 	}
 	s->newest_rtt_us = rtt;
 	s->samples++;
@@ -401,23 +333,24 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u64 now_us, imtcp_s3
 
 /* What jitter adds to the least of so many RTTs, microseconds. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_jitter_us(const struct imtcp_bg *b, const struct imtcp_params *p,
-					  imtcp_u32 samples)
+					  imtcp_u32 base_us, imtcp_u32 samples)
 {
 	imtcp_u64 us = imtcp_div((imtcp_u64)b->stretch.jitter_us * IMTCP_BG_JITTER_RANGE,
 				 samples + 1ULL);
 
 	if (imtcp_as_in_paper(p))
 		return 0;
-	return (imtcp_u32)imtcp_min(us, imtcp_bg_reference_us(p, b->minrtt.base_us));
+	return (imtcp_u32)imtcp_min(us, imtcp_bg_reference_us(p, base_us));
 }
 
 /*
  * The least RTT of the newest stretch of the round that ends now, or of all of it where none was long enough, without
  * what jitter adds; 0: there was none.
  */
-IMTCP_INLINE imtcp_u32 imtcp_bg_newest_rtt_us(struct imtcp_bg *b, const struct imtcp_params *p,
-					      const struct imtcp_round *r, imtcp_u64 now_us)
+IMTCP_INLINE imtcp_u32 imtcp_bg_newest_rtt_us(struct imtcp_bg *b, const struct imtcp_facts *f,
+					      const struct imtcp_params *p, imtcp_u64 now_us)
 {
+	const struct imtcp_round *r = &f->round;
 	imtcp_u32 rtt = b->stretch.last_least_rtt_us, samples = b->stretch.last_samples;
 
 	b->stretch.start_us = now_us;
@@ -428,25 +361,28 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_newest_rtt_us(struct imtcp_bg *b, const struct i
 		rtt = r->last_least_rtt_us;
 		samples = r->last_samples;
 	}
-	return rtt ? (imtcp_u32)imtcp_max(imtcp_sub(rtt, imtcp_bg_jitter_us(b, p, samples)), 1) : 0;
+	if (!rtt)
+		return 0;
+	return (imtcp_u32)imtcp_max(
+		imtcp_sub(rtt, imtcp_bg_jitter_us(b, p, f->minrtt.base_us, samples)), 1);
 }
 
 /* A round trip ended: (3) and (4), RTTmin's age, growth to the cap. */
-IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_params *p,
-				   const struct imtcp_round *r, struct imtcp_window *w,
+IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
+				   const struct imtcp_params *p, struct imtcp_window *w,
 				   const struct imtcp_bg_round_end *end)
 {
 	imtcp_u32 rtt, base, least, queue_us, reference_us, tolerated_q8;
 	int drain;
 
-	if (!b || !p || !r || !w || !end)
+	if (!b || !f || !p || !w || !end)
 		return 0;
-	rtt = imtcp_bg_newest_rtt_us(b, p, r, end->now_us);
-	base = b->minrtt.base_us;
+	rtt = imtcp_bg_newest_rtt_us(b, f, p, end->now_us);
+	base = f->minrtt.base_us;
 	queue_us = imtcp_to_u32(imtcp_sub(rtt, base));
 	least = (imtcp_u32)imtcp_max(end->floor_segs, imtcp_bg_least_segs(p, w->cwnd_segs));
-	drain = imtcp_minrtt_on_round(&b->minrtt, end->now_us, (int)end->busy);
-	b->yields = 0;
+	drain = imtcp_minrtt_on_round(&f->minrtt, end->now_us, (int)end->busy);
+	f->yields = 0;
 	if (drain && !b->draining)
 		b->before_drain_segs = w->cwnd_segs;
 	if (!drain && b->draining) {
@@ -460,7 +396,7 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_params
 		return 0;
 	}
 	/* one small question and its answer, a delayed ACK for all that is known */
-	if (!rtt || !base || (!end->busy && r->last_samples == 1))
+	if (!rtt || !base || (!end->busy && f->round.last_samples == 1))
 		return 0;
 	reference_us = imtcp_bg_reference_us(p, base);
 	b->queue_us = queue_us;
@@ -477,17 +413,73 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, const struct imtcp_params
 		cwnd = (imtcp_u32)imtcp_max(cwnd, least);
 		if (cwnd < w->cwnd_segs) {
 			w->cwnd_segs = cwnd;
-			b->reductions_rtt++;
+			f->reductions_rtt++;
 		}
 		w->ssthresh_segs = w->cwnd_segs;
 		w->credit_segs = 0;
-		b->yields = 1;
+		f->yields = 1;
 		b->stepped_up = 0;
 	} else if (b->calm && !b->cap_stale && !imtcp_as_in_paper(p)) {
-		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->ssthresh_segs,
-							imtcp_bg_approach_segs(b, w->cwnd_segs));
+		w->ssthresh_segs = (imtcp_u32)imtcp_max(
+			w->ssthresh_segs, imtcp_bg_approach_segs(b, f->cap_segs, w->cwnd_segs));
 	}
 	return 0;
+}
+
+/* ---- the control's row ---- */
+
+#define imtcp_bg_start imtcp_no_start
+#define imtcp_bg_target imtcp_halve
+
+IMTCP_INLINE void imtcp_bg_heed(struct imtcp_flow *c, struct imtcp_bg *b)
+{
+	imtcp_bg_on_result(b, &c->meas, &c->params, &c->meas.result);
+	imtcp_bg_lapse(b, &c->meas, &c->params, &c->meas.result);
+}
+
+IMTCP_INLINE void imtcp_bg_learn(struct imtcp_flow *c, struct imtcp_bg *b,
+				 const struct imtcp_sample *s)
+{
+	if (!s->acked_bytes)
+		return;
+	imtcp_bg_on_rtt(b, s->min_rtt_us, s->now_us, s->rtt_us);
+	if (imtcp_meas_on_ack(&c->meas, &c->facts.round, s))
+		imtcp_bg_heed(c, b);
+}
+
+IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
+				  const struct imtcp_sample *s, struct imtcp_decision *d)
+{
+	struct imtcp_estimate e = imtcp_estimate_now(&c->meas);
+
+	d->least_segs = IMTCP_BG_FIRST_LEAST_SEGS;
+	imtcp_bg_set_cap(b, &c->facts, &c->params, &e, s->pkt_bytes, c->meas.n + 2);
+	if (s->round_over) {
+		struct imtcp_bg_round_end end = {c->facts.acked_at_us, s->floor_segs,
+						 s->round_full};
+
+		imtcp_bg_on_round(b, &c->facts, &c->params, &d->w, &end);
+	}
+	if (s->full && !b->draining)
+		imtcp_reno_grow(&d->w, s->acked_segs, s->limit_segs);
+	imtcp_bg_apply_cap(b, &c->facts, &d->w, d->floor_segs);
+	if (b->draining)
+		d->floor_segs = 0;
+}
+
+IMTCP_INLINE void imtcp_bg_space(struct imtcp_flow *c, struct imtcp_bg *b,
+				 struct imtcp_departure *dep, struct imtcp_decision *d)
+{
+	dep->recovering |= b->draining;
+	if (imtcp_space_streams(c, dep, d))
+		imtcp_bg_heed(c, b);
+}
+
+IMTCP_INLINE void imtcp_bg_reduced(struct imtcp_flow *c, struct imtcp_bg *b,
+				   const struct imtcp_sample *s)
+{
+	imtcp_bg_on_loss(b);
+	imtcp_meas_on_loss(&c->meas, s->now_us, s->snd_nxt, s->srtt_us);
 }
 
 #endif

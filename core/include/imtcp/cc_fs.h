@@ -28,8 +28,7 @@
 #ifndef IMTCP_CC_FS_H
 #define IMTCP_CC_FS_H
 
-#include "cc_reno.h"
-#include "meas.h"
+#include "flow.h"
 
 /* Segments of pkt_bytes on the wire in flight at bps over rtt_us: V of (1). */
 IMTCP_GLOBAL imtcp_u32 imtcp_fs_v_segs(imtcp_u64 avail_bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
@@ -53,15 +52,8 @@ IMTCP_INLINE imtcp_u64 imtcp_fs_smoothed_bps(imtcp_u64 smoothed_bps, const struc
 	return imtcp_above_range(r) ? imtcp_max(smoothed_bps, r->avail_bps) : smoothed_bps;
 }
 
-/* D·RTTmin of (2), segments: delivered_segs in interval_us, over min_rtt_us; 0 where one is unknown. */
-IMTCP_INLINE imtcp_u32 imtcp_fs_carried_segs(imtcp_u32 delivered_segs, imtcp_u32 interval_us,
-					     imtcp_u32 min_rtt_us)
-{
-	return imtcp_to_u32(imtcp_scale(delivered_segs, min_rtt_us, interval_us));
-}
-
 /* (2). */
-IMTCP_INLINE imtcp_u32 imtcp_fs_ssthresh(imtcp_u32 cwnd_segs, imtcp_u32 carried_segs)
+IMTCP_INLINE imtcp_u32 imtcp_fs_after_loss(imtcp_u32 cwnd_segs, imtcp_u32 carried_segs)
 {
 	return (imtcp_u32)imtcp_max(imtcp_reno_ssthresh(cwnd_segs),
 				    imtcp_min(cwnd_segs, carried_segs));
@@ -85,6 +77,81 @@ IMTCP_INLINE void imtcp_fs_grow(struct imtcp_window *w, imtcp_u32 acked_segs, im
 				    imtcp_min(imtcp_div(credit, w->cwnd_segs), step_segs));
 	if (w->cwnd_segs > limit_segs)
 		w->cwnd_segs = limit_segs;
+}
+
+/* ---- the control's row ---- */
+
+/* For paths that lose without congestion: it measures without pauses [IM §4.5], also while its window is small,
+ * since only a result lets it grow. */
+IMTCP_INLINE void imtcp_fs_again(struct imtcp_meas *m, imtcp_u64 now_us)
+{
+	m->pause_rtts = 0;
+	m->unfilled = 0;
+	m->resume_us = now_us;
+}
+
+#define imtcp_fs_start imtcp_no_start
+
+IMTCP_INLINE void imtcp_fs_heed(struct imtcp_flow *c)
+{
+	struct imtcp_meas *m = &c->meas;
+
+	imtcp_estimate_on_result(m, &c->params, &m->result, 0);
+	if (!imtcp_as_in_paper(&c->params))
+		m->smoothed_bps = imtcp_fs_smoothed_bps(m->smoothed_bps, &m->result);
+	imtcp_fs_again(m, m->result.at_us);
+}
+
+IMTCP_INLINE void imtcp_fs_learn(struct imtcp_flow *c, const void *own,
+				 const struct imtcp_sample *s)
+{
+	(void)own;
+	if (s->acked_bytes && imtcp_meas_on_ack(&c->meas, &c->facts.round, s))
+		imtcp_fs_heed(c);
+}
+
+IMTCP_INLINE void imtcp_fs_decide(struct imtcp_flow *c, const void *own,
+				  const struct imtcp_sample *s, struct imtcp_decision *d)
+{
+	struct imtcp_estimate e = imtcp_estimate_now(&c->meas);
+	imtcp_u32 v_segs;
+
+	(void)own;
+	d->least_segs = IMTCP_MEASURING_LEAST_SEGS;
+	if (!s->full)
+		return;
+	if (e.trust != IMTCP_TRUST_RESULTS && imtcp_as_in_paper(&c->params))
+		e.available_bps = 0;
+	v_segs = imtcp_fs_v_segs(e.available_bps, s->srtt_us, s->pkt_bytes);
+	imtcp_fs_grow(&d->w, s->acked_segs,
+		      imtcp_fs_step_segs(d->w.cwnd_segs, v_segs, c->params.h_segs), s->limit_segs);
+}
+
+IMTCP_INLINE void imtcp_fs_space(struct imtcp_flow *c, const void *own, struct imtcp_departure *dep,
+				 struct imtcp_decision *d)
+{
+	(void)own;
+	if (imtcp_space_streams(c, dep, d))
+		imtcp_fs_heed(c);
+}
+
+IMTCP_INLINE imtcp_u32 imtcp_fs_target(const struct imtcp_flow *c, const void *own,
+				       const struct imtcp_sample *s)
+{
+	(void)own;
+	if (imtcp_as_in_paper(&c->params))
+		return imtcp_reno_ssthresh(s->cwnd_segs);
+	return imtcp_fs_after_loss(
+		s->cwnd_segs,
+		imtcp_carried_segs(s->delivered_segs, s->delivered_in_us, c->facts.minrtt.base_us));
+}
+
+IMTCP_INLINE void imtcp_fs_reduced(struct imtcp_flow *c, const void *own,
+				   const struct imtcp_sample *s)
+{
+	(void)own;
+	imtcp_meas_on_loss(&c->meas, s->now_us, s->snd_nxt, s->srtt_us);
+	imtcp_fs_again(&c->meas, s->now_us);
 }
 
 #endif

@@ -31,9 +31,7 @@
 #ifndef IMTCP_CC_LEDBAT_H
 #define IMTCP_CC_LEDBAT_H
 
-#include "cc_reno.h"
-#include "delay.h"
-#include "params.h"
+#include "flow.h"
 
 /* TARGET and GAIN are parameters (params.h). */
 /* ALLOWED_INCREASE, segments: 1 (RFC 6817 §2.5). */
@@ -162,6 +160,34 @@ IMTCP_INLINE void imtcp_ledbat_on_ack(struct imtcp_ledbat *l, struct imtcp_windo
 		imtcp_ledbat_add(w, &l->fraction_q16, 0, step_q16);
 		imtcp_ledbat_end_slow_start(w);
 	}
+}
+
+/* ---- the control's row ---- */
+
+#define imtcp_ledbat_space imtcp_space
+#define imtcp_ledbat_target imtcp_halve
+#define imtcp_ledbat_reduced imtcp_no_reduced
+
+IMTCP_INLINE void imtcp_ledbat_start(const struct imtcp_flow *c, struct imtcp_ledbat *l,
+				     const struct imtcp_window *w)
+{
+	(void)w;
+	imtcp_ledbat_begin(l, &c->params);
+}
+
+IMTCP_INLINE void imtcp_ledbat_learn(const struct imtcp_flow *c, struct imtcp_ledbat *l,
+				     const struct imtcp_sample *s)
+{
+	(void)c;
+	if (s->delay_us)
+		imtcp_ledbat_on_delay(l, s->now_us, s->delay_us, s->stamp, (int)s->stamped);
+}
+
+IMTCP_INLINE void imtcp_ledbat_decide(struct imtcp_flow *c, struct imtcp_ledbat *l,
+				      const struct imtcp_sample *s, struct imtcp_decision *d)
+{
+	imtcp_ledbat_on_ack(l, &d->w, s->acked_segs, s->flight_segs, (int)s->full, s->limit_segs);
+	c->facts.yields = imtcp_delays_queue_us(&l->delays) >= l->target_us;
 }
 
 #endif

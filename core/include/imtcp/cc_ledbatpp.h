@@ -168,4 +168,33 @@ IMTCP_INLINE void imtcp_ledbatpp_on_ack(struct imtcp_ledbatpp *l, struct imtcp_w
 		w->cwnd_segs = limit_segs;
 }
 
+/* ---- the control's row ---- */
+
+#define imtcp_ledbatpp_space imtcp_space
+#define imtcp_ledbatpp_target imtcp_halve
+#define imtcp_ledbatpp_reduced imtcp_no_reduced
+
+IMTCP_INLINE void imtcp_ledbatpp_start(const struct imtcp_flow *c, struct imtcp_ledbatpp *l,
+				       const struct imtcp_window *w)
+{
+	(void)w;
+	imtcp_ledbatpp_begin(l, &c->params);
+}
+
+IMTCP_INLINE void imtcp_ledbatpp_learn(const struct imtcp_flow *c, struct imtcp_ledbatpp *l,
+				       const struct imtcp_sample *s)
+{
+	(void)c;
+	if (s->delay_us)
+		imtcp_ledbatpp_on_delay(l, s->now_us, s->delay_us);
+}
+
+IMTCP_INLINE void imtcp_ledbatpp_decide(struct imtcp_flow *c, struct imtcp_ledbatpp *l,
+					const struct imtcp_sample *s, struct imtcp_decision *d)
+{
+	imtcp_ledbatpp_on_ack(l, &d->w, s->now_us, s->srtt_us, s->acked_segs, (int)s->full,
+			      s->limit_segs);
+	c->facts.yields = l->phase == IMTCP_LEDBATPP_FROZEN || l->phase == IMTCP_LEDBATPP_RAMP;
+}
+
 #endif

@@ -47,9 +47,7 @@
 #ifndef IMTCP_CC_LP_H
 #define IMTCP_CC_LP_H
 
-#include "cc_reno.h"
-#include "delay.h"
-#include "params.h"
+#include "flow.h"
 
 /* delta and itt are parameters (params.h); gamma is IMTCP_EWMA_SHIFT: 1/8 [LP §III-D]. */
 /* Half of the time over which d_min and d_max hold, microseconds. The paper has "minutes". */
@@ -94,6 +92,8 @@ struct imtcp_lp {
 	imtcp_u32 stalled_rtts; /* round trips since then */
 	imtcp_u64 halvings;	/* first indications */
 	imtcp_u64 retreats;	/* second ones: to one packet */
+	imtcp_u32 by_marks;	/* the router's marks are the indications, not delays */
+	imtcp_u32 _pad;
 };
 
 /* A connection begins, or one that goes on already is switched to TCP-LP. */
@@ -271,5 +271,75 @@ IMTCP_INLINE imtcp_u32 imtcp_lp_rtts_per_segment(const struct imtcp_lp *lp)
 {
 	return lp->single;
 }
+
+/* ---- the control's two rows: by delays, and by marks ---- */
+
+IMTCP_INLINE void imtcp_lp_start(const struct imtcp_flow *c, struct imtcp_lp *lp,
+				 const struct imtcp_window *w)
+{
+	imtcp_lp_begin(lp, &c->params, w);
+}
+
+IMTCP_INLINE void imtcp_lpecn_start(const struct imtcp_flow *c, struct imtcp_lp *lp,
+				    const struct imtcp_window *w)
+{
+	imtcp_lp_begin(lp, &c->params, w);
+	lp->by_marks = 1;
+}
+
+/*
+ * By marks on a connection whose ends did not agree on ECN would be Reno, so that is TCP-LP by delay. It asks
+ * for ECN as any connection does (net.ipv4.tcp_ecn = 1): TCP_CONG_NEEDS_ECN would set ECT on the SYN,
+ * which ordinary receivers refuse, and on connections without ECN.
+ */
+IMTCP_INLINE void imtcp_lp_learn(const struct imtcp_flow *c, struct imtcp_lp *lp,
+				 const struct imtcp_sample *s)
+{
+	(void)c;
+	if (!s->delay_us)
+		return;
+	if (!s->ecn)
+		lp->by_marks = 0;
+	imtcp_lp_on_delay(lp, s->now_us, s->delay_us, s->stamp, (int)s->stamped);
+}
+
+IMTCP_INLINE void imtcp_lp_decide(struct imtcp_flow *c, struct imtcp_lp *lp,
+				  const struct imtcp_sample *s, struct imtcp_decision *d)
+{
+	if (s->round_over)
+		imtcp_lp_on_round(lp, &d->w, (int)s->round_full);
+	if (!lp->by_marks && lp->early && imtcp_lp_on_early(lp, &d->w, s->now_us, s->srtt_us))
+		c->facts.reductions_rtt++;
+	else if (s->full)
+		imtcp_lp_grow(lp, &d->w, s->now_us, s->acked_segs, s->limit_segs);
+	c->facts.yields = (imtcp_u32)imtcp_lp_in_inference(lp, s->now_us);
+	c->facts.rtts_per_segment = imtcp_lp_rtts_per_segment(lp);
+}
+
+IMTCP_INLINE imtcp_u32 imtcp_lp_target(const struct imtcp_flow *c, const struct imtcp_lp *lp,
+				       const struct imtcp_sample *s)
+{
+	(void)c;
+	if (lp->by_marks && !s->lost)
+		return imtcp_lp_reduced_segs(lp, s->cwnd_segs, s->now_us);
+	return imtcp_reno_ssthresh(s->cwnd_segs);
+}
+
+IMTCP_INLINE void imtcp_lp_reduced(struct imtcp_flow *c, struct imtcp_lp *lp,
+				   const struct imtcp_sample *s)
+{
+	if (lp->by_marks && !s->lost)
+		imtcp_lp_on_mark(lp, s->cwnd_segs, s->now_us, s->srtt_us);
+	else
+		imtcp_lp_on_loss(lp, s->now_us);
+	c->facts.rtts_per_segment = imtcp_lp_rtts_per_segment(lp);
+}
+
+#define imtcp_lp_space imtcp_space
+#define imtcp_lpecn_learn imtcp_lp_learn
+#define imtcp_lpecn_decide imtcp_lp_decide
+#define imtcp_lpecn_space imtcp_space
+#define imtcp_lpecn_target imtcp_lp_target
+#define imtcp_lpecn_reduced imtcp_lp_reduced
 
 #endif

@@ -36,9 +36,7 @@
 #ifndef IMTCP_CC_NICE_H
 #define IMTCP_CC_NICE_H
 
-#include "cc_reno.h"
-#include "filter.h"
-#include "params.h"
+#include "flow.h"
 
 /* t and f are parameters (params.h). */
 /* The least window is one packet in so many round trips: 48 [NICE §4]. */
@@ -155,6 +153,39 @@ IMTCP_INLINE void imtcp_nice_grow(const struct imtcp_nice *n, struct imtcp_windo
 IMTCP_INLINE imtcp_u32 imtcp_nice_rtts_per_segment(const struct imtcp_nice *n)
 {
 	return n->rtts;
+}
+
+/* ---- the control's row ---- */
+
+#define imtcp_nice_space imtcp_space
+#define imtcp_nice_target imtcp_halve
+#define imtcp_nice_reduced imtcp_no_reduced
+
+IMTCP_INLINE void imtcp_nice_start(const struct imtcp_flow *c, struct imtcp_nice *n,
+				   const struct imtcp_window *w)
+{
+	(void)w;
+	imtcp_nice_begin(n, &c->params);
+}
+
+IMTCP_INLINE void imtcp_nice_learn(const struct imtcp_flow *c, struct imtcp_nice *n,
+				   const struct imtcp_sample *s)
+{
+	(void)c;
+	imtcp_nice_on_ack(n, s->delay_us, s->acked_segs);
+}
+
+IMTCP_INLINE void imtcp_nice_decide(struct imtcp_flow *c, struct imtcp_nice *n,
+				    const struct imtcp_sample *s, struct imtcp_decision *d)
+{
+	if (s->round_over &&
+	    imtcp_nice_on_round(n, &d->w, s->round_rtt_us, (int)s->round_full, s->limit_segs)) {
+		c->facts.reductions_rtt++;
+		c->facts.yields = 1;
+	} else if (s->full) {
+		imtcp_nice_grow(n, &d->w, s->acked_segs, s->limit_segs);
+	}
+	c->facts.rtts_per_segment = imtcp_nice_rtts_per_segment(n);
 }
 
 #endif

@@ -13,7 +13,7 @@
 #ifndef IMTCP_CC_NOCC_H
 #define IMTCP_CC_NOCC_H
 
-#include "fixed.h"
+#include "flow.h"
 
 /* The window that fills the receiver's, segments: the last one may be a part of one. */
 IMTCP_INLINE imtcp_u32 imtcp_nocc_window_segs(imtcp_u32 receiver_bytes, imtcp_u32 mss_bytes,
@@ -22,6 +22,44 @@ IMTCP_INLINE imtcp_u32 imtcp_nocc_window_segs(imtcp_u32 receiver_bytes, imtcp_u3
 	imtcp_u64 segs = imtcp_div((imtcp_u64)receiver_bytes + mss_bytes - 1, mss_bytes);
 
 	return (imtcp_u32)imtcp_min(imtcp_max(segs, 1), imtcp_max(limit_segs, 1));
+}
+
+/* ---- the control's row ---- */
+
+#define imtcp_nocc_learn imtcp_no_learn
+#define imtcp_nocc_space imtcp_space
+#define imtcp_nocc_reduced imtcp_no_reduced
+
+IMTCP_INLINE void imtcp_nocc_start(struct imtcp_flow *c, const void *own,
+				   const struct imtcp_window *w)
+{
+	(void)own, (void)w;
+	/* what a receiver takes says nothing of the path */
+	c->facts.pathless = 1;
+}
+
+/*
+ * While a loss is repaired the kernel sends what was delivered (PRR, RFC 6937), up to the receiver's
+ * window, which ssthresh asks for; after a timeout slow start leads back there, since what is in
+ * flight is not known.
+ */
+IMTCP_INLINE void imtcp_nocc_decide(struct imtcp_flow *c, const void *own,
+				    const struct imtcp_sample *s, struct imtcp_decision *d)
+{
+	imtcp_u32 window = imtcp_nocc_window_segs(s->receiver_bytes, s->mss_bytes, s->limit_segs);
+
+	(void)c, (void)own;
+	if (s->timed_out)
+		imtcp_reno_grow(&d->w, s->acked_segs, window);
+	else
+		d->w.cwnd_segs = window;
+}
+
+IMTCP_INLINE imtcp_u32 imtcp_nocc_target(const struct imtcp_flow *c, const void *own,
+					 const struct imtcp_sample *s)
+{
+	(void)c, (void)own;
+	return imtcp_nocc_window_segs(s->receiver_bytes, s->mss_bytes, s->limit_segs);
 }
 
 #endif

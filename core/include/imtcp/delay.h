@@ -205,12 +205,13 @@ IMTCP_INLINE void imtcp_delays_on_sample(struct imtcp_delays *d, imtcp_u64 now_u
 }
 
 /* The delay without a queue; 0 before the first sample. */
-IMTCP_INLINE imtcp_u32 imtcp_delays_base_us(const struct imtcp_delays *d)
+IMTCP_GLOBAL imtcp_u32 imtcp_delays_base_us(const struct imtcp_delays *d)
 {
-	imtcp_u32 i, least = d->base_us[0];
+	imtcp_u32 i, least;
 
-	if (!d->minute_us)
+	if (!d || !d->minute_us)
 		return 0;
+	least = d->base_us[0];
 	for (i = 1; i < IMTCP_BASE_HISTORY; i++)
 		least = d->base_us[i] < least ? d->base_us[i] : least;
 	return least;

@@ -10,10 +10,8 @@
 
 /* Does what is acknowledged now come through a queue? It is late, and so are the others of its round,
  * or, at a round's begin, of the one before. */
-IMTCP_INLINE int imtcp_meas_meets_queue(const struct imtcp_meas *m,
-					const struct imtcp_ack_event *ev)
+IMTCP_INLINE int imtcp_meas_meets_queue(const struct imtcp_round *r, const struct imtcp_sample *ev)
 {
-	const struct imtcp_round *r = &m->round;
 	int begun = r->samples >= IMTCP_QUEUED_SAMPLES;
 	imtcp_u32 least_us = begun ? r->least_rtt_us : r->last_least_rtt_us;
 
@@ -54,7 +52,8 @@ IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, 
  * Packets that left back to back: capacity from the dispersion of each train that is over (its
  * whole length, the longest base against noise), the first range from the first [IM §3.2.1].
  */
-IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_round *r,
+				   const struct imtcp_sample *ev)
 {
 	imtcp_u64 sent_us = ev->now_us - (imtcp_u32)ev->rtt_us;
 	int same = m->train_last_una && sent_us - m->train_sent_us < IMTCP_BURST_GAP_US;
@@ -68,7 +67,7 @@ IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_
 		if (bytes >= ev->mss_bytes && rate && !m->bunching &&
 		    m->train_span_us * 4 <= m->train_last_us - m->train_first_us)
 			imtcp_meas_dispersion(m, ev->now_us, rate);
-		m->train_queued = imtcp_meas_meets_queue(m, ev);
+		m->train_queued = imtcp_meas_meets_queue(r, ev);
 		m->train_sent_us = sent_us;
 		m->train_first_us = ev->now_us;
 		m->train_first_una = ev->snd_una;
@@ -88,7 +87,7 @@ IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_ack_
  * Are ACKs bunched on this path? Two whose packets left apart, but which came together, are
  * squeezed; a third of them in one round trip, and neither streams nor trains can be believed.
  */
-IMTCP_INLINE void imtcp_meas_squeeze(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+IMTCP_INLINE void imtcp_meas_squeeze(struct imtcp_meas *m, const struct imtcp_sample *ev)
 {
 	imtcp_u64 sent_us = ev->now_us - (imtcp_u32)ev->rtt_us;
 	imtcp_u64 apart_us = imtcp_sub(sent_us, m->prev_sent_us);
@@ -102,11 +101,12 @@ IMTCP_INLINE void imtcp_meas_squeeze(struct imtcp_meas *m, const struct imtcp_ac
 }
 
 /* Once per round trip: how congested the path is, hence the pause. */
-IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_round *r,
+				   const struct imtcp_sample *ev)
 {
 	/* one round may live on a burst, two do not */
-	m->twice_bps = imtcp_min(m->round.delivery_bps, m->before_bps);
-	m->before_bps = m->round.delivery_bps;
+	m->twice_bps = imtcp_min(r->delivery_bps, m->delivery_bps);
+	m->delivery_bps = r->delivery_bps;
 	if (imtcp_meas_queued(m, ev->now_us))
 		m->capacity_bps = imtcp_max(m->capacity_bps, m->twice_bps);
 	if (m->pairs >= IMTCP_SQUEEZE_PAIRS)
@@ -114,13 +114,13 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_ack_
 	m->pairs = 0;
 	m->squeezed = 0;
 	/* no train came in IMTCP_TRAIN_ROUNDS: thinned ACKs, or an application that sends little */
-	if (!m->high_bps && m->round.count >= IMTCP_TRAIN_ROUNDS && m->round.delivery_bps)
-		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
+	if (!m->high_bps && r->count >= IMTCP_TRAIN_ROUNDS && m->delivery_bps)
+		imtcp_meas_set_range(m, m->delivery_bps / 2, 2 * m->delivery_bps);
 	/* the first train was wrong (a burst that a token bucket let by): slow start would wait for
 	 * that range, and where the sender's own queue limits it, for ever */
 	if (!m->planned && m->low_bps > imtcp_meas_top_bps(m))
 		imtcp_meas_set_range(m, m->capacity_bps / 2, m->capacity_bps);
-	if (imtcp_over_least(m->round.last_least_rtt_us, ev->min_rtt_us, IMTCP_STANDING_DIV)) {
+	if (imtcp_over_least(r->last_least_rtt_us, ev->min_rtt_us, IMTCP_STANDING_DIV)) {
 		m->standing_rounds++;
 		if (m->standing_rounds >= IMTCP_CONGESTED_ROUNDS)
 			m->pause_rtts = IMTCP_PAUSE_RTTS;
@@ -181,8 +181,8 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m, imtcp_u64 
 		return IMTCP_FEW_ACKS;
 	if (m->tally.unknown * 2 > m->judged || m->result.validity_pct < IMTCP_VALID_LEAST_PCT)
 		return IMTCP_POOR_FIT;
-	if (m->standing_rounds >= 2 && m->round.delivery_bps &&
-	    m->result.avail_bps > m->round.delivery_bps / IMTCP_SUSTAINED_DEN * IMTCP_SUSTAINED_NUM)
+	if (m->standing_rounds >= 2 && m->delivery_bps &&
+	    m->result.avail_bps > m->delivery_bps / IMTCP_SUSTAINED_DEN * IMTCP_SUSTAINED_NUM)
 		return IMTCP_NO_STRAIN;
 	if (imtcp_meas_queued(m, now_us) && m->result.avail_bps > imtcp_meas_top_bps(m))
 		return IMTCP_NO_STRAIN;
@@ -220,10 +220,9 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 	} else if (outcome == IMTCP_BUNCHED) {
 		/* the dispersion of bunched ACKs shows no capacity either */
 		m->queued_at_us = 0;
-		if (m->round.delivery_bps)
+		if (m->delivery_bps)
 			m->capacity_bps = imtcp_min(
-				m->capacity_bps,
-				imtcp_mul(m->round.delivery_bps, IMTCP_BUNCHED_TRUST));
+				m->capacity_bps, imtcp_mul(m->delivery_bps, IMTCP_BUNCHED_TRUST));
 		if (m->capacity_bps)
 			imtcp_meas_set_range(m, m->capacity_bps / 2, m->capacity_bps);
 	} else if (outcome == IMTCP_NOT_FILLED) {
@@ -232,8 +231,8 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		if (m->joined && m->avail_bps)
 			imtcp_meas_set_range(m, m->avail_bps - m->avail_bps / IMTCP_WIDTH_DIV,
 					     m->avail_bps + m->avail_bps / IMTCP_WIDTH_DIV);
-		else if (m->round.delivery_bps && m->high_bps / 2 > m->round.delivery_bps)
-			imtcp_meas_set_range(m, m->round.delivery_bps, 2 * m->round.delivery_bps);
+		else if (m->delivery_bps && m->high_bps / 2 > m->delivery_bps)
+			imtcp_meas_set_range(m, m->delivery_bps, 2 * m->delivery_bps);
 	} else if (outcome == IMTCP_NO_STRAIN) {
 		imtcp_meas_set_range(m, m->low_bps, m->high_bps);
 	} else if (outcome == IMTCP_OUT_OF_RANGE) {
@@ -263,11 +262,11 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 	}
 	/* what was delivered without a queue is available, and with one it is not far above what is:
 	 * from a first train that was held up somewhere the range would else climb by half widths */
-	if (m->round.delivery_bps > m->high_bps + m->high_bps / 4) {
+	if (m->delivery_bps > m->high_bps + m->high_bps / 4) {
 		if (!m->standing_rounds && !queued)
-			m->capacity_bps = imtcp_max(m->capacity_bps, m->round.delivery_bps);
+			m->capacity_bps = imtcp_max(m->capacity_bps, m->delivery_bps);
 		imtcp_store_clear(&m->store);
-		imtcp_meas_set_range(m, m->round.delivery_bps / 2, 2 * m->round.delivery_bps);
+		imtcp_meas_set_range(m, m->delivery_bps / 2, 2 * m->delivery_bps);
 	}
 }
 
@@ -320,7 +319,7 @@ IMTCP_INLINE void imtcp_meas_by_gaps(struct imtcp_meas *m)
 }
 
 /* All streams are judged: the result and the next range [IM §3.2.5, §3.2.6]. */
-IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_sample *ev)
 {
 	imtcp_u32 outcome;
 
@@ -364,34 +363,32 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 }
 
 /*
- * An ACK that moved snd_una. Returns 1 if a measurement ended (m->result), 2 at the end of a
- * round trip, 3 for both.
+ * An ACK that moved snd_una. r is the round trip of the connection, which this ACK may have ended.
+ * Returns 1 if a measurement ended (m->result).
  */
-IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_event *ev)
+IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_round *r,
+				   const struct imtcp_sample *ev)
 {
 	imtcp_u32 i, segs;
 	imtcp_u64 ended, payload_bps;
-	int round;
 
-	if (!m || !ev)
+	if (!m || !r || !ev)
 		return 0;
 	ended = m->ends;
 	m->wire_q8 = ev->wire_q8;
 	segs = (imtcp_u32)imtcp_min(imtcp_div(ev->snd_una - ev->prior_una, ev->mss_bytes), 64);
 	if (segs)
 		m->ack_ratio_q8 = (imtcp_u32)imtcp_ewma(m->ack_ratio_q8, segs * 256);
-	round = imtcp_round_on_ack(&m->round, ev->now_us, ev->snd_una, ev->snd_nxt, ev->rtt_us,
-				   ev->wire_q8);
-	if (round)
-		imtcp_meas_round(m, ev);
+	if (ev->round_over)
+		imtcp_meas_round(m, r, ev);
 	if (m->blocked && !imtcp_seq_before(ev->snd_una, m->blocked_seq))
 		m->blocked = 0;
 	if (ev->rtt_us <= 0)
-		return round * 2;
-	imtcp_meas_train(m, ev);
+		return 0;
+	imtcp_meas_train(m, r, ev);
 	imtcp_meas_squeeze(m, ev);
 	if (!m->planned)
-		return round * 2;
+		return 0;
 
 	payload_bps = imtcp_scale(m->capacity_bps, 256, ev->wire_q8);
 	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
@@ -417,7 +414,7 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_ack_
 		m->planned = i;
 	if (m->planned && m->judged >= m->planned)
 		imtcp_meas_conclude(m, ev);
-	return (m->ends != ended) | round * 2;
+	return m->ends != ended;
 }
 
 #endif

@@ -35,7 +35,7 @@ IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
 
 /* Rate at which ACKs bring room where segs are in flight: they arrive within a round trip. */
 IMTCP_INLINE imtcp_u64 imtcp_meas_flight_bps(const struct imtcp_meas *m,
-					     const struct imtcp_send_event *ev, imtcp_u64 segs)
+					     const struct imtcp_departure *ev, imtcp_u64 segs)
 {
 	imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
 
@@ -49,7 +49,7 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_flight_bps(const struct imtcp_meas *m,
  * start what was in flight in the round trip before counts: after a hold little is, and a
  * range from before the silence, when the receiver's window closed, would keep the window from doubling.
  */
-IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_send_event *ev)
+IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
 	imtcp_u64 segs = ev->slow_start ? imtcp_max(ev->flight_segs, ev->most_flight_segs)
 					: ev->flight_segs;
@@ -74,7 +74,7 @@ IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_se
  * good measurements take it back. Where m was chosen it is what is held.
  */
 IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
-					    const struct imtcp_send_event *ev)
+					    const struct imtcp_departure *ev)
 {
 	imtcp_u64 r_bps = imtcp_meas_flight_bps(m, ev, ev->flight_segs);
 	imtcp_u64 x_bps = imtcp_meas_edge_bps(m, m->sending);
@@ -95,13 +95,13 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 
 /* Segments of room that start a stream which needs need_segs. At most half of the window: a longer
  * hold makes a silence of ACKs in which the stream starves. */
-IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_send_event *ev, imtcp_u32 need_segs)
+IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_departure *ev, imtcp_u32 need_segs)
 {
 	return (imtcp_u32)imtcp_min(need_segs, ev->cwnd_segs / 2);
 }
 
 /* A packet has really left: [last_nxt, snd_nxt), as it was planned. */
-IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_send_event *ev)
+IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
 	struct imtcp_stream *s = &m->stream[m->sending & IMTCP_SUB_RANGE_MASK];
 
@@ -148,7 +148,7 @@ IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_sen
 /* T, the longest time that a packet may be held, microseconds [IM §3.4.2], whatever D_RTT says at most
  * IMTCP_T_MAX_US; or the one that was chosen [IM §4.1.3]. */
 IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
-						const struct imtcp_send_event *ev,
+						const struct imtcp_departure *ev,
 						imtcp_u64 rate_bps)
 {
 	imtcp_u64 bytes = (imtcp_u64)(m->n - 1) * ev->chunk_segs * ev->mss_bytes * m->wire_q8 / 256;
@@ -176,7 +176,7 @@ IMTCP_INLINE imtcp_u64 imtcp_uncredited(imtcp_u64 bytes_per_sec, imtcp_u64 bytes
 }
 
 /* May a measurement begin or go on? */
-IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct imtcp_send_event *ev)
+IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
 	if (!m->high_bps || ev->recovering || m->blocked || imtcp_too_short(ev->srtt_us))
 		return 0;
@@ -196,7 +196,7 @@ IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct i
 }
 
 /* STORE: what the packet that leaves next is, and the rate of the gap after it. */
-IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_send_event *ev)
+IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
 	imtcp_u32 room = (imtcp_u32)imtcp_sub(ev->cwnd_segs, ev->flight_segs);
 	imtcp_u32 need = imtcp_meas_need_segs(m, ev);
@@ -252,7 +252,7 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_refill_bps(const struct imtcp_meas *m, imtcp_u
  * Before a departure. Sets m->next_bps, the pacing rate on the wire for the gap after the packet
  * that leaves next, and m->burst_segs. Returns 1 if a measurement ended (m->result).
  */
-IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_send_event *ev)
+IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
 	imtcp_u64 ended;
 	imtcp_u32 j;

@@ -6,6 +6,7 @@
 #ifndef IMTCP_MEAS_STATE_H
 #define IMTCP_MEAS_STATE_H
 
+#include "control.h"
 #include "filter.h"
 #include "gap.h"
 #include "params.h"
@@ -143,45 +144,6 @@ enum imtcp_outcome {
 	IMTCP_OUTCOMES = 9,
 };
 
-/* What the packet that leaves next is. */
-enum imtcp_plan {
-	IMTCP_PLAN_PLAIN = 0,
-	IMTCP_PLAN_TRAIN = 1,	 /* a Cprobe train, one large burst */
-	IMTCP_PLAN_HOLD = 2,	 /* the last before a hold */
-	IMTCP_PLAN_STREAM = 3,	 /* a packet of a stream */
-	IMTCP_PLAN_UNFILLED = 4, /* the hold is over and m were not collected */
-};
-
-/* Asked before a departure. */
-struct imtcp_send_event {
-	imtcp_u64 now_us;
-	imtcp_u64 base_bps; /* ordinary pacing rate, on the wire */
-	imtcp_u32 snd_nxt;
-	imtcp_u32 cwnd_segs;
-	imtcp_u32 flight_segs;
-	imtcp_u32 most_flight_segs; /* at once in the newest round trip; 0: unknown */
-	imtcp_u32 unsent_bytes;	    /* written by the application, not yet sent */
-	imtcp_u32 mss_bytes;
-	imtcp_u32 chunk_segs; /* segments that the stack sends at one instant at base_bps */
-	imtcp_u32 rtt_dev_us; /* D_RTT */
-	imtcp_u32 srtt_us;
-	imtcp_u32 recovering; /* loss recovery goes on */
-	imtcp_u32 slow_start; /* early and growing; base_bps is twice the window's rate then */
-};
-
-/* An ACK that moved snd_una. */
-struct imtcp_ack_event {
-	imtcp_u64 now_us;
-	imtcp_u32 snd_una;
-	imtcp_u32 prior_una;
-	imtcp_u32 snd_nxt;
-	imtcp_s32 rtt_us; /* of the newest segment acknowledged; <= 0: none (retransmitted) */
-	imtcp_u32 mss_bytes;
-	imtcp_u32 wire_q8; /* wire bytes per payload byte, scale 256 */
-	imtcp_u32 srtt_us;
-	imtcp_u32 min_rtt_us;
-};
-
 /* One result, valid or not. */
 struct imtcp_result {
 	imtcp_u64 at_us;
@@ -215,14 +177,17 @@ struct imtcp_meas {
 	imtcp_u64 capacity_bps;
 	imtcp_u64 queued_at_us; /* when a train met a queue last; 0: none did */
 	imtcp_u64 queued_bps;	/* the capacity then */
-	imtcp_u64 before_bps;	/* delivered in the newest round */
+	imtcp_u64 delivery_bps; /* delivered in the newest round */
 	imtcp_u64 twice_bps;	/* and in the one before it, the lower of the two */
 	imtcp_u64 link_bps;	/* of the sender's own link where known, else 0: bound of B_u */
 	struct imtcp_store store;
-	struct imtcp_round round;
 	struct imtcp_result result; /* of the newest measurement */
 	imtcp_u64 avail_bps;	    /* newest valid one; 0: none yet */
 	imtcp_u64 avail_at_us;
+	/* what results add up to (estimate.h) */
+	imtcp_u64 smoothed_bps;	 /* A_s; 0: none yet */
+	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
+	imtcp_u64 far_bps;	 /* the result before, where it was far from A_s; 0: it was not */
 	imtcp_u64 started, completed;
 	imtcp_u64 ends; /* measurements that ended, however */
 	imtcp_u64 invalid[IMTCP_OUTCOMES];
@@ -376,7 +341,7 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_pause_rtts(const struct imtcp_meas *m)
 	if (m->pause_plus1)
 		return m->pause_plus1 - 1;
 	if (!m->pause_rtts && m->result.outcome == IMTCP_OK &&
-	    m->avail_bps / IMTCP_UNUSED_FACTOR > m->round.delivery_bps)
+	    m->avail_bps / IMTCP_UNUSED_FACTOR > m->delivery_bps)
 		return IMTCP_PAUSE_UNUSED_RTTS;
 	if (m->unfilled)
 		return (imtcp_u32)imtcp_max(m->pause_rtts, 1U << m->unfilled);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What results add up to: the estimate that a control steers by. Who steers asks for it
+ * (imtcp_estimate_now) and knows nothing of streams.
+ *
+ *   (1) A_s <- (1 - gamma) A_s + gamma A          each result of the measurement (meas.h)
+ *
+ *   trust:  NONE ── first search range ──▶ RANGE ── first result that counts ──▶ RESULTS
+ *             ▲                              ▲                                     │
+ *             └── no range ──────────────────┴────── imtcp_estimate_forget ────────┘
+ *
+ * Reference: [BG §3.2] eq. 1; [IM §3.2.5] for results outside of the search range.
+ *
+ * The differences from the paper are 4, 6, 9 and 10 of cc_bg.h.
+ */
+#ifndef IMTCP_ESTIMATE_H
+#define IMTCP_ESTIMATE_H
+
+#include "meas.h"
+
+/* A result this far from A_s, a quarter, may be half of a step. ours: beside
+ * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
+#define IMTCP_STEP_DIV 4U
+/* Results that are a step down lie this near to each other, an eighth of the first. ours: with four in a row in the
+ * place of two that agree a step was followed later, and beside the web nothing changed:
+ * docs/lab-notes/0013-a-step-down.md. */
+#define IMTCP_STEP_AGREE_DIV 8U
+
+/* How far available_bps can be trusted. */
+enum imtcp_trust {
+	IMTCP_TRUST_NONE = 0,	 /* nothing is known */
+	IMTCP_TRUST_RANGE = 1,	 /* the middle of the search range: no result yet */
+	IMTCP_TRUST_RESULTS = 2, /* A_s */
+};
+
+struct imtcp_estimate {
+	imtcp_u64 available_bps; /* 0: unknown */
+	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
+	imtcp_u64 capacity_bps;	 /* 0: unknown */
+	imtcp_u64 at_us;	 /* of the newest valid result; 0: none yet */
+	imtcp_u32 trust;	 /* enum imtcp_trust */
+	imtcp_u32 _pad;
+};
+
+/* What a control steers by. */
+IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(const struct imtcp_meas *m)
+{
+	struct imtcp_estimate e = {m->smoothed_bps, m->deviation_bps,	 m->capacity_bps,
+				   m->avail_at_us,  IMTCP_TRUST_RESULTS, 0};
+
+	if (!e.available_bps) {
+		e.available_bps = (m->low_bps + m->high_bps) / 2;
+		e.trust = e.available_bps ? IMTCP_TRUST_RANGE : IMTCP_TRUST_NONE;
+	}
+	return e;
+}
+
+/* What results said is of another time. */
+IMTCP_INLINE void imtcp_estimate_forget(struct imtcp_meas *m)
+{
+	m->smoothed_bps = 0;
+	m->deviation_bps = 0;
+	m->far_bps = 0;
+}
+
+/*
+ * Does a result count in (1)? "Above the range" says only that A is at least the range's end. Where the
+ * window cannot carry streams, as with g < 1 by design, or after a silence, ranges lie around what it
+ * delivers, and A_s would follow their ends down, the window after it. So such an end may raise A_s and
+ * not lower it.
+ */
+IMTCP_INLINE int imtcp_estimate_counts(const struct imtcp_meas *m, const struct imtcp_params *p,
+				       const struct imtcp_result *r)
+{
+	if (imtcp_above_range(r) && (p->g_q8 < IMTCP_G_MOST_Q8 || !imtcp_as_in_paper(p)))
+		return r->avail_bps > m->smoothed_bps;
+	return r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE;
+}
+
+/*
+ * A_s after a step to avail_bps, or 0: there was none. Up only where the caller knows of no queue (calm). Down
+ * only where the two agree: beside bursts two that are low are common, and each has met another part of one.
+ */
+IMTCP_INLINE imtcp_u64 imtcp_estimate_step(struct imtcp_meas *m, imtcp_u64 avail_bps, int calm)
+{
+	imtcp_u64 near = m->smoothed_bps / IMTCP_STEP_DIV, before = m->far_bps;
+	imtcp_u64 high = m->smoothed_bps + near, low = m->smoothed_bps - near;
+
+	m->far_bps = avail_bps > high || avail_bps < low ? avail_bps : 0;
+	if (avail_bps > high && before > high && calm)
+		return imtcp_min(avail_bps, before);
+	if (avail_bps < low && before < low &&
+	    imtcp_apart(before, avail_bps) <= before / IMTCP_STEP_AGREE_DIV)
+		return imtcp_max(avail_bps, before);
+	return 0;
+}
+
+/* (1): a measurement ended. Returns 1 where A_s stepped upwards. */
+IMTCP_INLINE int imtcp_estimate_on_result(struct imtcp_meas *m, const struct imtcp_params *p,
+					  const struct imtcp_result *r, int calm)
+{
+	imtcp_u64 off_bps = imtcp_apart(m->smoothed_bps, r->avail_bps), stepped_bps;
+	int up;
+
+	if (!imtcp_estimate_counts(m, p, r))
+		return 0;
+	stepped_bps = imtcp_as_in_paper(p) ? 0 : imtcp_estimate_step(m, r->avail_bps, calm);
+	up = stepped_bps > m->smoothed_bps;
+	if (m->smoothed_bps)
+		m->deviation_bps += imtcp_weighted(off_bps, p->gamma_q16) -
+				    imtcp_weighted(m->deviation_bps, p->gamma_q16);
+	m->smoothed_bps = stepped_bps ? stepped_bps
+				      : imtcp_ewma_by(m->smoothed_bps, r->avail_bps, p->gamma_q16);
+	return up;
+}
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A connection as each control sees it: what the user chose, what is known, and the measurement;
+ * how its packets are spaced; and the answers of a control that needs nothing special.
+ *
+ * A control is a header cc_<name>.h with six functions, named in a row of a table (bpf/imtcp_mode_ops.h):
+ *
+ *   start    it begins, or the connection is switched to it
+ *   learn    an ACK came: its model
+ *   decide   the window may grow: its window
+ *   space    TCP may send: the gap after the packet that leaves next
+ *   target   a loss or a mark: ssthresh
+ *   reduced  the same, after the window's target was set
+ *
+ * Windows below two segments: a control sets rtts_per_segment. The pace is then that of the small
+ * window, and two segments leave at a time, so that a receiver that acknowledges every second one
+ * answers at once. The kernel puts no more than half of its window into one buffer (tcp_cwnd_test),
+ * so its window is four meanwhile, and never full.
+ */
+#ifndef IMTCP_FLOW_H
+#define IMTCP_FLOW_H
+
+#include "estimate.h"
+#include "facts.h"
+
+/* Ordinary pacing against cwnd/srtt, scale 256: 2 in slow start and 1.2 after it, as the
+ * kernel's tcp_pacing_ss_ratio and tcp_pacing_ca_ratio. */
+#define IMTCP_PACE_SLOW_START_Q8 512U
+#define IMTCP_PACE_Q8 307U
+/* The same under a control's cap: 1.05. ours: smooth, yet able to fill the window. */
+#define IMTCP_PACE_CAPPED_Q8 269U
+/* tcp_tso_autosize puts 2^-10 s of data into one buffer (sk_pacing_shift). */
+#define IMTCP_AUTOSIZE_SHIFT 10
+/* Most segments of one buffer: 64 KB of 1448 bytes. */
+#define IMTCP_CHUNK_MAX_SEGS 45U
+/* What leaves at a time while the control's window is smaller, and the kernel's window then. */
+#define IMTCP_TRICKLE_SEGS 2U
+#define IMTCP_TRICKLE_CWND_SEGS 4U
+/* No ceiling takes the window of a control that measures below this. ours: with fewer a loss is not found by
+ * three duplicate ACKs. */
+#define IMTCP_MEASURING_LEAST_SEGS 4U
+
+struct imtcp_flow {
+	struct imtcp_params params;
+	struct imtcp_facts facts;
+	struct imtcp_meas meas;
+};
+
+/* A connection comes to one of our controls: its state is zero, as the kernel gives it. */
+IMTCP_INLINE void imtcp_flow_begin(struct imtcp_flow *c, imtcp_u64 now_us, imtcp_u32 snd_una,
+				   imtcp_u32 snd_nxt)
+{
+	c->facts.acked_at_us = now_us;
+	c->facts.last_una = snd_una;
+	imtcp_meas_init(&c->meas, &c->params, snd_nxt);
+}
+
+/* ---- the gap after the packet that leaves next ---- */
+
+/* The window will still double, or nearly: as tcp_update_pacing_rate sees slow start. */
+IMTCP_INLINE int imtcp_early_slow_start(const struct imtcp_departure *dep)
+{
+	return dep->cwnd_segs < dep->ssthresh_segs / 2;
+}
+
+/* The round trip time to send by. In slow start the newest one where it is shorter: srtt may be that of a
+ * queue which drained in a silence, and paced by it a window would not fill in its round trip. */
+IMTCP_INLINE imtcp_u32 imtcp_send_rtt_us(const struct imtcp_departure *dep)
+{
+	if (!dep->newest_rtt_us || !imtcp_early_slow_start(dep))
+		return dep->srtt_us;
+	return (imtcp_u32)imtcp_min(dep->srtt_us, dep->newest_rtt_us);
+}
+
+/*
+ * Ordinary pacing rate, on the wire: cwnd/RTT times a gain; U64_MAX before the first RTT. In slow
+ * start after a silence cwnd/RTTmin: no newer one is known yet. While a loss is
+ * repaired the window is about what is left in flight (PRR), and pacing by that would
+ * hold retransmissions back: as tcp_update_pacing_rate, out_segs where it is more.
+ */
+IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
+				      const struct imtcp_departure *dep)
+{
+	imtcp_u64 rtt_us = imtcp_send_rtt_us(dep);
+	imtcp_u64 bytes = imtcp_max(dep->cwnd_segs, dep->out_segs) * dep->pkt_bytes;
+	imtcp_u32 gain_q8 = IMTCP_PACE_Q8;
+
+	if (!rtt_us)
+		return IMTCP_U64_MAX;
+	if (imtcp_early_slow_start(dep)) {
+		gain_q8 = IMTCP_PACE_SLOW_START_Q8;
+		if (f->minrtt.base_us && dep->now_us - f->acked_at_us > rtt_us)
+			rtt_us = imtcp_min(rtt_us, f->minrtt.base_us);
+	} else if (f->cap_segs) {
+		gain_q8 = IMTCP_PACE_CAPPED_Q8;
+	}
+	return imtcp_rate_bps(bytes * gain_q8 / 256, rtt_us);
+}
+
+/*
+ * Segments that TCP puts into one buffer at this rate, made even where the receiver acknowledges
+ * every second segment, so that each buffer's end has an ACK of its own.
+ */
+IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, imtcp_u32 mss_bytes, imtcp_u64 bps)
+{
+	imtcp_u64 bytes = (bps / IMTCP_BITS_PER_BYTE) >> IMTCP_AUTOSIZE_SHIFT;
+	imtcp_u32 segs = (imtcp_u32)imtcp_clamp(imtcp_div(bytes, mss_bytes), 1,
+						IMTCP_CHUNK_MAX_SEGS);
+
+	if ((segs & 1) && segs > 1 && ack_ratio_q8 > 384)
+		segs++;
+	return segs;
+}
+
+/* space of a control that measures nothing: the ordinary rate, or that of a window below two segments. */
+IMTCP_INLINE void imtcp_space(struct imtcp_flow *c, const void *own, struct imtcp_departure *dep,
+			      struct imtcp_decision *d)
+{
+	imtcp_u32 rtts = c->facts.rtts_per_segment;
+
+	(void)own;
+	dep->base_bps = imtcp_base_bps(&c->facts, dep);
+	if (dep->base_bps == IMTCP_U64_MAX)
+		return;
+	dep->chunk_segs = imtcp_chunk_segs(c->meas.ack_ratio_q8, dep->mss_bytes, dep->base_bps);
+	if (rtts) {
+		dep->base_bps = imtcp_max(
+			imtcp_rate_bps(dep->pkt_bytes, (imtcp_u64)rtts * dep->srtt_us),
+			dep->floor_bps);
+		dep->chunk_segs = IMTCP_TRICKLE_SEGS;
+	}
+	d->pace_bps = dep->base_bps;
+	d->segs = dep->chunk_segs;
+}
+
+/*
+ * space of a control that measures: the Control unit says how long the gap is. Returns 1 if a measurement
+ * ended (c->meas.result).
+ */
+IMTCP_INLINE int imtcp_space_streams(struct imtcp_flow *c, struct imtcp_departure *dep,
+				     struct imtcp_decision *d)
+{
+	struct imtcp_meas *m = &c->meas;
+	int early = imtcp_early_slow_start(dep), ended;
+
+	dep->base_bps = imtcp_base_bps(&c->facts, dep);
+	if (dep->base_bps == IMTCP_U64_MAX)
+		return 0;
+	dep->base_bps = imtcp_min(dep->base_bps, dep->ceiling_bps);
+	dep->srtt_us = imtcp_send_rtt_us(dep);
+	/* Slow start paces at twice its window: streams of buffers for that rate were hundreds of segments,
+	 * and many round trips, long (docs/lab-notes/0004-random-loss.md). */
+	dep->chunk_segs = imtcp_chunk_segs(
+		m->ack_ratio_q8, dep->mss_bytes,
+		m->high_bps && early ? imtcp_min(dep->base_bps, m->high_bps) : dep->base_bps);
+	/* the window will double if it was full, or if what waits will fill it */
+	dep->slow_start = early &&
+			  (dep->limited ||
+			   dep->unsent_bytes >=
+				   imtcp_sub(dep->cwnd_segs, dep->flight_segs) * dep->mss_bytes);
+	imtcp_meas_adapt_n(m, &c->params, dep->chunk_segs);
+	ended = imtcp_meas_on_send(m, dep);
+	d->pace_bps = m->next_bps;
+	d->segs = m->burst_segs ? m->burst_segs : dep->chunk_segs;
+	d->plan = m->plan;
+	/* A round trip that is shorter than what TCP puts into one buffer is not spaced: ACKs are the clock
+	 * there, as they are Reno's, and a timer for each buffer, on whichever processor, lets packets overtake
+	 * each other, which looks like loss (docs/lab-notes/0012-round-trips-of-a-lan.md). */
+	d->unpaced = (imtcp_u32)imtcp_too_short(dep->srtt_us);
+	return ended;
+}
+
+/* ---- answers of a control that needs nothing special there ---- */
+
+IMTCP_INLINE void imtcp_no_start(struct imtcp_flow *c, const void *own,
+				 const struct imtcp_window *w)
+{
+	(void)c, (void)own, (void)w;
+}
+
+IMTCP_INLINE void imtcp_no_learn(struct imtcp_flow *c, const void *own,
+				 const struct imtcp_sample *s)
+{
+	(void)c, (void)own, (void)s;
+}
+
+IMTCP_INLINE imtcp_u32 imtcp_halve(const struct imtcp_flow *c, const void *own,
+				   const struct imtcp_sample *s)
+{
+	(void)c, (void)own;
+	return imtcp_reno_ssthresh(s->cwnd_segs);
+}
+
+IMTCP_INLINE void imtcp_no_reduced(struct imtcp_flow *c, const void *own,
+				   const struct imtcp_sample *s)
+{
+	(void)c, (void)own, (void)s;
+}
+
+#endif

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* One way in, one way out: what each control answers to a sample and to a departure. */
+#include "test.h"
+#include <imtcp/cc_fs.h>
+#include <imtcp/cc_ledbatpp.h>
+#include <imtcp/cc_lp.h>
+#include <imtcp/cc_measure.h>
+#include <imtcp/cc_nice.h>
+#include <imtcp/cc_nocc.h>
+
+#define MSS 1000U
+#define PKT 1250U /* on the wire: 10 000 bits */
+#define NOW 5000000ULL
+
+struct house {
+	struct imtcp_flow c;
+	struct imtcp_sample s;
+	struct imtcp_departure dep;
+	struct imtcp_decision d;
+};
+
+/* 100 segments in 25 ms: 40 Mbit/s, of which 100 are in flight. */
+static void begin(struct house *h)
+{
+	memset(h, 0, sizeof(*h));
+	imtcp_params_init(&h->c.params);
+	imtcp_flow_begin(&h->c, NOW, 0, 0);
+	h->s.now_us = NOW;
+	h->s.mss_bytes = MSS;
+	h->s.pkt_bytes = PKT;
+	h->s.wire_q8 = PKT * 256 / MSS;
+	h->s.srtt_us = 25000;
+	h->s.cwnd_segs = h->d.w.cwnd_segs = 100;
+	h->d.w.ssthresh_segs = 100;
+	h->s.limit_segs = 100000;
+	h->d.least_segs = IMTCP_TRICKLE_SEGS;
+	h->dep.now_us = NOW;
+	h->dep.ceiling_bps = IMTCP_U64_MAX;
+	h->dep.cwnd_segs = h->dep.flight_segs = h->dep.out_segs = 100;
+	h->dep.ssthresh_segs = 100;
+	h->dep.mss_bytes = MSS;
+	h->dep.pkt_bytes = PKT;
+	h->dep.srtt_us = 25000;
+}
+
+static void
+a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_a_cap_at_1_05(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	assert_within_pct(imtcp_base_bps(&h.c.facts, &h.dep), 40 * MBPS * 307 / 256, 0.01);
+	h.c.facts.cap_segs = 100;
+	assert_within_pct(imtcp_base_bps(&h.c.facts, &h.dep), 40 * MBPS * 269 / 256, 0.01);
+	h.dep.ssthresh_segs = 300;
+	assert_int_equal(imtcp_base_bps(&h.c.facts, &h.dep), 80 * MBPS);
+	h.dep.newest_rtt_us = 12500; /* the queue drained in a silence */
+	assert_int_equal(imtcp_base_bps(&h.c.facts, &h.dep), 160 * MBPS);
+	h.c.facts.minrtt.base_us = 6250; /* and no ACK has come for longer than that */
+	h.dep.now_us += 12501;
+	assert_int_equal(imtcp_base_bps(&h.c.facts, &h.dep), 320 * MBPS);
+	h.dep.ssthresh_segs = 10;
+	h.c.facts.cap_segs = 0;
+	h.dep.cwnd_segs = 10; /* a loss is repaired: retransmissions are not held back */
+	assert_within_pct(imtcp_base_bps(&h.c.facts, &h.dep), 40 * MBPS * 307 / 256, 0.01);
+}
+
+static void before_the_first_round_trip_no_control_sets_a_pace(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	h.dep.srtt_us = 0;
+	imtcp_space(&h.c, NULL, &h.dep, &h.d);
+	imtcp_measure_space(&h.c, NULL, &h.dep, &h.d);
+	assert_int_equal(h.d.pace_bps, 0);
+}
+
+/* One segment in three round trips of 25 ms; two leave at a time. */
+static void a_window_below_two_segments_is_paced_but_not_below_the_floor(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	h.c.facts.rtts_per_segment = 3;
+	imtcp_space(&h.c, NULL, &h.dep, &h.d);
+	assert_int_equal(h.d.pace_bps, PKT * 8 * 1000000ULL / 75000);
+	assert_int_equal(h.d.segs, 2);
+	h.dep.floor_bps = 1 * MBPS;
+	imtcp_space(&h.c, NULL, &h.dep, &h.d);
+	assert_int_equal(h.d.pace_bps, 1 * MBPS);
+}
+
+static void
+a_control_that_measures_sends_plain_until_there_is_a_range_and_then_in_streams(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	imtcp_measure_space(&h.c, NULL, &h.dep, &h.d);
+	assert_int_equal(h.d.plan, IMTCP_PLAN_PLAIN);
+	assert_within_pct(h.d.pace_bps, 40 * MBPS * 307 / 256, 0.01);
+	h.c.meas.capacity_bps = 100 * MBPS;
+	imtcp_meas_set_range(&h.c.meas, 40 * MBPS, 80 * MBPS);
+	h.dep.flight_segs = 0;
+	h.dep.unsent_bytes = 1000 * MSS;
+	imtcp_measure_space(&h.c, NULL, &h.dep, &h.d);
+	assert_int_equal(h.d.plan, IMTCP_PLAN_STREAM);
+	assert_int_equal(h.d.pace_bps, h.c.meas.next_bps);
+	assert_int_equal(h.d.unpaced, 0);
+	h.dep.srtt_us = IMTCP_SHORT_RTT_US - 1; /* ACKs are the clock there */
+	imtcp_measure_space(&h.c, NULL, &h.dep, &h.d);
+	assert_int_equal(h.d.unpaced, 1);
+}
+
+static void
+while_the_background_empties_the_path_nothing_is_measured_and_no_floor_holds(void **state)
+{
+	struct imtcp_bg b;
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	memset(&b, 0, sizeof(b));
+	h.c.meas.capacity_bps = 100 * MBPS;
+	imtcp_meas_set_range(&h.c.meas, 40 * MBPS, 80 * MBPS);
+	h.dep.flight_segs = 0;
+	h.dep.unsent_bytes = 1000 * MSS;
+	b.draining = 1;
+	imtcp_bg_space(&h.c, &b, &h.dep, &h.d);
+	assert_int_equal(h.d.plan, IMTCP_PLAN_PLAIN);
+	h.d.floor_segs = 50;
+	h.s.full = 1;
+	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
+	assert_int_equal(h.d.floor_segs, 0);
+	assert_int_equal(h.d.w.cwnd_segs, 100);
+	b.draining = 0;
+	h.d.floor_segs = 50;
+	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
+	assert_int_equal(h.d.floor_segs, 50);
+}
+
+/* 40 Mbit/s and its 20th in 30 ms are 126 segments: the decision is the cap, and the facts tell it. */
+static void the_background_decides_by_the_estimate_and_the_facts_tell_its_cap(void **state)
+{
+	struct imtcp_bg b;
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	memset(&b, 0, sizeof(b));
+	h.c.facts.minrtt.base_us = 30000;
+	h.c.meas.smoothed_bps = 40 * MBPS;
+	h.d.w.cwnd_segs = 300;
+	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
+	assert_int_equal(h.c.facts.cap_segs, 126);
+	assert_int_equal(h.d.w.cwnd_segs, 126);
+	assert_int_equal(h.c.facts.yields, 1);
+	assert_int_equal(h.c.facts.reductions_cap, 1);
+}
+
+/* The middle of the range is a guess; by the paper's rules there is none. */
+static void full_speed_grows_towards_a_guess_but_not_by_the_papers_rules(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	h.c.meas.low_bps = 40 * MBPS;
+	h.c.meas.high_bps = 120 * MBPS; /* V = 80 Mbit/s · 25 ms = 200 segments, twice the window */
+	h.c.params.h_segs = 10;
+	h.s.full = 1;
+	h.s.acked_segs = 100;
+	imtcp_fs_decide(&h.c, NULL, &h.s, &h.d);
+	assert_int_equal(h.d.w.cwnd_segs, 105);
+	begin(&h);
+	h.c.meas.low_bps = 40 * MBPS;
+	h.c.meas.high_bps = 120 * MBPS;
+	h.c.params.h_segs = 10;
+	h.c.params.profile = IMTCP_PROFILE_PAPER;
+	h.s.full = 1;
+	h.s.acked_segs = 100;
+	imtcp_fs_decide(&h.c, NULL, &h.s, &h.d);
+	assert_int_equal(h.d.w.cwnd_segs, 101);
+}
+
+static void a_loss_costs_half_and_at_full_speed_what_the_path_did_not_carry(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	assert_int_equal(imtcp_halve(&h.c, NULL, &h.s), 50);
+	h.c.facts.minrtt.base_us = 20000;
+	assert_int_equal(imtcp_fs_target(&h.c, NULL, &h.s),
+			 50); /* nothing is known of the newest round */
+	h.s.delivered_segs = 100;
+	h.s.delivered_in_us = 25000;
+	assert_int_equal(imtcp_fs_target(&h.c, NULL, &h.s), 80);
+	h.c.params.profile = IMTCP_PROFILE_PAPER;
+	assert_int_equal(imtcp_fs_target(&h.c, NULL, &h.s), 50);
+}
+
+static void after_a_loss_full_speed_measures_at_once_and_the_others_pause(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	imtcp_measure_start(&h.c, NULL, &h.d.w);
+	imtcp_measure_reduced(&h.c, NULL, &h.s);
+	assert_int_equal(h.c.meas.resume_us, NOW + IMTCP_PAUSE_RTTS * 25000);
+	assert_int_equal(h.c.meas.whole_pause, 1);
+	begin(&h);
+	imtcp_fs_reduced(&h.c, NULL, &h.s);
+	assert_int_equal(h.c.meas.resume_us, NOW);
+}
+
+/* Marks are indications only where both ends agreed on ECN; a loss is none. */
+static void by_marks_without_ecn_tcp_lp_goes_by_delays(void **state)
+{
+	struct imtcp_lp lp;
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	memset(&lp, 0, sizeof(lp));
+	imtcp_lpecn_start(&h.c, &lp, &h.d.w);
+	h.s.delay_us = 25000;
+	h.s.ecn = 1;
+	imtcp_lp_learn(&h.c, &lp, &h.s);
+	assert_int_equal(imtcp_lp_target(&h.c, &lp, &h.s), 50);
+	imtcp_lp_reduced(&h.c, &lp, &h.s);
+	assert_int_equal(imtcp_lp_target(&h.c, &lp, &h.s), 1); /* the second mark within itt */
+	imtcp_lp_reduced(&h.c, &lp, &h.s);
+	assert_int_equal(h.c.facts.rtts_per_segment, 1);
+	h.s.lost = 1;
+	assert_int_equal(imtcp_lp_target(&h.c, &lp, &h.s), 50);
+	h.s.ecn = 0;
+	h.s.lost = 0;
+	imtcp_lp_learn(&h.c, &lp, &h.s);
+	assert_int_equal(lp.by_marks, 0);
+	assert_int_equal(imtcp_lp_target(&h.c, &lp, &h.s), 50);
+}
+
+static void a_delay_that_cannot_be_compared_teaches_no_control(void **state)
+{
+	struct imtcp_ledbatpp l;
+	struct imtcp_nice n;
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	memset(&l, 0, sizeof(l));
+	memset(&n, 0, sizeof(n));
+	h.s.rtt_us = 25000; /* of a small segment */
+	h.s.acked_segs = 1;
+	imtcp_ledbatpp_learn(&h.c, &l, &h.s);
+	imtcp_nice_learn(&h.c, &n, &h.s);
+	assert_int_equal(imtcp_delays_base_us(&l.delays), 0);
+	assert_int_equal(n.min_rtt_us, 0);
+	h.s.delay_us = 25001;
+	imtcp_ledbatpp_learn(&h.c, &l, &h.s);
+	imtcp_nice_learn(&h.c, &n, &h.s);
+	assert_int_equal(imtcp_delays_base_us(&l.delays), 25001);
+	assert_int_equal(n.min_rtt_us, 25001);
+}
+
+/* All of a round's packets were late: half, and below two segments one in some round trips. */
+static void nice_halves_says_so_and_leaves_windows_below_two_to_the_pace(void **state)
+{
+	struct imtcp_nice n;
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	memset(&n, 0, sizeof(n));
+	imtcp_nice_start(&h.c, &n, &h.d.w);
+	h.s.round_over = 1;
+	n.round_segs = n.late_segs = 10;
+	imtcp_nice_decide(&h.c, &n, &h.s, &h.d);
+	assert_int_equal(h.d.w.cwnd_segs, 50);
+	assert_int_equal(h.c.facts.reductions_rtt, 1);
+	assert_int_equal(h.c.facts.yields, 1);
+	assert_int_equal(h.c.facts.rtts_per_segment, 0);
+	h.d.w.cwnd_segs = 2;
+	n.round_segs = n.late_segs = 2;
+	imtcp_nice_decide(&h.c, &n, &h.s, &h.d);
+	assert_int_equal(h.c.facts.rtts_per_segment, 1);
+}
+
+/* 20 segments fit into what the receiver offers; a timeout leads there by slow start. */
+static void without_congestion_control_the_receivers_window_is_the_answer_to_all(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	imtcp_nocc_start(&h.c, NULL, &h.d.w);
+	assert_int_equal(h.c.facts.pathless, 1);
+	h.s.receiver_bytes = 20 * MSS;
+	imtcp_nocc_decide(&h.c, NULL, &h.s, &h.d);
+	assert_int_equal(h.d.w.cwnd_segs, 20);
+	assert_int_equal(imtcp_nocc_target(&h.c, NULL, &h.s), 20);
+	h.s.timed_out = 1;
+	h.s.acked_segs = 1;
+	h.d.w.cwnd_segs = 1;
+	imtcp_nocc_decide(&h.c, NULL, &h.s, &h.d);
+	assert_int_equal(h.d.w.cwnd_segs, 2);
+}
+
+SUITE(flow, T(a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_a_cap_at_1_05),
+      T(before_the_first_round_trip_no_control_sets_a_pace),
+      T(a_window_below_two_segments_is_paced_but_not_below_the_floor),
+      T(a_control_that_measures_sends_plain_until_there_is_a_range_and_then_in_streams),
+      T(while_the_background_empties_the_path_nothing_is_measured_and_no_floor_holds),
+      T(the_background_decides_by_the_estimate_and_the_facts_tell_its_cap),
+      T(full_speed_grows_towards_a_guess_but_not_by_the_papers_rules),
+      T(a_loss_costs_half_and_at_full_speed_what_the_path_did_not_carry),
+      T(after_a_loss_full_speed_measures_at_once_and_the_others_pause),
+      T(by_marks_without_ecn_tcp_lp_goes_by_delays),
+      T(a_delay_that_cannot_be_compared_teaches_no_control),
+      T(nice_halves_says_so_and_leaves_windows_below_two_to_the_pace),
+      T(without_congestion_control_the_receivers_window_is_the_answer_to_all))
