@@ -10,7 +10,7 @@
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* clang-format off */
-IMTCP_MODE(imtcp,    measure, IMTCP_MODE_MEASURE, IMTCP_CC_MEASURE, TCP_CONG_NON_RESTRICTED);
-IMTCP_MODE(imtcp_bg, bg,      IMTCP_MODE_BG,      IMTCP_CC_BG, TCP_CONG_NON_RESTRICTED);
-IMTCP_MODE(imtcp_fs, fs,      IMTCP_MODE_FS,      IMTCP_CC_FS, TCP_CONG_NON_RESTRICTED);
+IMTCP_MODE(imtcp,    measure, IMTCP_MODE_MEASURE, IMTCP_CC_MEASURE, TCP_CONG_NON_RESTRICTED, imtcp_publish);
+IMTCP_MODE(imtcp_bg, bg,      IMTCP_MODE_BG,      IMTCP_CC_BG, TCP_CONG_NON_RESTRICTED, imtcp_publish);
+IMTCP_MODE(imtcp_fs, fs,      IMTCP_MODE_FS,      IMTCP_CC_FS, TCP_CONG_NON_RESTRICTED, imtcp_publish);
 /* clang-format on */

@@ -140,6 +140,10 @@ static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *co
 		imtcp_count(&totals->events_sent);
 }
 
+static __always_inline void imtcp_measures_nothing(struct sock *sk, struct imtcp_conn *conn)
+{
+}
+
 /* ---- pkts_acked ---- */
 
 /* What the ACK tells, for learn. */

@@ -26,9 +26,10 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 
 /*
  * The programs of a control: `control` names its functions, `mode_number` what is noted in the
- * connection, `cc_flags` who may choose it. set_state comes after the window's target was set.
+ * connection, `cc_flags` who may choose it; `publish` tells user space of a result, or does nothing. set_state comes
+ * after the window's target was set.
  */
-#define IMTCP_MODE(ops, control, mode_number, cc_name, cc_flags)                                     \
+#define IMTCP_MODE(ops, control, mode_number, cc_name, cc_flags, publish)                            \
 	SEC("struct_ops")                                                                            \
 	void BPF_PROG(ops##_init, struct sock *sk)                                                   \
 	{                                                                                            \
@@ -53,7 +54,6 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 		if (!imtcp_read_departure(sk, conn, policy, &dep))                                   \
 			return IMTCP_USUAL_SEGS;                                                     \
 		imtcp_##control##_space(&conn->flow, (void *)&conn->own, &dep, &d);                  \
-		imtcp_publish(sk, conn);                                                             \
 		return imtcp_write_pace(sk, conn, policy, &dep, &d);                                 \
 	}                                                                                            \
                                                                                                      \
@@ -66,7 +66,7 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 			return;                                                                      \
 		imtcp_read_ack(sk, conn, told, &conn->newest);                                       \
 		imtcp_##control##_learn(&conn->flow, (void *)&conn->own, &conn->newest);             \
-		imtcp_publish(sk, conn);                                                             \
+		publish(sk, conn);                                                                   \
 	}                                                                                            \
                                                                                                      \
 	SEC("struct_ops")                                                                            \
@@ -110,7 +110,6 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 			return;                                                                      \
 		imtcp_read_reduction(sk, conn, new_state, &s);                                       \
 		imtcp_##control##_reduced(&conn->flow, (void *)&conn->own, &s);                      \
-		imtcp_publish(sk, conn);                                                             \
 	}                                                                                            \
                                                                                                      \
 	SEC(".struct_ops")                                                                           \

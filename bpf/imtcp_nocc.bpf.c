@@ -9,4 +9,4 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-IMTCP_MODE(imtcp_nocc, nocc, IMTCP_MODE_NOCC, IMTCP_CC_NOCC, 0);
+IMTCP_MODE(imtcp_nocc, nocc, IMTCP_MODE_NOCC, IMTCP_CC_NOCC, 0, imtcp_measures_nothing);

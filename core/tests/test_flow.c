@@ -220,6 +220,32 @@ static void after_a_loss_full_speed_measures_at_once_and_the_others_pause(void *
 	assert_int_equal(h.c.meas.resume_us, NOW);
 }
 
+/* 200 segments in 25 ms are 80 Mbit/s: more than twice the range that is measured, which is given up on the send. */
+static void a_result_that_ends_on_a_send_is_heard_of_at_the_next_ack(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	h.c.meas.capacity_bps = 100 * MBPS;
+	imtcp_meas_set_range(&h.c.meas, 10 * MBPS, 20 * MBPS);
+	h.c.meas.planned = IMTCP_SUB_RANGES;
+	h.dep.flight_segs = 200;
+	h.dep.cwnd_segs = 300;
+	imtcp_measure_space(&h.c, NULL, &h.dep, &h.d);
+	assert_int_equal(h.c.meas.ends, 1);
+	assert_int_equal(h.c.meas.smoothed_bps, 0);
+	h.s.rtt_us = -1;
+	imtcp_measure_learn(&h.c, NULL, &h.s); /* nothing new was acknowledged */
+	assert_int_equal(h.c.meas.smoothed_bps, 0);
+	h.s.acked_bytes = h.s.snd_una = MSS;
+	imtcp_measure_learn(&h.c, NULL, &h.s);
+	assert_int_equal(h.c.meas.smoothed_bps, 20 * MBPS);
+	h.s.snd_una += MSS;
+	imtcp_measure_learn(&h.c, NULL, &h.s); /* once */
+	assert_int_equal(h.c.meas.smoothed_bps, 20 * MBPS);
+}
+
 /* Marks are indications only where both ends agreed on ECN; a loss is none. */
 static void by_marks_without_ecn_tcp_lp_goes_by_delays(void **state)
 {
@@ -322,6 +348,7 @@ SUITE(flow, T(a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_
       T(full_speed_grows_towards_a_guess_but_not_by_the_papers_rules),
       T(a_loss_costs_half_and_at_full_speed_what_the_path_did_not_carry),
       T(after_a_loss_full_speed_measures_at_once_and_the_others_pause),
+      T(a_result_that_ends_on_a_send_is_heard_of_at_the_next_ack),
       T(by_marks_without_ecn_tcp_lp_goes_by_delays),
       T(a_delay_that_cannot_be_compared_teaches_no_control),
       T(nice_halves_says_so_and_leaves_windows_below_two_to_the_pace),

@@ -431,20 +431,19 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 #define imtcp_bg_start imtcp_no_start
 #define imtcp_bg_target imtcp_halve
 
-IMTCP_INLINE void imtcp_bg_heed(struct imtcp_flow *c, struct imtcp_bg *b)
-{
-	imtcp_bg_on_result(b, &c->meas, &c->params, &c->meas.result);
-	imtcp_bg_lapse(b, &c->meas, &c->params, &c->meas.result);
-}
-
 IMTCP_INLINE void imtcp_bg_learn(struct imtcp_flow *c, struct imtcp_bg *b,
 				 const struct imtcp_sample *s)
 {
+	struct imtcp_meas *m = &c->meas;
+
 	if (!s->acked_bytes)
 		return;
 	imtcp_bg_on_rtt(b, s->min_rtt_us, s->now_us, s->rtt_us);
-	if (imtcp_meas_on_ack(&c->meas, &c->facts.round, s))
-		imtcp_bg_heed(c, b);
+	imtcp_meas_on_ack(m, &c->facts.round, s);
+	if (!imtcp_estimate_news(m))
+		return;
+	imtcp_bg_on_result(b, m, &c->params, &m->result);
+	imtcp_bg_lapse(b, m, &c->params, &m->result);
 }
 
 IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
@@ -471,8 +470,7 @@ IMTCP_INLINE void imtcp_bg_space(struct imtcp_flow *c, struct imtcp_bg *b,
 				 struct imtcp_departure *dep, struct imtcp_decision *d)
 {
 	dep->recovering |= b->draining;
-	if (imtcp_space_streams(c, dep, d))
-		imtcp_bg_heed(c, b);
+	imtcp_space_streams(c, b, dep, d);
 }
 
 IMTCP_INLINE void imtcp_bg_reduced(struct imtcp_flow *c, struct imtcp_bg *b,

@@ -91,23 +91,23 @@ IMTCP_INLINE void imtcp_fs_again(struct imtcp_meas *m, imtcp_u64 now_us)
 }
 
 #define imtcp_fs_start imtcp_no_start
-
-IMTCP_INLINE void imtcp_fs_heed(struct imtcp_flow *c)
-{
-	struct imtcp_meas *m = &c->meas;
-
-	imtcp_estimate_on_result(m, &c->params, &m->result, 0);
-	if (!imtcp_as_in_paper(&c->params))
-		m->smoothed_bps = imtcp_fs_smoothed_bps(m->smoothed_bps, &m->result);
-	imtcp_fs_again(m, m->result.at_us);
-}
+#define imtcp_fs_space imtcp_space_streams
 
 IMTCP_INLINE void imtcp_fs_learn(struct imtcp_flow *c, const void *own,
 				 const struct imtcp_sample *s)
 {
+	struct imtcp_meas *m = &c->meas;
+
 	(void)own;
-	if (s->acked_bytes && imtcp_meas_on_ack(&c->meas, &c->facts.round, s))
-		imtcp_fs_heed(c);
+	if (!s->acked_bytes)
+		return;
+	imtcp_meas_on_ack(m, &c->facts.round, s);
+	if (!imtcp_estimate_news(m))
+		return;
+	imtcp_estimate_on_result(m, &c->params, &m->result, 0);
+	if (!imtcp_as_in_paper(&c->params))
+		m->smoothed_bps = imtcp_fs_smoothed_bps(m->smoothed_bps, &m->result);
+	imtcp_fs_again(m, m->result.at_us);
 }
 
 IMTCP_INLINE void imtcp_fs_decide(struct imtcp_flow *c, const void *own,
@@ -125,14 +125,6 @@ IMTCP_INLINE void imtcp_fs_decide(struct imtcp_flow *c, const void *own,
 	v_segs = imtcp_fs_v_segs(e.available_bps, s->srtt_us, s->pkt_bytes);
 	imtcp_fs_grow(&d->w, s->acked_segs,
 		      imtcp_fs_step_segs(d->w.cwnd_segs, v_segs, c->params.h_segs), s->limit_segs);
-}
-
-IMTCP_INLINE void imtcp_fs_space(struct imtcp_flow *c, const void *own, struct imtcp_departure *dep,
-				 struct imtcp_decision *d)
-{
-	(void)own;
-	if (imtcp_space_streams(c, dep, d))
-		imtcp_fs_heed(c);
 }
 
 IMTCP_INLINE imtcp_u32 imtcp_fs_target(const struct imtcp_flow *c, const void *own,

@@ -25,7 +25,10 @@ IMTCP_INLINE void imtcp_measure_learn(struct imtcp_flow *c, const void *own,
 				      const struct imtcp_sample *s)
 {
 	(void)own;
-	if (s->acked_bytes && imtcp_meas_on_ack(&c->meas, &c->facts.round, s))
+	if (!s->acked_bytes)
+		return;
+	imtcp_meas_on_ack(&c->meas, &c->facts.round, s);
+	if (imtcp_estimate_news(&c->meas))
 		imtcp_estimate_on_result(&c->meas, &c->params, &c->meas.result, 0);
 }
 
@@ -38,14 +41,6 @@ IMTCP_INLINE void imtcp_measure_decide(struct imtcp_flow *c, const void *own,
 		imtcp_reno_grow(&d->w, s->acked_segs, s->limit_segs);
 }
 
-IMTCP_INLINE void imtcp_measure_space(struct imtcp_flow *c, const void *own,
-				      struct imtcp_departure *dep, struct imtcp_decision *d)
-{
-	(void)own;
-	if (imtcp_space_streams(c, dep, d))
-		imtcp_estimate_on_result(&c->meas, &c->params, &c->meas.result, 0);
-}
-
 IMTCP_INLINE void imtcp_measure_reduced(struct imtcp_flow *c, const void *own,
 					const struct imtcp_sample *s)
 {
@@ -53,6 +48,7 @@ IMTCP_INLINE void imtcp_measure_reduced(struct imtcp_flow *c, const void *own,
 	imtcp_meas_on_loss(&c->meas, s->now_us, s->snd_nxt, s->srtt_us);
 }
 
+#define imtcp_measure_space imtcp_space_streams
 #define imtcp_measure_target imtcp_halve
 
 #endif

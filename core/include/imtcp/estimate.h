@@ -55,6 +55,16 @@ IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(const struct imtcp_meas *m
 	return e;
 }
 
+/* Is there a result that the control has not heard of? One may have ended on a send or by a loss: it is heard
+ * of at the next ACK, where decisions are taken, and nowhere else. */
+IMTCP_INLINE int imtcp_estimate_news(struct imtcp_meas *m)
+{
+	int news = m->ends != m->heard;
+
+	m->heard = m->ends;
+	return news;
+}
+
 /* What results said is of another time. */
 IMTCP_INLINE void imtcp_estimate_forget(struct imtcp_meas *m)
 {

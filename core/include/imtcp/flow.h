@@ -133,19 +133,17 @@ IMTCP_INLINE void imtcp_space(struct imtcp_flow *c, const void *own, struct imtc
 	d->segs = dep->chunk_segs;
 }
 
-/*
- * space of a control that measures: the Control unit says how long the gap is. Returns 1 if a measurement
- * ended (c->meas.result).
- */
-IMTCP_INLINE int imtcp_space_streams(struct imtcp_flow *c, struct imtcp_departure *dep,
-				     struct imtcp_decision *d)
+/* space of a control that measures: the Control unit says how long the gap is. */
+IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
+				      struct imtcp_departure *dep, struct imtcp_decision *d)
 {
 	struct imtcp_meas *m = &c->meas;
-	int early = imtcp_early_slow_start(dep), ended;
+	int early = imtcp_early_slow_start(dep);
 
+	(void)own;
 	dep->base_bps = imtcp_base_bps(&c->facts, dep);
 	if (dep->base_bps == IMTCP_U64_MAX)
-		return 0;
+		return;
 	dep->base_bps = imtcp_min(dep->base_bps, dep->ceiling_bps);
 	dep->srtt_us = imtcp_send_rtt_us(dep);
 	/* Slow start paces at twice its window: streams of buffers for that rate were hundreds of segments,
@@ -159,7 +157,7 @@ IMTCP_INLINE int imtcp_space_streams(struct imtcp_flow *c, struct imtcp_departur
 			   dep->unsent_bytes >=
 				   imtcp_sub(dep->cwnd_segs, dep->flight_segs) * dep->mss_bytes);
 	imtcp_meas_adapt_n(m, &c->params, dep->chunk_segs);
-	ended = imtcp_meas_on_send(m, dep);
+	imtcp_meas_on_send(m, dep);
 	d->pace_bps = m->next_bps;
 	d->segs = m->burst_segs ? m->burst_segs : dep->chunk_segs;
 	d->plan = m->plan;
@@ -167,7 +165,6 @@ IMTCP_INLINE int imtcp_space_streams(struct imtcp_flow *c, struct imtcp_departur
 	 * there, as they are Reno's, and a timer for each buffer, on whichever processor, lets packets overtake
 	 * each other, which looks like loss (docs/lab-notes/0012-round-trips-of-a-lan.md). */
 	d->unpaced = (imtcp_u32)imtcp_too_short(dep->srtt_us);
-	return ended;
 }
 
 /* ---- answers of a control that needs nothing special there ---- */

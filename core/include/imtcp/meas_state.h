@@ -189,7 +189,8 @@ struct imtcp_meas {
 	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
 	imtcp_u64 far_bps;	 /* the result before, where it was far from A_s; 0: it was not */
 	imtcp_u64 started, completed;
-	imtcp_u64 ends; /* measurements that ended, however */
+	imtcp_u64 ends;	 /* measurements that ended, however */
+	imtcp_u64 heard; /* of them, those that the estimate has */
 	imtcp_u64 invalid[IMTCP_OUTCOMES];
 	/* the train that is arriving */
 	imtcp_u64 train_sent_us;
