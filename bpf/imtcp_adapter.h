@@ -216,31 +216,26 @@ static __always_inline void imtcp_before_decision(struct sock *sk, struct imtcp_
 						  __u32 acked_segs, struct imtcp_sample *s,
 						  struct imtcp_decision *d)
 {
+	struct imtcp_window w = imtcp_read_window(tcp_sk(sk));
+
 	imtcp_read_sample(sk, conn, s);
 	s->acked_segs = acked_segs;
 	s->flight_segs += acked_segs;
-	imtcp_facts_on_window(&conn->flow.facts, s);
-	d->w = imtcp_read_window(tcp_sk(sk));
-	/* after a timeout the floor waits: what is in flight is unknown (RFC 5681 §3.1) */
-	d->floor_segs = s->timed_out ? 0 : s->floor_segs;
-	d->least_segs = IMTCP_TRICKLE_SEGS;
+	imtcp_decision_begin(&conn->flow, s, d, &w);
 }
 
-/* After decide: the window within floor and ceiling. */
+/* After decide. */
 static __always_inline void imtcp_write_window(struct sock *sk, struct imtcp_conn *conn,
-					       const struct imtcp_decision *d)
+					       const struct imtcp_sample *s,
+					       struct imtcp_decision *d)
 {
+	__u64 ceiling_bps = imtcp_policy_ceiling_bps(imtcp_policy_of(conn));
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 ceiling_segs = imtcp_window_for(imtcp_policy_ceiling_bps(imtcp_policy_of(conn)),
-					      tp->srtt_us >> 3, imtcp_pkt_bytes(conn, tp));
-	__u32 cwnd = imtcp_max(d->w.cwnd_segs, d->floor_segs);
 
-	if (ceiling_segs)
-		cwnd = imtcp_min(cwnd, imtcp_max(ceiling_segs, d->least_segs));
-	if (conn->flow.facts.rtts_per_segment)
-		cwnd = imtcp_max(cwnd, IMTCP_TRICKLE_CWND_SEGS);
-	tp->snd_cwnd = imtcp_max(imtcp_min(cwnd, tp->snd_cwnd_clamp), 1);
-	tp->snd_ssthresh = imtcp_max(d->w.ssthresh_segs, IMTCP_RENO_LEAST_SEGS);
+	imtcp_decision_bound(&conn->flow, s, d,
+			     imtcp_window_for(ceiling_bps, s->srtt_us, s->pkt_bytes));
+	tp->snd_cwnd = d->w.cwnd_segs;
+	tp->snd_ssthresh = d->w.ssthresh_segs;
 	tp->snd_cwnd_cnt = d->w.credit_segs;
 }
 
@@ -281,24 +276,14 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 	dep->unsent_bytes = tp->write_seq - tp->snd_nxt;
 	dep->mss_bytes = tp->mss_cache;
 	dep->pkt_bytes = imtcp_pkt_bytes(conn, tp);
+	dep->chunk_most_segs = IMTCP_CHUNK_MAX_SEGS;
+	dep->late_ns = imtcp_sub(tp->tcp_clock_cache, tp->tcp_wstamp_ns);
 	dep->rtt_dev_us = tp->mdev_us >> 2;
 	dep->srtt_us = tp->srtt_us >> 3;
 	dep->newest_rtt_us = tp->rack.rtt_us;
 	dep->recovering = imtcp_ca_state(sk) >= TCP_CA_CWR;
 	dep->limited = BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
 	return 1;
-}
-
-/* The rate for a gap that is to last whatever TCP credits, for how late the buffer before left. */
-static __always_inline __u64 imtcp_rate_of_gap(const struct imtcp_departure *dep,
-					       const struct tcp_sock *tp, __u64 bytes_per_sec)
-{
-	__u64 room = imtcp_sub(dep->cwnd_segs, dep->flight_segs);
-	__u64 segs = imtcp_max(imtcp_min(dep->chunk_segs, room), 1);
-	__u64 bytes = imtcp_min(segs * dep->mss_bytes, dep->unsent_bytes);
-
-	return imtcp_uncredited(bytes_per_sec, bytes,
-				imtcp_sub(tp->tcp_clock_cache, tp->tcp_wstamp_ns));
 }
 
 /* After space: the pace of the gap, within the ceiling. Returns the segments that may leave at once. */
@@ -308,8 +293,7 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 					      const struct imtcp_decision *d)
 {
 	int ceiling = policy && policy->max_bps;
-	__u64 bps = d->pace_bps, bytes_per_sec;
-	struct tcp_sock *tp = tcp_sk(sk);
+	__u64 bps = d->pace_bps;
 
 	if (!bps)
 		return IMTCP_USUAL_SEGS; /* no RTT yet: as the kernel does it */
@@ -323,12 +307,7 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 		if (d->plan != IMTCP_PLAN_STREAM)
 			bps = paced_bps;
 	}
-	/* wire rate to payload rate, bits to bytes: what the kernel's pacing counts */
-	bps = imtcp_scale(bps, dep->mss_bytes, dep->pkt_bytes);
-	bytes_per_sec = imtcp_max(bps / IMTCP_BITS_PER_BYTE, 1);
-	if (d->plan == IMTCP_PLAN_HOLD || d->plan == IMTCP_PLAN_STREAM)
-		bytes_per_sec = imtcp_max(imtcp_rate_of_gap(dep, tp, bytes_per_sec), 1);
-	sk->sk_pacing_rate = bytes_per_sec;
+	sk->sk_pacing_rate = imtcp_pace_bytes_per_sec(dep, d, bps);
 	sk->sk_pacing_status = d->unpaced && !ceiling ? SK_PACING_NONE : SK_PACING_NEEDED;
 	return d->segs;
 }

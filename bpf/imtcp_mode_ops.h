@@ -82,7 +82,7 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 		}                                                                                    \
 		imtcp_before_decision(sk, conn, acked, &s, &d);                                      \
 		imtcp_##control##_decide(&conn->flow, (void *)&conn->own, &s, &d);                   \
-		imtcp_write_window(sk, conn, &d);                                                    \
+		imtcp_write_window(sk, conn, &s, &d);                                                \
 	}                                                                                            \
                                                                                                      \
 	SEC("struct_ops")                                                                            \

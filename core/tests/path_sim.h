@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A path and a sender, deterministic: drives the core as bpf/imtcp_adapter.h does.
+ * A path and a sender, deterministic: asks a control by the functions that the kernel's programs ask it by
+ * (flow.h), with what the kernel's TCP would tell it.
  *
  *	sender ──▶ FIFO of capacity C ──▶ delay ──▶ receiver
  *	   ▲       (or token bucket)                   │
  *	   └───── delay ◀── bunching, ACK filter ◀─────┘
  *
- * Sender: chunks of segments, one departure per call of imtcp_meas_on_send, then a gap at the
- * rate that it answered, with the kernel's credit (tcp_update_skb_after_send: a packet that left
- * late shortens the next gap by up to a half); first ten segments unpaced. A window: fixed, or
- * Reno with imtcp_bg's brakes. Losses: none by itself (the buffer is deep); tests call
+ * Sender: chunks of segments, one departure per question, then a gap at the pace of the answer, with
+ * the kernel's credit (tcp_update_skb_after_send: a packet that left late shortens the next gap by up
+ * to a half); first ten segments unpaced. The control is imtcp_bg; with a fixed window, or with reno,
+ * it is the one that measures and nothing else. Losses: none by itself (the buffer is deep); tests call
  * imtcp_meas_on_loss.
  *
  * FIFO: work in nanoseconds, drained at what cross traffic leaves. Cross traffic is a constant
@@ -23,6 +24,7 @@
 #define IMTCP_PATH_SIM_H
 
 #include "test.h"
+#include <imtcp/cc_measure.h>
 
 #define SIM_NSEC 1000000000ULL
 #define SIM_MSS 1448U
@@ -33,8 +35,6 @@
 #define SIM_CWND_MOST 4096U /* the receiver's window */
 #define SIM_RESULTS 8192U
 #define SIM_UNPACED_SEGS 10U
-#define SIM_AUTOSIZE_SHIFT 10
-#define SIM_CHUNK_MAX_SEGS 45U
 
 struct sim_cfg {
 	const char *name;
@@ -49,11 +49,11 @@ struct sim_cfg {
 	uint64_t stall_us;    /* ACKs stop for a time, then go on */
 	uint64_t stall_at_us; /* when */
 	uint32_t rtt_us;      /* without queue */
-	uint32_t cwnd_segs;   /* fixed window; 0: imtcp_bg */
+	uint32_t cwnd_segs;   /* fixed window; 0: the control's */
 	uint32_t acks_every;  /* 0 and 1: every segment */
 	uint32_t bunch_us;
 	uint32_t jitter_us; /* on the way back, in order */
-	uint32_t max_chunk; /* 0: as the stack autosizes */
+	uint32_t max_chunk; /* most segments of one buffer; 0: the usual number */
 	uint64_t seed;
 	int cross_in_packets; /* 1: gaps within half of their mean, 2: exponential */
 	uint32_t cross_burst; /* packets at once; 0: one */
@@ -61,7 +61,7 @@ struct sim_cfg {
 	int gro;
 	int reno;	 /* grows without the brakes of imtcp_bg, with cwnd_segs the limit */
 	int in_paper;	 /* profile=paper */
-	int idempotence; /* ask on_send many times before each departure */
+	int idempotence; /* ask many times before each departure */
 };
 
 struct sim_ack {
@@ -76,21 +76,18 @@ struct sim_result {
 
 struct sim {
 	struct sim_cfg cfg;
-	struct imtcp_params params;
-	struct imtcp_meas m;
-	struct imtcp_facts facts;
+	struct imtcp_flow flow;
 	struct imtcp_bg bg;
 	struct imtcp_window w;
 	uint64_t now_ns, seed;
 	/* sender */
 	uint32_t snd_una, snd_nxt;
 	uint64_t written; /* bytes that are left to send */
-	uint32_t srtt_us, mdev_us;
-	uint32_t chunk_segs, round_over, full;
-	uint64_t wstamp_ns; /* the next departure is not before */
+	uint32_t srtt_us, mdev_us, newest_rtt_us;
+	uint32_t limited, most_out_segs, usage_seq; /* of tcp_cwnd_validate */
+	uint64_t wstamp_ns;			    /* the next departure is not before */
 	uint64_t segs_out;
 	uint64_t first_nxt_ns; /* when the first segment left */
-	uint32_t recovering;
 	struct {
 		uint32_t end_seq;
 		uint64_t sent_us;
@@ -132,10 +129,11 @@ static inline void sim_init(struct sim *s, const struct sim_cfg *cfg)
 	s->now_ns = 1000000000ULL;
 	s->fifo_at_ns = s->cross_next_ns = s->tokens_at_ns = s->now_ns;
 	s->tokens = (double)cfg->bucket_bytes;
-	imtcp_params_init(&s->params);
+	s->usage_seq = s->snd_nxt;
+	imtcp_params_init(&s->flow.params);
 	if (cfg->in_paper)
-		s->params.profile = IMTCP_PROFILE_PAPER;
-	imtcp_meas_init(&s->m, &s->params, s->snd_nxt);
+		s->flow.params.profile = IMTCP_PROFILE_PAPER;
+	imtcp_flow_begin(&s->flow, s->now_ns / 1000, s->snd_una, s->snd_nxt);
 }
 
 static inline uint64_t sim_us(const struct sim *s)
@@ -290,66 +288,54 @@ static inline void sim_receive(struct sim *s, uint64_t at_ns, uint32_t bytes, in
 		s->delack_at_ns = at_ns + SIM_DELACK_NS;
 }
 
-/* ---- sender: as imtcp_adapter.h ---- */
+/* ---- sender: what bpf/imtcp_adapter.h reads and writes ---- */
 
 static inline uint32_t sim_flight_segs(const struct sim *s)
 {
 	return (s->snd_nxt - s->snd_una + SIM_MSS - 1) / SIM_MSS;
 }
 
-static inline uint64_t sim_base_bps(const struct sim *s)
+/* Does imtcp_bg decide, or the control that measures and nothing else? */
+static inline int sim_yields(const struct sim *s)
 {
-	uint64_t bytes = (uint64_t)s->w.cwnd_segs * SIM_PKT;
-	uint32_t gain_q8 = 307;
-
-	if (!s->srtt_us)
-		return IMTCP_U64_MAX;
-	if (s->w.cwnd_segs < s->w.ssthresh_segs / 2)
-		gain_q8 = 512;
-	else if (!s->cfg.cwnd_segs && s->facts.cap_segs)
-		gain_q8 = 269;
-	return imtcp_rate_bps(bytes * gain_q8 / 256, s->srtt_us);
+	return !s->cfg.cwnd_segs && !s->cfg.reno;
 }
 
-static inline uint32_t sim_chunk_segs(const struct sim *s, uint64_t base_bps)
+/* What the connection may send on the whole, and its window. */
+static inline uint32_t sim_ceiling_segs(const struct sim *s)
 {
-	uint64_t bytes = (base_bps / 8) >> SIM_AUTOSIZE_SHIFT;
-	uint32_t most = s->cfg.max_chunk ? s->cfg.max_chunk : SIM_CHUNK_MAX_SEGS;
-	uint32_t segs = (uint32_t)imtcp_clamp(bytes / SIM_MSS, 1, most);
-
-	if ((segs & 1) && segs > 1 && s->m.ack_ratio_q8 > 384)
-		segs++;
-	return segs;
+	return s->cfg.max_bps ? (uint32_t)imtcp_max(
+					imtcp_window_segs(s->cfg.max_bps, s->srtt_us, SIM_PKT), 1)
+			      : 0;
 }
 
+/* For the tests: a measurement that ended. */
 static inline void sim_note_result(struct sim *s)
 {
-	const struct imtcp_result *r = &s->m.result;
+	const struct imtcp_meas *m = &s->flow.meas;
+	const struct imtcp_result *r = &m->result;
 	struct sim_result *out = &s->results[s->n_results % SIM_RESULTS];
 
 	out->at_us = r->at_us;
 	out->avail_bps = r->avail_bps;
 	out->low_bps = r->low_bps;
 	out->high_bps = r->high_bps;
-	out->next_low_bps = s->m.low_bps;
-	out->next_high_bps = s->m.high_bps;
+	out->next_low_bps = m->low_bps;
+	out->next_high_bps = m->high_bps;
 	out->outcome = r->outcome;
 	out->sub_range = r->sub_range;
 	out->streams = r->streams;
 	out->validity_pct = r->validity_pct;
-	out->n = s->m.n;
-	out->m = s->m.m;
-	out->pause_rtts = s->m.pause_rtts;
+	out->n = m->n;
+	out->m = m->m;
+	out->pause_rtts = m->pause_rtts;
 	s->n_results++;
-	imtcp_bg_on_result(&s->bg, &s->m, &s->params, r);
-	if (!s->cfg.reno)
-		imtcp_bg_lapse(&s->bg, &s->m, &s->params, r);
 }
 
 /* What must hold whatever happens. */
 static inline void sim_invariants(const struct sim *s)
 {
-	const struct imtcp_meas *m = &s->m;
+	const struct imtcp_meas *m = &s->flow.meas;
 
 	assert_true(m->low_bps <= m->high_bps);
 	assert_in_range(m->n, 2, IMTCP_STREAM_MAX);
@@ -363,54 +349,70 @@ static inline void sim_invariants(const struct sim *s)
 		assert_at_most(m->high_bps, imtcp_max(m->link_bps, 1));
 }
 
-static inline void sim_send_event(const struct sim *s, struct imtcp_departure *ev,
-				  uint64_t base_bps)
+static inline void sim_read_departure(const struct sim *s, struct imtcp_departure *dep)
 {
-	uint64_t unsent = s->written;
+	memset(dep, 0, sizeof(*dep));
+	dep->now_us = sim_us(s);
+	dep->ceiling_bps = s->cfg.max_bps ? s->cfg.max_bps : IMTCP_U64_MAX;
+	dep->late_ns = s->wstamp_ns ? imtcp_sub(s->now_ns, s->wstamp_ns) : 0;
+	dep->snd_nxt = s->snd_nxt;
+	dep->cwnd_segs = s->w.cwnd_segs;
+	dep->ssthresh_segs = s->w.ssthresh_segs;
+	dep->flight_segs = dep->out_segs = sim_flight_segs(s);
+	dep->most_flight_segs = s->most_out_segs;
+	/* a socket buffer */
+	dep->unsent_bytes = s->written > 4000000 ? 4000000 : (uint32_t)s->written;
+	dep->mss_bytes = SIM_MSS;
+	dep->pkt_bytes = SIM_PKT;
+	dep->chunk_most_segs = s->cfg.max_chunk ? s->cfg.max_chunk : IMTCP_CHUNK_MAX_SEGS;
+	dep->rtt_dev_us = s->mdev_us;
+	dep->srtt_us = s->srtt_us;
+	dep->newest_rtt_us = s->newest_rtt_us;
+	dep->limited = s->limited;
+}
 
-	memset(ev, 0, sizeof(*ev));
-	ev->now_us = sim_us(s);
-	ev->base_bps = base_bps;
-	ev->snd_nxt = s->snd_nxt;
-	ev->cwnd_segs = s->w.cwnd_segs;
-	ev->flight_segs = sim_flight_segs(s);
-	ev->unsent_bytes = unsent > 4000000 ? 4000000 : (uint32_t)unsent; /* a socket buffer */
-	ev->mss_bytes = SIM_MSS;
-	ev->chunk_segs = s->chunk_segs;
-	ev->rtt_dev_us = s->mdev_us;
-	ev->srtt_us = s->srtt_us;
-	ev->recovering = s->recovering || s->bg.draining;
-	ev->slow_start = s->w.cwnd_segs < s->w.ssthresh_segs / 2;
+/* tcp_cwnd_validate */
+static inline void sim_validate(struct sim *s, uint32_t limited)
+{
+	uint32_t out = sim_flight_segs(s);
+
+	if (imtcp_seq_before(s->snd_una, s->usage_seq) && !limited &&
+	    (s->limited || out <= s->most_out_segs))
+		return;
+	s->limited = limited;
+	s->most_out_segs = out;
+	s->usage_seq = s->snd_nxt;
 }
 
 /* Up to one departure. Returns 1 if there was one. */
 static inline int sim_try_send(struct sim *s)
 {
-	struct imtcp_departure ev;
-	uint64_t base_bps = sim_base_bps(s), bps = 0, len_ns, credit_ns, sent_us;
-	uint32_t room, segs, i, bytes, plan = IMTCP_PLAN_PLAIN;
-	uint32_t max_segs = 2, left;
+	uint64_t bps, ends = s->flow.meas.ends, len_ns, credit_ns, sent_us;
+	uint32_t room, segs, i, bytes, max_segs, left;
+	struct imtcp_departure dep;
+	struct imtcp_decision d;
 
-	if (base_bps != IMTCP_U64_MAX) {
-		if (s->cfg.max_bps)
-			base_bps = imtcp_min(base_bps, s->cfg.max_bps);
-		s->chunk_segs = sim_chunk_segs(s, base_bps);
-		imtcp_meas_adapt_n(&s->m, &s->params, s->chunk_segs);
-		sim_send_event(s, &ev, base_bps);
-		for (i = 0; i <= (s->cfg.idempotence ? 5U : 0U); i++)
-			if (imtcp_meas_on_send(&s->m, &ev))
-				sim_note_result(s);
+	for (i = 0; i <= (s->cfg.idempotence ? 5U : 0U); i++) {
+		memset(&d, 0, sizeof(d));
+		sim_read_departure(s, &dep);
+		if (sim_yields(s))
+			imtcp_bg_space(&s->flow, &s->bg, &dep, &d);
+		else
+			imtcp_measure_space(&s->flow, NULL, &dep, &d);
 		sim_invariants(s);
-		bps = s->m.next_bps;
-		if (s->cfg.max_bps && s->m.plan != IMTCP_PLAN_STREAM)
-			bps = imtcp_min(bps, s->cfg.max_bps);
-		assert_true(s->m.next_bps > 0);
-		max_segs = s->m.burst_segs ? s->m.burst_segs : s->chunk_segs;
-		plan = s->m.plan;
+		if (s->flow.meas.ends != ends)
+			sim_note_result(s);
+		ends = s->flow.meas.ends;
 	}
+	bps = d.pace_bps;
+	max_segs = bps ? d.segs : 2;
+	if (s->cfg.max_bps && d.plan != IMTCP_PLAN_STREAM)
+		bps = imtcp_min(bps, s->cfg.max_bps);
+	if (d.unpaced && !s->cfg.max_bps)
+		bps = 0;
 	room = (uint32_t)imtcp_sub(s->w.cwnd_segs, sim_flight_segs(s));
 	if (!room)
-		s->full = 1;
+		sim_validate(s, 1);
 	if (!room || !s->written || (s->wstamp_ns > s->now_ns && bps))
 		return 0;
 	segs = room < max_segs ? room : max_segs;
@@ -420,15 +422,13 @@ static inline int sim_try_send(struct sim *s)
 
 	/* the kernel's pacing */
 	if (bps && s->segs_out >= SIM_UNPACED_SEGS) {
-		uint64_t payload = imtcp_max(imtcp_scale(bps, SIM_MSS, SIM_PKT) / 8, 1);
-
-		len_ns = (uint64_t)bytes * SIM_NSEC / payload;
+		len_ns = (uint64_t)bytes * SIM_NSEC / imtcp_pace_bytes_per_sec(&dep, &d, bps);
 		credit_ns = s->now_ns - s->wstamp_ns;
 		s->wstamp_ns = s->now_ns;
 		len_ns -= imtcp_min(len_ns / 2, credit_ns);
 		s->wstamp_ns += len_ns;
 		/* slower than the ordinary gap, or it is none */
-		if (plan == IMTCP_PLAN_HOLD && bps < base_bps)
+		if (d.plan == IMTCP_PLAN_HOLD && bps < dep.base_bps)
 			s->longest_hold_us = imtcp_max(s->longest_hold_us, len_ns / 1000);
 		s->longest_silence_us = imtcp_max(s->longest_silence_us, len_ns / 1000);
 	}
@@ -449,11 +449,13 @@ static inline int sim_try_send(struct sim *s)
 	}
 	s->last_departure_ns = s->now_ns;
 	s->departures++;
+	sim_validate(s, sim_flight_segs(s) >= s->w.cwnd_segs);
 	return 1;
 }
 
 static inline void sim_rtt(struct sim *s, uint32_t rtt_us)
 {
+	s->newest_rtt_us = rtt_us;
 	if (!s->srtt_us) {
 		s->srtt_us = rtt_us;
 		s->mdev_us = rtt_us / 2;
@@ -465,12 +467,67 @@ static inline void sim_rtt(struct sim *s, uint32_t rtt_us)
 	}
 }
 
+/* An ACK of acked segments, the newest of which left at sent_us: pkts_acked. */
+static inline void sim_learn(struct sim *s, uint32_t acked, uint64_t sent_us)
+{
+	uint64_t ends = s->flow.meas.ends;
+	struct imtcp_sample a;
+
+	memset(&a, 0, sizeof(a));
+	a.now_us = sim_us(s);
+	a.snd_una = s->snd_una;
+	a.snd_nxt = s->snd_nxt;
+	a.rtt_us = (int32_t)(a.now_us - sent_us);
+	a.acked_segs = acked;
+	a.mss_bytes = SIM_MSS;
+	a.pkt_bytes = SIM_PKT;
+	a.wire_q8 = SIM_PKT * 256 / SIM_MSS;
+	sim_rtt(s, (uint32_t)a.rtt_us);
+	a.srtt_us = s->srtt_us;
+	a.cwnd_segs = s->w.cwnd_segs;
+	imtcp_facts_on_ack(&s->flow.facts, &a, s->bytes_acked);
+	if (sim_yields(s))
+		imtcp_bg_learn(&s->flow, &s->bg, &a);
+	else
+		imtcp_measure_learn(&s->flow, NULL, &a);
+	sim_invariants(s);
+	if (s->flow.meas.ends != ends)
+		sim_note_result(s);
+}
+
+/* The window may grow: cong_avoid. */
+static inline void sim_decide(struct sim *s, uint32_t acked)
+{
+	struct imtcp_sample a;
+	struct imtcp_decision d;
+
+	memset(&a, 0, sizeof(a));
+	memset(&d, 0, sizeof(d));
+	a.now_us = sim_us(s);
+	a.mss_bytes = SIM_MSS;
+	a.pkt_bytes = SIM_PKT;
+	a.srtt_us = s->srtt_us;
+	a.acked_segs = acked;
+	a.cwnd_segs = s->w.cwnd_segs;
+	a.flight_segs = sim_flight_segs(s) + acked;
+	a.limit_segs = s->cfg.reno && s->cfg.cwnd_segs ? s->cfg.cwnd_segs : SIM_CWND_MOST;
+	a.full = s->w.cwnd_segs < s->w.ssthresh_segs ? s->w.cwnd_segs < 2 * s->most_out_segs
+						     : s->limited;
+	imtcp_decision_begin(&s->flow, &a, &d, &s->w);
+	if (sim_yields(s))
+		imtcp_bg_decide(&s->flow, &s->bg, &a, &d);
+	else
+		imtcp_measure_decide(&s->flow, NULL, &a, &d);
+	imtcp_decision_bound(&s->flow, &a, &d, sim_ceiling_segs(s));
+	s->w = d.w;
+	if (s->cfg.cwnd_segs && !s->cfg.reno)
+		s->w.cwnd_segs = s->w.ssthresh_segs = s->cfg.cwnd_segs;
+}
+
 static inline void sim_on_ack(struct sim *s, uint32_t una)
 {
-	struct imtcp_sample ev;
-	uint32_t acked = 0, prior = s->snd_una;
+	uint32_t acked = 0;
 	uint64_t sent_us = 0;
-	int ended;
 
 	while (s->flight_head != s->flight_tail &&
 	       !imtcp_seq_before(una, s->flight[s->flight_head % SIM_FLIGHT].end_seq)) {
@@ -480,54 +537,10 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 	}
 	if (!acked)
 		return;
-	s->bytes_acked += una - prior;
+	s->bytes_acked += una - s->snd_una;
 	s->snd_una = una;
-	memset(&ev, 0, sizeof(ev));
-	ev.now_us = sim_us(s);
-	ev.snd_una = una;
-	ev.prior_una = prior;
-	ev.snd_nxt = s->snd_nxt;
-	ev.rtt_us = (int32_t)(ev.now_us - sent_us);
-	ev.mss_bytes = SIM_MSS;
-	ev.wire_q8 = SIM_PKT * 256 / SIM_MSS;
-	sim_rtt(s, (uint32_t)ev.rtt_us);
-	ev.srtt_us = s->srtt_us;
-	imtcp_minrtt_on_sample(&s->facts.minrtt, ev.now_us, ev.rtt_us);
-	ev.min_rtt_us = s->facts.minrtt.base_us;
-	imtcp_bg_on_rtt(&s->bg, ev.min_rtt_us, ev.now_us, ev.rtt_us);
-	ended = meas_on_ack(&s->m, &s->facts.round, &ev);
-	sim_invariants(s);
-	if (ended)
-		sim_note_result(s);
-	s->round_over |= ev.round_over;
-	if (s->cfg.cwnd_segs && !s->cfg.reno) {
-		s->w.cwnd_segs = s->cfg.cwnd_segs;
-		s->w.ssthresh_segs = s->cfg.cwnd_segs;
-		return;
-	}
-	if (!s->cfg.reno) {
-		struct imtcp_estimate e = imtcp_estimate_now(&s->m);
-
-		imtcp_bg_set_cap(&s->bg, &s->facts, &s->params, &e, SIM_PKT, s->m.n + 2);
-		if (s->round_over) {
-			struct imtcp_bg_round_end end = {ev.now_us, 0, s->full};
-
-			imtcp_bg_on_round(&s->bg, &s->facts, &s->params, &s->w, &end);
-		}
-	}
-	if (s->full && !s->bg.draining)
-		imtcp_reno_grow(&s->w, acked, s->cfg.cwnd_segs ? s->cfg.cwnd_segs : SIM_CWND_MOST);
-	if (s->round_over)
-		s->round_over = s->full = 0;
-	if (!s->cfg.reno)
-		imtcp_bg_apply_cap(&s->bg, &s->facts, &s->w, 0);
-	/* the ceiling's window, as the adapter's */
-	if (s->cfg.max_bps) {
-		uint32_t most = imtcp_window_segs(s->cfg.max_bps, s->srtt_us, SIM_PKT);
-
-		s->w.cwnd_segs = (uint32_t)imtcp_min(s->w.cwnd_segs,
-						     imtcp_max(most, IMTCP_BG_FIRST_LEAST_SEGS));
-	}
+	sim_learn(s, acked, sent_us);
+	sim_decide(s, acked);
 }
 
 /* Goes on until until_us, or until the measurement says so. */
@@ -585,6 +598,7 @@ static inline struct sim_summary sim_summary(const struct sim *s, uint64_t from_
 					     uint64_t truth_bps)
 {
 	static uint64_t v[SIM_RESULTS], e[SIM_RESULTS];
+	const struct imtcp_meas *m = &s->flow.meas;
 	struct sim_summary out;
 	uint32_t i, n = 0;
 
@@ -619,9 +633,9 @@ static inline struct sim_summary sim_summary(const struct sim *s, uint64_t from_
 		       s->cfg.name ? s->cfg.name : "", out.results, n, (double)truth_bps / 1e6,
 		       (double)out.median_bps / 1e6, (double)out.least_bps / 1e6,
 		       (double)out.most_bps / 1e6, out.error_p50_pct, out.error_p90_pct,
-		       (double)s->m.capacity_bps / 1e6, s->m.excess_q16 / 655.36,
-		       (double)s->m.low_bps / 1e6, (double)s->m.high_bps / 1e6, s->w.cwnd_segs,
-		       s->facts.cap_segs, s->m.n, s->m.m, s->m.pause_rtts);
+		       (double)m->capacity_bps / 1e6, m->excess_q16 / 655.36,
+		       (double)m->low_bps / 1e6, (double)m->high_bps / 1e6, s->w.cwnd_segs,
+		       s->flow.facts.cap_segs, m->n, m->m, m->pause_rtts);
 		for (i = 1; i < IMTCP_OUTCOMES; i++)
 			printf(" %u", out.count[i]);
 		printf("\n");

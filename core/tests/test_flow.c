@@ -41,6 +41,7 @@ static void begin(struct house *h)
 	h->dep.mss_bytes = MSS;
 	h->dep.pkt_bytes = PKT;
 	h->dep.srtt_us = 25000;
+	h->dep.chunk_most_segs = IMTCP_CHUNK_MAX_SEGS;
 }
 
 static void

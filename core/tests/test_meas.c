@@ -38,11 +38,11 @@ static void after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it(voi
 
 	(void)state;
 	sim_init(&s, &c);
-	while (!s.m.high_bps && s.now_ns < 3000000000ULL)
+	while (!s.flow.meas.high_bps && s.now_ns < 3000000000ULL)
 		sim_run(&s, sim_us(&s) + 100);
 	/* ten segments behind each other: A_c = C on a free path */
-	assert_within_pct(s.m.high_bps, 100 * MBPS, 2);
-	assert_within_pct(s.m.low_bps, s.m.high_bps / 2, 1);
+	assert_within_pct(s.flow.meas.high_bps, 100 * MBPS, 2);
+	assert_within_pct(s.flow.meas.low_bps, s.flow.meas.high_bps / 2, 1);
 	/* within the first round trip and the train's own length */
 	assert_at_most(sim_us(&s) - START, 30000 + 2 * 10 * 120 + 100);
 }
@@ -265,12 +265,12 @@ static void every_second_packet_acknowledged_chooses_the_larger_n(void **state)
 	c.acks_every = 2;
 	c.max_chunk = 1;
 	r = over(&c, 6, 2 * SEC);
-	assert_int_equal(s.m.n, 12);
+	assert_int_equal(s.flow.meas.n, 12);
 	assert_at_least(r.count[IMTCP_OK], 20);
 	c.name = "single segments, an ACK each";
 	c.acks_every = 1;
 	over(&c, 6, 2 * SEC);
-	assert_int_equal(s.m.n, 8);
+	assert_int_equal(s.flow.meas.n, 8);
 }
 
 /*
@@ -362,7 +362,7 @@ static void behind_a_token_bucket_the_sustained_rate_is_found(void **state)
 	assert_at_most(r.most_bps, 20 * MBPS * 115 / 100);
 	if (r.error_p90_pct > 10)
 		fail_msg("p90 of the error %.1f %%", r.error_p90_pct);
-	assert_at_most(s.m.smoothed_bps, 20 * MBPS * 115 / 100);
+	assert_at_most(s.flow.meas.smoothed_bps, 20 * MBPS * 115 / 100);
 	assert_at_least((uint64_t)goodput_bps(20), 19 * MBPS);
 }
 
@@ -469,7 +469,7 @@ static void two_flat_streams_end_a_measurement_early(void **state)
 		/* above the range: never more than two */
 		early += r->streams == 2;
 		assert_true(r->next_high_bps > r->high_bps ||
-			    r->high_bps >= s.m.capacity_bps); /* or capacity stops it */
+			    r->high_bps >= s.flow.meas.capacity_bps); /* or capacity stops it */
 	}
 	assert_true(early > 0);
 }
@@ -493,12 +493,13 @@ static void misses_widen_the_range_by_half_of_its_width(void **state)
 
 			if (r->outcome != IMTCP_OUT_OF_RANGE)
 				continue;
-			if (r->sub_range == 0 && r->high_bps + width / 2 < s.m.capacity_bps) {
+			if (r->sub_range == 0 &&
+			    r->high_bps + width / 2 < s.flow.meas.capacity_bps) {
 				assert_within_pct(r->next_high_bps, r->high_bps + width / 2, 0.1);
 				above++;
 			} else if (r->sub_range > IMTCP_SUB_RANGES &&
-				   r->low_bps >
-					   width / 2 + s.m.capacity_bps / IMTCP_LOW_CAPACITY_DIV) {
+				   r->low_bps > width / 2 + s.flow.meas.capacity_bps /
+								    IMTCP_LOW_CAPACITY_DIV) {
 				assert_within_pct(r->next_low_bps, r->low_bps - width / 2, 0.1);
 				below++;
 			}
@@ -514,7 +515,7 @@ static void a_free_path_is_measured_without_pause_and_a_congested_one_with(void 
 
 	(void)state;
 	over(&c, 6, SEC);
-	assert_int_equal(s.m.pause_rtts, 0);
+	assert_int_equal(s.flow.meas.pause_rtts, 0);
 	/* a measurement each few round trips */
 	assert_at_least(s.n_results, 6 * SEC / 30000 / 8);
 	/* Reno with a window of three times the path: the queue stands */
@@ -522,7 +523,7 @@ static void a_free_path_is_measured_without_pause_and_a_congested_one_with(void 
 	c.reno = 1;
 	c.cwnd_segs = 750;
 	over(&c, 10, SEC);
-	assert_at_least(s.m.pause_rtts, 20);
+	assert_at_least(s.flow.meas.pause_rtts, 20);
 	assert_at_most(s.n_results, 10 * SEC / 30000 / 8);
 }
 
@@ -570,9 +571,9 @@ static void a_stalled_first_train_does_not_starve_the_connection(void **state)
 		over(&c, 20, 5 * SEC);
 		if (goodput_bps(20) < 50e6)
 			fail_msg("goodput %.2f of 100 Mbit/s; range %llu to %llu, capacity %llu",
-				 goodput_bps(20) / 1e6, (unsigned long long)s.m.low_bps,
-				 (unsigned long long)s.m.high_bps,
-				 (unsigned long long)s.m.capacity_bps);
+				 goodput_bps(20) / 1e6, (unsigned long long)s.flow.meas.low_bps,
+				 (unsigned long long)s.flow.meas.high_bps,
+				 (unsigned long long)s.flow.meas.capacity_bps);
 	}
 }
 
@@ -650,9 +651,9 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 
 			c.acks_every = every;
 			sim_init(&s, &c);
-			s.params.g_q8 = shares_q8[i];
+			s.flow.params.g_q8 = shares_q8[i];
 			sim_run(&s, START + 10 * SEC);
-			assert_within_pct(s.m.smoothed_bps, 100 * MBPS, 8);
+			assert_within_pct(s.flow.meas.smoothed_bps, 100 * MBPS, 8);
 			/* what holds keep back is more of a smaller window; the cap is a 20th above */
 			assert_at_least((uint64_t)goodput_bps(10), (uint64_t)(share * 85 * MBPS));
 			assert_at_most((uint64_t)goodput_bps(10), (uint64_t)(share * 104 * MBPS));

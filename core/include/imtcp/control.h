@@ -60,6 +60,7 @@ struct imtcp_departure {
 	imtcp_u64 base_bps;    /* ordinary pacing rate, on the wire; set by imtcp_space_begin */
 	imtcp_u64 ceiling_bps; /* what all connections of the run may send; U64_MAX: no ceiling */
 	imtcp_u64 floor_bps;   /* this connection's share of the floor; 0: none */
+	imtcp_u64 late_ns;     /* the buffer before left so much later than it might have */
 	imtcp_u32 snd_nxt;
 	imtcp_u32 cwnd_segs;
 	imtcp_u32 ssthresh_segs;
@@ -68,10 +69,11 @@ struct imtcp_departure {
 	imtcp_u32 most_flight_segs; /* at once in the newest round trip; 0: unknown */
 	imtcp_u32 unsent_bytes;	    /* written by the application, not yet sent */
 	imtcp_u32 mss_bytes;
-	imtcp_u32 pkt_bytes;  /* a full segment on the wire */
-	imtcp_u32 chunk_segs; /* segments that the stack sends at one instant at base_bps */
-	imtcp_u32 rtt_dev_us; /* D_RTT */
-	imtcp_u32 srtt_us;    /* imtcp_space_begin makes it the round trip to send by */
+	imtcp_u32 pkt_bytes;	   /* a full segment on the wire */
+	imtcp_u32 chunk_segs;	   /* segments that the stack sends at one instant at base_bps */
+	imtcp_u32 chunk_most_segs; /* and at any rate */
+	imtcp_u32 rtt_dev_us;	   /* D_RTT */
+	imtcp_u32 srtt_us;	   /* imtcp_space_begin makes it the round trip to send by */
 	imtcp_u32 newest_rtt_us;
 	imtcp_u32 recovering; /* loss recovery goes on */
 	imtcp_u32 limited;    /* the window limited what was sent */

@@ -101,11 +101,12 @@ IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
  * Segments that TCP puts into one buffer at this rate, made even where the receiver acknowledges
  * every second segment, so that each buffer's end has an ACK of its own.
  */
-IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, imtcp_u32 mss_bytes, imtcp_u64 bps)
+IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, const struct imtcp_departure *dep,
+					imtcp_u64 bps)
 {
 	imtcp_u64 bytes = (bps / IMTCP_BITS_PER_BYTE) >> IMTCP_AUTOSIZE_SHIFT;
-	imtcp_u32 segs = (imtcp_u32)imtcp_clamp(imtcp_div(bytes, mss_bytes), 1,
-						IMTCP_CHUNK_MAX_SEGS);
+	imtcp_u32 segs = (imtcp_u32)imtcp_clamp(imtcp_div(bytes, dep->mss_bytes), 1,
+						dep->chunk_most_segs);
 
 	if ((segs & 1) && segs > 1 && ack_ratio_q8 > 384)
 		segs++;
@@ -122,7 +123,7 @@ IMTCP_INLINE void imtcp_space(struct imtcp_flow *c, const void *own, struct imtc
 	dep->base_bps = imtcp_base_bps(&c->facts, dep);
 	if (dep->base_bps == IMTCP_U64_MAX)
 		return;
-	dep->chunk_segs = imtcp_chunk_segs(c->meas.ack_ratio_q8, dep->mss_bytes, dep->base_bps);
+	dep->chunk_segs = imtcp_chunk_segs(c->meas.ack_ratio_q8, dep, dep->base_bps);
 	if (rtts) {
 		dep->base_bps = imtcp_max(
 			imtcp_rate_bps(dep->pkt_bytes, (imtcp_u64)rtts * dep->srtt_us),
@@ -149,7 +150,7 @@ IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
 	/* Slow start paces at twice its window: streams of buffers for that rate were hundreds of segments,
 	 * and many round trips, long (docs/lab-notes/0004-random-loss.md). */
 	dep->chunk_segs = imtcp_chunk_segs(
-		m->ack_ratio_q8, dep->mss_bytes,
+		m->ack_ratio_q8, dep,
 		m->high_bps && early ? imtcp_min(dep->base_bps, m->high_bps) : dep->base_bps);
 	/* the window will double if it was full, or if what waits will fill it */
 	dep->slow_start = early &&
@@ -165,6 +166,50 @@ IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
 	 * there, as they are Reno's, and a timer for each buffer, on whichever processor, lets packets overtake
 	 * each other, which looks like loss (docs/lab-notes/0012-round-trips-of-a-lan.md). */
 	d->unpaced = (imtcp_u32)imtcp_too_short(dep->srtt_us);
+}
+
+/*
+ * What the kernel's pacing counts: bytes of payload per second, for a gap of bps on the wire, one at least. The gap
+ * of a hold or a stream lasts whatever TCP credits for how late the buffer before left.
+ */
+IMTCP_INLINE imtcp_u64 imtcp_pace_bytes_per_sec(const struct imtcp_departure *dep,
+						const struct imtcp_decision *d, imtcp_u64 bps)
+{
+	imtcp_u64 room = imtcp_sub(dep->cwnd_segs, dep->flight_segs);
+	imtcp_u64 segs = imtcp_max(imtcp_min(dep->chunk_segs, room), 1);
+	imtcp_u64 bytes = imtcp_min(segs * dep->mss_bytes, dep->unsent_bytes), rate;
+
+	rate = imtcp_max(imtcp_scale(bps, dep->mss_bytes, dep->pkt_bytes) / IMTCP_BITS_PER_BYTE, 1);
+	if (d->plan != IMTCP_PLAN_HOLD && d->plan != IMTCP_PLAN_STREAM)
+		return rate;
+	return imtcp_max(imtcp_uncredited(rate, bytes, dep->late_ns), 1);
+}
+
+/* ---- the window ---- */
+
+/* Before decide: what the sample says of the round trip, and a decision for the window w as it is. */
+IMTCP_INLINE void imtcp_decision_begin(struct imtcp_flow *c, struct imtcp_sample *s,
+				       struct imtcp_decision *d, const struct imtcp_window *w)
+{
+	imtcp_facts_on_window(&c->facts, s);
+	d->w = *w;
+	/* after a timeout the floor waits: what is in flight is unknown (RFC 5681 §3.1) */
+	d->floor_segs = s->timed_out ? 0 : s->floor_segs;
+	d->least_segs = IMTCP_TRICKLE_SEGS;
+}
+
+/* After decide: the window within floor and ceiling (its window; 0: none). */
+IMTCP_INLINE void imtcp_decision_bound(const struct imtcp_flow *c, const struct imtcp_sample *s,
+				       struct imtcp_decision *d, imtcp_u32 ceiling_segs)
+{
+	imtcp_u64 cwnd = imtcp_max(d->w.cwnd_segs, d->floor_segs);
+
+	if (ceiling_segs)
+		cwnd = imtcp_min(cwnd, imtcp_max(ceiling_segs, d->least_segs));
+	if (c->facts.rtts_per_segment)
+		cwnd = imtcp_max(cwnd, IMTCP_TRICKLE_CWND_SEGS);
+	d->w.cwnd_segs = (imtcp_u32)imtcp_max(imtcp_min(cwnd, s->limit_segs), 1);
+	d->w.ssthresh_segs = (imtcp_u32)imtcp_max(d->w.ssthresh_segs, IMTCP_RENO_LEAST_SEGS);
 }
 
 /* ---- answers of a control that needs nothing special there ---- */
