@@ -9,6 +9,9 @@
  *   a loss
  *      (2) ssthresh <- max(cwnd/2, min(cwnd, D·RTTmin)),  D the rate that was delivered before it
  *
+ * Walk: learn takes each result into A and measures on without a pause. decide grows the window of a full round trip by
+ * (1), Reno's slow start before it. target answers a loss with (2).
+ *
  * References: [IM §5.2] for (1); TCP Westwood (Mascolo et al., MobiCom 2001) for D·RTTmin.
  *
  * Differences from the paper

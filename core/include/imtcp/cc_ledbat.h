@@ -16,6 +16,10 @@
  *
  *   A loss halves the window, once in a round trip (the stack does that).
  *
+ * Walk: learn keeps the least delays of ten minutes and of the last four packets (imtcp_ledbat_on_delay). Slow start
+ * goes on until the queue reaches TARGET. From then on each ACK moves the window (imtcp_ledbat_on_ack): up while the
+ * queue is shorter than TARGET and the window is full, down while it is longer.
+ *
  * Reference: RFC 6817 §2.4, §2.5, §3.
  *
  * Differences from the RFC

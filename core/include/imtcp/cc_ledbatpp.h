@@ -20,6 +20,10 @@
  *                          │  RAMP  │ ───────┘ ◀─────── │ FROZEN │ 2 RTT: the queue drains, the
  *                          └────────┘                   └────────┘ base is seen
  *
+ * Walk: learn keeps the least round trips (imtcp_ledbatpp_on_delay). At each ACK decide first asks whether a phase
+ * ends (imtcp_ledbatpp_turn), then moves the window (imtcp_ledbatpp_on_ack): by slow start, by (3) or (4), in
+ * FROZEN not at all.
+ *
  * Reference: draft-irtf-iccrg-ledbat-plus-plus-06, §4.1 (slow start), §4.2 (GAIN), §4.3
  * (decrease), §4.4 (slowdowns), §4.5 (TARGET).
  *

@@ -19,6 +19,11 @@
  *   TCP-LP/ECN [LP §IV-A] is the same machine, with a mark of the router in the place of (2):
  *   imtcp_lp_on_mark.
  *
+ * Walk: learn smooths the delay and says whether (2) holds (imtcp_lp_on_delay). At the first indication decide halves
+ * the window and the inference phase begins (imtcp_lp_on_early). In that phase nothing grows, and another indication
+ * takes the window to one packet. After it the window grows as Reno's (imtcp_lp_grow). A loss is Reno's, and counts as
+ * the reaction of its round trip.
+ *
  * Reference: [LP §III-A, §III-B, §III-D, §IV-A].
  *
  * Where the timestamps do not carry it

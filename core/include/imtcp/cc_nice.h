@@ -16,6 +16,11 @@
  *      └───────┘   (3)   └───────┘ ◀────────────────── │ round trips     │
  *                                      a calm round    └─────────────────┘
  *
+ * Walk: learn counts a round's packets and the late ones among them (imtcp_nice_on_ack). When the round ends, decide
+ * halves the window if too many were late, else moves it by one as Vegas does (imtcp_nice_on_round). Between rounds only
+ * slow start moves it (imtcp_nice_grow). Below two packets the window is a number of round trips per packet, which
+ * doubles with each halving and ends with a calm round.
+ *
  * Reference: [NICE] A. Venkataramani, R. Kokku, M. Dahlin, TCP Nice: A Mechanism for Background
  * Transfers, OSDI 2002, §3; [VEGAS] L. Brakmo, L. Peterson, TCP Vegas: End to End Congestion
  * Avoidance on a Global Internet, IEEE JSAC 13(8), 1995, §III.
