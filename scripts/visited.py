@@ -7,7 +7,9 @@ members of its ``struct tcp_congestion_ops``.  An ACK runs ``pkts_acked`` and ``
 ``min_tso_segs``, a loss ``ssthresh`` and ``set_state``.  What can be reached from these counts,
 whichever way a branch goes; the wrappers that BPF_PROG makes and the kernel's helpers do not.
 
-``scripts/visited.py [--of FILE.bpf.c ...] [--list CONTROL]``
+``scripts/visited.py [--of FILE.bpf.c ...] [--list CONTROL] [--without FUNCTION ...]``
+
+``--without imtcp_meas_judge imtcp_meas_conclude imtcp_publish`` is the ACK that ends no stream.
 """
 
 import argparse
@@ -46,13 +48,13 @@ class Sources:
     calls: dict[str, set[str]]
     programs: dict[str, dict[str, str]]
 
-    def visited(self, control: str, event: str) -> set[str]:
-        """The functions that the event's programs reach."""
+    def visited(self, control: str, event: str, without: set[str]) -> set[str]:
+        """The functions that the event's programs reach, but not by way of those without."""
         found: set[str] = set()
         left = [self.programs[control][member] for member in EVENTS[event]]
         while left:
             name = left.pop()
-            if name in found or name not in self.files:
+            if name in found or name in without or name not in self.files:
                 continue
             found.add(name)
             left.extend(self.calls[name])
@@ -94,13 +96,13 @@ def read(text: str) -> Sources:
     return Sources(files, calls, programs)
 
 
-def show(controls: dict[str, Sources]) -> None:
+def show(controls: dict[str, Sources], without: set[str]) -> None:
     """A table: functions and files of each event."""
     print(f"{'control':16}" + "".join(f"{event + ': functions, files':>26}" for event in EVENTS))
     for control, sources in controls.items():
         row = f"{control:16}"
         for event in EVENTS:
-            functions = sources.visited(control, event)
+            functions = sources.visited(control, event, without)
             row += f"{len(functions):>20}, {len({sources.files[f] for f in functions}):>4}"
         print(row)
 
@@ -109,17 +111,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--of", nargs="+", default=OBJECTS, metavar="FILE.bpf.c")
     parser.add_argument("--list", metavar="CONTROL", help="the functions of this control's events")
+    parser.add_argument("--without", nargs="+", default=[], metavar="FUNCTION")
     args = parser.parse_args()
+    without = set(args.without)
     controls: dict[str, Sources] = {}
     for source in args.of:
         sources = read(intermediate(source))
         controls |= dict.fromkeys(sources.programs, sources)
     if not args.list:
-        show(controls)
+        show(controls, without)
         return
     sources = controls[args.list]
     for event in EVENTS:
-        for name in sorted(sources.visited(args.list, event), key=lambda f: (sources.files[f], f)):
+        for name in sorted(sources.visited(args.list, event, without)):
             print(f"{event:5} {sources.files[name]:40} {name}")
 
 
