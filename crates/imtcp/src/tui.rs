@@ -289,7 +289,7 @@ pub fn run(
     let mut last = Instant::now();
     loop {
         screen.draw(|frame| app.draw(frame))?;
-        if event::poll(interval.saturating_sub(last.elapsed()))? {
+        if screen.has_event(interval.saturating_sub(last.elapsed()))? {
             match event::read()? {
                 Event::Key(key) if key.kind == KeyEventKind::Press && !app.key(key) => {
                     return Ok(())

@@ -224,6 +224,22 @@ fn a_watch_that_is_killed_gives_the_terminal_back() {
     }
 }
 
+/// As an ssh session that drops, of a shell that passes nothing on.
+#[test]
+fn a_watch_whose_terminal_goes_ends_with_it() {
+    let Some(_alone) = alone() else { return };
+    for ignored in [false, true] {
+        let mut command = Command::new("bash");
+        let trap = if ignored { "trap '' HUP; " } else { "" };
+        command.args(["-c", &format!("{trap}exec {} watch --interval 60", *IMTCP)]);
+        let mut watch = on_terminal(command);
+        read_until(&mut watch.master, "q quit");
+        drop(watch.master);
+        let ended = watch.child.finish().status;
+        assert!(!ended.success(), "{ended:?}");
+    }
+}
+
 /// A shell's job, as `sudo imtcp watch` is: the kernel stops nothing that no shell waits for.
 #[test]
 fn a_watch_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {

@@ -6,6 +6,7 @@
 //! see a key, be stopped before it reads it, and wait for ever for what the shell has read.
 
 use std::io::stdout;
+use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -14,11 +15,15 @@ use anyhow::Result;
 use crossterm::cursor::Show;
 use crossterm::terminal::{enable_raw_mode, EnterAlternateScreen};
 use crossterm::{event, execute};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, SigSet, Signal};
 use nix::unistd::{getpid, Pid};
 use ratatui::{DefaultTerminal, Frame};
 
 use crate::signals;
+
+/// How late a signal is noticed that comes just before a wait.
+const LOOK: Duration = Duration::from_millis(500);
 
 pub struct Screen {
     terminal: DefaultTerminal,
@@ -57,6 +62,15 @@ impl Screen {
         Ok(())
     }
 
+    /// Waits for a key, another size or a signal. crossterm alone would read a terminal that hung up for ever,
+    /// and no signal would end that.
+    pub fn has_event(&mut self, wait: Duration) -> Result<bool> {
+        if is_gone(Duration::ZERO) || (!event::poll(Duration::ZERO)? && is_gone(wait.min(LOOK))) {
+            self.act_on(Signal::SIGHUP)?;
+        }
+        Ok(event::poll(Duration::ZERO)?)
+    }
+
     fn act_on(&mut self, signal: Signal) -> Result<()> {
         give_back();
         if signal != Signal::SIGCONT {
@@ -67,6 +81,15 @@ impl Screen {
         execute!(stdout(), EnterAlternateScreen)?;
         Ok(self.terminal.clear()?)
     }
+}
+
+/// Waits until there is something to read, or a signal came. Has the terminal gone?
+fn is_gone(wait: Duration) -> bool {
+    let stdin = std::io::stdin();
+    let mut terminal = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    let _ = poll(&mut terminal, PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO));
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    terminal[0].revents().is_some_and(|events| events.intersects(gone))
 }
 
 impl Drop for Screen {

@@ -326,6 +326,9 @@ pub fn on_terminal(mut command: Command) -> OnTerminal {
     let size = nix::pty::Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = nix::pty::openpty(Some(&size), None).unwrap();
     let slave = File::from(pty.slave);
+    // Or the command would hold its own terminal open.
+    let close = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC);
+    nix::fcntl::fcntl(&pty.master, close).unwrap();
     command.stdin(slave.try_clone().unwrap()).stdout(slave);
     // SAFETY: both are single system calls.
     unsafe {
