@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
 use imtcp_bpf::Obstacle;
@@ -94,7 +95,8 @@ pub fn procs(dir: &Path) -> BTreeSet<i32> {
 fn own_procs(dir: &Path) -> BTreeSet<i32> {
     let numbers = |file| -> io::Result<Vec<i32>> {
         let text = fs::read_to_string(dir.join(file))?;
-        Ok(text.lines().filter_map(|l| l.parse().ok()).collect())
+        // 0: of another pid namespace. Written back, it would mean ourselves.
+        Ok(text.lines().filter_map(|l| l.parse().ok()).filter(|pid| *pid != 0).collect())
     };
     match numbers("cgroup.procs") {
         Ok(pids) => pids.into_iter().collect(),
@@ -149,7 +151,7 @@ pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
         match fs::remove_dir(dir) {
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
                 // Dying processes hold it for an instant.
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
             }
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 return Err(e).with_context(|| format!("cannot remove {}", dir.display()))
@@ -168,6 +170,23 @@ pub const ATTACHMENT: &str = "imtcp-attach-";
 pub fn is_ours(dir: &Path) -> bool {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with(RUN) || name.starts_with(ATTACHMENT)
+}
+
+/// How old an empty cgroup of ours is before it counts as abandoned: another /run's imtcp may be about to use it.
+const ABANDONED: Duration = Duration::from_secs(60);
+
+/// Removes cgroups of ours, there and below, that nobody has registered: empty ones that are not new.
+pub fn remove_abandoned(dir: &Path, is_registered: &dyn Fn(&Path) -> bool) {
+    for child in children(dir) {
+        remove_abandoned(&child, is_registered);
+        let age =
+            fs::metadata(&child).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+        let is_old = age.is_some_and(|age| age > ABANDONED);
+        if is_ours(&child) && is_old && !is_populated(&child) && !is_registered(&child) {
+            // Fails where somebody came to it meanwhile, which is right.
+            let _ = fs::remove_dir(&child);
+        }
+    }
 }
 
 /// What a user wrote, as it may be meant: a full path, or relative to the mount.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::cli::OrderArgs;
 use crate::exit::{Coded, USAGE};
 use crate::param::InForce;
-use crate::{format, param, rate};
+use crate::{format, param, rate, state};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -162,14 +162,14 @@ pub fn warn_of_missing_ecn(mode: Mode) {
     }
 }
 
-/// An id that no other run or attachment has: its maker's pid and 32 random bits.
+/// An id that no other run or attachment has: where it is registered, and 32 random bits.
 pub fn new_id() -> u64 {
     let mut random = [0u8; 4];
-    // SAFETY: writes at most the four bytes given. On failure zeros do; the pid differs.
+    // SAFETY: the buffer is as long as told; so few bytes come at once.
     unsafe {
         libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0);
     }
-    u64::from(std::process::id()) << 32 | u64::from(u32::from_ne_bytes(random))
+    u64::from(state::home()) << 32 | u64::from(u32::from_ne_bytes(random))
 }
 
 #[cfg(test)]

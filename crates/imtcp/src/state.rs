@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -38,6 +38,13 @@ pub fn lock() -> Result<ChangeLock> {
     let file = open_lock(&format!("{DIR}/lock"))?;
     let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
     Ok(ChangeLock(lock))
+}
+
+/// Which /run this is: a container has its own, and other registrations in it. The upper half of each policy's
+/// number that is registered here.
+pub fn home() -> u32 {
+    let found = fs::metadata(DIR).map_or(0, |dir| dir.ino() ^ dir.dev().rotate_left(16));
+    (found ^ found >> 32) as u32
 }
 
 /// The one reader of the events' ring buffer.
@@ -141,8 +148,11 @@ pub struct Registered {
 impl Registered {
     /// Under the change lock, so that no sweep sees the file before its lock.
     pub fn new(run: Run, _lock: &ChangeLock) -> Result<Self> {
-        let file = write_private(&run.path(), &run)?;
+        // Under its name when it is whole and locked: nobody finds half of it, whenever we are killed.
+        let new = run.path().with_extension("new");
+        let file = write_private(&new, &run)?;
         let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
+        fs::rename(&new, run.path())?;
         Ok(Registered { run, stays: false, _lock })
     }
 
@@ -232,8 +242,33 @@ fn policies_in_use() -> Option<BTreeSet<u64>> {
     Some(used)
 }
 
+/// What a command left that was killed, or whose disk was full, before it had registered anything.
+fn sweep_halves() {
+    for dir in [RUNS, ATTACHMENTS] {
+        let files = fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+        for path in files {
+            let is_whole = || {
+                let text = fs::read(&path).unwrap_or_default();
+                serde_json::from_slice::<serde_json::Value>(&text).is_ok()
+            };
+            if path.extension().is_none_or(|e| e != "json") || !is_whole() {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+    let registered = |dir: &Path| {
+        let moved = |a: &Attachment| a.moved.iter().any(|moved| moved.dir == dir);
+        read_all::<Run>(RUNS).iter().any(|(_, run)| run.cgroup == dir)
+            || attachments().iter().any(moved)
+    };
+    if let Ok(mount) = cgroup::mount() {
+        cgroup::remove_abandoned(&mount, &registered);
+    }
+}
+
 /// The same, and what attachments that are over have left.
 pub fn sweep(lock: &ChangeLock) {
+    sweep_halves();
     sweep_runs(lock);
     for attachment in attachments().into_iter().filter(Attachment::is_over) {
         for index in 0..attachment.links {
@@ -252,7 +287,8 @@ fn sweep_policies() {
     let (Ok(policies), Some(open)) = (Policies::open(), policies_in_use()) else { return };
     let runs = runs();
     let attachments = attachments();
-    for id in policies.ids() {
+    // Others are registered in another /run, as a container's.
+    for id in policies.ids().into_iter().filter(|id| id >> 32 == u64::from(home())) {
         let used = runs.iter().any(|r| r.policy == id)
             || attachments.iter().any(|a| a.policy == id)
             || open.contains(&id);

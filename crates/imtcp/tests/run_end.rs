@@ -375,3 +375,41 @@ fn a_command_that_is_not_found_leaves_imtcp_as_it_was() {
     assert!(!is_up());
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
 }
+
+/// Killed, or its disk full, between the making of its cgroup and its registration, or in it.
+#[test]
+fn what_was_begun_and_never_registered_is_swept_by_the_next_command() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["run", "-q", "--", "true"]);
+    let file = "/run/imtcp/runs/00000000000000ff.json";
+    fs::write(file, "").unwrap();
+    fs::write("/run/imtcp/runs/00000000000000fe.new", "{\"pid\": 1").unwrap();
+    let mount = imtcp::procfs::cgroup2_mount().unwrap();
+    let [old, new] = ["old", "new"].map(|age| mount.join(format!("imtcp-run-{age}")));
+    for dir in [&old, &new] {
+        fs::create_dir(dir).unwrap();
+    }
+    let mut touch = std::process::Command::new("touch");
+    assert!(touch.args(["-d", "2 minutes ago"]).arg(&old).status().unwrap().success());
+    imtcp_ok(&["run", "-q", "--", "true"]);
+    assert_eq!(fs::read_dir("/run/imtcp/runs").unwrap().count(), 0);
+    // Of a young one somebody may be about to make use.
+    assert!(!old.exists() && new.exists());
+    fs::remove_dir(new).unwrap();
+}
+
+/// As in a container that shares the kernel and not /run.
+#[test]
+fn what_another_run_directory_has_registered_is_left_alone() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let first = net.run_spawn(&["--max-rate", "9M", "--", "sleep", "4"]);
+    eventually("it runs", || !runs_with("sleep 4").is_empty());
+    let elsewhere = "mount -t tmpfs none /run && exec \"$0\" run -q -- true";
+    let mut other = std::process::Command::new("unshare");
+    let other = other.args(["--mount", "sh", "-c", elsewhere, &IMTCP]).output().unwrap();
+    assert!(other.status.success(), "{}", text(&other.stderr));
+    let run = runs_with("sleep 4").remove(0);
+    assert_eq!(run["in_force"], true, "{run}");
+    first.finish();
+}
