@@ -5,6 +5,7 @@ Only requests that are meant to be right pass through here; wrong ones stay as t
 - A time of a request lies before 9999-12-30T22:00:00Z, the end of the service's calendar.
 - `from` lies before `to`, which is now unless it is given.
 - A record's time is after 1970 and not ahead.
+- An address of a client is a host's (`is_peer` of the service).
 - A zone is one of the time zone database.
 - `min_days` is at most `max_days`, and `next_min_s` at most `next_max_s`. What is not set here may
   be set by an earlier request, so each pair is set together or not at all.
@@ -12,6 +13,7 @@ Only requests that are meant to be right pass through here; wrong ones stay as t
 
 from __future__ import annotations
 
+import ipaddress
 import zoneinfo
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -29,6 +31,8 @@ def filter_case(_: object, case: schemathesis.Case) -> bool:
         return True
     query = case.query or {}
     times = {key: parse_time(query[key]) for key in ("at", "from", "to") if key in query}
+    if case.operation.label == "PUT /v1/clients/{dst}" and not is_peer(case.path_parameters["dst"]):
+        return False
     if any(at >= END_OF_CALENDAR for at in times.values()):
         return False
     if "from" in times and times["from"] == times.get("to"):
@@ -60,6 +64,19 @@ def is_meant_right(case: schemathesis.Case) -> bool:
 def kind(case: schemathesis.Case) -> str:
     label = case.operation.label
     return {"PATCH /v1/paths/{dst}": "settings", "POST /v1/reports": "report"}.get(label, "")
+
+
+def is_peer(dst: str) -> bool:
+    try:
+        address = ipaddress.ip_address(dst.strip("[]"))
+    except ValueError:
+        return True  # a name
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_multicast or address.is_loopback or address.is_link_local:
+        return False
+    if address.version == 4:
+        return 0 < address.packed[0] < 240
+    return not address.is_unspecified
 
 
 def settings_agree(body: Mapping[str, object]) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
 
@@ -63,6 +67,9 @@ AWAY = "http://127.0.0.1:1"
 IN_A = ["--netns", f"/run/netns/{NAMES['a']}"]
 #: Of the tests alone: neither root nor programs in the kernel.
 ALONE = ["--no-connections"]
+#: An agent that needs nothing but itself. After 5 s there is about a result each second.
+PEERS = [f"127.0.0.{host}" for host in range(1, 6)]
+PINGS = [*ALONE, "--ping", "5"]
 
 
 def transfer() -> None:
@@ -80,6 +87,47 @@ def wait_until(what: str, holds: Callable[[], bool], most_s: float = 15) -> None
     while not holds():
         assert time.monotonic() < deadline, f"not within {most_s} s: {what}"
         time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def service(db: Path, tokens: Path, port: int = 0) -> Iterator[str]:
+    """The advice service; its URL."""
+    command = [IMTCP, "advice", "serve", "--db", db, "--listen", f"127.0.0.1:{port}"]
+    with subprocess.Popen(
+        [*command, "--token-file", tokens], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        url = next(word for word in process.stdout.readline().split() if word.startswith("http"))
+        try:
+            yield url.rstrip("/,")
+        finally:
+            process.terminate()
+
+
+def history(db: Path) -> list[dict[str, str]]:
+    """What the service has on disk, oldest first."""
+    export = [IMTCP, "advice", "export", "--db", db]
+    text = subprocess.run(export, check=True, capture_output=True, text=True).stdout
+    return sorted(csv.DictReader(text.splitlines()), key=lambda record: record["time"])
+
+
+def unix_s(record: dict[str, str]) -> float:
+    return datetime.fromisoformat(record["time"]).timestamp()
+
+
+def put_into(spool: Path, records: int = 1) -> None:
+    """A batch that an older imtcp left: nobody knows by whose clock."""
+    spool.mkdir(parents=True)
+    now = datetime.now(UTC)
+    times = [(now - timedelta(seconds=age)).isoformat() for age in range(records)]
+    all_of_it = [{"dst": PEERS[0], "time": time, "available_bps": 1} for time in times]
+    (spool / "0.json").write_text(json.dumps({"batch": str(spool), "records": all_of_it}))
 
 
 class Agents:

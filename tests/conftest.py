@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import CLIENT, IMTCP, LINKS, NAMES, ROOT, SERVER, SWALLOW, Agents, inside, ip
+from agents import CLIENT, IMTCP, LINKS, NAMES, PEERS, ROOT, SERVER, SWALLOW, Agents, inside, ip
 
 #: The controls' names are global on a kernel: whoever loads them here holds this, as the tests
 #: of crates/imtcp do.
@@ -77,6 +77,13 @@ def agents(tmp_path: Path) -> Iterator[Agents]:
     for agent in agents.started:
         agent.kill()
         agent.wait()
+
+
+@pytest.fixture
+def peers(tmp_path: Path) -> Path:
+    file = tmp_path / "peers"
+    file.write_text("\n".join(PEERS))
+    return file
 
 
 @pytest.fixture

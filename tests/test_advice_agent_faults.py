@@ -2,75 +2,35 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from agents import ALONE, AWAY, IMTCP, IN_A, SERVER, Agents, transfer, wait_until
+from agents import (
+    AWAY,
+    IMTCP,
+    IN_A,
+    PINGS,
+    SERVER,
+    Agents,
+    free_port,
+    history,
+    put_into,
+    service,
+    transfer,
+    unix_s,
+    wait_until,
+)
 
-#: An agent that needs nothing but itself. After 5 s there is about a result each second.
-PEERS = [f"127.0.0.{host}" for host in range(1, 6)]
-PINGS = [*ALONE, "--ping", "5"]
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextmanager
-def service(db: Path, tokens: Path, port: int = 0) -> Iterator[str]:
-    """The advice service; its URL."""
-    command = [IMTCP, "advice", "serve", "--db", db, "--listen", f"127.0.0.1:{port}"]
-    with subprocess.Popen(
-        [*command, "--token-file", tokens], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
-        url = next(word for word in process.stdout.readline().split() if word.startswith("http"))
-        try:
-            yield url.rstrip("/,")
-        finally:
-            process.terminate()
-
-
-def history(db: Path) -> list[dict[str, str]]:
-    """What the service has on disk, oldest first."""
-    export = [IMTCP, "advice", "export", "--db", db]
-    text = subprocess.run(export, check=True, capture_output=True, text=True).stdout
-    return sorted(csv.DictReader(text.splitlines()), key=lambda record: record["time"])
-
-
-def unix_s(record: dict[str, str]) -> float:
-    return datetime.fromisoformat(record["time"]).timestamp()
-
-
-@pytest.fixture
-def peers(tmp_path: Path) -> Path:
-    file = tmp_path / "peers"
-    file.write_text("\n".join(PEERS))
-    return file
-
-
-def put_into(spool: Path) -> None:
-    """A batch that an older imtcp left: nobody knows by whose clock."""
-    spool.mkdir(parents=True)
-    record = {"dst": PEERS[0], "time": datetime.now(UTC).isoformat(), "available_bps": 1}
-    (spool / "0.json").write_text(json.dumps({"batch": str(spool), "records": [record]}))
 
 
 class WallClock:

@@ -12,6 +12,7 @@ pub mod destination;
 pub mod error;
 pub mod exchange;
 pub mod parquet;
+pub mod peer;
 pub mod ping;
 pub mod record;
 pub mod service;

@@ -105,6 +105,27 @@ pub fn on_one_line(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// JSON in which no character commands a terminal: serde_json leaves DEL and what follows it as it is.
+pub fn json_for_terminal(json: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => format!("\\u{:04x}", u32::from(c)),
+        false => c.to_string(),
+    };
+    json.chars().map(shown).collect()
+}
+
+/// Characters of a [`short_line`].
+const MOST_CHARS: usize = 1000;
+
+/// [`on_one_line`] of what others chose as long as they liked.
+pub fn short_line(text: &str) -> String {
+    let line = on_one_line(text);
+    match line.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
 /// Columns of text, each cell [`on_one_line`], the last one not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
@@ -137,6 +158,17 @@ mod tests {
             "run 7 (sh -c a\\nimtcp: b\\u{1b}[2K)"
         );
         assert_eq!(on_one_line("no change: ä"), "no change: ä");
+        assert_eq!(short_line("a\u{9b}2J"), "a\\u{9b}2J");
+        assert_eq!(short_line(&"ä".repeat(5000)).chars().count(), MOST_CHARS + 1);
+    }
+
+    #[test]
+    fn json_commands_no_terminal_and_says_the_same() {
+        let text = serde_json::to_string("\u{1b}[2J \u{9b}2J \u{7f} ä").unwrap();
+        let shown = json_for_terminal(&text);
+        assert!(!shown.chars().any(char::is_control), "{shown}");
+        let told: String = serde_json::from_str(&shown).unwrap();
+        assert_eq!(told, "\u{1b}[2J \u{9b}2J \u{7f} ä");
     }
 
     #[test]

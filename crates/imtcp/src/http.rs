@@ -39,7 +39,9 @@ pub struct Dated {
 pub enum Failure {
     /// The service could not be reached, or did not end its answer.
     Away(String),
-    /// It answered: no.
+    /// Somebody else answered: a proxy on the way, or another program at this address.
+    Stranger(String),
+    /// The service answered, with a problem document of its own: no.
     Refused { status: u16, detail: String },
     /// It stored nothing of a batch, because of these records.
     WrongRecords(Vec<WrongRecord>),
@@ -52,22 +54,46 @@ pub struct WrongRecord {
     pub why: String,
 }
 
+impl Failure {
+    /// Did the service itself answer?
+    pub fn is_of_service(&self) -> bool {
+        matches!(self, Failure::Refused { .. } | Failure::WrongRecords(_))
+    }
+}
+
+/// For a terminal: whoever answered wrote most of it.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Failure::Away(why) => write!(f, "it does not answer: {why}"),
-            Failure::Refused { detail, .. } => f.write_str(detail),
+        let text = match self {
+            Failure::Away(why) => format!("it does not answer: {why}"),
+            Failure::Stranger(what) => what.clone(),
+            Failure::Refused { detail, .. } => detail.clone(),
             Failure::WrongRecords(wrong) => {
-                write!(f, "it refuses {}", format::count(wrong.len(), "record"))
+                format!("it refuses {}", format::count(wrong.len(), "record"))
             }
-        }
+        };
+        f.write_str(&format::short_line(&text))
     }
 }
 
 impl std::error::Error for Failure {}
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// A service that is silent for so long is away.
+const SILENCE: Duration = Duration::from_secs(10);
+/// bit/s. What is slower than this does not carry a report within the service's 15 s either.
+const LEAST_BPS: u64 = 32_000;
+/// Bytes of an advice: one that rests on a year of days has 58 kB.
+const ADVICE_BYTES: u64 = 64_000;
+/// Bytes of all clients of a service (10 000), by names of usual length.
+const LIST_BYTES: u64 = 1_000_000;
 const MOST_ANSWER_BYTES: u64 = 16 << 20;
+/// The type of the service's refusals (RFC 9457).
+const PROBLEM: &str = "application/problem+json";
+
+/// How long so many bytes take on the slowest line.
+fn on_the_way(bytes: u64) -> Duration {
+    Duration::from_millis(bytes * 8 * 1000 / LEAST_BPS)
+}
 
 impl Client {
     pub fn new(args: &ServiceArgs) -> Result<Self> {
@@ -108,7 +134,8 @@ impl Client {
             tls = tls.root_certs(RootCerts::from(certificates));
         }
         let config = Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
+            .timeout_connect(Some(SILENCE))
+            .timeout_per_read(Some(SILENCE))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(proxy::for_url(&uri, |name| std::env::var(name).ok()).map_err(exit::usage)?)
@@ -124,7 +151,22 @@ impl Client {
     }
 
     pub fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
-        let mut request = self.agent.get(format!("{}{path}", self.url));
+        self.get_up_to(ADVICE_BYTES, path, query)
+    }
+
+    /// What may be long, and then takes longer.
+    pub fn get_list(&self, path: &str) -> Result<Value, Failure> {
+        self.get_up_to(LIST_BYTES, path, &[])
+    }
+
+    fn get_up_to(
+        &self,
+        bytes: u64,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<Value, Failure> {
+        let request = self.agent.get(format!("{}{path}", self.url)).config();
+        let mut request = request.timeout_global(Some(SILENCE + on_the_way(bytes))).build();
         for (key, value) in query {
             request = request.query(key, value);
         }
@@ -146,12 +188,16 @@ impl Client {
         if is_advice {
             return Ok(answer);
         }
-        let detail = "what it answers is no advice: is this an imtcp advice service?".into();
-        Err(Failure::Refused { status: 200, detail })
+        let what = "what it answers is no advice: is this an imtcp advice service?".into();
+        Err(Failure::Stranger(what))
     }
 
     pub fn post(&self, path: &str, body: &[u8]) -> Result<Value, Failure> {
-        let mut request = self.agent.post(format!("{}{path}", self.url));
+        // The system takes a body at once. Then it is on its way while the answer is waited for.
+        let silence = SILENCE + on_the_way(body.len() as u64);
+        let request = self.agent.post(format!("{}{path}", self.url)).config();
+        let request = request.timeout_per_read(Some(silence));
+        let mut request = request.timeout_global(Some(SILENCE + silence)).build();
         request = request.header("Content-Type", "application/json");
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
@@ -159,7 +205,7 @@ impl Client {
         self.answer(|| request.send(body))
     }
 
-    /// What the newest answer says of the service's clock, once.
+    /// What the newest answer says of the clock of whoever gave it, once.
     pub fn take_date(&self) -> Option<Dated> {
         self.dated.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
@@ -168,16 +214,20 @@ impl Client {
         let asked = Instant::now();
         let result = ask();
         let dated = result.as_ref().ok().and_then(|response| {
-            let date = response.headers().get("date")?.to_str().ok()?;
-            let date = DateTimeParser::new().parse_timestamp(date).ok()?;
+            let date = DateTimeParser::new().parse_timestamp(header(response, "date")?).ok()?;
             Some(Dated { date_us: date.as_microsecond(), asked, answered: Instant::now() })
         });
+        let answer = answer(result);
+        // A stranger's clock is nobody's affair.
+        let may_be_of_service = answer.as_ref().err().is_none_or(Failure::is_of_service);
+        let dated = dated.filter(|_| may_be_of_service);
         *self.dated.lock().unwrap_or_else(|e| e.into_inner()) = dated;
-        answer(result)
+        answer
     }
 }
 
-type Answer = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
+type Response = ureq::http::Response<ureq::Body>;
+type Answer = Result<Response, ureq::Error>;
 
 /// Says so once: the agent makes several clients of one service.
 fn warn_of_token_in_the_clear(token_file: &Path, host: &str) {
@@ -215,21 +265,44 @@ fn answer(result: Answer) -> Result<Value, Failure> {
         e => Failure::Away(with_what_to_do(&e.to_string())),
     };
     let mut response = result.map_err(away)?;
-    let status = response.status().as_u16();
+    let status = response.status();
+    let is_problem = header(&response, "content-type").is_some_and(|kind| is_type(kind, PROBLEM));
+    let stranger = stranger(&response);
     let text = response.body_mut().with_config().limit(MOST_ANSWER_BYTES).read_to_string();
     let text = text.map_err(away)?;
-    let value = serde_json::from_str::<Value>(&text);
-    if (200..300).contains(&status) {
-        return value.map_err(|_| Failure::Refused {
-            status,
-            detail: "it does not answer in JSON: is this an imtcp advice service?".into(),
-        });
-    }
-    let problem = value.unwrap_or_default();
+    let value = serde_json::from_str::<Value>(&text).ok();
+    let problem = match value {
+        Some(value) if status.is_success() => return Ok(value),
+        // A proxy's own refusal says nothing of what was sent.
+        Some(problem) if is_problem => problem,
+        _ => return Err(Failure::Stranger(stranger)),
+    };
     let wrong = Vec::<WrongRecord>::deserialize(&problem["refused"]).unwrap_or_default();
     if !wrong.is_empty() {
         return Err(Failure::WrongRecords(wrong));
     }
+    let status = status.as_u16();
     let detail = problem["detail"].as_str().map(str::to_string);
     Err(Failure::Refused { status, detail: detail.unwrap_or(format!("HTTP status {status}")) })
+}
+
+fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// Whether a Content-Type is this one; parameters may follow.
+fn is_type(content_type: &str, wanted: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case(wanted)
+}
+
+/// Who answered in the place of the service, as far as the answer says it.
+fn stranger(response: &Response) -> String {
+    let by = header(response, "server").map_or(String::new(), |server| format!(" by {server}"));
+    let kind = header(response, "content-type").unwrap_or("no type");
+    let status = response.status().as_u16();
+    format!(
+        "HTTP status {status}{by} ({kind}): no imtcp advice service answers so, is a proxy before it \
+         or another program there?"
+    )
 }

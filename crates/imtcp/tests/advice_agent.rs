@@ -122,6 +122,8 @@ fn peers_that_the_service_names_follow_it_and_stay_while_it_is_away() {
     let service = Service::start(&[]);
     service.put("/v1/clients/192.0.2.7");
     service.put("/v1/clients/no-such-host.invalid");
+    // A name may lead anywhere.
+    service.put("/v1/clients/localhost");
     let every = Duration::from_millis(50);
     let named = |url: &str| Named::start(client(url, &scratch), kept.clone(), every);
     let first = named(&service.url);
@@ -335,10 +337,25 @@ fn many_results_become_several_batches_of_one_kind() {
     assert_eq!(send_all(&spool, client(&service.url, &scratch)).records, 10_002);
 }
 
+/// At 64 kbit/s each takes half of what the service waits.
+#[test]
+fn a_large_batch_is_sent_in_pieces_of_64_kb_and_in_the_same_ones_again() {
+    let scratch = Scratch::new();
+    let mut spool = open(&scratch.path("spool"), 100_000_000);
+    spool.put(&records(0, 5_000)).unwrap();
+    let pieces = || batch_in(&spool.waiting().unwrap()[0]).parts();
+    let (first, again) = (pieces(), pieces());
+    assert_eq!(first, again);
+    assert!(first.iter().all(|piece| piece.report(0).len() < 65_000));
+    assert_eq!(first.iter().map(|piece| piece.records.len()).sum::<usize>(), 5_000);
+    let ids: HashSet<_> = first.iter().map(Batch::id).collect();
+    assert!(ids.len() == first.len() && ids.len() < 10, "{}", ids.len());
+}
+
 /// A captive portal, or another program at the URL.
 #[test]
 fn what_is_no_receipt_leaves_the_batch_in_the_spool() {
-    let url = answering(|_| "{}".into());
+    let url = answering(|_| r#"{"status": "ok"}"#.into());
     let scratch = Scratch::new();
     let mut spool = open(&scratch.path("spool"), 1_000_000);
     spool.put(&records(0, 3)).unwrap();
@@ -378,8 +395,10 @@ fn what_a_receipt_claims_to_have_stored_or_refused_ends_no_sender() {
         let id = request.split("\"batch\":\"").nth(1).and_then(|rest| rest.split('"').next());
         let most = u64::MAX;
         let (id, because) = (id.unwrap_or_default(), "full");
-        serde_json::json!({"batch": id, "stored": most, "refused": most, "because": because})
-            .to_string()
+        serde_json::json!({
+            "status": "ok", "batch": id, "stored": most, "refused": most, "because": because,
+        })
+        .to_string()
     });
     let scratch = Scratch::new();
     let mut spool = open(&scratch.path("spool"), 1_000_000);

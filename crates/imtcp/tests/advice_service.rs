@@ -245,6 +245,11 @@ fn clients_are_added_listed_and_removed_by_who_may_write() {
     assert_eq!(service.put("/v1/clients/Mirror.Example.ORG.").0, 200);
     assert_eq!(listed(), [DST, "mirror.example.org"]);
     assert_eq!(service.put("/v1/clients/a%20b").0, 400);
+    for no_host in ["224.0.0.1", "255.255.255.255", "127.0.0.1", "0.0.0.0", "fe80::1", "ff02::1"] {
+        let (status, problem) = service.put(&format!("/v1/clients/{no_host}"));
+        assert_eq!(status, 400, "{no_host}");
+        assert!(problem["detail"].as_str().unwrap().contains("are no peers"), "{problem}");
+    }
     assert_eq!(service.delete("/v1/clients/192.0.2.7", None).0, 401);
     assert_eq!(service.delete("/v1/clients/192.0.2.7", Some(TOKEN)).0, 204);
     let (status, problem) = service.delete("/v1/clients/192.0.2.7", Some(TOKEN));

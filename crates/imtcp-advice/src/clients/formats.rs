@@ -76,7 +76,8 @@ fn combined(line: &str) -> Option<Line<'_>> {
         _ => last_answer(rest).or_else(|| answers(rest).next())?,
     };
     let sent = match method {
-        "GET" | "POST" => true,
+        // A refusal is no transfer, and anybody gets one.
+        "GET" | "POST" => answer.status.starts_with('2'),
         // Sent, or broken off. Otherwise, and with other commands, ProFTPD may tell the bytes of the
         // transfer before.
         "RETR" => matches!(answer.status, "226" | "426"),

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::formats::{parse, Format, Line};
 use super::proxies::{Behind, Forwarded};
+use crate::peer::is_peer;
 use crate::time::DAY_US;
 
 /// More than any line carries in a day; a sum of them does not overflow soon.
@@ -31,7 +32,7 @@ pub struct Counts {
     pub transfers: u64,
     /// About nothing that this host sent.
     pub other: u64,
-    /// Sent to this host itself.
+    /// Sent to this host itself, or to what is no peer.
     pub local: u64,
     /// Sent to a trusted proxy that names no client.
     pub proxies: u64,
@@ -97,7 +98,7 @@ impl Transfers {
                 return None;
             }
         };
-        if address.is_loopback() || address.is_unspecified() || address.is_multicast() {
+        if !is_peer(address) {
             self.counts.local += 1;
             return None;
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The clients, for those who administrate them and for the agents that take their peers from here.
 
+use std::net::IpAddr;
+
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::Json;
@@ -10,6 +12,7 @@ use utoipa::ToSchema;
 use super::problem::Problem;
 use super::Shared;
 use crate::destination::Destination;
+use crate::peer::{self, is_peer};
 use crate::record::destination;
 use crate::store::clients::Client;
 use crate::time::now_us;
@@ -27,7 +30,7 @@ pub async fn clients(State(service): State<Shared>) -> Result<Json<Clients>, Pro
 
 /// Add a client; one that is there stays as it is. At most 10 000
 #[utoipa::path(put, path = "/v1/clients/{dst}", tag = "clients", operation_id = "add_client", security(("write" = [])),
-    params(("dst" = Destination, Path, description = "An address, or a name that agents look up")), responses(
+    params(("dst" = Destination, Path, description = "An address, or a name that agents look up. Loopback, link-local, multicast, broadcast and unspecified addresses are refused")), responses(
     (status = 200, description = "The client", body = Client),
 ))]
 pub async fn add(
@@ -35,6 +38,9 @@ pub async fn add(
     Path(dst): Path<String>,
 ) -> Result<Json<Client>, Problem> {
     let dst = destination(&dst)?;
+    if dst.parse().is_ok_and(|address: IpAddr| !is_peer(address)) {
+        return Err(Problem::bad_request(format!("{dst} cannot be a client: {}", peer::RULE)));
+    }
     Ok(Json(service.book.store().add_client(&dst, now_us()).await?))
 }
 

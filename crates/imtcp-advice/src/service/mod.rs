@@ -11,7 +11,7 @@ mod health;
 mod history_size;
 pub mod ingest;
 mod known;
-mod limits;
+pub mod limits;
 pub mod listen;
 mod metrics;
 mod names;

@@ -87,10 +87,6 @@ struct Seen {
 }
 
 impl ServiceClock {
-    pub fn is_known(&self) -> bool {
-        self.seen.is_some()
-    }
-
     pub fn learn(&mut self, dated: Dated) {
         let round_trip_us = (dated.answered - dated.asked).as_micros() as i64;
         let since_us = (Instant::now() - dated.answered).as_micros() as i64;

@@ -14,13 +14,16 @@ use std::time::{Duration, Instant};
 
 use imtcp_advice::clients::proxies::Forwarded;
 use imtcp_advice::clients::{Format, Transfers};
-use imtcp_advice::time::now_us;
+use imtcp_advice::peer::is_peer;
+use imtcp_advice::service::limits::network;
+use imtcp_advice::time::{now_us, DAY_US};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::from_service::Named;
 use super::log_tail::{Log, Position};
 use super::messages::say;
+use super::spool::read_own;
 
 /// Between looks into the logs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -28,6 +31,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const CHANGE: Duration = Duration::from_secs(10);
 /// Peers at most, as many as the service keeps clients. Beyond, those who got nothing for longest go.
 const MOST_PEERS: usize = 10_000;
+/// An address stays its network's while it gets something once a day: peers that change begin the tests'
+/// round anew.
+const STAYS_US: i64 = DAY_US;
 /// How many go at once, so that one more client is not one search more.
 const GO_AT_ONCE: usize = MOST_PEERS / 10;
 
@@ -42,8 +48,7 @@ struct Kept {
 struct Follower {
     logs: Vec<Log>,
     lines: Transfers,
-    clients: HashMap<IpAddr, i64>,
-    most: usize,
+    clients: Clients,
     kept_in: PathBuf,
     /// What was said last of each log that cannot be read, so that it is said once.
     faults: HashMap<PathBuf, String>,
@@ -81,14 +86,20 @@ pub fn start(logs: &[PathBuf], format: Format, forwarded: Forwarded, kept_in: Pa
 
 impl Follower {
     fn new(logs: &[PathBuf], format: Format, forwarded: Forwarded, kept_in: PathBuf) -> Self {
-        let kept = fs::read(&kept_in).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let kept = read_own(&kept_in).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let mut kept: Kept = kept.unwrap_or_default();
+        let mut clients = Clients::new(MOST_PEERS);
+        for (address, last_us) in kept.clients {
+            // An older imtcp kept others too.
+            if is_peer(address) {
+                clients.learn(address, last_us);
+            }
+        }
         let log = |path: &PathBuf| Log::new(path.clone(), kept.positions.remove(path));
         Follower {
             logs: logs.iter().map(log).collect(),
             lines: Transfers::new(format, TimeZone::system(), forwarded),
-            clients: kept.clients,
-            most: MOST_PEERS,
+            clients,
             kept_in,
             faults: HashMap::new(),
             cannot_keep: false,
@@ -96,7 +107,7 @@ impl Follower {
     }
 
     fn peers(&self) -> HashSet<String> {
-        self.clients.keys().map(IpAddr::to_string).collect()
+        self.clients.all().map(|(address, _)| address.to_string()).collect()
     }
 
     /// Reads what is new; says whether there is more to read at once.
@@ -105,10 +116,10 @@ impl Follower {
         let now = now_us();
         let mut more = false;
         for i in 0..self.logs.len() {
-            let Follower { logs, lines, clients, most, .. } = self;
+            let Follower { logs, lines, clients, .. } = self;
             let read = logs[i].read(&mut |line| {
                 if let Some(transfer) = lines.take(line, now) {
-                    learn(clients, *most, transfer.address, transfer.t_us);
+                    clients.learn(transfer.address, transfer.t_us);
                 }
             });
             more |= *read.as_ref().unwrap_or(&false);
@@ -139,7 +150,7 @@ impl Follower {
     fn keep(&mut self) {
         let position = |log: &Log| Some((log.path.clone(), log.position()?.clone()));
         let positions = self.logs.iter().filter_map(position).collect();
-        let kept = Kept { positions, clients: self.clients.clone() };
+        let kept = Kept { positions, clients: self.clients.all().collect() };
         let written = serde_json::to_vec(&kept).map_err(io::Error::from);
         let written = written.and_then(|text| replace(&self.kept_in, &text));
         if let (Err(e), false) = (&written, self.cannot_keep) {
@@ -150,15 +161,48 @@ impl Follower {
     }
 }
 
-fn learn(clients: &mut HashMap<IpAddr, i64>, most: usize, address: IpAddr, t_us: i64) {
-    let last = clients.entry(address).or_insert(t_us);
-    *last = (*last).max(t_us);
-    if clients.len() > most {
-        let mut all: Vec<_> = clients.iter().map(|(address, last)| (*last, *address)).collect();
+/// Whom the logs name, by network: whoever has an IPv6 network of /64 has as many addresses as it likes,
+/// and is one client.
+struct Clients {
+    most: usize,
+    by_network: HashMap<IpAddr, Client>,
+}
+
+struct Client {
+    address: IpAddr,
+    /// When it got something last, in microseconds since 1970.
+    last_us: i64,
+}
+
+impl Clients {
+    fn new(most: usize) -> Self {
+        Clients { most, by_network: HashMap::new() }
+    }
+
+    /// The addresses, and when each got something last.
+    fn all(&self) -> impl Iterator<Item = (IpAddr, i64)> + '_ {
+        self.by_network.values().map(|client| (client.address, client.last_us))
+    }
+
+    fn learn(&mut self, address: IpAddr, t_us: i64) {
+        let new = || Client { address, last_us: t_us };
+        let client = self.by_network.entry(network(address)).or_insert_with(new);
+        if client.address == address {
+            client.last_us = client.last_us.max(t_us);
+        } else if t_us.saturating_sub(client.last_us) > STAYS_US {
+            *client = new();
+        }
+        if self.by_network.len() > self.most {
+            self.forget_some();
+        }
+    }
+
+    fn forget_some(&mut self) {
+        let mut all: Vec<_> = self.by_network.iter().map(|(net, c)| (c.last_us, *net)).collect();
         let go = GO_AT_ONCE.clamp(1, all.len() - 1);
         all.select_nth_unstable(go);
-        for (_, address) in &all[..go] {
-            clients.remove(address);
+        for (_, network) in &all[..go] {
+            self.by_network.remove(network);
         }
     }
 }
@@ -181,12 +225,29 @@ mod tests {
 
     #[test]
     fn of_too_many_clients_those_who_got_nothing_for_longest_go() {
-        let mut clients = HashMap::new();
+        let mut clients = Clients::new(8);
         for i in 0..20_u8 {
-            learn(&mut clients, 8, IpAddr::from([192, 0, 2, i]), i.into());
-            assert!(clients.len() <= 8);
+            clients.learn(IpAddr::from([192, 0, 2, i]), i.into());
+            assert!(clients.by_network.len() <= 8);
         }
-        assert!(clients.contains_key(&IpAddr::from([192, 0, 2, 19])));
+        assert!(clients.all().any(|(address, _)| address == IpAddr::from([192, 0, 2, 19])));
+    }
+
+    #[test]
+    fn the_addresses_of_an_ipv6_network_are_one_client_and_push_nobody_out() {
+        let mut clients = Clients::new(MOST_PEERS);
+        let (real, in_network) = (IpAddr::from([192, 0, 2, 1]), |host: u128| {
+            IpAddr::from(std::net::Ipv6Addr::from((0x2001_0db8 << 96) + host))
+        });
+        clients.learn(real, 0);
+        for host in 1..2 * MOST_PEERS as u128 {
+            clients.learn(in_network(host), host as i64);
+        }
+        let addresses = |clients: &Clients| -> HashSet<_> { clients.all().map(|c| c.0).collect() };
+        assert_eq!(addresses(&clients), HashSet::from([real, in_network(1)]));
+        // Another one takes the place of an address that is no more.
+        clients.learn(in_network(2), 2 * STAYS_US);
+        assert_eq!(addresses(&clients), HashSet::from([real, in_network(2)]));
     }
 
     #[test]
@@ -215,11 +276,17 @@ mod tests {
         second.look();
         assert_eq!(second.peers().len(), 2);
         assert_eq!(second.lines.counts.lines, 1, "the first line is not read again");
-        // Half a file is none.
+        // Half a file is none, and a pipe would be waited for.
         fs::write(&kept, "{").unwrap();
         let mut third = follower();
         third.look();
         assert_eq!(third.peers().len(), 2);
+        fs::remove_file(&kept).unwrap();
+        nix::unistd::mkfifo(&kept, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut fourth = follower();
+        fourth.look();
+        assert_eq!(fourth.peers().len(), 2);
+        assert!(fs::metadata(&kept).unwrap().is_file(), "a file again");
         fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -11,11 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
+use imtcp_advice::peer::is_peer;
 use imtcp_advice::record::destination;
 
 use super::listed;
 use super::messages::say;
-use super::spool::create_private;
+use super::spool::{create_private, read_own};
 use crate::http::Client;
 
 pub const EVERY: Duration = Duration::from_secs(60);
@@ -81,7 +82,7 @@ impl Asker {
     }
 
     fn names(&self) -> Result<Vec<String>> {
-        let answer = self.client.get("/v1/clients", &[])?;
+        let answer = self.client.get_list("/v1/clients")?;
         let clients = answer["clients"].as_array();
         let clients = clients.context("what it answers are no clients: is it too old for them?")?;
         if clients.len() > MOST_PEERS {
@@ -92,7 +93,8 @@ impl Asker {
     }
 
     fn kept(&mut self) -> HashSet<String> {
-        let text = fs::read_to_string(&self.kept).unwrap_or_default();
+        let text = read_own(&self.kept).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         let names: Vec<_> = text.lines().map(String::from).collect();
         self.addresses(&names)
     }
@@ -100,8 +102,8 @@ impl Asker {
     fn addresses(&mut self, names: &[String]) -> HashSet<String> {
         let mut all = HashSet::new();
         for name in names {
-            match listed::addresses(name) {
-                Ok(found) => drop(self.known.insert(name.clone(), found.collect())),
+            match listed::addresses(name, is_peer) {
+                Ok(found) => drop(self.known.insert(name.clone(), found)),
                 Err(_) if self.known.contains_key(name) => {}
                 Err(e) => {
                     say!("no address of the client {name}: {e}; it is left out until there is");

@@ -3,10 +3,11 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
+use imtcp_advice::peer::{self, is_peer};
 use imtcp_advice::record::destination;
 
 /// Their addresses, as records have them.
@@ -21,7 +22,8 @@ pub fn peers(file: &Path) -> Result<HashSet<String>> {
         }
         let at = || format!("line {number} of {shown}");
         let name = destination(name).with_context(at)?;
-        let found = addresses(&name);
+        // Whoever writes the file may mean this host too.
+        let found = addresses(&name, |address| address.is_loopback() || is_peer(address));
         all.extend(found.with_context(|| format!("{}: no address of {name}", at()))?);
     }
     if all.is_empty() {
@@ -30,10 +32,14 @@ pub fn peers(file: &Path) -> Result<HashSet<String>> {
     Ok(all)
 }
 
-/// Those of an address or a name, as records have them.
-pub fn addresses(name: &str) -> io::Result<impl Iterator<Item = String>> {
-    let found = (name, 0).to_socket_addrs()?;
-    Ok(found.map(|address| address.ip().to_canonical().to_string()))
+/// Those of an address or a name that may be peers, as records have them.
+pub fn addresses(name: &str, may: impl Fn(IpAddr) -> bool) -> io::Result<Vec<String>> {
+    let found = (name, 0).to_socket_addrs()?.map(|address| address.ip().to_canonical());
+    let peers: Vec<_> = found.filter(|address| may(*address)).map(|a| a.to_string()).collect();
+    match peers.is_empty() {
+        true => Err(io::Error::other(peer::RULE)),
+        false => Ok(peers),
+    }
 }
 
 #[cfg(test)]
@@ -56,6 +62,8 @@ mod tests {
         assert!(all.contains("127.0.0.1") || all.contains("::1"), "{all:?}");
         for (text, says) in [
             ("192.0.2.7\na b\n", "line 2 of"),
+            ("192.0.2.7\n224.0.0.1\n", "line 2 of"),
+            ("255.255.255.255\n", "broadcast and unspecified addresses are no peers"),
             ("no-such-host.invalid\n", "no address of no-such-host.invalid"),
             ("# nobody\n", "there is no peer in"),
         ] {

@@ -4,27 +4,16 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use crate::format::short_line;
+
 /// A line on standard error.
 macro_rules! say {
     ($($arg:tt)*) => { $crate::agent::messages::to_stderr(format_args!($($arg)*)) };
 }
 pub(crate) use say;
 
-/// Characters of a line: a service or a program may have a long answer.
-const MOST_CHARS: usize = 1000;
-
 pub fn to_stderr(text: fmt::Arguments) {
-    eprintln!("imtcp: {}", printable(&text.to_string()));
-}
-
-/// One line that moves no terminal, whatever a service or a log has in it.
-fn printable(text: &str) -> String {
-    let shown = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
-    let mut line: String = shown.take(MOST_CHARS).collect();
-    if text.chars().nth(MOST_CHARS).is_some() {
-        line.push('…');
-    }
-    line
+    eprintln!("imtcp: {}", short_line(&text.to_string()));
 }
 
 pub fn to_stdout(line: &str) {
@@ -38,13 +27,6 @@ fn write_line(mut to: impl Write, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_one_line_moves_no_terminal_and_is_bounded() {
-        assert_eq!(printable("a\nb\u{1b}[2Jc"), "a\u{fffd}b\u{fffd}[2Jc");
-        assert_eq!(printable(&"ä".repeat(5000)).chars().count(), MOST_CHARS + 1);
-        assert_eq!(printable("as it is"), "as it is");
-    }
 
     #[test]
     fn a_line_that_cannot_be_written_is_left_out() {

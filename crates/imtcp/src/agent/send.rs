@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::clock::ServiceClock;
 use super::messages::say;
-use super::spool::{unless_gone, Spool};
+use super::spool::{unless_gone, Batch, Spool};
 use crate::fault::Fault;
 use crate::http::{Client, Failure, WrongRecord};
 
@@ -45,17 +45,19 @@ pub struct Sender {
     spool: Spool,
     client: Client,
     clock: ServiceClock,
+    /// The service is asked for its time first.
+    clock_is_due: bool,
+    /// A batch of which so many parts are stored, and the rest waits.
+    begun: Option<(PathBuf, usize)>,
     /// Batches that are done with and that the disk does not let go.
     done: HashSet<PathBuf>,
     disk: Fault,
     refused: Refused,
 }
 
-/// What became of a batch.
+/// What became of a batch, or of a part of it.
 enum Outcome {
-    Delivered {
-        stored: u64,
-    },
+    Delivered,
     /// The service refuses all of its records.
     NothingLeft,
     Refused,
@@ -71,6 +73,8 @@ impl Sender {
             spool,
             client,
             clock: ServiceClock::default(),
+            clock_is_due: true,
+            begun: None,
             done: HashSet::new(),
             disk: Fault::default(),
             refused: Refused::default(),
@@ -91,9 +95,8 @@ impl Sender {
                 continue;
             }
             match self.send(&path, &mut sent) {
-                Outcome::Delivered { stored } => {
+                Outcome::Delivered => {
                     sent.batches += 1;
-                    sent.records = sent.records.saturating_add(stored);
                     self.let_go(&path, fs::remove_file(&path));
                 }
                 Outcome::NothingLeft => self.let_go(&path, fs::remove_file(&path)),
@@ -116,7 +119,7 @@ impl Sender {
     }
 
     fn send(&mut self, path: &Path, sent: &mut Sent) -> Outcome {
-        let mut batch = match self.spool.read(path) {
+        let batch = match self.spool.read(path) {
             Ok(None) => return Outcome::Gone,
             Ok(Some(batch)) => batch,
             Err(e) if e.is::<serde_json::Error>() => {
@@ -124,28 +127,56 @@ impl Sender {
             }
             Err(e) => return Outcome::Unreadable(format!("{e:#}")),
         };
-        if !self.clock.is_known() {
-            // Any answer has the service's time.
-            let _ = self.client.get("/healthz", &[]);
-            self.learn_clock();
+        if self.clock_is_due {
+            if let Err(why) = self.ask_for_time() {
+                return Outcome::Waits(why);
+            }
         }
+        let begun = self.begun.take().filter(|(of, _)| of == path);
+        let stored = begun.map_or(0, |(_, parts)| parts);
+        let mut is_any_stored = stored > 0;
+        for (place, part) in batch.parts().into_iter().enumerate().skip(stored) {
+            match self.send_part(part, sent) {
+                Outcome::Delivered => is_any_stored = true,
+                Outcome::NothingLeft => {}
+                ended => {
+                    self.begun = Some((path.into(), place));
+                    return ended;
+                }
+            }
+        }
+        if is_any_stored {
+            Outcome::Delivered
+        } else {
+            Outcome::NothingLeft
+        }
+    }
+
+    fn send_part(&mut self, mut batch: Batch, sent: &mut Sent) -> Outcome {
         for _ in 0..MOST_ATTEMPTS {
             let shift_us = match self.clock.shift_us(batch.clock.as_ref()) {
                 Ok(shift_us) => shift_us,
-                Err(why) => return self.wait_for_clock(why),
+                Err(why) => return self.wait(why),
             };
             let answer = self.client.post("/v1/reports", &batch.report(shift_us));
-            self.learn_clock();
+            let is_of_service = match &answer {
+                Ok(receipt) => receipt["batch"] == batch.id() && receipt["stored"].is_u64(),
+                Err(failure) => failure.is_of_service(),
+            };
+            if is_of_service {
+                self.learn_clock();
+            }
             match answer {
-                Ok(receipt) => {
-                    let stored = receipt["stored"].as_u64();
-                    let Some(stored) = stored.filter(|_| receipt["batch"] == batch.id()) else {
-                        let why = "what it answers is no receipt: is this an advice service?";
-                        return Outcome::Waits(why.into());
-                    };
+                Ok(receipt) if is_of_service => {
+                    sent.records =
+                        sent.records.saturating_add(receipt["stored"].as_u64().unwrap_or(0));
                     let left_out = self.left_out(&receipt);
                     sent.refused_records = sent.refused_records.saturating_add(left_out);
-                    return Outcome::Delivered { stored };
+                    return Outcome::Delivered;
+                }
+                Ok(_) => {
+                    let why = "what it answers is no receipt: is this an advice service?";
+                    return self.wait(why.into());
                 }
                 // The refusal told of another clock: these times may be right by it.
                 Err(Failure::WrongRecords(_))
@@ -163,7 +194,7 @@ impl Sender {
                     return self
                         .refuse(format!("{}: it refuses a batch: {detail}", self.client.url()));
                 }
-                Err(failure) => return Outcome::Waits(failure.to_string()),
+                Err(failure) => return self.wait(failure.to_string()),
             }
         }
         let url = self.client.url();
@@ -199,14 +230,26 @@ impl Sender {
         Outcome::Refused
     }
 
-    /// Asks for the time: the service's clock may have been set meanwhile.
-    fn wait_for_clock(&mut self, why: String) -> Outcome {
-        let _ = self.client.get("/healthz", &[]);
-        self.learn_clock();
+    /// Meanwhile the service's clock may be set, or the service replaced.
+    fn wait(&mut self, why: String) -> Outcome {
+        self.clock_is_due = true;
         Outcome::Waits(why)
     }
 
+    /// Of the service itself: whatever else answers at its address has a clock of its own.
+    fn ask_for_time(&mut self) -> Result<(), String> {
+        match self.client.get("/healthz", &[]) {
+            Ok(health) if health["status"] == "ok" => {}
+            Ok(_) => return Err("what it answers at /healthz is of no advice service".into()),
+            Err(failure) if failure.is_of_service() => {}
+            Err(failure) => return Err(failure.to_string()),
+        }
+        self.learn_clock();
+        Ok(())
+    }
+
     fn learn_clock(&mut self) {
+        self.clock_is_due = false;
         if let Some(dated) = self.client.take_date() {
             self.clock.learn(dated);
         }
@@ -275,6 +318,10 @@ pub fn start(mut sender: Sender) -> (mpsc::Sender<()>, thread::JoinHandle<()>) {
                 continue;
             }
             let sent = sender.send_all();
+            if sent.records > 0 {
+                // It does take some, as a proxy with a rate does.
+                failures = 0;
+            }
             if sent.waits.is_some() || sent.unreadable.is_some() {
                 not_before = Instant::now() + pause(failures);
                 failures += 1;

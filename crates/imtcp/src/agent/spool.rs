@@ -5,14 +5,15 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use imtcp_advice::record::Record;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -30,6 +31,10 @@ pub struct Spool {
 const WAITING: &str = "json";
 /// Batches that the service never takes.
 const REFUSED: &str = "refused";
+
+/// Bytes of records that are sent at once. A line of 64 kbit/s carries them in half of the 15 s that the
+/// service leaves a request, and a proxy's usual limit of 1 MiB is far.
+const PART_BYTES: usize = 64_000;
 
 /// Characters of a machine's id: with what is added the service's limit of 128 for a batch's id holds.
 const MACHINE_CHARS: usize = 32;
@@ -67,6 +72,31 @@ impl Batch {
         self
     }
 
+    /// In pieces that a slow line carries. Their ids follow from their places: after a kill the agent
+    /// sends the same pieces under the same ids again.
+    pub fn parts(self) -> Vec<Self> {
+        let mut parts: Vec<Vec<Record>> = Vec::new();
+        let mut room = 0;
+        for record in self.records {
+            let bytes = serde_json::to_vec(&record).map_or(0, |text| text.len() + 1);
+            match parts.last_mut().filter(|_| bytes <= room) {
+                Some(part) => part.push(record),
+                None => {
+                    parts.push(vec![record]);
+                    room = PART_BYTES;
+                }
+            }
+            room = room.saturating_sub(bytes);
+        }
+        let is_one = parts.len() == 1;
+        let part = |(place, records)| {
+            let id = self.batch.clone();
+            let batch = if is_one { id } else { format!("{id}-{place}") };
+            Batch { batch, records, clock: self.clock.clone() }
+        };
+        parts.into_iter().enumerate().map(part).collect()
+    }
+
     /// What the service is sent.
     pub fn report(&self, shift_us: i64) -> Vec<u8> {
         let shifted = |r: &Record| Record { time: r.time.saturating_add(shift_us), ..r.clone() };
@@ -80,6 +110,7 @@ impl Spool {
         // Whom this host talks to is nobody else's affair.
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.with_context(|| format!("cannot make {}", dir.display()))?;
+        require_own(dir)?;
         // What a kill left half written was never promised to anybody.
         for entry in fs::read_dir(dir)?.flatten() {
             if entry.path().extension().is_some_and(|e| e == "new") {
@@ -153,7 +184,7 @@ impl Spool {
 
     /// `None`: it is gone, as when it had to make room.
     pub fn read(&self, path: &Path) -> Result<Option<Batch>> {
-        match fs::read(path) {
+        match read_own(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
             Ok(body) => Ok(Some(serde_json::from_slice(&body)?)),
@@ -200,6 +231,31 @@ impl Spool {
         }
         Ok(total)
     }
+}
+
+/// Whoever owns the directory puts there what it likes, and learns whom this host talks to.
+fn require_own(dir: &Path) -> Result<()> {
+    let owner = fs::metadata(dir).with_context(|| format!("cannot read {}", dir.display()))?.uid();
+    if owner != geteuid().as_raw() {
+        let shown = dir.display();
+        bail!(
+            "the spool {shown} belongs to another user (uid {owner}): name one of your own with \
+             --spool, or change its owner"
+        );
+    }
+    Ok(())
+}
+
+/// Reads a file of the spool. No link leads elsewhere, and no pipe makes us wait.
+pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut file = File::options().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut all = Vec::new();
+    file.read_to_end(&mut all)?;
+    Ok(all)
 }
 
 /// A new file for its owner alone. Who may write to the directory cannot lead this elsewhere by a link.

@@ -25,7 +25,7 @@ use anyhow::Result;
 use crate::cli::{Cli, Command};
 #[cfg(not(feature = "full"))]
 use crate::left_out::{absent as advice, absent as advise, absent as agent};
-use crate::mountns;
+use crate::{format, mountns};
 
 pub fn dispatch(cli: Cli) -> Result<u8> {
     let home = match &cli.command {
@@ -51,8 +51,9 @@ pub fn dispatch(cli: Cli) -> Result<u8> {
     }
 }
 
-/// Prints one JSON value on a line of its own.
+/// Prints one JSON value on a line of its own. Others wrote some of its texts, and somebody may read it
+/// on a terminal.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    outln!("{}", serde_json::to_string(value)?);
+    outln!("{}", format::json_for_terminal(&serde_json::to_string(value)?));
     Ok(())
 }

@@ -89,7 +89,8 @@ fn no_clients(counts: &Counts, skipped: Option<&str>) -> String {
     let reasons = [
         (
             counts.other,
-            "the log is known, and nothing was sent: it has uploads, empty answers and messages alone"
+            "the log is known, and nothing was sent: it has uploads, errors, empty answers and messages \
+             alone"
                 .to_string(),
         ),
         (
@@ -154,8 +155,8 @@ fn told(counts: &Counts) -> Vec<String> {
             all.push(format!("{}: {rest}", format::count(n, what)));
         }
     };
-    more(counts.other, "line", "nothing was sent (uploads, empty answers, messages)");
-    more(counts.local, "line", "sent to this host itself");
+    more(counts.other, "line", "nothing was sent (uploads, errors, empty answers, messages)");
+    more(counts.local, "line", "sent to this host itself, or to an address that is no peer");
     more(counts.proxies, "line", "sent to a trusted proxy, for whom is not told");
     let named = "skipped, the client is named by no address (HostnameLookups, UseReverseDNS: off)";
     more(counts.named, "line", named);
