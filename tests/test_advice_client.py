@@ -101,6 +101,16 @@ def test_a_record_may_have_a_datetime_with_a_zone(url: str) -> None:
         service.ask(DST, at=now.replace(tzinfo=None))
 
 
+def test_a_question_may_be_as_of_a_text_and_what_is_no_moment_is_refused_in_words(url: str) -> None:
+    service = AdviceService(url)
+    assert service.ask(DST, at="2026-03-20T14:25:00+01:00").answer["at"] == "2026-03-20T13:25:00Z"
+    for wrong in ("2026-11-27 12:00", "2026-11-27T12:00:00", "now"):
+        with pytest.raises(ValueError, match="give a datetime with a zone, or RFC 3339, as 2026-"):
+            service.ask(DST, at=wrong)
+    with pytest.raises(TypeError, match="at is no int: give a datetime with a zone"):
+        service.ask(DST, at=1774016700)  # type: ignore[arg-type]
+
+
 # --- proxies and tokens ---
 
 

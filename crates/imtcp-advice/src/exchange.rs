@@ -35,6 +35,9 @@ pub const COLUMNS: [&str; 15] = [
     "throughput_bps",
 ];
 
+/// Bit/s. Means have fractions, and are rounded; a smaller one was meant in kbit/s or Mbit/s.
+const LEAST_BPS: f64 = 100_000.0;
+
 /// Records to a transaction.
 pub(crate) const CHUNK: usize = 5_000;
 
@@ -172,6 +175,13 @@ impl Columns {
         for (i, name) in head.iter().enumerate() {
             let Some(known) = COLUMNS.iter().position(|c| *c == name) else {
                 let shown: String = name.chars().take(40).collect();
+                if shown == "octets" {
+                    return Err(Error::Input(
+                        "octets are a router's counter: give --counters, and --capacity with the \
+                         line's rate"
+                            .into(),
+                    ));
+                }
                 return Err(Error::Input(format!(
                     "unknown column '{shown}': known are {}, separated by a comma, ; or a tab",
                     COLUMNS.join(", ")
@@ -214,6 +224,15 @@ impl Columns {
             return Ok(Some(whole));
         }
         match self.fraction(text, name)? {
+            value if value.fract() != 0.0 && value.abs() < LEAST_BPS && name.ends_with("_bps") => {
+                Err(of_column(
+                    name,
+                    format!(
+                        "'{text}' is no rate in bit/s: are these Mbit/s or kbit/s? Write bits per \
+                         second, 42000000 for 42 Mbit/s"
+                    ),
+                ))
+            }
             value if (0.0..=most as f64).contains(&value) => Ok(Some(value.round() as u64)),
             _ => Err(no_number(text, name, most)),
         }

@@ -24,10 +24,12 @@ pub struct Settings {
     /// Confidence: standard deviations [EN §3.3.1]; 2 for 95 %.
     pub z: f64,
     /// ε: the change of available bandwidth allowed before new advice; a share is of B̂0.
+    #[serde(deserialize_with = "bound")]
     #[schema(value_type = schema::Epsilon)]
     pub epsilon: Bound,
     /// Below this the path counts as congested; a share is of its capacity. 42 % is that of
     /// [EN table 19].
+    #[serde(deserialize_with = "bound")]
     #[schema(value_type = schema::Threshold)]
     pub threshold: Bound,
     /// The path's capacity where no record tells it.
@@ -84,6 +86,15 @@ impl Default for Settings {
 
 /// The keys that somebody set.
 pub type Changes = Map<String, Value>;
+
+/// Says how both of its forms are written.
+fn bound<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Bound, D::Error> {
+    Bound::deserialize(Value::deserialize(from)?).map_err(|_| {
+        D::Error::custom(
+            r#"write {"bps": 42000000} for a bandwidth, or {"share": 0.42} for a share"#,
+        )
+    })
+}
 
 /// Of 100.
 fn percent<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u8, D::Error> {
@@ -170,6 +181,9 @@ mod tests {
             (json!({"epsilonn": 1}), "unknown field"),
             (json!({"epsilon": {"bps": 0}}), "epsilon"),
             (json!({"min_span_pct": 300}), "min_span_pct: is a whole number from 0 to 100"),
+            (json!({"threshold": "42M"}), r#"threshold: write {"bps": 42000000}"#),
+            (json!({"threshold": 42_000_000}), r#"or {"share": 0.42}"#),
+            (json!({"epsilon": {"bps": 1, "share": 1}}), r#"epsilon: write {"bps": 42000000}"#),
             (json!({"horizon_s": "long"}), "horizon_s: invalid type"),
         ] {
             let e = Settings::layered(&[&changes(wrong.clone())]).unwrap_err().to_string();

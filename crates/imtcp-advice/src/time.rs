@@ -58,15 +58,31 @@ pub fn length(us: i64) -> String {
 
 /// Serde: RFC 3339 outside, microseconds inside.
 pub mod rfc3339 {
-    use serde::{Deserialize, Deserializer, Serializer};
+    use std::fmt;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(t_us: &i64, s: S) -> Result<S::Ok, S::Error> {
         s.serialize_str(&super::format(*t_us))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(d)?;
-        super::parse(&text).map_err(serde::de::Error::custom)
+        d.deserialize_str(Text)
+    }
+
+    struct Text;
+
+    impl Visitor<'_> for Text {
+        type Value = i64;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("a time of RFC 3339 in quotes, as \"2026-03-20T14:25:00Z\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<i64, E> {
+            super::parse(text).map_err(E::custom)
+        }
     }
 }
 

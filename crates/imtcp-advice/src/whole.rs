@@ -24,7 +24,14 @@ fn read<T: TryFrom<u64>, E: serde::de::Error>(number: Number) -> Result<T, E> {
     let is_whole = |f: &f64| f.fract() == 0.0 && (0.0..=MOST_EXACT).contains(f);
     let whole = number.as_u64().or(number.as_f64().filter(is_whole).map(|f| f as u64));
     let fitting = whole.and_then(|whole| T::try_from(whole).ok());
-    fitting.ok_or_else(|| E::custom(format!("{number} is no whole number that fits here")))
+    fitting.ok_or_else(|| {
+        let what_to_do = match number.as_f64() {
+            Some(f) if f < 0.0 => "is below 0: write 0 or more",
+            Some(f) if f.fract() != 0.0 => "has a fraction: write a whole number",
+            _ => "is too large",
+        };
+        E::custom(format!("{number} {what_to_do}"))
+    })
 }
 
 #[cfg(test)]
@@ -55,7 +62,14 @@ mod tests {
             let json = format!(r#"{{"a": {wrong}}}"#);
             assert!(serde_json::from_str::<Counts>(&json).is_err(), "{wrong}");
         }
-        let e = serde_json::from_str::<Counts>(r#"{"a": 1.5}"#).unwrap_err().to_string();
-        assert!(e.starts_with("1.5 is no whole number that fits here"), "{e}");
+        for (number, says) in [
+            ("1.5", "1.5 has a fraction: write a whole number"),
+            ("-1", "-1 is below 0: write 0 or more"),
+            ("256", "256 is too large"),
+        ] {
+            let json = format!(r#"{{"a": {number}}}"#);
+            let e = serde_json::from_str::<Counts>(&json).unwrap_err().to_string();
+            assert!(e.starts_with(says), "{e}");
+        }
     }
 }

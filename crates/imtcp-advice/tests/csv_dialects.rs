@@ -250,3 +250,23 @@ proptest! {
         prop_assert_eq!(first, second);
     }
 }
+
+#[test]
+fn a_small_bandwidth_with_a_fraction_is_asked_about_and_a_mean_is_rounded() {
+    for text in ["12,5", "99999.9"] {
+        let file = format!("time;available_bps\n2026-03-20T14:25:00Z;{text}\n");
+        refused(file.as_bytes(), "line 2: column available_bps: '");
+        refused(file.as_bytes(), "is no rate in bit/s: are these Mbit/s or kbit/s?");
+    }
+    for (text, stored) in [("41999999.6", "42000000"), ("12.0", "12"), ("4.25e5", "425000")] {
+        let file = format!("time,available_bps\n2026-03-20T14:25:00Z,{text}\n");
+        let (done, exported) = import(None, file.as_bytes());
+        assert_eq!(done.unwrap().stored, 1);
+        assert!(exported.contains(&format!("Z,{stored},")), "{exported}");
+    }
+}
+
+#[test]
+fn a_routers_counter_says_which_option_it_needs() {
+    refused(b"time,octets\n2026-03-20T14:25:00Z,5\n", "give --counters, and --capacity");
+}

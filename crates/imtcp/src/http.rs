@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{bail, Context, Result};
+use imtcp_advice::service::token_file;
 use imtcp_advice::time;
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
@@ -109,27 +110,24 @@ impl Client {
         let token = match &args.token_file {
             None => None,
             Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("token file {}", path.display()))?;
-                let mut lines = text.lines().map(str::trim);
-                let token = lines.find(|l| !l.is_empty() && !l.starts_with('#'));
-                let token = token.ok_or_else(|| anyhow!("no token in {}", path.display()))?;
+                let token = token_file::read(path)?.swap_remove(0);
                 if uri.scheme_str() == Some("http") && !proxy::is_loopback(&host) {
                     warn_of_token_in_the_clear(path, &host);
                 }
-                Some(token.to_string())
+                Some(token)
             }
         };
         let mut tls = TlsConfig::builder();
         if let Some(path) = &args.ca {
-            let pem = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
+            let shown = path.display();
+            let pem = std::fs::read(path).with_context(|| format!("--ca {shown}"))?;
             let certificates = parse_pem(&pem).filter_map(|item| match item {
                 Ok(PemItem::Certificate(certificate)) => Some(certificate),
                 _ => None,
             });
             let certificates: Vec<_> = certificates.collect();
             if certificates.is_empty() {
-                bail!("no certificate in {}: it is a file in PEM", path.display());
+                bail!("--ca {shown}: it holds no certificate: name the one (PEM) of who signed the service's");
             }
             tls = tls.root_certs(RootCerts::from(certificates));
         }
@@ -222,7 +220,24 @@ impl Client {
         let may_be_of_service = answer.as_ref().err().is_none_or(Failure::is_of_service);
         let dated = dated.filter(|_| may_be_of_service);
         *self.dated.lock().unwrap_or_else(|e| e.into_inner()) = dated;
-        answer
+        answer.map_err(|failure| self.with_remedy(failure))
+    }
+
+    /// What whoever typed the command can do: the service speaks to programs.
+    fn with_remedy(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Refused { status: 401, .. } if self.token.is_none() => Failure::Refused {
+                status: 401,
+                detail: "it wants a token: name a file with one by --token-file (with `imtcp run` \
+                         --advise-token-file)"
+                    .into(),
+            },
+            Failure::Refused { status: 404, detail } => Failure::Refused {
+                status: 404,
+                detail: format!("{detail}; is the path of its URL right?"),
+            },
+            other => other,
+        }
     }
 }
 

@@ -29,6 +29,8 @@ mod left_out;
 pub mod loaded;
 pub mod mountns;
 pub mod nested;
+#[cfg(feature = "full")]
+pub mod no_client;
 pub mod nocc;
 pub mod open_sockets;
 pub mod param;

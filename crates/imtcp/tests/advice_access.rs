@@ -5,6 +5,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,9 @@ fn tokens_and_certificates_are_read_again_on_sighup_and_kept_where_one_file_is_w
         ca: Some(ca.into()),
     });
     let refusal = |token: &str| {
-        std::fs::write(service.scratch.path("mine"), token).unwrap();
+        let mine = service.scratch.path("mine");
+        std::fs::write(&mine, token).unwrap();
+        std::fs::set_permissions(&mine, PermissionsExt::from_mode(0o600)).unwrap();
         let client = Client::new(&args(&cert)).unwrap();
         let body = json!({"batch": token, "records": []}).to_string();
         client.post("/v1/reports", body.as_bytes()).err().map(|e| e.to_string())

@@ -20,6 +20,7 @@ use imtcp::cli::advice::ServiceArgs;
 use imtcp::http::Client;
 use imtcp_advice::record::Record;
 use nix::sys::stat::Mode;
+use serde_json::json;
 use support::advice::*;
 use support::*;
 
@@ -223,6 +224,29 @@ fn a_wrong_report_says_which_records_are_wrong_and_stores_none_of_its_batch() {
     let places: Vec<_> = refused.iter().map(|r| r["record"].as_u64().unwrap()).collect();
     assert_eq!(places, [1, 2]);
     assert!(refused[1]["why"].as_str().unwrap().contains("rtt_us is at most an hour"));
+    assert_eq!(stored(&service).len(), 0);
+    // What cannot be read as a record is one of them.
+    let wrong = [
+        ("time", json!(1_774_016_700), "expected a time of RFC 3339 in quotes, as \"2026-"),
+        ("time", json!("14:25"), "'14:25' is not a time: write RFC 3339"),
+        ("available_bps", json!(-5), "available_bps: -5 is below 0: write 0 or more"),
+        ("colour", json!("red"), "unknown field `colour`"),
+        ("available_bps", json!("5"), "available_bps: invalid type: string"),
+    ];
+    let mut batch = vec![record("2026-03-20T14:25:00Z", 1); wrong.len() + 2];
+    for (record, (field, value, _)) in batch.iter_mut().zip(&wrong) {
+        record[field] = value.clone();
+    }
+    batch[wrong.len()].as_object_mut().unwrap().remove("time");
+    let (status, problem) = service.report("2", &batch);
+    assert_eq!((status, problem["refused"].as_array().unwrap().len()), (400, wrong.len() + 1));
+    let whys = wrong.iter().map(|(_, _, why)| *why).chain(["missing field `time`"]);
+    for (i, says) in whys.enumerate() {
+        let refused = &problem["refused"][i];
+        let why = refused["why"].as_str().unwrap();
+        assert!(why.contains(says) && !why.contains("column"), "{why}");
+        assert_eq!(refused["record"], i);
+    }
     assert_eq!(stored(&service).len(), 0);
     // What is no report at all names no record.
     assert_eq!(service.post("/v1/reports", Some(TOKEN), "[]").1.get("refused"), None);

@@ -72,7 +72,7 @@ fn programs_get_the_same_in_json() {
     assert_eq!((&client["address"], &client["bytes"]), (&"198.51.100.7".into(), &8_000_000.into()));
     assert_eq!(client["last"], "2026-11-22T04:19:19Z");
     let counts = serde_json::json!({"clients": [null], "lines": 6, "transfers": 3, "other": 1,
-        "local": 0, "proxies": 0, "named": 1, "skipped": 1, "forgotten": 0});
+        "local": 0, "proxies": 0, "wrong_field": 0, "named": 1, "skipped": 1, "forgotten": 0});
     assert_eq!(learned, counts);
 }
 
@@ -179,6 +179,11 @@ fn where_there_is_no_client_the_reason_is_told() {
         (String::new(), &[][..], "the log is empty"),
         (line("127.0.0.1", get), &[], "with --trusted-proxy"),
         (line("10.0.0.2", get), &["--trusted-proxy", "10.0.0.2"], "log X-Forwarded-For"),
+        (
+            line("10.0.0.2", get),
+            &["--trusted-proxy", "10.0.0.2", "--forwarded-field", "2"],
+            "field 2 behind the bytes holds no address",
+        ),
         (line("mirror.example.org", get), &[], "HostnameLookups"),
         (line("192.0.2.1", "PUT / HTTP/1.1"), &[], "nothing was sent"),
         (line("192.0.2.1", get), &["--least-bytes", "8"], "none got --least-bytes"),

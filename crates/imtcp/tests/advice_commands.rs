@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 
 use support::advice::*;
 use support::*;
@@ -132,6 +133,33 @@ fn an_answer_that_is_no_advice_is_a_failure() {
         imtcp(&["advise", DST, "--url", &answers(of("on", "bg", at))]).status.code(),
         Some(0)
     );
+}
+
+#[test]
+fn who_asks_is_told_which_option_of_the_command_is_missing_or_wrong() {
+    let service = Service::start(&[]);
+    let readers = service.scratch.path("readers");
+    let may = |mode| fs::set_permissions(&readers, PermissionsExt::from_mode(mode)).unwrap();
+    fs::write(&readers, "a-token-of-a-reader   # host beta\n").unwrap();
+    may(0o600);
+    let reading = Service::start(&["--read-token-file", readers.to_str().unwrap()]);
+    let says = |args: &[&str], wanted: &str| {
+        let output = imtcp(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(wanted), "{said}");
+    };
+    let wrong_prefix = format!("{}/imtcp", service.url);
+    says(&["advise", DST, "--url", &wrong_prefix], "is the path of its URL right?");
+    let ask = ["advise", DST, "--url", &reading.url];
+    says(&ask, "it wants a token: name a file with one by --token-file");
+    let with_token = [&ask[..], &["--token-file", readers.to_str().unwrap()]].concat();
+    imtcp_ok(&with_token);
+    may(0o644);
+    says(&with_token, "readers: anybody on this machine can open it: chmod 600 it first");
+    let agent =
+        ["agent", "--no-connections", "--ping", "60", "--log", "log", "--spool", "/proc/no/spool"];
+    says(&agent, "cannot make the spool /proc/no/spool (--spool names another): ");
 }
 
 #[test]
@@ -316,6 +344,7 @@ fn with_tls_the_command_trusts_what_it_is_told_to() {
         assert!(text(&done.stderr).contains(what_to_do), "{}", text(&done.stderr));
     };
     refused(&ask, "nobody known has signed its certificate: name who did with --ca");
+    refused(&[&ask[..], &["--ca", key]].concat(), "key.pem: it holds no certificate");
     let without_tls = service.url.replace("https", "http");
     refused(&["advise", DST, "--url", &without_tls], "does its URL begin with https://?");
     let plain = Service::start(&[]);

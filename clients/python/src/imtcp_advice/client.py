@@ -17,6 +17,7 @@ from typing import Any, TypedDict
 
 from . import exchange
 from .answer import Advice, left_out_of_receipt, stored_of_receipt, text
+from .times import parse_time
 
 
 class ServiceError(Exception):
@@ -75,17 +76,18 @@ class AdviceService:
                 warnings.warn(message, TokenInClearWarning, stacklevel=2)
 
     def ask(
-        self, dst: str, remaining_bytes: int | None = None, at: datetime | None = None
+        self, dst: str, remaining_bytes: int | None = None, at: datetime | str | None = None
     ) -> Advice:
-        """Advice for a transfer to `dst`, as of `at` (a datetime with a zone) if that is given.
+        """Advice for a transfer to `dst`, as of `at` if that is given.
 
-        ServiceError if there is none.
+        `at` is a datetime with a zone, or text of RFC 3339; ValueError if it is neither.
+        ServiceError if there is no advice.
         """
         query = {"dst": dst}
         if remaining_bytes is not None:
             query["bytes"] = str(remaining_bytes)
         if at is not None:
-            query["at"] = _time_text(at)
+            query["at"] = _moment_text(at)
         answer = self._request("/v1/advice?" + urllib.parse.urlencode(query, errors="replace"))
         try:
             return Advice.from_answer(answer)
@@ -192,6 +194,18 @@ def _time_text(value: object) -> str:
     if isinstance(value, datetime):
         raise ValueError(f"{value} has no zone: a time without one is no moment")
     raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
+
+
+def _moment_text(at: object) -> str:
+    if not isinstance(at, (datetime, str)):
+        raise TypeError(f"at is no {type(at).__name__}: give a datetime with a zone, or RFC 3339")
+    if isinstance(at, datetime):
+        return _time_text(at)
+    try:
+        return parse_time(at).isoformat()
+    except ValueError as e:
+        message = f"at={at!r}: give a datetime with a zone, or RFC 3339, as 2026-03-20T14:25:00Z"
+        raise ValueError(message) from e
 
 
 def _detail(status: int, answer: bytes) -> str:

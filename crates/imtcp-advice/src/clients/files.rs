@@ -73,22 +73,31 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     };
     let mut log = BufReader::with_capacity(CHUNK, log);
     let begins = log.fill_buf()?;
-    if begins.starts_with(b"\x1f\x8b") {
+    if begins.starts_with(GZIP) {
         return Ok(Box::new(BufReader::with_capacity(CHUNK, MultiGzDecoder::new(log))));
     }
-    let known: [(&[u8], _, _); 3] = [
-        (b"\xfd7zXZ\0", "xz", "xzcat"),
-        (b"BZh", "bzip2", "bzcat"),
-        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
-    ];
-    match known.iter().find(|(magic, ..)| begins.starts_with(magic)) {
-        Some((_, kind, unpack)) => Err(io::Error::other(format!(
+    match packed_by(begins) {
+        Some((kind, unpack)) => Err(io::Error::other(format!(
             "it is compressed ({kind}): unpack it, as in \
              `{unpack} {} | imtcp advice clients --log -`",
             path.display()
         ))),
         None => Ok(Box::new(log)),
     }
+}
+
+const GZIP: &[u8] = b"\x1f\x8b";
+
+/// What has packed a file that begins so, and what unpacks it.
+pub fn packed_by(begins: &[u8]) -> Option<(&'static str, &'static str)> {
+    let known: [(&[u8], _, _); 4] = [
+        (GZIP, "gzip", "zcat"),
+        (b"\xfd7zXZ\0", "xz", "xzcat"),
+        (b"BZh", "bzip2", "bzcat"),
+        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
+    ];
+    let found = known.into_iter().find(|(magic, ..)| begins.starts_with(magic));
+    found.map(|(_, kind, unpack)| (kind, unpack))
 }
 
 #[cfg(test)]

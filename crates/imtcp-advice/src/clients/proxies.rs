@@ -70,8 +70,8 @@ pub enum Behind {
     Client(IpAddr),
     /// Proxies alone are named.
     Proxies,
-    /// What a trusted proxy names is no address.
-    Named,
+    /// What a trusted proxy names is no address, or the field is another one.
+    NoAddress,
 }
 
 impl Forwarded {
@@ -88,7 +88,7 @@ impl Forwarded {
                 Some(address) if is_trusted(address) => {}
                 Some(address) => return Behind::Client(address),
                 None if matches!(name, "" | "-") => return Behind::Proxies,
-                None => return Behind::Named,
+                None => return Behind::NoAddress,
             }
         }
         Behind::Proxies
@@ -142,7 +142,7 @@ mod tests {
             ("2001:db8:ffff::1", "2001:db8::99", client("2001:db8::99")),
             ("192.0.2.1", "-", Behind::Proxies),
             ("192.0.2.1", "192.0.2.2", Behind::Proxies),
-            ("192.0.2.1", "203.0.113.50, unknown", Behind::Named),
+            ("192.0.2.1", "203.0.113.50, unknown", Behind::NoAddress),
             // Who is no proxy of ours may write what it likes.
             ("198.51.100.8", "203.0.113.50", client("198.51.100.8")),
             ("2001:db8:fffe::1", "203.0.113.50", client("2001:db8:fffe::1")),

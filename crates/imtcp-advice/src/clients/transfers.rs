@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use jiff::tz::TimeZone;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::formats::{parse, Format, Line};
 use super::proxies::{Behind, Forwarded};
@@ -25,7 +25,7 @@ pub struct Transfer {
 }
 
 /// What became of the lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub lines: u64,
     /// Counted, each for a client.
@@ -36,6 +36,8 @@ pub struct Counts {
     pub local: u64,
     /// Sent to a trusted proxy that names no client.
     pub proxies: u64,
+    /// Sent to a trusted proxy, and the field of X-Forwarded-For holds no address.
+    pub wrong_field: u64,
     /// Transfers whose client is named by no address.
     pub named: u64,
     /// Not as a server writes them, or not possible.
@@ -93,8 +95,8 @@ impl Transfers {
                 self.counts.proxies += 1;
                 return None;
             }
-            Behind::Named => {
-                self.counts.named += 1;
+            Behind::NoAddress => {
+                self.counts.wrong_field += 1;
                 return None;
             }
         };

@@ -9,36 +9,19 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, StatusCode};
 
 use super::problem::Problem;
-use super::secret_file::read_secret;
-use crate::error::{Error, Result};
+use super::token_file;
+use crate::error::Result;
 use crate::record::destination;
 
 /// Bearer tokens; none: nobody may.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens(Vec<Vec<u8>>);
 
-const SHORTEST_TOKEN: usize = 16;
-
 impl Tokens {
-    /// A token a line; empty lines and those that begin with # do not count.
+    /// Those of a file ([`token_file`]).
     pub fn read(path: &Path) -> Result<Self> {
-        let shown = path.display();
-        let wrong = |why: String| Error::Input(format!("token file {shown}: {why}"));
-        let text = String::from_utf8(read_secret(path).map_err(wrong)?)
-            .map_err(|_| wrong("it is no text".into()))?;
-        let tokens: Vec<_> = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            .map(|line| line.as_bytes().to_vec())
-            .collect();
-        if tokens.is_empty() {
-            return Err(wrong("there is no token in it".into()));
-        }
-        if tokens.iter().any(|t| t.len() < SHORTEST_TOKEN) {
-            return Err(wrong(format!("a token is shorter than {SHORTEST_TOKEN} characters")));
-        }
-        Ok(Tokens(tokens))
+        let tokens = token_file::read(path)?;
+        Ok(Tokens(tokens.into_iter().map(String::into_bytes).collect()))
     }
 
     pub fn new(tokens: &[&str]) -> Self {
@@ -224,7 +207,6 @@ fn is_own_name(host: &String, names: &[String]) -> bool {
 mod tests {
     use super::*;
     use axum::http::HeaderValue;
-    use std::os::unix::fs::PermissionsExt;
 
     fn headers(value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))])
@@ -338,21 +320,5 @@ mod tests {
         assert!(Hosts::new(anywhere, &[]).unwrap().may_call(&HeaderMap::new()).is_ok());
         let named = Hosts::new(anywhere, &["advice.example.org".into()]).unwrap();
         assert!(named.may_call(&HeaderMap::new()).is_err());
-    }
-
-    #[test]
-    fn a_token_file_that_anybody_reads_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("tokens");
-        std::fs::write(&path, "# ours\n\n0123456789abcdef\n").unwrap();
-        let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
-        mode(0o644);
-        assert!(Tokens::read(&path).unwrap_err().to_string().contains("chmod 600"));
-        mode(0o600);
-        assert!(Tokens::read(&path).unwrap().has(b"0123456789abcdef"));
-        std::fs::write(&path, "short\n").unwrap();
-        assert!(Tokens::read(&path).unwrap_err().to_string().contains("shorter"));
-        std::fs::write(&path, "# none\n").unwrap();
-        assert!(Tokens::read(&path).unwrap_err().to_string().contains("no token"));
     }
 }

@@ -26,6 +26,7 @@ mod routes;
 mod secret_file;
 mod timeline;
 pub mod tls;
+pub mod token_file;
 mod turns;
 mod upcoming;
 mod xmlrpc;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Reports from agents: batches of records, each batch once.
 
+use std::fmt;
+
 use axum::extract::{Request, State};
 use axum::Json;
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::problem::{Problem, RefusedRecord};
@@ -14,16 +18,19 @@ use crate::time::now_us;
 
 /// Records in one batch at most.
 pub const MOST_RECORDS: usize = 10_000;
+/// Characters of what is wrong with a record: the sender chooses some of them.
+const MOST_WHY: usize = 300;
 
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+/// As the interface describes it; [`Body`] is what is read.
+#[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Report {
+struct Report {
     /// An id that the sender makes for this batch alone. Sent again within 30 days, the batch is
     /// acknowledged and not stored twice. No control characters.
     #[schema(min_length = 1, max_length = 128, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")]
-    pub batch: String,
+    batch: String,
     #[schema(max_items = 10_000)]
-    pub records: Vec<Record>,
+    records: Vec<Record>,
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -53,25 +60,24 @@ pub async fn reports(
     request: Request,
 ) -> Result<Json<Receipt>, Problem> {
     let (body, _room) = report_body::read(request.into_body(), &service.report_room).await?;
-    let report: Report = serde_json::from_slice(&body)
+    let Body { batch, records: read } = serde_json::from_slice(&body)
         .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))?;
-    let batch = report.batch;
     if batch.is_empty() || batch.chars().count() > 128 || batch.chars().any(char::is_control) {
         return Err(Problem::bad_request(
             "batch is an id of 1 to 128 characters, none of them a control character",
         ));
     }
-    if report.records.len() > MOST_RECORDS {
+    if read.count > MOST_RECORDS {
         let detail = format!("a batch has at most {MOST_RECORDS} records: send several");
         return Err(Problem::bad_request(detail));
     }
     let now_us = now_us();
-    let mut records = Vec::with_capacity(report.records.len());
+    let mut records = Vec::with_capacity(read.records.len());
     let mut refused = Vec::new();
-    for (i, record) in report.records.into_iter().enumerate() {
-        match record.checked(now_us) {
+    for (i, record) in read.records.into_iter().enumerate() {
+        match record.and_then(|record| record.checked(now_us).map_err(|e| e.to_string())) {
             Ok(checked) => records.push(checked.into()),
-            Err(e) => refused.push(RefusedRecord { record: i, why: e.to_string() }),
+            Err(why) => refused.push(RefusedRecord { record: i, why }),
         }
     }
     if let Some(first) = refused.first() {
@@ -83,4 +89,57 @@ pub async fn reports(
     let because = refused.map(|_| service.book.store().limits().to_string());
     let (stored, duplicate) = (written.stored, written.duplicate);
     Ok(Json(Receipt { batch, stored, duplicate, refused, because }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    batch: String,
+    records: EachRecord,
+}
+
+/// The records, each read by itself: of a wrong one, why. Beyond [`MOST_RECORDS`] they are counted.
+#[derive(Default)]
+struct EachRecord {
+    records: Vec<Result<Record, String>>,
+    count: usize,
+}
+
+impl<'de> Deserialize<'de> for EachRecord {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(Records)
+    }
+}
+
+struct Records;
+
+impl<'de> Visitor<'de> for Records {
+    type Value = EachRecord;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a list of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<EachRecord, A::Error> {
+        let mut all = EachRecord::default();
+        while let Some(record) = list.next_element::<&RawValue>()? {
+            if all.count < MOST_RECORDS {
+                all.records.push(read_record(record.get()));
+            }
+            all.count += 1;
+        }
+        Ok(all)
+    }
+}
+
+/// The error names the field. Its line and column would count within the record alone.
+fn read_record(json: &str) -> Result<Record, String> {
+    serde_json::from_str(json).or_else(|_| {
+        let mut from = serde_json::Deserializer::from_str(json);
+        serde_path_to_error::deserialize(&mut from).map_err(|e| {
+            let why = e.to_string();
+            let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why);
+            format!("wrong record: {}", why.chars().take(MOST_WHY).collect::<String>())
+        })
+    })
 }

@@ -2,7 +2,7 @@
 //! Peers from the logs of this host's servers, as its clients come: the thesis's server took its clients
 //! from the FTP server's log. Where the reading stopped is kept in the spool's directory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use imtcp_advice::clients::proxies::Forwarded;
-use imtcp_advice::clients::{Format, Transfers};
+use imtcp_advice::clients::{Counts, Format, Transfers};
 use imtcp_advice::peer::is_peer;
 use imtcp_advice::service::limits::network;
 use imtcp_advice::time::{now_us, DAY_US};
@@ -24,6 +24,7 @@ use super::from_service::Named;
 use super::log_tail::{Log, Position};
 use super::messages::say;
 use super::spool::read_own;
+use crate::no_client;
 
 /// Between looks into the logs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -40,14 +41,33 @@ const GO_AT_ONCE: usize = MOST_PEERS / 10;
 /// What is kept on disk. Losing it does no harm: then the logs are read from their beginnings.
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
+    /// Which logs, and what their lines mean. Peers that were learnt otherwise do not count.
+    #[serde(default)]
+    rules: String,
     positions: HashMap<PathBuf, Position>,
+    #[serde(default)]
+    lines: HashMap<PathBuf, Lines>,
     /// When each got something last, in microseconds since 1970.
     clients: HashMap<IpAddr, i64>,
 }
 
+/// What became of a log's lines.
+#[derive(Default, Serialize, Deserialize)]
+struct Lines {
+    counts: Counts,
+    /// The first that was skipped, while the log names no peer.
+    skipped: Option<String>,
+}
+
 struct Follower {
+    rules: String,
+    /// Which field behind the bytes names the client.
+    field: usize,
     logs: Vec<Log>,
-    lines: Transfers,
+    /// What became of the lines of each log.
+    lines: Vec<Transfers>,
+    /// Why a log names no peer, as it was said.
+    said: Vec<HashSet<String>>,
     clients: Clients,
     kept_in: PathBuf,
     /// What was said last of each log that cannot be read, so that it is said once.
@@ -88,17 +108,33 @@ impl Follower {
     fn new(logs: &[PathBuf], format: Format, forwarded: Forwarded, kept_in: PathBuf) -> Self {
         let kept = read_own(&kept_in).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let mut kept: Kept = kept.unwrap_or_default();
+        let rules = rules(logs, format, &forwarded);
+        if kept.rules != rules {
+            if !kept.positions.is_empty() {
+                say!("other logs, or they are read in another way: reading them from their beginnings");
+            }
+            kept = Kept::default();
+        }
         let mut clients = Clients::new(MOST_PEERS);
-        for (address, last_us) in kept.clients {
+        for (address, last_us) in std::mem::take(&mut kept.clients) {
             // An older imtcp kept others too.
             if is_peer(address) {
                 clients.learn(address, last_us);
             }
         }
         let log = |path: &PathBuf| Log::new(path.clone(), kept.positions.remove(path));
+        let lines = |path: &PathBuf| {
+            let before = kept.lines.remove(path).unwrap_or_default();
+            let mut lines = Transfers::new(format, TimeZone::system(), forwarded.clone());
+            (lines.counts, lines.skipped) = (before.counts, before.skipped);
+            lines
+        };
         Follower {
+            rules,
+            field: forwarded.field,
+            lines: logs.iter().map(lines).collect(),
+            said: vec![HashSet::new(); logs.len()],
             logs: logs.iter().map(log).collect(),
-            lines: Transfers::new(format, TimeZone::system(), forwarded),
             clients,
             kept_in,
             faults: HashMap::new(),
@@ -118,12 +154,16 @@ impl Follower {
         for i in 0..self.logs.len() {
             let Follower { logs, lines, clients, .. } = self;
             let read = logs[i].read(&mut |line| {
-                if let Some(transfer) = lines.take(line, now) {
+                if let Some(transfer) = lines[i].take(line, now) {
                     clients.learn(transfer.address, transfer.t_us);
                 }
             });
+            let is_read_to_its_end = matches!(read, Ok(false));
             more |= *read.as_ref().unwrap_or(&false);
             self.tell(i, read.err());
+            if is_read_to_its_end {
+                self.tell_no_peer(i);
+            }
         }
         let after = self.logs.iter().map(|log| log.position().cloned());
         if !after.eq(before) {
@@ -147,10 +187,29 @@ impl Follower {
         }
     }
 
+    /// Says once why a log names no peer, and each other reason once.
+    fn tell_no_peer(&mut self, log: usize) {
+        let Transfers { counts, skipped, .. } = &self.lines[log];
+        let why = match (counts.lines, counts.transfers) {
+            (_, 1..) => return,
+            (0, _) => "it has no whole line yet".into(),
+            _ => no_client::why(counts, self.field, skipped.as_deref()),
+        };
+        if self.said[log].insert(why.clone()) {
+            say!("the log {} names no peer: {why}", self.logs[log].path.display());
+        }
+    }
+
     fn keep(&mut self) {
         let position = |log: &Log| Some((log.path.clone(), log.position()?.clone()));
         let positions = self.logs.iter().filter_map(position).collect();
-        let kept = Kept { positions, clients: self.clients.all().collect() };
+        let of_log = |(log, lines): (&Log, &Transfers)| {
+            let skipped = lines.skipped.clone().filter(|_| lines.counts.transfers == 0);
+            (log.path.clone(), Lines { counts: lines.counts, skipped })
+        };
+        let lines = self.logs.iter().zip(&self.lines).map(of_log).collect();
+        let (rules, clients) = (self.rules.clone(), self.clients.all().collect());
+        let kept = Kept { rules, positions, lines, clients };
         let written = serde_json::to_vec(&kept).map_err(io::Error::from);
         let written = written.and_then(|text| replace(&self.kept_in, &text));
         if let (Err(e), false) = (&written, self.cannot_keep) {
@@ -159,6 +218,13 @@ impl Follower {
         }
         self.cannot_keep = written.is_err();
     }
+}
+
+/// The same for the same logs whose lines mean the same.
+fn rules(logs: &[PathBuf], format: Format, forwarded: &Forwarded) -> String {
+    let absolute = |log: &PathBuf| std::path::absolute(log).unwrap_or_else(|_| log.clone());
+    let logs: BTreeSet<_> = logs.iter().map(absolute).collect();
+    format!("{logs:?} {format:?} {forwarded:?}")
 }
 
 /// Whom the logs name, by network: whoever has an IPv6 network of /64 has as many addresses as it likes,
@@ -275,7 +341,7 @@ mod tests {
         assert_eq!(second.peers(), HashSet::from(["192.0.2.1".into()]));
         second.look();
         assert_eq!(second.peers().len(), 2);
-        assert_eq!(second.lines.counts.lines, 1, "the first line is not read again");
+        assert_eq!(second.lines[0].counts.lines, 2, "the first line is not read again");
         // Half a file is none, and a pipe would be waited for.
         fs::write(&kept, "{").unwrap();
         let mut third = follower();

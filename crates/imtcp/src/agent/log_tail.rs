@@ -96,6 +96,18 @@ impl Tail {
     }
 }
 
+/// No server writes on in a packed file.
+fn refuse_packed(file: &File, path: &Path) -> io::Result<()> {
+    let mut begins = [0; 8];
+    let read = file.read_at(&mut begins, 0)?;
+    let Some((kind, _)) = files::packed_by(&begins[..read]) else { return Ok(()) };
+    Err(io::Error::other(format!(
+        "it is compressed ({kind}): name the log that the server writes, and read this one with \
+         `imtcp advice clients --log {}`",
+        path.display()
+    )))
+}
+
 fn is_continued(file: &File, before: &Position) -> io::Result<bool> {
     let is_long_enough = file.metadata()?.len() >= before.offset;
     Ok(is_long_enough && checksum(file, before.beginning_bytes)? == before.beginning)
@@ -156,6 +168,7 @@ impl Log {
             return Err(io::Error::other("it is no file"));
         }
         let file = File::open(&self.path)?;
+        refuse_packed(&file, &self.path)?;
         let metadata = file.metadata()?;
         match self.current.take() {
             None => match self.kept.take() {
@@ -255,6 +268,15 @@ mod tests {
         scratch.append("log", " and more\n\nthree\r\n");
         assert_eq!(lines(&mut log), ["two and more", "three"]);
         assert_eq!(lines(&mut log), [""; 0]);
+    }
+
+    #[test]
+    fn a_packed_log_is_refused_with_what_reads_it() {
+        let scratch = Scratch::new("packed");
+        fs::write(scratch.path("log.gz"), b"\x1f\x8b\x08\0 one\n").unwrap();
+        let mut log = Log::new(scratch.path("log.gz"), None);
+        let why = log.read(&mut |_| panic!("it has no line")).unwrap_err().to_string();
+        assert!(why.contains("compressed (gzip)") && why.contains("advice clients --log"), "{why}");
     }
 
     #[test]

@@ -109,7 +109,8 @@ impl Spool {
     pub fn open(dir: &Path, most_bytes: u64, clock: Clock) -> Result<Self> {
         // Whom this host talks to is nobody else's affair.
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.with_context(|| format!("cannot make {}", dir.display()))?;
+        let named = || format!("cannot make the spool {} (--spool names another)", dir.display());
+        made.with_context(named)?;
         require_own(dir)?;
         // What a kill left half written was never promised to anybody.
         for entry in fs::read_dir(dir)?.flatten() {

@@ -47,7 +47,7 @@ pub struct ServiceArgs {
         default_value = "http://127.0.0.1:8750"
     )]
     pub url: String,
-    /// A file with a token for it
+    /// A file with a token for it, which others on this machine cannot open
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Trust this certificate authority (PEM) instead of the public ones
@@ -119,14 +119,14 @@ pub struct ServeArgs {
     /// Where to listen; other than loopback needs a token file
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8750")]
     pub listen: SocketAddr,
-    /// A name that requests may call the service by, beside loopback's; may be given several times
+    /// A name that requests may call the service by, beside loopback's; repeat it for more
     ///
     /// On loopback other names (header Host) are refused: a web page could lead its own name here
     /// and read the answers. A reverse proxy that passes the name on needs this option. Elsewhere
     /// any name will do without it.
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
-    /// Tokens for writing, one a line, at least 16 characters each
+    /// Tokens for writing, one a line, at least 16 characters each; a # begins a comment
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Tokens for reading; without this file everybody who connects may read
@@ -179,8 +179,8 @@ pub struct ServeArgs {
 /// (0 to 1), congested (true, false), source, validity (0 to 100, or valid, invalid), hop, dst.
 /// Importing a file twice changes nothing.
 ///
-/// A time is RFC 3339, or seconds, milliseconds or microseconds since 1970. A comma, ; or a tab
-/// separates the columns. A number with two meanings, as 1,234, is refused without --decimal.
+/// A time is RFC 3339, or seconds, milliseconds, microseconds or nanoseconds since 1970. A comma, ;
+/// or a tab separates the columns. A bandwidth is in bit/s. A number with two meanings, as 1,234, is refused without --decimal.
 ///
 /// With --counters, the columns are time and octets: readings of a router interface's counter,
 /// of 32 or 64 bits. Available is what the traffic between two readings leaves of --capacity.
@@ -288,7 +288,7 @@ pub struct LogLinesArgs {
     /// How their lines are written
     #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
     pub format: LogFormat,
-    /// A reverse proxy before the server, or a network of them as 10.0.0.0/24; several times for more
+    /// A reverse proxy before the server, or a network of them as 10.0.0.0/24; repeat it for more
     ///
     /// The client is then the one that this proxy names in X-Forwarded-For, which the server must log.
     /// Without this option nobody's X-Forwarded-For counts: a client may send one too.

@@ -65,11 +65,12 @@ pub struct AgentArgs {
     /// could write any host's history. With `all`, trust everybody who may make one.
     #[arg(long, value_name = "NETNS", default_value = "own")]
     pub netns: String,
-    /// Of the clients in this log alone, as they come: an HTTP, FTP or rsync server's; several times for
-    /// more
+    /// Of the clients in this log alone, as they come: an HTTP, FTP or rsync server's; repeat it for more
     ///
-    /// The formats are those of `imtcp advice clients`. It goes on where the last agent stopped, also
-    /// after a rotation; that is kept in the spool. At most 10000 peers: beyond, those who got nothing for
+    /// The formats are those of `imtcp advice clients`. The agent reads on from the last line that an
+    /// agent with this spool has read, also after a rotation. With other logs, or with another --format,
+    /// --trusted-proxy or --forwarded-field, it reads them from their beginnings. If a log names no peer,
+    /// it says why. At most 10000 peers: beyond, those who got nothing for
     /// longest go. When the peers change, the cost of tests is told again. As many are tested as
     /// --test-budget allows.
     #[arg(long, value_name = "FILE", group = "listed", value_hint = ValueHint::FilePath)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::super::print_json;
 use crate::cli::advice::{ClientsArgs, LogFormat, LogLinesArgs};
-use crate::{exit, format};
+use crate::{exit, format, no_client};
 
 #[derive(Serialize)]
 struct Learned {
@@ -23,7 +23,9 @@ struct Learned {
 pub fn main(args: ClientsArgs) -> Result<u8> {
     let found = files::find(&args.log, args.rotated)?;
     let (format, zone) = (args.lines.format.into(), TimeZone::system());
-    let mut clients = Clients::behind(forwarded(&args.lines)?, format, zone, now_us());
+    let forwarded = forwarded(&args.lines)?;
+    let field = forwarded.field;
+    let mut clients = Clients::behind(forwarded, format, zone, now_us());
     let named = |path: &Path| path.display().to_string();
     // All of them, before one is read for minutes in vain.
     let mut logs = Vec::new();
@@ -42,23 +44,27 @@ pub fn main(args: ClientsArgs) -> Result<u8> {
     }
     let counts = clients.counts();
     let skipped = clients.skipped().map(String::from);
+    let why = || match (counts.lines, counts.transfers) {
+        (0, _) => "the log is empty".into(),
+        (_, 1..) => "none got --least-bytes".into(),
+        _ => no_client::why(&counts, field, skipped.as_deref()),
+    };
     if counts.skipped > 0 && counts.skipped == counts.lines {
-        bail!("{}", no_clients(&counts, skipped.as_deref()));
+        bail!("{}", why());
     }
-    let clients = clients.by_bytes(args.least_bytes);
+    let (clients, told) = (clients.by_bytes(args.least_bytes), told(&counts, field));
     if args.json {
         print_json(&Learned { clients, counts })?;
     } else if args.peers {
         if clients.is_empty() {
-            let why = no_clients(&counts, skipped.as_deref());
-            bail!("there is no such client: {}; {why}", told(&counts).join("; "));
+            bail!("there is no such client: {}; {}", told.join("; "), why());
         }
-        peers(&clients, &counts)?;
+        peers(&clients, &told)?;
     } else {
         out!("{}", table(&clients));
-        outln!("{}", told(&counts).join("\n"));
+        outln!("{}", told.join("\n"));
         if clients.is_empty() {
-            outln!("no client: {}", no_clients(&counts, skipped.as_deref()));
+            outln!("no client: {}", why());
         }
     }
     Ok(exit::OK)
@@ -72,55 +78,10 @@ pub fn forwarded(args: &LogLinesArgs) -> Result<Forwarded> {
     Ok(Forwarded { proxies, field: args.forwarded_field as usize })
 }
 
-/// Why there is none, and what to do: the reason with the most lines.
-fn no_clients(counts: &Counts, skipped: Option<&str>) -> String {
-    if counts.lines == 0 {
-        return "the log is empty".into();
-    }
-    if counts.transfers > 0 {
-        return "none got --least-bytes".into();
-    }
-    let example = skipped.unwrap_or_default();
-    let unknown = format!(
-        "no line is of a log that is known: what is read are nginx's and Apache's combined log, \
-         ProFTPD's ExtendedLog, vsftpd's log, xferlog, and rsyncd's log; or --format names the wrong \
-         one. The first such line: {example}"
-    );
-    let reasons = [
-        (
-            counts.other,
-            "the log is known, and nothing was sent: it has uploads, errors, empty answers and messages \
-             alone"
-                .to_string(),
-        ),
-        (
-            counts.local,
-            "all was sent to this host itself: where that is a proxy, name it with --trusted-proxy"
-                .to_string(),
-        ),
-        (
-            counts.proxies,
-            "all was sent to trusted proxies, and no line tells for whom: log X-Forwarded-For, or name \
-             its field with --forwarded-field"
-                .to_string(),
-        ),
-        (
-            counts.named,
-            "all clients are named by no address: switch HostnameLookups or UseReverseDNS off"
-                .to_string(),
-        ),
-        (counts.skipped, unknown),
-    ];
-    // Messages are the usual beside a reason; of others the most frequent one counts.
-    let (messages, others) = (&reasons[0], &reasons[1..]);
-    let most = others.iter().max_by_key(|(lines, _)| *lines).filter(|(lines, _)| *lines > 0);
-    most.unwrap_or(messages).1.clone()
-}
-
 /// As the agent's file of peers: an address a line, all else behind a #.
-fn peers(clients: &[Client], counts: &Counts) -> Result<()> {
+fn peers(clients: &[Client], told: &[String]) -> Result<()> {
     let mut out = io::stdout().lock();
-    for line in told(counts) {
+    for line in told {
         writeln!(out, "# {line}")?;
     }
     for client in clients {
@@ -147,7 +108,7 @@ fn table(clients: &[Client]) -> String {
 }
 
 /// What became of the lines, a sentence each.
-fn told(counts: &Counts) -> Vec<String> {
+fn told(counts: &Counts, field: usize) -> Vec<String> {
     let (read, sent) = (format::count(counts.lines, "line"), counts.transfers);
     let mut all = vec![format!("{read} read, {}", format::count(sent, "transfer"))];
     let mut more = |n: u64, what: &str, rest: &str| {
@@ -158,6 +119,8 @@ fn told(counts: &Counts) -> Vec<String> {
     more(counts.other, "line", "nothing was sent (uploads, errors, empty answers, messages)");
     more(counts.local, "line", "sent to this host itself, or to an address that is no peer");
     more(counts.proxies, "line", "sent to a trusted proxy, for whom is not told");
+    let wrong_field = format!("skipped, field {field} behind the bytes holds no address");
+    more(counts.wrong_field, "line", &wrong_field);
     let named = "skipped, the client is named by no address (HostnameLookups, UseReverseDNS: off)";
     more(counts.named, "line", named);
     more(counts.skipped, "line", "skipped, not as a server writes them, or not possible");
