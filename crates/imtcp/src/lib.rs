@@ -49,7 +49,6 @@ pub mod view;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 #[cfg(not(feature = "full"))]
 use left_out::{follow, tui};
 
@@ -57,7 +56,7 @@ pub fn main() -> ExitCode {
     // `imtcp watch --json | head` should end quietly: Rust ignores SIGPIPE.
     set_sigpipe(libc::SIG_DFL);
     imtcp_bpf::set_up_logging();
-    let cli = cli::Cli::parse();
+    let cli = cli::help::parse();
     if cli.command.goes_on_unread() {
         set_sigpipe(libc::SIG_IGN);
     }

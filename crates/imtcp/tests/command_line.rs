@@ -54,6 +54,8 @@ fn completions_and_man_pages_come_from_the_same_source() {
     let status = std::fs::read_to_string(scratch.path("man/imtcp-status.1")).unwrap();
     assert!(status.contains("3 it is not"), "{status}");
     assert!(imtcp_ok(&["status", "--help"]).contains("3 while it is not"));
+    assert!(page.contains("innermost run decides"), "{page}");
+    assert!(!imtcp_ok(&["run", "--help"]).contains("innermost run decides"));
     for section in ["EXAMPLES", "\"EXIT STATUS\"", "FILES"] {
         assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
     }
@@ -157,11 +159,34 @@ fn a_process_that_is_no_number_is_said_to_be_none() {
 }
 
 #[test]
-fn help_names_each_parameter_with_its_range_and_an_example() {
+fn the_manual_page_names_each_parameter_and_mode_and_help_names_the_page() {
+    let scratch = Scratch::new();
+    imtcp_ok(&["man", scratch.path("man").to_str().unwrap()]);
+    let page = std::fs::read_to_string(scratch.path("man/imtcp-run.1")).unwrap();
+    let line = page.split_whitespace().collect::<Vec<_>>().join(" ").replace('\\', "");
+    assert!(line.contains("that is congestion, between 1.05 and 4 (1.2); bg"), "{page}");
+    assert!(line.contains("--param g=0.7"), "{page}");
+    assert!(line.contains("Share as usual (Reno) and measure"), "{page}");
     let help = imtcp_ok(&["run", "--help"]);
-    let line = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(line.contains("that is congestion, between 1.05 and 4 (1.2); bg"), "{help}");
-    assert!(line.contains("imtcp run --param g=0.7"), "{help}");
+    assert!(help.contains("man imtcp-run\n"), "{help}");
+    assert!(help.contains("--advise-token-file") && help.contains("--advise-ca"), "{help}");
+}
+
+#[test]
+fn help_by_each_name_shows_the_same_screen() {
+    let help = imtcp_ok(&["run", "--help"]);
+    assert_eq!(imtcp_ok(&["run", "-h"]), help);
+    assert_eq!(imtcp_ok(&["help", "run"]), help);
+}
+
+#[test]
+fn the_first_help_has_fewer_than_150_words_beside_the_commands() {
+    let help = imtcp_ok(&["--help"]);
+    let (before, rest) = help.split_once("Commands:").unwrap();
+    let (_, after) = rest.split_once("Options:").unwrap();
+    let words = before.split_whitespace().chain(after.split_whitespace()).count();
+    assert!(words < 150, "{words}: {help}");
+    assert!(before.contains("sudo imtcp run -- rsync"), "{help}");
 }
 
 #[test]

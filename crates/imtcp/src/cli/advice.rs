@@ -4,15 +4,16 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueEnum};
 
+use super::logs::ClientsArgs;
 use crate::amount;
 use crate::rate::Rate;
 
-/// Ask the advice service what a transfer to a host should do now, and until when
+/// Ask the advice service what a transfer to a host should do now
 ///
-/// Exit code 0 when the service answered, even when its answer is that it does not know;
-/// congestion control stays on then.
+/// The answer also says until when it holds. Exit code 0 means that the service answered, even if it
+/// does not know. If it does not know, congestion control stays on.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     imtcp advise mirror.example.org --bytes 16G\n  \
@@ -47,10 +48,12 @@ pub struct ServiceArgs {
         default_value = "http://127.0.0.1:8750"
     )]
     pub url: String,
-    /// A file with a token for it, which others on this machine cannot open
+    /// File with its token, for its owner alone
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Trust this certificate authority (PEM) instead of the public ones
+    /// Certificate authority (PEM)
+    ///
+    /// Trust this one instead of the public ones.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
 }
@@ -86,7 +89,9 @@ pub struct DbArgs {
 
 #[derive(Args, Clone, Copy)]
 pub struct KeepArgs {
-    /// Days until records become means of a minute, from the newest of their series
+    /// Days until records become means of a minute
+    ///
+    /// Days count from the newest record of the series.
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     pub keep_raw: u32,
     /// Days until minutes become hours
@@ -95,77 +100,90 @@ pub struct KeepArgs {
     /// Days until hours are removed
     #[arg(long, value_name = "DAYS", default_value_t = 3660)]
     pub keep_hours: u32,
-    /// Days after its last report until a path is removed with all its records; 0: never
+    /// Days until a silent path is removed; 0: never
     ///
-    /// A path that was only imported stays. Where no path is reported any more, all stay.
+    /// A path is silent if nobody reports it. It goes with all its records. A path that was only imported
+    /// stays. If nobody reports any path any more, all stay.
     #[arg(long, value_name = "DAYS", default_value_t = 400)]
     pub keep_silent: u32,
 }
 
 /// Run the advice service
 ///
-/// JSON at /v1 (described at /openapi.json), XML-RPC at /RPC2, a page at /, metrics for
+/// The service has JSON at /v1 (described at /openapi.json), XML-RPC at /RPC2, a page at /, and metrics for
 /// Prometheus at /metrics. Writing needs a token of --token-file; without that file nobody
-/// writes. Ends on SIGTERM and SIGINT; whenever it ends, what it acknowledged is on disk. SIGHUP reads
-/// the files of tokens and of TLS again; where one of them is wrong, all stay as they were.
+/// writes.
+///
+/// SIGTERM and SIGINT end the service. All records that it acknowledged are on disk, whenever it ends.
+/// SIGHUP reads the files of tokens and of TLS again. If one of them is wrong, all stay as they were.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     imtcp advice serve --db history.db\n  \
-    imtcp advice serve --db postgres://imtcp@db/imtcp --listen 0.0.0.0:8750 \
+    imtcp advice serve --db postgres://imtcp@db/imtcp --listen 0.0.0.0:8750 \\\n      \
     --token-file /etc/imtcp/tokens --tls-cert cert.pem --tls-key key.pem")]
 pub struct ServeArgs {
     #[command(flatten)]
     pub db: DbArgs,
-    /// Where to listen; other than loopback needs a token file
+    /// Where to listen
+    ///
+    /// An address other than loopback needs a token file, or --open.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8750")]
     pub listen: SocketAddr,
-    /// A name that requests may call the service by, beside loopback's; repeat it for more
+    /// Another name of the service; may be repeated
     ///
-    /// On loopback other names (header Host) are refused: a web page could lead its own name here
-    /// and read the answers. A reverse proxy that passes the name on needs this option. Elsewhere
-    /// any name will do without it.
+    /// On loopback the service refuses requests by other names (header Host) than loopback's and these. Otherwise
+    /// a web page could lead its own name here and read the answers. A reverse proxy that passes the
+    /// name on needs this option. Elsewhere the service takes any name without it.
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
-    /// Tokens for writing, one a line, at least 16 characters each; a # begins a comment
+    /// Tokens for writing, one a line
+    ///
+    /// A token has at least 16 characters. A # begins a comment.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Tokens for reading; without this file everybody who connects may read
+    /// Tokens for reading
+    ///
+    /// Without this file everybody who connects may read.
     #[arg(long, value_name = "FILE")]
     pub read_token_file: Option<PathBuf>,
-    /// Listen elsewhere than on loopback without any token file
+    /// Listen beyond loopback without a token file
     #[arg(long)]
     pub open: bool,
-    /// Certificate chain for TLS, PEM, the server's own first
+    /// Certificate chain for TLS (PEM)
+    ///
+    /// The server's own certificate comes first.
     ///
     /// The service warns in its log if a certificate has expired or expires within 14 days. It serves an
     /// expired one all the same.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// Its private key, PEM, not encrypted, in a file that others cannot open
+    /// Its private key (PEM)
+    ///
+    /// The key is not encrypted, and others cannot open its file.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Requests a second that one client may send; 0: any number
+    /// Requests a second from one client; 0: no limit
     ///
-    /// Without this option 1000, and any number for clients on this machine.
-    ///
-    /// After ten wrong tokens within a minute, a client that is limited is refused until the minute is over.
+    /// Without this option the limit is 1000, and clients on this machine have none. After ten wrong
+    /// tokens within a minute, the service refuses a limited client until the minute is over.
     #[arg(long, value_name = "N")]
     pub rate_limit: Option<u32>,
-    /// Connections that one client may have open
+    /// Open connections of one client
     ///
-    /// Without this option 128, and 2048 for a client on this machine: a reverse proxy is one.
+    /// Without this option the limit is 128. For a client on this machine it is 2048: a reverse proxy is
+    /// one.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub client_connections: Option<u16>,
-    /// Do not ask ping(8) for the RTT of paths whose records do not tell it
+    /// Do not ping paths to learn their RTT
     ///
-    /// Otherwise a path that is asked about and has history is pinged, with one packet of 84
-    /// bytes a minute at most.
+    /// Otherwise the service asks ping(8) for the RTT if no record has it. It pings only a path that has
+    /// history and that somebody asks about: at most one packet of 84 bytes a minute.
     #[arg(long)]
     pub no_ping: bool,
-    /// Paths that reports may make; records of further ones are refused
+    /// Paths that reports may make
     ///
-    /// Of each path, 1000 pairs of hop and source. The commands that open the history themselves
-    /// have no such bound.
+    /// The service refuses records of further paths. A path may have 1000 pairs of hop and source.
+    /// Commands that open the history themselves have no such bound.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub most_paths: u32,
     #[command(flatten)]
@@ -174,16 +192,16 @@ pub struct ServeArgs {
 
 /// Add records from a CSV or Parquet file to the history
 ///
-/// A file that ends in .parquet is Parquet with the same columns, any other CSV, whose first
-/// line names the columns: time and available_bps, and where known capacity_bps, rtt_us, loss
-/// (0 to 1), congested (true, false), source, validity (0 to 100, or valid, invalid), hop, dst.
-/// Importing a file twice changes nothing.
+/// The first line of a CSV names its columns: time and available_bps. Further columns are capacity_bps,
+/// rtt_us, loss (0 to 1), congested (true, false), source, validity (0 to 100, or valid, invalid), hop and
+/// dst. A file that ends in .parquet is Parquet with the same columns. Importing a file twice changes
+/// nothing.
 ///
 /// A time is RFC 3339, or seconds, milliseconds, microseconds or nanoseconds since 1970. A comma, ;
 /// or a tab separates the columns. A bandwidth is in bit/s. A number with two meanings, as 1,234, is refused without --decimal.
 ///
-/// With --counters, the columns are time and octets: readings of a router interface's counter,
-/// of 32 or 64 bits. Available is what the traffic between two readings leaves of --capacity.
+/// With --counters, the columns are time and octets: readings of a router interface's counter, of 32 or 64
+/// bits. The available bandwidth is --capacity less the traffic between two readings.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     imtcp advice import --db history.db --path 192.0.2.7 trace.csv\n  \
@@ -207,7 +225,7 @@ pub struct ImportArgs {
     /// The router, where the path has several hops, for --counters
     #[arg(long, value_name = "ADDR", requires = "counters")]
     pub hop: Option<String>,
-    /// The decimal mark of the numbers in a CSV
+    /// The decimal mark of the numbers in a CSV: point, comma
     ///
     /// Without this option the import refuses numbers with two meanings, as 1,234.
     #[arg(long, value_enum, conflicts_with = "counters")]
@@ -248,76 +266,10 @@ pub struct ExportArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Learn from access logs whom this host serves: the destinations whose paths matter
-///
-/// Reads the logs of nginx and Apache (combined, common or Debian's vhost_combined, with any fields
-/// behind the bytes), ProFTPD (ExtendedLog, TransferLog), vsftpd (its own log and xferlog) and rsyncd
-/// (with `transfer logging`), also packed by gzip. What this host sent counts, uploads do not. Lines
-/// that a server does not write so, and what cannot be, are skipped and counted. A client that is named
-/// by no address is not trusted. Times without an offset are of this machine's zone (TZ=Europe/Berlin
-/// for another). A log may be of any size.
-#[derive(Args)]
-#[command(after_help = "Examples:\n  \
-    imtcp advice clients --log /var/log/nginx/access.log /var/log/proftpd/xferlog\n  \
-    imtcp advice clients --log /var/log/nginx/access.log --rotated --least-bytes 100M --peers >peers\n  \
-    imtcp advice clients --log /var/log/nginx/access.log --trusted-proxy 10.0.0.0/24\n  \
-    sudo imtcp agent --peers peers")]
-pub struct ClientsArgs {
-    /// The logs, or directories of logs; - for standard input
-    #[arg(long, value_name = "FILE", required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
-    pub log: Vec<PathBuf>,
-    /// Read what the logs were rotated to as well: access.log.1, access.log.2.gz, access.log-20261122
-    #[arg(long)]
-    pub rotated: bool,
-    #[command(flatten)]
-    pub lines: LogLinesArgs,
-    /// Only clients who got so many bytes
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = amount::bytes)]
-    pub least_bytes: u64,
-    /// Write what `imtcp agent --peers` reads: an address a line, the most bytes first
-    #[arg(long, conflicts_with = "json")]
-    pub peers: bool,
-    /// JSON instead of text
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// How the lines of a log are read.
-#[derive(Args, Clone)]
-pub struct LogLinesArgs {
-    /// How their lines are written
-    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
-    pub format: LogFormat,
-    /// A reverse proxy before the server, or a network of them as 10.0.0.0/24; repeat it for more
-    ///
-    /// The client is then the one that this proxy names in X-Forwarded-For, which the server must log.
-    /// Without this option nobody's X-Forwarded-For counts: a client may send one too.
-    #[arg(long, value_name = "ADDR")]
-    pub trusted_proxy: Vec<String>,
-    /// Which field behind the bytes is X-Forwarded-For: 1 is the referer, 2 the user agent
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "trusted_proxy", value_parser = clap::value_parser!(u64).range(1..100))]
-    pub forwarded_field: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Each line as it looks
-    Auto,
-    /// Combined or common log: nginx, Apache, ProFTPD's ExtendedLog (also: nginx, apache, proftpd)
-    #[value(aliases = ["nginx", "apache", "proftpd"])]
-    Combined,
-    /// FTP servers' transfer log: ProFTPD's TransferLog, vsftpd's xferlog_std_format
-    Xferlog,
-    /// vsftpd's own log
-    Vsftpd,
-    /// The log of rsyncd
-    Rsync,
-}
-
 /// Remove a path: all of its records, and what is set for it
 ///
-/// For good, and asked about first; where nobody can answer, --yes is needed. A running service follows
-/// within a second. `imtcp advice vacuum` gives the space back.
+/// The path is gone for good, so the command asks first; if nobody can answer, it needs --yes. A running
+/// service follows within a second. `imtcp advice vacuum` gives the space back.
 #[derive(Args)]
 #[command(after_help = "Example: imtcp advice forget --db history.db --path 192.0.2.7")]
 pub struct ForgetArgs {
@@ -336,11 +288,13 @@ pub struct ForgetArgs {
 
 /// Set or show what holds for a path, or for all
 ///
-/// zone=Europe/Berlin, history=all|week|weekday, z=2, epsilon=10% or 5M, threshold=42M or 42%
-/// (of the capacity), capacity_bps=100M, freshness_s=600, horizon_s=3600, min_days=3,
-/// min_samples=2, min_span_pct=25, max_days=366, min_validity_pct=1, next_min_s=1,
-/// next_max_s=86400.
-/// `KEY=` takes a setting back. A wrong value is wrong usage, exit code 2. A running service follows within a second.
+/// Settings are `zone=Europe/Berlin`, `history=all|week|weekday`, `z=2`, `freshness_s=600`.
+/// Further ones are `horizon_s=3600`, `min_days=3`, `max_days=366`, `min_samples=2`, `min_span_pct=25`.
+/// Also `epsilon=10%` or `5M`, `threshold=42M` or `42%` of the capacity, `capacity_bps=100M`.
+/// And `min_validity_pct=1`, `next_min_s=1`, `next_max_s=86400`.
+///
+/// `KEY=` takes a setting back. A wrong value is wrong usage, exit code 2. A running service follows within a
+/// second.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     imtcp advice set --db history.db zone=Europe/Berlin history=weekday\n  \
@@ -354,16 +308,17 @@ pub struct SetArgs {
     /// Show in JSON what holds
     #[arg(long)]
     pub json: bool,
-    /// What to set; nothing: show what holds
+    /// Settings; without any, show what holds
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
 }
 
 /// Compare predictors on the history: what would each have said, and what came?
 ///
-/// Each day but the first ones is predicted at steps from what was known before, an hour ahead
-/// (setting horizon_s), and compared with what was measured then. COVERED is how often that lay within
-/// z standard deviations of past days; what is missing in PREDICTED is "I don't know".
+/// It predicts each day but the first ones, at steps, from earlier records. It predicts an hour ahead
+/// (setting horizon_s), and compares the prediction with the measurement. COVERED is how often the
+/// measurement lay within z standard deviations of past days. PREDICTED is how often there was a prediction; the
+/// rest is "I don't know".
 #[derive(Args)]
 #[command(after_help = "Example: imtcp advice backtest --db history.db --path 192.0.2.7")]
 pub struct BacktestArgs {
@@ -389,8 +344,8 @@ pub struct BacktestArgs {
 /// Roll up and remove what is due now, and give the space back
 ///
 /// A running service does the first two by itself each hour. It goes on meanwhile, and Ctrl-C loses
-/// nothing. A file that an older imtcp made is rewritten the first time: it needs as much free space
-/// again, twice, and reports wait until that is over.
+/// nothing. The first time, vacuum rewrites a file that an older imtcp made. This needs as much free
+/// space again, twice, and reports wait until it is over.
 #[derive(Args)]
 #[command(after_help = "Example: imtcp advice vacuum --db history.db --keep-raw 7")]
 pub struct VacuumArgs {

@@ -27,7 +27,8 @@ const FILES: [(&str, &str); 3] = [
 const WITHOUT_FILES: [&str; 4] =
     ["imtcp-advi", "imtcp-agent", "imtcp-completions", "imtcp-version"];
 
-/// One page for the command and one for each subcommand.
+/// One page for the command and one for each subcommand, with all that `--help` leaves out
+/// (`cli/help.rs`).
 pub fn main(args: ManArgs) -> Result<u8> {
     fs::create_dir_all(&args.dir)
         .with_context(|| format!("cannot create {}", args.dir.display()))?;
@@ -61,7 +62,9 @@ fn page(command: &Command, man: &Man) -> io::Result<Vec<u8>> {
     }
     if let Some(examples) = command.get_after_help() {
         let examples = examples.to_string();
-        let (_, examples) = examples.split_once(':').unwrap_or(("", &examples));
+        // Below the blank line --help has a note that is in the description here.
+        let (examples, _) = examples.split_once("\n\n").unwrap_or((&examples, ""));
+        let (_, examples) = examples.split_once(':').unwrap_or(("", examples));
         section(&mut page, "EXAMPLES", examples.trim_start_matches('\n').trim_end())?;
     }
     let exit_status = match command.get_name() {

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::super::print_json;
-use crate::cli::advice::{ClientsArgs, LogFormat, LogLinesArgs};
+use crate::cli::logs::{ClientsArgs, LogFormat, LogLinesArgs};
 use crate::{exit, format, no_client};
 
 #[derive(Serialize)]

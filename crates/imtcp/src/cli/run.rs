@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The commands that give connections a mode and take it back.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, ValueHint};
+
+use crate::param::{Assignment, AssignmentParser};
+use crate::policy::{Dscp, Mode};
+use crate::rate::Rate;
+
+/// Run a command whose TCP connections take only spare bandwidth
+///
+/// Every TCP connection that the command and its children make or accept uses the mode. Static
+/// binaries and Go programs are covered too: imtcp works by cgroup, not by a library. The floor and
+/// the ceiling hold for the sum of these connections.
+///
+/// If runs are nested, the innermost run decides for its connections and counts them. Its ceiling is
+/// the outer run's or a lower one. The runs do not share the ceiling: each may have that much at once.
+///
+/// The last line of a run says how much the command sent and how much was available. All connections
+/// together could have had the available bandwidth: the mean over their valid results, then the least and
+/// the greatest. The line also says for which share of the time the mode held them to the free
+/// bandwidth. In that time they sent all that was available, or a queue stood. Alone on a path, that is most
+/// of the time.
+///
+/// The last line names traffic that imtcp saw and did not hold back: UDP, daemons that send for the
+/// command (docker, snapd, a shared ssh connection), and processes that left the run. It also counts
+/// connections that chose another congestion control or had no room for imtcp's state.
+///
+/// When the command ends, imtcp waits up to two seconds for data that the kernel still holds. Ctrl-C ends
+/// the wait, and with --quiet there is none. The last line says how much was still on its way then.
+///
+/// imtcp yields for what this host SENDS. The sender paces a download: run imtcp there. imtcp does not
+/// touch UDP, and so not QUIC.
+///
+/// The run loads the programs if they are not loaded, as `imtcp up` does. They stay loaded, unless the
+/// command cannot be started.
+///
+/// A run ends with its command. If the command leaves processes running, imtcp moves them back to
+/// the cgroup that imtcp was started in. Their open connections keep mode and limits. Their new
+/// connections have the default control, also those that a daemon accepts. The last line names such a
+/// process, and `imtcp status` lists it while it lives. `imtcp attach --pid` covers it again. If imtcp is
+/// killed, the next imtcp command does the same.
+///
+/// The exit code is the command's. If a signal ended the command, imtcp tidies up and ends by the same
+/// signal, so one Ctrl-C ends a shell's loop. Exit code 2 means wrong options, parameters or
+/// configuration. Exit code 125 means that imtcp itself failed, 126 that the command is not executable,
+/// 127 that it was not found. Output that cannot be written changes none of these. imtcp passes on the
+/// signals that it gets; those of the terminal reach the command anyway. If the command is stopped or
+/// continued, imtcp is too.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo imtcp run -- rsync -a backup/ host:backup/\n  \
+    sudo imtcp run --max-rate 20M --user $USER -- curl -T image.iso https://host/\n\n\
+    It yields for what this host SENDS; not for downloads, and not for UDP or QUIC.")]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub orders: OrderArgs,
+    /// Mark the packets with a DSCP, as le
+    ///
+    /// Names are le, ef, cs0 to cs7 and af11 to af43. A number is 0 to 63. The name le is the lower-effort
+    /// DSCP of RFC 8622. IPv4 connections on IPv6 sockets cannot be marked.
+    #[arg(long, value_name = "DSCP")]
+    pub dscp: Option<Dscp>,
+    /// Run as this user, with their groups and HOME
+    ///
+    /// The command gets the user's USER and LOGNAME too. Without this option it runs as the caller of
+    /// imtcp: under sudo, as root. For ssh to find the user's agent, sudo must keep SSH_AUTH_SOCK.
+    ///
+    /// `sudo --preserve-env=SSH_AUTH_SOCK imtcp run --user "$USER" -- rsync -a backup/ host:backup/`
+    ///
+    /// The command keeps the terminal, so it can ask for a password. It may not type into the
+    /// terminal (TIOCSTI, TIOCLINUX).
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Follow advice (--advise-token-file, --advise-ca)
+    ///
+    /// The mode follows the advice of this service while the command runs. It is measure while the paths
+    /// to all peers are free. It is bg until the service answers, for peers that the service does not know,
+    /// and while the service is away. A line on standard error says when the service is away.
+    #[arg(long, value_name = "URL", conflicts_with = "mode")]
+    pub advise: Option<String>,
+    /// Read a token for that service from this file
+    #[arg(long, value_name = "FILE", requires = "advise")]
+    pub advise_token_file: Option<PathBuf>,
+    /// Trust this certificate authority (PEM) for that service instead of the public ones
+    #[arg(long, value_name = "FILE", requires = "advise")]
+    pub advise_ca: Option<PathBuf>,
+    /// Print no last line
+    #[arg(short, long, conflicts_with_all = ["json", "output"])]
+    pub quiet: bool,
+    /// Print the last line as JSON
+    ///
+    /// It goes to standard error, after all that the command and imtcp have said there. With --output it goes to
+    /// the file alone. Errors are text.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the last line to FILE; - is standard output
+    ///
+    /// Without this option it goes to standard error. The run replaces the file at its end. The file stays as
+    /// it was if the command cannot be started. If the line cannot be written, imtcp says so, and the exit
+    /// code is the command's all the same.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_name = "CMD",
+        value_hint = ValueHint::CommandWithArguments
+    )]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Args, Clone)]
+pub struct OrderArgs {
+    /// How connections behave; rarely needed
+    ///
+    /// For example --mode measure shares the path as usual and measures.
+    #[arg(long, value_enum, default_value_t = Mode::Bg)]
+    pub mode: Mode,
+    /// Lower limit of their sum, as 500k (bit/s)
+    ///
+    /// The sum does not go below it while there is data to send. Rates are bits per second: 500k, 10M,
+    /// 1.5Gbit/s, 800000 (k = 1000). For bytes per second write the unit: 1.25MB/s is 10M. 10MB is
+    /// refused, because it may mean either. The last line of a run has the limits in bit/s.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub min_rate: Option<Rate>,
+    /// Upper limit of their sum, as 10M (bit/s)
+    ///
+    /// Rates are written as for --min-rate. A low limit may leave too little data to measure with. The mode
+    /// yields to a queue all the same.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub max_rate: Option<Rate>,
+    /// Set a parameter of the mode; may be repeated
+    ///
+    /// For example --param g=0.7 --param delta=1.1.
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = AssignmentParser)]
+    pub params: Vec<Assignment>,
+    /// Read parameters here, not in /etc/imtcp.conf
+    ///
+    /// --param goes before the file. The file is TOML with a table for each mode: [bg], and below it a
+    /// line g = 0.9.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+}
+
+/// Give a running process or cgroup a mode, open connections included
+///
+/// imtcp takes a process with its descendants. It moves them into a cgroup of their own below
+/// the one that they are in, or beside that one if imtcp made it. `imtcp detach` moves them back. The limits of
+/// their cgroup still hold: if no cgroup can be made there, attach fails. imtcp takes a cgroup as it is, with the
+/// cgroups in it.
+///
+/// Attach again to the same target to change its mode, rates and parameters. Values that you do not give
+/// again go back to their defaults. This also takes what `imtcp status` calls not covered any more:
+/// the new cgroup of a unit that has restarted, and processes that somebody moved to another cgroup.
+///
+/// Exit code 1 means that imtcp could not reach some open sockets: a line counts them and names the cause.
+/// New connections are covered all the same. With multipath TCP (MPTCP), the limits hold for the paths
+/// that a connection has now. With --pid, paths that it adds later have the mode without the limits.
+///
+/// If something within the target has an attachment or an `imtcp run` of its own, it keeps that, and a
+/// line says so. When that ends, this attachment takes it.
+///
+/// All processes descend from process 1, and all are in the root cgroup: these two targets need --force. If
+/// this command was started from the process (your shell), a line warns of what else is taken.
+#[derive(Args)]
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup"])))]
+#[command(after_help = "Examples:\n  \
+    sudo imtcp attach --pid 4711 --max-rate 5M\n  \
+    sudo imtcp attach --cgroup system.slice/transmission-daemon.service\n\n\
+    imtcp detach undoes it. Exit code 1: some open sockets could not be reached.")]
+pub struct AttachArgs {
+    /// The process, with its descendants
+    #[arg(long, value_parser = pid)]
+    pub pid: Option<i32>,
+    /// The cgroup (version 2), as a path or relative to the mount
+    #[arg(long, value_name = "G")]
+    pub cgroup: Option<PathBuf>,
+    /// Allow process 1 or the root cgroup: every process
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub orders: OrderArgs,
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Undo `imtcp attach`: connections get their earlier control back
+#[derive(Args)]
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup", "all"])))]
+#[command(after_help = "Example: sudo imtcp detach --pid 4711")]
+pub struct DetachArgs {
+    /// The process that was attached
+    #[arg(long, value_parser = pid)]
+    pub pid: Option<i32>,
+    /// The cgroup that was attached
+    #[arg(long, value_name = "G")]
+    pub cgroup: Option<PathBuf>,
+    /// Everything that is attached
+    #[arg(long)]
+    pub all: bool,
+    /// Say in JSON what was done
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn pid(text: &str) -> Result<i32, String> {
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| "a process's number is wanted, as pgrep prints it".to_string())
+}
