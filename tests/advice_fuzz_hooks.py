@@ -17,6 +17,7 @@ import ipaddress
 import zoneinfo
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from urllib.parse import unquote
 
 import schemathesis
 from imtcp_advice.times import parse_time
@@ -67,8 +68,9 @@ def kind(case: schemathesis.Case) -> str:
 
 
 def is_peer(dst: str) -> bool:
+    """As it is in a path, where some characters are escaped."""
     try:
-        address = ipaddress.ip_address(dst.strip("[]"))
+        address = ipaddress.ip_address(unquote(dst).strip("[]"))
     except ValueError:
         return True  # a name
     address = getattr(address, "ipv4_mapped", None) or address
