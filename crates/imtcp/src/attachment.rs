@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::open_sockets::Unreached;
 use crate::param::InForce;
 use crate::policy::{self, Limits, Mode};
 use crate::state::{self, ATTACHMENTS};
@@ -87,9 +88,9 @@ pub struct Attachment {
     pub links: usize,
     pub moved: Vec<Moved>,
     pub sockets: Vec<SavedSocket>,
-    /// Open sockets that could not be changed when it was last attached.
-    #[serde(default)]
-    pub unreached_sockets: usize,
+    /// What could not be changed when it was last attached.
+    #[serde(flatten)]
+    pub unreached: Unreached,
 }
 
 /// What an attachment covers at present.

@@ -93,20 +93,16 @@ pub fn procs(dir: &Path) -> BTreeSet<i32> {
 }
 
 fn own_procs(dir: &Path) -> BTreeSet<i32> {
-    let numbers = |file| -> io::Result<Vec<i32>> {
-        let text = fs::read_to_string(dir.join(file))?;
+    let numbers = |file| -> BTreeSet<i32> {
+        let text = fs::read_to_string(dir.join(file)).unwrap_or_default();
         // 0: of another pid namespace. Written back, it would mean ourselves.
-        Ok(text.lines().filter_map(|l| l.parse().ok()).filter(|pid| *pid != 0).collect())
+        text.lines().filter_map(|l| l.parse().ok()).filter(|pid| *pid != 0).collect()
     };
-    match numbers("cgroup.procs") {
-        Ok(pids) => pids.into_iter().collect(),
-        // Of a cgroup of threads the kernel lists the threads alone.
-        Err(_) => numbers("cgroup.threads")
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(procfs::process_of)
-            .collect(),
-    }
+    let mut found = numbers("cgroup.procs");
+    // The kernel lists only threads for a cgroup of threads, and for a process whose first thread ended.
+    let threads = numbers("cgroup.threads");
+    found.extend(threads.difference(&found.clone()).copied().filter_map(procfs::process_of));
+    found
 }
 
 fn children(dir: &Path) -> Vec<PathBuf> {

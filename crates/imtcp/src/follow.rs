@@ -21,7 +21,7 @@ use crate::cli::advice::ServiceArgs;
 use crate::cli::RunArgs;
 use crate::http::{Client, Failure};
 use crate::policy::Mode;
-use crate::socket::{self, Process};
+use crate::socket::{self, Thread};
 use crate::view::Connection;
 use crate::{cgroup, procfs};
 
@@ -164,10 +164,10 @@ impl Follower {
 
     /// Moves the open sockets that have another of our controls.
     fn switch(&self, mode: Mode) {
-        for pid in cgroup::procs(&self.cgroup) {
-            let Ok(process) = Process::open(pid) else { continue };
-            for (fd, _) in procfs::sockets(pid) {
-                let Ok(copy) = process.descriptor(fd) else { continue };
+        for thread in cgroup::procs(&self.cgroup).into_iter().flat_map(procfs::descriptor_tables) {
+            let Ok(held) = Thread::open(thread) else { continue };
+            for (fd, _) in procfs::sockets(thread) {
+                let Ok(copy) = held.descriptor(fd) else { continue };
                 let copy = copy.as_fd();
                 let Ok(control) = socket::control(copy) else { continue };
                 let ours = socket::is_tcp(copy) && is_ours(&control);

@@ -1,28 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Open sockets of processes that run already, given to a policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Result;
 use imtcp_bpf::tags::Tags;
 use imtcp_bpf::{control, is_ours, netns};
+use serde::{Deserialize, Serialize};
 
 use crate::policy::Mode;
-use crate::socket::{self, Process};
+use crate::socket::{self, Thread};
 use crate::{format, procfs};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.
 const NEUTRAL: &str = "reno";
 
+const IO_URING: &str = "io_uring holds them without a descriptor";
+const UNACCEPTED: &str =
+    "a listener has not handed them to its program yet; once it has, attach again";
+
 /// What could not be changed, and why.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Unreached {
+    #[serde(rename = "unreached_sockets")]
     pub sockets: usize,
     /// Of these it cannot even be told what they have open.
+    #[serde(rename = "unreached_processes")]
     pub processes: usize,
-    pub because: Option<String>,
+    #[serde(rename = "unreached_because")]
+    pub because: BTreeSet<String>,
 }
 
 impl Unreached {
@@ -34,27 +43,42 @@ impl Unreached {
             }
             _ => e.to_string(),
         };
-        self.because.get_or_insert_with(because);
+        self.because.insert(because());
+    }
+
+    fn note_sockets(&mut self, count: usize, because: &str) {
+        if count > 0 {
+            self.sockets += count;
+            self.because.insert(because.into());
+        }
+    }
+
+    /// All causes in one line; nothing where all was reached.
+    pub fn causes(&self) -> Option<String> {
+        let causes: Vec<&str> = self.because.iter().map(String::as_str).collect();
+        (!causes.is_empty()).then(|| causes.join("; "))
     }
 
     pub fn is_empty(&self) -> bool {
         self.sockets == 0 && self.processes == 0
     }
 
-    /// In a sentence; nothing where all was reached.
-    pub fn text(&self) -> Option<String> {
+    /// What and why; nothing where all was reached.
+    pub fn what(&self) -> Option<String> {
         let sockets = (self.sockets > 0).then(|| format::count(self.sockets, "open socket"));
         let processes = (self.processes > 0)
             .then(|| format!("what {} opened", format::count(self.processes, "process")));
         let what: Vec<_> = sockets.into_iter().chain(processes).collect();
-        let because = self.because.as_deref().unwrap_or("the kernel refuses");
-        (!self.is_empty()).then(|| {
-            format!(
-                "could not reach {} ({because}): these keep their congestion control; new \
-                 connections are covered",
-                what.join(" and ")
-            )
-        })
+        let because = self.causes().unwrap_or_else(|| "the kernel refuses".into());
+        (!self.is_empty()).then(|| format!("{} ({because})", what.join(" and ")))
+    }
+
+    /// In a sentence; nothing where all was reached.
+    pub fn text(&self) -> Option<String> {
+        let what = self.what()?;
+        Some(format!(
+            "could not reach {what}: these keep their congestion control; new connections are covered"
+        ))
     }
 }
 
@@ -82,20 +106,41 @@ impl Taking {
 
     /// Changes the open sockets of one process.
     pub fn of_process(&mut self, pid: i32) {
-        let opened = Process::open(pid).and_then(|p| Ok((p, procfs::read_sockets(pid)?)));
-        let (process, sockets) = match opened {
-            Ok(opened) => opened,
-            Err(e) if is_gone(&e) => return,
-            Err(e) => {
-                self.unreached.processes += 1;
-                return self.unreached.note(&e);
+        let mut seen = HashSet::new();
+        for thread in procfs::descriptor_tables(pid) {
+            match self.of_table(thread, &mut seen) {
+                Err(e) if !is_gone(&e) => {
+                    self.unreached.processes += 1;
+                    return self.unreached.note(&e);
+                }
+                _ => {}
             }
-        };
-        for (fd, _) in sockets {
-            let taken = match process.descriptor(fd) {
+        }
+        let held = procfs::sockets_of_io_uring(pid);
+        self.unreached.note_sockets(held.difference(&seen).count(), IO_URING);
+    }
+
+    /// Changes the sockets in a thread's table of descriptors, and notes which they are.
+    fn of_table(&mut self, thread: i32, seen: &mut HashSet<u64>) -> io::Result<()> {
+        let sockets = procfs::read_sockets(thread)?;
+        if sockets.is_empty() {
+            return Ok(());
+        }
+        let held = Thread::open(thread)?;
+        for (fd, inode) in sockets {
+            if !seen.insert(inode) {
+                continue;
+            }
+            let taken = match held.descriptor(fd) {
                 Ok(copy) if !socket::is_tcp(copy.as_fd()) => continue,
-                Ok(copy) => self.take(pid, copy),
-                Err(_) if !is_tcp_name(&socket::protocol_name(pid, fd)) => continue,
+                Ok(copy) => {
+                    let taken = self.take(thread, copy.as_fd());
+                    // Afterwards: those to come have the listener's control.
+                    let waiting = socket::unaccepted(copy.as_fd()) as usize;
+                    self.unreached.note_sockets(waiting, UNACCEPTED);
+                    taken
+                }
+                Err(_) if !is_tcp_name(&socket::protocol_name(thread, fd)) => continue,
                 refused => refused.map(drop),
             };
             if let Err(e) = taken.or_else(|e| if is_gone(&e) { Ok(()) } else { Err(e) }) {
@@ -103,21 +148,21 @@ impl Taking {
                 self.unreached.note(&e);
             }
         }
+        Ok(())
     }
 
-    fn take(&mut self, pid: i32, copy: OwnedFd) -> io::Result<()> {
-        let copy = copy.as_fd();
+    fn take(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
         let (cookie, before) = (socket::cookie(copy)?, socket::control(copy)?);
         // The control's init looks for the tag, so the tag comes first; and a socket that has
         // the control already is set anew, to read it; not by way of the default, for BBR's init
         // would have ours begin with slow start.
         self.tags.set(copy, self.policy).map_err(io::Error::other)?;
         let tagged = match socket::is_multipath(copy) {
-            true => self.tag_subflows(pid, cookie),
+            true => self.tag_subflows(thread, cookie),
             false => Ok(()),
         };
         let (ours, had_it) = (is_ours(&before), before == self.mode.control());
-        let default = || netns::of_pid(pid).and_then(|ns| ns.run(netns::fallback_cc));
+        let default = || netns::of_pid(thread).and_then(|ns| ns.run(netns::fallback_cc));
         let back = if ours { default().unwrap_or_else(|_| "cubic".into()) } else { before };
         if had_it {
             let _ = socket::set_control(copy, NEUTRAL);
@@ -130,9 +175,9 @@ impl Taking {
         set
     }
 
-    fn tag_subflows(&mut self, pid: i32, master_cookie: u64) -> io::Result<()> {
+    fn tag_subflows(&mut self, thread: i32, master_cookie: u64) -> io::Result<()> {
         self.multipath += 1;
-        let ns = netns::of_pid(pid)?;
+        let ns = netns::of_pid(thread)?;
         control::tag_subflows(&ns, master_cookie, self.policy).map_err(io::Error::other)
     }
 }
@@ -148,7 +193,7 @@ mod tests {
     #[test]
     fn what_was_not_reached_is_said_with_the_cause() {
         assert_eq!(Unreached::default().text(), None);
-        let because = Some("CAP_SYS_PTRACE is missing".to_string());
+        let because = ["CAP_SYS_PTRACE is missing".to_string()].into();
         let text = Unreached { sockets: 1, processes: 2, because }.text().unwrap();
         let wanted = "could not reach 1 open socket and what 2 processes opened \
                       (CAP_SYS_PTRACE is missing): ";

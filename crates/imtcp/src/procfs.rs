@@ -78,14 +78,51 @@ pub fn owners(inodes: &HashSet<u64>) -> HashMap<u64, Owner> {
     found
 }
 
+/// TCP sockets that the io_urings of a process hold, by inode: a program may register a socket there and
+/// close its descriptor.
+pub fn sockets_of_io_uring(pid: i32) -> HashSet<u64> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let rings = entries.filter(|entry| {
+        fs::read_link(entry.path()).is_ok_and(|l| l.as_os_str() == "anon_inode:[io_uring]")
+    });
+    let mut held = HashSet::new();
+    for ring in rings {
+        let info = format!("/proc/{pid}/fdinfo/{}", ring.file_name().to_string_lossy());
+        held.extend(registered_sockets(&fs::read_to_string(info).unwrap_or_default()));
+    }
+    if !held.is_empty() {
+        let tcp = tcp_inodes(pid);
+        held.retain(|inode| tcp.contains(inode));
+    }
+    held
+}
+
+/// The inodes in lines like `    0: socket:[12345]` of an io_uring's fdinfo.
+fn registered_sockets(fdinfo: &str) -> impl Iterator<Item = u64> + '_ {
+    fdinfo.lines().filter_map(|line| socket_inode(line.split_once(": ")?.1))
+}
+
+/// The inodes of the TCP sockets in a process's network namespace.
+fn tcp_inodes(pid: i32) -> HashSet<u64> {
+    let mut found = HashSet::new();
+    for table in ["tcp", "tcp6"] {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        let inode = |line: &str| line.split_ascii_whitespace().nth(9)?.parse::<u64>().ok();
+        found.extend(text.lines().skip(1).filter_map(inode));
+    }
+    found
+}
+
 /// The line of the unified hierarchy in /proc/PID/cgroup.
 fn unified_path(text: &str) -> Option<&str> {
     text.lines().find_map(|l| l.strip_prefix("0::"))
 }
 
-/// The cgroup (version 2) of a process, as a path inside the hierarchy.
+/// The cgroup (version 2) of a process, as a path inside the hierarchy. The first thread stays where it
+/// was when it ended: one that lives tells.
 pub fn cgroup(pid: i32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let thread = living_threads(pid).next().unwrap_or(pid);
+    let text = fs::read_to_string(format!("/proc/{thread}/cgroup")).ok()?;
     unified_path(&text).map(str::to_string)
 }
 
@@ -167,11 +204,46 @@ pub fn parent(pid: i32) -> Option<i32> {
 }
 
 /// When a process that runs began, in clock ticks since boot: a pid is used again, both together are not.
-/// One that has ended stays in sight until its parent asks.
+/// One that has ended stays in sight until its parent asks. A process lives while one of its threads does.
 pub fn alive_since_ticks(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let runs = stat_field(&stat, 0).is_some_and(|state: char| !matches!(state, 'Z' | 'X'));
-    stat_field(&stat, 19).filter(|_| runs)
+    living_threads(pid).next()?;
+    stat_field(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, 19)
+}
+
+/// The threads of a process that have not ended, its first one first.
+fn living_threads(pid: i32) -> impl Iterator<Item = i32> {
+    let others = std::iter::once(pid).flat_map(threads).filter(move |thread| *thread != pid);
+    std::iter::once(pid).chain(others).filter(|thread| {
+        let stat = fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
+        stat_field(&stat, 0).is_some_and(|state: char| !matches!(state, 'Z' | 'X'))
+    })
+}
+
+fn threads(pid: i32) -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok())
+}
+
+/// One thread for each table of descriptors that a process has. Nearly all threads share one.
+pub fn descriptor_tables(pid: i32) -> Vec<i32> {
+    let mut found: Vec<i32> = Vec::new();
+    for thread in living_threads(pid) {
+        if !found.iter().any(|other| share_descriptors(*other, thread)) {
+            found.push(thread);
+        }
+    }
+    found
+}
+
+/// Where the kernel does not tell, a second look at the same table changes nothing. Who may not ask may
+/// not look either: one table is enough to find that out.
+fn share_descriptors(thread: i32, other: i32) -> bool {
+    const KCMP_FILES: i32 = 2;
+    // SAFETY: takes integers and compares only.
+    match unsafe { libc::syscall(libc::SYS_kcmp, thread, other, KCMP_FILES, 0, 0) } {
+        -1 => io::Error::last_os_error().kind() == io::ErrorKind::PermissionDenied,
+        order => order == 0,
+    }
 }
 
 pub fn is_alive(pid: i32) -> bool {
@@ -193,10 +265,9 @@ pub fn process_of(thread: i32) -> Option<i32> {
 /// The cgroups (version 2) that the threads of a process are in: more than one only where threads have
 /// cgroups of their own.
 pub fn cgroups_of_threads(pid: i32) -> BTreeSet<String> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads
+    living_threads(pid)
         .filter_map(|thread| {
-            let text = fs::read_to_string(thread.path().join("cgroup")).ok()?;
+            let text = fs::read_to_string(format!("/proc/{thread}/cgroup")).ok()?;
             unified_path(&text).map(str::to_string)
         })
         .collect()
@@ -266,6 +337,13 @@ mod tests {
                     \tbytes:\t0 0 0 0 0 50 0 0\n";
         assert_eq!(nfs_bytes_in(text), 6050);
         assert_eq!(nfs_bytes_in("device proc mounted on /proc with fstype proc\n"), 0);
+    }
+
+    #[test]
+    fn sockets_that_io_uring_holds_are_in_its_fdinfo() {
+        let text = "SqThread:\t-1\nUserFiles:\t3\n    0: socket:[51]\n    1: /dev/null\n    \
+                    2: socket:[7]\nUserBufs:\t0\n";
+        assert_eq!(registered_sockets(text).collect::<Vec<_>>(), [51, 7]);
     }
 
     #[test]

@@ -8,19 +8,30 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use imtcp_bpf::probe;
 
-/// A process, held so that its pid cannot come to mean another.
-pub struct Process(OwnedFd);
+/// A thread, held so that its number cannot come to mean another.
+pub struct Thread(OwnedFd);
 
-impl Process {
-    pub fn open(pid: i32) -> io::Result<Self> {
+impl Thread {
+    pub fn open(thread: i32) -> io::Result<Self> {
+        // linux/pidfd.h
+        const PIDFD_THREAD: i32 = libc::O_EXCL;
         // SAFETY: plain system call; the descriptor returned is new and ours.
-        unsafe {
-            let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-            Ok(Process(own(fd)?))
+        let open = |flags: i32| unsafe { own(libc::syscall(libc::SYS_pidfd_open, thread, flags)) };
+        match open(0) {
+            // Another than the first of its process.
+            Err(e) if !matches!(e.raw_os_error(), Some(libc::ESRCH | libc::EMFILE)) => {
+                open(PIDFD_THREAD).map(Thread).map_err(|e| match e.raw_os_error() {
+                    Some(libc::EINVAL) => io::Error::other(
+                        "only Linux 6.9 and later give away the descriptors of one thread",
+                    ),
+                    _ => e,
+                })
+            }
+            first => first.map(Thread),
         }
     }
 
-    /// A copy of one of its descriptors.
+    /// A copy of a descriptor.
     pub fn descriptor(&self, fd: i32) -> io::Result<OwnedFd> {
         // SAFETY: as above. Copies are close-on-exec.
         unsafe { own(libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0)) }
@@ -60,6 +71,18 @@ pub fn is_tcp(fd: BorrowedFd) -> bool {
 
 pub fn is_multipath(fd: BorrowedFd) -> bool {
     protocol(fd) == Some(libc::IPPROTO_MPTCP)
+}
+
+/// How many connections wait until the program accepts them. None where it is no listener.
+pub fn unaccepted(fd: BorrowedFd) -> u32 {
+    const TCP_LISTEN: u8 = 10;
+    // SAFETY: integers only, for which zero is a value.
+    let info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    match get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info) {
+        // The kernel has the queue's length of a listener there.
+        Ok(info) if info.tcpi_state == TCP_LISTEN => info.tcpi_unacked,
+        _ => 0,
+    }
 }
 
 /// What the kernel calls the protocol of a process's socket: `TCP`, `TCPv6`, `MPTCP`, `UNIX`… This takes
@@ -128,7 +151,7 @@ mod tests {
     #[test]
     fn a_socket_of_a_process_can_be_read_and_changed_by_copy() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let own = Process::open(std::process::id() as i32).unwrap();
+        let own = Thread::open(std::process::id() as i32).unwrap();
         let copy = own.descriptor(listener.as_raw_fd()).unwrap();
         assert!(is_tcp(copy.as_fd()));
         assert_eq!(protocol_name(std::process::id() as i32, listener.as_raw_fd()), "TCP");

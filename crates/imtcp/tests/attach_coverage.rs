@@ -220,10 +220,7 @@ fn open_sockets_that_cannot_be_reached_are_counted_with_the_cause() {
     assert!(said.contains("refuses pidfd_getfd") || said.contains("ptrace_scope"), "{said}");
     assert_eq!((&done["sockets"], &done["unreached_sockets"]), (&0.into(), &2.into()), "{done}");
     let status = imtcp_ok(&["status"]);
-    assert!(
-        status.contains("2 open sockets could not be reached when it was attached"),
-        "{status}"
-    );
+    assert!(status.contains("; when it was attached, imtcp could not reach 2 open "), "{status}");
     assert_eq!(subject.tell("connect")[..2], [before.as_str(), "imtcp_bg"]);
     // With what it takes all are reached.
     imtcp_ok(&attach);
@@ -249,6 +246,12 @@ fn without_cap_sys_ptrace_attach_and_doctor_name_it() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let told = "imtcp: could not reach what 1 process opened (CAP_SYS_PTRACE is missing): ";
     assert!(said.starts_with(told), "{said}");
+    let status = imtcp_ok(&["status"]);
+    let told = "imtcp could not reach what 1 process opened (CAP_SYS_PTRACE is missing)";
+    assert!(status.contains(told), "{status}");
+    let told = only_attachment();
+    assert_eq!(told["unreached_processes"], 1, "{told}");
+    assert_eq!(told["unreached_because"], "CAP_SYS_PTRACE is missing", "{told}");
     let doctor = text(&without(&["doctor"]).unwrap().stdout);
     let told = |l: &str| l.starts_with("warn  open sockets") && l.contains("CAP_SYS_PTRACE");
     assert!(doctor.lines().any(told), "{doctor}");

@@ -77,7 +77,6 @@ fn attach_anew_or_change(
 /// What was done, and to what.
 struct Done {
     attachment: Attachment,
-    unreached: Unreached,
     /// What was ordered until now, where it was attached already.
     before: Option<String>,
 }
@@ -134,9 +133,9 @@ fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
             "params": a.params,
             "processes": processes,
             "sockets": a.sockets.len(),
-            "unreached_sockets": done.unreached.sockets,
-            "unreached_processes": done.unreached.processes,
-            "unreached_because": done.unreached.because,
+            "unreached_sockets": a.unreached.sockets,
+            "unreached_processes": a.unreached.processes,
+            "unreached_because": a.unreached.causes(),
             "apart": apart,
         }))?;
     } else {
@@ -153,7 +152,7 @@ fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
             format::count(a.sockets.len(), "open socket")
         );
     }
-    if let Some(text) = done.unreached.text() {
+    if let Some(text) = a.unreached.text() {
         eprintln!("imtcp: {text}");
         return Ok(exit::FAILURE);
     }
@@ -174,11 +173,11 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Done> {
         links: 0,
         moved: Vec::new(),
         sockets: Vec::new(),
-        unreached_sockets: 0,
+        unreached: Unreached::default(),
     };
     policies.insert(attachment.policy, orders)?;
     match take(&mut attachment) {
-        Ok(unreached) => Ok(Done { attachment, unreached, before: None }),
+        Ok(()) => Ok(Done { attachment, before: None }),
         Err(e) => {
             let _ = detach::detach(&attachment);
             Err(e)
@@ -188,7 +187,7 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Done> {
 
 /// The order matters: first new connections, then the processes, then the sockets that they
 /// have by then. The state is saved before each step that would have to be undone.
-fn take(attachment: &mut Attachment) -> Result<Unreached> {
+fn take(attachment: &mut Attachment) -> Result<()> {
     match attachment.target.clone() {
         Target::Cgroup(dir) => link(attachment, &dir)?,
         Target::Pid(pid) => move_tree(attachment, pid)?,
@@ -197,7 +196,7 @@ fn take(attachment: &mut Attachment) -> Result<Unreached> {
 }
 
 /// Changes the sockets of its processes, and notes what those had that it has not had before.
-fn take_all_sockets(attachment: &mut Attachment) -> Result<Unreached> {
+fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
     let saved = attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
     let mut taking = Taking::new(attachment.policy, attachment.mode, saved)?;
     for pid in nested::own_processes(attachment, &nested::within(attachment)) {
@@ -206,7 +205,7 @@ fn take_all_sockets(attachment: &mut Attachment) -> Result<Unreached> {
     let Taking { saved, multipath, unreached, .. } = taking;
     attachment.sockets =
         saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
-    attachment.unreached_sockets = unreached.sockets;
+    attachment.unreached = unreached;
     attachment.save()?;
     let is_limited = attachment.limits != Limits::default();
     if multipath > 0 && is_limited && matches!(attachment.target, Target::Pid(_)) {
@@ -216,7 +215,7 @@ fn take_all_sockets(attachment: &mut Attachment) -> Result<Unreached> {
             format::count(multipath, "connection")
         );
     }
-    Ok(unreached)
+    Ok(())
 }
 
 /// Takes what an inner attachment has given up.
@@ -224,7 +223,8 @@ pub(super) fn take_again(mut attachment: Attachment) -> Result<Unreached> {
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;
     }
-    take_all_sockets(&mut attachment)
+    take_all_sockets(&mut attachment)?;
+    Ok(attachment.unreached)
 }
 
 /// Gives a run what an inner attachment has given up.
@@ -246,6 +246,6 @@ fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Res
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;
     }
-    let unreached = take_all_sockets(&mut attachment)?;
-    Ok(Done { attachment, unreached, before })
+    take_all_sockets(&mut attachment)?;
+    Ok(Done { attachment, before })
 }

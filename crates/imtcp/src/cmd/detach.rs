@@ -15,7 +15,7 @@ use crate::attachment::{Attachment, Target};
 use crate::cli::DetachArgs;
 use crate::nested::{self, Around};
 use crate::open_sockets::Unreached;
-use crate::socket::{self, Process};
+use crate::socket::{self, Thread};
 use crate::state;
 use crate::{cgroup, exit, format, procfs};
 
@@ -92,8 +92,8 @@ pub(super) fn detach(attachment: &Attachment) -> Result<usize> {
         attachment.sockets.iter().map(|s| (s.cookie, s.control.as_str())).collect();
     let mut restored = 0;
     for dir in attachment.cgroups() {
-        for pid in cgroup::procs(&dir) {
-            restored += restore_sockets(pid, attachment.policy, &saved);
+        for thread in cgroup::procs(&dir).into_iter().flat_map(procfs::descriptor_tables) {
+            restored += restore_sockets(thread, attachment.policy, &saved);
         }
     }
     // Those opened since, and those without a process: to their namespace's default.
@@ -111,11 +111,11 @@ pub(super) fn detach(attachment: &Attachment) -> Result<usize> {
     Ok(restored)
 }
 
-fn restore_sockets(pid: i32, policy: u64, saved: &HashMap<u64, &str>) -> usize {
-    let (Ok(process), Ok(tags)) = (Process::open(pid), Tags::open()) else { return 0 };
+fn restore_sockets(thread: i32, policy: u64, saved: &HashMap<u64, &str>) -> usize {
+    let (Ok(held), Ok(tags)) = (Thread::open(thread), Tags::open()) else { return 0 };
     let mut restored = 0;
-    for (fd, _) in procfs::sockets(pid) {
-        let Ok(copy) = process.descriptor(fd) else { continue };
+    for (fd, _) in procfs::sockets(thread) {
+        let Ok(copy) = held.descriptor(fd) else { continue };
         let copy = copy.as_fd();
         if !socket::is_tcp(copy) || tags.get(copy) != Some(policy) {
             continue;

@@ -173,7 +173,9 @@ impl ListedAttachment {
             "params": a.params,
             "since_unix_s": a.since_unix_s,
             "sockets": a.sockets.len(),
-            "unreached_sockets": a.unreached_sockets,
+            "unreached_sockets": a.unreached.sockets,
+            "unreached_processes": a.unreached.processes,
+            "unreached_because": a.unreached.causes(),
         })
     }
 
@@ -183,9 +185,8 @@ impl ListedAttachment {
         if let Some(gap) = self.coverage.gap(&a.target) {
             text += &format!("; {gap}");
         }
-        if a.unreached_sockets > 0 {
-            let sockets = format::count(a.unreached_sockets, "open socket");
-            text += &format!("; {sockets} could not be reached when it was attached");
+        if let Some(what) = a.unreached.what() {
+            text += &format!("; when it was attached, imtcp could not reach {what}");
         }
         text
     }
