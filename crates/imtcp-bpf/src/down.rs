@@ -28,6 +28,7 @@ pub fn down() -> Result<Report> {
     if !paths::dir().exists() {
         return Ok(Report::default());
     }
+    paths::require_writable()?;
     let mut report = Report { was_loaded: true, ..Default::default() };
     // Before anything is taken away: with this failing, everything stays as it was.
     let switcher = Switcher::load();
@@ -83,6 +84,7 @@ pub fn is_registered(control: &str) -> bool {
 
 /// Takes one control away and moves what uses it to its namespace's default.
 pub(crate) fn take_away(control: &'static str) -> Result<Switched> {
+    paths::require_writable()?;
     let switcher = Switcher::load()?;
     unregister(control);
     let _ = fs::remove_file(paths::ops_pin(control));

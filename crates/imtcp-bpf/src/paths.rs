@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -82,6 +83,21 @@ pub fn ensure_bpffs() -> Result<bool, Obstacle> {
         ));
     }
     Ok(true)
+}
+
+/// Can pins be made and removed? Asked before anything changes, so that nothing is done by half.
+pub fn require_writable() -> Result<(), Obstacle> {
+    if !bpffs_is_mounted() {
+        return Ok(());
+    }
+    let wanted = dir();
+    let nearest = if wanted.exists() { wanted.as_path() } else { Path::new(BPFFS) };
+    let path = CString::new(nearest.as_os_str().as_bytes()).expect("no NUL inside");
+    // SAFETY: asks only; the path ends with NUL and lives through the call.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) } {
+        0 => Ok(()),
+        _ => Err(Obstacle::unwritable(&wanted, &io::Error::last_os_error())),
+    }
 }
 
 /// Removes the directory of pins and whatever is in it.

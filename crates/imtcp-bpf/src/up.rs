@@ -68,11 +68,13 @@ fn up_in_dir(force: bool, nocc: Nocc) -> Result<Outcome> {
     if let Some(old) = old {
         if !force && complete && old.object_id == new.object_id {
             if nocc && !is_registered_by_us(NOCC, linked) {
+                paths::require_writable()?;
                 add_nocc(linked)?;
             }
             return Ok(Outcome::Already);
         }
     }
+    paths::require_writable()?;
     let kept = complete && old.is_some_and(|o| o.layout_id == new.layout_id);
 
     let mut objects = load_controls(linked, kept, nocc)?;

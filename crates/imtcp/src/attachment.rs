@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use imtcp_bpf::{paths, Obstacle};
 use serde::{Deserialize, Serialize};
 
 use crate::open_sockets::Unreached;
@@ -85,6 +86,9 @@ pub struct Attachment {
     #[serde(default)]
     pub params: InForce,
     pub since_unix_s: u64,
+    /// The kernel's number of the cgroup at the mount, of which a container may see another.
+    #[serde(default)]
+    pub mounted_id: Option<u64>,
     pub links: usize,
     pub moved: Vec<Moved>,
     pub sockets: Vec<SavedSocket>,
@@ -95,6 +99,8 @@ pub struct Attachment {
 
 /// What an attachment covers at present.
 pub struct Coverage {
+    /// Why its cgroups cannot be seen from here: nothing else is known of them then.
+    pub out_of_sight: Option<Obstacle>,
     /// The process is gone, or the cgroup was removed.
     pub ended: bool,
     /// Something else has its name.
@@ -110,6 +116,7 @@ impl Coverage {
     /// Is there anything whose connections it has? A cgroup may be empty for now.
     pub fn has_any(&self, target: &Target) -> bool {
         match target {
+            _ if self.out_of_sight.is_some() => true,
             Target::Pid(_) => self.processes > 0 || !self.ended && self.elsewhere == 0,
             Target::Cgroup(_) => !self.ended,
         }
@@ -117,6 +124,9 @@ impl Coverage {
 
     /// What is missing and how it comes back; nothing where all is covered.
     pub fn gap(&self, target: &Target) -> Option<String> {
+        if let Some(obstacle) = &self.out_of_sight {
+            return Some(format!("what it covers cannot be seen from here: {obstacle}"));
+        }
         let again = format!("`imtcp attach {}` again takes", target.option());
         let why = match (target, self.ended, self.replaced) {
             (Target::Pid(pid), _, true) => {
@@ -170,20 +180,54 @@ impl Attachment {
         let _ = fs::remove_file(self.path());
     }
 
+    /// Can its cgroups be seen from here? They may not be mounted, or a container shows others.
+    pub fn require_in_sight(&self) -> Result<(), Obstacle> {
+        let mount = cgroup::mount()?;
+        let dirs = match &self.target {
+            Target::Pid(_) => self.moved.iter().map(|m| &m.dir).collect(),
+            Target::Cgroup(dir) => vec![dir],
+        };
+        let same = self.mounted_id.is_none() || self.mounted_id == cgroup::id(&mount);
+        if same && dirs.iter().all(|dir| dir.starts_with(&mount)) {
+            return Ok(());
+        }
+        Err(Obstacle::new(
+            "another part of the cgroups is mounted here (a container, or a cgroup namespace)",
+            "call imtcp where it was attached",
+        ))
+    }
+
+    fn is_in_sight(&self) -> bool {
+        self.require_in_sight().is_ok()
+    }
+
+    /// All that undoing it takes is here.
+    pub fn require_undoable(&self) -> Result<()> {
+        paths::require_writable()
+            .and_then(|()| self.require_in_sight())
+            .with_context(|| format!("{} stays attached", self.target))
+    }
+
     /// The process is gone, and what it started may live on; or the cgroup was removed.
     pub fn has_ended(&self) -> bool {
-        Identity::of(&self.target).is_none() || self.was_replaced()
+        match (Identity::of(&self.target), &self.target) {
+            (None, Target::Cgroup(_)) => self.is_in_sight(),
+            (None, Target::Pid(_)) => true,
+            _ => self.was_replaced(),
+        }
     }
 
     /// Has something else the name of its target?
     pub fn was_replaced(&self) -> bool {
         let now = Identity::of(&self.target);
-        now.is_some() && self.identity.is_some() && now != self.identity
+        let is_known = matches!(self.target, Target::Pid(_)) || self.is_in_sight();
+        is_known && now.is_some() && self.identity.is_some() && now != self.identity
     }
 
     /// Nothing is left of it, nor will be: a cgroup made anew waits for somebody to attach it again.
     pub fn is_over(&self) -> bool {
         match &self.target {
+            _ if !self.is_in_sight() => false,
             Target::Pid(_) => {
                 self.has_ended() && !self.moved.iter().any(|m| cgroup::is_populated(&m.dir))
             }
@@ -213,16 +257,20 @@ impl Attachment {
     }
 
     pub fn coverage(&self) -> Coverage {
+        let out_of_sight = self.require_in_sight().err();
+        let in_sight = out_of_sight.is_none();
         let inner = nested::within(self);
         let covered = nested::own_processes(self, &inner);
         let of_inner = nested::processes(&inner);
         let tree = self.tree();
-        let is_elsewhere = |pid: &i32| !covered.contains(pid) && !of_inner.contains(pid);
+        let is_elsewhere =
+            |pid: &i32| in_sight && !covered.contains(pid) && !of_inner.contains(pid);
         let moved_away = match self.target {
             Target::Pid(root) => tree.contains(&root) && is_elsewhere(&root),
             Target::Cgroup(_) => false,
         };
         Coverage {
+            out_of_sight,
             ended: self.has_ended(),
             replaced: self.was_replaced(),
             moved_away,

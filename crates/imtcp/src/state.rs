@@ -270,7 +270,8 @@ fn sweep_halves() {
 pub fn sweep(lock: &ChangeLock) {
     sweep_halves();
     sweep_runs(lock);
-    for attachment in attachments().into_iter().filter(Attachment::is_over) {
+    let over = |a: &Attachment| a.is_over() && a.require_undoable().is_ok();
+    for attachment in attachments().into_iter().filter(over) {
         for index in 0..attachment.links {
             let _ = fs::remove_file(control::attachment_pin(attachment.policy, index));
         }

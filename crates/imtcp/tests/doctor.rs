@@ -175,6 +175,77 @@ fn a_bpf_file_system_that_cannot_be_written_is_named() {
 }
 
 #[test]
+fn what_is_up_stays_whole_where_its_bpf_file_system_cannot_be_written() {
+    let Some(_alone) = alone() else { return };
+    let sleep = Background(Command::new("sleep").arg("60").spawn().unwrap());
+    let pid = sleep.pid().to_string();
+    let ask = |args: &[&str]| within("mount -o remount,bind,ro /sys/fs/bpf", args);
+    let told = |args: &[&str]| {
+        let output = ask(args);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        let (cause, remedy) =
+            ("cannot write /sys/fs/bpf/imtcp: Read-only", "remount,rw /sys/fs/bpf");
+        assert!(said.contains(cause) && said.contains(remedy), "{args:?}: {said}");
+    };
+    let unit = Unit::new();
+    told(&["doctor"]);
+    told(&["attach", "--cgroup", unit.path()]);
+    imtcp_ok(&["attach", "--pid", &pid]);
+    let before = imtcp_ok(&["status"]);
+    told(&["detach", "--all"]);
+    told(&["down"]);
+    told(&["up", "--force"]);
+    let without_time = |status: &str| {
+        let lines = status.lines().filter(|line| !line.contains("up since"));
+        lines.map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(without_time(&imtcp_ok(&["status"])), without_time(&before));
+    imtcp_ok(&["detach", "--pid", &pid]);
+    imtcp_ok(&["down"]);
+}
+
+#[test]
+fn what_is_attached_stays_so_where_its_cgroups_cannot_be_seen() {
+    let Some(_alone) = alone() else { return };
+    let sleep = Background(Command::new("sleep").arg("60").spawn().unwrap());
+    let (pid, unit) = (sleep.pid().to_string(), Unit::new());
+    imtcp_ok(&["attach", "--pid", &pid]);
+    imtcp_ok(&["attach", "--cgroup", unit.path()]);
+    let before = cgroups_left();
+    let mount = imtcp::cgroup::mount().unwrap();
+    // The host's /proc, to see the process.
+    let ask = |args: &[&str]| {
+        let script = format!("umount -l {} && exec \"$0\" \"$@\"", mount.display());
+        let unshare = ["--mount", "sh", "-c", &script, &IMTCP];
+        Command::new("unshare").args(unshare).args(args).output().unwrap()
+    };
+    let status = text(&ask(&["status"]).stdout);
+    let told = "what it covers cannot be seen from here: cgroup version 2 is not mounted: mount it";
+    assert_eq!(status.matches(told).count(), 2, "{status}");
+    for args in [&["detach", "--all"][..], &["detach", "--pid", &pid], &["down"]] {
+        let output = ask(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.contains(" stays attached: cgroup version 2 is not mounted: "), "{said}");
+    }
+    assert_eq!(cgroups_left(), before);
+    let status = json(&imtcp_ok(&["status", "--json"]));
+    for attachment in status["attachments"].as_array().unwrap() {
+        let (in_sight, in_force) = (&attachment["in_sight"], &attachment["in_force"]);
+        assert_eq!((in_sight, in_force), (&true.into(), &true.into()), "{status}");
+    }
+    // The process ends unseen: who sees the cgroups tidies up.
+    drop(sleep);
+    ask(&["run", "true"]);
+    assert_eq!(cgroups_left(), before);
+    imtcp_ok(&["up"]);
+    assert_eq!(cgroups_left(), Vec::<PathBuf>::new());
+    imtcp_ok(&["detach", "--all"]);
+    imtcp_ok(&["down"]);
+}
+
+#[test]
 fn without_proc_that_is_all_that_is_said() {
     let Some(_alone) = alone() else { return };
     let ask = |args: &[&str]| within("mount -t tmpfs none /proc", args);

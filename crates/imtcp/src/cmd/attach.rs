@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Result};
 use imtcp_bpf::policy::Policies;
-use imtcp_bpf::{netns, probe, Policy};
+use imtcp_bpf::{netns, paths, probe, Policy};
 use serde_json::json;
 
 use super::move_tree::{link, move_tree};
@@ -46,6 +46,7 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     }
     let lock = state::lock()?;
     let loaded = up::ensure(&lock)?;
+    paths::require_writable()?;
     state::sweep(&lock);
     nocc::log_use(args.orders.mode, &target.to_string());
 
@@ -170,6 +171,7 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Done> {
         limits: Limits::of(orders),
         params: param::in_force(args.orders.mode, &orders.params),
         since_unix_s: now.as_secs(),
+        mounted_id: cgroup::id(&cgroup::mount()?),
         links: 0,
         moved: Vec::new(),
         sockets: Vec::new(),

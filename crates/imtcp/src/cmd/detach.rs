@@ -42,6 +42,7 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         };
         bail!("{named} is not attached: `imtcp status` lists what is");
     }
+    chosen.iter().try_for_each(Attachment::require_undoable)?;
     let mut restored = 0;
     let mut given_up = BTreeSet::new();
     for attachment in &chosen {
@@ -85,6 +86,7 @@ pub fn main(args: DetachArgs) -> Result<u8> {
 
 /// Undoes an attachment, also a half-made one. Says how many sockets it gave back.
 pub(super) fn detach(attachment: &Attachment) -> Result<usize> {
+    attachment.require_undoable()?;
     for index in 0..attachment.links {
         let _ = fs::remove_file(control::attachment_pin(attachment.policy, index));
     }

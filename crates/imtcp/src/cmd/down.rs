@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
-use imtcp_bpf::{down, meta, probe};
+use imtcp_bpf::{down, meta, paths, probe};
 use serde_json::json;
 
 use super::{detach, print_json};
+use crate::attachment::Attachment;
 use crate::cli::DownArgs;
 use crate::format::count;
 use crate::policy::Limits;
@@ -15,6 +16,8 @@ pub fn main(args: DownArgs) -> Result<u8> {
     let lock = state::lock()?;
     state::sweep(&lock);
     let attachments = state::attachments();
+    paths::require_writable()?;
+    attachments.iter().try_for_each(Attachment::require_undoable)?;
     let mut restored = Vec::new();
     for attachment in &attachments {
         restored.push(detach::detach(attachment)?);

@@ -176,6 +176,7 @@ impl ListedAttachment {
             "unreached_sockets": a.unreached.sockets,
             "unreached_processes": a.unreached.processes,
             "unreached_because": a.unreached.causes(),
+            "in_sight": covered.out_of_sight.is_none(),
         })
     }
 

@@ -46,7 +46,8 @@ fn cgroup2() -> Finding {
 
 fn bpf_file_system() -> Finding {
     if paths::bpffs_is_mounted() {
-        return ok("bpffs", format!("mounted at {}", paths::BPFFS));
+        let found = || format!("mounted at {}", paths::BPFFS);
+        return need("bpffs", paths::require_writable(), found);
     }
     warn("bpffs", format!("not mounted at {}", paths::BPFFS), "`imtcp up` mounts it")
 }
