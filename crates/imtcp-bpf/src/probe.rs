@@ -67,10 +67,15 @@ type Check = Result<(), Obstacle>;
 
 /// Nearly all that the command knows of the machine it reads there.
 pub fn check_proc() -> Check {
-    if Path::new("/proc/self/status").exists() {
+    let own = std::process::id().to_string();
+    if fs::read_link("/proc/self").is_ok_and(|link| link == Path::new(&own)) {
         return Ok(());
     }
-    Err(Obstacle::new("/proc is not mounted", "mount it: `mount -t proc proc /proc`"))
+    let found = match Path::new("/proc/version").exists() {
+        true => "/proc is that of another pid namespace: its numbers mean other processes",
+        false => "/proc is not mounted",
+    };
+    Err(Obstacle::new(found, "mount it: `mount -t proc proc /proc`"))
 }
 
 /// Root of the machine, with the capabilities that loading and attaching need.

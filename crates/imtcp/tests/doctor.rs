@@ -246,6 +246,20 @@ fn what_is_attached_stays_so_where_its_cgroups_cannot_be_seen() {
 }
 
 #[test]
+fn the_proc_of_another_pid_namespace_is_told() {
+    let Some(_alone) = alone() else { return };
+    let sleep = Background(Command::new("sleep").arg("60").spawn().unwrap());
+    let ask = |args: &[&str]| {
+        let unshare = ["--pid", "--fork", &IMTCP];
+        Command::new("unshare").args(unshare).args(args).output().unwrap()
+    };
+    let cause = "/proc is that of another pid namespace";
+    all_say(cause, "mount -t proc proc /proc", ask, true);
+    let output = ask(&["attach", "--pid", &sleep.pid().to_string()]);
+    assert!(text(&output.stderr).contains(cause), "{output:?}");
+}
+
+#[test]
 fn without_proc_that_is_all_that_is_said() {
     let Some(_alone) = alone() else { return };
     let ask = |args: &[&str]| within("mount -t tmpfs none /proc", args);
