@@ -14,7 +14,7 @@ use crate::socket::{self, Process};
 use crate::{format, procfs};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.
-const NEUTRAL: &str = "reno";
+pub const NEUTRAL: &str = "reno";
 
 /// What could not be changed, and why.
 #[derive(Debug, Default)]
@@ -35,6 +35,11 @@ impl Unreached {
             _ => e.to_string(),
         };
         self.because.get_or_insert_with(because);
+    }
+
+    pub fn note_socket(&mut self, e: &io::Error) {
+        self.sockets += 1;
+        self.note(e);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -99,13 +104,13 @@ impl Taking {
                 refused => refused.map(drop),
             };
             if let Err(e) = taken.or_else(|e| if is_gone(&e) { Ok(()) } else { Err(e) }) {
-                self.unreached.sockets += 1;
-                self.unreached.note(&e);
+                self.unreached.note_socket(&e);
             }
         }
     }
 
-    fn take(&mut self, pid: i32, copy: OwnedFd) -> io::Result<()> {
+    /// Changes one socket, by a copy of its descriptor in a process.
+    pub fn take(&mut self, pid: i32, copy: OwnedFd) -> io::Result<()> {
         let copy = copy.as_fd();
         let (cookie, before) = (socket::cookie(copy)?, socket::control(copy)?);
         // The control's init looks for the tag, so the tag comes first; and a socket that has
