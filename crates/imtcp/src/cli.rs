@@ -3,12 +3,14 @@
 
 pub mod advice;
 pub mod agent;
+mod meant;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+pub use self::meant::parse;
 use crate::param::{Assignment, AssignmentParser};
 use crate::policy::{Dscp, Mode};
 use crate::rate::Rate;
@@ -106,7 +108,7 @@ pub struct DownArgs {
 
 /// Run a command whose TCP connections take only spare bandwidth
 ///
-/// Every TCP connection that the command and its children make or accept uses the mode:
+/// Every TCP connection that the command and its children make, accept or inherit uses the mode:
 /// static binaries and Go programs too, for it works by cgroup and not by a library. The
 /// floor and the ceiling hold for the sum of these connections. Where the command itself uses
 /// `imtcp run`, the inner run decides for its connections and counts them. Its ceiling is the outer's or a
@@ -116,7 +118,7 @@ pub struct DownArgs {
 /// have had, as the mean over their valid results, the least and the greatest. It tells for which share
 /// of the time the mode held them to what was free: they sent all that is available, or a queue stood.
 /// Alone on a path that is most of the time. It names what it saw that imtcp does not hold back: UDP,
-/// daemons that send for the command (docker, snapd, a shared ssh connection), processes that left the
+/// raw IP, daemons that send for the command (docker, snapd, a shared ssh connection), processes that left the
 /// run, connections that chose another congestion control or had no room for imtcp's state.
 /// What the command has left to the kernel when it ends is waited for up to two seconds (Ctrl-C ends
 /// the wait, and --quiet does without); the line says how much was still on its way then.
@@ -127,9 +129,9 @@ pub struct DownArgs {
 /// Loads the programs when they are not loaded (as `imtcp up`) and leaves them loaded, unless the
 /// command cannot be started.
 ///
-/// A run ends with its command. Processes that the command leaves running are moved back to the cgroup that
+/// A run ends with its command. Sockets that the command inherited get back what they had. Processes that the command leaves running are moved back to the cgroup that
 /// imtcp was started in. Their open connections keep mode and limits. Their new ones have the default
-/// control, those that a daemon accepts too. The line at the end names such a process, and `imtcp status`
+/// control, or that of a run or attachment around them, those that a daemon accepts too. The line at the end names such a process, and `imtcp status`
 /// lists it while it lives; `imtcp attach --pid` covers it again. When imtcp is killed the next imtcp command
 /// does this.
 ///

@@ -47,7 +47,6 @@ pub mod view;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 #[cfg(not(feature = "full"))]
 use left_out::{follow, tui};
 
@@ -55,7 +54,7 @@ pub fn main() -> ExitCode {
     // `imtcp watch --json | head` should end quietly: Rust ignores SIGPIPE.
     set_sigpipe(libc::SIG_DFL);
     imtcp_bpf::set_up_logging();
-    let cli = cli::Cli::parse();
+    let cli = cli::parse(std::env::args_os().collect());
     if cli.command.goes_on_unread() {
         set_sigpipe(libc::SIG_IGN);
     }
