@@ -29,11 +29,23 @@ struct imtcp_ctl_switch {
 
 /* What the programs of imtcp_uncovered.bpf.c count for one run. */
 struct imtcp_uncovered {
-	__imtcp_u64 udp_bytes; /* sent, with headers */
+	__imtcp_u64 udp_bytes;	 /* sent, with headers */
+	__imtcp_u64 other_bytes; /* the same by IP without TCP and UDP, and by raw sockets */
+	__imtcp_u64 cgroup;	 /* the run's: its id */
+	__imtcp_u32 runner;	 /* the process that waits for the command; 0 before that began */
+	__imtcp_u32 _pad0;
+};
+
+#define IMTCP_COMM_MAX 16 /* TASK_COMM_LEN of the kernel */
+#define IMTCP_CGROUP_PATH_MAX 256
+
+/* A process of a run that was moved out of the run's cgroup. */
+struct imtcp_moved {
+	char command[IMTCP_COMM_MAX];
+	char cgroup[IMTCP_CGROUP_PATH_MAX]; /* where it is now */
 };
 
 #define IMTCP_UNIX_PATH_MAX 108 /* of sockaddr_un */
-#define IMTCP_COMM_MAX 16	/* TASK_COMM_LEN of the kernel */
 
 /* A Unix socket that a process of a run asked to be connected to. */
 struct imtcp_unix_peer {

@@ -57,8 +57,9 @@ pub const IMTCP_CC_LEDBAT: &[u8; 13] = b"imtcp_ledbat\0";
 pub const IMTCP_CC_LEDBATPP: &[u8; 15] = b"imtcp_ledbatpp\0";
 pub const IMTCP_CC_NOCC: &[u8; 11] = b"imtcp_nocc\0";
 pub const IMTCP_CA_NAME_MAX: u32 = 16;
-pub const IMTCP_UNIX_PATH_MAX: u32 = 108;
 pub const IMTCP_COMM_MAX: u32 = 16;
+pub const IMTCP_CGROUP_PATH_MAX: u32 = 256;
+pub const IMTCP_UNIX_PATH_MAX: u32 = 108;
 pub type __imtcp_u8 = u8;
 pub type __imtcp_u16 = u16;
 pub type __imtcp_u32 = u32;
@@ -528,14 +529,49 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_uncovered {
     pub udp_bytes: __imtcp_u64,
+    pub other_bytes: __imtcp_u64,
+    pub cgroup: __imtcp_u64,
+    pub runner: __imtcp_u32,
+    pub _pad0: __imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_uncovered"][::std::mem::size_of::<imtcp_uncovered>() - 8usize];
+    ["Size of imtcp_uncovered"][::std::mem::size_of::<imtcp_uncovered>() - 32usize];
     ["Alignment of imtcp_uncovered"][::std::mem::align_of::<imtcp_uncovered>() - 8usize];
     ["Offset of field: imtcp_uncovered::udp_bytes"]
         [::std::mem::offset_of!(imtcp_uncovered, udp_bytes) - 0usize];
+    ["Offset of field: imtcp_uncovered::other_bytes"]
+        [::std::mem::offset_of!(imtcp_uncovered, other_bytes) - 8usize];
+    ["Offset of field: imtcp_uncovered::cgroup"]
+        [::std::mem::offset_of!(imtcp_uncovered, cgroup) - 16usize];
+    ["Offset of field: imtcp_uncovered::runner"]
+        [::std::mem::offset_of!(imtcp_uncovered, runner) - 24usize];
+    ["Offset of field: imtcp_uncovered::_pad0"]
+        [::std::mem::offset_of!(imtcp_uncovered, _pad0) - 28usize];
 };
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_moved {
+    pub command: [::std::os::raw::c_char; 16usize],
+    pub cgroup: [::std::os::raw::c_char; 256usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_moved"][::std::mem::size_of::<imtcp_moved>() - 272usize];
+    ["Alignment of imtcp_moved"][::std::mem::align_of::<imtcp_moved>() - 1usize];
+    ["Offset of field: imtcp_moved::command"]
+        [::std::mem::offset_of!(imtcp_moved, command) - 0usize];
+    ["Offset of field: imtcp_moved::cgroup"][::std::mem::offset_of!(imtcp_moved, cgroup) - 16usize];
+};
+impl Default for imtcp_moved {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_unix_peer {

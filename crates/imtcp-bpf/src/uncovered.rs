@@ -4,20 +4,23 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
+use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::raw::c_char;
+use std::os::unix::fs::MetadataExt;
 
 use anyhow::{anyhow, Result};
-use libbpf_rs::{Link, MapCore, MapFlags, Object};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ProgramMut};
 
 use crate::objects;
 use crate::raw::Plain;
-use crate::shared::{imtcp_uncovered, imtcp_unix_peer};
+use crate::shared::{imtcp_moved, imtcp_uncovered, imtcp_unix_peer};
 
 /// Watches a cgroup for as long as it lives.
 pub struct Uncovered {
     udp: Option<Attached>,
     unix: Option<Attached>,
+    leaves: Option<Attached>,
 }
 
 struct Attached {
@@ -32,17 +35,47 @@ pub struct UnixPeer {
     pub path: String,
 }
 
+/// A process that was moved out of the cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moved {
+    pub command: String,
+    /// Where it was moved, as the kernel has it.
+    pub cgroup: String,
+}
+
 impl Uncovered {
     pub fn watch(cgroup: BorrowedFd) -> Self {
-        let attach = |program| Attached::new(program, cgroup).ok();
-        Uncovered { udp: attach("imtcp_udp"), unix: attach("imtcp_unix_connect") }
+        let attach = |program| Attached::to_cgroup(program, cgroup).ok();
+        Uncovered {
+            udp: attach("imtcp_udp"),
+            unix: attach("imtcp_unix_connect"),
+            leaves: Attached::to_moves(cgroup).ok(),
+        }
+    }
+
+    /// None where that is not noted.
+    pub fn moved(&self) -> BTreeSet<Moved> {
+        let Some(movings) = self.leaves.as_ref().and_then(|a| a.map("imtcp_movings").ok()) else {
+            return BTreeSet::new();
+        };
+        let movings = movings.keys().filter_map(|key| imtcp_moved::from_bytes(&key));
+        movings.map(|m| Moved { command: text(&m.command), cgroup: text(&m.cgroup) }).collect()
     }
 
     /// Sent by UDP so far, with headers; `None` where that is not counted.
     pub fn udp_bytes(&self) -> Option<u64> {
-        let value = self.udp.as_ref()?.map(".data.uncovered").ok()?;
+        self.counted().map(|u| u.udp_bytes)
+    }
+
+    /// The same by IP without TCP and UDP, and by raw sockets.
+    pub fn other_bytes(&self) -> Option<u64> {
+        self.counted().map(|u| u.other_bytes)
+    }
+
+    fn counted(&self) -> Option<imtcp_uncovered> {
+        let value = self.udp.as_ref()?.map(COUNTERS).ok()?;
         let value = value.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-        imtcp_uncovered::from_bytes(&value).map(|u| u.udp_bytes)
+        imtcp_uncovered::from_bytes(&value)
     }
 
     /// Those that have a name; none where that is not noted.
@@ -58,21 +91,44 @@ impl Uncovered {
     }
 }
 
+const COUNTERS: &str = ".data.uncovered";
+
 impl Attached {
-    fn new(program: &str, cgroup: BorrowedFd) -> Result<Self> {
-        let object = objects::load(objects::open_uncovered(program)?, "a program that counts")?;
-        let prog = object.progs_mut().find(|p| p.name() == program);
-        let prog = prog.ok_or_else(|| anyhow!("the object has no program {program}"))?;
-        let link = prog.attach_cgroup(cgroup.as_raw_fd())?;
+    fn to_cgroup(program: &str, cgroup: BorrowedFd) -> Result<Self> {
+        let object = load(program)?;
+        let link = find(&object, program)?.attach_cgroup(cgroup.as_raw_fd())?;
         Ok(Attached { object, _link: link })
     }
 
-    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
-        self.object
-            .maps()
-            .find(|m| m.name().to_string_lossy().ends_with(name))
-            .ok_or_else(|| anyhow!("the object has no map {name}"))
+    /// To what moves any process of the machine: it has to know the cgroup.
+    fn to_moves(cgroup: BorrowedFd) -> Result<Self> {
+        let program = "imtcp_leaves";
+        let object = load(program)?;
+        let id = File::from(cgroup.try_clone_to_owned()?).metadata()?.ino();
+        let counters = imtcp_uncovered { cgroup: id, ..Default::default() };
+        let map = map_of(&object, COUNTERS)?;
+        map.update(&0u32.to_ne_bytes(), counters.bytes(), MapFlags::ANY)?;
+        let link = find(&object, program)?.attach()?;
+        Ok(Attached { object, _link: link })
     }
+
+    fn map(&self, name: &str) -> Result<Map<'_>> {
+        map_of(&self.object, name)
+    }
+}
+
+fn load(program: &str) -> Result<Object> {
+    objects::load(objects::open_uncovered(program)?, "a program that counts")
+}
+
+fn find<'o>(object: &'o Object, program: &str) -> Result<ProgramMut<'o>> {
+    let prog = object.progs_mut().find(|p| p.name() == program);
+    prog.ok_or_else(|| anyhow!("the object has no program {program}"))
+}
+
+fn map_of<'o>(object: &'o Object, name: &str) -> Result<Map<'o>> {
+    let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(name));
+    map.ok_or_else(|| anyhow!("the object has no map {name}"))
 }
 
 fn text(chars: &[c_char]) -> String {

@@ -6,9 +6,17 @@ pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Op
     // Above what one letter has in common with a word that begins with it.
     const LEAST: f64 = 0.8;
     let given = given.to_lowercase();
-    let likeness = |name: &str| strsim::jaro(&given, &name.to_lowercase());
+    let likeness = |name: &str| match name.to_lowercase() {
+        name if is_transposed(&given, &name) => 1.0,
+        name => strsim::jaro(&given, &name),
+    };
     let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(nearest) > LEAST).then(|| format!("did you mean {nearest}?"))
+}
+
+/// Two neighbouring letters the wrong way round: Jaro finds little in common where the word is short.
+pub fn is_transposed(given: &str, name: &str) -> bool {
+    strsim::osa_distance(given, name) == 1 && strsim::levenshtein(given, name) == 2
 }
 
 #[cfg(test)]
@@ -22,6 +30,7 @@ mod tests {
         {
             assert_eq!(meant(given), Some(format!("did you mean {name}?")), "{given}");
         }
+        assert_eq!(did_you_mean("gb", ["fs", "bg"].into_iter()), Some("did you mean bg?".into()));
         for given in ["g", "target", ""] {
             assert_eq!(meant(given), None, "{given}");
         }

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use imtcp_bpf::probe::{CAP_DAC_OVERRIDE, CAP_KILL, CAP_SYS_ADMIN, CAP_SYS_PTRACE};
+use imtcp_bpf::probe::{CAP_DAC_OVERRIDE, CAP_KILL, CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_SYS_PTRACE};
 
 #[repr(C)]
 struct Header {
@@ -25,8 +25,9 @@ const VERSION_3: u32 = 0x2008_0522;
 /// another user, and CAP_DAC_OVERRIDE, to remove its cgroup (the hierarchy's root is not
 /// writable, not even for its owner). Descriptors that are open stay usable. Where the records are
 /// read namespace by namespace, also what finds and enters those of processes of other users:
-/// CAP_SYS_PTRACE and CAP_SYS_ADMIN. For the calling thread, so before there are others.
-pub fn keep_for_waiting(enters_namespaces: bool) -> io::Result<()> {
+/// CAP_SYS_PTRACE and CAP_SYS_ADMIN. Where sockets get their congestion control back: CAP_NET_ADMIN, as not
+/// everybody may choose each. For the calling thread, so before there are others.
+pub fn keep_for_waiting(enters_namespaces: bool, gives_back: bool) -> io::Result<()> {
     let mut header = Header { version: VERSION_3, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: header and data have the layouts of version 3 and live through the calls.
@@ -37,6 +38,9 @@ pub fn keep_for_waiting(enters_namespaces: bool) -> io::Result<()> {
         let mut keep = 1u32 << CAP_KILL | 1u32 << CAP_DAC_OVERRIDE;
         if enters_namespaces {
             keep |= 1u32 << CAP_SYS_ADMIN | 1u32 << CAP_SYS_PTRACE;
+        }
+        if gives_back {
+            keep |= 1u32 << CAP_NET_ADMIN;
         }
         data[0] = Data {
             effective: data[0].effective & keep,

@@ -5,6 +5,7 @@ pub mod advice;
 pub mod agent;
 pub mod help;
 pub mod logs;
+mod meant;
 mod run;
 
 use std::path::PathBuf;

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::nested::{self, Around};
 use crate::{cgroup, format, procfs};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,17 +48,64 @@ pub fn told(all: &[LeftBehind]) -> Option<String> {
 
 /// The same as the end of a run's line, with what can be done.
 pub fn told_at_the_end(all: &[LeftBehind]) -> Option<String> {
-    let pid = top(all)?.pid;
     let told = told(all)?;
-    Some(format!(
-        "left running: {told}, whose new connections have the default control \
-         (`imtcp attach --pid {pid}` covers them)"
-    ))
+    let control = control_of_new(all);
+    let remedy = match control.is_some() {
+        true => String::new(),
+        false => format!(" ({} them)", remedy(&tops(all).map(|l| l.pid).collect::<Vec<_>>())),
+    };
+    let control = control.unwrap_or_else(|| "the default control".into());
+    Some(format!("left running: {told}, whose new connections have {control}{remedy}"))
+}
+
+/// For `imtcp status`.
+pub fn told_in_status(all: &[LeftBehind]) -> Option<String> {
+    let control = control_of_new(all).unwrap_or_else(|| "the default control".into());
+    Some(format!("left running, with {control}: {}", told(all)?))
+}
+
+/// What new connections have where a run or attachment is around any of these; else nothing.
+fn control_of_new(all: &[LeftBehind]) -> Option<String> {
+    let pids = |some: &[LeftBehind]| some.iter().map(|l| l.pid).collect();
+    let around = all.iter().map(|one| nested::around(&pids(std::slice::from_ref(one))));
+    let covered: Vec<_> = around.map(|a| a.map(|a| orders_of(&a))).collect();
+    let first = covered.iter().flatten().next()?.clone();
+    match covered.iter().all(|one| one.as_ref() == Some(&first)) {
+        true => Some(first),
+        false => Some(format!("the default control or {first}")),
+    }
+}
+
+fn orders_of(around: &Around) -> String {
+    match around {
+        Around::Run(run) => format!("what {} orders: {}", run.name(), run.orders()),
+        Around::Attachment(a) => {
+            format!("what {} has, which is attached: {}", a.target, a.orders())
+        }
+    }
+}
+
+/// A shell's line that works: `attach` takes a process with what it has started.
+fn remedy(tops: &[i32]) -> String {
+    const MOST: usize = 8;
+    match tops {
+        [pid] => format!("`imtcp attach --pid {pid}` covers"),
+        few if few.len() <= MOST => {
+            let pids: Vec<_> = few.iter().map(i32::to_string).collect();
+            format!("`for p in {}; do imtcp attach --pid $p; done` covers", pids.join(" "))
+        }
+        _ => "`imtcp attach --pid` with each of their pids covers".into(),
+    }
+}
+
+/// Those that no other of them has started.
+fn tops(all: &[LeftBehind]) -> impl Iterator<Item = &LeftBehind> {
+    let is_left = |pid| all.iter().any(|l| l.pid == pid);
+    all.iter().filter(move |l| !procfs::parent(l.pid).is_some_and(is_left))
 }
 
 fn top(all: &[LeftBehind]) -> Option<&LeftBehind> {
-    let is_left = |pid| all.iter().any(|l| l.pid == pid);
-    all.iter().find(|l| !procfs::parent(l.pid).is_some_and(is_left)).or(all.first())
+    tops(all).next().or(all.first())
 }
 
 #[cfg(test)]
@@ -75,6 +123,13 @@ mod tests {
         assert_eq!(told(&[left(-1), left(-2)]).unwrap(), "nginx (pid -1) and 1 more process");
         let three = told(&[left(-1), left(-2), left(-3)]).unwrap();
         assert_eq!(three, "nginx (pid -1) and 2 more processes");
+    }
+
+    #[test]
+    fn what_is_said_to_cover_several_takes_each_of_them() {
+        assert_eq!(remedy(&[7]), "`imtcp attach --pid 7` covers");
+        assert_eq!(remedy(&[7, 9]), "`for p in 7 9; do imtcp attach --pid $p; done` covers");
+        assert_eq!(remedy(&[7; 9]), "`imtcp attach --pid` with each of their pids covers");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::socket::{self, Thread};
 use crate::{format, procfs};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.
-const NEUTRAL: &str = "reno";
+pub const NEUTRAL: &str = "reno";
 
 const IO_URING: &str = "io_uring holds them without a descriptor";
 const UNACCEPTED: &str =
@@ -57,6 +57,11 @@ impl Unreached {
     pub fn causes(&self) -> Option<String> {
         let causes: Vec<&str> = self.because.iter().map(String::as_str).collect();
         (!causes.is_empty()).then(|| causes.join("; "))
+    }
+
+    pub fn note_socket(&mut self, e: &io::Error) {
+        self.sockets += 1;
+        self.note(e);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -144,14 +149,14 @@ impl Taking {
                 refused => refused.map(drop),
             };
             if let Err(e) = taken.or_else(|e| if is_gone(&e) { Ok(()) } else { Err(e) }) {
-                self.unreached.sockets += 1;
-                self.unreached.note(&e);
+                self.unreached.note_socket(&e);
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
+    /// Changes one socket, by a copy of its descriptor in a thread.
+    pub fn take(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
         let (cookie, before) = (socket::cookie(copy)?, socket::control(copy)?);
         // The control's init looks for the tag, so the tag comes first; and a socket that has
         // the control already is set anew, to read it; not by way of the default, for BBR's init

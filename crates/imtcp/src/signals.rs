@@ -134,6 +134,26 @@ pub fn is_for_command(arrived: Arrived, leads_session: bool, sender_is_in_run: b
 /// Asks to end, from outside: the keyboard's Ctrl-C is a key where the terminal is raw.
 pub const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
 
+/// One that has arrived, is blocked and would have ended this process: nohup has SIGHUP ignored.
+pub fn pending_end() -> Option<Signal> {
+    let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the kernel writes the set before it is read.
+    let pending = unsafe {
+        if libc::sigpending(pending.as_mut_ptr()) != 0 {
+            return None;
+        }
+        pending.assume_init()
+    };
+    // SAFETY: the set is valid, and a null action changes nothing.
+    let would_end = |signal: &Signal| unsafe {
+        let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+        libc::sigismember(&pending, *signal as i32) == 1
+            && libc::sigaction(*signal as i32, null(), now.as_mut_ptr()) == 0
+            && now.assume_init().sa_sigaction == libc::SIG_DFL
+    };
+    ENDING.into_iter().find(would_end)
+}
+
 pub fn asks_to_end(arrived: Arrived) -> bool {
     ENDING.iter().any(|s| *s as i32 == arrived.signal)
 }

@@ -84,6 +84,29 @@ fn a_run_ends_by_the_signal_that_ended_its_command() {
 }
 
 #[test]
+fn a_signal_while_a_run_starts_leaves_nothing_of_it() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM] {
+        for wait_ms in [0, 2, 5] {
+            let mut running = net.run_spawn(&["-q", "--", "sleep", "20"]);
+            let running_pid = running.pid();
+            while cgroups_left().is_empty() {
+                assert!(running.0.try_wait().unwrap().is_none());
+            }
+            std::thread::sleep(Duration::from_millis(wait_ms));
+            running.signal(signal);
+            assert_eq!(running.finish().status.signal(), Some(signal));
+            assert_eq!(cgroups_left(), [] as [&std::path::Path; 0], "{signal}, {wait_ms} ms");
+            let of_it = format!("\"pid\":{},", running_pid);
+            let files = fs::read_dir("/run/imtcp/runs").unwrap().flatten();
+            let texts: Vec<_> = files.filter_map(|f| fs::read_to_string(f.path()).ok()).collect();
+            assert!(!texts.iter().any(|t| t.contains(&of_it)), "{signal}, {wait_ms} ms: {texts:?}");
+        }
+    }
+}
+
+#[test]
 fn one_ctrl_c_ends_a_loop_of_the_shell() {
     let Some(_alone) = alone() else { return };
     let scratch = Scratch::new();

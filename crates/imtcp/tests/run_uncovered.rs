@@ -93,6 +93,47 @@ fn what_the_command_sends_by_udp_is_told() {
 }
 
 #[test]
+fn what_the_command_sends_without_tcp_and_udp_is_told() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let (host, _) = net.peer();
+    let script = format!(
+        "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253)\n\
+         for _ in range(100): s.sendto(bytes(980), ('{host}', 0))"
+    );
+    let Some((line, json)) = lines(&net, &script) else { return };
+    assert!(line.contains("; 100 kB sent by IP without TCP or UDP, not held back"), "{line}");
+    assert_eq!(json["uncovered"]["other_bytes"], 100_000, "{json}");
+    assert_eq!(json["uncovered"]["udp_bytes"], 0, "{json}");
+}
+
+#[test]
+fn a_connection_that_is_refused_is_told_as_never_made() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let (host, _) = net.peer();
+    let script = format!("import socket\nsocket.socket().connect_ex(('{host}', 9))");
+    let Some((line, _)) = lines(&net, &script) else { return };
+    assert!(line.starts_with("imtcp: 1 connection tried in "), "{line}");
+    assert!(line.ends_with(", and none was made\n"), "{line}");
+    // One that was made and sent nothing is none of these.
+    let (line, _) = lines(&net, &connected(&net, "")).unwrap();
+    assert!(!line.contains("none was made"), "{line}");
+}
+
+#[test]
+fn a_process_that_leaves_between_two_looks_and_ends_at_once_is_told() {
+    let Some(_alone) = alone() else { return };
+    let elsewhere = format!("imtcp-test-passing-{}", std::process::id());
+    let dir = imtcp::cgroup::mount().unwrap().join(&elsewhere);
+    fs::create_dir(&dir).unwrap();
+    let leave = format!("sleep 0.4; sh -c 'echo $$ >{}/cgroup.procs'; sleep 0.1", dir.display());
+    let line = text(&imtcp(&["run", "--", "sh", "-c", &leave]).stderr);
+    eventually("it can be removed", || fs::remove_dir(&dir).is_ok());
+    assert!(line.contains(&format!("sh moved to the cgroup /{elsewhere}, out of the")), "{line}");
+}
+
+#[test]
 fn a_download_says_that_its_sender_paces_it() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

@@ -7,6 +7,7 @@
 
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
+use super::meant::with_what_was_meant;
 use super::Cli;
 
 /// Options without a line of their own: the usage or the line of another option names them.
@@ -14,8 +15,10 @@ const NAMED_ELSEWHERE: [&str; 3] = ["command", "advise_token_file", "advise_ca"]
 
 /// Reads the command line of this process; prints help or an error and exits where it asks for that.
 pub fn parse() -> Cli {
-    let matches = brief(Cli::command()).get_matches();
-    Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit())
+    let args: Vec<_> = std::env::args_os().collect();
+    let matches = brief(Cli::command()).try_get_matches_from(&args);
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    cli.unwrap_or_else(|e| with_what_was_meant(e, &args).exit())
 }
 
 /// The command without the paragraphs of its manual page, and examples before options.

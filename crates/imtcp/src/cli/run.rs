@@ -11,7 +11,7 @@ use crate::rate::Rate;
 
 /// Run a command whose TCP connections take only spare bandwidth
 ///
-/// Every TCP connection that the command and its children make or accept uses the mode. Static
+/// Every TCP connection that the command and its children make, accept or inherit uses the mode. Static
 /// binaries and Go programs are covered too: imtcp works by cgroup, not by a library. The floor and
 /// the ceiling hold for the sum of these connections.
 ///
@@ -24,7 +24,7 @@ use crate::rate::Rate;
 /// bandwidth. In that time they sent all that was available, or a queue stood. Alone on a path, that is most
 /// of the time.
 ///
-/// The last line names traffic that imtcp saw and did not hold back: UDP, daemons that send for the
+/// The last line names traffic that imtcp saw and did not hold back: UDP, raw IP, daemons that send for the
 /// command (docker, snapd, a shared ssh connection), and processes that left the run. It also counts
 /// connections that chose another congestion control or had no room for imtcp's state.
 ///
@@ -37,10 +37,10 @@ use crate::rate::Rate;
 /// The run loads the programs if they are not loaded, as `imtcp up` does. They stay loaded, unless the
 /// command cannot be started.
 ///
-/// A run ends with its command. If the command leaves processes running, imtcp moves them back to
-/// the cgroup that imtcp was started in. Their open connections keep mode and limits. Their new
-/// connections have the default control, also those that a daemon accepts. The last line names such a
-/// process, and `imtcp status` lists it while it lives. `imtcp attach --pid` covers it again. If imtcp is
+/// A run ends with its command. Sockets that the command inherited get back what they had. If the command
+/// leaves processes running, imtcp moves them back to the cgroup that imtcp was started in. Their open
+/// connections keep mode and limits. Their new connections have the default control, or that of a run or
+/// attachment around them, also those that a daemon accepts. The last line names such a process, and `imtcp status` lists it while it lives. `imtcp attach --pid` covers it again. If imtcp is
 /// killed, the next imtcp command does the same.
 ///
 /// The exit code is the command's. If a signal ended the command, imtcp tidies up and ends by the same

@@ -37,9 +37,8 @@ impl Listed {
             true => format!(", which has ended; open: {open}"),
             false => String::new(),
         };
-        let left = left_behind::told(&self.alive());
-        let left = left
-            .map_or(String::new(), |l| format!("; left running, with the default control: {l}"));
+        let left = left_behind::told_in_status(&self.alive());
+        let left = left.map_or(String::new(), |l| format!("; {l}"));
         format!("{orders} (imtcp's pid {}{ended}{left}): {}", r.pid, r.command_shown())
     }
 

@@ -24,6 +24,9 @@ pub fn line(s: &Summary) -> String {
     };
     let mut parts = if s.connections == 0 {
         Vec::from_iter(no_connections(s))
+    } else if made_none(s) {
+        let tried = format::count(s.connections, "connection");
+        vec![format!("{tried} tried in {}, and none was made", format::micros(s.elapsed_us))]
     } else if is_download(s) {
         vec![download(s)]
     } else {
@@ -39,6 +42,11 @@ pub fn line(s: &Summary) -> String {
 fn no_connections(s: &Summary) -> Option<String> {
     let own = if s.inner_connections > 0 { "'s own" } else { "" };
     (s.no_room_connections == 0).then(|| format!("saw no TCP connection of the command{own}"))
+}
+
+/// A handshake has a round trip. Refused connections and those that nobody answers have none.
+fn made_none(s: &Summary) -> bool {
+    s.min_rtt_us.is_none() && s.bytes_acked == 0 && s.bytes_received == 0 && s.available.is_none()
 }
 
 fn is_download(s: &Summary) -> bool {
@@ -182,6 +190,14 @@ mod tests {
     }
 
     #[test]
+    fn connections_that_were_never_made_are_no_sending_at_no_rate() {
+        let s = Summary { connections: 2, ..nothing() };
+        assert_eq!(line(&s), "imtcp: 2 connections tried in 2.00 s, and none was made");
+        let made = Summary { min_rtt_us: Some(210), ..s };
+        assert!(!line(&made).contains("none was made"), "{}", line(&made));
+    }
+
+    #[test]
     fn limits_are_told_in_bits_per_second() {
         let limits = Limits { max_bps: Some(80_000_000), min_bps: None };
         says(&Summary { limits, ..measured() }, "mean 50.0 Mbit/s (at most 80.0 Mbit/s); ");
@@ -197,6 +213,7 @@ mod tests {
     #[test]
     fn why_nothing_was_measured_is_told_where_it_is_known() {
         let mut lan = Summary { connections: 1, ..nothing() };
+        lan.bytes_acked = 1;
         says(&lan, "available bandwidth not measured; ");
         lan.min_rtt_us = Some(210);
         says(&lan, "available bandwidth not measured (a round trip of 210 µs is too short)");

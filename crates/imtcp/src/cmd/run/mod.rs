@@ -2,6 +2,7 @@
 //! `imtcp run`: a cgroup for the command, the sockops program on it by a link that the kernel
 //! ends with us (also after SIGKILL), the command inside, a line at the end.
 
+mod inherited;
 mod last_words;
 mod line;
 mod not_held_back;
@@ -25,6 +26,7 @@ use imtcp_bpf::records::Records;
 use imtcp_bpf::{control, probe, Policy, Record};
 use nix::unistd::getpid;
 
+use self::inherited::Inherited;
 use self::last_words::LastWords;
 pub use self::rehearse::rehearse;
 use self::spawn::{spawn, Plan};
@@ -67,9 +69,16 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     let service = Service::wanted(&args)?;
     let last_words = LastWords::to(args.output.as_deref())?;
     policy::warn_of_missing_ecn(args.orders.mode);
-    let mut session = Session::start(&args, orders)?;
-
+    let lock = state::lock()?;
+    // Before anything of the run exists: a signal that ends us would leave it.
     let blocked = Blocked::new()?;
+    let mut session = Session::start(&args, orders, &lock)?;
+    if let Some(signal) = signals::pending_end() {
+        session.end();
+        session.unload(&lock)?;
+        return Ok(signal as i32);
+    }
+    drop(lock);
     let started = Instant::now();
     let plan = Plan {
         cgroup: &session.cgroup,
@@ -91,7 +100,8 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
         }
     }
     // The command has what we had; we need little more.
-    let _ = caps::keep_for_waiting(session.records.enters_namespaces());
+    let gives_back = !session.inherited.is_empty();
+    let _ = caps::keep_for_waiting(session.records.enters_namespaces(), gives_back);
     // Without it the run is as good, and its last line knows less.
     let _ = session.watch.as_ref().map(|watch| watch.follow(child));
     let status = wait::for_end(child, &blocked, &session.cgroup);
@@ -129,19 +139,19 @@ struct Session {
     cgroup: PathBuf,
     refuge: PathBuf,
     watch: Option<Watch>,
+    inherited: Inherited,
     // In the order of their ends: no new connections, then no registration.
     link: Option<control::Link>,
     registered: Option<state::Registered>,
 }
 
 impl Session {
-    fn start(args: &RunArgs, orders: Policy) -> Result<Self> {
-        let lock = state::lock()?;
-        let loaded = up::ensure(&lock)?;
-        state::sweep(&lock);
-        let begun = Session::begin(args, orders, loaded, &lock);
+    fn start(args: &RunArgs, orders: Policy, lock: &state::ChangeLock) -> Result<Self> {
+        let loaded = up::ensure(lock)?;
+        state::sweep(lock);
+        let begun = Session::begin(args, orders, loaded, lock);
         if loaded && begun.is_err() {
-            up::undo(&lock)?;
+            up::undo(lock)?;
         }
         begun
     }
@@ -170,6 +180,7 @@ impl Session {
             cgroup: dir,
             refuge,
             watch: None,
+            inherited: Inherited::default(),
             link: None,
             registered: None,
         };
@@ -207,6 +218,11 @@ impl Session {
         let dir = fs::File::open(&self.cgroup)?;
         self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy)?);
         self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup)).transpose().ok().flatten();
+        let (inherited, unreached) = Inherited::take(self.policy, args.orders.mode)?;
+        self.inherited = inherited;
+        if let Some(told) = unreached.text() {
+            eprintln!("imtcp: of what the command inherits, {told}");
+        }
         Ok(())
     }
 
@@ -268,6 +284,7 @@ impl Session {
     /// have it, its registration while these or those processes go on; a later command sweeps them.
     fn end(&mut self) -> Vec<LeftBehind> {
         (self.watch, self.link) = (None, None);
+        self.inherited.give_back();
         let (left_behind, removed) = left_behind::end_cgroup(&self.cgroup, &self.refuge);
         if let Err(e) = removed {
             eprintln!("imtcp: {e:#}");

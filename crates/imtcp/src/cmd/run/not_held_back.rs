@@ -19,17 +19,18 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
              `sysctl -w net.core.optmem_max=131072` makes it"
         )
     });
-    let Uncovered { udp_bytes, nfs_bytes, daemons, moved } = &s.uncovered;
-    let udp = udp_bytes.filter(|n| *n >= WORTH_TELLING_BYTES.max(s.bytes_acked / 10));
-    let udp = udp.map(|n| format!("{} sent by UDP, not held back", format::bytes(n)));
+    let Uncovered { udp_bytes, other_bytes, nfs_bytes, daemons, moved } = &s.uncovered;
+    let by = |bytes: Option<u64>, how| {
+        let much = bytes.filter(|n| *n >= WORTH_TELLING_BYTES.max(s.bytes_acked / 10));
+        much.map(|n| format!("{} sent by {how}, not held back", format::bytes(n)))
+    };
+    let udp = by(*udp_bytes, "UDP");
+    let other = by(*other_bytes, "IP without TCP or UDP");
     let moved = moved.as_ref().map(|m| {
         let (command, cgroup) = (format::on_one_line(&m.command), format::on_one_line(&m.cgroup));
-        format!(
-            "{command} moved to the cgroup {cgroup}, out of the run: \
-             `imtcp attach --cgroup {cgroup}` holds it back there"
-        )
+        format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&cgroup))
     });
-    let mut told: Vec<_> = [left, no_room, udp, moved].into_iter().flatten().collect();
+    let mut told: Vec<_> = [left, no_room, udp, other, moved].into_iter().flatten().collect();
     if s.connections + s.inner_connections == 0 {
         told.extend(daemons.iter().map(|d| {
             format!("{} ({}) sends for it: {}", d.name, format::on_one_line(&d.path), d.remedy)
@@ -40,6 +41,16 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
         }));
     }
     told
+}
+
+/// The root is attached on request alone.
+fn remedy(cgroup: &str) -> String {
+    let force = match cgroup {
+        "/" => " --force",
+        _ => "",
+    };
+    let else_where = if force.is_empty() { "" } else { ", with all else that is in no cgroup" };
+    format!(": `imtcp attach --cgroup {cgroup}{force}` holds it back there{else_where}")
 }
 
 #[cfg(test)]
@@ -91,6 +102,21 @@ mod tests {
         ] {
             assert!(!line(&s).contains("UDP"), "{}", line(&s));
         }
+    }
+
+    #[test]
+    fn what_is_neither_tcp_nor_udp_is_told_where_it_is_much() {
+        let s = |n| {
+            let uncovered = Uncovered { other_bytes: Some(n), ..Default::default() };
+            Summary { uncovered, ..nothing() }
+        };
+        says(&s(600_000), "; 600 kB sent by IP without TCP or UDP, not held back");
+        assert!(!line(&s(300)).contains("without TCP"));
+    }
+
+    #[test]
+    fn the_remedy_for_who_left_to_the_root_is_one_that_attach_takes() {
+        assert!(remedy("/").starts_with(": `imtcp attach --cgroup / --force` "));
     }
 
     #[test]

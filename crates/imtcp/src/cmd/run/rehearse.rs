@@ -21,7 +21,7 @@ pub fn rehearse() -> Result<()> {
     let words = ["imtcp", "run", "--quiet", "--", "imtcp", "doctor"];
     let Command::Run(args) = Cli::parse_from(words).command else { unreachable!() };
     let orders = policy::orders(&args.orders, None)?;
-    let mut session = Session::start(&args, orders)?;
+    let mut session = Session::start(&args, orders, &state::lock()?)?;
     let connected = connect_within(&session.cgroup, args.orders.mode);
     // What is in it at its end would be left behind by the run.
     let moved_back = move_to(&session.refuge);

@@ -22,6 +22,8 @@ use crate::{cgroup, procfs};
 pub struct Uncovered {
     /// Sent by UDP; null where this kernel does not count it.
     pub udp_bytes: Option<u64>,
+    /// The same by IP without TCP and UDP, and by raw sockets.
+    pub other_bytes: Option<u64>,
     /// Written by NFS, of the whole machine, while the run went on.
     pub nfs_bytes: u64,
     /// That the command turned to, and that send by themselves.
@@ -87,14 +89,24 @@ impl Watch {
         let peers = self.counters.unix_peers();
         Uncovered {
             udp_bytes: self.counters.udp_bytes(),
+            other_bytes: self.counters.other_bytes(),
             nfs_bytes: procfs::nfs_bytes_written().saturating_sub(self.nfs_before),
             daemons: peers.into_iter().filter(is_there).filter_map(daemon).collect(),
-            moved: self.moved.get().cloned(),
+            moved: self.moved.get().cloned().or_else(|| self.moved_in_passing()),
         }
+    }
+
+    /// One that was moved and has ended between two looks.
+    fn moved_in_passing(&self) -> Option<Moved> {
+        self.counters.moved().into_iter().find_map(|moved| {
+            let is_ours = Path::new(&moved.cgroup).ancestors().any(cgroup::is_ours);
+            (!is_ours).then_some(Moved { command: moved.command, cgroup: moved.cgroup })
+        })
     }
 }
 
-/// Processes leave soon after their start (su and its session, snap), and each look reads all of /proc.
+/// A program of ours sees who is moved; a kernel without it has these looks alone, and whoever leaves and ends
+/// between two is not seen. Processes leave soon after their start (su and its session, snap), and each look reads all of /proc.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -140,8 +152,18 @@ const DAEMONS: [(&str, &str, &str); 6] = [
 /// ssh asks an agent too, but for connections of its own.
 fn is_ssh_master(peer: &UnixPeer) -> bool {
     let is_agent = std::env::var_os("SSH_AUTH_SOCK").is_some_and(|s| s == peer.path.as_str())
-        || ["agent", "X11"].iter().any(|word| peer.path.contains(word));
+        || is_agents_name(Path::new(&peer.path));
     peer.command == "ssh" && !is_agent
+}
+
+/// As ssh, gpg, keyrings and X servers name theirs. A ControlPath may have their words in it.
+fn is_agents_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let dir = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    name.starts_with("agent.")
+        || name.starts_with("S.gpg-agent")
+        || ["ssh-agent", "ssh-agent.socket", "ssh-agent.sock", "openssh_agent"].contains(&&*name)
+        || ["keyring", ".X11-unix"].contains(&&*dir)
 }
 
 #[cfg(test)]
@@ -160,6 +182,9 @@ mod tests {
         for path in ["/tmp/ssh-x/agent.4", "/run/user/7/gnupg/S.gpg-agent.ssh", "/tmp/.X11-unix/X0"]
         {
             assert_eq!(name_of("ssh", path), None, "{path}");
+        }
+        for path in ["/root/.ssh/cm-agent-host:22", "/root/X11/cm", "/home/agent/.ssh/cm"] {
+            assert_eq!(name_of("ssh", path), Some("a shared ssh connection"), "{path}");
         }
         assert_eq!(name_of("curl", "/var/run/nscd/socket"), None);
     }
