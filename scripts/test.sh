@@ -27,9 +27,9 @@ run() {
 	shift
 	echo "$*" >"$log/$name.command"
 	rm -f "$log/$name.status"
-	# A shell's background job ignores Ctrl-C, and so would the programs under test. `timeout` leads a
+	# A shell's background job ignores Ctrl-C, one of nohup a hang-up, and so would the programs under test. `timeout` leads a
 	# process group, so that all of a part can be ended.
-	env --default-signal=INT,QUIT timeout --kill-after=10 $limit_s "$@" >"$log/$name.log" 2>&1 &
+	env --default-signal=INT,QUIT,HUP timeout --kill-after=10 $limit_s "$@" >"$log/$name.log" 2>&1 &
 	echo $! >"$log/$name.group"
 	wait $!
 	status=$?
