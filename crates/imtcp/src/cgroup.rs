@@ -168,17 +168,21 @@ pub fn is_ours(dir: &Path) -> bool {
     name.starts_with(RUN) || name.starts_with(ATTACHMENT)
 }
 
-/// How old an empty cgroup of ours is before it counts as abandoned: another /run's imtcp may be about to use it.
+/// How old what nobody registered is before it counts as abandoned: somebody may be about to use it.
 const ABANDONED: Duration = Duration::from_secs(60);
 
+/// Is this file or cgroup old enough?
+pub fn is_abandoned(path: &Path) -> bool {
+    let changed = fs::metadata(path).and_then(|m| m.modified());
+    changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED))
+}
+
 /// Removes cgroups of ours, there and below, that nobody has registered: empty ones that are not new.
-pub fn remove_abandoned(dir: &Path, is_registered: &dyn Fn(&Path) -> bool) {
+pub fn remove_abandoned(dir: &Path, registered: &BTreeSet<PathBuf>) {
     for child in children(dir) {
-        remove_abandoned(&child, is_registered);
-        let age =
-            fs::metadata(&child).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-        let is_old = age.is_some_and(|age| age > ABANDONED);
-        if is_ours(&child) && is_old && !is_populated(&child) && !is_registered(&child) {
+        remove_abandoned(&child, registered);
+        let is_used = is_populated(&child) || registered.contains(&child);
+        if is_ours(&child) && !is_used && is_abandoned(&child) {
             // Fails where somebody came to it meanwhile, which is right.
             let _ = fs::remove_dir(&child);
         }

@@ -251,16 +251,19 @@ fn sweep_halves() {
                 let text = fs::read(&path).unwrap_or_default();
                 serde_json::from_slice::<serde_json::Value>(&text).is_ok()
             };
-            if path.extension().is_none_or(|e| e != "json") || !is_whole() {
+            // A run that ends replaces its own file without the change lock: a young one may be that.
+            let is_over = match path.extension().is_some_and(|e| e == "json") {
+                true => !is_whole(),
+                false => cgroup::is_abandoned(&path),
+            };
+            if is_over {
                 let _ = fs::remove_file(&path);
             }
         }
     }
-    let registered = |dir: &Path| {
-        let moved = |a: &Attachment| a.moved.iter().any(|moved| moved.dir == dir);
-        read_all::<Run>(RUNS).iter().any(|(_, run)| run.cgroup == dir)
-            || attachments().iter().any(moved)
-    };
+    let of_runs = read_all::<Run>(RUNS).into_iter().map(|(_, run)| run.cgroup);
+    let of_attachments = attachments().into_iter().flat_map(|a| a.moved).map(|moved| moved.dir);
+    let registered = of_runs.chain(of_attachments).collect();
     if let Ok(mount) = cgroup::mount() {
         cgroup::remove_abandoned(&mount, &registered);
     }

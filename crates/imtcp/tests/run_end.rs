@@ -383,14 +383,15 @@ fn what_was_begun_and_never_registered_is_swept_by_the_next_command() {
     imtcp_ok(&["run", "-q", "--", "true"]);
     let file = "/run/imtcp/runs/00000000000000ff.json";
     fs::write(file, "").unwrap();
-    fs::write("/run/imtcp/runs/00000000000000fe.new", "{\"pid\": 1").unwrap();
+    let half = std::path::PathBuf::from("/run/imtcp/runs/00000000000000fe.new");
+    fs::write(&half, "{\"pid\": 1").unwrap();
     let mount = imtcp::procfs::cgroup2_mount().unwrap();
     let [old, new] = ["old", "new"].map(|age| mount.join(format!("imtcp-run-{age}")));
     for dir in [&old, &new] {
         fs::create_dir(dir).unwrap();
     }
     let mut touch = std::process::Command::new("touch");
-    assert!(touch.args(["-d", "2 minutes ago"]).arg(&old).status().unwrap().success());
+    assert!(touch.args(["-d", "2 minutes ago"]).args([&old, &half]).status().unwrap().success());
     imtcp_ok(&["run", "-q", "--", "true"]);
     assert_eq!(fs::read_dir("/run/imtcp/runs").unwrap().count(), 0);
     // Of a young one somebody may be about to make use.
