@@ -6,6 +6,7 @@
 cd "$(dirname "$0")/.." || exit 0
 read -r tested <.ci/tested || exit 0
 ! git diff --quiet "$tested" -- \
-	core bpf ':!bpf/imtcp_ctl*' ':!bpf/imtcp_uncovered*' proftpd lab/guest lab/load lab/src lab/tests \
-	lab/requirements.txt tests/guest tests/guests.py tests/test_connections.py tests/test_modes.py tests/test_nocc.py \
+	core bpf ':!bpf/imtcp_ctl*' ':!bpf/imtcp_uncovered*' proftpd lab/guest lab/load lab/src lab/requirements.txt \
+	lab/tests/test_ftp_runs.py lab/tests/test_measuring.py lab/tests/test_quick_figures.py \
+	lab/tests/test_vm_determinism.py lab/tests/test_vm_run.py lab/tests/vm_guests.py tests/guest tests/guests.py tests/test_connections.py tests/test_modes.py tests/test_nocc.py \
 	tests/test_parameters.py tests/test_rates.py tests/test_token_bucket.py 2>/dev/null

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -13,20 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents import CLIENT, IMTCP, LINKS, NAMES, PEERS, ROOT, SERVER, SWALLOW, Agents, inside, ip
-
-#: The controls' names are global on a kernel: whoever loads them here holds this, as the tests
-#: of crates/imtcp do.
-LOCK = Path("/run/imtcp-tests.lock")
-
-
-@pytest.fixture
-def running_kernel() -> Iterator[None]:
-    """The running kernel's congestion controls, for one test at a time."""
-    if os.geteuid() != 0:
-        pytest.skip("loading into the running kernel needs root")
-    with LOCK.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+from running_kernel import running_kernel as running_kernel
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import queue
 import signal
 import sys
 import tempfile
@@ -13,6 +15,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 from distributed import Client, LocalCluster
+from tornado.ioloop import IOLoop
 
 from imtcp_lab import sweep
 from imtcp_lab.cluster import ClusterRunner
@@ -50,9 +53,27 @@ class Slow(Echo):
 
 
 @pytest.fixture(scope="module")
-def runner():
+def loop():
+    """Distributed gives its own loop ten seconds to begin: too little on a busy machine."""
+    begun: queue.SimpleQueue[tuple[IOLoop, asyncio.Event]] = queue.SimpleQueue()
+
+    async def serve():
+        end = asyncio.Event()
+        begun.put((IOLoop.current(), end))
+        await end.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    loop, end = begun.get()
+    yield loop
+    loop.add_callback(end.set)
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def runner(loop):
     cluster = LocalCluster(
-        n_workers=1, threads_per_worker=3, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=3, processes=False, dashboard_address=None, loop=loop
     )
     with cluster, Client(cluster) as client:
         yield ClusterRunner(Echo(), client)
@@ -101,7 +122,7 @@ def started(directory):
     return [tuple(map(int, f.name.split("-")[:2])) for f in directory.iterdir()]
 
 
-def test_a_killed_worker_costs_no_point_and_none_counts_twice(tmp_path):
+def test_a_killed_worker_costs_no_point_and_none_counts_twice(tmp_path, loop):
     # The workers are other processes, which cannot import this file.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     starts, saved = tmp_path / "starts", tmp_path / "saved"
@@ -110,7 +131,7 @@ def test_a_killed_worker_costs_no_point_and_none_counts_twice(tmp_path):
         Scenario(Dumbbell(), Web(), Bulk(), CONTROLS["cubic"], seed=seed) for seed in range(1, 7)
     ]
     cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, loop=loop
     )
     with cluster, Client(cluster) as client:
         runner = ClusterRunner(Marking(starts), client)

@@ -17,10 +17,8 @@ from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import Job, JobTimeout
 from imtcp_lab.netns import NetnsRunner, has_netem, probe, runner
 
-pytestmark = [
-    pytest.mark.netns,
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-]
+# A job's end removes what was loaded since its begin, also by other tests.
+pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("running_kernel")]
 
 #: Hosts a and b with the delay line in m between them.
 DELAYED = """\

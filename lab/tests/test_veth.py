@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
@@ -67,7 +66,7 @@ def test_what_cannot_be_compared_is_refused_and_nothing_is_run(wrong, capsys):
 
 
 @pytest.mark.netns
-@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+@pytest.mark.usefixtures("running_kernel")
 def test_a_round_sends_with_every_control_on_the_running_kernel():
     controls = named("reno,imtcp_bg")
     found = veth.measure(controls, 1, 1, NetnsRunner())

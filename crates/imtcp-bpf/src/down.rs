@@ -25,10 +25,8 @@ pub struct Report {
 
 pub fn down() -> Result<Report> {
     probe::require_privileges("imtcp down")?;
-    if !paths::dir().exists() {
-        return Ok(Report::default());
-    }
     paths::require_writable()?;
+    let Some(_held) = paths::hold()? else { return Ok(Report::default()) };
     let mut report = Report { was_loaded: true, ..Default::default() };
     // Before anything is taken away: with this failing, everything stays as it was.
     let switcher = Switcher::load();

@@ -2,14 +2,16 @@
 //! Where things are pinned, and the BPF file system they are pinned in.
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::Obstacle;
+use crate::{raw, Obstacle};
 
 pub const BPFFS: &str = "/sys/fs/bpf";
 
@@ -97,6 +99,41 @@ pub fn require_writable() -> Result<(), Obstacle> {
     match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) } {
         0 => Ok(()),
         _ => Err(Obstacle::unwritable(&wanted, &io::Error::last_os_error())),
+    }
+}
+
+/// The directory of pins, made where it is missing, and held: one command at a time changes what is in it.
+/// A container may see these pins and have a /run of its own, so a lock there is not enough.
+pub(crate) fn make_and_hold() -> Result<File, Obstacle> {
+    loop {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir())
+            .map_err(|e| Obstacle::unwritable(&dir(), &e))?;
+        if let Some(held) = hold()? {
+            return Ok(held);
+        }
+    }
+}
+
+/// The same, or nothing where it is missing.
+pub(crate) fn hold() -> Result<Option<File>, Obstacle> {
+    let held = || -> io::Result<File> {
+        let held = File::open(dir())?;
+        // Whoever can open it can hold it. An older imtcp made it for everybody to open.
+        let _ = held.set_permissions(Permissions::from_mode(0o700));
+        raw::lock(held.as_fd())?;
+        // The command that held it until now may have removed it.
+        match fs::metadata(dir())?.ino() == held.metadata()?.ino() {
+            true => Ok(held),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    };
+    match held() {
+        Ok(held) => Ok(Some(held)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Obstacle::unwritable(&dir(), &e)),
     }
 }
 

@@ -35,6 +35,20 @@ pub fn obj_pin(fd: BorrowedFd, path: &Path) -> io::Result<()> {
     unsafe { check(sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr())).map(drop) }
 }
 
+/// Waits until nobody else holds the file.
+pub fn lock(file: BorrowedFd) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// Puts another struct_ops map behind a link: in-place replacement.
 pub fn link_update(link: BorrowedFd, map: BorrowedFd) -> io::Result<()> {
     // SAFETY: both descriptors are open; no options.

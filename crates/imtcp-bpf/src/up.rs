@@ -14,7 +14,7 @@ use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, OpenObject};
 use crate::meta::{self, Meta};
 use crate::registrations::Registrations;
 use crate::staged::{Staged, STAGED};
-use crate::{down, objects, paths, probe, usual_controls, Obstacle, NOCC};
+use crate::{down, objects, paths, probe, usual_controls, NOCC};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -43,7 +43,8 @@ pub fn up(force: bool, nocc: Nocc) -> Result<Outcome> {
     meta::require_in_sight()?;
     paths::ensure_bpffs()?;
 
-    let fresh = !fs::exists(paths::dir())?;
+    let _held = paths::make_and_hold()?;
+    let fresh = fs::read_dir(paths::dir())?.next().is_none();
     let done = up_in_dir(force, nocc);
     if done.is_err() && fresh {
         let _ = paths::remove_all();
@@ -52,8 +53,6 @@ pub fn up(force: bool, nocc: Nocc) -> Result<Outcome> {
 }
 
 fn up_in_dir(force: bool, nocc: Nocc) -> Result<Outcome> {
-    let dir = paths::dir();
-    fs::create_dir_all(&dir).map_err(|e| Obstacle::unwritable(&dir, &e))?;
     sweep_half_done()?;
 
     let old = Meta::read()?;

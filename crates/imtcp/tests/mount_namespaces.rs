@@ -75,3 +75,23 @@ fn a_mount_namespace_of_another_user_namespace_is_not_entered() {
     assert_eq!(output.status.code(), Some(3), "not up: {said}");
     assert_eq!(json(&text(&output.stdout))["up"], false);
 }
+
+/// As containers do that see this machine's BPF file system and have a /run of their own.
+#[test]
+fn commands_with_another_run_directory_change_what_is_loaded_one_at_a_time() {
+    let Some(_alone) = alone() else { return };
+    let script = "mount -t tmpfs tmpfs /run || exit; for i in 1 2 3 4; do \
+                  \"$0\" up --force && \"$0\" down && \"$0\" up || exit; done";
+    let begin = || {
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "sh", "-c", script, &IMTCP]);
+        shell.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let shells: Vec<_> = (0..3).map(|_| begin()).collect();
+    for shell in shells {
+        let output = shell.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    imtcp_ok(&["up"]);
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["up"], true);
+}

@@ -2,6 +2,7 @@
 use anyhow::Result;
 use imtcp_bpf::down::{self, is_registered};
 use imtcp_bpf::meta::{require_same_layout, Meta};
+use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::up::{up, Nocc, Outcome};
 use imtcp_bpf::{layout_matches, objects, probe, usual_controls};
@@ -94,8 +95,9 @@ pub(super) fn replaces_loaded() -> Result<bool> {
 /// has begun to use it.
 pub(super) fn undo(lock: &state::ChangeLock) -> Result<()> {
     state::sweep(lock);
+    // Policies are what is left of runs that have just begun, also of those that another /run knows.
     let in_use = !Records::open()?.read()?.is_empty()
-        || !state::runs().is_empty()
+        || !Policies::open()?.ids().is_empty()
         || !state::attachments().is_empty();
     if !in_use {
         down::down()?;
