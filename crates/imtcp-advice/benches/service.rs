@@ -93,6 +93,11 @@ fn bench(place: &Place, days: i64, paths: i64) {
         let beside = beside_reports(address, paths, || gets(address, Some(PACE), "200", advice));
         report(&format!("advice, history={history}, beside reports"), Some(PACE), beside);
         asked.report(address);
+        if history == "week" {
+            let (records, took) = ingest(address);
+            let rate = records as f64 / took.as_secs_f64();
+            println!("ingest: {rate:.0} records a second ({AGENTS} agents, {RECORDS_A_BATCH} records a batch)");
+        }
         server.block_on(service.end());
         let rolled_days = server.block_on(rolled_days(place, days));
         let raw_days = days - rolled_days - days / 12;
@@ -106,11 +111,6 @@ fn bench(place: &Place, days: i64, paths: i64) {
         asked.report(address);
         let at_work = server.block_on(self::rolled_days(place, days)) < rolled_days + days / 12;
         println!("the roll-up {} then", if at_work { "was still at work" } else { "had ended by" });
-        if history == "week" {
-            let (records, took) = ingest(address);
-            let rate = records as f64 / took.as_secs_f64();
-            println!("ingest: {rate:.0} records a second ({AGENTS} agents, {RECORDS_A_BATCH} records a batch)");
-        }
         server.block_on(service.end());
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

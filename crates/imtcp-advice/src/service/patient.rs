@@ -26,6 +26,14 @@ impl<T> Patient<T> {
         Patient { inner, patience, answer_time, waiting: None, begun: None }
     }
 
+    /// Has its answer taken too long?
+    fn check_answer(&mut self) -> io::Result<()> {
+        match self.begun.get_or_insert_with(Instant::now).elapsed() > self.answer_time {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Passes a result on; while there is none, the time runs.
     fn watch<R>(&mut self, cx: &mut Context, poll: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if poll.is_ready() {
@@ -55,11 +63,24 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
         cx: &mut Context,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.begun.get_or_insert_with(Instant::now).elapsed() > self.answer_time {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
+        self.check_answer()?;
         let poll = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.watch(cx, poll)
+    }
+
+    /// Head and body in one call: without it a large body is copied behind its head.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context,
+        bufs: &[io::IoSlice],
+    ) -> Poll<io::Result<usize>> {
+        self.check_answer()?;
+        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.watch(cx, poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {

@@ -153,9 +153,9 @@ impl Store {
         tell: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Maintained> {
         let mut done = self.maintain_all(task, tell).await?;
-        if done.rolled_up + done.removed > 0 {
-            // At the end alone: who keeps records as they were knows the same of the path meanwhile,
-            // and would read all of it anew after each of many steps.
+        // Means say the same of a path as the records in them: who keeps those need not read all of its days
+        // anew, 12 s of a processor for 100 paths and a year. What is removed is not there any more.
+        if done.removed > 0 {
             let mut tx = self.writing().await?;
             self.raise_generation(&mut tx).await?;
             self.commit(tx).await?;
