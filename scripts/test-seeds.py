@@ -6,9 +6,10 @@ the next, and on a build with other bytes each seed is another sample.
     scripts/test-seeds.py --seeds 5 tests/test_modes.py
     scripts/test-seeds.py -- -k token                  what stands after -- is pytest's
 
-Prints how often each test passed, and keeps that in the table lab/results/test-seeds.md, with the
-rows of tests that were not run now.  Exits with 1 where one failed.  What a seed gave is saved in
-target/test-seeds: the same command on the same commit goes on where it was ended.
+Prints how often each test passed.  What each seed gave is kept in lab/results/test-seeds.json when
+it has ended, for as long as nothing changes that a guest depends on (scripts/guest-inputs.txt): the
+same command goes on where it was ended, on another day too.  lab/results/test-seeds.md is the table
+of it.  Exits with 1 where a test failed.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import tempfile
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "lab" / "results" / "test-seeds.md"
+KEPT = ROOT / "lab" / "results" / "test-seeds.json"
 #: Those with chance in them; of test_kernels.py the verifier decides, which has none.
 TESTS = tuple(
     f"tests/test_{name}.py"
@@ -52,45 +54,61 @@ def outcomes(seed: int, arguments: list[str]) -> dict[str, str]:
         return found
 
 
-def saved(seed: int, arguments: list[str], commit: str) -> dict[str, str]:
-    """The same, run once for a clean commit."""
-    asked = hashlib.sha256(" ".join(arguments).encode()).hexdigest()[:12]
-    path = ROOT / "target" / "test-seeds" / commit / asked / f"{seed}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    found = outcomes(seed, arguments)
-    if not commit.endswith("-dirty"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(found))
-        new.rename(path)
-    return found
+def inputs() -> str:
+    """Names the state of all that a guest depends on."""
+    of = (ROOT / "scripts" / "guest-inputs.txt").read_text().split()
+    changed = ["git", "status", "--porcelain", "--", *of]
+    if subprocess.run(changed, cwd=ROOT, capture_output=True, check=True).stdout:
+        raise SystemExit("test-seeds: commit what has changed first: results are kept by its state")
+    listed = ["git", "ls-files", "--stage", "--", *of]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout
+    return hashlib.sha256(files).hexdigest()[:12]
+
+
+class Kept:
+    """What seeds gave: by the tests asked for, the state of the inputs and by seed what failed."""
+
+    def __init__(self, path: Path, arguments: list[str]) -> None:
+        self.path, self.asked = path, " ".join(arguments)
+        self.all = json.loads(path.read_text()) if path.exists() else {}
+        now = inputs()
+        if self.all.get(self.asked, {}).get("inputs") != now:
+            self.all[self.asked] = {"inputs": now, "tests": [], "failed": {}}
+        self.own = self.all[self.asked]
+        self.lock = Lock()
+
+    def add(self, seed: int, found: dict[str, str]) -> None:
+        with self.lock:
+            self.own["tests"] = sorted({*self.own["tests"], *found})
+            self.own["failed"][str(seed)] = {n: reason for n, reason in found.items() if reason}
+            new = self.path.with_suffix(".new")
+            new.write_text(json.dumps(self.all, indent=1, sort_keys=True) + "\n")
+            new.rename(self.path)
+            self.path.with_suffix(".md").write_text(self.table())
+
+    def has(self, seed: int) -> bool:
+        return str(seed) in self.own["failed"]
+
+    def table(self) -> str:
+        rows = {}
+        for one in self.all.values():
+            for name in one["tests"]:
+                seeds = [seed for seed, failed in one["failed"].items() if name in failed]
+                count = len(one["failed"])
+                passed = f"{count - len(seeds)} of {count}"
+                failed = ", ".join(sorted(seeds, key=int)) or "none"
+                rows[name] = f"| `{name}` | {passed} | {failed} | `{one['inputs']}` |\n"
+        return HEAD + "".join(rows[name] for name in sorted(rows))
 
 
 HEAD = """# Tests of the virtual machine by seed
 
-By `scripts/test-seeds.py`.  A build with other bytes is another sample of each.
+By `scripts/test-seeds.py`.  The last column names the state of all that a guest depends on: with
+other bytes each seed is another sample.
 
-| test | passed | failed with seeds | commit |
+| test | passed | failed with seeds | state |
 |---|---|---|---|
 """
-
-
-def rows(by_seed: dict[int, dict[str, str]], commit: str) -> dict[str, str]:
-    """By test: how often it passed, and with which seeds it did not."""
-    of_test = {}
-    for name in {name for found in by_seed.values() for name in found}:
-        failed = [seed for seed, found in by_seed.items() if found.get(name)]
-        ran = sum(name in found for found in by_seed.values())
-        seeds = ", ".join(map(str, failed)) or "none"
-        of_test[name] = f"| `{name}` | {ran - len(failed)} of {ran} | {seeds} | `{commit}` |"
-    return of_test
-
-
-def kept(table: Path) -> dict[str, str]:
-    """The rows of a table by test."""
-    text = table.read_text() if table.exists() else ""
-    return {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
 
 
 def main() -> int:
@@ -99,25 +117,22 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=20, metavar="N")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
-    parser.add_argument("--output", type=Path, default=TABLE, metavar="FILE")
+    parser.add_argument("--output", type=Path, default=KEPT, metavar="FILE")
     parser.add_argument("arguments", nargs="*", default=list(TESTS), metavar="TEST")
     asked = parser.parse_args()
-    head = ["git", "describe", "--always", "--dirty"]
-    described = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=False)
-    commit = described.stdout.strip()
-    by_seed: dict[int, dict[str, str]] = {}
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        seeds = range(asked.seeds)
-        running = pool.map(lambda seed: saved(seed, asked.arguments, commit), seeds)
-        for seed, found in enumerate(running):
-            by_seed[seed] = found
+    kept = Kept(asked.output, asked.arguments)
+
+    def run(seed: int) -> None:
+        if not kept.has(seed):
+            found = outcomes(seed, asked.arguments)
+            kept.add(seed, found)
             failed = [name for name, reason in found.items() if reason]
             print(f"seed {seed}: {len(found)} tests, failed: {failed or 'none'}", flush=True)
-    now = rows(by_seed, commit)
-    both = kept(asked.output) | now
-    asked.output.write_text(HEAD + "".join(f"{both[name]}\n" for name in sorted(both)))
-    print(HEAD + "\n".join(now[name] for name in sorted(now)))
-    wrong = [(seed, *one) for seed, found in by_seed.items() for one in found.items() if one[1]]
+
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        list(pool.map(run, range(asked.seeds)))
+    print(kept.table())
+    wrong = [(seed, *one) for seed, all in kept.own["failed"].items() for one in all.items()]
     for seed, name, reason in wrong:
         print(f"{name}, seed {seed}: {reason}")
     return int(bool(wrong))
