@@ -25,7 +25,7 @@ pub struct Clients {
 /// The destinations that matter: whom agents with --peers-from-service report on and test
 #[utoipa::path(get, path = "/v1/clients", tag = "clients", responses((status = 200, description = "All of them", body = Clients)))]
 pub async fn clients(State(service): State<Shared>) -> Result<Json<Clients>, Problem> {
-    Ok(Json(Clients { clients: service.book.store().clients().await? }))
+    Ok(Json(Clients { clients: service.cache.store().clients().await? }))
 }
 
 /// Add a client; one that is there stays as it is. At most 10 000
@@ -41,7 +41,7 @@ pub async fn add(
     if dst.parse().is_ok_and(|address: IpAddr| !is_peer(address)) {
         return Err(Problem::bad_request(format!("{dst} cannot be a client: {}", peer::RULE)));
     }
-    Ok(Json(service.book.store().add_client(&dst, now_us()).await?))
+    Ok(Json(service.cache.store().add_client(&dst, now_us()).await?))
 }
 
 /// Remove a client; its history stays
@@ -56,7 +56,7 @@ pub async fn remove(
     Path(dst): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let dst = destination(&dst)?;
-    if !service.book.store().remove_client(&dst).await? {
+    if !service.cache.store().remove_client(&dst).await? {
         let detail = "there is no such client: /v1/clients lists those there are";
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     }

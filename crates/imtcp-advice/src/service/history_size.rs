@@ -4,28 +4,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::book::Book;
+use super::advice_cache::AdviceCache;
 use super::metrics::Metrics;
 
 /// 1 minute: counting series takes milliseconds, and a size changes slowly.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Looks once before it returns, then again and again beside the service.
-pub async fn watch(book: Arc<Book>, metrics: Arc<Metrics>) {
-    look(&book, &metrics).await;
+pub async fn watch(cache: Arc<AdviceCache>, metrics: Arc<Metrics>) {
+    look(&cache, &metrics).await;
     tokio::spawn(async move {
         let mut due = tokio::time::interval(EVERY);
         due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         due.tick().await;
         loop {
             due.tick().await;
-            look(&book, &metrics).await;
+            look(&cache, &metrics).await;
         }
     });
 }
 
-async fn look(book: &Book, metrics: &Metrics) {
-    let size = book.store().size().await;
+async fn look(cache: &AdviceCache, metrics: &Metrics) {
+    let size = cache.store().size().await;
     if let Err(e) = &size {
         tracing::warn!("cannot tell the history's size: {e}");
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, OwnedSemaphorePermit, Semaphore};
 
-use super::book::Book;
+use super::advice_cache::AdviceCache;
 use super::health::Health;
 use super::metrics::Metrics;
 use crate::error::Error;
@@ -61,10 +61,10 @@ impl From<&Error> for Refused {
 
 impl Ingest {
     /// Starts the writing task. It ends when this is dropped.
-    pub fn start(book: Arc<Book>, metrics: Arc<Metrics>, health: Arc<Health>) -> Self {
+    pub fn start(cache: Arc<AdviceCache>, metrics: Arc<Metrics>, health: Arc<Health>) -> Self {
         let (queue, receiver) = mpsc::channel(10_000);
         let writer = Writer {
-            book,
+            cache,
             metrics: Arc::clone(&metrics),
             health,
             seen: 0,
@@ -98,7 +98,7 @@ impl Ingest {
 
 /// What the writing task knows.
 struct Writer {
-    book: Arc<Book>,
+    cache: Arc<AdviceCache>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     /// The history's generation, as this last saw or made it.
@@ -113,7 +113,7 @@ impl Writer {
     async fn write_all(mut self, mut queue: mpsc::Receiver<Item>) {
         // The first probe is at once: a history that is read-only is told before the first report.
         self.probe().await;
-        self.seen = self.book.store().generation().await.unwrap_or(0);
+        self.seen = self.cache.store().generation().await.unwrap_or(0);
         let mut notice = tokio::time::interval(NOTICE);
         notice.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -129,7 +129,7 @@ impl Writer {
 
     /// Is the history there, has somebody else written, can it be written again?
     async fn look(&mut self) {
-        let now = self.book.store().generation().await;
+        let now = self.cache.store().generation().await;
         if matches!(now, Err(Error::Db(sqlx::Error::PoolClosed))) {
             // The service ends.
             return;
@@ -140,11 +140,11 @@ impl Writer {
             Ok(now) => {
                 self.rescued = false;
                 if now != std::mem::replace(&mut self.seen, now) {
-                    self.book.forget_all();
+                    self.cache.forget_all();
                 }
             }
             Err(Error::Replaced(_)) if !std::mem::replace(&mut self.rescued, true) => {
-                self.book.store().rescue_log().await;
+                self.cache.store().rescue_log().await;
             }
             Err(_) => {}
         }
@@ -155,7 +155,7 @@ impl Writer {
 
     async fn probe(&mut self) {
         self.probed = Instant::now();
-        self.health.wrote(self.book.store().probe_write(now_us()).await.as_ref().map(|_| ()));
+        self.health.wrote(self.cache.store().probe_write(now_us()).await.as_ref().map(|_| ()));
     }
 
     async fn write_group(&mut self, group: Vec<Item>) {
@@ -163,17 +163,17 @@ impl Writer {
             group.into_iter().map(|i| (i.batch, (i.done, i._room))).unzip();
         self.health.begin_write();
         let written = match self.health.is_damaged() {
-            false => self.book.store().write(&batches, now_us()).await,
-            true => Err(Error::Corrupt(self.book.store().place().to_string())),
+            false => self.cache.store().write(&batches, now_us()).await,
+            true => Err(Error::Corrupt(self.cache.store().place().to_string())),
         };
         self.health.wrote(written.as_ref().map(|_| ()));
         match written {
             Ok((written, generation)) => {
                 if generation != self.seen + 1 {
-                    self.book.forget_all();
+                    self.cache.forget_all();
                 }
                 self.seen = generation;
-                self.book.wrote(&batches, &written, now_us()).await;
+                self.cache.wrote(&batches, &written, now_us()).await;
                 for (written, (done, _)) in written.into_iter().zip(waiting) {
                     self.metrics.records.inc_by(written.stored);
                     let outcome = if written.duplicate { "duplicate" } else { "stored" };

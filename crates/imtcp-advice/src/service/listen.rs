@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::connections::Admitted;
-use super::patient::Patient;
+use super::deadlines::WithDeadlines;
 use super::{Service, Shared};
 use crate::error::Result;
 
@@ -95,13 +95,19 @@ async fn connection(
     let _ = stream.set_nodelay(true);
     match tls {
         None => {
-            http(Patient::new(stream, WRITE_TIME, ANSWER_TIME), client, router, admitted, ending)
-                .await
+            http(
+                WithDeadlines::new(stream, WRITE_TIME, ANSWER_TIME),
+                client,
+                router,
+                admitted,
+                ending,
+            )
+            .await
         }
         Some(tls) => match tokio::time::timeout(TLS_TIME, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 http(
-                    Patient::new(stream, WRITE_TIME, ANSWER_TIME),
+                    WithDeadlines::new(stream, WRITE_TIME, ANSWER_TIME),
                     client,
                     router,
                     admitted,

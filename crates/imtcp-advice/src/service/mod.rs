@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The service: HTTP in front of the history and the algorithm.
 
+pub mod advice_cache;
 mod block;
-pub mod book;
+mod cached_path;
 mod clients;
 pub mod connections;
+mod deadlines;
 pub mod gate;
 pub mod guard;
 mod health;
 mod history_size;
 pub mod ingest;
-mod known;
 pub mod limits;
 pub mod listen;
 mod metrics;
 mod names;
 pub mod openapi;
 mod page;
-mod patient;
 mod ping;
 mod problem;
 mod report_body;
@@ -46,7 +46,7 @@ use crate::error::{Error, Result};
 use crate::store::maintain::{Maintained, Retention};
 use crate::store::{Limits, Store};
 use crate::time::now_us;
-use book::Book;
+use advice_cache::AdviceCache;
 use connections::Connections;
 use guard::{Access, Hosts};
 use health::Health;
@@ -75,7 +75,7 @@ pub struct Config {
 }
 
 pub struct Service {
-    book: Arc<Book>,
+    cache: Arc<AdviceCache>,
     ingest: Ingest,
     access: RwLock<Arc<Access>>,
     hosts: Hosts,
@@ -112,16 +112,16 @@ impl Service {
             );
         }
         store.check_connections().await?;
-        let book = Arc::new(Book::new(Arc::new(store), Pinger::new(config.ping)));
+        let cache = Arc::new(AdviceCache::new(Arc::new(store), Pinger::new(config.ping)));
         // Fails now rather than at the first request.
-        book.settings(None).await?;
+        cache.settings(None).await?;
         let metrics = Arc::new(Metrics::new().map_err(std::io::Error::other)?);
         let health = Arc::new(Health::default());
-        let ingest = Ingest::start(Arc::clone(&book), Arc::clone(&metrics), Arc::clone(&health));
-        history_size::watch(Arc::clone(&book), Arc::clone(&metrics)).await;
-        tokio::spawn(roll_up(Arc::clone(&book), config.retention, Arc::clone(&metrics)));
+        let ingest = Ingest::start(Arc::clone(&cache), Arc::clone(&metrics), Arc::clone(&health));
+        history_size::watch(Arc::clone(&cache), Arc::clone(&metrics)).await;
+        tokio::spawn(roll_up(Arc::clone(&cache), config.retention, Arc::clone(&metrics)));
         Ok(Arc::new(Service {
-            book,
+            cache,
             ingest,
             access: RwLock::new(Arc::new(config.access)),
             hosts: config.hosts,
@@ -186,7 +186,7 @@ impl Service {
     }
 
     pub async fn close(&self) {
-        self.book.store().close().await;
+        self.cache.store().close().await;
     }
 }
 
@@ -194,12 +194,12 @@ async fn roll_up_once(store: &Store, keep: &Retention) -> Result<Maintained> {
     store.maintain(keep, store.aged_us(now_us()).await?).await
 }
 
-async fn roll_up(book: Arc<Book>, keep: Retention, metrics: Arc<Metrics>) {
+async fn roll_up(cache: Arc<AdviceCache>, keep: Retention, metrics: Arc<Metrics>) {
     let mut due = tokio::time::interval(ROLL_UP_EVERY);
     loop {
         due.tick().await;
         let begun = Instant::now();
-        let done = roll_up_once(book.store(), &keep).await;
+        let done = roll_up_once(cache.store(), &keep).await;
         metrics.count_roll_up(done.as_ref().ok(), begun.elapsed());
         match done {
             Ok(done) if done.rolled_up + done.removed > 0 => {

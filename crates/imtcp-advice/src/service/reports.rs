@@ -86,7 +86,7 @@ pub async fn reports(
     }
     let written = service.ingest.put(Batch { id: Some(batch.clone()), records }).await?;
     let refused = Some(written.refused).filter(|count| *count > 0);
-    let because = refused.map(|_| service.book.store().limits().to_string());
+    let because = refused.map(|_| service.cache.store().limits().to_string());
     let (stored, duplicate) = (written.stored, written.duplicate);
     Ok(Json(Receipt { batch, stored, duplicate, refused, because }))
 }

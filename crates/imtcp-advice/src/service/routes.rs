@@ -67,11 +67,11 @@ pub async fn advice(
     let dst = destination(&params.dst)?;
     let timer = service.metrics.advice_seconds.start_timer();
     let answered = match &params.at {
-        None => service.book.now(&dst).await?,
+        None => service.cache.now(&dst).await?,
         Some(at) => {
             let t0_us = time::parse(at)?;
-            let book = Arc::clone(&service.book);
-            let as_of = async move { Ok(book.as_of(&dst, t0_us).await?) };
+            let cache = Arc::clone(&service.cache);
+            let as_of = async move { Ok(cache.as_of(&dst, t0_us).await?) };
             service.turns.run(client.ip(), as_of).await?
         }
     };
@@ -161,7 +161,7 @@ pub async fn paths(
         return Err(Problem::bad_request("limit is between 1 and 1000"));
     }
     let after = destination_or_none(&params.after)?;
-    let store = service.book.store();
+    let store = service.cache.store();
     let (names, next, matches) = match &params.q {
         None => {
             let names = store.path_names(&after, params.limit).await?;
@@ -174,9 +174,10 @@ pub async fn paths(
         Some(q) => {
             // Names are stored in lower case, and addresses without brackets.
             let part = q.trim().trim_matches(['[', ']']).to_lowercase();
-            let (book, limit) = (Arc::clone(&service.book), params.limit);
-            let find =
-                async move { Ok(book.store().find_paths(&part, &after, limit, NAMES_READ).await?) };
+            let (cache, limit) = (Arc::clone(&service.cache), params.limit);
+            let find = async move {
+                Ok(cache.store().find_paths(&part, &after, limit, NAMES_READ).await?)
+            };
             let found = service.turns.run(client.ip(), find).await?;
             (found.names, found.next, Some(found.matches))
         }
@@ -192,7 +193,7 @@ pub async fn paths(
 
 async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
     // One path with wrong settings is listed as it is, and the others with it.
-    let (settings, error) = match service.book.settings(Some(&path)).await {
+    let (settings, error) = match service.cache.settings(Some(&path)).await {
         Ok(settings) => (Some(settings), None),
         Err(Error::Input(error)) => (None, Some(error)),
         Err(e) => return Err(e.into()),
@@ -201,7 +202,7 @@ async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
     let (mut newest, mut newest_test) = (None, None);
     let now_us = now_us();
     for series in &path.series {
-        let store = service.book.store();
+        let store = service.cache.store();
         newest = newest.max(store.newest_time(series, Kind::Bandwidth, now_us).await?);
         newest_test = newest_test.max(store.newest_time(series, Kind::Test, now_us).await?);
     }
@@ -242,7 +243,7 @@ pub async fn path(
     Path(dst): Path<String>,
 ) -> Result<Json<PathView>, Problem> {
     let dst = named(&dst)?;
-    let path = match service.book.store().path(&dst).await? {
+    let path = match service.cache.store().path(&dst).await? {
         None if dst == ALL_PATHS => PathInfo { dst, ..PathInfo::default() },
         None => return Err(not_known()),
         Some(path) => path,
@@ -264,9 +265,9 @@ pub async fn change_path(
     let dst = named(&dst)?;
     let changes: Changes = serde_json::from_slice(&body)
         .map_err(|e| Problem::bad_request(format!("a JSON object of settings is wanted: {e}")))?;
-    service.book.store().change_settings(&dst, &changes).await?;
-    service.book.forget_all();
-    let path = service.book.store().path(&dst).await?.unwrap_or_default();
+    service.cache.store().change_settings(&dst, &changes).await?;
+    service.cache.forget_all();
+    let path = service.cache.store().path(&dst).await?.unwrap_or_default();
     Ok(Json(view(&service, path).await?))
 }
 
@@ -289,10 +290,10 @@ pub async fn forget_path(
     Path(dst): Path<String>,
 ) -> Result<Json<Forgotten>, Problem> {
     let dst = destination(&dst)?;
-    let Some(removed) = service.book.store().forget(&dst).await? else {
+    let Some(removed) = service.cache.store().forget(&dst).await? else {
         return Err(not_known());
     };
-    service.book.forget_all();
+    service.cache.forget_all();
     Ok(Json(Forgotten { dst, removed }))
 }
 
@@ -366,14 +367,14 @@ pub async fn history(
     let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
     let dst = destination(&params.dst)?;
     let hop = destination_or_none(&params.hop)?;
-    let path = service.book.store().path(&dst).await?.ok_or_else(not_known)?;
+    let path = service.cache.store().path(&dst).await?.ok_or_else(not_known)?;
     let hops = path.series.iter().map(|s| s.hop.clone()).collect();
     let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
     let ids: Vec<_> = series.iter().map(|s| s.id).collect();
-    let book = Arc::clone(&service.book);
+    let cache = Arc::clone(&service.cache);
     let read = async move {
-        let points = book.store().history(&ids, from_us, to_us, params.points).await?;
-        let tests = book.store().tests(&series, from_us, to_us, params.points).await?;
+        let points = cache.store().history(&ids, from_us, to_us, params.points).await?;
+        let tests = cache.store().tests(&series, from_us, to_us, params.points).await?;
         Ok((points, tests))
     };
     let (points, tests) = service.turns.run(client.ip(), read).await?;
@@ -402,6 +403,6 @@ pub struct Health {
 ))]
 pub async fn health(State(service): State<Shared>) -> Result<Json<Health>, Problem> {
     service.health.check()?;
-    service.book.store().generation().await?;
+    service.cache.store().generation().await?;
     Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }

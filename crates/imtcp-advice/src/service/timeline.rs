@@ -10,7 +10,7 @@ use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::book::Book;
+use super::advice_cache::AdviceCache;
 use super::gate::{self, REQUEST_TIME};
 use super::problem::Problem;
 use super::routes::{params, stretch, Asked};
@@ -78,7 +78,7 @@ pub async fn timeline(
     }
     let dst = destination(&params.dst)?;
     let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
-    let book = Arc::clone(&service.book);
+    let cache = Arc::clone(&service.cache);
     let count = i64::from(params.steps);
     let read = async move {
         let begun = Instant::now();
@@ -88,15 +88,15 @@ pub async fn timeline(
                 // Nobody waits any more.
                 return Err(gate::too_slow());
             }
-            steps.push(step(&book, &dst, from_us + (to_us - from_us) / count * i).await?);
+            steps.push(step(&cache, &dst, from_us + (to_us - from_us) / count * i).await?);
         }
         Ok(Timeline { dst, steps })
     };
     Ok(Json(service.turns.run(client.ip(), read).await?))
 }
 
-async fn step(book: &Book, dst: &str, t0_us: i64) -> Result<Step, Problem> {
-    let advice = &book.as_of(dst, t0_us).await?.advice;
+async fn step(cache: &AdviceCache, dst: &str, t0_us: i64) -> Result<Step, Problem> {
+    let advice = &cache.as_of(dst, t0_us).await?.advice;
     Ok(Step {
         at: t0_us,
         congestion_control: advice.congestion_control,

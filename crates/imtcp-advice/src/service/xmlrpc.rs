@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use dxr::{Fault, FaultResponse, MethodCall, MethodResponse, Value};
 use quick_xml::events::Event;
 
-use super::book::Answered;
+use super::advice_cache::Answered;
 use super::guard::Right;
 use super::problem::Problem;
 use super::Shared;
@@ -147,8 +147,8 @@ impl Caller<'_> {
     async fn ask(&self, host: &str) -> Result<Found, Fault> {
         let internal = |_| fault(INTERNAL, "the history cannot be read at present");
         let dst = destination(host).map_err(|e| fault(WRONG_PARAMETERS, e.to_string()))?;
-        let book = &self.service.book;
-        let answer = book.now(&dst).await.map_err(internal)?;
+        let cache = &self.service.cache;
+        let answer = cache.now(&dst).await.map_err(internal)?;
         let has_history = |answer: &Answered| answer.advice.computed_from.hops > 0;
         if has_history(&answer) || dst.parse::<std::net::IpAddr>().is_ok() {
             return Ok(Found::new(answer));
@@ -157,7 +157,7 @@ impl Caller<'_> {
             return Ok(Found { answer, because: NOT_LOOKED_UP.into() });
         }
         for address in self.service.names.addresses(&dst).await.iter() {
-            let found = book.now(address).await.map_err(internal)?;
+            let found = cache.now(address).await.map_err(internal)?;
             if has_history(&found) {
                 return Ok(Found::new(found));
             }
@@ -166,7 +166,7 @@ impl Caller<'_> {
     }
 
     async fn may_resolve(&self, name: &str) -> crate::Result<bool> {
-        let store = self.service.book.store();
+        let store = self.service.cache.store();
         Ok(self.resolves_any_name
             || store.is_client(name).await?
             || store.path(name).await?.is_some())

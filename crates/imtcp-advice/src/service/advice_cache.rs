@@ -5,7 +5,7 @@
 //! Kept per path: the samples around the request's time of day ([`Block`], good for ten
 //! minutes; the next one takes over what both hold), the lines fitted through them in the
 //! present second, each hop's newest record and capacities, and the answer of the present second
-//! ([`Known`]). All of it is dropped when something is written that it rests upon: a new newest
+//! ([`CachedPath`]). All of it is dropped when something is written that it rests upon: a new newest
 //! record takes the answer with it, one in a past day's window the block and its lines as well.
 //!
 //! An answer is for the beginning of a second and counts records until now. A record that lies
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::block::{self, Block, Span, BLOCK_US};
-use super::known::{self, Known, KnownHop};
+use super::cached_path::{self, CachedHop, CachedPath};
 use super::ping::Pinger;
 use super::upcoming::{self, Upcoming};
 use crate::advice::answer::{Advice, Days};
@@ -32,7 +32,7 @@ use crate::store::write::{Batch, Written};
 use crate::store::Store;
 use crate::time::{now_us, SECOND_US};
 
-pub struct Book {
+pub struct AdviceCache {
     store: Arc<Store>,
     paths: Mutex<HashMap<String, Arc<Entry>>>,
     held: Arc<AtomicUsize>,
@@ -40,7 +40,7 @@ pub struct Book {
 }
 
 /// Who writes takes its lock, too: nothing but the store may be waited for under it.
-type Entry = tokio::sync::Mutex<Option<Known>>;
+type Entry = tokio::sync::Mutex<Option<CachedPath>>;
 
 /// Paths kept in memory; with a year of minutes, one takes half a megabyte at most.
 const MOST_PATHS: usize = 512;
@@ -69,9 +69,9 @@ struct WrittenOfPath<'r> {
     some_known: bool,
 }
 
-impl Book {
+impl AdviceCache {
     pub fn new(store: Arc<Store>, pinger: Pinger) -> Self {
-        Book { store, paths: Mutex::default(), held: Arc::default(), pinger }
+        AdviceCache { store, paths: Mutex::default(), held: Arc::default(), pinger }
     }
 
     pub fn store(&self) -> &Store {
@@ -147,7 +147,7 @@ impl Book {
         self.read(dst, (t0_us, t0_us)).await
     }
 
-    /// As [`Book::kept`] from the store alone, and without a ping.
+    /// As [`AdviceCache::kept`] from the store alone, and without a ping.
     async fn read(&self, dst: &str, (t0_us, now_us): (i64, i64)) -> Result<Arc<Answered>> {
         let Some(path) = self.store.path(dst).await? else {
             return self.unknown(dst, t0_us).await;
@@ -184,7 +184,7 @@ impl Book {
             let Some(entry) = entry else { continue };
             let mut known = entry.lock().await;
             let take_in =
-                |k: &mut Known| records.iter().all(|(r, span)| k.take_in(r, *span, now_us));
+                |k: &mut CachedPath| records.iter().all(|(r, span)| k.take_in(r, *span, now_us));
             if some_known || !known.as_mut().is_some_and(take_in) {
                 *known = None;
             }
@@ -213,10 +213,10 @@ impl Book {
     }
 
     /// What the store has of a path for a request, of records until a time.
-    async fn learn(&self, path: &PathInfo, t0_us: i64, until_us: i64) -> Result<Known> {
+    async fn learn(&self, path: &PathInfo, t0_us: i64, until_us: i64) -> Result<CachedPath> {
         let settings = self.settings(Some(path)).await?;
         let least = settings.min_validity_pct;
-        let mut hops = known::hops(&path.series);
+        let mut hops = cached_path::hops(&path.series);
         for hop in &mut hops {
             self.learn_records(hop, until_us, least).await?;
         }
@@ -224,7 +224,7 @@ impl Book {
         let tests: Vec<_> = path.series.iter().filter(|s| s.hop.is_empty()).cloned().collect();
         let since_us = t0_us - i64::from(settings.freshness_s) * SECOND_US;
         let tested_rtt = self.store.newest_tested_rtt(&tests, (since_us, until_us), least).await?;
-        Ok(Known {
+        Ok(CachedPath {
             zone: settings.time_zone()?,
             settings,
             hops,
@@ -238,7 +238,7 @@ impl Book {
     }
 
     /// The same with the records that come later.
-    async fn learn_for_long(&self, path: &PathInfo, t0_us: i64, now_us: i64) -> Result<Known> {
+    async fn learn_for_long(&self, path: &PathInfo, t0_us: i64, now_us: i64) -> Result<CachedPath> {
         let mut known = self.learn(path, t0_us, now_us).await?;
         let least = known.settings.min_validity_pct;
         let most = upcoming::MOST as u32;
@@ -259,7 +259,7 @@ impl Book {
     }
 
     /// A hop's newest record up to a time, and the capacities that were told before it.
-    async fn learn_records(&self, hop: &mut KnownHop, until_us: i64, least: u8) -> Result<()> {
+    async fn learn_records(&self, hop: &mut CachedHop, until_us: i64, least: u8) -> Result<()> {
         for one in &hop.series {
             let at_best = one.newest_us.map(|t_us| t_us.min(until_us));
             if hop.newest.is_some_and(|(key, _)| at_best.is_none_or(|t_us| key.t_us > t_us)) {
@@ -280,7 +280,7 @@ impl Book {
 
     /// Each hop's lines for a request now, from the block; from a new one where that is over, or where a
     /// day has begun since, in the path's time zone: other days count from then on.
-    async fn lines(&self, known: &mut Known, t0_us: i64) -> Result<Vec<Days>> {
+    async fn lines(&self, known: &mut CachedPath, t0_us: i64) -> Result<Vec<Days>> {
         if let Some(lines) = known.lines_from_block(t0_us) {
             return Ok(lines);
         }
@@ -292,7 +292,7 @@ impl Book {
         }
     }
 
-    async fn read_lines(&self, known: &Known, t0_us: i64) -> Result<Vec<Days>> {
+    async fn read_lines(&self, known: &CachedPath, t0_us: i64) -> Result<Vec<Days>> {
         let mut lines = Vec::new();
         for hop in &known.hops {
             let windows = known.windows(hop, t0_us, 0);
@@ -308,7 +308,7 @@ impl Book {
     /// of an hour and ten minutes as a rule the ten minutes.
     async fn read_block(
         &self,
-        known: &Known,
+        known: &CachedPath,
         t0_us: i64,
         before: Option<Block>,
     ) -> Result<Option<Block>> {

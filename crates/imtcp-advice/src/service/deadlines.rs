@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{sleep, Instant, Sleep};
 
 /// Ends with an error when a write makes no progress for so long, or an answer takes longer than the other.
-pub struct Patient<T> {
+pub struct WithDeadlines<T> {
     inner: T,
     patience: Duration,
     answer_time: Duration,
@@ -21,9 +21,9 @@ pub struct Patient<T> {
     begun: Option<Instant>,
 }
 
-impl<T> Patient<T> {
+impl<T> WithDeadlines<T> {
     pub fn new(inner: T, patience: Duration, answer_time: Duration) -> Self {
-        Patient { inner, patience, answer_time, waiting: None, begun: None }
+        WithDeadlines { inner, patience, answer_time, waiting: None, begun: None }
     }
 
     /// Has its answer taken too long?
@@ -47,7 +47,7 @@ impl<T> Patient<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for WithDeadlines<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context,
@@ -57,7 +57,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for WithDeadlines<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context,
@@ -113,10 +113,10 @@ mod tests {
                 sleep(5 * MS).await;
             }
         });
-        let mut patient = Patient::new(near, 200 * MS, 400 * MS);
+        let mut stream = WithDeadlines::new(near, 200 * MS, 400 * MS);
         let written = async {
-            patient.write_all(&vec![0; bytes]).await?;
-            patient.flush().await
+            stream.write_all(&vec![0; bytes]).await?;
+            stream.flush().await
         };
         let written = written.await;
         peer.abort();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
+use super::advice_cache::Answered;
 use super::block::Block;
-use super::book::Answered;
 use super::upcoming::Upcoming;
 use crate::advice::answer::Days;
 use crate::advice::capacity::{Key, Told};
@@ -20,10 +20,10 @@ use crate::store::read::SeriesInfo;
 use crate::time::SECOND_US;
 
 /// A path: records up to a time count, those after it are upcoming.
-pub struct Known {
+pub struct CachedPath {
     pub settings: Settings,
     pub zone: TimeZone,
-    pub hops: Vec<KnownHop>,
+    pub hops: Vec<CachedHop>,
     /// When an active test told the RTT of the path last, and the RTT.
     pub tested_rtt: Option<(i64, u64)>,
     pub upcoming_rtts: Upcoming<u64>,
@@ -58,7 +58,7 @@ impl Kept {
     }
 }
 
-pub struct KnownHop {
+pub struct CachedHop {
     pub name: String,
     pub series: Vec<SeriesInfo>,
     pub oldest_us: i64,
@@ -67,7 +67,7 @@ pub struct KnownHop {
     pub upcoming: Upcoming<Seen>,
 }
 
-impl KnownHop {
+impl CachedHop {
     pub fn ids(&self) -> Vec<i64> {
         self.series.iter().map(|s| s.id).collect()
     }
@@ -83,7 +83,7 @@ impl KnownHop {
     }
 }
 
-impl Known {
+impl CachedPath {
     /// Counts the records whose time has come by now. False when the store has to be read again.
     pub fn count_until(&mut self, until_us: i64) -> bool {
         for hop in &mut self.hops {
@@ -124,7 +124,7 @@ impl Known {
         lines
     }
 
-    pub fn windows(&self, hop: &KnownHop, t0_us: i64, longer_us: i64) -> Vec<Window> {
+    pub fn windows(&self, hop: &CachedHop, t0_us: i64, longer_us: i64) -> Vec<Window> {
         windows(
             self.settings.history,
             &self.zone,
@@ -137,7 +137,7 @@ impl Known {
 
     /// The hops with a record by now, as the algorithm takes them.
     pub fn with_lines(&self, lines: Vec<Days>, now_us: i64) -> Vec<Hop> {
-        let hop = |(hop, days): (&KnownHop, Days)| {
+        let hop = |(hop, days): (&CachedHop, Days)| {
             let newest = hop.newest.map(|(_, newest)| newest);
             let capacity = newest.and_then(|n| hop.told.capacity(n.t_us));
             Hop { name: hop.name.clone(), newest, capacity, days }
@@ -228,7 +228,7 @@ impl Known {
 }
 
 /// The hops of series, each with its series; nothing is known of their records yet.
-pub fn hops(series: &[SeriesInfo]) -> Vec<KnownHop> {
+pub fn hops(series: &[SeriesInfo]) -> Vec<CachedHop> {
     let mut by_name: BTreeMap<&str, Vec<SeriesInfo>> = BTreeMap::new();
     for one in series.iter().filter(|s| s.oldest_us.is_some()) {
         by_name.entry(&one.hop).or_default().push(one.clone());
@@ -238,7 +238,7 @@ pub fn hops(series: &[SeriesInfo]) -> Vec<KnownHop> {
         series.sort_by_key(|s| std::cmp::Reverse(s.newest_us));
         let oldest_us = series.iter().filter_map(|s| s.oldest_us).min().unwrap_or(i64::MAX);
         let (told, upcoming) = (Told::default(), Upcoming::new([]));
-        KnownHop { name: name.into(), series, oldest_us, newest: None, told, upcoming }
+        CachedHop { name: name.into(), series, oldest_us, newest: None, told, upcoming }
     };
     by_name.into_iter().map(hop).collect()
 }

@@ -63,11 +63,11 @@ fn record(t_us: i64, available_bps: u64) -> Record {
 }
 
 /// As the writing task does.
-async fn report(book: &Book, records: Vec<Record>, now_us: i64) {
+async fn report(cache: &AdviceCache, records: Vec<Record>, now_us: i64) {
     let batch = Batch { id: None, records: records.into_iter().map(Into::into).collect() };
     let batches = [batch];
-    let (written, _) = book.store().write(&batches, now_us).await.unwrap();
-    book.wrote(&batches, &written, now_us).await;
+    let (written, _) = cache.store().write(&batches, now_us).await.unwrap();
+    cache.wrote(&batches, &written, now_us).await;
 }
 
 fn made() -> impl Strategy<Value = Made> {
@@ -132,7 +132,7 @@ async fn answers_are_those_of_a_service_just_started(
     events: Vec<Event>,
 ) -> std::result::Result<(), TestCaseError> {
     let (_dir, store) = empty_store().await;
-    let book = Book::new(Arc::clone(&store), Pinger::new(false));
+    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
     // An answer is for the beginning of a second, of records until now.
     let (mut t0_us, mut now_us) = (begin_us, begin_us);
     let put = |records: Vec<Record>, now_us| {
@@ -163,21 +163,21 @@ async fn answers_are_those_of_a_service_just_started(
             Event::Report(made) => {
                 let records = made.iter().map(|m| m.record(t0_us)).collect();
                 let (batch, written) = put(records, now_us).await;
-                book.wrote(&[batch], &written, now_us).await;
+                cache.wrote(&[batch], &written, now_us).await;
             }
             Event::Import(made) => {
                 put(made.iter().map(|m| m.record(t0_us)).collect(), now_us).await;
-                book.forget_all();
+                cache.forget_all();
             }
             Event::Setting(change) => {
                 let change = change.as_object().unwrap();
                 store.change_settings(DST, change).await.unwrap();
-                book.forget_all();
+                cache.forget_all();
             }
         }
         let at = (t0_us, now_us);
-        let kept = &book.kept(DST, || at).await.unwrap().json;
-        let started = Book::new(Arc::clone(&store), Pinger::new(false));
+        let kept = &cache.kept(DST, || at).await.unwrap().json;
+        let started = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
         prop_assert_eq!(kept, &started.kept(DST, || at).await.unwrap().json, "{:?}", event);
         // And those of what keeps nothing.
         prop_assert_eq!(kept, &started.read(DST, at).await.unwrap().json, "{:?}", event);
@@ -190,12 +190,12 @@ async fn answers_are_those_of_a_service_just_started(
 }
 
 /// Five days, each ten minutes.
-async fn with_past_days(now_us: i64) -> (tempfile::TempDir, Arc<Store>, Book) {
+async fn with_past_days(now_us: i64) -> (tempfile::TempDir, Arc<Store>, AdviceCache) {
     let (dir, store) = empty_store().await;
-    let book = Book::new(Arc::clone(&store), Pinger::new(false));
+    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
     let past = (1..5 * 144).map(|i| record(now_us - i * 10 * MINUTE_US, 60_000_000));
-    report(&book, past.collect(), now_us).await;
-    (dir, store, book)
+    report(&cache, past.collect(), now_us).await;
+    (dir, store, cache)
 }
 
 /// As an older version took them. The path is congested, and one record from the future says otherwise.
@@ -203,17 +203,17 @@ async fn with_past_days(now_us: i64) -> (tempfile::TempDir, Arc<Store>, Book) {
 async fn a_record_that_lies_ahead_does_not_count_until_its_time_has_come() {
     let begin_us = 1_774_500_000_000_000;
     for ahead_us in [5 * SECOND_US, 59 * MINUTE_US, 400 * DAY_US] {
-        let (_dir, _store, book) = with_past_days(begin_us).await;
+        let (_dir, _store, cache) = with_past_days(begin_us).await;
         let threshold = json!({"threshold": {"bps": 42_000_000}, "freshness_s": 86_400});
-        book.store().change_settings(DST, threshold.as_object().unwrap()).await.unwrap();
+        cache.store().change_settings(DST, threshold.as_object().unwrap()).await.unwrap();
         let test = Record { available_bps: None, rtt_us: Some(9), ..record(begin_us, 0) };
         let ahead = Record { capacity_bps: Some(1), ..record(begin_us + ahead_us, 90_000_000) };
-        report(&book, vec![record(begin_us, 10_000_000), ahead], begin_us).await;
+        report(&cache, vec![record(begin_us, 10_000_000), ahead], begin_us).await;
         let early = Record { time: begin_us + ahead_us, ..test };
-        report(&book, vec![early], begin_us).await;
+        report(&cache, vec![early], begin_us).await;
         let check = async |now_us: i64| {
-            let kept = book.kept(DST, || (now_us, now_us)).await.unwrap();
-            assert_eq!(kept.json, book.as_of(DST, now_us).await.unwrap().json);
+            let kept = cache.kept(DST, || (now_us, now_us)).await.unwrap();
+            assert_eq!(kept.json, cache.as_of(DST, now_us).await.unwrap().json);
             let from = &kept.advice.computed_from;
             (kept.advice.reason, kept.advice.age_s, from.capacity_bps, kept.advice.rtt_us)
         };
@@ -229,16 +229,16 @@ async fn a_record_that_lies_ahead_does_not_count_until_its_time_has_come() {
 async fn capacities_that_alternate_do_not_flip_the_mode() {
     let begin_us = 1_774_500_000_000_000;
     for available_bps in [5_000_000, 7_000_000, 7_300_000, 9_200_000, 9_500_000] {
-        let (_dir, _store, book) = with_past_days(begin_us).await;
+        let (_dir, _store, cache) = with_past_days(begin_us).await;
         let mut modes = std::collections::HashSet::new();
         for i in 0..40 {
             let now_us = begin_us + i * 10 * SECOND_US;
             let capacity_bps = Some(if i % 2 == 0 { 12_600_000 } else { 22_200_000 });
             let capacity_bps = if i == 30 { Some(222_000_000) } else { capacity_bps };
             let one = Record { capacity_bps, ..record(now_us, available_bps) };
-            report(&book, vec![one], now_us).await;
-            let kept = book.kept(DST, || (now_us, now_us)).await.unwrap();
-            assert_eq!(kept.json, book.as_of(DST, now_us).await.unwrap().json);
+            report(&cache, vec![one], now_us).await;
+            let kept = cache.kept(DST, || (now_us, now_us)).await.unwrap();
+            assert_eq!(kept.json, cache.as_of(DST, now_us).await.unwrap().json);
             if i >= 4 {
                 modes.insert(kept.advice.mode == Mode::Bg);
                 let from = &kept.advice.computed_from;
@@ -256,18 +256,18 @@ async fn writing_does_not_wait_for_pings() {
     let begin_us = 1_774_500_000_000_000;
     let (dir, store, _) = with_past_days(begin_us).await;
     let pinger = instead_of_ping(dir.path(), "exec sleep 30");
-    let book = Arc::new(Book::new(store, pinger));
+    let cache = Arc::new(AdviceCache::new(store, pinger));
     let asking: Vec<_> = (0..20)
         .map(|_| {
-            let book = Arc::clone(&book);
-            tokio::spawn(async move { book.now(DST).await.map(drop) })
+            let cache = Arc::clone(&cache);
+            tokio::spawn(async move { cache.now(DST).await.map(drop) })
         })
         .collect();
     while pinged(dir.path()).is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     for i in 0..10 {
-        report(&book, vec![record(begin_us - i - 1, 60_000_000)], begin_us).await;
+        report(&cache, vec![record(begin_us - i - 1, 60_000_000)], begin_us).await;
     }
     assert!(asking.iter().all(|one| !one.is_finished()));
     assert_eq!(pinged(dir.path()), [DST]);
@@ -279,16 +279,16 @@ async fn what_was_forgotten_during_a_ping_is_read_again() {
     let begin_us = 1_774_500_000_000_000;
     let (dir, store, _) = with_past_days(begin_us).await;
     let until_told = format!("while [ ! -e {}/go ]; do sleep 0.02; done", dir.path().display());
-    let book = Arc::new(Book::new(store, instead_of_ping(dir.path(), &until_told)));
+    let cache = Arc::new(AdviceCache::new(store, instead_of_ping(dir.path(), &until_told)));
     let asking = {
-        let book = Arc::clone(&book);
-        tokio::spawn(async move { book.now(DST).await.unwrap().advice.computed_from.newest_bps })
+        let cache = Arc::clone(&cache);
+        tokio::spawn(async move { cache.now(DST).await.unwrap().advice.computed_from.newest_bps })
     };
     while pinged(dir.path()).is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    book.forget_all();
-    report(&book, vec![record(begin_us, 5)], begin_us).await;
+    cache.forget_all();
+    report(&cache, vec![record(begin_us, 5)], begin_us).await;
     std::fs::write(dir.path().join("go"), "").unwrap();
     assert_eq!(asking.await.unwrap(), Some(5));
 }
@@ -302,18 +302,18 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
         capacity_bps,
         ..record(begin_us + hours * HOUR_US, 60_000_000)
     };
-    let book = Book::new(Arc::clone(&store), Pinger::new(false));
+    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
     let told = vec![record("router", 0, Some(100_000_000)), record("agent", 23, None)];
-    report(&book, told, begin_us + 23 * HOUR_US).await;
+    report(&cache, told, begin_us + 23 * HOUR_US).await;
     let capacity_at = async |hours: i64| {
         let at_us = begin_us + hours * HOUR_US;
-        let kept = book.kept(DST, || (at_us, at_us)).await.unwrap();
+        let kept = cache.kept(DST, || (at_us, at_us)).await.unwrap();
         kept.advice.computed_from.capacity_bps
     };
     assert_eq!(capacity_at(23).await, Some(1e8));
     for (hours, capacity_bps) in [(24, Some(1e8)), (25, None)] {
         let one = vec![record("agent", hours, None)];
-        report(&book, one, begin_us + hours * HOUR_US).await;
+        report(&cache, one, begin_us + hours * HOUR_US).await;
         assert_eq!(capacity_at(hours).await, capacity_bps);
     }
 }
@@ -328,15 +328,15 @@ async fn a_day_that_begins_has_a_block_of_its_own() {
         |i: i64| record(midnight_us - i * MINUTE_US, 60_000_000 + (i % 1440) as u64 * 1000);
     let records = (3..=5 * 1440).map(|i| record(i).into()).collect();
     store.write(&[Batch { id: None, records }], midnight_us).await.unwrap();
-    let book = Book::new(Arc::clone(&store), Pinger::new(false));
+    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
     for (t0_us, of_day_us) in [
         (midnight_us - 2 * MINUTE_US, midnight_us - 2 * MINUTE_US),
         (midnight_us + MINUTE_US, midnight_us + MINUTE_US),
         (midnight_us + 2 * MINUTE_US, midnight_us + MINUTE_US),
     ] {
-        let kept = book.kept(DST, || (t0_us, t0_us)).await.unwrap();
-        assert_eq!(kept.json, book.as_of(DST, t0_us).await.unwrap().json);
-        let entry = book.entry(DST).await.unwrap().unwrap();
+        let kept = cache.kept(DST, || (t0_us, t0_us)).await.unwrap();
+        assert_eq!(kept.json, cache.as_of(DST, t0_us).await.unwrap().json);
+        let entry = cache.entry(DST).await.unwrap().unwrap();
         let known = entry.lock().await;
         let block = known.as_ref().and_then(|k| k.block.as_ref()).unwrap();
         assert!(block.is_for(of_day_us) && !block.is_for(of_day_us - 1));
