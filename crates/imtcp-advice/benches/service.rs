@@ -118,7 +118,7 @@ fn bench(place: &Place, days: i64, paths: i64) {
     println!("memory at most, clients included: {}", memory.trim_start_matches("VmHWM:").trim());
 }
 
-/// What the service's own clock says of its advice: how many there were, and how many within 2 ms.
+/// The service's own count of its advice: all of it, and that within 2 ms by its clock.
 struct Asked {
     all: f64,
     within_2_ms: f64,

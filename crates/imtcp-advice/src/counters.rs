@@ -114,8 +114,8 @@ fn record(of: &Interface, from: Reading, to: Reading) -> Option<Record> {
     })
 }
 
-/// What a counter that fell has counted, if it went over its end: that of 32 bits where it never
-/// showed more, and that of 64 bits otherwise.
+/// The bytes between two values of a counter that wrapped. It has 32 bits if it never showed more, else
+/// 64.
 fn over_the_end(from: u64, to: u64) -> u64 {
     match u32::try_from(from) {
         // `to` is less than `from`, so it has 32 bits too.

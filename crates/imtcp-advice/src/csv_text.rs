@@ -29,7 +29,7 @@ pub struct Numbers {
     pub comma_separates: bool,
 }
 
-/// Of files whose numbers are no text.
+/// For files whose numbers are no text.
 pub(crate) const WITH_POINTS: Numbers =
     Numbers { decimal: Some(Decimal::Point), comma_separates: true };
 
@@ -45,7 +45,7 @@ impl Numbers {
         let marks: Vec<char> = text.chars().filter(|c| matches!(c, ',' | '.')).collect();
         let without = || {
             let digits = |text: &str| text.replace([',', '.'], "");
-            // Of two kinds of marks the last one is the decimal mark.
+            // If both marks occur, the last one is the decimal mark.
             let plain = match text.rfind([',', '.']) {
                 Some(at) if marks.contains(&',') && marks.contains(&'.') => {
                     format!("{}.{}", digits(&text[..at]), &text[at + 1..])
@@ -258,7 +258,7 @@ fn named_separator(line: &[u8]) -> Result<Option<u8>> {
     }
 }
 
-/// What is there most often outside quotes. No name of a column has any of them.
+/// The separator that occurs most often outside quotes. No name of a column has any of them.
 fn separator(head: &[u8]) -> u8 {
     let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
     let mut quoted = false;

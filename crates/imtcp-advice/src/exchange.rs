@@ -113,7 +113,7 @@ pub(crate) async fn import_rows(
 }
 
 impl Imported {
-    /// What was done, or what went wrong then.
+    /// Adds what followed, unless that failed.
     pub(crate) fn after(self, all: Result<()>) -> Result<Self> {
         match all {
             Ok(()) => Ok(self),
@@ -123,8 +123,8 @@ impl Imported {
     }
 }
 
-/// What tells spans is an export: all of it is written, means and what lies beside them. Of other
-/// files, what the history holds in its means already is known.
+/// Writes records that are not there yet. A file with spans is an export: all of it counts, means and the
+/// records beside them. In other files, records that the history's means hold already are left out.
 pub(crate) async fn write(
     store: &Store,
     mut records: Vec<Stored>,

@@ -6,7 +6,7 @@
 pub struct Summary {
     pub transmitted: u32,
     pub received: u32,
-    /// Of those received; `None` when there were none.
+    /// The round trips of the answers received; `None` if there were none.
     pub rtt: Option<Rtt>,
 }
 

@@ -12,8 +12,8 @@ use crate::store::SeriesKey;
 use crate::time::{length, rfc3339, SECOND_US};
 use crate::whole::whole_or_none;
 
-/// Of the available bandwidth, or of an active test: ping has no available bandwidth, and what one
-/// transfer gets is none. So that neither is ever taken for one, they are kept in tables of their own.
+/// A record tells the available bandwidth, or the result of an active test. Neither a ping nor the throughput
+/// of one transfer is an available bandwidth. They have tables of their own, so that nobody confuses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Bandwidth,
@@ -56,8 +56,8 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub loss: Option<f64>,
-    /// What one TCP transfer got, as iperf3 tests it: not the available bandwidth, and not together
-    /// with it in one record.
+    /// The throughput of one TCP transfer, as iperf3 tests it. That is not the available bandwidth, and no record
+    /// has both.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
     pub throughput_bps: Option<u64>,

@@ -319,11 +319,11 @@ fn clients_with_few_bytes_can_be_left_out() {
     expect(&all, &[("198.51.100.7", 4, 6_000_012), ("2001:db8::7", 1, 3_000_000)]);
 }
 
-/// What a client may write, much of it as servers do.
+/// Text that a client may send, much of it in the servers' own form.
 const CLIENTS_OWN: &str = r#"([ -~]|" 200 99999 "|" 226 99999|\\|\[22/Nov/2026:04:00:00 |\] "|192\.0\.2\.9 | b _ o a |\] OK DOWNLOAD: Client "192\.0\.2\.9", "/f", 9 bytes, 1Kbyte/sec|é){0,12}"#;
 
 proptest::proptest! {
-    /// Of servers that escape nothing; those that escape leave less to try.
+    /// These servers escape nothing; those that do leave less to try.
     #[test]
     fn no_client_makes_another_ones_transfer_or_more_bytes_than_there_were(
         own in CLIENTS_OWN, also in CLIENTS_OWN

@@ -108,7 +108,7 @@ fn a_stale_newest_record_is_no_ground_for_off() {
         let advice = ask(&settings(), &[hop("", &THREE_DAYS, age_s, 90e6)]);
         assert_eq!(advice.reason, reason, "{age_s}");
         assert_eq!(advice.congestion_control == Switch::On, reason == Reason::Stale);
-        // What past days tell is told all the same.
+        // The answer has the past days' prediction all the same.
         assert_eq!(advice.available_bps, Some(50_000_000));
     }
 }
@@ -174,7 +174,7 @@ fn a_day_with_too_few_samples_does_not_count() {
     assert_eq!(ask(&settings(), &[hop]).computed_from.days_used, 2);
 }
 
-/// Of the newest day 15 samples, a minute apart: 14 minutes of an hour, and a quarter is 15.
+/// The newest day has 15 samples, a minute apart: 14 minutes of an hour, and a quarter is 15.
 #[test]
 fn a_day_that_was_measured_for_a_sliver_of_its_window_does_not_count() {
     for (samples, days) in [(15, 2), (16, 3)] {

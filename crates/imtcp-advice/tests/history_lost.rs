@@ -280,7 +280,7 @@ fn full() {
         assert_eq!(refused.0, 503, "{refused:?}");
         assert!(refused.1["detail"].as_str().unwrap().contains("the disk is full"), "{refused:?}");
         running.until("/healthz", 503).await;
-        // What is there can be read, and goes on being told as failing.
+        // Reading still works, and the health page goes on to say that writing fails.
         assert_eq!(running.get("/v1/advice?dst=192.0.2.7").await, 200);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(running.get("/healthz").await, 503);

@@ -81,7 +81,7 @@ async fn settings_that_do_not_go_together_are_refused_and_not_stored(place: Plac
     set(&store, "192.0.2.9", json!({"min_days": 20})).await.unwrap_err();
     assert!(store.path("192.0.2.9").await.unwrap().is_none());
 
-    // What is taken back counts as well.
+    // A setting that is taken back is checked as well.
     set(&store, DST, json!({"max_days": 40, "min_days": 30})).await.unwrap();
     let e = set(&store, DST, json!({"max_days": null})).await.unwrap_err();
     assert!(e.contains("max_days"), "{e}");
@@ -161,8 +161,8 @@ fn heavy(dst: &str, from_us: i64, samples: u64) -> Vec<Stored> {
     (0..3).flat_map(|i| [stored(i, false), stored(i, true)]).collect()
 }
 
-/// Of 20 000 samples each, the times times the samples are whole numbers below 2⁶³, and their sum is not; of
-/// 600 000 each of them is over it.
+/// The roll-up sums time × samples. With 20 000 samples a record, each product is below 2⁶³ and the sum is not.
+/// With 600 000, each product is above it.
 async fn ten_years_in_one_point_are_summed(place: Place) {
     let store = Store::open(&place).await.unwrap();
     let service = service(&place, false).await;

@@ -26,7 +26,7 @@ use support::{at, record};
 const DST: &str = "192.0.2.7";
 const TIME_US: i64 = 1_774_016_700_000_000;
 
-/// What one row tells of a column beside `time` and `available_bps`.
+/// One row's value of a column beside `time` and `available_bps`.
 enum Value {
     Int32(i32),
     Int64(i64),
@@ -209,7 +209,7 @@ fn a_page_that_unpacks_to_more_than_any_program_writes_is_refused() {
         bomb(&file, compression, 17 << 20);
         let e = import(&file).0.unwrap_err().to_string();
         assert!(e.contains("write pages of at most 16 MiB"), "{compression:?}: {e}");
-        // What a page says of itself may be a lie: 1000 bytes where there are 17 MiB.
+        // A page may lie about its size: it says 1000 bytes and has 17 MiB.
         let mut bytes = std::fs::read(&file).unwrap();
         let (honest, lie) = (zigzag((17 << 20) + 4), [0xd0, 0x8f, 0x80, 0x00]);
         let lies = replace(&mut bytes, &honest, &lie);

@@ -141,8 +141,8 @@ async fn a_batch_comes_once(place: Place) {
     assert_eq!((written[0].stored, written[0].duplicate), (0, true));
 }
 
-/// Of two with one id the first counts, also when they come together; and each batch is told how
-/// many of its own records were not there.
+/// The first of two batches with one id counts, also when both come together. Each batch hears how many of
+/// its own records were new.
 async fn batches_that_come_together_are_told_apart(place: Place) {
     let store = open(&place).await;
     put(&store, minutes(at(NOON), 3, 0)).await;
@@ -265,7 +265,7 @@ async fn roll_up_twice_changes_nothing(place: Place) {
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 0);
     // Nobody reads anew for means, which say the same.
     assert_eq!(store.generation().await.unwrap(), before);
-    // What comes late joins the others at the next time.
+    // A late record joins the others at the next roll-up.
     put(&store, vec![record(DST, now - 50 * DAY_US + 1, 1)]).await;
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);
     let before = store.generation().await.unwrap();
@@ -323,7 +323,7 @@ async fn active_tests_are_kept_apart_from_bandwidth(place: Place) {
     let tests = [ping(at(NOON), Some(30_000), 0.2), iperf3(at(NOON) + 1, 40_000_000)];
     assert_eq!(put(&store, tests.into()).await, 2);
     assert_eq!(put(&store, vec![ping(at(NOON), Some(9), 0.0)]).await, 0);
-    // Of the same source, at the same time.
+    // The same source at the same time.
     let source = "test/ping".into();
     assert_eq!(put(&store, vec![Record { source, ..record(DST, at(NOON), 7) }]).await, 1);
 
@@ -363,7 +363,7 @@ async fn active_tests_become_means_of_what_they_tell(place: Place) {
     assert_eq!(mean.record.time, old + 20_000_000);
     let throughput: Vec<_> = stored.iter().filter_map(|s| s.record.throughput_bps).collect();
     assert_eq!(throughput, [15, 5]);
-    // What comes late joins, also where the mean has no such value.
+    // A late record joins, also where the mean lacks that value.
     put(&store, vec![ping(old + 20_000_000, None, 0.8)]).await;
     assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);
     let stored = tests_of(&store).await;
@@ -488,7 +488,7 @@ async fn paths_are_found_by_a_part_of_their_name(place: Place) {
     assert_eq!(found("q=2.7").await, (all(&names[..2]), Some(2), None));
     assert_eq!(found("q=DB8").await, (all(&names[2..]), Some(2), None));
     assert_eq!(found("q=%5B2001:db8::7%5D").await, (all(&names[2..3]), Some(1), None));
-    // What a pattern would take for "anything" is nothing here.
+    // Wildcards of a pattern are plain characters here.
     for none in ["q=192_0", "q=%25", "q=%00", "q=%2A"] {
         assert_eq!(found(none).await, (vec![], Some(0), None), "{none}");
     }
@@ -539,7 +539,7 @@ async fn advice_takes_the_rtt_of_active_tests_and_nothing_else(place: Place) {
     assert_eq!(after, before);
 }
 
-/// Of a service of its own.
+/// Asks a service of its own.
 async fn advice_as_of_noon(store: &Store) -> Value {
     let store = Store::open_existing(store.place()).await.unwrap();
     let service = Service::start(store, Config::default()).await.unwrap();
@@ -587,7 +587,7 @@ async fn an_export_can_be_imported_again(place: Place) {
     assert!(e.to_string().contains("not the Parquet"), "{e}");
 }
 
-/// One of the records has the source that an import gives where a file names none.
+/// One record has the source that an import gives when a file names none.
 async fn an_export_carries_records_without_a_source(place: Place) {
     let store = open(&place).await;
     let of = |source: &str, available_bps| Record {
@@ -636,7 +636,7 @@ async fn importing_again_after_a_roll_up_changes_nothing(place: Place) {
     let mut after = Vec::new();
     exchange::export(&store, &[path(&store).await], everything, &mut after).await.unwrap();
     assert_eq!(String::from_utf8(before).unwrap(), String::from_utf8(after).unwrap());
-    // What is new comes in: another minute of the old days, another source.
+    // New records come in: another minute of the old days, another source.
     let new = format!("time,available_bps\n{},7\n", time::format(now - 40 * DAY_US - HOUR_US));
     assert_eq!(
         exchange::import(&store, Some(DST), "file", new.as_bytes()).await.unwrap().stored,
@@ -770,7 +770,7 @@ async fn space_is_given_back_in_steps_that_are_told(place: Place) {
     store.forget(DST).await.unwrap();
     let mut steps = Vec::new();
     store.vacuum(&mut |done, of| steps.push((done, of))).await.unwrap();
-    // Of 1000 pages each: a writer waits for one of them.
+    // Each step has 1000 pages: a writer waits for one step.
     let (first, of) = steps[0];
     assert!(steps.len() >= 3 && first <= 1000 * 4096, "{steps:?}");
     assert!(steps.is_sorted() && steps.iter().all(|step| step.1 == of), "{steps:?}");
@@ -902,7 +902,7 @@ async fn silent_paths_go_and_imported_ones_stay(place: Place) {
         assert_eq!((done.silent_paths, names().await.len()), (3 - left as u64, left), "{days}");
     }
     assert_eq!(names().await, ["192.0.2.1", "192.0.2.2"]);
-    // What comes again is a new path.
+    // A path that comes again is a new one.
     let later = start + 22 * DAY_US;
     let (written, _) = store.write(&[reported("192.0.2.3", later)], later).await.unwrap();
     assert_eq!(written[0].stored, 1);

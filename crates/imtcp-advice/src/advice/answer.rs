@@ -44,7 +44,7 @@ pub enum Reason {
     Free,
     /// The newest record of a hop is below the threshold, or its source says that it is congested.
     Congested,
-    /// Of this destination no available bandwidth is known, and none of one of its hops.
+    /// No available bandwidth is known of this destination, nor of any of its hops.
     NoHistory,
     /// The newest record of a hop is too old.
     Stale,
@@ -114,7 +114,7 @@ pub struct Advice {
 /// Advice for a transfer of a known length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Answer {
-    /// What remains to be sent, as it was asked.
+    /// The bytes that remain to be sent, as the request said.
     pub bytes: Option<u64>,
     /// How long that takes at the available bandwidth.
     pub transfer_s: Option<f64>,
@@ -137,13 +137,13 @@ impl Advice {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Basis {
-    /// The hop with the least bandwidth; empty for the path as a whole. Of it are all values here that do
-    /// not say otherwise.
+    /// The hop with the least bandwidth; empty for the path as a whole. All values are this hop's, unless they
+    /// say otherwise.
     pub hop: Option<String>,
     /// How many hops have records.
     pub hops: u32,
-    /// The hop whose newest record decided the switch; empty for the path as a whole. Of it are
-    /// `threshold_bps`, `newest_bps` and `newest_at`.
+    /// The hop whose newest record decided the switch; empty for the path as a whole. `threshold_bps`,
+    /// `newest_bps` and `newest_at` are this hop's.
     pub deciding_hop: Option<String>,
     pub history: HistorySet,
     pub zone: String,
@@ -162,10 +162,10 @@ pub struct Basis {
     pub epsilon_bps: Option<f64>,
     /// ε/S before it is kept within its limits; null when S = 0.
     pub tau_s: Option<f64>,
-    /// Of `deciding_hop`: congested below, unless its source says otherwise; null where it is a share of a
-    /// capacity that is not known.
+    /// `deciding_hop` is congested below this bandwidth, unless its source says otherwise. Null if the threshold
+    /// is a share of a capacity that is not known.
     pub threshold_bps: Option<f64>,
-    /// Of `hop`: as set; else the upper quartile of the capacities that records told from
+    /// The capacity of `hop` as set, else the upper quartile of the capacities in records from
     /// `capacity_from` to `capacity_to`.
     pub capacity_bps: Option<f64>,
     /// How many records told it; null where it is set or not known.
@@ -176,7 +176,7 @@ pub struct Basis {
     pub capacity_to: Option<String>,
     /// Of `deciding_hop`: its newest record.
     pub newest_bps: Option<u64>,
-    /// Of `deciding_hop`: when that was measured.
+    /// When `newest_bps` of `deciding_hop` was measured.
     #[schema(format = DateTime)]
     pub newest_at: Option<String>,
     #[schema(value_type = Vec<Day>)]
@@ -246,8 +246,8 @@ impl<'de> Deserialize<'de> for Days {
     }
 }
 
-/// What serde writes of the days, without its many small steps: a year of them is 48 kB, and
-/// new each second. Nothing in a day needs an escape.
+/// Writes the days as serde would, in fewer steps: a year of them is 48 kB, and new each second. Nothing in a
+/// day needs an escape.
 fn json(days: &[Day]) -> serde_json::Result<String> {
     let mut json = Vec::with_capacity(2 + days.len() * 160);
     json.push(b'[');
@@ -292,7 +292,7 @@ mod tests {
             let json = serde_json::to_string(&written).unwrap();
             prop_assert_eq!(&json, &serde_json::to_string(&days).unwrap());
             prop_assert_eq!(serde_json::to_string(&written).unwrap(), &json[..]);
-            // What is not finite is null, which is no number to read.
+            // serde writes null for a number that is not finite.
             if days.iter().all(|d| d.b0_bps.is_finite()) {
                 let again: Days = serde_json::from_str(&json).unwrap();
                 prop_assert_eq!(again.len(), days.len());

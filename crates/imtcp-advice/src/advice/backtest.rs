@@ -21,7 +21,7 @@ pub struct Score {
     /// Predictions made, of those that could be compared.
     pub predictions: usize,
     pub possible: usize,
-    /// Of |predicted − measured| / measured; without a prediction there is none, as of the next two.
+    /// The median of |predicted − measured| / measured. This and the next two are missing without a prediction.
     pub error_median_pct: Option<f64>,
     pub error_p90_pct: Option<f64>,
     /// Mean of predicted − measured.
@@ -173,7 +173,7 @@ impl Past<'_> {
         self.usual(set, self.horizon_us())
     }
 
-    /// What `long_us` from this time of day on were on past days.
+    /// The past days' bandwidth in the `long_us` from this time of day on.
     fn usual(&self, set: HistorySet, long_us: i64) -> Option<Said> {
         let of = |w: &Window| mean(slice(self.series, w.start_us, w.end_us));
         let days: Vec<_> = self.windows(set, long_us).iter().filter_map(of).collect();

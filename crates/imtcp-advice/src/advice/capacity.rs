@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use crate::time::{DAY_US, HOUR_US};
 
-/// Records of one hour before the last one that told a capacity count: a change of the line shows
-/// within it, and agents that send means of ten seconds tell 360 in it.
+/// Records count that came in the hour before the last one with a capacity. A change of the line shows within
+/// an hour, and an agent that sends means of ten seconds tells 360 capacities.
 pub const WINDOW_US: i64 = HOUR_US;
 /// Where fewer records told it in the hour, so many count: the least of which a quartile leaves
 /// one wild record out and still follows three that agree.
@@ -26,7 +26,7 @@ pub const MOST: usize = 360;
 /// A capacity holds for records of this much later that tell none: not every source knows it.
 pub const HOLDS_US: i64 = DAY_US;
 
-/// Which record: as the store orders and knows them.
+/// Identifies a record, in the store's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub t_us: i64,

@@ -15,12 +15,12 @@ use crate::error::Result;
 use crate::settings::Settings;
 use crate::time::{format, last_us, SECOND_US};
 
-/// What is known of one hop. The path as a whole is a hop without name.
+/// Everything known of one hop. The path as a whole is a hop without name.
 #[derive(Clone, Debug, Default)]
 pub struct Hop {
     pub name: String,
     pub newest: Option<Newest>,
-    /// What its records told of it.
+    /// As its records told it.
     pub capacity: Option<Capacity>,
     /// Of [`fit_days`].
     pub days: Days,
@@ -79,7 +79,7 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
     let on = reason != Reason::Free;
 
     let capacity_bps = shown.and_then(|f| capacity(f.hop, settings));
-    // What is set needs no records.
+    // A capacity that is set needs no records.
     let told_capacity =
         shown.and_then(|f| f.hop.capacity).filter(|_| settings.capacity_bps.is_none());
     let rtt_us = hops

@@ -26,8 +26,8 @@ pub struct Fit {
 /// R² = 1 − Σ(b − b̂)² / (Σb² − (Σb)²/n)
 /// ```
 ///
-/// computed with t and b less their means, which is the same in exact arithmetic and does not
-/// lose the digits that the difference of two large sums loses.
+/// We subtract the means of t and b first. In exact arithmetic that changes nothing. In doubles it keeps the
+/// digits that the difference of two large sums loses.
 pub fn least_squares(samples: &[Sample]) -> Option<Fit> {
     let n = samples.len() as f64;
     let (mut t_sum, mut b_sum) = (0.0, 0.0);

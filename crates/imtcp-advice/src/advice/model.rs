@@ -68,7 +68,7 @@ pub fn estimate(days: &[Line], z: f64, epsilon: Bound) -> Option<Estimate> {
     })
 }
 
-/// Of a sample: divisor N − 1.
+/// A sample's deviation: the divisor is N − 1.
 pub(super) fn mean_and_deviation(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     let n = values.clone().count() as f64;
     let mean = values.clone().sum::<f64>() / n;

@@ -88,7 +88,7 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// What has packed a file that begins so, and what unpacks it.
+/// The program that packed a file which begins so, and the one that unpacks it.
 pub fn packed_by(begins: &[u8]) -> Option<(&'static str, &'static str)> {
     let known: [(&[u8], _, _); 4] = [
         (GZIP, "gzip", "zcat"),

@@ -101,7 +101,7 @@ fn client_in(head: &str) -> &str {
     }
 }
 
-/// What a server says of a request: `request" 200 6 more`.
+/// A server's answer to a request: `request" 200 6 more`.
 struct Answer<'l> {
     request: &'l str,
     status: &'l str,
@@ -134,7 +134,7 @@ fn last_answer(rest: &str) -> Option<Answer<'_>> {
     answers(rest).last().filter(|answer| answer.more.is_empty())
 }
 
-/// What lies before the next quote without a backslash, and after it.
+/// Splits at the next quote that no backslash precedes.
 pub(super) fn until_quote(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {

@@ -22,7 +22,7 @@ pub use transfers::{Counts, Transfer, Transfers};
 use crate::time::rfc3339;
 use proxies::Forwarded;
 
-/// What was sent to one client.
+/// The bytes sent to one client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Client {
     pub address: IpAddr,

@@ -53,11 +53,11 @@ impl FromStr for Proxy {
     }
 }
 
-/// Which proxies are trusted, and where the log has the header.
+/// The trusted proxies, and the place of the header in the log.
 #[derive(Clone, Debug)]
 pub struct Forwarded {
     pub proxies: Vec<Proxy>,
-    /// Which of the fields behind the bytes: 1 is the referer, 2 the user agent.
+    /// Counts the fields behind the bytes: 1 is the referer, 2 the user agent.
     pub field: usize,
 }
 
@@ -70,7 +70,7 @@ pub enum Behind {
     Client(IpAddr),
     /// Proxies alone are named.
     Proxies,
-    /// What a trusted proxy names is no address, or the field is another one.
+    /// A trusted proxy's field holds no address, or the field is another one.
     NoAddress,
 }
 

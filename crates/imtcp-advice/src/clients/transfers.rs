@@ -16,7 +16,7 @@ const MOST_BYTES: u64 = 1_000_000_000_000_000;
 /// Characters of a line that are shown as an example.
 const SHOWN: usize = 120;
 
-/// What this host sent to one client.
+/// A transfer from this host to one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     pub address: IpAddr,

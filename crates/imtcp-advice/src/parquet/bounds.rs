@@ -81,7 +81,7 @@ fn check_chunk(file: &File, compression: Compression, start: u64, bytes: u64) ->
                 "a page has {unpacked} bytes, {packed} of them packed: write pages of at most {most} MiB"
             )));
         }
-        // What precedes the packed part of a page of version 2: levels.
+        // Levels precede the packed part of a page of version 2.
         let levels = number((8, 5)).saturating_add(number((8, 6))).clamp(0, packed) as u64;
         let data = At { file, at: data_at + levels, left: packed as u64 - levels };
         if unpacks_to_more(compression, data) {
@@ -100,7 +100,7 @@ fn unpacks_to_more(compression: Compression, data: At) -> bool {
         _ => return false,
     };
     let mut counted = 0;
-    // What cannot be unpacked the library refuses, where it stops here too.
+    // If unpacking fails, this stops; the library then refuses the page.
     let mut unpacked = unpacked.take(MOST_PAGE_BYTES + 1);
     let mut chunk = [0; 16 * 1024];
     while let Ok(n @ 1..) = unpacked.read(&mut chunk) {

@@ -171,7 +171,7 @@ impl AdviceCache {
     pub async fn wrote(&self, batches: &[Batch], written: &[Written], now_us: i64) {
         let mut by_path: BTreeMap<&str, WrittenOfPath> = BTreeMap::new();
         for (batch, written) in batches.iter().zip(written).filter(|(_, w)| w.stored > 0) {
-            // Which of them were there already is not told.
+            // The store does not say which of them it had.
             let all_new = written.stored == batch.records.len() as u64;
             for stored in &batch.records {
                 let of_path = by_path.entry(&stored.record.dst).or_default();
@@ -212,7 +212,7 @@ impl AdviceCache {
         Ok(Some(Arc::clone(paths.entry(dst.into()).or_default())))
     }
 
-    /// What the store has of a path for a request, of records until a time.
+    /// Reads from the store all that a request about a path needs, of records until a time.
     async fn learn(&self, path: &PathInfo, t0_us: i64, until_us: i64) -> Result<CachedPath> {
         let settings = self.settings(Some(path)).await?;
         let least = settings.min_validity_pct;
@@ -278,8 +278,8 @@ impl AdviceCache {
         Ok(())
     }
 
-    /// Each hop's lines for a request now, from the block; from a new one where that is over, or where a
-    /// day has begun since, in the path's time zone: other days count from then on.
+    /// Each hop's lines for a request now, from the block. A new block is read when the old one is over, or when
+    /// a day has begun in the path's time zone: other days count from then on.
     async fn lines(&self, known: &mut CachedPath, t0_us: i64) -> Result<Vec<Days>> {
         if let Some(lines) = known.lines_from_block(t0_us) {
             return Ok(lines);

@@ -117,7 +117,7 @@ impl Span {
         Span { window, samples: Vec::new(), read_until_us: window.start_us - 1 }
     }
 
-    /// What it holds of a later window; `None` when that begins elsewhere.
+    /// The part that a later window shares; `None` if that begins elsewhere.
     fn moved_to(mut self, window: Window) -> Option<Self> {
         let held = self.window.start_us..=self.read_until_us;
         if !held.contains(&window.start_us) || window.end_us < self.read_until_us {

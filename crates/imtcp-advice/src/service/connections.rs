@@ -17,7 +17,7 @@ use super::limits::network;
 pub struct Most {
     pub of_all: usize,
     pub of_client: usize,
-    /// Of this machine, where a reverse proxy has those of its clients.
+    /// Connections from this machine: a reverse proxy has those of all its clients.
     pub of_loopback: usize,
 }
 

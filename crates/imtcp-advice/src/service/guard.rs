@@ -54,7 +54,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// What a route needs; `None`: there is no such route. Whatever is new and changes something
+    /// The right that a route needs; `None`: there is no such route. Whatever is new and changes something
     /// needs the right to write.
     pub fn of(method: &Method, route: Option<&str>) -> Self {
         match route {
@@ -135,9 +135,9 @@ impl From<Denied> for Problem {
     }
 }
 
-/// Names that requests may call the service by. A web page may lead its own name to this machine
-/// (DNS rebinding), and its reader's browser then lets it read what the service answers: the name
-/// in the request is still the page's.
+/// Names that requests may call the service by. A web page may lead its own name to this machine (DNS
+/// rebinding). Its reader's browser then lets it read the answers. The request still has the page's name, and is
+/// refused.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Option<Vec<String>>);
 
@@ -168,8 +168,8 @@ impl Hosts {
         Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail))
     }
 
-    /// Refuses requests that another site's page makes in its reader's browser. Such a page cannot
-    /// read the answers, but it could have the service work for it.
+    /// Refuses requests that another site's page makes in its reader's browser. The page cannot read the
+    /// answers, but it could put the service to work.
     pub fn may_come_from(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
         let text = |name: &str| headers.get(name).map(|v| v.to_str().unwrap_or_default());
         let own = |origin: &str| {

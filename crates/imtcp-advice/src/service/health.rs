@@ -68,7 +68,7 @@ impl Health {
         self.state().writing.is_some()
     }
 
-    /// Did the last read find the history damaged? What is written into it then is lost.
+    /// Did the last read find the history damaged? Anything written into it then is lost.
     pub fn is_damaged(&self) -> bool {
         self.state().damaged
     }

@@ -37,8 +37,8 @@ const END_TIME: Duration = Duration::from_millis(400);
 const CLOSE_TIME: Duration = Duration::from_millis(400);
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Serves until `end`; then requests under way may finish. What `tls` says counts for the next
-/// connection.
+/// Serves until `end`; then requests under way may finish. Each new connection asks `tls` for its
+/// certificate.
 pub async fn serve(
     service: Shared,
     listener: TcpListener,
@@ -151,7 +151,7 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         .serve_connection(TokioIo::new(stream), handler);
     tokio::pin!(connection);
     tokio::select! {
-        // What goes wrong here is the peer's affair.
+        // A failed connection is the peer's affair.
         _ = connection.as_mut() => {}
         _ = ending.changed() => {
             connection.as_mut().graceful_shutdown();

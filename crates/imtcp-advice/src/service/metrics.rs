@@ -23,9 +23,9 @@ use crate::time::{now_us, SECOND_US};
 
 /// Why a connection is refused before it has a request; the reasons for requests are the gate's.
 const REFUSED_CONNECTIONS: [&str; 2] = ["connections", "tls"];
-/// What became of a batch of reports.
+/// Outcomes of a batch of reports.
 const BATCH_OUTCOMES: [&str; 4] = ["stored", "duplicate", "busy", "failed"];
-/// What a roll-up does to records.
+/// A roll-up changes records in these ways.
 const ROLL_UP_CHANGES: [&str; 2] = ["rolled_up", "removed"];
 /// Seconds; the bounds lie around a median of 0.1 ms and a worst case of 1 s.
 const ADVICE_BUCKETS_S: [f64; 10] = [1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.25, 1.0];

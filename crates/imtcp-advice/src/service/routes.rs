@@ -102,11 +102,11 @@ pub struct PathView {
     /// Newest active test.
     #[schema(format = DateTime)]
     newest_test: Option<String>,
-    /// What holds for it; null where `error` says what is wrong.
+    /// The settings in force for it; null if `error` says why there are none.
     settings: Option<Settings>,
     /// Why no advice can be given: its settings are wrong, as an older version may have stored them.
     error: Option<String>,
-    /// What is set for it alone.
+    /// The settings of this path alone.
     #[schema(value_type = SettingsChange)]
     own_settings: Changes,
 }
@@ -335,7 +335,7 @@ pub struct History {
     /// Hops with records, to be asked for with `hop`; the empty one is the path as a whole.
     hops: BTreeSet<String>,
     points: Vec<Point>,
-    /// What active tests told, by source.
+    /// Results of active tests, by source.
     tests: Vec<TestPoint>,
 }
 

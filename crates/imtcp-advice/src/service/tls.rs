@@ -83,7 +83,7 @@ impl Tls {
         self.validities.iter().filter_map(|v| v.period_s).map(|(_, last_s)| last_s).min()
     }
 
-    /// What the log should say of the certificates at this time.
+    /// Warnings about the certificates for the log, at this time.
     pub fn warnings(&self, now_s: i64) -> Vec<String> {
         let file = self.file.display();
         let said = self.validities.iter().filter_map(|v| v.warning(now_s));

@@ -21,7 +21,7 @@ const MOST_WAITING: usize = 32;
 
 pub struct Turns {
     at_once: Arc<Semaphore>,
-    /// Of each client that has a turn or waits for one: as many at most as there are connections.
+    /// One for each client that has a turn or waits for one, so no more than there are connections.
     of_client: Mutex<HashMap<IpAddr, Weak<OfClient>>>,
 }
 
@@ -37,8 +37,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Does something when it is this client's turn. It is done to its end, also where nobody waits for it
-    /// any more: the database goes on with a query, and a client that hangs up would have two of them.
+    /// Runs something when it is this client's turn. It runs to its end, also if the client hangs up: the
+    /// database goes on with the query, and the client would have two at a time.
     pub async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,

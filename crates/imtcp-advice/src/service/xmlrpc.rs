@@ -91,7 +91,7 @@ fn check_depth(text: &str) -> Result<(), Fault> {
     }
 }
 
-/// What the service has of a host, and why.
+/// An answer about a host, and its reason.
 struct Found {
     answer: Arc<Answered>,
     because: String,

@@ -183,9 +183,9 @@ fn is_locked(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|e| e.message() == "database is locked")
 }
 
-/// Where SQLite itself undid a transaction that failed (the disk was full), the driver's ROLLBACK fails, and it
-/// takes the next BEGIN for one inside: what is written then is told to be safe, and lost. Such a
-/// connection is closed.
+/// SQLite itself undoes a transaction that fails, as on a full disk. The driver's ROLLBACK then fails too, and
+/// the driver takes the next BEGIN for a nested one. Writes on such a connection would be acknowledged and
+/// lost, so it is closed.
 async fn is_outside_of_transactions(connection: &mut AnyConnection) -> sqlx::Result<bool> {
     // A rollback may still be on its way.
     connection.ping().await?;
@@ -222,7 +222,7 @@ async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> sqlx::Resu
     Ok(())
 }
 
-/// What a person is to do about an error of the database's own, if that is known.
+/// How a person mends an error of the database's own, if we know it.
 pub(super) fn advice(message: &str) -> Option<&'static str> {
     let known = [
         (

@@ -42,7 +42,7 @@ pub struct Maintained {
     pub silent_paths: u64,
 }
 
-/// What maintenance is at, for whoever waits for it.
+/// The progress of maintenance, for whoever waits for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     pub series: usize,
@@ -123,7 +123,7 @@ fn roll_up_sql(kind: Kind) -> &'static str {
     }
 }
 
-/// What is due when, and whether somebody waits for it.
+/// The retention, the time, and whether somebody waits.
 struct Task<'a> {
     keep: &'a Retention,
     now_us: i64,
@@ -153,8 +153,8 @@ impl Store {
         tell: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Maintained> {
         let mut done = self.maintain_all(task, tell).await?;
-        // Means say the same of a path as the records in them: who keeps those need not read all of its days
-        // anew, 12 s of a processor for 100 paths and a year. What is removed is not there any more.
+        // Means say the same of a path as the records in them, so caches of these stay good: reading all days of
+        // 100 paths anew costs 12 s. Removed records are gone for everybody.
         if done.removed > 0 {
             let mut tx = self.writing().await?;
             self.raise_generation(&mut tx).await?;

@@ -47,7 +47,7 @@ pub struct Store {
     /// SQLite's files, and a connection that keeps them there.
     files: Option<Files>,
     anchor: Mutex<Option<AnyConnection>>,
-    /// Which tables PostgreSQL had when this was opened.
+    /// Names PostgreSQL's tables as they were when this was opened.
     table_id: i64,
 }
 
@@ -166,7 +166,7 @@ impl Store {
     }
 }
 
-/// What SQLite itself would only say later, or not at all.
+/// Finds faults of a file that SQLite would name late, or never.
 fn check_file(path: &Path, create: bool) -> Result<()> {
     let open = |why: String| Error::Open { db: path.display().to_string(), why };
     match std::fs::File::open(path) {
@@ -192,8 +192,8 @@ fn check_file(path: &Path, create: bool) -> Result<()> {
     }
 }
 
-/// A new file is for its owner alone, and so are the log and its index, which get the same rights from
-/// SQLite: who may read them can hold a lock that stops all writing.
+/// Makes a new file its owner's alone. SQLite gives its log and index the same rights. Whoever may read them
+/// could hold a lock that stops all writing.
 fn make_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {

@@ -37,8 +37,8 @@ pub struct SeriesInfo {
     pub newest_test_us: Option<i64>,
 }
 
-/// What active tests of one source told in a stretch of time, joined. Values that no test of the
-/// stretch told are null.
+/// The joined results of one source's active tests in a stretch of time. A value that no test told is
+/// null.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct TestPoint {
     pub source: String,
@@ -50,7 +50,7 @@ pub struct TestPoint {
     pub rtt_us: Option<u64>,
     /// Share of packets lost.
     pub loss: Option<f64>,
-    /// What one TCP transfer got; not the available bandwidth.
+    /// The throughput of one TCP transfer; not the available bandwidth.
     pub throughput_bps: Option<u64>,
 }
 

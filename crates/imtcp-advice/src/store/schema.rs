@@ -66,7 +66,7 @@ pub fn table(kind: Kind) -> &'static str {
 
 /// Raised with each change below; older histories are brought up to date when they are opened.
 ///
-/// 1: the first. 2: `active_test`. 3: `client`. 4: `path.reported_us`. What was there is as it was.
+/// 1: the first. 2: `active_test`. 3: `client`. 4: `path.reported_us`. Older tables stay as they were.
 pub const VERSION: i64 = 4;
 /// "imtc", in SQLite's header.
 const APPLICATION_ID: i64 = 0x696d_7463;

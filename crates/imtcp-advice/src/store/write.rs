@@ -129,7 +129,7 @@ impl Store {
         Ok((written, generation))
     }
 
-    /// Which batches have not come before; of two with one id the first.
+    /// Says of each batch whether it is new. If two have one id, the first is.
     async fn remember(
         &self,
         tx: &mut Transaction<'_, Any>,
@@ -158,8 +158,8 @@ impl Store {
         batches: &[Vec<&Stored>],
         ids: &HashMap<SeriesKey, i64>,
     ) -> Result<Vec<u64>> {
-        // As a rule none is there, and one statement takes those of all batches: agents' are small,
-        // and a round trip to the database for each would take longer than the rest.
+        // Usually all are new, and one statement writes the records of all batches. Agents' batches are small: a
+        // statement for each would take longer than the rest.
         let counts: Vec<_> = batches.iter().map(|b| b.len() as u64).collect();
         let records: Vec<_> = batches.iter().flatten().copied().collect();
         let mut all = tx.begin().await?;

@@ -12,7 +12,7 @@ use serde_json::{json, Value};
 
 const DST: &str = "192.0.2.7";
 
-/// What happens to a path between two requests.
+/// A change of a path between two requests.
 #[derive(Clone, Debug)]
 enum Event {
     Later(i64),
@@ -318,8 +318,8 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
     }
 }
 
-/// The whole history has a day more then: what was kept for the day before answered nothing, and each
-/// second's advice was read from the disk until the ten minutes were over.
+/// The whole history has a day more after midnight. The block of the day before then answered nothing, and
+/// each second's advice was read from the disk for up to ten minutes.
 #[tokio::test]
 async fn a_day_that_begins_has_a_block_of_its_own() {
     let (_dir, store) = empty_store().await;
