@@ -113,7 +113,7 @@ pub(crate) async fn import_rows(
 }
 
 impl Imported {
-    /// Adds what followed, unless that failed.
+    /// These counts, or the error that ended the import, with the records stored before it.
     pub(crate) fn after(self, all: Result<()>) -> Result<Self> {
         match all {
             Ok(()) => Ok(self),

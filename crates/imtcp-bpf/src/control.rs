@@ -88,7 +88,7 @@ pub fn pin_link(link: &Link, path: &Path) -> Result<()> {
     raw::obj_pin(link.as_fd(), path).with_context(|| format!("cannot pin {}", path.display()))
 }
 
-/// What a switch of sockets has done.
+/// The result of switching sockets.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Switched {
     pub connections: u32,

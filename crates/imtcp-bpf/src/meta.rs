@@ -54,7 +54,7 @@ impl Meta {
         String::from_utf8_lossy(&self.version[..end]).into_owned()
     }
 
-    /// What is pinned; `None` when nothing is, here or where this process cannot look.
+    /// Reads the pin; `None` if nothing is pinned, here or where this process cannot look.
     pub fn read() -> Result<Option<Self>> {
         let path = paths::pin(paths::META);
         match path.try_exists() {

@@ -110,8 +110,8 @@ pub fn available_ccs() -> Vec<String> {
 
 const ECN: &str = "/proc/sys/net/ipv4/tcp_ecn";
 
-/// net.ipv4.tcp_ecn of the namespace of the calling thread, where with it connections that are
-/// made here do not ask for ECN: 0 is off, 2 answers only; from 3 on, with AccECN, 5 answers only.
+/// net.ipv4.tcp_ecn of the calling thread's namespace, if connections made here do not ask for ECN with it.
+/// 0 is off, and 2 only answers. From 3 on it is AccECN, and 5 only answers.
 pub fn ecn_not_asked_for() -> Option<String> {
     let value = fs::read_to_string(ECN).ok()?.trim().to_string();
     matches!(value.as_str(), "0" | "2" | "5").then_some(value)

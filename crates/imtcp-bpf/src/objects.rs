@@ -14,14 +14,14 @@ pub static MODES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_modes.
 pub static NOCC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_nocc.bpf.o"));
 /// Iterators and the cgroup program (bpf/imtcp_ctl.bpf.c).
 pub static CTL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_ctl.bpf.o"));
-/// What counts beside a run's connections (bpf/imtcp_uncovered.bpf.c).
+/// Programs that count what a run sends outside of its connections (bpf/imtcp_uncovered.bpf.c).
 pub static UNCOVERED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_uncovered.bpf.o"));
 
-/// Of the control object: the iterator over all connections, and the one in its place where it is refused.
+/// The control object's iterator over all connections, and the one for kernels that refuse it.
 pub(crate) const CONNECTIONS: &str = "imtcp_connections";
 pub(crate) const CONNECTIONS_HERE: &str = "imtcp_connections_here";
 
-/// Of the control object: what multipath connections need, on kernels that have them.
+/// The control object's program for multipath connections, on kernels that have them.
 pub(crate) const TAG_SUBFLOWS: &str = "imtcp_tag_subflows";
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

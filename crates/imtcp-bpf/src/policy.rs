@@ -55,8 +55,8 @@ impl Policies {
         }
     }
 
-    /// Ends the orders of all: the programs of cgroups that outlive this map give nothing to anyone by it.
-    /// What was counted stays, for runs to tell.
+    /// Ends the orders of all: programs of cgroups may outlive this map, and then give nobody anything. The
+    /// counts stay, for runs to tell.
     pub fn end_all(&self) {
         for id in self.ids() {
             let Ok(Some(mut policy)) = self.get(id) else { continue };

@@ -62,7 +62,7 @@ impl Records {
         Ok(())
     }
 
-    /// What the iterator tells a reader in this namespace.
+    /// Reads the iterator in this namespace.
     fn each_here(&self, take: &mut impl FnMut(&Record)) -> Result<()> {
         let iter = raw::iter_create(self.link.as_fd()).context("cannot start the iterator")?;
         let mut file = File::from(iter);

@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, MapMut, MapType, Object};
 use crate::staged::Staged;
 use crate::{down, paths, raw, Obstacle};
 
-/// What has been registered so far, undone when dropped before `commit`.
+/// Registrations so far; dropped before `commit`, they are undone.
 #[derive(Default)]
 pub struct Registrations(Vec<Undo>);
 

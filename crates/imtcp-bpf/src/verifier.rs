@@ -18,7 +18,7 @@ pub struct Cost {
     pub program: String,
     /// Instructions that the verifier went through, on all paths; it gives up at a million.
     pub instructions: u32,
-    /// Of all its functions together, bytes; those that call each other may have 512.
+    /// The stack of all its functions together, bytes. The kernel allows a chain of calls 512.
     pub stack_bytes: u32,
 }
 
@@ -74,7 +74,7 @@ fn costs_of(name: &'static str, mut object: OpenObject) -> Result<Vec<Cost>> {
     Ok(costs)
 }
 
-/// What libbpf said since it was last emptied: its callback is a bare function.
+/// libbpf's messages since this was last emptied: its callback is a bare function.
 static SAID: Mutex<String> = Mutex::new(String::new());
 
 fn keep(_level: PrintLevel, text: String) {

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Before a service that did not answer is asked again.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// What is held about one peer.
+/// The last answer about one peer.
 struct Held {
     mode: Mode,
     until: Instant,
@@ -90,7 +90,7 @@ impl Follower {
             loop {
                 thread::sleep(LOOK);
                 if !policies.is_loaded() {
-                    // What `imtcp down` has ended stays ended: orders now would begin it again.
+                    // `imtcp down` has ended it: orders now would begin it again.
                     self.tell_down();
                     return;
                 }
@@ -179,7 +179,7 @@ impl Follower {
     }
 }
 
-/// What an answer means, and for how long. Whatever is not plainly "measure" is bg.
+/// The meaning of an answer, and its time. An answer that is not plainly "measure" means bg.
 fn held(answer: Result<Value, Failure>, now: Instant) -> Held {
     let Ok(answer) = answer else { return Held { mode: Mode::Bg, until: now + RETRY } };
     let seconds = |key: &str| {

@@ -95,8 +95,8 @@ pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, what: &str) -> S
     format!("{n} {what}{}", if n == 1.into() { "" } else { plural })
 }
 
-/// What others chose, a command's name or its arguments, may hold anything: here no character of it
-/// ends a line, or commands a terminal.
+/// Others choose a command's name and arguments, which may hold anything. Here no character of them ends a line
+/// or commands a terminal.
 pub fn on_one_line(text: &str) -> String {
     let shown = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),

@@ -81,7 +81,7 @@ impl std::error::Error for Failure {}
 
 /// A service that is silent for so long is away.
 const SILENCE: Duration = Duration::from_secs(10);
-/// bit/s. What is slower than this does not carry a report within the service's 15 s either.
+/// bit/s. A slower line does not carry a report within the service's 15 s either.
 const LEAST_BPS: u64 = 32_000;
 /// Bytes of an advice: one that rests on a year of days has 58 kB.
 const ADVICE_BYTES: u64 = 64_000;
@@ -152,7 +152,7 @@ impl Client {
         self.get_up_to(ADVICE_BYTES, path, query)
     }
 
-    /// What may be long, and then takes longer.
+    /// Gets a list, which may be long and take longer.
     pub fn get_list(&self, path: &str) -> Result<Value, Failure> {
         self.get_up_to(LIST_BYTES, path, &[])
     }
@@ -203,7 +203,7 @@ impl Client {
         self.answer(|| request.send(body))
     }
 
-    /// What the newest answer says of the clock of whoever gave it, once.
+    /// The date of the newest answer, once.
     pub fn take_date(&self) -> Option<Dated> {
         self.dated.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
@@ -223,7 +223,7 @@ impl Client {
         answer.map_err(|failure| self.with_remedy(failure))
     }
 
-    /// What whoever typed the command can do: the service speaks to programs.
+    /// Adds what the user can do: the service speaks to programs.
     fn with_remedy(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Refused { status: 401, .. } if self.token.is_none() => Failure::Refused {
@@ -258,7 +258,7 @@ fn warn_of_token_in_the_clear(token_file: &Path, host: &str) {
     });
 }
 
-/// What libraries say of TLS is for those who know its code.
+/// Says a TLS library's error in words for people who do not know its code.
 fn with_what_to_do(why: &str) -> String {
     let hints = [
         ("CaUsedAsEndEntity", "its certificate is that of an authority: make one with CA:FALSE"),

@@ -12,7 +12,7 @@ pub struct Loaded<T> {
 }
 
 struct Handles<T> {
-    /// Of the map that each `up` pins anew.
+    /// The number of the map that each `up` pins anew.
     id: u32,
     handles: T,
 }

@@ -10,7 +10,7 @@ pub struct Rate(pub u64);
 pub const HELP: &str =
     "bits per second: 500k, 10M, 1.5Gbit/s, 800000 (k = 1000; for bytes write 1.25MB/s)";
 
-/// What ends so may be meant in bits or bytes, and as an amount: 10MB, 10Mb.
+/// An ending that may mean bits or bytes, or an amount: 10MB, 10Mb.
 const AMBIGUOUS: [char; 2] = ['b', 'B'];
 
 impl FromStr for Rate {

@@ -254,7 +254,7 @@ const COLUMNS: [(&str, u16); 10] = [
     ("SENT", 9),
 ];
 
-/// What a narrow terminal goes without, the first first.
+/// Columns that a narrow terminal goes without, the first first.
 const DISPENSABLE: [&str; 7] =
     ["RATE OF AVAILABLE", "CWND", "SENT", "PID", "RTT", "MODE", "COMMAND"];
 

@@ -42,7 +42,7 @@ pub struct Connection {
     pub ssthresh_segs: Option<u32>,
     pub srtt_us: Option<u32>,
     pub min_rtt_us: Option<u32>,
-    /// What was acknowledged since the look before; null at the first.
+    /// The rate acknowledged since the look before; null at the first.
     pub rate_bps: Option<u64>,
     /// The kernel's estimate, of when it last had enough to send.
     pub delivery_bps: Option<u64>,

@@ -170,7 +170,7 @@ fn clients_that_are_slow_are_dropped() {
     });
 }
 
-/// What the service answers before the body has come, or nothing.
+/// The service's answer before the body has come, or nothing.
 fn answer_to_head(service: &Service, head: &str) -> String {
     let mut stream = TcpStream::connect(service.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

@@ -225,7 +225,7 @@ fn a_wrong_report_says_which_records_are_wrong_and_stores_none_of_its_batch() {
     assert_eq!(places, [1, 2]);
     assert!(refused[1]["why"].as_str().unwrap().contains("rtt_us is at most an hour"));
     assert_eq!(stored(&service).len(), 0);
-    // What cannot be read as a record is one of them.
+    // A line that is no record is one of them.
     let wrong = [
         ("time", json!(1_774_016_700), "expected a time of RFC 3339 in quotes, as \"2026-"),
         ("time", json!("14:25"), "'14:25' is not a time: write RFC 3339"),
@@ -248,7 +248,7 @@ fn a_wrong_report_says_which_records_are_wrong_and_stores_none_of_its_batch() {
         assert_eq!(refused["record"], i);
     }
     assert_eq!(stored(&service).len(), 0);
-    // What is no report at all names no record.
+    // A body that is no report names no record.
     assert_eq!(service.post("/v1/reports", Some(TOKEN), "[]").1.get("refused"), None);
 }
 
@@ -331,7 +331,7 @@ fn batches_are_numbered_on_from_those_that_wait_whatever_the_clock_says() {
     let scratch = Scratch::new();
     let dir = scratch.path("spool");
     fs::create_dir_all(&dir).unwrap();
-    // Of an older imtcp, from the year 2100.
+    // An older imtcp's file, from the year 2100.
     let old = dir.join("04102444800000000000-000001-0000abcd.json");
     let batch = serde_json::json!({"batch": "old", "records": records(0, 1)});
     fs::write(&old, batch.to_string()).unwrap();

@@ -133,7 +133,7 @@ fn a_log_is_read_with_what_it_was_rotated_to_and_each_file_once() {
     let directory = scratch.path("");
     let directory = directory.to_str().unwrap();
     assert_eq!(told(&["--log", directory]), "22 lines read, 11 transfers");
-    // What a directory has besides is named and left out.
+    // Other files of a directory are named and left out.
     fs::write(scratch.path("access.log.3.xz"), b"\xfd7zXZ\0").unwrap();
     let output = imtcp(&["advice", "clients", "--log", directory]);
     assert!(text(&output.stdout).contains("22 lines read, 11 transfers"));

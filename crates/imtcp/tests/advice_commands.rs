@@ -194,7 +194,7 @@ fn an_import_that_fails_leaves_no_empty_history_behind() {
     import("not a host", "'not a host' is neither an address nor a host's name");
     import("300.1.2.3", "'300.1.2.3' is neither");
     assert!(!db.exists());
-    // Nor does it take away what was there.
+    // It does not take away older files either.
     fs::write(&file, csv()).unwrap();
     imtcp_ok(&["advice", "import", "--db", path, "--path", DST, trace]);
     fs::write(&file, "this is no history\n").unwrap();
@@ -297,7 +297,7 @@ fn advise_tells_people_and_programs() {
     assert!(text(&output.stderr).contains("does not answer"), "{}", text(&output.stderr));
 }
 
-/// As docs/advice.md begins. What the answer is depends on the time of day.
+/// As docs/advice.md begins. The answer depends on the time of day.
 #[test]
 fn somebody_without_data_gets_advice_from_a_made_history() {
     let scratch = Scratch::new();

@@ -122,7 +122,7 @@ fn what_was_acknowledged_survives_sigkill() {
     let db = scratch.path("history.db");
     let all = imtcp_ok(&["advice", "export", "--db", db.to_str().unwrap()]);
     let stored = all.lines().count() - 1;
-    // Of each sender one more may have been written whose receipt did not arrive.
+    // Each sender may have one more that was written and whose receipt did not arrive.
     assert!((acknowledged..=acknowledged + 4).contains(&stored), "{stored} of {acknowledged}");
     // The killed service's file is fit for the next.
     let again = Service::start_in(scratch, &[]);
@@ -409,7 +409,7 @@ fn it_ends_on_sigterm_with_all_in_one_file() {
     let mut service = Service::start(&[]);
     service.report("b", &[record("2026-03-20T14:25:00Z", 5)]);
     assert!(service.terminate().success());
-    // Which connection ends last is not ours to say: the log may stay, and then it is empty.
+    // Nobody says which connection ends last: the log may stay, and then it is empty.
     let log = std::fs::metadata(service.scratch.path("history.db-wal"));
     assert_eq!(log.map_or(0, |log| log.len()), 0);
 }

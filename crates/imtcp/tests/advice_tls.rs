@@ -59,7 +59,7 @@ impl Tls {
         imtcp(&ask).status.success()
     }
 
-    /// What curl says who looks at no certificate.
+    /// Does curl get an answer without looking at the certificate?
     fn answers_whoever_trusts_it(&self) -> bool {
         let url = format!("{}/healthz", self.service.url);
         let curl = Command::new("curl").args(["-ksS", "-m", "5", &url]).output().unwrap();

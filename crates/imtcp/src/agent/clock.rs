@@ -38,7 +38,7 @@ fn boottime_us() -> i64 {
     now.map_or(0, |t| t.tv_sec() * SECOND_US + t.tv_nsec() / 1000)
 }
 
-/// What has to be added to CLOCK_BOOTTIME for the wall clock.
+/// The wall clock less CLOCK_BOOTTIME.
 fn wall_offset_us() -> i64 {
     now_us() - boottime_us()
 }
@@ -81,7 +81,7 @@ pub struct ServiceClock {
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// What has to be added to CLOCK_BOOTTIME for the service's clock.
+    /// The service's clock less CLOCK_BOOTTIME.
     offset_us: i64,
     uncertain_us: i64,
 }
@@ -95,7 +95,7 @@ impl ServiceClock {
         self.seen = Some(Seen { offset_us, uncertain_us: AGREE_US + round_trip_us / 2 });
     }
 
-    /// What to say of the difference, where it is another one than was said.
+    /// A message about the difference, if it is not the one that was said.
     pub fn news(&mut self) -> Option<String> {
         self.news_at(wall_offset_us())
     }
@@ -123,7 +123,7 @@ impl ServiceClock {
         Some(told)
     }
 
-    /// What to add to the times of a batch, µs; or why it has to wait.
+    /// The shift of a batch's times, µs; or why the batch has to wait.
     pub fn shift_us(&self, stamp: Option<&Stamp>) -> Result<i64, String> {
         let stamp = stamp.filter(|stamp| stamp.boot == *BOOT && !BOOT.is_empty());
         shift_us(stamp.map(|s| s.offset_us), wall_offset_us(), self.seen)
@@ -136,7 +136,7 @@ impl ServiceClock {
     }
 }
 
-/// Of times by a clock of `stamp_us`, where that is known, otherwise by the wall clock.
+/// Shifts times by the clock of `stamp_us`, if that is known, else by the wall clock.
 fn shift_us(stamp_us: Option<i64>, wall_us: i64, seen: Option<Seen>) -> Result<i64, String> {
     let ahead_us = seen.map_or(0, |seen| match wall_us - seen.offset_us {
         ahead_us if ahead_us.abs() > seen.uncertain_us => ahead_us,

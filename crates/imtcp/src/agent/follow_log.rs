@@ -41,7 +41,7 @@ const GO_AT_ONCE: usize = MOST_PEERS / 10;
 /// What is kept on disk. Losing it does no harm: then the logs are read from their beginnings.
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
-    /// Which logs, and what their lines mean. Peers that were learnt otherwise do not count.
+    /// The logs, and what their lines mean. Peers learnt otherwise do not count.
     #[serde(default)]
     rules: String,
     positions: HashMap<PathBuf, Position>,
@@ -51,7 +51,7 @@ struct Kept {
     clients: HashMap<IpAddr, i64>,
 }
 
-/// What became of a log's lines.
+/// The outcome of a log's lines.
 #[derive(Default, Serialize, Deserialize)]
 struct Lines {
     counts: Counts,
@@ -61,16 +61,16 @@ struct Lines {
 
 struct Follower {
     rules: String,
-    /// Which field behind the bytes names the client.
+    /// The field behind the bytes that names the client.
     field: usize,
     logs: Vec<Log>,
-    /// What became of the lines of each log.
+    /// The outcome of each log's lines.
     lines: Vec<Transfers>,
     /// Why a log names no peer, as it was said.
     said: Vec<HashSet<String>>,
     clients: Clients,
     kept_in: PathBuf,
-    /// What was said last of each log that cannot be read, so that it is said once.
+    /// The last message about each log that cannot be read, so that it is said once.
     faults: HashMap<PathBuf, String>,
     cannot_keep: bool,
 }

@@ -53,9 +53,9 @@ impl Named {
 struct Asker {
     client: Client,
     kept: PathBuf,
-    /// What was said last of its silence, so that it is said once.
+    /// The last message about its silence, so that it is said once.
     failed: Option<String>,
-    /// What names stood for last: a resolver may be away for a while.
+    /// The last addresses of each name: a resolver may be away for a while.
     known: HashMap<String, Vec<String>>,
 }
 

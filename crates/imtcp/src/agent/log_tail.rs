@@ -130,7 +130,7 @@ fn checksum(file: &File, bytes: u64) -> io::Result<u64> {
 pub struct Log {
     pub path: PathBuf,
     current: Option<Tail>,
-    /// What it was rotated to, and since when.
+    /// The file that it was rotated to, and when.
     rotated: Option<(Tail, Instant)>,
     /// Where an earlier agent stopped.
     kept: Option<Position>,

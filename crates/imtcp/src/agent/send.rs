@@ -55,7 +55,7 @@ pub struct Sender {
     refused: Refused,
 }
 
-/// What became of a batch, or of a part of it.
+/// The outcome of a batch, or of a part of it.
 enum Outcome {
     Delivered,
     /// The service refuses all of its records.
@@ -236,7 +236,7 @@ impl Sender {
         Outcome::Waits(why)
     }
 
-    /// Of the service itself: whatever else answers at its address has a clock of its own.
+    /// Asks the service itself: another program that answers at its address has a clock of its own.
     fn ask_for_time(&mut self) -> Result<(), String> {
         match self.client.get("/healthz", &[]) {
             Ok(health) if health["status"] == "ok" => {}

@@ -50,7 +50,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// What the service knows it by.
+    /// The name by which the service knows it.
     pub fn id(&self) -> &str {
         &self.batch
     }
@@ -112,7 +112,7 @@ impl Spool {
         let named = || format!("cannot make the spool {} (--spool names another)", dir.display());
         made.with_context(named)?;
         require_own(dir)?;
-        // What a kill left half written was never promised to anybody.
+        // A kill left these half written: nobody was promised them.
         for entry in fs::read_dir(dir)?.flatten() {
             if entry.path().extension().is_some_and(|e| e == "new") {
                 let _ = fs::remove_file(entry.path());
@@ -273,7 +273,7 @@ pub fn unless_gone(done: io::Result<()>) -> io::Result<()> {
 }
 
 /// An older imtcp began names with nanoseconds since 1970: numbers go on from there. `None`: the file is
-/// none of ours. What is near the end of the numbers is not either, so that there is always a next one.
+/// none of ours. A number near the end is none of ours either, so there is always a next one.
 fn number(path: &Path) -> Option<u64> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let digits = name.split(|c: char| !c.is_ascii_digit()).next()?;

@@ -36,7 +36,7 @@ fn mean(of: &[Record]) -> Option<Record> {
     })
 }
 
-/// Of those that have a value.
+/// The mean of the records that have a value.
 fn mean_of(records: &[Record], value: fn(&Record) -> Option<u64>) -> Option<u64> {
     let known: Vec<u64> = records.iter().filter_map(value).collect();
     (!known.is_empty()).then(|| known.iter().sum::<u64>() / known.len() as u64)

@@ -40,7 +40,7 @@ pub fn with_what_was_meant(mut error: Error, args: &[OsString]) -> Error {
     error
 }
 
-/// Of the innermost command that was named: its commands, or its options.
+/// The commands, or the options, of the innermost command that was named.
 fn known_names(args: &[OsString], commands: bool) -> Vec<String> {
     let root = Cli::command();
     let words = args.iter().skip(1).filter_map(|a| a.to_str());

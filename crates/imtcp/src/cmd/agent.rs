@@ -106,7 +106,7 @@ pub fn main(args: AgentArgs) -> Result<u8> {
             break;
         }
     }
-    // What is not sent now waits in the spool for the next agent.
+    // Records not sent by now wait in the spool for the next agent.
     drop(more);
     let _ = sender.join();
     writer.end();

@@ -7,8 +7,8 @@ use crate::cli::{Cli, CompletionsArgs};
 use crate::exit;
 
 /// The generator for bash knows no hint for a command with arguments, as that for zsh does.
-/// What follows `run --` is completed as after sudo, where bash-completion is loaded. After a
-/// parameter's name it would leave a space.
+/// Words behind `run --` are completed as after sudo, if bash-completion is loaded. After a parameter's
+/// name it would leave a space.
 const BASH_OURS: &str = r#"
 _imtcp_or_command() {
     local at

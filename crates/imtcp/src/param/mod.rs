@@ -81,7 +81,7 @@ impl Param {
         }
     }
 
-    /// What it is, its range, default and modes.
+    /// Its meaning, range, default and modes.
     fn help(&self) -> String {
         let modes: Vec<_> = self.modes.iter().map(|m| m.name()).collect();
         let default = self.default_shown();
@@ -152,8 +152,8 @@ fn choose(params: &mut Params, mode: Mode, name: &str, value: &str) -> Result<()
     Ok(())
 }
 
-/// What a connection of that mode goes by: the programs' values, with the defaults in the place
-/// of what was not chosen; without those that adapt.
+/// The parameters in force for a connection of a mode: those chosen, and defaults for the others. Parameters
+/// that adapt are left out.
 pub type InForce = BTreeMap<String, Value>;
 
 pub fn in_force(mode: Mode, params: &Params) -> InForce {
@@ -183,7 +183,7 @@ pub fn unusual(mode: Mode, in_force: &InForce) -> Vec<String> {
         .collect()
 }
 
-/// What the file and the command line choose for the mode; 0 is "not chosen".
+/// The choices of the file and the command line for the mode; 0 is "not chosen".
 pub fn chosen(mode: Mode, line: &[Assignment], file: Option<&Path>) -> Result<Params, Coded> {
     let usage = |message| Coded { code: USAGE, message };
     let mut params =
@@ -198,8 +198,8 @@ pub fn chosen(mode: Mode, line: &[Assignment], file: Option<&Path>) -> Result<Pa
     Ok(params)
 }
 
-/// A table for each mode. All of it is checked, also what is for other modes: a mistake is told
-/// before the day on which it counts.
+/// Reads a file with a table for each mode. It checks the tables of other modes too, so a mistake shows before
+/// the day on which it counts.
 fn from_file(wanted: Mode, path: &Path, needed: bool) -> Result<Params, String> {
     let shown = path.display();
     let text = match std::fs::read_to_string(path) {
@@ -289,7 +289,7 @@ impl TypedValueParser for AssignmentParser {
         Ok(Assignment { name: name.trim().into(), value: value.trim().into() })
     }
 
-    /// Each name once, with all that it stands for: a shell offers what it is told twice twice.
+    /// Each name once, with all its meanings: a shell would offer a repeated name twice.
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let mut keys: Vec<_> = PARAMS.iter().map(|p| p.key).collect();
         let mut seen = BTreeSet::new();

@@ -5,7 +5,7 @@ use imtcp_bpf::{shared, Params};
 
 use crate::policy::Mode;
 
-/// What a user may choose. `least`, `most` and `default` are as the programs have them.
+/// A parameter that a user may choose. The programs have the same `least`, `most` and `default`.
 pub struct Param {
     /// The name and `=`: what a shell completes.
     pub(super) key: &'static str,

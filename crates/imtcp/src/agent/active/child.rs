@@ -84,7 +84,7 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     text
 }
 
-/// With what it may have started itself.
+/// Ends the program and all that it may have started.
 fn end(child: &mut Child) {
     let group = Pid::from_raw(child.id() as i32);
     let _ = killpg(group, Signal::SIGTERM);

@@ -22,15 +22,15 @@ const HEADERS_BYTES: u64 = 2 * 72;
 const CONTROL_BYTES: u64 = 20_000;
 /// Its server may be filtered.
 const CONNECT_MS: u64 = 5_000;
-/// What lies in queues when its time is over is still waited for.
+/// At the end of its time, iperf3 waits for data that still lies in queues.
 const DRAIN: Duration = Duration::from_secs(15);
 
 pub struct Iperf3 {
     port: u16,
     seconds: u64,
     most_bytes: u64,
-    /// What it sends: zeros, as long as the test may be, that take no memory. iperf3 has no option for
-    /// a limit in bytes beside one in seconds, but ends with the file that it sends (-F).
+    /// The zeros that it sends, as many as the test may take. They take no memory. iperf3 cannot limit seconds and
+    /// bytes at once, but it ends with the file that it sends (-F).
     zeros: File,
 }
 
@@ -75,8 +75,8 @@ fn record(throughput_bps: u64) -> Record {
     Record { throughput_bps: Some(throughput_bps), ..Record::default() }
 }
 
-/// What arrived, by the server's clock. What was sent counts what lies in queues at the end: of a
-/// second on a slow line that is most of it.
+/// The bytes that arrived, by the server's clock. The bytes sent also hold those in queues at the end: after a
+/// second on a slow line these are most.
 fn throughput_bps(said: &Said) -> Result<u64, String> {
     let Ok(result) = serde_json::from_str::<Value>(&said.stdout) else {
         let why = said.stderr.trim().lines().last().unwrap_or("it wrote no JSON");

@@ -113,8 +113,8 @@ impl Plan {
         }
     }
 
-    /// Leaves out as many of the last peers as make it cost more in a day, and tells how many: whom a
-    /// service or a log names, nobody here can list shorter.
+    /// Leaves out the last peers until a day's tests fit the budget. Returns how many: a service or a log may name
+    /// more peers than somebody here would list.
     pub fn keep_within(&mut self, budget_bytes: Option<u64>) -> usize {
         let Some(budget) = budget_bytes else { return 0 };
         let costs_too_much = |count: usize| {
@@ -224,7 +224,7 @@ struct Rounds {
     stop: Arc<AtomicBool>,
     results: mpsc::Sender<Record>,
     new_peers: mpsc::Receiver<Vec<IpAddr>>,
-    /// What was said of a program and a peer last, so that it is said once.
+    /// The last message about each program and peer, so that it is said once.
     failing: HashMap<(&'static str, Option<IpAddr>), String>,
 }
 

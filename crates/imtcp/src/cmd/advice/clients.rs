@@ -107,7 +107,7 @@ fn table(clients: &[Client]) -> String {
     format::table(&rows)
 }
 
-/// What became of the lines, a sentence each.
+/// The outcomes of the lines, a sentence each.
 fn told(counts: &Counts, field: usize) -> Vec<String> {
     let (read, sent) = (format::count(counts.lines, "line"), counts.transfers);
     let mut all = vec![format!("{read} read, {}", format::count(sent, "transfer"))];

@@ -27,7 +27,7 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     if args.counters && is_parquet(&args.file) {
         bail!("{shown}: counters are read from CSV");
     }
-    // What is wrong with these is said before there is a history.
+    // Wrong arguments are told before a history is made.
     let dst = args.path.as_deref().map(destination).transpose()?;
     let hop = args.hop.as_deref().map(destination).transpose()?.unwrap_or_default();
     let from = Source::open(&args.file).with_context(|| format!("{shown}"))?;

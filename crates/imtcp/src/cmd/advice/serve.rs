@@ -150,7 +150,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// What SIGHUP reads again: all of it, or nothing where one file is wrong.
+/// Reads the secrets that SIGHUP reads again: all of them, or none if one file is wrong.
 fn secrets(args: &ServeArgs) -> Result<(Access, Option<Tls>)> {
     let access = Access {
         write: args.token_file.as_deref().map(Tokens::read).transpose()?,
