@@ -50,6 +50,9 @@ pub struct Imported {
     /// Intervals of counters that said nothing.
     #[serde(skip_serializing_if = "is_0")]
     pub skipped: u64,
+    /// The greatest available bandwidth among them.
+    #[serde(skip)]
+    pub greatest_bps: Option<u64>,
 }
 
 fn is_0(n: &u64) -> bool {
@@ -132,6 +135,8 @@ pub(crate) async fn write(
     done: &mut Imported,
 ) -> Result<()> {
     let read = records.len() as u64;
+    let greatest_bps = records.iter().filter_map(|s| s.record.available_bps).max();
+    done.greatest_bps = done.greatest_bps.max(greatest_bps);
     if !tells_spans {
         leave_out_rolled_up(store, &mut records).await?;
     }

@@ -263,8 +263,12 @@ fn with_what_to_do(why: &str) -> String {
     let hints = [
         ("CaUsedAsEndEntity", "its certificate is that of an authority: make one with CA:FALSE"),
         ("UnknownIssuer", "nobody known has signed its certificate: name who did with --ca"),
-        ("NotValidForName", "its certificate is for another name than that of --url"),
-        ("Expired", "its certificate is too old, or this machine's clock is wrong"),
+        ("not valid for name", "its certificate is for another name than that of --url"),
+        ("certificate expired", "its certificate is too old, or this machine's clock is wrong"),
+        (
+            "certificate not valid yet",
+            "its certificate is too new, or this machine's clock is wrong",
+        ),
         ("http parse", "it does not speak HTTP: does its URL begin with https://?"),
         ("InvalidContentType", "it does not speak TLS: does its URL begin with http://?"),
     ];

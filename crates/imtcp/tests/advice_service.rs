@@ -446,3 +446,25 @@ fn its_log_has_colours_on_a_terminal_alone() {
     assert!(plain.contains(" INFO rolled up") && !plain.contains('\x1b'), "{plain:?}");
     assert!(coloured.contains("\x1b[32m"), "{coloured:?}");
 }
+
+#[test]
+fn a_service_on_a_full_disk_says_that_it_is_full() {
+    let Some(_) = root_or_skip() else { return };
+    let scratch = Scratch::new();
+    let dir = scratch.path("small");
+    std::fs::create_dir(&dir).unwrap();
+    let script = "mount -t tmpfs -o size=2m none \"$1\" && cd \"$1\" && \
+                  \"$0\" advice set --db history.db z=2 >/dev/null 2>&1 && \
+                  { head -c 4m /dev/zero >fill 2>/dev/null; \
+                  \"$0\" advice set --db history.db z=3; \"$0\" advice serve --db history.db; \
+                  \"$0\" advice serve --db other.db; }";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, &IMTCP, dir.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    for file in ["history.db", "history.db", "other.db"] {
+        let line = format!("imtcp: cannot open {file}: the disk is full: free some space\n");
+        assert!(said.contains(&line), "{said}");
+    }
+}

@@ -6,7 +6,7 @@ mod support;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use support::advice::{Service, DST};
 use support::tls::{can_make_certificates, pair, write, Pair};
@@ -54,9 +54,13 @@ impl Tls {
 
     /// Whether a client that trusts only this certificate gets an answer.
     fn shows(&self, pair: &Pair) -> bool {
+        self.asked(&self.service.url, pair).status.success()
+    }
+
+    /// Asks at a URL, and trusts only this certificate.
+    fn asked(&self, url: &str, pair: &Pair) -> Output {
         let ca = write(&self.service.scratch, "ca.pem", &pair.cert);
-        let ask = ["advise", DST, "--url", &self.service.url, "--ca", ca.to_str().unwrap()];
-        imtcp(&ask).status.success()
+        imtcp(&["advise", DST, "--url", url, "--ca", ca.to_str().unwrap()])
     }
 
     /// Does curl get an answer without looking at the certificate?
@@ -64,6 +68,28 @@ impl Tls {
         let url = format!("{}/healthz", self.service.url);
         let curl = Command::new("curl").args(["-ksS", "-m", "5", &url]).output().unwrap();
         text(&curl.stdout).contains("\"status\":\"ok\"")
+    }
+}
+
+#[test]
+fn a_client_says_in_words_why_it_does_not_trust_a_certificate() {
+    if !can_make_certificates() {
+        return;
+    }
+    let (old, young, good) = (pair(-30, -1), pair(2, 30), pair(-1, 90));
+    let by_name = |url: &str| url.replace("127.0.0.1", "localhost");
+    let other = pair(-1, 90);
+    type Url<'u> = &'u dyn Fn(&str) -> String;
+    let cases: [(&Pair, &Pair, Url, &str); 4] = [
+        (&old, &old, &str::to_string, "its certificate is too old"),
+        (&young, &young, &str::to_string, "its certificate is too new"),
+        (&good, &good, &by_name, "its certificate is for another name"),
+        (&good, &other, &str::to_string, "nobody known has signed its certificate"),
+    ];
+    for (served, trusted, url, words) in cases {
+        let tls = Tls::start(served);
+        let said = text(&tls.asked(&url(&tls.service.url), trusted).stderr);
+        assert!(said.contains(words), "{said}");
     }
 }
 

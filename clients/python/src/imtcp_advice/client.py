@@ -8,6 +8,7 @@ import http.client
 import ipaddress
 import json
 import socket
+import ssl
 import urllib.parse
 import uuid
 import warnings
@@ -130,6 +131,9 @@ class AdviceService:
         except (TimeoutError, socket.timeout) as e:
             message = f"{self.url} does not answer within {self.timeout_s:g} s"
             raise ServiceError(message) from e
+        except ssl.SSLCertVerificationError as e:
+            hint = "the variable SSL_CERT_FILE may name a file with its certificate"
+            raise ServiceError(f"{self.url} cannot be trusted: {e.verify_message}; {hint}") from e
         except (OSError, ValueError) as e:
             raise ServiceError(f"{self.url} does not answer: {e}") from e
         except http.client.HTTPException as e:
@@ -212,4 +216,4 @@ def _detail(status: int, answer: bytes) -> str:
     try:
         return text(json.loads(answer)["detail"])
     except (KeyError, TypeError, ValueError, RecursionError):
-        return f"HTTP status {status}"
+        return f"HTTP status {status}, not in the service's words: is a proxy before it?"

@@ -3,19 +3,22 @@
 //! transaction was under way makes the next one, so that thousands of small batches cost few
 //! commits. A batch is acknowledged when its transaction is on disk, never before.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{mpsc, oneshot};
 
 use super::advice_cache::AdviceCache;
 use super::health::Health;
 use super::metrics::Metrics;
+use super::shares::{Share, Shares};
 use crate::error::Error;
 use crate::store::write::{Batch, Written};
 use crate::time::now_us;
 
-/// Records waiting at most, about 200 bytes each; with more, senders are asked to wait.
+/// Records waiting at most, about 200 bytes each, of one client a quarter; with more, senders are asked to
+/// wait.
 pub const MOST_WAITING: usize = 200_000;
 /// Records in one transaction, about.
 const GROUP: usize = 50_000;
@@ -26,14 +29,14 @@ const PROBE: Duration = Duration::from_secs(2);
 
 pub struct Ingest {
     queue: mpsc::Sender<Item>,
-    room: Arc<Semaphore>,
+    room: Shares,
     metrics: Arc<Metrics>,
 }
 
 struct Item {
     batch: Batch,
     done: oneshot::Sender<Result<Written, Refused>>,
-    _room: OwnedSemaphorePermit,
+    _room: Share,
 }
 
 /// Why a batch was not written.
@@ -72,12 +75,12 @@ impl Ingest {
             rescued: false,
         };
         tokio::spawn(writer.write_all(receiver));
-        Ingest { queue, room: Arc::new(Semaphore::new(MOST_WAITING)), metrics }
+        Ingest { queue, room: Shares::new(MOST_WAITING), metrics }
     }
 
     /// Records that wait.
     pub fn waiting(&self) -> usize {
-        MOST_WAITING - self.room.available_permits()
+        self.room.taken()
     }
 
     fn busy(&self) -> Refused {
@@ -86,10 +89,9 @@ impl Ingest {
     }
 
     /// Returns when the batch is safe.
-    pub async fn put(&self, batch: Batch) -> Result<Written, Refused> {
-        let count = batch.records.len().clamp(1, MOST_WAITING) as u32;
-        let room = Arc::clone(&self.room).try_acquire_many_owned(count);
-        let _room = room.map_err(|_| self.busy())?;
+    pub async fn put(&self, client: IpAddr, batch: Batch) -> Result<Written, Refused> {
+        let count = batch.records.len().clamp(1, self.room.most_of_one()) as u32;
+        let _room = self.room.take(client, count).ok_or_else(|| self.busy())?;
         let (done, wait) = oneshot::channel();
         self.queue.try_send(Item { batch, done, _room }).map_err(|_| self.busy())?;
         wait.await.unwrap_or(Err(Refused::Failed))

@@ -18,12 +18,14 @@ mod metrics;
 mod names;
 pub mod openapi;
 mod page;
+mod per_client;
 mod ping;
 mod problem;
 mod report_body;
 mod reports;
 mod routes;
 mod secret_file;
+mod shares;
 mod timeline;
 pub mod tls;
 pub mod token_file;
@@ -40,7 +42,6 @@ use axum::http::StatusCode;
 use axum::middleware;
 use axum::routing::{get, post, put};
 use axum::Router;
-use tokio::sync::Semaphore;
 
 use crate::error::{Error, Result};
 use crate::store::maintain::{Maintained, Retention};
@@ -56,6 +57,7 @@ use metrics::Metrics;
 use names::Names;
 use ping::Pinger;
 use problem::Problem;
+use shares::Shares;
 use turns::Turns;
 
 /// How the service is to behave.
@@ -86,12 +88,12 @@ pub struct Service {
     /// Wrong tokens without a line, since the last one with a line.
     wrong_tokens_untold: AtomicU64,
     connections: Arc<Connections>,
-    names: Names,
+    names: Arc<Names>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     turns: Turns,
     /// Bytes of reports' bodies in memory at once.
-    report_room: Semaphore,
+    report_room: Shares,
 }
 
 type Shared = Arc<Service>;
@@ -112,7 +114,9 @@ impl Service {
             );
         }
         store.check_connections().await?;
-        let cache = Arc::new(AdviceCache::new(Arc::new(store), Pinger::new(config.ping)));
+        let names = Arc::new(Names::default());
+        let pinger = Pinger::new(config.ping, Arc::clone(&names));
+        let cache = Arc::new(AdviceCache::new(Arc::new(store), pinger));
         // Fails now rather than at the first request.
         cache.settings(None).await?;
         let metrics = Arc::new(Metrics::new().map_err(std::io::Error::other)?);
@@ -134,11 +138,11 @@ impl Service {
             wrong_token_lines: Buckets::new(WRONG_TOKENS, f64::from(WRONG_TOKENS) / 60.0, false),
             wrong_tokens_untold: AtomicU64::new(0),
             connections: Connections::new(config.most_connections),
-            names: Names::default(),
+            names,
             metrics,
             health,
             turns: Turns::default(),
-            report_room: Semaphore::new(report_body::MOST_BYTES),
+            report_room: Shares::new(report_body::MOST_BYTES),
         }))
     }
 

@@ -4,6 +4,7 @@
 //! have history are.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::sync::{watch, Semaphore};
 
+use super::names::Names;
+use crate::peer::is_peer;
 use crate::ping;
 
 /// An answer waits no longer than this for a ping; the RTT is not known where it takes longer.
@@ -29,6 +32,7 @@ pub struct Pinger {
     enabled: bool,
     program: Arc<str>,
     patience: Duration,
+    names: Arc<Names>,
     places: Arc<Semaphore>,
     pings: Arc<Mutex<HashMap<String, Ping>>>,
 }
@@ -43,9 +47,10 @@ enum Ping {
 type Rtt = Option<u64>;
 
 impl Pinger {
-    pub fn new(enabled: bool) -> Self {
+    pub fn new(enabled: bool, names: Arc<Names>) -> Self {
         Pinger {
             enabled,
+            names,
             program: "ping".into(),
             patience: PATIENCE,
             places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
@@ -100,9 +105,19 @@ impl Pinger {
         Some(result)
     }
 
+    /// A record may name any destination: one host is pinged, and nobody's group or link.
+    async fn address(&self, dst: &str) -> Option<IpAddr> {
+        let found = match dst.parse() {
+            Ok(address) => Some(address),
+            Err(_) => self.names.addresses(dst).await.first().and_then(|a| a.parse().ok()),
+        };
+        found.filter(|address| is_peer(*address))
+    }
+
     async fn least_rtt_us(&self, dst: &str) -> Rtt {
+        let address = self.address(dst).await?.to_string();
         let mut command = Command::new(&*self.program);
-        command.args(["-n", "-q", "-c", "1", "-W", "1", "--", dst]).env("LC_ALL", "C");
+        command.args(["-n", "-q", "-c", "1", "-W", "1", "--", &address]).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let output = tokio::time::timeout(self.patience, command.output()).await.ok()?.ok()?;
         let summary = ping::summary(&String::from_utf8_lossy(&output.stdout))?;
@@ -127,7 +142,7 @@ pub mod tests {
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
         let patience = Duration::from_secs(20);
         let program = program.to_str().unwrap().into();
-        Pinger { program, patience, ..Pinger::new(true) }
+        Pinger { program, patience, ..Pinger::new(true, Arc::default()) }
     }
 
     pub fn pinged(dir: &std::path::Path) -> Vec<String> {
@@ -137,8 +152,8 @@ pub mod tests {
 
     #[tokio::test]
     async fn switched_off_it_sends_nothing_and_a_result_is_kept() {
-        assert_eq!(Pinger::new(false).rtt_us("127.0.0.1").await, None);
-        let pinger = Pinger::new(true);
+        assert_eq!(Pinger::new(false, Arc::default()).rtt_us("192.0.2.7").await, None);
+        let pinger = Pinger::new(true, Arc::default());
         pinger.pings().insert("x".into(), Ping::Done(Instant::now(), Some(7)));
         assert_eq!(pinger.rtt_us("x").await, Some(7));
     }
@@ -164,10 +179,24 @@ pub mod tests {
     async fn only_so_many_pings_are_under_way_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let pinger = instead_of_ping(dir.path(), "exec sleep 30");
-        let waiting: Vec<_> = (0..MOST_AT_ONCE).map(|i| pinger.under_way(&i.to_string())).collect();
+        let waiting: Vec<_> =
+            (0..MOST_AT_ONCE).map(|i| pinger.under_way(&format!("192.0.2.{i}"))).collect();
         assert!(waiting.iter().all(Option::is_some));
-        assert_eq!(pinger.rtt_us("another").await, None);
+        assert_eq!(pinger.rtt_us("192.0.2.99").await, None);
         // It is asked about again, as soon as there is a place.
-        assert_eq!(pinger.recent("another"), None);
+        assert_eq!(pinger.recent("192.0.2.99"), None);
+    }
+
+    #[tokio::test]
+    async fn groups_this_host_and_the_link_are_not_pinged_whatever_a_record_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let pinger = instead_of_ping(dir.path(), "");
+        for dst in ["224.0.0.1", "255.255.255.255", "0.0.0.0", "169.254.169.254", "ff02::1", "::1"]
+        {
+            assert_eq!(pinger.rtt_us(dst).await, None);
+        }
+        assert_eq!(pinger.rtt_us("localhost").await, None, "nor by a name");
+        assert_eq!(pinger.rtt_us("192.0.2.7").await, None);
+        assert_eq!(pinged(dir.path()), ["192.0.2.7"]);
     }
 }

@@ -2,8 +2,9 @@
 //! Reports from agents: batches of records, each batch once.
 
 use std::fmt;
+use std::net::SocketAddr;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::Json;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -57,9 +58,12 @@ pub struct Receipt {
 ))]
 pub async fn reports(
     State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Result<Json<Receipt>, Problem> {
-    let (body, _room) = report_body::read(request.into_body(), &service.report_room).await?;
+    let client = client.ip();
+    let (body, _room) =
+        report_body::read(request.into_body(), client, &service.report_room).await?;
     let Body { batch, records: read } = serde_json::from_slice(&body)
         .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))?;
     if batch.is_empty() || batch.chars().count() > 128 || batch.chars().any(char::is_control) {
@@ -84,7 +88,7 @@ pub async fn reports(
         let detail = format!("record {} of the batch: {}", first.record, first.why);
         return Err(Problem { refused, ..Problem::bad_request(detail) });
     }
-    let written = service.ingest.put(Batch { id: Some(batch.clone()), records }).await?;
+    let written = service.ingest.put(client, Batch { id: Some(batch.clone()), records }).await?;
     let refused = Some(written.refused).filter(|count| *count > 0);
     let because = refused.map(|_| service.cache.store().limits().to_string());
     let (stored, duplicate) = (written.stored, written.duplicate);

@@ -14,6 +14,7 @@ use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::advice_cache::AdviceCache;
 use super::problem::Problem;
 use super::Shared;
 use crate::advice::answer::Answer;
@@ -128,7 +129,7 @@ pub struct PathsParams {
     #[serde(default)]
     #[param(value_type = DestinationOrNone)]
     after: String,
-    /// At most so many.
+    /// At most so many, and fewer where they fill a megabyte: then `next` goes on behind them.
     #[serde(default = "hundred")]
     #[param(minimum = 1, maximum = 1000)]
     limit: u32,
@@ -140,6 +141,9 @@ pub struct PathsParams {
 
 /// A DNS name has at most so many characters.
 const LONGEST_NAME: usize = 253;
+/// A path may have a thousand sources. A page of the list ends behind the path with which it has so many
+/// bytes: clients that do not read hold an answer for a minute.
+const MOST_LISTED_BYTES: usize = 1 << 20;
 /// Names that one search reads: the index gives them in tens of milliseconds.
 const NAMES_READ: i64 = 100_000;
 
@@ -161,39 +165,48 @@ pub async fn paths(
         return Err(Problem::bad_request("limit is between 1 and 1000"));
     }
     let after = destination_or_none(&params.after)?;
-    let store = service.cache.store();
-    let (names, next, matches) = match &params.q {
+    if params.q.as_ref().is_some_and(|q| q.chars().count() > LONGEST_NAME) {
+        return Err(Problem::bad_request("q has at most 253 characters, as a name has"));
+    }
+    let cache = Arc::clone(&service.cache);
+    let read = async move { listed(&cache, params, &after).await };
+    Ok(Json(service.turns.run(client.ip(), read).await?))
+}
+
+async fn listed(cache: &AdviceCache, params: PathsParams, after: &str) -> Result<Paths, Problem> {
+    let store = cache.store();
+    let (names, mut next, matches) = match params.q {
         None => {
-            let names = store.path_names(&after, params.limit).await?;
+            let names = store.path_names(after, params.limit).await?;
             let next = names.last().filter(|_| names.len() == params.limit as usize).cloned();
             (names, next, None)
-        }
-        Some(q) if q.chars().count() > LONGEST_NAME => {
-            return Err(Problem::bad_request("q has at most 253 characters, as a name has"));
         }
         Some(q) => {
             // Names are stored in lower case, and addresses without brackets.
             let part = q.trim().trim_matches(['[', ']']).to_lowercase();
-            let (cache, limit) = (Arc::clone(&service.cache), params.limit);
-            let find = async move {
-                Ok(cache.store().find_paths(&part, &after, limit, NAMES_READ).await?)
-            };
-            let found = service.turns.run(client.ip(), find).await?;
+            let found = store.find_paths(&part, after, params.limit, NAMES_READ).await?;
             (found.names, found.next, Some(found.matches))
         }
     };
-    let mut paths = Vec::with_capacity(names.len());
+    let (mut paths, mut bytes) = (Vec::new(), 0);
+    let last = names.last().cloned();
     for name in names {
         if let Some(path) = store.path(&name).await? {
-            paths.push(view(&service, path).await?);
+            let listed = view(cache, path).await?;
+            bytes += serde_json::to_vec(&listed).map_or(0, |json| json.len());
+            paths.push(listed);
+        }
+        if bytes >= MOST_LISTED_BYTES && last.as_ref() != Some(&name) {
+            next = Some(name);
+            break;
         }
     }
-    Ok(Json(Paths { paths, next, matches }))
+    Ok(Paths { paths, next, matches })
 }
 
-async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
+async fn view(cache: &AdviceCache, path: PathInfo) -> Result<PathView, Problem> {
     // One path with wrong settings is listed as it is, and the others with it.
-    let (settings, error) = match service.cache.settings(Some(&path)).await {
+    let (settings, error) = match cache.settings(Some(&path)).await {
         Ok(settings) => (Some(settings), None),
         Err(Error::Input(error)) => (None, Some(error)),
         Err(e) => return Err(e.into()),
@@ -201,8 +214,8 @@ async fn view(service: &Shared, path: PathInfo) -> Result<PathView, Problem> {
     let oldest = path.series.iter().filter_map(|s| s.oldest_us).min();
     let (mut newest, mut newest_test) = (None, None);
     let now_us = now_us();
+    let store = cache.store();
     for series in &path.series {
-        let store = service.cache.store();
         newest = newest.max(store.newest_time(series, Kind::Bandwidth, now_us).await?);
         newest_test = newest_test.max(store.newest_time(series, Kind::Test, now_us).await?);
     }
@@ -248,7 +261,7 @@ pub async fn path(
         None => return Err(not_known()),
         Some(path) => path,
     };
-    Ok(Json(view(&service, path).await?))
+    Ok(Json(view(&service.cache, path).await?))
 }
 
 /// Change settings of a path, or with `*` of all; null takes one back
@@ -268,7 +281,7 @@ pub async fn change_path(
     service.cache.store().change_settings(&dst, &changes).await?;
     service.cache.forget_all();
     let path = service.cache.store().path(&dst).await?.unwrap_or_default();
-    Ok(Json(view(&service, path).await?))
+    Ok(Json(view(&service.cache, path).await?))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -318,7 +331,8 @@ pub struct HistoryParams {
     /// RFC 3339; now when absent.
     #[param(format = DateTime)]
     to: Option<String>,
-    /// Records are joined into at most about so many points.
+    /// Records are joined into at most about so many points, and results of active tests into as many for all
+    /// sources together, a thousand at most.
     #[serde(default = "five_hundred")]
     #[param(minimum = 1, maximum = 5000)]
     points: u32,

@@ -2,15 +2,14 @@
 //! Turns of requests that read much at once. They must not keep advice waiting, so there are few at a
 //! time; nor one client all others, so each has one of them.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 
-use super::limits::network;
+use super::per_client::PerClient;
 use super::problem::Problem;
 use crate::error::Error;
 
@@ -21,8 +20,7 @@ const MOST_WAITING: usize = 32;
 
 pub struct Turns {
     at_once: Arc<Semaphore>,
-    /// One for each client that has a turn or waits for one, so no more than there are connections.
-    of_client: Mutex<HashMap<IpAddr, Weak<OfClient>>>,
+    of_client: PerClient<OfClient>,
 }
 
 struct OfClient {
@@ -30,9 +28,18 @@ struct OfClient {
     waiting: Arc<Semaphore>,
 }
 
+impl OfClient {
+    fn new() -> Self {
+        OfClient {
+            turn: Arc::new(Semaphore::new(1)),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+        }
+    }
+}
+
 impl Default for Turns {
     fn default() -> Self {
-        Turns { at_once: Arc::new(Semaphore::new(AT_ONCE)), of_client: Mutex::default() }
+        Turns { at_once: Arc::new(Semaphore::new(AT_ONCE)), of_client: PerClient::default() }
     }
 }
 
@@ -44,7 +51,7 @@ impl Turns {
         client: IpAddr,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
-        let own = self.of_client(client);
+        let own = self.of_client.of(client, OfClient::new);
         let waiting = Arc::clone(&own.waiting).try_acquire_owned().map_err(|_| too_many())?;
         // The client's own turn first: in the queue of all it stands once. Nobody closes these.
         let of_client = Arc::clone(&own.turn).acquire_owned().await;
@@ -55,21 +62,6 @@ impl Turns {
             work.await
         });
         done.await.unwrap_or_else(|e| Err(Error::from(std::io::Error::other(e)).into()))
-    }
-
-    fn of_client(&self, client: IpAddr) -> Arc<OfClient> {
-        let mut all = self.of_client.lock().unwrap_or_else(|e| e.into_inner());
-        all.retain(|_, own| own.strong_count() > 0);
-        let client = network(client);
-        if let Some(own) = all.get(&client).and_then(Weak::upgrade) {
-            return own;
-        }
-        let own = Arc::new(OfClient {
-            turn: Arc::new(Semaphore::new(1)),
-            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
-        });
-        all.insert(client, Arc::downgrade(&own));
-        own
     }
 }
 
@@ -160,6 +152,6 @@ mod tests {
             let client = IpAddr::from([198, 51, 100, n]);
             turns.run(client, async { Ok(()) }).await.unwrap();
         }
-        assert!(turns.of_client.lock().unwrap().len() <= 1);
+        assert!(turns.of_client.count() <= 1);
     }
 }

@@ -9,13 +9,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::sys::statfs::statfs;
-
-use super::{Place, Store};
+use super::Store;
 use crate::error::{Error, Result};
-
-/// With less room on its file system a history counts as full: enough for one group of reports.
-const LEAST_ROOM_BYTES: u64 = 256 << 10;
 
 /// A file, and which one it was when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,16 +78,5 @@ impl Store {
         if self.files.as_ref().is_some_and(|files| files.0[0].is_in_place()) {
             self.checkpoint().await;
         }
-    }
-
-    /// Is there room for another group of reports?
-    pub(super) fn check_room(&self) -> Result<()> {
-        let Place::File(path) = &self.place else { return Ok(()) };
-        let Ok(found) = statfs(path) else { return Ok(()) };
-        let room = found.blocks_available().saturating_mul(found.block_size().unsigned_abs());
-        if room < LEAST_ROOM_BYTES {
-            return Err(Error::Full);
-        }
-        Ok(())
     }
 }

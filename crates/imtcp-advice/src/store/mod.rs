@@ -204,6 +204,11 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 
 /// An error that names the database.
 fn named(e: Error, place: &Place) -> Error {
+    // Without room for its index SQLite says "disk I/O error".
+    let e = match place.check_room() {
+        Err(full) if matches!(e, Error::Db(sqlx::Error::Database(_))) => full,
+        _ => e,
+    };
     match e {
         Error::Corrupt(_) => Error::Corrupt(place.to_string()),
         Error::Db(sqlx::Error::Io(why)) => {
@@ -219,6 +224,7 @@ fn named(e: Error, place: &Place) -> Error {
             Error::Open { db: place.to_string(), why }
         }
         Error::Away => Error::Open { db: place.to_string(), why: "no answer within 5 s".into() },
+        Error::Full => Error::Open { db: place.to_string(), why: Error::Full.to_string() },
         e => e,
     }
 }

@@ -3,7 +3,12 @@
 
 use std::path::PathBuf;
 
+use nix::sys::statfs::statfs;
+
 use crate::error::{Error, Result};
+
+/// With less room on its file system a history counts as full: enough for one group of reports.
+const LEAST_ROOM_BYTES: u64 = 256 << 10;
 
 /// Where the history is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +36,17 @@ impl Place {
     /// A file that opening would make.
     pub fn is_missing(&self) -> bool {
         matches!(self, Place::File(path) if !path.exists())
+    }
+
+    /// Is there room for another group of reports?
+    pub(super) fn check_room(&self) -> Result<()> {
+        let Place::File(path) = self else { return Ok(()) };
+        let Ok(found) = statfs(path) else { return Ok(()) };
+        let room = found.blocks_available().saturating_mul(found.block_size().unsigned_abs());
+        if room < LEAST_ROOM_BYTES {
+            return Err(Error::Full);
+        }
+        Ok(())
     }
 
     /// Takes away the file of a history that was made for nothing, and is closed.

@@ -74,6 +74,8 @@ const TABLES: [&str; 6] = ["path", "series", "record", "active_test", "batch", "
 
 /// The name that the settings of all paths go by.
 pub const ALL_PATHS: &str = "*";
+/// Points of active tests in one answer: each has its source's name, a kilobyte at most.
+const MOST_TEST_POINTS: u32 = 1_000;
 
 /// A record's validity, in SQL: one that its source does not vouch for at all is left out.
 pub(super) const VALID: &str = "(r.validity_pct IS NULL OR r.validity_pct >= $1)";
@@ -228,8 +230,8 @@ impl Store {
         query.fetch_all(&mut *tx).await?.iter().map(point).collect()
     }
 
-    /// The active tests of series between two times, in at most about `points` steps for each
-    /// source.
+    /// The active tests of series between two times, in at most about `points` points for all sources
+    /// together, or one for each.
     pub async fn tests(
         &self,
         series: &[SeriesInfo],
@@ -238,9 +240,11 @@ impl Store {
         points: u32,
     ) -> Result<Vec<TestPoint>> {
         let mut tx = self.reading().await?;
-        let step_us = ((to_us - from_us) / i64::from(points.max(1))).max(1);
+        let tested: Vec<_> = series.iter().filter(|s| s.newest_test_us.is_some()).collect();
+        let points_of_one = i64::from(points.min(MOST_TEST_POINTS)) / tested.len().max(1) as i64;
+        let step_us = ((to_us - from_us) / points_of_one.max(1)).max(1);
         let mut all = Vec::new();
-        for of in series.iter().filter(|s| s.newest_test_us.is_some()) {
+        for of in tested {
             let sql = format!(
                 "SELECT CAST(SUM(CAST(r.t_us - $3 AS DOUBLE PRECISION) * r.samples)
                         / SUM(r.samples) AS BIGINT) + $3,

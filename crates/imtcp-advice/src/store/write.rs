@@ -219,7 +219,7 @@ impl Store {
 
     /// Writes as reports would: does the database take it?
     pub async fn probe_write(&self, now_us: i64) -> Result<()> {
-        self.check_room()?;
+        self.place.check_room()?;
         let mut tx = self.writing().await?;
         let sql = "INSERT INTO meta (key, value) VALUES ('probe', $1)
              ON CONFLICT (key) DO UPDATE SET value = excluded.value";

@@ -85,7 +85,7 @@ impl Writer {
     pub fn end(self) {
         let lost = self.waiting.len() as u64 + self.disk.lost();
         if lost > 0 {
-            say!("the spool cannot be written: {} are lost", format::count(lost, "result"));
+            say!("the spool cannot be written; lost: {}", format::count(lost, "result"));
         }
         if self.full.lost() > 0 {
             say!("the spool is full: old batches that were lost: {}", self.full.lost());

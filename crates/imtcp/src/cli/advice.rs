@@ -127,7 +127,7 @@ pub struct ServeArgs {
     /// Where to listen
     ///
     /// An address other than loopback needs a token file, or --open.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8750")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8750", value_parser = listen)]
     pub listen: SocketAddr,
     /// Another name of the service; may be repeated
     ///
@@ -356,4 +356,8 @@ pub struct VacuumArgs {
     /// Say in JSON what was done
     #[arg(long)]
     pub json: bool,
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, as 127.0.0.1:8750 or [::]:8750".into())
 }

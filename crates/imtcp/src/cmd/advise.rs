@@ -85,9 +85,10 @@ fn text(answer: &Value) -> String {
     }
     let from = &answer["computed_from"];
     if let (Some(newest_bps), Some(threshold_bps)) =
-        (from["newest_bps"].as_u64(), from["threshold_bps"].as_u64())
+        (from["newest_bps"].as_f64(), from["threshold_bps"].as_f64())
     {
-        let (newest, threshold) = (format::rate(newest_bps), format::rate(threshold_bps));
+        let (newest, threshold) =
+            (format::rate(newest_bps as u64), format::rate(threshold_bps as u64));
         rows.push(("decided by", format!("{newest} measured, the threshold is {threshold}")));
     }
     if let Some(samples) = answer["sample_count"].as_u64().filter(|n| *n > 0) {
@@ -122,7 +123,7 @@ mod tests {
             "congestion_control": "on", "because": "less is available than the threshold",
             "mode": "bg", "available_bps": 73_000_000, "sample_count": 2520,
             "computed_from": {
-                "days_used": 42, "newest_bps": 38_200_000, "threshold_bps": 40_000_000,
+                "days_used": 42, "newest_bps": 38_200_000, "threshold_bps": 40_000_000.0,
             },
         });
         let told = text(&answer);

@@ -132,7 +132,7 @@ async fn answers_are_those_of_a_service_just_started(
     events: Vec<Event>,
 ) -> std::result::Result<(), TestCaseError> {
     let (_dir, store) = empty_store().await;
-    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
+    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
     // An answer is for the beginning of a second, of records until now.
     let (mut t0_us, mut now_us) = (begin_us, begin_us);
     let put = |records: Vec<Record>, now_us| {
@@ -177,7 +177,7 @@ async fn answers_are_those_of_a_service_just_started(
         }
         let at = (t0_us, now_us);
         let kept = &cache.kept(DST, || at).await.unwrap().json;
-        let started = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
+        let started = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
         prop_assert_eq!(kept, &started.kept(DST, || at).await.unwrap().json, "{:?}", event);
         // And those of what keeps nothing.
         prop_assert_eq!(kept, &started.read(DST, at).await.unwrap().json, "{:?}", event);
@@ -192,7 +192,7 @@ async fn answers_are_those_of_a_service_just_started(
 /// Five days, each ten minutes.
 async fn with_past_days(now_us: i64) -> (tempfile::TempDir, Arc<Store>, AdviceCache) {
     let (dir, store) = empty_store().await;
-    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
+    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
     let past = (1..5 * 144).map(|i| record(now_us - i * 10 * MINUTE_US, 60_000_000));
     report(&cache, past.collect(), now_us).await;
     (dir, store, cache)
@@ -302,7 +302,7 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
         capacity_bps,
         ..record(begin_us + hours * HOUR_US, 60_000_000)
     };
-    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
+    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
     let told = vec![record("router", 0, Some(100_000_000)), record("agent", 23, None)];
     report(&cache, told, begin_us + 23 * HOUR_US).await;
     let capacity_at = async |hours: i64| {
@@ -328,7 +328,7 @@ async fn a_day_that_begins_has_a_block_of_its_own() {
         |i: i64| record(midnight_us - i * MINUTE_US, 60_000_000 + (i % 1440) as u64 * 1000);
     let records = (3..=5 * 1440).map(|i| record(i).into()).collect();
     store.write(&[Batch { id: None, records }], midnight_us).await.unwrap();
-    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false));
+    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
     for (t0_us, of_day_us) in [
         (midnight_us - 2 * MINUTE_US, midnight_us - 2 * MINUTE_US),
         (midnight_us + MINUTE_US, midnight_us + MINUTE_US),

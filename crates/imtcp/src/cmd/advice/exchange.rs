@@ -22,6 +22,9 @@ fn is_parquet(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet"))
 }
 
+/// A file whose greatest bandwidth is less probably tells it in Mbit/s or kbit/s.
+const LEAST_USUAL_BPS: u64 = 100_000;
+
 pub fn import(args: ImportArgs) -> Result<u8> {
     let shown = args.file.display();
     if args.counters && is_parquet(&args.file) {
@@ -59,6 +62,12 @@ pub fn import(args: ImportArgs) -> Result<u8> {
         }
         done.with_context(|| format!("{shown}"))
     })?;
+    if let Some(bps) = done.greatest_bps.filter(|bps| *bps < LEAST_USUAL_BPS) {
+        eprintln!(
+            "imtcp: warning: the greatest available_bps in {shown} is {bps} bit/s. If it has Mbit/s, multiply \
+             by 1000000, remove the records with `imtcp advice forget`, and import it again"
+        );
+    }
     if args.json {
         print_json(&done)?;
     } else {

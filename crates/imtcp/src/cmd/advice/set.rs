@@ -38,8 +38,17 @@ pub fn main(args: SetArgs) -> Result<u8> {
             })?;
         }
         let mut layers = Vec::new();
+        let mut is_empty = true;
         for name in [ALL_PATHS, name] {
-            layers.extend(store.path(name).await?.map(|p| p.settings));
+            let path = store.path(name).await?;
+            is_empty = path.as_ref().is_none_or(|p| p.series.is_empty());
+            layers.extend(path.map(|p| p.settings));
+        }
+        // The names may be right: settings may come before records.
+        if is_new && !changes.is_empty() {
+            eprintln!("imtcp: {place} is a new history");
+        } else if is_empty && name != ALL_PATHS {
+            eprintln!("imtcp: there are no records of {name} yet");
         }
         store.close().await;
         Ok(Settings::layered(&layers.iter().collect::<Vec<_>>())?)
@@ -48,7 +57,7 @@ pub fn main(args: SetArgs) -> Result<u8> {
         print_json(&settings)?;
     } else {
         let Value::Object(all) = serde_json::to_value(&settings)? else { return Ok(exit::OK) };
-        let row = |(key, value): (&String, &Value)| vec![key.clone(), shown(value)];
+        let row = |(key, value): (&String, &Value)| vec![key.clone(), shown(key, value)];
         out!("{}", format::table(&all.iter().map(row).collect::<Vec<_>>()));
     }
     Ok(exit::OK)
@@ -74,13 +83,25 @@ fn parse(text: &str) -> Result<(String, Value)> {
         },
         "capacity_bps" => json!(value.parse::<Rate>().map_err(wrong)?.0),
         "z" => json!(number(value)?),
-        _ => json!(value.parse::<u64>().map_err(|_| wrong(format!("'{value}' is no number")))?),
+        _ => match value.parse::<u64>() {
+            Ok(number) => json!(number),
+            Err(_) if is_setting(key) => return Err(wrong(format!("'{value}' is no number"))),
+            // The history names those that there are.
+            Err(_) => json!(value),
+        },
     };
     Ok((key.into(), value))
 }
 
-fn shown(value: &Value) -> String {
+fn is_setting(key: &str) -> bool {
+    serde_json::to_value(Settings::default()).is_ok_and(|all| all.get(key).is_some())
+}
+
+fn shown(key: &str, value: &Value) -> String {
     match value {
+        Value::Number(bps) if key.ends_with("_bps") => {
+            format::rate(bps.as_f64().unwrap_or(0.0) as u64)
+        }
         Value::Null => "-".into(),
         Value::String(text) => text.clone(),
         Value::Object(bound) => match (bound.get("bps"), bound.get("share")) {
