@@ -48,13 +48,14 @@ fn a_standard_output_that_cannot_be_written_is_an_error_in_one_line() {
 #[test]
 fn without_room_for_open_files_the_remedy_is_told() {
     let Some(_alone) = alone() else { return };
-    for most in [12, 16, 20, 24, 28] {
+    for most in [12, 16, 20, 24, 28, 32] {
         let script = format!("ulimit -n {most}; exec \"$0\" run -q -- true");
         let output =
             std::process::Command::new("sh").args(["-c", &script, &IMTCP]).output().unwrap();
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{most}: {said}");
-        assert!(said.contains("`ulimit -n 1024` raises it"), "{most}: {said}");
+        // How many are enough depends on what this test itself has open.
+        let is_told = output.status.code() == Some(125) && said.contains("`ulimit -n 1024` raises");
+        assert!(is_told || most > 12 && output.status.success(), "{most}: {output:?}");
     }
 }
 

@@ -184,9 +184,8 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Done> {
     match take(&mut attachment) {
         Ok(()) => Ok(Done { attachment, before: None }),
         Err(e) => {
-            match detach::detach(&attachment) {
-                Ok(Detached { left: Some(fault), .. }) => eprintln!("imtcp: {fault:#}"),
-                _ => {}
+            if let Ok(Detached { left: Some(fault), .. }) = detach::detach(&attachment) {
+                eprintln!("imtcp: {fault:#}");
             }
             Err(e)
         }
