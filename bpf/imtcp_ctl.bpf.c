@@ -6,6 +6,7 @@
  *   imtcp_connections  prints a record of every connection that has our state
  *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
+ *   imtcp_chose        counts connections of a run that ended on one of our controls that holds nothing back
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
  * The command loads each where it needs it, onto the maps that the congestion controls use.
@@ -345,6 +346,26 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		order.moved_listeners++;
 	else
 		order.moved_connections++;
+	return 0;
+}
+
+/* --- imtcp_chose --------------------------------------------------------------------- */
+
+SEC(".data.chose") __u64 chose_conns;
+
+/* A connection has its control until after this. */
+SEC("tp_btf/tcp_destroy_sock")
+int imtcp_chose(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct imtcp_conn *conn = bpf_sk_storage_get(&imtcp_conns, sk, NULL, 0);
+
+	/* What is on none of ours, its release has counted. */
+	if (!conn || conn->left || conn->policy != cfg.policy)
+		return 0;
+	if (conn->mode == IMTCP_MODE_MEASURE || conn->mode == IMTCP_MODE_FS ||
+	    conn->mode == IMTCP_MODE_NOCC)
+		__sync_fetch_and_add(&chose_conns, 1);
 	return 0;
 }
 

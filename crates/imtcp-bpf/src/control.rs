@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The control programs of bpf/imtcp_ctl.bpf.c, loaded onto the pinned maps.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -82,10 +83,47 @@ pub fn attachment_pin(id: u64, index: usize) -> PathBuf {
     paths::attach_dir().join(format!("{id:016x}-{index}"))
 }
 
+/// The kernel's numbers of the cgroups that the first so many links of an attachment are on. A link may be
+/// missing, or its cgroup may have been removed.
+pub fn linked_cgroups(id: u64, links: usize) -> BTreeSet<u64> {
+    let pinned = (0..links).filter_map(|index| raw::obj_get(&attachment_pin(id, index)).ok());
+    pinned.filter_map(|link| raw::cgroup_of_link(link.as_fd()).ok()?).collect()
+}
+
+/// Ends these links.
+pub fn remove_links(id: u64, links: usize) {
+    for index in 0..links {
+        let _ = std::fs::remove_file(attachment_pin(id, index));
+    }
+}
+
 /// Keeps a link alive after this process.
 pub fn pin_link(link: &Link, path: &Path) -> Result<()> {
     std::fs::create_dir_all(paths::attach_dir())?;
     raw::obj_pin(link.as_fd(), path).with_context(|| format!("cannot pin {}", path.display()))
+}
+
+/// Counts the connections of a run that end on one of our controls that holds nothing back.
+pub struct Choices {
+    object: Object,
+    _link: Link,
+}
+
+impl Choices {
+    pub fn watch(policy: u64) -> Result<Self> {
+        let name = "imtcp_chose";
+        let cfg = imtcp_ctl_cfg { policy, ..Default::default() };
+        let object = load_for(name, cfg, "the program that sees connections end")?;
+        let _link = program(&object, name)?.attach()?;
+        Ok(Choices { object, _link })
+    }
+
+    pub fn ended_connections(&self) -> u64 {
+        let is_it = |m: &libbpf_rs::Map| m.name().to_string_lossy().ends_with(".data.chose");
+        let value = self.object.maps().find(is_it);
+        let value = value.and_then(|map| map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?);
+        value.and_then(|v| v.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    }
 }
 
 /// The result of switching sockets.

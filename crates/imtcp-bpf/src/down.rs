@@ -49,7 +49,7 @@ pub fn down() -> Result<Report> {
     for control in controls() {
         unregister(control);
     }
-    wait_until_gone()?;
+    let gone = wait_until_gone();
     if let Some(switcher) = &switcher {
         // A second walk takes what was accepted from a listener during the first.
         for _ in 0..2 {
@@ -63,6 +63,8 @@ pub fn down() -> Result<Report> {
         policies.end_all();
     }
     paths::remove_all()?;
+    // Last: what is not ours keeps nothing of ours here.
+    gone?;
     Ok(report)
 }
 

@@ -62,6 +62,21 @@ pub fn link_detach(link: BorrowedFd) -> io::Result<()> {
     unsafe { check(sys::bpf_link_detach(link.as_raw_fd())).map(drop) }
 }
 
+/// The kernel's number of the cgroup that a link attaches a program to; nothing once that was removed.
+pub fn cgroup_of_link(link: BorrowedFd) -> io::Result<Option<u64>> {
+    let mut info = sys::bpf_link_info::default();
+    let mut bytes = std::mem::size_of_val(&info) as u32;
+    let place = std::ptr::from_mut(&mut info).cast();
+    // SAFETY: the descriptor is open, and `info` has as many bytes as the call is told.
+    check(unsafe { sys::bpf_obj_get_info_by_fd(link.as_raw_fd(), place, &mut bytes) })?;
+    if info.type_ != sys::BPF_LINK_TYPE_CGROUP {
+        return Ok(None);
+    }
+    // SAFETY: the kernel has filled in what belongs to this type.
+    let id = unsafe { info.__bindgen_anon_1.cgroup.cgroup_id };
+    Ok((id != 0).then_some(id))
+}
+
 /// The flags and ids of the sock_ops programs that were attached to this very cgroup.
 pub fn sock_ops_of_cgroup(cgroup: BorrowedFd) -> io::Result<(u32, Vec<u32>)> {
     let (mut flags, mut count, mut ids) = (0, 64, [0u32; 64]);

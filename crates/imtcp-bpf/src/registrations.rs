@@ -47,7 +47,10 @@ impl Registrations {
         pins: &mut Staged,
     ) -> Result<()> {
         let old_map = raw::obj_get(&paths::ops_pin(control)).ok();
-        let old_link = raw::obj_get(&paths::link_pin(control)).ok().filter(|_| linked);
+        // A killed `down` leaves a link that registers nothing, and behind which the kernel puts nothing.
+        let old_link = raw::obj_get(&paths::link_pin(control))
+            .ok()
+            .filter(|_| linked && down::is_registered(control));
         if let (None, Some(old)) = (&old_link, &old_map) {
             // Without links there is no replacement in place: for a moment the name is absent.
             down::unregister_map(old.as_fd());

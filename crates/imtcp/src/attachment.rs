@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use imtcp_bpf::{paths, Obstacle};
+use imtcp_bpf::policy::Policies;
+use imtcp_bpf::{control, paths, Obstacle};
 use serde::{Deserialize, Serialize};
 
 use crate::open_sockets::Unreached;
@@ -107,7 +108,9 @@ pub struct Coverage {
     pub replaced: bool,
     /// Somebody has moved the process to another cgroup.
     pub moved_away: bool,
-    /// Processes that it covers, and those of its tree that are in other cgroups.
+    /// One of its cgroups has no link: a killed `attach` or `detach` leaves such.
+    pub unlinked: bool,
+    /// Processes that it covers, and those of its tree that are in other cgroups or in one without a link.
     pub processes: usize,
     pub elsewhere: usize,
 }
@@ -117,8 +120,10 @@ impl Coverage {
     pub fn has_any(&self, target: &Target) -> bool {
         match target {
             _ if self.out_of_sight.is_some() => true,
-            Target::Pid(_) => self.processes > 0 || !self.ended && self.elsewhere == 0,
-            Target::Cgroup(_) => !self.ended,
+            Target::Pid(_) => {
+                self.processes > 0 || !self.ended && !self.unlinked && self.elsewhere == 0
+            }
+            Target::Cgroup(_) => !self.ended && !self.unlinked,
         }
     }
 
@@ -127,7 +132,8 @@ impl Coverage {
         if let Some(obstacle) = &self.out_of_sight {
             return Some(format!("what it covers cannot be seen from here: {obstacle}"));
         }
-        let again = format!("`imtcp attach {}` again takes", target.option());
+        let option = target.option();
+        let again = format!("`imtcp attach {option}` again takes");
         let why = match (target, self.ended, self.replaced) {
             (Target::Pid(pid), _, true) => {
                 format!("it has ended, and {pid} is another process now")
@@ -139,12 +145,30 @@ impl Coverage {
                 )
             }
             (Target::Cgroup(_), true, _) => "it was removed".into(),
+            (_, false, false) if self.unlinked => return Some(self.gap_of_links(&option)),
             (_, false, false) => return self.gap_of_moved(&again),
         };
         Some(match self.processes {
-            0 => format!("covers nothing any more: {why}"),
+            0 => format!(
+                "covers nothing any more: {why} (`imtcp detach {option}` takes it off this list)"
+            ),
             left => format!("{why}; covers {} that it has started", format::count(left, "process")),
         })
+    }
+
+    fn gap_of_links(&self, option: &str) -> String {
+        let of = match self.processes {
+            0 => String::new(),
+            covered => format!(
+                " of {} of its {}",
+                self.elsewhere,
+                format::count(covered + self.elsewhere, "process")
+            ),
+        };
+        format!(
+            "does not cover new connections{of}: an `imtcp attach` or `detach` was ended half-way; \
+             `imtcp attach {option}` again mends it, `imtcp detach {option}` ends it"
+        )
     }
 
     fn gap_of_moved(&self, again: &str) -> Option<String> {
@@ -244,6 +268,18 @@ impl Attachment {
         }
     }
 
+    /// Those of its cgroups that are there and whose new connections it does not get.
+    pub fn unlinked(&self) -> Vec<PathBuf> {
+        let linked = control::linked_cgroups(self.policy, self.links);
+        let is_unlinked = |dir: &PathBuf| cgroup::id(dir).is_some_and(|id| !linked.contains(&id));
+        self.cgroups().into_iter().filter(is_unlinked).collect()
+    }
+
+    /// Not after `imtcp down`, nor after a `detach` that could not undo all of it.
+    pub fn has_orders(&self) -> bool {
+        Policies::open().is_ok_and(|policies| matches!(policies.get(self.policy), Ok(Some(_))))
+    }
+
     /// The process that it is of and all that descend from it, but for this command; none of a cgroup.
     pub fn tree(&self) -> BTreeSet<i32> {
         let own = std::process::id() as i32;
@@ -260,13 +296,17 @@ impl Attachment {
         let out_of_sight = self.require_in_sight().err();
         let in_sight = out_of_sight.is_none();
         let inner = nested::within(self);
-        let covered = nested::own_processes(self, &inner);
+        let unlinked = if in_sight { self.unlinked() } else { Vec::new() };
+        let of_unlinked: BTreeSet<i32> = unlinked.iter().flat_map(|d| cgroup::procs(d)).collect();
+        let (left_out, covered): (BTreeSet<i32>, BTreeSet<i32>) =
+            nested::own_processes(self, &inner).into_iter().partition(|p| of_unlinked.contains(p));
         let of_inner = nested::processes(&inner);
         let tree = self.tree();
         let is_elsewhere =
             |pid: &i32| in_sight && !covered.contains(pid) && !of_inner.contains(pid);
+        let elsewhere: BTreeSet<i32> = tree.iter().copied().filter(|p| is_elsewhere(p)).collect();
         let moved_away = match self.target {
-            Target::Pid(root) => tree.contains(&root) && is_elsewhere(&root),
+            Target::Pid(root) => elsewhere.contains(&root) && !left_out.contains(&root),
             Target::Cgroup(_) => false,
         };
         Coverage {
@@ -274,8 +314,9 @@ impl Attachment {
             ended: self.has_ended(),
             replaced: self.was_replaced(),
             moved_away,
+            unlinked: !unlinked.is_empty(),
             processes: covered.len(),
-            elsewhere: tree.iter().filter(|pid| is_elsewhere(pid)).count(),
+            elsewhere: elsewhere.union(&left_out).count(),
         }
     }
 }

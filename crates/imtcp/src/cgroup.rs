@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
 use imtcp_bpf::Obstacle;
@@ -111,7 +111,11 @@ fn children(dir: &Path) -> Vec<PathBuf> {
 }
 
 pub fn is_populated(dir: &Path) -> bool {
-    fs::read_to_string(dir.join("cgroup.events")).is_ok_and(|t| t.contains("populated 1"))
+    has_event(dir, "populated 1")
+}
+
+fn has_event(dir: &Path, event: &str) -> bool {
+    fs::read_to_string(dir.join("cgroup.events")).is_ok_and(|t| t.contains(event))
 }
 
 pub fn move_pid(pid: i32, to: &Path) -> io::Result<()> {
@@ -119,43 +123,120 @@ pub fn move_pid(pid: i32, to: &Path) -> io::Result<()> {
 }
 
 /// Removes a cgroup and those in it; what still runs there is moved to `refuge`, or to what that was
-/// in where it is gone. What has limits of its own there, made by somebody else, is told.
+/// in where it is gone. What has limits of its own there, made by somebody else, is told. One process that
+/// cannot be moved keeps no other.
 pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
     let refuge = refuge.ancestors().find(|d| d.join("cgroup.procs").exists()).unwrap_or(refuge);
-    // Processes may fork while they are moved: again until none is left.
+    let mut limited = BTreeSet::new();
+    let removed = remove_when_empty(dir, refuge, &mut limited);
+    for child in limited {
+        eprintln!(
+            "imtcp: the processes of {} are moved to {}: limits of the former end",
+            child.display(),
+            refuge.display()
+        );
+    }
+    removed
+}
+
+fn remove_when_empty(dir: &Path, refuge: &Path, limited: &mut BTreeSet<PathBuf>) -> Result<()> {
+    // Only where it takes a second look: a process that is held still may find its system call interrupted.
+    let mut frozen = None;
     for _ in 0..100 {
-        for child in children(dir) {
-            if is_populated(&child) && !is_ours(&child) {
-                eprintln!(
-                    "imtcp: the processes of {} are moved to {}: limits of the former end",
-                    child.display(),
-                    refuge.display()
-                );
-            }
-            remove(&child, refuge)?;
+        if remove_once(dir, refuge, limited)? {
+            return Ok(());
         }
-        for pid in own_procs(dir) {
-            match move_pid(pid, refuge) {
-                Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
-                    return Err(e).with_context(|| {
-                        format!("cannot move process {pid} to {}", refuge.display())
-                    })
-                }
-                _ => {}
-            }
-        }
-        match fs::remove_dir(dir) {
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-                // Dying processes hold it for an instant.
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(e).with_context(|| format!("cannot remove {}", dir.display()))
-            }
-            _ => return Ok(()),
-        }
+        frozen = frozen.or_else(|| Frozen::new(dir, refuge));
+        // Dying processes hold it for an instant.
+        std::thread::sleep(Duration::from_millis(10));
     }
     bail!("the cgroup {} does not become empty", dir.display())
+}
+
+/// Moves what is there now. Says whether nothing is left.
+fn remove_once(dir: &Path, refuge: &Path, limited: &mut BTreeSet<PathBuf>) -> Result<bool> {
+    let mut refused = None;
+    for child in children(dir) {
+        if is_populated(&child) && !is_ours(&child) {
+            limited.insert(child.clone());
+        }
+        refused = remove_once(&child, refuge, limited).err().or(refused);
+    }
+    for pid in own_procs(dir) {
+        match move_pid(pid, refuge) {
+            Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
+                refused = Some(cannot_move(pid, refuge, &e).into());
+            }
+            _ => {}
+        }
+    }
+    match (fs::remove_dir(dir), refused) {
+        (Ok(()), _) => Ok(true),
+        (Err(e), _) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        (Err(_), Some(refused)) => Err(refused),
+        (Err(e), None) if e.raw_os_error() == Some(libc::EBUSY) => Ok(false),
+        (Err(e), None) => Err(e).with_context(|| format!("cannot remove {}", dir.display())),
+    }
+}
+
+fn cannot_move(pid: i32, to: &Path, error: &io::Error) -> Obstacle {
+    let name = procfs::command(pid).unwrap_or_default();
+    let found =
+        format!("cannot move process {pid} ({name}) back to the cgroup {}: {error}", to.display());
+    let control = to.join("cgroup.subtree_control");
+    let controllers = fs::read_to_string(&control).unwrap_or_default();
+    if error.raw_os_error() != Some(libc::EBUSY) || controllers.trim().is_empty() {
+        return Obstacle::new(found, "end it, or move it to another cgroup; then call imtcp again");
+    }
+    let off: Vec<_> = controllers.split_whitespace().map(|name| format!("-{name}")).collect();
+    Obstacle::new(
+        format!("{found}, for it gives controllers to the cgroups in it"),
+        format!(
+            "end the process, or `echo {} >{}`; then call imtcp again",
+            off.join(" "),
+            control.display()
+        ),
+    )
+}
+
+/// A cgroup whose processes are held still, so that none forks while the others are moved. Those that are
+/// moved go on; the end of this lets go on what is left.
+struct Frozen<'a>(&'a Path);
+
+/// How long processes may take to stand still; one in the kernel's hands may not before it is back.
+const STANDSTILL: Duration = Duration::from_millis(200);
+
+impl<'a> Frozen<'a> {
+    fn new(dir: &'a Path, refuge: &Path) -> Option<Self> {
+        let own = std::process::id() as i32;
+        if procs(dir).contains(&own) {
+            // Held still itself, this command would let nobody go on.
+            move_pid(own, refuge).ok()?;
+        }
+        fs::write(dir.join(FREEZE), "1").ok()?;
+        let frozen = Frozen(dir);
+        let deadline = Instant::now() + STANDSTILL;
+        while !has_event(dir, "frozen 1") && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Some(frozen)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        thaw(self.0);
+    }
+}
+
+const FREEZE: &str = "cgroup.freeze";
+
+/// Lets the processes of a cgroup go on, which a killed command may have held still.
+pub fn thaw(dir: &Path) {
+    let file = dir.join(FREEZE);
+    if fs::read_to_string(&file).is_ok_and(|text| text.trim() == "1") {
+        let _ = fs::write(file, "0");
+    }
 }
 
 /// What the names of our cgroups begin with; the policy's number follows.

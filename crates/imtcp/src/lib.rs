@@ -15,6 +15,7 @@ pub mod caps;
 pub mod cgroup;
 pub mod cli;
 pub mod cmd;
+mod descriptors;
 pub mod device;
 pub mod exit;
 pub mod fault;
@@ -63,7 +64,7 @@ pub fn main() -> ExitCode {
     let code = match cmd::dispatch(cli) {
         Ok(code) => code,
         Err(e) => {
-            eprintln!("imtcp: {e:#}");
+            eprintln!("imtcp: {e:#}{}", descriptors::hint(&format!("{e:#}")));
             exit::of_error(&e)
         }
     };

@@ -112,6 +112,6 @@ fn attachment_around(given_up: &BTreeSet<i32>) -> Option<Attachment> {
             given_up.iter().any(is_in).then(|| usize::MAX - dir.components().count())
         }
     };
-    let all = state::attachments().into_iter().filter(|a| !a.has_ended());
+    let all = state::attachments().into_iter().filter(|a| !a.has_ended() && a.has_orders());
     all.filter_map(|a| Some((holds(&a)?, a))).min_by_key(|(size, _)| *size).map(|(_, a)| a)
 }

@@ -69,6 +69,11 @@ impl Mode {
         matches!(self, Mode::Bg | Mode::Measure | Mode::Fs)
     }
 
+    /// Does it leave others the path? What does not is named in bpf/imtcp_ctl.bpf.c, too.
+    pub fn holds_back(self) -> bool {
+        !matches!(self, Mode::Measure | Mode::Fs | Mode::Nocc)
+    }
+
     pub fn control(self) -> &'static str {
         self.row().control
     }

@@ -12,21 +12,34 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::sys::signal::{raise, SigSet, SigmaskHow, Signal};
 use nix::sys::time::TimeSpec;
+use nix::unistd::Pid;
 
 use crate::exit;
 
-/// Passed on when they were sent to us alone.
-const FORWARDED: [Signal; 9] = [
-    Signal::SIGINT,
-    Signal::SIGTERM,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGWINCH,
-    Signal::SIGTSTP,
-    Signal::SIGCONT,
+/// All that can be caught, but for those that tell of this process alone: its own faults, its children, its
+/// reading and writing.
+fn is_passed_on(signal: i32) -> bool {
+    // Between these and the real-time signals the C library keeps some for itself.
+    let is_known = (1..=libc::SIGSYS).contains(&signal)
+        || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal);
+    is_known && ![libc::SIGKILL, libc::SIGSTOP].contains(&signal) && !OF_OUR_OWN.contains(&signal)
+}
+
+const OF_OUR_OWN: [i32; 10] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGCHLD,
+    libc::SIGPIPE,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
 ];
+
+/// Timers and the like that who started us has set up for this process, and that outlive exec: for what it runs.
+const FROM_THE_KERNEL: [i32; 4] = [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF, libc::SIGIO];
 
 /// A signal that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +48,22 @@ pub struct Arrived {
     pub code: i32,
     /// 0 when it comes from the kernel.
     pub sender: i32,
+    /// What sigqueue(3) has sent with it.
+    value: usize,
+}
+
+impl Arrived {
+    /// The same for another process.
+    pub fn send_to(self, pid: Pid) {
+        let value = libc::sigval { sival_ptr: self.value as *mut libc::c_void };
+        // SAFETY: the calls send a signal; the value is a number to us.
+        unsafe {
+            match self.code {
+                libc::SI_QUEUE => libc::sigqueue(pid.as_raw(), self.signal, value),
+                _ => libc::kill(pid.as_raw(), self.signal),
+            };
+        }
+    }
 }
 
 /// Signals blocked for the wait; what the mask was before is for the command.
@@ -45,11 +74,16 @@ pub struct Blocked {
 
 impl Blocked {
     pub fn new() -> Result<Self> {
-        let mut set = SigSet::empty();
-        for signal in FORWARDED {
-            set.add(signal);
-        }
-        set.add(Signal::SIGCHLD);
+        let wanted = |signal: &i32| is_passed_on(*signal) || *signal == libc::SIGCHLD;
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: the set is made empty before anything is added and it is read.
+        let set = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in (1..=libc::SIGRTMAX()).filter(wanted) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            SigSet::from_sigset_t_unchecked(set.assume_init())
+        };
         // An ignored SIGCHLD, inherited, would leave nothing to wait for.
         // SAFETY: sets a disposition; no handler runs.
         unsafe {
@@ -91,11 +125,11 @@ impl Blocked {
             return None;
         }
         // SAFETY: written by the call above.
-        let (code, sender) = unsafe {
+        let (code, sender, value) = unsafe {
             let info = info.assume_init();
-            (info.si_code, info.si_pid())
+            (info.si_code, info.si_pid(), info.si_value().sival_ptr as usize)
         };
-        Some(Arrived { signal, code, sender: if code > 0 { 0 } else { sender } })
+        Some(Arrived { signal, code, sender: if code > 0 { 0 } else { sender }, value })
     }
 }
 
@@ -120,12 +154,13 @@ pub fn end_by(signal: i32) -> u8 {
 
 /// Is it for the command and has not reached it already?
 pub fn is_for_command(arrived: Arrived, leads_session: bool, sender_is_in_run: bool) -> bool {
-    if arrived.signal == libc::SIGCHLD || !FORWARDED.iter().any(|s| *s as i32 == arrived.signal) {
+    if !is_passed_on(arrived.signal) {
         return false;
     }
-    if arrived.code == libc::SI_KERNEL {
+    if arrived.code > 0 {
         // The terminal tells its group, except that a hang-up goes to the session's leader.
-        return arrived.signal == libc::SIGHUP && leads_session;
+        return FROM_THE_KERNEL.contains(&arrived.signal)
+            || arrived.signal == libc::SIGHUP && leads_session;
     }
     // A command that signals its group (kill 0) has it already.
     !sender_is_in_run
@@ -173,7 +208,7 @@ mod tests {
     use super::*;
 
     fn arrived(signal: i32, code: i32) -> Arrived {
-        Arrived { signal, code, sender: 1 }
+        Arrived { signal, code, sender: 1, value: 0 }
     }
 
     #[test]
@@ -188,6 +223,18 @@ mod tests {
     fn a_hang_up_reaches_the_command_of_a_session_leader() {
         assert!(is_for_command(arrived(libc::SIGHUP, libc::SI_KERNEL), true, false));
         assert!(!is_for_command(arrived(libc::SIGHUP, libc::SI_KERNEL), false, false));
+    }
+
+    #[test]
+    fn what_was_set_up_for_this_process_is_for_the_command_and_what_it_did_itself_is_not() {
+        let kernel = |signal| is_for_command(arrived(signal, libc::SI_KERNEL), false, false);
+        assert!(kernel(libc::SIGALRM) && kernel(libc::SIGPROF));
+        assert!(!kernel(libc::SIGXCPU) && !kernel(libc::SIGXFSZ));
+        let user = |signal| is_for_command(arrived(signal, libc::SI_USER), false, false);
+        assert!(
+            [libc::SIGXCPU, libc::SIGPWR, libc::SIGABRT, libc::SIGRTMIN()].map(user) == [true; 4]
+        );
+        assert!([libc::SIGSEGV, libc::SIGPIPE, libc::SIGTTOU, 33].map(user) == [false; 4]);
     }
 
     #[test]

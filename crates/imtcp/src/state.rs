@@ -19,17 +19,25 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
 use crate::attachment::Attachment;
-use crate::cgroup;
 use crate::left_behind::{self, LeftBehind};
 use crate::param::InForce;
 use crate::policy::{self, Limits, Mode};
+use crate::{cgroup, out};
 
 const DIR: &str = "/run/imtcp";
 const RUNS: &str = "/run/imtcp/runs";
 pub(crate) const ATTACHMENTS: &str = "/run/imtcp/attachments";
 
-/// One command at a time changes what is loaded, attached or registered.
-pub struct ChangeLock(#[allow(dead_code)] Flock<File>);
+/// One command at a time changes what is loaded, attached or registered. What it says meanwhile waits: a
+/// terminal or pipe that takes nothing for now must not keep the others.
+pub struct ChangeLock(Option<Flock<File>>);
+
+impl Drop for ChangeLock {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        out::release();
+    }
+}
 
 pub fn lock() -> Result<ChangeLock> {
     for dir in [DIR, RUNS, ATTACHMENTS] {
@@ -37,7 +45,8 @@ pub fn lock() -> Result<ChangeLock> {
     }
     let file = open_lock(&format!("{DIR}/lock"))?;
     let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
-    Ok(ChangeLock(lock))
+    out::hold();
+    Ok(ChangeLock(Some(lock)))
 }
 
 /// Which /run this is: a container has its own, and other registrations in it. The upper half of each policy's
@@ -211,6 +220,7 @@ pub fn ended_runs() -> Vec<Run> {
 /// Removes what ended and killed runs have left. A registration goes when no connection of the run is open
 /// and no process that it left behind is alive, or imtcp is down.
 pub fn sweep_runs(_lock: &ChangeLock) {
+    thaw_attachments();
     let ended = runs_that(false);
     let policies = Policies::open();
     if let Ok(policies) = &policies {
@@ -233,6 +243,12 @@ pub fn sweep_runs(_lock: &ChangeLock) {
             let _ = fs::remove_file(&path);
         }
     }
+}
+
+/// A command that was killed while it detached may have left processes that stand still.
+fn thaw_attachments() {
+    let moved = attachments().into_iter().flat_map(|a| a.moved);
+    moved.for_each(|moved| cgroup::thaw(&moved.dir));
 }
 
 /// Those that open connections have, where that can be read.
@@ -275,9 +291,7 @@ pub fn sweep(lock: &ChangeLock) {
     sweep_runs(lock);
     let over = |a: &Attachment| a.is_over() && a.require_undoable().is_ok();
     for attachment in attachments().into_iter().filter(over) {
-        for index in 0..attachment.links {
-            let _ = fs::remove_file(control::attachment_pin(attachment.policy, index));
-        }
+        control::remove_links(attachment.policy, attachment.links);
         for moved in &attachment.moved {
             let _ = cgroup::remove(&moved.dir, &moved.home);
         }

@@ -25,13 +25,37 @@ fn wrong_usage_has_code_2_and_help_0() {
 
 #[test]
 fn a_standard_output_that_cannot_be_written_is_an_error_in_one_line() {
-    for args in [&["version"][..], &["version", "--json"], &["completions", "bash"]] {
+    let all: [&[&str]; 8] = [
+        &["version"],
+        &["version", "--json"],
+        &["completions", "bash"],
+        &["--help"],
+        &["help"],
+        &["help", "run"],
+        &["run", "-h"],
+        &["--version"],
+    ];
+    for args in all {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = std::process::Command::new(&*IMTCP).args(args).stdout(full).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
         let wanted = "imtcp: cannot write to standard output: No space left on device";
         assert!(said.starts_with(wanted) && said.lines().count() == 1, "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn without_room_for_open_files_the_remedy_is_told() {
+    let Some(_alone) = alone() else { return };
+    for most in [12, 16, 20, 24, 28, 32] {
+        let script = format!("ulimit -n {most}; exec \"$0\" run -q -- true");
+        let output =
+            std::process::Command::new("sh").args(["-c", &script, &IMTCP]).output().unwrap();
+        let said = text(&output.stderr);
+        // How many are enough depends on what this test itself has open.
+        let is_told = output.status.code() == Some(125) && said.contains("`ulimit -n 1024` raises");
+        assert!(is_told || most > 12 && output.status.success(), "{most}: {output:?}");
     }
 }
 

@@ -114,6 +114,21 @@ fn root_of_a_user_namespace_is_not_root() {
 }
 
 #[test]
+fn without_root_doctor_names_nothing_but_root() {
+    use std::os::unix::process::CommandExt;
+    let Some(_alone) = alone() else { return };
+    // The build directory may be closed to others.
+    let scratch = Scratch::new();
+    let copy = scratch.path("imtcp");
+    fs::copy(&*IMTCP, &copy).unwrap();
+    let output = Command::new(&copy).arg("doctor").uid(65534).gid(65534).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(said.contains("-> start it with sudo\n"), "{said}");
+    assert!(said.contains("\n1 must be mended before imtcp works here\n"), "{said}");
+    assert!(!said.contains("CAP_SYS_PTRACE") && !said.contains("Permission denied"), "{said}");
+}
+
+#[test]
 fn root_of_a_container_lacks_a_capability() {
     let Some(_alone) = alone() else { return };
     imtcp_ok(&["down"]);

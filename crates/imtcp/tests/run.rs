@@ -426,3 +426,15 @@ fn a_connection_of_ours_is_not_touched() {
     assert_eq!(imtcp::socket::control(stream.as_fd()).unwrap(), before);
     assert!(!before.starts_with("imtcp"));
 }
+
+/// Everybody may read the kernel's log.
+#[test]
+fn what_is_logged_of_mode_nocc_names_the_program_and_none_of_its_arguments() {
+    let Some(_alone) = alone() else { return };
+    imtcp_ok(&["up", "--allow-nocc"]);
+    let output = imtcp(&["run", "--mode", "nocc", "--", "true", "--password=secret"]);
+    imtcp_ok(&["up"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("no congestion control (nocc) for run "), "{said}");
+    assert!(said.contains(" (true), by ") && !said.contains("secret"), "{said}");
+}

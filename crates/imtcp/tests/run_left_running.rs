@@ -3,6 +3,10 @@
 
 mod support;
 
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
 use support::*;
 
 #[test]
@@ -39,4 +43,45 @@ fn what_is_said_to_cover_those_left_running_covers_each_of_them() {
     assert!(line.contains(&remedy), "{line}");
     let told = "left running, with the default control or what process ";
     assert!(status.contains(told), "{status}");
+}
+
+#[test]
+fn a_run_ends_soon_whose_command_leaves_processes_that_fork_all_the_time() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let goes_on = scratch.path("goes-on");
+    fs::write(&goes_on, "").unwrap();
+    // Each has up to 20 children at once, which end soon.
+    let storm = format!(
+        "i=0; while [ -e {} ]; do sleep 0.02 & i=$((i+1)); [ $((i % 20)) = 0 ] && wait; done",
+        goes_on.display()
+    );
+    let storms = format!(
+        "for n in 1 2 3 4; do (trap '' HUP; {storm}) >/dev/null 2>&1 & done; sleep 0.3; kill -9 $$"
+    );
+    let began = Instant::now();
+    // By a signal, so that nothing but the end of the run is waited for.
+    let output = imtcp(&["run", "--", "sh", "-c", &storms]);
+    let took = began.elapsed();
+    let left = cgroups_left();
+    fs::remove_file(&goes_on).unwrap();
+    let line = text(&output.stderr);
+    assert!(line.contains("; left running: sh (pid "), "{line}");
+    assert_eq!(left, Vec::<PathBuf>::new(), "{line}");
+    assert!(took < Duration::from_millis(2500), "{took:?}: {line}");
+}
+
+#[test]
+fn processes_that_a_killed_detach_holds_still_go_on_with_the_next_command() {
+    let Some(_alone) = alone() else { return };
+    let sleeping = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let sleeping = Background(sleeping);
+    imtcp_ok(&["attach", "--pid", &sleeping.pid().to_string()]);
+    let dir = imtcp::cgroup::of_pid(sleeping.pid()).unwrap();
+    let frozen = || fs::read_to_string(dir.join("cgroup.freeze")).unwrap().trim() == "1";
+    fs::write(dir.join("cgroup.freeze"), "1").unwrap();
+    assert!(frozen());
+    imtcp_ok(&["status"]);
+    assert!(!frozen());
+    imtcp_ok(&["detach", "--all"]);
 }

@@ -49,6 +49,50 @@ fn a_command_that_is_stopped_and_continued_alone_takes_the_run_along() {
 }
 
 #[test]
+fn each_signal_that_can_be_caught_reaches_the_command_with_its_value() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let script = "import os, signal\n\
+        all, run = signal.valid_signals(), os.getppid()\n\
+        signal.pthread_sigmask(signal.SIG_BLOCK, all)\n\
+        print('ready', flush=True)\n\
+        while os.getppid() == run:\n\
+        \x20 if got := signal.sigtimedwait(all, 0.2): print(got.si_signo, flush=True)";
+    let mut command = Command::new(&*IMTCP);
+    command.args(["run", "-q", "--", "python3", "-c", script]).stdout(Stdio::piped());
+    let mut running = Background(command.spawn().unwrap());
+    let mut said =
+        std::io::BufRead::lines(std::io::BufReader::new(running.0.stdout.take().unwrap()));
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    // SIGCONT and those that stop are for the job; what tells of a process's own doing is not for another.
+    let own = "KILL STOP CONT TSTP TTIN TTOU CHLD PIPE SEGV BUS FPE ILL TRAP SYS";
+    let own: Vec<i32> = own
+        .split(' ')
+        .map(|name| format!("SIG{name}").parse::<nix::sys::signal::Signal>().unwrap() as i32)
+        .collect();
+    let usual = (1..=31).filter(|signal| !own.contains(signal));
+    let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+    for signal in usual.chain(real_time) {
+        running.signal(signal);
+        assert_eq!(said.next().unwrap().unwrap(), signal.to_string());
+    }
+}
+
+#[test]
+fn a_timer_that_was_set_before_the_run_ends_its_command() {
+    let Some(_alone) = alone() else { return };
+    let began = Instant::now();
+    let output = Command::new("perl")
+        .args(["-e", "alarm 1; exec @ARGV", &IMTCP, "run", "-q", "--", "sleep", "20"])
+        .output();
+    let Ok(output) = output else { return eprintln!("skipped: perl is missing") };
+    assert_eq!(output.status.signal(), Some(libc::SIGALRM), "{output:?}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_command_that_dies_while_it_is_stopped_ends_the_run() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

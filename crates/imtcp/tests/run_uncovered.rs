@@ -50,6 +50,56 @@ fn a_connection_that_chooses_another_control_is_told_and_one_that_returns_is_not
 }
 
 #[test]
+fn a_connection_that_chooses_one_of_ours_that_holds_nothing_back_is_told() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let choose = |name: &str| format!("s.setsockopt(6, 13, b'{name}')\ns.sendall(bytes(100000))\n");
+    let (foreground, again) = (choose("imtcp_fs"), choose("imtcp_bg"));
+    for (options, then, left) in [
+        (&[][..], choose("imtcp"), 1),
+        (&[], foreground.clone(), 1),
+        (&[], foreground.clone() + &choose("imtcp"), 1),
+        (&[], foreground.clone() + &choose("reno"), 1),
+        (&[], foreground.clone() + &again, 0),
+        // Which holds back as well, or is no less than what was ordered.
+        (&[], choose("imtcp_lp"), 0),
+        (&["--mode", "measure"], foreground, 0),
+    ] {
+        let script = connected(&net, &then);
+        let output = net.run(&[options, &["--json", "--", "python3", "-c", &script]].concat());
+        if !python3_is_there() {
+            return;
+        }
+        assert_eq!(summary(&output)["left_connections"], left, "{options:?}: {then}: {output:?}");
+    }
+    // One that is open yet, in a process that goes on.
+    let open = "import os, time\nif os.fork() == 0: os.close(1); os.close(2); time.sleep(3)";
+    let script = connected(&net, &(choose("imtcp_fs") + open));
+    let output = net.run(&["--json", "--", "python3", "-c", &script]);
+    assert_eq!(summary(&output)["left_connections"], 1, "{output:?}");
+    let (line, _) = lines(&net, &connected(&net, &choose("imtcp_fs"))).unwrap();
+    assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
+}
+
+#[test]
+fn what_an_attachment_inside_orders_is_no_choice_of_the_command() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let script = connected(
+        &net,
+        &format!(
+            "import os, subprocess\n\
+             for w in (['attach', '--mode', 'fs', '--pid'], ['detach', '--pid']):\n\
+             \tsubprocess.run(['{}', *w, str(os.getpid())], check=True, stdout=2)\n\
+             s.sendall(bytes(1000))",
+            *IMTCP
+        ),
+    );
+    let Some((_, json)) = lines(&net, &script) else { return };
+    assert_eq!(json["left_connections"], 0, "{json}");
+}
+
+#[test]
 fn connections_that_had_no_room_for_their_state_are_told_with_the_remedy() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

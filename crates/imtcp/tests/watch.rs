@@ -242,6 +242,24 @@ fn a_watch_whose_terminal_goes_ends_with_it() {
 
 /// A shell's job, as `sudo imtcp watch` is: the kernel stops nothing that no shell waits for.
 #[test]
+fn a_watch_whose_reader_goes_ends_though_it_has_nothing_to_write() {
+    let Some(_alone) = alone() else { return };
+    for options in
+        [&["--json", "--interval", "60", "--filter", "nothing-has-this"][..], &["--events"]]
+    {
+        let mut command = std::process::Command::new(&*IMTCP);
+        command.arg("watch").args(options).stdout(std::process::Stdio::piped());
+        let mut watch = Background(command.spawn().unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(watch.0.try_wait().unwrap().is_none(), "{options:?}");
+        drop(watch.0.stdout.take());
+        eventually("it ends", || watch.0.try_wait().unwrap().is_some());
+        let status = watch.0.try_wait().unwrap().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGPIPE));
+    }
+}
+
+#[test]
 fn a_watch_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {
     let Some(_alone) = alone() else { return };
     let mut shell = Command::new("bash");

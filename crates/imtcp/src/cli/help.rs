@@ -5,10 +5,13 @@
 //! wants to type a command. The manual page shows all, because its reader wants to understand
 //! (`cmd/man.rs` takes `Cli::command()` as it is). Both come from one text, so they cannot disagree.
 
-use clap::{Arg, Command, CommandFactory, FromArgMatches};
+use std::io::{self, Write};
+
+use clap::{Arg, Command, CommandFactory, Error, FromArgMatches};
 
 use super::meant::with_what_was_meant;
 use super::Cli;
+use crate::out;
 
 /// Options without a line of their own: the usage or the line of another option names them.
 const NAMED_ELSEWHERE: [&str; 3] = ["command", "advise_token_file", "advise_ca"];
@@ -18,7 +21,16 @@ pub fn parse() -> Cli {
     let args: Vec<_> = std::env::args_os().collect();
     let matches = brief(Cli::command()).try_get_matches_from(&args);
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    cli.unwrap_or_else(|e| with_what_was_meant(e, &args).exit())
+    cli.unwrap_or_else(|e| print_and_exit(&with_what_was_meant(e, &args)))
+}
+
+/// Help that could not be written is no help.
+fn print_and_exit(e: &Error) -> ! {
+    let printed = e.print().and_then(|()| io::stdout().flush());
+    match printed {
+        Err(io) if !e.use_stderr() => out::cannot_write(&io),
+        _ => std::process::exit(e.exit_code()),
+    }
 }
 
 /// The command without the paragraphs of its manual page, and examples before options.

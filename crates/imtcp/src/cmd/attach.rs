@@ -10,8 +10,9 @@ use imtcp_bpf::policy::Policies;
 use imtcp_bpf::{netns, paths, probe, Policy};
 use serde_json::json;
 
-use super::move_tree::{link, move_tree};
-use super::{detach, print_json, up};
+use super::detach::{self, Detached};
+use super::move_tree::{link, mend_links, move_tree};
+use super::{print_json, up};
 use crate::attachment::{Attachment, Identity, SavedSocket, Target};
 use crate::cli::AttachArgs;
 use crate::open_sockets::{Taking, Unreached};
@@ -85,7 +86,9 @@ struct Done {
 /// Its name is something else's now, or nothing's.
 fn end_of_former(former: &Attachment) -> Result<()> {
     let coverage = former.coverage();
-    detach::detach(former)?;
+    if let Some(fault) = detach::detach(former)?.left {
+        return Err(fault);
+    }
     let name = &former.target;
     let what = match former.target {
         Target::Pid(_) => "is another process than the one",
@@ -181,7 +184,9 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Done> {
     match take(&mut attachment) {
         Ok(()) => Ok(Done { attachment, before: None }),
         Err(e) => {
-            let _ = detach::detach(&attachment);
+            if let Ok(Detached { left: Some(fault), .. }) = detach::detach(&attachment) {
+                eprintln!("imtcp: {fault:#}");
+            }
             Err(e)
         }
     }
@@ -222,6 +227,7 @@ fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
 
 /// Takes what an inner attachment has given up.
 pub(super) fn take_again(mut attachment: Attachment) -> Result<Unreached> {
+    mend_links(&mut attachment, true)?;
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;
     }
@@ -238,10 +244,13 @@ pub(super) fn give_back_to(run: &Run, given_up: &BTreeSet<i32>) -> Result<Unreac
     Ok(taking.unreached)
 }
 
-/// Another mode, other rates or parameters for what is attached already. Processes of its tree that somebody has moved to other cgroups are taken again.
+/// Another mode, other rates or parameters for what is attached already. What it lacks is mended: links, orders, and
+/// processes of its tree that somebody has moved to other cgroups.
 fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Result<Done> {
     let before = Some(attachment.orders());
+    let had_orders = attachment.has_orders();
     Policies::open()?.replace_orders(attachment.policy, orders)?;
+    mend_links(&mut attachment, had_orders)?;
     attachment.mode = args.orders.mode;
     attachment.limits = Limits::of(orders);
     attachment.params = param::in_force(args.orders.mode, &orders.params);

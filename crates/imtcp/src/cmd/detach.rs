@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::os::fd::AsFd;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Error, Result};
 use imtcp_bpf::control::{self, Switcher, Which};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::tags::Tags;
@@ -45,9 +44,16 @@ pub fn main(args: DetachArgs) -> Result<u8> {
     chosen.iter().try_for_each(Attachment::require_undoable)?;
     let mut restored = 0;
     let mut given_up = BTreeSet::new();
-    for attachment in &chosen {
-        given_up.extend(nested::own_processes(attachment, &nested::within(attachment)));
-        restored += detach(attachment)?;
+    let mut faults = Vec::new();
+    let mut detached = Vec::new();
+    for attachment in chosen {
+        given_up.extend(nested::own_processes(&attachment, &nested::within(&attachment)));
+        let done = detach(&attachment)?;
+        restored += done.restored;
+        match done.left {
+            Some(fault) => faults.push(fault),
+            None => detached.push(attachment),
+        }
     }
     state::sweep(&lock);
     let around = nested::around(&given_up);
@@ -57,11 +63,11 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         None => Unreached::default(),
     };
     if args.json {
-        print_json(&json!({"detached": chosen.len(), "sockets_restored": restored}))?;
-    } else if chosen.is_empty() {
+        print_json(&json!({"detached": detached.len(), "sockets_restored": restored}))?;
+    } else if detached.is_empty() && faults.is_empty() {
         outln!("nothing is attached");
     } else {
-        for a in &chosen {
+        for a in &detached {
             outln!("{} is detached", a.target);
         }
         match around {
@@ -81,15 +87,33 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         eprintln!("imtcp: {text}");
         return Ok(exit::FAILURE);
     }
-    Ok(exit::OK)
+    Ok(exit_code(&faults))
 }
 
-/// Undoes an attachment, also a half-made one. Says how many sockets it gave back.
-pub(super) fn detach(attachment: &Attachment) -> Result<usize> {
-    attachment.require_undoable()?;
-    for index in 0..attachment.links {
-        let _ = fs::remove_file(control::attachment_pin(attachment.policy, index));
+/// Says what could not be undone.
+pub(super) fn exit_code(faults: &[Error]) -> u8 {
+    for fault in faults {
+        eprintln!("imtcp: {fault:#}");
     }
+    if faults.is_empty() {
+        exit::OK
+    } else {
+        exit::FAILURE
+    }
+}
+
+/// What was undone of an attachment.
+pub(super) struct Detached {
+    /// Sockets that got their control back.
+    pub restored: usize,
+    /// Why a cgroup of it stays. It has no links and no orders any more, and stays listed.
+    pub left: Option<Error>,
+}
+
+/// Undoes an attachment, also a half-made one, as far as that goes.
+pub(super) fn detach(attachment: &Attachment) -> Result<Detached> {
+    attachment.require_undoable()?;
+    control::remove_links(attachment.policy, attachment.links);
     let saved: HashMap<u64, &str> =
         attachment.sockets.iter().map(|s| (s.cookie, s.control.as_str())).collect();
     let mut restored = 0;
@@ -103,14 +127,18 @@ pub(super) fn detach(attachment: &Attachment) -> Result<usize> {
         let done = switcher.run_everywhere(Which::OfPolicy(attachment.policy));
         restored += (done.connections + done.listeners) as usize;
     }
+    let mut left = None;
     for moved in &attachment.moved {
-        cgroup::remove(&moved.dir, &moved.home)?;
+        left = cgroup::remove(&moved.dir, &moved.home).err().or(left);
     }
     if let Ok(policies) = Policies::open() {
         policies.remove(attachment.policy);
     }
-    attachment.forget();
-    Ok(restored)
+    if left.is_none() {
+        attachment.forget();
+    }
+    let left = left.map(|e| e.context(format!("{} is detached but for this", attachment.target)));
+    Ok(Detached { restored, left })
 }
 
 fn restore_sockets(thread: i32, policy: u64, saved: &HashMap<u64, &str>) -> usize {

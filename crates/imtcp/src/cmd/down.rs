@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
-use imtcp_bpf::{down, meta, paths, probe};
+use imtcp_bpf::down::{self, Report};
+use imtcp_bpf::{meta, paths, probe};
 use serde_json::json;
 
 use super::{detach, print_json};
 use crate::attachment::Attachment;
 use crate::cli::DownArgs;
 use crate::format::count;
+use crate::nocc;
 use crate::policy::Limits;
-use crate::{exit, nocc, state};
+use crate::state::{self, Run};
 
 pub fn main(args: DownArgs) -> Result<u8> {
     probe::require_privileges("imtcp down")?;
@@ -18,18 +20,40 @@ pub fn main(args: DownArgs) -> Result<u8> {
     let attachments = state::attachments();
     paths::require_writable()?;
     attachments.iter().try_for_each(Attachment::require_undoable)?;
-    let mut restored = Vec::new();
+    // Whatever stays of one, the others and the programs go.
+    let mut faults = Vec::new();
+    let mut detached = Vec::new();
     for attachment in &attachments {
-        restored.push(detach::detach(attachment)?);
+        let done = detach::detach(attachment)?;
+        match done.left {
+            Some(fault) => faults.push(fault),
+            None => detached.push((attachment, done.restored)),
+        }
     }
     let nocc_was_allowed = nocc::is_allowed();
-    let report = down::down()?;
-    if nocc_was_allowed {
+    let report = down::down();
+    if nocc_was_allowed && !nocc::is_allowed() {
         nocc::log_change(false);
     }
     let runs = state::runs();
     // Runs that have ended, of which connections went on until now.
     state::sweep(&lock);
+    match report {
+        Ok(report) => tell(&args, &report, &detached, &runs)?,
+        Err(e) => {
+            tell_detached(&detached);
+            faults.push(e);
+        }
+    }
+    Ok(detach::exit_code(&faults))
+}
+
+fn tell(
+    args: &DownArgs,
+    report: &Report,
+    detached: &[(&Attachment, usize)],
+    runs: &[Run],
+) -> Result<()> {
     if args.json {
         print_json(&json!({
             "was_up": report.was_loaded,
@@ -39,14 +63,15 @@ pub fn main(args: DownArgs) -> Result<u8> {
             "defaults_changed": report.defaults_changed.iter()
                 .map(|(ns, cc)| json!({"netns": ns, "control": cc})).collect::<Vec<_>>(),
             "runs": runs,
-            "detached": attachments.iter().map(|a| &a.target).collect::<Vec<_>>(),
-            "sockets_restored": restored.iter().sum::<usize>(),
+            "detached": detached.iter().map(|(a, _)| &a.target).collect::<Vec<_>>(),
+            "sockets_restored": detached.iter().map(|(_, restored)| restored).sum::<usize>(),
         }))?;
-        return Ok(exit::OK);
+        return Ok(());
     }
     if !report.was_loaded {
         outln!("imtcp is not up");
-        return Ok(exit::OK);
+        tell_detached(detached);
+        return Ok(());
     }
     outln!(
         "imtcp is down: {} and {} moved to the default congestion control",
@@ -62,11 +87,8 @@ pub fn main(args: DownArgs) -> Result<u8> {
     for (ns, cc) in &report.defaults_changed {
         outln!("the default of network namespace {ns} was imtcp's: it is {cc} now");
     }
-    for (a, restored) in attachments.iter().zip(restored) {
-        outln!("{} is detached{}", a.target, without(&a.limits));
-        outln!("congestion control given back to {}", count(restored, "open socket"));
-    }
-    for r in &runs {
+    tell_detached(detached);
+    for r in runs {
         outln!(
             "`imtcp run` of {} (pid {}) goes on with the default{}",
             r.command_shown(),
@@ -74,7 +96,14 @@ pub fn main(args: DownArgs) -> Result<u8> {
             without(&r.limits)
         );
     }
-    Ok(exit::OK)
+    Ok(())
+}
+
+fn tell_detached(detached: &[(&Attachment, usize)]) {
+    for (a, restored) in detached {
+        outln!("{} is detached{}", a.target, without(&a.limits));
+        outln!("congestion control given back to {}", count(*restored, "open socket"));
+    }
 }
 
 /// What a run or attachment had beside its mode, for the end of a sentence.

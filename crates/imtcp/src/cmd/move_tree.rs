@@ -20,6 +20,20 @@ pub(super) fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
     control::pin_link(&link, &pin)
 }
 
+/// Gives each of its cgroups a link anew where one has none, or where it had no orders any more: links may
+/// be of programs whose maps nobody reads any more. A killed `attach` or `detach` leaves such.
+pub(super) fn mend_links(attachment: &mut Attachment, had_orders: bool) -> Result<()> {
+    if had_orders && attachment.unlinked().is_empty() {
+        return Ok(());
+    }
+    control::remove_links(attachment.policy, attachment.links);
+    attachment.links = 0;
+    for dir in attachment.cgroups().into_iter().filter(|dir| dir.exists()) {
+        link(attachment, &dir)?;
+    }
+    Ok(())
+}
+
 /// Moves a process and its descendants into new cgroups, one for each that they are in, but for those
 /// that have a run or attachment of their own.
 pub(super) fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {

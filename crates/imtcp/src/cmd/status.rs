@@ -162,6 +162,7 @@ impl ListedAttachment {
             "identity": a.identity,
             "ended": covered.ended,
             "replaced": covered.replaced,
+            "linked": !covered.unlinked,
             "moved_away": covered.moved_away,
             "processes": covered.processes,
             "processes_elsewhere": covered.elsewhere,
@@ -181,6 +182,14 @@ impl ListedAttachment {
 
     fn text(&self) -> String {
         let a = &self.attachment;
+        let option = a.target.option();
+        if self.in_force == InForceNow::Down && !self.coverage.ended {
+            return format!(
+                "{}: no longer in force: `imtcp down`, or a `detach` that was ended half-way, took its \
+                 orders away; `imtcp attach {option}` again makes it whole, `imtcp detach {option}` ends it",
+                a.target
+            );
+        }
         let mut text = format!("{}: {}", a.target, self.in_force.text(a.orders()));
         if let Some(gap) = self.coverage.gap(&a.target) {
             text += &format!("; {gap}");
@@ -286,15 +295,7 @@ impl Status {
             rows.push(row("mode nocc", "allowed to root (`imtcp up` takes it away)".into()));
         }
         if let Some(t) = self.totals {
-            rows.push(row(
-                "since then",
-                format!(
-                    "{} begun; {} ended or no longer under imtcp, and had sent {}",
-                    format::count(t.connections_started, "connection"),
-                    t.connections_ended,
-                    format::bytes(t.bytes_acked_ended)
-                ),
-            ));
+            rows.push(row("since then", totals_text(&t)));
             rows.push(row(
                 "results",
                 format!(
@@ -312,6 +313,43 @@ impl Status {
     }
 }
 
+fn totals_text(t: &Totals) -> String {
+    let begun = format!("{} begun", format::count(t.connections_started, "connection"));
+    let sent = format::bytes(t.bytes_acked_ended);
+    match t.connections_ended {
+        0 => format!("{begun}, none ended"),
+        1 => format!("{begun}, 1 ended (or left imtcp) after it had sent {sent}"),
+        n => format!("{begun}, {n} ended (or left imtcp) after they had sent {sent}"),
+    }
+}
+
 fn row(name: &str, value: String) -> Vec<String> {
     vec![name.to_string(), value]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_since_then_reads_well_with_any_number() {
+        let text = |started, ended, bytes| {
+            totals_text(&Totals {
+                connections_started: started,
+                connections_ended: ended,
+                bytes_acked_ended: bytes,
+                ..Default::default()
+            })
+        };
+        assert_eq!(text(0, 0, 0), "0 connections begun, none ended");
+        assert_eq!(text(1, 0, 0), "1 connection begun, none ended");
+        assert_eq!(
+            text(2, 1, 12_000),
+            "2 connections begun, 1 ended (or left imtcp) after it had sent 12.0 kB"
+        );
+        assert_eq!(
+            text(3, 2, 12_000),
+            "3 connections begun, 2 ended (or left imtcp) after they had sent 12.0 kB"
+        );
+    }
 }

@@ -16,7 +16,7 @@ use crate::cli::WatchArgs;
 use crate::fault::Fault;
 use crate::loaded::Loaded;
 use crate::view::{self, Connection, Looks};
-use crate::{exit, format, state, tui};
+use crate::{exit, format, out, signals, state, tui};
 
 /// How long `--once` looks for the rate.
 const ONCE: Duration = Duration::from_millis(500);
@@ -56,7 +56,14 @@ fn lines(args: &WatchArgs, mut loaded: Loaded<Records>) -> Result<u8> {
         if args.once {
             return Ok(exit::OK);
         }
-        sleep(args.interval);
+        wait_for_reader(args.interval);
+    }
+}
+
+/// Until the next look; to the end where nobody reads on. Without connections there is no write to fail.
+fn wait_for_reader(at_most: Duration) {
+    if out::reader_is_gone(at_most) {
+        std::process::exit(signals::end_by(libc::SIGPIPE).into());
     }
 }
 
@@ -138,10 +145,11 @@ fn events(args: &WatchArgs) -> Result<u8> {
             Ok(stream) => {
                 tell_end(&mut fault);
                 stream.tell(args.json, from_ns, turn)?;
+                wait_for_reader(Duration::ZERO);
             }
             Err(e) => {
                 tell(&mut fault, &e);
-                sleep(turn);
+                wait_for_reader(turn);
             }
         }
         last?;

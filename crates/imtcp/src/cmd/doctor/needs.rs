@@ -8,6 +8,8 @@ use crate::cmd::{run, up};
 use crate::{cgroup, socket};
 
 pub(super) fn findings() -> Vec<Finding> {
+    let privileges = probe::check_privileges();
+    let is_privileged = privileges.is_ok();
     let mut findings = vec![
         need("kernel", probe::check_kernel(), tested_kernel),
         need("BTF", probe::check_btf(), || "the kernel describes its types".into()),
@@ -17,9 +19,9 @@ pub(super) fn findings() -> Vec<Finding> {
         }),
         need("lockdown", probe::check_lockdown(), || "does not keep BPF from working".into()),
         cgroup2(),
-        bpf_file_system(),
-        open_sockets(),
-        need("privileges", probe::check_privileges(), || "those of root".into()),
+        need("privileges", privileges, || "those of root".into()),
+        bpf_file_system(is_privileged),
+        open_sockets(is_privileged),
         replacement(),
     ];
     findings.push(a_run(&findings));
@@ -44,7 +46,13 @@ fn cgroup2() -> Finding {
     }
 }
 
-fn bpf_file_system() -> Finding {
+/// Without privileges nothing can be written, which says nothing of what else is wrong.
+const WITHOUT_PRIVILEGES: (&str, &str) = ("not tried", "get the privileges first");
+
+fn bpf_file_system(is_privileged: bool) -> Finding {
+    if paths::bpffs_is_mounted() && !is_privileged {
+        return warn("bpffs", WITHOUT_PRIVILEGES.0, WITHOUT_PRIVILEGES.1);
+    }
     if paths::bpffs_is_mounted() {
         let found = || format!("mounted at {}", paths::BPFFS);
         return need("bpffs", paths::require_writable(), found);
@@ -52,7 +60,10 @@ fn bpf_file_system() -> Finding {
     warn("bpffs", format!("not mounted at {}", paths::BPFFS), "`imtcp up` mounts it")
 }
 
-fn open_sockets() -> Finding {
+fn open_sockets(is_privileged: bool) -> Finding {
+    if !is_privileged {
+        return warn("open sockets", WITHOUT_PRIVILEGES.0, WITHOUT_PRIVILEGES.1);
+    }
     match socket::obstacle() {
         None => ok("open sockets", "`imtcp attach` reaches those of other processes"),
         Some(obstacle) => warn(

@@ -212,12 +212,18 @@ impl Session {
             refuge: self.refuge.clone(),
             left_behind: Vec::new(),
         };
-        nocc::log_use(run.mode, &format!("run {} ({})", run.pid, run.command));
+        // Everybody may read the log, and a command line may hold a password.
+        let program = args.command[0].to_string_lossy();
+        nocc::log_use(run.mode, &format!("run {} ({program})", run.pid));
         self.registered = Some(state::Registered::new(run, lock)?);
         self.policies.insert(self.policy, &self.orders)?;
         let dir = fs::File::open(&self.cgroup)?;
         self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy)?);
-        self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup)).transpose().ok().flatten();
+        self.watch = (!args.quiet)
+            .then(|| Watch::new(&self.cgroup, self.policy, args.orders.mode))
+            .transpose()
+            .ok()
+            .flatten();
         let (inherited, unreached) = Inherited::take(self.policy, args.orders.mode)?;
         self.inherited = inherited;
         if let Some(told) = unreached.text() {
@@ -276,7 +282,10 @@ impl Session {
         };
         sum.add_ended(counted);
         self.each_open(|record| sum.add_open(record));
-        sum.uncovered = self.watch.as_ref().map(Watch::seen).unwrap_or_default();
+        if let Some(watch) = &self.watch {
+            sum.left_connections += watch.ended_on_another_of_ours();
+            sum.uncovered = watch.seen();
+        }
         sum
     }
 

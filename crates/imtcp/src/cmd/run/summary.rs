@@ -28,7 +28,8 @@ pub struct Summary {
     pub connections: u64,
     /// Made by the command, and counted by an `imtcp run` or `attach` inside.
     pub inner_connections: u64,
-    /// Among the connections: they chose a congestion control that is none of ours.
+    /// Among the connections: they chose a congestion control that is none of ours, or one that holds nothing
+    /// back.
     pub left_connections: u64,
     /// Beside the connections: their sockets had no room for our state (net.core.optmem_max).
     pub no_room_connections: u64,
@@ -96,6 +97,10 @@ impl Summary {
 
     pub fn add_open(&mut self, r: &Record) {
         self.connections += 1;
+        let is_held = |m: Mode| m.holds_back() || !self.mode.holds_back();
+        if !Mode::of_number(r.mode).is_none_or(is_held) {
+            self.left_connections += 1;
+        }
         self.bytes_acked += r.bytes_acked.saturating_sub(r.bytes_acked_before);
         self.queued_bytes += u64::from(r.queued_bytes);
         self.bytes_received += r.bytes_received;

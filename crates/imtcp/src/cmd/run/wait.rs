@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{kill, Signal};
+use nix::sys::signal::Signal;
 use nix::sys::wait::WaitPidFlag;
 use nix::unistd::{getpid, getsid, Pid};
 
@@ -22,9 +22,7 @@ pub fn for_end(child: Pid, signals: &Blocked, cgroup: &Path) -> i32 {
                 return status;
             }
         } else if is_for_command(arrived, leads_session, is_in(arrived, cgroup)) {
-            if let Ok(signal) = Signal::try_from(arrived.signal) {
-                let _ = kill(child, signal);
-            }
+            arrived.send_to(child);
         }
     }
 }
