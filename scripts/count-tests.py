@@ -2,7 +2,8 @@
 """Counts tests in a runner's output: prints passed, failed and skipped.
 
 Understands the closing lines of cmocka, cargo test, pytest and the plain
-"N passed, N failed[, N skipped]".
+"N passed, N failed[, N skipped]".  A Rust test that cannot run prints "skipped: NAME: reason", and
+its runner takes it for passed.
 """
 
 import re
@@ -16,6 +17,7 @@ PATTERNS = {
 }
 #: Lines that close a run: cmocka's, then any with "N passed" or "N failed".
 CLOSING = re.compile(r"^\[  (PASSED|FAILED|SKIPPED )\s*\] \d+ test|\b\d+ (passed|failed|skipped)\b")
+SKIPPED = re.compile(r"^skipped: [\w:]+: ", re.M)
 TOTAL = re.compile(r"^[\w-]+: \d+ passed, \d+ failed")
 
 
@@ -33,6 +35,9 @@ def count(text: str) -> dict[str, int]:
                 if match := re.search(pattern, line):
                     totals[kind] += int(match[1])
                     break
+    skipped = len(SKIPPED.findall(text))
+    totals["skipped"] += skipped
+    totals["passed"] -= skipped
     return totals
 
 

@@ -34,7 +34,7 @@ fn main() {
     let mut trials = Vec::new();
     let mut test = |name: &str, missing: Option<String>, run: fn()| {
         if let Some(why) = &missing {
-            eprintln!("skipped: {name}: {why}");
+            eprintln!("skipped: 1 test, {name}: {why}");
         }
         let run = move || -> Result<(), Failed> {
             run();

@@ -46,6 +46,7 @@ fn main() {
         histories_of_older_schemas_are_brought_up_to_date,
         clients_are_kept_and_removed,
         paths_are_found_by_a_part_of_their_name,
+        answers_about_paths_with_many_long_sources_have_a_megabyte_at_most,
         a_search_reads_a_bounded_number_of_names_and_goes_on_behind_them,
         a_path_is_removed_with_all_that_is_known_of_it,
         advice_takes_the_rtt_of_active_tests_and_nothing_else,
@@ -500,6 +501,39 @@ async fn paths_are_found_by_a_part_of_their_name(place: Place) {
     assert_eq!(found("").await, (all(&names), None, None));
     let long = format!("/v1/paths?q={}", "a".repeat(254));
     assert_eq!(asked(&service, "GET", &long, String::new()).await["status"], 400);
+}
+
+/// Clients that do not read hold an answer for a minute.
+async fn answers_about_paths_with_many_long_sources_have_a_megabyte_at_most(place: Place) {
+    const MEGABYTE: usize = 1 << 20;
+    let store = open(&place).await;
+    let names: Vec<_> = (1..=7).map(|n| format!("192.0.2.{n}")).collect();
+    let source = |n: usize| format!("{n:0>240}");
+    for dst in &names {
+        let of = |n| Record { source: source(n), ..record(dst, at(NOON), 1) };
+        put(&store, (0..900).map(of).collect()).await;
+    }
+    for minute in 0..3 {
+        let time = at(NOON) + minute * MINUTE_US;
+        let test = |n| Record { source: source(n), ..ping(time, Some(7), 0.0) };
+        put(&store, (0..900).map(test).collect()).await;
+    }
+    let service = Service::start(store, Config::default()).await.unwrap();
+    let get = async |path: &str| asked(&service, "GET", path, String::new()).await;
+    let (mut after, mut found) = (String::new(), Vec::new());
+    loop {
+        let page = get(&format!("/v1/paths?limit=1000&after={after}")).await;
+        // The path that fills it is in it.
+        assert!(page.to_string().len() < MEGABYTE + MEGABYTE / 4);
+        let paths = page["paths"].as_array().unwrap();
+        found.extend(paths.iter().map(|p| p["dst"].as_str().unwrap().to_string()));
+        let Some(next) = page["next"].as_str() else { break };
+        after = next.into();
+    }
+    assert_eq!(found, names, "each path once");
+    let history = get(&format!("/v1/history?dst={DST}&points=5000&to=2026-03-20T13:00:00Z")).await;
+    assert_eq!(history["tests"].as_array().map(Vec::len), Some(900));
+    assert!(history.to_string().len() < MEGABYTE);
 }
 
 async fn a_search_reads_a_bounded_number_of_names_and_goes_on_behind_them(place: Place) {

@@ -262,6 +262,10 @@ fn warn_of_token_in_the_clear(token_file: &Path, host: &str) {
 fn with_what_to_do(why: &str) -> String {
     let hints = [
         ("CaUsedAsEndEntity", "its certificate is that of an authority: make one with CA:FALSE"),
+        (
+            "BadSignature",
+            "its certificate is not by the one of that name in --ca: name who signed it",
+        ),
         ("UnknownIssuer", "nobody known has signed its certificate: name who did with --ca"),
         ("not valid for name", "its certificate is for another name than that of --url"),
         ("certificate expired", "its certificate is too old, or this machine's clock is wrong"),

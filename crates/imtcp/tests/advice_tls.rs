@@ -84,7 +84,7 @@ fn a_client_says_in_words_why_it_does_not_trust_a_certificate() {
         (&old, &old, &str::to_string, "its certificate is too old"),
         (&young, &young, &str::to_string, "its certificate is too new"),
         (&good, &good, &by_name, "its certificate is for another name"),
-        (&good, &other, &str::to_string, "nobody known has signed its certificate"),
+        (&good, &other, &str::to_string, "its certificate is not by the one of that name in --ca"),
     ];
     for (served, trusted, url, words) in cases {
         let tls = Tls::start(served);

@@ -159,7 +159,7 @@ fn a_pid_that_is_used_again_is_another_process() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     drop(shell);
     if let Err(e) = process_with_pid(pid) {
-        eprintln!("skipped: clone3 with a chosen pid: {e}");
+        skip(format_args!("clone3 with a chosen pid: {e}"));
         kill(orphan);
         imtcp_ok(&["detach", "--all"]);
         return;
@@ -242,7 +242,7 @@ fn without_cap_sys_ptrace_attach_and_doctor_name_it() {
         Command::new("setpriv").args(drop).args(args).output()
     };
     let Ok(output) = without(&["attach", "--pid", &pid]) else {
-        eprintln!("skipped: setpriv of util-linux is missing");
+        skip("setpriv of util-linux is missing");
         return;
     };
     let said = text(&output.stderr);
@@ -277,7 +277,7 @@ fn the_limits_hold_for_multipath_connections_too() {
     use std::io::BufRead;
     let Some(_alone) = alone() else { return };
     if !std::path::Path::new("/proc/sys/net/mptcp/enabled").exists() {
-        eprintln!("skipped: this kernel has no multipath TCP");
+        skip("this kernel has no multipath TCP");
         return;
     }
     let net = Net::new();
@@ -287,7 +287,7 @@ fn the_limits_hold_for_multipath_connections_too() {
         .stdout(std::process::Stdio::piped())
         .spawn();
     let Ok(mut server) = server else {
-        eprintln!("skipped: python3 is missing");
+        skip("python3 is missing");
         return;
     };
     let mut port = String::new();

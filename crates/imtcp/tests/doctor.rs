@@ -77,7 +77,7 @@ fn another_build_that_is_up_is_not_replaced_by_looking() {
     let meta = imtcp_bpf::paths::pin(imtcp_bpf::paths::META);
     let map = ["map", "lookup", "pinned", meta.to_str().unwrap(), "key", "0", "0", "0", "0"];
     let Ok(found) = Command::new("bpftool").arg("--json").args(map).output() else {
-        eprintln!("skipped: bpftool is missing");
+        skip("bpftool is missing");
         return;
     };
     let found = json(&text(&found.stdout));

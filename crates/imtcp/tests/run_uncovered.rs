@@ -105,7 +105,7 @@ fn connections_that_had_no_room_for_their_state_are_told_with_the_remedy() {
     let net = Net::new();
     let most = "/proc/sys/net/core/optmem_max";
     if !net.has_in_client(most) {
-        eprintln!("skipped: {most} is of the whole machine on this kernel");
+        skip(format_args!("{most} is of the whole machine on this kernel"));
         return;
     }
     let script = connected(&net, "s.sendall(bytes(100000))");
@@ -247,7 +247,7 @@ fn a_daemon_that_sends_for_the_command_is_told() {
     let release = imtcp_bpf::probe::kernel_release();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse::<u32>);
     if (numbers.next(), numbers.next()) < (Some(6), Some(7)) {
-        eprintln!("skipped: Linux {release} does not tell who is asked");
+        skip(format_args!("Linux {release} does not tell who is asked"));
         return;
     }
     let told =

@@ -20,7 +20,7 @@ fn unit_with_threads() -> Option<Unit> {
     let unit = Unit::new();
     fs::create_dir(unit.0.join("threads")).unwrap();
     if let Err(e) = fs::write(unit.0.join("threads/cgroup.type"), "threaded") {
-        eprintln!("skipped: this kernel makes no cgroups of threads here: {e}");
+        skip(format_args!("this kernel makes no cgroups of threads here: {e}"));
         return None;
     }
     Some(unit)
@@ -133,7 +133,7 @@ fn threads_that_have_cgroups_of_their_own_are_not_moved_out_of_them() {
     let mut thread = String::new();
     let out = child.0.stdout.take().unwrap();
     if std::io::BufReader::new(out).read_line(&mut thread).unwrap() == 0 {
-        eprintln!("skipped: python3 is missing");
+        skip("python3 is missing");
         return;
     }
     fs::write(unit.0.join("threads/cgroup.threads"), thread.trim()).unwrap();

@@ -81,7 +81,7 @@ fn what_needs_imtcp_says_how_to_load_it() {
 fn an_upgrade_leaves_no_moment_without_the_names() {
     let Some(_alone) = alone() else { return };
     if !imtcp_bpf::probe::has_struct_ops_links() {
-        eprintln!("skipped: this kernel replaces congestion controls only with a gap");
+        skip("this kernel replaces congestion controls only with a gap");
         return;
     }
     imtcp_ok(&["up"]);
@@ -108,7 +108,7 @@ fn an_upgrade_leaves_no_moment_without_the_names() {
 fn an_upgrade_leaves_no_complaint_in_the_kernel_s_log() {
     let Some(_alone) = alone() else { return };
     if !imtcp_bpf::probe::has_struct_ops_links() {
-        eprintln!("skipped: this kernel replaces congestion controls in another way");
+        skip("this kernel replaces congestion controls in another way");
         return;
     }
     let complaints = || {
@@ -116,7 +116,7 @@ fn an_upgrade_leaves_no_complaint_in_the_kernel_s_log() {
         Some(text(&log.stdout).matches("registered or non-unique key").count())
     };
     let Some(before) = complaints() else {
-        eprintln!("skipped: dmesg does not work here");
+        skip("dmesg does not work here");
         return;
     };
     assert_eq!(json(&imtcp_ok(&["up", "--force", "--json"]))["action"], "upgraded");
@@ -314,7 +314,7 @@ fn up_that_fails_halfway_leaves_nothing() {
     match bpftool(&["struct_ops", "register", object.to_str().unwrap()]) {
         Ok(done) if done.status.success() => {}
         other => {
-            eprintln!("skipped: bpftool struct_ops register: {other:?}");
+            skip(format_args!("bpftool struct_ops register: {other:?}"));
             names.into_iter().for_each(release);
             return;
         }

@@ -16,6 +16,7 @@ use prometheus::{
 
 use super::gate::Why;
 use super::ingest::MOST_WAITING;
+use super::openapi;
 use crate::advice::answer::{Advice, Reason};
 use crate::store::maintain::Maintained;
 use crate::store::size::Size;
@@ -73,6 +74,9 @@ impl Metrics {
             opts("requests_total", "Requests answered, by route pattern and status"),
             &["route", "status"],
         )?;
+        for route in openapi::routes() {
+            requests.with_label_values(&[route.as_str(), "200"]);
+        }
         let seconds = HistogramOpts::new("imtcp_advice_seconds", "Time to an advice, in seconds");
         let seconds = Histogram::with_opts(seconds.buckets(ADVICE_BUCKETS_S.to_vec()))?;
         let refusals: Vec<_> =

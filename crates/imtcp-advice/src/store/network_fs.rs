@@ -11,7 +11,7 @@ use nix::sys::statfs::statfs;
 use crate::error::{Error, Result};
 
 /// `f_type` of statfs(2), from Linux's `magic.h` and the file systems' own headers.
-const NETWORK: [(u32, &str); 12] = [
+const NETWORK: [(u32, &str); 14] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
     (0xff53_4d42, "CIFS"),
@@ -24,11 +24,13 @@ const NETWORK: [(u32, &str); 12] = [
     (0x0bd0_0bd0, "Lustre"),
     (0x1983_0326, "BeeGFS"),
     (0x786f_4256, "vboxsf"),
+    (0x7461_636f, "OCFS2"),
+    (0x0116_1970, "GFS2"),
 ];
 
 /// FUSE is a way to make file systems of any kind: its mount names which.
 const FUSE: u32 = 0x6573_5546;
-const NETWORK_BY_FUSE: [&str; 8] = [
+const NETWORK_BY_FUSE: [&str; 10] = [
     "fuse.sshfs",
     "fuse.ceph",
     "fuse.ceph-fuse",
@@ -37,6 +39,8 @@ const NETWORK_BY_FUSE: [&str; 8] = [
     "fuse.rclone",
     "fuse.gcsfuse",
     "fuse.davfs2",
+    "fuse.juicefs",
+    "fuse.cifs",
 ];
 
 /// Refuses a SQLite history that would be there.

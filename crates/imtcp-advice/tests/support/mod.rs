@@ -49,8 +49,10 @@ impl Postgres {
         let as_user = |program: &str| command_as(user, &bin.join(program), dir.path());
         let mut initdb = as_user("initdb");
         initdb.arg("-D").arg(&data).args(["-A", "trust", "-U", "test", "-N", "-E", "UTF8"]);
-        if !initdb.status().map_err(|e| e.to_string())?.success() {
-            return Err("initdb failed".into());
+        let made = initdb.stderr(Stdio::piped()).output().map_err(|e| e.to_string())?;
+        if !made.status.success() {
+            let said = String::from_utf8_lossy(&made.stderr);
+            return Err(format!("initdb failed: {}", said.trim().replace('\n', "; ")));
         }
         let mut server = as_user("postgres");
         server.arg("-D").arg(&data).arg("-k").arg(dir.path());

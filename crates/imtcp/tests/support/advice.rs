@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{json, Value};
 
-use super::{imtcp_ok, Scratch, IMTCP};
+use super::{imtcp_ok, skip, Scratch, IMTCP};
 
 pub const TOKEN: &str = "a-token-for-the-tests";
 pub const DST: &str = "192.0.2.7";
@@ -161,7 +161,7 @@ pub fn certificate(scratch: &Scratch) -> Option<(PathBuf, PathBuf)> {
         .arg(&cert)
         .output();
     if !made.is_ok_and(|made| made.status.success()) {
-        eprintln!("skipped: openssl is missing or too old");
+        skip("openssl is missing or too old");
         return None;
     }
     Some((cert, key))

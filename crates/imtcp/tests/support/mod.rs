@@ -38,7 +38,7 @@ pub struct Alone {
 pub fn alone() -> Option<Alone> {
     static LOCK: Mutex<()> = Mutex::new(());
     if let Err(reason) = can_run() {
-        eprintln!("skipped: {reason}");
+        skip(format_args!("{reason}"));
         return None;
     }
     let thread = LOCK.lock().unwrap_or_else(|e| e.into_inner());
@@ -47,6 +47,13 @@ pub fn alone() -> Option<Alone> {
     // Whatever was loaded before: these tests are about this build.
     imtcp_ok(&["up"]);
     Some(Alone { _thread: thread, _process: process })
+}
+
+/// A test that cannot run says so, and is counted. libtest hides what a passing test prints by macros; it
+/// does not see this.
+pub fn skip(reason: impl std::fmt::Display) {
+    let test = thread::current();
+    let _ = writeln!(std::io::stderr(), "\nskipped: {}: {reason}", test.name().unwrap_or("main"));
 }
 
 fn can_run() -> Result<(), String> {
@@ -258,7 +265,7 @@ fn in_ns<T: Send>(ns: &File, work: impl FnOnce() -> T + Send) -> T {
 pub fn python3_is_there() -> bool {
     let there = Command::new("python3").arg("-V").output().is_ok();
     if !there {
-        eprintln!("skipped: python3 is missing");
+        skip("python3 is missing");
     }
     there
 }
@@ -385,7 +392,7 @@ pub fn static_client() -> Option<PathBuf> {
             match done {
                 Ok(status) if status.success() => Some(out),
                 other => {
-                    eprintln!("skipped: cc -static: {other:?}");
+                    skip(format_args!("cc -static: {other:?}"));
                     None
                 }
             }
@@ -408,7 +415,7 @@ pub fn go_client() -> Option<PathBuf> {
     match done {
         Ok(status) if status.success() => Some(out),
         other => {
-            eprintln!("skipped: go build: {other:?}");
+            skip(format_args!("go build: {other:?}"));
             None
         }
     }

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
 
-use super::{Background, Net};
+use super::{skip, Background, Net};
 
 const PROGRAM: &str = r#"
 import socket, sys
@@ -56,7 +56,7 @@ impl Subject {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .inspect_err(|e| eprintln!("skipped: python3: {e}"))
+            .inspect_err(|e| skip(format_args!("python3: {e}")))
             .ok()?;
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -64,7 +64,7 @@ impl Subject {
         match subject.line().as_str() {
             "ready" => Some(subject),
             other => {
-                eprintln!("skipped: {other}");
+                skip(format_args!("{other}"));
                 None
             }
         }

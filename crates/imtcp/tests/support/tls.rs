@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{text, Scratch};
+use super::{skip, text, Scratch};
 
 /// A certificate and its key, in PEM, and the certificate in DER.
 pub struct Pair {
@@ -38,7 +38,7 @@ basicConstraints = critical, CA:FALSE
 pub fn can_make_certificates() -> bool {
     let has_openssl = Command::new("openssl").arg("version").output().is_ok();
     if !has_openssl {
-        eprintln!("skipped: openssl is missing");
+        skip("openssl is missing");
     }
     has_openssl
 }

@@ -59,6 +59,11 @@ impl Modify for Tokens {
     }
 }
 
+/// The patterns of all routes that it describes.
+pub fn routes() -> Vec<String> {
+    Api::openapi().paths.paths.into_keys().collect()
+}
+
 /// Whether reading needs a token depends on how the service was started.
 pub async fn document(State(service): State<Shared>) -> Response {
     static OPEN: LazyLock<String> = LazyLock::new(|| finish::document(false));

@@ -292,6 +292,8 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+
     use super::*;
 
     fn plan() -> Plan {
@@ -335,7 +337,7 @@ mod tests {
     #[test]
     fn peers_that_come_later_are_tested_from_the_next_round_on() {
         if std::process::Command::new("ping").arg("-V").output().is_err() {
-            eprintln!("skipped: there is no ping (Debian: iputils-ping)");
+            let _ = writeln!(io::stderr(), "\nskipped: ping: there is none (Debian: iputils-ping)");
             return;
         }
         let schedules = [Schedule { program: Program::Ping, every_s: 1 }].into();
