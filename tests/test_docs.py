@@ -98,3 +98,14 @@ def test_the_generated_parts_of_the_reference_are_current() -> None:
         check=False,
     )
     assert checked.returncode == 0, checked.stderr
+
+
+def test_each_name_that_the_map_of_papers_gives_is_in_the_code() -> None:
+    table = (DOCS / "reference" / "paper-to-code.md").read_text()
+    paths = [path for top in ("core/include", "bpf", "proftpd") for path in (ROOT / top).rglob("*")]
+    code = "\n".join(path.read_text() for path in paths if path.suffix in {".c", ".h"})
+    names = {name.rstrip("*") for name in re.findall(r"\bimtcp_\w+\*?", table, re.ASCII)}
+    names -= {"imtcp_lab"}
+    assert {name for name in names if name not in code} == set()
+    rust = re.findall(r"`imtcp-advice: ([\w/]+\.rs)`", table)
+    assert [file for file in rust if not (ROOT / "crates/imtcp-advice/src" / file).exists()] == []
