@@ -18,7 +18,7 @@ COMPLETIONS := bash-completion/completions/imtcp zsh/site-functions/_imtcp \
 	fish/vendor_completions.d/imtcp.fish
 
 .PHONY: install uninstall help setup setup-tests build bpf man lab-env tests-env demo demo-programs demo-kernel
-.PHONY: proftpd install-proftpd test test-all test-quick lint format bench fuzz clean
+.PHONY: proftpd install-proftpd test test-all test-quick book lint format bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -95,6 +95,12 @@ test-all: build tests-env proftpd ## the same with all guests, and the quick for
 
 test-quick: build tests-env ## what needs no virtual machine
 	scripts/test.sh --quick
+
+# Not part of build: the pages read as well without it.
+book: ## docs/ as a book in target/book, with mdBook
+	@command -v mdbook >/dev/null || { echo "mdbook is missing: cargo install mdbook, or a binary from" \
+		"https://github.com/rust-lang/mdBook/releases" >&2; exit 1; }
+	mdbook build docs
 
 lint: setup lab-env ## clippy, rustfmt, clang-format, ruff, shellcheck, who may know whom
 	scripts/lint.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks who may know whom (docs/architecture.md), and that each file has a licence.
+"""Checks who may know whom (docs/explanation/architecture.md), and that each file has a licence.
 
 core knows nobody; bpf and core's tests know core; imtcp-bpf knows bpf's shared
 header; imtcp-advice knows neither BPF nor the command; imtcp knows imtcp-bpf and

