@@ -43,7 +43,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What tells a target from a later one of the same name.
+/// Tells a target from a later one of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Identity {
@@ -93,12 +93,12 @@ pub struct Attachment {
     pub links: usize,
     pub moved: Vec<Moved>,
     pub sockets: Vec<SavedSocket>,
-    /// What could not be changed when it was last attached.
+    /// Sockets and processes that it could not change when it was last attached.
     #[serde(flatten)]
     pub unreached: Unreached,
 }
 
-/// What an attachment covers at present.
+/// The processes and sockets that an attachment covers at present.
 pub struct Coverage {
     /// Why its cgroups cannot be seen from here: nothing else is known of them then.
     pub out_of_sight: Option<Obstacle>,
@@ -108,7 +108,7 @@ pub struct Coverage {
     pub replaced: bool,
     /// Somebody has moved the process to another cgroup.
     pub moved_away: bool,
-    /// One of its cgroups has no link: a killed `attach` or `detach` leaves such.
+    /// One of its cgroups has no link, as a killed `attach` or `detach` leaves it.
     pub unlinked: bool,
     /// Processes that it covers, and those of its tree that are in other cgroups or in one without a link.
     pub processes: usize,
@@ -127,7 +127,7 @@ impl Coverage {
         }
     }
 
-    /// What is missing and how it comes back; nothing where all is covered.
+    /// Names the gap and its remedy; `None` if all is covered.
     pub fn gap(&self, target: &Target) -> Option<String> {
         if let Some(obstacle) = &self.out_of_sight {
             return Some(format!("what it covers cannot be seen from here: {obstacle}"));

@@ -122,9 +122,9 @@ pub fn move_pid(pid: i32, to: &Path) -> io::Result<()> {
     fs::write(to.join("cgroup.procs"), pid.to_string())
 }
 
-/// Removes a cgroup and those in it; what still runs there is moved to `refuge`, or to what that was
-/// in where it is gone. What has limits of its own there, made by somebody else, is told. One process that
-/// cannot be moved keeps no other.
+/// Removes a cgroup and those in it. Processes that still run there move to `refuge`, or to its parent if it is
+/// gone. Inner cgroups with limits that somebody else made are told. A process that cannot be moved keeps no
+/// other.
 pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
     let refuge = refuge.ancestors().find(|d| d.join("cgroup.procs").exists()).unwrap_or(refuge);
     let mut limited = BTreeSet::new();
@@ -239,7 +239,7 @@ pub fn thaw(dir: &Path) {
     }
 }
 
-/// What the names of our cgroups begin with; the policy's number follows.
+/// The beginning of our cgroups' names; the policy's number follows.
 pub const RUN: &str = "imtcp-run-";
 pub const ATTACHMENT: &str = "imtcp-attach-";
 
@@ -270,7 +270,7 @@ pub fn remove_abandoned(dir: &Path, registered: &BTreeSet<PathBuf>) {
     }
 }
 
-/// What a user wrote, as it may be meant: a full path, or relative to the mount.
+/// The paths that a user may mean: a full one, or one relative to the mount.
 pub fn meant_by(given: &Path) -> Result<Vec<PathBuf>> {
     let relative = mount()?.join(given.strip_prefix("/").unwrap_or(given));
     Ok(given.is_absolute().then(|| given.to_path_buf()).into_iter().chain([relative]).collect())

@@ -29,7 +29,7 @@ impl fmt::Display for Coded {
 
 impl std::error::Error for Coded {}
 
-/// What the caller wrote is wrong.
+/// An error of the caller's command line.
 pub fn usage(e: impl fmt::Display) -> anyhow::Error {
     Coded { code: USAGE, message: format!("{e:#}") }.into()
 }
@@ -43,7 +43,7 @@ pub fn of_signal(signal: i32) -> u8 {
     128 + signal as u8
 }
 
-/// What execve's failure means to the caller.
+/// The exit code for a failure of execve, as a shell has it.
 pub fn of_exec_error(errno: i32) -> u8 {
     if errno == libc::ENOENT {
         NOT_FOUND

@@ -64,7 +64,7 @@ pub fn told_in_status(all: &[LeftBehind]) -> Option<String> {
     Some(format!("left running, with {control}: {}", told(all)?))
 }
 
-/// What new connections have where a run or attachment is around any of these; else nothing.
+/// The control of new connections, if a run or attachment is around any of these.
 fn control_of_new(all: &[LeftBehind]) -> Option<String> {
     let pids = |some: &[LeftBehind]| some.iter().map(|l| l.pid).collect();
     let around = all.iter().map(|one| nested::around(&pids(std::slice::from_ref(one))));

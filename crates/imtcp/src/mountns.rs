@@ -32,12 +32,12 @@ enum Has {
     Nothing,
     Some,
     Mounts,
-    /// What `imtcp up` has loaded is pinned there.
+    /// `imtcp up` has pinned its programs there.
     Pins,
 }
 
-/// Goes to where the machine's BPF file system and cgroups are, when they are not here: to what its own
-/// ancestors have, or, for a daemon without any in sight, other processes. Before there is a second
+/// Enters a mount namespace with the machine's BPF file system and cgroups, if this one has none. An ancestor's
+/// comes first, then any process's: a daemon may have no ancestor in sight. Call it before there is a second
 /// thread.
 pub fn leave_bare_sys() -> Option<Home> {
     let here = has("self");
@@ -77,8 +77,8 @@ pub fn leave_bare_sys() -> Option<Home> {
     Some(home)
 }
 
-/// Does the process's mount namespace belong to our user namespace? What is mounted in one that a user
-/// without privileges has made, must not lead us.
+/// Does the process's mount namespace belong to our user namespace? A user without privileges can mount anything
+/// in one of their own, and must not lead us there.
 fn is_of_our_users(pid: &str) -> bool {
     // linux/nsfs.h: _IO(0xb7, 1)
     const NS_GET_USERNS: libc::Ioctl = 0xb701;
@@ -95,7 +95,7 @@ fn is_of_our_users(pid: &str) -> bool {
     own.is_some() && number(owner) == own
 }
 
-/// Which directory a process has as its root. That of a container is another: it is not our machine.
+/// Identifies a process's root directory. A container has another than ours.
 fn root_of(pid: &str) -> Option<(u64, u64)> {
     let root = fs::metadata(format!("/proc/{pid}/root/")).ok()?;
     Some((root.dev(), root.ino()))

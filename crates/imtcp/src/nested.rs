@@ -42,15 +42,15 @@ pub fn processes(inner: &[Inner]) -> BTreeSet<i32> {
     inner.iter().flat_map(|i| cgroup::procs(&i.dir)).collect()
 }
 
-/// The processes of an attachment, without those of what is within it.
+/// The processes of an attachment, less those of inner runs and attachments.
 pub fn own_processes(attachment: &Attachment, inner: &[Inner]) -> BTreeSet<i32> {
     let of_inner = processes(inner);
     let all = attachment.cgroups().into_iter().flat_map(|dir| cgroup::procs(&dir));
     all.filter(|pid| !of_inner.contains(pid)).collect()
 }
 
-/// Where to make a run's cgroup for what is in `home`: beside those that attachments have made, not
-/// within them, or it would end with them. Within that of another run, which counts what is in there.
+/// The place of a run's cgroup for processes in `home`. It is beside cgroups of attachments, since within one it
+/// would end with it. It is within the cgroup of another run, which counts everything inside.
 pub fn beside_attachments(home: &Path) -> PathBuf {
     beside(home, state::attachments().into_iter().flat_map(|a| a.moved))
 }
@@ -74,7 +74,7 @@ fn beside(home: &Path, made: impl Iterator<Item = Moved>) -> PathBuf {
     parent.to_path_buf()
 }
 
-/// What has processes when an inner attachment has given them up.
+/// The run or attachment that gets the processes of an inner one that ends.
 pub enum Around {
     Attachment(Attachment),
     Run(Run),

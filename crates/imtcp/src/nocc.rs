@@ -17,8 +17,8 @@ use crate::policy::Mode;
 /// syslog(3)'s socket.
 const SYSLOG: &str = "/dev/log";
 const KERNEL_LOG: &str = "/dev/kmsg";
-/// A record of the kernel's log has 1024 bytes at most, prefix included; a longer one keeps so many
-/// characters of its beginning (the mode, the command) and of its end (the user).
+/// A record of the kernel's log has 1024 bytes at most, prefix included. A longer one keeps its beginning (the mode,
+/// the command) and its end (the user).
 const RECORD_MOST_BYTES: usize = 960;
 const RECORD_HEAD_CHARS: usize = 150;
 const RECORD_TAIL_CHARS: usize = 80;

@@ -21,13 +21,13 @@ const IO_URING: &str = "io_uring holds them without a descriptor";
 const UNACCEPTED: &str =
     "a listener has not handed them to its program yet; once it has, attach again";
 
-/// What could not be changed, and why.
+/// Sockets that could not be changed, and why.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unreached {
     #[serde(rename = "unreached_sockets")]
     pub sockets: usize,
-    /// Of these it cannot even be told what they have open.
+    /// Processes whose open sockets nobody can list.
     #[serde(rename = "unreached_processes")]
     pub processes: usize,
     #[serde(rename = "unreached_because")]
@@ -68,7 +68,7 @@ impl Unreached {
         self.sockets == 0 && self.processes == 0
     }
 
-    /// What and why; nothing where all was reached.
+    /// Names them and the cause; `None` if all were reached.
     pub fn what(&self) -> Option<String> {
         let sockets = (self.sockets > 0).then(|| format::count(self.sockets, "open socket"));
         let processes = (self.processes > 0)
@@ -158,9 +158,9 @@ impl Taking {
     /// Changes one socket, by a copy of its descriptor in a thread.
     pub fn take(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
         let (cookie, before) = (socket::cookie(copy)?, socket::control(copy)?);
-        // The control's init looks for the tag, so the tag comes first; and a socket that has
-        // the control already is set anew, to read it; not by way of the default, for BBR's init
-        // would have ours begin with slow start.
+        // The control's init reads the tag, so the tag comes first. A socket that has the control already gets it
+        // anew, so that init runs. It does not pass through the default: after BBR's init ours would begin with
+        // slow start.
         self.tags.set(copy, self.policy).map_err(io::Error::other)?;
         let tagged = match socket::is_multipath(copy) {
             true => self.tag_subflows(thread, cookie),

@@ -69,7 +69,7 @@ impl Mode {
         matches!(self, Mode::Bg | Mode::Measure | Mode::Fs)
     }
 
-    /// Does it leave others the path? What does not is named in bpf/imtcp_ctl.bpf.c, too.
+    /// Does it leave others the path? bpf/imtcp_ctl.bpf.c names the modes that do not, too.
     pub fn holds_back(self) -> bool {
         !matches!(self, Mode::Measure | Mode::Fs | Mode::Nocc)
     }
@@ -132,7 +132,7 @@ impl std::fmt::Display for Limits {
     }
 }
 
-/// What is ordered, for people: `bg, g=0.9, at most 10.0 Mbit/s`.
+/// The orders in words: `bg, g=0.9, at most 10.0 Mbit/s`.
 pub fn told(mode: Mode, params: &InForce, limits: &Limits) -> String {
     let mut parts = vec![mode.name().to_string()];
     parts.extend(param::unusual(mode, params));

@@ -164,7 +164,7 @@ fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
 
-/// What all NFS mounts have sent to their servers by write, as far as they can be seen from here.
+/// Bytes that all visible NFS mounts have written to their servers.
 pub fn nfs_bytes_written() -> u64 {
     nfs_bytes_in(&fs::read_to_string("/proc/self/mountstats").unwrap_or_default())
 }

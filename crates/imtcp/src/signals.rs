@@ -48,7 +48,7 @@ pub struct Arrived {
     pub code: i32,
     /// 0 when it comes from the kernel.
     pub sender: i32,
-    /// What sigqueue(3) has sent with it.
+    /// The value that sigqueue(3) sent with it.
     value: usize,
 }
 
@@ -133,10 +133,9 @@ impl Blocked {
     }
 }
 
-/// Ends this process by a signal, without a core file. A shell ends its loop on Ctrl-C only where it sees that
-/// the signal ended its command, and systemd takes an end by SIGTERM for a clean one: neither does for an exit
-/// code of 128 + n. The process goes on, and this returns the code, where the signal does not end it: as
-/// process 1 of a container.
+/// Ends this process by a signal, without a core file. Only then does a shell end its loop on Ctrl-C, and
+/// systemd take SIGTERM for a clean end: an exit code of 128 + n does not do that. As process 1 of a container the
+/// signal may not end it: then this returns the code.
 pub fn end_by(signal: i32) -> u8 {
     // SAFETY: the calls change this process alone, and no other thread needs the disposition any more.
     unsafe {

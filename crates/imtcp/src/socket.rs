@@ -85,8 +85,8 @@ pub fn unaccepted(fd: BorrowedFd) -> u32 {
     }
 }
 
-/// What the kernel calls the protocol of a process's socket: `TCP`, `TCPv6`, `MPTCP`, `UNIX`… This takes
-/// less than a copy of its descriptor. Empty where it cannot be told.
+/// The kernel's name for the protocol of a process's socket: `TCP`, `TCPv6`, `MPTCP`, `UNIX`… Needs fewer rights
+/// than a copy of its descriptor. Empty if the kernel does not tell.
 pub fn protocol_name(pid: i32, fd: i32) -> String {
     let Ok(path) = CString::new(format!("/proc/{pid}/fd/{fd}")) else { return String::new() };
     let mut name = [0u8; 32];

@@ -28,8 +28,8 @@ const DIR: &str = "/run/imtcp";
 const RUNS: &str = "/run/imtcp/runs";
 pub(crate) const ATTACHMENTS: &str = "/run/imtcp/attachments";
 
-/// One command at a time changes what is loaded, attached or registered. What it says meanwhile waits: a
-/// terminal or pipe that takes nothing for now must not keep the others.
+/// One command at a time changes what is loaded, attached or registered. Its output waits meanwhile: a terminal or
+/// pipe that takes nothing for now must not stop the others.
 pub struct ChangeLock(Option<Flock<File>>);
 
 impl Drop for ChangeLock {
@@ -49,8 +49,8 @@ pub fn lock() -> Result<ChangeLock> {
     Ok(ChangeLock(Some(lock)))
 }
 
-/// Which /run this is: a container has its own, and other registrations in it. The upper half of each policy's
-/// number that is registered here.
+/// Identifies this /run: a container has its own, with other registrations. It is the upper half of the number of
+/// each policy that is registered here.
 pub fn home() -> u32 {
     let found = fs::metadata(DIR).map_or(0, |dir| dir.ino() ^ dir.dev().rotate_left(16));
     (found ^ found >> 32) as u32
@@ -127,7 +127,7 @@ impl Run {
         Path::new(RUNS).join(format!("{:016x}.json", self.policy))
     }
 
-    /// Of one that has ended: the new file has no lock.
+    /// Saves a run that has ended: the new file has no lock.
     fn save(&self) -> Result<()> {
         replace(&self.path(), self)
     }
@@ -258,7 +258,7 @@ fn policies_in_use() -> Option<BTreeSet<u64>> {
     Some(used)
 }
 
-/// What a command left that was killed, or whose disk was full, before it had registered anything.
+/// Removes leftovers of a command that was killed, or had a full disk, before it registered anything.
 fn sweep_halves() {
     for dir in [RUNS, ATTACHMENTS] {
         let files = fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());

@@ -77,7 +77,7 @@ fn a_connection_that_changes_its_mode_is_counted_once_with_its_bytes_once() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
     let Some(mut subject) = Subject::start(&net) else { return };
-    // What tests before have left ends, or is moved, and the counters begin anew.
+    // Leftovers of other tests end or move, and the counters begin anew.
     imtcp_ok(&["down"]);
     imtcp_ok(&["up"]);
     let counted = || {
@@ -98,7 +98,7 @@ fn a_connection_that_changes_its_mode_is_counted_once_with_its_bytes_once() {
     imtcp_ok(&["detach", "--all"]);
     let [started, ended, bytes] = counted();
     assert_eq!((started, ended), (1, 1));
-    // What it had sent under reno is not ours.
+    // Bytes sent under reno are not ours.
     assert!((100_000..200_000).contains(&bytes), "{bytes}");
     // Back again: it is the same connection.
     imtcp_ok(&["attach", "--pid", &subject.pid()]);

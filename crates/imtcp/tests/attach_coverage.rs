@@ -225,7 +225,7 @@ fn open_sockets_that_cannot_be_reached_are_counted_with_the_cause() {
     let status = imtcp_ok(&["status"]);
     assert!(status.contains("; when it was attached, imtcp could not reach 2 open "), "{status}");
     assert_eq!(subject.tell("connect")[..2], [before.as_str(), "imtcp_bg"]);
-    // With what it takes all are reached.
+    // With the capability all are reached.
     imtcp_ok(&attach);
     assert_eq!(subject.tell("look")[0], "imtcp_bg");
     assert_eq!(only_attachment()["unreached_sockets"], 0);

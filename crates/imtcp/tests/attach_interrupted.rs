@@ -127,7 +127,7 @@ fn whenever_attach_or_detach_is_killed_another_attach_covers_and_another_detach_
             assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"], "detach, {i}");
             imtcp_ok(&detach);
             assert_eq!(subject.tell("connect")[..2], [before.clone(), before.clone()], "{i}");
-            // Of an attach that was killed before it had registered anything.
+            // An attach that was killed before it registered anything leaves these.
             for left in cgroups_left() {
                 fs::remove_dir(left).unwrap();
             }

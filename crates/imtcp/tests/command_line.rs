@@ -110,7 +110,7 @@ fn what_follows_run_is_completed_as_a_command() {
     assert!(has("imtcp sta", "status"));
     assert!(has("imtcp run --param d", "delta="), "{}", complete("imtcp run --param d"));
     assert!(has("imtcp attach --param g", "gamma="));
-    // Of several modes, with other meanings.
+    // A parameter of several modes, with another meaning in each.
     assert_eq!(complete("imtcp run --param target").trim(), "target=");
 }
 

@@ -28,8 +28,8 @@ fn without_ids(text: &str) -> String {
     parts.filter(|part| part.len() < 16).collect()
 }
 
-/// What doctor, run and up say there: doctor's one failure, with this cause and this remedy in it, is what
-/// the others end with.
+/// Doctor has one failure there, with this cause and this remedy. The messages of run and up end with the
+/// same.
 #[track_caller]
 fn all_say(cause: &str, remedy: &str, ask: impl Fn(&[&str]) -> std::process::Output, up_too: bool) {
     let output = ask(&["doctor", "--json"]);
@@ -146,7 +146,7 @@ fn a_run_directory_that_cannot_be_written_is_named() {
         imtcp_ok(&[state]);
         let ask = |args: &[&str]| within("mount -t tmpfs -o ro none /run", args);
         all_say("cannot write /run/imtcp: Read-only file system", "remount,rw /run`", ask, true);
-        // What needs nothing written is shown all the same.
+        // Reports that write nothing work all the same.
         let remounted = "mount --bind /run /run && mount -o remount,bind,ro /run";
         let status = within(remounted, &["status"]);
         assert_eq!(status.status.code(), Some(if state == "up" { 0 } else { 3 }), "{status:?}");
@@ -175,7 +175,7 @@ fn cgroups_that_cannot_be_made_are_named() {
         );
         let none = format!("umount -l {mount}");
         all_say("version 2 is not mounted", "mount -t cgroup2", |a| within(&none, a), false);
-        // What the run had loaded is gone with it.
+        // The programs that the run loaded are gone with it.
         let status = imtcp(&["status"]);
         assert_eq!(status.status.code(), Some(if state == "up" { 0 } else { 3 }));
     }

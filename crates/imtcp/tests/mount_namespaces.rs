@@ -47,7 +47,7 @@ fn a_shell_without_the_bpf_file_system_can_use_what_is_up() {
     assert_eq!(json(&text(&output.stdout))["up"], true);
 }
 
-/// What a user without privileges mounts in a namespace of their own must not lead root there.
+/// A user without privileges may mount things in a namespace of their own, and must not lead root there.
 #[test]
 fn a_mount_namespace_of_another_user_namespace_is_not_entered() {
     use std::io::BufRead;

@@ -394,7 +394,7 @@ fn what_was_begun_and_never_registered_is_swept_by_the_next_command() {
     assert!(touch.args(["-d", "2 minutes ago"]).args([&old, &half]).status().unwrap().success());
     imtcp_ok(&["run", "-q", "--", "true"]);
     assert_eq!(fs::read_dir("/run/imtcp/runs").unwrap().count(), 0);
-    // Of a young one somebody may be about to make use.
+    // Somebody may be about to use a young one.
     assert!(!old.exists() && new.exists());
     fs::remove_dir(new).unwrap();
 }

@@ -61,7 +61,7 @@ fn a_connection_that_chooses_one_of_ours_that_holds_nothing_back_is_told() {
         (&[], foreground.clone() + &choose("imtcp"), 1),
         (&[], foreground.clone() + &choose("reno"), 1),
         (&[], foreground.clone() + &again, 0),
-        // Which holds back as well, or is no less than what was ordered.
+        // These hold back as well, or no less than the run ordered.
         (&[], choose("imtcp_lp"), 0),
         (&["--mode", "measure"], foreground, 0),
     ] {
@@ -222,7 +222,7 @@ fn a_process_that_leaves_the_cgroup_is_told_with_where_it_is() {
     assert!(line.contains(&told), "{line}");
     assert_eq!(json["uncovered"]["moved"]["cgroup"], format!("/{elsewhere}"), "{json}");
 
-    // What a run inside has, it has.
+    // A run inside keeps its own.
     let inside = ["run", "--", &IMTCP, "run", "-q", "--", "sleep", "0.5"];
     let line = text(&imtcp(&inside).stderr);
     assert!(!line.contains("moved to the cgroup"), "{line}");

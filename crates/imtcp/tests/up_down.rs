@@ -191,7 +191,7 @@ fn down_says_which_runs_lose_their_limits_and_the_run_says_it_too() {
     let line = said.lines().find(|l| l.contains(&format!("(pid {})", run.pid())));
     let line = line.unwrap_or_else(|| panic!("{said}"));
     assert!(line.ends_with("goes on with the default, without its limits (at most 10.0 Mbit/s)"));
-    // What is loaded later is another's.
+    // Programs that are loaded later are another's.
     for again in [false, true] {
         if again {
             imtcp_ok(&["up"]);
@@ -307,7 +307,7 @@ fn up_that_fails_halfway_leaves_nothing() {
     let scratch = Scratch::new();
     let object = scratch.path("imtcp.bpf.o");
     std::fs::write(&object, imtcp_bpf::objects::IMTCP).unwrap();
-    // What that object registers, in the order in which `up` does.
+    // The object's controls, in the order in which `up` registers them.
     let names = ["imtcp", "imtcp_bg", "imtcp_fs"];
     let bpftool = |args: &[&str]| Command::new("bpftool").args(args).output();
     let release = |name| drop(bpftool(&["struct_ops", "unregister", "name", name]));

@@ -169,7 +169,7 @@ fn events_begin_with_now_and_are_tied_to_their_connection() {
     assert!(table.contains(&format!("  {cookie}\n")), "{table}");
 }
 
-/// What a terminal gets, until it has this.
+/// A terminal's output, up to this.
 fn read_until(terminal: &mut std::fs::File, wanted: &str) -> String {
     read_until_that(terminal, wanted, |seen| seen.contains(wanted))
 }

@@ -26,7 +26,7 @@ pub fn asked(
     let router = service.router();
     async move {
         let answer = router.oneshot(request).await.unwrap();
-        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        let body = axum::body::to_bytes(answer.into_body(), 2 << 20).await.unwrap();
         serde_json::from_slice(&body).unwrap()
     }
 }

@@ -76,10 +76,10 @@ fn attach_anew_or_change(
     }
 }
 
-/// What was done, and to what.
+/// The attachment as it is now.
 struct Done {
     attachment: Attachment,
-    /// What was ordered until now, where it was attached already.
+    /// The orders until now, if it was attached already.
     before: Option<String>,
 }
 
@@ -244,8 +244,8 @@ pub(super) fn give_back_to(run: &Run, given_up: &BTreeSet<i32>) -> Result<Unreac
     Ok(taking.unreached)
 }
 
-/// Another mode, other rates or parameters for what is attached already. What it lacks is mended: links, orders, and
-/// processes of its tree that somebody has moved to other cgroups.
+/// Gives an attachment another mode, other rates or parameters. It also puts back missing links and orders, and
+/// takes processes of its tree again that somebody has moved to other cgroups.
 fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Result<Done> {
     let before = Some(attachment.orders());
     let had_orders = attachment.has_orders();

@@ -102,7 +102,7 @@ pub(super) fn exit_code(faults: &[Error]) -> u8 {
     }
 }
 
-/// What was undone of an attachment.
+/// The outcome of undoing an attachment.
 pub(super) struct Detached {
     /// Sockets that got their control back.
     pub restored: usize,

@@ -106,7 +106,7 @@ fn tell_detached(detached: &[(&Attachment, usize)]) {
     }
 }
 
-/// What a run or attachment had beside its mode, for the end of a sentence.
+/// The limits of a run or attachment, for the end of a sentence.
 fn without(limits: &Limits) -> String {
     if *limits == Limits::default() {
         return String::new();

@@ -42,7 +42,7 @@ impl Listed {
         format!("{orders} (imtcp's pid {}{ended}{left}): {}", r.pid, r.command_shown())
     }
 
-    /// What the run left behind and is still there.
+    /// The processes that the run left behind and that still live.
     fn alive(&self) -> Vec<LeftBehind> {
         self.run.left_behind.iter().filter(|l| l.is_alive()).cloned().collect()
     }
@@ -75,7 +75,7 @@ impl InForceNow {
         }
     }
 
-    /// What was ordered, or why it is no more.
+    /// The orders, or why they are no more.
     fn text(self, orders: String) -> String {
         match self {
             InForceNow::Yes => orders,
@@ -258,7 +258,7 @@ impl Status {
         used.join(", ")
     }
 
-    /// What runs and attachments ordered, also those that `imtcp down` left without.
+    /// The orders of runs and attachments, also those that `imtcp down` ended.
     fn orders_rows(&self) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         for listed in &self.runs {

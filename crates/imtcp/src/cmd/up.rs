@@ -78,7 +78,7 @@ pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
     Ok(fresh)
 }
 
-/// What is loaded, where all of it is there.
+/// The loaded programs, if they are complete.
 fn loaded() -> Result<Option<Meta>> {
     Ok(Meta::read()?.filter(|_| usual_controls().all(is_registered)))
 }

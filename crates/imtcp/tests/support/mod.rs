@@ -28,7 +28,7 @@ pub static IMTCP: LazyLock<String> = LazyLock::new(|| {
     std::env::var("IMTCP_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_imtcp").into())
 });
 
-/// What is loaded is the machine's: one test at a time, of all test programs.
+/// The loaded programs are the whole machine's: one test at a time, of all test programs.
 pub struct Alone {
     _thread: MutexGuard<'static, ()>,
     _process: Flock<File>,

@@ -26,7 +26,7 @@ struct Finding {
     check: String,
     verdict: Verdict,
     found: String,
-    /// What to do; null when all is well.
+    /// The remedy; null if all is well.
     advice: Option<String>,
 }
 

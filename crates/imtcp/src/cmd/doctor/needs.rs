@@ -106,7 +106,7 @@ fn a_run(before: &[Finding]) -> Finding {
     }
 }
 
-/// What a run says when it fails, as far as it knows what to do.
+/// A failed run's message, with its remedy if it knows one.
 fn obstacle_in(error: anyhow::Error) -> Obstacle {
     let found = format!("{error:#}");
     match error.downcast::<Obstacle>() {

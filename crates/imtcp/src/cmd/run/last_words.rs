@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Standard error, standard output, or a file. A file is opened before the command begins, for nobody
-/// should wait for hours to hear that it cannot be; what it had stays until there is something to write,
-/// and a new one goes again where there never is.
+/// Standard error, standard output, or a file. A file is opened before the command begins: nobody should wait
+/// for hours to hear that it cannot be opened. Its old content stays until there is a line. A new file goes again
+/// if there never is one.
 pub enum LastWords {
     Output,
     Error,

@@ -128,7 +128,7 @@ fn command_line(args: &RunArgs) -> String {
     words.join(" ")
 }
 
-/// What exists for one run, and goes with it.
+/// Everything that exists for one run, and goes with it.
 struct Session {
     policy: u64,
     /// Was nothing loaded before?
@@ -259,9 +259,9 @@ impl Session {
         found
     }
 
-    /// Of connections that have ended, and of those that are open. Again where one has ended between the two
-    /// looks, which miss it. What the command has left behind may end connections all the time: then some
-    /// are missing.
+    /// Sums up the connections that have ended and those that are open. If one ends between the two looks, both
+    /// miss it, and we look again. Processes left behind may end connections all the time: then some are
+    /// missing.
     fn summary(&self, args: &RunArgs, elapsed_us: u64) -> Summary {
         for _ in 1..MOST_LOOKS {
             let counted = self.counted();

@@ -7,7 +7,7 @@ use super::uncovered::Uncovered;
 use crate::format;
 
 pub fn not_held_back(s: &Summary) -> Vec<String> {
-    // What happened after the programs were taken away is part of that.
+    // `taken_away` says the same of the time after the programs were gone.
     let left = (s.left_connections > 0 && s.taken_away.is_none()).then(|| {
         let left = format::count(s.left_connections, "connection");
         format!("{left} chose another congestion control, not held back from then on")

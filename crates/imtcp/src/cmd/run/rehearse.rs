@@ -23,7 +23,7 @@ pub fn rehearse() -> Result<()> {
     let orders = policy::orders(&args.orders, None)?;
     let mut session = Session::start(&args, orders, &state::lock()?)?;
     let connected = connect_within(&session.cgroup, args.orders.mode);
-    // What is in it at its end would be left behind by the run.
+    // A process still in it at its end would count as left behind.
     let moved_back = move_to(&session.refuge);
     session.end();
     session.unload(&state::lock()?)?;

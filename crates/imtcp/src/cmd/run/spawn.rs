@@ -105,7 +105,7 @@ fn become_command(args: &[CString], procs: &fs::File, plan: &Plan) -> (Step, nix
             return (Step::User, e);
         }
     }
-    // We ignore it. What the command was given before Rust's runtime changed it is not known; a shell gives this.
+    // Rust's runtime ignores it, and nobody knows what it was before. A shell gives its commands the default.
     // SAFETY: sets a disposition; no handler runs.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let _ = plan.mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
@@ -115,7 +115,7 @@ fn become_command(args: &[CString], procs: &fs::File, plan: &Plan) -> (Step, nix
     }
 }
 
-/// What the child reports; nothing when its program has started.
+/// The child's report of a failure; nothing if its program has started.
 fn failure(read: OwnedFd) -> Result<Option<(Step, i32)>> {
     let mut message = Vec::new();
     fs::File::from(read).read_to_end(&mut message)?;

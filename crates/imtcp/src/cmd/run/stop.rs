@@ -40,8 +40,8 @@ fn has_news(child: Pid) -> bool {
 /// A process that continues us when the command goes on, or has ended, while we are stopped.
 fn watcher_of(child: Pid) -> nix::Result<Pid> {
     let us = getpid();
-    // SAFETY: the thread that follows the advice is not there in the child, and the C library takes care of
-    // what it held of the memory; the child takes no other lock.
+    // SAFETY: the child has no other thread. The C library releases its own locks in the child, and the child takes
+    // no other.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {

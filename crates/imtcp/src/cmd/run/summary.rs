@@ -8,7 +8,7 @@ use super::uncovered::Uncovered;
 use crate::left_behind::LeftBehind;
 use crate::policy::{Limits, Mode};
 
-/// What ended a run's mode before the run.
+/// The end of a run's mode before the run's own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TakenAway {
     /// `imtcp down`.
@@ -76,7 +76,7 @@ impl Summary {
         }
     }
 
-    /// Of connections that have ended, and results of all.
+    /// Adds the connections that have ended, and the results of all.
     pub fn add_ended(&mut self, p: &Policy) {
         self.connections += p.ended_conns;
         self.inner_connections += p.inner_conns;

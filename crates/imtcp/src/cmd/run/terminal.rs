@@ -39,7 +39,7 @@ fn op(code: u32, k: u32, if_so: u8, if_not: u8) -> sock_filter {
     sock_filter { code: code as u16, jt: if_so, jf: if_not, k }
 }
 
-/// What refuses the two, and nothing else.
+/// A filter that refuses these two calls alone.
 fn filter() -> Vec<sock_filter> {
     const STEPS: usize = 4;
     let mut program = Vec::new();

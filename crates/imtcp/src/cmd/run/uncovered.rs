@@ -38,7 +38,7 @@ pub struct Uncovered {
 pub struct Daemon {
     pub name: &'static str,
     pub path: String,
-    /// What to do for imtcp to hold back what it sends.
+    /// How to have imtcp hold it back.
     #[serde(skip)]
     pub remedy: &'static str,
 }

@@ -61,7 +61,7 @@ fn reap(child: Pid, signals: &Blocked) -> Option<i32> {
         }
         if rc > 0 && libc::WIFSTOPPED(status) {
             stop::with_command(child);
-            // What continued us is in force: passed on, the command would have it twice.
+            // The command has been continued too: passed on, it would get the signal twice.
             signals.discard(Signal::SIGCONT);
             continue;
         }
