@@ -61,7 +61,7 @@ uninstall: ## undo install
 		$(DESTDIR)$(PREFIX)/share/man/man1/imtcp-*.1 $(addprefix $(DESTDIR)$(PREFIX)/share/,$(COMPLETIONS))
 
 # Not part of build: who has no ProFTPD need not have its headers.
-proftpd: ## target/proftpd/mod_imtcp.so, a module for ProFTPD (docs/ftp.md); needs proftpd-dev
+proftpd: ## target/proftpd/mod_imtcp.so, a module for ProFTPD (docs/how-to/ftp.md); needs proftpd-dev
 	@$(MAKE) --no-print-directory -C proftpd
 
 install-proftpd: ## where ProFTPD finds it

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
-GUIDE = ROOT / "docs" / "advice-monitoring.md"
+GUIDE = ROOT / "docs" / "how-to" / "advice-monitoring.md"
 TOKEN = "a-token-for-the-tests"
 EXPIRY = "imtcp_advice_certificate_expiry_timestamp_seconds"
 

@@ -43,7 +43,8 @@ def commands(path: Path) -> list[list[str]]:
     """The lines of the page's blocks that begin with imtcp, perhaps by sudo, as words."""
     text = "\n".join(blocks(path))
     lines = re.findall(r"^(?:sudo (?:-\S+ )*)?(imtcp .*)$", text, re.MULTILINE)
-    return [shlex.split(line.split(" > ")[0], comments=True) for line in lines]
+    # Up to where the shell's own words begin.
+    return [shlex.split(re.split(r"\s[&|<>]", line)[0], comments=True) for line in lines]
 
 
 def test_readme_has_at_most_700_words() -> None:

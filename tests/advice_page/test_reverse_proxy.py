@@ -1,4 +1,4 @@
-"""The page and the command behind each reverse proxy of docs/advice-reverse-proxy.md."""
+"""The page and the command behind each reverse proxy of docs/how-to/advice-reverse-proxy.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from histories import DST, IMTCP, ROOT
 from playwright.sync_api import expect
 
 NAME = "advice.example.org"
-DOC = ROOT / "docs" / "advice-reverse-proxy.md"
+DOC = ROOT / "docs" / "how-to" / "advice-reverse-proxy.md"
 
 NGINX = """
 daemon off;

@@ -297,7 +297,7 @@ fn advise_tells_people_and_programs() {
     assert!(text(&output.stderr).contains("does not answer"), "{}", text(&output.stderr));
 }
 
-/// As docs/advice.md begins. The answer depends on the time of day.
+/// As docs/tutorials/advice.md begins. The answer depends on the time of day.
 #[test]
 fn somebody_without_data_gets_advice_from_a_made_history() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What Prometheus scrapes: docs/advice-monitoring.md has a line for each metric.
+//! What Prometheus scrapes: docs/how-to/advice-monitoring.md has a line for each metric.
 //!
 //! Every label that is known beforehand is there from the start, at 0: `rate()` does not see a
 //! counter's first step if the step is also its first value. No label comes from a request's text,
