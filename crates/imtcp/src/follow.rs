@@ -11,12 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use imtcp_advice::time;
+use imtcp_advice::advice::answer::{self, Verdict};
+use imtcp_advice::settings::Settings;
 use imtcp_bpf::is_ours;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
-use serde_json::Value;
 
+use crate::answers::{Advice, Health};
 use crate::cli::advice::ServiceArgs;
 use crate::cli::RunArgs;
 use crate::http::{Client, Failure};
@@ -84,7 +85,7 @@ impl Follower {
             let mut mode = Mode::Bg;
             let mut heard = Heard(true);
             // Now, though there is no peer to ask for yet: the user is still looking.
-            if let Err(away @ Failure::Away(_)) = self.client.get("/healthz", &[]) {
+            if let Err(away @ Failure::Away(_)) = self.client.get::<Health>("/healthz") {
                 self.tell(heard.change(Err(&away)));
             }
             loop {
@@ -179,19 +180,21 @@ impl Follower {
     }
 }
 
-/// The meaning of an answer, and its time. An answer that is not plainly "measure" means bg.
-fn held(answer: Result<Value, Failure>, now: Instant) -> Held {
+/// The meaning of an answer, and its time. Without one it is bg.
+fn held(answer: Result<Advice, Failure>, now: Instant) -> Held {
     let Ok(answer) = answer else { return Held { mode: Mode::Bg, until: now + RETRY } };
-    let seconds = |key: &str| {
-        let until = time::parse(answer[key].as_str()?).ok()?;
-        let from = time::parse(answer["at"].as_str()?).ok()?;
-        Some(Duration::from_micros(u64::try_from(until - from).ok()?))
-    };
-    let free = answer["mode"] == "measure" && answer["verdict"] == "advice";
+    let free = answer.mode == answer::Mode::Measure && answer.verdict == Verdict::Advice;
     // At the advised time, or sooner where the answer does not hold for so long.
-    let times = [seconds("next_advice_at"), seconds("valid_until")];
-    let wait = times.into_iter().min().flatten().unwrap_or(RETRY).max(LOOK);
+    let wait_us = answer.next_advice_at.min(answer.valid_until).saturating_sub(answer.at);
+    let wait = u64::try_from(wait_us).map_or(RETRY, Duration::from_micros);
+    let wait = wait.clamp(LOOK, longest());
     Held { mode: if free { Mode::Measure } else { Mode::Bg }, until: now + wait }
+}
+
+/// An answer holds for no longer, whatever it says: one wrong answer must not free a path for good. A service
+/// that nobody set otherwise gives no advice for longer.
+fn longest() -> Duration {
+    Duration::from_secs(Settings::default().next_max_s.into())
 }
 
 #[cfg(test)]
@@ -199,14 +202,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn answer(mode: &str, next: &str, valid: &str) -> Value {
-        json!({
-            "at": "2026-03-20T14:00:00Z", "verdict": "advice", "mode": mode,
+    fn answer(mode: &str, next: &str, valid: &str) -> Advice {
+        let answer = json!({
+            "at": "2026-03-20T14:00:00Z", "verdict": "advice", "congestion_control": "off", "mode": mode,
             "next_advice_at": next, "valid_until": valid,
-        })
+        });
+        serde_json::from_value(answer).unwrap()
     }
 
-    fn of(answer: Result<Value, Failure>) -> (Mode, u64) {
+    fn of(answer: Result<Advice, Failure>) -> (Mode, u64) {
         let now = Instant::now();
         let held = held(answer, now);
         (held.mode, (held.until - now).as_secs())
@@ -219,7 +223,7 @@ mod tests {
         assert_eq!(of(Ok(answer("measure", late, early))), (Mode::Measure, 300));
         assert_eq!(of(Ok(answer("bg", late, late))), (Mode::Bg, 3600));
         let mut unknown = answer("bg", late, "2026-03-20T14:01:00Z");
-        unknown["verdict"] = "unknown".into();
+        unknown.verdict = Verdict::Unknown;
         assert_eq!(of(Ok(unknown)), (Mode::Bg, 60));
     }
 
@@ -234,11 +238,21 @@ mod tests {
     }
 
     #[test]
-    fn the_service_away_or_wrong_is_the_safe_mode() {
+    fn the_service_away_is_the_safe_mode() {
         assert_eq!(of(Err(Failure::Away("x".into()))), (Mode::Bg, 30));
-        assert_eq!(of(Ok(json!([]))), (Mode::Bg, 30));
-        assert_eq!(of(Ok(answer("turbo", "soon", "later"))), (Mode::Bg, 30));
-        let unknown = json!({"mode": "measure", "verdict": "unknown"});
+        let late = "2026-03-20T15:00:00Z";
+        let unknown = Advice { verdict: Verdict::Unknown, ..answer("measure", late, late) };
         assert_eq!(of(Ok(unknown)).0, Mode::Bg);
+    }
+
+    #[test]
+    fn no_answer_holds_longer_than_a_day_or_before_it_was_given() {
+        let (never, past) = ("9999-12-30T00:00:00Z", "0001-01-01T00:00:00Z");
+        assert_eq!(of(Ok(answer("measure", never, never))), (Mode::Measure, 86_400));
+        assert_eq!(of(Ok(answer("measure", never, past))), (Mode::Measure, 30));
+        let born_late = Advice { at: i64::MAX, ..answer("measure", past, past) };
+        assert_eq!(of(Ok(born_late)).1, 30);
+        let born_early = Advice { at: i64::MIN, ..answer("measure", never, never) };
+        assert_eq!(of(Ok(born_early)).1, 86_400);
     }
 }

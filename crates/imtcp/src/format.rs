@@ -95,41 +95,71 @@ pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, what: &str) -> S
     format!("{n} {what}{}", if n == 1.into() { "" } else { plural })
 }
 
-/// Others choose a command's name and arguments, which may hold anything. Here no character of them ends a line
-/// or commands a terminal.
-pub fn on_one_line(text: &str) -> String {
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(shown).collect()
+/// Does a character command a terminal, or change how the text around it is read? Controls do, and so do those of
+/// Unicode that end a line, set the direction of writing, or are not seen.
+fn is_command(c: char) -> bool {
+    let is_unseen = matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}');
+    c.is_control() || is_unseen
 }
 
-/// JSON in which no character commands a terminal: serde_json leaves DEL and what follows it as it is.
+/// JSON on one line, in which no character commands a terminal. Texts in it say the same.
 pub fn json_for_terminal(json: &str) -> String {
-    let shown = |c: char| match c.is_control() {
-        true => format!("\\u{:04x}", u32::from(c)),
-        false => c.to_string(),
-    };
-    json.chars().map(shown).collect()
-}
-
-/// Characters of a [`short_line`].
-const MOST_CHARS: usize = 1000;
-
-/// [`on_one_line`] of what others chose as long as they liked.
-pub fn short_line(text: &str) -> String {
-    let line = on_one_line(text);
-    match line.char_indices().nth(MOST_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            // Between texts: within them JSON has these escaped.
+            '\n' | '\r' | '\t' => shown.push(' '),
+            c if is_command(c) => {
+                let units = &mut [0; 2];
+                shown.extend(c.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")));
+            }
+            c => shown.push(c),
+        }
     }
+    shown
 }
 
-/// Columns of text, each cell [`on_one_line`], the last one not padded.
+/// Characters of a line, with words of ours.
+const MOST_LINE_CHARS: usize = 1000;
+/// Characters of what others wrote: a host's name and a sentence.
+const MOST_OTHERS_CHARS: usize = 400;
+
+/// A line of which others chose a part.
+pub fn short_line(text: &str) -> String {
+    on_one_line(text, MOST_LINE_CHARS)
+}
+
+/// A text that others chose, as a command's name or a service's reason.
+pub fn others_text(text: &str) -> String {
+    on_one_line(text, MOST_OTHERS_CHARS)
+}
+
+/// Whatever it holds, no character of it ends a line or commands a terminal, and it has an end.
+fn on_one_line(text: &str, most_chars: usize) -> String {
+    let mut line = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == most_chars {
+            line.push('…');
+            break;
+        }
+        match is_command(c) {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
+}
+
+/// Columns of text, each cell as [`others_text`], the last one not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
+        rows.iter().map(|row| row.iter().map(|cell| others_text(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
     let widths: Vec<_> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
@@ -151,24 +181,56 @@ pub fn table(rows: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
 
+    /// Of each kind that [`is_command`] names, and what follows or goes before it.
+    const COMMANDS: [char; 14] = [
+        '\u{7f}',
+        '\u{9b}',
+        '\u{ad}',
+        '\u{61c}',
+        '\u{200b}',
+        '\u{200e}',
+        '\u{200f}',
+        '\u{2028}',
+        '\u{2029}',
+        '\u{202e}',
+        '\u{2066}',
+        '\u{2069}',
+        '\u{feff}',
+        '\u{e0041}',
+    ];
+
     #[test]
     fn text_has_one_line_and_no_commands_whatever_it_holds() {
         assert_eq!(
-            on_one_line("run 7 (sh -c a\nimtcp: b\u{1b}[2K)"),
+            others_text("run 7 (sh -c a\nimtcp: b\u{1b}[2K)"),
             "run 7 (sh -c a\\nimtcp: b\\u{1b}[2K)"
         );
-        assert_eq!(on_one_line("no change: ä"), "no change: ä");
+        assert_eq!(others_text("no change: ä שלום"), "no change: ä שלום");
         assert_eq!(short_line("a\u{9b}2J"), "a\\u{9b}2J");
-        assert_eq!(short_line(&"ä".repeat(5000)).chars().count(), MOST_CHARS + 1);
+        for c in COMMANDS {
+            let shown = others_text(&format!("a{c}b"));
+            assert_eq!(shown, format!("a\\u{{{:x}}}b", u32::from(c)));
+        }
+    }
+
+    #[test]
+    fn a_text_of_others_has_an_end() {
+        let chars = |text: String| text.chars().count();
+        assert_eq!(chars(short_line(&"ä".repeat(5000))), MOST_LINE_CHARS + 1);
+        assert_eq!(chars(others_text(&"ä".repeat(5000))), MOST_OTHERS_CHARS + 1);
+        assert_eq!(chars(others_text(&"ä".repeat(MOST_OTHERS_CHARS))), MOST_OTHERS_CHARS);
+        let cell = "x".repeat(100_000);
+        assert!(table(&[vec!["because".into(), cell]]).len() < 500);
     }
 
     #[test]
     fn json_commands_no_terminal_and_says_the_same() {
-        let text = serde_json::to_string("\u{1b}[2J \u{9b}2J \u{7f} ä").unwrap();
+        let all = COMMANDS.iter().collect::<String>() + "\u{1b}[2J \n ä";
+        let text = format!("{{\r\n\t\"a\": {}\n}}\n", serde_json::to_string(&all).unwrap());
         let shown = json_for_terminal(&text);
-        assert!(!shown.chars().any(char::is_control), "{shown}");
-        let told: String = serde_json::from_str(&shown).unwrap();
-        assert_eq!(told, "\u{1b}[2J \u{9b}2J \u{7f} ä");
+        assert!(!shown.chars().any(is_command), "{shown}");
+        let told: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(told["a"], all);
     }
 
     #[test]

@@ -8,14 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 use imtcp_advice::service::token_file;
-use imtcp_advice::time;
 use jiff::fmt::rfc2822::DateTimeParser;
-use serde::Deserialize;
-use serde_json::Value;
 use ureq::http::Uri;
 use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
 use ureq::Agent;
 
+use crate::answers::{Advice, Answer, Problem, Receipt, WrongRecord};
 use crate::cli::advice::ServiceArgs;
 use crate::{exit, format, proxy};
 
@@ -48,13 +46,6 @@ pub enum Failure {
     WrongRecords(Vec<WrongRecord>),
 }
 
-#[derive(Debug, Deserialize)]
-pub struct WrongRecord {
-    /// Its place in the batch, from 0.
-    pub record: usize,
-    pub why: String,
-}
-
 impl Failure {
     /// Did the service itself answer?
     pub fn is_of_service(&self) -> bool {
@@ -83,11 +74,6 @@ impl std::error::Error for Failure {}
 const SILENCE: Duration = Duration::from_secs(10);
 /// bit/s. A slower line does not carry a report within the service's 15 s either.
 const LEAST_BPS: u64 = 32_000;
-/// Bytes of an advice: one that rests on a year of days has 58 kB.
-const ADVICE_BYTES: u64 = 64_000;
-/// Bytes of all clients of a service (10 000), by names of usual length.
-const LIST_BYTES: u64 = 1_000_000;
-const MOST_ANSWER_BYTES: u64 = 16 << 20;
 /// The type of the service's refusals (RFC 9457).
 const PROBLEM: &str = "application/problem+json";
 
@@ -148,23 +134,20 @@ impl Client {
         &self.url
     }
 
-    pub fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
-        self.get_up_to(ADVICE_BYTES, path, query)
+    pub fn get<A: Answer>(&self, path: &str) -> Result<A, Failure> {
+        Ok(self.ask(path, &[])?.0)
     }
 
-    /// Gets a list, which may be long and take longer.
-    pub fn get_list(&self, path: &str) -> Result<Value, Failure> {
-        self.get_up_to(LIST_BYTES, path, &[])
+    pub fn advice(&self, query: &[(&str, String)]) -> Result<Advice, Failure> {
+        let (advice, json) = self.ask::<Advice>("/v1/advice", query)?;
+        Ok(Advice { json, ..advice })
     }
 
-    fn get_up_to(
-        &self,
-        bytes: u64,
-        path: &str,
-        query: &[(&str, String)],
-    ) -> Result<Value, Failure> {
+    /// An answer and its text.
+    fn ask<A: Answer>(&self, path: &str, query: &[(&str, String)]) -> Result<(A, String), Failure> {
         let request = self.agent.get(format!("{}{path}", self.url)).config();
-        let mut request = request.timeout_global(Some(SILENCE + on_the_way(bytes))).build();
+        let mut request =
+            request.timeout_global(Some(SILENCE + on_the_way(A::USUAL_BYTES))).build();
         for (key, value) in query {
             request = request.query(key, value);
         }
@@ -174,33 +157,17 @@ impl Client {
         self.answer(|| request.call())
     }
 
-    /// Advice for a transfer; anything else is refused, whatever its status was.
-    pub fn advice(&self, query: &[(&str, String)]) -> Result<Value, Failure> {
-        let answer = self.get("/v1/advice", query)?;
-        let one_of = |key: &str, of: &[&str]| answer[key].as_str().is_some_and(|a| of.contains(&a));
-        let moment = |key: &str| answer[key].as_str().is_some_and(|t| time::parse(t).is_ok());
-        let is_advice = one_of("verdict", &["advice", "unknown"])
-            && one_of("congestion_control", &["on", "off"])
-            && one_of("mode", &["bg", "measure"])
-            && ["at", "next_advice_at", "valid_until"].into_iter().all(moment);
-        if is_advice {
-            return Ok(answer);
-        }
-        let what = "what it answers is no advice: is this an imtcp advice service?".into();
-        Err(Failure::Stranger(what))
-    }
-
-    pub fn post(&self, path: &str, body: &[u8]) -> Result<Value, Failure> {
+    pub fn report(&self, body: &[u8]) -> Result<Receipt, Failure> {
         // The system takes a body at once. Then it is on its way while the answer is waited for.
         let silence = SILENCE + on_the_way(body.len() as u64);
-        let request = self.agent.post(format!("{}{path}", self.url)).config();
+        let request = self.agent.post(format!("{}/v1/reports", self.url)).config();
         let request = request.timeout_per_read(Some(silence));
         let mut request = request.timeout_global(Some(SILENCE + silence)).build();
         request = request.header("Content-Type", "application/json");
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        self.answer(|| request.send(body))
+        Ok(self.answer(|| request.send(body))?.0)
     }
 
     /// The date of the newest answer, once.
@@ -208,7 +175,7 @@ impl Client {
         self.dated.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
-    fn answer(&self, ask: impl FnOnce() -> Answer) -> Result<Value, Failure> {
+    fn answer<A: Answer>(&self, ask: impl FnOnce() -> Answered) -> Result<(A, String), Failure> {
         let asked = Instant::now();
         let result = ask();
         let dated = result.as_ref().ok().and_then(|response| {
@@ -242,7 +209,7 @@ impl Client {
 }
 
 type Response = ureq::http::Response<ureq::Body>;
-type Answer = Result<Response, ureq::Error>;
+type Answered = Result<Response, ureq::Error>;
 
 /// Says so once: the agent makes several clients of one service.
 fn warn_of_token_in_the_clear(token_file: &Path, host: &str) {
@@ -280,33 +247,55 @@ fn with_what_to_do(why: &str) -> String {
     hint.map_or_else(|| why.to_string(), |(_, hint)| format!("{hint} ({why})"))
 }
 
-fn answer(result: Answer) -> Result<Value, Failure> {
-    let away = |e: ureq::Error| match e {
+/// Reads an answer, or why it is none.
+fn answer<A: Answer>(result: Answered) -> Result<(A, String), Failure> {
+    let mut response = result.map_err(away)?;
+    let status = response.status();
+    if status.is_success() {
+        let text = read(&mut response, A::NAME, A::MOST_BYTES)?;
+        return match serde_json::from_str(&text) {
+            Ok(answer) => Ok((answer, text)),
+            Err(e) if e.is_data() => Err(Failure::Stranger(format!(
+                "what it answers is no {}: is this an imtcp advice service?",
+                A::NAME
+            ))),
+            Err(_) => Err(Failure::Stranger(stranger(&response))),
+        };
+    }
+    // A proxy's own refusal says nothing of what was sent.
+    if !header(&response, "content-type").is_some_and(|kind| is_type(kind, PROBLEM)) {
+        return Err(Failure::Stranger(stranger(&response)));
+    }
+    let text = read(&mut response, "refusal", Problem::MOST_BYTES)?;
+    let Ok(problem) = serde_json::from_str::<Problem>(&text) else {
+        return Err(Failure::Stranger(stranger(&response)));
+    };
+    if !problem.refused.is_empty() {
+        return Err(Failure::WrongRecords(problem.refused));
+    }
+    let status = status.as_u16();
+    // What the user can do may follow it on its line.
+    let detail = problem.detail.map(|detail| format::others_text(&detail));
+    Err(Failure::Refused { status, detail: detail.unwrap_or(format!("HTTP status {status}")) })
+}
+
+fn read(response: &mut Response, name: &str, most_bytes: u64) -> Result<String, Failure> {
+    let text = response.body_mut().with_config().limit(most_bytes).read_to_string();
+    text.map_err(|e| match e {
+        ureq::Error::BodyExceedsLimit(_) => Failure::Stranger(format!(
+            "what it answers is longer than any {name}: is this an imtcp advice service?"
+        )),
+        e => away(e),
+    })
+}
+
+fn away(e: ureq::Error) -> Failure {
+    match e {
         ureq::Error::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
             Failure::Away("connection refused".into())
         }
         e => Failure::Away(with_what_to_do(&e.to_string())),
-    };
-    let mut response = result.map_err(away)?;
-    let status = response.status();
-    let is_problem = header(&response, "content-type").is_some_and(|kind| is_type(kind, PROBLEM));
-    let stranger = stranger(&response);
-    let text = response.body_mut().with_config().limit(MOST_ANSWER_BYTES).read_to_string();
-    let text = text.map_err(away)?;
-    let value = serde_json::from_str::<Value>(&text).ok();
-    let problem = match value {
-        Some(value) if status.is_success() => return Ok(value),
-        // A proxy's own refusal says nothing of what was sent.
-        Some(problem) if is_problem => problem,
-        _ => return Err(Failure::Stranger(stranger)),
-    };
-    let wrong = Vec::<WrongRecord>::deserialize(&problem["refused"]).unwrap_or_default();
-    if !wrong.is_empty() {
-        return Err(Failure::WrongRecords(wrong));
     }
-    let status = status.as_u16();
-    let detail = problem["detail"].as_str().map(str::to_string);
-    Err(Failure::Refused { status, detail: detail.unwrap_or(format!("HTTP status {status}")) })
 }
 
 fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
@@ -321,8 +310,9 @@ fn is_type(content_type: &str, wanted: &str) -> bool {
 
 /// Who answered in the place of the service, as far as the answer says it.
 fn stranger(response: &Response) -> String {
-    let by = header(response, "server").map_or(String::new(), |server| format!(" by {server}"));
-    let kind = header(response, "content-type").unwrap_or("no type");
+    let told = |name| header(response, name).map(format::others_text);
+    let by = told("server").map_or(String::new(), |server| format!(" by {server}"));
+    let kind = told("content-type").unwrap_or("no type".into());
     let status = response.status().as_u16();
     format!(
         "HTTP status {status}{by} ({kind}): no imtcp advice service answers so, is a proxy before it \

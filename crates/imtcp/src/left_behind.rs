@@ -39,7 +39,7 @@ pub fn end_cgroup(dir: &Path, refuge: &Path) -> (Vec<LeftBehind>, Result<()>) {
 /// For people: `nginx (pid 34) and 2 more processes`. The first is one that no other of them has started.
 pub fn told(all: &[LeftBehind]) -> Option<String> {
     let first = top(all)?;
-    let name = format!("{} (pid {})", format::on_one_line(&first.command), first.pid);
+    let name = format!("{} (pid {})", format::others_text(&first.command), first.pid);
     Some(match all.len() {
         1 => name,
         n => format!("{name} and {}", format::count(n as u64 - 1, "more process")),

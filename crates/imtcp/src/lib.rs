@@ -10,6 +10,8 @@ pub mod out;
 pub mod agent;
 pub mod alike;
 pub mod amount;
+#[cfg(feature = "full")]
+pub mod answers;
 pub mod attachment;
 pub mod caps;
 pub mod cgroup;

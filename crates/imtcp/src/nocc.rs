@@ -62,7 +62,7 @@ pub fn log_change(allowed: bool) {
 }
 
 fn log(text: &str) {
-    let text = format::on_one_line(text);
+    let text = format::short_line(text);
     if syslog_listens() {
         return to_syslog(&text);
     }

@@ -169,7 +169,7 @@ impl App {
             let history = self.history(c);
             [
                 c.pid.map_or_else(dash, |p| p.to_string()),
-                c.command.clone().unwrap_or_else(dash),
+                c.command.as_deref().map_or_else(dash, format::others_text),
                 c.dst.to_string(),
                 c.mode.to_string(),
                 c.rate_bps.map_or_else(dash, format::rate_short),
@@ -226,7 +226,8 @@ impl App {
                 .data(data)
         };
         let top = mbps(history.top()) * 1.1;
-        let title = format!(" {} to {} ", c.command.as_deref().unwrap_or("connection"), c.dst);
+        let command = format::others_text(c.command.as_deref().unwrap_or("connection"));
+        let title = format!(" {command} to {} ", c.dst);
         let chart = Chart::new(vec![
             line("available", &avail, Color::Green),
             line("own rate", &own, Color::Yellow),

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use imtcp::answers::Health;
 use imtcp::cli::advice::ServiceArgs;
 use imtcp::http::Client;
 use serde_json::json;
@@ -53,7 +54,7 @@ fn tokens_and_certificates_are_read_again_on_sighup_and_kept_where_one_file_is_w
         std::fs::set_permissions(&mine, PermissionsExt::from_mode(0o600)).unwrap();
         let client = Client::new(&args(&cert)).unwrap();
         let body = json!({"batch": token, "records": []}).to_string();
-        client.post("/v1/reports", body.as_bytes()).err().map(|e| e.to_string())
+        client.report(body.as_bytes()).err().map(|e| e.to_string())
     };
     let (old, new) = (TOKEN, "another-token-for-the-tests");
     assert_eq!(refusal(old), None);
@@ -319,7 +320,7 @@ for i in range(60):
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert_eq!(service.exited(), None);
     let ca = ServiceArgs { url: service.url.clone(), token_file: None, ca: Some(cert.into()) };
-    assert!(Client::new(&ca).unwrap().get("/healthz", &[]).is_ok());
+    assert!(Client::new(&ca).unwrap().get::<Health>("/healthz").is_ok());
 }
 
 #[test]

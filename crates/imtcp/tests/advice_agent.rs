@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use imtcp::agent::clock::Clock;
-use imtcp::agent::from_service::Named;
+use imtcp::agent::from_service;
 use imtcp::agent::send::{Sender, Sent};
 use imtcp::agent::spool::{Batch, Spool};
 use imtcp::agent::writer::Writer;
@@ -75,7 +75,7 @@ fn batches_wait_on_disk_while_the_service_is_away_and_are_stored_once() {
     let service = Service::start(&[]);
     let here = client(&service.url, &scratch);
     // Sent, and the receipt lost: it comes again under the same id.
-    here.post("/v1/reports", &batch_in(&waiting[0]).report(0)).unwrap();
+    here.report(&batch_in(&waiting[0]).report(0)).unwrap();
     let sent = send_all(&spool, here);
     assert_eq!(sent, Sent { batches: 2, records: 5, ..Sent::default() });
     assert_eq!(spool.waiting().unwrap().len(), 0);
@@ -126,7 +126,7 @@ fn peers_that_the_service_names_follow_it_and_stay_while_it_is_away() {
     // A name may lead anywhere.
     service.put("/v1/clients/localhost");
     let every = Duration::from_millis(50);
-    let named = |url: &str| Named::start(client(url, &scratch), kept.clone(), every);
+    let named = |url: &str| from_service::start(client(url, &scratch), kept.clone(), every);
     let first = named(&service.url);
     assert_eq!(first.peers, HashSet::from([DST.to_string()]));
     service.put("/v1/clients/2001:DB8::0:7");
@@ -454,6 +454,83 @@ fn what_is_no_batch_in_a_spool_is_left_alone_and_costs_no_batch() {
     assert_eq!((sent.batches, sent.records, sent.refused_batches), (2, 2, 0));
     assert_eq!(stored(&service), ["0", "1"]);
     assert_eq!(fs::read_dir(&dir).unwrap().count(), others.len() + 3);
+}
+
+/// A file with holes: no disk has so much.
+#[test]
+fn a_file_that_is_larger_than_any_batch_is_put_aside_and_not_read_whole() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    open(&dir, 1 << 50);
+    let large = fs::File::create(dir.join(format!("{:020}.json", 0))).unwrap();
+    large.set_len(1 << 40).unwrap();
+    fs::File::create(dir.join("peers")).unwrap().set_len(1 << 40).unwrap();
+    let mut spool = open(&dir, 1 << 50);
+    spool.put(&records(0, 1)).unwrap();
+    let service = Service::start(&[]);
+    let sent = send_all(&spool, client(&service.url, &scratch));
+    assert_eq!((sent.records, sent.refused_batches, sent.unreadable), (1, 1, None));
+    let every = Duration::from_secs(60);
+    let named =
+        from_service::start(client("http://127.0.0.1:1", &scratch), dir.join("peers"), every);
+    assert!(named.peers.is_empty());
+}
+
+#[test]
+fn a_spool_that_others_may_write_is_refused_and_so_is_one_of_another_user() {
+    use std::os::unix::fs::{chown, PermissionsExt};
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    open(&dir, 1_000_000);
+    let refusal = || Spool::open(&dir, 1_000_000, Clock::start()).err().map(|e| format!("{e:#}"));
+    for mode in [0o770, 0o702, 0o1777] {
+        fs::set_permissions(&dir, PermissionsExt::from_mode(mode)).unwrap();
+        let e = refusal().unwrap_or_default();
+        assert!(
+            e.contains("other users may write to the spool") && e.contains("chmod go-w"),
+            "{e}"
+        );
+    }
+    fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(refusal(), None);
+    if chown(&dir, Some(65_534), None).is_ok() {
+        let e = refusal().unwrap_or_default();
+        assert!(e.contains("belongs to another user (uid 65534)"), "{e}");
+    }
+}
+
+/// As they are where a spool once had wider rights.
+#[test]
+fn files_of_other_users_in_a_spool_are_left_out_with_one_sentence() {
+    use std::os::unix::fs::chown;
+    let scratch = Scratch::new();
+    let dir = scratch.path("spool");
+    let mut spool = open(&dir, 1_000_000);
+    for i in 0..3 {
+        spool.put(&records(i, 1)).unwrap();
+    }
+    fs::write(dir.join("peers"), "192.0.2.99\n").unwrap();
+    let waiting = spool.waiting().unwrap();
+    let planted = [&waiting[0], &waiting[1], &dir.join("peers")];
+    if planted.iter().any(|file| chown(file, Some(65_534), None).is_err()) {
+        eprintln!("skipped: only root gives files to others");
+        return;
+    }
+    let service = Service::start(&[]);
+    let sent = send_all(&spool, client(&service.url, &scratch));
+    assert_eq!((sent.batches, sent.records, sent.unreadable), (1, 1, None));
+    assert_eq!(stored(&service), ["2"]);
+    let mut agent = std::process::Command::new(&*IMTCP);
+    agent.args(["agent", "--url", "http://127.0.0.1:1", "--no-connections", "--ping", "60"]);
+    agent.args(["--peers-from-service", "--spool"]).arg(&dir);
+    agent.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut agent = Background(agent.spawn().unwrap());
+    let lines = BufReader::new(agent.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.take(2).last().unwrap().contains(" 0 peers named by the service"));
+    agent.signal(libc::SIGTERM);
+    let said = text(&agent.finish().stderr);
+    let told: Vec<_> = said.lines().filter(|line| line.contains("of other users")).collect();
+    assert!(told.len() == 1 && told[0].contains("3 files of other users"), "{said}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn the_agent_reads_the_peers_that_are_written_for_it() {
     let file = scratch.path("peers");
     let shown = clients(&["--log", &http, &rsync, "--peers"]).join("\n");
     fs::write(&file, &shown).unwrap();
-    let mut peers: Vec<_> = imtcp::agent::listed::peers(&file).unwrap().into_iter().collect();
+    let mut peers: Vec<_> = imtcp::agent::listed::start(&file).unwrap().peers.into_iter().collect();
     peers.sort();
     assert_eq!(peers, ["198.51.100.7", "2001:db8::7"]);
     assert!(shown.contains("\n198.51.100.7  # 2 transfers, 8.00 MB\n"), "{shown}");

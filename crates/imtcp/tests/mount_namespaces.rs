@@ -47,6 +47,61 @@ fn a_shell_without_the_bpf_file_system_can_use_what_is_up() {
     assert_eq!(json(&text(&output.stdout))["up"], true);
 }
 
+/// `ip netns exec` gives each network namespace files of /etc of its own.
+#[cfg(feature = "full")]
+#[test]
+fn an_agent_of_tests_alone_knows_the_names_of_its_network_namespace_as_they_come() {
+    use std::io::{BufRead, BufReader};
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let etc = EtcOf::new(net.client_ns());
+    fs::write(etc.0.join("hosts"), "192.0.2.77 now.example\n").unwrap();
+    let peers = scratch.path("peers");
+    fs::write(&peers, "now.example\nlater.example\n").unwrap();
+    let mut agent = Command::new("ip");
+    let line = "exec \"$0\" agent --no-connections --ping 60 --url http://127.0.0.1:1 \"$@\" 2>&1";
+    agent.args(["netns", "exec", net.client_ns(), "sh", "-c", line, &IMTCP]);
+    agent.arg("--peers").arg(&peers).arg("--spool").arg(scratch.path("spool"));
+    let mut agent = Background(agent.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(agent.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = String::new();
+    let mut says = |wanted: &str| {
+        while !said.contains(wanted) {
+            said += &lines.next().unwrap_or_else(|| panic!("it never says {wanted}: {said}"));
+        }
+    };
+    says("ping of 1 peer every");
+    says("no address of later.example: ");
+    // The same file: it is mounted.
+    fs::write(etc.0.join("hosts"), "192.0.2.77 now.example\n192.0.2.78 later.example\n").unwrap();
+    says("imtcp: 2 peers in ");
+    agent.signal(libc::SIGTERM);
+    assert_eq!(agent.finish().status.code(), Some(0));
+}
+
+/// /etc/netns/NAME while it lives.
+#[cfg(feature = "full")]
+struct EtcOf(std::path::PathBuf);
+
+#[cfg(feature = "full")]
+impl EtcOf {
+    fn new(netns: &str) -> Self {
+        let dir = std::path::Path::new("/etc/netns").join(netns);
+        fs::create_dir_all(&dir).unwrap();
+        EtcOf(dir)
+    }
+}
+
+#[cfg(feature = "full")]
+impl Drop for EtcOf {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+        // If nobody else has one.
+        let _ = fs::remove_dir("/etc/netns");
+    }
+}
+
 /// A user without privileges may mount things in a namespace of their own, and must not lead root there.
 #[test]
 fn a_mount_namespace_of_another_user_namespace_is_not_entered() {

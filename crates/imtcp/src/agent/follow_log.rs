@@ -20,16 +20,14 @@ use imtcp_advice::time::{now_us, DAY_US};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use super::from_service::Named;
 use super::log_tail::{Log, Position};
 use super::messages::say;
+use super::named::{Named, CHANGE};
 use super::spool::read_own;
 use crate::no_client;
 
 /// Between looks into the logs.
 const LOOK: Duration = Duration::from_secs(1);
-/// Between changes of the peers: each is told, and begins the tests' round anew.
-const CHANGE: Duration = Duration::from_secs(10);
 /// Peers at most, as many as the service keeps clients. Beyond, those who got nothing for longest go.
 const MOST_PEERS: usize = 10_000;
 /// An address stays its network's while it gets something once a day: peers that change begin the tests'

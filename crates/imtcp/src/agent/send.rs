@@ -10,13 +10,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use super::clock::ServiceClock;
 use super::messages::say;
-use super::spool::{unless_gone, Batch, Spool};
+use super::spool::{unless_gone, Batch, Content, Spool};
+use crate::answers::{Health, Receipt, WrongRecord};
 use crate::fault::Fault;
-use crate::http::{Client, Failure, WrongRecord};
+use crate::format::others_text;
+use crate::http::{Client, Failure};
 
 /// Between looks whether the service may be asked again.
 const LOOK: Duration = Duration::from_secs(1);
@@ -120,10 +120,10 @@ impl Sender {
 
     fn send(&mut self, path: &Path, sent: &mut Sent) -> Outcome {
         let batch = match self.spool.read(path) {
-            Ok(None) => return Outcome::Gone,
-            Ok(Some(batch)) => batch,
-            Err(e) if e.is::<serde_json::Error>() => {
-                return self.refuse(format!("a batch in the spool is of another imtcp: {e}"));
+            Ok(Content::Gone) => return Outcome::Gone,
+            Ok(Content::Batch(batch)) => batch,
+            Ok(Content::NoBatch(why)) => {
+                return self.refuse(format!("a batch in the spool is of another imtcp: {why}"));
             }
             Err(e) => return Outcome::Unreadable(format!("{e:#}")),
         };
@@ -158,9 +158,9 @@ impl Sender {
                 Ok(shift_us) => shift_us,
                 Err(why) => return self.wait(why),
             };
-            let answer = self.client.post("/v1/reports", &batch.report(shift_us));
+            let answer = self.client.report(&batch.report(shift_us));
             let is_of_service = match &answer {
-                Ok(receipt) => receipt["batch"] == batch.id() && receipt["stored"].is_u64(),
+                Ok(receipt) => receipt.batch == batch.id(),
                 Err(failure) => failure.is_of_service(),
             };
             if is_of_service {
@@ -168,14 +168,14 @@ impl Sender {
             }
             match answer {
                 Ok(receipt) if is_of_service => {
-                    sent.records =
-                        sent.records.saturating_add(receipt["stored"].as_u64().unwrap_or(0));
+                    sent.records = sent.records.saturating_add(receipt.stored);
                     let left_out = self.left_out(&receipt);
                     sent.refused_records = sent.refused_records.saturating_add(left_out);
                     return Outcome::Delivered;
                 }
                 Ok(_) => {
-                    let why = "what it answers is no receipt: is this an advice service?";
+                    let why =
+                        "what it answers is no receipt of the batch: is this an advice service?";
                     return self.wait(why.into());
                 }
                 // The refusal told of another clock: these times may be right by it.
@@ -203,7 +203,7 @@ impl Sender {
 
     fn say_wrong(&mut self, wrong: &[WrongRecord]) {
         for WrongRecord { why, .. } in wrong {
-            let why = format!("{}: it refuses a record: {why}", self.client.url());
+            let why = format!("{}: it refuses a record: {}", self.client.url(), others_text(why));
             if self.refused.is_new(&why) {
                 say!("{why}; the others of its batch are sent");
             }
@@ -211,10 +211,11 @@ impl Sender {
     }
 
     /// How many records the service left out of a batch that it took, as it keeps so many paths at most.
-    fn left_out(&mut self, receipt: &Value) -> usize {
-        let count = receipt["refused"].as_u64().unwrap_or(0);
+    fn left_out(&mut self, receipt: &Receipt) -> usize {
+        let count = receipt.refused.unwrap_or(0);
         if count > 0 {
-            let because = receipt["because"].as_str().unwrap_or("it does not say why");
+            let because = receipt.because.as_deref().unwrap_or("it does not say why");
+            let because = others_text(because);
             let why = format!("{}: it leaves records out: {because}", self.client.url());
             if self.refused.is_new(&why) {
                 say!("{why}; the others of their batch are stored");
@@ -238,8 +239,8 @@ impl Sender {
 
     /// Asks the service itself: another program that answers at its address has a clock of its own.
     fn ask_for_time(&mut self) -> Result<(), String> {
-        match self.client.get("/healthz", &[]) {
-            Ok(health) if health["status"] == "ok" => {}
+        match self.client.get::<Health>("/healthz") {
+            Ok(health) if health.status == "ok" => {}
             Ok(_) => return Err("what it answers at /healthz is of no advice service".into()),
             Err(failure) if failure.is_of_service() => {}
             Err(failure) => return Err(failure.to_string()),

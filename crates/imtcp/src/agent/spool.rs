@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::clock::{Clock, Stamp};
+use super::messages::say;
+use crate::format;
 
 #[derive(Clone)]
 pub struct Spool {
@@ -29,12 +31,17 @@ pub struct Spool {
 }
 
 const WAITING: &str = "json";
+/// Its group, and everybody.
+const MAY_OTHERS_WRITE: u32 = 0o022;
 /// Batches that the service never takes.
 const REFUSED: &str = "refused";
 
 /// Bytes of records that are sent at once. A line of 64 kbit/s carries them in half of the 15 s that the
 /// service leaves a request, and a proxy's usual limit of 1 MiB is far.
 const PART_BYTES: usize = 64_000;
+
+/// A file of the spool has no more: 5 000 records by the longest source have 6.5 MB.
+const MOST_FILE_BYTES: u64 = 8_000_000;
 
 /// Characters of a machine's id: with what is added the service's limit of 128 for a batch's id holds.
 const MACHINE_CHARS: usize = 32;
@@ -47,6 +54,14 @@ pub struct Batch {
     /// By whose clock the times are; unknown in a spool of an older imtcp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Stamp>,
+}
+
+/// What a file holds.
+pub enum Content {
+    Batch(Batch),
+    NoBatch(String),
+    /// The file is no more, as when it had to make room.
+    Gone,
 }
 
 impl Batch {
@@ -111,12 +126,19 @@ impl Spool {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         let named = || format!("cannot make the spool {} (--spool names another)", dir.display());
         made.with_context(named)?;
-        require_own(dir)?;
-        // A kill left these half written: nobody was promised them.
+        require_private(dir)?;
+        let mut of_others = 0_u64;
         for entry in fs::read_dir(dir)?.flatten() {
             if entry.path().extension().is_some_and(|e| e == "new") {
+                // A kill left it half written: nobody was promised it.
                 let _ = fs::remove_file(entry.path());
+            } else if entry.metadata().is_ok_and(|m| !is_own(&m)) {
+                of_others += 1;
             }
+        }
+        if of_others > 0 {
+            let (files, shown) = (format::count(of_others, "file"), dir.display());
+            say!("{files} of other users in the spool {shown}: left out, as anybody may have put them there");
         }
         let mut spool = Spool { dir: dir.into(), most_bytes, clock, next: 0, dropped: 0 };
         let all = spool.with_ending(&[WAITING, REFUSED])?;
@@ -183,13 +205,19 @@ impl Spool {
         self.with_ending(&[WAITING])
     }
 
-    /// `None`: it is gone, as when it had to make room.
-    pub fn read(&self, path: &Path) -> Result<Option<Batch>> {
-        match read_own(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
-            Ok(body) => Ok(Some(serde_json::from_slice(&body)?)),
-        }
+    pub fn read(&self, path: &Path) -> Result<Content> {
+        let body = match read_own(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Content::Gone),
+            // It is too long, and stays so.
+            Err(e) if e.kind() == io::ErrorKind::FileTooLarge => {
+                return Ok(Content::NoBatch(e.to_string()))
+            }
+            read => read.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        Ok(match serde_json::from_slice(&body) {
+            Ok(batch) => Content::Batch(batch),
+            Err(e) => Content::NoBatch(format::others_text(&e.to_string())),
+        })
     }
 
     /// Keeps it for whoever wants to look, and does not send it any more.
@@ -204,8 +232,10 @@ impl Spool {
         };
         let entries = fs::read_dir(&self.dir);
         let entries = entries.with_context(|| format!("cannot read {}", self.dir.display()))?;
-        // Neither pipes, which would be waited for, nor links, which may lead to what has no end.
-        let files = entries.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_file()));
+        // Neither pipes, which would be waited for, nor links, which may lead to what has no end, nor what
+        // another user wrote.
+        let is_ours = |m: fs::Metadata| m.is_file() && is_own(&m);
+        let files = entries.flatten().filter(|entry| entry.metadata().is_ok_and(is_ours));
         let mut all: Vec<_> = files.map(|e| e.path()).filter(ours).collect();
         all.sort();
         Ok(all)
@@ -234,28 +264,49 @@ impl Spool {
     }
 }
 
-/// Whoever owns the directory puts there what it likes, and learns whom this host talks to.
-fn require_own(dir: &Path) -> Result<()> {
-    let owner = fs::metadata(dir).with_context(|| format!("cannot read {}", dir.display()))?.uid();
-    if owner != geteuid().as_raw() {
-        let shown = dir.display();
+/// Whoever may write to the directory puts batches there, which go out by our token, and learns whom this host
+/// talks to.
+fn require_private(dir: &Path) -> Result<()> {
+    let found = fs::metadata(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let shown = dir.display();
+    if !is_own(&found) {
         bail!(
-            "the spool {shown} belongs to another user (uid {owner}): name one of your own with \
-             --spool, or change its owner"
+            "the spool {shown} belongs to another user (uid {}): name one of your own with --spool, or \
+             change its owner",
+            found.uid()
+        );
+    }
+    if found.mode() & MAY_OTHERS_WRITE != 0 {
+        bail!(
+            "other users may write to the spool {shown}, and what they put there would be sent: run \
+             `chmod go-w {shown}`, or name another one with --spool"
         );
     }
     Ok(())
 }
 
-/// Reads a file of the spool. No link leads elsewhere, and no pipe makes us wait.
+fn is_own(found: &fs::Metadata) -> bool {
+    found.uid() == geteuid().as_raw()
+}
+
+/// Reads a file of the spool. No link leads elsewhere, no pipe makes us wait, no other user wrote it, and it has an
+/// end.
 pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let mut file = File::options().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
         return Err(io::Error::other("it is no file"));
     }
+    if !is_own(&found) {
+        return Err(io::Error::other("it belongs to another user"));
+    }
     let mut all = Vec::new();
-    file.read_to_end(&mut all)?;
+    file.take(MOST_FILE_BYTES + 1).read_to_end(&mut all)?;
+    if all.len() as u64 > MOST_FILE_BYTES {
+        let why = format!("it has more than {}", format::bytes(MOST_FILE_BYTES));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
     Ok(all)
 }
 

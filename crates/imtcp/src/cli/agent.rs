@@ -56,13 +56,15 @@ pub struct AgentArgs {
     pub json: bool,
     /// Only for the peers in this file
     ///
-    /// A line is an address or a name; a # begins a comment. A name stands for the addresses that it has
-    /// when the agent starts.
+    /// A line is an address or a name; a # begins a comment. The agent looks names up beside its work, and
+    /// again every ten minutes. It leaves out a name without an address, says so once, and tries it again:
+    /// after 5 s, then each time twice as late.
     #[arg(long, value_name = "FILE", group = "listed")]
     pub peers: Option<PathBuf>,
     /// Only for the service's clients
     ///
     /// The agent asks for them (/v1/clients) each minute. While the service is away, the last ones stay.
+    /// It looks up names as those of --peers.
     /// When they change, lines say the cost of tests again. The agent tests as many as --test-budget allows.
     #[arg(long, group = "listed")]
     pub peers_from_service: bool,

@@ -17,7 +17,7 @@ use crate::agent::active::iperf3::Iperf3;
 use crate::agent::active::{Plan, Program, Schedule, Tester};
 use crate::agent::clock::Clock;
 use crate::agent::follow_log;
-use crate::agent::from_service::{Named, EVERY};
+use crate::agent::from_service::{self, EVERY};
 use crate::agent::listed;
 use crate::agent::messages::{say, to_stdout};
 use crate::agent::results::{Namespaces, Results, TURN};
@@ -39,28 +39,29 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     let source = args.source.clone().map_or_else(host_name, Ok)?;
     // Tests have the longest.
     record::source(&format!("{source}/iperf3")).context("--source")?;
-    let mut only = args.peers.as_deref().map(listed::peers).transpose()?;
+    let listed = args.peers.as_deref().map(listed::start).transpose()?;
     let mut plan = plan(&args.tests)?;
     let clock = Clock::start();
     let spool = Spool::open(&args.spool, args.spool_mb * 1_000_000, clock)?;
     let _alone = spool.lock()?;
     let named = match args.peers_from_service {
-        true => Some(Named::start(Client::new(&args.service)?, args.spool.join("peers"), EVERY)),
-        false if args.log.is_empty() => None,
+        true => {
+            let kept = args.spool.join("peers");
+            Some(from_service::start(Client::new(&args.service)?, kept, EVERY))
+        }
+        false if args.log.is_empty() => listed,
         false => {
             let (format, from) = (args.lines.format.into(), forwarded(&args.lines)?);
             Some(follow_log::start(&args.log, format, from, args.spool.join("followed-logs")))
         }
     };
-    if let Some(named) = &named {
-        only = Some(named.peers.clone());
-    }
+    let mut only = named.as_ref().map(|named| named.peers.clone());
     plan.peers = addresses(only.as_ref());
     let budget = args.tests.test_budget;
     let mut left_out = 0;
-    match &named {
-        Some(_) => left_out = plan.keep_within(budget),
-        None => plan.require_within(budget)?,
+    match args.peers {
+        Some(_) => plan.require_within(budget)?,
+        None => left_out = plan.keep_within(budget),
     }
     let mut results = match args.tests.no_connections {
         true => None,
@@ -68,7 +69,7 @@ pub fn main(args: AgentArgs) -> Result<u8> {
     };
     let every_us = args.every as i64 * SECOND_US;
     end_on_signals()?;
-    announce(&args, &source, &plan, named.as_ref().map(|n| n.peers.len()));
+    announce(&args, &source, &plan, only.as_ref().map(HashSet::len));
     say_left_out(left_out);
 
     let (more, sender) = send::start(Sender::new(spool.clone(), client));
@@ -135,7 +136,7 @@ fn addresses(listed: Option<&HashSet<String>>) -> Vec<IpAddr> {
     peers
 }
 
-/// The service names other peers now.
+/// The peers are others now.
 fn changed(args: &AgentArgs, peers: &HashSet<String>, plan: &Plan) {
     if args.json {
         return tell_json(&json!({
@@ -159,9 +160,10 @@ fn tell_json(value: &Value) {
 }
 
 fn named_by(args: &AgentArgs, peers: usize) -> String {
-    let by = match args.log.len() {
-        0 => "named by the service, asked again each minute".into(),
-        logs => format!("from {}, more as they come", format::count(logs as u64, "log")),
+    let by = match (&args.peers, args.log.len()) {
+        (Some(file), _) => format!("in {}, names looked up again", file.display()),
+        (None, 0) => "named by the service, asked again each minute".into(),
+        (None, logs) => format!("from {}, more as they come", format::count(logs as u64, "log")),
     };
     format!("imtcp: {} {by}", format::count(peers, "peer"))
 }
@@ -178,7 +180,7 @@ fn announce(args: &AgentArgs, source: &str, plan: &Plan, named: Option<usize>) {
             "spool": args.spool,
             "connections": !args.tests.no_connections,
             "netns": args.netns,
-            "peers_from_service": named.filter(|_| args.log.is_empty()),
+            "peers_from_service": named.filter(|_| args.peers_from_service),
             "peers_from_logs": named.filter(|_| !args.log.is_empty()),
             "tests": plan.json(),
             "tests_most_bytes_a_day": plan.day_bytes(),
@@ -193,7 +195,7 @@ fn announce(args: &AgentArgs, source: &str, plan: &Plan, named: Option<usize>) {
         "imtcp: sending {what} to {url} as {source}, every {} s; until then they wait in {spool}",
         args.interval
     ));
-    if let Some(count) = named {
+    if let Some(count) = named.filter(|_| args.peers.is_none()) {
         to_stdout(&named_by(args, count));
     }
     for line in plan.lines() {

@@ -240,6 +240,8 @@ impl Rounds {
                 }
                 if let Some(peers) = self.new_peers.try_iter().last() {
                     plan.peers = peers;
+                    let are_tested = &plan.peers;
+                    self.failing.retain(|of, _| of.1.is_none_or(|peer| are_tested.contains(&peer)));
                 }
                 self.round(schedule, &plan.peers);
                 while *due <= Instant::now() {

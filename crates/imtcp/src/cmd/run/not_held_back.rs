@@ -27,13 +27,13 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     let udp = by(*udp_bytes, "UDP");
     let other = by(*other_bytes, "IP without TCP or UDP");
     let moved = moved.as_ref().map(|m| {
-        let (command, cgroup) = (format::on_one_line(&m.command), format::on_one_line(&m.cgroup));
+        let (command, cgroup) = (format::others_text(&m.command), format::others_text(&m.cgroup));
         format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&cgroup))
     });
     let mut told: Vec<_> = [left, no_room, udp, other, moved].into_iter().flatten().collect();
     if s.connections + s.inner_connections == 0 {
         told.extend(daemons.iter().map(|d| {
-            format!("{} ({}) sends for it: {}", d.name, format::on_one_line(&d.path), d.remedy)
+            format!("{} ({}) sends for it: {}", d.name, format::others_text(&d.path), d.remedy)
         }));
         told.extend((*nfs_bytes >= WORTH_TELLING_BYTES).then(|| {
             let bytes = format::bytes(*nfs_bytes);
