@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes a made history for `imtcp advice import`: minutes of available bandwidth.
 
-A line of 100 Mbit/s with a daily shape: a quarter used at night, 28 % more about 10 h, 42 %
-more about 20 h (UTC); on weekends one broad evening peak of 35 %. On it lies noise with a
-memory of half an hour (AR(1), 0.97 a minute, 1.2 % of the line each).
+A line of 100 Mbit/s has a daily shape. A quarter is used at night, 28 % more about 10 h, and 42 %
+more about 20 h (UTC). Weekends have one broad evening peak of 35 %. Noise with a memory of half an
+hour lies on it (AR(1), 0.97 a minute, 1.2 % of the line each).
 """
 
 import argparse

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks who may know whom (docs/explanation/architecture.md), and that each file has a licence.
 
-core knows nobody; bpf and core's tests know core; imtcp-bpf knows bpf's shared
-header; imtcp-advice knows neither BPF nor the command; imtcp knows imtcp-bpf and
-imtcp-advice; proftpd speaks to the service over the wire alone; the laboratory runs
-built programs and nothing imports it.
+- core knows nobody. bpf and core's tests know core.
+- imtcp-bpf knows bpf's shared header. imtcp-advice knows neither BPF nor the command.
+- imtcp knows imtcp-bpf and imtcp-advice.
+- proftpd speaks to the service over the wire alone.
+- The laboratory runs built programs, and nothing imports it.
 """
 
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-#: What each C part may include, by the beginning of the path.
+#: Headers that each C part may include, by the beginning of the path.
 C_MAY_INCLUDE = {
     "core/include/": ("imtcp/", "types.h", "fixed.h", "params.h", "filter.h", "delay.h", "stream.h",
                       "gap.h", "meas", "control.h", "facts.h", "estimate.h", "flow.h", "cc_",

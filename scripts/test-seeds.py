@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Runs tests of the virtual machine with many seeds: a test that passes with one seed may fail with
-the next, and on a build with other bytes each seed is another sample.
+"""Runs tests of the virtual machine with many seeds.
+
+A test that passes with one seed may fail with the next.  A build with other bytes makes each seed
+another sample.
 
     scripts/test-seeds.py                              all of them, 20 seeds
     scripts/test-seeds.py --seeds 5 tests/test_modes.py
     scripts/test-seeds.py -- -k token                  what stands after -- is pytest's
 
-Prints how often each test passed.  What each seed gave is kept in lab/results/test-seeds.json when
-it has ended, for as long as nothing changes that a guest depends on (scripts/guest-inputs.txt): the
-same command goes on where it was ended, on another day too.  lab/results/test-seeds.md is the table
-of it.  Exits with 1 where a test failed.
+Prints how often each test passed.  lab/results/test-seeds.json keeps each seed's results until
+something changes that a guest depends on (scripts/guest-inputs.txt).  The same command goes on where
+it was ended, on another day too.  lab/results/test-seeds.md is the table.  Exits with 1 if a test
+failed.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ TESTS = tuple(
 
 
 def outcomes(seed: int, arguments: list[str]) -> dict[str, str]:
-    """What became of each test with a seed: ``""`` where it passed, else the reason."""
+    """Each test's result with a seed: ``""`` if it passed, else the reason."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [sys.executable, "-m", "pytest", "-q", "-m", "vm", "-p", "no:cacheprovider"]
         command += [f"--junit-xml={report.name}", *arguments]
@@ -66,7 +68,7 @@ def inputs() -> str:
 
 
 class Kept:
-    """What seeds gave: by the tests asked for, the state of the inputs and by seed what failed."""
+    """Results of seeds: for the tests asked for, the inputs' state and each seed's failures."""
 
     def __init__(self, path: Path, arguments: list[str]) -> None:
         self.path, self.asked = path, " ".join(arguments)

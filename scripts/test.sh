@@ -1,7 +1,7 @@
 #!/bin/sh
-# All tests, each part with its own report; the last line sums them up. `make test` calls this
-# after installing and building: most of the virtual machine's tests run only where something that they
-# depend on has changed. With --all they run in any case, with --quick nothing that needs a guest.
+# All tests, each part with its own report; the last line sums them up. `make test` calls this after
+# installing and building. Most guests run only if something that they depend on has changed. With --all they run
+# in any case, with --quick none runs.
 set -u
 cd "$(dirname "$0")/.." || exit
 
@@ -27,8 +27,8 @@ run() {
 	shift
 	echo "$*" >"$log/$name.command"
 	rm -f "$log/$name.status"
-	# A shell's background job ignores Ctrl-C, one of nohup a hang-up, and so would the programs under test. `timeout` leads a
-	# process group, so that all of a part can be ended.
+	# A shell's background job ignores Ctrl-C, and one of nohup a hang-up. The programs under test must not inherit that.
+	# `timeout` leads a process group, so that all of a part can be ended.
 	env --default-signal=INT,QUIT,HUP timeout --kill-after=10 $limit_s "$@" >"$log/$name.log" 2>&1 &
 	echo $! >"$log/$name.group"
 	wait $!
@@ -121,14 +121,14 @@ if [ -n "$quick" ]; then
 	# shellcheck disable=SC2086
 	part e2e $pytest -m "not vm" tests
 else
-	# A guest uses one processor: two at a time, and the longest first. What needs no guest mostly
-	# waits, and does so beside them.
+	# A guest uses one processor: two at a time, and the longest first. Tests without a guest mostly wait, so they
+	# run beside them.
 	figures=lab/tests/test_quick_figures.py
 	# All of them: a part for each paper, so that both lanes have some.
 	papers=
 	[ "${IMTCP_TEST_FIGURES:-}" != all ] || papers="BG IM EN LP turn"
 	guests="connections nocc modes kernels parameters rates token_bucket"
-	# What the command does in a guest is shown by those that always run: each kernel, and one figure.
+	# Each kernel and one figure always run: they show the command in a guest.
 	now=$guests without_guest=''
 	[ -n "$all" ] || now=kernels without_guest='-m not(vm)'
 	# shellcheck disable=SC2086 # words

@@ -4,8 +4,8 @@
 The calls are those of clang's LLVM IR before any pass, so that nothing is inlined yet: each
 definition is a function of the sources, each ``call`` an edge.  A control's programs are the
 members of its ``struct tcp_congestion_ops``.  An ACK runs ``pkts_acked`` and ``cong_avoid``, a send
-``min_tso_segs``, a loss ``ssthresh`` and ``set_state``.  What can be reached from these counts,
-whichever way a branch goes; the wrappers that BPF_PROG makes and the kernel's helpers do not.
+``min_tso_segs``, a loss ``ssthresh`` and ``set_state``.  Everything reachable from these counts,
+whichever way a branch goes. Wrappers made by BPF_PROG and the kernel's helpers do not.
 
 ``scripts/visited.py [--of FILE.bpf.c ...] [--list CONTROL] [--without FUNCTION ...]``
 
@@ -36,7 +36,7 @@ CALLED = re.compile(r"\bcall\b[^@]*@([\w.]+)\(")
 CONTROL = re.compile(r"^@(\w+) = .*%struct\.tcp_congestion_ops \{(.*)\}")
 SUBPROGRAM = re.compile(r"^!(\d+) = distinct !DISubprogram\(.*?file: !(\d+)")
 FILE = re.compile(r'^!(\d+) = !DIFile\(filename: "([^"]+)"')
-#: What BPF_PROG makes of a program: its body, below this prefix.
+#: The prefix that BPF_PROG gives a program's body.
 BODY = "____"
 
 

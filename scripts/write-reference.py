@@ -47,7 +47,7 @@ class Command:
         return [(name, what) for name, what in COMMAND.findall(listed) if name != "help"]
 
     def values(self, option: str) -> list[tuple[str, str]]:
-        """What the manual of `run` lists for an option: name and text of each possible value."""
+        """The possible values of an option of `run`, by its manual: name and text."""
         with tempfile.TemporaryDirectory() as directory:
             subprocess.run([self.program, "man", directory], capture_output=True, check=True)
             manual = (Path(directory) / "imtcp-run.1").read_text()

@@ -1,4 +1,4 @@
-"""What Schemathesis must know beside the description: the rules that no schema can say.
+"""Rules for Schemathesis that no schema can say.
 
 Only requests that are meant to be right pass through here; wrong ones stay as they are.
 

@@ -111,7 +111,7 @@ def service(db: Path, tokens: Path, port: int = 0) -> Iterator[str]:
 
 
 def history(db: Path) -> list[dict[str, str]]:
-    """What the service has on disk, oldest first."""
+    """The service's records on disk, oldest first."""
     export = [IMTCP, "advice", "export", "--db", db]
     text = subprocess.run(export, check=True, capture_output=True, text=True).stdout
     return sorted(csv.DictReader(text.splitlines()), key=lambda record: record["time"])

@@ -34,7 +34,7 @@ FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 
 class WallClock:
-    """What programs that are started with `env` take for the wall clock, all but ping."""
+    """The wall clock of programs that are started with `env`, but for ping."""
 
     def __init__(self, scratch: Path) -> None:
         self.file = scratch / "ahead"

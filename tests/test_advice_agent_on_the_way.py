@@ -1,4 +1,4 @@
-"""What lies between `imtcp agent` and its service: proxies, slow lines, and other users."""
+"""Between `imtcp agent` and its service: proxies, slow lines, and other users."""
 
 from __future__ import annotations
 

@@ -356,7 +356,7 @@ def dripping(start: bytes) -> Callable[[socket.socket], None]:
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, Path]:
-    """Of a service on localhost, and the certificate for who asks it."""
+    """The TLS context of a service on localhost, and the certificate for its clients."""
     home = tmp_path_factory.mktemp("tls")
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -376,7 +376,7 @@ def gives_up_in_time(url: str) -> None:
     took_s = time.monotonic() - start
     assert TIMEOUT_S <= took_s < TIMEOUT_S + SLACK_S
     assert advice.because == f"{url} does not answer within 0.5 s"
-    # Nor does anything go on behind its back while the service drips; one thread is the service's.
+    # Nothing goes on behind its back while the service drips. One thread is the service's.
     while threading.active_count() > threads + 1:
         assert time.monotonic() < start + TIMEOUT_S + SLACK_S, threading.enumerate()
         time.sleep(0.02)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 METHODS = ["EnableGetAdvice", "EnableGetBufferSize", "EnableGetNetInfo", "system.listMethods", "x"]
 
-# What Python's own client can send: XML 1.0 has no control characters.
+# Values that Python's own client can send. XML 1.0 has no control characters.
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=300)
 VALUES = st.recursive(
     st.one_of(

@@ -1,7 +1,7 @@
 """ProFTPD with mod_imtcp: real clients, a real advice service, and services that are none.
 
-What the kernel has is read with ss(8) while a transfer runs. `reno` is what advice chooses here and
-the kernel's default is what it chooses against, for each kernel has both.
+ss(8) shows the kernel's control while a transfer runs. Advice chooses `reno` here, and the kernel's
+default otherwise, for each kernel has both.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def module() -> Path:
 
 @pytest.fixture(scope="session")
 def house(module: Path) -> Iterator[Path]:
-    """What all servers share: files, modules, the user, a certificate."""
+    """All servers share this: files, modules, the user, a certificate."""
     # pytest's own directories are closed to the user that ProFTPD becomes.
     with tempfile.TemporaryDirectory(prefix="imtcp-ftp-") as scratch:
         house = Path(scratch)
@@ -340,7 +340,7 @@ def ftp(house: Path) -> Iterator[Ftp]:
             (house / name).unlink(missing_ok=True)
 
 
-#: What advice chooses here, in place of imtcp's own controls, which may not be loaded.
+#: Advice chooses these here, since imtcp's own controls may not be loaded.
 NAMES = f"ImtcpControls off {CHOSEN} bg {CHOSEN} measure default"
 
 

@@ -70,7 +70,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         *wave(HOPS, 60e6, 100_000_000, 10, NEAR), *wave(HOPS, 300e6, 1_000_000_000, 10, FAR),
         *active_tests(HOPS), *wave(CONGESTED, 20e6, 100_000_000, 10),
     ])  # fmt: skip
-    # Of the history what is fresh stays so, however long the tests take.
+    # Fresh records stay fresh, however long the tests take.
     settings = ["zone=Europe/Berlin", "freshness_s=14400"]
     subprocess.run([IMTCP, "advice", "set", "--db", db, *settings], check=True)
     with service(db) as url:

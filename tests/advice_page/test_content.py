@@ -1,4 +1,4 @@
-"""What the page shows of a path: advice, values, charts, hops, active tests."""
+"""The page shows a path's advice, values, charts, hops and active tests."""
 
 from __future__ import annotations
 

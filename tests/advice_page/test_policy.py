@@ -1,4 +1,4 @@
-"""What the page may load and run."""
+"""The page's policy: it loads and runs its own alone."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from .times import parse_time
 
 #: How long the safe default holds before it is worth asking again.
 RETRY_S = 60.0
-#: What an unsigned integer of 64 bits holds: the service counts in these.
+#: The greatest unsigned integer of 64 bits: the service counts in these.
 MOST_COUNT = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do until it is time to ask again. None: not known.
+    """Advice until it is time to ask again. None: not known.
 
     Without arguments it is the safe default: congestion control on, nothing known.
     """
@@ -66,7 +66,7 @@ def stored_of_receipt(receipt: Mapping[str, Any], sent: int) -> int:
 
 
 def left_out_of_receipt(receipt: Mapping[str, Any]) -> str:
-    """What the service left out, in words; empty if it stored all. The same errors as above."""
+    """Says which records the service left out; empty if none. The same errors as above."""
     # An older service does not tell.
     if "refused" not in receipt or receipt["refused"] is None:
         return ""

@@ -42,7 +42,7 @@ class _RecordOfPath(TypedDict):
 class Record(_RecordOfPath, total=False):
     """A measurement of a path.
 
-    One of bandwidth has `available_bps`. One of an active test has `rtt_us`, `loss` or
+    A record of bandwidth has `available_bps`. A record of an active test has `rtt_us`, `loss` or
     `throughput_bps` instead.
     """
 
