@@ -9,9 +9,9 @@ another sample.
     scripts/test-seeds.py -- -k token                  what stands after -- is pytest's
 
 Prints how often each test passed.  lab/results/test-seeds.json keeps each seed's results until
-something changes that a guest depends on (scripts/guest-inputs.txt).  The same command goes on where
-it was ended, on another day too.  lab/results/test-seeds.md is the table.  Exits with 1 if a test
-failed.
+something changes that a guest depends on (scripts/guest-inputs.txt).  The same command goes on
+where it was ended, on another day too.  lab/results/test-seeds.md is the table.  Exits with 1 if a
+test failed.
 """
 
 from __future__ import annotations
