@@ -36,7 +36,7 @@ pub fn may_be(mode: Mode) -> bool {
 /// system's log.
 pub fn require_allowed(mode: Mode, what: impl FnOnce() -> String) -> Result<()> {
     if !may_be(mode) {
-        log(&format!("no congestion control (nocc) refused for {}, by {}", what(), who()));
+        log(&told("refused for", &what()));
         bail!(
             "mode nocc is not allowed on this machine, for it sends whatever the receiver takes and \
              harms everybody on the path: the administrator allows it with `imtcp up --allow-nocc`, \
@@ -49,7 +49,7 @@ pub fn require_allowed(mode: Mode, what: impl FnOnce() -> String) -> Result<()> 
 /// Who uses it for what, on standard error and in the system's log.
 pub fn log_use(mode: Mode, what: &str) {
     if mode == Mode::Nocc {
-        let text = format!("no congestion control (nocc) for {what}, by {}", who());
+        let text = told("for", what);
         eprintln!("imtcp: {text}");
         log(&text);
     }
@@ -61,12 +61,16 @@ pub fn log_change(allowed: bool) {
     log(&format!("no congestion control (nocc) {is}, by {}", who()));
 }
 
+/// However long a command is, the user stays in the line.
+fn told(done: &str, what: &str) -> String {
+    format!("no congestion control (nocc) {done} {}, by {}", format::others_text(what), who())
+}
+
 fn log(text: &str) {
-    let text = format::short_line(text);
     if syslog_listens() {
-        return to_syslog(&text);
+        return to_syslog(text);
     }
-    if let Err(e) = to_kernel_log(&text) {
+    if let Err(e) = to_kernel_log(text) {
         eprintln!(
             "imtcp: in no log, for nothing listens on {SYSLOG} and {KERNEL_LOG} takes nothing ({e}): \
              {text}"
@@ -120,6 +124,13 @@ fn who() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_the_log_ends_with_the_user_whatever_the_command_is() {
+        let line = told("refused for", &"a\nb ".repeat(9999));
+        assert!(line.ends_with(&format!("…, by {}", who())), "{line}");
+        assert!(!line.contains('\n'));
+    }
 
     #[test]
     fn a_long_command_leaves_its_beginning_and_the_user_in_a_record_of_the_kernels_log() {
