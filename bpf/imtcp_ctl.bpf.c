@@ -360,7 +360,7 @@ int imtcp_chose(__u64 *ctx)
 	struct sock *sk = (struct sock *)ctx[0];
 	struct imtcp_conn *conn = bpf_sk_storage_get(&imtcp_conns, sk, NULL, 0);
 
-	/* What is on none of ours, its release has counted. */
+	/* A connection on none of our controls was counted when it left ours. */
 	if (!conn || conn->left || conn->policy != cfg.policy)
 		return 0;
 	if (conn->mode == IMTCP_MODE_MEASURE || conn->mode == IMTCP_MODE_FS ||

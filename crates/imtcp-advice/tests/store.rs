@@ -894,7 +894,7 @@ async fn two_services_on_one_history_take_reports_and_answer_at_once(place: Plac
             let advice = format!("/v1/advice?dst=192.0.2.{path}");
             asking.push(tokio::spawn(asked(service, "POST", "/v1/reports", report.to_string())));
             asking.push(tokio::spawn(asked(service, "GET", &advice, String::new())));
-            // Of one client no more than 32 lists may wait.
+            // No more than 32 lists of one client may wait.
             if n % 2 == 0 {
                 asking.push(tokio::spawn(asked(service, "GET", "/v1/paths", String::new())));
             }

@@ -22,6 +22,11 @@ impl Policies {
         Ok(value.and_then(|v| Policy::from_bytes(&v)))
     }
 
+    /// Not after it was removed, nor where the map cannot be read.
+    pub fn has(&self, id: u64) -> bool {
+        matches!(self.get(id), Ok(Some(_)))
+    }
+
     pub fn insert(&self, id: u64, policy: &Policy) -> Result<()> {
         self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::NO_EXIST).map_err(|e| {
             match e.kind() {

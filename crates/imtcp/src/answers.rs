@@ -7,7 +7,7 @@ use imtcp_advice::time::rfc3339;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::Deserialize;
 
-/// What an answer is called, and how long it is.
+/// An answer's name and length.
 pub trait Answer: DeserializeOwned {
     const NAME: &'static str;
     /// The slowest line has the time for so many.

@@ -108,7 +108,7 @@ pub struct Coverage {
     pub replaced: bool,
     /// Somebody has moved the process to another cgroup.
     pub moved_away: bool,
-    /// One of its cgroups has no link, as a killed `attach` or `detach` leaves it.
+    /// Has one of its cgroups no link? A killed `attach` or `detach` leaves it so.
     pub unlinked: bool,
     /// Processes that it covers, and those of its tree that are in other cgroups or in one without a link.
     pub processes: usize,
@@ -277,7 +277,7 @@ impl Attachment {
 
     /// Not after `imtcp down`, nor after a `detach` that could not undo all of it.
     pub fn has_orders(&self) -> bool {
-        Policies::open().is_ok_and(|policies| matches!(policies.get(self.policy), Ok(Some(_))))
+        Policies::open().is_ok_and(|policies| policies.has(self.policy))
     }
 
     /// The process that it is of and all that descend from it, but for this command; none of a cgroup.

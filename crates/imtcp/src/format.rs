@@ -181,7 +181,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
 
-    /// Of each kind that [`is_command`] names, and what follows or goes before it.
+    /// Some of each kind that [`is_command`] names, at the kind's ends.
     const COMMANDS: [char; 14] = [
         '\u{7f}',
         '\u{9b}',

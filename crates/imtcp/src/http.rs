@@ -274,7 +274,7 @@ fn answer<A: Answer>(result: Answered) -> Result<(A, String), Failure> {
         return Err(Failure::WrongRecords(problem.refused));
     }
     let status = status.as_u16();
-    // What the user can do may follow it on its line.
+    // A remedy may follow it on the same line.
     let detail = problem.detail.map(|detail| format::others_text(&detail));
     Err(Failure::Refused { status, detail: detail.unwrap_or(format!("HTTP status {status}")) })
 }

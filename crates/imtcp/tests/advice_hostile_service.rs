@@ -64,7 +64,7 @@ fn bare(_: &str) -> (u16, String) {
     (200, objects())
 }
 
-/// What is asked for, and more.
+/// The wanted fields, and many others.
 fn beside(request: &str) -> (u16, String) {
     let wanted = match request {
         path if path.contains("/healthz") => r#""status":"ok""#,

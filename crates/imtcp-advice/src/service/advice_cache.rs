@@ -105,11 +105,7 @@ impl AdviceCache {
     fn answered(&self, dst: &str, clock: impl Fn() -> (i64, i64)) -> Option<Arc<Answered>> {
         let entry = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned()?;
         let mut place = entry.try_lock().ok()?;
-        let (t0_us, now_us) = clock();
-        if !place.as_mut()?.count_until(now_us) {
-            *place = None;
-        }
-        place.as_mut()?.answer(t0_us, now_us)
+        answer_in(&mut place, clock())
     }
 
     /// Advice for the second that begins at the first time of the clock, of records until the second one,
@@ -124,17 +120,14 @@ impl AdviceCache {
             let mut place = entry.lock().await;
             // Under the lock: what others count meanwhile has come by then.
             let (t0_us, now_us) = clock();
-            if place.as_mut().is_some_and(|known| !known.count_until(now_us)) {
-                *place = None;
+            if let Some(answer) = answer_in(&mut place, (t0_us, now_us)) {
+                return Ok(answer);
             }
             if place.is_none() {
                 let path = self.store.path(dst).await?.unwrap_or_default();
                 *place = Some(self.learn_for_long(&path, t0_us, now_us).await?);
             }
             let Some(known) = place.as_mut() else { return self.unknown(dst, t0_us).await };
-            if let Some(answer) = known.answer(t0_us, now_us) {
-                return Ok(answer);
-            }
             let begun = Instant::now();
             let lines = self.lines(known, t0_us).await?;
             let hops = known.with_lines(lines, now_us);
@@ -349,6 +342,14 @@ impl AdviceCache {
         }
         Ok(Some(Block::new(t0_us, hops, &self.held)))
     }
+}
+
+/// The answer of a second, if it is made already. A path that cannot be kept up to date is forgotten.
+fn answer_in(place: &mut Option<CachedPath>, (t0_us, now_us): (i64, i64)) -> Option<Arc<Answered>> {
+    if !place.as_mut()?.count_until(now_us) {
+        *place = None;
+    }
+    place.as_ref()?.answer(t0_us, now_us)
 }
 
 /// When the present second of a path began. Each path has its own beat: if all were due at

@@ -94,27 +94,9 @@ async fn connection(
 ) {
     let _ = stream.set_nodelay(true);
     match tls {
-        None => {
-            http(
-                WithDeadlines::new(stream, WRITE_TIME, ANSWER_TIME),
-                client,
-                router,
-                admitted,
-                ending,
-            )
-            .await
-        }
+        None => http(stream, client, router, admitted, ending).await,
         Some(tls) => match tokio::time::timeout(TLS_TIME, tls.accept(stream)).await {
-            Ok(Ok(stream)) => {
-                http(
-                    WithDeadlines::new(stream, WRITE_TIME, ANSWER_TIME),
-                    client,
-                    router,
-                    admitted,
-                    ending,
-                )
-                .await
-            }
+            Ok(Ok(stream)) => http(stream, client, router, admitted, ending).await,
             _ => service.metrics.refused.with_label_values(&["tls"]).inc(),
         },
     }
@@ -127,6 +109,7 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     admitted: &Arc<Admitted>,
     mut ending: watch::Receiver<bool>,
 ) {
+    let stream = WithDeadlines::new(stream, WRITE_TIME, ANSWER_TIME);
     let handler = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(client));
         let router = router.clone();

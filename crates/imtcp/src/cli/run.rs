@@ -47,8 +47,8 @@ use crate::rate::Rate;
 /// signal, so one Ctrl-C ends a shell's loop. Exit code 2 means wrong options, parameters or
 /// configuration. Exit code 125 means that imtcp itself failed, 126 that the command is not executable,
 /// 127 that it was not found. Output that cannot be written changes none of these. imtcp passes on every
-/// signal that it gets but those that tell of itself (CHLD, PIPE, TTIN, TTOU, SEGV and the like); those of the
-/// terminal reach the command anyway. If the command is stopped or
+/// signal but those that tell of itself (CHLD, PIPE, TTIN, TTOU, SEGV and the like). Those of the terminal reach
+/// the command anyway. If the command is stopped or
 /// continued, imtcp is too.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \

@@ -66,7 +66,7 @@ enum InForceNow {
 
 impl InForceNow {
     fn of(policies: Option<&Policies>, policy: u64, mode: Mode) -> Self {
-        if !policies.is_some_and(|p| matches!(p.get(policy), Ok(Some(_)))) {
+        if !policies.is_some_and(|p| p.has(policy)) {
             InForceNow::Down
         } else if !nocc::may_be(mode) {
             InForceNow::NoccTakenAway
