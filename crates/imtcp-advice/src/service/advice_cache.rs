@@ -207,7 +207,7 @@ impl AdviceCache {
     /// The place of a path that there is; strangers take none.
     async fn entry(&self, dst: &str) -> Result<Option<Arc<Entry>>> {
         let known = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
-        if known.is_some() || self.store.path(dst).await?.is_none() {
+        if known.is_some() || !self.store.has_path(dst).await? {
             return Ok(known);
         }
         let mut paths = self.paths.lock().unwrap_or_else(|e| e.into_inner());

@@ -23,7 +23,7 @@ pub const MOST_RECORDS: usize = 10_000;
 const MOST_WHY: usize = 300;
 
 // As the interface describes it; [`Body`] is what is read.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Report {
     /// An id that the sender makes for this batch alone. Sent again within 30 days, the batch is
@@ -64,8 +64,7 @@ pub async fn reports(
     let client = client.ip();
     let (body, _room) =
         report_body::read(request.into_body(), client, &service.report_room).await?;
-    let Body { batch, records: read } = serde_json::from_slice(&body)
-        .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))?;
+    let Body { batch, records: read } = read_body(&body)?;
     if batch.is_empty() || batch.chars().count() > 128 || batch.chars().any(char::is_control) {
         return Err(Problem::bad_request(
             "batch is an id of 1 to 128 characters, none of them a control character",
@@ -93,6 +92,17 @@ pub async fn reports(
     let because = refused.map(|_| service.cache.store().limits().to_string());
     let (stored, duplicate) = (written.stored, written.duplicate);
     Ok(Json(Receipt { batch, stored, duplicate, refused, because }))
+}
+
+/// Most reports are as they should be, and are read in one go; of another each record by itself.
+fn read_body(body: &[u8]) -> Result<Body, Problem> {
+    if let Ok(Report { batch, records }) = serde_json::from_slice(body) {
+        let count = records.len();
+        let records = records.into_iter().map(Ok).collect();
+        return Ok(Body { batch, records: EachRecord { records, count } });
+    }
+    serde_json::from_slice(body)
+        .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))
 }
 
 #[derive(Deserialize)]

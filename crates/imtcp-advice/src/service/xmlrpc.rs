@@ -167,9 +167,7 @@ impl Caller<'_> {
 
     async fn may_resolve(&self, name: &str) -> crate::Result<bool> {
         let store = self.service.cache.store();
-        Ok(self.resolves_any_name
-            || store.is_client(name).await?
-            || store.path(name).await?.is_some())
+        Ok(self.resolves_any_name || store.is_client(name).await? || store.has_path(name).await?)
     }
 
     async fn buffer_size(&self, host: &str) -> Answer {

@@ -3,11 +3,13 @@
 //!
 //! A PgBouncer in transaction mode gives each transaction another server session. So nothing here
 //! relies on a session: settings are LOCAL to a transaction, statements have no name
-//! ([`Dialect::query`]), and even a single SELECT is in a transaction.
+//! ([`Dialect::query`]), and even a single SELECT is in a transaction ([`Reading`]).
 
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use sqlx::any::{AnyArguments, AnyConnectOptions, AnyPoolOptions};
+use sqlx::pool::PoolConnection;
 use sqlx::query::{Query, QueryScalar};
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
 
@@ -58,8 +60,8 @@ impl Dialect {
 }
 
 impl Store {
-    /// A transaction that reads; it ends when it is dropped.
-    pub(crate) async fn reading(&self) -> Result<Transaction<'static, Any>> {
+    /// A connection to read from; what it began ends when it is dropped.
+    pub(crate) async fn reading(&self) -> Result<Reading> {
         self.check_files()?;
         begin_reading(&self.readers, self.dialect).await
     }
@@ -87,13 +89,37 @@ impl Store {
     }
 }
 
-pub(super) async fn begin_reading(
-    pool: &AnyPool,
-    dialect: Dialect,
-) -> Result<Transaction<'static, Any>> {
+/// PostgreSQL's settings need a transaction. In SQLite each statement is one by itself: a BEGIN and a
+/// ROLLBACK would take longer than most of what is read.
+pub(crate) enum Reading {
+    Statements(PoolConnection<Any>),
+    InTransaction(Transaction<'static, Any>),
+}
+
+impl Deref for Reading {
+    type Target = AnyConnection;
+
+    fn deref(&self) -> &AnyConnection {
+        match self {
+            Reading::Statements(connection) => connection,
+            Reading::InTransaction(tx) => tx,
+        }
+    }
+}
+
+impl DerefMut for Reading {
+    fn deref_mut(&mut self) -> &mut AnyConnection {
+        match self {
+            Reading::Statements(connection) => connection,
+            Reading::InTransaction(tx) => tx,
+        }
+    }
+}
+
+pub(super) async fn begin_reading(pool: &AnyPool, dialect: Dialect) -> Result<Reading> {
     Ok(match dialect.begin() {
-        None => pool.begin().await?,
-        Some(sql) => pool.begin_with(sql).await?,
+        None => Reading::Statements(pool.acquire().await?),
+        Some(sql) => Reading::InTransaction(pool.begin_with(sql).await?),
     })
 }
 
@@ -136,10 +162,26 @@ impl Store {
 }
 
 /// Connections that read.
-pub(super) const READERS: u32 = 4;
+const READERS: u32 = 4;
+
+pub(super) fn readers(dialect: Dialect) -> AnyPoolOptions {
+    let options = pool(READERS, dialect);
+    match dialect {
+        Dialect::Sqlite => options,
+        Dialect::Postgres => with_transactions(options),
+    }
+}
+
+pub(super) fn writer(dialect: Dialect) -> AnyPoolOptions {
+    with_transactions(pool(1, dialect))
+}
+
+fn with_transactions(options: AnyPoolOptions) -> AnyPoolOptions {
+    options.after_release(|connection, _| Box::pin(is_outside_of_transactions(connection)))
+}
 
 /// So many connections at most.
-pub(super) fn pool(most: u32, dialect: Dialect) -> AnyPoolOptions {
+fn pool(most: u32, dialect: Dialect) -> AnyPoolOptions {
     let options = AnyPoolOptions::new().max_connections(most);
     match dialect {
         // A file's connection is as good on the last day as on the first. Whoever has it may wait for
@@ -151,7 +193,6 @@ pub(super) fn pool(most: u32, dialect: Dialect) -> AnyPoolOptions {
         Dialect::Postgres => options.acquire_timeout(CONNECTING),
     }
     .after_connect(move |connection, _| Box::pin(prepare(connection, dialect)))
-    .after_release(|connection, _| Box::pin(is_outside_of_transactions(connection)))
 }
 
 /// One connection. A pool tries again until its time is over and does not tell why it failed; one

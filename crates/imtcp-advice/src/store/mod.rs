@@ -88,7 +88,7 @@ impl Store {
         // From here on the file is there: where it goes, no new one takes its place.
         let options = options(false)?;
         let writer =
-            connect::pool(1, dialect).connect_with(options.clone()).await.map_err(failed)?;
+            connect::writer(dialect).connect_with(options.clone()).await.map_err(failed)?;
         let migrated = schema::migrate(&writer, dialect, place).await;
         let table_id = migrated.map_err(|e| named(e, place))?;
         let (files, anchor) = match place {
@@ -104,7 +104,7 @@ impl Store {
             }
         };
         let store = Store {
-            readers: connect::pool(connect::READERS, dialect).connect_lazy_with(options),
+            readers: connect::readers(dialect).connect_lazy_with(options),
             writer,
             dialect,
             place: place.clone(),

@@ -4,7 +4,7 @@
 use sqlx::any::AnyRow;
 use sqlx::Row;
 
-use super::read::{unsigned, SeriesInfo, VALID};
+use super::read::{from_text, unsigned, SeriesInfo, VALID};
 use super::schema::table;
 use super::Store;
 use crate::advice::capacity::{Key, LEAST, MOST, WINDOW_US};
@@ -71,21 +71,24 @@ impl Store {
     ) -> Result<Vec<(Key, u64)>> {
         let mut tx = self.reading().await?;
         let sql = format!(
-            "SELECT r.series_id, r.t_us, r.span_s, r.capacity_bps FROM record r
-             WHERE r.series_id = $2 AND r.t_us BETWEEN $3 AND $4 AND r.capacity_bps IS NOT NULL
-                 AND {VALID} ORDER BY r.t_us DESC, r.span_s DESC LIMIT $5"
+            "SELECT {} FROM (SELECT r.t_us, r.span_s, r.capacity_bps FROM record r
+                 WHERE r.series_id = $2 AND r.t_us BETWEEN $3 AND $4 AND r.capacity_bps IS NOT NULL
+                     AND {VALID} ORDER BY r.t_us DESC, r.span_s DESC LIMIT $5) r",
+            self.dialect.as_one_text("r.t_us, r.span_s, r.capacity_bps")
         );
         let mut read = async |from_us: i64, most: usize| -> Result<Vec<(Key, u64)>> {
             let query = self.dialect.query(&sql).bind(i64::from(min_validity_pct)).bind(series);
             let query = query.bind(from_us).bind(to_us).bind(most as i64);
-            let rows = query.fetch_all(&mut *tx).await?;
-            rows.iter().map(|row| Ok((key(row)?, unsigned(row, 3)?.unwrap_or(0)))).collect()
+            let found: Vec<(i64, i64, u64)> = from_text(&query.fetch_one(&mut *tx).await?, 0)?;
+            let of = |(t_us, span_s, bps)| (Key { series, t_us, span_s }, bps);
+            Ok(found.into_iter().map(of).collect())
         };
-        // Few are read first: most histories have an hour of minutes, and 360 rows take a millisecond.
+        // Few are read first: most histories have an hour of minutes.
         let last = read(from_us, LEAST).await?;
-        let hour_us = last.first().map_or(to_us, |(newest, _)| newest.t_us - WINDOW_US);
-        match last.last() {
-            Some((oldest, _)) if last.len() == LEAST && oldest.t_us >= hour_us => {
+        let times = || last.iter().map(|(key, _)| key.t_us);
+        let hour_us = times().max().map_or(to_us, |newest_us| newest_us - WINDOW_US);
+        match times().min() {
+            Some(oldest_us) if last.len() == LEAST && oldest_us >= hour_us => {
                 read(from_us.max(hour_us), MOST).await
             }
             _ => Ok(last),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Reading: paths, the newest records, the samples of windows, a stretch of history.
 
+use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::json;
 use sqlx::any::AnyRow;
@@ -11,7 +12,7 @@ use super::schema::table;
 use super::write::Stored;
 use super::{SeriesKey, Store};
 use crate::advice::days::Window;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::{Kind, Record};
 use crate::settings::Changes;
 use crate::time::rfc3339;
@@ -115,6 +116,11 @@ impl Store {
         }))
     }
 
+    pub async fn has_path(&self, dst: &str) -> Result<bool> {
+        let query = self.dialect.query("SELECT 1 FROM path WHERE dst = $1").bind(dst);
+        Ok(query.fetch_optional(&mut *self.reading().await?).await?.is_some())
+    }
+
     /// Names of paths in their order, beginning after one.
     pub async fn path_names(&self, after: &str, most: u32) -> Result<Vec<String>> {
         let mut tx = self.reading().await?;
@@ -140,9 +146,9 @@ impl Store {
         let bounds: Vec<_> =
             windows.iter().enumerate().map(|(i, w)| json!([w.start_us, w.end_us, i])).collect();
         let sql = format!(
-            "SELECT w.i, r.t_us, r.available_bps
-             FROM (SELECT {from} AS a, {to} AS b, {i} AS i FROM {windows}) w
-             CROSS JOIN (SELECT {from} AS id FROM {series}) s {records}",
+            "SELECT w.i, {found} FROM (SELECT {from} AS a, {to} AS b, {i} AS i FROM {windows}) w
+             CROSS JOIN (SELECT {from} AS id FROM {series}) s {records} GROUP BY w.i",
+            found = self.dialect.as_one_text("r.t_us, r.available_bps"),
             records = self.dialect.records(
                 Kind::Bandwidth,
                 &format!("r.series_id = s.id AND r.t_us BETWEEN w.a AND w.b AND {VALID}")
@@ -160,9 +166,9 @@ impl Store {
             .bind(ids(series))
             .bind(serde_json::Value::Array(bounds).to_string());
         for row in query.fetch_all(&mut *tx).await? {
-            let (i, t_us, bps): (i64, i64, i64) =
-                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            samples[i as usize].push((t_us, bps as f64));
+            let i: i64 = row.try_get(0)?;
+            let found: Vec<(i64, i64)> = from_text(&row, 1)?;
+            samples[i as usize] = found.into_iter().map(|(t_us, bps)| (t_us, bps as f64)).collect();
         }
         for of_window in &mut samples {
             of_window.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -344,6 +350,12 @@ fn series_info(row: &AnyRow) -> Result<SeriesInfo> {
         oldest_test_us: row.try_get(5)?,
         newest_test_us: row.try_get(6)?,
     })
+}
+
+/// A column of [`Dialect::as_one_text`].
+pub(super) fn from_text<T: DeserializeOwned>(row: &AnyRow, column: usize) -> Result<T> {
+    let text: &str = row.try_get(column)?;
+    serde_json::from_str(text).map_err(|e| Error::Db(sqlx::Error::Decode(e.into())))
 }
 
 fn point(row: &AnyRow) -> Result<Point> {

@@ -21,7 +21,7 @@ impl Dialect {
         match self {
             Dialect::Sqlite => format!("json_each({parameter}) j"),
             Dialect::Postgres => {
-                format!("json_array_elements({parameter}::json) WITH ORDINALITY AS j(value, key)")
+                format!("jsonb_array_elements({parameter}::jsonb) WITH ORDINALITY AS j(value, key)")
             }
         }
     }
@@ -34,6 +34,17 @@ impl Dialect {
             Dialect::Sqlite => format!("CROSS JOIN {table} r WHERE {condition}"),
             Dialect::Postgres => {
                 format!("CROSS JOIN LATERAL (SELECT * FROM {table} r WHERE {condition} OFFSET 0) r")
+            }
+        }
+    }
+
+    /// Rows as one text, a JSON array of arrays. A row of its own costs the driver 2 µs, ten times as
+    /// much as its part of a text.
+    pub fn as_one_text(self, columns: &str) -> String {
+        match self {
+            Dialect::Sqlite => format!("json_group_array(json_array({columns}))"),
+            Dialect::Postgres => {
+                format!("COALESCE(CAST(json_agg(json_build_array({columns})) AS TEXT), '[]')")
             }
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Paths and their series: a series is a path's records of one hop by one source.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sqlx::any::AnyRow;
 use sqlx::{Any, Row, Transaction};
@@ -58,46 +58,62 @@ impl KnownSeries {
     }
 }
 
+/// Series of records that are to be written.
+pub(super) struct Found {
+    /// Of each record of each batch; none where the limits do not allow its series.
+    pub ids: Vec<Vec<Option<i64>>>,
+    /// Those of reports that are not noted on this day yet.
+    pub to_note: BTreeSet<SeriesKey>,
+    /// How many paths had been removed then.
+    pub since: i64,
+}
+
 impl Store {
     /// The series of all records, made where they are new. Outside of the transaction: a
-    /// series without records does no harm, an id that was rolled back would. With them comes how many
-    /// paths had been removed then. A series that the limits do not allow has no id.
-    pub(super) async fn series_ids(
-        &self,
-        batches: &[Batch],
-    ) -> Result<(HashMap<SeriesKey, i64>, i64)> {
-        let mut ids = HashMap::new();
-        let mut new = BTreeSet::new();
+    /// series without records does no harm, an id that was rolled back would.
+    pub(super) async fn series_of(&self, batches: &[Batch], day: i64) -> Result<Found> {
+        let mut ids: Vec<_> = batches.iter().map(|b| vec![None; b.records.len()]).collect();
+        let (mut to_note, mut new) = (BTreeSet::new(), BTreeMap::<_, Vec<_>>::new());
         let since;
         {
             let known = self.known();
             since = known.forgotten;
-            for stored in batches.iter().flat_map(|b| &b.records) {
-                let key = stored.record.series();
-                match known.ids.get(&key) {
-                    Some(known) => drop(ids.insert(key, known.id)),
-                    None => drop(new.insert(key)),
+            for (i, batch) in batches.iter().enumerate() {
+                for (j, stored) in batch.records.iter().enumerate() {
+                    let key = stored.record.series();
+                    let found = known.ids.get(&key);
+                    if batch.is_report() && found.is_none_or(|known| known.reported_day != day) {
+                        to_note.insert(key.clone());
+                    }
+                    match found {
+                        Some(known) => ids[i][j] = Some(known.id),
+                        None => new.entry(key).or_default().push((i, j)),
+                    }
                 }
             }
         }
         if !new.is_empty() {
             let mut tx = self.writing().await?;
-            let made = self.make_series(&mut tx, &new).await?;
+            let made = self.make_series(&mut tx, new.keys()).await?;
             self.commit(tx).await?;
             let mut known = self.known();
             if known.forgotten == since {
                 known.extend(&made);
             }
-            ids.extend(made);
+            for (key, id) in made {
+                for (i, j) in new.remove(&key).into_iter().flatten() {
+                    ids[i][j] = Some(id);
+                }
+            }
         }
-        Ok((ids, since))
+        Ok(Found { ids, to_note, since })
     }
 
     /// Series with their ids, made where they are new, and their paths too.
     async fn make_series(
         &self,
         tx: &mut Transaction<'_, Any>,
-        series: &BTreeSet<SeriesKey>,
+        series: impl Iterator<Item = &SeriesKey>,
     ) -> Result<Vec<(SeriesKey, i64)>> {
         let keys = to_json(series)?;
         let elements = self.dialect.elements("$1");
@@ -146,23 +162,17 @@ impl Store {
         Ok(())
     }
 
-    /// Notes, of each path with a report, that one came today.
+    /// Notes, of each of these paths, that a report came today.
     pub(super) async fn mark_reported(
         &self,
         tx: &mut Transaction<'_, Any>,
-        batches: &[Batch],
+        series: &BTreeSet<SeriesKey>,
         day: i64,
     ) -> Result<()> {
-        let paths: BTreeSet<_> = {
-            let known = self.known();
-            let is_noted =
-                |key: &SeriesKey| known.ids.get(key).is_some_and(|k| k.reported_day == day);
-            let reported = reported(batches).filter(|key| !is_noted(key));
-            reported.map(|(dst, ..)| [dst]).collect()
-        };
-        if paths.is_empty() {
+        if series.is_empty() {
             return Ok(());
         }
+        let paths: BTreeSet<_> = series.iter().map(|(dst, ..)| [dst]).collect();
         let sql = format!(
             "UPDATE path SET reported_us = $2 WHERE dst IN (SELECT {} FROM {})",
             self.dialect.field(0, "text"),
@@ -174,10 +184,10 @@ impl Store {
     }
 
     /// Today's note is on disk.
-    pub(super) fn marked_reported(&self, batches: &[Batch], day: i64) {
+    pub(super) fn marked_reported(&self, noted: &BTreeSet<SeriesKey>, day: i64) {
         let mut known = self.known();
-        for key in reported(batches) {
-            if let Some(series) = known.ids.get_mut(&key) {
+        for key in noted {
+            if let Some(series) = known.ids.get_mut(key) {
                 series.reported_day = day;
             }
         }
@@ -194,11 +204,6 @@ impl Store {
     fn known(&self) -> std::sync::MutexGuard<'_, KnownSeries> {
         self.series.lock().unwrap_or_else(|e| e.into_inner())
     }
-}
-
-fn reported(batches: &[Batch]) -> impl Iterator<Item = SeriesKey> + '_ {
-    let reports = batches.iter().filter(|b| b.is_report());
-    reports.flat_map(|b| &b.records).map(|stored| stored.record.series())
 }
 
 impl std::fmt::Display for Limits {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Writing: many batches in one transaction, each batch once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use serde::Serialize;
-use serde_json::{json, Value};
+use serde::{Serialize, Serializer};
 use sqlx::{Acquire, Any, Executor, Row, Transaction};
 
 use super::forget::forgotten;
 use super::schema::table;
-use super::{SeriesKey, Store};
+use super::Store;
 use crate::error::Result;
 use crate::record::{Kind, Record};
 use crate::time::DAY_US;
@@ -95,37 +94,40 @@ impl Store {
     /// Writes batches in one transaction: all are safe on disk when this returns.
     /// With them comes the generation that this made.
     pub async fn write(&self, batches: &[Batch], now_us: i64) -> Result<(Vec<Written>, i64)> {
-        let (ids, mut tx, generation) = loop {
-            let (ids, since) = self.series_ids(batches).await?;
+        let day = now_us.div_euclid(DAY_US);
+        let (series, mut tx, generation) = loop {
+            let series = self.series_of(batches, day).await?;
             let mut tx = self.writing().await?;
             let generation = self.raise_generation(&mut tx).await?;
             let forgotten = forgotten(&mut tx).await?;
-            if forgotten == since {
-                break (ids, tx, generation);
+            if forgotten == series.since {
+                break (series, tx, generation);
             }
             // Somebody removed a path: its ids are no longer, or others'.
             tx.rollback().await?;
             self.known_since(forgotten);
         };
         let is_new = self.remember(&mut tx, batches, now_us).await?;
-        let new = batches.iter().zip(&is_new).filter(|(_, new)| **new).map(|(batch, _)| batch);
-        let has_id = |s: &&Stored| ids.contains_key(&s.record.series());
-        let taken: Vec<Vec<_>> =
-            new.map(|batch| batch.records.iter().filter(has_id).collect()).collect();
-        let stored = self.insert_each(&mut tx, &taken, &ids).await?;
-        let day = now_us.div_euclid(DAY_US);
-        self.mark_reported(&mut tx, batches, day).await?;
-        let mut of_new = taken.iter().zip(stored);
+        let of_new = batches.iter().zip(series.ids).zip(&is_new).filter(|(_, new)| **new);
+        let rows: Vec<Vec<_>> = of_new
+            .map(|((batch, ids), _)| {
+                let of_record = |(stored, id): (_, Option<_>)| Some(Placed { series: id?, stored });
+                batch.records.iter().zip(ids).filter_map(of_record).collect()
+            })
+            .collect();
+        let stored = self.insert_each(&mut tx, &rows).await?;
+        self.mark_reported(&mut tx, &series.to_note, day).await?;
+        let mut of_new = rows.iter().zip(stored);
         let told = |(batch, new): (&Batch, bool)| match new.then(|| of_new.next()).flatten() {
-            Some((taken, stored)) => {
-                let refused = (batch.records.len() - taken.len()) as u64;
+            Some((rows, stored)) => {
+                let refused = (batch.records.len() - rows.len()) as u64;
                 Written { stored, refused, duplicate: false }
             }
             None => Written { duplicate: !new, ..Written::default() },
         };
         let written = batches.iter().zip(is_new).map(told).collect();
         self.commit(tx).await?;
-        self.marked_reported(batches, day);
+        self.marked_reported(&series.to_note, day);
         Ok((written, generation))
     }
 
@@ -155,15 +157,13 @@ impl Store {
     async fn insert_each(
         &self,
         tx: &mut Transaction<'_, Any>,
-        batches: &[Vec<&Stored>],
-        ids: &HashMap<SeriesKey, i64>,
+        batches: &[Vec<Placed<'_>>],
     ) -> Result<Vec<u64>> {
         // Usually all are new, and one statement writes the records of all batches. Agents' batches are small: a
         // statement for each would take longer than the rest.
         let counts: Vec<_> = batches.iter().map(|b| b.len() as u64).collect();
-        let records: Vec<_> = batches.iter().flatten().copied().collect();
         let mut all = tx.begin().await?;
-        let stored = self.insert(&mut all, &records, ids).await?;
+        let stored = self.insert(&mut all, batches).await?;
         if stored == counts.iter().sum::<u64>() || batches.len() == 1 {
             all.commit().await?;
             return Ok(counts.into_iter().map(|count| count.min(stored)).collect());
@@ -171,7 +171,7 @@ impl Store {
         all.rollback().await?;
         let mut stored = Vec::with_capacity(batches.len());
         for batch in batches {
-            stored.push(self.insert(tx, batch, ids).await?);
+            stored.push(self.insert(tx, std::slice::from_ref(batch)).await?);
         }
         Ok(stored)
     }
@@ -180,13 +180,12 @@ impl Store {
     async fn insert(
         &self,
         tx: &mut Transaction<'_, Any>,
-        records: &[&Stored],
-        ids: &HashMap<SeriesKey, i64>,
+        batches: &[Vec<Placed<'_>>],
     ) -> Result<u64> {
         let mut stored = 0;
         for kind in Kind::ALL {
-            let of_kind = records.iter().filter(|s| s.record.kind() == kind);
-            let rows = to_json(of_kind.map(|s| row(s, ids)))?;
+            let of_kind = batches.iter().flatten().filter(|row| row.stored.record.kind() == kind);
+            let rows = to_json(of_kind)?;
             if rows == "[]" {
                 continue;
             }
@@ -228,29 +227,43 @@ impl Store {
     }
 }
 
-/// In the order of [`columns`].
-fn row(stored: &Stored, ids: &HashMap<SeriesKey, i64>) -> Value {
-    let r = &stored.record;
-    let id = ids.get(&r.series());
-    let (span_s, samples) = (stored.span_s, stored.samples);
-    let Some(available_bps) = r.available_bps else {
-        let told = (r.rtt_us, r.loss, r.throughput_bps, r.validity_pct);
-        return json!([id, r.time, span_s, samples, told.0, told.1, told.2, told.3]);
-    };
-    json!([
-        id,
-        r.time,
-        span_s,
-        samples,
-        available_bps,
-        stored.low_bps,
-        stored.high_bps,
-        r.capacity_bps,
-        r.rtt_us,
-        r.loss,
-        r.congested.map(u8::from),
-        r.validity_pct,
-    ])
+/// A record with its series' id.
+struct Placed<'r> {
+    series: i64,
+    stored: &'r Stored,
+}
+
+impl Serialize for Placed<'_> {
+    /// In the order of [`columns`].
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        let Stored { record: r, span_s, samples, low_bps, high_bps } = self.stored;
+        let congested = r.congested.map(u8::from);
+        match r.available_bps {
+            Some(bps) => {
+                let rates = (bps, low_bps, high_bps, r.capacity_bps);
+                let told = (r.rtt_us, r.loss, congested, r.validity_pct);
+                (
+                    self.series,
+                    r.time,
+                    span_s,
+                    samples,
+                    rates.0,
+                    rates.1,
+                    rates.2,
+                    rates.3,
+                    told.0,
+                    told.1,
+                    told.2,
+                    told.3,
+                )
+                    .serialize(to)
+            }
+            None => {
+                let told = (r.rtt_us, r.loss, r.throughput_bps, r.validity_pct);
+                (self.series, r.time, span_s, samples, told.0, told.1, told.2, told.3).serialize(to)
+            }
+        }
+    }
 }
 
 /// An array of these, written as they come: tens of thousands need not be there twice.
