@@ -56,9 +56,10 @@ def outcomes(seed: int, arguments: list[str]) -> dict[str, str]:
         return found
 
 
-def inputs() -> str:
-    """Names the state of all that a guest depends on."""
+def inputs(arguments: list[str]) -> str:
+    """Names the state of all that a guest of these tests depends on."""
     of = (ROOT / "scripts" / "guest-inputs.txt").read_text().split()
+    of = [path for path in of if path in arguments or path not in TESTS]
     changed = ["git", "status", "--porcelain", "--", *of]
     if subprocess.run(changed, cwd=ROOT, capture_output=True, check=True).stdout:
         raise SystemExit("test-seeds: commit what has changed first: results are kept by its state")
@@ -73,7 +74,7 @@ class Kept:
     def __init__(self, path: Path, arguments: list[str]) -> None:
         self.path, self.asked = path, " ".join(arguments)
         self.all = json.loads(path.read_text()) if path.exists() else {}
-        now = inputs()
+        now = inputs(arguments)
         if self.all.get(self.asked, {}).get("inputs") != now:
             self.all[self.asked] = {"inputs": now, "tests": [], "failed": {}}
         self.own = self.all[self.asked]

@@ -128,9 +128,9 @@ else
 	papers=
 	[ "${IMTCP_TEST_FIGURES:-}" != all ] || papers="BG IM EN LP turn"
 	guests="connections nocc modes kernels parameters rates token_bucket"
-	# Each kernel and one figure always run: they show the command in a guest.
+	# Each kernel, one figure and what judges the command's own words always run.
 	now=$guests without_guest=''
-	[ -n "$all" ] || now=kernels without_guest='-m not(vm)'
+	[ -n "$all" ] || now="kernels nocc parameters" without_guest='-m not(vm)'
 	# shellcheck disable=SC2086 # words
 	{
 		echo "lab $without_guest --ignore=$figures lab/tests"

@@ -15,6 +15,7 @@ mod terminal;
 mod uncovered;
 mod wait;
 
+use std::borrow::Cow;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -65,7 +66,7 @@ const MOST_LOOKS: usize = 3;
 fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     probe::require_privileges("imtcp run")?;
     let user = args.user.as_deref().map(user::find).transpose()?;
-    nocc::require_allowed(args.orders.mode, || format!("a run ({})", command_line(&args)))?;
+    nocc::require_allowed(args.orders.mode, || format!("a run ({})", program(&args)))?;
     let service = Service::wanted(&args)?;
     let last_words = LastWords::to(args.output.as_deref())?;
     policy::warn_of_missing_ecn(args.orders.mode);
@@ -121,6 +122,11 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
         }
     }
     Ok(status)
+}
+
+/// What the log says of a command: everybody may read the log, and a command line may hold a password.
+fn program(args: &RunArgs) -> Cow<'_, str> {
+    args.command[0].to_string_lossy()
 }
 
 fn command_line(args: &RunArgs) -> String {
@@ -212,9 +218,7 @@ impl Session {
             refuge: self.refuge.clone(),
             left_behind: Vec::new(),
         };
-        // Everybody may read the log, and a command line may hold a password.
-        let program = args.command[0].to_string_lossy();
-        nocc::log_use(run.mode, &format!("run {} ({program})", run.pid));
+        nocc::log_use(run.mode, &format!("run {} ({})", run.pid, program(args)));
         self.registered = Some(state::Registered::new(run, lock)?);
         self.policies.insert(self.policy, &self.orders)?;
         let dir = fs::File::open(&self.cgroup)?;
