@@ -13,6 +13,7 @@ BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_modes.bpf.o target/bpf/im
 	target/bpf/imtcp_ctl.bpf.o target/bpf/imtcp_uncovered.bpf.o
 
 PREFIX ?= /usr/local
+UNITS ?= $(PREFIX)/lib/systemd/system
 
 COMPLETIONS := bash-completion/completions/imtcp zsh/site-functions/_imtcp \
 	fish/vendor_completions.d/imtcp.fish
@@ -51,13 +52,15 @@ install: ## into PREFIX (/usr/local): the command, its manual pages and completi
 	install -Dm755 target/release/imtcp $(DESTDIR)$(PREFIX)/bin/imtcp
 	@mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/,$(dir $(COMPLETIONS)))
+	@mkdir -p $(DESTDIR)$(UNITS)
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/imtcp-rules.service >$(DESTDIR)$(UNITS)/imtcp-rules.service
 	target/release/imtcp man $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/imtcp completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/imtcp
 	target/release/imtcp completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_imtcp
 	target/release/imtcp completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/imtcp.fish
 
 uninstall: ## undo install
-	rm -f $(DESTDIR)$(PREFIX)/bin/imtcp $(DESTDIR)$(PREFIX)/share/man/man1/imtcp.1 \
+	rm -f $(DESTDIR)$(PREFIX)/bin/imtcp $(DESTDIR)$(UNITS)/imtcp-rules.service $(DESTDIR)$(PREFIX)/share/man/man1/imtcp.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man1/imtcp-*.1 $(addprefix $(DESTDIR)$(PREFIX)/share/,$(COMPLETIONS))
 
 # Not part of build: who has no ProFTPD need not have its headers.

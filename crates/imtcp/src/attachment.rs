@@ -86,6 +86,9 @@ pub struct Attachment {
     pub limits: Limits,
     #[serde(default)]
     pub params: InForce,
+    /// The rule that attached it (`imtcp rules`); none by hand.
+    #[serde(default)]
+    pub rule: Option<String>,
     pub since_unix_s: u64,
     /// The kernel's number of the cgroup at the mount, of which a container may see another.
     #[serde(default)]

@@ -6,6 +6,7 @@ pub mod agent;
 pub mod help;
 pub mod logs;
 mod meant;
+pub mod rules;
 mod run;
 
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Attach(AttachArgs),
     Detach(DetachArgs),
+    Rules(rules::RulesArgs),
     Status(StatusArgs),
     Up(UpArgs),
     Down(DownArgs),
@@ -63,6 +65,7 @@ impl Command {
     pub fn goes_on_unread(&self) -> bool {
         match self {
             Command::Agent(_) | Command::Run(_) => true,
+            Command::Rules(rules) => matches!(rules.command, rules::RulesCommand::Watch(_)),
             Command::Advice(advice) => matches!(advice.command, advice::AdviceCommand::Serve(_)),
             _ => false,
         }

@@ -42,6 +42,7 @@ pub mod procfs;
 #[cfg(feature = "full")]
 pub mod proxy;
 pub mod rate;
+pub mod rules;
 pub mod signals;
 pub mod socket;
 pub mod state;

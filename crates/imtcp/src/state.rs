@@ -58,13 +58,31 @@ pub fn home() -> u32 {
 
 /// The one reader of the events' ring buffer.
 pub fn lock_events() -> Result<Flock<File>> {
-    private_dir(DIR)?;
-    let file = open_lock(&format!("{DIR}/events.lock"))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
+    lock_alone("events")?.ok_or_else(|| {
         anyhow::anyhow!(
             "another `imtcp agent` or `imtcp watch --events` is reading the events: end it first"
         )
     })
+}
+
+/// The one who applies the rules.
+pub fn lock_rules() -> Result<Flock<File>> {
+    lock_alone("rules")?.ok_or_else(|| {
+        anyhow::anyhow!("another `imtcp rules watch` runs (the service imtcp-rules?): end it first")
+    })
+}
+
+/// Does somebody apply the rules?
+pub fn rules_are_watched() -> bool {
+    try_lock(Path::new(&format!("{DIR}/rules.lock"))).is_none()
+        && Path::new(&format!("{DIR}/rules.lock")).exists()
+}
+
+/// None where somebody else has it.
+fn lock_alone(what: &str) -> Result<Option<Flock<File>>> {
+    private_dir(DIR)?;
+    let file = open_lock(&format!("{DIR}/{what}.lock"))?;
+    Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
 }
 
 /// For its owner alone: command lines may hold passwords, and whoever opens a lock can hold it. An

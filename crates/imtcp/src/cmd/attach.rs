@@ -16,7 +16,7 @@ use super::{print_json, up};
 use crate::attachment::{Attachment, Identity, SavedSocket, Target};
 use crate::cli::AttachArgs;
 use crate::open_sockets::{Taking, Unreached};
-use crate::policy::Limits;
+use crate::policy::{Limits, Mode};
 use crate::state::{self, Run};
 use crate::{cgroup, exit, format, nested, nocc, param, policy, procfs};
 
@@ -51,34 +51,37 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     state::sweep(&lock);
     nocc::log_use(args.orders.mode, &target.to_string());
 
-    let existing = state::attachments().into_iter().find(|a| a.target == target);
-    let done = attach_anew_or_change(existing, target, &args, &orders);
+    let done = take_target(target, &Wanted { mode: args.orders.mode, orders, rule: None });
     if loaded && done.is_err() {
         up::undo(&lock)?;
     }
     report(&args, &done?)
 }
 
-fn attach_anew_or_change(
-    existing: Option<Attachment>,
-    target: Target,
-    args: &AttachArgs,
-    orders: &Policy,
-) -> Result<Done> {
-    match existing {
-        Some(attachment) if !attachment.has_ended() => change(attachment, args, orders),
+/// What a target is to have.
+pub(super) struct Wanted {
+    pub mode: Mode,
+    pub orders: Policy,
+    /// The rule that says so; none by hand.
+    pub rule: Option<String>,
+}
+
+/// Attaches a target, or changes how it is attached. Under the change lock, with imtcp loaded.
+pub(super) fn take_target(target: Target, wanted: &Wanted) -> Result<Done> {
+    match state::attachments().into_iter().find(|a| a.target == target) {
+        Some(attachment) if !attachment.has_ended() => change(attachment, wanted),
         former => {
             if let Some(former) = former {
                 end_of_former(&former)?;
             }
-            attach(target, args, orders)
+            attach(target, wanted)
         }
     }
 }
 
 /// The attachment as it is now.
-struct Done {
-    attachment: Attachment,
+pub(super) struct Done {
+    pub attachment: Attachment,
     /// The orders until now, if it was attached already.
     before: Option<String>,
 }
@@ -163,16 +166,17 @@ fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
     Ok(exit::OK)
 }
 
-fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Done> {
+fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
     let policies = Policies::open()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut attachment = Attachment {
         policy: policy::new_id(),
         identity: Identity::of(&target),
         target,
-        mode: args.orders.mode,
-        limits: Limits::of(orders),
-        params: param::in_force(args.orders.mode, &orders.params),
+        mode: wanted.mode,
+        limits: Limits::of(&wanted.orders),
+        params: param::in_force(wanted.mode, &wanted.orders.params),
+        rule: wanted.rule.clone(),
         since_unix_s: now.as_secs(),
         mounted_id: cgroup::id(&cgroup::mount()?),
         links: 0,
@@ -180,7 +184,7 @@ fn attach(target: Target, args: &AttachArgs, orders: &Policy) -> Result<Done> {
         sockets: Vec::new(),
         unreached: Unreached::default(),
     };
-    policies.insert(attachment.policy, orders)?;
+    policies.insert(attachment.policy, &wanted.orders)?;
     match take(&mut attachment) {
         Ok(()) => Ok(Done { attachment, before: None }),
         Err(e) => {
@@ -246,14 +250,15 @@ pub(super) fn give_back_to(run: &Run, given_up: &BTreeSet<i32>) -> Result<Unreac
 
 /// Gives an attachment another mode, other rates or parameters. It also puts back missing links and orders, and
 /// takes processes of its tree again that somebody has moved to other cgroups.
-fn change(mut attachment: Attachment, args: &AttachArgs, orders: &Policy) -> Result<Done> {
+fn change(mut attachment: Attachment, wanted: &Wanted) -> Result<Done> {
     let before = Some(attachment.orders());
     let had_orders = attachment.has_orders();
-    Policies::open()?.replace_orders(attachment.policy, orders)?;
+    Policies::open()?.replace_orders(attachment.policy, &wanted.orders)?;
     mend_links(&mut attachment, had_orders)?;
-    attachment.mode = args.orders.mode;
-    attachment.limits = Limits::of(orders);
-    attachment.params = param::in_force(args.orders.mode, &orders.params);
+    attachment.mode = wanted.mode;
+    attachment.limits = Limits::of(&wanted.orders);
+    attachment.params = param::in_force(wanted.mode, &wanted.orders.params);
+    attachment.rule = wanted.rule.clone();
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;
     }

@@ -14,6 +14,7 @@ mod doctor;
 mod down;
 mod man;
 mod move_tree;
+mod rules;
 mod run;
 mod status;
 mod up;
@@ -41,6 +42,7 @@ pub fn dispatch(cli: Cli) -> Result<u8> {
         Command::Run(args) => run::main(args, home),
         Command::Attach(args) => attach::main(args),
         Command::Detach(args) => detach::main(args),
+        Command::Rules(args) => rules::main(args),
         Command::Watch(args) => watch::main(args),
         Command::Status(args) => status::main(args),
         Command::Doctor(args) => doctor::main(args),

@@ -159,6 +159,7 @@ impl ListedAttachment {
         json!({
             "policy": a.policy,
             "target": a.target,
+            "rule": a.rule,
             "identity": a.identity,
             "ended": covered.ended,
             "replaced": covered.replaced,
@@ -190,7 +191,8 @@ impl ListedAttachment {
                 a.target
             );
         }
-        let mut text = format!("{}: {}", a.target, self.in_force.text(a.orders()));
+        let by = a.rule.as_ref().map_or_else(String::new, |rule| format!(" (rule {rule})"));
+        let mut text = format!("{}: {}{by}", a.target, self.in_force.text(a.orders()));
         if let Some(gap) = self.coverage.gap(&a.target) {
             text += &format!("; {gap}");
         }

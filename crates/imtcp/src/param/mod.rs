@@ -254,7 +254,7 @@ fn written(mode: Mode, name: &str, value: &toml::Value) -> String {
 }
 
 /// Where it is wrong and why, without the picture of the line.
-fn one_line(e: &toml::de::Error, text: &str) -> String {
+pub(crate) fn one_line(e: &toml::de::Error, text: &str) -> String {
     let line = |at: usize| text.bytes().take(at).filter(|b| *b == b'\n').count() + 1;
     let at = e.span().map_or_else(String::new, |s| format!(" (line {})", line(s.start)));
     format!("{}{at}", e.message().replace('\n', "; "))
@@ -265,6 +265,21 @@ fn one_line(e: &toml::de::Error, text: &str) -> String {
 pub struct Assignment {
     name: String,
     value: String,
+}
+
+impl Assignment {
+    /// As a file has it.
+    pub fn of_toml(mode: Mode, name: &str, value: &toml::Value) -> Self {
+        Assignment { name: name.into(), value: written(mode, name, value) }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn value(&self) -> &str {
+        &self.value
+    }
 }
 
 /// Knows the names, for help and completion.

@@ -47,10 +47,20 @@ impl Subject {
         Self::of_program(net, PROGRAM, &[&peer.0, &peer.1, "7778", &protocol.to_string()])
     }
 
+    /// Under a name of its own: that of this link to Python.
+    pub fn start_as(net: &Net, python: &std::path::Path) -> Option<Self> {
+        let (host, port) = net.peer();
+        Self::by(net, python.to_str().unwrap(), PROGRAM, &[&host, &port, "7778", "0"])
+    }
+
     /// Another program in Python, which says `ready` and then answers each word with controls.
     pub fn of_program(net: &Net, program: &str, args: &[&str]) -> Option<Self> {
+        Self::by(net, "python3", program, args)
+    }
+
+    fn by(net: &Net, python: &str, program: &str, args: &[&str]) -> Option<Self> {
         let mut child = net
-            .command("python3")
+            .command(python)
             .args(["-c", program])
             .args(args)
             .stdin(Stdio::piped())

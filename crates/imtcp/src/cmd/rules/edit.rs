@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp rules add` and `remove`.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{bail, Result};
+use imtcp_bpf::{probe, Obstacle};
+
+use super::super::detach;
+use crate::cli::rules::{AddArgs, RemoveArgs};
+use crate::rules::{is_name, parse, text, Rules};
+use crate::{exit, format, state};
+
+pub fn add(args: &AddArgs) -> Result<u8> {
+    if !is_name(&args.name) {
+        return Err(exit::usage("a rule's name has letters, digits, - and _ alone, 64 at most"));
+    }
+    let names = [
+        ("unit", &args.unit[..]),
+        ("cgroup", &args.cgroup),
+        ("user", &args.user),
+        ("command", &args.command),
+    ];
+    let rates = [("min-rate", args.min_rate), ("max-rate", args.max_rate)];
+    let text = text(names, args.mode, rates, &args.params);
+    let rule = parse(&args.name, &text).map_err(exit::usage)?;
+    let path = args.dir.dir.join(format!("{}.toml", args.name));
+    if path.exists() && !args.replace {
+        bail!("there is a rule {} ({}): --replace writes over it", args.name, path.display());
+    }
+    fs::create_dir_all(&args.dir.dir).map_err(|e| Obstacle::unwritable(&args.dir.dir, &e))?;
+    // Nobody reads half of it.
+    let new = args.dir.dir.join(format!(".{}.new", args.name));
+    let write = || fs::File::create(&new).and_then(|mut file| file.write_all(text.as_bytes()));
+    if let Err(e) = write().and_then(|()| fs::rename(&new, &path)) {
+        let _ = fs::remove_file(&new);
+        return Err(Obstacle::unwritable(&path, &e).into());
+    }
+    outln!("{}: {}: {}", path.display(), rule.names, rule.told());
+    if !state::rules_are_watched() {
+        outln!("{NOT_WATCHED}");
+    }
+    Ok(exit::OK)
+}
+
+pub const NOT_WATCHED: &str =
+    "nobody applies the rules: `systemctl enable --now imtcp-rules` does from now \
+     on, `imtcp rules watch` until it ends";
+
+pub fn remove(args: &RemoveArgs) -> Result<u8> {
+    probe::require_privileges("imtcp rules remove")?;
+    let path: PathBuf = args.dir.dir.join(format!("{}.toml", args.name));
+    if !is_name(&args.name) || !path.exists() {
+        let rules = Rules::read(&args.dir.dir);
+        let names: Vec<_> = rules.in_force().map(|rule| rule.name.as_str()).collect();
+        let there = match names.as_slice() {
+            [] => "there is none".to_string(),
+            names => format!("there are {}", names.join(", ")),
+        };
+        bail!("there is no rule {} in {}: {there}", args.name, args.dir.dir.display());
+    }
+    let lock = state::lock()?;
+    fs::remove_file(&path).map_err(|e| Obstacle::unwritable(&path, &e))?;
+    let its = state::attachments().into_iter();
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for attachment in its.filter(|a| a.rule.as_deref() == Some(&args.name)) {
+        match detach::detach(&attachment).map(|done| done.left) {
+            Ok(None) => count += 1,
+            Ok(Some(fault)) | Err(fault) => faults.push(fault),
+        }
+    }
+    state::sweep(&lock);
+    outln!("rule {} is removed; {} detached", args.name, format::count(count, "target"));
+    Ok(detach::exit_code(&faults))
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp rules watch`: what the rules name is attached, and stays so.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use imtcp_bpf::{meta, paths, probe};
+
+use super::super::{detach, up};
+use super::round::{self, Change};
+use crate::cli::rules::WatchArgs;
+use crate::fault::Fault;
+use crate::rules::Rules;
+use crate::signals::{self, Blocked};
+use crate::{exit, format, nested, state};
+
+/// How often it looks. A look costs milliseconds; what a new process sends before it is covered from then on.
+const LOOK: Duration = Duration::from_secs(1);
+/// What could not be attached is tried again so much later.
+const AGAIN: Duration = Duration::from_secs(30);
+
+pub fn main(args: &WatchArgs) -> Result<u8> {
+    probe::require_privileges("imtcp rules watch")?;
+    let signals = Blocked::new()?;
+    let _alone = state::lock_rules()?;
+    let mut watcher = Watcher {
+        rules: Rules::read(&args.dir.dir),
+        told: Vec::new(),
+        failed: BTreeMap::new(),
+        fault: Fault::default(),
+    };
+    let count = watcher.rules.in_force().count();
+    eprintln!("imtcp: {} in {}", format::count(count, "rule"), args.dir.dir.display());
+    {
+        let lock = state::lock()?;
+        up::ensure(&lock)?;
+        paths::require_writable()?;
+    }
+    loop {
+        watcher.tell_faults();
+        match watcher.look() {
+            Ok(()) => {
+                if watcher.fault.end().is_some() {
+                    eprintln!("imtcp: rules hold again");
+                }
+            }
+            Err(e) => {
+                let why = format!("{e:#}");
+                if watcher.fault.is_new(&why) {
+                    eprintln!("imtcp: rules wait: {why}");
+                }
+            }
+        }
+        let Some(arrived) = signals.wait_for(LOOK) else {
+            watcher.rules.look();
+            continue;
+        };
+        match arrived.signal {
+            // As services do: read the files again. They are looked at each second anyway.
+            libc::SIGHUP => watcher.rules.look(),
+            signal if signals::asks_to_end(arrived) => {
+                give_all_back()?;
+                // A service that is asked to end has ended well.
+                return Ok(if signal == libc::SIGTERM {
+                    exit::OK
+                } else {
+                    signals::end_by(signal)
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Watcher {
+    rules: Rules,
+    /// Faults of files that were said.
+    told: Vec<String>,
+    /// By target: when it failed, and why.
+    failed: BTreeMap<String, (Instant, String)>,
+    fault: Fault,
+}
+
+impl Watcher {
+    fn tell_faults(&mut self) {
+        let now: Vec<String> = self.rules.faults().into_iter().map(str::to_string).collect();
+        for fault in now.iter().filter(|fault| !self.told.contains(fault)) {
+            eprintln!("imtcp: {fault} (what it said before holds)");
+        }
+        self.told = now;
+    }
+
+    /// Changes what has to change. While `imtcp down` holds, nothing is loaded.
+    fn look(&mut self) -> Result<()> {
+        meta::require_up()?;
+        if !self.is_something_to_do()? {
+            return Ok(());
+        }
+        let lock = state::lock()?;
+        meta::require_up()?;
+        state::sweep(&lock);
+        // Once more: somebody else may have changed something before the lock.
+        let attached = state::attachments();
+        let named = round::named(&self.rules, &attached)?;
+        for change in round::changes(named, attached) {
+            let name = change.target().to_string();
+            if is_waiting(&self.failed, &name) {
+                continue;
+            }
+            match apply(change) {
+                Ok(()) => drop(self.failed.remove(&name)),
+                Err(e) => {
+                    let why = format!("{e:#}");
+                    let before = self.failed.insert(name, (Instant::now(), why.clone()));
+                    if before.is_none_or(|(_, before)| before != why) {
+                        eprintln!("imtcp: {why}; it is tried again");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Without the lock, which others want.
+    fn is_something_to_do(&mut self) -> Result<bool> {
+        let attached = state::attachments();
+        let named = round::named(&self.rules, &attached)?;
+        let changes = round::changes(named, attached);
+        self.failed.retain(|name, _| changes.iter().any(|c| c.target().to_string() == *name));
+        Ok(changes.iter().any(|c| !is_waiting(&self.failed, &c.target().to_string())))
+    }
+}
+
+fn is_waiting(failed: &BTreeMap<String, (Instant, String)>, name: &str) -> bool {
+    failed.get(name).is_some_and(|(at, _)| at.elapsed() < AGAIN)
+}
+
+fn apply(change: Change) -> Result<()> {
+    match change {
+        Change::GiveBack(attachment) => {
+            let rule = attachment.rule.clone().unwrap_or_default();
+            if let Some(left) = detach::detach(&attachment)?.left {
+                return Err(left);
+            }
+            eprintln!("imtcp: rule {rule}: {} is detached", attachment.target);
+        }
+        Change::Take(target, rule) => {
+            let name = &rule.name;
+            let a = round::take(target, rule).map_err(|e| e.context(format!("rule {name}")))?;
+            let processes = nested::own_processes(&a, &nested::within(&a)).len();
+            eprintln!(
+                "imtcp: rule {name}: {} is attached: {}; {}, {}",
+                a.target,
+                a.orders(),
+                format::count(processes, "process"),
+                format::count(a.sockets.len(), "open socket")
+            );
+            if let Some(text) = a.unreached.text() {
+                eprintln!("imtcp: rule {name}: {text}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Who ends leaves nothing of what it did.
+fn give_all_back() -> Result<()> {
+    let lock = state::lock()?;
+    let attached = state::attachments().into_iter().filter(|a| a.rule.is_some());
+    let faults: Vec<_> =
+        attached.filter_map(|a| apply(Change::GiveBack(Box::new(a))).err()).collect();
+    for fault in &faults {
+        eprintln!("imtcp: {fault:#}");
+    }
+    state::sweep(&lock);
+    Ok(())
+}

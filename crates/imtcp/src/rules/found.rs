@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What rules name on the machine as it is at a moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use glob::{MatchOptions, Pattern};
+use imtcp_bpf::Obstacle;
+
+use super::{Names, Rule};
+use crate::attachment::{Attachment, Target};
+use crate::{cgroup, procfs, user};
+
+/// The kernel keeps so much of a process's name.
+const NAME_BYTES: usize = 15;
+
+/// The cgroups and processes that are there.
+pub struct Machine {
+    mount: PathBuf,
+    /// Relative to the mount; none that imtcp made.
+    cgroups: Vec<PathBuf>,
+    /// Read where a rule asks for them.
+    processes: BTreeMap<i32, Process>,
+}
+
+struct Process {
+    parent: i32,
+    user: u32,
+    /// Its path; of a program that was replaced meanwhile, too. Of kernel threads none is known.
+    program: Option<PathBuf>,
+    command: String,
+    cgroup: String,
+}
+
+impl Process {
+    fn of(pid: i32) -> Option<Self> {
+        let program = fs::read_link(format!("/proc/{pid}/exe")).ok().map(|path| {
+            let text = path.to_string_lossy();
+            text.strip_suffix(" (deleted)").map_or(path.clone(), PathBuf::from)
+        });
+        Some(Process {
+            parent: procfs::parent(pid)?,
+            user: fs::metadata(format!("/proc/{pid}")).ok()?.uid(),
+            program,
+            command: procfs::command(pid)?,
+            cgroup: procfs::cgroup(pid)?,
+        })
+    }
+}
+
+impl Machine {
+    /// As it is now, as far as these rules ask.
+    pub fn look<'r>(rules: impl Iterator<Item = &'r Rule>) -> Result<Self, Obstacle> {
+        let mount = cgroup::mount()?;
+        let mut cgroups = Vec::new();
+        below(&mount, &mount, &mut cgroups);
+        let asks = |rule: &Rule| !rule.names.users.is_empty() || !rule.names.commands.is_empty();
+        let processes = match { rules }.any(asks) {
+            true => procfs::pids().filter_map(|pid| Some((pid, Process::of(pid)?))).collect(),
+            false => BTreeMap::new(),
+        };
+        Ok(Machine { mount, cgroups, processes })
+    }
+
+    /// What a rule is to have: cgroups, none of them in another, and processes without those that descend from
+    /// them. `attached` is what is attached already.
+    pub fn named(&self, names: &Names, attached: &[Attachment]) -> Vec<Target> {
+        let users: BTreeSet<u32> = names
+            .users
+            .iter()
+            .filter_map(|name| Some(user::find(name).ok()?.uid.as_raw()))
+            .collect();
+        let is_named = |dir: &&PathBuf| {
+            let name = dir.file_name().unwrap_or_default().to_string_lossy();
+            names.units.iter().any(|unit| unit.matches(&name))
+                || names.cgroups.iter().any(|pattern| is_path(pattern, dir))
+                || users.iter().any(|uid| name == format!("user-{uid}.slice"))
+        };
+        let all: BTreeSet<&PathBuf> = self.cgroups.iter().filter(is_named).collect();
+        let outermost =
+            |dir: &&&PathBuf| !dir.ancestors().skip(1).any(|d| all.contains(&d.to_path_buf()));
+        let dirs: Vec<PathBuf> =
+            all.iter().filter(outermost).map(|dir| self.mount.join(dir)).collect();
+        let processes = self.processes(names, &users, &dirs, attached);
+        dirs.into_iter().map(Target::Cgroup).chain(processes.map(Target::Pid)).collect()
+    }
+
+    fn processes<'m>(
+        &'m self,
+        names: &Names,
+        users: &BTreeSet<u32>,
+        dirs: &[PathBuf],
+        attached: &[Attachment],
+    ) -> impl Iterator<Item = i32> + use<'m> {
+        let own: BTreeSet<i32> =
+            procfs::ancestors().chain([std::process::id() as i32, 1]).collect();
+        let is_in = |process: &Process, dir: &Path| {
+            let path = self.mount.join(process.cgroup.trim_start_matches('/'));
+            path.starts_with(dir)
+        };
+        // An attachment's own process stays named. Others that are in some run or attachment have what they have.
+        let is_taken = |pid: i32, process: &Process| {
+            let is_its_own = |a: &Attachment| {
+                a.target == Target::Pid(pid) && a.moved.iter().any(|m| is_in(process, &m.dir))
+            };
+            let is_ours = Path::new(&process.cgroup)
+                .components()
+                .any(|part| cgroup::is_ours(Path::new(part.as_os_str())));
+            is_ours && !attached.iter().any(is_its_own)
+                || dirs.iter().any(|dir| is_in(process, dir))
+        };
+        let is_named = |process: &Process| {
+            users.contains(&process.user) && process.program.is_some()
+                || names.commands.iter().any(|name| is_program(process, name))
+        };
+        let named: BTreeSet<i32> = self
+            .processes
+            .iter()
+            .filter(|(pid, process)| {
+                !own.contains(pid) && is_named(process) && !is_taken(**pid, process)
+            })
+            .map(|(pid, _)| *pid)
+            .collect();
+        let descends = move |pid: i32, of: &BTreeSet<i32>| {
+            let parent = |pid: &i32| self.processes.get(pid).map(|process| process.parent);
+            std::iter::successors(parent(&pid), parent).take(1000).any(|pid| of.contains(&pid))
+        };
+        named.clone().into_iter().filter(move |pid| !descends(*pid, &named))
+    }
+}
+
+fn is_path(pattern: &Pattern, dir: &Path) -> bool {
+    let parts = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
+    pattern.matches_path_with(dir, parts)
+}
+
+fn is_program(process: &Process, name: &str) -> bool {
+    let Some(program) = &process.program else { return false };
+    if name.contains('/') {
+        return program == Path::new(name)
+            || fs::canonicalize(name).is_ok_and(|path| path == *program);
+    }
+    let shown = name.get(..NAME_BYTES).unwrap_or(name);
+    process.command == shown || program.file_name().is_some_and(|file| file == name)
+}
+
+fn below(mount: &Path, dir: &Path, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    for entry in entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+        let path = entry.path();
+        if cgroup::is_ours(&path) {
+            continue;
+        }
+        found.extend(path.strip_prefix(mount).ok().map(Path::to_path_buf));
+        below(mount, &path, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::parse;
+
+    fn machine() -> Machine {
+        let process = |parent, user, program: &str, command: &str, cgroup: &str| Process {
+            parent,
+            user,
+            program: (!program.is_empty()).then(|| program.into()),
+            command: command.into(),
+            cgroup: cgroup.into(),
+        };
+        Machine {
+            mount: "/cg".into(),
+            cgroups: [
+                "a.slice",
+                "a.slice/restic.service",
+                "a.slice/restic@b.service",
+                "user-7.slice",
+            ]
+            .map(PathBuf::from)
+            .into(),
+            processes: BTreeMap::from([
+                (100_010, process(1, 7, "/usr/bin/rclone", "rclone", "/a.slice")),
+                (100_011, process(100_010, 7, "/usr/bin/rclone", "rclone", "/a.slice")),
+                (100_012, process(1, 8, "/usr/bin/python3", "borg", "/imtcp-run-1/x")),
+                (100_013, process(1, 8, "/usr/bin/python3", "borg", "/a.slice")),
+                (100_014, process(2, 8, "", "borg", "/")),
+                (100_015, process(1, 7, "/usr/bin/rclone", "rclone", "/user-7.slice/s")),
+            ]),
+        }
+    }
+
+    fn named(rule: &str) -> Vec<String> {
+        let rule = parse("x", rule).unwrap();
+        machine().named(&rule.names, &[]).iter().map(Target::to_string).collect()
+    }
+
+    #[test]
+    fn units_are_cgroups_of_that_name_wherever_they_are() {
+        let both = ["cgroup /cg/a.slice/restic.service", "cgroup /cg/a.slice/restic@b.service"];
+        assert_eq!(named("unit = \"restic*\""), both);
+        assert_eq!(named("unit = \"restic\""), both[..1]);
+        assert_eq!(named("unit = \"restic.scope\""), [""; 0]);
+    }
+
+    #[test]
+    fn a_star_is_a_part_of_one_name_and_what_is_within_another_is_not_named_twice() {
+        assert_eq!(named("cgroup = \"*/restic.service\""), ["cgroup /cg/a.slice/restic.service"]);
+        assert_eq!(named("cgroup = \"res*\""), [""; 0]);
+        assert_eq!(named("cgroup = \"a.slice\"\nunit = \"restic*\""), ["cgroup /cg/a.slice"]);
+    }
+
+    #[test]
+    fn a_program_is_named_by_path_or_name_and_its_children_go_with_it() {
+        assert_eq!(named("command = \"rclone\""), ["process 100010", "process 100015"]);
+        assert_eq!(named("command = \"/usr/bin/rclone\"").len(), 2);
+        // Not one within a run, and no kernel thread.
+        assert_eq!(named("command = \"borg\""), ["process 100013"]);
+        assert_eq!(named("command = \"rclon\""), [""; 0]);
+    }
+
+    #[test]
+    fn a_user_has_the_slice_of_that_number_and_the_processes_elsewhere() {
+        assert_eq!(named("user = \"7\""), ["cgroup /cg/user-7.slice", "process 100010"]);
+    }
+}

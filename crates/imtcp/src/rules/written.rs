@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A rule as a file has it.
+
+use clap::ValueEnum;
+use glob::Pattern;
+use serde::Deserialize;
+
+use super::Rule;
+use crate::alike::did_you_mean;
+use crate::cli::OrderArgs;
+use crate::param::{one_line, Assignment};
+use crate::policy::{self, Mode};
+use crate::rate::Rate;
+
+/// What a rule names. All of it together is what it covers.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    pub units: Vec<Pattern>,
+    pub cgroups: Vec<Pattern>,
+    pub users: Vec<String>,
+    pub commands: Vec<String>,
+}
+
+impl std::fmt::Display for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let mut all: Vec<String> = Vec::new();
+        all.extend(self.units.iter().map(|u| format!("unit {u}")));
+        all.extend(self.cgroups.iter().map(|c| format!("cgroup {c}")));
+        all.extend(self.users.iter().map(|u| format!("user {u}")));
+        all.extend(self.commands.iter().map(|c| format!("command {c}")));
+        f.write_str(&all.join(", "))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Several {
+    #[default]
+    None,
+    One(String),
+    All(Vec<String>),
+}
+
+impl Several {
+    fn list(self) -> Vec<String> {
+        match self {
+            Several::None => Vec::new(),
+            Several::One(name) => vec![name],
+            Several::All(names) => names,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Written {
+    #[serde(default)]
+    unit: Several,
+    #[serde(default)]
+    cgroup: Several,
+    #[serde(default)]
+    user: Several,
+    #[serde(default)]
+    command: Several,
+    mode: Option<String>,
+    min_rate: Option<String>,
+    max_rate: Option<String>,
+    #[serde(default)]
+    param: toml::Table,
+}
+
+/// Reads a rule. An error says what is wrong and what to write.
+pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
+    let written: Written = toml::from_str(text).map_err(|e| one_line(&e, text))?;
+    let mode = mode(written.mode.as_deref().unwrap_or("bg"))?;
+    let rate = |text: Option<String>| text.map(|t| t.parse::<Rate>()).transpose();
+    let args = OrderArgs {
+        mode,
+        min_rate: rate(written.min_rate).map_err(|e| format!("min-rate: {e}"))?,
+        max_rate: rate(written.max_rate).map_err(|e| format!("max-rate: {e}"))?,
+        params: written.param.iter().map(|(n, v)| Assignment::of_toml(mode, n, v)).collect(),
+        config: None,
+    };
+    let names = Names {
+        units: patterns(written.unit.list(), unit_pattern)?,
+        cgroups: patterns(written.cgroup.list(), cgroup_pattern)?,
+        users: written.user.list(),
+        commands: written.command.list(),
+    };
+    let all = names.users.iter().chain(&names.commands);
+    if all.into_iter().any(|name| name.trim().is_empty()) {
+        return Err("a name is empty".into());
+    }
+    if names.users.iter().any(|user| matches!(user.as_str(), "root" | "0")) {
+        return Err("user root has all services of the machine: name units instead".into());
+    }
+    if names.to_string().is_empty() {
+        return Err("it names nothing: write unit, cgroup, user or command, as \
+             unit = \"restic.service\""
+            .into());
+    }
+    let orders = policy::orders(&args, None).map_err(|e| e.message)?;
+    Ok(Rule { name: name.into(), names, mode, orders })
+}
+
+fn mode(name: &str) -> Result<Mode, String> {
+    Mode::from_str(name, false).map_err(|_| {
+        let names: Vec<_> = Mode::value_variants().iter().map(|m| m.name()).collect();
+        let question = did_you_mean(name, names.iter().copied());
+        format!(
+            "there is no mode {name}: {}",
+            question.unwrap_or_else(|| format!("modes are {}", names.join(", ")))
+        )
+    })
+}
+
+fn patterns(
+    names: Vec<String>,
+    of: fn(&str) -> Result<String, String>,
+) -> Result<Vec<Pattern>, String> {
+    let pattern = |name: &String| {
+        let text = of(name)?;
+        Pattern::new(&text).map_err(|e| format!("'{name}' is no pattern: {}", e.msg))
+    };
+    names.iter().map(pattern).collect()
+}
+
+/// A unit is a service where it does not say what it is, as for systemctl.
+fn unit_pattern(name: &str) -> Result<String, String> {
+    const KINDS: [&str; 3] = [".service", ".scope", ".slice"];
+    if name.trim_matches(['*', '?']).is_empty() || name.contains('/') {
+        return Err(format!("unit '{name}': write the name of a unit, as restic.service"));
+    }
+    Ok(if KINDS.iter().any(|kind| name.ends_with(kind)) {
+        name.into()
+    } else {
+        format!("{name}.service")
+    })
+}
+
+fn cgroup_pattern(name: &str) -> Result<String, String> {
+    let path = name.strip_prefix("/sys/fs/cgroup").unwrap_or(name).trim_matches('/');
+    if path.trim_matches(['*', '?', '/']).is_empty() || path.split('/').any(|part| part == "..") {
+        return Err(format!(
+            "cgroup '{name}': every process of this machine is in the root cgroup; write one below \
+             it, as system.slice/restic.service"
+        ));
+    }
+    Ok(path.into())
+}
+
+/// The file of a rule.
+pub fn text(
+    names: [(&str, &[String]); 4],
+    mode: Mode,
+    rates: [(&str, Option<Rate>); 2],
+    params: &[Assignment],
+) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let mut lines = Vec::new();
+    for (key, names) in names {
+        let all: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+        match all.as_slice() {
+            [] => {}
+            [one] => lines.push(format!("{key} = {one}")),
+            several => lines.push(format!("{key} = [{}]", several.join(", "))),
+        }
+    }
+    lines.push(format!("mode = {}", quoted(mode.name())));
+    for (key, rate) in rates {
+        lines.extend(rate.map(|rate| format!("{key} = \"{}\"", rate.0)));
+    }
+    if !params.is_empty() {
+        lines.push("[param]".into());
+        for param in params {
+            let value = param.value();
+            let is_number = value.parse::<toml::Value>().is_ok_and(|v| !v.is_str());
+            let value = if is_number { value.into() } else { quoted(value) };
+            lines.push(format!("{} = {value}", quoted(param.name())));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        parse("a", text).unwrap_err()
+    }
+
+    #[test]
+    fn a_rule_names_what_it_covers_and_what_that_has() {
+        let rule = parse(
+            "backup",
+            "unit = [\"restic*\", \"a.scope\"]\ncgroup = \"/sys/fs/cgroup/x.slice/\"\n\
+             user = \"backup\"\ncommand = \"rclone\"\nmax-rate = \"20M\"\n[param]\ng = 0.9\n",
+        )
+        .unwrap();
+        assert_eq!(
+            rule.names.to_string(),
+            "unit restic*.service, unit a.scope, cgroup x.slice, user backup, command rclone"
+        );
+        assert_eq!(rule.told(), "bg, g=0.9, at most 20.0 Mbit/s");
+        assert_eq!(parse("a", "unit = \"a\"\nmode = \"nice\"").unwrap().told(), "nice, no limits");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_to_write() {
+        for (text, says) in [
+            ("", "it names nothing: write unit"),
+            ("unit = []", "it names nothing: write unit"),
+            ("unit = \"a\"\nmode = \"bgg\"", "there is no mode bgg: did you mean bg?"),
+            ("unit = \"*\"", "unit '*': write the name of a unit"),
+            ("cgroup = \"/\"", "every process of this machine is in the root cgroup"),
+            ("cgroup = \"*/*\"", "every process of this machine is in the root cgroup"),
+            ("cgroup = \"a/../..\"", "every process of this machine is in the root cgroup"),
+            ("user = \"root\"", "user root has all services"),
+            ("command = \"\"", "a name is empty"),
+            ("unit = \"a\"\nmax-rate = \"10MB\"", "max-rate: '10MB' may mean bits or bytes"),
+            ("unit = \"a\"\nmin-rate = \"9M\"\nmax-rate = \"8M\"", "is over"),
+            ("unit = \"a\"\n[param]\ngama = 1", "gama"),
+            ("unit = \"a\"\nmaxrate = \"8M\"", "unknown field `maxrate`"),
+            ("unit = \"a[\"", "is no pattern"),
+            ("unit = a", "(line 1)"),
+        ] {
+            assert!(refused(text).contains(says), "{text}: {}", refused(text));
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        let units = ["a \"quoted\" one".to_string(), "b".to_string()];
+        let names = [("unit", &units[..]), ("cgroup", &[]), ("user", &[]), ("command", &[])];
+        let rates = [("min-rate", None), ("max-rate", Some(Rate(20_000_000)))];
+        let g = Assignment::of_toml(Mode::Bg, "g", &toml::Value::Float(0.9));
+        let rule = parse("x", &text(names, Mode::Bg, rates, &[g])).unwrap();
+        assert_eq!(rule.names.to_string(), "unit a \"quoted\" one.service, unit b.service");
+        assert_eq!(rule.told(), "bg, g=0.9, at most 20.0 Mbit/s");
+    }
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `imtcp rules`: what rules name is attached, and stays so.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+use std::time::{Duration, Instant};
+
+use support::subject::Subject;
+use support::*;
+
+/// A directory of rules, and who applies them.
+struct Rules(PathBuf);
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Rules {
+    fn new() -> Self {
+        let dir = std::env::temp_dir().join(format!("imtcp-rules-{}", imtcp::policy::new_id()));
+        fs::create_dir(&dir).unwrap();
+        Rules(dir)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.toml"))
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.file(name), text).unwrap();
+    }
+
+    fn dir(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn watch(&self) -> Watch {
+        let mut command = Command::new(&*IMTCP);
+        command.args(["rules", "watch", "--dir", self.dir()]).stderr(Stdio::piped());
+        let mut child = Background(command.spawn().unwrap());
+        let lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
+        let (to, said) = channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|l| to.send(l)));
+        Watch { child, said }
+    }
+
+    fn list(&self) -> serde_json::Value {
+        json(&text(&imtcp(&["rules", "list", "--json", "--dir", self.dir()]).stdout))
+    }
+}
+
+struct Watch {
+    child: Background,
+    said: Receiver<String>,
+}
+
+impl Watch {
+    /// The next line that has this.
+    #[track_caller]
+    fn says(&self, part: &str) -> String {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut before = Vec::new();
+        while let Ok(line) =
+            self.said.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            if line.contains(part) {
+                return line;
+            }
+            before.push(line);
+        }
+        panic!("it does not say {part:?} but {before:?}");
+    }
+
+    #[track_caller]
+    fn end(self) {
+        self.child.signal(libc::SIGTERM);
+        let output = self.child.finish();
+        assert_eq!(output.status.code(), Some(0));
+        let status = json(&imtcp_ok(&["status", "--json"]));
+        assert_eq!(status["attachments"], serde_json::json!([]));
+        assert_eq!(cgroups_left(), [] as [&Path; 0]);
+    }
+}
+
+fn unit_rule(unit: &Unit, more: &str) -> String {
+    let name = unit.0.file_name().unwrap().to_str().unwrap();
+    format!("cgroup = \"{name}\"\n{more}\n")
+}
+
+#[test]
+fn a_unit_that_restarts_is_covered_again_and_all_is_given_back_at_the_end() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(mut subject) = Subject::start(&net) else { return };
+    let before = subject.tell("look")[0].clone();
+    let unit = Unit::new();
+    imtcp::cgroup::move_pid(subject.child.pid(), &unit.0).unwrap();
+    let rules = Rules::new();
+    rules.write("backup", &unit_rule(&unit, "max-rate = \"20M\""));
+    let watch = rules.watch();
+    let said = watch.says("rule backup: cgroup ");
+    assert!(
+        said.ends_with("is attached: bg, at most 20.0 Mbit/s; 1 process, 2 open sockets"),
+        "{said}"
+    );
+    assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
+
+    imtcp::cgroup::move_pid(subject.child.pid(), &imtcp::cgroup::mount().unwrap()).unwrap();
+    unit.make_anew();
+    imtcp::cgroup::move_pid(subject.child.pid(), &unit.0).unwrap();
+    watch.says("rule backup: cgroup ");
+    assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
+    let list = rules.list();
+    assert_eq!(
+        (&list["watched"], &list["faults"]),
+        (&true.into(), &serde_json::json!([])),
+        "{list}"
+    );
+    let target = &list["rules"][0]["targets"][0];
+    assert_eq!((&target["processes"], &target["gap"]), (&1.into(), &().into()), "{list}");
+    let output = imtcp(&["rules", "list", "--dir", rules.dir()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+
+    // A change of the file is followed; one that is wrong changes nothing, and is said once.
+    rules.write("backup", &unit_rule(&unit, "mode = \"nice\""));
+    watch.says("is attached: nice, no limits");
+    assert_eq!(subject.tell("look")[0], "imtcp_nice");
+    rules.write("backup", "mode = \"nicer\"");
+    watch.says(
+        "backup.toml: there is no mode nicer: did you mean nice? (what it said before holds)",
+    );
+    assert_eq!(subject.tell("connect")[..2], ["imtcp_nice", "imtcp_nice"]);
+    assert_eq!(rules.list()["faults"].as_array().unwrap().len(), 1);
+
+    watch.end();
+    assert_eq!(subject.tell("look")[..2], [before.clone(), before]);
+}
+
+#[test]
+fn a_program_is_covered_when_it_starts_and_a_rule_that_is_removed_gives_it_back() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let rules = Rules::new();
+    rules.write("python", "command = \"imtcp-test-python\"");
+    let watch = rules.watch();
+    watch.says("1 rule in ");
+    let program = rules.0.join("imtcp-test-python");
+    let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let Ok(python) = python else { return skip("python3 is not there") };
+    std::os::unix::fs::symlink(text(&python.stdout).trim(), &program).unwrap();
+    let Some(mut subject) = Subject::start_as(&net, &program) else { return };
+    watch.says("rule python: process ");
+    assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
+    let said = imtcp_ok(&["rules", "remove", "python", "--dir", rules.dir()]);
+    assert_eq!(said, "rule python is removed; 1 target detached\n");
+    assert!(subject.tell("connect").iter().all(|control| !control.starts_with("imtcp")));
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(subject.tell("look").iter().all(|control| !control.starts_with("imtcp")));
+    watch.end();
+}
+
+#[test]
+fn what_was_attached_by_hand_stays_and_after_down_the_rules_wait_for_up() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(mut subject) = Subject::start(&net) else { return };
+    let (by_hand, other) = (Unit::new(), Unit::new());
+    imtcp::cgroup::move_pid(subject.child.pid(), &by_hand.0).unwrap();
+    imtcp_ok(&["attach", "--cgroup", by_hand.path(), "--mode", "measure"]);
+    let rules = Rules::new();
+    rules.write("a", &unit_rule(&by_hand, ""));
+    rules.write("b", &unit_rule(&other, ""));
+    let watch = rules.watch();
+    watch.says("rule b: cgroup ");
+    assert_eq!(subject.tell("look")[0], "imtcp");
+    let list = imtcp(&["rules", "list", "--dir", rules.dir()]);
+    assert_eq!(list.status.code(), Some(1));
+    let told = "it was attached by hand and keeps that: measure, no limits";
+    assert!(text(&list.stdout).contains(told), "{}", text(&list.stdout));
+
+    imtcp_ok(&["down"]);
+    watch.says("rules wait: ");
+    assert_eq!(imtcp(&["status"]).status.code(), Some(3), "nobody loads it again");
+    imtcp_ok(&["up"]);
+    watch.says("rules hold again");
+    eventually("by hand is over, and the rule has it", || subject.tell("look")[0] == "imtcp_bg");
+    // A second one does not interfere.
+    let second = imtcp(&["rules", "watch", "--dir", rules.dir()]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second.stderr).contains("another `imtcp rules watch` runs"));
+    watch.end();
+}
+
+#[test]
+fn after_a_crash_the_next_one_goes_on_with_what_is_attached() {
+    let Some(_alone) = alone() else { return };
+    let unit = Unit::new();
+    let rules = Rules::new();
+    rules.write("a", &unit_rule(&unit, ""));
+    let watch = rules.watch();
+    watch.says("rule a: cgroup ");
+    watch.child.signal(libc::SIGKILL);
+    watch.child.finish();
+    let attached = |status: &str| json(status)["attachments"].as_array().unwrap().len();
+    assert_eq!(attached(&imtcp_ok(&["status", "--json"])), 1);
+    fs::remove_file(rules.file("a")).unwrap();
+    let watch = rules.watch();
+    watch.says("rule a: cgroup ");
+    eventually("it is given back", || attached(&imtcp_ok(&["status", "--json"])) == 0);
+    watch.end();
+}
+
+#[test]
+fn rules_are_written_tested_and_removed_by_command() {
+    let Some(_alone) = alone() else { return };
+    let rules = Rules::new();
+    let run = |args: &[&str]| imtcp(&[&["rules"], args, &["--dir", rules.dir()]].concat());
+    let add = run(&["add", "backup", "--unit", "restic*", "--max-rate", "20M", "--param", "g=0.9"]);
+    let said = text(&add.stdout);
+    assert!(said.contains("unit restic*.service: bg, g=0.9, at most 20.0 Mbit/s\n"), "{said}");
+    assert!(
+        said.contains("nobody applies the rules: `systemctl enable --now imtcp-rules`"),
+        "{said}"
+    );
+    let again = run(&["add", "backup", "--unit", "restic"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("--replace writes over it"), "{}", text(&again.stderr));
+    assert_eq!(run(&["add", "backup", "--unit", "restic", "--replace"]).status.code(), Some(0));
+    for (args, says) in [
+        (&["add", "x"][..], "it names nothing"),
+        (&["add", "../x", "--unit", "a"], "a rule's name has letters"),
+        (&["add", "x", "--user", "root"], "user root has all services"),
+        (&["add", "x", "--cgroup", "/"], "every process of this machine"),
+    ] {
+        let refused = run(args);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert!(text(&refused.stderr).contains(says), "{args:?}: {}", text(&refused.stderr));
+    }
+    let test = run(&["test"]);
+    assert_eq!(test.status.code(), Some(0), "{}", text(&test.stderr));
+    let said = text(&test.stdout);
+    assert_eq!(
+        said,
+        "backup: unit restic.service: bg, no limits\n    nothing of that is there now\n"
+    );
+    rules.write("wrong", "unit = 7");
+    let test = run(&["test", "--json"]);
+    assert_eq!(test.status.code(), Some(1));
+    let told = json(&text(&test.stdout));
+    assert_eq!(
+        (&told["rules"][0]["name"], &told["watched"]),
+        (&"backup".into(), &().into()),
+        "{told}"
+    );
+    assert!(told["faults"][0].as_str().unwrap().contains("wrong.toml: "), "{told}");
+    let unknown = run(&["remove", "backups"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(text(&unknown.stderr).contains("there are backup"), "{}", text(&unknown.stderr));
+    assert_eq!(run(&["remove", "backup"]).status.code(), Some(0));
+    assert!(!rules.file("backup").exists());
+}
