@@ -18,7 +18,7 @@ UNITS ?= $(PREFIX)/lib/systemd/system
 COMPLETIONS := bash-completion/completions/imtcp zsh/site-functions/_imtcp \
 	fish/vendor_completions.d/imtcp.fish
 
-.PHONY: install uninstall help setup setup-tests build bpf man lab-env tests-env demo demo-programs demo-kernel
+.PHONY: install uninstall deb help setup setup-tests build bpf man lab-env tests-env demo demo-programs demo-kernel
 .PHONY: proftpd install-proftpd test test-all test-quick book lint format bench fuzz clean
 .DEFAULT_GOAL := help
 
@@ -62,6 +62,12 @@ install: ## into PREFIX (/usr/local): the command, its manual pages and completi
 uninstall: ## undo install
 	rm -f $(DESTDIR)$(PREFIX)/bin/imtcp $(DESTDIR)$(UNITS)/imtcp-rules.service $(DESTDIR)$(PREFIX)/share/man/man1/imtcp.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man1/imtcp-*.1 $(addprefix $(DESTDIR)$(PREFIX)/share/,$(COMPLETIONS))
+
+deb: build ## target/deb/imtcp_*.deb, a Debian package of what is built
+	@scripts/setup.sh deb
+	@mkdir -p target/deb
+	cd packaging && debian/rules clean && debian/rules binary
+	@ls target/deb/*.deb
 
 # Not part of build: who has no ProFTPD need not have its headers.
 proftpd: ## target/proftpd/mod_imtcp.so, a module for ProFTPD (docs/how-to/ftp.md); needs proftpd-dev

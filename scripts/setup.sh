@@ -34,8 +34,11 @@ if ! command -v apt-get >/dev/null; then
 	exit 0
 fi
 
-lists=$(find scripts -name 'packages-*.txt' ! -name packages-tests.txt)
-[ "${1:-}" != tests ] || lists="$lists scripts/packages-tests.txt"
+lists=$(find scripts -name 'packages-*.txt' ! -name packages-tests.txt ! -name packages-deb.txt)
+case "${1:-}" in
+tests) lists="$lists scripts/packages-tests.txt scripts/packages-deb.txt" ;;
+deb) lists="$lists scripts/packages-deb.txt" ;;
+esac
 missing=
 # shellcheck disable=SC2013,SC2086 # one word a line; a list of files
 for package in $(cat $lists | sed 's/#.*//' | sort -u); do
