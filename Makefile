@@ -65,7 +65,6 @@ uninstall: ## undo install
 
 deb: build ## target/deb/imtcp_*.deb, a Debian package of what is built
 	@scripts/setup.sh deb
-	@mkdir -p target/deb
 	cd packaging && debian/rules clean && debian/rules binary
 	@ls target/deb/*.deb
 

@@ -49,7 +49,9 @@ impl std::error::Error for Obstacle {}
 
 /// Where the file system of a path is mounted.
 fn mount_point(path: &Path) -> PathBuf {
-    deepest_mount(&fs::read_to_string("/proc/self/mounts").unwrap_or_default(), path)
+    // One mount point that is no text must not hide the others.
+    let mounts = fs::read("/proc/self/mounts").unwrap_or_default();
+    deepest_mount(&String::from_utf8_lossy(&mounts), path)
 }
 
 fn deepest_mount(mounts: &str, path: &Path) -> PathBuf {

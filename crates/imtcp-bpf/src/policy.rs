@@ -30,7 +30,7 @@ impl Policies {
     pub fn insert(&self, id: u64, policy: &Policy) -> Result<()> {
         self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::NO_EXIST).map_err(|e| {
             match e.kind() {
-                ErrorKind::Other => anyhow!(
+                ErrorKind::TooBig | ErrorKind::Other => anyhow!(
                     "there is no room for another run or attachment (4096 at once): \
                      end some, or run `imtcp up` to sweep leftovers"
                 ),

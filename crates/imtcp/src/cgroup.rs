@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,7 @@ pub fn mount() -> Result<PathBuf, Obstacle> {
 pub fn of_pid(pid: i32) -> Result<PathBuf> {
     mount()?;
     let path = procfs::cgroup(pid).ok_or_else(|| anyhow!("there is no process {pid}"))?;
+    require_text(Path::new(&path))?;
     let mounted = procfs::cgroup2().and_then(|mounted| dir_of(&mounted, &path));
     mounted.filter(|dir| dir.join("cgroup.procs").exists()).ok_or_else(|| {
         anyhow!(
@@ -39,11 +40,24 @@ pub fn of_pid(pid: i32) -> Result<PathBuf> {
     })
 }
 
+/// Records name a cgroup by its path, as text.
+fn require_text(path: &Path) -> Result<()> {
+    match path.to_str() {
+        Some(text) if !text.contains(char::REPLACEMENT_CHARACTER) => Ok(()),
+        _ => bail!(
+            "the name of the cgroup {} is no text (UTF-8), and imtcp could not find it again: take \
+             one around it",
+            path.display()
+        ),
+    }
+}
+
 /// Where a mount shows a cgroup. Outside of a cgroup namespace paths begin with /../, and the names
 /// above are not told.
 fn dir_of(mounted: &Cgroup2, path: &str) -> Option<PathBuf> {
     let within = Path::new(path).strip_prefix(&mounted.root).ok()?;
-    let known = !path.contains("/..") && !mounted.root.contains("/..");
+    let is_known = |path: &str| path.split('/').all(|part| part != "..");
+    let known = is_known(path) && is_known(&mounted.root);
     known.then(|| mounted.dir.join(within).components().collect())
 }
 
@@ -65,7 +79,8 @@ pub fn create(parent: &Path, name: &str) -> Result<PathBuf> {
 }
 
 fn make(dir: &Path) -> Result<()> {
-    match fs::create_dir(dir) {
+    // Whatever the umask: others could make cgroups in it that keep it there.
+    match fs::DirBuilder::new().mode(0o755).create(dir) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
             bail!("cgroup.max.descendants or cgroup.max.depth, there or above, allows no more")
@@ -282,11 +297,16 @@ pub fn resolve(given: &Path) -> Result<PathBuf> {
     for dir in meant_by(given)? {
         if let Ok(dir) = dir.canonicalize() {
             if dir.starts_with(&mount) && dir.join("cgroup.procs").exists() {
+                require_text(&dir)?;
                 return Ok(dir);
             }
         }
     }
-    bail!("there is no cgroup {} under {}", given.display(), mount.display())
+    bail!(
+        "there is no cgroup {} under {}: /proc/PID/cgroup names that of a process",
+        given.display(),
+        mount.display()
+    )
 }
 
 #[cfg(test)]
@@ -303,6 +323,7 @@ mod tests {
         assert_eq!(shown("/docker/a", "/docker/a"), Some("/cg/".into()));
         assert_eq!(shown("/docker/a", "/user.slice"), None);
         assert_eq!(shown("/", "/../other"), None);
+        assert_eq!(shown("/", "/a/..x"), Some("/cg/a/..x".into()));
         assert_eq!(shown("/../..", "/"), None);
     }
 }

@@ -156,6 +156,19 @@ fn on_one_line(text: &str, most_chars: usize) -> String {
     line
 }
 
+/// Lines of ours with names of others in them: no character of them commands a terminal.
+pub fn lines_for_terminal(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            c if is_command(c) => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Columns of text, each cell as [`others_text`], the last one not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =

@@ -46,8 +46,8 @@ pub fn told(all: &[LeftBehind]) -> Option<String> {
     })
 }
 
-/// The same as the end of a run's line, with what can be done.
-pub fn told_at_the_end(all: &[LeftBehind]) -> Option<String> {
+/// The same as the end of a run's line and of its row in `imtcp status`, with what can be done.
+pub fn told_with_remedy(all: &[LeftBehind]) -> Option<String> {
     let told = told(all)?;
     let control = control_of_new(all);
     let remedy = match control.is_some() {
@@ -56,12 +56,6 @@ pub fn told_at_the_end(all: &[LeftBehind]) -> Option<String> {
     };
     let control = control.unwrap_or_else(|| "the default control".into());
     Some(format!("left running: {told}, whose new connections have {control}{remedy}"))
-}
-
-/// For `imtcp status`.
-pub fn told_in_status(all: &[LeftBehind]) -> Option<String> {
-    let control = control_of_new(all).unwrap_or_else(|| "the default control".into());
-    Some(format!("left running, with {control}: {}", told(all)?))
 }
 
 /// The control of new connections, if a run or attachment is around any of these.

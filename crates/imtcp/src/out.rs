@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::exit;
+use crate::{exit, format};
 
 /// As `print!`; ends the command where it cannot be written.
 macro_rules! out {
@@ -77,7 +77,7 @@ pub fn write(text: fmt::Arguments) {
 }
 
 fn write_or_hold(to: To, text: fmt::Arguments) {
-    let text = text.to_string();
+    let text = format::lines_for_terminal(&text.to_string());
     let mut held = held();
     if held.holders > 0 {
         return held.texts.push((to, text));

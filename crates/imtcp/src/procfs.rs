@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,11 @@ pub fn exists(pid: i32) -> bool {
 pub fn command(pid: i32) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&text).trim_end().to_string())
+}
+
+/// A file of /proc. Names in it are what others chose: one byte that is no text must not hide the rest.
+fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
 /// The inode in `socket:[12345]`.
@@ -88,7 +93,7 @@ pub fn sockets_of_io_uring(pid: i32) -> HashSet<u64> {
     let mut held = HashSet::new();
     for ring in rings {
         let info = format!("/proc/{pid}/fdinfo/{}", ring.file_name().to_string_lossy());
-        held.extend(registered_sockets(&fs::read_to_string(info).unwrap_or_default()));
+        held.extend(registered_sockets(&read_text(info).unwrap_or_default()));
     }
     if !held.is_empty() {
         let tcp = tcp_inodes(pid);
@@ -106,7 +111,7 @@ fn registered_sockets(fdinfo: &str) -> impl Iterator<Item = u64> + '_ {
 fn tcp_inodes(pid: i32) -> HashSet<u64> {
     let mut found = HashSet::new();
     for table in ["tcp", "tcp6"] {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        let text = read_text(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         let inode = |line: &str| line.split_ascii_whitespace().nth(9)?.parse::<u64>().ok();
         found.extend(text.lines().skip(1).filter_map(inode));
     }
@@ -122,7 +127,7 @@ fn unified_path(text: &str) -> Option<&str> {
 /// was when it ended: one that lives tells.
 pub fn cgroup(pid: i32) -> Option<String> {
     let thread = living_threads(pid).next().unwrap_or(pid);
-    let text = fs::read_to_string(format!("/proc/{thread}/cgroup")).ok()?;
+    let text = read_text(format!("/proc/{thread}/cgroup")).ok()?;
     unified_path(&text).map(str::to_string)
 }
 
@@ -136,7 +141,7 @@ pub struct Cgroup2 {
 
 /// Where cgroup version 2 is mounted: `/sys/fs/cgroup`, or beside version 1 `…/unified`.
 pub fn cgroup2() -> Option<Cgroup2> {
-    cgroup2_in(&fs::read_to_string("/proc/self/mountinfo").ok()?)
+    cgroup2_in(&read_text("/proc/self/mountinfo").ok()?)
 }
 
 pub fn cgroup2_mount() -> Option<PathBuf> {
@@ -145,7 +150,7 @@ pub fn cgroup2_mount() -> Option<PathBuf> {
 
 /// Is a hierarchy of version 1 mounted?
 pub fn has_cgroup1() -> bool {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = read_text("/proc/self/mounts").unwrap_or_default();
     mounts.lines().any(|line| line.split(' ').nth(2) == Some("cgroup"))
 }
 
@@ -166,7 +171,7 @@ fn unescape(text: &str) -> String {
 
 /// Bytes that all visible NFS mounts have written to their servers.
 pub fn nfs_bytes_written() -> u64 {
-    nfs_bytes_in(&fs::read_to_string("/proc/self/mountstats").unwrap_or_default())
+    nfs_bytes_in(&read_text("/proc/self/mountstats").unwrap_or_default())
 }
 
 /// One file system may be mounted at several places, with the same counters at each.
@@ -200,21 +205,21 @@ fn parent_in(stat: &str) -> Option<i32> {
 }
 
 pub fn parent(pid: i32) -> Option<i32> {
-    parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parent_in(&read_text(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// When a process that runs began, in clock ticks since boot: a pid is used again, both together are not.
 /// One that has ended stays in sight until its parent asks. A process lives while one of its threads does.
 pub fn alive_since_ticks(pid: i32) -> Option<u64> {
     living_threads(pid).next()?;
-    stat_field(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, 19)
+    stat_field(&read_text(format!("/proc/{pid}/stat")).ok()?, 19)
 }
 
 /// The threads of a process that have not ended, its first one first.
 fn living_threads(pid: i32) -> impl Iterator<Item = i32> {
     let others = std::iter::once(pid).flat_map(threads).filter(move |thread| *thread != pid);
     std::iter::once(pid).chain(others).filter(|thread| {
-        let stat = fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
+        let stat = read_text(format!("/proc/{thread}/stat")).unwrap_or_default();
         stat_field(&stat, 0).is_some_and(|state: char| !matches!(state, 'Z' | 'X'))
     })
 }
@@ -252,13 +257,20 @@ pub fn is_alive(pid: i32) -> bool {
 
 /// Has a signal stopped it? A debugger's stop is another one.
 pub fn is_stopped(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat_field(&stat, 0) == Some('T')
+}
+
+/// Does it run no program, as the kernel's own threads?
+pub fn is_of_kernel(pid: i32) -> bool {
+    let flags = read_text(format!("/proc/{pid}/stat")).ok().and_then(|s| stat_field::<u32>(&s, 6));
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// The process that a thread belongs to.
 pub fn process_of(thread: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let status = read_text(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
@@ -267,7 +279,7 @@ pub fn process_of(thread: i32) -> Option<i32> {
 pub fn cgroups_of_threads(pid: i32) -> BTreeSet<String> {
     living_threads(pid)
         .filter_map(|thread| {
-            let text = fs::read_to_string(format!("/proc/{thread}/cgroup")).ok()?;
+            let text = read_text(format!("/proc/{thread}/cgroup")).ok()?;
             unified_path(&text).map(str::to_string)
         })
         .collect()
@@ -282,7 +294,7 @@ pub fn ancestors() -> impl Iterator<Item = i32> {
 pub fn tree(root: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for pid in pids() {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stat = read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
         if let Some(parent) = parent_in(&stat) {
             children.entry(parent).or_default().push(pid);
         }

@@ -10,11 +10,13 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{bail, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::{control, Obstacle};
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
@@ -40,14 +42,54 @@ impl Drop for ChangeLock {
 }
 
 pub fn lock() -> Result<ChangeLock> {
-    for dir in [DIR, RUNS, ATTACHMENTS] {
-        private_dir(dir)?;
-    }
-    let file = open_lock(&format!("{DIR}/lock"))?;
-    let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
+    let lock = wait_for(open_change_lock()?)?;
     out::hold();
     Ok(ChangeLock(Some(lock)))
 }
+
+/// None while another command has it.
+pub fn lock_at_once() -> Result<Option<ChangeLock>> {
+    let lock = Flock::lock(open_change_lock()?, FlockArg::LockExclusiveNonblock).ok();
+    Ok(lock.map(|lock| {
+        out::hold();
+        ChangeLock(Some(lock))
+    }))
+}
+
+fn open_change_lock() -> Result<File> {
+    for dir in [DIR, RUNS, ATTACHMENTS] {
+        private_dir(dir)?;
+    }
+    open_lock(&format!("{DIR}/lock"))
+}
+
+/// Waits for another command, and says so if that takes long.
+fn wait_for(mut file: File) -> Result<Flock<File>> {
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((file, Errno::EWOULDBLOCK)) => file,
+            Err((_, e)) => return Err(e.into()),
+        };
+        if begun.elapsed() > WAITS_MOST {
+            bail!(
+                "another imtcp command has held {DIR}/lock for {} s: `fuser {DIR}/lock` names it; end it",
+                WAITS_MOST.as_secs()
+            );
+        }
+        if !told && begun.elapsed() > WAITS_SILENTLY {
+            eprintln!("imtcp: waiting for another imtcp command, which changes something");
+            told = true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Commands take milliseconds, the removal of a cgroup seconds.
+const WAITS_SILENTLY: Duration = Duration::from_secs(2);
+const WAITS_MOST: Duration = Duration::from_secs(60);
 
 /// Identifies this /run: a container has its own, with other registrations. It is the upper half of the number of
 /// each policy that is registered here.
@@ -90,12 +132,22 @@ fn lock_alone(what: &str) -> Result<Option<Flock<File>>> {
 fn private_dir(dir: &str) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.and_then(|()| fs::set_permissions(dir, Permissions::from_mode(0o700)))
-        .map_err(|e| Obstacle::unwritable(Path::new(dir), &e).into())
+        .map_err(|e| Obstacle::unwritable(Path::new(dir), &e))?;
+    let owner = fs::metadata(dir)?.uid();
+    if owner != 0 {
+        bail!(
+            "{dir} belongs to uid {owner}, not to root: remove it, if nobody needs what is in it"
+        );
+    }
+    Ok(())
 }
 
 fn open_lock(path: &str) -> Result<File> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-    file.map_err(|e| Obstacle::unwritable(Path::new(path), &e).into())
+    let file = file.map_err(|e| Obstacle::unwritable(Path::new(path), &e))?;
+    // An older imtcp made it for everybody to open.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// A new file for its owner alone.

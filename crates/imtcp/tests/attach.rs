@@ -276,7 +276,10 @@ fn an_attachment_ends_with_its_process() {
     assert!(said.contains("is attached: bg, no limits; 1 process, 0 open sockets;"), "{said}");
     assert_eq!(cgroups_left().len(), 1);
     let status = imtcp_ok(&["status"]);
-    assert!(status.contains(&format!("process {}: bg, no limits", child.id())), "{status}");
+    assert!(
+        status.contains(&format!("process {} (sleep): bg, no limits; 1 process", child.id())),
+        "{status}"
+    );
     child.kill().unwrap();
     child.wait().unwrap();
     let status = imtcp_ok(&["status"]);

@@ -273,7 +273,7 @@ while c.recv(65536): pass
 "#;
 
 #[test]
-fn the_limits_hold_for_multipath_connections_too() {
+fn multipath_connections_that_are_open_get_the_limits_and_that_later_ones_do_not_is_said() {
     use std::io::BufRead;
     let Some(_alone) = alone() else { return };
     if !std::path::Path::new("/proc/sys/net/mptcp/enabled").exists() {

@@ -114,7 +114,7 @@ fn root_of_a_user_namespace_is_not_root() {
 }
 
 #[test]
-fn without_root_doctor_names_nothing_but_root() {
+fn without_root_doctor_asks_for_root_and_not_for_what_root_has() {
     use std::os::unix::process::CommandExt;
     let Some(_alone) = alone() else { return };
     // The build directory may be closed to others.

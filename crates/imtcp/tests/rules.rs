@@ -14,36 +14,28 @@ use support::subject::Subject;
 use support::*;
 
 /// A directory of rules, and who applies them.
-struct Rules(PathBuf);
-
-impl Drop for Rules {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+struct Rules(Scratch);
 
 impl Rules {
     fn new() -> Self {
-        let dir = std::env::temp_dir().join(format!("imtcp-rules-{}", imtcp::policy::new_id()));
-        fs::create_dir(&dir).unwrap();
-        Rules(dir)
+        Rules(Scratch::new())
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.toml"))
+        self.0.path(&format!("{name}.toml"))
     }
 
     fn write(&self, name: &str, text: &str) {
         fs::write(self.file(name), text).unwrap();
     }
 
-    fn dir(&self) -> &str {
-        self.0.to_str().unwrap()
+    fn dir(&self) -> String {
+        self.0.path("").to_str().unwrap().into()
     }
 
     fn watch(&self) -> Watch {
         let mut command = Command::new(&*IMTCP);
-        command.args(["rules", "watch", "--dir", self.dir()]).stderr(Stdio::piped());
+        command.args(["rules", "watch", "--dir", &self.dir()]).stderr(Stdio::piped());
         let mut child = Background(command.spawn().unwrap());
         let lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
         let (to, said) = channel();
@@ -52,7 +44,7 @@ impl Rules {
     }
 
     fn list(&self) -> serde_json::Value {
-        json(&text(&imtcp(&["rules", "list", "--json", "--dir", self.dir()]).stdout))
+        json(&text(&imtcp(&["rules", "list", "--json", "--dir", &self.dir()]).stdout))
     }
 }
 
@@ -125,7 +117,7 @@ fn a_unit_that_restarts_is_covered_again_and_all_is_given_back_at_the_end() {
     );
     let target = &list["rules"][0]["targets"][0];
     assert_eq!((&target["processes"], &target["gap"]), (&1.into(), &().into()), "{list}");
-    let output = imtcp(&["rules", "list", "--dir", rules.dir()]);
+    let output = imtcp(&["rules", "list", "--dir", &rules.dir()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 
     // A change of the file is followed; one that is wrong changes nothing, and is said once.
@@ -151,14 +143,14 @@ fn a_program_is_covered_when_it_starts_and_a_rule_that_is_removed_gives_it_back(
     rules.write("python", "command = \"imtcp-test-python\"");
     let watch = rules.watch();
     watch.says("1 rule in ");
-    let program = rules.0.join("imtcp-test-python");
+    let program = rules.0.path("imtcp-test-python");
     let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
     let Ok(python) = python else { return skip("python3 is not there") };
     std::os::unix::fs::symlink(text(&python.stdout).trim(), &program).unwrap();
     let Some(mut subject) = Subject::start_as(&net, &program) else { return };
     watch.says("rule python: process ");
     assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
-    let said = imtcp_ok(&["rules", "remove", "python", "--dir", rules.dir()]);
+    let said = imtcp_ok(&["rules", "remove", "python", "--dir", &rules.dir()]);
     assert_eq!(said, "rule python is removed; 1 target detached\n");
     assert!(subject.tell("connect").iter().all(|control| !control.starts_with("imtcp")));
     std::thread::sleep(Duration::from_millis(1500));
@@ -180,7 +172,7 @@ fn what_was_attached_by_hand_stays_and_after_down_the_rules_wait_for_up() {
     let watch = rules.watch();
     watch.says("rule b: cgroup ");
     assert_eq!(subject.tell("look")[0], "imtcp");
-    let list = imtcp(&["rules", "list", "--dir", rules.dir()]);
+    let list = imtcp(&["rules", "list", "--dir", &rules.dir()]);
     assert_eq!(list.status.code(), Some(1));
     let told = "it was attached by hand and keeps that: measure, no limits";
     assert!(text(&list.stdout).contains(told), "{}", text(&list.stdout));
@@ -192,7 +184,7 @@ fn what_was_attached_by_hand_stays_and_after_down_the_rules_wait_for_up() {
     watch.says("rules hold again");
     eventually("by hand is over, and the rule has it", || subject.tell("look")[0] == "imtcp_bg");
     // A second one does not interfere.
-    let second = imtcp(&["rules", "watch", "--dir", rules.dir()]);
+    let second = imtcp(&["rules", "watch", "--dir", &rules.dir()]);
     assert_eq!(second.status.code(), Some(1));
     assert!(text(&second.stderr).contains("another `imtcp rules watch` runs"));
     watch.end();
@@ -221,7 +213,7 @@ fn after_a_crash_the_next_one_goes_on_with_what_is_attached() {
 fn rules_are_written_tested_and_removed_by_command() {
     let Some(_alone) = alone() else { return };
     let rules = Rules::new();
-    let run = |args: &[&str]| imtcp(&[&["rules"], args, &["--dir", rules.dir()]].concat());
+    let run = |args: &[&str]| imtcp(&[&["rules"], args, &["--dir", &rules.dir()]].concat());
     let add = run(&["add", "backup", "--unit", "restic*", "--max-rate", "20M", "--param", "g=0.9"]);
     let said = text(&add.stdout);
     assert!(said.contains("unit restic*.service: bg, g=0.9, at most 20.0 Mbit/s\n"), "{said}");

@@ -150,7 +150,7 @@ fn the_inner_of_two_runs_decides() {
 }
 
 #[test]
-fn a_ceiling_holds_for_a_run_inside() {
+fn a_run_inside_a_run_or_an_attachment_has_no_more_than_its_ceiling() {
     let Some(_alone) = alone() else { return };
     let of_inner = |options: &[&str]| {
         let inner = [&["run", "--json"], options, &["--", "true"]].concat();
@@ -167,6 +167,13 @@ fn a_ceiling_holds_for_a_run_inside() {
         assert_eq!((summary["min_bps"].as_u64(), &summary["max_bps"]), (min, &max.into()));
         assert_eq!(said.contains(", so at most 10.0 Mbit/s here too; "), is_told, "{said}");
     }
+    let unit = Unit::new();
+    imtcp_ok(&["attach", "--cgroup", unit.path(), "--max-rate", "3M"]);
+    let output = unit.command("$0 run --json -- true").output().unwrap();
+    imtcp_ok(&["detach", "--all"]);
+    assert_eq!(summary(&output)["max_bps"], 3_000_000);
+    let told = format!("inside cgroup {}, so at most 3.00 Mbit/s here too; ", unit.path());
+    assert!(text(&output.stderr).contains(&told), "{}", text(&output.stderr));
 }
 
 #[test]

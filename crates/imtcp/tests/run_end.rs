@@ -265,8 +265,10 @@ fn a_daemon_that_a_run_leaves_has_the_default_for_new_connections_and_is_told_an
         assert_eq!(listed[0]["left_behind"], left);
         assert_eq!((&listed[0]["ended"], &listed[0]["in_force"]), (&true.into(), &holds.into()));
         let status = imtcp_ok(&["status"]);
-        let told =
-            format!("; left running, with the default control: python3 (pid {pid})): python3");
+        let told = format!(
+            "; left running: python3 (pid {pid}), whose new connections have the default control \
+             (`imtcp attach --pid {pid}` covers them)): python3"
+        );
         assert!(status.contains(&told), "{status}");
         // SAFETY: our own grandchild.
         unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -275,7 +277,7 @@ fn a_daemon_that_a_run_leaves_has_the_default_for_new_connections_and_is_told_an
 }
 
 #[test]
-fn a_run_ends_soon_whose_command_leaves_connections_that_come_and_go() {
+fn a_run_ends_within_ten_seconds_whose_command_leaves_connections_that_come_and_go() {
     let Some(_alone) = alone() else { return };
     if !python3_is_there() {
         return;
@@ -354,7 +356,7 @@ fn on_a_lan_the_line_says_why_nothing_was_measured() {
     let (host, port) = net.peer();
     let line = text(&net.run(&["--", client.to_str().unwrap(), &host, &port, "1000"]).stderr);
     assert!(line.contains("available bandwidth not measured (a round trip of "), "{line}");
-    assert!(line.contains(" is too short); "), "{line}");
+    assert!(line.contains(" is too short)"), "{line}");
 }
 
 #[test]

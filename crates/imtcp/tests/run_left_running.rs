@@ -41,7 +41,7 @@ fn what_is_said_to_cover_those_left_running_covers_each_of_them() {
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
     assert!(line.contains(&remedy), "{line}");
-    let told = "left running, with the default control or what process ";
+    let told = "whose new connections have the default control or what process ";
     assert!(status.contains(told), "{status}");
 }
 

@@ -250,8 +250,7 @@ fn a_daemon_that_sends_for_the_command_is_told() {
         skip(format_args!("Linux {release} does not tell who is asked"));
         return;
     }
-    let told =
-        format!("; docker's daemon ({}) sends for it: `imtcp attach --cgroup", path.display());
+    let told = format!("; docker's daemon ({}) sends for it: attach the cont", path.display());
     assert!(line.contains(&told), "{line}");
     assert_eq!(json["uncovered"]["daemons"][0]["path"], path.to_str().unwrap(), "{json}");
 }

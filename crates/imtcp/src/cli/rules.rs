@@ -16,14 +16,14 @@ use crate::rules::DIR;
 /// `imtcp attach` does, and goes on: when a unit restarts, a program starts or a file changes, it follows within a
 /// second or two.
 ///
-///     unit = "restic*.service"    # one or several: ["a.service", "b.service"]
-///     cgroup = "system.slice/x"   # below /sys/fs/cgroup; * stands for a part of a name
-///     user = "backup"             # sessions and processes of a user
-///     command = "rclone"          # a program: its path, or its name as ps shows it
-///     mode = "bg"                 # the default
-///     max-rate = "20M"            # and min-rate, as for imtcp run
-///     [param]
-///     g = 0.9
+///   unit = "restic*.service"    # one or several: ["a.service", "b.service"]
+///   cgroup = "system.slice/x"   # below /sys/fs/cgroup; * stands for a part of a name
+///   user = "backup"             # sessions and processes of a user
+///   command = "rclone"          # a program: its path, or its name as ps shows it
+///   mode = "bg"                 # the default
+///   max-rate = "20M"            # and min-rate, as for imtcp run
+///   [param]
+///   g = 0.9
 ///
 /// Names need no systemd: a unit is a cgroup of that name. Where two rules name the same, the first in the order
 /// of their names holds. What was attached by hand, or is within an `imtcp run`, keeps what it has.

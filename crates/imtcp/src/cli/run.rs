@@ -16,7 +16,7 @@ use crate::rate::Rate;
 /// the ceiling hold for the sum of these connections.
 ///
 /// If runs are nested, the innermost run decides for its connections and counts them. Its ceiling is
-/// the outer run's or a lower one. The runs do not share the ceiling: each may have that much at once.
+/// that of the run or attachment around it, or a lower one. The runs do not share the ceiling: each may have that much at once.
 ///
 /// The last line of a run says how much the command sent and how much was available. All connections
 /// together could have had the available bandwidth: the mean over their valid results, then the least and
@@ -25,11 +25,12 @@ use crate::rate::Rate;
 /// of the time.
 ///
 /// The last line names traffic that imtcp saw and did not hold back: UDP, raw IP, daemons that send for the
-/// command (docker, snapd, a shared ssh connection), and processes that left the run. It also counts
+/// command (docker, snapd, a shared ssh connection), and processes that left the run. It tells UDP from 10 kB on,
+/// beside TCP from 100 kB. It also counts
 /// connections that chose another congestion control or had no room for imtcp's state.
 ///
 /// When the command ends, imtcp waits up to two seconds for data that the kernel still holds. Ctrl-C ends
-/// the wait, and with --quiet there is none. The last line says how much was still on its way then.
+/// the wait. With --quiet, or if a signal ended the command, there is none. The last line says how much was still on its way then.
 ///
 /// imtcp yields for what this host SENDS. The sender paces a download: run imtcp there. imtcp does not
 /// touch UDP, and so not QUIC.
@@ -53,8 +54,8 @@ use crate::rate::Rate;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp run -- rsync -a backup/ host:backup/\n  \
-    sudo imtcp run --max-rate 20M --user $USER -- curl -T image.iso https://host/\n\n\
-    It yields for what this host SENDS; not for downloads, and not for UDP or QUIC.")]
+    sudo --preserve-env=SSH_AUTH_SOCK imtcp run --user $USER -- rsync -a a/ host:a\n\n\
+    It yields for what this host SENDS; not for downloads, UDP or QUIC.")]
 pub struct RunArgs {
     #[command(flatten)]
     pub orders: OrderArgs,

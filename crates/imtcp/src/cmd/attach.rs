@@ -109,6 +109,9 @@ fn check_process(pid: i32, force: bool) -> Result<()> {
     if !procfs::exists(pid) {
         bail!("there is no process {pid}");
     }
+    if procfs::is_of_kernel(pid) {
+        bail!("process {pid} is a thread of the kernel, which nobody can move or hold back");
+    }
     if pid == 1 && !force {
         bail!(
             "every process of this machine descends from process 1, remote logins too: take one \

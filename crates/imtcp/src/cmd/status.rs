@@ -10,12 +10,12 @@ use imtcp_bpf::{controls, down, layout_matches, objects, probe, Record, Totals, 
 use serde_json::{json, Value};
 
 use super::print_json;
-use crate::attachment::{Attachment, Coverage};
+use crate::attachment::{Attachment, Coverage, Target};
 use crate::cli::StatusArgs;
 use crate::left_behind::{self, LeftBehind};
 use crate::policy::Mode;
 use crate::state::{self, Run};
-use crate::{exit, format, nocc};
+use crate::{exit, format, nocc, procfs};
 
 /// A run, alive or with connections that outlive it.
 struct Listed {
@@ -29,7 +29,7 @@ impl Listed {
     fn text(&self) -> String {
         let r = &self.run;
         let orders = match self.ended && self.connections == 0 {
-            true => "over".into(),
+            true => "the run is over".into(),
             false => self.in_force.text(r.orders()),
         };
         let open = format::count(self.connections, "connection");
@@ -37,7 +37,7 @@ impl Listed {
             true => format!(", which has ended; open: {open}"),
             false => String::new(),
         };
-        let left = left_behind::told_in_status(&self.alive());
+        let left = left_behind::told_with_remedy(&self.alive());
         let left = left.map_or(String::new(), |l| format!("; {l}"));
         format!("{orders} (imtcp's pid {}{ended}{left}): {}", r.pid, r.command_shown())
     }
@@ -103,8 +103,9 @@ struct Status {
 pub fn main(args: StatusArgs) -> Result<u8> {
     probe::require_privileges("imtcp status")?;
     let loaded = Meta::read()?;
-    // Where /run cannot be written nothing is swept, and what there is can still be shown.
-    if let Ok(lock) = state::lock() {
+    // Where /run cannot be written, or another command is at work, nothing is swept, and what there is can still
+    // be shown.
+    if let Ok(Some(lock)) = state::lock_at_once() {
         state::sweep_runs(&lock);
     }
     let records = match loaded {
@@ -150,7 +151,9 @@ fn listed(records: &[Record], policies: Option<&Policies>) -> Vec<Listed> {
         run,
     };
     let live = state::runs().into_iter().map(|run| list(run, false));
-    live.chain(state::ended_runs().into_iter().map(|run| list(run, true))).collect()
+    let ended = state::ended_runs().into_iter().map(|run| list(run, true));
+    // Its last connection may have ended since the sweep: nothing is left of it.
+    live.chain(ended.filter(|one| one.connections > 0 || !one.alive().is_empty())).collect()
 }
 
 impl ListedAttachment {
@@ -192,9 +195,15 @@ impl ListedAttachment {
             );
         }
         let by = a.rule.as_ref().map_or_else(String::new, |rule| format!(" (rule {rule})"));
-        let mut text = format!("{}: {}{by}", a.target, self.in_force.text(a.orders()));
-        if let Some(gap) = self.coverage.gap(&a.target) {
-            text += &format!("; {gap}");
+        let command = match a.target {
+            Target::Pid(pid) if !self.coverage.ended => procfs::command(pid),
+            _ => None,
+        };
+        let command = command.map_or_else(String::new, |command| format!(" ({command})"));
+        let mut text = format!("{}{command}: {}{by}", a.target, self.in_force.text(a.orders()));
+        match self.coverage.gap(&a.target) {
+            Some(gap) => text += &format!("; {gap}"),
+            None => text += &format!("; {}", format::count(self.coverage.processes, "process")),
         }
         if let Some(what) = a.unreached.what() {
             text += &format!("; when it was attached, imtcp could not reach {what}");

@@ -17,6 +17,7 @@ use crossterm::terminal::{enable_raw_mode, EnterAlternateScreen};
 use crossterm::{event, execute};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, SigSet, Signal};
+use nix::sys::termios::{tcgetattr, tcsetattr, SetArg, SpecialCharacterIndices};
 use nix::unistd::{getpid, Pid};
 use ratatui::{DefaultTerminal, Frame};
 
@@ -30,6 +31,9 @@ pub struct Screen {
     arrived: mpsc::Receiver<Signal>,
 }
 
+/// How long crossterm may read, of a key of which half has come: with no time at all it reads nothing.
+const READING: Duration = Duration::from_millis(1);
+
 impl Screen {
     /// Before there is another thread, which signals would still end or stop.
     pub fn take() -> Result<Self> {
@@ -38,6 +42,7 @@ impl Screen {
         handled.add(Signal::SIGCONT);
         handled.thread_block()?;
         let terminal = ratatui::init();
+        read_what_is_there();
         // From the first look on it hears of SIGWINCH: a signal may come before we wait for a key.
         let _ = event::poll(Duration::ZERO);
         let (arrives, arrived) = mpsc::channel();
@@ -68,7 +73,7 @@ impl Screen {
         if is_gone(Duration::ZERO) || (!event::poll(Duration::ZERO)? && is_gone(wait.min(LOOK))) {
             self.act_on(Signal::SIGHUP)?;
         }
-        Ok(event::poll(Duration::ZERO)?)
+        Ok(event::poll(READING)?)
     }
 
     fn act_on(&mut self, signal: Signal) -> Result<()> {
@@ -78,8 +83,20 @@ impl Screen {
         }
         // Here again after a stop, or where nobody is there to continue us, and the kernel did not stop us.
         enable_raw_mode()?;
+        read_what_is_there();
         execute!(stdout(), EnterAlternateScreen)?;
         Ok(self.terminal.clear()?)
+    }
+}
+
+/// A read returns with what there is, if nothing: of a key of which half has come, crossterm would wait for the
+/// rest, whatever signals came meanwhile.
+fn read_what_is_there() {
+    let stdin = std::io::stdin();
+    if let Ok(mut terminal) = tcgetattr(&stdin) {
+        terminal.control_chars[SpecialCharacterIndices::VMIN as usize] = 0;
+        terminal.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        let _ = tcsetattr(&stdin, SetArg::TCSANOW, &terminal);
     }
 }
 

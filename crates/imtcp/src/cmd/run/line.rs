@@ -34,7 +34,7 @@ pub fn line(s: &Summary) -> String {
     };
     parts.extend(inner(s));
     parts.extend(not_held_back(s));
-    parts.extend(left_behind::told_at_the_end(&s.left_behind));
+    parts.extend(left_behind::told_with_remedy(&s.left_behind));
     format!("imtcp: {until}{}", parts.join("; "))
 }
 
@@ -64,7 +64,16 @@ fn download(s: &Summary) -> String {
     )
 }
 
+/// A handshake and an end count as a byte each.
+fn sent_nothing(s: &Summary) -> bool {
+    s.bytes_acked <= 2 * s.connections && s.queued_bytes == 0 && s.available.is_none()
+}
+
 fn upload(s: &Summary) -> Vec<String> {
+    if sent_nothing(s) {
+        let made = format::count(s.connections, "connection");
+        return vec![format!("{made} in {}, and nothing sent", format::micros(s.elapsed_us))];
+    }
     let sent = format::bytes(s.bytes_acked);
     let sent = match s.mean_bps() {
         Some(mean) => {
@@ -89,6 +98,11 @@ fn available(s: &Summary) -> String {
     let Some(a) = s.available else {
         return format!("available bandwidth not measured{}", why_not_measured(s));
     };
+    // It had more than that: the results are of moments that were no rule.
+    if s.mean_bps().is_some_and(|mean| a.mean_bps < mean / 2) {
+        let results = format::count(a.results, "result");
+        return format!("available bandwidth unknown ({results}, below half of what it sent)");
+    }
     let seen = match a.results {
         1 => "one result".into(),
         _ => format!("{}–{}", format::rate_short(a.min_bps), format::rate_short(a.max_bps)),
@@ -114,6 +128,8 @@ fn why_not_measured(s: &Summary) -> String {
 fn yielded(s: &Summary) -> Option<String> {
     s.yielding_us()?;
     Some(match s.yielded_pct() {
+        // Who measured nothing does not know what there was to yield to.
+        None | Some(0) if s.available.is_none() => return None,
         None | Some(0) => "never had to yield".into(),
         Some(pct) => format!("held to what was free {pct} % of the time"),
     })
@@ -173,12 +189,12 @@ mod tests {
         let mut s = measured();
         s.add_ended(&Policy {
             avail_count: 1,
-            avail_sum_kbps: 9_090,
-            avail_min_bps: 9_090_000,
-            avail_max_bps: 9_090_000,
+            avail_sum_kbps: 90_900,
+            avail_min_bps: 90_900_000,
+            avail_max_bps: 90_900_000,
             ..Default::default()
         });
-        says(&s, "; available 9.09 Mbit/s (one result); ");
+        says(&s, "; available 90.9 Mbit/s (one result); ");
     }
 
     #[test]
@@ -198,6 +214,23 @@ mod tests {
     }
 
     #[test]
+    fn results_that_the_run_itself_refutes_are_not_told_as_what_was_available() {
+        let available = Some(Available { results: 1, mean_bps: 0, min_bps: 0, max_bps: 0 });
+        says(
+            &Summary { available, ..measured() },
+            "mean 50.0 Mbit/s; available bandwidth unknown (1 result, below half of what it sent); ",
+        );
+    }
+
+    #[test]
+    fn a_connection_that_was_made_and_sent_nothing_has_no_rate_and_yielded_to_nobody() {
+        let s = Summary { connections: 1, bytes_acked: 2, min_rtt_us: Some(210), ..nothing() };
+        assert_eq!(line(&s), "imtcp: 1 connection in 2.00 s, and nothing sent");
+        let held_down_by_others = Summary { available: None, yielding_us: 0, ..measured() };
+        assert!(!line(&held_down_by_others).contains("yield"), "{}", line(&held_down_by_others));
+    }
+
+    #[test]
     fn limits_are_told_in_bits_per_second() {
         let limits = Limits { max_bps: Some(80_000_000), min_bps: None };
         says(&Summary { limits, ..measured() }, "mean 50.0 Mbit/s (at most 80.0 Mbit/s); ");
@@ -213,12 +246,18 @@ mod tests {
     #[test]
     fn why_nothing_was_measured_is_told_where_it_is_known() {
         let mut lan = Summary { connections: 1, ..nothing() };
-        lan.bytes_acked = 1;
-        says(&lan, "available bandwidth not measured; ");
+        lan.bytes_acked = 5_000;
+        assert!(line(&lan).ends_with("; available bandwidth not measured"), "{}", line(&lan));
         lan.min_rtt_us = Some(210);
         says(&lan, "available bandwidth not measured (a round trip of 210 µs is too short)");
         let limits = Limits { max_bps: Some(5_000_000), min_bps: None };
-        let capped = Summary { limits, min_rtt_us: Some(20_000), connections: 1, ..nothing() };
+        let capped = Summary {
+            limits,
+            min_rtt_us: Some(20_000),
+            connections: 1,
+            bytes_acked: 9_000,
+            ..nothing()
+        };
         says(&capped, "not measured (what --max-rate lets by may be too little for it)");
         lan.mode = Mode::Lp;
         says(&lan, "not measured (mode lp does not)");
@@ -238,14 +277,14 @@ mod tests {
             taken_away: Some(TakenAway::Down),
             connections: 1,
             left_connections: 1,
-            bytes_acked: 1,
+            bytes_acked: 100,
             ..nothing()
         };
         let down = line(&s);
-        assert!(down.starts_with("imtcp: taken down during the run; until then 1 byte sent; "));
+        assert!(down.starts_with("imtcp: taken down during the run; until then 100 bytes sent; "));
         assert!(!down.contains("chose another"), "{down}");
         let line = line(&Summary { taken_away: Some(TakenAway::Nocc), ..s });
-        assert!(line.starts_with("imtcp: mode nocc was taken away during the run; until then 1 "));
+        assert!(line.starts_with("imtcp: mode nocc was taken away during the run; until then 100 "));
     }
 
     #[test]

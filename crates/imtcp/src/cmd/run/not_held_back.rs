@@ -6,11 +6,14 @@ use super::summary::Summary;
 use super::uncovered::Uncovered;
 use crate::format;
 
+/// Where TCP has sent something: lookups and attempts at QUIC are less.
+const WORTH_TELLING_BESIDE_TCP_BYTES: u64 = 100_000;
+
 pub fn not_held_back(s: &Summary) -> Vec<String> {
     // `taken_away` says the same of the time after the programs were gone.
     let left = (s.left_connections > 0 && s.taken_away.is_none()).then(|| {
         let left = format::count(s.left_connections, "connection");
-        format!("{left} chose another congestion control, not held back from then on")
+        format!("{left} chose another congestion control, not held back nor counted from then on")
     });
     let no_room = (s.no_room_connections > 0).then(|| {
         let no_room = format::count(s.no_room_connections, "connection");
@@ -21,7 +24,9 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     });
     let Uncovered { udp_bytes, other_bytes, nfs_bytes, daemons, moved } = &s.uncovered;
     let by = |bytes: Option<u64>, how| {
-        let much = bytes.filter(|n| *n >= WORTH_TELLING_BYTES.max(s.bytes_acked / 10));
+        let least =
+            if s.bytes_acked == 0 { WORTH_TELLING_BYTES } else { WORTH_TELLING_BESIDE_TCP_BYTES };
+        let much = bytes.filter(|n| *n >= least);
         much.map(|n| format!("{} sent by {how}, not held back", format::bytes(n)))
     };
     let udp = by(*udp_bytes, "UDP");
@@ -31,10 +36,16 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
         format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&cgroup))
     });
     let mut told: Vec<_> = [left, no_room, udp, other, moved].into_iter().flatten().collect();
-    if s.connections + s.inner_connections == 0 {
-        told.extend(daemons.iter().map(|d| {
-            format!("{} ({}) sends for it: {}", d.name, format::others_text(&d.path), d.remedy)
-        }));
+    let saw_none = s.connections + s.inner_connections == 0;
+    let does =
+        if saw_none { "sends for it" } else { "was used too, and what it sends is not held back" };
+    told.extend(
+        daemons
+            .iter()
+            .map(|d| format!("{} ({}) {does}: {}", d.name, format::others_text(&d.path), d.remedy)),
+    );
+    // That number is the whole machine's: another's where the command has connections of its own.
+    if saw_none {
         told.extend((*nfs_bytes >= WORTH_TELLING_BYTES).then(|| {
             let bytes = format::bytes(*nfs_bytes);
             format!("NFS wrote {bytes} meanwhile, by connections of the kernel, not held back")
@@ -78,7 +89,10 @@ mod tests {
     #[test]
     fn connections_that_left_or_had_no_room_are_told() {
         let s = Summary { left_connections: 1, ..sent() };
-        says(&s, "; 1 connection chose another congestion control, not held back from then on");
+        says(
+            &s,
+            "; 1 connection chose another congestion control, not held back nor counted from then on",
+        );
         let s = Summary { no_room_connections: 2, ..nothing() };
         assert_eq!(
             line(&s),
@@ -96,6 +110,8 @@ mod tests {
             "imtcp: saw no TCP connection of the command; 31.0 MB sent by UDP, not held back"
         );
         says(&Summary { uncovered: udp(2_000_000), ..sent() }, "; 2.00 MB sent by UDP");
+        let much = Summary { bytes_acked: 60_000_000_000, uncovered: udp(120_000), ..sent() };
+        says(&much, "; 120 kB sent by UDP");
         for s in [
             Summary { uncovered: udp(300), ..nothing() },
             Summary { uncovered: udp(20_000), ..sent() },
@@ -120,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_in_the_commands_place_is_told_where_the_command_had_no_connection() {
+    fn who_sends_in_the_commands_place_is_told_and_the_machines_nfs_where_there_is_nothing_else() {
         let uncovered = Uncovered {
             nfs_bytes: 31_000_000,
             daemons: vec![Daemon {
@@ -137,7 +153,11 @@ mod tests {
              for it: do this; NFS wrote 31.0 MB meanwhile, by connections of the kernel, not held back"
         );
         let s = Summary { uncovered, ..sent() };
-        assert!(!line(&s).contains("docker") && !line(&s).contains("NFS"), "{}", line(&s));
+        says(
+            &s,
+            "; docker's daemon (/run/docker.sock) was used too, and what it sends is not held back: do this",
+        );
+        assert!(!line(&s).contains("NFS"), "{}", line(&s));
     }
 
     #[test]

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A run within another: the ceiling around it holds for it, too.
+//! A run within another or within an attachment: the ceiling around it holds for it, too.
 
 use std::path::Path;
 
 use imtcp_bpf::Policy;
 
-use crate::format;
-use crate::state::{self, Run};
+use crate::{format, state};
 
-/// Lowers the limits to the least ceiling of the runs around `home`. Tells so where that changes them: each
+/// Lowers the limits to the least ceiling of the runs and attachments around `home`. Tells so where that changes them: each
 /// inner run has a clock of its own, so several at once may have more than the ceiling together.
 pub fn limit(orders: &mut Policy, home: &Path) -> Option<String> {
-    let around = state::runs().into_iter().filter(|run| home.starts_with(&run.cgroup));
-    let (max_bps, outer) =
-        around.filter_map(|run| Some((run.limits.max_bps?, run))).min_by_key(|(max, _)| *max)?;
+    let is_around = |dir: &Path| home.starts_with(dir);
+    let runs = state::runs().into_iter().filter(|run| is_around(&run.cgroup));
+    let runs = runs.filter_map(|run| Some((run.limits.max_bps?, run.name())));
+    let attached = state::attachments().into_iter();
+    let attached = attached.filter(|a| a.has_orders() && a.cgroups().iter().any(|d| is_around(d)));
+    let attached = attached.filter_map(|a| Some((a.limits.max_bps?, a.target.to_string())));
+    let (max_bps, outer) = runs.chain(attached).min_by_key(|(max, _)| *max)?;
     lower(orders, max_bps).then(|| told(&outer, max_bps))
 }
 
@@ -27,10 +30,9 @@ fn lower(orders: &mut Policy, max_bps: u64) -> bool {
     true
 }
 
-fn told(outer: &Run, max_bps: u64) -> String {
+fn told(outer: &str, max_bps: u64) -> String {
     format!(
-        "inside {}, so at most {} here too; runs inside it do not share that, each may have it",
-        outer.name(),
+        "inside {outer}, so at most {} here too; runs inside it do not share that, each may have it",
         format::rate(max_bps)
     )
 }

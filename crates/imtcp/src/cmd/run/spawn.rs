@@ -138,7 +138,11 @@ fn explain(step: Step, errno: i32, command: &[OsString]) -> anyhow::Error {
             let name = command[0].to_string_lossy();
             let code = exit::of_exec_error(errno);
             let message = if code == exit::NOT_FOUND {
-                format!("{name}: command not found")
+                let hint = match name.contains(char::is_whitespace) {
+                    true => " (it is one word with blanks: leave out the quotes, or use sh -c)",
+                    false => "",
+                };
+                format!("{name}: command not found{hint}")
             } else {
                 format!("{name}: cannot be executed: {reason}")
             };

@@ -150,7 +150,11 @@ fn daemon(peer: UnixPeer) -> Option<Daemon> {
 }
 
 const DAEMONS: [(&str, &str, &str); 6] = [
-    ("/docker.sock", "docker's daemon", "`imtcp attach --cgroup system.slice/docker.service`"),
+    (
+        "/docker.sock",
+        "docker's daemon",
+        "attach the container's cgroup, as `imtcp attach --cgroup system.slice/docker-ID.scope`",
+    ),
     ("/podman.sock", "podman's service", "`imtcp attach --cgroup system.slice/podman.service`"),
     ("/containerd.sock", "containerd", "`imtcp attach --cgroup system.slice/containerd.service`"),
     ("/snapd.socket", "snapd", "`imtcp attach --cgroup system.slice/snapd.service`"),
