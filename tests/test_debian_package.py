@@ -81,6 +81,20 @@ def test_the_package_has_the_command_its_manual_completions_and_the_unit(
     assert {name for name in names if name.startswith("./usr/local")} == set()
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    unit = (ROOT / "packaging/systemd/imtcp-rules.service").read_text()
+    unit = unit.replace("/usr/local/bin/imtcp", "/bin/true")
+    unit = unit.replace("Documentation=man:imtcp-rules(1)\n", "")
+    file = tmp_path / "imtcp-rules.service"
+    file.write_text(unit)
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", file], capture_output=True, text=True, check=False
+    )
+    about_ours = [line for line in checked.stderr.split("\n") if "imtcp-rules" in line]
+    assert checked.returncode == 0 and not about_ours, checked.stderr
+
+
 @pytest.fixture(scope="module")
 def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small Debian of the same release, with nothing of this project in it."""

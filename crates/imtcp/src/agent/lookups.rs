@@ -228,8 +228,9 @@ mod tests {
         let dead: Vec<_> = (0..2 * AT_ONCE).map(|i| format!("dead{i}")).collect();
         let begun = Instant::now();
         lookups.want(&[names(&["192.0.2.9", "127.0.0.2", "live"]), dead.clone()].concat());
-        assert_eq!(lookups.addresses(), set(&["192.0.2.9"]));
-        assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+        // A name may be known by then, too.
+        assert!(lookups.addresses().contains("192.0.2.9"));
+        assert!(begun.elapsed() < Duration::from_millis(300), "{:?}", begun.elapsed());
         lookups.wait(SOON);
         assert!(begun.elapsed() < Duration::from_millis(300 * dead.len() as u64 / 2));
         assert_eq!(lookups.addresses(), set(&["192.0.2.9", "192.0.2.1"]), "and no loopback");

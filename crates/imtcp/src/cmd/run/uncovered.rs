@@ -131,14 +131,20 @@ fn has_left(own: &Path, to: &Path) -> bool {
     !to.starts_with(own) && !to.ancestors().any(cgroup::is_ours)
 }
 
-/// A command that finds nobody there makes its connections itself.
+/// A command that finds nobody there makes its connections itself. A path from the command's own directory cannot
+/// be looked at from here.
 fn is_there(peer: &UnixPeer) -> bool {
-    fs::metadata(&peer.path).is_ok_and(|m| m.file_type().is_socket())
+    is_bare_name(&peer.path) || fs::metadata(&peer.path).is_ok_and(|m| m.file_type().is_socket())
+}
+
+fn is_bare_name(path: &str) -> bool {
+    DAEMONS.iter().any(|(end, ..)| path == end.trim_start_matches('/'))
 }
 
 /// Only those that are known to send what they are asked to: others answer and that is all.
 fn daemon(peer: UnixPeer) -> Option<Daemon> {
-    let by_path = DAEMONS.iter().find(|(end, ..)| peer.path.ends_with(end));
+    let rooted = format!("/{}", peer.path.trim_start_matches('/'));
+    let by_path = DAEMONS.iter().find(|(end, ..)| rooted.ends_with(end));
     let (name, remedy) = match by_path {
         Some((_, name, remedy)) => (*name, *remedy),
         None if is_ssh_master(&peer) => {
@@ -191,6 +197,7 @@ mod tests {
     fn daemons_that_send_are_told_from_those_that_answer() {
         assert_eq!(name_of("docker", "/var/run/docker.sock"), Some("docker's daemon"));
         assert_eq!(name_of("anything", "/run/user/7/podman/podman.sock"), Some("podman's service"));
+        assert_eq!(name_of("docker", "docker.sock"), Some("docker's daemon"));
         assert_eq!(name_of("ssh", "/root/.ssh/cm-host:22"), Some("a shared ssh connection"));
         for path in ["/tmp/ssh-x/agent.4", "/run/user/7/gnupg/S.gpg-agent.ssh", "/tmp/.X11-unix/X0"]
         {
