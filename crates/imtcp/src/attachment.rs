@@ -17,7 +17,7 @@ use crate::policy::{self, Limits, Mode};
 use crate::state::{self, ATTACHMENTS};
 use crate::{cgroup, format, nested, procfs};
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
     Pid(i32),

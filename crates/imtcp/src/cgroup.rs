@@ -120,7 +120,7 @@ fn own_procs(dir: &Path) -> BTreeSet<i32> {
     found
 }
 
-fn children(dir: &Path) -> Vec<PathBuf> {
+pub fn children(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
 }

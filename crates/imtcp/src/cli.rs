@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use run::{AttachArgs, DetachArgs, OrderArgs, RunArgs};
+pub use run::{AttachArgs, ConfigArgs, DetachArgs, OrderArgs, RunArgs};
 
 /// nice(1) for the network: transfers that take only the bandwidth that nobody else wants
 ///

@@ -148,12 +148,17 @@ fn on_one_line(text: &str, most_chars: usize) -> String {
             line.push('…');
             break;
         }
-        match is_command(c) {
-            true => line.extend(c.escape_default()),
-            false => line.push(c),
-        }
+        push_shown(&mut line, c);
     }
     line
+}
+
+/// A character that commands a terminal is shown as its number.
+fn push_shown(shown: &mut String, c: char) {
+    match is_command(c) {
+        true => shown.extend(c.escape_default()),
+        false => shown.push(c),
+    }
 }
 
 /// Lines of ours with names of others in them: no character of them commands a terminal.
@@ -162,8 +167,7 @@ pub fn lines_for_terminal(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\n' | '\t' => shown.push(c),
-            c if is_command(c) => shown.extend(c.escape_default()),
-            c => shown.push(c),
+            c => push_shown(&mut shown, c),
         }
     }
     shown

@@ -103,8 +103,7 @@ fn root_of(pid: &str) -> Option<(u64, u64)> {
 
 fn has(pid: &str) -> Has {
     // Not those of container's roots elsewhere.
-    let mounts = fs::read(format!("/proc/{pid}/mounts")).unwrap_or_default();
-    let mounts = String::from_utf8_lossy(&mounts);
+    let mounts = procfs::read_text(format!("/proc/{pid}/mounts")).unwrap_or_default();
     let is_mounted = |wanted: &str| {
         mounts.lines().any(|line| {
             let mut fields = line.split(' ').skip(1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What a run or attachment orders: mode, floor, ceiling, marking, parameters.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use clap::ValueEnum;
@@ -141,7 +142,11 @@ pub fn told(mode: Mode, params: &InForce, limits: &Limits) -> String {
 }
 
 /// The part of a policy that user space writes.
-pub fn orders(args: &OrderArgs, dscp: Option<Dscp>) -> Result<Policy, Coded> {
+pub fn orders(
+    args: &OrderArgs,
+    config: Option<&Path>,
+    dscp: Option<Dscp>,
+) -> Result<Policy, Coded> {
     rate::check_order(args.min_rate, args.max_rate)
         .map_err(|message| Coded { code: USAGE, message })?;
     Ok(Policy {
@@ -149,7 +154,7 @@ pub fn orders(args: &OrderArgs, dscp: Option<Dscp>) -> Result<Policy, Coded> {
         max_bps: args.max_rate.map_or(0, |r| r.0),
         mode: args.mode.number(),
         dscp_plus1: dscp.map_or(0, |d| u32::from(d.0) + 1),
-        params: param::chosen(args.mode, &args.params, args.config.as_deref())?,
+        params: param::chosen(args.mode, &args.params, config)?,
         ..Default::default()
     })
 }

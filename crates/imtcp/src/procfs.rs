@@ -32,7 +32,7 @@ pub fn command(pid: i32) -> Option<String> {
 }
 
 /// A file of /proc. Names in it are what others chose: one byte that is no text must not hide the rest.
-fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+pub(crate) fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 

@@ -34,6 +34,13 @@ pub(crate) const ATTACHMENTS: &str = "/run/imtcp/attachments";
 /// pipe that takes nothing for now must not stop the others.
 pub struct ChangeLock(Option<Flock<File>>);
 
+impl ChangeLock {
+    fn new(lock: Flock<File>) -> Self {
+        out::hold();
+        ChangeLock(Some(lock))
+    }
+}
+
 impl Drop for ChangeLock {
     fn drop(&mut self) {
         drop(self.0.take());
@@ -42,18 +49,13 @@ impl Drop for ChangeLock {
 }
 
 pub fn lock() -> Result<ChangeLock> {
-    let lock = wait_for(open_change_lock()?)?;
-    out::hold();
-    Ok(ChangeLock(Some(lock)))
+    Ok(ChangeLock::new(wait_for(open_change_lock()?)?))
 }
 
 /// None while another command has it.
 pub fn lock_at_once() -> Result<Option<ChangeLock>> {
     let lock = Flock::lock(open_change_lock()?, FlockArg::LockExclusiveNonblock).ok();
-    Ok(lock.map(|lock| {
-        out::hold();
-        ChangeLock(Some(lock))
-    }))
+    Ok(lock.map(ChangeLock::new))
 }
 
 fn open_change_lock() -> Result<File> {
@@ -116,8 +118,8 @@ pub fn lock_rules() -> Result<Flock<File>> {
 
 /// Does somebody apply the rules?
 pub fn rules_are_watched() -> bool {
-    try_lock(Path::new(&format!("{DIR}/rules.lock"))).is_none()
-        && Path::new(&format!("{DIR}/rules.lock")).exists()
+    let lock = Path::new(DIR).join("rules.lock");
+    lock.exists() && try_lock(&lock).is_none()
 }
 
 /// None where somebody else has it.

@@ -214,6 +214,10 @@ fn rules_are_written_tested_and_removed_by_command() {
     let Some(_alone) = alone() else { return };
     let rules = Rules::new();
     let run = |args: &[&str]| imtcp(&[&["rules"], args, &["--dir", &rules.dir()]].concat());
+    let help = imtcp_ok(&["rules", "add", "--help"]);
+    for option in ["--unit", "--cgroup", "--user", "--command", "--mode", "--max-rate"] {
+        assert!(help.contains(&format!("{option} <")), "{option}: {help}");
+    }
     let add = run(&["add", "backup", "--unit", "restic*", "--max-rate", "20M", "--param", "g=0.9"]);
     let said = text(&add.stdout);
     assert!(said.contains("unit restic*.service: bg, g=0.9, at most 20.0 Mbit/s\n"), "{said}");

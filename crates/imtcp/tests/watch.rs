@@ -229,22 +229,21 @@ fn half_of_a_key_stops_neither_the_view_nor_a_signal_nor_a_hang_up() {
     let Some(_alone) = alone() else { return };
     // Alt-[, a letter's first byte, and a paste without its end.
     for half in [&b"\x1b["[..], b"\xc3", b"\x1b[200~abc"] {
-        let mut command = Command::new(&*IMTCP);
-        command.args(["watch", "--interval", "0.1"]);
-        let mut watch = on_terminal(command);
-        read_until(&mut watch.master, "q quit");
-        watch.master.write_all(half).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let typed = || {
+            let mut command = Command::new(&*IMTCP);
+            command.args(["watch", "--interval", "0.1"]);
+            let mut watch = on_terminal(command);
+            read_until(&mut watch.master, "q quit");
+            watch.master.write_all(half).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            watch
+        };
+        let mut watch = typed();
         watch.child.signal(libc::SIGTERM);
         read_until(&mut watch.master, "\x1b[?25h");
         assert_eq!(watch.child.finish().status.signal(), Some(libc::SIGTERM), "{half:?}");
 
-        let mut command = Command::new(&*IMTCP);
-        command.args(["watch", "--interval", "0.1"]);
-        let mut watch = on_terminal(command);
-        read_until(&mut watch.master, "q quit");
-        watch.master.write_all(half).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let watch = typed();
         drop(watch.master);
         assert!(!watch.child.finish().status.success(), "{half:?}");
     }

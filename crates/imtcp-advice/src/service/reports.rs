@@ -22,7 +22,7 @@ pub const MOST_RECORDS: usize = 10_000;
 /// Characters of what is wrong with a record: the sender chooses some of them.
 const MOST_WHY: usize = 300;
 
-// As the interface describes it; [`Body`] is what is read.
+// As the interface describes it.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Report {

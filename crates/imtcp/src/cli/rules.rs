@@ -4,17 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use crate::param::{Assignment, AssignmentParser};
-use crate::policy::Mode;
-use crate::rate::Rate;
+use super::OrderArgs;
 use crate::rules::DIR;
 
 /// Say once what is background: services, users and programs
 ///
-/// A rule is a file NAME.toml in /etc/imtcp.d. It names systemd units, cgroups, users or programs, and the mode
-/// and rates that they are to have. `imtcp rules watch` (the service imtcp-rules) attaches what the rules name, as
-/// `imtcp attach` does, and goes on: when a unit restarts, a program starts or a file changes, it follows within a
-/// second or two.
+/// A rule is a file NAME.toml in /etc/imtcp.d. It names systemd units, cgroups, users or programs, and gives them
+/// a mode and rates. `imtcp rules watch` attaches what the rules name, as `imtcp attach` does. The service
+/// imtcp-rules runs it. It follows within a second or two: a unit that restarts, a program that starts, a file
+/// that changes.
 ///
 ///   unit = "restic*.service"    # one or several: ["a.service", "b.service"]
 ///   cgroup = "system.slice/x"   # below /sys/fs/cgroup; * stands for a part of a name
@@ -75,6 +73,8 @@ pub struct TestArgs {
 }
 
 /// Write a rule
+///
+/// Rates hold for the sum of each target's connections.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp rules add backup --unit restic.service --max-rate 20M")]
 pub struct AddArgs {
@@ -90,20 +90,11 @@ pub struct AddArgs {
     #[arg(long, value_name = "USER")]
     pub user: Vec<String>,
     /// A program, by its path or its name
-    #[arg(long, value_name = "PROGRAM")]
+    // Its own id: --help leaves out what is called "command" (cli/help.rs).
+    #[arg(id = "program", long = "command", value_name = "PROGRAM")]
     pub command: Vec<String>,
-    /// How connections behave; rarely needed
-    #[arg(long, value_enum, default_value_t = Mode::Bg)]
-    pub mode: Mode,
-    /// Lower limit of the sum of each target's connections, as 500k (bit/s)
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub min_rate: Option<Rate>,
-    /// Upper limit of the sum of each target's connections, as 10M (bit/s)
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub max_rate: Option<Rate>,
-    /// Set a parameter of the mode; may be repeated
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = AssignmentParser)]
-    pub params: Vec<Assignment>,
+    #[command(flatten)]
+    pub orders: OrderArgs,
     /// Write over a rule of this name
     #[arg(long)]
     pub replace: bool,

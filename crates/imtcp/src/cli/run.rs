@@ -59,6 +59,8 @@ use crate::rate::Rate;
 pub struct RunArgs {
     #[command(flatten)]
     pub orders: OrderArgs,
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Mark the packets with a DSCP, as le
     ///
     /// Names are le, ef, cs0 to cs7 and af11 to af43. A number is 0 to 63. The name le is the lower-effort
@@ -140,6 +142,10 @@ pub struct OrderArgs {
     /// For example --param g=0.7 --param delta=1.1.
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = AssignmentParser)]
     pub params: Vec<Assignment>,
+}
+
+#[derive(Args, Clone)]
+pub struct ConfigArgs {
     /// Read parameters here, not in /etc/imtcp.conf
     ///
     /// --param goes before the file. The file is TOML with a table for each mode: [bg], and below it a
@@ -186,6 +192,8 @@ pub struct AttachArgs {
     pub force: bool,
     #[command(flatten)]
     pub orders: OrderArgs,
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Say in JSON what was done
     #[arg(long)]
     pub json: bool,

@@ -23,7 +23,7 @@ use crate::{cgroup, exit, format, nested, nocc, param, policy, procfs};
 const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 
 pub fn main(args: AttachArgs) -> Result<u8> {
-    let orders = policy::orders(&args.orders, None)?;
+    let orders = policy::orders(&args.orders, args.config.config.as_deref(), None)?;
     probe::require_privileges("imtcp attach")?;
     let target = match (args.pid, &args.cgroup) {
         (Some(pid), _) => Target::Pid(pid),
@@ -86,12 +86,26 @@ pub(super) struct Done {
     before: Option<String>,
 }
 
+impl Done {
+    /// For people; `processes` are those that it covers.
+    pub(super) fn told(&self, processes: usize) -> String {
+        let a = &self.attachment;
+        let before = self.before.as_ref();
+        let before = before.map_or_else(String::new, |orders| format!(" (before: {orders})"));
+        format!(
+            "{} is attached: {}{before}; {}, {}",
+            a.target,
+            a.orders(),
+            format::count(processes, "process"),
+            format::count(a.sockets.len(), "open socket")
+        )
+    }
+}
+
 /// Its name is something else's now, or nothing's.
 fn end_of_former(former: &Attachment) -> Result<()> {
     let coverage = former.coverage();
-    if let Some(fault) = detach::detach(former)?.left {
-        return Err(fault);
-    }
+    detach::detach_whole(former)?;
     let name = &former.target;
     let what = match former.target {
         Target::Pid(_) => "is another process than the one",
@@ -152,15 +166,7 @@ fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
         for name in apart {
             outln!("{name} keeps what it has: the inner one decides");
         }
-        let before = done.before.as_ref();
-        let before = before.map_or_else(String::new, |orders| format!(" (before: {orders})"));
-        outln!(
-            "{} is attached: {}{before}; {}, {}; `imtcp detach` undoes it",
-            a.target,
-            a.orders(),
-            format::count(processes, "process"),
-            format::count(a.sockets.len(), "open socket")
-        );
+        outln!("{}; `imtcp detach` undoes it", done.told(processes));
     }
     if let Some(text) = a.unreached.text() {
         eprintln!("imtcp: {text}");

@@ -141,6 +141,11 @@ pub(super) fn detach(attachment: &Attachment) -> Result<Detached> {
     Ok(Detached { restored, left })
 }
 
+/// The same, and it is a fault if something stays.
+pub(super) fn detach_whole(attachment: &Attachment) -> Result<()> {
+    detach(attachment)?.left.map_or(Ok(()), Err)
+}
+
 fn restore_sockets(thread: i32, policy: u64, saved: &HashMap<u64, &str>) -> usize {
     let (Ok(held), Ok(tags)) = (Thread::open(thread), Tags::open()) else { return 0 };
     let mut restored = 0;

@@ -147,14 +147,9 @@ fn is_program(process: &Process, name: &str) -> bool {
 }
 
 fn below(mount: &Path, dir: &Path, found: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    for entry in entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
-        let path = entry.path();
-        if cgroup::is_ours(&path) {
-            continue;
-        }
-        found.extend(path.strip_prefix(mount).ok().map(Path::to_path_buf));
-        below(mount, &path, found);
+    for child in cgroup::children(dir).into_iter().filter(|child| !cgroup::is_ours(child)) {
+        found.extend(child.strip_prefix(mount).ok().map(Path::to_path_buf));
+        below(mount, &child, found);
     }
 }
 

@@ -6,7 +6,6 @@ mod written;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 use std::{fs, io};
 
 use imtcp_bpf::Policy;
@@ -69,7 +68,6 @@ struct State {
     inode: u64,
     bytes: u64,
     changed: (i64, i64),
-    modified: Option<SystemTime>,
 }
 
 impl State {
@@ -80,7 +78,6 @@ impl State {
             inode: found.ino(),
             bytes: found.len(),
             changed: (found.ctime(), found.ctime_nsec()),
-            modified: found.modified().ok(),
         })
     }
 }

@@ -79,7 +79,6 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
         min_rate: rate(written.min_rate).map_err(|e| format!("min-rate: {e}"))?,
         max_rate: rate(written.max_rate).map_err(|e| format!("max-rate: {e}"))?,
         params: written.param.iter().map(|(n, v)| Assignment::of_toml(mode, n, v)).collect(),
-        config: None,
     };
     let names = Names {
         units: patterns(written.unit.list(), unit_pattern)?,
@@ -99,7 +98,7 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
              unit = \"restic.service\""
             .into());
     }
-    let orders = policy::orders(&args, None).map_err(|e| e.message)?;
+    let orders = policy::orders(&args, None, None).map_err(|e| e.message)?;
     Ok(Rule { name: name.into(), names, mode, orders })
 }
 
@@ -150,12 +149,7 @@ fn cgroup_pattern(name: &str) -> Result<String, String> {
 }
 
 /// The file of a rule.
-pub fn text(
-    names: [(&str, &[String]); 4],
-    mode: Mode,
-    rates: [(&str, Option<Rate>); 2],
-    params: &[Assignment],
-) -> String {
+pub fn text(names: [(&str, &[String]); 4], orders: &OrderArgs) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let mut lines = Vec::new();
     for (key, names) in names {
@@ -166,13 +160,13 @@ pub fn text(
             several => lines.push(format!("{key} = [{}]", several.join(", "))),
         }
     }
-    lines.push(format!("mode = {}", quoted(mode.name())));
-    for (key, rate) in rates {
+    lines.push(format!("mode = {}", quoted(orders.mode.name())));
+    for (key, rate) in [("min-rate", orders.min_rate), ("max-rate", orders.max_rate)] {
         lines.extend(rate.map(|rate| format!("{key} = \"{}\"", rate.0)));
     }
-    if !params.is_empty() {
+    if !orders.params.is_empty() {
         lines.push("[param]".into());
-        for param in params {
+        for param in &orders.params {
             let value = param.value();
             let is_number = value.parse::<toml::Value>().is_ok_and(|v| !v.is_str());
             let value = if is_number { value.into() } else { quoted(value) };
@@ -233,9 +227,13 @@ mod tests {
     fn what_is_written_is_read_as_the_same() {
         let units = ["a \"quoted\" one".to_string(), "b".to_string()];
         let names = [("unit", &units[..]), ("cgroup", &[]), ("user", &[]), ("command", &[])];
-        let rates = [("min-rate", None), ("max-rate", Some(Rate(20_000_000)))];
-        let g = Assignment::of_toml(Mode::Bg, "g", &toml::Value::Float(0.9));
-        let rule = parse("x", &text(names, Mode::Bg, rates, &[g])).unwrap();
+        let orders = OrderArgs {
+            mode: Mode::Bg,
+            min_rate: None,
+            max_rate: Some(Rate(20_000_000)),
+            params: vec![Assignment::of_toml(Mode::Bg, "g", &toml::Value::Float(0.9))],
+        };
+        let rule = parse("x", &text(names, &orders)).unwrap();
         assert_eq!(rule.names.to_string(), "unit a \"quoted\" one.service, unit b.service");
         assert_eq!(rule.told(), "bg, g=0.9, at most 20.0 Mbit/s");
     }

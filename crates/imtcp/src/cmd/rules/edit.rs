@@ -23,8 +23,7 @@ pub fn add(args: &AddArgs) -> Result<u8> {
         ("user", &args.user),
         ("command", &args.command),
     ];
-    let rates = [("min-rate", args.min_rate), ("max-rate", args.max_rate)];
-    let text = text(names, args.mode, rates, &args.params);
+    let text = text(names, &args.orders);
     let rule = parse(&args.name, &text).map_err(exit::usage)?;
     let path = args.dir.dir.join(format!("{}.toml", args.name));
     if path.exists() && !args.replace {
@@ -67,9 +66,9 @@ pub fn remove(args: &RemoveArgs) -> Result<u8> {
     let mut faults = Vec::new();
     let mut count = 0;
     for attachment in its.filter(|a| a.rule.as_deref() == Some(&args.name)) {
-        match detach::detach(&attachment).map(|done| done.left) {
-            Ok(None) => count += 1,
-            Ok(Some(fault)) | Err(fault) => faults.push(fault),
+        match detach::detach_whole(&attachment) {
+            Ok(()) => count += 1,
+            Err(fault) => faults.push(fault),
         }
     }
     state::sweep(&lock);

@@ -12,7 +12,7 @@ use crate::attachment::{Attachment, Target};
 use crate::cli::rules::{ListArgs, TestArgs};
 use crate::policy::Limits;
 use crate::rules::{Rule, Rules};
-use crate::{cgroup, exit, format, param, state};
+use crate::{cgroup, exit, format, param, procfs, state};
 
 /// A target of a rule, with what there is to say of it.
 struct Covered {
@@ -38,7 +38,7 @@ pub fn list(args: &ListArgs) -> Result<u8> {
         let its = attached.iter().filter(|a| a.rule.as_deref() == Some(&rule.name));
         let open = named.iter().filter(|(target, of)| {
             of.name == rule.name
-                && !attached.iter().any(|a| a.target == *target && a.rule.is_some())
+                && !attached.iter().any(|a| a.target == **target && a.rule.is_some())
         });
         its.map(of_attachment).chain(open.map(|(target, _)| not_its(target, &attached))).collect()
     };
@@ -66,7 +66,7 @@ fn not_its(target: &Target, attached: &[Attachment]) -> Covered {
 
 fn processes(target: &Target) -> usize {
     match target {
-        Target::Pid(pid) => crate::procfs::tree(*pid).len(),
+        Target::Pid(pid) => procfs::tree(*pid).len(),
         Target::Cgroup(dir) => cgroup::procs(dir).len(),
     }
 }

@@ -9,10 +9,11 @@ use imtcp_bpf::{meta, paths, probe};
 
 use super::super::{detach, up};
 use super::round::{self, Change};
+use crate::attachment::Target;
 use crate::cli::rules::WatchArgs;
 use crate::fault::Fault;
 use crate::rules::Rules;
-use crate::signals::{self, Blocked};
+use crate::signals::{self, Arrived, Blocked};
 use crate::{exit, format, nested, state};
 
 /// How often it looks. A look costs milliseconds; what a new process sends before it is covered from then on.
@@ -52,24 +53,18 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
                 }
             }
         }
-        let Some(arrived) = signals.wait_for(LOOK) else {
-            watcher.rules.look();
-            continue;
-        };
-        match arrived.signal {
-            // As services do: read the files again. They are looked at each second anyway.
-            libc::SIGHUP => watcher.rules.look(),
-            signal if signals::asks_to_end(arrived) => {
-                give_all_back()?;
-                // A service that is asked to end has ended well.
-                return Ok(if signal == libc::SIGTERM {
-                    exit::OK
-                } else {
-                    signals::end_by(signal)
-                });
-            }
-            _ => {}
+        // A hang-up asks services to read their files again, which this does anyway.
+        let asks =
+            |arrived: &Arrived| signals::asks_to_end(*arrived) && arrived.signal != libc::SIGHUP;
+        if let Some(end) = signals.wait_for(LOOK).filter(asks) {
+            give_all_back()?;
+            // A service that is asked to end has ended well.
+            return Ok(match end.signal {
+                libc::SIGTERM => exit::OK,
+                other => signals::end_by(other),
+            });
         }
+        watcher.rules.look();
     }
 }
 
@@ -77,8 +72,8 @@ struct Watcher {
     rules: Rules,
     /// Faults of files that were said.
     told: Vec<String>,
-    /// By target: when it failed, and why.
-    failed: BTreeMap<String, (Instant, String)>,
+    /// When it failed, and why.
+    failed: BTreeMap<Target, (Instant, String)>,
     fault: Fault,
 }
 
@@ -104,15 +99,15 @@ impl Watcher {
         let attached = state::attachments();
         let named = round::named(&self.rules, &attached)?;
         for change in round::changes(named, attached) {
-            let name = change.target().to_string();
-            if is_waiting(&self.failed, &name) {
+            let target = change.target().clone();
+            if is_waiting(&self.failed, &target) {
                 continue;
             }
             match apply(change) {
-                Ok(()) => drop(self.failed.remove(&name)),
+                Ok(()) => drop(self.failed.remove(&target)),
                 Err(e) => {
                     let why = format!("{e:#}");
-                    let before = self.failed.insert(name, (Instant::now(), why.clone()));
+                    let before = self.failed.insert(target, (Instant::now(), why.clone()));
                     if before.is_none_or(|(_, before)| before != why) {
                         eprintln!("imtcp: {why}; it is tried again");
                     }
@@ -127,35 +122,28 @@ impl Watcher {
         let attached = state::attachments();
         let named = round::named(&self.rules, &attached)?;
         let changes = round::changes(named, attached);
-        self.failed.retain(|name, _| changes.iter().any(|c| c.target().to_string() == *name));
-        Ok(changes.iter().any(|c| !is_waiting(&self.failed, &c.target().to_string())))
+        self.failed.retain(|target, _| changes.iter().any(|c| c.target() == target));
+        Ok(changes.iter().any(|c| !is_waiting(&self.failed, c.target())))
     }
 }
 
-fn is_waiting(failed: &BTreeMap<String, (Instant, String)>, name: &str) -> bool {
-    failed.get(name).is_some_and(|(at, _)| at.elapsed() < AGAIN)
+fn is_waiting(failed: &BTreeMap<Target, (Instant, String)>, target: &Target) -> bool {
+    failed.get(target).is_some_and(|(at, _)| at.elapsed() < AGAIN)
 }
 
 fn apply(change: Change) -> Result<()> {
     match change {
         Change::GiveBack(attachment) => {
             let rule = attachment.rule.clone().unwrap_or_default();
-            if let Some(left) = detach::detach(&attachment)?.left {
-                return Err(left);
-            }
+            detach::detach_whole(&attachment)?;
             eprintln!("imtcp: rule {rule}: {} is detached", attachment.target);
         }
         Change::Take(target, rule) => {
             let name = &rule.name;
-            let a = round::take(target, rule).map_err(|e| e.context(format!("rule {name}")))?;
-            let processes = nested::own_processes(&a, &nested::within(&a)).len();
-            eprintln!(
-                "imtcp: rule {name}: {} is attached: {}; {}, {}",
-                a.target,
-                a.orders(),
-                format::count(processes, "process"),
-                format::count(a.sockets.len(), "open socket")
-            );
+            let done = round::take(target, rule).map_err(|e| e.context(format!("rule {name}")))?;
+            let a = &done.attachment;
+            let processes = nested::own_processes(a, &nested::within(a)).len();
+            eprintln!("imtcp: rule {name}: {}", done.told(processes));
             if let Some(text) = a.unreached.text() {
                 eprintln!("imtcp: rule {name}: {text}");
             }

@@ -44,7 +44,7 @@ use crate::signals::{self, Blocked};
 use crate::{caps, cgroup, nested, nocc, param, policy, state, user};
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
-    let orders = policy::orders(&args.orders, args.dscp)?;
+    let orders = policy::orders(&args.orders, args.config.config.as_deref(), args.dscp)?;
     match run(args, orders, home) {
         Ok(status) if libc::WIFSIGNALED(status) => Ok(signals::end_by(libc::WTERMSIG(status))),
         Ok(status) => Ok(libc::WEXITSTATUS(status) as u8),
