@@ -48,6 +48,13 @@ fn file_of(run: &serde_json::Value) -> String {
     format!("/run/imtcp/runs/{:016x}.json", run["policy"].as_u64().unwrap())
 }
 
+/// Waits until the run is neither listed nor registered. A connection that ends while `status` looks is no longer
+/// listed, and the file goes at the next look.
+fn nothing_is_left_of(run: &serde_json::Value, net: &Net) {
+    let file = file_of(run);
+    eventually("nothing is left", || runs_to(net).is_empty() && !Path::new(&file).exists());
+}
+
 #[test]
 fn what_is_in_the_socket_when_the_command_ends_is_waited_for_and_counted() {
     let Some(_alone) = alone() else { return };
@@ -170,8 +177,7 @@ fn what_is_still_on_its_way_is_said_and_the_run_listed_with_its_limits_until_it_
             .contains(", which has ended; open: 1 connection): python3 -c import os, socket s = "),
         "{status}"
     );
-    eventually("the connection has ended", || runs_to(&net).is_empty());
-    assert!(!Path::new(&file_of(&listed[0])).exists());
+    nothing_is_left_of(&listed[0], &net);
 }
 
 #[test]
@@ -214,8 +220,7 @@ fn a_killed_run_is_listed_with_its_limits_while_its_connections_go_on() {
     assert_eq!(connections("client-static")[0]["mode"], "bg");
     // SAFETY: our own grandchild.
     unsafe { libc::kill(pid, libc::SIGKILL) };
-    eventually("nothing is left", || runs_to(&net).is_empty());
-    assert!(!Path::new(&file_of(&listed[0])).exists());
+    nothing_is_left_of(&listed[0], &net);
 }
 
 /// A daemon: it listens, with a connection open or without, and tells each client its control.
