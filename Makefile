@@ -15,8 +15,11 @@ BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_modes.bpf.o target/bpf/im
 PREFIX ?= /usr/local
 UNITS ?= $(PREFIX)/lib/systemd/system
 
-COMPLETIONS := bash-completion/completions/imtcp zsh/site-functions/_imtcp \
-	fish/vendor_completions.d/imtcp.fish
+# The command, the advice service, and the agent that feeds it.
+PROGRAMS := imtcp imtcp-advice imtcp-agent
+SERVICES := imtcp-rules imtcp-advice imtcp-agent imtcp-metrics
+COMPLETIONS := $(foreach p,$(PROGRAMS),bash-completion/completions/$(p) zsh/site-functions/_$(p) \
+	fish/vendor_completions.d/$(p).fish)
 
 .PHONY: install uninstall deb help setup setup-tests build bpf man lab-env tests-env demo demo-programs demo-kernel
 .PHONY: proftpd install-proftpd test test-all test-quick book lint format bench fuzz clean
@@ -39,31 +42,39 @@ target/bpf/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
 	@mkdir -p $(@D)
 	$(BPF_CLANG) $(BPF_CFLAGS) -c $< -o $@
 
-build: setup bpf ## target/release/imtcp and target/bpf/imtcp.bpf.o
+build: setup bpf ## target/release/imtcp, imtcp-advice, imtcp-agent, and target/bpf/imtcp.bpf.o
 	$(CARGO) build --release --locked
 
 man: build ## target/man: manual pages, from the same source as --help
 	@mkdir -p target/man
-	target/release/imtcp man target/man
+	for program in $(PROGRAMS); do target/release/$$program man target/man || exit; done
 
 # Builds nothing: under sudo the compiler may be another, or none.
-install: ## into PREFIX (/usr/local): the command, its manual pages and completions
+install: ## into PREFIX (/usr/local): the programs, their manual pages and completions
 	@[ -x target/release/imtcp ] || { echo "nothing is built yet: run make build first" >&2; exit 1; }
-	install -Dm755 target/release/imtcp $(DESTDIR)$(PREFIX)/bin/imtcp
+	for program in $(PROGRAMS); do \
+		install -Dm755 target/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit; done
 	@mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/,$(dir $(COMPLETIONS)))
 	@mkdir -p $(DESTDIR)$(UNITS)
-	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/imtcp-rules.service >$(DESTDIR)$(UNITS)/imtcp-rules.service
-	target/release/imtcp man $(DESTDIR)$(PREFIX)/share/man/man1
-	target/release/imtcp completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/imtcp
-	target/release/imtcp completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_imtcp
-	target/release/imtcp completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/imtcp.fish
+	for unit in $(SERVICES); do \
+		sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/$$unit.service >$(DESTDIR)$(UNITS)/$$unit.service || exit; done
+	install -Dm644 packaging/grafana/imtcp.json $(DESTDIR)$(PREFIX)/share/imtcp/grafana.json
+	install -Dm644 packaging/prometheus/imtcp.rules.yml $(DESTDIR)$(PREFIX)/share/imtcp/prometheus.rules.yml
+	set -e; share=$(DESTDIR)$(PREFIX)/share; for program in $(PROGRAMS); do \
+		made=target/release/$$program; \
+		$$made man $$share/man/man1; \
+		$$made completions bash >$$share/bash-completion/completions/$$program; \
+		$$made completions zsh >$$share/zsh/site-functions/_$$program; \
+		$$made completions fish >$$share/fish/vendor_completions.d/$$program.fish; done
 
 uninstall: ## undo install
-	rm -f $(DESTDIR)$(PREFIX)/bin/imtcp $(DESTDIR)$(UNITS)/imtcp-rules.service $(DESTDIR)$(PREFIX)/share/man/man1/imtcp.1 \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(PROGRAMS)) $(patsubst %,$(DESTDIR)$(UNITS)/%.service,$(SERVICES)) \
+		$(DESTDIR)$(PREFIX)/share/man/man1/imtcp.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man1/imtcp-*.1 $(addprefix $(DESTDIR)$(PREFIX)/share/,$(COMPLETIONS))
+	rm -rf $(DESTDIR)$(PREFIX)/share/imtcp
 
-deb: build ## target/deb/imtcp_*.deb, a Debian package of what is built
+deb: build ## target/deb/*.deb, Debian packages of what is built
 	@scripts/setup.sh deb
 	cd packaging && debian/rules clean && debian/rules binary
 	@ls target/deb/*.deb
@@ -86,10 +97,10 @@ demo: setup ## upload a file tree beside web traffic, with every control in turn
 	@$(MAKE) --no-print-directory -j2 demo-programs demo-kernel
 	IMTCP_PROGRAMS=target/demo .venv/bin/lab demo --seeds $(SEEDS)
 
-# What the demo runs, and no more: a fifth of the work of `make build`.
+# What the demo runs, and no more: without the advice service and its libraries.
 demo-programs: setup bpf
 	@# cargo looks for the -j2 of `make demo`, and complains that it may not have it.
-	MAKEFLAGS= $(CARGO) build --profile demo --locked -p imtcp -p imtcp-load --no-default-features
+	MAKEFLAGS= $(CARGO) build --profile demo --locked -p imtcp -p imtcp-load
 
 # Fetched while the compiler works.
 demo-kernel: lab-env

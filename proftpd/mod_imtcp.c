@@ -10,7 +10,7 @@
 
 module imtcp_module;
 
-/* Of imtcp advice serve. */
+/* Of imtcp-advice serve. */
 #define DEFAULT_URL "http://127.0.0.1:8750"
 /* A service on this machine answers in a few; a client notices hundreds. */
 #define DEFAULT_TIMEOUT_MS 300

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a made history for `imtcp advice import`: minutes of available bandwidth.
+"""Writes a made history for `imtcp-advice import`: minutes of available bandwidth.
 
 A line of 100 Mbit/s has a daily shape. A quarter is used at night, 28 % more about 10 h, and 42 %
 more about 20 h (UTC). Weekends have one broad evening peak of 35 %. Noise with a memory of half an

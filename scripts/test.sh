@@ -99,10 +99,9 @@ lane() {
 }
 
 # The compiler seldom keeps both cores busy, and the core's own tests never do. The profile of `make
-# build`, and of `make demo`: what others wrote is built once.
+# build`: what others wrote is built once.
 rust="cargo test --release --locked --workspace --quiet"
-rust_demo="cargo test --profile demo --locked -p imtcp --no-default-features --quiet --test left_out"
-begin rust-compile sh -c "$rust --no-run && $rust_demo --no-run"
+begin rust-compile sh -c "$rust --no-run"
 part core-compile make -s core-compile
 part core make -s core-test
 part fuzz make -s core-fuzz-smoke
@@ -112,8 +111,6 @@ loaded=
 [ ! -e /sys/fs/bpf/imtcp ] || loaded=1
 # shellcheck disable=SC2086 # words of a command
 part rust $rust --no-fail-fast
-# shellcheck disable=SC2086
-part rust-demo $rust_demo
 [ -n "$loaded" ] || target/release/imtcp down >/dev/null 2>&1 || true
 if [ -n "$quick" ]; then
 	# shellcheck disable=SC2086

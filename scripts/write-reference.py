@@ -65,7 +65,9 @@ def code(names: str) -> str:
 
 def commands(imtcp: Command, _before: str) -> str:
     rows = [f"| `imtcp {name}` | {what} |" for name, what in imtcp.commands()]
-    rows += [f"| `imtcp advice {name}` | {what} |" for name, what in imtcp.commands("advice")]
+    for program in ("imtcp-advice", "imtcp-agent"):
+        other = Command(str(Path(imtcp.program).with_name(program)))
+        rows += [f"| `{program} {name}` | {what} |" for name, what in other.commands()]
     return "\n".join(["| command | what it does |", "|---|---|", *rows])
 
 

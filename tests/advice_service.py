@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from built import ADVICE
+
 ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 WRITE_TOKEN = "a-token-for-the-tests"
 READ_TOKEN = "a-token-for-readers"
 
@@ -18,7 +18,7 @@ READ_TOKEN = "a-token-for-readers"
 @contextlib.contextmanager
 def running_service(home: Path, *options: str, reading_needs_token: bool = False) -> Iterator[str]:
     """The URL of a service with a history of its own; at the end it must still run."""
-    command = [IMTCP, "advice", "serve", "--db", home / "history.db", "--listen", "127.0.0.1:0"]
+    command = [ADVICE, "serve", "--db", home / "history.db", "--listen", "127.0.0.1:0"]
     # No packet leaves the machine.
     command += ["--no-ping"]
     tokens = {"--token-file": WRITE_TOKEN}

@@ -18,8 +18,8 @@ from typing import IO
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
+from built import ADVICE, AGENT, IMTCP
+
 TOKEN = "a-token-for-the-tests"
 CLIENT, SERVER = "10.97.0.1", "10.97.0.2"
 NAMES = {name: f"imtcp-agent-{os.getpid()}-{name}" for name in "amb"}
@@ -98,7 +98,7 @@ def free_port() -> int:
 @contextmanager
 def service(db: Path, tokens: Path, port: int = 0) -> Iterator[str]:
     """The advice service; its URL."""
-    command = [IMTCP, "advice", "serve", "--db", db, "--listen", f"127.0.0.1:{port}"]
+    command = [ADVICE, "serve", "--db", db, "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(
         [*command, "--token-file", tokens], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -112,7 +112,7 @@ def service(db: Path, tokens: Path, port: int = 0) -> Iterator[str]:
 
 def history(db: Path) -> list[dict[str, str]]:
     """The service's records on disk, oldest first."""
-    export = [IMTCP, "advice", "export", "--db", db]
+    export = [ADVICE, "export", "--db", db]
     text = subprocess.run(export, check=True, capture_output=True, text=True).stdout
     return sorted(csv.DictReader(text.splitlines()), key=lambda record: record["time"])
 
@@ -140,7 +140,7 @@ class Agents:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def command(self, url: str, *more: str | Path) -> list[str]:
-        command = [IMTCP, "agent", "--url", url, "--token-file", self.tokens]
+        command = [AGENT, "feed", "--url", url, "--token-file", self.tokens]
         command += ["--spool", self.spool, "--interval", "1", "--every", "0", "--source", "here"]
         return [str(part) for part in [*command, *more]]
 

@@ -1,4 +1,4 @@
-"""`imtcp agent`: from a connection's measurements to the history of its path."""
+"""`imtcp-agent feed`: from a connection's measurements to the history of its path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from agents import ALONE, AWAY, IMTCP, IN_A, SERVER, Agents, inside, transfer, wait_until
+from agents import ALONE, AWAY, IN_A, SERVER, Agents, inside, transfer, wait_until
+from built import ADVICE, AGENT
 
 
 def test_of_listed_peers_in_the_agents_network_namespace_alone_results_are_sent(
@@ -46,7 +47,7 @@ def test_results_reach_the_service_once_also_when_it_was_away(
     assert all(5e6 < r["available_bps"] < 1e8 for r in results)
     assert all(20_000 <= r["rtt_us"] < 500_000 for r in results)
 
-    serve = [IMTCP, "advice", "serve", "--db", db, "--listen", "127.0.0.1:0"]
+    serve = [ADVICE, "serve", "--db", db, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
         [*serve, "--token-file", agents.tokens], stdout=subprocess.PIPE, text=True
     ) as service:
@@ -58,7 +59,7 @@ def test_results_reach_the_service_once_also_when_it_was_away(
         agents.end(here)
         assert not agents.waiting()
         service.terminate()
-    export = [IMTCP, "advice", "export", "--db", db]
+    export = [ADVICE, "export", "--db", db]
     rows = subprocess.run(export, check=True, capture_output=True, text=True).stdout.splitlines()
     assert len(rows) - 1 > len(results)
 
@@ -69,7 +70,7 @@ def test_pings_and_throughput_of_listed_peers_reach_the_service_as_tests_and_not
     db = tmp_path / "history.db"
     tests = ["--peers", reachable, "--ping", "5", "--iperf3", "10", "--iperf3-bytes", "2000000"]
     # The agent has the network of a, and its service has it too.
-    serve = [IMTCP, "advice", "serve", "--db", db, "--listen", "127.0.0.1:0"]
+    serve = [ADVICE, "serve", "--db", db, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
         inside("a", *map(str, serve), "--token-file", str(agents.tokens)),
         stdout=subprocess.PIPE,
@@ -101,20 +102,20 @@ def test_pings_and_throughput_of_listed_peers_reach_the_service_as_tests_and_not
     # 2 MB on a line of 20 Mbit/s, whose bucket lets the first 16 kB pass at once.
     assert 10e6 < iperf3["throughput_bps"] < 21e6, iperf3
 
-    def imtcp(*command: object) -> str:
-        line = [IMTCP, *map(str, command)]
+    def advice(*command: object) -> str:
+        line = [ADVICE, *map(str, command)]
         return subprocess.run(line, check=True, capture_output=True, text=True).stdout
 
-    export = imtcp("advice", "export", "--db", db)
+    export = advice("export", "--db", db)
     rows = list(csv.DictReader(export.splitlines()))
     assert {row["source"] for row in rows} == wanted
     assert all(row["available_bps"] == "" and row["low_bps"] == "" for row in rows)
     again = tmp_path / "again.db"
     (tmp_path / "export.csv").write_text(export)
-    imtcp("advice", "import", "--db", again, tmp_path / "export.csv")
-    assert imtcp("advice", "export", "--db", again) == export
+    advice("import", "--db", again, tmp_path / "export.csv")
+    assert advice("export", "--db", again) == export
     # No bandwidth: nothing to predict from, and nothing predicted.
-    assert "0 of 0" in imtcp("advice", "backtest", "--db", db)
+    assert "0 of 0" in advice("backtest", "--db", db)
 
 
 def test_what_tests_cost_is_said_before_the_first_and_a_budget_below_it_is_refused(
@@ -122,7 +123,7 @@ def test_what_tests_cost_is_said_before_the_first_and_a_budget_below_it_is_refus
 ) -> None:
     peers = tmp_path / "peers"
     peers.write_text("192.0.2.7\n192.0.2.8\n")
-    agent = [IMTCP, "agent", "--no-connections", "--url", AWAY, "--spool", tmp_path / "spool"]
+    agent = [AGENT, "feed", "--no-connections", "--url", AWAY, "--spool", tmp_path / "spool"]
     agent += ["--peers", peers, "--ping", "60", "--iperf3", "3600"]
     refused = subprocess.run(
         [*agent, "--test-budget", "1000000"], capture_output=True, text=True, check=False
@@ -190,7 +191,7 @@ def test_programs_that_are_missing_hang_or_write_rubbish_leave_no_record_and_the
     with log.open("w") as stderr:
         path = {"PATH": str(programs)}
         agent = agents.start_in("a", AWAY, *ALONE, *tests, stderr=stderr, env=path)
-        missing = "imtcp: ping: not installed (Debian: apt install iputils-ping)"
+        missing = "imtcp-agent: ping: not installed (Debian: apt install iputils-ping)"
         wait_until("ping is missed", lambda: missing in log.read_text(), 30)
         fake("echo '5 packets transmitted, many received'")
         rubbish = f"ping to {SERVER}: told nothing: it wrote no summary"

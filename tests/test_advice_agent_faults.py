@@ -1,4 +1,4 @@
-"""`imtcp agent` while clocks are wrong, disks are full and programs are unloaded."""
+"""`imtcp-agent feed` while clocks are wrong, disks are full and programs are unloaded."""
 
 from __future__ import annotations
 

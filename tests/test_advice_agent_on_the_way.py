@@ -1,4 +1,4 @@
-"""Between `imtcp agent` and its service: proxies, slow lines, and other users."""
+"""Between `imtcp-agent feed` and its service: proxies, slow lines, and other users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ import pytest
 from agents import (
     ALONE,
     AWAY,
-    IMTCP,
     PINGS,
     Agents,
     free_port,
@@ -29,6 +28,7 @@ from agents import (
     unix_s,
     wait_until,
 )
+from built import ADVICE
 
 PAGE = "<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"
 PROBLEM = "application/problem+json"
@@ -171,7 +171,7 @@ def test_a_large_batch_gets_through_a_slow_line(
 def test_what_a_service_answers_commands_no_terminal() -> None:
     # \x1b in JSON, and U+009B, which serde_json writes as it is.
     detail = "no\x1b]0;title\x07\x9b2J\nimtcp: all is well"
-    advise = [IMTCP, "advise", "192.0.2.7", "--url"]
+    advise = [ADVICE, "ask", "192.0.2.7", "--url"]
     for kind in (PROBLEM, "a\x9b2J"):
         with answering(404, kind, json.dumps({"detail": detail}, ensure_ascii=False)) as url:
             done = subprocess.run([*advise, url], capture_output=True, text=True, check=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,8 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from built import ADVICE
+
 ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 DST = "192.0.2.7"
 FIRST = datetime(2026, 3, 20, 14, 0, 0, 123000, UTC)
 ROWS = 1000
@@ -20,7 +20,7 @@ ROWS = 1000
 def imported(tmp_path: Path, file: Path) -> subprocess.CompletedProcess[str]:
     """Stands in a history of its own."""
     db = tmp_path / f"{file.name}.db"
-    command = [IMTCP, "advice", "import", "--db", db, "--path", DST, file]
+    command = [ADVICE, "import", "--db", db, "--path", DST, file]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -29,7 +29,7 @@ def exported(tmp_path: Path, file: Path) -> str:
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{ROWS} records read: {ROWS} stored, 0 were there\n"
     db = tmp_path / f"{file.name}.db"
-    command = [IMTCP, "advice", "export", "--db", db]
+    command = [ADVICE, "export", "--db", db]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sqlite3
@@ -18,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from built import ADVICE
+
 ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 GUIDE = ROOT / "docs" / "how-to" / "advice-monitoring.md"
 TOKEN = "a-token-for-the-tests"
 EXPIRY = "imtcp_advice_certificate_expiry_timestamp_seconds"
@@ -44,7 +44,7 @@ class Service:
              "-out", self.cert],
             check=True, capture_output=True,
         )  # fmt: skip
-        serve = [IMTCP, "advice", "serve", "--db", directory / "history.db", "--no-ping"]
+        serve = [ADVICE, "serve", "--db", directory / "history.db", "--no-ping"]
         serve += ["--listen", "127.0.0.1:0", "--token-file", self.tokens]
         serve += ["--read-token-file", self.tokens, "--tls-cert", self.cert, "--tls-key", self.key]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True)
@@ -124,7 +124,7 @@ def test_a_fresh_service_has_each_known_label_at_zero(service: Service) -> None:
     assert values["imtcp_advice_history_bytes"] > 0
     in_days = (values["imtcp_advice_certificate_expiry_timestamp_seconds"] - time.time()) / 86_400
     assert 29 < in_days <= 30
-    version = subprocess.run([IMTCP, "--version"], capture_output=True, text=True, check=True)
+    version = subprocess.run([ADVICE, "--version"], capture_output=True, text=True, check=True)
     number = version.stdout.split()[1]
     assert values[f'imtcp_advice_build_info{{version="{number}"}}'] == 1
     assert abs(values["process_start_time_seconds"] - time.time()) < 60

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from built import ADVICE, AGENT
+
 ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 TOKEN = "a-token-for-the-tests"
 #: A name that no name service knows (RFC 6761): only a proxy leads there.
 HOST = "advice.invalid"
@@ -79,7 +80,7 @@ def token_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def proxy(tmp_path: Path, token_file: Path) -> Iterator[Proxy]:
-    serve = [IMTCP, "advice", "serve", "--db", tmp_path / "history.db", "--listen", "127.0.0.1:0"]
+    serve = [ADVICE, "serve", "--db", tmp_path / "history.db", "--listen", "127.0.0.1:0"]
     more = ["--token-file", token_file, "--host", HOST]
     with subprocess.Popen([*serve, *more], stdout=subprocess.PIPE, text=True) as service:
         assert service.stdout
@@ -92,7 +93,7 @@ def proxy(tmp_path: Path, token_file: Path) -> Iterator[Proxy]:
 def advise(url: str, *more: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     clean = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
     return subprocess.run(
-        [IMTCP, "advise", "192.0.2.7", "--url", url, *more],
+        [ADVICE, "ask", "192.0.2.7", "--url", url, *more],
         env={**clean, **variables}, capture_output=True, text=True, timeout=30,
     )  # fmt: skip
 
@@ -158,7 +159,7 @@ def test_a_token_that_crosses_the_network_in_the_clear_is_warned_about_once(
     # Without a token there is nothing to see.
     assert "warning" not in advise(f"http://{HOST}:8750", **way).stderr
     # The agent makes two clients of one service.
-    agent = [IMTCP, "agent", "--no-connections", "--peers-from-service", "--ping", "60"]
+    agent = [AGENT, "feed", "--no-connections", "--peers-from-service", "--ping", "60"]
     agent += ["--spool", tmp_path / "spool", "--url", f"http://{HOST}:8750"]
     with subprocess.Popen(
         [*agent, "--token-file", token_file], env={**os.environ, **way},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import os
 import re
 import socket
 import subprocess
@@ -15,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from built import ADVICE
+
 ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 TOKEN = "a-token-for-the-tests"
 
 # 4096 connections of 30 kB are 120 MB; here are 600, with some for the allocator.
@@ -49,7 +49,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     tokens = tmp_path / "tokens"
     tokens.write_text(TOKEN)
     tokens.chmod(0o600)
-    command = [IMTCP, "advice", "serve", "--db", tmp_path / "history.db", "--no-ping"]
+    command = [ADVICE, "serve", "--db", tmp_path / "history.db", "--no-ping"]
     command += ["--listen", "127.0.0.1:0", "--token-file", tokens]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

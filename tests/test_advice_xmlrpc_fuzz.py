@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import re
 import subprocess
 import xmlrpc.client
@@ -14,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from built import ADVICE
+
 ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 METHODS = ["EnableGetAdvice", "EnableGetBufferSize", "EnableGetNetInfo", "system.listMethods", "x"]
 
 # Values that Python's own client can send. XML 1.0 has no control characters.
@@ -80,7 +80,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[http.client.HTTPConnection]:
     db = tmp_path_factory.mktemp("advice") / "history.db"
-    command = [IMTCP, "advice", "serve", "--db", db, "--listen", "127.0.0.1:0", "--no-ping"]
+    command = [ADVICE, "serve", "--db", db, "--listen", "127.0.0.1:0", "--no-ping"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         port = int(re.search(r":(\d+)/", process.stdout.readline())[1])

@@ -30,8 +30,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from built import ADVICE
+
 ROOT = Path(__file__).resolve().parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 MODULE = ROOT / "target" / "proftpd" / "mod_imtcp.so"
 NEEDED = ["proftpd", "prxs", "ftpasswd", "lftp", "curl", "ncftpget", "openssl", "ss"]
 MODULES = Path("/usr/lib/proftpd")
@@ -558,9 +559,9 @@ def real_service(tmp_path: Path) -> Iterator[Callable[..., str]]:
     def start(available_bps: int, *more: object) -> str:
         trace, db = tmp_path / "trace.csv", tmp_path / "history.db"
         history(trace, available_bps)
-        done = run(IMTCP, "advice", "import", "--db", db, "--path", "127.0.0.1", trace)
+        done = run(ADVICE, "import", "--db", db, "--path", "127.0.0.1", trace)
         assert done.returncode == 0, done.stderr
-        serve = [IMTCP, "advice", "serve", "--db", db, "--listen", "127.0.0.1:0", "--no-ping"]
+        serve = [ADVICE, "serve", "--db", db, "--listen", "127.0.0.1:0", "--no-ping"]
         command = [str(word) for word in [*serve, *more]]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         line = started[-1].stdout.readline()

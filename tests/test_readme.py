@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import IMTCP
+from built import IMTCP
 from pages import FENCED, LINK, PICTURE, ROOT, named
 
 README = ROOT / "README.md"
@@ -40,9 +40,9 @@ def blocks(path: Path) -> list[str]:
 
 
 def commands(path: Path) -> list[list[str]]:
-    """The lines of the page's blocks that begin with imtcp, perhaps by sudo, as words."""
+    """The lines of the page's blocks that begin with a program of ours, as words."""
     text = "\n".join(blocks(path))
-    lines = re.findall(r"^(?:sudo (?:-\S+ )*)?(imtcp .*)$", text, re.MULTILINE)
+    lines = re.findall(r"^(?:sudo (?:-\S+ )*)?(imtcp(?:-advice|-agent)? .*)$", text, re.MULTILINE)
     # Up to where the shell's own words begin.
     return [shlex.split(re.split(r"\s[&|<>]", line)[0], comments=True) for line in lines]
 
@@ -67,7 +67,10 @@ def test_imtcp_takes_each_command_as_it_is_written(page: Path) -> None:
         end = words.index("--") if "--" in words else len(words)
         own = words[1:end]
         result = subprocess.run(
-            [IMTCP, *own, "--help"], capture_output=True, text=True, check=False
+            [Path(IMTCP).with_name(words[0]), *own, "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert result.returncode == 0, f"{shlex.join(words)}: {result.stderr}"
 

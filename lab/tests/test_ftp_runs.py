@@ -157,7 +157,7 @@ def test_on_a_busy_path_others_take_what_the_trace_does_not_leave():
     assert schedule[1].startswith("15:")
     assert "off imtcp_fs bg imtcp_bg unknown default" in script
     assert "echo cubic >/proc/sys/net/ipv4/tcp_congestion_control" in script
-    assert "imtcp agent" in script
+    assert "imtcp-agent feed" in script
     job = one.job()
     assert job.files["losses.sh"] == b"true\n"
     # The rest of the day is measured.

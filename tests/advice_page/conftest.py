@@ -12,7 +12,6 @@ from histories import (
     DST,
     FAR,
     HOPS,
-    IMTCP,
     MANY,
     NEAR,
     SINGLE,
@@ -25,6 +24,8 @@ from histories import (
     wave,
 )
 from playwright.sync_api import Page, sync_playwright
+
+from built import ADVICE
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +73,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ])  # fmt: skip
     # Fresh records stay fresh, however long the tests take.
     settings = ["zone=Europe/Berlin", "freshness_s=14400"]
-    subprocess.run([IMTCP, "advice", "set", "--db", db, *settings], check=True)
+    subprocess.run([ADVICE, "set", "--db", db, *settings], check=True)
     with service(db) as url:
         yield url
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,8 +10,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from built import ADVICE
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-IMTCP = os.environ.get("IMTCP_BIN", str(ROOT / "target" / "release" / "imtcp"))
 
 DST = "192.0.2.7"
 #: A path of one record, and one of active tests alone.
@@ -34,13 +34,13 @@ COLUMNS = ["time", "dst", "hop", "source", "available_bps", "capacity_bps", "rtt
 def bring(db: Path, rows: list[Row]) -> None:
     lines = [",".join(COLUMNS)]
     lines += [",".join(str(row.get(column, "")) for column in COLUMNS) for row in rows]
-    command = [IMTCP, "advice", "import", "--db", db, "-"]
+    command = [ADVICE, "import", "--db", db, "-"]
     subprocess.run(command, input="\n".join(lines), text=True, check=True)
 
 
 @contextmanager
 def service(db: Path, *options: str | Path, listen: str = "127.0.0.1:0") -> Iterator[str]:
-    serve = [IMTCP, "advice", "serve", "--db", db, "--listen", listen, "--no-ping"]
+    serve = [ADVICE, "serve", "--db", db, "--listen", listen, "--no-ping"]
     with subprocess.Popen([*serve, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:

@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pytest
 from browsers import Open, keep_picture
-from histories import DST, IMTCP, ROOT
+from histories import DST, ROOT
 from playwright.sync_api import expect
+
+from built import ADVICE
 
 NAME = "advice.example.org"
 DOC = ROOT / "docs" / "how-to" / "advice-reverse-proxy.md"
@@ -157,7 +159,7 @@ def test_the_command_asks_through_the_proxy(url: str, tmp_path: Path) -> None:
     with proxy("nginx", url, tmp_path) as origin:
         local = origin.replace(NAME, "127.0.0.1")
         asked = subprocess.run(
-            [IMTCP, "advise", DST, "--url", f"{local}/imtcp", "--ca", tmp_path / "cert.pem"],
+            [ADVICE, "ask", DST, "--url", f"{local}/imtcp", "--ca", tmp_path / "cert.pem"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert "measure" in asked.stdout

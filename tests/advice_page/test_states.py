@@ -168,8 +168,8 @@ def test_an_unknown_path_says_so_and_what_to_do(url: str, open_page: Open) -> No
     check_layout(page)
     text = page.get_by_role("main").inner_text()
     assert "congestion control on, mode bg" in text
-    assert "imtcp agent" in text
-    assert "imtcp advice import --db DB --path 192.0.2.88 FILE" in text
+    assert "imtcp-agent feed" in text
+    assert "imtcp-advice import --db DB --path 192.0.2.88 FILE" in text
     assert page.title() == "192.0.2.88 \N{EN DASH} imtcp advice"
     # It is no fault of the service, and the paths that there are can be chosen.
     assert page.locator("#state").inner_text() == ""

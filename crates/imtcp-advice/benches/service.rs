@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use imtcp_advice::record::{Kind, Record};
 use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::{listen, Config, Service};
 use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::write::{Batch, Stored};
 use imtcp_advice::store::{Place, Store};
-use imtcp_advice::time::{now_us, MINUTE_US};
+use imtcp_client::record::{Kind, Record};
+use imtcp_client::time::{now_us, MINUTE_US};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;

@@ -4,12 +4,13 @@
 
 use std::io::Read;
 
+use imtcp_client::record::{destination, Record};
+use imtcp_client::time::{self, HOUR_US};
+
 use crate::csv_text::{Numbers, Table};
 use crate::error::{Error, Result};
 use crate::exchange::{write, Imported, CHUNK};
-use crate::record::{destination, Record};
 use crate::store::Store;
-use crate::time::{self, HOUR_US};
 
 /// Whose counters they are.
 #[derive(Clone, Debug)]
@@ -74,7 +75,9 @@ pub async fn import(store: &Store, interface: &Interface, input: impl Read) -> R
                     )));
                 }
                 match record(&interface, before, reading) {
-                    Some(record) => chunk.push(record.checked(now_us).map_err(at)?.into()),
+                    Some(record) => {
+                        chunk.push(record.checked(now_us).map_err(|e| at(e.into()))?.into())
+                    }
                     None => done.skipped += 1,
                 }
             }
@@ -127,7 +130,7 @@ fn over_the_end(from: u64, to: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::MINUTE_US;
+    use imtcp_client::time::MINUTE_US;
     use proptest::prelude::*;
 
     fn available(from: (i64, u64), to: (i64, u64)) -> Option<u64> {

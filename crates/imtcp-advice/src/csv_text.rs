@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use csv::StringRecord;
 use encoding_rs_io::DecodeReaderBytesBuilder;
+use imtcp_client::time;
 
 use crate::error::{Error, Result};
-use crate::time;
 
 /// The mark before a number's fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Numbers {
                 "'{text}' is a time without its last digits: write all of them, as 1774016700"
             )));
         }
-        time::parse(text)
+        Ok(time::parse(text)?)
     }
 }
 
@@ -227,7 +227,7 @@ fn refuse_other_formats(head: &[u8]) -> Result<()> {
         (b"PAR1", "this is Parquet: give the file a name that ends in .parquet"),
         (b"\x1f\x8b", "this is compressed (gzip): unpack it, as in `zcat FILE | imtcp … -`"),
         (b"PK\x03\x04", "this is a spreadsheet or an archive: save the sheet as CSV"),
-        (b"SQLite format 3", "this is a database: write CSV with `imtcp advice export`"),
+        (b"SQLite format 3", "this is a database: write CSV with `imtcp-advice export`"),
     ];
     if let Some((_, what)) = known.iter().find(|(magic, _)| head.starts_with(magic)) {
         return Err(Error::Input((*what).into()));

@@ -45,6 +45,12 @@ pub enum Error {
     Io(#[from] std::io::Error),
 }
 
+impl From<imtcp_client::Wrong> for Error {
+    fn from(wrong: imtcp_client::Wrong) -> Self {
+        Error::Input(wrong.0)
+    }
+}
+
 impl From<sqlx::Error> for Error {
     fn from(e: sqlx::Error) -> Self {
         if matches!(e, sqlx::Error::PoolTimedOut) {

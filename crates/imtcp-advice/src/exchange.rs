@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 
 use csv::StringRecord;
+use imtcp_client::record::{destination, Kind, Record, MOST_BPS};
+use imtcp_client::time::{self, HOUR_US, SECOND_US};
 use serde::Serialize;
 
 use crate::csv_text::{Decimal, Numbers, Table};
 use crate::error::{Error, Result};
-use crate::record::{destination, Kind, Record, MOST_BPS};
 use crate::store::read::PathInfo;
 use crate::store::write::{Batch, Stored};
-use crate::store::{SeriesKey, Store};
-use crate::time::{self, HOUR_US, SECOND_US};
+use crate::store::{key_of, SeriesKey, Store};
 
 /// The columns of an export. An import needs `time` and `available_bps`, in any order. A row whose
 /// `available_bps` is empty is an active test's.
@@ -152,7 +152,7 @@ pub(crate) async fn write(
 async fn leave_out_rolled_up(store: &Store, records: &mut Vec<Stored>) -> Result<()> {
     let mut by_series: BTreeMap<(Kind, SeriesKey), Vec<Stored>> = BTreeMap::new();
     for stored in records.drain(..) {
-        let series = (stored.record.kind(), stored.record.series());
+        let series = (stored.record.kind(), key_of(&stored.record));
         by_series.entry(series).or_default().push(stored);
     }
     for ((kind, series), mut of) in by_series {

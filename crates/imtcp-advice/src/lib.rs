@@ -5,20 +5,13 @@
 //! [`advice`] is the algorithm, pure; [`store`] the history; [`service`] answers over HTTP.
 
 pub mod advice;
-pub mod clients;
 pub mod counters;
 pub mod csv_text;
-pub mod destination;
 pub mod error;
 pub mod exchange;
 pub mod parquet;
-pub mod peer;
-pub mod ping;
-pub mod record;
 pub mod service;
 pub mod settings;
 pub mod store;
-pub mod time;
-mod whole;
 
 pub use error::{Error, Result};

@@ -4,7 +4,7 @@
 //! here.
 
 pub mod schema;
-
+use imtcp_client::whole::whole;
 use jiff::tz::TimeZone;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -13,7 +13,6 @@ use serde_json::{Map, Value};
 use crate::advice::days::HistorySet;
 use crate::advice::model::Bound;
 use crate::error::{Error, Result};
-use crate::whole::whole;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default, deny_unknown_fields)]

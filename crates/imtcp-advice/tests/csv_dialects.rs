@@ -2,15 +2,15 @@
 //! CSV as other programs write it: read, or one sentence says what to change.
 
 mod support;
-
 use imtcp_advice::csv_text::Decimal;
 use imtcp_advice::exchange::{self, Imported};
-use imtcp_advice::record::Record;
 use imtcp_advice::store::write::Batch;
 use imtcp_advice::store::{Place, Store};
-use imtcp_advice::time::MINUTE_US;
 use imtcp_advice::{Error, Result};
+use imtcp_client::record::Record;
+use imtcp_client::time::MINUTE_US;
 use proptest::prelude::*;
+
 use support::{at, record};
 
 const DST: &str = "192.0.2.7";

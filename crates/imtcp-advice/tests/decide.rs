@@ -2,14 +2,14 @@
 //! The whole advice from made histories, with values worked by hand.
 
 mod support;
-
 use imtcp_advice::advice::answer::{Advice, Mode, Reason, Switch, Verdict};
 use imtcp_advice::advice::days::{windows, HistorySet};
 use imtcp_advice::advice::decide::{advise, fit_days, Hop, Newest, Request};
 use imtcp_advice::advice::model::Bound;
 use imtcp_advice::settings::Settings;
-use imtcp_advice::time::{MINUTE_US, SECOND_US};
+use imtcp_client::time::{MINUTE_US, SECOND_US};
 use proptest::prelude::*;
+
 use support::at;
 
 const T0: &str = "2026-03-20T14:25:00Z";

@@ -3,7 +3,6 @@
 //! acknowledges nothing that it did not store, says so, and goes on when the history is back.
 
 mod support;
-
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,15 +15,16 @@ use axum::http::Request;
 use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::{Config, Service};
 use imtcp_advice::store::{Place, Store};
-use imtcp_advice::time;
+use imtcp_client::time;
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 use nix::sched::{unshare, CloneFlags};
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection, Executor};
+use tower::ServiceExt;
+
 use support::pgbouncer::PgBouncer;
 use support::Postgres;
-use tower::ServiceExt;
 
 /// The half second after which a change is noticed, and some more on a busy machine.
 const NOTICED: Duration = Duration::from_secs(20);

@@ -3,22 +3,22 @@
 //! sums beyond 64 bits, clocks that are ahead, pings that hang.
 
 mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imtcp_advice::exchange;
-use imtcp_advice::record::{Kind, Record};
 use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::{Config, Service};
 use imtcp_advice::settings::Changes;
 use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::write::{Batch, Stored};
 use imtcp_advice::store::{Place, Store};
-use imtcp_advice::time::{self, now_us, DAY_US, MINUTE_US, SECOND_US};
+use imtcp_client::record::{Kind, Record};
+use imtcp_client::time::{self, now_us, DAY_US, MINUTE_US, SECOND_US};
 use serde_json::{json, Value};
+
 use support::databases::tests;
 use support::service::asked;
 use support::{at, record};

@@ -3,7 +3,6 @@
 //! tests/test_advice_import.py.
 
 mod support;
-
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -12,8 +11,8 @@ use std::sync::{Arc, LazyLock};
 use imtcp_advice::exchange::{self, Imported};
 use imtcp_advice::store::write::Batch;
 use imtcp_advice::store::{Place, Store};
-use imtcp_advice::time::MINUTE_US;
 use imtcp_advice::{parquet as ours, Error, Result};
+use imtcp_client::time::MINUTE_US;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{ByteArray, FixedLenByteArray};
@@ -21,6 +20,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
+
 use support::{at, record};
 
 const DST: &str = "192.0.2.7";
@@ -254,7 +254,7 @@ fn a_footer_that_tells_of_more_than_the_file_holds_is_refused() {
     }
 }
 
-/// A file that `imtcp advice export` writes.
+/// A file that `imtcp-advice export` writes.
 static EXPORT: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,6 @@
 //! The history, the same tests on SQLite and on PostgreSQL.
 
 mod support;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::Request;
 use imtcp_advice::advice::days::Window;
-use imtcp_advice::record::{Kind, Record};
 use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::{Config, Service};
 use imtcp_advice::settings::Changes;
@@ -19,13 +17,15 @@ use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::search::Found;
 use imtcp_advice::store::write::{Batch, Written};
 use imtcp_advice::store::{Limits, Place, Store};
-use imtcp_advice::time::{self, DAY_US, HOUR_US, MINUTE_US};
 use imtcp_advice::{exchange, parquet, Error};
+use imtcp_client::record::{Kind, Record};
+use imtcp_client::time::{self, DAY_US, HOUR_US, MINUTE_US};
 use serde_json::Value;
+use tower::ServiceExt;
+
 use support::databases::tests;
 use support::service::asked;
 use support::{at, record};
-use tower::ServiceExt;
 
 fn main() {
     support::databases::run_all(tests![
@@ -839,7 +839,7 @@ async fn the_service_answers_from_it(place: Place) {
     assert_eq!(get("/v1/paths").await["paths"][0]["newest"], NOON);
 
     // One that an older version stored of a day to come is not the newest.
-    let later = record(DST, imtcp_advice::time::now_us() + DAY_US, 1);
+    let later = record(DST, imtcp_client::time::now_us() + DAY_US, 1);
     let later = Batch { id: None, records: vec![later.into()] };
     open(&place).await.write(&[later], at(NOON)).await.unwrap();
     assert_eq!(get("/v1/paths").await["paths"][0]["newest"], NOON);

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{bail, Context, Result};
@@ -99,6 +100,27 @@ fn take_whole(bytes: &[u8], take: &mut impl FnMut(&Record)) -> Result<usize> {
     Ok(taken)
 }
 
+impl Record {
+    /// This end of the connection.
+    pub fn src(&self) -> SocketAddr {
+        address(self.family, &self.saddr, self.sport)
+    }
+
+    /// The peer's end.
+    pub fn dst(&self) -> SocketAddr {
+        address(self.family, &self.daddr, self.dport)
+    }
+}
+
+fn address(family: u16, bytes: &[u8; 16], port: u16) -> SocketAddr {
+    let ip = if i32::from(family) == libc::AF_INET6 {
+        IpAddr::V6(Ipv6Addr::from(*bytes)).to_canonical()
+    } else {
+        IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
+    };
+    SocketAddr::new(ip, port)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +136,13 @@ mod tests {
         let mut read = Vec::new();
         assert_eq!(take_whole(&bytes, &mut |r| read.push(r.cookie)).unwrap(), whole);
         assert_eq!(read, [7, 8]);
+    }
+
+    #[test]
+    fn ipv4_in_ipv6_is_shown_as_ipv4() {
+        let daddr = Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets();
+        let record = Record { family: libc::AF_INET6 as _, daddr, dport: 80, ..Default::default() };
+        assert_eq!(record.dst().to_string(), "192.0.2.7:80");
     }
 
     #[test]

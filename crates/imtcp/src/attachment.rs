@@ -4,18 +4,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use imtcp_bpf::policy::Policies;
+use imtcp_bpf::rundir::{file_of, ATTACHMENTS};
 use imtcp_bpf::{control, paths, Obstacle};
+use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
 use crate::open_sockets::Unreached;
 use crate::param::InForce;
 use crate::policy::{self, Limits, Mode};
-use crate::state::{self, ATTACHMENTS};
-use crate::{cgroup, format, nested, procfs};
+use crate::state;
+use crate::{cgroup, nested};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -191,7 +193,7 @@ impl Coverage {
 
 impl Attachment {
     fn path(&self) -> PathBuf {
-        Path::new(ATTACHMENTS).join(format!("{:016x}.json", self.policy))
+        file_of(ATTACHMENTS, self.policy)
     }
 
     pub fn save(&self) -> Result<()> {

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
 use imtcp_bpf::Obstacle;
-
-use crate::procfs::{self, Cgroup2};
+use imtcp_common::procfs::{self, Cgroup2};
 
 pub fn mount() -> Result<PathBuf, Obstacle> {
     procfs::cgroup2_mount().ok_or_else(|| {

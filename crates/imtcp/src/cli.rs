@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The command line, and with it the help texts and man pages.
 
-pub mod advice;
-pub mod agent;
-pub mod help;
-pub mod logs;
-mod meant;
 pub mod rules;
 mod run;
-
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use imtcp_common::completions::CompletionsArgs;
+use imtcp_common::man::ManArgs;
 
 pub use run::{AttachArgs, ConfigArgs, DetachArgs, OrderArgs, RunArgs};
 
@@ -21,7 +16,8 @@ pub use run::{AttachArgs, ConfigArgs, DetachArgs, OrderArgs, RunArgs};
 /// imtcp loads TCP congestion controls into the running kernel, as BPF programs. It patches nothing.
 /// These controls measure the available bandwidth of a path from their own data and ACK packets.
 /// Use `imtcp run` to give them to a command, and `imtcp watch` to see what they measure. The advice
-/// service (`imtcp advice`) keeps the history of paths and says what a transfer should do now.
+/// service (`imtcp-advice`) keeps the history of paths and says what a transfer should do now; `imtcp-agent`
+/// feeds it, and monitoring.
 ///
 /// Exit codes: 0 done, 1 failed, 2 wrong usage. After a failure one sentence on standard error says why and
 /// what to do. `imtcp run` passes on the exit code of its command. `imtcp status` has 3 while imtcp is not
@@ -50,10 +46,8 @@ pub enum Command {
     Status(StatusArgs),
     Up(UpArgs),
     Down(DownArgs),
-    Advise(advice::AdviseArgs),
-    Advice(advice::AdviceArgs),
-    Agent(agent::AgentArgs),
     Version(VersionArgs),
+    #[command(after_help = "Example: imtcp completions bash > /etc/bash_completion.d/imtcp")]
     Completions(CompletionsArgs),
     #[command(hide = true)]
     Man(ManArgs),
@@ -64,9 +58,8 @@ impl Command {
     /// ends as its command does.
     pub fn goes_on_unread(&self) -> bool {
         match self {
-            Command::Agent(_) | Command::Run(_) => true,
+            Command::Run(_) => true,
             Command::Rules(rules) => matches!(rules.command, rules::RulesCommand::Watch(_)),
-            Command::Advice(advice) => matches!(advice.command, advice::AdviceCommand::Serve(_)),
             _ => false,
         }
     }
@@ -221,20 +214,6 @@ pub struct VersionArgs {
     pub json: bool,
 }
 
-/// Print completions for a shell
-#[derive(Args)]
-#[command(after_help = "Example: imtcp completions bash > /etc/bash_completion.d/imtcp")]
-pub struct CompletionsArgs {
-    #[arg(value_enum)]
-    pub shell: clap_complete::Shell,
-}
-
-/// Write the man pages into a directory
-#[derive(Args)]
-pub struct ManArgs {
-    pub dir: PathBuf,
-}
-
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "seconds, as 1 or 0.1".to_string())?;
     if !(0.01..=86_400.0).contains(&seconds) {
@@ -247,6 +226,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use imtcp_common::help;
 
     #[test]
     fn the_definition_holds_together() {
@@ -273,5 +253,31 @@ mod tests {
         let cli = Cli::try_parse_from(["imtcp", "run", "curl", "--json"]);
         let Command::Run(run) = cli.unwrap().command else { panic!() };
         assert!(!run.json);
+    }
+
+    #[test]
+    fn each_help_has_fewer_than_250_words() {
+        for (name, help) in help::all(Cli::command()) {
+            let words = help.split_whitespace().count();
+            assert!(words < 250, "{name} has {words} words: {help}");
+        }
+    }
+
+    #[test]
+    fn the_help_of_run_fits_a_terminal_of_24_lines_and_80_columns() {
+        let helps = help::all(Cli::command());
+        let (_, help) = helps.iter().find(|(name, _)| name == "run").unwrap();
+        let help = help.trim_end();
+        assert!(help.lines().count() <= 24, "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    }
+
+    #[test]
+    fn examples_come_before_options() {
+        for (name, help) in help::all(Cli::command()) {
+            let Some(options) = help.find("Options:") else { continue };
+            let example = help.find("Example");
+            assert!(name == "help" || example.is_some_and(|at| at < options), "{name}: {help}");
+        }
     }
 }

@@ -5,10 +5,11 @@
 use std::path::Path;
 
 use anyhow::Result;
+use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup;
 use crate::nested::{self, Around};
-use crate::{cgroup, format, procfs};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftBehind {

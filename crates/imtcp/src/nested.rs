@@ -5,9 +5,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use imtcp_common::procfs;
+
 use crate::attachment::{Attachment, Moved, Target};
+use crate::cgroup;
 use crate::state::{self, Run};
-use crate::{cgroup, procfs};
 
 /// A run or another attachment that has processes within what an attachment takes.
 pub struct Inner {

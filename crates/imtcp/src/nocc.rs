@@ -9,9 +9,9 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use anyhow::{bail, Result};
 use imtcp_bpf::{down, NOCC};
+use imtcp_common::format;
 use nix::unistd::{getuid, Uid, User};
 
-use crate::format;
 use crate::policy::Mode;
 
 /// syslog(3)'s socket.

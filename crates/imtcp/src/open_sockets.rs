@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::Result;
 use imtcp_bpf::tags::Tags;
 use imtcp_bpf::{control, is_ours, netns};
+use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
 use crate::policy::Mode;
 use crate::socket::{self, Thread};
-use crate::{format, procfs};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.
 pub const NEUTRAL: &str = "reno";
@@ -114,7 +114,8 @@ impl Taking {
         let mut seen = HashSet::new();
         for thread in procfs::descriptor_tables(pid) {
             match self.of_table(thread, &mut seen) {
-                Err(e) if !is_gone(&e) => {
+                // Of a thread that ends meanwhile /proc says "permission denied".
+                Err(e) if !is_gone(&e) && procfs::exists(thread) => {
                     self.unreached.processes += 1;
                     return self.unreached.note(&e);
                 }

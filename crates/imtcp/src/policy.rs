@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use imtcp_bpf::{mode_of, netns, shared, ModeRow, Policy};
+use imtcp_common::exit::{Coded, USAGE};
+use imtcp_common::{format, rate};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::OrderArgs;
-use crate::exit::{Coded, USAGE};
 use crate::param::InForce;
-use crate::{format, param, rate, state};
+use crate::{param, state};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -10,11 +10,10 @@ use std::ptr::null;
 use std::time::Duration;
 
 use anyhow::Result;
+use imtcp_common::exit;
 use nix::sys::signal::{raise, SigSet, SigmaskHow, Signal};
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
-
-use crate::exit;
 
 /// All that can be caught, but for those that tell of this process alone: its own faults, its children, its
 /// reading and writing.

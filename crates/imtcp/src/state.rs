@@ -6,29 +6,27 @@
 //! swept by the next command after that.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
+use imtcp_bpf::rundir::{file_of, lock_alone, open_lock, private_dir, ATTACHMENTS, DIR, RUNS};
 use imtcp_bpf::{control, Obstacle};
+use imtcp_common::out;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
 use crate::attachment::Attachment;
+use crate::cgroup;
 use crate::left_behind::{self, LeftBehind};
 use crate::param::InForce;
 use crate::policy::{self, Limits, Mode};
-use crate::{cgroup, out};
-
-const DIR: &str = "/run/imtcp";
-const RUNS: &str = "/run/imtcp/runs";
-pub(crate) const ATTACHMENTS: &str = "/run/imtcp/attachments";
 
 /// One command at a time changes what is loaded, attached or registered. Its output waits meanwhile: a terminal or
 /// pipe that takes nothing for now must not stop the others.
@@ -100,15 +98,6 @@ pub fn home() -> u32 {
     (found ^ found >> 32) as u32
 }
 
-/// The one reader of the events' ring buffer.
-pub fn lock_events() -> Result<Flock<File>> {
-    lock_alone("events")?.ok_or_else(|| {
-        anyhow::anyhow!(
-            "another `imtcp agent` or `imtcp watch --events` is reading the events: end it first"
-        )
-    })
-}
-
 /// The one who applies the rules.
 pub fn lock_rules() -> Result<Flock<File>> {
     lock_alone("rules")?.ok_or_else(|| {
@@ -120,36 +109,6 @@ pub fn lock_rules() -> Result<Flock<File>> {
 pub fn rules_are_watched() -> bool {
     let lock = Path::new(DIR).join("rules.lock");
     lock.exists() && try_lock(&lock).is_none()
-}
-
-/// None where somebody else has it.
-fn lock_alone(what: &str) -> Result<Option<Flock<File>>> {
-    private_dir(DIR)?;
-    let file = open_lock(&format!("{DIR}/{what}.lock"))?;
-    Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
-}
-
-/// For its owner alone: command lines may hold passwords, and whoever opens a lock can hold it. An
-/// older imtcp made it for everybody to read.
-fn private_dir(dir: &str) -> Result<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.and_then(|()| fs::set_permissions(dir, Permissions::from_mode(0o700)))
-        .map_err(|e| Obstacle::unwritable(Path::new(dir), &e))?;
-    let owner = fs::metadata(dir)?.uid();
-    if owner != 0 {
-        bail!(
-            "{dir} belongs to uid {owner}, not to root: remove it, if nobody needs what is in it"
-        );
-    }
-    Ok(())
-}
-
-fn open_lock(path: &str) -> Result<File> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-    let file = file.map_err(|e| Obstacle::unwritable(Path::new(path), &e))?;
-    // An older imtcp made it for everybody to open.
-    file.set_permissions(Permissions::from_mode(0o600))?;
-    Ok(file)
 }
 
 /// A new file for its owner alone.
@@ -196,7 +155,7 @@ pub struct Run {
 
 impl Run {
     fn path(&self) -> PathBuf {
-        Path::new(RUNS).join(format!("{:016x}.json", self.policy))
+        file_of(RUNS, self.policy)
     }
 
     /// Saves a run that has ended: the new file has no lock.

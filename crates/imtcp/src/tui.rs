@@ -3,15 +3,16 @@
 
 mod history;
 mod screen;
-
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use imtcp_bpf::loaded::Loaded;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::Record;
+use imtcp_common::format;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
@@ -21,8 +22,6 @@ use ratatui::Frame;
 use self::history::{History, Moment, HISTORY, SPARK_WIDTH};
 use self::screen::Screen;
 use crate::cli::SortKey;
-use crate::format;
-use crate::loaded::Loaded;
 use crate::view::{self, Connection, Looks};
 
 const CHART_HEIGHT: u16 = 12;

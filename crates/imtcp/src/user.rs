@@ -4,9 +4,8 @@
 use std::ffi::CString;
 
 use anyhow::{Context, Result};
+use imtcp_common::exit;
 use nix::unistd::{getgrouplist, Gid, Uid, User};
-
-use crate::exit;
 
 pub struct Target {
     pub uid: Uid,

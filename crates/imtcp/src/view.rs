@@ -2,16 +2,17 @@
 //! Records as people and programs read them: names for numbers, null for what is not known.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use imtcp_bpf::names::{mode, outcome, reduction, tcp_state, unit_state};
 use imtcp_bpf::{shared, Event, Record};
+use imtcp_common::procfs::{self, Owner};
 use serde::Serialize;
 
 use crate::cli::SortKey;
 use crate::param::{self, InForce};
 use crate::policy::Mode;
-use crate::procfs::{self, Owner};
 
 /// One connection at one moment. The keys of `imtcp watch --json`.
 #[derive(Clone, Debug, Serialize)]
@@ -75,8 +76,8 @@ impl Connection {
         Connection {
             t_us: r.now_ns / 1000,
             cookie: known(r.cookie),
-            src: address(r.family, &r.saddr, r.sport),
-            dst: address(r.family, &r.daddr, r.dport),
+            src: r.src(),
+            dst: r.dst(),
             pid: owner.map(|o| o.pid),
             command: owner.map(|o| o.command.clone()),
             mode: mode(r.mode),
@@ -140,75 +141,6 @@ fn counts<'a>(
     name: fn(u8) -> &'static str,
 ) -> impl Iterator<Item = (&'static str, u64)> + 'a {
     values.iter().enumerate().map(move |(i, n)| (name(i as u8), *n))
-}
-
-/// IPv4 inside of IPv6 sockets is shown as IPv4.
-fn address(family: u16, bytes: &[u8; 16], port: u16) -> SocketAddr {
-    let ip = if i32::from(family) == libc::AF_INET6 {
-        IpAddr::V6(Ipv6Addr::from(*bytes)).to_canonical()
-    } else {
-        IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
-    };
-    SocketAddr::new(ip, port)
-}
-
-pub fn mode(number: u8) -> &'static str {
-    imtcp_bpf::mode_of(number.into()).map_or("none", |m| m.name)
-}
-
-fn tcp_state(number: u8) -> &'static str {
-    const NAMES: [&str; 13] = [
-        "none",
-        "established",
-        "syn_sent",
-        "syn_recv",
-        "fin_wait1",
-        "fin_wait2",
-        "time_wait",
-        "close",
-        "close_wait",
-        "last_ack",
-        "listen",
-        "closing",
-        "new_syn_recv",
-    ];
-    NAMES.get(usize::from(number)).copied().unwrap_or("unknown")
-}
-
-pub fn outcome(number: u8) -> &'static str {
-    match u32::from(number) {
-        shared::IMTCP_VALID => "valid",
-        shared::IMTCP_INVALID_NOT_FILLED => "not_filled",
-        shared::IMTCP_INVALID_RETRANSMIT => "retransmit",
-        shared::IMTCP_INVALID_BUNCHED => "bunched",
-        shared::IMTCP_INVALID_NO_STRAIN => "no_strain",
-        shared::IMTCP_INVALID_FEW_ACKS => "few_acks",
-        shared::IMTCP_INVALID_POOR_FIT => "poor_fit",
-        shared::IMTCP_INVALID_OUT_OF_RANGE => "out_of_range",
-        shared::IMTCP_INVALID_TIMEOUT => "timeout",
-        _ => "unknown",
-    }
-}
-
-fn unit_state(number: u8) -> &'static str {
-    match u32::from(number) {
-        shared::IMTCP_UNIT_OFF => "off",
-        shared::IMTCP_UNIT_STORE => "store",
-        shared::IMTCP_UNIT_SEND => "send",
-        shared::IMTCP_UNIT_EMPTY => "empty",
-        shared::IMTCP_UNIT_PASS => "pass",
-        _ => "unknown",
-    }
-}
-
-fn reduction(number: u8) -> &'static str {
-    match u32::from(number) {
-        shared::IMTCP_RED_LOSS => "loss",
-        shared::IMTCP_RED_RTO => "rto",
-        shared::IMTCP_RED_RTT => "rtt",
-        shared::IMTCP_RED_CAP => "cap",
-        _ => "unknown",
-    }
 }
 
 /// One measurement that ended. The keys of `imtcp watch --events --json`.
@@ -408,12 +340,6 @@ mod tests {
         assert_eq!(looks.look(&[at(1, 0)])[0].rate_bps, None);
         assert_eq!(looks.look(&[at(3, 1_000_000)])[0].rate_bps, Some(4_000_000));
         assert_eq!(looks.look(&[at(4, 1_000_000)])[0].rate_bps, Some(0));
-    }
-
-    #[test]
-    fn ipv4_in_ipv6_is_shown_as_ipv4() {
-        let bytes = Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets();
-        assert_eq!(address(libc::AF_INET6 as u16, &bytes, 80).to_string(), "192.0.2.7:80");
     }
 
     #[test]

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `imtcp attach` and `detach` on processes that run already.
 
-mod support;
-
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use support::subject::Subject;
-use support::*;
+use imtcp_test_support::subject::Subject;
+use imtcp_test_support::*;
 
 #[test]
 fn attach_changes_what_is_open_and_what_comes_and_detach_gives_it_back() {
@@ -136,19 +134,19 @@ fn descendants_are_attached_too() {
     let parent = Background(net.command("sh").args(["-c", &line]).spawn().unwrap());
     let mut last = 0;
     eventually("its child has connected", || {
-        let tree = imtcp::procfs::tree(parent.pid());
+        let tree = imtcp_common::procfs::tree(parent.pid());
         last = *tree.last().unwrap();
-        tree.iter().any(|p| !imtcp::procfs::sockets(*p).is_empty())
+        tree.iter().any(|p| !imtcp_common::procfs::sockets(*p).is_empty())
     });
     imtcp_ok(&["attach", "--pid", &parent.pid().to_string()]);
     assert_eq!(connections(&net.server.to_string()).len(), 1);
-    for pid in imtcp::procfs::tree(parent.pid()) {
+    for pid in imtcp_common::procfs::tree(parent.pid()) {
         let dir = imtcp::cgroup::of_pid(pid).unwrap();
         assert!(dir.display().to_string().contains("imtcp-attach-"), "{pid} in {dir:?}");
     }
     imtcp_ok(&["detach", "--all"]);
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
-    for pid in imtcp::procfs::tree(parent.pid()) {
+    for pid in imtcp_common::procfs::tree(parent.pid()) {
         // SAFETY: children of this test.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }

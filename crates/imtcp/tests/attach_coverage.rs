@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What an attachment covers, and what it does not any more or never reached: `status` and `attach` tell.
 
-mod support;
-
 use std::process::{Command, Output};
 
-use support::subject::Subject;
-use support::*;
+use imtcp_test_support::subject::Subject;
+use imtcp_test_support::*;
 
 fn only_attachment() -> serde_json::Value {
     let status = json(&imtcp_ok(&["status", "--json"]));
@@ -92,7 +90,7 @@ fn a_process_that_was_moved_is_told_and_taken_where_it_is_when_attached_again() 
 fn shell_with_child() -> (Background, i32) {
     let shell = Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
     let shell = Background(shell);
-    let child = || imtcp::procfs::tree(shell.pid()).into_iter().find(|p| *p != shell.pid());
+    let child = || imtcp_common::procfs::tree(shell.pid()).into_iter().find(|p| *p != shell.pid());
     eventually("it has a child", || child().is_some());
     let child = child().unwrap();
     (shell, child)
@@ -168,7 +166,7 @@ fn a_pid_that_is_used_again_is_another_process() {
     let told = format!("it has ended, and {pid} is another process now; covers 1 process that it");
     assert!(status.contains(&told), "{status}");
     kill(orphan);
-    eventually("what it had started has ended", || !imtcp::procfs::is_alive(orphan));
+    eventually("what it had started has ended", || !imtcp_common::procfs::is_alive(orphan));
     let status = imtcp_ok(&["status"]);
     assert!(status.contains("covers nothing any more: it has ended, and "), "{status}");
     let told = only_attachment();

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Sockets that no descriptor of the process's first thread leads to: attached, or told.
 
-mod support;
-
-use support::subject::Subject;
-use support::*;
+use imtcp_test_support::subject::Subject;
+use imtcp_test_support::*;
 
 /// A thread of it has the connection: in a table of descriptors of its own, alone since the first thread
 /// has ended, or registered with io_uring and closed.

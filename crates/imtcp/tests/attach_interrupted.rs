@@ -2,8 +2,6 @@
 //! `attach`, `detach` and `down` that did not come to their end: what is left is told, and the next command makes
 //! it whole or ends it.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use imtcp_bpf::paths;
 use imtcp_bpf::policy::Policies;
-use support::subject::Subject;
-use support::*;
+use imtcp_test_support::subject::Subject;
+use imtcp_test_support::*;
 
 fn attachments() -> Vec<serde_json::Value> {
     // Also while imtcp is down.

@@ -2,14 +2,12 @@
 //! Machines on which a run cannot work: `doctor` finds what `run` and `up` would fail on, all say the
 //! same, and nothing is left behind.
 
-mod support;
-
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
 
-use support::*;
+use imtcp_test_support::*;
 
 /// The command after these words of the shell, in a mount namespace of its own, and where it sees no
 /// process of another, whose mounts it would use.

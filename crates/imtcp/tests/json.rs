@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What programs are given: docs/reference/json.md explains every key of it.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use imtcp_test_support::*;
 use serde_json::Value;
-use support::*;
 
 const EXPLAINED: &str = include_str!("../../../docs/reference/json.md");
 

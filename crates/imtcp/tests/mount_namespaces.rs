@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! imtcp where /sys is another than the machine's.
 
-mod support;
-
 use std::fs;
 use std::process::{Command, Stdio};
 
-use support::*;
+use imtcp_test_support::*;
 
 /// Nobody among its ancestors but process 1, which may not let itself be looked at.
 #[test]
@@ -48,7 +46,6 @@ fn a_shell_without_the_bpf_file_system_can_use_what_is_up() {
 }
 
 /// `ip netns exec` gives each network namespace files of /etc of its own.
-#[cfg(feature = "full")]
 #[test]
 fn an_agent_of_tests_alone_knows_the_names_of_its_network_namespace_as_they_come() {
     use std::io::{BufRead, BufReader};
@@ -60,8 +57,8 @@ fn an_agent_of_tests_alone_knows_the_names_of_its_network_namespace_as_they_come
     let peers = scratch.path("peers");
     fs::write(&peers, "now.example\nlater.example\n").unwrap();
     let mut agent = Command::new("ip");
-    let line = "exec \"$0\" agent --no-connections --ping 60 --url http://127.0.0.1:1 \"$@\" 2>&1";
-    agent.args(["netns", "exec", net.client_ns(), "sh", "-c", line, &IMTCP]);
+    let line = "exec \"$0\" feed --no-connections --ping 60 --url http://127.0.0.1:1 \"$@\" 2>&1";
+    agent.args(["netns", "exec", net.client_ns(), "sh", "-c", line, &IMTCP_AGENT]);
     agent.arg("--peers").arg(&peers).arg("--spool").arg(scratch.path("spool"));
     let mut agent = Background(agent.stdout(Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(agent.0.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -75,16 +72,14 @@ fn an_agent_of_tests_alone_knows_the_names_of_its_network_namespace_as_they_come
     says("no address of later.example: ");
     // The same file: it is mounted.
     fs::write(etc.0.join("hosts"), "192.0.2.77 now.example\n192.0.2.78 later.example\n").unwrap();
-    says("imtcp: 2 peers in ");
+    says("imtcp-agent: 2 peers in ");
     agent.signal(libc::SIGTERM);
     assert_eq!(agent.finish().status.code(), Some(0));
 }
 
 /// /etc/netns/NAME while it lives.
-#[cfg(feature = "full")]
 struct EtcOf(std::path::PathBuf);
 
-#[cfg(feature = "full")]
 impl EtcOf {
     fn new(netns: &str) -> Self {
         let dir = std::path::Path::new("/etc/netns").join(netns);
@@ -93,7 +88,6 @@ impl EtcOf {
     }
 }
 
-#[cfg(feature = "full")]
 impl Drop for EtcOf {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);

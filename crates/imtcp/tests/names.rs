@@ -2,15 +2,13 @@
 //! Names that others choose: of processes, mount points and cgroups. One byte that is no text hides nothing, and
 //! none commands a terminal.
 
-mod support;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use support::subject::Subject;
-use support::*;
+use imtcp_test_support::subject::Subject;
+use imtcp_test_support::*;
 
 /// A subject whose process has this name.
 const NAMED: &str = r#"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `imtcp run` with real commands and connections.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -13,7 +11,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::*;
+use imtcp_test_support::*;
 
 #[test]
 fn a_static_binarys_connections_use_the_mode() {
@@ -195,7 +193,7 @@ fn the_exit_code_passes_through() {
     assert_eq!(imtcp(&["run"]).status.code(), Some(2));
     assert_eq!(imtcp(&["run", "--user", "nobody-at-all", "true"]).status.code(), Some(2));
     assert_eq!(imtcp(&["run", "--advise", "no url", "true"]).status.code(), Some(2));
-    assert_eq!(imtcp(&["advise", "a.host", "--at", "yesterday"]).status.code(), Some(2));
+    assert_eq!(advice(&["ask", "a.host", "--at", "yesterday"]).status.code(), Some(2));
     assert_eq!(imtcp(&["run", "--max-rate", "1X", "true"]).status.code(), Some(2));
     let order = imtcp(&["run", "--min-rate", "2M", "--max-rate", "1M", "true"]);
     assert_eq!(order.status.code(), Some(2), "{}", text(&order.stderr));
@@ -240,7 +238,7 @@ fn a_process_left_behind_goes_back_and_keeps_its_connection() {
     let output = net.run(&["--json", "--", "sh", "-c", &line]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let pid: i32 = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
-    assert!(imtcp::procfs::exists(pid));
+    assert!(imtcp_common::procfs::exists(pid));
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
     let left = connections(&pid.to_string());
     assert_eq!(left.len(), 1, "{left:?}");

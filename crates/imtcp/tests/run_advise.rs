@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `imtcp run --advise`: the mode follows the advice, and is bg without it.
 
-mod support;
-
-use support::advice::{certificate, Service};
-use support::*;
+use imtcp_test_support::advice::{certificate, Service};
+use imtcp_test_support::*;
 
 /// Four days of 80 Mbit/s about this time of day, and the newest record now.
 fn history(newest_bps: u64) -> String {
@@ -22,16 +20,16 @@ fn open_connections_change_their_mode_with_the_advice_and_back_when_the_service_
     let Some(_alone) = alone() else { return };
     let Some(client) = static_client() else { return };
     let net = Net::new();
-    let service = Service::start_as(net.command(&IMTCP), Scratch::new(), &[]);
+    let service = Service::start_as(net.command(&IMTCP_ADVICE), Scratch::new(), &[]);
     let (db, file) = (service.db(), service.scratch.path("history.csv"));
     let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
     let import = |newest_bps| {
         std::fs::write(file, history(newest_bps)).unwrap();
-        imtcp_ok(&["advice", "import", "--db", db, "--path", SERVER, file]);
+        advice_ok(&["import", "--db", db, "--path", SERVER, file]);
     };
     import(80_000_000);
     // Asked each second, so that the test need not wait.
-    imtcp_ok(&["advice", "set", "--db", db, "next_max_s=1"]);
+    advice_ok(&["set", "--db", db, "next_max_s=1"]);
 
     let (host, port) = net.peer();
     let (url, client) = (service.url.clone(), client.to_str().unwrap());
@@ -60,11 +58,11 @@ fn advice_gives_no_mode_to_a_run_that_down_has_ended() {
     let Some(_alone) = alone() else { return };
     let Some(client) = static_client() else { return };
     let net = Net::new();
-    let service = Service::start_as(net.command(&IMTCP), Scratch::new(), &[]);
+    let service = Service::start_as(net.command(&IMTCP_ADVICE), Scratch::new(), &[]);
     let file = service.scratch.path("history.csv");
     std::fs::write(&file, history(80_000_000)).unwrap();
     let (db, file) = (service.db(), file.to_str().unwrap());
-    imtcp_ok(&["advice", "import", "--db", db.to_str().unwrap(), "--path", SERVER, file]);
+    advice_ok(&["import", "--db", db.to_str().unwrap(), "--path", SERVER, file]);
 
     let (host, port) = net.peer();
     let go = service.scratch.path("go");

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! How `imtcp run` ends: what its line tells, and what is left of it.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::*;
+use imtcp_test_support::*;
 
 /// Leaves what fits into the socket's buffer to the kernel; `None` without python3.
 fn leaving(net: &Net, bytes: u32, then: &str) -> Option<Vec<String>> {
@@ -191,7 +189,7 @@ fn a_signal_ends_the_wait_for_what_is_on_its_way() {
     let command: Vec<_> = command.iter().map(String::as_str).collect();
     let running = net.run_spawn(&[&["--max-rate", "400k", "--"], &command[..]].concat());
     let pid = || fs::read_to_string(&pid_file).ok()?.parse().ok();
-    eventually("the command has ended", || pid().is_some_and(|p| !imtcp::procfs::exists(p)));
+    eventually("the command has ended", || pid().is_some_and(|p| !imtcp_common::procfs::exists(p)));
     let asked = Instant::now();
     running.signal(libc::SIGINT);
     let output = running.finish();
@@ -392,7 +390,7 @@ fn what_was_begun_and_never_registered_is_swept_by_the_next_command() {
     fs::write(file, "").unwrap();
     let half = std::path::PathBuf::from("/run/imtcp/runs/00000000000000fe.new");
     fs::write(&half, "{\"pid\": 1").unwrap();
-    let mount = imtcp::procfs::cgroup2_mount().unwrap();
+    let mount = imtcp_common::procfs::cgroup2_mount().unwrap();
     let [old, new] = ["old", "new"].map(|age| mount.join(format!("imtcp-run-{age}")));
     for dir in [&old, &new] {
         fs::create_dir(dir).unwrap();

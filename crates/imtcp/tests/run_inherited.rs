@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! TCP sockets that the command of `imtcp run` inherits: held back as its own, and given back at the end.
 
-mod support;
-
-use support::*;
+use imtcp_test_support::*;
 
 /// Runs a Python script in the client's namespace that finds the server in `peer`, the command under test in `imtcp`
 /// and has `control(socket)`; what it prints. `None` without Python.

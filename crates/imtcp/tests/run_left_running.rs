@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What `imtcp run` and `status` say of processes that a run leaves: which control their new connections have.
 
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use support::*;
+use imtcp_test_support::*;
 
 #[test]
 fn what_is_left_running_within_another_run_is_told_to_have_what_that_one_orders() {

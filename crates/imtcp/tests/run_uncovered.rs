@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What `imtcp run` says of traffic that it did not hold back: what was seen, and nothing else.
 
-mod support;
-
 use std::fs;
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixListener;
 
-use support::*;
+use imtcp_test_support::*;
 
 /// The last line, and what the same run says in JSON, of a Python script in the client's namespace;
 /// `None` without Python.

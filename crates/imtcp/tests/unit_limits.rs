@@ -2,11 +2,9 @@
 //! `run` and `attach` stay within the cgroup that a command is in, with the limits that a unit has, or
 //! say why they cannot.
 
-mod support;
-
 use std::fs;
 
-use support::*;
+use imtcp_test_support::*;
 
 /// Where a process of the test's is, with a sentence where it is not within the unit.
 #[track_caller]
@@ -141,7 +139,7 @@ fn threads_that_have_cgroups_of_their_own_are_not_moved_out_of_them() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("are in several cgroups") && said.contains("--cgroup"), "{said}");
-    assert_eq!(imtcp::procfs::cgroups_of_threads(child.pid()).len(), 2);
+    assert_eq!(imtcp_common::procfs::cgroups_of_threads(child.pid()).len(), 2);
     imtcp_ok(&["attach", "--cgroup", unit.path()]);
     imtcp_ok(&["detach", "--all"]);
     drop(child);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `up` and `down` on the running kernel. Each test begins and ends with imtcp down.
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use imtcp_bpf::{netns, paths};
-use support::*;
+use imtcp_test_support::*;
 
 fn registered() -> bool {
     let available = netns::available_ccs();
@@ -60,21 +58,17 @@ fn up_says_that_it_allowed_nocc_or_took_it_away() {
 fn what_needs_imtcp_says_how_to_load_it() {
     let Some(_alone) = alone() else { return };
     imtcp_ok(&["down"]);
-    let scratch = Scratch::new();
-    let spool = scratch.path("spool");
-    let all: [&[&str]; 5] = [
-        &["watch"],
-        &["watch", "--once"],
-        &["watch", "--json"],
-        &["watch", "--events"],
-        &["agent", "--spool", spool.to_str().unwrap()],
-    ];
-    for args in all {
-        let output = imtcp(args);
+    for args in [&["--once"][..], &["--json"], &["--events"], &[]] {
+        let output = imtcp(&[&["watch"], args].concat());
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
         assert_eq!(error, "imtcp: imtcp is not up: `sudo imtcp up` loads it\n", "{args:?}");
     }
+    let scratch = Scratch::new();
+    let output = agent(&["feed", "--spool", scratch.path("spool").to_str().unwrap()]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert_eq!(error, "imtcp-agent: imtcp is not up: `sudo imtcp up` loads it\n");
 }
 
 #[test]

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `imtcp watch` on real connections, and on a real terminal.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -11,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use imtcp_test_support::*;
 use nix::poll::{poll, PollFd, PollFlags};
 use serde_json::Value;
-use support::*;
 
 #[test]
 fn watch_knows_the_process_and_what_is_not_known_is_null() {
@@ -57,7 +55,7 @@ fn the_rate_is_that_of_now() {
     };
     let (busy, idle) = (run("100000000"), run("2000000"));
     let of = |run: &Background| {
-        let tree = imtcp::procfs::tree(run.pid());
+        let tree = imtcp_common::procfs::tree(run.pid());
         let all = connections_over("0.5", &net.server.to_string());
         all.into_iter().find(|c| tree.iter().any(|pid| c["pid"] == *pid))
     };
@@ -297,10 +295,10 @@ fn a_watch_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {
     read_until(&mut shell.master, "q quit");
     for (stop, how) in [("\x1a", "the key"), ("", "a signal")] {
         if stop.is_empty() {
-            let children = imtcp::procfs::tree(shell.child.pid());
-            let watch = children
-                .into_iter()
-                .find(|pid| imtcp::procfs::command(*pid).is_some_and(|name| name == "imtcp"));
+            let children = imtcp_common::procfs::tree(shell.child.pid());
+            let watch = children.into_iter().find(|pid| {
+                imtcp_common::procfs::command(*pid).is_some_and(|name| name == "imtcp")
+            });
             // SAFETY: a child of the shell's, which is there.
             unsafe { libc::kill(watch.unwrap(), libc::SIGTSTP) };
         }

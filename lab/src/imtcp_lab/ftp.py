@@ -3,7 +3,7 @@
 The path loses what leaves TCP the day's trace, as the thesis's does; or, where it is *busy*, others
 take what the trace does not leave.  With advice the service runs beside the server, with a history
 of past days; the guest's clock is that of the test.  The test's own records are the trace's,
-reported as they come to be; on a busy path they are imtcp's own measurements, by ``imtcp agent``.
+reported as they come to be; on a busy path they are imtcp's own measurements, by ``imtcp-agent``.
 
 Half an hour of the thesis's is a minute and a half here: time runs :data:`TIMES_FASTER` times
 faster (trace, history, file), and rates are :data:`TIMES_SLOWER` times lower (link, trace, file,
@@ -202,7 +202,7 @@ def around(
 
 
 def history(trace: loss_schedule.Trace, moment: datetime) -> bytes:
-    """CSV for ``imtcp advice import``: of each day what lies around the time of the test, as much
+    """CSV for ``imtcp-advice import``: of each day what lies around the time of the test, as much
     faster as the transfer is; of the test's day what comes before it."""
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
@@ -223,13 +223,13 @@ def _set_clock(at: datetime) -> str:
 
 _HISTORY = f"""\
 chmod 600 token
-imtcp advice import --db history.db --path {CLIENT} history.csv >&2
-imtcp advice set --db history.db history={{history}} threshold={{threshold_bps:.0f}} \\
+imtcp-advice import --db history.db --path {CLIENT} history.csv >&2
+imtcp-advice set --db history.db history={{history}} threshold={{threshold_bps:.0f}} \\
   epsilon={EPSILON} horizon_s={HORIZON_S // TIMES_FASTER} freshness_s={FRESH_S // TIMES_FASTER} >&2
 """
 
 _SERVICE = """\
-ns srv imtcp advice serve --db history.db --no-ping --token-file token >&2 & STOP="$STOP $!"
+ns srv imtcp-advice serve --db history.db --no-ping --token-file token >&2 & STOP="$STOP $!"
 """
 
 _TELL = f"""\
@@ -243,7 +243,8 @@ T0=$1"""
 #: Whoever writes to the service has to know it.
 _TOKEN = "of-this-run-alone-and-no-secret\n"
 _AGENT = """\
-ns srv imtcp agent --token-file token --spool spool --every 0 --interval 1 >&2 & STOP="$STOP $!"
+ns srv imtcp-agent feed --token-file token --spool spool --every 0 --interval 1 >&2 &
+STOP="$STOP $!"
 """
 
 _SERVER = f"""\

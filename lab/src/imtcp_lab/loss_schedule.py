@@ -23,7 +23,7 @@ Trace = Sequence[tuple[datetime, float]]
 Schedule = list[tuple[float, float]]
 
 EXAMPLE = """\
-The trace is CSV with the columns time (RFC 3339) and available_bps, as `imtcp advice import` takes.
+The trace is CSV with the columns time (RFC 3339) and available_bps, as `imtcp-advice import` takes.
 
 example: half an hour in 30 seconds, RTT 50 ms, of which the device makes all
   lab loss trace.csv --rtt-ms 50 --compress 60 --device eth0 --netem "delay 50ms" > losses.sh

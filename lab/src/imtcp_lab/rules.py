@@ -37,7 +37,6 @@ from imtcp_lab.vm import VmRunner
 SOURCES = ("Cargo.toml", "Cargo.lock", "bpf", "core", "crates", "lab/load")
 BUILD = (
     "cargo", "build", "--profile", "demo", "--locked", "-p", "imtcp", "-p", "imtcp-load",
-    "--no-default-features",
 )  # fmt: skip
 PROGRAMS = ("imtcp", "imtcp-load")
 

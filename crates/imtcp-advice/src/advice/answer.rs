@@ -4,38 +4,15 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use imtcp_client::time::{format, rfc3339};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::days::HistorySet;
-use crate::time::{format, rfc3339};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Switch {
-    On,
-    Off,
-}
-
-/// Mode of `imtcp run` for this moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// Take only spare bandwidth.
-    Bg,
-    /// Share as usual.
-    Measure,
-}
-
-/// Is it advice, or "I don't know"?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Advice,
-    Unknown,
-}
+pub use imtcp_client::verdict::{Mode, Switch, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -2,6 +2,7 @@
 //! What would each predictor have said, and what came? All predict the mean available
 //! bandwidth of [t0, t0 + horizon] from what was known at t0.
 
+use imtcp_client::time::{DAY_US, HOUR_US, SECOND_US};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -10,7 +11,6 @@ use super::fit::{least_squares, Sample};
 use super::model::mean_and_deviation;
 use crate::error::Result;
 use crate::settings::Settings;
-use crate::time::{DAY_US, HOUR_US, SECOND_US};
 
 /// (time, available bandwidth), in the order of time.
 pub type Series = [(i64, f64)];

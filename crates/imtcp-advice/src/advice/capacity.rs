@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::time::{DAY_US, HOUR_US};
+use imtcp_client::time::{DAY_US, HOUR_US};
 
 /// Records count that came in the hour before the last one with a capacity. A change of the line shows within
 /// an hour, and an agent that sends means of ten seconds tells 360 capacities.
@@ -89,7 +89,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{MINUTE_US, SECOND_US};
+    use imtcp_client::time::{MINUTE_US, SECOND_US};
     use proptest::prelude::*;
 
     fn key(t_us: i64) -> Key {

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use imtcp_client::time::{format, last_us, SECOND_US};
 use jiff::Timestamp;
 
 use super::answer::{Advice, Basis, Day, Days, Mode, Reason, Switch};
@@ -13,7 +14,6 @@ use super::fit::{least_squares, Sample};
 use super::model::{estimate, Estimate, Line};
 use crate::error::Result;
 use crate::settings::Settings;
-use crate::time::{format, last_us, SECOND_US};
 
 /// Everything known of one hop. The path as a whole is a hop without name.
 #[derive(Clone, Debug, Default)]

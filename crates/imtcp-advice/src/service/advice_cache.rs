@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use imtcp_client::record::Record;
+use imtcp_client::time::{now_us, SECOND_US};
+
 use super::block::{self, Block, Span, BLOCK_US};
 use super::cached_path::{self, CachedHop, CachedPath};
 use super::ping::Pinger;
@@ -25,12 +28,10 @@ use crate::advice::answer::{Advice, Days};
 use crate::advice::capacity::HOLDS_US;
 use crate::advice::decide::{advise, fit_days, Request};
 use crate::error::{Error, Result};
-use crate::record::Record;
 use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, ALL_PATHS};
 use crate::store::write::{Batch, Written};
 use crate::store::Store;
-use crate::time::{now_us, SECOND_US};
 
 pub struct AdviceCache {
     store: Arc<Store>,

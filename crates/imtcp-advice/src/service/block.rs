@@ -5,11 +5,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
+use imtcp_client::time::MINUTE_US;
+
 use crate::advice::answer::Days;
 use crate::advice::days::Window;
 use crate::advice::decide::fit_days;
 use crate::settings::Settings;
-use crate::time::MINUTE_US;
 
 /// Requests up to this much later find their samples in the block.
 pub const BLOCK_US: i64 = 10 * MINUTE_US;

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use imtcp_client::record::Record;
+use imtcp_client::time::SECOND_US;
 use jiff::tz::TimeZone;
 
 use super::advice_cache::Answered;
@@ -13,11 +15,9 @@ use crate::advice::answer::Days;
 use crate::advice::capacity::{Key, Told};
 use crate::advice::days::{windows, Window};
 use crate::advice::decide::{Hop, Newest, Request};
-use crate::record::Record;
 use crate::settings::Settings;
 use crate::store::newest::Seen;
 use crate::store::read::SeriesInfo;
-use crate::time::SECOND_US;
 
 /// A path: records up to a time count, those after it are upcoming.
 pub struct CachedPath {

@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::Json;
+use imtcp_client::destination::Destination;
+use imtcp_client::peer::{self, is_peer};
+use imtcp_client::record::destination;
+use imtcp_client::time::now_us;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::Shared;
-use crate::destination::Destination;
-use crate::peer::{self, is_peer};
-use crate::record::destination;
 use crate::store::clients::Client;
-use crate::time::now_us;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Clients {

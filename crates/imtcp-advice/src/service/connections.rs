@@ -8,9 +8,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use imtcp_client::peer::network;
 use tokio::sync::Notify;
-
-use super::limits::network;
 
 /// How many connections may be open, each with about 30 kB.
 #[derive(Clone, Copy, Debug)]

@@ -7,11 +7,11 @@ use std::path::Path;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, StatusCode};
+use imtcp_client::record::destination;
+use imtcp_client::token_file;
 
 use super::problem::Problem;
-use super::token_file;
 use crate::error::Result;
-use crate::record::destination;
 
 /// Bearer tokens; none: nobody may.
 #[derive(Clone, Debug, Default)]
@@ -145,7 +145,8 @@ impl Hosts {
     /// Loopback's own names, and these. Elsewhere than on loopback nobody knows all names of a
     /// machine: any will do, unless some are given.
     pub fn new(listen: IpAddr, names: &[String]) -> Result<Self> {
-        let names: Vec<_> = names.iter().map(|n| destination(n)).collect::<Result<_>>()?;
+        let names: Vec<_> =
+            names.iter().map(|n| destination(n)).collect::<std::result::Result<_, _>>()?;
         Ok(Hosts((listen.is_loopback() || !names.is_empty()).then_some(names)))
     }
 

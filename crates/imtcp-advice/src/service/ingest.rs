@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use imtcp_client::time::now_us;
 use tokio::sync::{mpsc, oneshot};
 
 use super::advice_cache::AdviceCache;
@@ -15,7 +16,6 @@ use super::metrics::Metrics;
 use super::shares::{Share, Shares};
 use crate::error::Error;
 use crate::store::write::{Batch, Written};
-use crate::time::now_us;
 
 /// Records waiting at most, about 200 bytes each, of one client a quarter; with more, senders are asked to
 /// wait.

@@ -2,9 +2,11 @@
 //! How often one client may ask and be wrong: requests a second, wrong tokens a minute.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Instant;
+
+use imtcp_client::peer::network;
 
 /// Clients remembered at most, in each of the tables here: some 5 MB.
 const MOST_CLIENTS: usize = 65_536;
@@ -58,15 +60,6 @@ impl Buckets {
         *left = (*left + earned).min(self.most);
         *at = now;
         use_left(left)
-    }
-}
-
-/// One client: an IPv4 address, an IPv6 network of /64, or this machine with all its loopback addresses.
-pub fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        local if local.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),
-        v4 => v4,
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use imtcp_client::time::{now_us, SECOND_US};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -20,7 +21,6 @@ use super::openapi;
 use crate::advice::answer::{Advice, Reason};
 use crate::store::maintain::Maintained;
 use crate::store::size::Size;
-use crate::time::{now_us, SECOND_US};
 
 /// Why a connection is refused before it has a request; the reasons for requests are the gate's.
 const REFUSED_CONNECTIONS: [&str; 2] = ["connections", "tls"];

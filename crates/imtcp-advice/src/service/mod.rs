@@ -24,15 +24,12 @@ mod problem;
 mod report_body;
 mod reports;
 mod routes;
-mod secret_file;
 mod shares;
 mod timeline;
 pub mod tls;
-pub mod token_file;
 mod turns;
 mod upcoming;
 mod xmlrpc;
-
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
@@ -42,11 +39,11 @@ use axum::http::StatusCode;
 use axum::middleware;
 use axum::routing::{get, post, put};
 use axum::Router;
+use imtcp_client::time::now_us;
 
 use crate::error::{Error, Result};
 use crate::store::maintain::{Maintained, Retention};
 use crate::store::{Limits, Store};
-use crate::time::now_us;
 use advice_cache::AdviceCache;
 use connections::Connections;
 use guard::{Access, Hosts};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::limits::network;
+use imtcp_client::peer::network;
 
 pub struct PerClient<T>(Mutex<HashMap<IpAddr, Weak<T>>>);
 

@@ -9,12 +9,12 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use imtcp_client::peer::is_peer;
+use imtcp_client::ping;
 use tokio::process::Command;
 use tokio::sync::{watch, Semaphore};
 
 use super::names::Names;
-use crate::peer::is_peer;
-use crate::ping;
 
 /// An answer waits no longer than this for a ping; the RTT is not known where it takes longer.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -4,6 +4,7 @@
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use imtcp_client::Wrong;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -59,6 +60,12 @@ impl From<Error> for Problem {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
             }
         }
+    }
+}
+
+impl From<Wrong> for Problem {
+    fn from(wrong: Wrong) -> Self {
+        Problem::bad_request(wrong.0)
     }
 }
 

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::Json;
+use imtcp_client::record::Record;
+use imtcp_client::time::now_us;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -13,9 +15,7 @@ use utoipa::ToSchema;
 
 use super::problem::{Problem, RefusedRecord};
 use super::{report_body, Shared};
-use crate::record::Record;
 use crate::store::write::Batch;
-use crate::time::now_us;
 
 /// Records in one batch at most.
 pub const MOST_RECORDS: usize = 10_000;

@@ -11,6 +11,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::Json;
+use imtcp_client::destination::{Destination, DestinationOrAll, DestinationOrNone};
+use imtcp_client::record::{destination, Kind};
+use imtcp_client::time::{self, now_us, DAY_US};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -18,13 +21,10 @@ use super::advice_cache::AdviceCache;
 use super::problem::Problem;
 use super::Shared;
 use crate::advice::answer::Answer;
-use crate::destination::{Destination, DestinationOrAll, DestinationOrNone};
 use crate::error::Error;
-use crate::record::{destination, Kind};
 use crate::settings::schema::SettingsChange;
 use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, Point, TestPoint, ALL_PATHS};
-use crate::time::{self, now_us, DAY_US};
 
 pub type Asked<T> = Result<Query<T>, QueryRejection>;
 

@@ -7,6 +7,9 @@ use std::time::Instant;
 
 use axum::extract::{ConnectInfo, State};
 use axum::Json;
+use imtcp_client::destination::Destination;
+use imtcp_client::record::destination;
+use imtcp_client::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -16,9 +19,6 @@ use super::problem::Problem;
 use super::routes::{params, stretch, Asked};
 use super::Shared;
 use crate::advice::answer::{Reason, Switch};
-use crate::destination::Destination;
-use crate::record::destination;
-use crate::time::rfc3339;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use imtcp_client::secret_file::{read_public, read_secret};
+use imtcp_client::time;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject, SectionKind};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -15,9 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use x509_cert::der::Decode;
 use x509_cert::Certificate;
 
-use super::secret_file::{read_public, read_secret};
 use crate::error::{Error, Result};
-use crate::time;
 
 /// 14 days: authorities issue for 47 days at least and programs renew a third before the end, so
 /// one that is so near its end was not renewed.

@@ -14,6 +14,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use dxr::{Fault, FaultResponse, MethodCall, MethodResponse, Value};
+use imtcp_client::record::destination;
+use imtcp_client::time::format;
 use quick_xml::events::Event;
 
 use super::advice_cache::Answered;
@@ -21,8 +23,6 @@ use super::guard::Right;
 use super::problem::Problem;
 use super::Shared;
 use crate::advice::answer::Switch;
-use crate::record::destination;
-use crate::time::format;
 
 /// Codes as the XML-RPC fault code conventions have them.
 const NOT_WELL_FORMED: i32 = -32700;
@@ -178,7 +178,7 @@ impl Caller<'_> {
                 _ if advice.computed_from.hops == 0 => found.because.as_str(),
                 None => {
                     "no fresh record tells the RTT, and no ping: report rtt_us, or test the path \
-                     with `imtcp agent --ping`"
+                     with `imtcp-agent feed --ping`"
                 }
                 Some(_) => {
                     "no record tells the capacity, and past days not the available bandwidth"

@@ -5,11 +5,11 @@
 //! record due to go. So this time follows the clock at [`FASTEST`] times its pace at most. After a leap of
 //! 500 days an operator has 20 days to mend the clock, and nothing is lost until then.
 
+use imtcp_client::time::{DAY_US, HOUR_US, SECOND_US};
 use sqlx::Row;
 
 use super::Store;
 use crate::error::Result;
-use crate::time::{DAY_US, HOUR_US, SECOND_US};
 
 /// ours: a service that stood still for two months catches up in two and a half days.
 const FASTEST: i64 = 24;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The clients: destinations that matter, whose paths agents are to report or to test.
 
+use imtcp_client::time::rfc3339;
 use serde::Serialize;
 use sqlx::{Executor, Row};
 use utoipa::ToSchema;
 
 use super::Store;
 use crate::error::{Error, Result};
-use crate::time::rfc3339;
 
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Client {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Removing a path with everything that is known of it.
 
+use imtcp_client::record::Kind;
 use sqlx::{Any, Executor, Row, Transaction};
 
 use super::schema::table;
 use super::Store;
 use crate::error::Result;
-use crate::record::Kind;
 
 impl Store {
     /// Removes a path, its records and its own settings; tells how many records went. `None`: there is

@@ -6,6 +6,8 @@
 
 use std::time::Instant;
 
+use imtcp_client::record::Kind;
+use imtcp_client::time::{DAY_US, HOUR_US, MINUTE_US};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
@@ -13,8 +15,6 @@ use super::schema::table;
 use super::write::BATCH_MEMORY_US;
 use super::Store;
 use crate::error::Result;
-use crate::record::Kind;
-use crate::time::{DAY_US, HOUR_US, MINUTE_US};
 
 /// How long each form is kept, in days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

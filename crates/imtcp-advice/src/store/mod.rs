@@ -34,7 +34,7 @@ pub use place::Place;
 use schema::Dialect;
 use series::KnownSeries;
 pub use series::Limits;
-pub(crate) use series::SeriesKey;
+pub(crate) use series::{key_of, SeriesKey};
 
 pub struct Store {
     pub(crate) readers: AnyPool,
@@ -186,7 +186,7 @@ fn check_file(path: &Path, create: bool) -> Result<()> {
             }
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            Err(open("there is no such file; `imtcp advice import` or `serve` makes it".into()))
+            Err(open("there is no such file; `imtcp-advice import` or `serve` makes it".into()))
         }
         Err(e) => Err(open(e.to_string())),
     }
@@ -266,9 +266,9 @@ mod tests {
         }
     }
 
-    use crate::record::Record;
     use crate::settings::Changes;
     use crate::store::write::Batch;
+    use imtcp_client::record::Record;
 
     /// As it does where the disk is full. The second failure left a transaction open, in which all that
     /// came after was acknowledged and none of it committed.

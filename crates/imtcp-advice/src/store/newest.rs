@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Reading the newest records up to a time, and those that come after it.
 
+use imtcp_client::record::Kind;
 use sqlx::any::AnyRow;
 use sqlx::Row;
 
@@ -10,7 +11,6 @@ use super::Store;
 use crate::advice::capacity::{Key, LEAST, MOST, WINDOW_US};
 use crate::advice::decide::Newest;
 use crate::error::Result;
-use crate::record::Kind;
 
 /// A record of bandwidth, as far as an answer needs it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Reading: paths, the newest records, the samples of windows, a stretch of history.
 
+use imtcp_client::record::{Kind, Record};
+use imtcp_client::time::rfc3339;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::json;
@@ -13,9 +15,7 @@ use super::write::Stored;
 use super::{SeriesKey, Store};
 use crate::advice::days::Window;
 use crate::error::{Error, Result};
-use crate::record::{Kind, Record};
 use crate::settings::Changes;
-use crate::time::rfc3339;
 
 /// A path with its own settings and its series.
 #[derive(Clone, Debug, Default)]

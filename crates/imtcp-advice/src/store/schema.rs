@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The tables, their version, and what the two databases spell differently.
 
+use imtcp_client::record::Kind;
+use imtcp_client::time::now_us;
 use sqlx::{AnyPool, Executor, Row};
 
 use super::connect::{begin_reading, begin_writing};
 use super::Place;
 use crate::error::{Error, Result};
-use crate::record::Kind;
-use crate::time::now_us;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {

@@ -3,16 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use imtcp_client::record::Record;
+use imtcp_client::time::DAY_US;
 use sqlx::any::AnyRow;
 use sqlx::{Any, Row, Transaction};
 
 use super::write::{to_json, Batch};
 use super::Store;
 use crate::error::{Error, Result};
-use crate::time::DAY_US;
 
 /// dst, hop, source
 pub(crate) type SeriesKey = (String, String, String);
+
+/// Which series a record belongs to.
+pub(crate) fn key_of(record: &Record) -> SeriesKey {
+    (record.dst.clone(), record.hop.clone(), record.source.clone())
+}
 
 /// How many paths there may be, and series of each. Whoever may write could make any number of
 /// them, each with a history of its own.
@@ -80,7 +86,7 @@ impl Store {
             since = known.forgotten;
             for (i, batch) in batches.iter().enumerate() {
                 for (j, stored) in batch.records.iter().enumerate() {
-                    let key = stored.record.series();
+                    let key = key_of(&stored.record);
                     let found = known.ids.get(&key);
                     if batch.is_report() && found.is_none_or(|known| known.reported_day != day) {
                         to_note.insert(key.clone());
@@ -211,7 +217,7 @@ impl std::fmt::Display for Limits {
         write!(
             f,
             "this service keeps at most {} paths (--most-paths), and {} pairs of hop and source of \
-             each: remove what is not needed with `imtcp advice forget`",
+             each: remove what is not needed with `imtcp-advice forget`",
             self.paths, self.series_of_path
         )
     }

@@ -4,12 +4,12 @@
 //! A path that was only imported has no report, and stays. Silence is counted up to the newest report of
 //! any path: where no agent reports, nothing goes.
 
+use imtcp_client::time::DAY_US;
 use sqlx::Row;
 
 use super::maintain::Maintained;
 use super::Store;
 use crate::error::Result;
-use crate::time::DAY_US;
 
 impl Store {
     pub(super) async fn forget_silent(

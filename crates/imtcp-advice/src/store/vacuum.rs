@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Giving space back that removed records had.
 
+use imtcp_client::record::Kind;
 use sqlx::{Executor, Row};
 
 use super::schema::{table, Dialect};
 use super::Store;
 use crate::error::Result;
-use crate::record::Kind;
 
 /// Pages of one step: 4 MB. Writers wait for one step at most, and between two of them it can be ended.
 const PAGES: i64 = 1_000;

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use imtcp_client::record::{Kind, Record};
+use imtcp_client::time::DAY_US;
 use serde::{Serialize, Serializer};
 use sqlx::{Acquire, Any, Executor, Row, Transaction};
 
@@ -10,8 +12,6 @@ use super::forget::forgotten;
 use super::schema::table;
 use super::Store;
 use crate::error::Result;
-use crate::record::{Kind, Record};
-use crate::time::DAY_US;
 
 /// Records that came together; the id makes them come once.
 #[derive(Clone, Debug)]

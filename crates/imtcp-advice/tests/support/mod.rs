@@ -6,7 +6,6 @@ pub mod databases;
 pub mod service;
 
 pub mod pgbouncer;
-
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,9 +13,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use imtcp_advice::record::Record;
 use imtcp_advice::store::Place;
-use imtcp_advice::time;
+use imtcp_client::record::Record;
+use imtcp_client::time;
 
 /// A PostgreSQL server on a socket in a directory that goes with it.
 pub struct Postgres {

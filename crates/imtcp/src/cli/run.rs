@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueHint};
+use imtcp_common::rate::Rate;
 
 use crate::param::{Assignment, AssignmentParser};
 use crate::policy::{Dscp, Mode};
-use crate::rate::Rate;
 
 /// Run a command whose TCP connections take only spare bandwidth
 ///
@@ -86,10 +86,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "URL", conflicts_with = "mode")]
     pub advise: Option<String>,
     /// Read a token for that service from this file
-    #[arg(long, value_name = "FILE", requires = "advise")]
+    #[arg(long, value_name = "FILE", requires = "advise", hide_short_help = true)]
     pub advise_token_file: Option<PathBuf>,
     /// Trust this certificate authority (PEM) for that service instead of the public ones
-    #[arg(long, value_name = "FILE", requires = "advise")]
+    #[arg(long, value_name = "FILE", requires = "advise", hide_short_help = true)]
     pub advise_ca: Option<PathBuf>,
     /// Print no last line
     #[arg(short, long, conflicts_with_all = ["json", "output"])]
@@ -110,6 +110,7 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(
         required = true,
+        hide_short_help = true,
         trailing_var_arg = true,
         value_name = "CMD",
         value_hint = ValueHint::CommandWithArguments

@@ -8,17 +8,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{bail, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::{netns, paths, probe, Policy};
+use imtcp_common::out::print_json;
+use imtcp_common::{exit, format, procfs};
 use serde_json::json;
 
 use super::detach::{self, Detached};
 use super::move_tree::{link, mend_links, move_tree};
-use super::{print_json, up};
+use super::up;
 use crate::attachment::{Attachment, Identity, SavedSocket, Target};
 use crate::cli::AttachArgs;
 use crate::open_sockets::{Taking, Unreached};
 use crate::policy::{Limits, Mode};
 use crate::state::{self, Run};
-use crate::{cgroup, exit, format, nested, nocc, param, policy, procfs};
+use crate::{cgroup, nested, nocc, param, policy};
 
 const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 

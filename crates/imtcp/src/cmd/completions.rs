@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
 use clap::CommandFactory;
-use clap_complete::Shell;
+use imtcp_common::completions::{script, CompletionsArgs, Shell};
+use imtcp_common::exit;
 
-use crate::cli::{Cli, CompletionsArgs};
-use crate::exit;
+use crate::cli::Cli;
 
 /// The generator for bash knows no hint for a command with arguments, as that for zsh does.
 /// Words behind `run --` are completed as after sudo, if bash-completion is loaded. After a parameter's
@@ -33,9 +33,7 @@ complete -F _imtcp_or_command -o bashdefault -o default imtcp
 "#;
 
 pub fn main(args: CompletionsArgs) -> Result<u8> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "imtcp", &mut script);
     let ours = if args.shell == Shell::Bash { BASH_OURS } else { "" };
-    out!("{}{ours}", String::from_utf8(script)?);
+    out!("{}{ours}", script(args.shell, Cli::command())?);
     Ok(exit::OK)
 }

@@ -7,16 +7,18 @@ use imtcp_bpf::control::{self, Switcher, Which};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::tags::Tags;
 use imtcp_bpf::{meta, probe};
+use imtcp_common::out::print_json;
+use imtcp_common::{exit, format, procfs};
 use serde_json::json;
 
-use super::{attach, print_json};
+use super::attach;
 use crate::attachment::{Attachment, Target};
+use crate::cgroup;
 use crate::cli::DetachArgs;
 use crate::nested::{self, Around};
 use crate::open_sockets::Unreached;
 use crate::socket::{self, Thread};
 use crate::state;
-use crate::{cgroup, exit, format, procfs};
 
 pub fn main(args: DetachArgs) -> Result<u8> {
     probe::require_privileges("imtcp detach")?;

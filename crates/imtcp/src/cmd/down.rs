@@ -2,12 +2,13 @@
 use anyhow::Result;
 use imtcp_bpf::down::{self, Report};
 use imtcp_bpf::{meta, paths, probe};
+use imtcp_common::format::count;
+use imtcp_common::out::print_json;
 use serde_json::json;
 
-use super::{detach, print_json};
+use super::detach;
 use crate::attachment::Attachment;
 use crate::cli::DownArgs;
-use crate::format::count;
 use crate::nocc;
 use crate::policy::Limits;
 use crate::state::{self, Run};

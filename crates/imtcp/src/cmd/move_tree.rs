@@ -7,9 +7,10 @@ use std::path::Path;
 
 use anyhow::{bail, Result};
 use imtcp_bpf::control;
+use imtcp_common::procfs;
 
 use crate::attachment::{Attachment, Moved};
-use crate::{cgroup, nested, procfs};
+use crate::{cgroup, nested};
 
 pub(super) fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
     let file = fs::File::open(dir)?;

@@ -7,15 +7,16 @@ use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::totals::TotalsMap;
 use imtcp_bpf::{controls, down, layout_matches, objects, probe, Record, Totals, MODES};
+use imtcp_common::out::print_json;
+use imtcp_common::{exit, format, procfs};
 use serde_json::{json, Value};
 
-use super::print_json;
 use crate::attachment::{Attachment, Coverage, Target};
 use crate::cli::StatusArgs;
 use crate::left_behind::{self, LeftBehind};
+use crate::nocc;
 use crate::policy::Mode;
 use crate::state::{self, Run};
-use crate::{exit, format, nocc, procfs};
 
 /// A run, alive or with connections that outlive it.
 struct Listed {

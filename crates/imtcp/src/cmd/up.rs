@@ -6,11 +6,12 @@ use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::up::{up, Nocc, Outcome};
 use imtcp_bpf::{layout_matches, objects, probe, usual_controls};
+use imtcp_common::exit;
+use imtcp_common::out::print_json;
 use serde_json::json;
 
-use super::print_json;
 use crate::cli::UpArgs;
-use crate::{exit, nocc, state};
+use crate::{nocc, state};
 
 pub fn main(args: UpArgs) -> Result<u8> {
     probe::require_privileges("imtcp up")?;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
 use imtcp_bpf::{objects, shared};
+use imtcp_common::exit;
+use imtcp_common::out::print_json;
 use serde_json::json;
 
-use super::print_json;
 use crate::cli::VersionArgs;
-use crate::exit;
 
 pub fn main(args: VersionArgs) -> Result<u8> {
     if args.json {

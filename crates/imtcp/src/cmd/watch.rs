@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 use imtcp_bpf::events::Events;
+use imtcp_bpf::loaded::Loaded;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::totals::TotalsMap;
 use imtcp_bpf::{meta, probe};
+use imtcp_common::fault::Fault;
+use imtcp_common::out::print_json;
+use imtcp_common::{exit, format, out};
 use nix::time::{clock_gettime, ClockId};
 use serde_json::json;
 
-use super::print_json;
 use crate::cli::WatchArgs;
-use crate::fault::Fault;
-use crate::loaded::Loaded;
 use crate::view::{self, Connection, Looks};
-use crate::{exit, format, out, signals, state, tui};
+use crate::{signals, tui};
 
 /// How long `--once` looks for the rate.
 const ONCE: Duration = Duration::from_millis(500);
@@ -130,7 +131,7 @@ fn events(args: &WatchArgs) -> Result<u8> {
     // First of all: what ends while the rest gets ready is not from before.
     let began_ns = monotonic_ns()?;
     let mut loaded = Loaded::open(Stream::open)?;
-    let _one_reader = state::lock_events()?;
+    let _one_reader = imtcp_bpf::rundir::lock_events()?;
     // The buffer still has what ended while nobody read it.
     let mut from_ns = began_ns;
     if args.from_start {

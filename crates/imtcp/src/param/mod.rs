@@ -10,10 +10,10 @@ use std::path::Path;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::ValueEnum;
 use imtcp_bpf::Params;
+use imtcp_common::alike::did_you_mean;
+use imtcp_common::exit::{Coded, USAGE};
 use serde_json::{Number, Value};
 
-use crate::alike::did_you_mean;
-use crate::exit::{Coded, USAGE};
 use crate::policy::Mode;
 
 mod table;

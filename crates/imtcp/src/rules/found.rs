@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 use imtcp_bpf::Obstacle;
+use imtcp_common::procfs;
 
 use super::{Names, Rule};
 use crate::attachment::{Attachment, Target};
-use crate::{cgroup, procfs, user};
+use crate::{cgroup, user};
 
 /// The kernel keeps so much of a process's name.
 const NAME_BYTES: usize = 15;

@@ -3,7 +3,6 @@
 
 mod found;
 mod written;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};

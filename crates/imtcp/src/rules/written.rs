@@ -3,14 +3,14 @@
 
 use clap::ValueEnum;
 use glob::Pattern;
+use imtcp_common::alike::did_you_mean;
+use imtcp_common::rate::Rate;
 use serde::Deserialize;
 
 use super::Rule;
-use crate::alike::did_you_mean;
 use crate::cli::OrderArgs;
 use crate::param::{one_line, Assignment};
 use crate::policy::{self, Mode};
-use crate::rate::Rate;
 
 /// What a rule names. All of it together is what it covers.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,7 @@ from imtcp_lab.engine import native, paths
 from imtcp_lab.job import LabError, MissingPrerequisite
 
 #: Built by this project; absent until they are built.
-PROJECT_PROGRAMS = ("imtcp", "imtcp-load", "imtcp-advice")
+PROJECT_PROGRAMS = ("imtcp", "imtcp-load", "imtcp-advice", "imtcp-agent")
 BPF_OBJECT = "bpf/imtcp.bpf.o"
 FTP_MODULE = "proftpd/mod_imtcp.so"
 

@@ -1,7 +1,7 @@
 """What the thesis could not do: advice that chooses among CUBIC, `imtcp_fs` and `imtcp_bg`.
 
 On a line that others load as the day's trace says, with the records of the transfer's own time from
-imtcp's measurements of it: `imtcp agent` beside the FTP server.  Advice means `imtcp_fs` where the
+imtcp's measurements of it: `imtcp-agent` beside the FTP server.  Advice means `imtcp_fs` where the
 path is free, `imtcp_bg` where it is congested, and CUBIC where it is not known.  Congested is what
 lies in the lower half of the day's range: the thesis's threshold is so near to its trace, 2 %, that
 a measurement's error decides.

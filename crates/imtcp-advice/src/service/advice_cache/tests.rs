@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What is kept of a path is what the store would tell.
 
+use imtcp_client::time::{DAY_US, HOUR_US, MINUTE_US};
+use proptest::prelude::*;
+use serde_json::{json, Value};
+
 use super::*;
 use crate::advice::answer::{Mode, Reason};
 use crate::service::ping::tests::{instead_of_ping, pinged};
 use crate::store::write::Batch;
 use crate::store::Place;
-use crate::time::{DAY_US, HOUR_US, MINUTE_US};
-use proptest::prelude::*;
-use serde_json::{json, Value};
 
 const DST: &str = "192.0.2.7";
 

@@ -2,17 +2,16 @@
 //! The description of the interface, from the same source as the handlers.
 
 mod finish;
-
 use std::sync::LazyLock;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use imtcp_client::destination::{Destination, DestinationOrAll, DestinationOrNone};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::{clients, reports, routes, timeline, Shared};
-use crate::destination::{Destination, DestinationOrAll, DestinationOrNone};
 
 #[derive(OpenApi)]
 #[openapi(

@@ -96,7 +96,7 @@ async function drawUnknown(dst, mistyped) {
   $('unknown-words').textContent = mistyped ? 'A destination is an address, as 192.0.2.7, or a host’s name.'
     : 'Nothing was measured on the way to it. Its advice is the safe default: congestion control on, mode bg.';
   $('unknown-bring').hidden = mistyped;
-  $('unknown-command').textContent = `imtcp advice import --db DB --path ${dst} FILE`;
+  $('unknown-command').textContent = `imtcp-advice import --db DB --path ${dst} FILE`;
   // Ever less of the name, until some path has it.
   let similar = [];
   for (let part = dst.slice(0, -1); part.length > 2 && !similar.length; part = part.slice(0, -1 - part.length / 4)) {

@@ -3,15 +3,14 @@
 
 mod needs;
 mod tuning;
-
 use anyhow::Result;
 use imtcp_bpf::{probe, verifier, Obstacle};
+use imtcp_common::out::print_json;
+use imtcp_common::{exit, format};
 use serde::Serialize;
 use serde_json::json;
 
-use super::print_json;
 use crate::cli::DoctorArgs;
-use crate::{exit, format};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

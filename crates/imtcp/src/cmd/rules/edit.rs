@@ -7,11 +7,12 @@ use std::path::PathBuf;
 
 use anyhow::{bail, Result};
 use imtcp_bpf::{probe, Obstacle};
+use imtcp_common::{exit, format};
 
 use super::super::detach;
 use crate::cli::rules::{AddArgs, RemoveArgs};
 use crate::rules::{is_name, parse, text, Rules};
-use crate::{exit, format, state};
+use crate::state;
 
 pub fn add(args: &AddArgs) -> Result<u8> {
     if !is_name(&args.name) {

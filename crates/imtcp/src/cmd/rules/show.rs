@@ -3,16 +3,17 @@
 
 use anyhow::Result;
 use imtcp_bpf::probe;
+use imtcp_common::out::print_json;
+use imtcp_common::{exit, format, procfs};
 use serde_json::{json, Value};
 
-use super::super::print_json;
 use super::edit::NOT_WATCHED;
 use super::round;
 use crate::attachment::{Attachment, Target};
 use crate::cli::rules::{ListArgs, TestArgs};
 use crate::policy::Limits;
 use crate::rules::{Rule, Rules};
-use crate::{cgroup, exit, format, param, procfs, state};
+use crate::{cgroup, param, state};
 
 /// A target of a rule, with what there is to say of it.
 struct Covered {

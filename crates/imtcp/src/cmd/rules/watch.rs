@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imtcp_bpf::{meta, paths, probe};
+use imtcp_common::fault::Fault;
+use imtcp_common::{exit, format};
 
 use super::super::{detach, up};
 use super::round::{self, Change};
 use crate::attachment::Target;
 use crate::cli::rules::WatchArgs;
-use crate::fault::Fault;
 use crate::rules::Rules;
 use crate::signals::{self, Arrived, Blocked};
-use crate::{exit, format, nested, state};
+use crate::{nested, state};
 
 /// How often it looks. A look costs milliseconds; what a new process sends before it is covered from then on.
 const LOOK: Duration = Duration::from_secs(1);

@@ -8,11 +8,12 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use anyhow::Result;
 use imtcp_bpf::is_ours;
 use imtcp_bpf::tags::Tags;
+use imtcp_common::procfs;
 use nix::unistd::getpid;
 
 use crate::open_sockets::{Taking, Unreached, NEUTRAL};
 use crate::policy::Mode;
-use crate::{procfs, socket};
+use crate::socket;
 
 /// A socket and what it had before the run.
 struct Before {

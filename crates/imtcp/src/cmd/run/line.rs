@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The line at the end of a run. It claims what was seen, and names what imtcp did not hold back.
 
+use imtcp_common::format;
+
 use super::not_held_back::not_held_back;
 use super::summary::{Summary, TakenAway};
-use crate::format;
 use crate::left_behind;
 use crate::policy::Limits;
 

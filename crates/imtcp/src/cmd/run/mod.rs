@@ -35,13 +35,13 @@ use self::summary::{Summary, TakenAway};
 use self::uncovered::Watch;
 use super::up;
 use crate::cli::RunArgs;
-use crate::exit::{self, Coded};
 use crate::follow::Service;
 use crate::left_behind::{self, LeftBehind};
-use crate::mountns::Home;
 use crate::policy::Limits;
 use crate::signals::{self, Blocked};
 use crate::{caps, cgroup, nested, nocc, param, policy, state, user};
+use imtcp_bpf::mountns::Home;
+use imtcp_common::exit::{self, Coded};
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.config.config.as_deref(), args.dscp)?;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The parts of a run's last line that name traffic which imtcp did not hold back, each as it was seen.
 
+use imtcp_common::format;
+
 use super::line::WORTH_TELLING_BYTES;
 use super::summary::Summary;
 use super::uncovered::Uncovered;
-use crate::format;
 
 /// Where TCP has sent something: lookups and attempts at QUIC are less.
 const WORTH_TELLING_BESIDE_TCP_BYTES: u64 = 100_000;

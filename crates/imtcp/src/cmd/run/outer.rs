@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use imtcp_bpf::Policy;
+use imtcp_common::format;
 
-use crate::{format, state};
+use crate::state;
 
 /// Lowers the limits to the least ceiling of the runs and attachments around `home`. Tells so where that changes them: each
 /// inner run has a clock of its own, so several at once may have more than the ceiling together.

@@ -9,14 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{anyhow, Context, Result};
+use imtcp_bpf::mountns::Home;
+use imtcp_common::exit::{self, Coded};
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::waitpid;
 use nix::unistd::{fork, pipe2, ForkResult, Pid};
 
 use super::terminal;
-use crate::exit::{self, Coded};
-use crate::mountns::Home;
 use crate::user::Target;
 
 /// Steps of the child before its program runs; told to the parent when one fails.

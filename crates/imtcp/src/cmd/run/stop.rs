@@ -6,12 +6,11 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use imtcp_common::procfs;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{kill, raise, Signal};
 use nix::sys::wait::{waitid, waitpid, Id, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, getpid, getppid, ForkResult, Pid};
-
-use crate::procfs;
 
 /// How often the watcher looks.
 const LOOK: Duration = Duration::from_millis(100);

@@ -13,11 +13,12 @@ use std::time::Duration;
 use anyhow::Result;
 use imtcp_bpf::control::Choices;
 use imtcp_bpf::uncovered::{self, UnixPeer};
+use imtcp_common::procfs;
 use nix::unistd::Pid;
 use serde::Serialize;
 
+use crate::cgroup;
 use crate::policy::Mode;
-use crate::{cgroup, procfs};
 
 /// Everything that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

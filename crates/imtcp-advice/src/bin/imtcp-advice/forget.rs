@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use std::io::{self, IsTerminal};
+
+use anyhow::{bail, Context, Result};
+use imtcp_client::record::destination;
+use imtcp_common::out::print_json;
+use imtcp_common::{exit, format};
+use serde_json::json;
+
+use crate::cli::ForgetArgs;
+use crate::histories::{open_existing, paths, wait};
+
+pub fn main(args: ForgetArgs) -> Result<u8> {
+    let dst = destination(&args.path)?;
+    let removed = wait(async {
+        let store = open_existing(&args.db).await?;
+        paths(&store, Some(&dst)).await?;
+        if !args.yes {
+            confirm(&dst, &store.place().to_string())?;
+        }
+        let removed = store.forget(&dst).await?;
+        store.close().await;
+        removed.with_context(|| format!("somebody else has removed {dst} by now"))
+    })?;
+    if args.json {
+        print_json(&json!({ "path": dst, "removed": removed }))?;
+    } else {
+        outln!("{} of {dst} removed, and its settings", format::count(removed, "record"));
+    }
+    Ok(exit::OK)
+}
+
+fn confirm(dst: &str, place: &str) -> Result<()> {
+    if !io::stdin().is_terminal() {
+        bail!("this removes all records and settings of {dst} from {place} for good: say --yes");
+    }
+    eprint!("Remove all records and settings of {dst} from {place} for good? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    if !["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()) {
+        bail!("nothing was removed");
+    }
+    Ok(())
+}
