@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agents import CLIENT, IMTCP, LINKS, NAMES, PEERS, ROOT, SERVER, SWALLOW, Agents, inside, ip
+from agents import CLIENT, LINKS, NAMES, PEERS, SERVER, SWALLOW, Agents, inside, ip
+from built import IMTCP, ROOT
 from running_kernel import running_kernel as running_kernel
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import IMTCP
+from built import IMTCP
 from pages import CODE, ROOT, dead_links, links, named, words
 
 DOCS = ROOT / "docs"
