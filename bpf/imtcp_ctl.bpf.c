@@ -2,10 +2,12 @@
 /*
  * The control programs beside the congestion controls:
  *
- *   imtcp_sockops      gives a cgroup's new connections and listeners to a run or attachment
+ *   imtcp_sockops      gives a cgroup's new connections and listeners, or those that pass a filter, to a run or
+ *                      attachment
  *   imtcp_connections  prints a record of every connection that has our state
  *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
+ *   imtcp_listeners    prints in which cgroup each listener of a network namespace was opened
  *   imtcp_chose        counts connections of a run that ended on one of our controls that holds nothing back
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
@@ -39,6 +41,7 @@ enum {
 /* uapi/linux/bpf.h; the layout is fixed */
 enum {
 	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
+	BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4,
 	BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB = 5,
 	BPF_SOCK_OPS_TCP_LISTEN_CB = 11,
 };
@@ -47,12 +50,20 @@ struct bpf_sock_ops {
 	__u32 op;
 	__u32 args[4];
 	__u32 family;
-	__u32 _to_sk[36];
+	__u32 remote_ip4; /* addresses and the remote port in network order */
+	__u32 local_ip4;
+	__u32 remote_ip6[4];
+	__u32 local_ip6[4];
+	__u32 remote_port;
+	__u32 local_port;
+	__u32 _to_sk[24];
 	__u64 bytes_received;
 	__u64 bytes_acked;
 	struct bpf_sock *sk;
 };
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "as in uapi/linux/bpf.h");
+
+#include "imtcp_ctl_filter.h"
 
 SEC(".rodata.cfg") const volatile struct imtcp_ctl_cfg cfg;
 
@@ -86,23 +97,60 @@ static __always_inline void set_dscp(struct bpf_sock_ops *ctx, __u32 dscp)
 		bpf_setsockopt(ctx, SOL_IP, IP_TOS, &tos, sizeof(tos));
 }
 
+/* Is this tag of another run or attachment, with orders in force? */
+static __always_inline int is_anothers(const struct imtcp_tag *tag)
+{
+	__u64 id = tag->policy;
+	struct imtcp_policy *policy;
+
+	if (!id || id == cfg.policy)
+		return 0;
+	policy = bpf_map_lookup_elem(&imtcp_policies, &id);
+	return policy && policy->mode != IMTCP_MODE_NONE;
+}
+
+/* What is not to be had by this attachment because of its filter. A connection that is accepted has its
+ * listener's tag: without it the attachments further out have their turn. */
+static __always_inline int is_filtered_out(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
+{
+	struct imtcp_tag *tag;
+
+	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB)
+		return 0;
+	tag = bpf_sk_storage_get(&imtcp_tags, sk, NULL, 0);
+	/* Seen when it connected, or open when the attachment began. */
+	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && tag && tag->policy)
+		return 1;
+	if (imtcp_filter_passes(&cfg.filter, ctx))
+		return 0;
+	if (tag && tag->policy == cfg.policy)
+		bpf_sk_storage_delete(&imtcp_tags, sk);
+	return 1;
+}
+
 /* Always returns 1 and leaves ctx->reply alone: programs of other cgroups may answer too. */
 SEC("sockops")
 int imtcp_sockops(struct bpf_sock_ops *ctx)
 {
+	int filters = imtcp_filter_is_set(&cfg.filter);
 	struct imtcp_policy *policy;
 	struct imtcp_tag *tag;
 	struct bpf_sock *sk;
 	__u64 id = cfg.policy;
 
+	/* A filter needs an address, which a connection that is being made at the attachment's beginning shows
+	 * to user space only when it is established. */
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB &&
-	    ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+	    ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
+	    !(filters && ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB))
 		return 1;
 	sk = ctx->sk;
 	if (!sk)
 		return 1;
 	policy = bpf_map_lookup_elem(&imtcp_policies, &id);
 	if (!policy)
+		return 1;
+	if (filters && is_filtered_out(ctx, sk))
 		return 1;
 	tag = bpf_sk_storage_get(&imtcp_tags, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!tag) {
@@ -112,20 +160,18 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	/* The inner of two nested cgroups comes first and wins, while its policy is in force. */
-	if (tag->policy && tag->policy != id) {
-		__u64 inner_id = tag->policy;
-		struct imtcp_policy *inner = bpf_map_lookup_elem(&imtcp_policies, &inner_id);
-
-		if (inner && inner->mode != IMTCP_MODE_NONE) {
-			if (ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
-				__sync_fetch_and_add(&policy->inner_conns, 1);
-			return 1;
-		}
+	if (is_anothers(tag)) {
+		if (ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
+			__sync_fetch_and_add(&policy->inner_conns, 1);
+		return 1;
 	}
 	/* From now on it is there, for the events of this connection to carry. */
 	bpf_get_socket_cookie(ctx);
 	/* Before the control: its init looks for the tag. */
 	tag->policy = id;
+	/* Where there is a filter, a listener's tag says who decides on what it accepts, and no more. */
+	if (filters && ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB)
+		return 1;
 	set_control(ctx, policy->mode);
 	if (policy->dscp_plus1)
 		set_dscp(ctx, policy->dscp_plus1 - 1);
@@ -148,9 +194,22 @@ struct socket_alloc {
 	struct inode vfs_inode;
 } IMTCP_CORE;
 
+struct kernfs_node {
+	__u64 id;
+} IMTCP_CORE;
+
+struct cgroup {
+	struct kernfs_node *kn;
+} IMTCP_CORE;
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+} IMTCP_CORE;
+
 struct sock___ctl {
 	struct sock_common __sk_common;
 	struct socket *sk_socket;
+	struct sock_cgroup_data sk_cgrp_data;
 } IMTCP_CORE;
 
 struct tcp_congestion_ops___ctl {
@@ -328,13 +387,17 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		return 0;
 	icsk = (struct inet_connection_sock___ctl *)tp;
 	BPF_CORE_READ_STR_INTO(&cc, icsk, icsk_ca_ops, name);
-	if (!is_ours(cc))
-		return 0;
-	__builtin_memcpy(only, order.only, sizeof(only));
-	if (only[0] && !same_name(cc, only))
-		return 0;
 	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
 	if (order.policy && (!tag || tag->policy != order.policy))
+		return 0;
+	if (!is_ours(cc)) {
+		/* A listener of an attachment with a filter, or a connection whose program chose another control. */
+		if (order.policy)
+			bpf_sk_storage_delete(&imtcp_tags, tp);
+		return 0;
+	}
+	__builtin_memcpy(only, order.only, sizeof(only));
+	if (only[0] && !same_name(cc, only))
 		return 0;
 	__builtin_memcpy(cc, order.cc, sizeof(cc));
 	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, cc, sizeof(cc))) {
@@ -346,6 +409,25 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		order.moved_listeners++;
 	else
 		order.moved_connections++;
+	return 0;
+}
+
+/* --- imtcp_listeners ----------------------------------------------------------------- */
+
+SEC("iter/tcp")
+int imtcp_listeners(struct bpf_iter__tcp *ctx)
+{
+	struct imtcp_listener listener;
+	struct tcp_sock *tp;
+
+	if (!ctx->sk_common || ctx->sk_common->skc_state != TCP_LISTEN)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(ctx->sk_common);
+	if (!tp)
+		return 0;
+	listener.cookie = bpf_get_socket_cookie(tp);
+	listener.cgroup = BPF_CORE_READ((struct sock___ctl *)tp, sk_cgrp_data.cgroup, kn, id);
+	bpf_seq_write(ctx->meta->seq, &listener, sizeof(listener));
 	return 0;
 }
 

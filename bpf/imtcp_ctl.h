@@ -10,10 +10,40 @@
 
 #define IMTCP_CA_NAME_MAX 16 /* TCP_CA_NAME_MAX of the kernel */
 
+/* The verifier goes through each entry, so there is a bound. */
+#define IMTCP_FILTER_NETWORKS 32
+#define IMTCP_FILTER_PORTS 32
+
+/* Addresses that agree with this one in the bits of the mask. Network order; IPv4 is mapped into IPv6. */
+struct imtcp_filter_network {
+	__imtcp_u32 address[4];
+	__imtcp_u32 mask[4];
+};
+
+struct imtcp_filter_ports {
+	__imtcp_u16 first;
+	__imtcp_u16 last;
+};
+
+/* The connections that an attachment takes of those in its cgroup. An empty list lets all pass. */
+struct imtcp_filter {
+	__imtcp_u32 networks_len;
+	__imtcp_u32 ports_len;
+	struct imtcp_filter_network networks[IMTCP_FILTER_NETWORKS];
+	struct imtcp_filter_ports ports[IMTCP_FILTER_PORTS];
+};
+
 /* Read-only configuration of one load of the sockops program, or of imtcp_tag_subflows. */
 struct imtcp_ctl_cfg {
 	__imtcp_u64 policy;	   /* id of the run or attachment that it serves */
 	__imtcp_u64 master_cookie; /* whose subflows are tagged */
+	struct imtcp_filter filter;
+};
+
+/* A listener of a network namespace, as imtcp_listeners prints it. */
+struct imtcp_listener {
+	__imtcp_u64 cookie;
+	__imtcp_u64 cgroup; /* that it was opened in: its id */
 };
 
 /* The order to the program that switches sockets, and what it did. */

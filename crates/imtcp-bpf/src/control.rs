@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The control programs of bpf/imtcp_ctl.bpf.c, loaded onto the pinned maps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ pub use libbpf_rs::Link;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject, ProgramMut};
 
 use crate::raw::{self, Plain};
-use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch};
+use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_listener};
 use crate::{meta, netns, objects, paths, Obstacle};
 
 /// Lets the control object use the maps that are pinned.
@@ -41,13 +42,14 @@ fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'o>> {
         .ok_or_else(|| anyhow!("the control object has no program {name}"))
 }
 
-/// Gives every new connection and listener of a cgroup to a policy, for as long as the link
-/// lives.
-pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64) -> Result<Link> {
+/// Gives the new connections and listeners of a cgroup that pass a filter to a policy, for as long as the link
+/// lives. The default filter lets all pass. Of several programs on a cgroup the one that was attached first runs
+/// first.
+pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64, filter: imtcp_filter) -> Result<Link> {
     meta::require_same_layout()?;
-    let cfg = imtcp_ctl_cfg { policy, ..Default::default() };
-    let object = load_for("imtcp_sockops", cfg, "the cgroup program")?;
-    let prog = program(&object, "imtcp_sockops")?;
+    let cfg = imtcp_ctl_cfg { policy, filter, ..Default::default() };
+    let object = load_for(objects::SOCKOPS, cfg, "the cgroup program")?;
+    let prog = program(&object, objects::SOCKOPS)?;
     prog.attach_cgroup(cgroup.as_raw_fd()).map_err(|e| refused(cgroup, e.into()))
 }
 
@@ -159,18 +161,29 @@ fn put(to: &mut [std::os::raw::c_char; 16], name: &str) {
 
 /// Gives the subflows of a multipath connection to a policy: they have no descriptors, its master has one.
 pub fn tag_subflows(ns: &netns::NetNs, master_cookie: u64, policy: u64) -> Result<()> {
-    let cfg = imtcp_ctl_cfg { policy, master_cookie };
+    let cfg = imtcp_ctl_cfg { policy, master_cookie, ..Default::default() };
     let object = load_for(objects::TAG_SUBFLOWS, cfg, "the program for multipath connections")?;
     let link = program(&object, objects::TAG_SUBFLOWS)?.attach()?;
-    walk(ns, link.as_fd())
+    walk(ns, link.as_fd()).map(drop)
 }
 
-/// Has an iterator go through the TCP sockets of a namespace: it keeps that of the thread that makes it.
-fn walk(ns: &netns::NetNs, link: BorrowedFd) -> Result<()> {
-    ns.run(move || -> Result<()> {
-        let mut iter = std::fs::File::from(raw::iter_create(link)?);
-        std::io::copy(&mut iter, &mut std::io::sink())?;
-        Ok(())
+/// The cgroup that each listener of a namespace was opened in, by the listener's cookie.
+pub fn listeners(ns: &netns::NetNs) -> Result<BTreeMap<u64, u64>> {
+    let name = "imtcp_listeners";
+    let object = objects::load(objects::open_ctl(name)?, "the program that lists listeners")?;
+    let link = program(&object, name)?.attach()?;
+    let printed = walk(ns, link.as_fd())?;
+    let each = printed.chunks_exact(std::mem::size_of::<imtcp_listener>());
+    Ok(each.filter_map(imtcp_listener::from_bytes).map(|l| (l.cookie, l.cgroup)).collect())
+}
+
+/// Has an iterator go through the TCP sockets of a namespace, that of the thread that makes it. Returns what it
+/// prints.
+fn walk(ns: &netns::NetNs, link: BorrowedFd) -> Result<Vec<u8>> {
+    ns.run(move || -> Result<Vec<u8>> {
+        let mut printed = Vec::new();
+        std::fs::File::from(raw::iter_create(link)?).read_to_end(&mut printed)?;
+        Ok(printed)
     })?
     .context("cannot walk the sockets of a network namespace")
 }

@@ -21,6 +21,9 @@ pub static UNCOVERED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_un
 pub(crate) const CONNECTIONS: &str = "imtcp_connections";
 pub(crate) const CONNECTIONS_HERE: &str = "imtcp_connections_here";
 
+/// The control object's program of a cgroup.
+pub(crate) const SOCKOPS: &str = "imtcp_sockops";
+
 /// The control object's program for multipath connections, on kernels that have them.
 pub(crate) const TAG_SUBFLOWS: &str = "imtcp_tag_subflows";
 
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_refuses_a_program_is_named_with_the_next_step() {
-        let mut object = open_ctl("imtcp_sockops").unwrap();
+        let mut object = open_ctl(SOCKOPS).unwrap();
         for mut program in object.progs_mut() {
             // A socket filter may do nothing of what this program does.
             program.set_prog_type(ProgramType::SocketFilter);

@@ -57,6 +57,8 @@ pub const IMTCP_CC_LEDBAT: &[u8; 13] = b"imtcp_ledbat\0";
 pub const IMTCP_CC_LEDBATPP: &[u8; 15] = b"imtcp_ledbatpp\0";
 pub const IMTCP_CC_NOCC: &[u8; 11] = b"imtcp_nocc\0";
 pub const IMTCP_CA_NAME_MAX: u32 = 16;
+pub const IMTCP_FILTER_NETWORKS: u32 = 32;
+pub const IMTCP_FILTER_PORTS: u32 = 32;
 pub const IMTCP_COMM_MAX: u32 = 16;
 pub const IMTCP_CGROUP_PATH_MAX: u32 = 256;
 pub const IMTCP_UNIX_PATH_MAX: u32 = 108;
@@ -482,18 +484,87 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
-pub struct imtcp_ctl_cfg {
-    pub policy: __imtcp_u64,
-    pub master_cookie: __imtcp_u64,
+pub struct imtcp_filter_network {
+    pub address: [__imtcp_u32; 4usize],
+    pub mask: [__imtcp_u32; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_ctl_cfg"][::std::mem::size_of::<imtcp_ctl_cfg>() - 16usize];
+    ["Size of imtcp_filter_network"][::std::mem::size_of::<imtcp_filter_network>() - 32usize];
+    ["Alignment of imtcp_filter_network"][::std::mem::align_of::<imtcp_filter_network>() - 4usize];
+    ["Offset of field: imtcp_filter_network::address"]
+        [::std::mem::offset_of!(imtcp_filter_network, address) - 0usize];
+    ["Offset of field: imtcp_filter_network::mask"]
+        [::std::mem::offset_of!(imtcp_filter_network, mask) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_filter_ports {
+    pub first: __imtcp_u16,
+    pub last: __imtcp_u16,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_filter_ports"][::std::mem::size_of::<imtcp_filter_ports>() - 4usize];
+    ["Alignment of imtcp_filter_ports"][::std::mem::align_of::<imtcp_filter_ports>() - 2usize];
+    ["Offset of field: imtcp_filter_ports::first"]
+        [::std::mem::offset_of!(imtcp_filter_ports, first) - 0usize];
+    ["Offset of field: imtcp_filter_ports::last"]
+        [::std::mem::offset_of!(imtcp_filter_ports, last) - 2usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_filter {
+    pub networks_len: __imtcp_u32,
+    pub ports_len: __imtcp_u32,
+    pub networks: [imtcp_filter_network; 32usize],
+    pub ports: [imtcp_filter_ports; 32usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_filter"][::std::mem::size_of::<imtcp_filter>() - 1160usize];
+    ["Alignment of imtcp_filter"][::std::mem::align_of::<imtcp_filter>() - 4usize];
+    ["Offset of field: imtcp_filter::networks_len"]
+        [::std::mem::offset_of!(imtcp_filter, networks_len) - 0usize];
+    ["Offset of field: imtcp_filter::ports_len"]
+        [::std::mem::offset_of!(imtcp_filter, ports_len) - 4usize];
+    ["Offset of field: imtcp_filter::networks"]
+        [::std::mem::offset_of!(imtcp_filter, networks) - 8usize];
+    ["Offset of field: imtcp_filter::ports"]
+        [::std::mem::offset_of!(imtcp_filter, ports) - 1032usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_ctl_cfg {
+    pub policy: __imtcp_u64,
+    pub master_cookie: __imtcp_u64,
+    pub filter: imtcp_filter,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_ctl_cfg"][::std::mem::size_of::<imtcp_ctl_cfg>() - 1176usize];
     ["Alignment of imtcp_ctl_cfg"][::std::mem::align_of::<imtcp_ctl_cfg>() - 8usize];
     ["Offset of field: imtcp_ctl_cfg::policy"]
         [::std::mem::offset_of!(imtcp_ctl_cfg, policy) - 0usize];
     ["Offset of field: imtcp_ctl_cfg::master_cookie"]
         [::std::mem::offset_of!(imtcp_ctl_cfg, master_cookie) - 8usize];
+    ["Offset of field: imtcp_ctl_cfg::filter"]
+        [::std::mem::offset_of!(imtcp_ctl_cfg, filter) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_listener {
+    pub cookie: __imtcp_u64,
+    pub cgroup: __imtcp_u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_listener"][::std::mem::size_of::<imtcp_listener>() - 16usize];
+    ["Alignment of imtcp_listener"][::std::mem::align_of::<imtcp_listener>() - 8usize];
+    ["Offset of field: imtcp_listener::cookie"]
+        [::std::mem::offset_of!(imtcp_listener, cookie) - 0usize];
+    ["Offset of field: imtcp_listener::cgroup"]
+        [::std::mem::offset_of!(imtcp_listener, cgroup) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

@@ -6,6 +6,11 @@ use std::sync::Mutex;
 use anyhow::{anyhow, Context, Result};
 use libbpf_rs::{OpenObject, PrintLevel};
 
+use crate::raw::Plain;
+use crate::shared::{
+    imtcp_ctl_cfg, imtcp_filter, imtcp_filter_network, imtcp_filter_ports, IMTCP_FILTER_NETWORKS,
+    IMTCP_FILTER_PORTS,
+};
 use crate::{objects, probe};
 
 /// BPF_LOG_STATS of the kernel's include/linux/bpf_verifier.h: no trace, only what it adds up to.
@@ -40,7 +45,12 @@ pub fn costs() -> Result<Vec<Cost>> {
     }
     // Loaded one at a time, as the command does.
     for program in objects::ctl_programs()? {
-        match costs_of("imtcp_ctl", objects::open_ctl(&program)?) {
+        let mut object = objects::open_ctl(&program)?;
+        if program == objects::SOCKOPS {
+            let worst = imtcp_ctl_cfg { filter: full_filter(), ..Default::default() };
+            objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(worst.bytes())?;
+        }
+        match costs_of("imtcp_ctl", object) {
             Ok(costs) => found.extend(costs),
             // Where it is refused the command does without it, with one that is counted, too.
             Err(_) if program == objects::CONNECTIONS => {}
@@ -55,6 +65,18 @@ pub fn costs() -> Result<Vec<Cost>> {
         found.extend(costs.unwrap_or_default());
     }
     Ok(found)
+}
+
+/// The verifier goes through each entry that there is, and knows its numbers: with others it would see at once
+/// that all or none pass.
+fn full_filter() -> imtcp_filter {
+    imtcp_filter {
+        networks_len: IMTCP_FILTER_NETWORKS,
+        ports_len: IMTCP_FILTER_PORTS,
+        networks: [imtcp_filter_network { address: [7; 4], mask: [u32::MAX; 4] };
+            IMTCP_FILTER_NETWORKS as usize],
+        ports: [imtcp_filter_ports { first: 7, last: 9 }; IMTCP_FILTER_PORTS as usize],
+    }
 }
 
 fn costs_of(name: &'static str, mut object: OpenObject) -> Result<Vec<Cost>> {

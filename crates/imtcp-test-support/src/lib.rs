@@ -3,6 +3,7 @@
 //! a server that swallows what it gets, and ways to start the command.
 
 pub mod advice;
+pub mod rules;
 pub mod subject;
 pub mod tls;
 

@@ -13,6 +13,7 @@ use imtcp_bpf::{control, paths, Obstacle};
 use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
+use crate::filter::Filter;
 use crate::open_sockets::Unreached;
 use crate::param::InForce;
 use crate::policy::{self, Limits, Mode};
@@ -43,6 +44,15 @@ impl std::fmt::Display for Target {
             Target::Cgroup(dir) => write!(f, "cgroup {}", dir.display()),
         }
     }
+}
+
+/// What an attachment is known by. A cgroup may have several with different filters. A process is moved into one
+/// cgroup of ours alone.
+pub type Key = (Target, Option<Filter>);
+
+pub fn key(target: &Target, filter: Option<&Filter>) -> Key {
+    let is_part = matches!(target, Target::Cgroup(_));
+    (target.clone(), filter.filter(|_| is_part).cloned())
 }
 
 /// Tells a target from a later one of the same name.
@@ -81,6 +91,9 @@ pub struct SavedSocket {
 pub struct Attachment {
     pub policy: u64,
     pub target: Target,
+    /// It takes only the connections that pass.
+    #[serde(default)]
+    pub filter: Option<Filter>,
     /// An imtcp that did not know of these has left none.
     pub identity: Option<Identity>,
     pub mode: Mode,
@@ -133,11 +146,12 @@ impl Coverage {
     }
 
     /// Names the gap and its remedy; `None` if all is covered.
-    pub fn gap(&self, target: &Target) -> Option<String> {
+    pub fn gap(&self, attachment: &Attachment) -> Option<String> {
+        let target = &attachment.target;
         if let Some(obstacle) = &self.out_of_sight {
             return Some(format!("what it covers cannot be seen from here: {obstacle}"));
         }
-        let option = target.option();
+        let option = attachment.option();
         let again = format!("`imtcp attach {option}` again takes");
         let why = match (target, self.ended, self.replaced) {
             (Target::Pid(pid), _, true) => {
@@ -200,6 +214,29 @@ impl Attachment {
         state::replace(&self.path(), self)
     }
 
+    pub fn key(&self) -> Key {
+        key(&self.target, self.filter.as_ref())
+    }
+
+    /// For people: `cgroup /sys/fs/cgroup, to 192.0.2.0/24`.
+    pub fn name(&self) -> String {
+        match &self.filter {
+            Some(filter) => format!("{}, {filter}", self.target),
+            None => self.target.to_string(),
+        }
+    }
+
+    /// The options that name it.
+    pub fn option(&self) -> String {
+        self.target.option() + &self.filter.as_ref().map_or_else(String::new, Filter::options)
+    }
+
+    /// Of attachments of one cgroup the least has what several would take. One with a filter is more specific.
+    /// What was attached by hand keeps what it has. Rules come in the order of their names.
+    pub fn rank(&self) -> (bool, Option<&str>, u64, u64) {
+        (self.filter.is_none(), self.rule.as_deref(), self.since_unix_s, self.policy)
+    }
+
     /// What is ordered, for people.
     pub fn orders(&self) -> String {
         policy::told(self.mode, &self.params, &self.limits)
@@ -234,7 +271,7 @@ impl Attachment {
     pub fn require_undoable(&self) -> Result<()> {
         paths::require_writable()
             .and_then(|()| self.require_in_sight())
-            .with_context(|| format!("{} stays attached", self.target))
+            .with_context(|| format!("{} stays attached", self.name()))
     }
 
     /// The process is gone, and what it started may live on; or the cgroup was removed.

@@ -75,7 +75,7 @@ fn orders_of(around: &Around) -> String {
     match around {
         Around::Run(run) => format!("what {} orders: {}", run.name(), run.orders()),
         Around::Attachment(a) => {
-            format!("what {} has, which is attached: {}", a.target, a.orders())
+            format!("what {} has, which is attached: {}", a.name(), a.orders())
         }
     }
 }

@@ -17,9 +17,14 @@ pub struct Inner {
     dir: PathBuf,
 }
 
-/// Those within this attachment: with processes of its tree, or below its cgroup.
+/// Those within this attachment: with processes of its tree, or below its cgroup. One with a filter leaves the
+/// other connections of its processes to those around it; only a process that it moved is nobody else's.
 pub fn within(attachment: &Attachment) -> Vec<Inner> {
-    let others = state::attachments().into_iter().filter(|a| a.policy != attachment.policy);
+    let is_of_cgroup = |a: &Attachment| matches!(a.target, Target::Cgroup(_));
+    let is_shared =
+        |a: &Attachment| a.filter.is_some() && (is_of_cgroup(attachment) || is_of_cgroup(a));
+    let others = state::attachments().into_iter();
+    let others = others.filter(|a| a.policy != attachment.policy && !is_shared(a));
     let attached = others.flat_map(|a| {
         let name = a.target.to_string();
         a.cgroups().into_iter().map(move |dir| Inner { name: name.clone(), dir })
@@ -37,6 +42,18 @@ pub fn within(attachment: &Attachment) -> Vec<Inner> {
         Target::Cgroup(dir) => inner.dir.starts_with(dir) && inner.dir != *dir,
     };
     attached.chain(run).filter(is_within).collect()
+}
+
+/// The policies of attachments with a filter that come before this one: theirs is what passes.
+pub fn filtered_before(attachment: &Attachment) -> BTreeSet<u64> {
+    let own = attachment.cgroups();
+    let comes_before = |a: &Attachment| {
+        let is_before = |dir: &PathBuf, own: &PathBuf| dir != own || a.rank() < attachment.rank();
+        let is_within =
+            |dir: &PathBuf| own.iter().any(|own| dir.starts_with(own) && is_before(dir, own));
+        a.policy != attachment.policy && a.filter.is_some() && a.cgroups().iter().any(is_within)
+    };
+    state::attachments().iter().filter(|a| comes_before(a)).map(|a| a.policy).collect()
 }
 
 /// The processes of these.
@@ -82,12 +99,27 @@ pub enum Around {
     Run(Run),
 }
 
-/// The innermost run or attachment around processes that an inner attachment has given up.
+/// The innermost run or attachment around processes that an inner attachment has given up. It has all their
+/// connections but for those that pass filters.
 pub fn around(given_up: &BTreeSet<i32>) -> Option<Around> {
     match run_around(given_up) {
         Some(run) => Some(Around::Run(run)),
-        None => attachment_around(given_up).map(Around::Attachment),
+        None => attachments_around(given_up)
+            .into_iter()
+            .find(|a| a.filter.is_none())
+            .map(Around::Attachment),
     }
+}
+
+/// The attachments with a filter that are nearer to these processes than what is around them, the nearest first.
+pub fn filtered_around(given_up: &BTreeSet<i32>, around: Option<&Around>) -> Vec<Attachment> {
+    let all = attachments_around(given_up).into_iter();
+    let is_nearer = |a: &Attachment| match around {
+        None => true,
+        Some(Around::Attachment(around)) => a.policy != around.policy,
+        Some(Around::Run(run)) => a.cgroups().iter().any(|dir| dir.starts_with(&run.cgroup)),
+    };
+    all.take_while(is_nearer).filter(|a| a.filter.is_some()).collect()
 }
 
 /// Where it is a run's cgroup that they are in, and none that an attachment has in there.
@@ -95,14 +127,15 @@ fn run_around(given_up: &BTreeSet<i32>) -> Option<Run> {
     let own = given_up.iter().find(|pid| procfs::exists(**pid))?;
     let own = cgroup::of_pid(*own).ok()?;
     let depth = |dir: &PathBuf| own.starts_with(dir).then(|| dir.components().count());
-    let attached =
-        state::attachments().iter().flat_map(Attachment::cgroups).filter_map(|d| depth(&d)).max();
+    let whole = state::attachments().into_iter().filter(|a| a.filter.is_none());
+    let attached = whole.flat_map(|a| a.cgroups()).filter_map(|d| depth(&d)).max();
     let runs = state::runs().into_iter().filter_map(|r| Some((depth(&r.cgroup)?, r)));
     let (run_depth, run) = runs.max_by_key(|(depth, _)| *depth)?;
     (Some(run_depth) > attached).then_some(run)
 }
 
-fn attachment_around(given_up: &BTreeSet<i32>) -> Option<Attachment> {
+/// The nearest first.
+fn attachments_around(given_up: &BTreeSet<i32>) -> Vec<Attachment> {
     let holds = |a: &Attachment| match &a.target {
         Target::Pid(_) => {
             let tree = a.tree();
@@ -115,5 +148,7 @@ fn attachment_around(given_up: &BTreeSet<i32>) -> Option<Attachment> {
         }
     };
     let all = state::attachments().into_iter().filter(|a| !a.has_ended() && a.has_orders());
-    all.filter_map(|a| Some((holds(&a)?, a))).min_by_key(|(size, _)| *size).map(|(_, a)| a)
+    let mut around: Vec<_> = all.filter_map(|a| Some((holds(&a)?, a))).collect();
+    around.sort_by(|(size, a), (other_size, b)| (size, a.rank()).cmp(&(other_size, b.rank())));
+    around.into_iter().map(|(_, a)| a).collect()
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use imtcp_bpf::tags::Tags;
@@ -11,6 +12,8 @@ use imtcp_bpf::{control, is_ours, netns};
 use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
+use crate::filter::Filter;
+use crate::listeners::Listeners;
 use crate::policy::Mode;
 use crate::socket::{self, Thread};
 
@@ -18,6 +21,9 @@ use crate::socket::{self, Thread};
 pub const NEUTRAL: &str = "reno";
 
 const IO_URING: &str = "io_uring holds them without a descriptor";
+const OPENED_ELSEWHERE: &str =
+    "a listener was opened in another cgroup, before its program came here: what it \
+                                accepts is not covered until the program opens it again";
 const UNACCEPTED: &str =
     "a listener has not handed them to its program yet; once it has, attach again";
 
@@ -91,6 +97,10 @@ impl Unreached {
 pub struct Taking {
     policy: u64,
     mode: Mode,
+    filter: Option<Filter>,
+    /// Policies whose sockets stay theirs.
+    before: BTreeSet<u64>,
+    listeners: Listeners,
     tags: Tags,
     /// The control of each socket, by its cookie.
     pub saved: BTreeMap<u64, String>,
@@ -106,7 +116,19 @@ fn is_gone(e: &io::Error) -> bool {
 impl Taking {
     pub fn new(policy: u64, mode: Mode, saved: BTreeMap<u64, String>) -> Result<Self> {
         let tags = Tags::open()?;
-        Ok(Taking { policy, mode, tags, saved, multipath: 0, unreached: Unreached::default() })
+        let (filter, before, unreached) = Default::default();
+        let listeners = Listeners::inside(&[]);
+        Ok(Taking { policy, mode, filter, before, listeners, tags, saved, multipath: 0, unreached })
+    }
+
+    /// In these cgroups only those that pass.
+    pub fn filtered(self, filter: Option<Filter>, cgroups: &[PathBuf]) -> Self {
+        Taking { filter, listeners: Listeners::inside(cgroups), ..self }
+    }
+
+    /// Not those of these policies.
+    pub fn after(self, before: BTreeSet<u64>) -> Self {
+        Taking { before, ..self }
     }
 
     /// Changes the open sockets of one process.
@@ -158,6 +180,25 @@ impl Taking {
 
     /// Changes one socket, by a copy of its descriptor in a thread.
     pub fn take(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
+        let is_before = self.tags.get(copy).is_some_and(|policy| self.before.contains(&policy));
+        if socket::is_listener(copy) && (is_before || self.filter.is_some()) {
+            // What one opened elsewhere accepts is not shown to any program with a filter.
+            match (self.listeners.has(thread, socket::cookie(copy)?)?, &self.filter) {
+                (true, Some(_)) if !is_before => return self.take_listener(thread, copy),
+                (true, _) => return Ok(()),
+                (false, Some(_)) => return Ok(self.unreached.note_sockets(1, OPENED_ELSEWHERE)),
+                (false, None) => {}
+            }
+        } else if is_before {
+            return Ok(());
+        }
+        // One that is not connected yet is seen when it is.
+        let is_passed = |filter: &Filter| {
+            socket::ends(copy).is_some_and(|(peer, port)| filter.passes(peer, port))
+        };
+        if !self.filter.as_ref().is_none_or(is_passed) {
+            return Ok(());
+        }
         let (cookie, before) = (socket::cookie(copy)?, socket::control(copy)?);
         // The control's init reads the tag, so the tag comes first. A socket that has the control already gets it
         // anew, so that init runs. It does not pass through the default: after BBR's init ours would begin with
@@ -168,8 +209,7 @@ impl Taking {
             false => Ok(()),
         };
         let (ours, had_it) = (is_ours(&before), before == self.mode.control());
-        let default = || netns::of_pid(thread).and_then(|ns| ns.run(netns::fallback_cc));
-        let back = if ours { default().unwrap_or_else(|_| "cubic".into()) } else { before };
+        let back = if ours { default_control(thread) } else { before };
         if had_it {
             let _ = socket::set_control(copy, NEUTRAL);
         }
@@ -181,11 +221,26 @@ impl Taking {
         set
     }
 
+    /// A filter is asked of each connection that is accepted, and the tag says whose. No control is passed on.
+    fn take_listener(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
+        self.tags.set(copy, self.policy).map_err(io::Error::other)?;
+        match is_ours(&socket::control(copy)?) {
+            true => socket::set_control(copy, &default_control(thread)),
+            false => Ok(()),
+        }
+    }
+
     fn tag_subflows(&mut self, thread: i32, master_cookie: u64) -> io::Result<()> {
         self.multipath += 1;
         let ns = netns::of_pid(thread)?;
         control::tag_subflows(&ns, master_cookie, self.policy).map_err(io::Error::other)
     }
+}
+
+/// That of the network namespace.
+fn default_control(thread: i32) -> String {
+    let found = netns::of_pid(thread).and_then(|ns| ns.run(netns::fallback_cc));
+    found.unwrap_or_else(|_| "cubic".into())
 }
 
 fn is_tcp_name(name: &str) -> bool {

@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use imtcp_bpf::probe;
@@ -71,6 +72,16 @@ pub fn is_tcp(fd: BorrowedFd) -> bool {
 
 pub fn is_multipath(fd: BorrowedFd) -> bool {
     protocol(fd) == Some(libc::IPPROTO_MPTCP)
+}
+
+/// The peer's address, and the port here. None while it is not connected.
+pub fn ends(fd: BorrowedFd) -> Option<(SocketAddr, u16)> {
+    let copy = TcpStream::from(fd.try_clone_to_owned().ok()?);
+    Some((copy.peer_addr().ok()?, copy.local_addr().ok()?.port()))
+}
+
+pub fn is_listener(fd: BorrowedFd) -> bool {
+    matches!(get(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, 0), Ok(1))
 }
 
 /// How many connections wait until the program accepts them. None where it is no listener.

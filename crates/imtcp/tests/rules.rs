@@ -2,87 +2,12 @@
 //! `imtcp rules`: what rules name is attached, and stays so.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{channel, Receiver};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
+use imtcp_test_support::rules::{unit_rule, Rules};
 use imtcp_test_support::subject::Subject;
 use imtcp_test_support::*;
-
-/// A directory of rules, and who applies them.
-struct Rules(Scratch);
-
-impl Rules {
-    fn new() -> Self {
-        Rules(Scratch::new())
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.path(&format!("{name}.toml"))
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.file(name), text).unwrap();
-    }
-
-    fn dir(&self) -> String {
-        self.0.path("").to_str().unwrap().into()
-    }
-
-    fn watch(&self) -> Watch {
-        let mut command = Command::new(&*IMTCP);
-        command.args(["rules", "watch", "--dir", &self.dir()]).stderr(Stdio::piped());
-        let mut child = Background(command.spawn().unwrap());
-        let lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
-        let (to, said) = channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|l| to.send(l)));
-        Watch { child, said }
-    }
-
-    fn list(&self) -> serde_json::Value {
-        json(&text(&imtcp(&["rules", "list", "--json", "--dir", &self.dir()]).stdout))
-    }
-}
-
-struct Watch {
-    child: Background,
-    said: Receiver<String>,
-}
-
-impl Watch {
-    /// The next line that has this.
-    #[track_caller]
-    fn says(&self, part: &str) -> String {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let mut before = Vec::new();
-        while let Ok(line) =
-            self.said.recv_timeout(deadline.saturating_duration_since(Instant::now()))
-        {
-            if line.contains(part) {
-                return line;
-            }
-            before.push(line);
-        }
-        panic!("it does not say {part:?} but {before:?}");
-    }
-
-    #[track_caller]
-    fn end(self) {
-        self.child.signal(libc::SIGTERM);
-        let output = self.child.finish();
-        assert_eq!(output.status.code(), Some(0));
-        let status = json(&imtcp_ok(&["status", "--json"]));
-        assert_eq!(status["attachments"], serde_json::json!([]));
-        assert_eq!(cgroups_left(), [] as [&Path; 0]);
-    }
-}
-
-fn unit_rule(unit: &Unit, more: &str) -> String {
-    let name = unit.0.file_name().unwrap().to_str().unwrap();
-    format!("cgroup = \"{name}\"\n{more}\n")
-}
 
 #[test]
 fn a_unit_that_restarts_is_covered_again_and_all_is_given_back_at_the_end() {
@@ -211,9 +136,19 @@ fn after_a_crash_the_next_one_goes_on_with_what_is_attached() {
 fn rules_are_written_tested_and_removed_by_command() {
     let Some(_alone) = alone() else { return };
     let rules = Rules::new();
-    let run = |args: &[&str]| imtcp(&[&["rules"], args, &["--dir", &rules.dir()]].concat());
+    let run = |args: &[&str]| rules.run(args);
     let help = imtcp_ok(&["rules", "add", "--help"]);
-    for option in ["--unit", "--cgroup", "--user", "--command", "--mode", "--max-rate"] {
+    for option in [
+        "--unit",
+        "--cgroup",
+        "--container",
+        "--user",
+        "--command",
+        "--to",
+        "--port",
+        "--mode",
+        "--max-rate",
+    ] {
         assert!(help.contains(&format!("{option} <")), "{option}: {help}");
     }
     let add = run(&["add", "backup", "--unit", "restic*", "--max-rate", "20M", "--param", "g=0.9"]);
@@ -232,6 +167,9 @@ fn rules_are_written_tested_and_removed_by_command() {
         (&["add", "../x", "--unit", "a"], "a rule's name has letters"),
         (&["add", "x", "--user", "root"], "user root has all services"),
         (&["add", "x", "--cgroup", "/"], "every process of this machine"),
+        (&["add", "x", "--to", "host.example.org"], "`getent ahosts host.example.org` shows those"),
+        (&["add", "x", "--to", "::/0"], "'::/0' is every address"),
+        (&["add", "x", "--unit", "a", "--port", "9-8"], "write 1 to 65535"),
     ] {
         let refused = run(args);
         assert_eq!(refused.status.code(), Some(2), "{args:?}");

@@ -5,19 +5,23 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::OrderArgs;
+use crate::filter::{Network, Ports};
 use crate::rules::DIR;
 
-/// Say once what is background: services, users and programs
+/// Say once what is background: services, users, programs, destinations
 ///
-/// A rule is a file NAME.toml in /etc/imtcp.d. It names systemd units, cgroups, users or programs, and gives them
-/// a mode and rates. `imtcp rules watch` attaches what the rules name, as `imtcp attach` does. The service
+/// A rule is a file NAME.toml in /etc/imtcp.d. It names systemd units, cgroups, containers, users, programs or
+/// destinations, and gives them a mode and rates. `imtcp rules watch` attaches what the rules name, as `imtcp attach` does. The service
 /// imtcp-rules runs it. It follows within a second or two: a unit that restarts, a program that starts, a file
 /// that changes.
 ///
 ///   unit = "restic*.service"    # one or several: ["a.service", "b.service"]
 ///   cgroup = "system.slice/x"   # below /sys/fs/cgroup; * stands for a part of a name
+///   container = "backup"        # of docker or podman, by name
 ///   user = "backup"             # sessions and processes of a user
 ///   command = "rclone"          # a program: its path, or its name as ps shows it
+///   to = "192.0.2.0/24"         # of what is named, or of all: connections with these networks
+///   port = [873, "8000-8010"]   # and with these ports
 ///   mode = "bg"                 # the default
 ///   max-rate = "20M"            # and min-rate, as for imtcp run
 ///   [param]
@@ -86,6 +90,9 @@ pub struct AddArgs {
     /// A cgroup below the mount, as system.slice/restic.service
     #[arg(long, value_name = "CGROUP")]
     pub cgroup: Vec<String>,
+    /// A container of docker or podman, by name; * stands for a part
+    #[arg(long, value_name = "NAME")]
+    pub container: Vec<String>,
     /// A user, by name or number
     #[arg(long, value_name = "USER")]
     pub user: Vec<String>,
@@ -93,6 +100,17 @@ pub struct AddArgs {
     // Its own id: --help leaves out what is called "command" (cli/help.rs).
     #[arg(id = "program", long = "command", value_name = "PROGRAM")]
     pub command: Vec<String>,
+    /// Only connections with these networks; of all processes if nothing else is named
+    ///
+    /// Addresses as 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32, not names; 32 at most.
+    #[arg(long, value_name = "NET", value_delimiter = ',')]
+    pub to: Vec<Network>,
+    /// Only connections with these ports
+    ///
+    /// Ports or ranges, as 22 or 8000-8010; 32 at most. The port is the service's: the peer's if the connection
+    /// is made here, this machine's if it is accepted.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    pub port: Vec<Ports>,
     #[command(flatten)]
     pub orders: OrderArgs,
     /// Write over a rule of this name

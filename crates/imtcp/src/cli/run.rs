@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueHint};
 use imtcp_common::rate::Rate;
 
+use crate::exit;
+use crate::filter::{Filter, Network, Ports};
 use crate::param::{Assignment, AssignmentParser};
 use crate::policy::{Dscp, Mode};
 
@@ -145,6 +147,34 @@ pub struct OrderArgs {
     pub params: Vec<Assignment>,
 }
 
+/// Of a cgroup's connections, those that pass.
+#[derive(Args, Clone)]
+pub struct FilterArgs {
+    /// Of the cgroup, only connections with these networks
+    ///
+    /// Addresses as 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32; 32 at most.
+    #[arg(long, value_name = "NET", value_delimiter = ',')]
+    pub to: Vec<Network>,
+    /// Of the cgroup, only connections with these ports
+    ///
+    /// Ports or ranges, as 22 or 8000-8010; 32 at most. The port is the service's: the peer's if the connection
+    /// is made here, this machine's if it is accepted.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    pub port: Vec<Ports>,
+}
+
+impl FilterArgs {
+    pub fn of(&self, cgroup: Option<&PathBuf>) -> anyhow::Result<Option<Filter>> {
+        let filter = Filter::new(self.to.clone(), self.port.clone()).map_err(exit::usage)?;
+        match filter.is_none() || cgroup.is_some() {
+            true => Ok(filter),
+            false => {
+                Err(exit::usage("--to and --port choose connections of a cgroup: add --cgroup"))
+            }
+        }
+    }
+}
+
 #[derive(Args, Clone)]
 pub struct ConfigArgs {
     /// Read parameters here, not in /etc/imtcp.conf
@@ -173,7 +203,11 @@ pub struct ConfigArgs {
 /// If something within the target has an attachment or an `imtcp run` of its own, it keeps that, and a
 /// line says so. When that ends, this attachment takes it.
 ///
-/// All processes descend from process 1, and all are in the root cgroup: these two targets need --force. If
+/// With --to or --port imtcp takes only those connections of a cgroup. A cgroup may have several such
+/// attachments, and one without. A connection that several would take belongs to the first with --to or --port.
+///
+/// All processes descend from process 1, and all are in the root cgroup: these two targets need --force, unless
+/// --to or --port names less. If
 /// this command was started from the process (your shell), a line warns of what else is taken.
 #[derive(Args)]
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup"])))]
@@ -188,6 +222,8 @@ pub struct AttachArgs {
     /// The cgroup (version 2), as a path or relative to the mount
     #[arg(long, value_name = "G")]
     pub cgroup: Option<PathBuf>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
     /// Allow process 1 or the root cgroup: every process
     #[arg(long)]
     pub force: bool,
@@ -211,6 +247,8 @@ pub struct DetachArgs {
     /// The cgroup that was attached
     #[arg(long, value_name = "G")]
     pub cgroup: Option<PathBuf>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
     /// Everything that is attached
     #[arg(long)]
     pub all: bool,

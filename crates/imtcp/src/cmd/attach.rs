@@ -13,10 +13,12 @@ use imtcp_common::{exit, format, procfs};
 use serde_json::json;
 
 use super::detach::{self, Detached};
-use super::move_tree::{link, mend_links, move_tree};
+use super::move_tree::{link, link_in_order, mend_links, move_tree};
 use super::up;
-use crate::attachment::{Attachment, Identity, SavedSocket, Target};
+use crate::attachment::{key, Attachment, Identity, SavedSocket, Target};
 use crate::cli::AttachArgs;
+use crate::filter::Filter;
+use crate::nested::Around;
 use crate::open_sockets::{Taking, Unreached};
 use crate::policy::{Limits, Mode};
 use crate::state::{self, Run};
@@ -26,6 +28,7 @@ const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 
 pub fn main(args: AttachArgs) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.config.config.as_deref(), None)?;
+    let filter = args.filter.of(args.cgroup.as_ref())?;
     probe::require_privileges("imtcp attach")?;
     let target = match (args.pid, &args.cgroup) {
         (Some(pid), _) => Target::Pid(pid),
@@ -35,10 +38,13 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     nocc::require_allowed(args.orders.mode, || target.to_string())?;
     match &target {
         Target::Pid(pid) => check_process(*pid, args.force)?,
-        Target::Cgroup(dir) if *dir == cgroup::mount()? && !args.force => bail!(
-            "every process of this machine is in the root cgroup, remote logins too: take one \
-             service ({ONE_SERVICE}) or start the transfer with `imtcp run`; --force takes them all"
-        ),
+        Target::Cgroup(dir) if *dir == cgroup::mount()? && !args.force && filter.is_none() => {
+            bail!(
+                "every process of this machine is in the root cgroup, remote logins too: take one \
+             service ({ONE_SERVICE}), name a destination (--to) or start the transfer with \
+             `imtcp run`; --force takes them all"
+            )
+        }
         Target::Cgroup(_) => {}
     }
     let warn = || policy::warn_of_missing_ecn(args.orders.mode);
@@ -53,7 +59,7 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     state::sweep(&lock);
     nocc::log_use(args.orders.mode, &target.to_string());
 
-    let done = take_target(target, &Wanted { mode: args.orders.mode, orders, rule: None });
+    let done = take_target(target, &Wanted { mode: args.orders.mode, orders, filter, rule: None });
     if loaded && done.is_err() {
         up::undo(&lock)?;
     }
@@ -64,21 +70,24 @@ pub fn main(args: AttachArgs) -> Result<u8> {
 pub(super) struct Wanted {
     pub mode: Mode,
     pub orders: Policy,
+    pub filter: Option<Filter>,
     /// The rule that says so; none by hand.
     pub rule: Option<String>,
 }
 
 /// Attaches a target, or changes how it is attached. Under the change lock, with imtcp loaded.
 pub(super) fn take_target(target: Target, wanted: &Wanted) -> Result<Done> {
-    match state::attachments().into_iter().find(|a| a.target == target) {
-        Some(attachment) if !attachment.has_ended() => change(attachment, wanted),
-        former => {
-            if let Some(former) = former {
-                end_of_former(&former)?;
-            }
-            attach(target, wanted)
+    let wanted_key = key(&target, wanted.filter.as_ref());
+    match state::attachments().into_iter().find(|a| a.key() == wanted_key) {
+        Some(attachment) if attachment.has_ended() => end_of_former(&attachment)?,
+        // Its programs have the filter that they were loaded with.
+        Some(attachment) if attachment.filter != wanted.filter => {
+            detach::detach_whole(&attachment)?;
         }
+        Some(attachment) => return change(attachment, wanted),
+        None => {}
     }
+    attach(target, wanted)
 }
 
 /// The attachment as it is now.
@@ -96,7 +105,7 @@ impl Done {
         let before = before.map_or_else(String::new, |orders| format!(" (before: {orders})"));
         format!(
             "{} is attached: {}{before}; {}, {}",
-            a.target,
+            a.name(),
             a.orders(),
             format::count(processes, "process"),
             format::count(a.sockets.len(), "open socket")
@@ -153,6 +162,7 @@ fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
         print_json(&json!({
             "policy": a.policy,
             "target": a.target,
+            "filter": a.filter,
             "mode": a.mode,
             "min_bps": a.limits.min_bps,
             "max_bps": a.limits.max_bps,
@@ -184,6 +194,7 @@ fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
         policy: policy::new_id(),
         identity: Identity::of(&target),
         target,
+        filter: wanted.filter.clone(),
         mode: wanted.mode,
         limits: Limits::of(&wanted.orders),
         params: param::in_force(wanted.mode, &wanted.orders.params),
@@ -211,7 +222,10 @@ fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
 /// have by then. The state is saved before each step that would have to be undone.
 fn take(attachment: &mut Attachment) -> Result<()> {
     match attachment.target.clone() {
-        Target::Cgroup(dir) => link(attachment, &dir)?,
+        Target::Cgroup(dir) => {
+            link(attachment, &dir)?;
+            link_in_order(attachment)?;
+        }
         Target::Pid(pid) => move_tree(attachment, pid)?,
     }
     take_all_sockets(attachment)
@@ -220,7 +234,9 @@ fn take(attachment: &mut Attachment) -> Result<()> {
 /// Changes the sockets of its processes, and notes what those had that it has not had before.
 fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
     let saved = attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
-    let mut taking = Taking::new(attachment.policy, attachment.mode, saved)?;
+    let mut taking = Taking::new(attachment.policy, attachment.mode, saved)?
+        .filtered(attachment.filter.clone(), &attachment.cgroups())
+        .after(nested::filtered_before(attachment));
     for pid in nested::own_processes(attachment, &nested::within(attachment)) {
         taking.of_process(pid);
     }
@@ -240,9 +256,28 @@ fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
     Ok(())
 }
 
+/// Gives what attachments have given up to those around it.
+pub(super) fn give_to_those_around(
+    given_up: &BTreeSet<i32>,
+) -> Result<(Option<Around>, Unreached)> {
+    let around = nested::around(given_up);
+    let filtered = nested::filtered_around(given_up, around.as_ref());
+    let before = filtered.iter().map(|a| a.policy).collect();
+    for attachment in filtered {
+        take_again(attachment)?;
+    }
+    let unreached = match &around {
+        Some(Around::Attachment(outer)) => take_again(outer.clone())?,
+        Some(Around::Run(run)) => give_back_to(run, given_up, before)?,
+        None => Unreached::default(),
+    };
+    Ok((around, unreached))
+}
+
 /// Takes what an inner attachment has given up.
-pub(super) fn take_again(mut attachment: Attachment) -> Result<Unreached> {
+fn take_again(mut attachment: Attachment) -> Result<Unreached> {
     mend_links(&mut attachment, true)?;
+    link_in_order(&attachment)?;
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;
     }
@@ -251,8 +286,8 @@ pub(super) fn take_again(mut attachment: Attachment) -> Result<Unreached> {
 }
 
 /// Gives a run what an inner attachment has given up.
-pub(super) fn give_back_to(run: &Run, given_up: &BTreeSet<i32>) -> Result<Unreached> {
-    let mut taking = Taking::new(run.policy, run.mode, BTreeMap::new())?;
+fn give_back_to(run: &Run, given_up: &BTreeSet<i32>, before: BTreeSet<u64>) -> Result<Unreached> {
+    let mut taking = Taking::new(run.policy, run.mode, BTreeMap::new())?.after(before);
     for pid in cgroup::procs(&run.cgroup).into_iter().filter(|pid| given_up.contains(pid)) {
         taking.of_process(pid);
     }
@@ -270,6 +305,8 @@ fn change(mut attachment: Attachment, wanted: &Wanted) -> Result<Done> {
     attachment.limits = Limits::of(&wanted.orders);
     attachment.params = param::in_force(wanted.mode, &wanted.orders.params);
     attachment.rule = wanted.rule.clone();
+    attachment.save()?;
+    link_in_order(&attachment)?;
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;
     }

@@ -18,13 +18,15 @@ use crate::cli::DetachArgs;
 use crate::nested::{self, Around};
 use crate::open_sockets::Unreached;
 use crate::socket::{self, Thread};
-use crate::state;
+use crate::state::{self, ChangeLock};
 
 pub fn main(args: DetachArgs) -> Result<u8> {
+    let filter = args.filter.of(args.cgroup.as_ref())?;
     probe::require_privileges("imtcp detach")?;
     meta::require_in_sight()?;
     let lock = state::lock()?;
-    let wanted = |a: &Attachment| match (&a.target, args.pid, &args.cgroup) {
+    let is_filter = |a: &Attachment| filter.is_none() || a.filter == filter;
+    let is_target = |a: &Attachment| match (&a.target, args.pid, &args.cgroup) {
         _ if args.all => true,
         (Target::Pid(pid), Some(given), _) => *pid == given,
         // Also one that is not there any more.
@@ -34,6 +36,7 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         }
         _ => false,
     };
+    let wanted = |a: &Attachment| is_target(a) && is_filter(a);
     let chosen: Vec<_> = state::attachments().into_iter().filter(wanted).collect();
     if chosen.is_empty() && !args.all {
         let named = match (args.pid, &args.cgroup) {
@@ -44,33 +47,14 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         bail!("{named} is not attached: `imtcp status` lists what is");
     }
     chosen.iter().try_for_each(Attachment::require_undoable)?;
-    let mut restored = 0;
-    let mut given_up = BTreeSet::new();
-    let mut faults = Vec::new();
-    let mut detached = Vec::new();
-    for attachment in chosen {
-        given_up.extend(nested::own_processes(&attachment, &nested::within(&attachment)));
-        let done = detach(&attachment)?;
-        restored += done.restored;
-        match done.left {
-            Some(fault) => faults.push(fault),
-            None => detached.push(attachment),
-        }
-    }
-    state::sweep(&lock);
-    let around = nested::around(&given_up);
-    let unreached = match &around {
-        Some(Around::Attachment(outer)) => attach::take_again(outer.clone())?,
-        Some(Around::Run(run)) => attach::give_back_to(run, &given_up)?,
-        None => Unreached::default(),
-    };
+    let GivenUp { detached, restored, faults, around, unreached } = give_up(chosen, &lock)?;
     if args.json {
         print_json(&json!({"detached": detached.len(), "sockets_restored": restored}))?;
     } else if detached.is_empty() && faults.is_empty() {
         outln!("nothing is attached");
     } else {
         for a in &detached {
-            outln!("{} is detached", a.target);
+            outln!("{} is detached", a.name());
         }
         match around {
             Some(Around::Attachment(outer)) => {
@@ -102,6 +86,38 @@ pub(super) fn exit_code(faults: &[Error]) -> u8 {
     } else {
         exit::FAILURE
     }
+}
+
+/// What came of undoing attachments.
+pub(super) struct GivenUp {
+    pub detached: Vec<Attachment>,
+    pub restored: usize,
+    pub faults: Vec<Error>,
+    /// Who has what they had from now on.
+    around: Option<Around>,
+    unreached: Unreached,
+}
+
+/// Undoes attachments, and gives what they had to those around them.
+pub(super) fn give_up(chosen: Vec<Attachment>, lock: &ChangeLock) -> Result<GivenUp> {
+    let (mut detached, mut faults, mut restored) = (Vec::new(), Vec::new(), 0);
+    let mut given_up = BTreeSet::new();
+    for attachment in chosen {
+        given_up.extend(nested::own_processes(&attachment, &nested::within(&attachment)));
+        match detach(&attachment) {
+            Ok(done) => {
+                restored += done.restored;
+                match done.left {
+                    Some(fault) => faults.push(fault),
+                    None => detached.push(attachment),
+                }
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    state::sweep(lock);
+    let (around, unreached) = attach::give_to_those_around(&given_up)?;
+    Ok(GivenUp { detached, restored, faults, around, unreached })
 }
 
 /// The outcome of undoing an attachment.

@@ -102,7 +102,7 @@ fn tell(
 
 fn tell_detached(detached: &[(&Attachment, usize)]) {
     for (a, restored) in detached {
-        outln!("{} is detached{}", a.target, without(&a.limits));
+        outln!("{} is detached{}", a.name(), without(&a.limits));
         outln!("congestion control given back to {}", count(*restored, "open socket"));
     }
 }

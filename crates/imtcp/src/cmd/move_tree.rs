@@ -6,19 +6,42 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{bail, Result};
-use imtcp_bpf::control;
+use imtcp_bpf::control::{self, Link};
 use imtcp_common::procfs;
 
-use crate::attachment::{Attachment, Moved};
-use crate::{cgroup, nested};
+use crate::attachment::{Attachment, Moved, Target};
+use crate::filter::Filter;
+use crate::{cgroup, nested, state};
 
 pub(super) fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
-    let file = fs::File::open(dir)?;
-    let link = control::attach_to_cgroup(file.as_fd(), attachment.policy)?;
+    let link = new_link(attachment, dir)?;
     let pin = control::attachment_pin(attachment.policy, attachment.links);
     attachment.links += 1;
     attachment.save()?;
     control::pin_link(&link, &pin)
+}
+
+fn new_link(attachment: &Attachment, dir: &Path) -> Result<Link> {
+    let filter = attachment.filter.as_ref().map(Filter::program).unwrap_or_default();
+    control::attach_to_cgroup(fs::File::open(dir)?.as_fd(), attachment.policy, filter)
+}
+
+/// The kernel asks the programs of one cgroup in the order in which they were attached. Gives this attachment's
+/// cgroup new links from this one on, by rank. Each former link holds until there is the new one.
+pub(super) fn link_in_order(attachment: &Attachment) -> Result<()> {
+    let Target::Cgroup(dir) = &attachment.target else { return Ok(()) };
+    let mut all = state::attachments();
+    all.retain(|a| a.target == attachment.target && !a.has_ended() && a.links > 0);
+    all.sort_by(|a, b| a.rank().cmp(&b.rank()));
+    if all.len() < 2 {
+        return Ok(());
+    }
+    for a in all.iter().skip_while(|a| a.policy != attachment.policy) {
+        let link = new_link(a, dir)?;
+        control::remove_links(a.policy, a.links);
+        control::pin_link(&link, &control::attachment_pin(a.policy, 0))?;
+    }
+    Ok(())
 }
 
 /// Gives each of its cgroups a link anew where one has none, or where it had no orders any more: links may

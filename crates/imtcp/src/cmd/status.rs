@@ -163,6 +163,7 @@ impl ListedAttachment {
         json!({
             "policy": a.policy,
             "target": a.target,
+            "filter": a.filter,
             "rule": a.rule,
             "identity": a.identity,
             "ended": covered.ended,
@@ -187,12 +188,12 @@ impl ListedAttachment {
 
     fn text(&self) -> String {
         let a = &self.attachment;
-        let option = a.target.option();
+        let option = a.option();
         if self.in_force == InForceNow::Down && !self.coverage.ended {
             return format!(
                 "{}: no longer in force: `imtcp down`, or a `detach` that was ended half-way, took its \
                  orders away; `imtcp attach {option}` again makes it whole, `imtcp detach {option}` ends it",
-                a.target
+                a.name()
             );
         }
         let by = a.rule.as_ref().map_or_else(String::new, |rule| format!(" (rule {rule})"));
@@ -201,8 +202,8 @@ impl ListedAttachment {
             _ => None,
         };
         let command = command.map_or_else(String::new, |command| format!(" ({command})"));
-        let mut text = format!("{}{command}: {}{by}", a.target, self.in_force.text(a.orders()));
-        match self.coverage.gap(&a.target) {
+        let mut text = format!("{}{command}: {}{by}", a.name(), self.in_force.text(a.orders()));
+        match self.coverage.gap(a) {
             Some(gap) => text += &format!("; {gap}"),
             None => text += &format!("; {}", format::count(self.coverage.processes, "process")),
         }

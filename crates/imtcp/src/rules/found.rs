@@ -10,7 +10,7 @@ use glob::{MatchOptions, Pattern};
 use imtcp_bpf::Obstacle;
 use imtcp_common::procfs;
 
-use super::{Names, Rule};
+use super::{containers, Names, Rule};
 use crate::attachment::{Attachment, Target};
 use crate::{cgroup, user};
 
@@ -22,7 +22,8 @@ pub struct Machine {
     mount: PathBuf,
     /// Relative to the mount; none that imtcp made.
     cgroups: Vec<PathBuf>,
-    /// Read where a rule asks for them.
+    /// The names of containers by their ids. Read where a rule asks for them, as processes are.
+    containers: BTreeMap<String, Vec<String>>,
     processes: BTreeMap<i32, Process>,
 }
 
@@ -53,29 +54,37 @@ impl Process {
 
 impl Machine {
     /// As it is now, as far as these rules ask.
-    pub fn look<'r>(rules: impl Iterator<Item = &'r Rule>) -> Result<Self, Obstacle> {
+    pub fn look<'r>(rules: impl Iterator<Item = &'r Rule> + Clone) -> Result<Self, Obstacle> {
         let mount = cgroup::mount()?;
         let mut cgroups = Vec::new();
         below(&mount, &mount, &mut cgroups);
         let asks = |rule: &Rule| !rule.names.users.is_empty() || !rule.names.commands.is_empty();
+        let containers = match rules.clone().any(|rule| !rule.names.containers.is_empty()) {
+            true => containers::names(cgroups.iter().filter_map(|dir| containers::id(name(dir)))),
+            false => BTreeMap::new(),
+        };
         let processes = match { rules }.any(asks) {
             true => procfs::pids().filter_map(|pid| Some((pid, Process::of(pid)?))).collect(),
             false => BTreeMap::new(),
         };
-        Ok(Machine { mount, cgroups, processes })
+        Ok(Machine { mount, cgroups, containers, processes })
     }
 
     /// What a rule is to have: cgroups, none of them in another, and processes without those that descend from
     /// them. `attached` is what is attached already.
     pub fn named(&self, names: &Names, attached: &[Attachment]) -> Vec<Target> {
+        if names.is_empty() {
+            return vec![Target::Cgroup(self.mount.clone())];
+        }
         let users: BTreeSet<u32> = names
             .users
             .iter()
             .filter_map(|name| Some(user::find(name).ok()?.uid.as_raw()))
             .collect();
         let is_named = |dir: &&PathBuf| {
-            let name = dir.file_name().unwrap_or_default().to_string_lossy();
-            names.units.iter().any(|unit| unit.matches(&name))
+            let name = name(dir);
+            names.units.iter().any(|unit| unit.matches(name))
+                || self.is_container(name, &names.containers)
                 || names.cgroups.iter().any(|pattern| is_path(pattern, dir))
                 || users.iter().any(|uid| name == format!("user-{uid}.slice"))
         };
@@ -86,6 +95,11 @@ impl Machine {
             all.iter().filter(outermost).map(|dir| self.mount.join(dir)).collect();
         let processes = self.processes(names, &users, &dirs, attached);
         dirs.into_iter().map(Target::Cgroup).chain(processes.map(Target::Pid)).collect()
+    }
+
+    fn is_container(&self, cgroup: &str, patterns: &[Pattern]) -> bool {
+        let names = containers::id(cgroup).and_then(|id| self.containers.get(id));
+        names.into_iter().flatten().any(|name| patterns.iter().any(|p| p.matches(name)))
     }
 
     fn processes<'m>(
@@ -132,6 +146,10 @@ impl Machine {
     }
 }
 
+fn name(dir: &Path) -> &str {
+    dir.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
 fn is_path(pattern: &Pattern, dir: &Path) -> bool {
     let parts = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
     pattern.matches_path_with(dir, parts)
@@ -159,6 +177,8 @@ mod tests {
     use super::*;
     use crate::rules::parse;
 
+    const CONTAINER: &str = "0d633103cb71b8adb950d15a636d359ee2adbaafe12b882aaa1e33c151042735";
+
     fn machine() -> Machine {
         let process = |parent, user, program: &str, command: &str, cgroup: &str| Process {
             parent,
@@ -174,9 +194,12 @@ mod tests {
                 "a.slice/restic.service",
                 "a.slice/restic@b.service",
                 "user-7.slice",
+                &format!("docker/{CONTAINER}"),
+                &format!("machine.slice/libpod-conmon-{CONTAINER}.scope"),
             ]
             .map(PathBuf::from)
             .into(),
+            containers: BTreeMap::from([(CONTAINER.into(), vec!["backup-1".into()])]),
             processes: BTreeMap::from([
                 (100_010, process(1, 7, "/usr/bin/rclone", "rclone", "/a.slice")),
                 (100_011, process(100_010, 7, "/usr/bin/rclone", "rclone", "/a.slice")),
@@ -215,6 +238,18 @@ mod tests {
         // Not one within a run, and no kernel thread.
         assert_eq!(named("command = \"borg\""), ["process 100013"]);
         assert_eq!(named("command = \"rclon\""), [""; 0]);
+    }
+
+    #[test]
+    fn a_container_is_the_cgroup_with_the_id_of_that_name() {
+        let its = format!("cgroup /cg/docker/{CONTAINER}");
+        assert_eq!(named("container = \"backup-*\""), [its]);
+        assert_eq!(named("container = \"backup\""), [""; 0]);
+    }
+
+    #[test]
+    fn a_destination_alone_is_of_all_processes() {
+        assert_eq!(named("to = \"192.0.2.0/24\""), ["cgroup /cg"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Lasting rules: what is background on this machine, a file for each rule.
 
+mod containers;
 mod found;
 mod written;
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::{fs, io};
 
 use imtcp_bpf::Policy;
 
+use crate::filter::Filter;
 use crate::param;
 use crate::policy::{self, Limits, Mode};
 
@@ -24,11 +26,20 @@ const MOST_RULES: usize = 1000;
 pub struct Rule {
     pub name: String,
     pub names: Names,
+    pub filter: Option<Filter>,
     pub mode: Mode,
     pub orders: Policy,
 }
 
 impl Rule {
+    /// What it names, for people.
+    pub fn covers(&self) -> String {
+        let names = Some(self.names.to_string()).filter(|names| !names.is_empty());
+        let parts: Vec<_> =
+            names.into_iter().chain(self.filter.as_ref().map(Filter::to_string)).collect();
+        parts.join(", ")
+    }
+
     /// What is ordered, for people.
     pub fn told(&self) -> String {
         policy::told(
@@ -130,7 +141,7 @@ impl Rules {
     }
 
     /// In the order of their names: of two that name the same, the first holds.
-    pub fn in_force(&self) -> impl Iterator<Item = &Rule> {
+    pub fn in_force(&self) -> impl Iterator<Item = &Rule> + Clone {
         self.files.values().filter_map(|file| file.rule.as_ref())
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A rule as a file has it.
 
+use std::str::FromStr;
+
 use clap::ValueEnum;
 use glob::Pattern;
 use imtcp_common::alike::did_you_mean;
@@ -9,6 +11,7 @@ use serde::Deserialize;
 
 use super::Rule;
 use crate::cli::OrderArgs;
+use crate::filter::Filter;
 use crate::param::{one_line, Assignment};
 use crate::policy::{self, Mode};
 
@@ -17,8 +20,16 @@ use crate::policy::{self, Mode};
 pub struct Names {
     pub units: Vec<Pattern>,
     pub cgroups: Vec<Pattern>,
+    pub containers: Vec<Pattern>,
     pub users: Vec<String>,
     pub commands: Vec<String>,
+}
+
+impl Names {
+    /// All processes, where it does not say which.
+    pub fn is_empty(&self) -> bool {
+        self.to_string().is_empty()
+    }
 }
 
 impl std::fmt::Display for Names {
@@ -26,6 +37,7 @@ impl std::fmt::Display for Names {
         let mut all: Vec<String> = Vec::new();
         all.extend(self.units.iter().map(|u| format!("unit {u}")));
         all.extend(self.cgroups.iter().map(|c| format!("cgroup {c}")));
+        all.extend(self.containers.iter().map(|c| format!("container {c}")));
         all.extend(self.users.iter().map(|u| format!("user {u}")));
         all.extend(self.commands.iter().map(|c| format!("command {c}")));
         f.write_str(&all.join(", "))
@@ -34,19 +46,35 @@ impl std::fmt::Display for Names {
 
 #[derive(Default, Deserialize)]
 #[serde(untagged)]
-enum Several {
+enum Several<T> {
     #[default]
     None,
-    One(String),
-    All(Vec<String>),
+    One(T),
+    All(Vec<T>),
 }
 
-impl Several {
-    fn list(self) -> Vec<String> {
+impl<T> Several<T> {
+    fn list(self) -> Vec<T> {
         match self {
             Several::None => Vec::new(),
-            Several::One(name) => vec![name],
-            Several::All(names) => names,
+            Several::One(one) => vec![one],
+            Several::All(all) => all,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Port {
+    Number(u16),
+    Range(String),
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Port::Number(port) => port.fmt(f),
+            Port::Range(range) => range.fmt(f),
         }
     }
 }
@@ -55,13 +83,19 @@ impl Several {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Written {
     #[serde(default)]
-    unit: Several,
+    unit: Several<String>,
     #[serde(default)]
-    cgroup: Several,
+    cgroup: Several<String>,
     #[serde(default)]
-    user: Several,
+    container: Several<String>,
     #[serde(default)]
-    command: Several,
+    user: Several<String>,
+    #[serde(default)]
+    command: Several<String>,
+    #[serde(default)]
+    to: Several<String>,
+    #[serde(default)]
+    port: Several<Port>,
     mode: Option<String>,
     min_rate: Option<String>,
     max_rate: Option<String>,
@@ -83,6 +117,7 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
     let names = Names {
         units: patterns(written.unit.list(), unit_pattern)?,
         cgroups: patterns(written.cgroup.list(), cgroup_pattern)?,
+        containers: patterns(written.container.list(), container_pattern)?,
         users: written.user.list(),
         commands: written.command.list(),
     };
@@ -93,13 +128,21 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
     if names.users.iter().any(|user| matches!(user.as_str(), "root" | "0")) {
         return Err("user root has all services of the machine: name units instead".into());
     }
-    if names.to_string().is_empty() {
-        return Err("it names nothing: write unit, cgroup, user or command, as \
-             unit = \"restic.service\""
+    let filter = Filter::new(
+        parsed(written.to).map_err(|e| format!("to: {e}"))?,
+        parsed(written.port).map_err(|e| format!("port: {e}"))?,
+    )?;
+    if names.is_empty() && filter.is_none() {
+        return Err("it names nothing: write unit, cgroup, container, user, command, to or port, \
+             as unit = \"restic.service\""
             .into());
     }
     let orders = policy::orders(&args, None, None).map_err(|e| e.message)?;
-    Ok(Rule { name: name.into(), names, mode, orders })
+    Ok(Rule { name: name.into(), names, filter, mode, orders })
+}
+
+fn parsed<T: FromStr<Err = String>>(written: Several<impl ToString>) -> Result<Vec<T>, String> {
+    written.list().iter().map(|text| text.to_string().parse()).collect()
 }
 
 fn mode(name: &str) -> Result<Mode, String> {
@@ -148,8 +191,17 @@ fn cgroup_pattern(name: &str) -> Result<String, String> {
     Ok(path.into())
 }
 
+fn container_pattern(name: &str) -> Result<String, String> {
+    match name.is_empty() || name.contains('/') {
+        true => {
+            Err(format!("container '{name}': write its name, as docker ps or podman ps shows it"))
+        }
+        false => Ok(name.into()),
+    }
+}
+
 /// The file of a rule.
-pub fn text(names: [(&str, &[String]); 4], orders: &OrderArgs) -> String {
+pub fn text(names: &[(&str, Vec<String>)], orders: &OrderArgs) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let mut lines = Vec::new();
     for (key, names) in names {
@@ -201,6 +253,14 @@ mod tests {
     }
 
     #[test]
+    fn a_destination_alone_is_a_rule_and_ports_are_numbers_or_ranges() {
+        let rule = parse("a", "to = \"192.0.2.0/24\"\nport = [873, \"8000-8010\"]").unwrap();
+        assert_eq!(rule.covers(), "to 192.0.2.0/24, port 873 or 8000-8010");
+        let rule = parse("a", "container = \"backup-*\"\nport = 22").unwrap();
+        assert_eq!(rule.covers(), "container backup-*, port 22");
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_what_to_write() {
         for (text, says) in [
             ("", "it names nothing: write unit"),
@@ -212,6 +272,10 @@ mod tests {
             ("cgroup = \"a/../..\"", "every process of this machine is in the root cgroup"),
             ("user = \"root\"", "user root has all services"),
             ("command = \"\"", "a name is empty"),
+            ("container = \"a/b\"", "container 'a/b': write its name"),
+            ("to = \"host.example.org\"", "to: 'host.example.org' is no network: write addresses"),
+            ("to = [\"192.0.2.1\", \"0.0.0.0/0\"]", "to: '0.0.0.0/0' is every address"),
+            ("unit = \"a\"\nport = 0", "port: '0' is no port"),
             ("unit = \"a\"\nmax-rate = \"10MB\"", "max-rate: '10MB' may mean bits or bytes"),
             ("unit = \"a\"\nmin-rate = \"9M\"\nmax-rate = \"8M\"", "is over"),
             ("unit = \"a\"\n[param]\ngama = 1", "gama"),
@@ -226,14 +290,16 @@ mod tests {
     #[test]
     fn what_is_written_is_read_as_the_same() {
         let units = ["a \"quoted\" one".to_string(), "b".to_string()];
-        let names = [("unit", &units[..]), ("cgroup", &[]), ("user", &[]), ("command", &[])];
+        let names =
+            [("unit", units.to_vec()), ("cgroup", Vec::new()), ("port", vec!["22-23".into()])];
         let orders = OrderArgs {
             mode: Mode::Bg,
             min_rate: None,
             max_rate: Some(Rate(20_000_000)),
             params: vec![Assignment::of_toml(Mode::Bg, "g", &toml::Value::Float(0.9))],
         };
-        let rule = parse("x", &text(names, &orders)).unwrap();
+        let rule = parse("x", &text(&names, &orders)).unwrap();
+        assert_eq!(rule.filter.as_ref().unwrap().to_string(), "port 22-23");
         assert_eq!(rule.names.to_string(), "unit a \"quoted\" one.service, unit b.service");
         assert_eq!(rule.told(), "bg, g=0.9, at most 20.0 Mbit/s");
     }

@@ -11,6 +11,7 @@ use imtcp_common::{exit, format};
 
 use super::super::detach;
 use crate::cli::rules::{AddArgs, RemoveArgs};
+use crate::filter::{Network, Ports};
 use crate::rules::{is_name, parse, text, Rules};
 use crate::state;
 
@@ -19,12 +20,15 @@ pub fn add(args: &AddArgs) -> Result<u8> {
         return Err(exit::usage("a rule's name has letters, digits, - and _ alone, 64 at most"));
     }
     let names = [
-        ("unit", &args.unit[..]),
-        ("cgroup", &args.cgroup),
-        ("user", &args.user),
-        ("command", &args.command),
+        ("unit", args.unit.clone()),
+        ("cgroup", args.cgroup.clone()),
+        ("container", args.container.clone()),
+        ("user", args.user.clone()),
+        ("command", args.command.clone()),
+        ("to", args.to.iter().map(Network::to_string).collect()),
+        ("port", args.port.iter().map(Ports::to_string).collect()),
     ];
-    let text = text(names, &args.orders);
+    let text = text(&names, &args.orders);
     let rule = parse(&args.name, &text).map_err(exit::usage)?;
     let path = args.dir.dir.join(format!("{}.toml", args.name));
     if path.exists() && !args.replace {
@@ -38,7 +42,7 @@ pub fn add(args: &AddArgs) -> Result<u8> {
         let _ = fs::remove_file(&new);
         return Err(Obstacle::unwritable(&path, &e).into());
     }
-    outln!("{}: {}: {}", path.display(), rule.names, rule.told());
+    outln!("{}: {}: {}", path.display(), rule.covers(), rule.told());
     if !state::rules_are_watched() {
         outln!("{NOT_WATCHED}");
     }
@@ -64,15 +68,9 @@ pub fn remove(args: &RemoveArgs) -> Result<u8> {
     let lock = state::lock()?;
     fs::remove_file(&path).map_err(|e| Obstacle::unwritable(&path, &e))?;
     let its = state::attachments().into_iter();
-    let mut faults = Vec::new();
-    let mut count = 0;
-    for attachment in its.filter(|a| a.rule.as_deref() == Some(&args.name)) {
-        match detach::detach_whole(&attachment) {
-            Ok(()) => count += 1,
-            Err(fault) => faults.push(fault),
-        }
-    }
-    state::sweep(&lock);
-    outln!("rule {} is removed; {} detached", args.name, format::count(count, "target"));
-    Ok(detach::exit_code(&faults))
+    let its = its.filter(|a| a.rule.as_deref() == Some(&args.name)).collect();
+    let done = detach::give_up(its, &lock)?;
+    let count = format::count(done.detached.len(), "target");
+    outln!("rule {} is removed; {count} detached", args.name);
+    Ok(detach::exit_code(&done.faults))
 }

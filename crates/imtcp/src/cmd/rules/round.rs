@@ -7,13 +7,13 @@ use anyhow::Result;
 use imtcp_bpf::Obstacle;
 
 use super::super::attach::{self, Done, Wanted};
-use crate::attachment::{Attachment, Target};
+use crate::attachment::{key, Attachment, Key, Target};
 use crate::policy::Limits;
 use crate::rules::{Machine, Rule, Rules};
 use crate::{nocc, param};
 
-/// What rules name, each target with its rule.
-pub type Named<'r> = BTreeMap<Target, &'r Rule>;
+/// What rules name, each with its rule.
+pub type Named<'r> = BTreeMap<Key, &'r Rule>;
 
 /// What rules name now: of two rules that name the same, the first holds.
 pub fn named<'r>(rules: &'r Rules, attached: &[Attachment]) -> Result<Named<'r>, Obstacle> {
@@ -21,7 +21,7 @@ pub fn named<'r>(rules: &'r Rules, attached: &[Attachment]) -> Result<Named<'r>,
     let mut all = Named::new();
     for rule in rules.in_force() {
         for target in machine.named(&rule.names, attached) {
-            all.entry(target).or_insert(rule);
+            all.entry(key(&target, rule.filter.as_ref())).or_insert(rule);
         }
     }
     Ok(all)
@@ -34,10 +34,10 @@ pub enum Change<'r> {
 }
 
 impl Change<'_> {
-    pub fn target(&self) -> &Target {
+    pub fn key(&self) -> Key {
         match self {
-            Change::Take(target, _) => target,
-            Change::GiveBack(attachment) => &attachment.target,
+            Change::Take(target, rule) => key(target, rule.filter.as_ref()),
+            Change::GiveBack(attachment) => attachment.key(),
         }
     }
 }
@@ -51,13 +51,15 @@ pub fn changes<'r>(mut named: Named<'r>, attached: Vec<Attachment>) -> Vec<Chang
     };
     let mut changes = Vec::new();
     for a in attached {
-        match named.get(&a.target) {
-            Some(rule) if has_it(&a, rule) => drop(named.remove(&a.target)),
+        match named.get(&a.key()) {
+            Some(rule) if has_it(&a, rule) => drop(named.remove(&a.key())),
             None if a.rule.is_some() && is_over(&a) => changes.push(Change::GiveBack(Box::new(a))),
             _ => {}
         }
     }
-    changes.extend(named.into_iter().map(|(target, rule)| Change::Take(target, rule)));
+    let mut taken: Vec<_> = named.into_iter().map(|((target, _), rule)| (target, rule)).collect();
+    taken.sort_by(|(_, rule), (_, other)| rule.name.cmp(&other.name));
+    changes.extend(taken.into_iter().map(|(target, rule)| Change::Take(target, rule)));
     changes
 }
 
@@ -70,6 +72,7 @@ fn has_it(a: &Attachment, rule: &Rule) -> bool {
         return true;
     }
     a.rule.as_deref() == Some(&rule.name)
+        && a.filter == rule.filter
         && a.mode == rule.mode
         && a.limits == Limits::of(&rule.orders)
         && a.params == param::in_force(rule.mode, &rule.orders.params)
@@ -80,6 +83,6 @@ fn has_it(a: &Attachment, rule: &Rule) -> bool {
 /// Under the change lock, with imtcp loaded.
 pub fn take(target: Target, rule: &Rule) -> Result<Done> {
     nocc::require_allowed(rule.mode, || format!("rule {} ({target})", rule.name))?;
-    let wanted = Wanted { mode: rule.mode, orders: rule.orders, rule: Some(rule.name.clone()) };
-    attach::take_target(target, &wanted)
+    let Rule { name, filter, mode, orders, .. } = rule.clone();
+    attach::take_target(target, &Wanted { mode, orders, filter, rule: Some(name) })
 }

@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 
 use super::edit::NOT_WATCHED;
 use super::round;
-use crate::attachment::{Attachment, Target};
+use crate::attachment::{Attachment, Key, Target};
 use crate::cli::rules::{ListArgs, TestArgs};
 use crate::policy::Limits;
 use crate::rules::{Rule, Rules};
@@ -37,31 +37,27 @@ pub fn list(args: &ListArgs) -> Result<u8> {
     let watched = state::rules_are_watched();
     let covered = |rule: &Rule| -> Vec<Covered> {
         let its = attached.iter().filter(|a| a.rule.as_deref() == Some(&rule.name));
-        let open = named.iter().filter(|(target, of)| {
-            of.name == rule.name
-                && !attached.iter().any(|a| a.target == **target && a.rule.is_some())
+        let open = named.iter().filter(|(key, of)| {
+            of.name == rule.name && !attached.iter().any(|a| a.key() == **key && a.rule.is_some())
         });
-        its.map(of_attachment).chain(open.map(|(target, _)| not_its(target, &attached))).collect()
+        its.map(of_attachment).chain(open.map(|(key, _)| not_its(key, &attached))).collect()
     };
     show(&rules, args.json, Some(watched), covered)
 }
 
 fn of_attachment(a: &Attachment) -> Covered {
     let coverage = a.coverage();
-    Covered {
-        target: a.target.clone(),
-        processes: coverage.processes,
-        gap: coverage.gap(&a.target),
-    }
+    Covered { target: a.target.clone(), processes: coverage.processes, gap: coverage.gap(a) }
 }
 
 /// Named, and without what the rule wants.
-fn not_its(target: &Target, attached: &[Attachment]) -> Covered {
-    let by_hand = attached.iter().find(|a| a.target == *target);
+fn not_its(key: &Key, attached: &[Attachment]) -> Covered {
+    let by_hand = attached.iter().find(|a| a.key() == *key);
     let gap = by_hand.map_or_else(
         || "it is not attached".into(),
         |a| format!("it was attached by hand and keeps that: {}", a.orders()),
     );
+    let (target, _) = key;
     Covered { target: target.clone(), processes: processes(target), gap: Some(gap) }
 }
 
@@ -77,7 +73,7 @@ pub fn test(args: &TestArgs) -> Result<u8> {
     let named = round::named(&rules, &state::attachments())?;
     let covered = |rule: &Rule| -> Vec<Covered> {
         let its = named.iter().filter(|(_, of)| of.name == rule.name);
-        its.map(|(target, _)| Covered {
+        its.map(|((target, _), _)| Covered {
             target: target.clone(),
             processes: processes(target),
             gap: None,
@@ -105,6 +101,7 @@ fn show(
             json!({
                 "name": rule.name,
                 "names": rule.names.to_string(),
+                "filter": rule.filter,
                 "mode": rule.mode,
                 "min_bps": limits.min_bps,
                 "max_bps": limits.max_bps,
@@ -127,7 +124,7 @@ fn show(
         return Ok(exit::OK);
     }
     for (rule, covered) in &shown {
-        outln!("{}: {}: {}", rule.name, rule.names, rule.told());
+        outln!("{}: {}: {}", rule.name, rule.covers(), rule.told());
         if covered.is_empty() {
             outln!("    nothing of that is there now");
         }

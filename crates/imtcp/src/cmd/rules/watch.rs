@@ -4,18 +4,19 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use imtcp_bpf::{meta, paths, probe};
 use imtcp_common::fault::Fault;
 use imtcp_common::{exit, format};
 
 use super::super::{detach, up};
 use super::round::{self, Change};
-use crate::attachment::Target;
+use crate::attachment::{Attachment, Key};
 use crate::cli::rules::WatchArgs;
 use crate::rules::Rules;
 use crate::signals::{self, Arrived, Blocked};
-use crate::{nested, state};
+use crate::nested;
+use crate::state::{self, ChangeLock};
 
 /// How often it looks. A look costs milliseconds; what a new process sends before it is covered from then on.
 const LOOK: Duration = Duration::from_secs(1);
@@ -74,7 +75,7 @@ struct Watcher {
     /// Faults of files that were said.
     told: Vec<String>,
     /// When it failed, and why.
-    failed: BTreeMap<Target, (Instant, String)>,
+    failed: BTreeMap<Key, (Instant, String)>,
     fault: Fault,
 }
 
@@ -100,15 +101,15 @@ impl Watcher {
         let attached = state::attachments();
         let named = round::named(&self.rules, &attached)?;
         for change in round::changes(named, attached) {
-            let target = change.target().clone();
-            if is_waiting(&self.failed, &target) {
+            let key = change.key();
+            if is_waiting(&self.failed, &key) {
                 continue;
             }
-            match apply(change) {
-                Ok(()) => drop(self.failed.remove(&target)),
+            match apply(change, &lock) {
+                Ok(()) => drop(self.failed.remove(&key)),
                 Err(e) => {
                     let why = format!("{e:#}");
-                    let before = self.failed.insert(target, (Instant::now(), why.clone()));
+                    let before = self.failed.insert(key, (Instant::now(), why.clone()));
                     if before.is_none_or(|(_, before)| before != why) {
                         eprintln!("imtcp: {why}; it is tried again");
                     }
@@ -123,21 +124,19 @@ impl Watcher {
         let attached = state::attachments();
         let named = round::named(&self.rules, &attached)?;
         let changes = round::changes(named, attached);
-        self.failed.retain(|target, _| changes.iter().any(|c| c.target() == target));
-        Ok(changes.iter().any(|c| !is_waiting(&self.failed, c.target())))
+        self.failed.retain(|key, _| changes.iter().any(|c| c.key() == *key));
+        Ok(changes.iter().any(|c| !is_waiting(&self.failed, &c.key())))
     }
 }
 
-fn is_waiting(failed: &BTreeMap<Target, (Instant, String)>, target: &Target) -> bool {
-    failed.get(target).is_some_and(|(at, _)| at.elapsed() < AGAIN)
+fn is_waiting(failed: &BTreeMap<Key, (Instant, String)>, key: &Key) -> bool {
+    failed.get(key).is_some_and(|(at, _)| at.elapsed() < AGAIN)
 }
 
-fn apply(change: Change) -> Result<()> {
+fn apply(change: Change, lock: &ChangeLock) -> Result<()> {
     match change {
         Change::GiveBack(attachment) => {
-            let rule = attachment.rule.clone().unwrap_or_default();
-            detach::detach_whole(&attachment)?;
-            eprintln!("imtcp: rule {rule}: {} is detached", attachment.target);
+            give_back(vec![*attachment], lock)?.pop().map_or(Ok(()), Err)?;
         }
         Change::Take(target, rule) => {
             let name = &rule.name;
@@ -153,15 +152,21 @@ fn apply(change: Change) -> Result<()> {
     Ok(())
 }
 
+/// Says what is given back, and returns why what is not.
+fn give_back(attached: Vec<Attachment>, lock: &ChangeLock) -> Result<Vec<Error>> {
+    let done = detach::give_up(attached, lock)?;
+    for a in &done.detached {
+        eprintln!("imtcp: rule {}: {} is detached", a.rule.clone().unwrap_or_default(), a.name());
+    }
+    Ok(done.faults)
+}
+
 /// Who ends leaves nothing of what it did.
 fn give_all_back() -> Result<()> {
     let lock = state::lock()?;
-    let attached = state::attachments().into_iter().filter(|a| a.rule.is_some());
-    let faults: Vec<_> =
-        attached.filter_map(|a| apply(Change::GiveBack(Box::new(a))).err()).collect();
-    for fault in &faults {
+    let attached = state::attachments().into_iter().filter(|a| a.rule.is_some()).collect();
+    for fault in give_back(attached, &lock)? {
         eprintln!("imtcp: {fault:#}");
     }
-    state::sweep(&lock);
     Ok(())
 }

@@ -222,7 +222,7 @@ impl Session {
         self.registered = Some(state::Registered::new(run, lock)?);
         self.policies.insert(self.policy, &self.orders)?;
         let dir = fs::File::open(&self.cgroup)?;
-        self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy)?);
+        self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy, Default::default())?);
         self.watch = (!args.quiet)
             .then(|| Watch::new(&self.cgroup, self.policy, args.orders.mode))
             .transpose()

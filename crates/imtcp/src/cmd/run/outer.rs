@@ -6,6 +6,7 @@ use std::path::Path;
 use imtcp_bpf::Policy;
 use imtcp_common::format;
 
+use crate::attachment::Attachment;
 use crate::state;
 
 /// Lowers the limits to the least ceiling of the runs and attachments around `home`. Tells so where that changes them: each
@@ -15,7 +16,11 @@ pub fn limit(orders: &mut Policy, home: &Path) -> Option<String> {
     let runs = state::runs().into_iter().filter(|run| is_around(&run.cgroup));
     let runs = runs.filter_map(|run| Some((run.limits.max_bps?, run.name())));
     let attached = state::attachments().into_iter();
-    let attached = attached.filter(|a| a.has_orders() && a.cgroups().iter().any(|d| is_around(d)));
+    // One with a filter has some connections of what is in it, and no ceiling for all.
+    let is_ceiling = |a: &Attachment| {
+        a.filter.is_none() && a.has_orders() && a.cgroups().iter().any(|d| is_around(d))
+    };
+    let attached = attached.filter(is_ceiling);
     let attached = attached.filter_map(|a| Some((a.limits.max_bps?, a.target.to_string())));
     let (max_bps, outer) = runs.chain(attached).min_by_key(|(max, _)| *max)?;
     lower(orders, max_bps).then(|| told(&outer, max_bps))
