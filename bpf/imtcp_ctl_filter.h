@@ -46,9 +46,9 @@ static __always_inline int imtcp_filter_has_port(const volatile struct imtcp_fil
 static __always_inline int imtcp_filter_passes(const volatile struct imtcp_filter *filter,
 					       struct bpf_sock_ops *ctx)
 {
-	__u32 address[4] = { 0, 0, bpf_htonl(0xffff), 0 };
-	__u32 port = ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB ? ctx->local_port :
-								      bpf_ntohl(ctx->remote_port);
+	__u32 address[4] = {0, 0, bpf_htonl(0xffff), 0};
+	__u32 port = ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB ? ctx->local_port
+								    : bpf_ntohl(ctx->remote_port);
 
 	if (ctx->family == AF_INET6) {
 		address[0] = ctx->remote_ip6[0];

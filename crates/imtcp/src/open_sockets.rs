@@ -186,7 +186,10 @@ impl Taking {
             match (self.listeners.has(thread, socket::cookie(copy)?)?, &self.filter) {
                 (true, Some(_)) if !is_before => return self.take_listener(thread, copy),
                 (true, _) => return Ok(()),
-                (false, Some(_)) => return Ok(self.unreached.note_sockets(1, OPENED_ELSEWHERE)),
+                (false, Some(_)) => {
+                    self.unreached.note_sockets(1, OPENED_ELSEWHERE);
+                    return Ok(());
+                }
                 (false, None) => {}
             }
         } else if is_before {

@@ -47,7 +47,7 @@ pub struct RulesArgs {
 pub enum RulesCommand {
     List(ListArgs),
     Test(TestArgs),
-    Add(AddArgs),
+    Add(Box<AddArgs>),
     Remove(RemoveArgs),
     Watch(WatchArgs),
 }
