@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Rules that name containers, by files as docker and podman write them (podman 4.3.1 wrote those copied here).
 
-mod support;
-
 use std::fs;
 use std::process::Command;
 
-use support::rules::Rules;
-use support::*;
+use imtcp_test_support::rules::Rules;
+use imtcp_test_support::*;
 
 const FIRST: &str = "0d633103cb71b8adb950d15a636d359ee2adbaafe12b882aaa1e33c151042735";
 const SECOND: &str = "5fa75799f7b5e230af4cf3a90f6721943f441a217124fa364d6220e8bed446c7";

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Attachments with a filter: by rules, and by hand.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::path::Path;
 
-use support::rules::{unit_rule, Rules};
-use support::subject::Subject;
-use support::*;
+use imtcp_test_support::rules::{unit_rule, Rules};
+use imtcp_test_support::subject::Subject;
+use imtcp_test_support::*;
 
 /// Makes and accepts connections, each with a name, and says their controls.
 const PROGRAM: &str = r#"

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueHint};
 use imtcp_common::rate::Rate;
 
-use crate::exit;
+use imtcp_common::exit;
 use crate::filter::{Filter, Network, Ports};
 use crate::param::{Assignment, AssignmentParser};
 use crate::policy::{Dscp, Mode};
