@@ -44,34 +44,37 @@ for line in sys.stdin:
 const PORT: u16 = 7778;
 
 /// What runs in the client's namespace, with a listener, and the server's port.
-fn subject(net: &Net) -> Option<(Subject, String)> {
+fn subject(net: &Net) -> Option<(Connecting, String)> {
     subject_in(net, None)
 }
 
-fn subject_in(net: &Net, unit: Option<&Unit>) -> Option<(Subject, String)> {
-    let mut subject = Subject::of_program(net, PROGRAM, &[])?;
+fn subject_in(net: &Net, unit: Option<&Unit>) -> Option<(Connecting, String)> {
+    let mut subject = Connecting(Subject::of_program(net, PROGRAM, &[])?);
     if let Some(unit) = unit {
-        imtcp::cgroup::move_pid(subject.child.pid(), &unit.0).unwrap();
+        imtcp::cgroup::move_pid(subject.0.child.pid(), &unit.0).unwrap();
     }
-    subject.tell(&format!("listen server :: {PORT}"));
+    subject.0.tell(&format!("listen server :: {PORT}"));
     Some((subject, net.server.port().to_string()))
 }
 
-impl Subject {
+/// It runs PROGRAM.
+struct Connecting(Subject);
+
+impl Connecting {
     fn connect(&mut self, name: &str, host: &str, port: &str) -> String {
-        self.tell(&format!("connect {name} {host} {port}")).remove(0)
+        self.0.tell(&format!("connect {name} {host} {port}")).remove(0)
     }
 
     /// One from the server's side, which it accepts.
     fn accept(&mut self, net: &Net, name: &str) -> String {
         let there = net.connect_from_server(SocketAddr::new(CLIENT.parse().unwrap(), PORT));
-        let control = self.tell(&format!("accept {name} server")).remove(0);
+        let control = self.0.tell(&format!("accept {name} server")).remove(0);
         drop(there);
         control
     }
 
     fn is(&mut self, name: &str, control: &str) -> bool {
-        self.tell(&format!("look {name}")) == [control]
+        self.0.tell(&format!("look {name}")) == [control]
     }
 }
 
@@ -91,7 +94,7 @@ fn connections_to_a_destination_are_covered_wherever_they_are_made_and_no_others
     let Some((mut subject, port)) = subject(&net) else { return };
     let usual = subject.connect("old", SERVER, &port);
     subject.connect("here", "127.0.0.1", &PORT.to_string());
-    subject.tell("accept of-here server");
+    subject.0.tell("accept of-here server");
     let rules = Rules::new();
     let add = rules.run(&["add", "there", "--to", "10.98.0.0/24", "--port", &port]);
     let filter = format!("to 10.98.0.0/24, port {port}");
@@ -108,7 +111,7 @@ fn connections_to_a_destination_are_covered_wherever_they_are_made_and_no_others
     assert_eq!(subject.connect("new", SERVER, &port), "imtcp_bg");
     assert_eq!(subject.connect("mapped", &format!("::ffff:{SERVER}"), &port), "imtcp_bg");
     assert_eq!(subject.connect("new-here", "127.0.0.1", &PORT.to_string()), usual);
-    subject.tell("accept of-new-here server");
+    subject.0.tell("accept of-new-here server");
     assert_eq!(subject.accept(&net, "accepted"), usual, "its port is another");
 
     let status = json(&imtcp_ok(&["status", "--json"]));
@@ -128,9 +131,9 @@ fn connections_to_a_destination_are_covered_wherever_they_are_made_and_no_others
     assert!(subject.is("accepted", "imtcp_bg"));
     assert_eq!(subject.accept(&net, "accepted-2"), "imtcp_bg");
     assert_eq!(subject.connect("six", "::1", &PORT.to_string()), "imtcp_bg");
-    assert_eq!(subject.tell("accept of-six server"), ["imtcp_bg"]);
+    assert_eq!(subject.0.tell("accept of-six server"), ["imtcp_bg"]);
     assert_eq!(subject.connect("four", "127.0.0.1", &PORT.to_string()), usual);
-    assert_eq!(subject.tell("accept of-four server"), [usual.as_str()]);
+    assert_eq!(subject.0.tell("accept of-four server"), [usual.as_str()]);
     watch.end();
     for name in ["accepted", "accepted-2", "six", "of-six"] {
         assert!(subject.is(name, &usual), "{name}");
@@ -144,13 +147,13 @@ fn of_a_unit_a_filter_takes_what_passes_and_the_rest_is_left_to_a_rule_without()
     let net = Net::new();
     let unit = Unit::new();
     let (Some((mut inside, port)), Some(mut outside)) =
-        (subject_in(&net, Some(&unit)), Subject::of_program(&net, PROGRAM, &[]))
+        (subject_in(&net, Some(&unit)), Subject::of_program(&net, PROGRAM, &[]).map(Connecting))
     else {
         return;
     };
     let usual = inside.connect("old", SERVER, &port);
     inside.connect("old-here", "127.0.0.1", &PORT.to_string());
-    inside.tell("accept of-old-here server");
+    inside.0.tell("accept of-old-here server");
     let rules = Rules::new();
     // The one without a filter is attached first, and has the first name.
     rules.write("a-all", &unit_rule(&unit, "mode = \"nice\""));
@@ -167,7 +170,7 @@ fn of_a_unit_a_filter_takes_what_passes_and_the_rest_is_left_to_a_rule_without()
     for (host, port, control) in [(SERVER, &port, "imtcp_bg"), ("127.0.0.1", &here, "imtcp_nice")] {
         assert_eq!(inside.connect("new", host, port), control);
     }
-    assert_eq!(inside.tell("accept of-new server"), ["imtcp_nice"]);
+    assert_eq!(inside.0.tell("accept of-new server"), ["imtcp_nice"]);
     assert_eq!(inside.accept(&net, "accepted"), "imtcp_bg");
     assert_eq!(outside.connect("new", SERVER, &port), usual);
 
@@ -222,7 +225,7 @@ fn by_hand_the_root_cgroup_with_a_filter_needs_no_force_and_detach_names_one_or_
     let root = root();
     let refused = imtcp(&["attach", "--cgroup", &root]);
     assert!(text(&refused.stderr).contains("name a destination (--to)"));
-    let wrong = imtcp(&["attach", "--pid", &subject.pid(), "--to", SERVER]);
+    let wrong = imtcp(&["attach", "--pid", &subject.0.pid(), "--to", SERVER]);
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
     attach_root(&["--to", "192.0.2.0/24,2001:db8::/32", "--mode", "nice"]);
     let said = attach_root(&["--to", SERVER, "--json"]);
@@ -253,7 +256,7 @@ fn a_connection_that_is_being_made_when_a_filter_begins_is_covered_once_it_is_th
         assert!(net.command("tc").args(line.split(' ')).status().unwrap().success(), "{line}");
     };
     tc("pfifo limit 0");
-    subject.tell(&format!("begin slow {SERVER} {port}"));
+    subject.0.tell(&format!("begin slow {SERVER} {port}"));
     attach_root(&["--to", SERVER]);
     assert!(!subject.is("slow", "imtcp_bg"));
     tc("pfifo limit 1000");
@@ -295,7 +298,7 @@ fn what_a_listener_from_another_cgroup_accepts_is_left_to_an_attachment_without_
     let net = Net::new();
     let Some((mut subject, _)) = subject(&net) else { return };
     let unit = Unit::new();
-    imtcp::cgroup::move_pid(subject.child.pid(), &unit.0).unwrap();
+    imtcp::cgroup::move_pid(subject.0.child.pid(), &unit.0).unwrap();
     let rules = Rules::new();
     rules.write("there", &unit_rule(&unit, &format!("to = \"{SERVER}\"")));
     let watch = rules.watch();
@@ -315,15 +318,15 @@ fn a_program_with_a_destination_has_only_that_covered() {
     let Some((mut subject, port)) = subject(&net) else { return };
     let usual = subject.connect("old-here", "127.0.0.1", &PORT.to_string());
     let rules = Rules::new();
-    let command = std::fs::read_link(format!("/proc/{}/exe", subject.pid())).unwrap();
+    let command = std::fs::read_link(format!("/proc/{}/exe", subject.0.pid())).unwrap();
     let rule = |to: &str| format!("command = \"{}\"\nto = \"{to}\"", command.display());
     rules.write("python", &rule(SERVER));
     let watch = rules.watch();
-    watch.says(&format!("process {}, to {SERVER} is attached", subject.pid()));
+    watch.says(&format!("process {}, to {SERVER} is attached", subject.0.pid()));
     assert_eq!(subject.connect("new", SERVER, &port), "imtcp_bg");
     assert!(subject.is("old-here", &usual));
     rules.write("python", &rule("127.0.0.0/8"));
-    watch.says(&format!("process {}, to 127.0.0.0/8 is attached", subject.pid()));
+    watch.says(&format!("process {}, to 127.0.0.0/8 is attached", subject.0.pid()));
     assert!(subject.is("old-here", "imtcp_bg") && subject.is("new", &usual));
     watch.end();
 }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueHint};
 use imtcp_common::rate::Rate;
 
-use imtcp_common::exit;
 use crate::filter::{Filter, Network, Ports};
 use crate::param::{Assignment, AssignmentParser};
 use crate::policy::{Dscp, Mode};
+use imtcp_common::exit;
 
 /// Run a command whose TCP connections take only spare bandwidth
 ///

@@ -13,9 +13,9 @@ use super::super::{detach, up};
 use super::round::{self, Change};
 use crate::attachment::{Attachment, Key};
 use crate::cli::rules::WatchArgs;
+use crate::nested;
 use crate::rules::Rules;
 use crate::signals::{self, Arrived, Blocked};
-use crate::nested;
 use crate::state::{self, ChangeLock};
 
 /// How often it looks. A look costs milliseconds; what a new process sends before it is covered from then on.
