@@ -8,12 +8,11 @@
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use sqlx::any::{AnyArguments, AnyConnectOptions, AnyPoolOptions};
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::pool::PoolConnection;
-use sqlx::query::{Query, QueryScalar};
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
 
-use super::schema::Dialect;
+use super::dialect::Dialect;
 use super::Store;
 use crate::error::{Error, Result};
 
@@ -25,39 +24,6 @@ const LOCKED_BY_ANOTHER: Duration = Duration::from_secs(10);
 /// How long opening waits for a process that has the file to itself, and how often it tries.
 const LOCKED: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(10);
-
-impl Dialect {
-    /// The settings of one transaction in PostgreSQL. Statements are short: compiling one takes
-    /// longer than it saves.
-    fn begin(self) -> Option<&'static str> {
-        match self {
-            Dialect::Sqlite => None,
-            Dialect::Postgres => Some(
-                "BEGIN; SET LOCAL search_path TO imtcp; SET LOCAL statement_timeout TO '60s'; \
-                 SET LOCAL jit TO off",
-            ),
-        }
-    }
-
-    /// SQLite's lock is taken at once: a transaction that first reads may not write later, if
-    /// another has written in between.
-    fn begin_writing(self) -> &'static str {
-        self.begin().unwrap_or("BEGIN IMMEDIATE")
-    }
-
-    pub fn query(self, sql: &str) -> Query<'_, Any, AnyArguments<'_>> {
-        sqlx::query(sql).persistent(self.names_statements())
-    }
-
-    pub fn query_i64(self, sql: &str) -> QueryScalar<'_, Any, i64, AnyArguments<'_>> {
-        sqlx::query_scalar(sql).persistent(self.names_statements())
-    }
-
-    /// A named statement is one session's.
-    fn names_statements(self) -> bool {
-        self == Dialect::Sqlite
-    }
-}
 
 impl Store {
     /// A connection to read from; what it began ends when it is dropped.

@@ -4,7 +4,7 @@
 use imtcp_client::record::Kind;
 use sqlx::{Any, Executor, Row, Transaction};
 
-use super::schema::table;
+use super::dialect::table;
 use super::Store;
 use crate::error::Result;
 

@@ -11,7 +11,7 @@ use imtcp_client::time::{DAY_US, HOUR_US, MINUTE_US};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
-use super::schema::table;
+use super::dialect::table;
 use super::write::BATCH_MEMORY_US;
 use super::Store;
 use crate::error::Result;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The history: one SQLite file in WAL mode, or a PostgreSQL database. The same statements
-//! serve both, but for what [`schema::Dialect`] spells.
+//! serve both, but for what [`dialect::Dialect`] spells.
 
 mod age;
 pub mod clients;
 mod connect;
+mod dialect;
 mod files;
 mod forget;
 pub mod maintain;
@@ -12,7 +13,7 @@ mod network_fs;
 pub mod newest;
 mod place;
 pub mod read;
-pub mod schema;
+mod schema;
 pub mod search;
 mod series;
 mod settings;
@@ -29,9 +30,9 @@ use sqlx::any::AnyConnectOptions;
 use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor};
 
 use crate::error::{Error, Result};
+use dialect::Dialect;
 use files::Files;
 pub use place::Place;
-use schema::Dialect;
 use series::KnownSeries;
 pub use series::Limits;
 pub(crate) use series::{key_of, SeriesKey};

@@ -5,8 +5,8 @@ use imtcp_client::record::Kind;
 use sqlx::any::AnyRow;
 use sqlx::Row;
 
+use super::dialect::table;
 use super::read::{from_text, unsigned, SeriesInfo, VALID};
-use super::schema::table;
 use super::Store;
 use crate::advice::capacity::{Key, LEAST, MOST, WINDOW_US};
 use crate::advice::decide::Newest;

@@ -10,7 +10,7 @@ use sqlx::any::AnyRow;
 use sqlx::{Executor, Row};
 use utoipa::ToSchema;
 
-use super::schema::table;
+use super::dialect::table;
 use super::write::Stored;
 use super::{SeriesKey, Store};
 use crate::advice::days::Window;

@@ -1,79 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The tables, their version, and what the two databases spell differently.
+//! The tables and their version.
 
-use imtcp_client::record::Kind;
 use imtcp_client::time::now_us;
 use sqlx::{AnyPool, Executor, Row};
 
 use super::connect::{begin_reading, begin_writing};
+use super::dialect::Dialect;
 use super::Place;
 use crate::error::{Error, Result};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    Sqlite,
-    Postgres,
-}
-
-impl Dialect {
-    /// The elements of the JSON array in a parameter, as rows `j(key, value)`.
-    pub fn elements(self, parameter: &str) -> String {
-        match self {
-            Dialect::Sqlite => format!("json_each({parameter}) j"),
-            Dialect::Postgres => {
-                format!("jsonb_array_elements({parameter}::jsonb) WITH ORDINALITY AS j(value, key)")
-            }
-        }
-    }
-
-    /// Records `r` of a kind for each row before it. PostgreSQL takes a JSON array for a hundred rows and
-    /// would rather read the whole table: the subquery with OFFSET leaves it the index alone.
-    pub fn records(self, kind: Kind, condition: &str) -> String {
-        let table = table(kind);
-        match self {
-            Dialect::Sqlite => format!("CROSS JOIN {table} r WHERE {condition}"),
-            Dialect::Postgres => {
-                format!("CROSS JOIN LATERAL (SELECT * FROM {table} r WHERE {condition} OFFSET 0) r")
-            }
-        }
-    }
-
-    /// Rows as one text, a JSON array of arrays. A row of its own costs the driver 2 µs, ten times as
-    /// much as its part of a text.
-    pub fn as_one_text(self, columns: &str) -> String {
-        match self {
-            Dialect::Sqlite => format!("json_group_array(json_array({columns}))"),
-            Dialect::Postgres => {
-                format!("COALESCE(CAST(json_agg(json_build_array({columns})) AS TEXT), '[]')")
-            }
-        }
-    }
-
-    /// Tells the tables of a row's history from others of the same names: in PostgreSQL they may be
-    /// dropped and made again, or restored, while they are in use. (SQLite: `store::files`.)
-    pub fn table_id(self) -> &'static str {
-        match self {
-            Dialect::Sqlite => "CAST(0 AS BIGINT)",
-            Dialect::Postgres => "CAST(meta.tableoid AS BIGINT)",
-        }
-    }
-
-    /// Element `index` of the JSON array `j.value`.
-    pub fn field(self, index: usize, kind: &str) -> String {
-        match self {
-            Dialect::Sqlite => format!("(j.value ->> {index})"),
-            Dialect::Postgres => format!("(j.value ->> {index})::{kind}"),
-        }
-    }
-}
-
-/// Where records of a kind are.
-pub fn table(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Bandwidth => "record",
-        Kind::Test => "active_test",
-    }
-}
 
 /// Raised with each change below; older histories are brought up to date when they are opened.
 ///

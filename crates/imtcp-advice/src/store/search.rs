@@ -3,7 +3,7 @@
 
 use sqlx::Row;
 
-use super::schema::Dialect;
+use super::dialect::Dialect;
 use super::Store;
 use crate::error::Result;
 

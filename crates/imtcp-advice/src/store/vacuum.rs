@@ -4,7 +4,7 @@
 use imtcp_client::record::Kind;
 use sqlx::{Executor, Row};
 
-use super::schema::{table, Dialect};
+use super::dialect::{table, Dialect};
 use super::Store;
 use crate::error::Result;
 

@@ -8,8 +8,8 @@ use imtcp_client::time::DAY_US;
 use serde::{Serialize, Serializer};
 use sqlx::{Acquire, Any, Executor, Row, Transaction};
 
+use super::dialect::table;
 use super::forget::forgotten;
-use super::schema::table;
 use super::Store;
 use crate::error::Result;
 
