@@ -10,9 +10,38 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::advice::days::HistorySet;
-use crate::advice::model::Bound;
 use crate::error::{Error, Result};
+
+/// The paper's history sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HistorySet {
+    /// Every past day.
+    #[default]
+    All,
+    /// The seven days before.
+    Week,
+    /// The same weekday of past weeks.
+    Weekday,
+}
+
+/// A bandwidth in itself, or a share of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    Bps(f64),
+    Share(f64),
+}
+
+impl Bound {
+    /// `whole` is what a share is of; `None` when a share's whole is not known.
+    pub fn bps(self, whole_bps: Option<f64>) -> Option<f64> {
+        match self {
+            Bound::Bps(bps) => Some(bps),
+            Bound::Share(share) => whole_bps.map(|whole| share * whole),
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default, deny_unknown_fields)]

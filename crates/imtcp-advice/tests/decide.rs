@@ -3,10 +3,9 @@
 
 mod support;
 use imtcp_advice::advice::answer::{Advice, Mode, Reason, Switch, Verdict};
-use imtcp_advice::advice::days::{windows, HistorySet};
+use imtcp_advice::advice::days::windows;
 use imtcp_advice::advice::decide::{advise, fit_days, Hop, Newest, Request};
-use imtcp_advice::advice::model::Bound;
-use imtcp_advice::settings::Settings;
+use imtcp_advice::settings::{Bound, HistorySet, Settings};
 use imtcp_client::time::{MINUTE_US, SECOND_US};
 use proptest::prelude::*;
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::days::HistorySet;
+use crate::settings::HistorySet;
 
 pub use imtcp_client::verdict::{Mode, Switch, Verdict};
 

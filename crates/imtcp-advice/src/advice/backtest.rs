@@ -6,11 +6,11 @@ use imtcp_client::time::{DAY_US, HOUR_US, SECOND_US};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::days::{windows, HistorySet, Window};
+use super::days::{windows, Window};
 use super::fit::{least_squares, Sample};
 use super::model::mean_and_deviation;
 use crate::error::Result;
-use crate::settings::Settings;
+use crate::settings::{HistorySet, Settings};
 
 /// (time, available bandwidth), in the order of time.
 pub type Series = [(i64, f64)];

@@ -5,32 +5,8 @@
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use serde::{Deserialize, Serialize};
 
-use crate::settings::Settings;
-
-/// The paper's history sets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum HistorySet {
-    /// Every past day.
-    #[default]
-    All,
-    /// The seven days before.
-    Week,
-    /// The same weekday of past weeks.
-    Weekday,
-}
-
-impl HistorySet {
-    fn has(self, day: Date, today: Date, back: i64) -> bool {
-        match self {
-            HistorySet::All => true,
-            HistorySet::Week => back <= 7,
-            HistorySet::Weekday => day.weekday() == today.weekday(),
-        }
-    }
-}
+use crate::settings::{HistorySet, Settings};
 
 /// [t0, t1] of one past day, both ends included. Unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +52,7 @@ pub fn windows(
         if day < oldest || over || found.len() >= most_days {
             break;
         }
-        if !set.has(day, today, back) {
+        if !counts(set, day, today, back) {
             continue;
         }
         let Ok(start) = day.to_datetime(time).to_zoned(zone.clone()) else { continue };
@@ -88,6 +64,15 @@ pub fn windows(
         }
     }
     found
+}
+
+/// Does a day, so many days back from today, count in a set?
+fn counts(set: HistorySet, day: Date, today: Date, back: i64) -> bool {
+    match set {
+        HistorySet::All => true,
+        HistorySet::Week => back <= 7,
+        HistorySet::Weekday => day.weekday() == today.weekday(),
+    }
 }
 
 fn local(t_us: i64, zone: &TimeZone) -> Option<jiff::Zoned> {

@@ -2,25 +2,7 @@
 //! From the lines of past days to a bandwidth, and to how long it may be relied upon
 //! [EN §3.3.1].
 
-use serde::{Deserialize, Serialize};
-
-/// A bandwidth in itself, or a share of another one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    Bps(f64),
-    Share(f64),
-}
-
-impl Bound {
-    /// `whole` is what a share is of; `None` when a share's whole is not known.
-    pub fn bps(self, whole_bps: Option<f64>) -> Option<f64> {
-        match self {
-            Bound::Bps(bps) => Some(bps),
-            Bound::Share(share) => whole_bps.map(|whole| share * whole),
-        }
-    }
-}
+use crate::settings::Bound;
 
 /// B0(i) and B1(i) of one past day.
 #[derive(Clone, Copy, Debug, PartialEq)]

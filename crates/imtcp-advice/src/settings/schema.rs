@@ -4,7 +4,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::advice::days::HistorySet;
+use crate::settings::HistorySet;
 
 /// A setting for each that changes, or null to take it back.
 ///
