@@ -160,7 +160,9 @@ impl Store {
             self.raise_generation(&mut tx).await?;
             self.commit(tx).await?;
         }
-        self.forget_silent(task.keep.silent_days, task.now_us, &mut done).await?;
+        let silent = self.forget_silent(task.keep.silent_days, task.now_us).await?;
+        done.removed += silent.records;
+        done.silent_paths += silent.paths;
         Ok(done)
     }
 

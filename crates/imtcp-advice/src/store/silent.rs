@@ -7,19 +7,21 @@
 use imtcp_client::time::DAY_US;
 use sqlx::Row;
 
-use super::maintain::Maintained;
 use super::Store;
 use crate::error::Result;
 
+#[derive(Default)]
+pub(super) struct Forgotten {
+    pub paths: u64,
+    /// Records of these paths.
+    pub records: u64,
+}
+
 impl Store {
-    pub(super) async fn forget_silent(
-        &self,
-        silent_days: u32,
-        now_us: i64,
-        done: &mut Maintained,
-    ) -> Result<()> {
+    pub(super) async fn forget_silent(&self, silent_days: u32, now_us: i64) -> Result<Forgotten> {
+        let mut forgotten = Forgotten::default();
         if silent_days == 0 {
-            return Ok(());
+            return Ok(forgotten);
         }
         let sql = "SELECT dst FROM path
              WHERE reported_us < (SELECT MAX(reported_us) FROM path WHERE reported_us <= $1) - $2";
@@ -32,9 +34,9 @@ impl Store {
                 "removed the path to {dst} and its {removed} records: no report of it came for \
                  {silent_days} days (--keep-silent)"
             );
-            done.removed += removed;
-            done.silent_paths += 1;
+            forgotten.records += removed;
+            forgotten.paths += 1;
         }
-        Ok(())
+        Ok(forgotten)
     }
 }
