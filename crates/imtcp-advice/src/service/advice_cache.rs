@@ -21,10 +21,10 @@ use imtcp_client::record::Record;
 use imtcp_client::time::{now_us, SECOND_US};
 
 use super::block::{self, Block, Span, BLOCK_US};
-use super::cached_path::{self, CachedHop, CachedPath};
+use super::cached_path::{self, Answered, CachedHop, CachedPath};
 use super::ping::Pinger;
 use super::upcoming::{self, Upcoming};
-use crate::advice::answer::{Advice, Days};
+use crate::advice::answer::Days;
 use crate::advice::capacity::HOLDS_US;
 use crate::advice::decide::{advise, fit_days, Request};
 use crate::error::{Error, Result};
@@ -49,18 +49,6 @@ const MOST_PATHS: usize = 512;
 const MOST_SAMPLES: usize = 200_000;
 /// Samples of all paths; 16 bytes each, so 128 MB.
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
-
-pub struct Answered {
-    pub advice: Advice,
-    pub json: String,
-}
-
-impl Answered {
-    fn new(advice: Advice) -> Result<Self> {
-        let json = serde_json::to_string(&advice).map_err(std::io::Error::other)?;
-        Ok(Answered { advice, json })
-    }
-}
 
 /// Records of one path that were written, each with its span in seconds.
 #[derive(Default)]

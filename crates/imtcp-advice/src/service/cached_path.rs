@@ -8,13 +8,13 @@ use imtcp_client::record::Record;
 use imtcp_client::time::SECOND_US;
 use jiff::tz::TimeZone;
 
-use super::advice_cache::Answered;
 use super::block::Block;
 use super::upcoming::Upcoming;
-use crate::advice::answer::Days;
+use crate::advice::answer::{Advice, Days};
 use crate::advice::capacity::{Key, Told};
 use crate::advice::days::{windows, Window};
 use crate::advice::decide::{Hop, Newest, Request};
+use crate::error::Result;
 use crate::settings::Settings;
 use crate::store::newest::Seen;
 use crate::store::read::SeriesInfo;
@@ -33,6 +33,19 @@ pub struct CachedPath {
     pub series: Vec<SeriesInfo>,
     pub block: Option<Block>,
     pub answer: Option<Kept>,
+}
+
+/// An advice, and its JSON.
+pub struct Answered {
+    pub advice: Advice,
+    pub json: String,
+}
+
+impl Answered {
+    pub fn new(advice: Advice) -> Result<Self> {
+        let json = serde_json::to_string(&advice).map_err(std::io::Error::other)?;
+        Ok(Answered { advice, json })
+    }
 }
 
 /// The answer of a second.

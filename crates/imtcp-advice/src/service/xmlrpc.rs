@@ -18,7 +18,7 @@ use imtcp_client::record::destination;
 use imtcp_client::time::format;
 use quick_xml::events::Event;
 
-use super::advice_cache::Answered;
+use super::cached_path::Answered;
 use super::guard::Right;
 use super::problem::Problem;
 use super::Shared;
