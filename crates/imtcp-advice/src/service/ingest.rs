@@ -7,12 +7,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
 use imtcp_client::time::now_us;
 use tokio::sync::{mpsc, oneshot};
 
 use super::advice_cache::AdviceCache;
 use super::health::Health;
 use super::metrics::Metrics;
+use super::problem::Problem;
 use super::shares::{Share, Shares};
 use crate::error::Error;
 use crate::store::write::{Batch, Written};
@@ -59,6 +61,25 @@ impl From<&Error> for Refused {
             Error::Replaced(_) => Refused::Replaced,
             _ => Refused::Failed,
         }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            match refused {
+                Refused::Busy => "too many reports are waiting: send the batch again in a second",
+                Refused::Failed => {
+                    "the batch was not stored: send it again later; the service's log says why"
+                }
+                Refused::Full => "the batch was not stored, the disk is full: send it again later",
+                Refused::Replaced => {
+                    "the batch was not stored, the history was removed or replaced: send it again \
+                     later; the service's log says more"
+                }
+            },
+        )
     }
 }
 

@@ -8,7 +8,6 @@ use imtcp_client::Wrong;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::ingest::Refused;
 use crate::error::Error;
 
 pub const CONTENT: &str = "application/problem+json";
@@ -66,25 +65,6 @@ impl From<Error> for Problem {
 impl From<Wrong> for Problem {
     fn from(wrong: Wrong) -> Self {
         Problem::bad_request(wrong.0)
-    }
-}
-
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
-        Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            match refused {
-                Refused::Busy => "too many reports are waiting: send the batch again in a second",
-                Refused::Failed => {
-                    "the batch was not stored: send it again later; the service's log says why"
-                }
-                Refused::Full => "the batch was not stored, the disk is full: send it again later",
-                Refused::Replaced => {
-                    "the batch was not stored, the history was removed or replaced: send it again \
-                     later; the service's log says more"
-                }
-            },
-        )
     }
 }
 
