@@ -21,7 +21,7 @@ use crate::store::write::{Batch, Written};
 
 /// Records waiting at most, about 200 bytes each, of one client a quarter; with more, senders are asked to
 /// wait.
-pub const MOST_WAITING: usize = 200_000;
+const MOST_WAITING: usize = 200_000;
 /// Records in one transaction, about.
 const GROUP: usize = 50_000;
 /// How soon writes of other processes are noticed.
@@ -86,6 +86,7 @@ impl From<Refused> for Problem {
 impl Ingest {
     /// Starts the writing task. It ends when this is dropped.
     pub fn start(cache: Arc<AdviceCache>, metrics: Arc<Metrics>, health: Arc<Health>) -> Self {
+        metrics.queue_limit_records.set(MOST_WAITING as i64);
         let (queue, receiver) = mpsc::channel(10_000);
         let writer = Writer {
             cache,

@@ -16,8 +16,6 @@ use prometheus::{
 };
 
 use super::gate::Why;
-use super::ingest::MOST_WAITING;
-use super::openapi;
 use crate::advice::answer::{Advice, Reason};
 use crate::store::maintain::Maintained;
 use crate::store::size::Size;
@@ -43,6 +41,7 @@ pub struct Metrics {
     pub refused_records: IntCounter,
     pub connections: IntGauge,
     pub queue_records: IntGauge,
+    pub queue_limit_records: IntGauge,
     history_up: IntGauge,
     history_bytes: IntGauge,
     history_paths: IntGauge,
@@ -55,7 +54,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn new() -> prometheus::Result<Self> {
+    /// `routes` are the patterns that requests can have.
+    pub fn new(routes: &[String]) -> prometheus::Result<Self> {
         let registry = Registry::new();
         let counters = |name: &str, help: &str, label: &str, values: &[&str]| {
             let all = IntCounterVec::new(opts(name, help), &[label])?;
@@ -74,7 +74,7 @@ impl Metrics {
             opts("requests_total", "Requests answered, by route pattern and status"),
             &["route", "status"],
         )?;
-        for route in openapi::routes() {
+        for route in routes {
             requests.with_label_values(&[route.as_str(), "200"]);
         }
         let seconds = HistogramOpts::new("imtcp_advice_seconds", "Time to an advice, in seconds");
@@ -86,8 +86,6 @@ impl Metrics {
         let version = opts("build_info", "1, with the version as a label")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         register(&registry, IntGauge::with_opts(version)?)?.set(1);
-        gauge("queue_limit_records", "Records that may wait for the disk at most")?
-            .set(MOST_WAITING as i64);
         registry.register(Box::new(ProcessCollector::for_self()))?;
         Ok(Metrics {
             requests: register(&registry, requests)?,
@@ -116,6 +114,10 @@ impl Metrics {
             )?,
             connections: gauge("connections", "Open connections")?,
             queue_records: gauge("queue_records", "Records that wait for the disk")?,
+            queue_limit_records: gauge(
+                "queue_limit_records",
+                "Records that may wait for the disk at most",
+            )?,
             history_up: gauge("history_up", "1 if the last look at the history succeeded")?,
             history_bytes: gauge("history_bytes", "Size of the history on disk")?,
             history_paths: gauge("history_paths", "Paths with history")?,
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_roll_up_that_fails_and_one_that_succeeds_can_be_told_apart() {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::new(&[]).unwrap();
         let has = |line: &str| metrics.text().lines().any(|l| l == line);
         assert!(has("imtcp_advice_roll_up_end_timestamp_seconds 0"));
         metrics.count_roll_up(None, Duration::from_secs(2));
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_history_that_cannot_be_read_keeps_its_last_size_and_is_down() {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::new(&[]).unwrap();
         metrics.set_history(Some(&Size { bytes: 4096, paths: 2, series: 3 }));
         metrics.set_history(None);
         let text = metrics.text();

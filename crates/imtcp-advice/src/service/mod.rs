@@ -116,7 +116,7 @@ impl Service {
         let cache = Arc::new(AdviceCache::new(Arc::new(store), pinger));
         // Fails now rather than at the first request.
         cache.settings(None).await?;
-        let metrics = Arc::new(Metrics::new().map_err(std::io::Error::other)?);
+        let metrics = Arc::new(Metrics::new(&openapi::routes()).map_err(std::io::Error::other)?);
         let health = Arc::new(Health::default());
         let ingest = Ingest::start(Arc::clone(&cache), Arc::clone(&metrics), Arc::clone(&health));
         history_size::watch(Arc::clone(&cache), Arc::clone(&metrics)).await;
