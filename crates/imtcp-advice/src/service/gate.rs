@@ -19,6 +19,7 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::Timestamp;
 
 use super::guard::{self, Denied, Right};
+use super::metrics::Refusal;
 use super::problem::{self, Problem};
 use super::{Service, Shared};
 
@@ -30,35 +31,6 @@ const MOST_REPORT_BYTES: usize = 4 << 20;
 /// A call of the paper's has a host's name and a number: a kilobyte.
 const MOST_XMLRPC_BYTES: usize = 16 << 10;
 const MOST_OTHER_BYTES: usize = 64 << 10;
-
-/// Why a request was refused by its head: the label of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    Host,
-    Origin,
-    Rate,
-    NoToken,
-    WrongToken,
-    Type,
-    Length,
-}
-
-impl Why {
-    pub const ALL: [Why; 7] =
-        [Why::Host, Why::Origin, Why::Rate, Why::NoToken, Why::WrongToken, Why::Type, Why::Length];
-
-    pub fn label(self) -> &'static str {
-        match self {
-            Why::Host => "host",
-            Why::Origin => "origin",
-            Why::Rate => "rate",
-            Why::NoToken => "no_token",
-            Why::WrongToken => "wrong_token",
-            Why::Type => "type",
-            Why::Length => "length",
-        }
-    }
-}
 
 /// Checks the head, runs the request, and completes the answer.
 pub async fn gate(
@@ -85,22 +57,22 @@ fn check_head(
     client: IpAddr,
     route: Option<&str>,
     request: &Request,
-) -> Result<(), (Why, Problem)> {
+) -> Result<(), (Refusal, Problem)> {
     let (headers, now) = (request.headers(), Instant::now());
-    service.hosts.may_call(headers).map_err(|p| (Why::Host, p))?;
-    service.hosts.may_come_from(headers).map_err(|p| (Why::Origin, p))?;
+    service.hosts.may_call(headers).map_err(|p| (Refusal::Host, p))?;
+    service.hosts.may_come_from(headers).map_err(|p| (Refusal::Origin, p))?;
     if !service.rate.take(client, now) {
         let detail = "too many requests from your address: send fewer, or wait a second";
-        return Err((Why::Rate, Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)));
+        return Err((Refusal::Rate, Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)));
     }
     check_right(service, client, Right::of(request.method(), route), headers, now)?;
     if route == Some("/RPC2") && request.method() == "POST" && !is_xml(headers) {
         let detail = "XML-RPC is text/xml: send it with 'Content-Type: text/xml'";
-        return Err((Why::Type, Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)));
+        return Err((Refusal::Type, Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)));
     }
     let length = headers.get(CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > most_bytes(route) as u64) {
-        return Err((Why::Length, too_large()));
+        return Err((Refusal::Length, Problem::too_large()));
     }
     Ok(())
 }
@@ -112,12 +84,12 @@ fn check_right(
     right: Right,
     headers: &HeaderMap,
     now: Instant,
-) -> Result<(), (Why, Problem)> {
+) -> Result<(), (Refusal, Problem)> {
     let asks = right != Right::Nothing && guard::has_token(headers);
     if asks && !service.wrong_tokens.has(client, now) {
         let detail = "too many wrong tokens from your address: mend the token, wait a minute";
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after_s(60);
-        return Err((Why::WrongToken, problem));
+        return Err((Refusal::WrongToken, problem));
     }
     service.access().check(right, headers).map_err(|denied| {
         if let Denied::WrongToken(_) = denied {
@@ -133,9 +105,9 @@ fn check_right(
             } else {
                 service.wrong_tokens_untold.fetch_add(1, Ordering::Relaxed);
             }
-            return (Why::WrongToken, denied.into());
+            return (Refusal::WrongToken, denied.into());
         }
-        (Why::NoToken, denied.into())
+        (Refusal::NoToken, denied.into())
     })
 }
 
@@ -143,13 +115,8 @@ async fn run(route: Option<&str>, request: Request, next: Next) -> Response {
     let request = request.map(|body| Body::new(Limited::new(body, most_bytes(route))));
     match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
         Ok(response) => as_problem(response),
-        Err(_) => too_slow().into_response(),
+        Err(_) => Problem::too_slow().into_response(),
     }
-}
-
-pub fn too_slow() -> Problem {
-    let detail = "the request took too long: send it faster, or ask for less";
-    Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
 }
 
 fn most_bytes(route: Option<&str>) -> usize {
@@ -177,12 +144,6 @@ async fn discard(request: Request) {
     let _ = tokio::time::timeout(DISCARD_TIME, all).await;
 }
 
-pub fn too_large() -> Problem {
-    let detail = "the body is too large: a report has at most 4 MiB, an XML-RPC call 16 KiB, \
-                  another request 64 KiB";
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-}
-
 /// The libraries below refuse in plain text.
 fn as_problem(response: Response) -> Response {
     let status = response.status();
@@ -191,7 +152,7 @@ fn as_problem(response: Response) -> Response {
         return response;
     }
     if status == StatusCode::PAYLOAD_TOO_LARGE {
-        return too_large().into_response();
+        return Problem::too_large().into_response();
     }
     let detail =
         "the request cannot be read: /openapi.json tells how its path and body are written";

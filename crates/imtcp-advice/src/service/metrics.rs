@@ -15,12 +15,11 @@ use prometheus::{
     TextEncoder,
 };
 
-use super::gate::Why;
 use crate::advice::answer::{Advice, Reason};
 use crate::store::maintain::Maintained;
 use crate::store::size::Size;
 
-/// Why a connection is refused before it has a request; the reasons for requests are the gate's.
+/// Why a connection is refused before it has a request. [`Refusal`] is for requests.
 const REFUSED_CONNECTIONS: [&str; 2] = ["connections", "tls"];
 /// Outcomes of a batch of reports.
 const BATCH_OUTCOMES: [&str; 4] = ["stored", "duplicate", "busy", "failed"];
@@ -28,6 +27,42 @@ const BATCH_OUTCOMES: [&str; 4] = ["stored", "duplicate", "busy", "failed"];
 const ROLL_UP_CHANGES: [&str; 2] = ["rolled_up", "removed"];
 /// Seconds; the bounds lie around a median of 0.1 ms and a worst case of 1 s.
 const ADVICE_BUCKETS_S: [f64; 10] = [1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.25, 1.0];
+
+/// Why the gate refuses a request by its head: the label of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Host,
+    Origin,
+    Rate,
+    NoToken,
+    WrongToken,
+    Type,
+    Length,
+}
+
+impl Refusal {
+    pub const ALL: [Refusal; 7] = [
+        Refusal::Host,
+        Refusal::Origin,
+        Refusal::Rate,
+        Refusal::NoToken,
+        Refusal::WrongToken,
+        Refusal::Type,
+        Refusal::Length,
+    ];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Refusal::Host => "host",
+            Refusal::Origin => "origin",
+            Refusal::Rate => "rate",
+            Refusal::NoToken => "no_token",
+            Refusal::WrongToken => "wrong_token",
+            Refusal::Type => "type",
+            Refusal::Length => "length",
+        }
+    }
+}
 
 pub struct Metrics {
     registry: Registry,
@@ -80,7 +115,7 @@ impl Metrics {
         let seconds = HistogramOpts::new("imtcp_advice_seconds", "Time to an advice, in seconds");
         let seconds = Histogram::with_opts(seconds.buckets(ADVICE_BUCKETS_S.to_vec()))?;
         let refusals: Vec<_> =
-            Why::ALL.map(Why::label).into_iter().chain(REFUSED_CONNECTIONS).collect();
+            Refusal::ALL.map(Refusal::label).into_iter().chain(REFUSED_CONNECTIONS).collect();
         let reasons = Reason::ALL.map(reason_name);
         let reasons: Vec<_> = reasons.iter().map(String::as_str).collect();
         let version = opts("build_info", "1, with the version as a label")

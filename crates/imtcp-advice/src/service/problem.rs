@@ -47,6 +47,17 @@ impl Problem {
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, detail)
     }
+
+    pub fn too_slow() -> Self {
+        let detail = "the request took too long: send it faster, or ask for less";
+        Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+    }
+
+    pub fn too_large() -> Self {
+        let detail = "the body is too large: a report has at most 4 MiB, an XML-RPC call 16 KiB, \
+                      another request 64 KiB";
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
 }
 
 impl From<Error> for Problem {

@@ -5,7 +5,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::gate::too_large;
 use super::problem::Problem;
 use super::shares::{Share, Shares};
 use axum::body::Body;
@@ -29,7 +28,7 @@ pub async fn read(
         let frame = tokio::time::timeout(STALLED, body.frame()).await.map_err(|_| stalled())?;
         let Some(frame) = frame else { return Ok((whole, taken)) };
         let Ok(piece) = frame.map_err(|e| wrong(&e))?.into_data() else { continue };
-        let more = u32::try_from(piece.len()).map_err(|_| too_large())?;
+        let more = u32::try_from(piece.len()).map_err(|_| Problem::too_large())?;
         taken.merge(room.take(client, more).ok_or_else(busy)?);
         whole.extend_from_slice(&piece);
     }
@@ -49,7 +48,7 @@ fn wrong(e: &axum::Error) -> Problem {
     let mut cause = Some(e as &(dyn std::error::Error + 'static));
     while let Some(one) = cause {
         if one.is::<LengthLimitError>() {
-            return too_large();
+            return Problem::too_large();
         }
         cause = one.source();
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::advice_cache::AdviceCache;
-use super::gate::{self, REQUEST_TIME};
+use super::gate::REQUEST_TIME;
 use super::problem::Problem;
 use super::routes::{params, stretch, Asked};
 use super::Shared;
@@ -86,7 +86,7 @@ pub async fn timeline(
         for i in 0..count {
             if begun.elapsed() > REQUEST_TIME {
                 // Nobody waits any more.
-                return Err(gate::too_slow());
+                return Err(Problem::too_slow());
             }
             steps.push(step(&cache, &dst, from_us + (to_us - from_us) / count * i).await?);
         }
