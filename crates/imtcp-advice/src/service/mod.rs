@@ -21,6 +21,7 @@ mod page;
 mod per_client;
 mod ping;
 mod problem;
+mod query;
 mod report_body;
 mod reports;
 mod routes;

@@ -5,40 +5,26 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::extract::{ConnectInfo, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::Json;
 use imtcp_client::destination::{Destination, DestinationOrAll, DestinationOrNone};
 use imtcp_client::record::{destination, Kind};
-use imtcp_client::time::{self, now_us, DAY_US};
+use imtcp_client::time::{self, now_us};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::advice_cache::AdviceCache;
 use super::problem::Problem;
+use super::query::{params, period, QueryOf};
 use super::Shared;
 use crate::advice::answer::Answer;
 use crate::error::Error;
 use crate::settings::schema::SettingsChange;
 use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, Point, TestPoint, ALL_PATHS};
-
-pub type Asked<T> = Result<Query<T>, QueryRejection>;
-
-/// A query's parameters, or what is wrong with them.
-pub fn params<T>(asked: Asked<T>) -> Result<T, Problem> {
-    let what_to_do = |e: QueryRejection| {
-        let text = e.body_text();
-        if text.contains("missing field `dst`") {
-            return "dst is missing: give the destination, as ?dst=192.0.2.7".into();
-        }
-        text.replace("invalid digit found in string", "this is no whole number of 0 or more")
-    };
-    asked.map(|Query(params)| params).map_err(|e| Problem::bad_request(what_to_do(e)))
-}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -62,9 +48,9 @@ pub struct AdviceParams {
 pub async fn advice(
     State(service): State<Shared>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
-    asked: Asked<AdviceParams>,
+    query: QueryOf<AdviceParams>,
 ) -> Result<Response, Problem> {
-    let params = params(asked)?;
+    let params = params(query)?;
     let dst = destination(&params.dst)?;
     let timer = service.metrics.advice_seconds.start_timer();
     let answered = match &params.at {
@@ -158,9 +144,9 @@ fn hundred() -> u32 {
 pub async fn paths(
     State(service): State<Shared>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
-    asked: Asked<PathsParams>,
+    query: QueryOf<PathsParams>,
 ) -> Result<Json<Paths>, Problem> {
-    let params = params(asked)?;
+    let params = params(query)?;
     if !(1..=1000).contains(&params.limit) {
         return Err(Problem::bad_request("limit is between 1 and 1000"));
     }
@@ -169,11 +155,11 @@ pub async fn paths(
         return Err(Problem::bad_request("q has at most 253 characters, as a name has"));
     }
     let cache = Arc::clone(&service.cache);
-    let read = async move { listed(&cache, params, &after).await };
+    let read = async move { list(&cache, params, &after).await };
     Ok(Json(service.turns.run(client.ip(), read).await?))
 }
 
-async fn listed(cache: &AdviceCache, params: PathsParams, after: &str) -> Result<Paths, Problem> {
+async fn list(cache: &AdviceCache, params: PathsParams, after: &str) -> Result<Paths, Problem> {
     let store = cache.store();
     let (names, mut next, matches) = match params.q {
         None => {
@@ -192,9 +178,9 @@ async fn listed(cache: &AdviceCache, params: PathsParams, after: &str) -> Result
     let last = names.last().cloned();
     for name in names {
         if let Some(path) = store.path(&name).await? {
-            let listed = view(cache, path).await?;
-            bytes += serde_json::to_vec(&listed).map_or(0, |json| json.len());
-            paths.push(listed);
+            let shown = view(cache, path).await?;
+            bytes += serde_json::to_vec(&shown).map_or(0, |json| json.len());
+            paths.push(shown);
         }
         if bytes >= MOST_LISTED_BYTES && last.as_ref() != Some(&name) {
             next = Some(name);
@@ -353,16 +339,6 @@ pub struct History {
     tests: Vec<TestPoint>,
 }
 
-/// A stretch of time, its end now and its length a day unless told.
-pub fn stretch(from: Option<&str>, to: Option<&str>) -> Result<(i64, i64), Problem> {
-    let to_us = to.map(time::parse).transpose()?.unwrap_or_else(now_us);
-    let from_us = from.map(time::parse).transpose()?.unwrap_or(to_us.saturating_sub(DAY_US));
-    if from_us >= to_us {
-        return Err(Problem::bad_request("from is not before to: give the earlier time as from"));
-    }
-    Ok((from_us, to_us))
-}
-
 /// What was measured
 #[utoipa::path(get, path = "/v1/history", tag = "history", params(HistoryParams), responses(
     (status = 200, description = "Points in the order of time", body = History),
@@ -372,13 +348,13 @@ pub fn stretch(from: Option<&str>, to: Option<&str>) -> Result<(i64, i64), Probl
 pub async fn history(
     State(service): State<Shared>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
-    asked: Asked<HistoryParams>,
+    query: QueryOf<HistoryParams>,
 ) -> Result<Json<History>, Problem> {
-    let params = params(asked)?;
+    let params = params(query)?;
     if !(1..=5000).contains(&params.points) {
         return Err(Problem::bad_request("points is between 1 and 5000"));
     }
-    let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
+    let (from_us, to_us) = period(params.from.as_deref(), params.to.as_deref())?;
     let dst = destination(&params.dst)?;
     let hop = destination_or_none(&params.hop)?;
     let path = service.cache.store().path(&dst).await?.ok_or_else(not_known)?;

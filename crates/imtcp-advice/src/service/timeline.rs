@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::advice_cache::AdviceCache;
 use super::gate::REQUEST_TIME;
 use super::problem::Problem;
-use super::routes::{params, stretch, Asked};
+use super::query::{params, period, QueryOf};
 use super::Shared;
 use crate::advice::answer::{Reason, Switch};
 
@@ -70,14 +70,14 @@ pub struct Step {
 pub async fn timeline(
     State(service): State<Shared>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
-    asked: Asked<TimelineParams>,
+    query: QueryOf<TimelineParams>,
 ) -> Result<Json<Timeline>, Problem> {
-    let params = params(asked)?;
+    let params = params(query)?;
     if !(1..=96).contains(&params.steps) {
         return Err(Problem::bad_request("steps is between 1 and 96"));
     }
     let dst = destination(&params.dst)?;
-    let (from_us, to_us) = stretch(params.from.as_deref(), params.to.as_deref())?;
+    let (from_us, to_us) = period(params.from.as_deref(), params.to.as_deref())?;
     let cache = Arc::clone(&service.cache);
     let count = i64::from(params.steps);
     let read = async move {
