@@ -14,7 +14,7 @@ use imtcp_bpf::meta;
 use imtcp_bpf::netns::{self, NetNs};
 use imtcp_bpf::records::Records;
 use imtcp_bpf::rundir;
-use imtcp_bpf::{layout_matches, objects, Event};
+use imtcp_bpf::{objects, Event};
 use imtcp_client::record::Record;
 use imtcp_common::fault::Fault;
 use nix::fcntl::Flock;
@@ -131,7 +131,7 @@ struct Handles {
 impl Handles {
     fn open() -> Result<Self> {
         let meta = meta::require_up()?;
-        if !layout_matches(&meta) {
+        if !meta.layout_matches() {
             let (loaded, own) = (meta.version(), objects::VERSION);
             bail!(
                 "the loaded programs are of imtcp {loaded} and differ from this agent's ({own}): \

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 
 use crate::control::{Switched, Switcher, Which};
+use crate::netns::is_registered;
 use crate::policy::Policies;
 use crate::records::Records;
 use crate::{controls, is_ours, netns, paths, probe, raw};
@@ -76,10 +77,6 @@ fn change_default() -> Option<String> {
     // Namespaces other than the first take only what every user may choose; reno always is.
     let candidates = [netns::fallback_cc(), "reno".to_string()];
     candidates.into_iter().find(|name| netns::set_default_cc(name).is_ok())
-}
-
-pub fn is_registered(control: &str) -> bool {
-    netns::available_ccs().iter().any(|a| a == control)
 }
 
 /// Takes one control away and moves what uses it to its namespace's default.

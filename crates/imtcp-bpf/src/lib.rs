@@ -96,8 +96,3 @@ pub fn set_up_logging() {
     let level = libbpf_rs::PrintLevel::Info;
     libbpf_rs::set_print(callback.map(|c| (level, c)));
 }
-
-/// Are the loaded maps of the shape that this build knows?
-pub fn layout_matches(loaded: &meta::Meta) -> bool {
-    layout::own().is_ok_and(|own| own == loaded.layout_id)
-}

@@ -9,7 +9,7 @@ use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::raw::{self, Plain};
-use crate::{controls, down, layout, objects, paths, shared, Obstacle};
+use crate::{controls, layout, netns, objects, paths, shared, Obstacle};
 
 /// The kernel's name for the map, which tells it from others.
 const MAP_NAME: &str = "imtcp_meta";
@@ -54,6 +54,11 @@ impl Meta {
         String::from_utf8_lossy(&self.version[..end]).into_owned()
     }
 
+    /// Are the loaded maps of the shape that this build knows?
+    pub fn layout_matches(&self) -> bool {
+        layout::own().is_ok_and(|own| own == self.layout_id)
+    }
+
     /// Reads the pin; `None` if nothing is pinned, here or where this process cannot look.
     pub fn read() -> Result<Option<Self>> {
         let path = paths::pin(paths::META);
@@ -95,7 +100,7 @@ pub fn pinned_id() -> Option<u32> {
 /// mount namespace. The kernel numbers its maps for the whole machine, so that of `up` is found
 /// wherever its pin is.
 pub fn require_in_sight() -> Result<()> {
-    if paths::dir().exists() || !controls().any(down::is_registered) {
+    if paths::dir().exists() || !controls().any(netns::is_registered) {
         return Ok(());
     }
     let mut maps = MapInfoIter::default().peekable();

@@ -108,6 +108,11 @@ pub fn available_ccs() -> Vec<String> {
     text.split_whitespace().map(str::to_string).collect()
 }
 
+/// Has the kernel a congestion control of that name?
+pub fn is_registered(control: &str) -> bool {
+    available_ccs().iter().any(|a| a == control)
+}
+
 const ECN: &str = "/proc/sys/net/ipv4/tcp_ecn";
 
 /// net.ipv4.tcp_ecn of the calling thread's namespace, if connections made here do not ask for ECN with it.

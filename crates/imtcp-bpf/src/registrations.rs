@@ -8,7 +8,7 @@ use anyhow::{anyhow, Context, Result};
 use libbpf_rs::{Link, MapCore, MapMut, MapType, Object};
 
 use crate::staged::Staged;
-use crate::{down, paths, raw, Obstacle};
+use crate::{down, netns, paths, raw, Obstacle};
 
 /// Registrations so far; dropped before `commit`, they are undone.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Registrations {
         // A killed `down` leaves a link that registers nothing, and behind which the kernel puts nothing.
         let old_link = raw::obj_get(&paths::link_pin(control))
             .ok()
-            .filter(|_| linked && down::is_registered(control));
+            .filter(|_| linked && netns::is_registered(control));
         if let (None, Some(old)) = (&old_link, &old_map) {
             // Without links there is no replacement in place: for a moment the name is absent.
             down::unregister_map(old.as_fd());
@@ -75,7 +75,7 @@ impl Registrations {
                     self.0.push(Undo::PutBack { link, old });
                 }
             }
-            Err(_) if down::is_registered(control) => {
+            Err(_) if netns::is_registered(control) => {
                 return Err(Obstacle::new(
                     format!(
                         "a congestion control named {control} is registered already, and not by \

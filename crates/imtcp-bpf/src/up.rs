@@ -14,7 +14,7 @@ use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, OpenObject};
 use crate::meta::{self, Meta};
 use crate::registrations::Registrations;
 use crate::staged::{Staged, STAGED};
-use crate::{down, objects, paths, probe, usual_controls, NOCC};
+use crate::{down, netns, objects, paths, probe, usual_controls, NOCC};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -109,7 +109,7 @@ pub fn is_complete(linked: bool) -> bool {
 fn is_registered_by_us(control: &str, linked: bool) -> bool {
     paths::ops_pin(control).exists()
         && (!linked || paths::link_pin(control).exists())
-        && down::is_registered(control)
+        && netns::is_registered(control)
 }
 
 fn pinned(name: &str) -> Result<MapHandle> {

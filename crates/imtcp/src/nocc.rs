@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use anyhow::{bail, Result};
-use imtcp_bpf::{down, NOCC};
+use imtcp_bpf::{netns, NOCC};
 use imtcp_common::format;
 use nix::unistd::{getuid, Uid, User};
 
@@ -24,7 +24,7 @@ const RECORD_HEAD_CHARS: usize = 150;
 const RECORD_TAIL_CHARS: usize = 80;
 
 pub fn is_allowed() -> bool {
-    down::is_registered(NOCC)
+    netns::is_registered(NOCC)
 }
 
 /// Can connections be in that mode at present? Only nocc is ever taken away from under them.

@@ -229,9 +229,9 @@ fn a_link_that_registers_nothing_any_more_is_replaced() {
         Ok(output) if output.status.success() => {}
         other => return skip(format_args!("bpftool link detach: {other:?}")),
     }
-    assert!(!imtcp_bpf::down::is_registered("imtcp_bg"));
+    assert!(!imtcp_bpf::netns::is_registered("imtcp_bg"));
     imtcp_ok(&["run", "-q", "--", "true"]);
-    assert!(imtcp_bpf::down::is_registered("imtcp_bg"));
+    assert!(imtcp_bpf::netns::is_registered("imtcp_bg"));
     imtcp_ok(&["down"]);
     assert!(!Path::new(&link).exists());
 }

@@ -6,7 +6,7 @@ use imtcp_bpf::meta::Meta;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::totals::TotalsMap;
-use imtcp_bpf::{controls, down, layout_matches, objects, probe, Record, Totals, MODES};
+use imtcp_bpf::{controls, netns, objects, probe, Record, Totals, MODES};
 use imtcp_common::out::print_json;
 use imtcp_common::{exit, format, procfs};
 use serde_json::{json, Value};
@@ -119,8 +119,8 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         .collect();
     let policies = loaded.and_then(|_| Policies::open().ok());
     let status = Status {
-        current: loaded.is_some_and(|m| layout_matches(&m)),
-        registered: controls().filter(|c| down::is_registered(c)).collect(),
+        current: loaded.is_some_and(|m| m.layout_matches()),
+        registered: controls().filter(|c| netns::is_registered(c)).collect(),
         connections: records.len(),
         of_mode,
         totals: loaded.and_then(|_| TotalsMap::open().ok()?.read().ok()),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 use anyhow::Result;
-use imtcp_bpf::down::{self, is_registered};
 use imtcp_bpf::meta::{require_same_layout, Meta};
+use imtcp_bpf::netns::is_registered;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::up::{up, Nocc, Outcome};
-use imtcp_bpf::{layout_matches, objects, probe, usual_controls};
+use imtcp_bpf::{down, objects, probe, usual_controls};
 use imtcp_common::exit;
 use imtcp_common::out::print_json;
 use serde_json::json;
@@ -68,7 +68,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
 pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
     let usable = match loaded()? {
         None => false,
-        Some(loaded) if layout_matches(&loaded) => true,
+        Some(loaded) if loaded.layout_matches() => true,
         Some(_) => {
             state::sweep(lock);
             !state::runs().is_empty() || !state::attachments().is_empty()
@@ -87,7 +87,7 @@ fn loaded() -> Result<Option<Meta>> {
 /// Would a run put other programs in the place of what is loaded?
 pub(super) fn replaces_loaded() -> Result<bool> {
     Ok(match loaded()? {
-        Some(loaded) => !layout_matches(&loaded),
+        Some(loaded) => !loaded.layout_matches(),
         None => Meta::read()?.is_some(),
     })
 }
