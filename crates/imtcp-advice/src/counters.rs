@@ -4,7 +4,8 @@
 
 use std::io::Read;
 
-use imtcp_client::record::{destination, Record};
+use imtcp_client::destination::destination;
+use imtcp_client::record::Record;
 use imtcp_client::time::{self, HOUR_US};
 
 use crate::csv_text::{Numbers, Table};

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 
 use csv::StringRecord;
-use imtcp_client::record::{destination, Kind, Record, MOST_BPS};
+use imtcp_client::destination::destination;
+use imtcp_client::record::{Kind, Record, MOST_BPS};
 use imtcp_client::time::{self, HOUR_US, SECOND_US};
 use serde::Serialize;
 

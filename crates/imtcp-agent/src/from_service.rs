@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 use imtcp_client::answers::Clients;
+use imtcp_client::destination::destination;
 use imtcp_client::http::Client;
 use imtcp_client::peer::is_peer;
-use imtcp_client::record::destination;
 
 use super::lookups::{by_system, Lookups};
 use super::messages::say;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
+use imtcp_client::destination::destination;
 use imtcp_client::peer::{self, is_peer};
-use imtcp_client::record::destination;
 
 use super::lookups::{by_system, Lookups};
 use super::named::{Named, CHANGE};

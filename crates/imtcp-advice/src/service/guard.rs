@@ -7,7 +7,7 @@ use std::path::Path;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, StatusCode};
-use imtcp_client::record::destination;
+use imtcp_client::destination::destination;
 use imtcp_client::token_file;
 
 use super::problem::Problem;

@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use axum::extract::{ConnectInfo, State};
 use axum::Json;
-use imtcp_client::destination::Destination;
-use imtcp_client::record::destination;
+use imtcp_client::destination::{destination, Destination};
 use imtcp_client::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

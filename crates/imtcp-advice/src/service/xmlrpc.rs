@@ -14,7 +14,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use dxr::{Fault, FaultResponse, MethodCall, MethodResponse, Value};
-use imtcp_client::record::destination;
+use imtcp_client::destination::destination;
 use imtcp_client::time::format;
 use quick_xml::events::Event;
 

@@ -10,7 +10,7 @@ use imtcp_advice::counters::{self, Interface};
 use imtcp_advice::csv_text::Decimal;
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::{exchange, parquet};
-use imtcp_client::record::destination;
+use imtcp_client::destination::destination;
 use imtcp_client::time;
 use imtcp_common::out::print_json;
 use imtcp_common::{exit, format};

@@ -2,7 +2,7 @@
 use std::io::{self, IsTerminal};
 
 use anyhow::{bail, Context, Result};
-use imtcp_client::record::destination;
+use imtcp_client::destination::destination;
 use imtcp_common::out::print_json;
 use imtcp_common::{exit, format};
 use serde_json::json;

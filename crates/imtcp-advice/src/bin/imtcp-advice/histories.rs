@@ -7,7 +7,7 @@ use anyhow::{bail, Result};
 use imtcp_advice::store::maintain::Retention;
 use imtcp_advice::store::read::PathInfo;
 use imtcp_advice::store::{Place, Store};
-use imtcp_client::record::destination;
+use imtcp_client::destination::destination;
 
 use crate::cli::{DbArgs, KeepArgs};
 

@@ -4,7 +4,7 @@ use imtcp_advice::settings::{Changes, Settings};
 use imtcp_advice::store::read::ALL_PATHS;
 use imtcp_advice::store::Place;
 use imtcp_advice::Error;
-use imtcp_client::record::destination;
+use imtcp_client::destination::destination;
 use imtcp_common::out::print_json;
 use imtcp_common::rate::Rate;
 use imtcp_common::{exit, format};
