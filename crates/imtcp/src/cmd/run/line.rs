@@ -4,7 +4,7 @@
 use imtcp_common::format;
 
 use super::not_held_back::not_held_back;
-use super::summary::{Summary, TakenAway};
+use super::summary::{Summary, TakenAway, WORTH_TELLING_BYTES};
 use crate::left_behind;
 use crate::policy::Limits;
 
@@ -12,8 +12,6 @@ use crate::policy::Limits;
 /// core/include/imtcp/meas_state.h (a test compares), here for the text alone.
 const SHORT_RTT_US: u64 = 1000;
 
-/// Less is names that were looked up, and handshakes.
-pub(super) const WORTH_TELLING_BYTES: u64 = 10_000;
 /// So many times what was sent is a download.
 const DOWNLOAD: u64 = 10;
 

@@ -3,8 +3,7 @@
 
 use imtcp_common::format;
 
-use super::line::WORTH_TELLING_BYTES;
-use super::summary::Summary;
+use super::summary::{Summary, WORTH_TELLING_BYTES};
 use super::uncovered::Uncovered;
 
 /// Where TCP has sent something: lookups and attempts at QUIC are less.

@@ -8,6 +8,9 @@ use super::uncovered::Uncovered;
 use crate::left_behind::LeftBehind;
 use crate::policy::{Limits, Mode};
 
+/// Less is names that were looked up, and handshakes.
+pub const WORTH_TELLING_BYTES: u64 = 10_000;
+
 /// The end of a run's mode before the run's own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TakenAway {
