@@ -3,8 +3,8 @@
 //! ends with us (also after SIGKILL), the command inside, a line at the end.
 
 mod inherited;
-mod last_words;
 mod line;
+mod line_output;
 mod not_held_back;
 mod outer;
 mod rehearse;
@@ -28,7 +28,7 @@ use imtcp_bpf::{control, probe, Policy, Record};
 use nix::unistd::getpid;
 
 use self::inherited::Inherited;
-use self::last_words::LastWords;
+use self::line_output::LineOutput;
 pub use self::rehearse::rehearse;
 use self::spawn::{spawn, Plan};
 use self::summary::{Summary, TakenAway};
@@ -68,7 +68,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     let user = args.user.as_deref().map(user::find).transpose()?;
     nocc::require_allowed(args.orders.mode, || format!("a run ({})", program(&args)))?;
     let service = Service::wanted(&args)?;
-    let last_words = LastWords::to(args.output.as_deref())?;
+    let line_output = LineOutput::to(args.output.as_deref())?;
     policy::warn_of_missing_ecn(args.orders.mode);
     let lock = state::lock()?;
     // Before anything of the run exists: a signal that ends us would leave it.
@@ -117,7 +117,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     summary.left_behind = session.end();
     if !args.quiet {
         let line = if args.json { summary.json().to_string() } else { line::line(&summary) };
-        if let Err(e) = last_words.say(&line) {
+        if let Err(e) = line_output.write(&line) {
             eprintln!("imtcp: cannot write the line at the end: {e}");
         }
     }

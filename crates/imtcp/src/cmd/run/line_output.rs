@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 /// Standard error, standard output, or a file. A file is opened before the command begins: nobody should wait
 /// for hours to hear that it cannot be opened. Its old content stays until there is a line. A new file goes again
 /// if there never is one.
-pub enum LastWords {
+pub enum LineOutput {
     Output,
     Error,
     File(Opened),
@@ -24,28 +24,28 @@ pub struct Opened {
     new: Option<PathBuf>,
 }
 
-impl LastWords {
+impl LineOutput {
     pub fn to(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else { return Ok(LastWords::Error) };
+        let Some(path) = path else { return Ok(LineOutput::Error) };
         if path == Path::new("-") {
-            return Ok(LastWords::Output);
+            return Ok(LineOutput::Output);
         }
         let opened = open(path).with_context(|| format!("cannot write {}", path.display()))?;
         // Where /dev/stdout is a file, its name leads there, and the command writes to it.
         if is_same(&opened.file, io::stdout()) {
-            return Ok(LastWords::Output);
+            return Ok(LineOutput::Output);
         }
         if is_same(&opened.file, io::stderr()) {
-            return Ok(LastWords::Error);
+            return Ok(LineOutput::Error);
         }
-        Ok(LastWords::File(opened))
+        Ok(LineOutput::File(opened))
     }
 
-    pub fn say(self, line: &str) -> io::Result<()> {
+    pub fn write(self, line: &str) -> io::Result<()> {
         match self {
-            LastWords::Output => writeln!(io::stdout(), "{line}"),
-            LastWords::Error => writeln!(io::stderr(), "{line}"),
-            LastWords::File(mut opened) => opened.replace(line),
+            LineOutput::Output => writeln!(io::stdout(), "{line}"),
+            LineOutput::Error => writeln!(io::stderr(), "{line}"),
+            LineOutput::File(mut opened) => opened.replace(line),
         }
     }
 }
