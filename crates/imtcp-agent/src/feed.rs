@@ -20,13 +20,13 @@ use crate::cli::{ActiveTestArgs, FeedArgs};
 use crate::clock::Clock;
 use crate::follow_log;
 use crate::from_service::{self, EVERY};
-use crate::listed;
+use crate::means;
 use crate::messages::{say, to_stdout};
+use crate::peers_file;
 use crate::results::{Namespaces, Results, TURN};
 use crate::send::{self, Sender};
 use crate::signals::{end_on_signals, ENDED};
 use crate::spool::Spool;
-use crate::thin;
 use crate::writer::{Writer, BATCH};
 
 pub fn main(args: FeedArgs) -> Result<u8> {
@@ -37,12 +37,12 @@ pub fn main(args: FeedArgs) -> Result<u8> {
     let source = args.source.clone().map_or_else(host_name, Ok)?;
     // Tests have the longest.
     record::source(&format!("{source}/iperf3")).context("--source")?;
-    let listed = args.peers.as_deref().map(listed::start).transpose()?;
+    let listed = args.peers.as_deref().map(peers_file::start).transpose()?;
     let mut plan = plan(&args.tests)?;
     let clock = Clock::start();
     let spool = Spool::open(&args.spool, args.spool_mb * 1_000_000, clock)?;
     let _alone = spool.lock()?;
-    let named = match args.peers_from_service {
+    let watched = match args.peers_from_service {
         true => {
             let kept = args.spool.join("peers");
             Some(from_service::start(Client::new(&args.service)?, kept, EVERY))
@@ -53,13 +53,13 @@ pub fn main(args: FeedArgs) -> Result<u8> {
             Some(follow_log::start(&args.log, format, from, args.spool.join("followed-logs")))
         }
     };
-    let mut only = named.as_ref().map(|named| named.peers.clone());
+    let mut only = watched.as_ref().map(|w| w.peers.clone());
     plan.peers = addresses(only.as_ref());
     let budget = args.tests.test_budget;
-    let mut left_out = 0;
+    let mut untested = 0;
     match args.peers {
         Some(_) => plan.require_within(budget)?,
-        None => left_out = plan.keep_within(budget),
+        None => untested = plan.keep_within(budget),
     }
     let mut results = match args.tests.no_connections {
         true => None,
@@ -68,7 +68,7 @@ pub fn main(args: FeedArgs) -> Result<u8> {
     let every_us = args.every as i64 * SECOND_US;
     end_on_signals()?;
     announce(&args, &source, &plan, only.as_ref().map(HashSet::len));
-    say_left_out(left_out);
+    say_untested(untested);
 
     let (more, sender) = send::start(Sender::new(spool.clone(), client));
     let mut writer = Writer::new(spool);
@@ -81,11 +81,11 @@ pub fn main(args: FeedArgs) -> Result<u8> {
             Some(results) => records.extend(results.wait(&source, clock, only.as_ref())),
             None => thread::sleep(TURN),
         }
-        if let Some(peers) = named.as_ref().and_then(|n| n.changes.try_iter().last()) {
+        if let Some(peers) = watched.as_ref().and_then(|w| w.changes.try_iter().last()) {
             let mut next = Plan { peers: addresses(Some(&peers)), ..plan.clone() };
-            let left_out = next.keep_within(budget);
+            let untested = next.keep_within(budget);
             changed(&args, &peers, &next);
-            say_left_out(left_out);
+            say_untested(untested);
             tester.replace_peers(next.peers);
             only = Some(peers);
         }
@@ -96,7 +96,7 @@ pub fn main(args: FeedArgs) -> Result<u8> {
         if flush {
             // At the end, a step that has begun counts as over.
             let over_us = if ended { i64::MAX } else { clock.now_us() };
-            writer.put(thin::take(&mut records, every_us, over_us));
+            writer.put(means::take(&mut records, every_us, over_us));
             writer.put(tester.take());
             due = Instant::now() + Duration::from_secs(args.interval);
             let _ = more.send(());
@@ -147,7 +147,7 @@ fn changed(args: &FeedArgs, peers: &HashSet<String>, plan: &Plan) {
     plan.lines().iter().for_each(|line| to_stdout(line));
 }
 
-fn say_left_out(count: usize) {
+fn say_untested(count: usize) {
     if count > 0 {
         say!("{} not tested: more would cost over --test-budget", format::count(count, "peer"));
     }

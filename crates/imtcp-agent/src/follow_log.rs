@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 
 use super::log_tail::{Log, Position};
 use super::messages::say;
-use super::named::{Named, CHANGE};
 use super::spool::read_own;
+use super::watched_peers::{WatchedPeers, CHANGE};
 
 /// Between looks into the logs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -75,7 +75,12 @@ struct Follower {
 
 /// Begins with the clients that an earlier agent learnt, and follows the logs for as long as somebody
 /// wants to know.
-pub fn start(logs: &[PathBuf], format: Format, forwarded: Forwarded, kept_in: PathBuf) -> Named {
+pub fn start(
+    logs: &[PathBuf],
+    format: Format,
+    forwarded: Forwarded,
+    kept_in: PathBuf,
+) -> WatchedPeers {
     let mut follower = Follower::new(logs, format, forwarded, kept_in);
     let peers = follower.peers();
     let (changed, changes) = mpsc::channel();
@@ -99,7 +104,7 @@ pub fn start(logs: &[PathBuf], format: Format, forwarded: Forwarded, kept_in: Pa
             }
         }
     });
-    Named { peers, changes }
+    WatchedPeers { peers, changes }
 }
 
 impl Follower {

@@ -17,8 +17,8 @@ use imtcp_client::peer::is_peer;
 
 use super::lookups::{by_system, Lookups};
 use super::messages::say;
-use super::named::{Named, CHANGE};
 use super::spool::{create_private, read_own};
+use super::watched_peers::{WatchedPeers, CHANGE};
 
 pub const EVERY: Duration = Duration::from_secs(60);
 /// As many as a service keeps.
@@ -28,7 +28,7 @@ const MOST_PEERS: usize = 10_000;
 const START: Duration = Duration::from_secs(1);
 
 /// Asks now, and again and again for as long as somebody wants to know.
-pub fn start(client: Client, kept: PathBuf, every: Duration) -> Named {
+pub fn start(client: Client, kept: PathBuf, every: Duration) -> WatchedPeers {
     let lookups = Arc::new(Lookups::start(is_peer, by_system));
     lookups.want(&last_told(&kept));
     let mut asker = Asker { client, kept, failed: None };
@@ -45,7 +45,7 @@ pub fn start(client: Client, kept: PathBuf, every: Duration) -> Named {
         thread::sleep(every);
     });
     let _ = first.recv_timeout(START);
-    Named::by(lookups, CHANGE.min(every))
+    WatchedPeers::by(lookups, CHANGE.min(every))
 }
 
 struct Asker {

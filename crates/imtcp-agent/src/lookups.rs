@@ -25,13 +25,13 @@ pub struct Lookups(Arc<Shared>);
 
 struct Shared {
     may: fn(IpAddr) -> bool,
-    book: Mutex<Book>,
+    state: Mutex<State>,
     wanted: Condvar,
     learnt: Condvar,
 }
 
 #[derive(Default)]
-struct Book {
+struct State {
     names: HashMap<String, Entry>,
     ended: bool,
 }
@@ -55,7 +55,7 @@ impl Lookups {
         look_up: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
     ) -> Self {
         let (wanted, learnt) = (Condvar::new(), Condvar::new());
-        let shared = Arc::new(Shared { may, book: Mutex::default(), wanted, learnt });
+        let shared = Arc::new(Shared { may, state: Mutex::default(), wanted, learnt });
         let look_up = Arc::new(look_up);
         for _ in 0..AT_ONCE {
             let (shared, look_up) = (Arc::clone(&shared), Arc::clone(&look_up));
@@ -72,31 +72,31 @@ impl Lookups {
     /// From now on these are wanted, and all others are forgotten.
     pub fn want(&self, names: &[String]) {
         let wanted: HashSet<_> = names.iter().collect();
-        let mut book = self.0.lock();
-        book.names.retain(|name, _| wanted.contains(name));
+        let mut state = self.0.lock();
+        state.names.retain(|name, _| wanted.contains(name));
         for name in names {
-            book.names.entry(name.clone()).or_insert_with(|| Entry::new(name, self.0.may));
+            state.names.entry(name.clone()).or_insert_with(|| Entry::new(name, self.0.may));
         }
-        drop(book);
+        drop(state);
         self.0.wanted.notify_all();
     }
 
     /// Waits until each name was looked up, or for so long.
     pub fn wait(&self, most: Duration) {
-        let is_unknown = |book: &mut Book| book.names.values().any(Entry::is_untried);
+        let is_unknown = |state: &mut State| state.names.values().any(Entry::is_untried);
         let waited = self.0.learnt.wait_timeout_while(self.0.lock(), most, is_unknown);
         drop(waited);
     }
 
     pub fn addresses(&self) -> HashSet<String> {
-        let book = self.0.lock();
-        book.names.values().flat_map(|entry| entry.addresses.iter().cloned()).collect()
+        let state = self.0.lock();
+        state.names.values().flat_map(|entry| entry.addresses.iter().cloned()).collect()
     }
 
     /// One line of all names that turned out to have no address since the last call.
     pub fn news(&self) -> Option<String> {
-        let mut book = self.0.lock();
-        let mut all = book.names.iter_mut().filter_map(|(name, e)| Some((name, e.news.take()?)));
+        let mut state = self.0.lock();
+        let mut all = state.names.iter_mut().filter_map(|(name, e)| Some((name, e.news.take()?)));
         let (name, why) = all.next()?;
         let first = format!("no address of {name}: {why}");
         Some(match all.count() {
@@ -115,23 +115,23 @@ impl Drop for Lookups {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(|e| e.into_inner())
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Waits for a name that is due. Those that failed most wait for the others, as they take longest.
     fn next(&self) -> Option<String> {
-        let mut book = self.lock();
-        while !book.ended {
+        let mut state = self.lock();
+        while !state.ended {
             let now = Instant::now();
             let is_due =
                 |entry: &Entry| entry.due.is_some_and(|due| due <= now) && !entry.is_asked_for;
-            let due = book.names.iter_mut().filter(|(_, entry)| is_due(entry));
+            let due = state.names.iter_mut().filter(|(_, entry)| is_due(entry));
             if let Some((name, entry)) = due.min_by_key(|(_, entry)| (entry.failures, entry.due)) {
                 entry.is_asked_for = true;
                 return Some(name.clone());
             }
-            book = self.wanted.wait_timeout(book, LOOK).unwrap_or_else(|e| e.into_inner()).0;
+            state = self.wanted.wait_timeout(state, LOOK).unwrap_or_else(|e| e.into_inner()).0;
         }
         None
     }

@@ -170,8 +170,8 @@ impl Sender {
             match answer {
                 Ok(receipt) if is_of_service => {
                     sent.records = sent.records.saturating_add(receipt.stored);
-                    let left_out = self.left_out(&receipt);
-                    sent.refused_records = sent.refused_records.saturating_add(left_out);
+                    let refused = self.refused_records(&receipt);
+                    sent.refused_records = sent.refused_records.saturating_add(refused);
                     return Outcome::Delivered;
                 }
                 Ok(_) => {
@@ -212,7 +212,7 @@ impl Sender {
     }
 
     /// How many records the service left out of a batch that it took, as it keeps so many paths at most.
-    fn left_out(&mut self, receipt: &Receipt) -> usize {
+    fn refused_records(&mut self, receipt: &Receipt) -> usize {
         let count = receipt.refused.unwrap_or(0);
         if count > 0 {
             let because = receipt.because.as_deref().unwrap_or("it does not say why");

@@ -576,7 +576,8 @@ fn the_agent_reads_the_peers_that_the_service_s_command_writes_for_it() {
     let line = |host| format!("{host} - - [22/Nov/2026:04:19:19 +0000] \"GET / HTTP/1.1\" 200 9\n");
     fs::write(&log, line("198.51.100.7") + &line("2001:db8::7")).unwrap();
     fs::write(&file, advice_ok(&["clients", "--peers", "--log", log.to_str().unwrap()])).unwrap();
-    let mut peers: Vec<_> = imtcp_agent::listed::start(&file).unwrap().peers.into_iter().collect();
+    let mut peers: Vec<_> =
+        imtcp_agent::peers_file::start(&file).unwrap().peers.into_iter().collect();
     peers.sort();
     assert_eq!(peers, ["198.51.100.7", "2001:db8::7"]);
 }

@@ -130,9 +130,9 @@ impl Plan {
                 fits = middle;
             }
         }
-        let left_out = self.peers.len() - fits;
+        let untested = self.peers.len() - fits;
         self.peers.truncate(fits);
-        left_out
+        untested
     }
 
     /// A line for each program, and what all of them cost.

@@ -14,13 +14,13 @@ pub const CHANGE: Duration = Duration::from_secs(10);
 /// The agent starts with what the resolver knows by then.
 const FIRST_LOOKUPS: Duration = Duration::from_secs(1);
 
-pub struct Named {
+pub struct WatchedPeers {
     pub peers: HashSet<String>,
     /// Comes when they are others.
     pub changes: mpsc::Receiver<HashSet<String>>,
 }
 
-impl Named {
+impl WatchedPeers {
     /// The addresses of the names that are wanted, for as long as somebody wants to know.
     pub fn by(lookups: Arc<Lookups>, every: Duration) -> Self {
         lookups.wait(FIRST_LOOKUPS);
@@ -40,6 +40,6 @@ impl Named {
                 }
             }
         });
-        Named { peers, changes }
+        WatchedPeers { peers, changes }
     }
 }

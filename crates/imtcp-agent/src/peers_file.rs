@@ -10,19 +10,19 @@ use imtcp_client::destination::destination;
 use imtcp_client::peer::{self, is_peer};
 
 use super::lookups::{by_system, Lookups};
-use super::named::{Named, CHANGE};
+use super::watched_peers::{WatchedPeers, CHANGE};
 
 /// Whoever writes the file may mean this host too.
-fn may_be_listed(address: IpAddr) -> bool {
+fn may_be_peer(address: IpAddr) -> bool {
     address.is_loopback() || is_peer(address)
 }
 
 /// Begins with the addresses. Names have theirs as the resolver knows them: at a boot that may be later.
-pub fn start(file: &Path) -> Result<Named> {
+pub fn start(file: &Path) -> Result<WatchedPeers> {
     let names = names(file)?;
-    let lookups = Arc::new(Lookups::start(may_be_listed, by_system));
+    let lookups = Arc::new(Lookups::start(may_be_peer, by_system));
     lookups.want(&names);
-    Ok(Named::by(lookups, CHANGE))
+    Ok(WatchedPeers::by(lookups, CHANGE))
 }
 
 fn names(file: &Path) -> Result<Vec<String>> {
@@ -36,7 +36,7 @@ fn names(file: &Path) -> Result<Vec<String>> {
         }
         let at = || format!("line {number} of {shown}");
         let name = destination(name).with_context(at)?;
-        if name.parse().is_ok_and(|address| !may_be_listed(address)) {
+        if name.parse().is_ok_and(|address| !may_be_peer(address)) {
             bail!("{}: {name}: {}", at(), peer::RULE);
         }
         all.push(name);
@@ -51,7 +51,7 @@ fn names(file: &Path) -> Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn listed_in<T>(text: &str, read: fn(&Path) -> Result<T>) -> Result<T> {
+    fn read_from<T>(text: &str, read: fn(&Path) -> Result<T>) -> Result<T> {
         let file = std::env::temp_dir().join(format!("imtcp-peers-{}", std::process::id()));
         std::fs::write(&file, text).unwrap();
         let all = read(&file);
@@ -64,17 +64,17 @@ mod tests {
     fn peers_are_listed_by_address_or_name_and_what_is_wrong_is_named() {
         let text =
             "# mirrors\n192.0.2.7\n\n 2001:DB8::0:1 # far\nlocalhost\nno-such-host.invalid\n";
-        let all = listed_in(text, start).unwrap().peers;
+        let all = read_from(text, start).unwrap().peers;
         assert!(all.contains("192.0.2.7") && all.contains("2001:db8::1"), "{all:?}");
         assert!(all.contains("127.0.0.1") || all.contains("::1"), "{all:?}");
-        assert!(listed_in("no-such-host.invalid\n", start).unwrap().peers.is_empty());
+        assert!(read_from("no-such-host.invalid\n", start).unwrap().peers.is_empty());
         for (text, says) in [
             ("192.0.2.7\na b\n", "line 2 of"),
             ("192.0.2.7\n224.0.0.1\n", "line 2 of"),
             ("255.255.255.255\n", "broadcast and unspecified addresses are no peers"),
             ("# nobody\n", "there is no peer in"),
         ] {
-            let e = format!("{:#}", listed_in(text, names).unwrap_err());
+            let e = format!("{:#}", read_from(text, names).unwrap_err());
             assert!(e.contains(says), "{e}");
         }
         assert!(names(Path::new("/nonexistent")).is_err());
