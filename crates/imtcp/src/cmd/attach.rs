@@ -12,8 +12,8 @@ use imtcp_common::out::print_json;
 use imtcp_common::{exit, format, procfs};
 use serde_json::json;
 
-use super::detach::{self, Detached};
 use super::move_tree::{link, link_in_order, mend_links, move_tree};
+use super::undo_attachment::{undo, undo_whole, Undone};
 use super::up;
 use crate::attachment::{key, Attachment, Identity, SavedSocket, Target};
 use crate::cli::AttachArgs;
@@ -82,7 +82,7 @@ pub(super) fn take_target(target: Target, wanted: &Wanted) -> Result<Done> {
         Some(attachment) if attachment.has_ended() => end_of_former(&attachment)?,
         // Its programs have the filter that they were loaded with.
         Some(attachment) if attachment.filter != wanted.filter => {
-            detach::detach_whole(&attachment)?;
+            undo_whole(&attachment)?;
         }
         Some(attachment) => return change(attachment, wanted),
         None => {}
@@ -116,7 +116,7 @@ impl Done {
 /// Its name is something else's now, or nothing's.
 fn end_of_former(former: &Attachment) -> Result<()> {
     let coverage = former.coverage();
-    detach::detach_whole(former)?;
+    undo_whole(former)?;
     let name = &former.target;
     let what = match former.target {
         Target::Pid(_) => "is another process than the one",
@@ -210,7 +210,7 @@ fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
     match take(&mut attachment) {
         Ok(()) => Ok(Done { attachment, before: None }),
         Err(e) => {
-            if let Ok(Detached { left: Some(fault), .. }) = detach::detach(&attachment) {
+            if let Ok(Undone { left: Some(fault), .. }) = undo(&attachment) {
                 eprintln!("imtcp: {fault:#}");
             }
             Err(e)

@@ -6,7 +6,7 @@ use imtcp_common::format::count;
 use imtcp_common::out::print_json;
 use serde_json::json;
 
-use super::detach;
+use super::undo_attachment::{exit_code, undo};
 use crate::attachment::Attachment;
 use crate::cli::DownArgs;
 use crate::nocc;
@@ -25,7 +25,7 @@ pub fn main(args: DownArgs) -> Result<u8> {
     let mut faults = Vec::new();
     let mut detached = Vec::new();
     for attachment in &attachments {
-        let done = detach::detach(attachment)?;
+        let done = undo(attachment)?;
         match done.left {
             Some(fault) => faults.push(fault),
             None => detached.push((attachment, done.restored)),
@@ -46,7 +46,7 @@ pub fn main(args: DownArgs) -> Result<u8> {
             faults.push(e);
         }
     }
-    Ok(detach::exit_code(&faults))
+    Ok(exit_code(&faults))
 }
 
 fn tell(

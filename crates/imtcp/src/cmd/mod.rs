@@ -11,6 +11,7 @@ mod move_tree;
 mod rules;
 mod run;
 mod status;
+mod undo_attachment;
 mod up;
 mod version;
 mod watch;

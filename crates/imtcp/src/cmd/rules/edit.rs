@@ -9,7 +9,8 @@ use anyhow::{bail, Result};
 use imtcp_bpf::{probe, Obstacle};
 use imtcp_common::{exit, format};
 
-use super::super::detach;
+use super::super::detach::give_up;
+use super::super::undo_attachment::exit_code;
 use crate::cli::rules::{AddArgs, RemoveArgs};
 use crate::filter::{Network, Ports};
 use crate::rules::{is_name, parse, text, Rules};
@@ -69,8 +70,8 @@ pub fn remove(args: &RemoveArgs) -> Result<u8> {
     fs::remove_file(&path).map_err(|e| Obstacle::unwritable(&path, &e))?;
     let its = state::attachments().into_iter();
     let its = its.filter(|a| a.rule.as_deref() == Some(&args.name)).collect();
-    let done = detach::give_up(its, &lock)?;
+    let done = give_up(its, &lock)?;
     let count = format::count(done.detached.len(), "target");
     outln!("rule {} is removed; {count} detached", args.name);
-    Ok(detach::exit_code(&done.faults))
+    Ok(exit_code(&done.faults))
 }
