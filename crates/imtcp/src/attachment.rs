@@ -14,9 +14,10 @@ use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
+use crate::mode::Mode;
 use crate::open_sockets::Unreached;
 use crate::param::InForce;
-use crate::policy::{self, Limits, Mode};
+use crate::policy::{self, Limits};
 use crate::state;
 use crate::{cgroup, nested};
 

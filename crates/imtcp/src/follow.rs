@@ -24,7 +24,7 @@ use serde::Deserialize;
 
 use crate::cgroup;
 use crate::cli::RunArgs;
-use crate::policy::Mode;
+use crate::mode::Mode;
 use crate::socket::{self, Thread};
 
 /// Between looks at who the peers are.

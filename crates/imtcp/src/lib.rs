@@ -17,6 +17,7 @@ pub mod filter;
 pub mod follow;
 pub mod left_behind;
 pub mod listeners;
+pub mod mode;
 pub mod nested;
 pub mod nocc;
 pub mod open_sockets;

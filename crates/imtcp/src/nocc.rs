@@ -12,7 +12,7 @@ use imtcp_bpf::{netns, NOCC};
 use imtcp_common::format;
 use nix::unistd::{getuid, Uid, User};
 
-use crate::policy::Mode;
+use crate::mode::Mode;
 
 /// syslog(3)'s socket.
 const SYSLOG: &str = "/dev/log";

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
 use crate::listeners::Listeners;
-use crate::policy::Mode;
+use crate::mode::Mode;
 use crate::socket::{self, Thread};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.

@@ -25,8 +25,9 @@ use serde::{de::DeserializeOwned, Deserialize, Serialize};
 use crate::attachment::Attachment;
 use crate::cgroup;
 use crate::left_behind::{self, LeftBehind};
+use crate::mode::Mode;
 use crate::param::InForce;
-use crate::policy::{self, Limits, Mode};
+use crate::policy::{self, Limits};
 
 /// One command at a time changes what is loaded, attached or registered. Its output waits meanwhile: a terminal or
 /// pipe that takes nothing for now must not stop the others.

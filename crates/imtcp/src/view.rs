@@ -11,8 +11,8 @@ use imtcp_common::procfs::{self, Owner};
 use serde::Serialize;
 
 use crate::cli::SortKey;
+use crate::mode::Mode;
 use crate::param::{self, InForce};
-use crate::policy::Mode;
 
 /// One connection at one moment. The keys of `imtcp watch --json`.
 #[derive(Clone, Debug, Serialize)]

@@ -7,8 +7,9 @@ use clap::{ArgGroup, Args, ValueHint};
 use imtcp_common::rate::Rate;
 
 use crate::filter::{Filter, Network, Ports};
+use crate::mode::Mode;
 use crate::param::{Assignment, AssignmentParser};
-use crate::policy::{Dscp, Mode};
+use crate::policy::Dscp;
 use imtcp_common::exit;
 
 /// Run a command whose TCP connections take only spare bandwidth

@@ -18,9 +18,10 @@ use super::up;
 use crate::attachment::{key, Attachment, Identity, SavedSocket, Target};
 use crate::cli::AttachArgs;
 use crate::filter::Filter;
+use crate::mode::Mode;
 use crate::nested::Around;
 use crate::open_sockets::{Taking, Unreached};
-use crate::policy::{Limits, Mode};
+use crate::policy::Limits;
 use crate::state::{self, Run};
 use crate::{cgroup, nested, nocc, param, policy};
 

@@ -14,8 +14,8 @@ use serde_json::{json, Value};
 use crate::attachment::{Attachment, Coverage, Target};
 use crate::cli::StatusArgs;
 use crate::left_behind::{self, LeftBehind};
+use crate::mode::Mode;
 use crate::nocc;
-use crate::policy::Mode;
 use crate::state::{self, Run};
 
 /// A run, alive or with connections that outlive it.

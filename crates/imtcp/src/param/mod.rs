@@ -14,7 +14,7 @@ use imtcp_common::alike::did_you_mean;
 use imtcp_common::exit::{Coded, USAGE};
 use serde_json::{Number, Value};
 
-use crate::policy::Mode;
+use crate::mode::Mode;
 
 mod table;
 

@@ -3,7 +3,7 @@
 
 use imtcp_bpf::{shared, Params};
 
-use crate::policy::Mode;
+use crate::mode::Mode;
 
 /// A parameter that a user may choose. The programs have the same `least`, `most` and `default`.
 pub struct Param {

@@ -11,8 +11,9 @@ use std::{fs, io};
 use imtcp_bpf::Policy;
 
 use crate::filter::Filter;
+use crate::mode::Mode;
 use crate::param;
-use crate::policy::{self, Limits, Mode};
+use crate::policy::{self, Limits};
 
 pub use found::Machine;
 pub use written::{parse, text, Names};

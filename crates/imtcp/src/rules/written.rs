@@ -12,8 +12,9 @@ use serde::Deserialize;
 use super::Rule;
 use crate::cli::OrderArgs;
 use crate::filter::Filter;
+use crate::mode::Mode;
 use crate::param::{one_line, Assignment};
-use crate::policy::{self, Mode};
+use crate::policy;
 
 /// What a rule names. All of it together is what it covers.
 #[derive(Clone, Debug, Default)]

@@ -11,8 +11,8 @@ use imtcp_bpf::tags::Tags;
 use imtcp_common::procfs;
 use nix::unistd::getpid;
 
+use crate::mode::Mode;
 use crate::open_sockets::{Taking, Unreached, NEUTRAL};
-use crate::policy::Mode;
 use crate::socket;
 
 /// A socket and what it had before the run.

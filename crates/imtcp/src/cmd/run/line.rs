@@ -147,7 +147,7 @@ mod tests {
 
     use super::super::summary::Available;
     use super::*;
-    use crate::policy::Mode;
+    use crate::mode::Mode;
 
     fn nothing() -> Summary {
         Summary::new(Mode::Bg, &Policy::default(), 2_000_000)

@@ -71,7 +71,7 @@ mod tests {
     use super::super::line::line;
     use super::super::uncovered::{Daemon, Moved};
     use super::*;
-    use crate::policy::Mode;
+    use crate::mode::Mode;
 
     fn nothing() -> Summary {
         Summary::new(Mode::Bg, &Policy::default(), 2_000_000)

@@ -13,7 +13,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use super::Session;
 use crate::cli::{Cli, Command};
-use crate::policy::Mode;
+use crate::mode::Mode;
 use crate::{cgroup, policy, socket, state};
 
 /// Where nothing was loaded before, nothing is afterwards.

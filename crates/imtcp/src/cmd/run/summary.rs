@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::uncovered::Uncovered;
 use crate::left_behind::LeftBehind;
-use crate::policy::{Limits, Mode};
+use crate::mode::Mode;
+use crate::policy::Limits;
 
 /// Less is names that were looked up, and handshakes.
 pub const WORTH_TELLING_BYTES: u64 = 10_000;

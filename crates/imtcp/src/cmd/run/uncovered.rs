@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::cgroup;
-use crate::policy::Mode;
+use crate::mode::Mode;
 
 /// Everything that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
