@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use imtcp_common::completions::CompletionsArgs;
 use imtcp_common::man::ManArgs;
 
-pub use run::{AttachArgs, ConfigArgs, DetachArgs, OrderArgs, RunArgs};
+pub use run::{AttachArgs, ConfigArgs, DetachArgs, RunArgs};
 
 /// nice(1) for the network: transfers that take only the bandwidth that nobody else wants
 ///

@@ -4,15 +4,15 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use clap::Args;
 use imtcp_bpf::{netns, Policy};
 use imtcp_common::exit::{Coded, USAGE};
-use imtcp_common::{format, rate};
+use imtcp_common::format;
+use imtcp_common::rate::{self, Rate};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::OrderArgs;
 use crate::mode::Mode;
-use crate::param::InForce;
-use crate::{param, state};
+use crate::param::{self, Assignment, AssignmentParser, InForce};
 
 /// A differentiated services code point, 0…63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,33 @@ pub fn told(mode: Mode, params: &InForce, limits: &Limits) -> String {
     parts.join(", ")
 }
 
+#[derive(Args, Clone)]
+pub struct OrderArgs {
+    /// How connections behave; rarely needed
+    ///
+    /// For example --mode measure shares the path as usual and measures.
+    #[arg(long, value_enum, default_value_t = Mode::Bg)]
+    pub mode: Mode,
+    /// Lower limit of their sum, as 500k (bit/s)
+    ///
+    /// The sum does not go below it while there is data to send. Rates are bits per second: 500k, 10M,
+    /// 1.5Gbit/s, 800000 (k = 1000). For bytes per second write the unit: 1.25MB/s is 10M. 10MB is
+    /// refused, because it may mean either. The last line of a run has the limits in bit/s.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub min_rate: Option<Rate>,
+    /// Upper limit of their sum, as 10M (bit/s)
+    ///
+    /// Rates are written as for --min-rate. A low limit may leave too little data to measure with. The mode
+    /// yields to a queue all the same.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub max_rate: Option<Rate>,
+    /// Set a parameter of the mode; may be repeated
+    ///
+    /// For example --param g=0.7 --param delta=1.1.
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = AssignmentParser)]
+    pub params: Vec<Assignment>,
+}
+
 /// The part of a policy that user space writes.
 pub fn orders(
     args: &OrderArgs,
@@ -106,16 +133,6 @@ pub fn warn_of_missing_ecn(mode: Mode) {
     }
 }
 
-/// An id that no other run or attachment has: where it is registered, and 32 random bits.
-pub fn new_id() -> u64 {
-    let mut random = [0u8; 4];
-    // SAFETY: the buffer is as long as told; so few bytes come at once.
-    unsafe {
-        libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0);
-    }
-    u64::from(state::home()) << 32 | u64::from(u32::from_ne_bytes(random))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,10 +159,5 @@ mod tests {
         assert_eq!(said(0, 10_000_000), "at most 10.0 Mbit/s");
         assert_eq!(said(1_000_000, 0), "at least 1.00 Mbit/s");
         assert_eq!(said(1_000_000, 10_000_000), "1.00 Mbit/s to 10.0 Mbit/s");
-    }
-
-    #[test]
-    fn ids_differ() {
-        assert_ne!(new_id(), new_id());
     }
 }

@@ -99,6 +99,16 @@ pub fn home() -> u32 {
     (found ^ found >> 32) as u32
 }
 
+/// An id that no other run or attachment has: where it is registered, and 32 random bits.
+pub fn new_id() -> u64 {
+    let mut random = [0u8; 4];
+    // SAFETY: the buffer is as long as told; so few bytes come at once.
+    unsafe {
+        libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0);
+    }
+    u64::from(home()) << 32 | u64::from(u32::from_ne_bytes(random))
+}
+
 /// The one who applies the rules.
 pub fn lock_rules() -> Result<Flock<File>> {
     lock_alone("rules")?.ok_or_else(|| {
@@ -345,5 +355,15 @@ fn sweep_policies() {
         if !used {
             policies.remove(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ() {
+        assert_ne!(new_id(), new_id());
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::OrderArgs;
 use crate::filter::{Network, Ports};
+use crate::policy::OrderArgs;
 use crate::rules::DIR;
 
 /// Say once what is background: services, users, programs, destinations

@@ -4,13 +4,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueHint};
-use imtcp_common::rate::Rate;
+use imtcp_common::exit;
 
 use crate::filter::{Filter, Network, Ports};
-use crate::mode::Mode;
-use crate::param::{Assignment, AssignmentParser};
-use crate::policy::Dscp;
-use imtcp_common::exit;
+use crate::policy::{Dscp, OrderArgs};
 
 /// Run a command whose TCP connections take only spare bandwidth
 ///
@@ -119,33 +116,6 @@ pub struct RunArgs {
         value_hint = ValueHint::CommandWithArguments
     )]
     pub command: Vec<std::ffi::OsString>,
-}
-
-#[derive(Args, Clone)]
-pub struct OrderArgs {
-    /// How connections behave; rarely needed
-    ///
-    /// For example --mode measure shares the path as usual and measures.
-    #[arg(long, value_enum, default_value_t = Mode::Bg)]
-    pub mode: Mode,
-    /// Lower limit of their sum, as 500k (bit/s)
-    ///
-    /// The sum does not go below it while there is data to send. Rates are bits per second: 500k, 10M,
-    /// 1.5Gbit/s, 800000 (k = 1000). For bytes per second write the unit: 1.25MB/s is 10M. 10MB is
-    /// refused, because it may mean either. The last line of a run has the limits in bit/s.
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub min_rate: Option<Rate>,
-    /// Upper limit of their sum, as 10M (bit/s)
-    ///
-    /// Rates are written as for --min-rate. A low limit may leave too little data to measure with. The mode
-    /// yields to a queue all the same.
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub max_rate: Option<Rate>,
-    /// Set a parameter of the mode; may be repeated
-    ///
-    /// For example --param g=0.7 --param delta=1.1.
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = AssignmentParser)]
-    pub params: Vec<Assignment>,
 }
 
 /// Of a cgroup's connections, those that pass.

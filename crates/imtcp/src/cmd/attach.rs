@@ -192,7 +192,7 @@ fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
     let policies = Policies::open()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut attachment = Attachment {
-        policy: policy::new_id(),
+        policy: state::new_id(),
         identity: Identity::of(&target),
         target,
         filter: wanted.filter.clone(),

@@ -331,7 +331,7 @@ mod tests {
     }
 
     fn file(text: &str) -> Result<Params, String> {
-        let path = std::env::temp_dir().join(format!("imtcp-param-{}", crate::policy::new_id()));
+        let path = std::env::temp_dir().join(format!("imtcp-param-{}", crate::state::new_id()));
         std::fs::write(&path, text).unwrap();
         let read = from_file(Mode::Bg, &path, true);
         std::fs::remove_file(&path).unwrap();

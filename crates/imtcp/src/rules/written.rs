@@ -10,11 +10,10 @@ use imtcp_common::rate::Rate;
 use serde::Deserialize;
 
 use super::Rule;
-use crate::cli::OrderArgs;
 use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::param::{one_line, Assignment};
-use crate::policy;
+use crate::policy::{self, OrderArgs};
 
 /// What a rule names. All of it together is what it covers.
 #[derive(Clone, Debug, Default)]

@@ -170,7 +170,7 @@ impl Session {
     ) -> Result<Self> {
         let policies = Policies::open()?;
         let records = Records::open()?;
-        let policy = policy::new_id();
+        let policy = state::new_id();
         let refuge = cgroup::of_pid(getpid().as_raw())?;
         if let Some(told) = outer::limit(&mut orders, &refuge).filter(|_| !args.quiet) {
             eprintln!("imtcp: {told}");
