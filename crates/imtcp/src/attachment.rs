@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What an attachment is of, and what it still covers: a unit that restarts has a new cgroup of the old
-//! name, and a pid comes to mean another process.
+//! Attachments: of what, with which orders, and what each changed. A unit that restarts has a new cgroup of the
+//! old name, and a pid comes to mean another process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,16 +10,16 @@ use anyhow::{Context, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::rundir::{file_of, ATTACHMENTS};
 use imtcp_bpf::{control, paths, Obstacle};
-use imtcp_common::{format, procfs};
+use imtcp_common::procfs;
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup;
 use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::open_sockets::Unreached;
 use crate::param::InForce;
 use crate::policy::{self, Limits};
 use crate::state;
-use crate::{cgroup, nested};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -117,93 +117,9 @@ pub struct Attachment {
     pub unreached: Unreached,
 }
 
-/// The processes and sockets that an attachment covers at present.
-pub struct Coverage {
-    /// Why its cgroups cannot be seen from here: nothing else is known of them then.
-    pub out_of_sight: Option<Obstacle>,
-    /// The process is gone, or the cgroup was removed.
-    pub ended: bool,
-    /// Something else has its name.
-    pub replaced: bool,
-    /// Somebody has moved the process to another cgroup.
-    pub moved_away: bool,
-    /// Has one of its cgroups no link? A killed `attach` or `detach` leaves it so.
-    pub unlinked: bool,
-    /// Processes that it covers, and those of its tree that are in other cgroups or in one without a link.
-    pub processes: usize,
-    pub elsewhere: usize,
-}
-
-impl Coverage {
-    /// Is there anything whose connections it has? A cgroup may be empty for now.
-    pub fn has_any(&self, target: &Target) -> bool {
-        match target {
-            _ if self.out_of_sight.is_some() => true,
-            Target::Pid(_) => {
-                self.processes > 0 || !self.ended && !self.unlinked && self.elsewhere == 0
-            }
-            Target::Cgroup(_) => !self.ended && !self.unlinked,
-        }
-    }
-
-    /// Names the gap and its remedy; `None` if all is covered.
-    pub fn gap(&self, attachment: &Attachment) -> Option<String> {
-        let target = &attachment.target;
-        if let Some(obstacle) = &self.out_of_sight {
-            return Some(format!("what it covers cannot be seen from here: {obstacle}"));
-        }
-        let option = attachment.option();
-        let again = format!("`imtcp attach {option}` again takes");
-        let why = match (target, self.ended, self.replaced) {
-            (Target::Pid(pid), _, true) => {
-                format!("it has ended, and {pid} is another process now")
-            }
-            (Target::Pid(_), true, _) => "it has ended".into(),
-            (Target::Cgroup(_), _, true) => {
-                format!(
-                    "it was removed and made anew, as when a unit restarts: {again} the new one"
-                )
-            }
-            (Target::Cgroup(_), true, _) => "it was removed".into(),
-            (_, false, false) if self.unlinked => return Some(self.gap_of_links(&option)),
-            (_, false, false) => return self.gap_of_moved(&again),
-        };
-        Some(match self.processes {
-            0 => format!(
-                "covers nothing any more: {why} (`imtcp detach {option}` takes it off this list)"
-            ),
-            left => format!("{why}; covers {} that it has started", format::count(left, "process")),
-        })
-    }
-
-    fn gap_of_links(&self, option: &str) -> String {
-        let of = match self.processes {
-            0 => String::new(),
-            covered => format!(
-                " of {} of its {}",
-                self.elsewhere,
-                format::count(covered + self.elsewhere, "process")
-            ),
-        };
-        format!(
-            "does not cover new connections{of}: an `imtcp attach` or `detach` was ended half-way; \
-             `imtcp attach {option}` again mends it, `imtcp detach {option}` ends it"
-        )
-    }
-
-    fn gap_of_moved(&self, again: &str) -> Option<String> {
-        match (self.processes, self.elsewhere) {
-            (_, 0) => None,
-            (0, _) => Some(format!(
-                "covers no new connections: it was moved to another cgroup; {again} it there"
-            )),
-            (covered, elsewhere) => Some(format!(
-                "does not cover new connections of {elsewhere} of its {}, which were moved to another \
-                 cgroup: {again} them there",
-                format::count(covered + elsewhere, "process")
-            )),
-        }
-    }
+/// All that is attached.
+pub fn all() -> Vec<Attachment> {
+    state::read_all(ATTACHMENTS).into_iter().map(|(_, a)| a).collect()
 }
 
 impl Attachment {
@@ -332,34 +248,6 @@ impl Attachment {
                 all.filter(|pid| *pid != own && procfs::is_alive(*pid)).collect()
             }
             _ => BTreeSet::new(),
-        }
-    }
-
-    pub fn coverage(&self) -> Coverage {
-        let out_of_sight = self.require_in_sight().err();
-        let in_sight = out_of_sight.is_none();
-        let inner = nested::within(self);
-        let unlinked = if in_sight { self.unlinked() } else { Vec::new() };
-        let of_unlinked: BTreeSet<i32> = unlinked.iter().flat_map(|d| cgroup::procs(d)).collect();
-        let (left_out, covered): (BTreeSet<i32>, BTreeSet<i32>) =
-            nested::own_processes(self, &inner).into_iter().partition(|p| of_unlinked.contains(p));
-        let of_inner = nested::processes(&inner);
-        let tree = self.tree();
-        let is_elsewhere =
-            |pid: &i32| in_sight && !covered.contains(pid) && !of_inner.contains(pid);
-        let elsewhere: BTreeSet<i32> = tree.iter().copied().filter(|p| is_elsewhere(p)).collect();
-        let moved_away = match self.target {
-            Target::Pid(root) => elsewhere.contains(&root) && !left_out.contains(&root),
-            Target::Cgroup(_) => false,
-        };
-        Coverage {
-            out_of_sight,
-            ended: self.has_ended(),
-            replaced: self.was_replaced(),
-            moved_away,
-            unlinked: !unlinked.is_empty(),
-            processes: covered.len(),
-            elsewhere: elsewhere.union(&left_out).count(),
         }
     }
 }

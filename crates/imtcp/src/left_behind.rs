@@ -1,41 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Processes that a run's command leaves running. The run does not cover them any more
-//! (docs/adr/0021-a-run-ends-with-its-command.md).
+//! What is said of processes that a run's command left running.
 
-use std::path::Path;
-
-use anyhow::Result;
 use imtcp_common::{format, procfs};
-use serde::{Deserialize, Serialize};
 
-use crate::cgroup;
 use crate::nested::{self, Around};
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftBehind {
-    pub pid: i32,
-    /// With the pid, which is used again.
-    pub started_ticks: u64,
-    pub command: String,
-}
-
-impl LeftBehind {
-    fn of(pid: i32) -> Option<Self> {
-        let started_ticks = procfs::alive_since_ticks(pid)?;
-        Some(LeftBehind { pid, started_ticks, command: procfs::command(pid)? })
-    }
-
-    pub fn is_alive(&self) -> bool {
-        procfs::alive_since_ticks(self.pid) == Some(self.started_ticks)
-    }
-}
-
-/// Removes a run's cgroup and moves the processes in it to `refuge`. Tells which they are.
-pub fn end_cgroup(dir: &Path, refuge: &Path) -> (Vec<LeftBehind>, Result<()>) {
-    let inside = cgroup::procs(dir);
-    let removed = cgroup::remove(dir, refuge);
-    (inside.into_iter().filter_map(LeftBehind::of).collect(), removed)
-}
+use crate::runs::LeftBehind;
 
 /// For people: `nginx (pid 34) and 2 more processes`. The first is one that no other of them has started.
 pub fn told(all: &[LeftBehind]) -> Option<String> {
@@ -125,12 +94,5 @@ mod tests {
         assert_eq!(remedy(&[7]), "`imtcp attach --pid 7` covers");
         assert_eq!(remedy(&[7, 9]), "`for p in 7 9; do imtcp attach --pid $p; done` covers");
         assert_eq!(remedy(&[7; 9]), "`imtcp attach --pid` with each of their pids covers");
-    }
-
-    #[test]
-    fn a_pid_that_is_used_again_is_another_process() {
-        let own = LeftBehind::of(std::process::id() as i32).unwrap();
-        assert!(own.is_alive());
-        assert!(!LeftBehind { started_ticks: own.started_ticks + 1, ..own }.is_alive());
     }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use imtcp_common::procfs;
 
-use crate::attachment::{Attachment, Moved, Target};
+use crate::attachment::{self, Attachment, Moved, Target};
 use crate::cgroup;
-use crate::state::{self, Run};
+use crate::runs::{self, Run};
 
 /// A run or another attachment that has processes within what an attachment takes.
 pub struct Inner {
@@ -23,13 +23,13 @@ pub fn within(attachment: &Attachment) -> Vec<Inner> {
     let is_of_cgroup = |a: &Attachment| matches!(a.target, Target::Cgroup(_));
     let is_shared =
         |a: &Attachment| a.filter.is_some() && (is_of_cgroup(attachment) || is_of_cgroup(a));
-    let others = state::attachments().into_iter();
+    let others = attachment::all().into_iter();
     let others = others.filter(|a| a.policy != attachment.policy && !is_shared(a));
     let attached = others.flat_map(|a| {
         let name = a.target.to_string();
         a.cgroups().into_iter().map(move |dir| Inner { name: name.clone(), dir })
     });
-    let runs = state::runs().into_iter();
+    let runs = runs::living().into_iter();
     let run = runs.map(|r| Inner { name: r.name(), dir: r.cgroup });
     let tree = attachment.tree();
     let is_within = |inner: &Inner| match &attachment.target {
@@ -53,7 +53,7 @@ pub fn filtered_before(attachment: &Attachment) -> BTreeSet<u64> {
             |dir: &PathBuf| own.iter().any(|own| dir.starts_with(own) && is_before(dir, own));
         a.policy != attachment.policy && a.filter.is_some() && a.cgroups().iter().any(is_within)
     };
-    state::attachments().iter().filter(|a| comes_before(a)).map(|a| a.policy).collect()
+    attachment::all().iter().filter(|a| comes_before(a)).map(|a| a.policy).collect()
 }
 
 /// The processes of these.
@@ -71,13 +71,13 @@ pub fn own_processes(attachment: &Attachment, inner: &[Inner]) -> BTreeSet<i32> 
 /// The place of a run's cgroup for processes in `home`. It is beside cgroups of attachments, since within one it
 /// would end with it. It is within the cgroup of another run, which counts everything inside.
 pub fn beside_attachments(home: &Path) -> PathBuf {
-    beside(home, state::attachments().into_iter().flat_map(|a| a.moved))
+    beside(home, attachment::all().into_iter().flat_map(|a| a.moved))
 }
 
 /// Where to make an attachment's: beside those of runs, too.
 pub fn beside_all(home: &Path) -> PathBuf {
-    let attached = state::attachments().into_iter().flat_map(|a| a.moved);
-    let runs = state::runs().into_iter().map(|r| Moved { dir: r.cgroup, home: r.refuge });
+    let attached = attachment::all().into_iter().flat_map(|a| a.moved);
+    let runs = runs::living().into_iter().map(|r| Moved { dir: r.cgroup, home: r.refuge });
     beside(home, attached.chain(runs))
 }
 
@@ -127,9 +127,9 @@ fn run_around(given_up: &BTreeSet<i32>) -> Option<Run> {
     let own = given_up.iter().find(|pid| procfs::exists(**pid))?;
     let own = cgroup::of_pid(*own).ok()?;
     let depth = |dir: &PathBuf| own.starts_with(dir).then(|| dir.components().count());
-    let whole = state::attachments().into_iter().filter(|a| a.filter.is_none());
+    let whole = attachment::all().into_iter().filter(|a| a.filter.is_none());
     let attached = whole.flat_map(|a| a.cgroups()).filter_map(|d| depth(&d)).max();
-    let runs = state::runs().into_iter().filter_map(|r| Some((depth(&r.cgroup)?, r)));
+    let runs = runs::living().into_iter().filter_map(|r| Some((depth(&r.cgroup)?, r)));
     let (run_depth, run) = runs.max_by_key(|(depth, _)| *depth)?;
     (Some(run_depth) > attached).then_some(run)
 }
@@ -147,7 +147,7 @@ fn attachments_around(given_up: &BTreeSet<i32>) -> Vec<Attachment> {
             given_up.iter().any(is_in).then(|| usize::MAX - dir.components().count())
         }
     };
-    let all = state::attachments().into_iter().filter(|a| !a.has_ended() && a.has_orders());
+    let all = attachment::all().into_iter().filter(|a| !a.has_ended() && a.has_orders());
     let mut around: Vec<_> = all.filter_map(|a| Some((holds(&a)?, a))).collect();
     around.sort_by(|(size, a), (other_size, b)| (size, a.rank()).cmp(&(other_size, b.rank())));
     around.into_iter().map(|(_, a)| a).collect()

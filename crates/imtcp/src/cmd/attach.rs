@@ -15,15 +15,17 @@ use serde_json::json;
 use super::move_tree::{link, link_in_order, mend_links, move_tree};
 use super::undo_attachment::{undo, undo_whole, Undone};
 use super::up;
-use crate::attachment::{key, Attachment, Identity, SavedSocket, Target};
+use crate::attachment::{self, key, Attachment, Identity, SavedSocket, Target};
 use crate::cli::AttachArgs;
+use crate::coverage::Coverage;
 use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::nested::Around;
 use crate::open_sockets::{Taking, Unreached};
 use crate::policy::Limits;
-use crate::state::{self, Run};
-use crate::{cgroup, nested, nocc, param, policy};
+use crate::runs::Run;
+use crate::sweep::sweep;
+use crate::{cgroup, nested, nocc, param, policy, state};
 
 const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 
@@ -57,7 +59,7 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     let lock = state::lock()?;
     let loaded = up::ensure(&lock)?;
     paths::require_writable()?;
-    state::sweep(&lock);
+    sweep(&lock);
     nocc::log_use(args.orders.mode, &target.to_string());
 
     let done = take_target(target, &Wanted { mode: args.orders.mode, orders, filter, rule: None });
@@ -79,7 +81,7 @@ pub(super) struct Wanted {
 /// Attaches a target, or changes how it is attached. Under the change lock, with imtcp loaded.
 pub(super) fn take_target(target: Target, wanted: &Wanted) -> Result<Done> {
     let wanted_key = key(&target, wanted.filter.as_ref());
-    match state::attachments().into_iter().find(|a| a.key() == wanted_key) {
+    match attachment::all().into_iter().find(|a| a.key() == wanted_key) {
         Some(attachment) if attachment.has_ended() => end_of_former(&attachment)?,
         // Its programs have the filter that they were loaded with.
         Some(attachment) if attachment.filter != wanted.filter => {
@@ -116,7 +118,7 @@ impl Done {
 
 /// Its name is something else's now, or nothing's.
 fn end_of_former(former: &Attachment) -> Result<()> {
-    let coverage = former.coverage();
+    let coverage = Coverage::of(former);
     undo_whole(former)?;
     let name = &former.target;
     let what = match former.target {

@@ -11,12 +11,13 @@ use serde_json::json;
 
 use super::attach;
 use super::undo_attachment::{exit_code, undo};
-use crate::attachment::{Attachment, Target};
+use crate::attachment::{self, Attachment, Target};
 use crate::cgroup;
 use crate::cli::DetachArgs;
 use crate::nested::{self, Around};
 use crate::open_sockets::Unreached;
 use crate::state::{self, ChangeLock};
+use crate::sweep::sweep;
 
 pub fn main(args: DetachArgs) -> Result<u8> {
     let filter = args.filter.of(args.cgroup.as_ref())?;
@@ -35,7 +36,7 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         _ => false,
     };
     let wanted = |a: &Attachment| is_target(a) && is_filter(a);
-    let chosen: Vec<_> = state::attachments().into_iter().filter(wanted).collect();
+    let chosen: Vec<_> = attachment::all().into_iter().filter(wanted).collect();
     if chosen.is_empty() && !args.all {
         let named = match (args.pid, &args.cgroup) {
             (Some(pid), _) => Target::Pid(pid).to_string(),
@@ -101,7 +102,7 @@ pub(super) fn give_up(chosen: Vec<Attachment>, lock: &ChangeLock) -> Result<Give
             Err(fault) => faults.push(fault),
         }
     }
-    state::sweep(lock);
+    sweep(lock);
     let (around, unreached) = attach::give_to_those_around(&given_up)?;
     Ok(GivenUp { detached, restored, faults, around, unreached })
 }

@@ -7,18 +7,20 @@ use imtcp_common::out::print_json;
 use serde_json::json;
 
 use super::undo_attachment::{exit_code, undo};
-use crate::attachment::Attachment;
+use crate::attachment::{self, Attachment};
 use crate::cli::DownArgs;
 use crate::nocc;
 use crate::policy::Limits;
-use crate::state::{self, Run};
+use crate::runs::{self, Run};
+use crate::state;
+use crate::sweep::sweep;
 
 pub fn main(args: DownArgs) -> Result<u8> {
     probe::require_privileges("imtcp down")?;
     meta::require_in_sight()?;
     let lock = state::lock()?;
-    state::sweep(&lock);
-    let attachments = state::attachments();
+    sweep(&lock);
+    let attachments = attachment::all();
     paths::require_writable()?;
     attachments.iter().try_for_each(Attachment::require_undoable)?;
     // Whatever stays of one, the others and the programs go.
@@ -36,9 +38,9 @@ pub fn main(args: DownArgs) -> Result<u8> {
     if nocc_was_allowed && !nocc::is_allowed() {
         nocc::log_change(false);
     }
-    let runs = state::runs();
+    let runs = runs::living();
     // Runs that have ended, of which connections went on until now.
-    state::sweep(&lock);
+    sweep(&lock);
     match report {
         Ok(report) => tell(&args, &report, &detached, &runs)?,
         Err(e) => {

@@ -9,9 +9,9 @@ use anyhow::{bail, Result};
 use imtcp_bpf::control::{self, Link};
 use imtcp_common::procfs;
 
-use crate::attachment::{Attachment, Moved, Target};
+use crate::attachment::{self, Attachment, Moved, Target};
 use crate::filter::Filter;
-use crate::{cgroup, nested, state};
+use crate::{cgroup, nested};
 
 pub(super) fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
     let link = new_link(attachment, dir)?;
@@ -30,7 +30,7 @@ fn new_link(attachment: &Attachment, dir: &Path) -> Result<Link> {
 /// cgroup new links from this one on, by rank. Each former link holds until there is the new one.
 pub(super) fn link_in_order(attachment: &Attachment) -> Result<()> {
     let Target::Cgroup(dir) = &attachment.target else { return Ok(()) };
-    let mut all = state::attachments();
+    let mut all = attachment::all();
     all.retain(|a| a.target == attachment.target && !a.has_ended() && a.links > 0);
     all.sort_by(|a, b| a.rank().cmp(&b.rank()));
     if all.len() < 2 {

@@ -11,12 +11,15 @@ use imtcp_common::out::print_json;
 use imtcp_common::{exit, format, procfs};
 use serde_json::{json, Value};
 
-use crate::attachment::{Attachment, Coverage, Target};
+use crate::attachment::{self, Attachment, Target};
 use crate::cli::StatusArgs;
-use crate::left_behind::{self, LeftBehind};
+use crate::coverage::Coverage;
+use crate::left_behind;
 use crate::mode::Mode;
 use crate::nocc;
-use crate::state::{self, Run};
+use crate::runs::{self, LeftBehind, Run};
+use crate::state;
+use crate::sweep::sweep_runs;
 
 /// A run, alive or with connections that outlive it.
 struct Listed {
@@ -107,7 +110,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
     // Where /run cannot be written, or another command is at work, nothing is swept, and what there is can still
     // be shown.
     if let Ok(Some(lock)) = state::lock_at_once() {
-        state::sweep_runs(&lock);
+        sweep_runs(&lock);
     }
     let records = match loaded {
         Some(_) => Records::open()?.read().unwrap_or_default(),
@@ -125,11 +128,11 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         of_mode,
         totals: loaded.and_then(|_| TotalsMap::open().ok()?.read().ok()),
         runs: listed(&records, policies.as_ref()),
-        attachments: state::attachments()
+        attachments: attachment::all()
             .into_iter()
             .map(|a| ListedAttachment {
                 in_force: InForceNow::of(policies.as_ref(), a.policy, a.mode),
-                coverage: a.coverage(),
+                coverage: Coverage::of(&a),
                 attachment: a,
             })
             .collect(),
@@ -151,8 +154,8 @@ fn listed(records: &[Record], policies: Option<&Policies>) -> Vec<Listed> {
         in_force: InForceNow::of(policies, run.policy, run.mode),
         run,
     };
-    let live = state::runs().into_iter().map(|run| list(run, false));
-    let ended = state::ended_runs().into_iter().map(|run| list(run, true));
+    let live = runs::living().into_iter().map(|run| list(run, false));
+    let ended = runs::ended().into_iter().map(|run| list(run, true));
     // Its last connection may have ended since the sweep: nothing is left of it.
     live.chain(ended.filter(|one| one.connections > 0 || !one.alive().is_empty())).collect()
 }

@@ -11,7 +11,8 @@ use imtcp_common::out::print_json;
 use serde_json::json;
 
 use crate::cli::UpArgs;
-use crate::{nocc, state};
+use crate::sweep::sweep;
+use crate::{attachment, nocc, runs, state};
 
 pub fn main(args: UpArgs) -> Result<u8> {
     probe::require_privileges("imtcp up")?;
@@ -22,7 +23,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
     if nocc_changed {
         nocc::log_change(args.allow_nocc);
     }
-    state::sweep(&lock);
+    sweep(&lock);
     let version = objects::VERSION;
     if args.json {
         let (action, from, kept) = match &outcome {
@@ -70,8 +71,8 @@ pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
         None => false,
         Some(loaded) if loaded.layout_matches() => true,
         Some(_) => {
-            state::sweep(lock);
-            !state::runs().is_empty() || !state::attachments().is_empty()
+            sweep(lock);
+            !runs::living().is_empty() || !attachment::all().is_empty()
         }
     };
     let fresh = !usable && up(false, Nocc::Keep)? == Outcome::Loaded;
@@ -95,11 +96,11 @@ pub(super) fn replaces_loaded() -> Result<bool> {
 /// Takes back what `ensure` has loaded for something that came to nothing, unless somebody else
 /// has begun to use it.
 pub(super) fn undo(lock: &state::ChangeLock) -> Result<()> {
-    state::sweep(lock);
+    sweep(lock);
     // Policies are what is left of runs that have just begun, also of those that another /run knows.
     let in_use = !Records::open()?.read()?.is_empty()
         || !Policies::open()?.ids().is_empty()
-        || !state::attachments().is_empty();
+        || !attachment::all().is_empty();
     if !in_use {
         down::down()?;
     }

@@ -14,7 +14,7 @@ use super::super::undo_attachment::exit_code;
 use crate::cli::rules::{AddArgs, RemoveArgs};
 use crate::filter::{Network, Ports};
 use crate::rules::{is_name, parse, text, Rules};
-use crate::state;
+use crate::{attachment, state};
 
 pub fn add(args: &AddArgs) -> Result<u8> {
     if !is_name(&args.name) {
@@ -68,7 +68,7 @@ pub fn remove(args: &RemoveArgs) -> Result<u8> {
     }
     let lock = state::lock()?;
     fs::remove_file(&path).map_err(|e| Obstacle::unwritable(&path, &e))?;
-    let its = state::attachments().into_iter();
+    let its = attachment::all().into_iter();
     let its = its.filter(|a| a.rule.as_deref() == Some(&args.name)).collect();
     let done = give_up(its, &lock)?;
     let count = format::count(done.detached.len(), "target");

@@ -9,8 +9,9 @@ use serde_json::{json, Value};
 
 use super::edit::NOT_WATCHED;
 use super::round;
-use crate::attachment::{Attachment, Key, Target};
+use crate::attachment::{self, Attachment, Key, Target};
 use crate::cli::rules::{ListArgs, TestArgs};
+use crate::coverage::Coverage;
 use crate::policy::Limits;
 use crate::rules::{Rule, Rules};
 use crate::{cgroup, param, state};
@@ -32,7 +33,7 @@ impl Covered {
 pub fn list(args: &ListArgs) -> Result<u8> {
     probe::require_privileges("imtcp rules list")?;
     let rules = Rules::read(&args.dir.dir);
-    let attached = state::attachments();
+    let attached = attachment::all();
     let named = round::named(&rules, &attached)?;
     let watched = state::rules_are_watched();
     let covered = |rule: &Rule| -> Vec<Covered> {
@@ -46,7 +47,7 @@ pub fn list(args: &ListArgs) -> Result<u8> {
 }
 
 fn of_attachment(a: &Attachment) -> Covered {
-    let coverage = a.coverage();
+    let coverage = Coverage::of(a);
     Covered { target: a.target.clone(), processes: coverage.processes, gap: coverage.gap(a) }
 }
 
@@ -70,7 +71,7 @@ fn processes(target: &Target) -> usize {
 
 pub fn test(args: &TestArgs) -> Result<u8> {
     let rules = Rules::read(&args.dir.dir);
-    let named = round::named(&rules, &state::attachments())?;
+    let named = round::named(&rules, &attachment::all())?;
     let covered = |rule: &Rule| -> Vec<Covered> {
         let its = named.iter().filter(|(_, of)| of.name == rule.name);
         its.map(|((target, _), _)| Covered {

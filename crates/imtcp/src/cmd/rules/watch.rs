@@ -11,12 +11,13 @@ use imtcp_common::{exit, format};
 
 use super::super::{detach, up};
 use super::round::{self, Change};
-use crate::attachment::{Attachment, Key};
+use crate::attachment::{self, Attachment, Key};
 use crate::cli::rules::WatchArgs;
 use crate::nested;
 use crate::rules::Rules;
 use crate::signals::{self, Arrived, Blocked};
 use crate::state::{self, ChangeLock};
+use crate::sweep::sweep;
 
 /// How often it looks. A look costs milliseconds; what a new process sends before it is covered from then on.
 const LOOK: Duration = Duration::from_secs(1);
@@ -96,9 +97,9 @@ impl Watcher {
         }
         let lock = state::lock()?;
         meta::require_up()?;
-        state::sweep(&lock);
+        sweep(&lock);
         // Once more: somebody else may have changed something before the lock.
-        let attached = state::attachments();
+        let attached = attachment::all();
         let named = round::named(&self.rules, &attached)?;
         for change in round::changes(named, attached) {
             let key = change.key();
@@ -121,7 +122,7 @@ impl Watcher {
 
     /// Without the lock, which others want.
     fn is_something_to_do(&mut self) -> Result<bool> {
-        let attached = state::attachments();
+        let attached = attachment::all();
         let named = round::named(&self.rules, &attached)?;
         let changes = round::changes(named, attached);
         self.failed.retain(|key, _| changes.iter().any(|c| c.key() == *key));
@@ -164,7 +165,7 @@ fn give_back(attached: Vec<Attachment>, lock: &ChangeLock) -> Result<Vec<Error>>
 /// Who ends leaves nothing of what it did.
 fn give_all_back() -> Result<()> {
     let lock = state::lock()?;
-    let attached = state::attachments().into_iter().filter(|a| a.rule.is_some()).collect();
+    let attached = attachment::all().into_iter().filter(|a| a.rule.is_some()).collect();
     for fault in give_back(attached, &lock)? {
         eprintln!("imtcp: {fault:#}");
     }

@@ -36,9 +36,10 @@ use self::uncovered::Watch;
 use super::up;
 use crate::cli::RunArgs;
 use crate::follow::Service;
-use crate::left_behind::{self, LeftBehind};
 use crate::policy::Limits;
+use crate::runs::{self, LeftBehind};
 use crate::signals::{self, Blocked};
+use crate::sweep::sweep;
 use crate::{caps, cgroup, nested, nocc, param, policy, state, user};
 use imtcp_bpf::mountns::Home;
 use imtcp_common::exit::{self, Coded};
@@ -148,13 +149,13 @@ struct Session {
     inherited: Inherited,
     // In the order of their ends: no new connections, then no registration.
     link: Option<control::Link>,
-    registered: Option<state::Registered>,
+    registered: Option<runs::Registered>,
 }
 
 impl Session {
     fn start(args: &RunArgs, orders: Policy, lock: &state::ChangeLock) -> Result<Self> {
         let loaded = up::ensure(lock)?;
-        state::sweep(lock);
+        sweep(lock);
         let begun = Session::begin(args, orders, loaded, lock);
         if loaded && begun.is_err() {
             up::undo(lock)?;
@@ -207,7 +208,7 @@ impl Session {
     }
 
     fn equip(&mut self, args: &RunArgs, lock: &state::ChangeLock) -> Result<()> {
-        let run = state::Run {
+        let run = runs::Run {
             pid: std::process::id(),
             policy: self.policy,
             mode: args.orders.mode,
@@ -219,7 +220,7 @@ impl Session {
             left_behind: Vec::new(),
         };
         nocc::log_use(run.mode, &format!("run {} ({})", run.pid, program(args)));
-        self.registered = Some(state::Registered::new(run, lock)?);
+        self.registered = Some(runs::Registered::new(run, lock)?);
         self.policies.insert(self.policy, &self.orders)?;
         let dir = fs::File::open(&self.cgroup)?;
         self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy, Default::default())?);
@@ -298,7 +299,7 @@ impl Session {
     fn end(&mut self) -> Vec<LeftBehind> {
         (self.watch, self.link) = (None, None);
         self.inherited.give_back();
-        let (left_behind, removed) = left_behind::end_cgroup(&self.cgroup, &self.refuge);
+        let (left_behind, removed) = runs::end_cgroup(&self.cgroup, &self.refuge);
         if let Err(e) = removed {
             eprintln!("imtcp: {e:#}");
         }

@@ -6,16 +6,16 @@ use std::path::Path;
 use imtcp_bpf::Policy;
 use imtcp_common::format;
 
-use crate::attachment::Attachment;
-use crate::state;
+use crate::attachment::{self, Attachment};
+use crate::runs;
 
 /// Lowers the limits to the least ceiling of the runs and attachments around `home`. Tells so where that changes them: each
 /// inner run has a clock of its own, so several at once may have more than the ceiling together.
 pub fn limit(orders: &mut Policy, home: &Path) -> Option<String> {
     let is_around = |dir: &Path| home.starts_with(dir);
-    let runs = state::runs().into_iter().filter(|run| is_around(&run.cgroup));
+    let runs = runs::living().into_iter().filter(|run| is_around(&run.cgroup));
     let runs = runs.filter_map(|run| Some((run.limits.max_bps?, run.name())));
-    let attached = state::attachments().into_iter();
+    let attached = attachment::all().into_iter();
     // One with a filter has some connections of what is in it, and no ceiling for all.
     let is_ceiling = |a: &Attachment| {
         a.filter.is_none() && a.has_orders() && a.cgroups().iter().any(|d| is_around(d))

@@ -5,9 +5,9 @@ use imtcp_bpf::{Policy, Record};
 use serde_json::json;
 
 use super::uncovered::Uncovered;
-use crate::left_behind::LeftBehind;
 use crate::mode::Mode;
 use crate::policy::Limits;
+use crate::runs::LeftBehind;
 
 /// Less is names that were looked up, and handshakes.
 pub const WORTH_TELLING_BYTES: u64 = 10_000;

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Runs that live, and those that have ended.
+//!
+//! A run holds a lock on its file while it lives. A file without lock is of a run that has ended
+//! (by a SIGKILL, too): it stays while connections still have the run's mode and limits, and is
+//! swept by the next command after that.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use imtcp_bpf::rundir::{file_of, RUNS};
+use imtcp_common::procfs;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup;
+use crate::mode::Mode;
+use crate::param::InForce;
+use crate::policy::{self, Limits};
+use crate::state::{read_all, replace, try_lock, write_private, ChangeLock};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    pub pid: u32,
+    pub policy: u64,
+    pub mode: Mode,
+    #[serde(flatten)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub params: InForce,
+    pub command: String,
+    pub cgroup: PathBuf,
+    /// Where processes go that outlive the run.
+    pub refuge: PathBuf,
+    /// These did.
+    #[serde(default)]
+    pub left_behind: Vec<LeftBehind>,
+}
+
+impl Run {
+    fn path(&self) -> PathBuf {
+        file_of(RUNS, self.policy)
+    }
+
+    /// Saves a run that has ended: the new file has no lock.
+    pub(crate) fn save(&self) -> Result<()> {
+        replace(&self.path(), self)
+    }
+
+    pub fn name(&self) -> String {
+        format!("`imtcp run` {}", self.pid)
+    }
+
+    /// The command on one line.
+    pub fn command_shown(&self) -> String {
+        self.command.replace('\n', " ")
+    }
+
+    /// What is ordered, for people.
+    pub fn orders(&self) -> String {
+        policy::told(self.mode, &self.params, &self.limits)
+    }
+}
+
+/// The registration of a living run.
+pub struct Registered {
+    run: Run,
+    stays: bool,
+    _lock: Flock<File>,
+}
+
+impl Registered {
+    /// Under the change lock, so that no sweep sees the file before its lock.
+    pub fn new(run: Run, _lock: &ChangeLock) -> Result<Self> {
+        // Under its name when it is whole and locked: nobody finds half of it, whenever we are killed.
+        let new = run.path().with_extension("new");
+        let file = write_private(&new, &run)?;
+        let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
+        fs::rename(&new, run.path())?;
+        Ok(Registered { run, stays: false, _lock })
+    }
+
+    /// The run ends, and connections or processes of it go on.
+    pub fn leave(mut self, left_behind: Vec<LeftBehind>) -> Result<()> {
+        self.stays = true;
+        self.run.left_behind = left_behind;
+        self.run.save()
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if !self.stays {
+            let _ = fs::remove_file(self.run.path());
+        }
+    }
+}
+
+/// Runs that live, or those that have ended and are not swept yet.
+pub(crate) fn runs_that(live: bool) -> Vec<(PathBuf, Run)> {
+    let mut all = read_all(RUNS);
+    all.retain(|(path, _)| try_lock(path).is_none() == live);
+    all
+}
+
+/// Runs that live.
+pub fn living() -> Vec<Run> {
+    runs_that(true).into_iter().map(|(_, run)| run).collect()
+}
+
+/// Runs that have ended, or were killed. After a sweep: those with open connections.
+pub fn ended() -> Vec<Run> {
+    runs_that(false).into_iter().map(|(_, run)| run).collect()
+}
+
+/// A process that a run's command left running. The run does not cover it any more
+/// (docs/adr/0021-a-run-ends-with-its-command.md).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftBehind {
+    pub pid: i32,
+    /// With the pid, which is used again.
+    pub started_ticks: u64,
+    pub command: String,
+}
+
+impl LeftBehind {
+    fn of(pid: i32) -> Option<Self> {
+        let started_ticks = procfs::alive_since_ticks(pid)?;
+        Some(LeftBehind { pid, started_ticks, command: procfs::command(pid)? })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        procfs::alive_since_ticks(self.pid) == Some(self.started_ticks)
+    }
+}
+
+/// Removes a run's cgroup and moves the processes in it to `refuge`. Tells which they are.
+pub fn end_cgroup(dir: &Path, refuge: &Path) -> (Vec<LeftBehind>, Result<()>) {
+    let inside = cgroup::procs(dir);
+    let removed = cgroup::remove(dir, refuge);
+    (inside.into_iter().filter_map(LeftBehind::of).collect(), removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_that_is_used_again_is_another_process() {
+        let own = LeftBehind::of(std::process::id() as i32).unwrap();
+        assert!(own.is_alive());
+        assert!(!LeftBehind { started_ticks: own.started_ticks + 1, ..own }.is_alive());
+    }
+}
