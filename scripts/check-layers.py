@@ -1,17 +1,26 @@
 #!/usr/bin/env python3
 """Checks who may know whom (docs/explanation/architecture.md), and that each file has a licence.
 
+Between parts:
+
 - core knows nobody. bpf and core's tests know core.
 - imtcp-common knows nobody. imtcp-bpf knows bpf's shared header.
 - imtcp-client and imtcp-logs know neither BPF nor a program; imtcp-advice knows no BPF.
 - imtcp knows neither the service nor its wire: it runs the program that does.
 - proftpd speaks to the service over the wire alone.
 - The laboratory runs built programs, and nothing imports it.
+
+Within a Rust crate: the modules of a directory use each other in no circle.
+- A reader can then read each crate from the bottom up.
+- A directory stands for all modules below it.
+- A module and the modules below it may use each other: they are one part. Tests may use all.
 """
 
 import re
 import subprocess
 import sys
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +47,11 @@ CRATES_MAY_USE = {
     "imtcp-load": set(),
 }
 WITH_LICENCE = (".c", ".h")
+#: A path in Rust: where it begins, the names that follow, and whether a tree in braces does.
+RUST_PATH = re.compile(r"\b(crate|self|super(?:::super)*)((?:::\w+)*)(::(?={))?")
+RUST_COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
+#: A module's place below its crate's root: `cmd/run/line.rs` is ("cmd", "run", "line").
+Module = tuple[str, ...]
 IMPORTS_LAB = re.compile(r"^\s*(from|import) imtcp_lab", re.MULTILINE)
 
 
@@ -73,6 +87,75 @@ def crate_faults() -> list[str]:
     return faults
 
 
+def leaves(tree: str) -> list[Module]:
+    """The paths of a tree that a text begins with: `{a, b::{c, d}}` has a, b::c and b::d."""
+    found, outer, path = [], [], ()
+    for token in re.findall(r"\w+|[{},]", tree):
+        if token == "{":
+            outer.append(path)
+        elif token in "},":
+            found.append(path)
+            path = outer[-1] if token == "," else outer.pop()
+            if not outer:
+                break
+        else:
+            path += (token,)
+    return found
+
+
+def modules_of(root: Path) -> dict[Module, str]:
+    """The modules of the crate with this root and their code, without tests."""
+    modules: dict[Module, str] = defaultdict(str)
+    for file in root.rglob("*.rs"):
+        name = file.relative_to(root).with_suffix("").parts
+        # A program below src/bin is a crate of its own.
+        if name[0] != "bin" and name[-1] != "tests":
+            code = file.read_text().split("\n#[cfg(test)]\nmod ")[0]
+            is_directory = name[-1] in ("lib", "main", "mod")
+            modules[name[:-1] if is_directory else name] += RUST_COMMENT.sub("", code)
+    return modules
+
+
+def used_by(module: Module, modules: dict[Module, str]) -> set[Module]:
+    used = set()
+    code = modules[module]
+    for path in RUST_PATH.finditer(code):
+        begin, names, has_tree = path.groups()
+        above = {"crate": 0, "self": len(module)}.get(begin, len(module) - begin.count("super"))
+        for leaf in leaves(code[path.end() :]) if has_tree else [()]:
+            name = (*module[:above], *names.split("::")[1:], *leaf)
+            # The end of a path is a type or a function.
+            used.add(next(name[:i] for i in range(len(name), -1, -1) if name[:i] in modules))
+    return used
+
+
+def circle_faults() -> list[str]:
+    faults = []
+    for root in [
+        *ROOT.glob("crates/*/src"),
+        *ROOT.glob("crates/*/src/bin/*"),
+        ROOT / "lab/load/src",
+    ]:
+        modules = modules_of(root)
+        uses: dict[Module, set[Module]] = defaultdict(set)
+        for module in modules:
+            for other in used_by(module, modules):
+                pairs = enumerate(zip(module, other, strict=False))
+                first = next((i for i, (mine, its) in pairs if mine != its), None)
+                # None: one is above the other.
+                if first is not None:
+                    uses[module[: first + 1]].add(other[: first + 1])
+        try:
+            TopologicalSorter(uses).prepare()
+        except CycleError as error:
+            circle = " uses ".join("::".join(module) for module in reversed(error.args[1]))
+            faults.append(
+                f"{root.relative_to(ROOT)}: modules in a circle: {circle}. "
+                "Move what both ends need into a module that they both use"
+            )
+    return faults
+
+
 def other_faults(files: list[str]) -> list[str]:
     faults = []
     for name in files:
@@ -88,7 +171,7 @@ def other_faults(files: list[str]) -> list[str]:
 
 def main() -> int:
     files = [name for name in tracked() if (ROOT / name).is_file()]
-    faults = c_faults(files) + crate_faults() + other_faults(files)
+    faults = c_faults(files) + crate_faults() + circle_faults() + other_faults(files)
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0
