@@ -124,7 +124,7 @@ else
 	# All of them: a part for each paper, so that both lanes have some.
 	papers=
 	[ "${IMTCP_TEST_FIGURES:-}" != all ] || papers="BG IM EN LP turn"
-	guests="connections nocc modes kernels parameters rates token_bucket"
+	guests="connections clean_machine nocc modes kernels parameters rates token_bucket"
 	# Each kernel, one figure and what judges the command's own words always run.
 	now=$guests without_guest=''
 	[ -n "$all" ] || now="kernels nocc parameters" without_guest='-m not(vm)'
