@@ -26,7 +26,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    Feed(FeedArgs),
+    Feed(Box<FeedArgs>),
     Metrics(MetricsArgs),
     #[command(
         after_help = "Example: imtcp-agent completions bash > /etc/bash_completion.d/imtcp-agent"

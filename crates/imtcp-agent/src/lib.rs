@@ -56,7 +56,7 @@ fn run(cli: Cli) -> Result<u8> {
             if !args.tests.no_connections {
                 mountns::leave_bare_sys();
             }
-            feed::main(args)
+            feed::main(*args)
         }
         Command::Metrics(args) => {
             mountns::leave_bare_sys();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What the tests of the real command share: two network namespaces joined by a shaped link,
 //! a server that swallows what it gets, and ways to start the command.
+#![allow(clippy::new_without_default)] // what is made is on the machine, and no default of anything
 
 pub mod advice;
 pub mod rules;
