@@ -462,10 +462,10 @@ fn a_service_on_a_full_disk_says_that_it_is_full() {
     let dir = scratch.path("small");
     std::fs::create_dir(&dir).unwrap();
     let script = "mount -t tmpfs -o size=2m none \"$1\" && cd \"$1\" && \
-                  \"$0\" advice set --db history.db z=2 >/dev/null 2>&1 && \
+                  \"$0\" set --db history.db z=2 >/dev/null 2>&1 && \
                   { head -c 4m /dev/zero >fill 2>/dev/null; \
-                  \"$0\" advice set --db history.db z=3; \"$0\" advice serve --db history.db; \
-                  \"$0\" advice serve --db other.db; }";
+                  \"$0\" set --db history.db z=3; \"$0\" serve --db history.db; \
+                  \"$0\" serve --db other.db; }";
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", script, &IMTCP_ADVICE, dir.to_str().unwrap()])
         .output()

@@ -97,10 +97,9 @@ const HOSTILE: [(&str, Answering); 4] =
 fn no_answer_takes_much_memory_of_who_asks_for_advice() {
     for (name, answering) in HOSTILE {
         let (url, _) = service(answering);
-        let limited = format!(
-            "ulimit -d {MOST_MEMORY_KB} && exec \"$0\" advise 192.0.2.7 --json --url {url}"
-        );
-        let output = Command::new("sh").args(["-c", &limited, &IMTCP]).output().unwrap();
+        let limited =
+            format!("ulimit -d {MOST_MEMORY_KB} && exec \"$0\" ask 192.0.2.7 --json --url {url}");
+        let output = Command::new("sh").args(["-c", &limited, &IMTCP_ADVICE]).output().unwrap();
         let (code, said) = (output.status.code(), text(&output.stderr));
         assert!(code.is_some_and(|code| code < 2), "{name}: {code:?} {said}");
     }
