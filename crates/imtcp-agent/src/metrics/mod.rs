@@ -45,12 +45,10 @@ pub fn main(args: MetricsArgs) -> Result<u8> {
     let mut looks = Looks::new()?;
     let registry = looks.registry.clone();
     end_on_signals()?;
-    to_stdout(&format!("imtcp-agent: metrics at http://{}/metrics", listener.local_addr()?));
-    serve::start(listener, registry)?;
     let every = Duration::from_secs_f64(args.interval);
     let mut loaded = Loaded::new(Handles::open);
     let mut fault = Fault::default();
-    while !ENDED.load(Ordering::Relaxed) {
+    let mut turn = || {
         let begun = Instant::now();
         match look(&mut loaded, &mut looks) {
             Ok(()) if fault.end().is_some() => say!("it is up again"),
@@ -63,10 +61,19 @@ pub fn main(args: MetricsArgs) -> Result<u8> {
                 }
             }
         }
-        let rest = every.max(begun.elapsed() * MOST_SHARE).saturating_sub(begun.elapsed());
+        every.max(begun.elapsed() * MOST_SHARE).saturating_sub(begun.elapsed())
+    };
+    // Before somebody asks.
+    let mut rest = turn();
+    to_stdout(&format!("imtcp-agent: metrics at http://{}/metrics", listener.local_addr()?));
+    serve::start(listener, registry)?;
+    loop {
         wait(rest, &ENDED);
+        if ENDED.load(Ordering::Relaxed) {
+            return Ok(exit::OK);
+        }
+        rest = turn();
     }
-    Ok(exit::OK)
 }
 
 fn look(loaded: &mut Loaded<Handles>, looks: &mut Looks) -> Result<()> {
