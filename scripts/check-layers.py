@@ -24,6 +24,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LOAD = ROOT / "lab/load/src"
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 #: Headers that each C part may include, by the beginning of the path.
 C_MAY_INCLUDE = {
@@ -131,11 +132,7 @@ def used_by(module: Module, modules: dict[Module, str]) -> set[Module]:
 
 def circle_faults() -> list[str]:
     faults = []
-    for root in [
-        *ROOT.glob("crates/*/src"),
-        *ROOT.glob("crates/*/src/bin/*"),
-        ROOT / "lab/load/src",
-    ]:
+    for root in [*ROOT.glob("crates/*/src"), *ROOT.glob("crates/*/src/bin/*"), LOAD]:
         modules = modules_of(root)
         uses: dict[Module, set[Module]] = defaultdict(set)
         for module in modules:
@@ -149,10 +146,8 @@ def circle_faults() -> list[str]:
             TopologicalSorter(uses).prepare()
         except CycleError as error:
             circle = " uses ".join("::".join(module) for module in reversed(error.args[1]))
-            faults.append(
-                f"{root.relative_to(ROOT)}: modules in a circle: {circle}. "
-                "Move what both ends need into a module that they both use"
-            )
+            remedy = "move what both ends need into a module that both use"
+            faults.append(f"{root.relative_to(ROOT)}: modules in a circle: {circle}: {remedy}")
     return faults
 
 
