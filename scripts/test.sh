@@ -153,6 +153,11 @@ fi
 
 printf '\n== all parts\n'
 [ "$skipped" = 0 ] || grep -hE '^SKIPPED|^skipped:' "$log"/*.log
-[ -z "$broken" ] || printf 'failed in:%s (logs in %s)\n' "$broken" "$log"
+for name in $broken; do
+	printf 'failed in %s (%s):\n' "$name" "$log/$name.log"
+	# What failed is named last, where a reader of a long log looks first.
+	sed -n '/^---- .* ----$/,/^note: run with\|^failures:/p; /^FAILED \|^ERROR /p' "$log/$name.log" | grep . ||
+		tail -n 5 "$log/$name.log"
+done
 printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" = 0 ] && [ -z "$broken" ]
