@@ -9,8 +9,8 @@ SEEDS ?= 3
 # clone has the same bytes.
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Werror -Icore/include -Ibpf -ffile-compilation-dir=.
 BPF_HEADERS := $(wildcard core/include/imtcp/*.h bpf/*.h)
-BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_modes.bpf.o target/bpf/imtcp_nocc.bpf.o \
-	target/bpf/imtcp_ctl.bpf.o target/bpf/imtcp_uncovered.bpf.o
+BPF_OBJECTS := target/bpf/imtcp.bpf.o target/bpf/imtcp_modes.bpf.o target/bpf/imtcp_paper.bpf.o \
+	target/bpf/imtcp_nocc.bpf.o target/bpf/imtcp_ctl.bpf.o target/bpf/imtcp_uncovered.bpf.o
 
 PREFIX ?= /usr/local
 UNITS ?= $(PREFIX)/lib/systemd/system

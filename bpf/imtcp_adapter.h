@@ -10,7 +10,7 @@
  *   cong_avoid   (may grow)   ──▶ sample         ──▶ decide   ──▶ snd_cwnd, snd_ssthresh
  *   ssthresh     (loss, mark) ──▶ sample         ──▶ target   ──▶ snd_ssthresh
  *   set_state    (the same)   ──▶ sample         ──▶ reduced
- *   min_tso_segs (may send)   ──▶ departure      ──▶ space    ──▶ sk_pacing_rate
+ *   min_tso_segs (may send)   ──▶ departure      ──▶ space    ──▶ sk_pacing_rate; snd_cwnd of a hold
  *
  * Floor and ceiling of a run hold for every control (imtcp_policy.h). What the kernel does by itself
  * (PRR, undo, the retransmission timer) stays its own.
@@ -75,17 +75,18 @@ static __always_inline __u32 imtcp_pkt_bytes(const struct imtcp_conn *conn,
 }
 
 /* The window limited what was sent, or it may double in slow start. */
-static __always_inline int imtcp_window_full(const struct tcp_sock *tp)
+static __always_inline int imtcp_window_full(const struct tcp_sock *tp, __u32 cwnd_segs)
 {
-	if (tp->snd_cwnd < tp->snd_ssthresh)
-		return tp->snd_cwnd < 2 * tp->max_packets_out;
+	if (cwnd_segs < tp->snd_ssthresh)
+		return cwnd_segs < 2 * tp->max_packets_out;
 	return BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
 }
 
-static __always_inline struct imtcp_window imtcp_read_window(const struct tcp_sock *tp)
+static __always_inline struct imtcp_window imtcp_read_window(const struct tcp_sock *tp,
+							     __u32 cwnd_segs)
 {
 	struct imtcp_window w = {
-		.cwnd_segs = tp->snd_cwnd,
+		.cwnd_segs = cwnd_segs,
 		.ssthresh_segs = tp->snd_ssthresh,
 		.credit_segs = tp->snd_cwnd_cnt,
 	};
@@ -167,7 +168,7 @@ static __always_inline void imtcp_read_ack(struct sock *sk, struct imtcp_conn *c
 	s->pkt_bytes = imtcp_pkt_bytes(conn, tp);
 	s->wire_q8 = (__u32)imtcp_div((__u64)s->pkt_bytes * 256, s->mss_bytes);
 	s->srtt_us = tp->srtt_us >> 3;
-	s->cwnd_segs = tp->snd_cwnd;
+	s->cwnd_segs = imtcp_whole_segs(&conn->flow, tp->snd_cwnd);
 	imtcp_facts_on_ack(&conn->flow.facts, s, tp->bytes_acked);
 	if (s->acked_bytes)
 		imtcp_policy_on_ack(conn, s->now_us, s->acked_bytes);
@@ -196,12 +197,12 @@ static __always_inline void imtcp_read_sample(struct sock *sk, struct imtcp_conn
 	s->mss_bytes = tp->mss_cache;
 	s->pkt_bytes = imtcp_pkt_bytes(conn, tp);
 	s->srtt_us = tp->srtt_us >> 3;
-	s->cwnd_segs = tp->snd_cwnd;
+	s->cwnd_segs = imtcp_whole_segs(&conn->flow, tp->snd_cwnd);
 	s->flight_segs = imtcp_flight_segs(tp);
 	s->limit_segs = tp->snd_cwnd_clamp;
 	s->floor_segs = imtcp_window_for(floor_bps + floor_bps / IMTCP_FLOOR_SLACK_DIV, s->srtt_us,
 					 s->pkt_bytes);
-	s->full = (__u32)imtcp_window_full(tp);
+	s->full = (__u32)imtcp_window_full(tp, s->cwnd_segs);
 	s->lost = tp->lost_out != 0;
 	s->timed_out = imtcp_ca_state(sk) == TCP_CA_Loss;
 	s->receiver_bytes = tp->snd_wnd;
@@ -216,11 +217,12 @@ static __always_inline void imtcp_before_decision(struct sock *sk, struct imtcp_
 						  __u32 acked_segs, struct imtcp_sample *s,
 						  struct imtcp_decision *d)
 {
-	struct imtcp_window w = imtcp_read_window(tcp_sk(sk));
+	struct imtcp_window w;
 
 	imtcp_read_sample(sk, conn, s);
 	s->acked_segs = acked_segs;
 	s->flight_segs += acked_segs;
+	w = imtcp_read_window(tcp_sk(sk), s->cwnd_segs);
 	imtcp_decision_begin(&conn->flow, s, d, &w);
 }
 
@@ -239,12 +241,20 @@ static __always_inline void imtcp_write_window(struct sock *sk, struct imtcp_con
 	tp->snd_cwnd_cnt = d->w.credit_segs;
 }
 
+/* The window before the newest loss or mark. TCP's prior_cwnd may be that of a hold; a connection that came to
+ * its control later has no other. */
+static __always_inline __u32 imtcp_undone_segs(const struct imtcp_conn *conn,
+					       const struct tcp_sock *tp)
+{
+	return conn->flow.hold.loss_segs ? conn->flow.hold.loss_segs : tp->prior_cwnd;
+}
+
 /* Before reduced: the window of before it, and whether CWR was a mark. */
 static __always_inline void imtcp_read_reduction(struct sock *sk, struct imtcp_conn *conn,
 						 __u8 new_state, struct imtcp_sample *s)
 {
 	imtcp_read_sample(sk, conn, s);
-	s->cwnd_segs = tcp_sk(sk)->prior_cwnd;
+	s->cwnd_segs = imtcp_undone_segs(conn, tcp_sk(sk));
 	s->lost = new_state != TCP_CA_CWR;
 	if (new_state == TCP_CA_Loss)
 		conn->flow.facts.reductions_rto++;
@@ -268,12 +278,15 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 	dep->ceiling_bps = imtcp_policy_ceiling_bps(policy);
 	dep->floor_bps = imtcp_policy_floor_bps(policy);
 	dep->snd_nxt = tp->snd_nxt;
-	dep->cwnd_segs = tp->snd_cwnd;
+	dep->cwnd_segs = imtcp_whole_segs(&conn->flow, tp->snd_cwnd);
 	dep->ssthresh_segs = tp->snd_ssthresh;
 	dep->out_segs = tp->packets_out;
 	dep->flight_segs = imtcp_flight_segs(tp);
 	dep->most_flight_segs = tp->max_packets_out;
 	dep->unsent_bytes = tp->write_seq - tp->snd_nxt;
+	dep->receiver_bytes = imtcp_seq_before(tp->snd_nxt, tp->snd_una + tp->snd_wnd)
+				      ? tp->snd_una + tp->snd_wnd - tp->snd_nxt
+				      : 0;
 	dep->mss_bytes = tp->mss_cache;
 	dep->pkt_bytes = imtcp_pkt_bytes(conn, tp);
 	dep->chunk_most_segs = IMTCP_CHUNK_MAX_SEGS;
@@ -298,6 +311,8 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 	if (!bps)
 		return IMTCP_USUAL_SEGS; /* no RTT yet: as the kernel does it */
 	conn->spaced_nxt = dep->snd_nxt;
+	if (d->hold_segs | conn->flow.hold.held_segs)
+		tcp_sk(sk)->snd_cwnd = imtcp_held_segs(&conn->flow, d, dep->cwnd_segs);
 	if (ceiling) {
 		__u64 paced_bps = imtcp_policy_pace(policy, conn, dep->now_us, dep->snd_nxt, bps,
 						    (__u64)dep->chunk_segs * dep->pkt_bytes);

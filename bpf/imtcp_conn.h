@@ -15,6 +15,9 @@
 #include <imtcp/cc_ledbatpp.h>
 #include <imtcp/cc_lp.h>
 #include <imtcp/cc_nice.h>
+#include <imtcp/cc_paper_lp.h>
+#include <imtcp/cc_paper_nice.h>
+#include <imtcp/paper_unit.h>
 
 struct imtcp_conn {
 	__u64 policy; /* 0: none */
@@ -44,6 +47,9 @@ struct imtcp_conn {
 		struct imtcp_nice nice;
 		struct imtcp_ledbat ledbat;
 		struct imtcp_ledbatpp ledbatpp;
+		struct imtcp_paper paper; /* and of what is built upon it */
+		struct imtcp_paper_lp paper_lp;
+		struct imtcp_paper_nice paper_nice;
 	} own;
 };
 

@@ -69,11 +69,21 @@ SEC(".rodata.cfg") const volatile struct imtcp_ctl_cfg cfg;
 
 /* The control of each mode. */
 static const char controls[IMTCP_MODES][TCP_CA_NAME_MAX] __attribute__((aligned(8))) = {
-	[IMTCP_MODE_MEASURE] = IMTCP_CC_MEASURE, [IMTCP_MODE_BG] = IMTCP_CC_BG,
-	[IMTCP_MODE_FS] = IMTCP_CC_FS,		 [IMTCP_MODE_LP] = IMTCP_CC_LP,
-	[IMTCP_MODE_LPECN] = IMTCP_CC_LPECN,	 [IMTCP_MODE_NICE] = IMTCP_CC_NICE,
-	[IMTCP_MODE_LEDBAT] = IMTCP_CC_LEDBAT,	 [IMTCP_MODE_LEDBATPP] = IMTCP_CC_LEDBATPP,
+	[IMTCP_MODE_MEASURE] = IMTCP_CC_MEASURE,
+	[IMTCP_MODE_BG] = IMTCP_CC_BG,
+	[IMTCP_MODE_FS] = IMTCP_CC_FS,
+	[IMTCP_MODE_LP] = IMTCP_CC_LP,
+	[IMTCP_MODE_LPECN] = IMTCP_CC_LPECN,
+	[IMTCP_MODE_NICE] = IMTCP_CC_NICE,
+	[IMTCP_MODE_LEDBAT] = IMTCP_CC_LEDBAT,
+	[IMTCP_MODE_LEDBATPP] = IMTCP_CC_LEDBATPP,
 	[IMTCP_MODE_NOCC] = IMTCP_CC_NOCC,
+	[IMTCP_MODE_PAPER] = IMTCP_CC_PAPER,
+	[IMTCP_MODE_PAPER_BG] = IMTCP_CC_PAPER_BG,
+	[IMTCP_MODE_PAPER_CAP] = IMTCP_CC_PAPER_CAP,
+	[IMTCP_MODE_PAPER_FS] = IMTCP_CC_PAPER_FS,
+	[IMTCP_MODE_PAPER_LP] = IMTCP_CC_PAPER_LP,
+	[IMTCP_MODE_PAPER_NICE] = IMTCP_CC_PAPER_NICE,
 };
 
 static __always_inline void set_control(struct bpf_sock_ops *ctx, __u32 mode)
@@ -446,7 +456,8 @@ int imtcp_chose(__u64 *ctx)
 	if (!conn || conn->left || conn->policy != cfg.policy)
 		return 0;
 	if (conn->mode == IMTCP_MODE_MEASURE || conn->mode == IMTCP_MODE_FS ||
-	    conn->mode == IMTCP_MODE_NOCC)
+	    conn->mode == IMTCP_MODE_NOCC || conn->mode == IMTCP_MODE_PAPER ||
+	    conn->mode == IMTCP_MODE_PAPER_FS)
 		__sync_fetch_and_add(&chose_conns, 1);
 	return 0;
 }

@@ -126,6 +126,8 @@ static __always_inline void imtcp_end(struct sock *sk)
 
 	if (!conn || conn->left)
 		return;
+	if (conn->flow.hold.held_segs)
+		tp->snd_cwnd = imtcp_whole_segs(&conn->flow, tp->snd_cwnd);
 	acked = tp->bytes_acked - conn->acked_before;
 	closed = sk->__sk_common.skc_state == TCP_CLOSE;
 	imtcp_policy_on_end(conn, acked, tp->bytes_received - conn->received_before, !closed);
@@ -146,9 +148,9 @@ static __always_inline void imtcp_end(struct sock *sk)
 static __always_inline void imtcp_without_state(struct sock *sk, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct imtcp_window w = imtcp_read_window(tp);
+	struct imtcp_window w = imtcp_read_window(tp, tp->snd_cwnd);
 
-	if (!imtcp_window_full(tp))
+	if (!imtcp_window_full(tp, tp->snd_cwnd))
 		return;
 	imtcp_reno_grow(&w, acked, tp->snd_cwnd_clamp);
 	tp->snd_cwnd = w.cwnd_segs;
@@ -158,9 +160,10 @@ static __always_inline void imtcp_without_state(struct sock *sk, __u32 acked)
 /* A loss that was none: the window before it, as tcp_reno_undo_cwnd. */
 static __always_inline __u32 imtcp_undone_cwnd(struct sock *sk)
 {
+	const struct imtcp_conn *conn = imtcp_conn_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
+	return imtcp_max(tp->snd_cwnd, conn ? imtcp_undone_segs(conn, tp) : tp->prior_cwnd);
 }
 
 #endif

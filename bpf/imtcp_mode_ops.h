@@ -33,7 +33,7 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 	SEC("struct_ops")                                                                            \
 	void BPF_PROG(ops##_init, struct sock *sk)                                                   \
 	{                                                                                            \
-		struct imtcp_window w = imtcp_read_window(tcp_sk(sk));                               \
+		struct imtcp_window w = imtcp_read_window(tcp_sk(sk), tcp_sk(sk)->snd_cwnd);                             \
 		struct imtcp_conn *conn = imtcp_start(sk, mode_number);                              \
                                                                                                      \
 		if (conn)                                                                            \
@@ -94,6 +94,7 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 		if (!conn)                                                                           \
 			return imtcp_reno_ssthresh(tcp_sk(sk)->snd_cwnd);                            \
 		imtcp_read_sample(sk, conn, &s);                                                     \
+		imtcp_hold_on_loss(&conn->flow, s.cwnd_segs);                                        \
 		/* The kernel lowers the window to it while the loss is repaired, below a floor,   \
 		 * too. */ \
 		return imtcp_max(imtcp_##control##_target(&conn->flow, (void *)&conn->own, &s),      \

@@ -30,7 +30,7 @@ typedef uint64_t __imtcp_u64;
 
 #include <imtcp/params.h>
 
-#define IMTCP_ABI_VERSION 8
+#define IMTCP_ABI_VERSION 9
 
 /* Names under which the congestion controls are registered (TCP_CONGESTION). */
 #define IMTCP_CC_MEASURE "imtcp"
@@ -42,6 +42,12 @@ typedef uint64_t __imtcp_u64;
 #define IMTCP_CC_LEDBAT "imtcp_ledbat"
 #define IMTCP_CC_LEDBATPP "imtcp_ledbatpp"
 #define IMTCP_CC_NOCC "imtcp_nocc"
+#define IMTCP_CC_PAPER "imtcp_paper"
+#define IMTCP_CC_PAPER_BG "imtcp_paperbg"
+#define IMTCP_CC_PAPER_CAP "imtcp_papercap"
+#define IMTCP_CC_PAPER_FS "imtcp_paperfs"
+#define IMTCP_CC_PAPER_LP "imtcp_paperlp"
+#define IMTCP_CC_PAPER_NICE "imtcp_papernice"
 
 enum imtcp_mode {
 	IMTCP_MODE_NONE = 0,
@@ -56,7 +62,14 @@ enum imtcp_mode {
 	IMTCP_MODE_LEDBATPP = 8,
 	/* no congestion control [EN §2.3], for whom the administrator allows it (imtcp_nocc.bpf.c) */
 	IMTCP_MODE_NOCC = 9,
-	IMTCP_MODES = 10,
+	/* the papers' controls as printed (imtcp_paper.bpf.c) */
+	IMTCP_MODE_PAPER = 10,	    /* ImTCP [IM §3] */
+	IMTCP_MODE_PAPER_BG = 11,   /* ImTCP-bg [BG §3.2] */
+	IMTCP_MODE_PAPER_CAP = 12,  /* ImTCP's own background mode [IM §5.1] */
+	IMTCP_MODE_PAPER_FS = 13,   /* and full-speed mode [IM §5.2] */
+	IMTCP_MODE_PAPER_LP = 14,   /* TCP-LP [LP §III] */
+	IMTCP_MODE_PAPER_NICE = 15, /* TCP Nice [NICE §3] */
+	IMTCP_MODES = 16,
 };
 
 /* Control unit [IM §3.3 fig. 5]. OFF: this connection cannot measure at present. */

@@ -21,6 +21,7 @@
 	X(cc_ledbat)                                                                               \
 	X(cc_ledbatpp)                                                                             \
 	X(cc_fs)                                                                                   \
+	X(paper)                                                                                   \
 	X(steps)                                                                                   \
 	X(property)
 

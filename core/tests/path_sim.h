@@ -7,11 +7,12 @@
  *	   ▲       (or token bucket)                   │
  *	   └───── delay ◀── bunching, ACK filter ◀─────┘
  *
- * Sender: chunks of segments, one departure per question, then a gap at the pace of the answer, with
- * the kernel's credit (tcp_update_skb_after_send: a packet that left late shortens the next gap by up
- * to a half); first ten segments unpaced. The control is imtcp_bg; with a fixed window, or with reno,
- * it is the one that measures and nothing else. Losses: none by itself (the buffer is deep); tests call
- * imtcp_meas_on_loss.
+ * Sender: one question, then chunks of segments as tcp_write_xmit sends them, until the window is full or a gap begins.
+ * The gap is that of the answer, with the kernel's credit (tcp_update_skb_after_send: a packet that left late shortens
+ * the next gap by up to a half). The first ten segments are unpaced. The control is the one of the configuration, else
+ * imtcp_bg; with a fixed window, or with reno, it is the one that measures and nothing else. The application may write
+ * slowly, and the socket buffer and the receiver's window may be small. Losses: none by itself (the buffer is deep);
+ * tests call imtcp_meas_on_loss.
  *
  * FIFO and receiver: sim_path.h.
  */
@@ -25,12 +26,6 @@
 static inline uint32_t sim_flight_segs(const struct sim *s)
 {
 	return (s->snd_nxt - s->snd_una + SIM_MSS - 1) / SIM_MSS;
-}
-
-/* Does imtcp_bg decide, or the control that measures and nothing else? */
-static inline int sim_yields(const struct sim *s)
-{
-	return !s->cfg.cwnd_segs && !s->cfg.reno;
 }
 
 /* What the connection may send on the whole, and its window. */
@@ -81,19 +76,50 @@ static inline void sim_invariants(const struct sim *s)
 		assert_at_most(m->high_bps, imtcp_max(m->link_bps, 1));
 }
 
+/* Written and not sent: within what the application has, and what its socket buffer takes. */
+static inline uint64_t sim_unsent(const struct sim *s)
+{
+	uint64_t unsent = s->written;
+
+	if (s->cfg.app_bps) {
+		uint64_t so_far = (s->now_ns - s->began_ns) / 1000 * (s->cfg.app_bps / 8) / 1000000;
+
+		unsent = imtcp_min(unsent, imtcp_sub(so_far, s->bytes_out));
+	}
+	if (s->cfg.sndbuf_bytes)
+		unsent = imtcp_min(unsent, imtcp_sub(s->cfg.sndbuf_bytes, s->snd_nxt - s->snd_una));
+	return unsent;
+}
+
+/* What TCP's window, and the receiver's, let go. */
+static inline uint32_t sim_room(const struct sim *s)
+{
+	uint64_t window = s->w.cwnd_segs;
+
+	if (s->cfg.rcv_segs)
+		window = imtcp_min(window, s->cfg.rcv_segs);
+	return (uint32_t)imtcp_sub(window, sim_flight_segs(s));
+}
+
 static inline void sim_read_departure(const struct sim *s, struct imtcp_departure *dep)
 {
+	uint64_t unsent = sim_unsent(s);
+
 	memset(dep, 0, sizeof(*dep));
 	dep->now_us = sim_us(s);
 	dep->ceiling_bps = s->cfg.max_bps ? s->cfg.max_bps : IMTCP_U64_MAX;
 	dep->late_ns = s->wstamp_ns ? imtcp_sub(s->now_ns, s->wstamp_ns) : 0;
 	dep->snd_nxt = s->snd_nxt;
-	dep->cwnd_segs = s->w.cwnd_segs;
+	dep->cwnd_segs = imtcp_whole_segs(&s->flow, s->w.cwnd_segs);
 	dep->ssthresh_segs = s->w.ssthresh_segs;
 	dep->flight_segs = dep->out_segs = sim_flight_segs(s);
 	dep->most_flight_segs = s->most_out_segs;
-	/* a socket buffer */
-	dep->unsent_bytes = s->written > 4000000 ? 4000000 : (uint32_t)s->written;
+	/* a large socket buffer */
+	dep->unsent_bytes = unsent > 4000000 ? 4000000 : (uint32_t)unsent;
+	dep->receiver_bytes = IMTCP_U32_MAX;
+	if (s->cfg.rcv_segs)
+		dep->receiver_bytes = (uint32_t)imtcp_sub((uint64_t)s->cfg.rcv_segs * SIM_MSS,
+							  s->snd_nxt - s->snd_una);
 	dep->mss_bytes = SIM_MSS;
 	dep->pkt_bytes = SIM_PKT;
 	dep->chunk_most_segs = s->cfg.max_chunk ? s->cfg.max_chunk : IMTCP_CHUNK_MAX_SEGS;
@@ -116,51 +142,24 @@ static inline void sim_validate(struct sim *s, uint32_t limited)
 	s->usage_seq = s->snd_nxt;
 }
 
-/* Up to one departure. Returns 1 if there was one. */
-static inline int sim_try_send(struct sim *s)
+/* One buffer leaves: segs segments at most, and the gap after it at bps (0: none). */
+static inline void sim_send(struct sim *s, const struct imtcp_departure *dep,
+			    const struct imtcp_decision *d, uint32_t segs, uint64_t bps)
 {
-	uint64_t bps, ends = s->flow.meas.ends, len_ns, credit_ns, sent_us;
-	uint32_t room, segs, i, bytes, max_segs, left;
-	struct imtcp_departure dep;
-	struct imtcp_decision d;
+	uint32_t bytes = (uint32_t)imtcp_min((uint64_t)segs * SIM_MSS, sim_unsent(s)), left;
+	uint64_t len_ns, credit_ns, sent_us = sim_us(s);
 
-	for (i = 0; i <= (s->cfg.idempotence ? 5U : 0U); i++) {
-		memset(&d, 0, sizeof(d));
-		sim_read_departure(s, &dep);
-		if (sim_yields(s))
-			imtcp_bg_space(&s->flow, &s->bg, &dep, &d);
-		else
-			imtcp_measure_space(&s->flow, NULL, &dep, &d);
-		sim_invariants(s);
-		if (s->flow.meas.ends != ends)
-			sim_note_result(s);
-		ends = s->flow.meas.ends;
-	}
-	bps = d.pace_bps;
-	max_segs = bps ? d.segs : 2;
-	if (s->cfg.max_bps && d.plan != IMTCP_PLAN_STREAM)
-		bps = imtcp_min(bps, s->cfg.max_bps);
-	if (d.unpaced && !s->cfg.max_bps)
-		bps = 0;
-	room = (uint32_t)imtcp_sub(s->w.cwnd_segs, sim_flight_segs(s));
-	if (!room)
-		sim_validate(s, 1);
-	if (!room || !s->written || (s->wstamp_ns > s->now_ns && bps))
-		return 0;
-	segs = room < max_segs ? room : max_segs;
-	bytes = (uint32_t)imtcp_min((uint64_t)segs * SIM_MSS, s->written);
 	s->written -= bytes;
-	sent_us = sim_us(s);
-
+	s->bytes_out += bytes;
 	/* the kernel's pacing */
 	if (bps && s->segs_out >= SIM_UNPACED_SEGS) {
-		len_ns = (uint64_t)bytes * SIM_NSEC / imtcp_pace_bytes_per_sec(&dep, &d, bps);
+		len_ns = (uint64_t)bytes * SIM_NSEC / imtcp_pace_bytes_per_sec(dep, d, bps);
 		credit_ns = s->now_ns - s->wstamp_ns;
 		s->wstamp_ns = s->now_ns;
 		len_ns -= imtcp_min(len_ns / 2, credit_ns);
 		s->wstamp_ns += len_ns;
 		/* slower than the ordinary gap, or it is none */
-		if (d.plan == IMTCP_PLAN_HOLD && bps < dep.base_bps)
+		if (d->plan == IMTCP_PLAN_HOLD && bps < dep->base_bps)
 			s->longest_hold_us = imtcp_max(s->longest_hold_us, len_ns / 1000);
 		s->longest_silence_us = imtcp_max(s->longest_silence_us, len_ns / 1000);
 	}
@@ -181,8 +180,47 @@ static inline int sim_try_send(struct sim *s)
 	}
 	s->last_departure_ns = s->now_ns;
 	s->departures++;
-	sim_validate(s, sim_flight_segs(s) >= s->w.cwnd_segs);
-	return 1;
+}
+
+/* An ACK came, a gap is over or something was written: asks once, and sends (tcp_write_xmit). */
+static inline void sim_write_xmit(struct sim *s)
+{
+	uint64_t bps, ends = s->flow.meas.ends;
+	uint32_t i, max_segs, room, sent = 0;
+	struct imtcp_departure dep;
+	struct imtcp_decision d;
+
+	for (i = 0; i <= (s->cfg.idempotence ? 5U : 0U); i++) {
+		memset(&d, 0, sizeof(d));
+		sim_read_departure(s, &dep);
+		s->control->space(&s->flow, &s->own, &dep, &d);
+		sim_invariants(s);
+		if (s->flow.meas.ends != ends)
+			sim_note_result(s);
+		ends = s->flow.meas.ends;
+	}
+	if (d.pace_bps && (d.hold_segs || s->flow.hold.held_segs)) {
+		s->w.cwnd_segs = imtcp_held_segs(&s->flow, &d, dep.cwnd_segs);
+		if (d.hold_segs && !d.plan)
+			s->holds++;
+	}
+	bps = d.pace_bps;
+	max_segs = bps ? d.segs : 2;
+	if (s->cfg.max_bps && d.plan != IMTCP_PLAN_STREAM)
+		bps = imtcp_min(bps, s->cfg.max_bps);
+	if (d.unpaced && !s->cfg.max_bps)
+		bps = 0;
+	while (sim_unsent(s) && !(s->wstamp_ns > s->now_ns && bps)) {
+		room = sim_room(s);
+		if (!room)
+			break;
+		sim_send(s, &dep, &d, room < max_segs ? room : max_segs, bps);
+		sent = 1;
+	}
+	if (sent)
+		sim_validate(s, sim_flight_segs(s) >= s->w.cwnd_segs);
+	else if (!sim_room(s))
+		sim_validate(s, 1);
 }
 
 static inline void sim_rtt(struct sim *s, uint32_t rtt_us)
@@ -216,12 +254,9 @@ static inline void sim_learn(struct sim *s, uint32_t acked, uint64_t sent_us)
 	a.wire_q8 = SIM_PKT * 256 / SIM_MSS;
 	sim_rtt(s, (uint32_t)a.rtt_us);
 	a.srtt_us = s->srtt_us;
-	a.cwnd_segs = s->w.cwnd_segs;
+	a.cwnd_segs = imtcp_whole_segs(&s->flow, s->w.cwnd_segs);
 	imtcp_facts_on_ack(&s->flow.facts, &a, s->bytes_acked);
-	if (sim_yields(s))
-		imtcp_bg_learn(&s->flow, &s->bg, &a);
-	else
-		imtcp_measure_learn(&s->flow, NULL, &a);
+	s->control->learn(&s->flow, &s->own, &a);
 	sim_invariants(s);
 	if (s->flow.meas.ends != ends)
 		sim_note_result(s);
@@ -230,6 +265,7 @@ static inline void sim_learn(struct sim *s, uint32_t acked, uint64_t sent_us)
 /* The window may grow: cong_avoid. */
 static inline void sim_decide(struct sim *s, uint32_t acked)
 {
+	struct imtcp_window w = s->w;
 	struct imtcp_sample a;
 	struct imtcp_decision d;
 
@@ -240,16 +276,12 @@ static inline void sim_decide(struct sim *s, uint32_t acked)
 	a.pkt_bytes = SIM_PKT;
 	a.srtt_us = s->srtt_us;
 	a.acked_segs = acked;
-	a.cwnd_segs = s->w.cwnd_segs;
+	a.cwnd_segs = w.cwnd_segs = imtcp_whole_segs(&s->flow, s->w.cwnd_segs);
 	a.flight_segs = sim_flight_segs(s) + acked;
 	a.limit_segs = s->cfg.reno && s->cfg.cwnd_segs ? s->cfg.cwnd_segs : SIM_CWND_MOST;
-	a.full = s->w.cwnd_segs < s->w.ssthresh_segs ? s->w.cwnd_segs < 2 * s->most_out_segs
-						     : s->limited;
-	imtcp_decision_begin(&s->flow, &a, &d, &s->w);
-	if (sim_yields(s))
-		imtcp_bg_decide(&s->flow, &s->bg, &a, &d);
-	else
-		imtcp_measure_decide(&s->flow, NULL, &a, &d);
+	a.full = w.cwnd_segs < w.ssthresh_segs ? w.cwnd_segs < 2 * s->most_out_segs : s->limited;
+	imtcp_decision_begin(&s->flow, &a, &d, &w);
+	s->control->decide(&s->flow, &s->own, &a, &d);
 	imtcp_decision_bound(&s->flow, &a, &d, sim_ceiling_segs(s));
 	s->w = d.w;
 	if (s->cfg.cwnd_segs && !s->cfg.reno)
@@ -284,13 +316,15 @@ static inline void sim_run(struct sim *s, uint64_t until_us)
 		uint64_t next_ns = ~0ULL;
 		const struct sim_ack *a = &s->acks[s->ack_head % SIM_ACKS];
 
-		while (sim_try_send(s))
-			;
+		sim_write_xmit(s);
 		if (s->ack_head != s->ack_tail)
 			next_ns = a->at_ns;
 		/* a departure may come before the receiver gives up to wait for it */
 		if (s->wstamp_ns > s->now_ns)
 			next_ns = imtcp_min(next_ns, s->wstamp_ns);
+		/* the application writes a millisecond's worth at a time */
+		if (s->cfg.app_bps)
+			next_ns = imtcp_min(next_ns, s->now_ns + 1000000);
 		if (s->delack_at_ns && s->delack_at_ns < next_ns) {
 			/* what waits at the receiver comes before anything later */
 			sim_ack_leaves(s, s->delack_at_ns);

@@ -312,6 +312,7 @@ static uint32_t trend_of(const int *growth_us, uint32_t n)
 		g.rises += growth_us[i] > (int)IMTCP_CLOCK_NOISE_US;
 	}
 	g.intervals.n = n;
+	g.least_intervals = IMTCP_STREAM_LEAST_INTERVALS;
 	return imtcp_trend(&g);
 }
 #define TREND(...)                                                                                 \

@@ -6,7 +6,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const OBJECTS: [&str; 5] = ["imtcp", "imtcp_modes", "imtcp_nocc", "imtcp_ctl", "imtcp_uncovered"];
+const OBJECTS: [&str; 6] =
+    ["imtcp", "imtcp_modes", "imtcp_paper", "imtcp_nocc", "imtcp_ctl", "imtcp_uncovered"];
 
 fn main() {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap())

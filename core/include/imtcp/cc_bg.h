@@ -52,10 +52,7 @@
  *     is at least that (imtcp_bg_noise_us).
  * 16. Nor is there a cap after two seconds of bunched results (imtcp_bg_lapse). Growth then is an eighth per calm round.
  *
- * The profile "paper" goes without 3, 7, 10, 12, 13, 14 and 16, with g = 1 without 9, and its floor is two segments at
- * once. The others stay: without 1 and 2 the window collapses behind a receiver that delays its ACKs,
- * without 5 it never finds a longer path, without 6 and 8, and with g < 1 without 9, nothing is
- * measured, 4 is the paper's own, and without 15 a LAN's flow stays at ten segments.
+ * cc_paper_bg.h has the paper's rules alone.
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
@@ -65,16 +62,16 @@
 /* Least window of the RTT rule, segments; and where a window above that stops first. ours: below four, a
  * loss cannot be found by three duplicate ACKs; at two, each ACK of a receiver that delays them is
  * still at once. With four at least, a greedy flow lost 4 % of its 50 Mbit/s, with two about 2 %:
- * docs/lab-notes/0003-steps-and-the-least-window.md. */
+ * lab/notes/0003-steps-and-the-least-window.md. */
 #define IMTCP_BG_LEAST_SEGS 2U
 #define IMTCP_BG_FIRST_LEAST_SEGS 4U
 
 /* The slack of the cap, of which the greatest counts where no queue stands. ours, by
- * docs/lab-notes/0009-a-cap-for-results-that-are-right.md:
+ * lab/notes/0009-a-cap-for-results-that-are-right.md:
  * - a 20th of A_s: in a window of exactly that, what a hold kept back is lost for good
- *   (docs/lab-notes/0002-the-cap-after-a-calm-round.md);
+ *   (lab/notes/0002-the-cap-after-a-calm-round.md);
  * - a 16th of what is missing to the capacity: beside steady traffic, whose results do not scatter, that 20th is less
- *   than holds keep back (docs/lab-notes/0010-what-each-rule-earns.md);
+ *   than holds keep back (lab/notes/0010-what-each-rule-earns.md);
  * - the mean deviation of the results: beside bursts most moments are quieter than the mean, and the RTT rule
  *   holds the line in the others. Twice that is as good there, but five flows swing each other up by it. */
 #define IMTCP_BG_SLACK_DIV 20U
@@ -83,18 +80,18 @@
 /* After a calm round the window goes this part, an eighth, of the way to the cap. ours: A_s is the mean of
  * quiet moments, and a window back at it within two round trips of each cut has the next queue stand at
  * once. Five flows alone have half the queue of slow start to the cap, and share it evenly:
- * docs/lab-notes/0005-what-a-queue-delivers.md. */
+ * lab/notes/0005-what-a-queue-delivers.md. */
 #define IMTCP_BG_APPROACH_DIV 8U
 
 /* The longest RTTmin that a queue is compared with, 30 ms. ours: the others wait in the queue, however long
  * the background's own way is. A fifth of 300 ms would be a queue of 60 ms before anything is given way
  * to, and the cut then a sixth. A cut as of 30 ms would be ten times what empties the queue, and five flows of
- * 300 ms would use 0.63 of an idle line: docs/lab-notes/0007-a-long-way-is-judged-as-a-short-one.md. */
+ * 300 ms would use 0.63 of an idle line: lab/notes/0007-a-long-way-is-judged-as-a-short-one.md. */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
 
 /* Results may be bunched for this long, two seconds, with A_s believed. ours: beside the web, beside greedy flows and
  * alone none of 70 runs had a bunched result that long after the last that counted; where ACKs jitter at 1 Gbit/s six of seven
- * were, for 25 s, and the flow stayed at what one had once said: docs/lab-notes/0018-no-word-from-the-acks.md. */
+ * were, for 25 s, and the flow stayed at what one had once said: lab/notes/0018-no-word-from-the-acks.md. */
 #define IMTCP_BG_BUNCHED_MOST_US (2 * IMTCP_USEC_PER_SEC)
 
 /* A queue is told by the least RTT of this long a stretch of ACKs, and of so many samples. ours: as long as
@@ -107,7 +104,7 @@
  * differs from the next by R / 3: three of these differences. ours, as is the bound, B: what is
  * more than a round trip without a queue is a delayed ACK, or a queue. Without it a flow beside the web that
  * used 0.60 of what was free used 0.31 where ACKs jitter by a tenth of the round trip, with it 0.58:
- * docs/lab-notes/0011-jitter-and-windows-of-two.md. */
+ * lab/notes/0011-jitter-and-windows-of-two.md. */
 #define IMTCP_BG_JITTER_RANGE 3U
 
 /* A stretch of ACKs within a round trip. */
@@ -142,10 +139,9 @@ struct imtcp_bg {
 };
 
 /* B: the round trip that a queue is compared with in (3), RTTmin, and at most 30 ms. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp_u32 base_us)
+IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(imtcp_u32 base_us)
 {
-	return imtcp_as_in_paper(p) ? base_us
-				    : (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
+	return (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
 }
 
 /*
@@ -162,7 +158,7 @@ IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_bg *b, const struct
 		return 0;
 	least = slack = e->available_bps / IMTCP_BG_SLACK_DIV;
 	missing = imtcp_sub(e->capacity_bps, e->available_bps);
-	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(p, base_us), p->delta_q8 - 256, 256);
+	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(base_us), p->delta_q8 - 256, 256);
 	slack = imtcp_max(slack, missing / IMTCP_BG_SLACK_MISSING_DIV);
 	slack = imtcp_max(slack, e->deviation_bps);
 	/* nobody has more than the capacity, however much the results scatter */
@@ -186,8 +182,7 @@ IMTCP_INLINE void imtcp_bg_set_cap(const struct imtcp_bg *b, struct imtcp_facts 
 	if (!bps || !base_us)
 		return;
 	if (e->trust == IMTCP_TRUST_RESULTS) {
-		if (!imtcp_as_in_paper(p))
-			bps += imtcp_bg_slack_bps(b, p, e, base_us);
+		bps += imtcp_bg_slack_bps(b, p, e, base_us);
 		/* no share of what is not known: the first result needs a window that carries its
 		 * streams */
 		bps = imtcp_scale(bps, p->g_q8, 256);
@@ -217,10 +212,8 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, struct imtcp_meas *m,
  * imtcp_bg_on_result, where there is a cap.
  */
 IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, struct imtcp_meas *m,
-				 const struct imtcp_params *p, const struct imtcp_result *r)
+				 const struct imtcp_result *r)
 {
-	if (imtcp_as_in_paper(p))
-		return;
 	if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE) {
 		b->bunched_at_us = 0;
 		b->cap_lapsed = 0;
@@ -267,7 +260,7 @@ IMTCP_INLINE int imtcp_bg_queue_exceeds(imtcp_u32 queue_us, imtcp_u32 reference_
 }
 
 /* What may be no queue but the hosts. Where RTTmin is less than a millisecond, that: TCP puts as much into one buffer
- * there, and a window that is cut for it lets both ends sleep (docs/lab-notes/0017-what-is-no-queue-on-a-lan.md). */
+ * there, and a window that is cut for it lets both ends sleep (lab/notes/0017-what-is-no-queue-on-a-lan.md). */
 IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us)
 {
 	return imtcp_too_short(base_us) ? IMTCP_SHORT_RTT_US : IMTCP_HOST_NOISE_US;
@@ -287,11 +280,10 @@ IMTCP_INLINE int imtcp_bg_meets_queue(struct imtcp_bg *b, imtcp_u32 base_us, int
 }
 
 /* Where (4) stops: at four, and from there at two, if four still leave a queue. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_least_segs(const struct imtcp_params *p, imtcp_u32 cwnd_segs)
+IMTCP_INLINE imtcp_u32 imtcp_bg_least_segs(imtcp_u32 cwnd_segs)
 {
-	return cwnd_segs > IMTCP_BG_FIRST_LEAST_SEGS && !imtcp_as_in_paper(p)
-		       ? IMTCP_BG_FIRST_LEAST_SEGS
-		       : IMTCP_BG_LEAST_SEGS;
+	return cwnd_segs > IMTCP_BG_FIRST_LEAST_SEGS ? IMTCP_BG_FIRST_LEAST_SEGS
+						     : IMTCP_BG_LEAST_SEGS;
 }
 
 /* How far the window may double up after a calm round: to the cap after a step, else an eighth of the way; with a cap that
@@ -332,15 +324,13 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u32 base_us, imtcp_u
 }
 
 /* What jitter adds to the least of so many RTTs, microseconds. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_jitter_us(const struct imtcp_bg *b, const struct imtcp_params *p,
-					  imtcp_u32 base_us, imtcp_u32 samples)
+IMTCP_INLINE imtcp_u32 imtcp_bg_jitter_us(const struct imtcp_bg *b, imtcp_u32 base_us,
+					  imtcp_u32 samples)
 {
 	imtcp_u64 us = imtcp_div((imtcp_u64)b->stretch.jitter_us * IMTCP_BG_JITTER_RANGE,
 				 samples + 1ULL);
 
-	if (imtcp_as_in_paper(p))
-		return 0;
-	return (imtcp_u32)imtcp_min(us, imtcp_bg_reference_us(p, base_us));
+	return (imtcp_u32)imtcp_min(us, imtcp_bg_reference_us(base_us));
 }
 
 /*
@@ -348,7 +338,7 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_jitter_us(const struct imtcp_bg *b, const struct
  * what jitter adds; 0: there was none.
  */
 IMTCP_INLINE imtcp_u32 imtcp_bg_newest_rtt_us(struct imtcp_bg *b, const struct imtcp_facts *f,
-					      const struct imtcp_params *p, imtcp_u64 now_us)
+					      imtcp_u64 now_us)
 {
 	const struct imtcp_round *r = &f->round;
 	imtcp_u32 rtt = b->stretch.last_least_rtt_us, samples = b->stretch.last_samples;
@@ -357,14 +347,14 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_newest_rtt_us(struct imtcp_bg *b, const struct i
 	b->stretch.least_rtt_us = 0;
 	b->stretch.samples = 0;
 	b->stretch.last_least_rtt_us = 0;
-	if (!rtt || imtcp_as_in_paper(p)) {
+	if (!rtt) {
 		rtt = r->last_least_rtt_us;
 		samples = r->last_samples;
 	}
 	if (!rtt)
 		return 0;
 	return (imtcp_u32)imtcp_max(
-		imtcp_sub(rtt, imtcp_bg_jitter_us(b, p, f->minrtt.base_us, samples)), 1);
+		imtcp_sub(rtt, imtcp_bg_jitter_us(b, f->minrtt.base_us, samples)), 1);
 }
 
 /* A round trip ended: (3) and (4), RTTmin's age, growth to the cap. */
@@ -377,10 +367,10 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 
 	if (!b || !f || !p || !w || !end)
 		return 0;
-	rtt = imtcp_bg_newest_rtt_us(b, f, p, end->now_us);
+	rtt = imtcp_bg_newest_rtt_us(b, f, end->now_us);
 	base = f->minrtt.base_us;
 	queue_us = imtcp_to_u32(imtcp_sub(rtt, base));
-	least = (imtcp_u32)imtcp_max(end->floor_segs, imtcp_bg_least_segs(p, w->cwnd_segs));
+	least = (imtcp_u32)imtcp_max(end->floor_segs, imtcp_bg_least_segs(w->cwnd_segs));
 	drain = imtcp_minrtt_on_round(&f->minrtt, end->now_us, (int)end->busy);
 	f->yields = 0;
 	if (drain && !b->draining)
@@ -398,7 +388,7 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 	/* one small question and its answer, a delayed ACK for all that is known */
 	if (!rtt || !base || (!end->busy && f->round.last_samples == 1))
 		return 0;
-	reference_us = imtcp_bg_reference_us(p, base);
+	reference_us = imtcp_bg_reference_us(base);
 	b->queue_us = queue_us;
 	tolerated_q8 = p->delta_q8 - 256;
 	/* calm, ours: below the middle between no queue and delta */
@@ -419,7 +409,7 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 		w->credit_segs = 0;
 		f->yields = 1;
 		b->stepped_up = 0;
-	} else if (b->calm && !b->cap_stale && !imtcp_as_in_paper(p)) {
+	} else if (b->calm && !b->cap_stale) {
 		w->ssthresh_segs = (imtcp_u32)imtcp_max(
 			w->ssthresh_segs, imtcp_bg_approach_segs(b, f->cap_segs, w->cwnd_segs));
 	}
@@ -443,7 +433,7 @@ IMTCP_INLINE void imtcp_bg_learn(struct imtcp_flow *c, struct imtcp_bg *b,
 	if (!imtcp_estimate_news(m))
 		return;
 	imtcp_bg_on_result(b, m, &c->params, &m->result);
-	imtcp_bg_lapse(b, m, &c->params, &m->result);
+	imtcp_bg_lapse(b, m, &m->result);
 }
 
 IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,

@@ -45,7 +45,7 @@
  *     then on. The greatest window is one that has not grown for some round trips, be it for the
  *     receiver's buffer, the sender's, a ceiling or the application; where it grows again, slow
  *     start goes on. By losses alone a connection that a buffer keeps from filling the queue would
- *     never yield to anybody (docs/lab-notes/0019-a-slow-start-without-a-loss.md).
+ *     never yield to anybody (lab/notes/0019-a-slow-start-without-a-loss.md).
  *  5. [LP fig. 3] does not say whether an indication within itt starts the timer anew: it does,
  *     as "persistent congestion" has to hold the window at one packet.
  */

@@ -8,7 +8,7 @@
  *   ──────────────────────────      ──────────────────────       ─────────────────────────
  *   sample: an ACK came         ──▶ learn   (its model)
  *   sample: the window may grow ──▶ decide  (its window)    ──▶  w, floor_segs, least_segs
- *   departure: TCP may send     ──▶ space   (the next gap)  ──▶  pace_bps, segs, plan
+ *   departure: TCP may send     ──▶ space   (the next gap)  ──▶  pace_bps, segs, plan, hold_segs
  *   sample: a loss or a mark    ──▶ ssthresh, reduced
  */
 #ifndef IMTCP_CONTROL_H
@@ -68,6 +68,7 @@ struct imtcp_departure {
 	imtcp_u32 flight_segs;
 	imtcp_u32 most_flight_segs; /* at once in the newest round trip; 0: unknown */
 	imtcp_u32 unsent_bytes;	    /* written by the application, not yet sent */
+	imtcp_u32 receiver_bytes;   /* that the receiver's window still takes */
 	imtcp_u32 mss_bytes;
 	imtcp_u32 pkt_bytes;	   /* a full segment on the wire */
 	imtcp_u32 chunk_segs;	   /* segments that the stack sends at one instant at base_bps */
@@ -98,8 +99,8 @@ struct imtcp_decision {
 		pace_bps; /* on the wire, of the gap after the packet that leaves next; 0: none yet */
 	imtcp_u32 segs;	  /* that may leave at once */
 	imtcp_u32 plan;	  /* enum imtcp_plan: the gap of a hold or a stream is exact */
-	imtcp_u32 unpaced; /* without a ceiling ACKs are the clock */
-	imtcp_u32 _pad;
+	imtcp_u32 unpaced;   /* without a ceiling ACKs are the clock */
+	imtcp_u32 hold_segs; /* may be in flight until the control is asked again; 0: the window */
 };
 
 /* Segments of pkt_bytes (on the wire) in flight at bps over rtt_us. */

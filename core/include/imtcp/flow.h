@@ -40,11 +40,44 @@
  * three duplicate ACKs. */
 #define IMTCP_MEASURING_LEAST_SEGS 4U
 
+/* While a control holds packets back TCP's window is smaller than the control's. */
+struct imtcp_hold {
+	imtcp_u32 held_segs;  /* TCP's; 0: nothing is held */
+	imtcp_u32 whole_segs; /* the control's */
+	imtcp_u32 loss_segs;  /* the control's at the newest loss or mark; 0: there was none */
+	imtcp_u32 _pad;
+};
+
 struct imtcp_flow {
 	struct imtcp_params params;
 	struct imtcp_facts facts;
 	struct imtcp_meas meas;
+	struct imtcp_hold hold;
 };
+
+/* The control's window where TCP's is cwnd_segs. TCP writes its window, too: another one is TCP's own. */
+IMTCP_INLINE imtcp_u32 imtcp_whole_segs(const struct imtcp_flow *c, imtcp_u32 cwnd_segs)
+{
+	return cwnd_segs == c->hold.held_segs ? c->hold.whole_segs : cwnd_segs;
+}
+
+/* After space: TCP's window, held or whole. */
+IMTCP_INLINE imtcp_u32 imtcp_held_segs(struct imtcp_flow *c, const struct imtcp_decision *d,
+				       imtcp_u32 whole_segs)
+{
+	int holds = d->hold_segs && d->hold_segs < whole_segs;
+
+	c->hold.held_segs = holds ? d->hold_segs : 0;
+	c->hold.whole_segs = whole_segs;
+	return holds ? d->hold_segs : whole_segs;
+}
+
+/* A loss or a mark: what is held goes, and the control's window before it is kept for undo. */
+IMTCP_INLINE void imtcp_hold_on_loss(struct imtcp_flow *c, imtcp_u32 whole_segs)
+{
+	c->hold.held_segs = 0;
+	c->hold.loss_segs = whole_segs;
+}
 
 /* A connection comes to one of our controls: its state is zero, as the kernel gives it. */
 IMTCP_INLINE void imtcp_flow_begin(struct imtcp_flow *c, imtcp_u64 now_us, imtcp_u32 snd_una,
@@ -148,7 +181,7 @@ IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
 	dep->base_bps = imtcp_min(dep->base_bps, dep->ceiling_bps);
 	dep->srtt_us = imtcp_send_rtt_us(dep);
 	/* Slow start paces at twice its window: streams of buffers for that rate were hundreds of segments,
-	 * and many round trips, long (docs/lab-notes/0004-random-loss.md). */
+	 * and many round trips, long (lab/notes/0004-random-loss.md). */
 	dep->chunk_segs = imtcp_chunk_segs(
 		m->ack_ratio_q8, dep,
 		m->high_bps && early ? imtcp_min(dep->base_bps, m->high_bps) : dep->base_bps);
@@ -164,7 +197,7 @@ IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
 	d->plan = m->plan;
 	/* A round trip that is shorter than what TCP puts into one buffer is not spaced: ACKs are the clock
 	 * there, as they are Reno's, and a timer for each buffer, on whichever processor, lets packets overtake
-	 * each other, which looks like loss (docs/lab-notes/0012-round-trips-of-a-lan.md). */
+	 * each other, which looks like loss (lab/notes/0012-round-trips-of-a-lan.md). */
 	d->unpaced = (imtcp_u32)imtcp_too_short(dep->srtt_us);
 }
 
@@ -198,12 +231,13 @@ IMTCP_INLINE void imtcp_decision_begin(struct imtcp_flow *c, struct imtcp_sample
 	d->least_segs = IMTCP_TRICKLE_SEGS;
 }
 
-/* After decide: the window within floor and ceiling (its window; 0: none). */
-IMTCP_INLINE void imtcp_decision_bound(const struct imtcp_flow *c, const struct imtcp_sample *s,
+/* After decide: the window within floor and ceiling (its window; 0: none). It is written whole. */
+IMTCP_INLINE void imtcp_decision_bound(struct imtcp_flow *c, const struct imtcp_sample *s,
 				       struct imtcp_decision *d, imtcp_u32 ceiling_segs)
 {
 	imtcp_u64 cwnd = imtcp_max(d->w.cwnd_segs, d->floor_segs);
 
+	c->hold.held_segs = 0;
 	if (ceiling_segs)
 		cwnd = imtcp_min(cwnd, imtcp_max(ceiling_segs, d->least_segs));
 	if (c->facts.rtts_per_segment)

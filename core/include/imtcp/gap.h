@@ -16,9 +16,8 @@
  *  1. [IM §3.2.4, §3.2.5] ask of each stream whether delay rises from interval to interval, and split
  *     the intervals of one stream. Where cross traffic comes in bursts most intervals of a stream meet
  *     none, and look undisturbed whatever its rate: with bursts of six packets, 42 of 100 Mbit/s, the
- *     results are near the capacity (core/tests/test_meas.c; docs/lab-notes/0008-bursts.md). Its lines
- *     remain in the profile "paper", and where no capacity is known, or trains do not agree on it
- *     (imtcp_meas_asks_gaps).
+ *     results are near the capacity (core/tests/test_meas.c; lab/notes/0008-bursts.md). Its lines
+ *     remain where no capacity is known, or trains do not agree on it (imtcp_meas_asks_gaps).
  *  2. What is below the range is told as it is: with the strain of all streams known, it need not be
  *     searched for.
  *
@@ -33,7 +32,7 @@
 
 /* Streams of one measurement that are judged together, the fastest of the sub-ranges; a power of two: a mask.
  * ours: with the strain known no sub-range has to be found, and with two a result comes nearly twice as often
- * as with four: docs/lab-notes/0009-a-cap-for-results-that-are-right.md. */
+ * as with four: lab/notes/0009-a-cap-for-results-that-are-right.md. */
 #define IMTCP_GAP_STREAMS 2U
 
 /* One stream: its rate x, and what it left to think free, in units of 1/4096 of the highest rate. */

@@ -363,34 +363,14 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 }
 
 /*
- * An ACK that moved snd_una. r is the round trip of the connection, which this ACK may have ended.
- * Returns 1 if a measurement ended (m->result).
+ * What an ACK says of the streams under way: those that have all their ACKs are judged. payload_bps is the capacity in
+ * bytes of payload, or 0 (imtcp_stream_on_ack). Returns 1 where the last stream of the measurement is judged.
  */
-IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_round *r,
-				   const struct imtcp_sample *ev)
+IMTCP_INLINE int imtcp_meas_streams_on_ack(struct imtcp_meas *m, const struct imtcp_sample *ev,
+					   imtcp_u64 payload_bps)
 {
-	imtcp_u32 i, segs;
-	imtcp_u64 ended, payload_bps;
+	imtcp_u32 i;
 
-	if (!m || !r || !ev)
-		return 0;
-	ended = m->ends;
-	m->wire_q8 = ev->wire_q8;
-	segs = (imtcp_u32)imtcp_min(imtcp_div(ev->snd_una - ev->prior_una, ev->mss_bytes), 64);
-	if (segs)
-		m->ack_ratio_q8 = (imtcp_u32)imtcp_ewma(m->ack_ratio_q8, segs * 256);
-	if (ev->round_over)
-		imtcp_meas_round(m, r, ev);
-	if (m->blocked && !imtcp_seq_before(ev->snd_una, m->blocked_seq))
-		m->blocked = 0;
-	if (ev->rtt_us <= 0)
-		return 0;
-	imtcp_meas_train(m, r, ev);
-	imtcp_meas_squeeze(m, ev);
-	if (!m->planned)
-		return 0;
-
-	payload_bps = imtcp_scale(m->capacity_bps, 256, ev->wire_q8);
 	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
 		struct imtcp_stream *s = &m->stream[i];
 
@@ -412,7 +392,38 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_roun
 	    m->verdict[(i - 1) & IMTCP_SUB_RANGE_MASK].trend == IMTCP_TREND_FLAT &&
 	    m->verdict[(i - 2) & IMTCP_SUB_RANGE_MASK].trend == IMTCP_TREND_FLAT)
 		m->planned = i;
-	if (m->planned && m->judged >= m->planned)
+	return m->planned && m->judged >= m->planned;
+}
+
+/*
+ * An ACK that moved snd_una. r is the round trip of the connection, which this ACK may have ended.
+ * Returns 1 if a measurement ended (m->result).
+ */
+IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_round *r,
+				   const struct imtcp_sample *ev)
+{
+	imtcp_u64 ended;
+	imtcp_u32 segs;
+
+	if (!m || !r || !ev)
+		return 0;
+	ended = m->ends;
+	m->wire_q8 = ev->wire_q8;
+	segs = (imtcp_u32)imtcp_min(imtcp_div(ev->snd_una - ev->prior_una, ev->mss_bytes), 64);
+	if (segs)
+		m->ack_ratio_q8 = (imtcp_u32)imtcp_ewma(m->ack_ratio_q8, segs * 256);
+	if (ev->round_over)
+		imtcp_meas_round(m, r, ev);
+	if (m->blocked && !imtcp_seq_before(ev->snd_una, m->blocked_seq))
+		m->blocked = 0;
+	if (ev->rtt_us <= 0)
+		return 0;
+	imtcp_meas_train(m, r, ev);
+	imtcp_meas_squeeze(m, ev);
+	if (!m->planned)
+		return 0;
+
+	if (imtcp_meas_streams_on_ack(m, ev, imtcp_scale(m->capacity_bps, 256, ev->wire_q8)))
 		imtcp_meas_conclude(m, ev);
 	return m->ends != ended;
 }

@@ -237,7 +237,7 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
  * The rate at which the window fills again after a hold: IMTCP_EMPTY_GAIN_Q8 times the ordinary one, but above
  * that no faster than the bottleneck delivers. What is faster stands in its buffer: with one of a tenth of a
  * bandwidth-delay product full speed lost packets at four fifths of the path's window, and had 368 to 421 of
- * 500 Mbit/s in three runs, now 427 to 450 in four (lab run IM-F15 --controls imtcp_fs: docs/measurements.md).
+ * 500 Mbit/s in three runs, now 427 to 450 in four (lab run IM-F15 --controls imtcp_fs: lab/measurements.md).
  */
 IMTCP_INLINE imtcp_u64 imtcp_meas_refill_bps(const struct imtcp_meas *m, imtcp_u64 base_bps)
 {

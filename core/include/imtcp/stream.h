@@ -73,14 +73,16 @@ struct imtcp_stream_pkt {
 };
 
 struct imtcp_stream {
-	imtcp_u64 low_bps;   /* B(i+1) */
-	imtcp_u64 high_bps;  /* B(i) */
-	imtcp_u32 first_seq; /* of the first packet */
-	imtcp_u32 seen;	     /* bit j: packet j has S and R */
-	imtcp_u32 planned;   /* N */
-	imtcp_u32 sent;	     /* packets that have left */
-	imtcp_u32 cursor;    /* packets that are acknowledged entirely */
-	imtcp_u32 next_seq;  /* of the next one */
+	imtcp_u64 low_bps;	   /* B(i+1) */
+	imtcp_u64 high_bps;	   /* B(i) */
+	imtcp_u32 first_seq;	   /* of the first packet */
+	imtcp_u32 seen;		   /* bit j: packet j has S and R */
+	imtcp_u32 planned;	   /* N */
+	imtcp_u32 sent;		   /* packets that have left */
+	imtcp_u32 cursor;	   /* packets that are acknowledged entirely */
+	imtcp_u32 next_seq;	   /* of the next one */
+	imtcp_u32 least_intervals; /* of a verdict */
+	imtcp_u32 _pad;
 	struct imtcp_stream_pkt pkt[IMTCP_STREAM_MAX];
 };
 
@@ -110,6 +112,7 @@ IMTCP_INLINE void imtcp_stream_start(struct imtcp_stream *s, imtcp_u64 low_bps, 
 	s->planned = n > IMTCP_STREAM_MAX ? IMTCP_STREAM_MAX : n;
 	s->sent = 0;
 	s->cursor = 0;
+	s->least_intervals = IMTCP_STREAM_LEAST_INTERVALS;
 }
 
 /* Rate of the interval that ends with packet j (1...N-1, the paper's j - 1) [IM §3.2.3]. */
@@ -322,7 +325,7 @@ struct imtcp_judging {
 	imtcp_u32 late; /* intervals left out */
 	imtcp_u32 have; /* there is a packet before */
 	struct imtcp_stream_pkt prev;
-	imtcp_u32 _pad;
+	imtcp_u32 least_intervals; /* of a verdict */
 };
 
 /* Did delay rise from the stream's first packet to its last? */
@@ -339,7 +342,7 @@ IMTCP_INLINE imtcp_u32 imtcp_trend(const struct imtcp_judging *g)
 	imtcp_u64 pct, pdt;
 	int up = 0, flat = 0;
 
-	if (g->intervals.n < IMTCP_STREAM_LEAST_INTERVALS)
+	if (g->intervals.n < g->least_intervals)
 		return IMTCP_TREND_UNKNOWN;
 	if (!imtcp_delay_rises(g))
 		return IMTCP_TREND_FLAT;
@@ -461,6 +464,7 @@ IMTCP_GLOBAL int imtcp_stream_judge(const struct imtcp_stream *s, imtcp_u64 capa
 	g->rises = g->bunched = g->late = g->have = 0;
 	g->wire_q8 = wire_q8;
 	g->capacity_bps = capacity_bps;
+	g->least_intervals = s->least_intervals;
 	g->low_bps = s->low_bps;
 	g->high_bps = s->high_bps;
 	for (j = 0; j < IMTCP_STREAM_MAX; j++) {
@@ -479,7 +483,7 @@ IMTCP_GLOBAL int imtcp_stream_judge(const struct imtcp_stream *s, imtcp_u64 capa
 	out->avail_bps = 0;
 	out->validity_pct = 0;
 	out->all_strained = 0;
-	if (g->intervals.n < IMTCP_STREAM_LEAST_INTERVALS) {
+	if (g->intervals.n < g->least_intervals) {
 		out->rate_bps = out->free_bps = 0;
 		return 0;
 	}

@@ -51,7 +51,7 @@ const fn mode(number: shared::imtcp_mode, name: &'static str, control: &'static 
 }
 
 /// Every mode, in the order of their numbers.
-pub const MODES: [ModeRow; 9] = [
+pub const MODES: [ModeRow; 15] = [
     mode(shared::IMTCP_MODE_MEASURE, "measure", "imtcp"),
     mode(shared::IMTCP_MODE_BG, "bg", "imtcp_bg"),
     mode(shared::IMTCP_MODE_FS, "fs", "imtcp_fs"),
@@ -61,6 +61,12 @@ pub const MODES: [ModeRow; 9] = [
     mode(shared::IMTCP_MODE_LEDBAT, "ledbat", "imtcp_ledbat"),
     mode(shared::IMTCP_MODE_LEDBATPP, "ledbatpp", "imtcp_ledbatpp"),
     mode(shared::IMTCP_MODE_NOCC, "nocc", NOCC),
+    mode(shared::IMTCP_MODE_PAPER, "paper", "imtcp_paper"),
+    mode(shared::IMTCP_MODE_PAPER_BG, "paper-bg", "imtcp_paperbg"),
+    mode(shared::IMTCP_MODE_PAPER_CAP, "paper-cap", "imtcp_papercap"),
+    mode(shared::IMTCP_MODE_PAPER_FS, "paper-fs", "imtcp_paperfs"),
+    mode(shared::IMTCP_MODE_PAPER_LP, "paper-lp", "imtcp_paperlp"),
+    mode(shared::IMTCP_MODE_PAPER_NICE, "paper-nice", "imtcp_papernice"),
 ];
 
 /// The mode of that number; `None` for [`shared::IMTCP_MODE_NONE`].

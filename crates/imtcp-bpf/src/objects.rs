@@ -10,6 +10,8 @@ use crate::probe;
 pub static IMTCP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp.bpf.o"));
 /// The other congestion controls (bpf/imtcp_modes.bpf.c).
 pub static MODES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_modes.bpf.o"));
+/// The controls as their papers print them (bpf/imtcp_paper.bpf.c).
+pub static PAPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_paper.bpf.o"));
 /// The one that is loaded on request alone (bpf/imtcp_nocc.bpf.c).
 pub static NOCC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_nocc.bpf.o"));
 /// Iterators and the cgroup program (bpf/imtcp_ctl.bpf.c).
@@ -34,6 +36,7 @@ pub fn id() -> u64 {
     let mut hash = Fnv::new();
     hash.write(IMTCP);
     hash.write(MODES);
+    hash.write(PAPER);
     hash.write(NOCC);
     hash.write(CTL);
     hash.write(UNCOVERED);
@@ -51,6 +54,10 @@ pub(crate) fn open_imtcp() -> Result<OpenObject> {
 
 pub(crate) fn open_modes() -> Result<OpenObject> {
     Ok(ObjectBuilder::default().name("imtcp_modes")?.open_memory(MODES)?)
+}
+
+pub(crate) fn open_paper() -> Result<OpenObject> {
+    Ok(ObjectBuilder::default().name("imtcp_paper")?.open_memory(PAPER)?)
 }
 
 pub(crate) fn open_nocc() -> Result<OpenObject> {

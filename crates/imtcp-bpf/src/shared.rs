@@ -44,9 +44,13 @@ pub const IMTCP_LEDBAT_GAIN_MOST_Q8: u32 = 256;
 pub const IMTCP_LEDBATPP_TARGET_US: u32 = 60000;
 pub const IMTCP_LEDBATPP_TARGET_LEAST_US: u32 = 5000;
 pub const IMTCP_LEDBATPP_TARGET_MOST_US: u32 = 100000;
-pub const IMTCP_PROFILE_DEFAULT: u32 = 1;
-pub const IMTCP_PROFILE_PAPER: u32 = 2;
-pub const IMTCP_ABI_VERSION: u32 = 8;
+pub const IMTCP_PAPER_STREAM_PACKETS: u32 = 5;
+pub const IMTCP_PAPER_STREAM_PACKETS_LEAST: u32 = 3;
+pub const IMTCP_PAPER_STREAM_PACKETS_MOST: u32 = 10;
+pub const IMTCP_PAPER_RTT_SRTT: u32 = 1;
+pub const IMTCP_PAPER_RTT_SRTT_ACK: u32 = 2;
+pub const IMTCP_PAPER_RTT_NEWEST: u32 = 3;
+pub const IMTCP_ABI_VERSION: u32 = 9;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -56,6 +60,12 @@ pub const IMTCP_CC_NICE: &[u8; 11] = b"imtcp_nice\0";
 pub const IMTCP_CC_LEDBAT: &[u8; 13] = b"imtcp_ledbat\0";
 pub const IMTCP_CC_LEDBATPP: &[u8; 15] = b"imtcp_ledbatpp\0";
 pub const IMTCP_CC_NOCC: &[u8; 11] = b"imtcp_nocc\0";
+pub const IMTCP_CC_PAPER: &[u8; 12] = b"imtcp_paper\0";
+pub const IMTCP_CC_PAPER_BG: &[u8; 14] = b"imtcp_paperbg\0";
+pub const IMTCP_CC_PAPER_CAP: &[u8; 15] = b"imtcp_papercap\0";
+pub const IMTCP_CC_PAPER_FS: &[u8; 14] = b"imtcp_paperfs\0";
+pub const IMTCP_CC_PAPER_LP: &[u8; 14] = b"imtcp_paperlp\0";
+pub const IMTCP_CC_PAPER_NICE: &[u8; 16] = b"imtcp_papernice\0";
 pub const IMTCP_CA_NAME_MAX: u32 = 16;
 pub const IMTCP_FILTER_NETWORKS: u32 = 32;
 pub const IMTCP_FILTER_PORTS: u32 = 32;
@@ -88,13 +98,15 @@ pub struct imtcp_params {
     pub ledbat_gain_q8: imtcp_u32,
     pub ledbatpp_target_us: imtcp_u32,
     pub t_us: imtcp_u32,
-    pub profile: imtcp_u32,
+    pub paper_rtt: imtcp_u32,
     pub pause_plus1: imtcp_u32,
     pub store_packets: imtcp_u32,
+    pub paper_stream_packets: imtcp_u32,
+    pub _pad: imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_params"][::std::mem::size_of::<imtcp_params>() - 64usize];
+    ["Size of imtcp_params"][::std::mem::size_of::<imtcp_params>() - 72usize];
     ["Alignment of imtcp_params"][::std::mem::align_of::<imtcp_params>() - 4usize];
     ["Offset of field: imtcp_params::gamma_q16"]
         [::std::mem::offset_of!(imtcp_params, gamma_q16) - 0usize];
@@ -120,12 +132,15 @@ const _: () = {
     ["Offset of field: imtcp_params::ledbatpp_target_us"]
         [::std::mem::offset_of!(imtcp_params, ledbatpp_target_us) - 44usize];
     ["Offset of field: imtcp_params::t_us"][::std::mem::offset_of!(imtcp_params, t_us) - 48usize];
-    ["Offset of field: imtcp_params::profile"]
-        [::std::mem::offset_of!(imtcp_params, profile) - 52usize];
+    ["Offset of field: imtcp_params::paper_rtt"]
+        [::std::mem::offset_of!(imtcp_params, paper_rtt) - 52usize];
     ["Offset of field: imtcp_params::pause_plus1"]
         [::std::mem::offset_of!(imtcp_params, pause_plus1) - 56usize];
     ["Offset of field: imtcp_params::store_packets"]
         [::std::mem::offset_of!(imtcp_params, store_packets) - 60usize];
+    ["Offset of field: imtcp_params::paper_stream_packets"]
+        [::std::mem::offset_of!(imtcp_params, paper_stream_packets) - 64usize];
+    ["Offset of field: imtcp_params::_pad"][::std::mem::offset_of!(imtcp_params, _pad) - 68usize];
 };
 pub const IMTCP_MODE_NONE: imtcp_mode = 0;
 pub const IMTCP_MODE_MEASURE: imtcp_mode = 1;
@@ -137,7 +152,13 @@ pub const IMTCP_MODE_NICE: imtcp_mode = 6;
 pub const IMTCP_MODE_LEDBAT: imtcp_mode = 7;
 pub const IMTCP_MODE_LEDBATPP: imtcp_mode = 8;
 pub const IMTCP_MODE_NOCC: imtcp_mode = 9;
-pub const IMTCP_MODES: imtcp_mode = 10;
+pub const IMTCP_MODE_PAPER: imtcp_mode = 10;
+pub const IMTCP_MODE_PAPER_BG: imtcp_mode = 11;
+pub const IMTCP_MODE_PAPER_CAP: imtcp_mode = 12;
+pub const IMTCP_MODE_PAPER_FS: imtcp_mode = 13;
+pub const IMTCP_MODE_PAPER_LP: imtcp_mode = 14;
+pub const IMTCP_MODE_PAPER_NICE: imtcp_mode = 15;
+pub const IMTCP_MODES: imtcp_mode = 16;
 pub type imtcp_mode = ::std::os::raw::c_uint;
 pub const IMTCP_UNIT_OFF: imtcp_unit_state = 0;
 pub const IMTCP_UNIT_STORE: imtcp_unit_state = 1;
@@ -217,7 +238,7 @@ pub struct imtcp_record {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 440usize];
+    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 448usize];
     ["Alignment of imtcp_record"][::std::mem::align_of::<imtcp_record>() - 8usize];
     ["Offset of field: imtcp_record::abi"][::std::mem::offset_of!(imtcp_record, abi) - 0usize];
     ["Offset of field: imtcp_record::family"]
@@ -423,7 +444,7 @@ pub struct imtcp_policy {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 224usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 232usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -459,17 +480,17 @@ const _: () = {
     ["Offset of field: imtcp_policy::params"]
         [::std::mem::offset_of!(imtcp_policy, params) - 112usize];
     ["Offset of field: imtcp_policy::ended_min_rtt_us"]
-        [::std::mem::offset_of!(imtcp_policy, ended_min_rtt_us) - 176usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_min_rtt_us) - 184usize];
     ["Offset of field: imtcp_policy::inner_conns"]
-        [::std::mem::offset_of!(imtcp_policy, inner_conns) - 184usize];
+        [::std::mem::offset_of!(imtcp_policy, inner_conns) - 192usize];
     ["Offset of field: imtcp_policy::bytes_acked"]
-        [::std::mem::offset_of!(imtcp_policy, bytes_acked) - 192usize];
+        [::std::mem::offset_of!(imtcp_policy, bytes_acked) - 200usize];
     ["Offset of field: imtcp_policy::ended_bytes_received"]
-        [::std::mem::offset_of!(imtcp_policy, ended_bytes_received) - 200usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_bytes_received) - 208usize];
     ["Offset of field: imtcp_policy::left_conns"]
-        [::std::mem::offset_of!(imtcp_policy, left_conns) - 208usize];
+        [::std::mem::offset_of!(imtcp_policy, left_conns) - 216usize];
     ["Offset of field: imtcp_policy::no_room_conns"]
-        [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 216usize];
+        [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 224usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

@@ -121,9 +121,8 @@ fn load_controls(linked: bool, reuse: bool, nocc: bool) -> Result<Vec<Object>> {
     let measuring =
         load(objects::open_imtcp()?, linked, |name| reuse.then(|| pinned(name)).transpose())?;
     let mut all = vec![measuring];
-    for open in
-        [objects::open_modes()?].into_iter().chain(nocc.then(objects::open_nocc).transpose()?)
-    {
+    let others = [objects::open_modes()?, objects::open_paper()?];
+    for open in others.into_iter().chain(nocc.then(objects::open_nocc).transpose()?) {
         let other =
             load(open, linked, |name| Ok(Some(MapHandle::try_from(&shared_map(&all[0], name)?)?)))?;
         all.push(other);

@@ -38,6 +38,7 @@ pub fn costs() -> Result<Vec<Cost>> {
     let controls = [
         ("imtcp", objects::open_imtcp()?),
         ("imtcp_modes", objects::open_modes()?),
+        ("imtcp_paper", objects::open_paper()?),
         ("imtcp_nocc", objects::open_nocc()?),
     ];
     for (name, object) in controls {

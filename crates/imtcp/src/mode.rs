@@ -6,7 +6,7 @@ use imtcp_bpf::{mode_of, shared, ModeRow};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Take only the bandwidth that nobody else wants
     Bg,
@@ -26,6 +26,18 @@ pub enum Mode {
     Ledbatpp,
     /// No congestion control: fill the receiver's window; needs `imtcp up --allow-nocc`
     Nocc,
+    /// ImTCP as printed [IM §3]: for comparison, as the other paper modes
+    Paper,
+    /// ImTCP-bg as printed [BG §3.2]
+    PaperBg,
+    /// ImTCP's own background mode as printed [IM §5.1]
+    PaperCap,
+    /// ImTCP's full speed as printed [IM §5.2]
+    PaperFs,
+    /// TCP-LP as printed [LP §III]
+    PaperLp,
+    /// TCP Nice as printed
+    PaperNice,
 }
 
 impl Mode {
@@ -40,6 +52,12 @@ impl Mode {
             Mode::Ledbat => shared::IMTCP_MODE_LEDBAT,
             Mode::Ledbatpp => shared::IMTCP_MODE_LEDBATPP,
             Mode::Nocc => shared::IMTCP_MODE_NOCC,
+            Mode::Paper => shared::IMTCP_MODE_PAPER,
+            Mode::PaperBg => shared::IMTCP_MODE_PAPER_BG,
+            Mode::PaperCap => shared::IMTCP_MODE_PAPER_CAP,
+            Mode::PaperFs => shared::IMTCP_MODE_PAPER_FS,
+            Mode::PaperLp => shared::IMTCP_MODE_PAPER_LP,
+            Mode::PaperNice => shared::IMTCP_MODE_PAPER_NICE,
         };
         mode_of(number).expect("every mode has a row")
     }
@@ -59,12 +77,14 @@ impl Mode {
 
     /// Does it measure the available bandwidth?
     pub fn measures(self) -> bool {
-        matches!(self, Mode::Bg | Mode::Measure | Mode::Fs)
+        use Mode::{Bg, Fs, Measure, Paper, PaperBg, PaperCap, PaperFs};
+        matches!(self, Bg | Measure | Fs | Paper | PaperBg | PaperCap | PaperFs)
     }
 
     /// Does it leave others the path? bpf/imtcp_ctl.bpf.c names the modes that do not, too.
     pub fn holds_back(self) -> bool {
-        !matches!(self, Mode::Measure | Mode::Fs | Mode::Nocc)
+        use Mode::{Fs, Measure, Nocc, Paper, PaperFs};
+        !matches!(self, Measure | Fs | Nocc | Paper | PaperFs)
     }
 
     pub fn control(self) -> &'static str {

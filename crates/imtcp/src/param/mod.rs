@@ -18,7 +18,7 @@ use crate::mode::Mode;
 
 mod table;
 
-use table::{Param, MILLISECONDS, NAMED, PARAMS, PLUS1, PROFILES};
+use table::{Param, MILLISECONDS, NAMED, PARAMS, PLUS1, ROUND_TRIPS};
 
 /// Read where `--config` names no other; nobody needs to have it.
 pub const CONFIG: &str = "/etc/imtcp.conf";
@@ -45,7 +45,9 @@ impl Param {
     /// As people write it, a name or a number.
     fn text(&self, value: u32) -> String {
         match self.scale {
-            NAMED => PROFILES.get((value as usize).wrapping_sub(1)).copied().unwrap_or("?").into(),
+            NAMED => {
+                ROUND_TRIPS.get((value as usize).wrapping_sub(1)).copied().unwrap_or("?").into()
+            }
             _ => self.shown(value).to_string(),
         }
     }
@@ -69,7 +71,7 @@ impl Param {
 
     fn range(&self) -> String {
         match self.scale {
-            NAMED => one_of(&PROFILES),
+            NAMED => one_of(&ROUND_TRIPS),
             _ => format!("between {} and {}", self.text(self.least), self.text(self.most)),
         }
     }
@@ -331,9 +333,13 @@ mod tests {
     }
 
     fn file(text: &str) -> Result<Params, String> {
+        file_for(Mode::Bg, text)
+    }
+
+    fn file_for(mode: Mode, text: &str) -> Result<Params, String> {
         let path = std::env::temp_dir().join(format!("imtcp-param-{}", crate::state::new_id()));
         std::fs::write(&path, text).unwrap();
-        let read = from_file(Mode::Bg, &path, true);
+        let read = from_file(mode, &path, true);
         std::fs::remove_file(&path).unwrap();
         read.map_err(|e| e.replace(&path.display().to_string(), "FILE"))
     }
@@ -364,9 +370,9 @@ mod tests {
     #[test]
     fn a_mode_without_the_parameter_says_which_it_has() {
         let said = refused(Mode::Fs, "delta", "1.2");
-        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, m, T, profile, h");
+        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, m, T, h");
         let said = refused(Mode::Bg, "Delta", "1.2");
-        assert_eq!(said, "mode bg has no parameter Delta: did you mean delta? it has gamma, N, m, T, pause, delta, g, profile");
+        assert_eq!(said, "mode bg has no parameter Delta: did you mean delta? it has gamma, N, m, T, pause, delta, g");
         let said = refused(Mode::Nocc, "g", "1");
         assert_eq!(said, "mode nocc has no parameter g: it has none");
     }
@@ -412,8 +418,8 @@ mod tests {
         let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
         let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
         let expected = [
-            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "profile=", "h=", "itt=", "t=",
-            "f=", "target=", "gain=",
+            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "rtt=", "h=", "itt=", "t=", "f=",
+            "target=", "gain=",
         ];
         assert_eq!(keys, expected);
         let target = told.iter().find(|v| v.get_name() == "target=").unwrap();
@@ -440,12 +446,9 @@ mod tests {
     #[test]
     fn what_is_not_chosen_is_in_force_as_the_default() {
         let read = serde_json::to_value(in_force(Mode::Bg, &Params::default())).unwrap();
-        assert_eq!(
-            read.to_string(),
-            r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125,"profile":"default"}"#
-        );
+        assert_eq!(read.to_string(), r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125}"#);
         let read = serde_json::to_value(in_force(Mode::Fs, &Params::default())).unwrap();
-        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100,"profile":"default"}"#);
+        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100}"#);
         let read = serde_json::to_value(in_force(Mode::Lpecn, &Params::default())).unwrap();
         assert_eq!(read.to_string(), r#"{"delta":0.15,"itt":3}"#);
         let read = serde_json::to_value(in_force(Mode::Nice, &Params::default())).unwrap();
@@ -501,15 +504,18 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_chosen_by_name_on_the_line_and_in_a_file() {
-        let params = set(Mode::Bg, "profile", "paper").unwrap();
-        assert_eq!(params.profile, 2);
-        assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["profile=paper"]);
-        assert_eq!(file("[bg]\nprofile = \"paper\"\n").unwrap().profile, 2);
-        let said = refused(Mode::Bg, "profile", "papers");
-        assert_eq!(said, "profile must be default or paper, not papers");
-        let said = file("[bg]\nprofile = 2\n").unwrap_err();
-        assert_eq!(said, "FILE: [bg]: profile must be default or paper, not 2");
+    fn a_name_is_chosen_on_the_line_and_in_a_file() {
+        let params = set(Mode::PaperBg, "rtt", "newest").unwrap();
+        assert_eq!(params.paper_rtt, 3);
+        assert_eq!(unusual(Mode::PaperBg, &in_force(Mode::PaperBg, &params)), ["rtt=newest"]);
+        assert_eq!(
+            file_for(Mode::PaperBg, "[paper-bg]\nrtt = \"srtt-ack\"\n").unwrap().paper_rtt,
+            2
+        );
+        let said = refused(Mode::PaperBg, "rtt", "new");
+        assert_eq!(said, "rtt must be srtt, srtt-ack or newest, not new");
+        let said = file_for(Mode::PaperBg, "[paper-bg]\nrtt = 2\n").unwrap_err();
+        assert_eq!(said, "FILE: [paper-bg]: rtt must be srtt, srtt-ack or newest, not 2");
     }
 
     #[test]

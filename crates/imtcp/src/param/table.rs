@@ -20,21 +20,25 @@ pub struct Param {
     pub(super) what: &'static str,
 }
 
-const MEASURING: &[Mode] = &[Mode::Bg, Mode::Measure, Mode::Fs];
+const MEASURING: &[Mode] =
+    &[Mode::Bg, Mode::Measure, Mode::Fs, Mode::Paper, Mode::PaperBg, Mode::PaperCap, Mode::PaperFs];
+const OURS: &[Mode] = &[Mode::Bg, Mode::Measure, Mode::Fs];
+const AS_PRINTED: &[Mode] = &[Mode::Paper, Mode::PaperBg, Mode::PaperCap, Mode::PaperFs];
 /// Full speed measures without a pause [IM §4.5].
-const MEASURING_BESIDE_OTHERS: &[Mode] = &[Mode::Bg, Mode::Measure];
-const BY_DELAY_OR_MARK: &[Mode] = &[Mode::Lp, Mode::Lpecn];
+const MEASURING_BESIDE_OTHERS: &[Mode] =
+    &[Mode::Bg, Mode::Measure, Mode::Paper, Mode::PaperBg, Mode::PaperCap, Mode::PaperFs];
+const BY_DELAY_OR_MARK: &[Mode] = &[Mode::Lp, Mode::Lpecn, Mode::PaperLp];
 /// The scale of times: people write milliseconds, the programs count microseconds.
 pub(super) const MILLISECONDS: u32 = 1000;
-/// No number: one of `PROFILES`.
+/// No number: one of `ROUND_TRIPS`.
 pub(super) const NAMED: u32 = 0;
 /// A count that may be 0: the programs have one more, for 0 is not chosen.
 pub(super) const PLUS1: u32 = u32::MAX;
 /// Names of the values from 1 on.
-pub(super) const PROFILES: [&str; 2] = ["default", "paper"];
+pub(super) const ROUND_TRIPS: [&str; 3] = ["srtt", "srtt-ack", "newest"];
 
 /// A name may stand here more than once, for other modes.
-pub const PARAMS: [Param; 16] = [
+pub const PARAMS: [Param; 17] = [
     Param {
         key: "gamma=",
         modes: MEASURING,
@@ -47,12 +51,22 @@ pub const PARAMS: [Param; 16] = [
     },
     Param {
         key: "N=",
-        modes: MEASURING,
+        modes: OURS,
         scale: 1,
         least: shared::IMTCP_STREAM_PACKETS_LEAST,
         most: shared::IMTCP_STREAM_PACKETS_MOST,
         default: shared::IMTCP_STREAM_PACKETS,
         field: |p| &mut p.stream_packets,
+        what: "packets of a stream",
+    },
+    Param {
+        key: "N=",
+        modes: AS_PRINTED,
+        scale: 1,
+        least: shared::IMTCP_PAPER_STREAM_PACKETS_LEAST,
+        most: shared::IMTCP_PAPER_STREAM_PACKETS_MOST,
+        default: shared::IMTCP_PAPER_STREAM_PACKETS,
+        field: |p| &mut p.paper_stream_packets,
         what: "packets of a stream",
     },
     Param {
@@ -87,7 +101,7 @@ pub const PARAMS: [Param; 16] = [
     },
     Param {
         key: "delta=",
-        modes: &[Mode::Bg],
+        modes: &[Mode::Bg, Mode::PaperBg],
         scale: 256,
         least: shared::IMTCP_DELTA_LEAST_Q8,
         most: shared::IMTCP_DELTA_MOST_Q8,
@@ -97,7 +111,7 @@ pub const PARAMS: [Param; 16] = [
     },
     Param {
         key: "g=",
-        modes: &[Mode::Bg],
+        modes: &[Mode::Bg, Mode::PaperCap],
         scale: 256,
         least: shared::IMTCP_G_LEAST_Q8,
         most: shared::IMTCP_G_MOST_Q8,
@@ -106,18 +120,18 @@ pub const PARAMS: [Param; 16] = [
         what: "share of the available bandwidth to take at most",
     },
     Param {
-        key: "profile=",
-        modes: MEASURING,
+        key: "rtt=",
+        modes: &[Mode::PaperBg],
         scale: NAMED,
-        least: shared::IMTCP_PROFILE_DEFAULT,
-        most: shared::IMTCP_PROFILE_PAPER,
-        default: shared::IMTCP_PROFILE_DEFAULT,
-        field: |p| &mut p.profile,
-        what: "all rules, or the paper's alone",
+        least: shared::IMTCP_PAPER_RTT_SRTT,
+        most: shared::IMTCP_PAPER_RTT_NEWEST,
+        default: shared::IMTCP_PAPER_RTT_SRTT,
+        field: |p| &mut p.paper_rtt,
+        what: "round trip time that delta is held against, and when",
     },
     Param {
         key: "h=",
-        modes: &[Mode::Fs],
+        modes: &[Mode::Fs, Mode::PaperFs],
         scale: 1,
         least: shared::IMTCP_H_LEAST_SEGS,
         most: shared::IMTCP_H_MOST_SEGS,
@@ -147,7 +161,7 @@ pub const PARAMS: [Param; 16] = [
     },
     Param {
         key: "t=",
-        modes: &[Mode::Nice],
+        modes: &[Mode::Nice, Mode::PaperNice],
         scale: 100,
         least: shared::IMTCP_NICE_T_LEAST_PCT,
         most: shared::IMTCP_NICE_T_MOST_PCT,
@@ -157,7 +171,7 @@ pub const PARAMS: [Param; 16] = [
     },
     Param {
         key: "f=",
-        modes: &[Mode::Nice],
+        modes: &[Mode::Nice, Mode::PaperNice],
         scale: 100,
         least: shared::IMTCP_NICE_F_LEAST_PCT,
         most: shared::IMTCP_NICE_F_MOST_PCT,

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * TCP Nice as its paper prints it. cc_nice.h has the diagram, and the rules that keep hosts' noise from counting; here
+ * they are left out.
+ *
+ *   (1) a packet is late when its RTT > minRTT + t (maxRTT - minRTT)
+ *   (2) congestion when more than f cwnd packets of a round trip are late: cwnd <- cwnd/2, down to 1/48
+ *   (3) else Vegas: diff = cwnd (RTT - minRTT) / RTT, RTT the mean of the round trip
+ *           diff < alpha: +1     alpha...beta: as it is     diff > beta: -1
+ *           in slow start: doubled each second round trip, until diff > gamma
+ *
+ * Walk: learn counts a round's packets and the late ones. When the round ends, decide halves the window if too many
+ * were late, else moves it as Vegas. Below one the window is a number of round trips for a packet, which leaves alone.
+ *
+ * References: [NICE §3], [VEGAS §III].
+ *
+ * Difference from the papers: whatever RTT (3) took would be of one packet in Vegas's simulator; the mean of the round's
+ * ACKs is what its text says.
+ */
+#ifndef IMTCP_CC_PAPER_NICE_H
+#define IMTCP_CC_PAPER_NICE_H
+
+#include "cc_nice.h"
+
+struct imtcp_paper_nice {
+	struct imtcp_nice nice;
+	imtcp_u64 rtt_sum_us; /* of this round's ACKs */
+	imtcp_u32 acks;
+	imtcp_u32 rounds; /* so far: slow start doubles in each second one */
+};
+
+/* (1): segs segments were acknowledged by an ACK of this RTT. */
+IMTCP_INLINE void imtcp_paper_nice_on_ack(struct imtcp_paper_nice *p, imtcp_u32 rtt_us,
+					  imtcp_u32 segs)
+{
+	struct imtcp_nice *n = &p->nice;
+
+	if (!n->min_rtt_us || rtt_us < n->min_rtt_us)
+		n->min_rtt_us = rtt_us;
+	if (rtt_us > n->max_rtt_us)
+		n->max_rtt_us = rtt_us;
+	if (rtt_us > n->min_rtt_us + imtcp_scale(n->max_rtt_us - n->min_rtt_us, n->t_pct, 100))
+		n->late_segs += segs;
+	p->rtt_sum_us += rtt_us;
+	p->acks++;
+}
+
+/* A round trip ended. Returns 1 where the window was halved. */
+IMTCP_INLINE int imtcp_paper_nice_on_round(struct imtcp_paper_nice *p, struct imtcp_window *w,
+					   int full, imtcp_u32 limit_segs)
+{
+	imtcp_u32 rtt_us = imtcp_to_u32(imtcp_div(p->rtt_sum_us, p->acks)), diff;
+	struct imtcp_nice *n = &p->nice;
+	int late = 100ULL * n->late_segs > (imtcp_u64)n->f_pct * w->cwnd_segs;
+
+	n->late_segs = p->acks = 0;
+	p->rtt_sum_us = 0;
+	p->rounds++;
+	w->credit_segs = 0;
+	if (late) {
+		imtcp_nice_halve(n, w);
+		return 1;
+	}
+	if (!rtt_us)
+		return 0;
+	if (n->rtts) {
+		w->cwnd_segs = n->rtts > 1 ? 1 : (imtcp_u32)imtcp_min(2, limit_segs);
+		n->rtts = n->rtts > 1;
+		return 0;
+	}
+	diff = imtcp_nice_queued_segs(w->cwnd_segs, n->min_rtt_us, rtt_us);
+	if (imtcp_in_slow_start(w)) {
+		if (diff > IMTCP_NICE_GAMMA_SEGS)
+			w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs,
+								IMTCP_RENO_LEAST_SEGS);
+	} else if (diff < IMTCP_NICE_ALPHA_SEGS && full && w->cwnd_segs < limit_segs) {
+		w->cwnd_segs++;
+	} else if (diff > IMTCP_NICE_BETA_SEGS && w->cwnd_segs > 2) {
+		w->cwnd_segs--;
+		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
+	}
+	return 0;
+}
+
+/* ---- the control's row ---- */
+
+#define imtcp_paper_nice_target imtcp_halve
+#define imtcp_paper_nice_reduced imtcp_no_reduced
+
+IMTCP_INLINE void imtcp_paper_nice_start(const struct imtcp_flow *c, struct imtcp_paper_nice *p,
+					 const struct imtcp_window *w)
+{
+	(void)w;
+	imtcp_nice_begin(&p->nice, &c->params);
+}
+
+IMTCP_INLINE void imtcp_paper_nice_learn(const struct imtcp_flow *c, struct imtcp_paper_nice *p,
+					 const struct imtcp_sample *s)
+{
+	(void)c;
+	if (s->rtt_us > 0)
+		imtcp_paper_nice_on_ack(p, (imtcp_u32)s->rtt_us, s->acked_segs);
+}
+
+IMTCP_INLINE void imtcp_paper_nice_decide(struct imtcp_flow *c, struct imtcp_paper_nice *p,
+					  const struct imtcp_sample *s, struct imtcp_decision *d)
+{
+	if (s->round_over &&
+	    imtcp_paper_nice_on_round(p, &d->w, (int)s->round_full, s->limit_segs)) {
+		c->facts.reductions_rtt++;
+		c->facts.yields = 1;
+	} else if (s->full && (p->rounds & 1)) {
+		imtcp_nice_grow(&p->nice, &d->w, s->acked_segs, s->limit_segs);
+	}
+	c->facts.rtts_per_segment = imtcp_nice_rtts_per_segment(&p->nice);
+}
+
+/* One packet at a time below one in a round trip. */
+IMTCP_INLINE void imtcp_paper_nice_space(struct imtcp_flow *c, const struct imtcp_paper_nice *p,
+					 struct imtcp_departure *dep, struct imtcp_decision *d)
+{
+	imtcp_space(c, p, dep, d);
+	if (d->pace_bps && c->facts.rtts_per_segment)
+		d->segs = dep->chunk_segs = 1;
+}
+
+#endif

@@ -1,0 +1,728 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The papers' controls as printed: their equations by hand, and what they do on a path. */
+#include <string.h>
+#include "path_sim.h"
+#include <imtcp/cc_paper_lp.h>
+#include <imtcp/cc_paper_nice.h>
+
+#define MSS 1000U
+#define PKT 1250U /* on the wire: 10 000 bits */
+#define NOW 5000000ULL
+#define START 1000000ULL
+#define SEC 1000000ULL
+
+/* ---- the Control unit [IM §3.3, §3.4] ---- */
+
+struct unit {
+	struct imtcp_flow c;
+	struct imtcp_paper p;
+	struct imtcp_departure dep;
+	struct imtcp_decision d;
+};
+
+/* N = 5, a range of 40 to 80 Mbit/s, a window of 100 segments with 98 in flight: two wait. */
+static void begin(struct unit *u)
+{
+	memset(u, 0, sizeof(*u));
+	imtcp_params_init(&u->c.params);
+	imtcp_flow_begin(&u->c, NOW, 0, 0);
+	imtcp_paper_start(&u->c, &u->p, NULL);
+	imtcp_paper_set_range(&u->c.meas, 40 * MBPS, 80 * MBPS);
+	u->c.meas.wire_q8 = PKT * 256 / MSS;
+	u->dep.now_us = NOW;
+	u->dep.cwnd_segs = 100;
+	u->dep.flight_segs = 98;
+	u->dep.unsent_bytes = u->dep.receiver_bytes = 1000 * MSS;
+	u->dep.mss_bytes = MSS;
+	u->dep.pkt_bytes = PKT;
+	u->dep.chunk_segs = 1;
+	u->dep.srtt_us = 25000;
+	u->dep.rtt_dev_us = 1000;
+}
+
+static void ask(struct unit *u)
+{
+	memset(&u->d, 0, sizeof(u->d));
+	u->d.unpaced = 1;
+	imtcp_paper_unit(&u->c.meas, &u->p, &u->dep, &u->d);
+}
+
+/* What the answer lets go leaves: segs segments. */
+static void leaves(struct unit *u, uint32_t segs)
+{
+	u->dep.snd_nxt += segs * MSS;
+	u->dep.flight_segs += segs;
+}
+
+/* An ACK made room for segs. */
+static void acked(struct unit *u, uint32_t segs, uint64_t after_us)
+{
+	u->dep.flight_segs -= segs;
+	u->dep.now_us += after_us;
+}
+
+static void store_lets_nothing_go_until_m_packets_wait(void **state)
+{
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	ask(&u);
+	assert_int_equal(u.c.meas.unit, IMTCP_STORE);
+	assert_int_equal(u.d.hold_segs, 98); /* what is in flight */
+	acked(&u, 2, 100);
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 96);
+	acked(&u, 1, 100); /* the fifth: m = N = 5 */
+	ask(&u);
+	assert_int_equal(u.c.meas.unit, IMTCP_SEND);
+	assert_int_equal(u.d.hold_segs, 95 + 1);
+	assert_int_equal(u.d.plan, IMTCP_PLAN_STREAM);
+	assert_int_equal(u.d.unpaced, 0);
+	assert_int_equal(u.c.meas.hold_us, 200);
+}
+
+/* M/(S_j - S_j-1) = B_2 + (j-1)(B_1 - B_2)/(N-1): the highest of four sub-ranges is 70 to 80 Mbit/s. */
+static void a_stream_leaves_at_its_computed_rates_and_then_everything(void **state)
+{
+	static const uint64_t kbps[] = {72500, 75000, 77500, 80000, 80000};
+	struct unit u;
+	size_t j;
+
+	(void)state;
+	begin(&u);
+	u.dep.flight_segs = 95;
+	for (j = 0; j < 5; j++) {
+		ask(&u);
+		assert_int_equal(u.d.pace_bps, kbps[j] * KBPS);
+		assert_int_equal(u.d.hold_segs, u.dep.flight_segs + 1);
+		leaves(&u, 1);
+		/* two packets come to the buffer meanwhile */
+		acked(&u, j == 1 ? 2 : 0, 10000000 / (kbps[j] / 1000) / 1000);
+	}
+	ask(&u);
+	assert_int_equal(u.c.meas.sending, 1);
+	assert_int_equal(u.c.meas.unit, IMTCP_EMPTY);
+	assert_int_equal(u.d.hold_segs, 0); /* all of the window, at once */
+	assert_int_equal(u.d.unpaced, 1);
+	leaves(&u, 2);
+	ask(&u); /* nothing is held: the next stream is stored for */
+	assert_int_equal(u.c.meas.unit, IMTCP_STORE);
+	acked(&u, 1, 100);
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 99);
+}
+
+static void after_the_last_stream_all_passes_until_its_acks_are_in(void **state)
+{
+	struct unit u;
+	int i;
+
+	(void)state;
+	begin(&u);
+	u.c.meas.planned = IMTCP_SUB_RANGES;
+	u.c.meas.sending = IMTCP_SUB_RANGES - 1;
+	u.dep.flight_segs = 95;
+	for (i = 0; i < 5; i++) {
+		ask(&u);
+		leaves(&u, 1);
+		u.dep.now_us += 200;
+	}
+	for (i = 0; i < 3; i++) {
+		acked(&u, 1, 10000);
+		ask(&u);
+		assert_int_equal(u.c.meas.unit, IMTCP_PASS);
+		assert_int_equal(u.d.hold_segs, 0);
+	}
+}
+
+/* T = M (N-1)/A + 4 D_RTT = 10 000 bits · 4 / 60 Mbit/s + 4 ms = 4666 us; A is the middle of the range. */
+static void a_hold_ends_by_t(void **state)
+{
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	ask(&u);
+	acked(&u, 0, 4665);
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 98);
+	acked(&u, 0, 1);
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 0);
+	assert_int_equal(u.c.meas.unit, IMTCP_EMPTY);
+	begin(&u);
+	u.c.meas.avail_bps = 20 * MBPS; /* a result: 2 ms + 4 ms */
+	assert_int_equal(imtcp_paper_hold_limit_us(&u.c.meas, &u.dep), 6000);
+	u.c.meas.t_us = 1000; /* chosen [IM §4.1.3] */
+	assert_int_equal(imtcp_paper_hold_limit_us(&u.c.meas, &u.dep), 1000);
+}
+
+static void a_hold_ends_with_a_window_below_n_and_with_nothing_in_flight(void **state)
+{
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	ask(&u);
+	u.dep.cwnd_segs = 4;
+	u.dep.flight_segs = 2;
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 0);
+	u.dep.cwnd_segs = 5;
+	u.dep.flight_segs = 1;
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 1);
+	u.dep.flight_segs = 0; /* no ACK would come */
+	u.dep.unsent_bytes = MSS;
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 0);
+}
+
+static void nothing_else_ends_a_hold(void **state)
+{
+	struct unit u;
+	uint32_t i;
+
+	(void)state;
+	begin(&u);
+	u.c.meas.store_packets = 5;
+	for (i = 0; i < 1000; i++) {
+		u.dep.now_us = NOW + i;
+		u.dep.srtt_us = 1000 + i * 977 % 400000;
+		u.dep.limited = i & 1;
+		u.dep.slow_start = (i >> 1) & 1;
+		u.dep.base_bps = i * MBPS;
+		u.dep.late_ns = i * 1000ULL;
+		u.dep.most_flight_segs = i;
+		u.dep.unsent_bytes = MSS + i % 4000;
+		ask(&u);
+		assert_int_equal(u.d.hold_segs, 98);
+	}
+}
+
+/* [IM §3.4.1]: a stream whose packets do not come in time, and two good measurements. */
+static void m_grows_by_a_stream_that_is_not_filled_and_falls_by_two_good_measurements(void **state)
+{
+	struct imtcp_sample s = {0};
+	struct unit u;
+	int i;
+
+	(void)state;
+	begin(&u);
+	u.c.meas.m = 3;
+	u.dep.flight_segs = 97;
+	for (i = 0; i < 3; i++) {
+		ask(&u);
+		leaves(&u, 1);
+		u.dep.now_us += 130;
+	}
+	ask(&u); /* it waits for an ACK */
+	assert_int_equal(u.c.meas.unit, IMTCP_SEND);
+	acked(&u, 1, 1000);
+	ask(&u);
+	assert_int_equal(u.c.meas.m, 4);
+	assert_int_equal(u.d.hold_segs, 0);
+	assert_int_equal(u.c.meas.sending, 0); /* the same stream again */
+	s.now_us = NOW;
+	for (i = 1; i <= 8; i++) {
+		u.c.meas.judged = u.c.meas.planned = 2;
+		u.c.meas.verdict[0].trend = IMTCP_TREND_UP;
+		u.c.meas.verdict[1].trend = IMTCP_TREND_FLAT;
+		imtcp_paper_conclude(&u.c.meas, &s);
+		assert_int_equal(u.c.meas.m, (uint32_t)imtcp_max((uint64_t)(4 - i / 2), 2));
+	}
+}
+
+static void after_a_loss_all_goes_and_nothing_is_held_before_a_new_ack(void **state)
+{
+	struct imtcp_sample s = {0};
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	u.dep.flight_segs = 95;
+	ask(&u);
+	leaves(&u, 1);
+	ask(&u);
+	assert_int_equal(u.c.meas.planned, IMTCP_SUB_RANGES);
+	imtcp_paper_on_loss(&u.c.meas, &u.p, &s);
+	assert_int_equal(u.c.meas.invalid[IMTCP_RETRANSMITTED], 1);
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 0);
+	s.snd_una = MSS;
+	s.mss_bytes = MSS;
+	s.wire_q8 = PKT * 256 / MSS;
+	imtcp_paper_on_ack(&u.c.meas, &u.p, &s);
+	u.dep.flight_segs = 98;
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 98);
+}
+
+/* ---- the Measurement unit [IM §3.2] ---- */
+
+/* Five packets back to back: four, 40 000 bits, arrive within 1 ms after the first. */
+static void the_first_range_is_half_of_the_trains_rate_to_all_of_it(void **state)
+{
+	struct imtcp_sample s = {0};
+	struct unit u;
+	uint32_t i;
+
+	(void)state;
+	begin(&u);
+	u.c.meas.high_bps = u.c.meas.low_bps = 0;
+	u.dep.flight_segs = 95;
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 100); /* N at once */
+	assert_int_equal(u.d.unpaced, 1);
+	leaves(&u, 5);
+	ask(&u);
+	assert_int_equal(u.c.meas.unit, IMTCP_PASS);
+	s.mss_bytes = MSS;
+	s.wire_q8 = PKT * 256 / MSS;
+	s.rtt_us = 25000;
+	for (i = 1; i <= 5; i++) {
+		s.prior_una = s.snd_una;
+		s.snd_una = i * MSS;
+		s.now_us = NOW + 25000 + i * 250;
+		imtcp_paper_on_ack(&u.c.meas, &u.p, &s);
+	}
+	assert_int_equal(u.c.meas.low_bps, 20 * MBPS);
+	assert_int_equal(u.c.meas.high_bps, 40 * MBPS);
+	assert_int_equal(u.c.meas.unit, IMTCP_STORE);
+}
+
+static void conclude(struct unit *u, const uint32_t *trends, uint32_t streams)
+{
+	struct imtcp_sample s = {0};
+	uint32_t i;
+
+	for (i = 0; i < streams; i++) {
+		u->c.meas.verdict[i].trend = trends[i];
+		u->c.meas.verdict[i].avail_bps = (77 - 10 * i) * MBPS;
+		u->c.meas.verdict[i].all_strained = 0;
+	}
+	u->c.meas.judged = u->c.meas.planned = streams;
+	s.now_us = NOW;
+	s.srtt_us = 25000;
+	imtcp_paper_conclude(&u->c.meas, &s);
+}
+
+static void every_measurement_gives_a_result_and_the_next_range(void **state)
+{
+	static const uint32_t free_[] = {IMTCP_TREND_FLAT, IMTCP_TREND_FLAT};
+	static const uint32_t second[] = {IMTCP_TREND_UP, IMTCP_TREND_UP, IMTCP_TREND_FLAT,
+					  IMTCP_TREND_FLAT};
+	static const uint32_t all[] = {IMTCP_TREND_UP, IMTCP_TREND_UP, IMTCP_TREND_UP,
+				       IMTCP_TREND_UP};
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	conclude(&u, second, 4);
+	assert_int_equal(u.c.meas.result.outcome, IMTCP_OK);
+	assert_int_equal(u.c.meas.avail_bps, 67 * MBPS);
+	/* nothing was stored: the last width again, 40 Mbit/s */
+	assert_int_equal(u.c.meas.low_bps, 47 * MBPS);
+	assert_int_equal(u.c.meas.high_bps, 87 * MBPS);
+	conclude(&u, second, 4);
+	/* S = 0: B_m = A/5 */
+	assert_int_equal(u.c.meas.high_bps - u.c.meas.low_bps, 13400000);
+	begin(&u);
+	conclude(&u, free_, 2); /* a = 0: A := B_u, and the range grows upwards by half its width */
+	assert_int_equal(u.c.meas.avail_bps, 80 * MBPS);
+	assert_int_equal(u.c.meas.low_bps, 40 * MBPS);
+	assert_int_equal(u.c.meas.high_bps, 100 * MBPS);
+	begin(&u);
+	conclude(&u, all, 4); /* a tie of k and k + 1: stream k was not strained at its begin */
+	assert_int_equal(u.c.meas.result.sub_range, IMTCP_SUB_RANGES);
+	begin(&u);
+	u.c.meas.verdict[3].all_strained = 1;
+	{
+		struct imtcp_sample s = {0};
+		uint32_t i;
+
+		for (i = 0; i < 4; i++)
+			u.c.meas.verdict[i].trend = IMTCP_TREND_UP;
+		u.c.meas.judged = u.c.meas.planned = 4;
+		imtcp_paper_conclude(&u.c.meas, &s);
+	}
+	assert_int_equal(u.c.meas.avail_bps, 40 * MBPS); /* B_l */
+	assert_int_equal(u.c.meas.low_bps, 20 * MBPS);
+	assert_int_equal(u.c.meas.high_bps, 80 * MBPS);
+}
+
+/* 60 and 64 Mbit/s: S = 2, q = 2; 1.96 · 2 / 1.414 = 2.77 is less than A/10; 40 and 64: 16.6 is more. */
+static void the_width_is_that_of_the_95_percent_interval_or_the_least_one(void **state)
+{
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	imtcp_store_add(&u.c.meas.store, 60 * MBPS);
+	imtcp_paper_next_range(&u.c.meas, 64 * MBPS, 2);
+	assert_int_equal(u.c.meas.high_bps, 64 * MBPS + 6400 * KBPS);
+	begin(&u);
+	imtcp_store_add(&u.c.meas.store, 40 * MBPS);
+	imtcp_paper_next_range(&u.c.meas, 64 * MBPS, 2);
+	assert_within_pct(u.c.meas.high_bps - 64 * MBPS, 16632 * KBPS, 3);
+}
+
+static void the_next_measurement_begins_at_once_unless_a_pause_was_chosen(void **state)
+{
+	static const uint32_t second[] = {IMTCP_TREND_UP, IMTCP_TREND_FLAT, IMTCP_TREND_FLAT};
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	conclude(&u, second, 3);
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 98);
+	begin(&u);
+	u.c.meas.pause_plus1 = 21; /* [IM §4.5] */
+	conclude(&u, second, 3);
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 0);
+	u.dep.now_us += 20 * 25000;
+	ask(&u);
+	assert_int_equal(u.d.hold_segs, 98);
+}
+
+/* ---- windows ---- */
+
+static void imtcp_bg_cuts_by_the_ratio_of_round_trips(void **state)
+{
+	(void)state;
+	/* (3), (4): 1.2 · 30 = 36 ms */
+	assert_int_equal(imtcp_paper_bg_by_rtt(100, 35900, 30000, IMTCP_DELTA_Q8), 100);
+	assert_int_equal(imtcp_paper_bg_by_rtt(100, 40000, 30000, IMTCP_DELTA_Q8), 75);
+	assert_int_equal(imtcp_paper_bg_by_rtt(1, 90000, 30000, IMTCP_DELTA_Q8), 1);
+}
+
+struct deciding {
+	struct unit u;
+	struct imtcp_sample s;
+};
+
+static void begin_deciding(struct deciding *f, uint32_t cwnd_segs, uint32_t ssthresh_segs)
+{
+	memset(f, 0, sizeof(*f));
+	begin(&f->u);
+	f->u.d.w.cwnd_segs = cwnd_segs;
+	f->u.d.w.ssthresh_segs = ssthresh_segs;
+	f->u.p.limited = 1;
+	f->u.p.min_rtt_us = 30000;
+	f->s.now_us = NOW;
+	f->s.srtt_us = 40000;
+	f->s.pkt_bytes = PKT;
+	f->s.limit_segs = 10000;
+	f->s.full = 1;
+	f->s.acked_segs = 1;
+}
+
+static void eq_3_is_judged_once_in_a_round_trip_or_at_each_ack_of_srtt_or_the_newest(void **state)
+{
+	struct deciding f;
+
+	(void)state;
+	begin_deciding(&f, 100, 50);
+	imtcp_paper_bg_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 100); /* the round trip goes on */
+	f.s.round_over = 1;
+	imtcp_paper_bg_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 75);
+	assert_int_equal(f.u.d.w.ssthresh_segs, 50); /* Reno's */
+	f.s.round_over = 0;
+	f.u.c.params.paper_rtt = IMTCP_PAPER_RTT_SRTT_ACK;
+	imtcp_paper_bg_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 56);
+	f.s.round_over = 1;
+	f.u.c.params.paper_rtt = IMTCP_PAPER_RTT_NEWEST;
+	f.u.p.newest_rtt_us = 30000; /* the queue is gone, though srtt is not back */
+	imtcp_paper_bg_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_in_range(f.u.d.w.cwnd_segs, 56, 57);
+}
+
+/* (2): 20 Mbit/s · 30 ms / 10 000 bits = 60, at once; without a result there is no bound. */
+static void imtcp_bg_cuts_to_maxcwnd_at_once(void **state)
+{
+	struct deciding f;
+
+	(void)state;
+	begin_deciding(&f, 100, 200);
+	imtcp_paper_bg_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 101); /* slow start */
+	f.u.c.meas.smoothed_bps = 20 * MBPS;
+	imtcp_paper_bg_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 60);
+	assert_int_equal(f.u.c.facts.reductions_cap, 1);
+}
+
+/* g RTT A = 0.5 · 40 ms · 20 Mbit/s = 40 segments; m N = 25 holds it, and 5 · 8 does not. */
+static void imtcps_own_background_mode_is_bounded_only_above_m_n(void **state)
+{
+	struct deciding f;
+
+	(void)state;
+	begin_deciding(&f, 100, 50);
+	f.u.c.params.g_q8 = 128;
+	f.u.c.meas.avail_bps = 20 * MBPS;
+	imtcp_paper_cap_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 40);
+	f.u.d.w.cwnd_segs = 100;
+	f.u.c.meas.n = 8;
+	imtcp_paper_cap_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 100);
+	assert_int_equal(f.u.c.facts.cap_segs, 0);
+	/* and no rule on the RTT */
+	f.s.round_over = 1;
+	f.s.srtt_us = 400000;
+	f.u.c.meas.avail_bps = 0;
+	imtcp_paper_cap_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 100);
+}
+
+/* V = 200, cwnd = 100: 100 · (1 - 100/200) = 50 at the end of the round trip; near V, above it and without it 1. */
+static void full_speed_adds_h_times_what_is_missing_each_round_trip(void **state)
+{
+	struct deciding f;
+
+	(void)state;
+	assert_int_equal(imtcp_paper_fs_step_segs(100, 200, 100), 50);
+	assert_int_equal(imtcp_paper_fs_step_segs(199, 200, 100), 1);
+	assert_int_equal(imtcp_paper_fs_step_segs(300, 200, 100), 1);
+	assert_int_equal(imtcp_paper_fs_step_segs(100, 0, 100), 1);
+	/* beyond V, as printed */
+	assert_int_equal(imtcp_paper_fs_step_segs(10, 20, 100), 50);
+	begin_deciding(&f, 100, 50);
+	f.u.c.meas.avail_bps = 50 * MBPS; /* · 40 ms = 200 segments */
+	imtcp_paper_fs_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 100);
+	f.s.round_over = f.s.round_full = 1;
+	imtcp_paper_fs_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 150);
+}
+
+/* 10, 10 and 50 ms: sd = 15, d_min + 0.15 · 40 = 16; another 50: sd = 19.4. */
+static void tcp_lp_indicates_above_its_share_of_the_lifes_range(void **state)
+{
+	struct imtcp_paper_lp lp;
+
+	(void)state;
+	memset(&lp, 0, sizeof(lp));
+	assert_int_equal(imtcp_paper_lp_on_delay(&lp, 10000, 15), 0);
+	assert_int_equal(imtcp_paper_lp_on_delay(&lp, 10000, 15), 0);
+	assert_int_equal(imtcp_paper_lp_on_delay(&lp, 50000, 15), 0);
+	assert_int_equal(imtcp_paper_lp_on_delay(&lp, 50000, 15), 1);
+	assert_int_equal(lp.smoothed_us, 19375);
+	assert_int_equal(lp.least_us, 10000);
+	assert_int_equal(lp.most_us, 50000);
+}
+
+static void tcp_lp_halves_and_then_goes_down_to_one_packet_within_itt(void **state)
+{
+	struct imtcp_paper_lp lp;
+	struct deciding f;
+
+	(void)state;
+	begin_deciding(&f, 100, 50);
+	memset(&lp, 0, sizeof(lp));
+	lp.early = 1;
+	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 100); /* d_max is not known */
+	lp.started = 1;
+	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 50);
+	f.s.now_us += 39999; /* one reaction in a round trip */
+	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 50);
+	f.s.now_us += 1;
+	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 1);
+	assert_int_equal(f.u.c.facts.rtts_per_segment, 0); /* alone, not two in two round trips */
+	lp.early = 0;
+	f.s.now_us += 119999; /* itt is three round trips */
+	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 1);
+	f.s.now_us += 1;
+	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 2);
+}
+
+/* RTTs of 30 and 50 ms: late above 32 ms. Of a window of 10 more than 5 have to be. */
+static void nice_halves_when_more_than_half_of_the_window_is_late(void **state)
+{
+	struct imtcp_window w = {10, 2, 0, 0};
+	struct imtcp_paper_nice p;
+	int i;
+
+	(void)state;
+	memset(&p, 0, sizeof(p));
+	p.nice.t_pct = 10;
+	p.nice.f_pct = 50;
+	imtcp_paper_nice_on_ack(&p, 30000, 1);
+	for (i = 0; i < 6; i++)
+		imtcp_paper_nice_on_ack(&p, 50000, 1); /* the first makes the range, and is late */
+	assert_int_equal(p.nice.late_segs, 6);
+	assert_int_equal(imtcp_paper_nice_on_round(&p, &w, 1, 100), 1);
+	assert_int_equal(w.cwnd_segs, 5);
+	for (i = 0; i < 2; i++)
+		imtcp_paper_nice_on_ack(&p, 50000, 1);
+	assert_int_equal(imtcp_paper_nice_on_round(&p, &w, 1, 100), 0); /* 2 of 5: Vegas */
+	assert_int_equal(w.cwnd_segs, 5); /* diff = 5 · 20/50 = 2, between alpha and beta */
+}
+
+static void nice_doubles_in_each_second_round_trip(void **state)
+{
+	struct imtcp_paper_nice p;
+	struct deciding f;
+	uint32_t at[4], i;
+
+	(void)state;
+	begin_deciding(&f, 10, 1000);
+	memset(&p, 0, sizeof(p));
+	imtcp_paper_nice_start(&f.u.c, &p, NULL);
+	for (i = 0; i < 4; i++) {
+		f.s.acked_segs = f.u.d.w.cwnd_segs;
+		f.s.round_over = 0;
+		imtcp_paper_nice_decide(&f.u.c, &p, &f.s, &f.u.d);
+		at[i] = f.u.d.w.cwnd_segs;
+		f.s.round_over = 1;
+		f.s.acked_segs = 0;
+		imtcp_paper_nice_decide(&f.u.c, &p, &f.s, &f.u.d);
+	}
+	assert_int_equal(at[1], 2 * at[0]);
+	assert_int_equal(at[2], at[1]);
+	assert_int_equal(at[3], 2 * at[2]);
+}
+
+/* ---- the hold of TCP's window (flow.h) ---- */
+
+static void a_held_window_is_read_whole_until_tcp_writes_another(void **state)
+{
+	struct imtcp_decision d = {0};
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	d.hold_segs = 60;
+	assert_int_equal(imtcp_held_segs(&u.c, &d, 100), 60);
+	assert_int_equal(imtcp_whole_segs(&u.c, 60), 100);
+	assert_int_equal(imtcp_whole_segs(&u.c, 10), 10); /* TCP began anew after an idle time */
+	imtcp_hold_on_loss(&u.c, 100);
+	assert_int_equal(imtcp_whole_segs(&u.c, 60), 60); /* the loss recovery's own */
+	assert_int_equal(u.c.hold.loss_segs, 100);
+	d.hold_segs = 200; /* more than the window: nothing is held */
+	assert_int_equal(imtcp_held_segs(&u.c, &d, 100), 100);
+	assert_int_equal(imtcp_whole_segs(&u.c, 100), 100);
+}
+
+/* ---- on a path ---- */
+
+static struct sim s;
+
+static struct sim_summary over(const struct sim_cfg *c, uint64_t seconds, uint64_t warm_up_us)
+{
+	sim_init(&s, c);
+	sim_run(&s, START + seconds * SEC);
+	return sim_summary(&s, START + warm_up_us, sim_avail_bps(&s));
+}
+
+static double goodput_bps(uint64_t seconds)
+{
+	return (double)s.bytes_acked * SIM_PKT / SIM_MSS * 8.0 / (double)seconds;
+}
+
+/* 100 Mbit/s over 30 ms in single packets, as in ns-2; 60 of it is taken. */
+static struct sim_cfg path(const char *name, const struct sim_control *control)
+{
+	struct sim_cfg c = {.name = name,
+			    .control = control,
+			    .capacity_bps = 100 * MBPS,
+			    .cross_bps = 60 * MBPS,
+			    .rtt_us = 30000,
+			    .max_chunk = 1};
+
+	return c;
+}
+
+static void imtcp_bg_as_printed_measures_and_takes_what_is_free(void **state)
+{
+	struct sim_cfg c = path("paper_bg, 40 of 100 free", &sim_paper_bg);
+	struct sim_summary r = over(&c, 20, 5 * SEC);
+
+	(void)state;
+	assert_at_most(10, r.count[IMTCP_OK]);
+	assert_true(r.error_p50_pct < 15);
+	assert_true(goodput_bps(20) > 0.5 * 40 * MBPS);
+	assert_true(goodput_bps(20) < 1.05 * 40 * MBPS);
+	assert_true(s.holds > 0);
+}
+
+static void imtcp_as_printed_is_as_fast_as_the_path_and_holds(void **state)
+{
+	struct sim_cfg c = path("paper, 40 of 100 free", &sim_paper);
+	struct sim_summary r;
+
+	(void)state;
+	c.reno = 1; /* or the window grows without end: the buffer is deep */
+	c.cwnd_segs = 150;
+	r = over(&c, 20, 5 * SEC);
+	assert_true(r.results > 100);
+	assert_true(r.error_p50_pct < 15);
+	assert_true(goodput_bps(20) > 0.9 * 40 * MBPS);
+	assert_true(s.holds > 0);
+}
+
+/* A rate far below the window: what is held may not wait for a stream that does not fill. */
+static void an_application_that_writes_little_is_not_slowed_down(void **state)
+{
+	struct sim_cfg c = path("paper, 1 Mbit/s written", &sim_paper);
+
+	(void)state;
+	c.app_bps = MBPS;
+	over(&c, 20, 5 * SEC);
+	assert_true((double)s.bytes_acked * 8 > 0.98 * 20 * MBPS);
+}
+
+/* A socket buffer and a receiver's window of 20 segments: the window beyond them is never full. */
+static void small_buffers_bound_what_is_in_flight_and_stop_nothing(void **state)
+{
+	struct sim_cfg c = path("paper, a small socket buffer", &sim_paper);
+	int receiver;
+
+	(void)state;
+	for (receiver = 0; receiver < 2; receiver++) {
+		c.sndbuf_bytes = receiver ? 0 : 20 * SIM_MSS;
+		c.rcv_segs = receiver ? 20 : 0;
+		over(&c, 10, 2 * SEC);
+		assert_true(s.flow.meas.completed > 20);
+		/* 20 segments in 30 ms are 8 Mbit/s */
+		assert_true(goodput_bps(10) > 0.7 * 8 * MBPS);
+		assert_true(goodput_bps(10) < 1.05 * 8 * MBPS);
+	}
+}
+
+SUITE(paper, T(store_lets_nothing_go_until_m_packets_wait),
+      T(a_stream_leaves_at_its_computed_rates_and_then_everything),
+      T(after_the_last_stream_all_passes_until_its_acks_are_in), T(a_hold_ends_by_t),
+      T(a_hold_ends_with_a_window_below_n_and_with_nothing_in_flight), T(nothing_else_ends_a_hold),
+      T(m_grows_by_a_stream_that_is_not_filled_and_falls_by_two_good_measurements),
+      T(after_a_loss_all_goes_and_nothing_is_held_before_a_new_ack),
+      T(the_first_range_is_half_of_the_trains_rate_to_all_of_it),
+      T(every_measurement_gives_a_result_and_the_next_range),
+      T(the_width_is_that_of_the_95_percent_interval_or_the_least_one),
+      T(the_next_measurement_begins_at_once_unless_a_pause_was_chosen),
+      T(imtcp_bg_cuts_by_the_ratio_of_round_trips),
+      T(eq_3_is_judged_once_in_a_round_trip_or_at_each_ack_of_srtt_or_the_newest),
+      T(imtcp_bg_cuts_to_maxcwnd_at_once), T(imtcps_own_background_mode_is_bounded_only_above_m_n),
+      T(full_speed_adds_h_times_what_is_missing_each_round_trip),
+      T(tcp_lp_indicates_above_its_share_of_the_lifes_range),
+      T(tcp_lp_halves_and_then_goes_down_to_one_packet_within_itt),
+      T(nice_halves_when_more_than_half_of_the_window_is_late),
+      T(nice_doubles_in_each_second_round_trip),
+      T(a_held_window_is_read_whole_until_tcp_writes_another),
+      T(imtcp_bg_as_printed_measures_and_takes_what_is_free),
+      T(imtcp_as_printed_is_as_fast_as_the_path_and_holds),
+      T(an_application_that_writes_little_is_not_slowed_down),
+      T(small_buffers_bound_what_is_in_flight_and_stop_nothing))
