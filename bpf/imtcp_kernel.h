@@ -46,6 +46,7 @@ struct ns_common {
 struct tcp_congestion_ops;
 struct netns_ipv4 {
 	const struct tcp_congestion_ops *tcp_congestion_control; /* the default */
+	__u8 sysctl_tcp_tso_rtt_log;
 } IMTCP_CORE;
 
 struct net {
@@ -82,6 +83,9 @@ struct sock {
 	struct sock_common __sk_common;
 	unsigned long sk_pacing_rate; /* bytes per second */
 	__u32 sk_pacing_status;
+	__u8 sk_pacing_shift;  /* a buffer has what the rate carries in 2^-shift s */
+	__u32 sk_gso_max_size; /* bytes of a buffer at most */
+	__u16 sk_gso_max_segs; /* segments, too */
 } IMTCP_CORE;
 
 struct inet_sock {

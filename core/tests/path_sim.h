@@ -122,7 +122,9 @@ static inline void sim_read_departure(const struct sim *s, struct imtcp_departur
 							  s->snd_nxt - s->snd_una);
 	dep->mss_bytes = SIM_MSS;
 	dep->pkt_bytes = SIM_PKT;
-	dep->chunk_most_segs = s->cfg.max_chunk ? s->cfg.max_chunk : IMTCP_CHUNK_MAX_SEGS;
+	dep->chunk_most_segs = s->cfg.max_chunk ? s->cfg.max_chunk : 45;
+	dep->chunk_most_bytes = 65536;
+	dep->pacing_shift = s->cfg.pacing_shift ? s->cfg.pacing_shift : 10;
 	dep->rtt_dev_us = s->mdev_us;
 	dep->srtt_us = s->srtt_us;
 	dep->newest_rtt_us = s->newest_rtt_us;

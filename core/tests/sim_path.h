@@ -99,8 +99,9 @@ struct sim_cfg {
 	uint32_t cwnd_segs;    /* fixed window; 0: the control's */
 	uint32_t acks_every;   /* 0 and 1: every segment */
 	uint32_t bunch_us;
-	uint32_t jitter_us; /* on the way back, in order */
-	uint32_t max_chunk; /* most segments of one buffer; 0: the usual number */
+	uint32_t jitter_us;    /* on the way back, in order */
+	uint32_t max_chunk;    /* most segments of one buffer; 0: the usual number */
+	uint32_t pacing_shift; /* sk_pacing_shift; 0: the usual one */
 	uint64_t seed;
 	int cross_in_packets; /* 1: gaps within half of their mean, 2: exponential */
 	uint32_t cross_burst; /* packets at once; 0: one */

@@ -41,7 +41,9 @@ static void begin(struct house *h)
 	h->dep.mss_bytes = MSS;
 	h->dep.pkt_bytes = PKT;
 	h->dep.srtt_us = 25000;
-	h->dep.chunk_most_segs = IMTCP_CHUNK_MAX_SEGS;
+	h->dep.chunk_most_segs = 45;
+	h->dep.chunk_most_bytes = 65536;
+	h->dep.pacing_shift = 10;
 }
 
 static void
@@ -65,6 +67,28 @@ a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_a_cap_at_1_05(
 	h.c.facts.cap_segs = 0;
 	h.dep.cwnd_segs = 10; /* a loss is repaired: retransmissions are not held back */
 	assert_within_pct(imtcp_base_bps(&h.c.facts, &h.dep), 40 * MBPS * 307 / 256, 0.01);
+}
+
+/* 40 Mbit/s are 5 MB/s: a millisecond has 4882 bytes, with a shift of 7 39062. */
+static void a_buffer_has_what_the_sockets_limits_say(void **state)
+{
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 4);
+	h.dep.pacing_shift = 7; /* Wi-Fi drivers */
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 39);
+	h.dep.chunk_most_bytes = 20000;
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 20);
+	h.dep.pacing_shift = 10;
+	h.dep.chunk_add_bytes = 4200; /* a round trip of a millisecond or two */
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 9);
+	assert_int_equal(imtcp_chunk_segs(512, &h.dep, 40 * MBPS), 10); /* even, for delayed ACKs */
+	h.dep.chunk_most_segs = 1; /* gso_max_segs 1 on the device */
+	assert_int_equal(imtcp_chunk_segs(512, &h.dep, 40 * MBPS), 1);
+	h.dep.chunk_most_bytes = h.dep.chunk_most_segs = 500000; /* BIG TCP */
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 1000 * MBPS), 126);
 }
 
 static void before_the_first_round_trip_no_control_sets_a_pace(void **state)
@@ -330,6 +354,7 @@ static void without_congestion_control_the_receivers_window_is_the_answer_to_all
 }
 
 SUITE(flow, T(a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_a_cap_at_1_05),
+      T(a_buffer_has_what_the_sockets_limits_say),
       T(before_the_first_round_trip_no_control_sets_a_pace),
       T(a_window_below_two_segments_is_paced_but_not_below_the_floor),
       T(a_control_that_measures_sends_plain_until_there_is_a_range_and_then_in_streams),

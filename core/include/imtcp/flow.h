@@ -29,10 +29,6 @@
 #define IMTCP_PACE_Q8 307U
 /* The same under a control's cap: 1.05. ours: smooth, yet able to fill the window. */
 #define IMTCP_PACE_CAPPED_Q8 269U
-/* tcp_tso_autosize puts 2^-10 s of data into one buffer (sk_pacing_shift). */
-#define IMTCP_AUTOSIZE_SHIFT 10
-/* Most segments of one buffer: 64 KB of 1448 bytes. */
-#define IMTCP_CHUNK_MAX_SEGS 45U
 /* What leaves at a time while the control's window is smaller, and the kernel's window then. */
 #define IMTCP_TRICKLE_SEGS 2U
 #define IMTCP_TRICKLE_CWND_SEGS 4U
@@ -131,17 +127,19 @@ IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
 }
 
 /*
- * Segments that TCP puts into one buffer at this rate, made even where the receiver acknowledges
+ * Segments that TCP puts into one buffer at this rate (tcp_tso_autosize), made even where the receiver acknowledges
  * every second segment, so that each buffer's end has an ACK of its own.
  */
 IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, const struct imtcp_departure *dep,
 					imtcp_u64 bps)
 {
-	imtcp_u64 bytes = (bps / IMTCP_BITS_PER_BYTE) >> IMTCP_AUTOSIZE_SHIFT;
+	imtcp_u64 bytes = imtcp_min(((bps / IMTCP_BITS_PER_BYTE) >> dep->pacing_shift) +
+					    dep->chunk_add_bytes,
+				    dep->chunk_most_bytes);
 	imtcp_u32 segs = (imtcp_u32)imtcp_clamp(imtcp_div(bytes, dep->mss_bytes), 1,
 						dep->chunk_most_segs);
 
-	if ((segs & 1) && segs > 1 && ack_ratio_q8 > 384)
+	if ((segs & 1) && segs > 1 && ack_ratio_q8 > 384 && segs < dep->chunk_most_segs)
 		segs++;
 	return segs;
 }
