@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OBJECTS = ("imtcp.bpf.c", "imtcp_modes.bpf.c", "imtcp_nocc.bpf.c")
+OBJECTS = ("imtcp.bpf.c", "imtcp_modes.bpf.c", "imtcp_paper.bpf.c", "imtcp_nocc.bpf.c")
 #: Members of struct tcp_congestion_ops (bpf/imtcp_kernel.h), in its order.
 MEMBERS = (
     "flags", "ssthresh", "cong_avoid", "set_state", "undo_cwnd", "pkts_acked", "min_tso_segs",

@@ -23,10 +23,18 @@ OBJECTS = {
         "imtcp_ledbat",
         "imtcp_ledbatpp",
     ),
+    ROOT / "target" / "bpf" / "imtcp_paper.bpf.o": (
+        "imtcp_paper",
+        "imtcp_paperbg",
+        "imtcp_papercap",
+        "imtcp_paperfs",
+        "imtcp_paperlp",
+        "imtcp_papernice",
+    ),
 }
 NAMES = tuple(name for names in OBJECTS.values() for name in names)
-#: What takes time is done with these: two that measure, and one that does not.
-SOME = ("imtcp", "imtcp_bg", "imtcp_ledbat")
+#: What takes time is done with these: two that measure, one that does not, and one as printed.
+SOME = ("imtcp", "imtcp_bg", "imtcp_ledbat", "imtcp_paperbg")
 YES, NO = ["yes"] * len(NAMES), ["no"] * len(NAMES)
 
 #: "yes" for each that is registered.
@@ -100,6 +108,7 @@ def test_bpftool_registers_the_objects_and_connections_work_without_the_command(
 MOST_INSNS = {
     "imtcp": 100_000,
     "imtcp_modes": 20_000,
+    "imtcp_paper": 60_000,
     "imtcp_nocc": 10_000,
     "imtcp_ctl": 20_000,
     # imtcp_leaves walks up to 16 parents of a process, and 32 cgroups of each.

@@ -11,6 +11,10 @@
 #include "fuzz/fuzz.h"
 #include <imtcp/cc_fs.h>
 #include <imtcp/cc_nocc.h>
+#include <imtcp/cc_paper_cap.h>
+#include <imtcp/cc_paper_fs.h>
+#include <imtcp/cc_paper_lp.h>
+#include <imtcp/cc_paper_nice.h>
 
 #define HOLDS(what)                                                                                \
 	do {                                                                                       \
@@ -280,6 +284,162 @@ static inline const char *steps_fs(struct bytes *in)
 		HOLDS(imtcp_nocc_window_segs(rtt_us, pkt, f.limit_segs) <= f.limit_segs);
 		if (take8(in) & 1)
 			steps_loss(in, &f);
+	}
+	return NULL;
+}
+
+/* What holds of the papers' units after each step. */
+static inline const char *steps_paper_units(const struct imtcp_meas *m)
+{
+	HOLDS(m->low_bps <= m->high_bps);
+	HOLDS(m->n >= IMTCP_PAPER_STREAM_PACKETS_LEAST && m->n <= IMTCP_STREAM_MAX);
+	HOLDS(m->m >= IMTCP_STORE_PACKETS_LEAST && m->m <= m->n);
+	HOLDS(m->unit >= IMTCP_STORE && m->unit <= IMTCP_PASS);
+	HOLDS(m->sending <= IMTCP_SUB_RANGES && m->judged <= IMTCP_SUB_RANGES);
+	HOLDS(m->result.avail_bps <= m->result.high_bps);
+	HOLDS(m->result.outcome != IMTCP_OK || m->result.avail_bps >= m->result.low_bps);
+	HOLDS(m->completed <= m->started);
+	return NULL;
+}
+
+/* A question before a departure, and what leaves by its answer. */
+static inline const char *steps_paper_ask(struct bytes *in, struct imtcp_flow *c,
+					  struct imtcp_paper *p, struct steps_flow *f,
+					  struct imtcp_sample *s)
+{
+	struct imtcp_departure dep = {0};
+	struct imtcp_decision d = {0};
+	uint32_t room, segs;
+
+	dep.now_us = f->now_us;
+	dep.cwnd_segs = f->w.cwnd_segs;
+	dep.snd_nxt = s->snd_nxt;
+	dep.flight_segs = (s->snd_nxt - s->snd_una) / 1000;
+	dep.unsent_bytes = (uint32_t)take_any(in);
+	dep.receiver_bytes = (uint32_t)take_any(in);
+	dep.mss_bytes = 1000;
+	dep.pkt_bytes = 1052;
+	dep.srtt_us = s->srtt_us = 1 + (uint32_t)take_any(in) % 10000000;
+	dep.ssthresh_segs = f->w.ssthresh_segs;
+	dep.chunk_most_segs = 1 + take8(in) % 45;
+	dep.chunk_most_bytes = 65536;
+	dep.pacing_shift = 7 + take8(in) % 4;
+	dep.rtt_dev_us = (uint32_t)take_any(in);
+	dep.recovering = take8(in) < 8;
+	imtcp_paper_space(c, p, &dep, &d);
+	HOLDS(d.pace_bps);
+	if (d.plan == IMTCP_PLAN_STREAM) {
+		/* a packet, within 50 ms, give or take the division */
+		HOLDS(imtcp_time_us((uint64_t)dep.chunk_segs * 1052, d.pace_bps) <=
+		      IMTCP_T_MAX_US + 1);
+		HOLDS(d.hold_segs == dep.flight_segs + dep.chunk_segs);
+	} else if (d.hold_segs && c->meas.unit == IMTCP_STORE) {
+		/* an ACK is to come, which asks again */
+		HOLDS(d.hold_segs == dep.flight_segs);
+		HOLDS(!dep.recovering && !c->meas.blocked);
+		HOLDS(p->stored_us &&
+		      f->now_us - p->stored_us <
+			      imtcp_max(imtcp_paper_hold_limit_us(&c->meas, &dep), 1));
+	}
+	HOLDS(imtcp_held_segs(c, &d, dep.cwnd_segs) >= 1);
+	HOLDS(imtcp_whole_segs(c, imtcp_held_segs(c, &d, dep.cwnd_segs)) == dep.cwnd_segs);
+	room = (uint32_t)imtcp_sub(imtcp_held_segs(c, &d, dep.cwnd_segs), dep.flight_segs);
+	segs = (uint32_t)imtcp_min(imtcp_min(room, dep.unsent_bytes / 1000), 1000);
+	if (take8(in) & 3)
+		s->snd_nxt += segs * 1000;
+	return steps_paper_units(&c->meas);
+}
+
+static inline const char *steps_paper(struct bytes *in)
+{
+	static struct imtcp_flow c;
+	struct imtcp_paper_nice nice;
+	struct imtcp_sample s = {0};
+	struct imtcp_paper_lp lp;
+	struct imtcp_decision d;
+	struct steps_flow f;
+	struct imtcp_paper p;
+	const char *why;
+	uint32_t which;
+
+	steps_begin(in, &f);
+	memset(&c, 0, sizeof(c));
+	memset(&p, 0, sizeof(p));
+	memset(&lp, 0, sizeof(lp));
+	memset(&nice, 0, sizeof(nice));
+	take_params(in, &c.params);
+	s.snd_una = s.snd_nxt = (uint32_t)take(in);
+	imtcp_flow_begin(&c, f.now_us, s.snd_una, s.snd_nxt);
+	imtcp_paper_start(&c, &p, &f.w);
+	imtcp_paper_lp_start(&c, &lp, &f.w);
+	imtcp_paper_nice_start(&c, &nice, &f.w);
+	which = take8(in) % 6;
+	s.mss_bytes = 1000;
+	s.pkt_bytes = 1052;
+	s.wire_q8 = 1052 * 256 / 1000;
+	s.limit_segs = f.limit_segs;
+	while (in->left) {
+		uint32_t before = f.w.cwnd_segs, out = (s.snd_nxt - s.snd_una) / 1000;
+
+		steps_pass(in, &f);
+		switch (take8(in) % 8) {
+		default:
+			why = steps_paper_ask(in, &c, &p, &f, &s);
+			if (why)
+				return why;
+			break;
+		case 0:
+		case 1:
+		case 2:
+			if (!out)
+				break;
+			s.now_us = f.now_us;
+			s.rtt_us = (imtcp_s32)take_any(in);
+			s.stamp = (uint32_t)take_any(in);
+			s.stamped = take8(in) & 1;
+			s.acked_segs = 1 + take8(in) % out;
+			s.snd_una += s.acked_segs * 1000;
+			imtcp_facts_on_ack(&c.facts, &s, ~0ULL);
+			s.full = take8(in) & 1;
+			memset(&d, 0, sizeof(d));
+			imtcp_decision_begin(&c, &s, &d, &f.w);
+			if (which < 4)
+				imtcp_paper_bg_learn(&c, &p, &s);
+			if (which == 0)
+				imtcp_paper_decide(&c, &p, &s, &d);
+			else if (which == 1)
+				imtcp_paper_bg_decide(&c, &p, &s, &d);
+			else if (which == 2)
+				imtcp_paper_cap_decide(&c, &p, &s, &d);
+			else if (which == 3)
+				imtcp_paper_fs_decide(&c, &p, &s, &d);
+			else if (which == 4)
+				imtcp_paper_lp_learn(&c, &lp, &s),
+					imtcp_paper_lp_decide(&c, &lp, &s, &d);
+			else
+				imtcp_paper_nice_learn(&c, &nice, &s),
+					imtcp_paper_nice_decide(&c, &nice, &s, &d);
+			/* never more than was acknowledged, but for full speed's step */
+			HOLDS(d.w.cwnd_segs <=
+			      (uint64_t)before + s.acked_segs + (which == 3 ? c.params.h_segs : 1));
+			HOLDS(d.w.cwnd_segs >= 1);
+			HOLDS(which != 1 || !c.facts.cap_segs || d.w.cwnd_segs <= c.facts.cap_segs);
+			imtcp_decision_bound(&c, &s, &d, 0);
+			f.w = d.w;
+			HOLDS(f.w.cwnd_segs >= 1 && f.w.cwnd_segs <= f.limit_segs);
+			if (which < 4 && (why = steps_paper_units(&c.meas)))
+				return why;
+			break;
+		case 3:
+			s.now_us = f.now_us;
+			s.cwnd_segs = f.w.cwnd_segs;
+			imtcp_hold_on_loss(&c, f.w.cwnd_segs);
+			steps_loss(in, &f);
+			imtcp_paper_reduced(&c, &p, &s);
+			HOLDS(!c.meas.planned && c.meas.blocked);
+			imtcp_paper_lp_reduced(&c, &lp, &s);
+			break;
+		}
 	}
 	return NULL;
 }

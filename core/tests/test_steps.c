@@ -44,6 +44,7 @@ HOLDS_ALWAYS(nice)
 HOLDS_ALWAYS(ledbat)
 HOLDS_ALWAYS(ledbatpp)
 HOLDS_ALWAYS(fs)
+HOLDS_ALWAYS(paper)
 
 SUITE(steps, T(delay_holds_always), T(lp_holds_always), T(nice_holds_always),
-      T(ledbat_holds_always), T(ledbatpp_holds_always), T(fs_holds_always))
+      T(ledbat_holds_always), T(ledbatpp_holds_always), T(fs_holds_always), T(paper_holds_always))
