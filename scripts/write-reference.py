@@ -28,7 +28,9 @@ PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL
 COMMAND = re.compile(r"^  (\w+) +(.+)$", re.MULTILINE)
 OPTION = re.compile(r"^ +((?:-\w, +)?--[\w-]+(?: <[\w=]+>)?) +(.+)$", re.MULTILINE)
 #: As `m=` in the manual: what it is, its range, its default and its modes.
-PARAMETER = re.compile(r"(.+), (?:between (.+) and (.+)|(\w+ or \w+)) \((\w[\w.]*)\); (.+)")
+PARAMETER = re.compile(
+    r"(.+?), (?:between (.+) and (.+)|((?:[\w-]+, )*[\w-]+ or [\w-]+)) \((\w[\w.]*)\); (.+)"
+)
 
 
 class Command:
@@ -53,7 +55,7 @@ class Command:
             manual = (Path(directory) / "imtcp-run.1").read_text()
         text = manual.replace("\\-", "-").replace("\\*(Aq", "'")
         block = text.split(f"\\fB{option}\\fR")[1].split("\n.TP\n")[0]
-        listed = re.findall(r"^\.IP \\\(bu 2\n(\w+)=?: (.+)$", block, re.MULTILINE)
+        listed = re.findall(r"^\.IP \\\(bu 2\n([\w-]+)=?: (.+)$", block, re.MULTILINE)
         if not listed:
             raise SystemExit(f"write-reference: the manual lists no values of {option}")
         return listed
@@ -88,7 +90,7 @@ def options(imtcp: Command, _before: str) -> str:
 
 def modes(imtcp: Command, before: str) -> str:
     """The cells after the second are written by hand and stay."""
-    rest = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| (.+) \|$", before, re.MULTILINE))
+    rest = dict(re.findall(r"^\| `([\w-]+)` \| [^|]+ \| (.+) \|$", before, re.MULTILINE))
     rows = [
         f"| `{name}` | {what} | {rest.get(name, '')} |" for name, what in imtcp.values("--mode")
     ]
@@ -107,7 +109,7 @@ def parameters(imtcp: Command, before: str) -> str:
             if parsed is None:
                 raise SystemExit(f"write-reference: cannot read the manual's {name}: {one}")
             what, least, most, names, default, of = parsed.groups()
-            span = f"{least} … {most}" if least else " or ".join(map(code, names.split(" or ")))
+            span = f"{least} … {most}" if least else ", ".join(map(code, re.split(", | or ", names)))
             key = f"`{name}` | {code(of)}"
             rows.append(f"| {key} | {span} | {default} | {what} | {rest.get(key, '')} |")
     head = "| name | modes | range | default | what it is | effect | source |"
