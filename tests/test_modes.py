@@ -307,3 +307,24 @@ def test_after_no_congestion_control_a_connection_keeps_what_the_path_carried(co
     first = [int(row["cwnd_segs"]) for row in after[:3]]
     assert max(first) <= 1.2 * 125, first
     assert control != "reno" or min(first) >= 0.7 * 125, first
+
+
+def test_imtcp_as_printed_measures_the_path_and_is_as_fast_as_reno() -> None:
+    path = Path3(quickack=True)
+    script = UP + path.script() + path.transfer("reno", "w20000000")
+    for control in ("imtcp_paper", "imtcp_paperbg"):
+        script += f'imtcp watch --json --interval 0.5 >"$OUT/{control}.watch" & WATCH=$!\n'
+        script += path.transfer(control, "w20000000") + "kill $WATCH\n"
+    result = run(script)
+    reno = Transfer.of(result, "reno")
+    for control, usual in (("imtcp_paper", 1.05), ("imtcp_paperbg", 1.2)):
+        transfer = Transfer.of(result, control)
+        assert transfer.intact
+        assert transfer.seconds <= usual * reno.seconds
+        last = [one for one in lines(result, f"{control}.watch") if one["bytes_acked"]][-1]
+        # 30 ms, at most one result in a round trip of up to four streams [IM §3.3].
+        assert last["meas_completed"] >= 15, last
+        assert 0.9 * 50e6 <= last["avail_smoothed_bps"] <= 1.1 * 50e6, last
+    # maxcwnd is 125 packets [BG eq. 2]: no queue that loses any.
+    assert int(Transfer.of(result, "imtcp_paperbg").sent[-1]["retrans"]) == 0
+    assert int(reno.sent[-1]["retrans"]) > 0
