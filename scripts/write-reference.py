@@ -109,7 +109,9 @@ def parameters(imtcp: Command, before: str) -> str:
             if parsed is None:
                 raise SystemExit(f"write-reference: cannot read the manual's {name}: {one}")
             what, least, most, names, default, of = parsed.groups()
-            span = f"{least} … {most}" if least else ", ".join(map(code, re.split(", | or ", names)))
+            span = (
+                f"{least} … {most}" if least else ", ".join(map(code, re.split(", | or ", names)))
+            )
             key = f"`{name}` | {code(of)}"
             rows.append(f"| {key} | {span} | {default} | {what} | {rest.get(key, '')} |")
     head = "| name | modes | range | default | what it is | effect | source |"

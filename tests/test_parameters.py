@@ -12,7 +12,7 @@ from guests import RECEIVER, UP, Path3, lines, run
 pytestmark = pytest.mark.vm
 
 LINK_BPS = 50e6
-DEFAULTS = {"N": 8, "delta": 1.2, "g": 1.0, "gamma": 0.125}
+DEFAULTS = {"N": 8, "delta": 1.2, "g": 1.0, "gamma": 0.125, "profile": "default"}
 
 
 def most_sent(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -113,7 +113,8 @@ def test_attaching_again_changes_the_parameters_of_open_connections() -> None:
         "fs": "--mode fs --param h=20",
         "lp": "--mode lp --param delta=0.3",
         "nice": "--mode nice --param t=0.2 --param f=0.25",
-        "paper": "--mode paper-bg --param N=3 --param rtt=newest",
+        "paper": "--param profile=paper",
+        "printed": "--mode paper-bg --param N=3 --param rtt=newest",
         "none": "",
     }
     watch = "imtcp watch --once --json --filter :5300"
@@ -128,10 +129,11 @@ def test_attaching_again_changes_the_parameters_of_open_connections() -> None:
     expected = {
         "file": DEFAULTS | {"delta": 1.5, "g": 0.8},
         "line": DEFAULTS | {"delta": 2.0},
-        "fs": {"N": 8, "gamma": 0.125, "h": 20},
+        "fs": {"N": 8, "gamma": 0.125, "h": 20, "profile": "default"},
         "lp": {"delta": 0.3, "itt": 3},
         "nice": {"f": 0.25, "t": 0.2},
-        "paper": {"N": 3, "delta": 1.2, "gamma": 0.125, "rtt": "newest"},
+        "paper": DEFAULTS | {"profile": "paper"},
+        "printed": {"N": 3, "delta": 1.2, "gamma": 0.125, "rtt": "newest"},
         "none": DEFAULTS,
     }
     # By its control alone: nobody chose anything.

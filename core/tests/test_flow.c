@@ -202,6 +202,15 @@ static void full_speed_grows_towards_a_guess_but_not_by_the_papers_rules(void **
 	h.s.acked_segs = 100;
 	imtcp_fs_decide(&h.c, NULL, &h.s, &h.d);
 	assert_int_equal(h.d.w.cwnd_segs, 105);
+	begin(&h);
+	h.c.meas.low_bps = 40 * MBPS;
+	h.c.meas.high_bps = 120 * MBPS;
+	h.c.params.h_segs = 10;
+	h.c.params.profile = IMTCP_PROFILE_PAPER;
+	h.s.full = 1;
+	h.s.acked_segs = 100;
+	imtcp_fs_decide(&h.c, NULL, &h.s, &h.d);
+	assert_int_equal(h.d.w.cwnd_segs, 101);
 }
 
 static void a_loss_costs_half_and_at_full_speed_what_the_path_did_not_carry(void **state)
@@ -217,6 +226,8 @@ static void a_loss_costs_half_and_at_full_speed_what_the_path_did_not_carry(void
 	h.s.delivered_segs = 100;
 	h.s.delivered_in_us = 25000;
 	assert_int_equal(imtcp_fs_target(&h.c, NULL, &h.s), 80);
+	h.c.params.profile = IMTCP_PROFILE_PAPER;
+	assert_int_equal(imtcp_fs_target(&h.c, NULL, &h.s), 50);
 }
 
 static void after_a_loss_full_speed_measures_at_once_and_the_others_pause(void **state)

@@ -371,7 +371,7 @@ def test_parameters_reach_the_mode_of_a_run():
     experiment = next(e for e in PAPERS if e.name == "BG-F6")
     script = next(s for s in quick(experiment) if not s.control.is_none).job().script
     assert (
-        "imtcp run --mode paper-bg --param delta=1.05 -- imtcp-load bulk-client"
+        "imtcp run --mode bg --param delta=1.05 --param profile=paper -- imtcp-load bulk-client"
         in script
     )
 

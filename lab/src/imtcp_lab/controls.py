@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,6 @@ class Control:
         return self.run_mode is not None
 
 
-    def as_printed(self) -> Control:
-        """The control that its paper prints, under the same name."""
-        printed = CONTROLS[AS_PRINTED[self.name]] if self.name in AS_PRINTED else self
-        return replace(printed, name=self.name, label=self.label)
-
-
-#: Ours, and what their papers print.
-AS_PRINTED = {
-    "imtcp": "imtcp_paper",
-    "imtcp_bg": "imtcp_bg_paper",
-    "imtcp_fs": "imtcp_fs_paper",
-    "imtcp_lp": "imtcp_lp_paper",
-    "imtcp_nice": "imtcp_nice_paper",
-}
-
-
 def _kernel(name: str, label: str, module: str | None = None) -> Control:
     return Control(name, congestion_control=module or name, label=label)
 
@@ -78,32 +62,44 @@ CONTROLS: dict[str, Control] = {
         _kernel("highspeed", "HighSpeed TCP"),
         _kernel("westwood", "Westwood+"),
         Control("imtcp", "imtcp", run_mode="measure", label="imtcp (measures, else Reno)"),
-        Control("imtcp_paper", "imtcp_paper", run_mode="paper", label="ImTCP as printed"),
+        Control(
+            "imtcp_paper", "imtcp", run_mode="measure", label="imtcp, the paper's rules",
+            params=("profile=paper",),
+        ),
         Control("imtcp_bg", "imtcp_bg", run_mode="bg", label="imtcp background"),
         Control(
             "imtcp_bg_g", "imtcp_bg", run_mode="bg", label="imtcp background, g = 0.7",
             params=("g=0.7",),
         ),
-        Control("imtcp_bg_paper", "imtcp_paperbg", run_mode="paper-bg", label="ImTCP-bg as printed"),
         Control(
-            "imtcp_cap_paper", "imtcp_papercap", run_mode="paper-cap",
-            label="ImTCP's background mode as printed",
+            "imtcp_bg_paper", "imtcp_bg", run_mode="bg",
+            label="imtcp background, the paper's rules",
+            params=("profile=paper",),
         ),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
         Control(
-            "imtcp_fs_paper", "imtcp_paperfs", run_mode="paper-fs",
-            label="ImTCP's full speed as printed",
+            "imtcp_fs_paper", "imtcp_fs", run_mode="fs",
+            label="imtcp full speed, the paper's rules",
+            params=("profile=paper",),
         ),
         Control("imtcp_lp", "imtcp_lp", run_mode="lp", label="TCP-LP (imtcp)"),
         Control("imtcp_lpecn", "imtcp_lpecn", run_mode="lpecn", label="TCP-LP/ECN (imtcp)"),
         Control("imtcp_nice", "imtcp_nice", run_mode="nice", label="TCP Nice (imtcp)"),
-        Control("imtcp_lp_paper", "imtcp_paperlp", run_mode="paper-lp", label="TCP-LP as printed"),
-        Control(
-            "imtcp_nice_paper", "imtcp_papernice", run_mode="paper-nice",
-            label="TCP Nice as printed",
-        ),
         Control("imtcp_ledbat", "imtcp_ledbat", run_mode="ledbat", label="LEDBAT (imtcp)"),
         Control("imtcp_ledbatpp", "imtcp_ledbatpp", run_mode="ledbatpp", label="LEDBAT++ (imtcp)"),
+        Control("paper", "imtcp_paper", run_mode="paper", label="ImTCP as printed"),
+        Control("paper_bg", "imtcp_paperbg", run_mode="paper-bg", label="ImTCP-bg as printed"),
+        Control(
+            "paper_cap", "imtcp_papercap", run_mode="paper-cap",
+            label="ImTCP's background mode as printed",
+        ),
+        Control(
+            "paper_fs", "imtcp_paperfs", run_mode="paper-fs", label="ImTCP's full speed as printed"
+        ),
+        Control("paper_lp", "imtcp_paperlp", run_mode="paper-lp", label="TCP-LP as printed"),
+        Control(
+            "paper_nice", "imtcp_papernice", run_mode="paper-nice", label="TCP Nice as printed"
+        ),
         Control("imtcp_nocc", "imtcp_nocc", run_mode="nocc", label="no congestion control (imtcp)"),
         PRIORITY,
     )

@@ -23,10 +23,11 @@ WORDS = {
     " of the time of the 95 % quickest (p95), of the mean of those of 30 kB at most (small)",
     "imtcp_bg, imtcp_fs, imtcp_lp, imtcp_lpecn, imtcp_nice": "this project's ImTCP-bg, full speed,"
     " TCP-LP by delay and by marks, TCP Nice, in pictures with (imtcp) or imtcp before the name;"
-    " ending in _paper: as their papers print them",
+    " ending in _paper: by the paper's rules alone",
     "tcp_lp": "the kernel's own TCP-LP, in pictures TCP-LP (kernel) (docs/tcp-lp-in-linux.md)",
     "none": "the same run without a background",
-    "pause=0": "a parameter of a connection: no pause between measurements",
+    "pause=0, profile=paper": "parameters of a connection (docs/parameters.md): no pause between"
+    " measurements; the paper's rules alone",
 }
 
 

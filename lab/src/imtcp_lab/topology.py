@@ -105,8 +105,6 @@ class Dumbbell:
     way_back: WayBack = STEADY
     #: Receivers acknowledge every segment at once, as those of the papers' simulators.
     prompt_acks: bool = False
-    #: The background's device takes one segment at a time, as the papers' simulators do.
-    single_segments: bool = False
     #: One of a hundred of the background's packets leaves so late that others overtake it; 0: none.
     reordered_ms: float = 0.0
     #: For kernels without netem and prio: a user-space delay line behind the
@@ -165,7 +163,6 @@ class Dumbbell:
             self._links(),
             host_settings(("bg", "fg", "rx")),
             default_route("rx", "quickack 1") if self.prompt_acks else "",
-            ip("bg", ["link set bg0 gso_max_segs 1"]) if self.single_segments else "",
             *(known_to_each_other(ends) for ends in _HOSTS_AND_ROUTER if self.way_back.link_pkts),
             self._bottleneck(),
             delays,

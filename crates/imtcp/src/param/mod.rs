@@ -18,7 +18,7 @@ use crate::mode::Mode;
 
 mod table;
 
-use table::{Param, MILLISECONDS, NAMED, PARAMS, PLUS1, ROUND_TRIPS};
+use table::{Param, MILLISECONDS, NAMED, PARAMS, PLUS1, PROFILES, ROUND_TRIPS};
 
 /// Read where `--config` names no other; nobody needs to have it.
 pub const CONFIG: &str = "/etc/imtcp.conf";
@@ -26,6 +26,15 @@ pub const CONFIG: &str = "/etc/imtcp.conf";
 impl Param {
     fn name(&self) -> &'static str {
         self.key.trim_end_matches('=')
+    }
+
+    /// Of the values from 1 on, where it is no number.
+    fn names(&self) -> &'static [&'static str] {
+        if self.key == "profile=" {
+            &PROFILES
+        } else {
+            &ROUND_TRIPS
+        }
     }
 
     /// As people write it: with as many decimals as the programs' scale can tell apart.
@@ -46,7 +55,7 @@ impl Param {
     fn text(&self, value: u32) -> String {
         match self.scale {
             NAMED => {
-                ROUND_TRIPS.get((value as usize).wrapping_sub(1)).copied().unwrap_or("?").into()
+                self.names().get((value as usize).wrapping_sub(1)).copied().unwrap_or("?").into()
             }
             _ => self.shown(value).to_string(),
         }
@@ -71,7 +80,7 @@ impl Param {
 
     fn range(&self) -> String {
         match self.scale {
-            NAMED => one_of(&ROUND_TRIPS),
+            NAMED => one_of(self.names()),
             _ => format!("between {} and {}", self.text(self.least), self.text(self.most)),
         }
     }
@@ -370,9 +379,9 @@ mod tests {
     #[test]
     fn a_mode_without_the_parameter_says_which_it_has() {
         let said = refused(Mode::Fs, "delta", "1.2");
-        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, m, T, h");
+        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, m, T, profile, h");
         let said = refused(Mode::Bg, "Delta", "1.2");
-        assert_eq!(said, "mode bg has no parameter Delta: did you mean delta? it has gamma, N, m, T, pause, delta, g");
+        assert_eq!(said, "mode bg has no parameter Delta: did you mean delta? it has gamma, N, m, T, pause, delta, g, profile");
         let said = refused(Mode::Nocc, "g", "1");
         assert_eq!(said, "mode nocc has no parameter g: it has none");
     }
@@ -418,8 +427,8 @@ mod tests {
         let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
         let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
         let expected = [
-            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "rtt=", "h=", "itt=", "t=", "f=",
-            "target=", "gain=",
+            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "profile=", "rtt=", "h=", "itt=",
+            "t=", "f=", "target=", "gain=",
         ];
         assert_eq!(keys, expected);
         let target = told.iter().find(|v| v.get_name() == "target=").unwrap();
@@ -446,9 +455,12 @@ mod tests {
     #[test]
     fn what_is_not_chosen_is_in_force_as_the_default() {
         let read = serde_json::to_value(in_force(Mode::Bg, &Params::default())).unwrap();
-        assert_eq!(read.to_string(), r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125}"#);
+        assert_eq!(
+            read.to_string(),
+            r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125,"profile":"default"}"#
+        );
         let read = serde_json::to_value(in_force(Mode::Fs, &Params::default())).unwrap();
-        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100}"#);
+        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100,"profile":"default"}"#);
         let read = serde_json::to_value(in_force(Mode::Lpecn, &Params::default())).unwrap();
         assert_eq!(read.to_string(), r#"{"delta":0.15,"itt":3}"#);
         let read = serde_json::to_value(in_force(Mode::Nice, &Params::default())).unwrap();

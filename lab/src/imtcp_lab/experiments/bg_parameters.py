@@ -12,6 +12,7 @@ from imtcp_lab import measured, plots, raw
 from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
 from imtcp_lab.experiments.paper import (
+    AS_IN_PAPER,
     Claim,
     Paper,
     below,
@@ -29,7 +30,7 @@ from imtcp_lab.traffic import Bulk
 
 GAMMAS = (0.05, 0.1, 0.125, 0.25, 0.5, 0.9)
 DELTAS = (1.05, 1.1, 1.2, 1.4, 2.0)
-CHOICES = bg_path.CHOICES + bg_path.JUDGED + " The control is ImTCP-bg as printed (mode paper-bg)."
+CHOICES = bg_path.CHOICES + bg_path.JUDGED + " The rules are the paper's alone (profile=paper)."
 
 
 def _sweep(
@@ -40,8 +41,8 @@ def _sweep(
         return [
             bg_path.scenario(
                 args,
-                Bulk(flows=count, params=(f"{name}={value:g}",)),
-                control.as_printed(),
+                Bulk(flows=count, params=(f"{name}={value:g}", *AS_IN_PAPER)),
+                control,
                 seed,
                 f"{name}{value:g}-{count}flows",
             )

@@ -201,8 +201,8 @@ COUNTS = Experiment(
         + PATH_CHOICES
         + PROMPT_ACKS
         + " Streams that were judged invalid are"
-        " counted, as the paper has no such judgement; those that were given up are not. It is"
-        " ImTCP as printed (mode paper), without pauses (pause=0): [IM §4.5] is the first to have"
+        " counted, as the paper has no such judgement; those that were given up are not. By the"
+        " paper's rules (profile=paper), without pauses (pause=0): [IM §4.5] is the first to have"
         " one.",
         reason="As in the paper there are fewer results the longer the stream, and m = 2 costs a"
         " longer one more; that 2 is not the least m for N = 5 is by a hair (212 of 240). In"

@@ -11,6 +11,7 @@ from typing import Any
 from imtcp_lab import plots
 from imtcp_lab.experiments.base import Experiment, Rows, identity
 from imtcp_lab.experiments.paper import (
+    AS_IN_PAPER,
     WITHOUT_PAUSE,
     Claim,
     Paper,
@@ -60,7 +61,7 @@ PATH_CHOICES = (
 )
 #: Of experiments that leave N and the rules to imtcp.
 OUR_RULES = (
-    " The rules are imtcp's own, with streams of N = 8 packets, or 12 where the"
+    " The rules are imtcp's own (profile=default), with streams of N = 8 packets, or 12 where the"
     " receiver delays ACKs and a packet is one segment; the paper's N is 5 [IM §4.1.1]."
 )
 
@@ -85,11 +86,10 @@ def measuring(
                 # 0.12 s of any capacity: more is a queue of seconds in a slow link.
                 buffer_pkts=round(BUFFER_PKTS * capacity_bps / STEPS_CAPACITY_BPS),
                 prompt_acks=True,
-                single_segments=True,
             ),
             Udp(schedule_text(steps), frames=MIXED_FRAMES),
-            Bulk(start_s=shift_s(seed), params=(*params, *WITHOUT_PAUSE)),
-            control.as_printed(),
+            Bulk(start_s=shift_s(seed), params=(*params, *WITHOUT_PAUSE, *AS_IN_PAPER)),
+            control,
             Times(warmup_s=WARMUP_S, measure_s=measure_s, drain_s=0.5),
             seed=seed,
             variant=variant,
@@ -240,7 +240,7 @@ STEPS = Experiment(
         + PROMPT_ACKS
         + PATH_CHOICES
         + " The buffer, not given, is of 1000 packets; results within 0.3 s after a step are"
-        " not judged. By ImTCP as printed (mode paper).",
+        " not judged. By the paper's rules (profile=paper, pause=0).",
         reason="With N = 10 the last step, from 20 to 60 Mbit/s, is not found within its 12 s in"
         " one of the two seeds: the flow lost packets at the fall before it, and a window"
         " that grows by a packet in 180 ms does not hold ten packets at such a rate; the"

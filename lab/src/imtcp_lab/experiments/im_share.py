@@ -11,6 +11,7 @@ from imtcp_lab.experiments.greedy import rival_bps
 from imtcp_lab.experiments.im_measure import PROMPT_ACKS
 from imtcp_lab.experiments.paper import (
     ADAPTS,
+    AS_IN_PAPER,
     WITHOUT_PAUSE,
     Claim,
     Paper,
@@ -38,12 +39,20 @@ PAUSES, QUICK_PAUSES = (ADAPTS, *SHORT_PAUSES, LONG_PAUSE), ("0", LONG_PAUSE)
 #: Two flows lose packets every 30 s or so: what is judged are four times that.
 MEASURE_S, MEASURE_OF_TWO_S = 40.0, 120.0
 #: The paper's N where it names no other [IM §4.1.1], and its rules alone.
+AS_IN_TEXT = ("N=5", *AS_IN_PAPER)
 #: "Around 1" [IM §4.5]; ours.
 LEVEL_WITHIN = 0.2
 #: What counts as fair, for the runs are short: the paper has 0.986 and more.
 FAIR = 0.95
 #: So much less of the link than Reno is almost the same; the paper has 0.024 less at most.
 ALMOST = 0.05
+
+#: What ImTCP does not do between its measurements [IM §3.1].
+PACES = (
+    " imtcp paces all that it sends, at 1.2 windows in a round trip; the paper's ImTCP passes"
+    " packets on at once where it does not measure [IM §3.1]."
+)
+
 
 def _path(capacity_mbps: float) -> Dumbbell:
     return Dumbbell(
@@ -52,7 +61,6 @@ def _path(capacity_mbps: float) -> Dumbbell:
         foreground_rtts_ms=(RTT_MS,),
         buffer_pkts=BUFFER_PKTS,
         prompt_acks=True,
-        single_segments=True,
     )
 
 
@@ -65,9 +73,9 @@ def _among_themselves(args: argparse.Namespace) -> list[Scenario]:
                 flows=flows,
                 stagger_s=0.1,
                 start_s=shift_s(seed),
-                params=WITHOUT_PAUSE if control.needs_imtcp else (),
+                params=(*WITHOUT_PAUSE, *AS_IN_TEXT) if control.needs_imtcp else (),
             ),
-            control.as_printed(),
+            control,
             Times(10, pick(args, MEASURE_OF_TWO_S if flows == 2 else MEASURE_S, 10), 0.5),
             seed=seed,
             variant=f"{capacity_mbps}mbps-{flows}flows",
@@ -87,9 +95,9 @@ def _with_reno(args: argparse.Namespace) -> list[Scenario]:
             Bulk(
                 flows=flows,
                 start_s=shift_s(seed),
-                params=(f"pause={pause}",) if pause.isdigit() else (),
+                params=(f"pause={pause}", *AS_IN_TEXT) if pause.isdigit() else (),
             ),
-            control.as_printed(),
+            control,
             pick(
                 args,
                 Times(15, MEASURE_OF_TWO_S if flows == 1 else MEASURE_S, 0.5),
@@ -218,9 +226,10 @@ AMONG = Experiment(
         " An index of 0.95 is taken as fair, for the runs are short. Almost the same is at most"
         " 0.05 of the link less than Reno; more is no fault, and 24 flows of the paper's have 0.056"
         " more at 70 Mbit/s."
-        + " ImTCP is as printed (mode paper, N = 5), without pauses between"
+        + " ImTCP is by the paper's rules alone (profile=paper, N = 5), without pauses between"
         " measurements."
-        + PROMPT_ACKS,
+        + PROMPT_ACKS
+        + PACES,
         reason="Two flows lose packets every 30 s, and mostly both of them. In the second seed at"
         " 50 Mbit/s one alone loses six times in a row, from the 63rd second to the 108th,"
         " and the other has two thirds of the link: an index of 0.893, and 0.999 in the"
@@ -253,8 +262,9 @@ BESIDE_RENO = Experiment(
         expected="The ratio is below 1 where ImTCP measures without pauses, or with 12 or 15 round"
         " trips between measurements, and around 1 where it pauses for 20.",
         choices="Pauses of 0, 12, 15 and 20 round trips as in the paper, by its rules alone"
-        " (mode paper, N = 5); 1, 5 and 20 flows of each kind."
+        " (profile=paper, N = 5); 1, 5 and 20 flows of each kind."
         + PROMPT_ACKS
+        + PACES
         + " Below 1 is so by a twentieth, around 1 within a fifth; both are ours. No UDP traffic"
         " beside it, of which the paper has 0.1 Mbit/s. 40 s of each run are judged, 120 with one"
         " flow of each kind. Three lines are not in the paper, and not judged: imtcp by its own"

@@ -129,7 +129,7 @@ EXPERIMENT = Experiment(
         + PROMPT_ACKS
         + " Of each measurement the first packet of its last stream is looked at."
         " T is a bound: imtcp holds a packet for as long as the packets of a stream"
-        " should take to come, at most T. By ImTCP as printed (mode paper).",
+        " should take to come, at most T. By the paper's rules (profile=paper, pause=0).",
         reason="imtcp holds a packet no longer than those of its stream take to come, so a T of 40"
         " ms is not what ends a hold: nine in ten are of at most 15 ms at 4 and 9 ms at 7"
         " Mbit/s, where T adapts as well, and the throughput is the same. At 7 Mbit/s a T of"
