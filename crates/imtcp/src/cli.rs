@@ -68,7 +68,8 @@ impl Command {
 /// Load the programs into the kernel; run and attach do it themselves
 ///
 /// The programs are the congestion controls imtcp, imtcp_bg and those of the other modes. They stay until `imtcp down` or a reboot. Any program may choose them by name (setsockopt
-/// TCP_CONGESTION, sysctl net.ipv4.tcp_congestion_control).
+/// TCP_CONGESTION, sysctl net.ipv4.tcp_congestion_control), but imtcp_fs,
+/// imtcp_paperfs and imtcp_nocc need CAP_NET_ADMIN.
 ///
 /// You may do it twice: a newer imtcp replaces the programs in place. The names are never absent; on
 /// kernels before 6.4 they are, for an instant. Connections keep the program that they began with.
