@@ -311,6 +311,34 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 	return 1;
 }
 
+static __always_inline int imtcp_has_max_pacing(const struct sock *sk)
+{
+	return sk->sk_max_pacing_rate != ~0UL;
+}
+
+/* Who paces this connection where we do not: TCP where its program asked for it, whenever that was; fq where the
+ * connection leaves through one. */
+static __always_inline __u32 imtcp_pacing_without_us(const struct sock *sk,
+						     const struct imtcp_conn *conn)
+{
+	return conn->pacing == SK_PACING_NONE && imtcp_has_max_pacing(sk) ? SK_PACING_NEEDED
+									   : conn->pacing;
+}
+
+/*
+ * TCP's own timer ends our gaps, below fq, too: for fq TCP would hand over several buffers where we were asked about
+ * one. Each packet then comes to fq at its time of departure, so fq delays none again. fq notes itself in the socket
+ * once for each flow, so we remember it.
+ */
+static __always_inline void imtcp_write_pacing(struct sock *sk, struct imtcp_conn *conn,
+					       __u64 bytes_per_sec, int unpaced)
+{
+	if (sk->sk_pacing_status == SK_PACING_FQ)
+		conn->pacing = SK_PACING_FQ;
+	sk->sk_pacing_rate = imtcp_min(bytes_per_sec, sk->sk_max_pacing_rate);
+	sk->sk_pacing_status = unpaced ? imtcp_pacing_without_us(sk, conn) : SK_PACING_NEEDED;
+}
+
 /* After space: the pace of the gap, within the ceiling. Returns the segments that may leave at once. */
 static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn *conn,
 					      struct imtcp_policy *policy,
@@ -334,8 +362,7 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 		if (d->plan != IMTCP_PLAN_STREAM)
 			bps = paced_bps;
 	}
-	sk->sk_pacing_rate = imtcp_pace_bytes_per_sec(dep, d, bps);
-	sk->sk_pacing_status = d->unpaced && !ceiling ? SK_PACING_NONE : SK_PACING_NEEDED;
+	imtcp_write_pacing(sk, conn, imtcp_pace_bytes_per_sec(dep, d, bps), d->unpaced && !ceiling);
 	return d->segs;
 }
 

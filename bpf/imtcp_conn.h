@@ -36,7 +36,7 @@ struct imtcp_conn {
 	__u32 paced_nxt;  /* snd_nxt when the ceiling's clock was moved */
 	__u32 spaced_nxt; /* snd_nxt when the control was asked for a gap */
 	__u32 left;	  /* on another control at present, which may be one of ours soon */
-	__u32 _pad;
+	__u32 pacing;	  /* sk_pacing_status as it is without us */
 	struct imtcp_flow flow;
 	struct imtcp_sample
 		newest; /* ACK: the stack is too small for it where streams are judged */

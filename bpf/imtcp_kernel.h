@@ -81,7 +81,8 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
-	unsigned long sk_pacing_rate; /* bytes per second */
+	unsigned long sk_pacing_rate;	  /* bytes per second */
+	unsigned long sk_max_pacing_rate; /* SO_MAX_PACING_RATE; ~0: none */
 	__u32 sk_pacing_status;
 	__u8 sk_pacing_shift;  /* a buffer has what the rate carries in 2^-shift s */
 	__u32 sk_gso_max_size; /* bytes of a buffer at most */

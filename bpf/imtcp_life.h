@@ -112,6 +112,7 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 		imtcp_policy_look_at_others(policy, conn, bpf_ktime_get_ns() / 1000);
 	}
 	imtcp_flow_begin(&conn->flow, tp->tcp_mstamp, tp->snd_una, tp->snd_nxt);
+	conn->pacing = sk->sk_pacing_status;
 	sk->sk_pacing_status = SK_PACING_NEEDED;
 	return conn;
 }
@@ -140,6 +141,8 @@ static __always_inline void imtcp_end(struct sock *sk)
 		return;
 	}
 	conn->left = 1;
+	if (sk->sk_pacing_status != SK_PACING_FQ)
+		sk->sk_pacing_status = imtcp_pacing_without_us(sk, conn);
 	if (conn->flow.facts.pathless)
 		imtcp_keep_what_was_carried(tp);
 }
