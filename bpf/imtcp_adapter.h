@@ -163,7 +163,7 @@ static __always_inline void imtcp_read_ack(struct sock *sk, struct imtcp_conn *c
 	s->acked_segs = told->pkts_acked;
 	s->stamp = options->rcv_tsval;
 	s->stamped = BPF_CORE_READ_BITFIELD(options, saw_tstamp);
-	s->ecn = tp->ecn_flags & TCP_ECN_OK;
+	s->ecn = imtcp_ecn_is_agreed(tp->ecn_flags);
 	s->mss_bytes = tp->mss_cache;
 	s->pkt_bytes = imtcp_pkt_bytes(conn, tp);
 	s->wire_q8 = (__u32)imtcp_div((__u64)s->pkt_bytes * 256, s->mss_bytes);

@@ -171,7 +171,6 @@ enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 #define TCP_CONG_NON_RESTRICTED 0x1
-#define TCP_ECN_OK 1
 #define TCP_CA_NAME_MAX 16
 
 /* Only the members that are set here: libbpf matches them by name with the kernel's. */
