@@ -31,8 +31,6 @@
 #include "imtcp_conn.h"
 #include "imtcp_policy.h"
 
-#define IMTCP_IPV4_HEADER_BYTES 20U
-#define IMTCP_IPV6_HEADER_BYTES 40U
 /* What the kernel sends at a time where the control says nothing: TCP's own default. */
 #define IMTCP_USUAL_SEGS 2U
 /* The floor's window is a 20th more: what holds keep back is caught up, as under imtcp_bg's cap. */

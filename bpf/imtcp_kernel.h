@@ -93,9 +93,15 @@ struct inet_sock {
 	struct sock sk;
 } IMTCP_CORE;
 
+/* Of IPv4 also for IPv4 on an IPv6 socket. */
+struct inet_connection_sock_af_ops {
+	__u16 net_header_len; /* bytes */
+} IMTCP_CORE;
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
+	const struct inet_connection_sock_af_ops *icsk_af_ops;
 	__u8 icsk_ca_state : 5;
 } IMTCP_CORE;
 

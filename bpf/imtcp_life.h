@@ -102,8 +102,7 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	conn->acked_before = tp->bytes_acked;
 	conn->received_before = tp->bytes_received;
 	conn->spaced_nxt = tp->snd_nxt;
-	conn->ip_header_bytes = sk->__sk_common.skc_family == AF_INET6 ? IMTCP_IPV6_HEADER_BYTES
-								       : IMTCP_IPV4_HEADER_BYTES;
+	conn->ip_header_bytes = tp->inet_conn.icsk_af_ops->net_header_len;
 	imtcp_params_init(&conn->flow.params);
 	policy = imtcp_policy_of(conn);
 	if (policy) {

@@ -232,6 +232,8 @@ struct imtcp_policy {
 	__imtcp_u64 ended_bytes_received;
 	__imtcp_u64 left_conns;	   /* among those ended: they have a control that is none of ours */
 	__imtcp_u64 no_room_conns; /* beside those ended: their socket had no room for our state */
+	__imtcp_u64 refused_conns; /* beside those ended: the kernel refused them the control */
+	__imtcp_u64 unmarked_conns; /* the kernel refused them the DSCP */
 };
 
 /* Socket-local storage imtcp_tags: which policy a socket belongs to. User space may set it

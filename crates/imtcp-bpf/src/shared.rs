@@ -441,10 +441,12 @@ pub struct imtcp_policy {
     pub ended_bytes_received: __imtcp_u64,
     pub left_conns: __imtcp_u64,
     pub no_room_conns: __imtcp_u64,
+    pub refused_conns: __imtcp_u64,
+    pub unmarked_conns: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 232usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 248usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -491,6 +493,10 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_policy, left_conns) - 216usize];
     ["Offset of field: imtcp_policy::no_room_conns"]
         [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 224usize];
+    ["Offset of field: imtcp_policy::refused_conns"]
+        [::std::mem::offset_of!(imtcp_policy, refused_conns) - 232usize];
+    ["Offset of field: imtcp_policy::unmarked_conns"]
+        [::std::mem::offset_of!(imtcp_policy, unmarked_conns) - 240usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

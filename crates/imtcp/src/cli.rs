@@ -74,6 +74,9 @@ impl Command {
 /// You may do it twice: a newer imtcp replaces the programs in place. The names are never absent; on
 /// kernels before 6.4 they are, for an instant. Connections keep the program that they began with.
 /// If the BPF file system is missing, imtcp mounts it at /sys/fs/bpf.
+///
+/// The kernel charges the state of all connections, 4 KB each, to the memory cgroup of the command that loads the programs.
+/// Call up outside a cgroup with a limit.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp up\n\n\
     They stay until `imtcp down` or a reboot.")]
