@@ -281,6 +281,10 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 
 	if (conn->spaced_nxt == tp->snd_nxt && tp->tcp_wstamp_ns > tp->tcp_clock_cache)
 		return 0;
+	imtcp_policy_charge(policy, conn, tp, imtcp_pkt_bytes(conn, tp));
+	if (imtcp_is_unpaced(tp) && !conn->flow.hold.held_segs &&
+	    imtcp_policy_is_ahead(policy, tp->tcp_mstamp))
+		tp->snd_cwnd = 1;
 	dep->now_us = tp->tcp_mstamp;
 	dep->ceiling_bps = imtcp_policy_ceiling_bps(policy);
 	dep->floor_bps = imtcp_policy_floor_bps(policy);
@@ -320,7 +324,7 @@ static __always_inline __u32 imtcp_pacing_without_us(const struct sock *sk,
 						     const struct imtcp_conn *conn)
 {
 	return conn->pacing == SK_PACING_NONE && imtcp_has_max_pacing(sk) ? SK_PACING_NEEDED
-									   : conn->pacing;
+									  : conn->pacing;
 }
 
 /*
@@ -352,7 +356,7 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 	if (d->hold_segs | conn->flow.hold.held_segs)
 		tcp_sk(sk)->snd_cwnd = imtcp_held_segs(&conn->flow, d, dep->cwnd_segs);
 	if (ceiling) {
-		__u64 paced_bps = imtcp_policy_pace(policy, conn, dep->now_us, dep->snd_nxt, bps,
+		__u64 paced_bps = imtcp_policy_pace(policy, dep->now_us, bps,
 						    (__u64)dep->chunk_segs * dep->pkt_bytes);
 
 		/* A stream is faster than the ceiling for its few milliseconds, or nothing could be

@@ -149,6 +149,7 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
+	__u32 data_segs_out;	/* segments with data that were sent, again, too */
 	__u64 delivered_mstamp; /* us, when something was delivered last */
 	__u32 rate_delivered;	/* segments of the newest rate sample, and its time */
 	__u32 rate_interval_us;

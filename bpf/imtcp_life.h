@@ -101,6 +101,7 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	conn->started_us = tp->tcp_mstamp;
 	conn->acked_before = tp->bytes_acked;
 	conn->received_before = tp->bytes_received;
+	conn->charged_bytes = tp->bytes_sent;
 	conn->spaced_nxt = tp->snd_nxt;
 	conn->ip_header_bytes = tp->inet_conn.icsk_af_ops->net_header_len;
 	imtcp_params_init(&conn->flow.params);
@@ -130,6 +131,8 @@ static __always_inline void imtcp_end(struct sock *sk)
 		tp->snd_cwnd = imtcp_whole_segs(&conn->flow, tp->snd_cwnd);
 	acked = tp->bytes_acked - conn->acked_before;
 	closed = sk->__sk_common.skc_state == TCP_CLOSE;
+	/* a short connection may never have been asked since it sent */
+	imtcp_policy_charge(imtcp_policy_of(conn), conn, tp, imtcp_pkt_bytes(conn, tp));
 	imtcp_policy_on_end(conn, acked, tp->bytes_received - conn->received_before, !closed);
 	if (totals) {
 		imtcp_count(&totals->connections_ended);

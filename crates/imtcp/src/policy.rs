@@ -112,7 +112,8 @@ pub struct OrderArgs {
     pub min_rate: Option<Rate>,
     /// Upper limit of their sum, as 10M (bit/s)
     ///
-    /// Rates are written as for --min-rate. A low limit may leave too little data to measure with. The mode
+    /// Rates are written as for --min-rate. Retransmissions and headers count. Linux does not pace the first ten
+    /// segments of a connection, so a command that makes nothing but short ones may exceed the limit. A low limit may leave too little data to measure with. The mode
     /// yields to a queue all the same.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
