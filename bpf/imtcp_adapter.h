@@ -108,7 +108,10 @@ static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *co
 	totals = imtcp_totals_of();
 	if (m->result.outcome == IMTCP_OK)
 		imtcp_policy_on_result(conn, m->result.avail_bps, m->result.at_us);
-	e = bpf_ringbuf_reserve(&imtcp_events, sizeof(*e), 0);
+	e = NULL;
+	if (conn->policy ||
+	    bpf_ringbuf_query(&imtcp_events, BPF_RB_AVAIL_DATA) < IMTCP_EVENTS_STRANGERS_BYTES)
+		e = bpf_ringbuf_reserve(&imtcp_events, sizeof(*e), 0);
 	if (!e) {
 		if (totals)
 			imtcp_count(&totals->events_dropped);

@@ -77,9 +77,13 @@ struct {
 } imtcp_policies SEC(".maps");
 
 /* Half a megabyte holds 5000 results: 100 connections at 20 a second for 2.5 s. */
+#define IMTCP_EVENTS_BYTES (512 * 1024)
+/* Anybody may choose a control by name and so fill the buffer: connections without a policy have a quarter of it.
+ * ours: that is 1200 results. */
+#define IMTCP_EVENTS_STRANGERS_BYTES (IMTCP_EVENTS_BYTES / 4)
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 512 * 1024);
+	__uint(max_entries, IMTCP_EVENTS_BYTES);
 } imtcp_events SEC(".maps");
 
 struct {

@@ -9,6 +9,7 @@
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
  *   imtcp_listeners    prints in which cgroup each listener of a network namespace was opened
  *   imtcp_chose        counts connections of a run that ended on one of our controls that holds nothing back
+ *   imtcp_set_orders  writes new orders into a policy, beside the programs that count in it
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
  * The command loads each where it needs it, onto the maps that the congestion controls use.
@@ -472,6 +473,26 @@ int imtcp_chose(__u64 *ctx)
 	    conn->mode == IMTCP_MODE_PAPER_FS)
 		__sync_fetch_and_add(&chose_conns, 1);
 	return 0;
+}
+
+/* --- imtcp_set_orders ----------------------------------------------------------------- */
+
+/* User space can only replace a whole element of the map, and would lose what is counted between its look and that.
+ * Returns 0 where there is no such policy. */
+SEC("syscall")
+int imtcp_set_orders(struct imtcp_orders *orders)
+{
+	__u64 id = orders->policy;
+	struct imtcp_policy *policy = bpf_map_lookup_elem(&imtcp_policies, &id);
+
+	if (!policy)
+		return 0;
+	policy->min_bps = orders->min_bps;
+	policy->max_bps = orders->max_bps;
+	policy->mode = orders->mode;
+	policy->dscp_plus1 = orders->dscp_plus1;
+	policy->params = orders->params;
+	return 1;
 }
 
 /* --- imtcp_tag_subflows ---------------------------------------------------------------- */

@@ -31,6 +31,7 @@ enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_CLONE = 1U << 9,
 	BPF_SK_STORAGE_GET_F_CREATE = 1U << 0,
+	BPF_RB_AVAIL_DATA = 0, /* of bpf_ringbuf_query */
 };
 
 #include <bpf/bpf_helpers.h>

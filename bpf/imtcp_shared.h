@@ -199,7 +199,8 @@ struct imtcp_totals {
 
 /*
  * One run or attachment (hash imtcp_policies, key: id, a u64 chosen by user space). The first
- * part and the parameters are written by user space, the rest only by the programs.
+ * part and the parameters are what user space orders, by the program imtcp_set_orders once the element is there; the
+ * rest is written only by the programs.
  */
 struct imtcp_policy {
 	__imtcp_u64 min_bps;	/* floor for the sum of the connections; 0: none */

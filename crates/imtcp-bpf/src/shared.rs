@@ -580,6 +580,32 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_orders {
+    pub policy: __imtcp_u64,
+    pub min_bps: __imtcp_u64,
+    pub max_bps: __imtcp_u64,
+    pub mode: __imtcp_u32,
+    pub dscp_plus1: __imtcp_u32,
+    pub params: imtcp_params,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_orders"][::std::mem::size_of::<imtcp_orders>() - 104usize];
+    ["Alignment of imtcp_orders"][::std::mem::align_of::<imtcp_orders>() - 8usize];
+    ["Offset of field: imtcp_orders::policy"]
+        [::std::mem::offset_of!(imtcp_orders, policy) - 0usize];
+    ["Offset of field: imtcp_orders::min_bps"]
+        [::std::mem::offset_of!(imtcp_orders, min_bps) - 8usize];
+    ["Offset of field: imtcp_orders::max_bps"]
+        [::std::mem::offset_of!(imtcp_orders, max_bps) - 16usize];
+    ["Offset of field: imtcp_orders::mode"][::std::mem::offset_of!(imtcp_orders, mode) - 24usize];
+    ["Offset of field: imtcp_orders::dscp_plus1"]
+        [::std::mem::offset_of!(imtcp_orders, dscp_plus1) - 28usize];
+    ["Offset of field: imtcp_orders::params"]
+        [::std::mem::offset_of!(imtcp_orders, params) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_listener {
     pub cookie: __imtcp_u64,
     pub cgroup: __imtcp_u64,
