@@ -2,6 +2,10 @@
 /*
  * The congestion controls that measure: `imtcp` (Reno and nothing else), `imtcp_bg` (background
  * transfer) and `imtcp_fs` (full speed).
+ *
+ * `imtcp_fs` takes most of a line that it shares with Reno (docs/reference/modes.md). So its row has 0 in the place
+ * of TCP_CONG_NON_RESTRICTED: without CAP_NET_ADMIN nobody may choose it. The sockops program may give it to a
+ * connection of anybody, because BPF programs pass that check.
  */
 #include "imtcp_mode_ops.h"
 #include <imtcp/cc_fs.h>
@@ -12,5 +16,5 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 /* clang-format off */
 IMTCP_MODE(imtcp,    measure, IMTCP_MODE_MEASURE, IMTCP_CC_MEASURE, TCP_CONG_NON_RESTRICTED, imtcp_publish);
 IMTCP_MODE(imtcp_bg, bg,      IMTCP_MODE_BG,      IMTCP_CC_BG, TCP_CONG_NON_RESTRICTED, imtcp_publish);
-IMTCP_MODE(imtcp_fs, fs,      IMTCP_MODE_FS,      IMTCP_CC_FS, TCP_CONG_NON_RESTRICTED, imtcp_publish);
+IMTCP_MODE(imtcp_fs, fs,      IMTCP_MODE_FS,      IMTCP_CC_FS, 0, imtcp_publish);
 /* clang-format on */

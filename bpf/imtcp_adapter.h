@@ -31,8 +31,6 @@
 #include "imtcp_conn.h"
 #include "imtcp_policy.h"
 
-#define IMTCP_IPV4_HEADER_BYTES 20U
-#define IMTCP_IPV6_HEADER_BYTES 40U
 /* What the kernel sends at a time where the control says nothing: TCP's own default. */
 #define IMTCP_USUAL_SEGS 2U
 /* The floor's window is a 20th more: what holds keep back is caught up, as under imtcp_bg's cap. */
@@ -110,7 +108,10 @@ static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *co
 	totals = imtcp_totals_of();
 	if (m->result.outcome == IMTCP_OK)
 		imtcp_policy_on_result(conn, m->result.avail_bps, m->result.at_us);
-	e = bpf_ringbuf_reserve(&imtcp_events, sizeof(*e), 0);
+	e = NULL;
+	if (conn->policy ||
+	    bpf_ringbuf_query(&imtcp_events, BPF_RB_AVAIL_DATA) < IMTCP_EVENTS_STRANGERS_BYTES)
+		e = bpf_ringbuf_reserve(&imtcp_events, sizeof(*e), 0);
 	if (!e) {
 		if (totals)
 			imtcp_count(&totals->events_dropped);
@@ -163,7 +164,7 @@ static __always_inline void imtcp_read_ack(struct sock *sk, struct imtcp_conn *c
 	s->acked_segs = told->pkts_acked;
 	s->stamp = options->rcv_tsval;
 	s->stamped = BPF_CORE_READ_BITFIELD(options, saw_tstamp);
-	s->ecn = tp->ecn_flags & TCP_ECN_OK;
+	s->ecn = imtcp_ecn_is_agreed(tp->ecn_flags);
 	s->mss_bytes = tp->mss_cache;
 	s->pkt_bytes = imtcp_pkt_bytes(conn, tp);
 	s->wire_q8 = (__u32)imtcp_div((__u64)s->pkt_bytes * 256, s->mss_bytes);
@@ -283,6 +284,10 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 
 	if (conn->spaced_nxt == tp->snd_nxt && tp->tcp_wstamp_ns > tp->tcp_clock_cache)
 		return 0;
+	imtcp_policy_charge(policy, conn, tp, imtcp_pkt_bytes(conn, tp));
+	if (imtcp_is_unpaced(tp) && !conn->flow.hold.held_segs &&
+	    imtcp_policy_is_ahead(policy, tp->tcp_mstamp))
+		tp->snd_cwnd = 1;
 	dep->now_us = tp->tcp_mstamp;
 	dep->ceiling_bps = imtcp_policy_ceiling_bps(policy);
 	dep->floor_bps = imtcp_policy_floor_bps(policy);
@@ -311,6 +316,34 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 	return 1;
 }
 
+static __always_inline int imtcp_has_max_pacing(const struct sock *sk)
+{
+	return sk->sk_max_pacing_rate != ~0UL;
+}
+
+/* Who paces this connection where we do not: TCP where its program asked for it, whenever that was; fq where the
+ * connection leaves through one. */
+static __always_inline __u32 imtcp_pacing_without_us(const struct sock *sk,
+						     const struct imtcp_conn *conn)
+{
+	return conn->pacing == SK_PACING_NONE && imtcp_has_max_pacing(sk) ? SK_PACING_NEEDED
+									  : conn->pacing;
+}
+
+/*
+ * TCP's own timer ends our gaps, below fq, too: for fq TCP would hand over several buffers where we were asked about
+ * one. Each packet then comes to fq at its time of departure, so fq delays none again. fq notes itself in the socket
+ * once for each flow, so we remember it.
+ */
+static __always_inline void imtcp_write_pacing(struct sock *sk, struct imtcp_conn *conn,
+					       __u64 bytes_per_sec, int unpaced)
+{
+	if (sk->sk_pacing_status == SK_PACING_FQ)
+		conn->pacing = SK_PACING_FQ;
+	sk->sk_pacing_rate = imtcp_min(bytes_per_sec, sk->sk_max_pacing_rate);
+	sk->sk_pacing_status = unpaced ? imtcp_pacing_without_us(sk, conn) : SK_PACING_NEEDED;
+}
+
 /* After space: the pace of the gap, within the ceiling. Returns the segments that may leave at once. */
 static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn *conn,
 					      struct imtcp_policy *policy,
@@ -326,7 +359,7 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 	if (d->hold_segs | conn->flow.hold.held_segs)
 		tcp_sk(sk)->snd_cwnd = imtcp_held_segs(&conn->flow, d, dep->cwnd_segs);
 	if (ceiling) {
-		__u64 paced_bps = imtcp_policy_pace(policy, conn, dep->now_us, dep->snd_nxt, bps,
+		__u64 paced_bps = imtcp_policy_pace(policy, dep->now_us, bps,
 						    (__u64)dep->chunk_segs * dep->pkt_bytes);
 
 		/* A stream is faster than the ceiling for its few milliseconds, or nothing could be
@@ -334,8 +367,7 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 		if (d->plan != IMTCP_PLAN_STREAM)
 			bps = paced_bps;
 	}
-	sk->sk_pacing_rate = imtcp_pace_bytes_per_sec(dep, d, bps);
-	sk->sk_pacing_status = d->unpaced && !ceiling ? SK_PACING_NONE : SK_PACING_NEEDED;
+	imtcp_write_pacing(sk, conn, imtcp_pace_bytes_per_sec(dep, d, bps), d->unpaced && !ceiling);
 	return d->segs;
 }
 

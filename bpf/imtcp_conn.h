@@ -30,12 +30,13 @@ struct imtcp_conn {
 	/* of the policy's other connections, at this one's valid result before */
 	__u64 others_bytes;
 	__u64 others_at_us;
-	__u64 published; /* measurements that ended and are in the ring buffer */
-	__u32 mode;	 /* enum imtcp_mode */
+	__u64 published;     /* measurements that ended and are in the ring buffer */
+	__u64 charged_bytes; /* tp->bytes_sent when its policy's clock was last moved on for it */
+	__u32 mode;	     /* enum imtcp_mode */
 	__u32 ip_header_bytes;
-	__u32 paced_nxt;  /* snd_nxt when the ceiling's clock was moved */
 	__u32 spaced_nxt; /* snd_nxt when the control was asked for a gap */
 	__u32 left;	  /* on another control at present, which may be one of ours soon */
+	__u32 pacing;	  /* sk_pacing_status as it is without us */
 	__u32 _pad;
 	struct imtcp_flow flow;
 	struct imtcp_sample
@@ -76,9 +77,13 @@ struct {
 } imtcp_policies SEC(".maps");
 
 /* Half a megabyte holds 5000 results: 100 connections at 20 a second for 2.5 s. */
+#define IMTCP_EVENTS_BYTES (512 * 1024)
+/* Anybody may choose a control by name and so fill the buffer: connections without a policy have a quarter of it.
+ * ours: that is 1200 results. */
+#define IMTCP_EVENTS_STRANGERS_BYTES (IMTCP_EVENTS_BYTES / 4)
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 512 * 1024);
+	__uint(max_entries, IMTCP_EVENTS_BYTES);
 } imtcp_events SEC(".maps");
 
 struct {

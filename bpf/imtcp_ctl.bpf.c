@@ -9,6 +9,7 @@
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
  *   imtcp_listeners    prints in which cgroup each listener of a network namespace was opened
  *   imtcp_chose        counts connections of a run that ended on one of our controls that holds nothing back
+ *   imtcp_set_orders  writes new orders into a policy, beside the programs that count in it
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
  * The command loads each where it needs it, onto the maps that the congestion controls use.
@@ -86,25 +87,33 @@ static const char controls[IMTCP_MODES][TCP_CA_NAME_MAX] __attribute__((aligned(
 	[IMTCP_MODE_PAPER_NICE] = IMTCP_CC_PAPER_NICE,
 };
 
-static __always_inline void set_control(struct bpf_sock_ops *ctx, __u32 mode)
+/* Returns 0 where it has the control now. */
+static __always_inline long set_control(struct bpf_sock_ops *ctx, __u32 mode)
 {
 	/* One comparison: with two, clang compares mode - 1 and the verifier learns nothing of mode.
 	 * No mode at all has no name, which the kernel refuses. */
-	if (mode < IMTCP_MODES)
-		bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, (void *)controls[mode],
-			       TCP_CA_NAME_MAX);
+	if (mode >= IMTCP_MODES)
+		return 0;
+	return bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, (void *)controls[mode],
+			      TCP_CA_NAME_MAX);
 }
 
-/* An IPv4 connection on an IPv6 socket cannot be marked from here: the kernel takes IP_TOS
- * on IPv4 sockets only. */
-static __always_inline void set_dscp(struct bpf_sock_ops *ctx, __u32 dscp)
+/* An address ::ffff:a.b.c.d: IPv4 on an IPv6 socket. */
+static __always_inline int peer_is_mapped(const struct bpf_sock_ops *ctx)
+{
+	return !ctx->remote_ip6[0] && !ctx->remote_ip6[1] &&
+	       ctx->remote_ip6[2] == bpf_htonl(0xffff);
+}
+
+/* Returns 0 where its packets are marked. IPv4 packets go by IP_TOS, on an IPv6 socket, too. Some kernels take that
+ * from BPF on IPv4 sockets only. */
+static __always_inline long set_dscp(struct bpf_sock_ops *ctx, __u32 dscp)
 {
 	int tos = (int)(dscp << DSCP_SHIFT);
 
-	if (ctx->family == AF_INET6)
-		bpf_setsockopt(ctx, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
-	else
-		bpf_setsockopt(ctx, SOL_IP, IP_TOS, &tos, sizeof(tos));
+	if (ctx->family == AF_INET6 && !peer_is_mapped(ctx))
+		return bpf_setsockopt(ctx, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
+	return bpf_setsockopt(ctx, SOL_IP, IP_TOS, &tos, sizeof(tos));
 }
 
 /* Is this tag of another run or attachment, with orders in force? */
@@ -182,9 +191,13 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 	/* Where there is a filter, a listener's tag says who decides on what it accepts, and no more. */
 	if (filters && ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
-	set_control(ctx, policy->mode);
-	if (policy->dscp_plus1)
-		set_dscp(ctx, policy->dscp_plus1 - 1);
+	/* Without orders none is asked for. A listener's connections are looked at when it accepts them. */
+	if (set_control(ctx, policy->mode) && policy->mode != IMTCP_MODE_NONE &&
+	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
+		__sync_fetch_and_add(&policy->refused_conns, 1);
+	if (policy->dscp_plus1 && set_dscp(ctx, policy->dscp_plus1 - 1) &&
+	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
+		__sync_fetch_and_add(&policy->unmarked_conns, 1);
 	return 1;
 }
 
@@ -460,6 +473,26 @@ int imtcp_chose(__u64 *ctx)
 	    conn->mode == IMTCP_MODE_PAPER_FS)
 		__sync_fetch_and_add(&chose_conns, 1);
 	return 0;
+}
+
+/* --- imtcp_set_orders ----------------------------------------------------------------- */
+
+/* User space can only replace a whole element of the map, and would lose what is counted between its look and that.
+ * Returns 0 where there is no such policy. */
+SEC("syscall")
+int imtcp_set_orders(struct imtcp_orders *orders)
+{
+	__u64 id = orders->policy;
+	struct imtcp_policy *policy = bpf_map_lookup_elem(&imtcp_policies, &id);
+
+	if (!policy)
+		return 0;
+	policy->min_bps = orders->min_bps;
+	policy->max_bps = orders->max_bps;
+	policy->mode = orders->mode;
+	policy->dscp_plus1 = orders->dscp_plus1;
+	policy->params = orders->params;
+	return 1;
 }
 
 /* --- imtcp_tag_subflows ---------------------------------------------------------------- */

@@ -40,6 +40,16 @@ struct imtcp_ctl_cfg {
 	struct imtcp_filter filter;
 };
 
+/* New orders for a policy that is there: the fields of struct imtcp_policy that user space writes. */
+struct imtcp_orders {
+	__imtcp_u64 policy; /* its id */
+	__imtcp_u64 min_bps;
+	__imtcp_u64 max_bps;
+	__imtcp_u32 mode;
+	__imtcp_u32 dscp_plus1;
+	struct imtcp_params params;
+};
+
 /* A listener of a network namespace, as imtcp_listeners prints it. */
 struct imtcp_listener {
 	__imtcp_u64 cookie;

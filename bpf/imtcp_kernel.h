@@ -31,6 +31,7 @@ enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_CLONE = 1U << 9,
 	BPF_SK_STORAGE_GET_F_CREATE = 1U << 0,
+	BPF_RB_AVAIL_DATA = 0, /* of bpf_ringbuf_query */
 };
 
 #include <bpf/bpf_helpers.h>
@@ -81,7 +82,8 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
-	unsigned long sk_pacing_rate; /* bytes per second */
+	unsigned long sk_pacing_rate;	  /* bytes per second */
+	unsigned long sk_max_pacing_rate; /* SO_MAX_PACING_RATE; ~0: none */
 	__u32 sk_pacing_status;
 	__u8 sk_pacing_shift;  /* a buffer has what the rate carries in 2^-shift s */
 	__u32 sk_gso_max_size; /* bytes of a buffer at most */
@@ -92,9 +94,15 @@ struct inet_sock {
 	struct sock sk;
 } IMTCP_CORE;
 
+/* Of IPv4 also for IPv4 on an IPv6 socket. */
+struct inet_connection_sock_af_ops {
+	__u16 net_header_len; /* bytes */
+} IMTCP_CORE;
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
+	const struct inet_connection_sock_af_ops *icsk_af_ops;
 	__u8 icsk_ca_state : 5;
 } IMTCP_CORE;
 
@@ -142,6 +150,7 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
+	__u32 data_segs_out;	/* segments with data that were sent, again, too */
 	__u64 delivered_mstamp; /* us, when something was delivered last */
 	__u32 rate_delivered;	/* segments of the newest rate sample, and its time */
 	__u32 rate_interval_us;
@@ -170,7 +179,6 @@ enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 #define TCP_CONG_NON_RESTRICTED 0x1
-#define TCP_ECN_OK 1
 #define TCP_CA_NAME_MAX 16
 
 /* Only the members that are set here: libbpf matches them by name with the kernel's. */

@@ -101,9 +101,9 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	conn->started_us = tp->tcp_mstamp;
 	conn->acked_before = tp->bytes_acked;
 	conn->received_before = tp->bytes_received;
+	conn->charged_bytes = tp->bytes_sent;
 	conn->spaced_nxt = tp->snd_nxt;
-	conn->ip_header_bytes = sk->__sk_common.skc_family == AF_INET6 ? IMTCP_IPV6_HEADER_BYTES
-								       : IMTCP_IPV4_HEADER_BYTES;
+	conn->ip_header_bytes = tp->inet_conn.icsk_af_ops->net_header_len;
 	imtcp_params_init(&conn->flow.params);
 	policy = imtcp_policy_of(conn);
 	if (policy) {
@@ -112,6 +112,7 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 		imtcp_policy_look_at_others(policy, conn, bpf_ktime_get_ns() / 1000);
 	}
 	imtcp_flow_begin(&conn->flow, tp->tcp_mstamp, tp->snd_una, tp->snd_nxt);
+	conn->pacing = sk->sk_pacing_status;
 	sk->sk_pacing_status = SK_PACING_NEEDED;
 	return conn;
 }
@@ -130,6 +131,8 @@ static __always_inline void imtcp_end(struct sock *sk)
 		tp->snd_cwnd = imtcp_whole_segs(&conn->flow, tp->snd_cwnd);
 	acked = tp->bytes_acked - conn->acked_before;
 	closed = sk->__sk_common.skc_state == TCP_CLOSE;
+	/* a short connection may never have been asked since it sent */
+	imtcp_policy_charge(imtcp_policy_of(conn), conn, tp, imtcp_pkt_bytes(conn, tp));
 	imtcp_policy_on_end(conn, acked, tp->bytes_received - conn->received_before, !closed);
 	if (totals) {
 		imtcp_count(&totals->connections_ended);
@@ -140,6 +143,8 @@ static __always_inline void imtcp_end(struct sock *sk)
 		return;
 	}
 	conn->left = 1;
+	if (sk->sk_pacing_status != SK_PACING_FQ)
+		sk->sk_pacing_status = imtcp_pacing_without_us(sk, conn);
 	if (conn->flow.facts.pathless)
 		imtcp_keep_what_was_carried(tp);
 }

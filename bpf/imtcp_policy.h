@@ -3,14 +3,17 @@
  * Floor and ceiling for the sum of a run's connections.
  *
  * Ceiling: one clock for all of them, the time at which everything they sent would have left at
- * the ceiling. Each packet moves it on by its own time; a packet that leaves ahead of the clock is
- * followed by a gap that lets the clock pass:
+ * the ceiling. Each packet moves it on by its own time, a retransmission, too; a packet that leaves ahead of the
+ * clock is followed by a gap that lets the clock pass:
  *
  *      clock <- max(clock, now - credit) + bytes / ceiling          each packet, of any connection
  *      next departure of the connection that sent it >= clock       but within a stream
  *
  * So the sum over any time t is at most ceiling · (t + credit), and what is ahead at its end: the
- * stream of each connection that sends one. n connections that want more each send a packet every
+ * stream of each connection that sends one, and the first ten segments of each connection that began, which Linux
+ * does not pace (tcp_update_skb_after_send). While the clock is ahead of the time, a window of one segment holds
+ * these back to one in a round trip. They are charged like all others, so that those that go on pay for them; but
+ * they take the clock no further ahead than IMTCP_DEBT_NS. n connections that want more each send a packet every
  * n packets' times; what one leaves, the others have, with nobody counting them.
  *
  * Floor: floor / n for each of the n connections that had something acknowledged in the last epoch.
@@ -28,6 +31,11 @@
 /* What was not used is saved up for this long. ours: the longest hold (T_MAX), or all that is held
  * back for a stream would be lost. */
 #define IMTCP_CREDIT_NS (IMTCP_T_MAX_US * 1000ULL)
+
+/* Segments at a connection's beginning that Linux does not pace. */
+#define IMTCP_UNPACED_SEGS 10U
+/* The unpaced beginnings of connections make nobody wait longer. ours: programs bear a silence of some seconds. */
+#define IMTCP_DEBT_NS (10 * IMTCP_NSEC_PER_SEC)
 
 static __always_inline struct imtcp_policy *imtcp_policy_of(struct imtcp_conn *conn)
 {
@@ -73,27 +81,48 @@ static __always_inline __u64 imtcp_policy_cost_ns(const struct imtcp_policy *p, 
 	return imtcp_div(bytes * IMTCP_BITS_PER_BYTE * IMTCP_NSEC_PER_SEC, p->max_bps);
 }
 
-/*
- * Moves the clock on by what this connection sent since it was asked before. Returns the rate of the
- * gap after the packet that leaves next, about `bytes` long on the wire: want_bps, or what lets the
- * clock pass.
- */
-static __always_inline __u64 imtcp_policy_pace(struct imtcp_policy *p, struct imtcp_conn *conn,
-					       __u64 now_us, __u32 snd_nxt, __u64 want_bps,
-					       __u64 bytes)
+/* Is what was sent ahead of the ceiling? */
+static __always_inline int imtcp_policy_is_ahead(const struct imtcp_policy *p, __u64 now_us)
 {
-	__u64 now_ns = now_us * 1000, clock_ns = p->clock_ns;
-	__u32 sent = conn->paced_nxt ? snd_nxt - conn->paced_nxt : 0;
+	return p && p->max_bps && p->clock_ns > now_us * 1000;
+}
 
-	conn->paced_nxt = snd_nxt;
+static __always_inline int imtcp_is_unpaced(const struct tcp_sock *tp)
+{
+	return tp->data_segs_out < IMTCP_UNPACED_SEGS;
+}
+
+/*
+ * Moves the clock on by what this connection sent since it was asked before; a full segment is pkt_bytes on the wire.
+ * Where there is no ceiling it is noted all the same: one that comes later is not of what was sent before.
+ */
+static __always_inline void imtcp_policy_charge(struct imtcp_policy *p, struct imtcp_conn *conn,
+						const struct tcp_sock *tp, __u32 pkt_bytes)
+{
+	__u64 bytes = tp->bytes_sent - conn->charged_bytes;
+	__u64 now_ns = tp->tcp_mstamp * 1000, clock_ns;
+
+	conn->charged_bytes = tp->bytes_sent;
+	if (!p || !p->max_bps)
+		return;
+	clock_ns = p->clock_ns;
 	/* who loses this race finds it moved by the winner */
 	if (clock_ns + IMTCP_CREDIT_NS < now_ns)
 		__sync_bool_compare_and_swap(&p->clock_ns, clock_ns, now_ns - IMTCP_CREDIT_NS);
-	if (sent)
-		__sync_fetch_and_add(
-			&p->clock_ns,
-			imtcp_policy_cost_ns(p, (__u64)sent * conn->flow.meas.wire_q8 / 256));
-	clock_ns = p->clock_ns + imtcp_policy_cost_ns(p, bytes);
+	if (!bytes || (imtcp_is_unpaced(tp) && clock_ns > now_ns + IMTCP_DEBT_NS))
+		return;
+	bytes = imtcp_div(bytes * pkt_bytes, tp->mss_cache);
+	__sync_fetch_and_add(&p->clock_ns, imtcp_policy_cost_ns(p, bytes));
+}
+
+/* The rate of the gap after the packet that leaves next, about `bytes` long on the wire: want_bps, or what lets the
+ * clock pass. */
+static __always_inline __u64 imtcp_policy_pace(const struct imtcp_policy *p, __u64 now_us,
+					       __u64 want_bps, __u64 bytes)
+{
+	__u64 now_ns = now_us * 1000;
+	__u64 clock_ns = p->clock_ns + imtcp_policy_cost_ns(p, bytes);
+
 	if (clock_ns <= now_ns)
 		return want_bps;
 	return imtcp_min(want_bps,

@@ -199,7 +199,8 @@ struct imtcp_totals {
 
 /*
  * One run or attachment (hash imtcp_policies, key: id, a u64 chosen by user space). The first
- * part and the parameters are written by user space, the rest only by the programs.
+ * part and the parameters are what user space orders, by the program imtcp_set_orders once the element is there; the
+ * rest is written only by the programs.
  */
 struct imtcp_policy {
 	__imtcp_u64 min_bps;	/* floor for the sum of the connections; 0: none */
@@ -232,6 +233,8 @@ struct imtcp_policy {
 	__imtcp_u64 ended_bytes_received;
 	__imtcp_u64 left_conns;	   /* among those ended: they have a control that is none of ours */
 	__imtcp_u64 no_room_conns; /* beside those ended: their socket had no room for our state */
+	__imtcp_u64 refused_conns; /* beside those ended: the kernel refused them the control */
+	__imtcp_u64 unmarked_conns; /* the kernel refused them the DSCP */
 };
 
 /* Socket-local storage imtcp_tags: which policy a socket belongs to. User space may set it

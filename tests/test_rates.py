@@ -63,6 +63,46 @@ def test_the_ceiling_is_reached_and_holds_for_the_sum_at_a_usual_round_trip() ->
         assert 0.9 * ceiling_bps <= rates[name] <= 1.0 * ceiling_bps, rates
 
 
+def test_what_is_sent_again_counts_towards_the_ceiling() -> None:
+    path = Path3(forward="rate 50mbit limit 200 loss 10%", back="delay 10ms limit 10000")
+    counter = f"ns {path.tx} grep t0: /proc/net/dev"
+    script = UP + path.script()
+    script += (
+        f"ns {path.rx} iperf3 -s -1 -p 5200 >/dev/null & S=$!\n"
+        f"listening {path.rx} 5200\n"
+        f'{counter} >"$OUT/before"\n'
+        f"ns {path.tx} imtcp run --json --mode lp --max-rate 2M -- iperf3 -c {RECEIVER} -p 5200"
+        f' -t {SECONDS} >/dev/null 2>"$OUT/run"\n{counter} >"$OUT/after"; wait $S\n'
+    )
+    files = run(script).files
+    # Behind the name come eight numbers of what was received, then the bytes sent.
+    before, after = (int(files[name].split(b":")[1].split()[8]) for name in ("before", "after"))
+    sent = after - before
+    seconds = json.loads(files["run"].decode().splitlines()[-1])["elapsed_us"] / 1e6
+    # Two connections begin with ten segments; iperf3 talks, too.
+    assert sent * 8 / seconds <= 1.04 * 2e6
+    assert sent * 8 / seconds >= 0.5 * 2e6
+
+
+def test_the_pacing_that_a_program_asks_for_holds_under_fq_and_after_the_control_is_gone() -> None:
+    path = Path3()
+    script = UP + path.script() + f"tc -n {path.tx} qdisc replace dev t0 root fq\n"
+    script += (
+        f"ns {path.rx} iperf3 -s -1 -p 5200 >/dev/null & S=$!\n"
+        f"listening {path.rx} 5200\n"
+        f"ns {path.tx} imtcp run -q -- iperf3 -c {RECEIVER} -p 5200 --fq-rate 5M -t 6 -J"
+        ' >"$OUT/told" & R=$!\n'
+        "sleep 3; imtcp down >&2; wait $R $S\n"
+    )
+    told = json.loads(run(script).files["told"])
+    # The first second has the ten segments that leave before any pacing, and iperf3 writes
+    # 128 kB at a time.
+    rates = [each["sum"]["bits_per_second"] for each in told["intervals"][1:]]
+    assert len(rates) == 5
+    assert all(0.8 * 5e6 <= bps <= 1.2 * 5e6 for bps in rates), rates
+    assert sum(rates) / 5 <= 1.02 * 5e6, rates
+
+
 def test_what_is_available_to_a_run_of_several_connections_is_what_they_could_have_together() -> (
     None
 ):

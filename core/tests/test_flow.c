@@ -272,6 +272,15 @@ static void a_result_that_ends_on_a_send_is_heard_of_at_the_next_ack(void **stat
 }
 
 /* Marks are indications only where both ends agreed on ECN; a loss is none. */
+/* The flags as Linux has them: OK or RFC 3168 1, QUEUE_CWR 2, DEMAND_CWR 4, SEEN 8, ACCECN 16, ECT_1 32. */
+static void ecn_is_agreed_in_either_mode_and_not_by_other_flags(void **state)
+{
+	(void)state;
+	assert_true(imtcp_ecn_is_agreed(0x01 | 0x08));
+	assert_true(imtcp_ecn_is_agreed(0x10 | 0x08));
+	assert_false(imtcp_ecn_is_agreed(0x02 | 0x04 | 0x08 | 0x20));
+}
+
 static void by_marks_without_ecn_tcp_lp_goes_by_delays(void **state)
 {
 	struct imtcp_lp lp;
@@ -375,6 +384,7 @@ SUITE(flow, T(a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_
       T(a_loss_costs_half_and_at_full_speed_what_the_path_did_not_carry),
       T(after_a_loss_full_speed_measures_at_once_and_the_others_pause),
       T(a_result_that_ends_on_a_send_is_heard_of_at_the_next_ack),
+      T(ecn_is_agreed_in_either_mode_and_not_by_other_flags),
       T(by_marks_without_ecn_tcp_lp_goes_by_delays),
       T(a_delay_that_cannot_be_compared_teaches_no_control),
       T(nice_halves_says_so_and_leaves_windows_below_two_to_the_pace),

@@ -54,6 +54,17 @@ struct imtcp_sample {
 	imtcp_u32 delivered_in_us; /* and in what time */
 };
 
+/* Modes of ECN in Linux's tcp_sock.ecn_flags: RFC 3168, and AccECN (RFC 9768) from Linux 6.18 on. Kernels before it
+ * leave that bit 0. */
+#define IMTCP_ECN_CLASSIC 0x01U
+#define IMTCP_ECN_ACCURATE 0x10U
+
+/* Both ends agreed on ECN, of either mode: marks come back as window reductions. */
+IMTCP_INLINE imtcp_u32 imtcp_ecn_is_agreed(imtcp_u32 ecn_flags)
+{
+	return (ecn_flags & (IMTCP_ECN_CLASSIC | IMTCP_ECN_ACCURATE)) != 0;
+}
+
 /* Before a departure. */
 struct imtcp_departure {
 	imtcp_u64 now_us;

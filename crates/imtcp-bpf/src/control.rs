@@ -35,7 +35,24 @@ fn load_for(name: &str, cfg: imtcp_ctl_cfg, what: &str) -> Result<Object> {
     objects::load(object, what)
 }
 
-fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'o>> {
+/// Loads the program that writes orders onto this map of policies, which may have lost its pin.
+pub(crate) fn load_writer(policies: &MapHandle) -> Result<Object> {
+    let mut object = objects::open_ctl(objects::SET_ORDERS)?;
+    for mut map in object.maps_mut() {
+        let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) else {
+            continue;
+        };
+        if name == "imtcp_policies" {
+            map.reuse_fd(policies.as_fd())?;
+        } else {
+            // The program does not touch it.
+            map.set_autocreate(false)?;
+        }
+    }
+    objects::load(object, "the program that writes orders")
+}
+
+pub(crate) fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'o>> {
     object
         .progs_mut()
         .find(|p| p.name() == name)

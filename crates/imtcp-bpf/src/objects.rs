@@ -26,6 +26,9 @@ pub(crate) const CONNECTIONS_HERE: &str = "imtcp_connections_here";
 /// The control object's program of a cgroup.
 pub(crate) const SOCKOPS: &str = "imtcp_sockops";
 
+/// The control object's program that writes into a policy.
+pub(crate) const SET_ORDERS: &str = "imtcp_set_orders";
+
 /// The control object's program for multipath connections, on kernels that have them.
 pub(crate) const TAG_SUBFLOWS: &str = "imtcp_tag_subflows";
 

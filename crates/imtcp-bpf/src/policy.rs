@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The map of policies: one for each run or attachment.
 
+use std::cell::OnceCell;
+
 use anyhow::{anyhow, Context, Result};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 use crate::raw::Plain;
-use crate::shared::IMTCP_MODE_NONE;
-use crate::{paths, Policy};
+use crate::shared::{imtcp_orders, IMTCP_MODE_NONE};
+use crate::{control, objects, paths, Policy};
 
-pub struct Policies(MapHandle);
+pub struct Policies {
+    map: MapHandle,
+    /// The program that writes orders, once it was needed.
+    writer: OnceCell<Object>,
+}
 
 impl Policies {
     pub fn open() -> Result<Self> {
         let map = MapHandle::from_pinned_path(paths::pin("imtcp_policies"))
             .context("cannot open the map of policies: run `imtcp up`")?;
-        Ok(Policies(map))
+        Ok(Policies { map, writer: OnceCell::new() })
     }
 
     pub fn get(&self, id: u64) -> Result<Option<Policy>> {
-        let value = self.0.lookup(&id.to_ne_bytes(), MapFlags::ANY)?;
+        let value = self.map.lookup(&id.to_ne_bytes(), MapFlags::ANY)?;
         Ok(value.and_then(|v| Policy::from_bytes(&v)))
     }
 
@@ -28,26 +34,55 @@ impl Policies {
     }
 
     pub fn insert(&self, id: u64, policy: &Policy) -> Result<()> {
-        self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::NO_EXIST).map_err(|e| {
-            match e.kind() {
-                ErrorKind::TooBig | ErrorKind::Other => anyhow!(
-                    "there is no room for another run or attachment (4096 at once): \
+        self.map.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::NO_EXIST).map_err(|e| match e
+            .kind()
+        {
+            ErrorKind::TooBig | ErrorKind::Other => anyhow!(
+                "there is no room for another run or attachment (4096 at once): \
                      end some, or run `imtcp up` to sweep leftovers"
-                ),
-                _ => anyhow!(e).context("cannot write the policy"),
-            }
+            ),
+            _ => anyhow!(e).context("cannot write the policy"),
         })
     }
 
-    /// Replaces the orders and keeps the programs' counters.
+    /// Replaces the orders and keeps the programs' counters, also those that count meanwhile. Where the policy is
+    /// gone it begins anew.
     pub fn replace_orders(&self, id: u64, orders: &Policy) -> Result<()> {
-        let mut policy = self.get(id)?.unwrap_or_default();
-        policy.min_bps = orders.min_bps;
-        policy.max_bps = orders.max_bps;
-        policy.mode = orders.mode;
-        policy.dscp_plus1 = orders.dscp_plus1;
-        policy.params = orders.params;
-        Ok(self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::ANY)?)
+        let anew = |orders: &Policy| Policy {
+            min_bps: orders.min_bps,
+            max_bps: orders.max_bps,
+            mode: orders.mode,
+            dscp_plus1: orders.dscp_plus1,
+            params: orders.params,
+            ..Default::default()
+        };
+        match self.set_orders(id, orders)? {
+            true => Ok(()),
+            false => self.insert(id, &anew(orders)),
+        }
+    }
+
+    /// False where there is no such policy.
+    fn set_orders(&self, id: u64, orders: &Policy) -> Result<bool> {
+        let writer = match self.writer.get() {
+            Some(writer) => writer,
+            None => {
+                let loaded = control::load_writer(&self.map)?;
+                self.writer.get_or_init(|| loaded)
+            }
+        };
+        let wanted = imtcp_orders {
+            policy: id,
+            min_bps: orders.min_bps,
+            max_bps: orders.max_bps,
+            mode: orders.mode,
+            dscp_plus1: orders.dscp_plus1,
+            params: orders.params,
+        };
+        let mut context = wanted.bytes().to_vec();
+        let input = ProgramInput { context_in: Some(&mut context), ..Default::default() };
+        let done = control::program(writer, objects::SET_ORDERS)?.test_run(input);
+        Ok(done.context("cannot write the policy")?.return_value == 1)
     }
 
     /// Is this still the map that is loaded? Not after `down`, nor after an upgrade to programs
@@ -55,7 +90,7 @@ impl Policies {
     pub fn is_loaded(&self) -> bool {
         let id = |map: &MapHandle| map.info().ok().map(|i| i.info.id);
         match MapHandle::from_pinned_path(paths::pin("imtcp_policies")) {
-            Ok(now) => id(&now) == id(&self.0),
+            Ok(now) => id(&now) == id(&self.map),
             Err(e) => e.kind() != ErrorKind::NotFound,
         }
     }
@@ -67,7 +102,7 @@ impl Policies {
             let Ok(Some(mut policy)) = self.get(id) else { continue };
             policy.mode = IMTCP_MODE_NONE;
             (policy.min_bps, policy.max_bps, policy.dscp_plus1) = (0, 0, 0);
-            let _ = self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::EXIST);
+            let _ = self.set_orders(id, &policy);
         }
     }
 
@@ -76,16 +111,16 @@ impl Policies {
     pub fn end_for_new(&self, id: u64) {
         if let Ok(Some(mut policy)) = self.get(id) {
             policy.mode = IMTCP_MODE_NONE;
-            let _ = self.0.update(&id.to_ne_bytes(), policy.bytes(), MapFlags::EXIST);
+            let _ = self.set_orders(id, &policy);
         }
     }
 
     /// Removing what is not there is fine.
     pub fn remove(&self, id: u64) {
-        let _ = self.0.delete(&id.to_ne_bytes());
+        let _ = self.map.delete(&id.to_ne_bytes());
     }
 
     pub fn ids(&self) -> Vec<u64> {
-        self.0.keys().filter_map(|k| k.try_into().ok().map(u64::from_ne_bytes)).collect()
+        self.map.keys().filter_map(|k| k.try_into().ok().map(u64::from_ne_bytes)).collect()
     }
 }

@@ -444,10 +444,12 @@ pub struct imtcp_policy {
     pub ended_bytes_received: __imtcp_u64,
     pub left_conns: __imtcp_u64,
     pub no_room_conns: __imtcp_u64,
+    pub refused_conns: __imtcp_u64,
+    pub unmarked_conns: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 232usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 248usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -494,6 +496,10 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_policy, left_conns) - 216usize];
     ["Offset of field: imtcp_policy::no_room_conns"]
         [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 224usize];
+    ["Offset of field: imtcp_policy::refused_conns"]
+        [::std::mem::offset_of!(imtcp_policy, refused_conns) - 232usize];
+    ["Offset of field: imtcp_policy::unmarked_conns"]
+        [::std::mem::offset_of!(imtcp_policy, unmarked_conns) - 240usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -574,6 +580,32 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_ctl_cfg, master_cookie) - 8usize];
     ["Offset of field: imtcp_ctl_cfg::filter"]
         [::std::mem::offset_of!(imtcp_ctl_cfg, filter) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_orders {
+    pub policy: __imtcp_u64,
+    pub min_bps: __imtcp_u64,
+    pub max_bps: __imtcp_u64,
+    pub mode: __imtcp_u32,
+    pub dscp_plus1: __imtcp_u32,
+    pub params: imtcp_params,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_orders"][::std::mem::size_of::<imtcp_orders>() - 104usize];
+    ["Alignment of imtcp_orders"][::std::mem::align_of::<imtcp_orders>() - 8usize];
+    ["Offset of field: imtcp_orders::policy"]
+        [::std::mem::offset_of!(imtcp_orders, policy) - 0usize];
+    ["Offset of field: imtcp_orders::min_bps"]
+        [::std::mem::offset_of!(imtcp_orders, min_bps) - 8usize];
+    ["Offset of field: imtcp_orders::max_bps"]
+        [::std::mem::offset_of!(imtcp_orders, max_bps) - 16usize];
+    ["Offset of field: imtcp_orders::mode"][::std::mem::offset_of!(imtcp_orders, mode) - 24usize];
+    ["Offset of field: imtcp_orders::dscp_plus1"]
+        [::std::mem::offset_of!(imtcp_orders, dscp_plus1) - 28usize];
+    ["Offset of field: imtcp_orders::params"]
+        [::std::mem::offset_of!(imtcp_orders, params) - 32usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

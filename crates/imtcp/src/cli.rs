@@ -68,11 +68,15 @@ impl Command {
 /// Load the programs into the kernel; run and attach do it themselves
 ///
 /// The programs are the congestion controls imtcp, imtcp_bg and those of the other modes. They stay until `imtcp down` or a reboot. Any program may choose them by name (setsockopt
-/// TCP_CONGESTION, sysctl net.ipv4.tcp_congestion_control).
+/// TCP_CONGESTION, sysctl net.ipv4.tcp_congestion_control), but imtcp_fs,
+/// imtcp_paperfs and imtcp_nocc need CAP_NET_ADMIN.
 ///
 /// You may do it twice: a newer imtcp replaces the programs in place. The names are never absent; on
 /// kernels before 6.4 they are, for an instant. Connections keep the program that they began with.
 /// If the BPF file system is missing, imtcp mounts it at /sys/fs/bpf.
+///
+/// The kernel charges the state of all connections, 4 KB each, to the memory cgroup of the command that loads the programs.
+/// Call up outside a cgroup with a limit.
 #[derive(Args)]
 #[command(after_help = "Example: sudo imtcp up\n\n\
     They stay until `imtcp down` or a reboot.")]

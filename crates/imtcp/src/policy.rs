@@ -75,6 +75,27 @@ pub fn told(mode: Mode, params: &InForce, limits: &Limits) -> String {
     parts.join(", ")
 }
 
+/// Connections whose control the kernel refused to set, in words; nothing where there are none.
+pub fn refused_control(connections: u64) -> Option<String> {
+    (connections > 0).then(|| {
+        let refused = format::count(connections, "connection");
+        format!(
+            "{refused} not held back, because the kernel refused them the mode's control: \
+             `imtcp up` loads it again"
+        )
+    })
+}
+
+/// The same of the DSCP.
+pub fn unmarked(connections: u64) -> Option<String> {
+    (connections > 0).then(|| {
+        let unmarked = format::count(connections, "connection");
+        format!(
+            "{unmarked} without the DSCP: this kernel lets imtcp mark no IPv4 on an IPv6 socket"
+        )
+    })
+}
+
 #[derive(Args, Clone)]
 pub struct OrderArgs {
     /// How connections behave; rarely needed
@@ -91,7 +112,8 @@ pub struct OrderArgs {
     pub min_rate: Option<Rate>,
     /// Upper limit of their sum, as 10M (bit/s)
     ///
-    /// Rates are written as for --min-rate. A low limit may leave too little data to measure with. The mode
+    /// Rates are written as for --min-rate. Retransmissions and headers count. Linux does not pace the first ten
+    /// segments of a connection, so a command that makes nothing but short ones may exceed the limit. A low limit may leave too little data to measure with. The mode
     /// yields to a queue all the same.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,

@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,56 @@ fn a_static_binarys_connections_use_the_mode() {
         assert!(summary["mean_bps"].as_u64() > Some(0), "{summary}");
     }
     imtcp_ok(&["up"]);
+}
+
+/// Python without any capability, as a container's root, in the client's namespace: alone, or by `imtcp run`.
+fn without_privileges(net: &Net, run: &[&str]) -> Command {
+    let setpriv = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "python3", "-c"];
+    let words: Vec<&str> = run.iter().copied().chain(setpriv).collect();
+    let mut command = net.command(words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+#[test]
+fn only_root_gives_the_mode_that_takes_more_than_its_share_and_any_user_chooses_the_others() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() || Command::new("setpriv").arg("-V").output().is_err() {
+        return skip("setpriv of util-linux is missing");
+    }
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let connected = format!(
+        "import socket, sys\ns = socket.create_connection(('{host}', {port}))\n\
+         control = lambda: s.getsockopt(6, 13, 16).split(b'\\0')[0].decode()\n"
+    );
+    let choose = connected.clone()
+        + "for name in sys.argv[1:]:\n\
+           \ttry: s.setsockopt(6, 13, name.encode())\n\
+           \texcept OSError as e: print(name, e.errno)\n\
+           \telse: print(control())\n";
+    let names = ["imtcp_bg", "imtcp", "imtcp_fs", "imtcp_lp"];
+    let said = without_privileges(&net, &[]).arg(choose).args(names).output().unwrap();
+    let eperm = format!("imtcp_bg\nimtcp\nimtcp_fs {}\nimtcp_lp\n", libc::EPERM);
+    assert_eq!(text(&said.stdout), eperm, "{}", text(&said.stderr));
+
+    let told = connected.clone() + "print(control())";
+    let run = [IMTCP.as_str(), "run", "--mode", "fs", "--"];
+    let said = without_privileges(&net, &run).arg(told).output().unwrap();
+    assert_eq!(text(&said.stdout), "imtcp_fs\n", "{}", text(&said.stderr));
+
+    let waits = connected + "print('ready', flush=True)\nsys.stdin.read(1)\nprint(control(), flush=True)\nsys.stdin.read(1)";
+    let mut command = without_privileges(&net, &[]);
+    command.arg(waits).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut open = Background(command.spawn().unwrap());
+    let mut ready = [0; 6];
+    open.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    imtcp_ok(&["attach", "--mode", "fs", "--pid", &open.pid().to_string()]);
+    open.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let mut control = [0; 9];
+    open.0.stdout.as_mut().unwrap().read_exact(&mut control).unwrap();
+    imtcp_ok(&["detach", "--all"]);
+    assert_eq!(text(&control), "imtcp_fs\n");
 }
 
 #[test]

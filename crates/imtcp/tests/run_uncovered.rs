@@ -121,6 +121,90 @@ fn connections_that_had_no_room_for_their_state_are_told_with_the_remedy() {
 }
 
 #[test]
+fn connections_whose_control_the_kernel_refuses_are_told_at_the_end_and_in_status() {
+    let Some(_alone) = alone() else { return };
+    let link = imtcp_bpf::paths::link_pin("imtcp_lp");
+    if !link.exists() {
+        skip("without BPF links a control stays registered");
+        return;
+    }
+    let net = Net::new();
+    let pins = [link, imtcp_bpf::paths::ops_pin("imtcp_lp")];
+    let remove = format!("import os\nfor pin in {pins:?}: os.remove(pin)\nimport time\n");
+    let connect = connected(&net, "s.sendall(bytes(1000))\n");
+    let status = format!(
+        "import subprocess\nprint(subprocess.run(['{}', 'status', '--json'], stdout=-1).stdout.decode())",
+        *IMTCP
+    );
+    // The kernel unregisters it a grace period later.
+    let script = format!("{remove}time.sleep(1)\n{connect}{status}");
+    let run = ["--mode", "lp", "--json", "--", "python3", "-c", &script];
+    let output = net.run(&run);
+    if !python3_is_there() {
+        return;
+    }
+    assert_eq!(summary(&output)["refused_connections"], 1, "{output:?}");
+    let status = json(&text(&output.stdout));
+    assert_eq!(status["runs"][0]["refused_connections"], 1, "{status}");
+    imtcp_ok(&["up"]);
+    let output = net.run(&["--mode", "lp", "--", "python3", "-c", &script.replace("--json", "-v")]);
+    let told = "1 connection not held back, because the kernel refused them the mode's control";
+    assert!(text(&output.stderr).contains(told), "{output:?}");
+    imtcp_ok(&["up"]);
+}
+
+/// A connection by IPv4 on an IPv6 socket.
+fn mapped(net: &Net, then: &str) -> String {
+    let (host, port) = net.peer();
+    format!(
+        "import socket\ns = socket.socket(socket.AF_INET6)\n\
+         s.connect(('::ffff:{host}', {port}))\n{then}"
+    )
+}
+
+#[test]
+fn ipv4_on_an_ipv6_socket_is_marked_or_told_where_the_kernel_refuses() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let tell = "s.sendall(bytes(1000))\nprint(s.getsockopt(0, 1))";
+    let run = |script: &str| {
+        let output = net.run(&["--dscp", "le", "--json", "--", "python3", "-c", script]);
+        let unmarked = summary(&output)["unmarked_connections"].as_u64();
+        (text(&output.stdout), unmarked.unwrap_or_else(|| panic!("{output:?}")))
+    };
+    assert_eq!(run(&connected(&net, tell)), ("4\n".into(), 0));
+    let (tos, unmarked) = run(&mapped(&net, tell));
+    assert!(["4\n0", "0\n1"].contains(&format!("{tos}{unmarked}").as_str()), "{tos} {unmarked}");
+}
+
+/// The ceiling is of bytes on the wire: with small segments the headers are much of them.
+#[test]
+fn ipv4_on_an_ipv6_socket_has_the_ceiling_that_ipv4_has() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let seconds = |script: String| {
+        // 2 is TCP_MAXSEG, and 0x5411 SIOCOUTQ.
+        let small = script.replace("s.connect", "s.setsockopt(6, 2, 112)\ns.connect");
+        let run = ["--mode", "lp", "--max-rate", "1M", "--", "python3", "-c", &small];
+        let output = net.run(&run);
+        text(&output.stdout).trim().parse::<f64>().unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    let send = "import fcntl, struct, time\nbegan = time.monotonic()\ns.sendall(bytes(150000))\n\
+                while struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0]: time.sleep(0.001)\n\
+                print(time.monotonic() - began)";
+    let by_ipv4 = mapped(&net, send).replace("AF_INET6", "AF_INET").replace("::ffff:", "");
+    let (by_ipv4, by_mapped) = (seconds(by_ipv4), seconds(mapped(&net, send)));
+    let ratio = by_mapped / by_ipv4;
+    assert!((0.94..1.06).contains(&ratio), "{by_ipv4} s and {by_mapped} s");
+}
+
+#[test]
 fn what_the_command_sends_by_udp_is_told() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();

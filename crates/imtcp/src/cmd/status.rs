@@ -17,6 +17,7 @@ use crate::coverage::Coverage;
 use crate::left_behind;
 use crate::mode::Mode;
 use crate::nocc;
+use crate::policy;
 use crate::runs::{self, LeftBehind, Run};
 use crate::state;
 use crate::sweep::sweep_runs;
@@ -27,6 +28,27 @@ struct Listed {
     ended: bool,
     connections: usize,
     in_force: InForceNow,
+    refused: Refused,
+}
+
+/// Connections that the kernel refused what a run or attachment ordered.
+#[derive(Clone, Copy, Default)]
+struct Refused {
+    control: u64,
+    mark: u64,
+}
+
+impl Refused {
+    fn of(policies: Option<&Policies>, policy: u64) -> Self {
+        let counted = policies.and_then(|p| p.get(policy).ok().flatten()).unwrap_or_default();
+        Refused { control: counted.refused_conns, mark: counted.unmarked_conns }
+    }
+
+    /// Behind other parts; empty where there are none.
+    fn text(self) -> String {
+        let told = [policy::refused_control(self.control), policy::unmarked(self.mark)];
+        told.into_iter().flatten().map(|told| format!("; {told}")).collect()
+    }
 }
 
 impl Listed {
@@ -43,7 +65,8 @@ impl Listed {
         };
         let left = left_behind::told_with_remedy(&self.alive());
         let left = left.map_or(String::new(), |l| format!("; {l}"));
-        format!("{orders} (imtcp's pid {}{ended}{left}): {}", r.pid, r.command_shown())
+        let refused = self.refused.text();
+        format!("{orders} (imtcp's pid {}{ended}{left}{refused}): {}", r.pid, r.command_shown())
     }
 
     /// The processes that the run left behind and that still live.
@@ -56,6 +79,7 @@ struct ListedAttachment {
     attachment: Attachment,
     coverage: Coverage,
     in_force: InForceNow,
+    refused: Refused,
 }
 
 /// Has a run or attachment what it ordered? It may go on without.
@@ -133,6 +157,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
             .map(|a| ListedAttachment {
                 in_force: InForceNow::of(policies.as_ref(), a.policy, a.mode),
                 coverage: Coverage::of(&a),
+                refused: Refused::of(policies.as_ref(), a.policy),
                 attachment: a,
             })
             .collect(),
@@ -152,6 +177,7 @@ fn listed(records: &[Record], policies: Option<&Policies>) -> Vec<Listed> {
         ended,
         connections: records.iter().filter(|r| r.policy == run.policy).count(),
         in_force: InForceNow::of(policies, run.policy, run.mode),
+        refused: Refused::of(policies, run.policy),
         run,
     };
     let live = runs::living().into_iter().map(|run| list(run, false));
@@ -186,6 +212,7 @@ impl ListedAttachment {
             "unreached_processes": a.unreached.processes,
             "unreached_because": a.unreached.causes(),
             "in_sight": covered.out_of_sight.is_none(),
+            "refused_connections": self.refused.control,
         })
     }
 
@@ -213,6 +240,7 @@ impl ListedAttachment {
         if let Some(what) = a.unreached.what() {
             text += &format!("; when it was attached, imtcp could not reach {what}");
         }
+        text += &self.refused.text();
         text
     }
 }
@@ -248,6 +276,7 @@ impl Status {
             value["ended"] = json!(listed.ended);
             value["connections"] = json!(listed.connections);
             value["left_behind"] = json!(listed.alive());
+            value["refused_connections"] = json!(listed.refused.control);
             value["in_force"] = json!(listed.in_force == InForceNow::Yes);
             value
         };

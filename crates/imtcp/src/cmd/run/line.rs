@@ -37,10 +37,11 @@ pub fn line(s: &Summary) -> String {
     format!("imtcp: {until}{}", parts.join("; "))
 }
 
-/// Nothing where those without room are told: they were seen.
+/// Nothing where those without room or control are told: they were seen.
 fn no_connections(s: &Summary) -> Option<String> {
     let own = if s.inner_connections > 0 { "'s own" } else { "" };
-    (s.no_room_connections == 0).then(|| format!("saw no TCP connection of the command{own}"))
+    (s.no_room_connections + s.refused_connections == 0)
+        .then(|| format!("saw no TCP connection of the command{own}"))
 }
 
 /// A handshake has a round trip. Refused connections and those that nobody answers have none.

@@ -5,6 +5,7 @@ use imtcp_common::format;
 
 use super::summary::{Summary, WORTH_TELLING_BYTES};
 use super::uncovered::Uncovered;
+use crate::policy::{refused_control, unmarked};
 
 /// Where TCP has sent something: lookups and attempts at QUIC are less.
 const WORTH_TELLING_BESIDE_TCP_BYTES: u64 = 100_000;
@@ -22,6 +23,8 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
              `sysctl -w net.core.optmem_max=131072` makes it"
         )
     });
+    let refused = refused_control(s.refused_connections).filter(|_| s.taken_away.is_none());
+    let unmarked = unmarked(s.unmarked_connections);
     let Uncovered { udp_bytes, other_bytes, nfs_bytes, daemons, moved } = &s.uncovered;
     let by = |bytes: Option<u64>, how| {
         let least =
@@ -35,7 +38,8 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
         let (command, cgroup) = (format::others_text(&m.command), format::others_text(&m.cgroup));
         format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&cgroup))
     });
-    let mut told: Vec<_> = [left, no_room, udp, other, moved].into_iter().flatten().collect();
+    let parts = [left, no_room, refused, unmarked, udp, other, moved];
+    let mut told: Vec<_> = parts.into_iter().flatten().collect();
     let saw_none = s.connections + s.inner_connections == 0;
     let does =
         if saw_none { "sends for it" } else { "was used too, and what it sends is not held back" };
@@ -99,6 +103,18 @@ mod tests {
             "imtcp: 2 connections not held back, for want of room in the socket: \
              `sysctl -w net.core.optmem_max=131072` makes it"
         );
+    }
+
+    #[test]
+    fn connections_that_the_kernel_refused_the_control_or_the_mark_are_told() {
+        let s = Summary { refused_connections: 2, ..nothing() };
+        assert_eq!(
+            line(&s),
+            "imtcp: 2 connections not held back, because the kernel refused them the mode's control: \
+             `imtcp up` loads it again"
+        );
+        let s = Summary { unmarked_connections: 1, ..sent() };
+        says(&s, "; 1 connection without the DSCP: this kernel lets imtcp mark no IPv4 on an IPv6");
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub struct Summary {
     pub left_connections: u64,
     /// Beside the connections: their sockets had no room for our state (net.core.optmem_max).
     pub no_room_connections: u64,
+    /// Beside the connections: the kernel refused them the mode's control.
+    pub refused_connections: u64,
+    /// The kernel refused to mark them with the run's DSCP.
+    pub unmarked_connections: u64,
     pub bytes_acked: u64,
     /// Written by the command and not acknowledged yet.
     pub queued_bytes: u64,
@@ -69,6 +73,8 @@ impl Summary {
             inner_connections: 0,
             left_connections: 0,
             no_room_connections: 0,
+            refused_connections: 0,
+            unmarked_connections: 0,
             bytes_acked: 0,
             queued_bytes: 0,
             bytes_received: 0,
@@ -86,6 +92,8 @@ impl Summary {
         self.inner_connections += p.inner_conns;
         self.left_connections += p.left_conns;
         self.no_room_connections += p.no_room_conns;
+        self.refused_connections += p.refused_conns;
+        self.unmarked_connections += p.unmarked_conns;
         self.bytes_acked += p.ended_bytes_acked;
         self.bytes_received += p.ended_bytes_received;
         self.busy_us += p.ended_busy_us;
@@ -148,6 +156,8 @@ impl Summary {
             "inner_connections": self.inner_connections,
             "left_connections": self.left_connections,
             "no_room_connections": self.no_room_connections,
+            "refused_connections": self.refused_connections,
+            "unmarked_connections": self.unmarked_connections,
             "left_behind": self.left_behind,
             "bytes_acked": self.bytes_acked,
             "queued_bytes": self.queued_bytes,

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A program that asks for pacing (SO_MAX_PACING_RATE) has it under each control, and after it.
+
+use imtcp_test_support::*;
+
+/// Bytes per second that the program asks for, and what it sends twice.
+const MOST_BYTES_PER_S: u32 = 250_000;
+const SENT_BYTES: u32 = 200_000;
+
+#[test]
+fn no_control_exceeds_the_pacing_rate_that_a_program_sets_nor_leaves_the_connection_without_it() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let (host, port) = net.peer();
+    // The first ten segments of a connection leave before any pacing. 47 is SO_MAX_PACING_RATE, 0x5411 SIOCOUTQ.
+    let script = format!(
+        "import fcntl, socket, struct, time\n\
+         s = socket.create_connection(('{host}', {port}))\n\
+         s.setsockopt(1, 47, {MOST_BYTES_PER_S})\n\
+         def took(bytes_):\n\
+         \tbegan = time.monotonic()\n\
+         \ts.sendall(bytes(bytes_))\n\
+         \twhile struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0]: time.sleep(0.001)\n\
+         \treturn time.monotonic() - began\n\
+         took(20000)\n\
+         print(took({SENT_BYTES}))\n\
+         s.setsockopt(6, 13, b'reno')\n\
+         print(took({SENT_BYTES}))\n"
+    );
+    let least_s = f64::from(SENT_BYTES) / f64::from(MOST_BYTES_PER_S);
+    for mode in ["bg", "measure", "lp", "ledbat"] {
+        let output = net.run(&["--mode", mode, "--", "python3", "-c", &script]);
+        let seconds: Vec<f64> =
+            text(&output.stdout).lines().map(|line| line.parse().unwrap()).collect();
+        let [with_ours, after] = seconds[..] else { panic!("{}", text(&output.stderr)) };
+        // What the connection saved up before counts, a buffer or two.
+        assert!(with_ours > 0.9 * least_s, "{mode}: {with_ours} s");
+        assert!(after > 0.9 * least_s, "{mode}, then reno: {after} s");
+    }
+}
