@@ -265,15 +265,6 @@ static __always_inline void imtcp_read_reduction(struct sock *sk, struct imtcp_c
 
 /* ---- min_tso_segs ---- */
 
-/* What tcp_tso_autosize adds to a buffer: all of the socket's most, halved for each 2^log us of the least round trip. */
-static __always_inline __u32 imtcp_chunk_add_bytes(const struct sock *sk, const struct tcp_sock *tp)
-{
-	__u32 halvings = tp->rtt_min.s[0].v >>
-			 (sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_tso_rtt_log & 31);
-
-	return halvings < 32 ? sk->sk_gso_max_size >> halvings : 0;
-}
-
 /* What may leave, for space. Returns 0 where nothing will: most attempts, one per ACK, end at the gap after
  * the packet before (tcp_pacing_check). What left is noted first, the rest would be in vain. */
 static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_conn *conn,
@@ -305,7 +296,6 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 	dep->pkt_bytes = imtcp_pkt_bytes(conn, tp);
 	dep->chunk_most_segs = sk->sk_gso_max_segs;
 	dep->chunk_most_bytes = sk->sk_gso_max_size;
-	dep->chunk_add_bytes = imtcp_chunk_add_bytes(sk, tp);
 	dep->pacing_shift = sk->sk_pacing_shift;
 	dep->late_ns = imtcp_sub(tp->tcp_clock_cache, tp->tcp_wstamp_ns);
 	dep->rtt_dev_us = tp->mdev_us >> 2;

@@ -33,7 +33,7 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 	SEC("struct_ops")                                                                            \
 	void BPF_PROG(ops##_init, struct sock *sk)                                                   \
 	{                                                                                            \
-		struct imtcp_window w = imtcp_read_window(tcp_sk(sk), tcp_sk(sk)->snd_cwnd);                             \
+		struct imtcp_window w = imtcp_read_window(tcp_sk(sk), tcp_sk(sk)->snd_cwnd);         \
 		struct imtcp_conn *conn = imtcp_start(sk, mode_number);                              \
                                                                                                      \
 		if (conn)                                                                            \

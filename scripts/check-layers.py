@@ -29,8 +29,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 #: Headers that each C part may include, by the beginning of the path.
 C_MAY_INCLUDE = {
     "core/include/": ("imtcp/", "types.h", "fixed.h", "params.h", "filter.h", "delay.h", "stream.h",
-                      "gap.h", "meas", "control.h", "facts.h", "estimate.h", "flow.h", "cc_",
-                      "stdint.h"),
+                      "gap.h", "meas", "control.h", "facts.h", "estimate.h", "flow.h", "paper_",
+                      "cc_", "stdint.h"),
     "bpf/": ("imtcp/", "imtcp_", "bpf/", "stdint.h"),
     "proftpd/": ("mod_imtcp.h", "imtcp_arrived.h", "conf.h", "privs.h", "curl/", "json-c/",
                  "linux/", "netinet/", "sys/", "ctype.h", "stdbool.h", "time.h"),

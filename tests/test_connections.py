@@ -259,8 +259,8 @@ def test_reordering_costs_no_more_than_it_costs_reno() -> None:
     # Every twentieth packet overtakes: how often that looks like a loss is chance.
     path = Path3(forward="rate 50mbit delay 15ms reorder 5% 25% limit 1000", back="delay 15ms")
     seconds = no_slower_than_reno(path, "w5000000", {"imtcp": 0.1, "imtcp_bg": 0.3})
-    # The handshake overtakes too. Kept as the least round trip it would cost ten seconds; without that a transfer
-    # takes one, and with a timeout three.
+    # The handshake overtakes too. Kept as the least round trip it would cost ten seconds; without
+    # that a transfer takes one, and with a timeout three.
     assert max(seconds["imtcp_bg"]) <= 5.0, seconds
 
 

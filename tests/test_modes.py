@@ -164,7 +164,7 @@ def latecomers_part(control: str) -> float:
 def test_the_latecomer_pushes_the_first_out_with_ledbat_and_not_with_ledbatpp() -> None:
     ledbat, ledbatpp = latecomers_part("imtcp_ledbat"), latecomers_part("imtcp_ledbatpp")
     assert ledbat >= 10, ledbat
-    # Not equal yet, ten to twenty seconds after it came, but nearer to that than to ten times as much.
+    # Ten to twenty seconds after it came they are not equal, but nearer to that than to ten times.
     assert 10**-0.5 <= ledbatpp <= 10**0.5, ledbatpp
 
 

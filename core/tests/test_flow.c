@@ -82,13 +82,12 @@ static void a_buffer_has_what_the_sockets_limits_say(void **state)
 	h.dep.chunk_most_bytes = 20000;
 	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 20);
 	h.dep.pacing_shift = 10;
-	h.dep.chunk_add_bytes = 4200; /* a round trip of a millisecond or two */
-	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 9);
-	assert_int_equal(imtcp_chunk_segs(512, &h.dep, 40 * MBPS), 10); /* even, for delayed ACKs */
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 25 * MBPS), 3);
+	assert_int_equal(imtcp_chunk_segs(512, &h.dep, 25 * MBPS), 4); /* even, for delayed ACKs */
 	h.dep.chunk_most_segs = 1; /* gso_max_segs 1 on the device */
 	assert_int_equal(imtcp_chunk_segs(512, &h.dep, 40 * MBPS), 1);
 	h.dep.chunk_most_bytes = h.dep.chunk_most_segs = 500000; /* BIG TCP */
-	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 1000 * MBPS), 126);
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 1000 * MBPS), 122);
 }
 
 static void before_the_first_round_trip_no_control_sets_a_pace(void **state)

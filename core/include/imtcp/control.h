@@ -85,7 +85,6 @@ struct imtcp_departure {
 	imtcp_u32 chunk_segs;	    /* segments that the stack sends at one instant at base_bps */
 	imtcp_u32 chunk_most_segs;  /* and at any rate: what the device takes */
 	imtcp_u32 chunk_most_bytes; /* and what the socket takes */
-	imtcp_u32 chunk_add_bytes;  /* that TCP adds on a short round trip */
 	imtcp_u32 pacing_shift;	    /* a buffer has what base_bps carries in 2^-pacing_shift s */
 	imtcp_u32 rtt_dev_us;	    /* D_RTT */
 	imtcp_u32 srtt_us;	    /* imtcp_space_begin makes it the round trip to send by */

@@ -133,8 +133,7 @@ IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
 IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, const struct imtcp_departure *dep,
 					imtcp_u64 bps)
 {
-	imtcp_u64 bytes = imtcp_min(((bps / IMTCP_BITS_PER_BYTE) >> dep->pacing_shift) +
-					    dep->chunk_add_bytes,
+	imtcp_u64 bytes = imtcp_min((bps / IMTCP_BITS_PER_BYTE) >> dep->pacing_shift,
 				    dep->chunk_most_bytes);
 	imtcp_u32 segs = (imtcp_u32)imtcp_clamp(imtcp_div(bytes, dep->mss_bytes), 1,
 						dep->chunk_most_segs);

@@ -135,12 +135,12 @@ struct imtcp_params {
 	imtcp_u32 ledbat_target_us;
 	imtcp_u32 ledbat_gain_q8;
 	imtcp_u32 ledbatpp_target_us;
-	imtcp_u32 t_us;			/* T; 0: adapts */
+	imtcp_u32 t_us; /* T; 0: adapts */
 	imtcp_u32 profile;
 	imtcp_u32 pause_plus1;		/* 0: follows congestion */
 	imtcp_u32 store_packets;	/* m; 0: adapts */
 	imtcp_u32 paper_stream_packets; /* N of the papers' controls */
-	imtcp_u32 paper_rtt; /* RTT of [BG eq. 3] */
+	imtcp_u32 paper_rtt;		/* RTT of [BG eq. 3] */
 };
 
 IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
