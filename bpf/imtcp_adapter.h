@@ -275,7 +275,8 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 
 	if (conn->spaced_nxt == tp->snd_nxt && tp->tcp_wstamp_ns > tp->tcp_clock_cache)
 		return 0;
-	imtcp_policy_charge(policy, conn, tp, imtcp_pkt_bytes(conn, tp));
+	dep->pkt_bytes = imtcp_pkt_bytes(conn, tp);
+	imtcp_policy_charge(policy, conn, tp, dep->pkt_bytes);
 	if (imtcp_is_unpaced(tp) && !conn->flow.hold.held_segs &&
 	    imtcp_policy_is_ahead(policy, tp->tcp_mstamp))
 		tp->snd_cwnd = 1;
@@ -293,7 +294,6 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 				      ? tp->snd_una + tp->snd_wnd - tp->snd_nxt
 				      : 0;
 	dep->mss_bytes = tp->mss_cache;
-	dep->pkt_bytes = imtcp_pkt_bytes(conn, tp);
 	dep->chunk_most_segs = sk->sk_gso_max_segs;
 	dep->chunk_most_bytes = sk->sk_gso_max_size;
 	dep->pacing_shift = sk->sk_pacing_shift;

@@ -3,17 +3,17 @@
  * Floor and ceiling for the sum of a run's connections.
  *
  * Ceiling: one clock for all of them, the time at which everything they sent would have left at
- * the ceiling. Each packet moves it on by its own time, a retransmission, too; a packet that leaves ahead of the
- * clock is followed by a gap that lets the clock pass:
+ * the ceiling. Each packet moves the clock on by its own time. So does a retransmission. After a packet that leaves
+ * ahead of the clock comes a gap that lets the clock pass:
  *
  *      clock <- max(clock, now - credit) + bytes / ceiling          each packet, of any connection
  *      next departure of the connection that sent it >= clock       but within a stream
  *
  * So the sum over any time t is at most ceiling · (t + credit), and what is ahead at its end: the
  * stream of each connection that sends one, and the first ten segments of each connection that began, which Linux
- * does not pace (tcp_update_skb_after_send). While the clock is ahead of the time, a window of one segment holds
- * these back to one in a round trip. They are charged like all others, so that those that go on pay for them; but
- * they take the clock no further ahead than IMTCP_DEBT_NS. n connections that want more each send a packet every
+ * does not pace (tcp_update_skb_after_send). While the clock is ahead of the time, a window of one segment lets one of
+ * these go in a round trip. The clock counts them like all others, so connections that go on pay for them. But they
+ * take the clock no further ahead than IMTCP_DEBT_NS. n connections that want more each send a packet every
  * n packets' times; what one leaves, the others have, with nobody counting them.
  *
  * Floor: floor / n for each of the n connections that had something acknowledged in the last epoch.

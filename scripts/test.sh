@@ -18,7 +18,7 @@ mkdir -p "$log"
 rm -f "$log"/*.group
 # A part that takes longer hangs: it is ended, and its log names the test. None takes half of it.
 limit_s=1800
-pytest=".venv/bin/pytest -q -rs --durations=10"
+pytest=".venv/bin/pytest -q -rfEs --durations=10"
 passed=0 failed=0 skipped=0 broken=
 
 # run NAME COMMAND...: into its log.

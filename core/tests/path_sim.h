@@ -411,4 +411,22 @@ static inline struct sim_summary sim_summary(const struct sim *s, uint64_t from_
 	return out;
 }
 
+/* A run of so many seconds from the start, and what its results after warm_up_us say. */
+static inline struct sim_summary sim_over(struct sim *s, const struct sim_cfg *cfg,
+					  uint64_t seconds, uint64_t warm_up_us)
+{
+	uint64_t start_us;
+
+	sim_init(s, cfg);
+	start_us = sim_us(s);
+	sim_run(s, start_us + seconds * IMTCP_USEC_PER_SEC);
+	return sim_summary(s, start_us + warm_up_us, sim_avail_bps(s));
+}
+
+/* On the wire, of what was acknowledged in them. */
+static inline double sim_goodput_bps(const struct sim *s, uint64_t seconds)
+{
+	return (double)s->bytes_acked * SIM_PKT / SIM_MSS * 8.0 / (double)seconds;
+}
+
 #endif

@@ -12,12 +12,8 @@
 #ifndef IMTCP_SIM_PATH_H
 #define IMTCP_SIM_PATH_H
 
+#include "controls.h"
 #include "test.h"
-#include <imtcp/cc_bg.h>
-#include <imtcp/cc_measure.h>
-#include <imtcp/cc_paper_bg.h>
-#include <imtcp/cc_paper_cap.h>
-#include <imtcp/cc_paper_fs.h>
 
 #define SIM_NSEC 1000000000ULL
 #define SIM_MSS 1448U
@@ -29,59 +25,9 @@
 #define SIM_RESULTS 8192U
 #define SIM_UNPACED_SEGS 10U
 
-/* A control's own state. */
-union sim_own {
-	struct imtcp_bg bg;
-	struct imtcp_paper paper;
-};
-
-/* The functions of a control's row (flow.h), as the kernel's programs call them (bpf/imtcp_mode_ops.h). */
-struct sim_control {
-	void (*start)(struct imtcp_flow *, union sim_own *, const struct imtcp_window *);
-	void (*learn)(struct imtcp_flow *, union sim_own *, const struct imtcp_sample *);
-	void (*decide)(struct imtcp_flow *, union sim_own *, const struct imtcp_sample *,
-		       struct imtcp_decision *);
-	void (*space)(struct imtcp_flow *, union sim_own *, struct imtcp_departure *,
-		      struct imtcp_decision *);
-};
-
-#define SIM_CONTROL(control, state)                                                                \
-	static inline void sim_##control##_start(struct imtcp_flow *c, union sim_own *own,         \
-						 const struct imtcp_window *w)                     \
-	{                                                                                          \
-		imtcp_##control##_start(c, state, w);                                              \
-	}                                                                                          \
-	static inline void sim_##control##_learn(struct imtcp_flow *c, union sim_own *own,         \
-						 const struct imtcp_sample *s)                     \
-	{                                                                                          \
-		imtcp_##control##_learn(c, state, s);                                              \
-	}                                                                                          \
-	static inline void sim_##control##_decide(struct imtcp_flow *c, union sim_own *own,        \
-						  const struct imtcp_sample *s,                    \
-						  struct imtcp_decision *d)                        \
-	{                                                                                          \
-		imtcp_##control##_decide(c, state, s, d);                                          \
-	}                                                                                          \
-	static inline void sim_##control##_space(struct imtcp_flow *c, union sim_own *own,         \
-						 struct imtcp_departure *dep,                      \
-						 struct imtcp_decision *d)                         \
-	{                                                                                          \
-		imtcp_##control##_space(c, state, dep, d);                                         \
-	}                                                                                          \
-	static const struct sim_control sim_##control                                              \
-		__attribute__((unused)) = {sim_##control##_start, sim_##control##_learn,           \
-					   sim_##control##_decide, sim_##control##_space}
-
-SIM_CONTROL(measure, own);
-SIM_CONTROL(bg, &own->bg);
-SIM_CONTROL(paper, &own->paper);
-SIM_CONTROL(paper_bg, &own->paper);
-SIM_CONTROL(paper_cap, &own->paper);
-SIM_CONTROL(paper_fs, &own->paper);
-
 struct sim_cfg {
 	const char *name;
-	const struct sim_control *control; /* NULL: imtcp_bg, or what measures and nothing else */
+	const struct control *control; /* NULL: imtcp_bg, or what measures and nothing else */
 	uint64_t capacity_bps;
 	uint64_t cross_bps;
 	uint64_t step_at_us; /* 0: no step */
@@ -108,6 +54,7 @@ struct sim_cfg {
 	int ack_filter;
 	int gro;
 	int reno;	 /* grows without the brakes of imtcp_bg, with cwnd_segs the limit */
+	int in_paper;	 /* profile=paper */
 	int idempotence; /* ask many times before each departure */
 };
 
@@ -124,8 +71,8 @@ struct sim_result {
 struct sim {
 	struct sim_cfg cfg;
 	struct imtcp_flow flow;
-	const struct sim_control *control;
-	union sim_own own;
+	const struct control *control;
+	union control_own own;
 	struct imtcp_window w; /* TCP's */
 	uint64_t now_ns, seed;
 	/* sender */
@@ -182,10 +129,12 @@ static inline void sim_init(struct sim *s, const struct sim_cfg *cfg)
 	s->tokens = (double)cfg->bucket_bytes;
 	s->usage_seq = s->snd_nxt;
 	imtcp_params_init(&s->flow.params);
+	if (cfg->in_paper)
+		s->flow.params.profile = IMTCP_PROFILE_PAPER;
 	s->began_ns = s->now_ns;
 	s->control = cfg->control		   ? cfg->control
-		     : cfg->cwnd_segs || cfg->reno ? &sim_measure
-						   : &sim_bg;
+		     : cfg->cwnd_segs || cfg->reno ? &control_measure
+						   : &control_bg;
 	imtcp_flow_begin(&s->flow, s->now_ns / 1000, s->snd_una, s->snd_nxt);
 	s->control->start(&s->flow, &s->own, &s->w);
 }

@@ -8,13 +8,10 @@
 #define IMTCP_STEPS_H
 
 #include "begin.h"
+#include "controls.h"
 #include "fuzz/fuzz.h"
 #include <imtcp/cc_fs.h>
 #include <imtcp/cc_nocc.h>
-#include <imtcp/cc_paper_cap.h>
-#include <imtcp/cc_paper_fs.h>
-#include <imtcp/cc_paper_lp.h>
-#include <imtcp/cc_paper_nice.h>
 
 #define HOLDS(what)                                                                                \
 	do {                                                                                       \
@@ -302,78 +299,89 @@ static inline const char *steps_paper_units(const struct imtcp_meas *m)
 	return NULL;
 }
 
-/* A question before a departure, and what leaves by its answer. */
-static inline const char *steps_paper_ask(struct bytes *in, struct imtcp_flow *c,
-					  struct imtcp_paper *p, struct steps_flow *f,
-					  struct imtcp_sample *s)
+/* What a Control unit's answer has to hold to. */
+static inline const char *steps_paper_answer(const struct imtcp_flow *c,
+					     const struct imtcp_paper *p,
+					     const struct imtcp_departure *dep,
+					     const struct imtcp_decision *d)
 {
-	struct imtcp_departure dep = {0};
-	struct imtcp_decision d = {0};
+	if (d->plan == IMTCP_PLAN_STREAM) {
+		/* a packet, within 50 ms, give or take the division */
+		HOLDS(imtcp_time_us(imtcp_paper_packet_bytes(dep), d->pace_bps) <=
+		      IMTCP_T_MAX_US + 1);
+		HOLDS(d->hold_segs == dep->flight_segs + dep->chunk_segs);
+	} else if (d->hold_segs && c->meas.unit == IMTCP_STORE) {
+		/* an ACK is to come, which asks again */
+		HOLDS(d->hold_segs == dep->flight_segs);
+		HOLDS(!dep->recovering && !c->meas.blocked);
+		HOLDS(p->stored_us &&
+		      dep->now_us - p->stored_us <
+			      imtcp_max(imtcp_paper_hold_limit_us(&c->meas, dep), 1));
+	}
+	return steps_paper_units(&c->meas);
+}
+
+/* A question before a departure, and what leaves by its answer. */
+static inline const char *steps_ask(struct bytes *in, const struct control *control,
+				    struct imtcp_flow *c, union control_own *own,
+				    struct steps_flow *f, struct imtcp_sample *s,
+				    struct imtcp_departure *dep, struct imtcp_decision *d)
+{
 	uint32_t room, segs;
 
-	dep.now_us = f->now_us;
-	dep.cwnd_segs = f->w.cwnd_segs;
-	dep.snd_nxt = s->snd_nxt;
-	dep.flight_segs = (s->snd_nxt - s->snd_una) / 1000;
-	dep.unsent_bytes = (uint32_t)take_any(in);
-	dep.receiver_bytes = (uint32_t)take_any(in);
-	dep.mss_bytes = 1000;
-	dep.pkt_bytes = 1052;
-	dep.srtt_us = s->srtt_us = 1 + (uint32_t)take_any(in) % 10000000;
-	dep.ssthresh_segs = f->w.ssthresh_segs;
-	dep.chunk_most_segs = 1 + take8(in) % 45;
-	dep.chunk_most_bytes = 65536;
-	dep.pacing_shift = 7 + take8(in) % 4;
-	dep.rtt_dev_us = (uint32_t)take_any(in);
-	dep.recovering = take8(in) < 8;
-	imtcp_paper_space(c, p, &dep, &d);
-	HOLDS(d.pace_bps);
-	if (d.plan == IMTCP_PLAN_STREAM) {
-		/* a packet, within 50 ms, give or take the division */
-		HOLDS(imtcp_time_us((uint64_t)dep.chunk_segs * 1052, d.pace_bps) <=
-		      IMTCP_T_MAX_US + 1);
-		HOLDS(d.hold_segs == dep.flight_segs + dep.chunk_segs);
-	} else if (d.hold_segs && c->meas.unit == IMTCP_STORE) {
-		/* an ACK is to come, which asks again */
-		HOLDS(d.hold_segs == dep.flight_segs);
-		HOLDS(!dep.recovering && !c->meas.blocked);
-		HOLDS(p->stored_us &&
-		      f->now_us - p->stored_us <
-			      imtcp_max(imtcp_paper_hold_limit_us(&c->meas, &dep), 1));
-	}
-	HOLDS(imtcp_held_segs(c, &d, dep.cwnd_segs) >= 1);
-	HOLDS(imtcp_whole_segs(c, imtcp_held_segs(c, &d, dep.cwnd_segs)) == dep.cwnd_segs);
-	room = (uint32_t)imtcp_sub(imtcp_held_segs(c, &d, dep.cwnd_segs), dep.flight_segs);
-	segs = (uint32_t)imtcp_min(imtcp_min(room, dep.unsent_bytes / 1000), 1000);
+	memset(dep, 0, sizeof(*dep));
+	memset(d, 0, sizeof(*d));
+	dep->now_us = f->now_us;
+	dep->cwnd_segs = f->w.cwnd_segs;
+	dep->snd_nxt = s->snd_nxt;
+	dep->flight_segs = (s->snd_nxt - s->snd_una) / 1000;
+	dep->unsent_bytes = (uint32_t)take_any(in);
+	dep->receiver_bytes = (uint32_t)take_any(in);
+	dep->mss_bytes = 1000;
+	dep->pkt_bytes = 1052;
+	dep->srtt_us = s->srtt_us = 1 + (uint32_t)take_any(in) % 10000000;
+	dep->ssthresh_segs = f->w.ssthresh_segs;
+	dep->chunk_most_segs = 1 + take8(in) % 45;
+	dep->chunk_most_bytes = 65536;
+	dep->pacing_shift = 7 + take8(in) % 4;
+	dep->rtt_dev_us = (uint32_t)take_any(in);
+	dep->recovering = take8(in) < 8;
+	control->space(c, own, dep, d);
+	HOLDS(d->pace_bps);
+	HOLDS(imtcp_held_segs(c, d, dep->cwnd_segs) >= 1);
+	HOLDS(imtcp_whole_segs(c, imtcp_held_segs(c, d, dep->cwnd_segs)) == dep->cwnd_segs);
+	room = (uint32_t)imtcp_sub(imtcp_held_segs(c, d, dep->cwnd_segs), dep->flight_segs);
+	segs = (uint32_t)imtcp_min(imtcp_min(room, dep->unsent_bytes / 1000), 1000);
 	if (take8(in) & 3)
 		s->snd_nxt += segs * 1000;
-	return steps_paper_units(&c->meas);
+	return NULL;
 }
 
 static inline const char *steps_paper(struct bytes *in)
 {
+	/* those with a Control unit first */
+	static const struct control *const controls[] = {&control_paper,     &control_paper_bg,
+							 &control_paper_cap, &control_paper_fs,
+							 &control_paper_lp,  &control_paper_nice};
 	static struct imtcp_flow c;
-	struct imtcp_paper_nice nice;
+	const struct control *control;
 	struct imtcp_sample s = {0};
-	struct imtcp_paper_lp lp;
+	struct imtcp_departure dep;
 	struct imtcp_decision d;
+	union control_own own;
 	struct steps_flow f;
-	struct imtcp_paper p;
 	const char *why;
 	uint32_t which;
 
 	steps_begin(in, &f);
 	memset(&c, 0, sizeof(c));
-	memset(&p, 0, sizeof(p));
-	memset(&lp, 0, sizeof(lp));
-	memset(&nice, 0, sizeof(nice));
+	memset(&own, 0, sizeof(own));
 	take_params(in, &c.params);
 	s.snd_una = s.snd_nxt = (uint32_t)take(in);
+	which = take8(in) % (sizeof(controls) / sizeof(controls[0]));
+	control = controls[which];
 	imtcp_flow_begin(&c, f.now_us, s.snd_una, s.snd_nxt);
-	imtcp_paper_start(&c, &p, &f.w);
-	imtcp_paper_lp_start(&c, &lp, &f.w);
-	imtcp_paper_nice_start(&c, &nice, &f.w);
-	which = take8(in) % 6;
+	control->start(&c, &own, &f.w);
 	s.mss_bytes = 1000;
 	s.pkt_bytes = 1052;
 	s.wire_q8 = 1052 * 256 / 1000;
@@ -384,7 +392,9 @@ static inline const char *steps_paper(struct bytes *in)
 		steps_pass(in, &f);
 		switch (take8(in) % 8) {
 		default:
-			why = steps_paper_ask(in, &c, &p, &f, &s);
+			why = steps_ask(in, control, &c, &own, &f, &s, &dep, &d);
+			if (!why && which < 4)
+				why = steps_paper_answer(&c, &own.paper, &dep, &d);
 			if (why)
 				return why;
 			break;
@@ -403,27 +413,15 @@ static inline const char *steps_paper(struct bytes *in)
 			s.full = take8(in) & 1;
 			memset(&d, 0, sizeof(d));
 			imtcp_decision_begin(&c, &s, &d, &f.w);
-			if (which < 4)
-				imtcp_paper_bg_learn(&c, &p, &s);
-			if (which == 0)
-				imtcp_paper_decide(&c, &p, &s, &d);
-			else if (which == 1)
-				imtcp_paper_bg_decide(&c, &p, &s, &d);
-			else if (which == 2)
-				imtcp_paper_cap_decide(&c, &p, &s, &d);
-			else if (which == 3)
-				imtcp_paper_fs_decide(&c, &p, &s, &d);
-			else if (which == 4)
-				imtcp_paper_lp_learn(&c, &lp, &s),
-					imtcp_paper_lp_decide(&c, &lp, &s, &d);
-			else
-				imtcp_paper_nice_learn(&c, &nice, &s),
-					imtcp_paper_nice_decide(&c, &nice, &s, &d);
+			control->learn(&c, &own, &s);
+			control->decide(&c, &own, &s, &d);
 			/* never more than was acknowledged, but for full speed's step */
 			HOLDS(d.w.cwnd_segs <=
-			      (uint64_t)before + s.acked_segs + (which == 3 ? c.params.h_segs : 1));
+			      (uint64_t)before + s.acked_segs +
+				      (control == &control_paper_fs ? c.params.h_segs : 1));
 			HOLDS(d.w.cwnd_segs >= 1);
-			HOLDS(which != 1 || !c.facts.cap_segs || d.w.cwnd_segs <= c.facts.cap_segs);
+			HOLDS(control != &control_paper_bg || !c.facts.cap_segs ||
+			      d.w.cwnd_segs <= c.facts.cap_segs);
 			imtcp_decision_bound(&c, &s, &d, 0);
 			f.w = d.w;
 			HOLDS(f.w.cwnd_segs >= 1 && f.w.cwnd_segs <= f.limit_segs);
@@ -435,9 +433,8 @@ static inline const char *steps_paper(struct bytes *in)
 			s.cwnd_segs = f.w.cwnd_segs;
 			imtcp_hold_on_loss(&c, f.w.cwnd_segs);
 			steps_loss(in, &f);
-			imtcp_paper_reduced(&c, &p, &s);
-			HOLDS(!c.meas.planned && c.meas.blocked);
-			imtcp_paper_lp_reduced(&c, &lp, &s);
+			control->reduced(&c, &own, &s);
+			HOLDS(which >= 4 || (!c.meas.planned && c.meas.blocked));
 			break;
 		}
 	}

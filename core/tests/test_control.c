@@ -739,7 +739,7 @@ static void a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream(
 	imtcp_meas_adapt_n(&m, &p, 1);
 	assert_int_equal(m.n, 7);
 	p.stream_packets = IMTCP_STREAM_PACKETS_MOST;
-	assert_at_most(imtcp_params_stream_packets_delack(&p), IMTCP_STREAM_MAX);
+	assert_at_most(imtcp_delack_packets(p.stream_packets), IMTCP_STREAM_MAX);
 }
 
 /* ---- the pause follows congestion ---- */
@@ -850,7 +850,7 @@ static void a_chosen_m_does_not_adapt(void **state)
 	memset(&m, 0, sizeof(m));
 	imtcp_meas_init(&m, &p, 0);
 	assert_int_equal(m.m, 5);
-	imtcp_meas_set_n(&m, imtcp_params_stream_packets_delack(&p));
+	imtcp_meas_set_n(&m, imtcp_delack_packets(p.stream_packets));
 	assert_int_equal(m.m, 7);
 }
 

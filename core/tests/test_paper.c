@@ -360,11 +360,11 @@ static void the_width_is_that_of_the_95_percent_interval_or_the_least_one(void *
 	(void)state;
 	begin(&u);
 	imtcp_store_add(&u.c.meas.store, 60 * MBPS);
-	imtcp_paper_next_range(&u.c.meas, 64 * MBPS, 2);
+	imtcp_paper_range_around(&u.c.meas, 64 * MBPS);
 	assert_int_equal(u.c.meas.high_bps, 64 * MBPS + 6400 * KBPS);
 	begin(&u);
 	imtcp_store_add(&u.c.meas.store, 40 * MBPS);
-	imtcp_paper_next_range(&u.c.meas, 64 * MBPS, 2);
+	imtcp_paper_range_around(&u.c.meas, 64 * MBPS);
 	assert_within_pct(u.c.meas.high_bps - 64 * MBPS, 16632 * KBPS, 3);
 }
 
@@ -621,20 +621,8 @@ static void a_held_window_is_read_whole_until_tcp_writes_another(void **state)
 
 static struct sim s;
 
-static struct sim_summary over(const struct sim_cfg *c, uint64_t seconds, uint64_t warm_up_us)
-{
-	sim_init(&s, c);
-	sim_run(&s, START + seconds * SEC);
-	return sim_summary(&s, START + warm_up_us, sim_avail_bps(&s));
-}
-
-static double goodput_bps(uint64_t seconds)
-{
-	return (double)s.bytes_acked * SIM_PKT / SIM_MSS * 8.0 / (double)seconds;
-}
-
 /* 100 Mbit/s over 30 ms in single packets, as in ns-2; 60 of it is taken. */
-static struct sim_cfg path(const char *name, const struct sim_control *control)
+static struct sim_cfg path(const char *name, const struct control *control)
 {
 	struct sim_cfg c = {.name = name,
 			    .control = control,
@@ -648,58 +636,58 @@ static struct sim_cfg path(const char *name, const struct sim_control *control)
 
 static void imtcp_bg_as_printed_measures_and_takes_what_is_free(void **state)
 {
-	struct sim_cfg c = path("paper_bg, 40 of 100 free", &sim_paper_bg);
-	struct sim_summary r = over(&c, 20, 5 * SEC);
+	struct sim_cfg c = path("paper_bg, 40 of 100 free", &control_paper_bg);
+	struct sim_summary r = sim_over(&s, &c, 20, 5 * SEC);
 
 	(void)state;
 	assert_at_most(10, r.count[IMTCP_OK]);
 	assert_true(r.error_p50_pct < 15);
-	assert_true(goodput_bps(20) > 0.5 * 40 * MBPS);
-	assert_true(goodput_bps(20) < 1.05 * 40 * MBPS);
+	assert_true(sim_goodput_bps(&s, 20) > 0.5 * 40 * MBPS);
+	assert_true(sim_goodput_bps(&s, 20) < 1.05 * 40 * MBPS);
 	assert_true(s.holds > 0);
 }
 
 static void imtcp_as_printed_is_as_fast_as_the_path_and_holds(void **state)
 {
-	struct sim_cfg c = path("paper, 40 of 100 free", &sim_paper);
+	struct sim_cfg c = path("paper, 40 of 100 free", &control_paper);
 	struct sim_summary r;
 
 	(void)state;
 	c.reno = 1; /* or the window grows without end: the buffer is deep */
 	c.cwnd_segs = 150;
-	r = over(&c, 20, 5 * SEC);
+	r = sim_over(&s, &c, 20, 5 * SEC);
 	assert_true(r.results > 100);
 	assert_true(r.error_p50_pct < 15);
-	assert_true(goodput_bps(20) > 0.9 * 40 * MBPS);
+	assert_true(sim_goodput_bps(&s, 20) > 0.9 * 40 * MBPS);
 	assert_true(s.holds > 0);
 }
 
 /* A rate far below the window: what is held may not wait for a stream that does not fill. */
 static void an_application_that_writes_little_is_not_slowed_down(void **state)
 {
-	struct sim_cfg c = path("paper, 1 Mbit/s written", &sim_paper);
+	struct sim_cfg c = path("paper, 1 Mbit/s written", &control_paper);
 
 	(void)state;
 	c.app_bps = MBPS;
-	over(&c, 20, 5 * SEC);
+	sim_over(&s, &c, 20, 5 * SEC);
 	assert_true((double)s.bytes_acked * 8 > 0.98 * 20 * MBPS);
 }
 
 /* A socket buffer and a receiver's window of 20 segments: the window beyond them is never full. */
 static void small_buffers_bound_what_is_in_flight_and_stop_nothing(void **state)
 {
-	struct sim_cfg c = path("paper, a small socket buffer", &sim_paper);
+	struct sim_cfg c = path("paper, a small socket buffer", &control_paper);
 	int receiver;
 
 	(void)state;
 	for (receiver = 0; receiver < 2; receiver++) {
 		c.sndbuf_bytes = receiver ? 0 : 20 * SIM_MSS;
 		c.rcv_segs = receiver ? 20 : 0;
-		over(&c, 10, 2 * SEC);
+		sim_over(&s, &c, 10, 2 * SEC);
 		assert_true(s.flow.meas.completed > 20);
 		/* 20 segments in 30 ms are 8 Mbit/s */
-		assert_true(goodput_bps(10) > 0.7 * 8 * MBPS);
-		assert_true(goodput_bps(10) < 1.05 * 8 * MBPS);
+		assert_true(sim_goodput_bps(&s, 10) > 0.7 * 8 * MBPS);
+		assert_true(sim_goodput_bps(&s, 10) < 1.05 * 8 * MBPS);
 	}
 }
 

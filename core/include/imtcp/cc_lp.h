@@ -301,11 +301,10 @@ IMTCP_INLINE void imtcp_lp_learn(const struct imtcp_flow *c, struct imtcp_lp *lp
 				 const struct imtcp_sample *s)
 {
 	(void)c;
-	if (!s->delay_us)
-		return;
 	if (!s->ecn)
 		lp->by_marks = 0;
-	imtcp_lp_on_delay(lp, s->now_us, s->delay_us, s->stamp, (int)s->stamped);
+	if (s->delay_us)
+		imtcp_lp_on_delay(lp, s->now_us, s->delay_us, s->stamp, (int)s->stamped);
 }
 
 IMTCP_INLINE void imtcp_lp_decide(struct imtcp_flow *c, struct imtcp_lp *lp,

@@ -106,18 +106,18 @@ IMTCP_INLINE void imtcp_nice_halve(struct imtcp_nice *n, struct imtcp_window *w)
 }
 
 /*
- * A round trip ended, rtt_us its least RTT (0: none was measured). busy: the window was full in
- * it, so growing it means something. Returns 1 where the window was halved.
+ * A round trip ended: (2) and (3) for its RTT (0: none was measured), with round_segs packets that (2) takes the share
+ * of. busy: the window was full in it, so growing it means something. Returns 1 where the window was halved.
  */
-IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *w, imtcp_u32 rtt_us,
-				     int busy, imtcp_u32 limit_segs)
+IMTCP_INLINE int imtcp_nice_react(struct imtcp_nice *n, struct imtcp_window *w, imtcp_u32 rtt_us,
+				  imtcp_u32 round_segs, int busy, imtcp_u32 limit_segs)
 {
-	imtcp_u64 late = 100ULL * n->late_segs, all = (imtcp_u64)n->f_pct * n->round_segs;
+	int congested = 100ULL * n->late_segs > (imtcp_u64)n->f_pct * round_segs;
 	imtcp_u32 queued;
 
-	n->late_segs = n->round_segs = 0;
+	n->late_segs = 0;
 	w->credit_segs = 0;
-	if (late > all) {
+	if (congested) {
 		imtcp_nice_halve(n, w);
 		return 1;
 	}
@@ -142,6 +142,16 @@ IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *
 		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
 	}
 	return 0;
+}
+
+/* The same of the packets that were acknowledged in it, rtt_us its least RTT. */
+IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *w, imtcp_u32 rtt_us,
+				     int busy, imtcp_u32 limit_segs)
+{
+	imtcp_u32 round_segs = n->round_segs;
+
+	n->round_segs = 0;
+	return imtcp_nice_react(n, w, rtt_us, round_segs, busy, limit_segs);
 }
 
 /* Between the rounds only slow start moves the window, and that not below two packets. */

@@ -17,7 +17,6 @@
 #ifndef IMTCP_CC_PAPER_H
 #define IMTCP_CC_PAPER_H
 
-#include "cc_reno.h"
 #include "paper_meas.h"
 
 IMTCP_INLINE void imtcp_paper_start(struct imtcp_flow *c, struct imtcp_paper *p,
@@ -27,17 +26,10 @@ IMTCP_INLINE void imtcp_paper_start(struct imtcp_flow *c, struct imtcp_paper *p,
 	imtcp_paper_begin(&c->meas, &c->params);
 }
 
-/* Returns 1 if a measurement ended. */
-IMTCP_INLINE int imtcp_paper_measure(struct imtcp_flow *c, struct imtcp_paper *p,
-				     const struct imtcp_sample *s)
-{
-	return s->acked_bytes && imtcp_paper_on_ack(&c->meas, p, s);
-}
-
 IMTCP_INLINE void imtcp_paper_learn(struct imtcp_flow *c, struct imtcp_paper *p,
 				    const struct imtcp_sample *s)
 {
-	if (imtcp_paper_measure(c, p, s))
+	if (s->acked_bytes && imtcp_paper_on_ack(&c->meas, p, s))
 		c->meas.smoothed_bps = imtcp_ewma_by(c->meas.smoothed_bps, c->meas.result.avail_bps,
 						     c->params.gamma_q16);
 }

@@ -12,10 +12,10 @@
  *      └──────┘ ◀──────────────────────────────── └─────┘
  *        Reno        the next ACK
  *
- * Walk: a result goes into (1). decide judges (3) and cuts by (4), lets Reno grow, and cuts to (2). All else is Reno's,
- * ssthresh too: it is what the last loss left.
+ * Walk: a result goes into (1). decide judges (3), cuts by (4), lets Reno grow, and cuts to (2). All else is Reno's.
+ * So ssthresh is what the last loss left.
  *
- * What RTT is, and when (3) is judged, differs between its texts: the parameter `rtt` has all three.
+ * Three texts differ on RTT, and on when (3) is judged. The parameter `rtt` has all three:
  *   srtt        the smoothed RTT, once per round trip                        [BG §3.2.2]
  *   srtt-ack    the smoothed RTT, at each ACK                                [BG §5.1.2]
  *   newest      the newest RTT, once per round trip                          [SL]
@@ -23,8 +23,8 @@
  * References: [BG §3.2, §5.1.2], [SL].
  *
  * Differences from the paper
- *  1. "once per round trip" is said nowhere: (4) at each ACK would take the window to one segment before the first cut
- *     could show. srtt-ack does that, and shows it.
+ *  1. No text says "once per round trip". At each ACK (4) takes the window to one segment before the first cut can show
+ *     in the RTT: srtt-ack does that.
  *  2. The window is one segment at least.
  */
 #ifndef IMTCP_CC_PAPER_BG_H

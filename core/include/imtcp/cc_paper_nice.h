@@ -9,13 +9,13 @@
  *           diff < alpha: +1     alpha...beta: as it is     diff > beta: -1
  *           in slow start: doubled each second round trip, until diff > gamma
  *
- * Walk: learn counts a round's packets and the late ones. When the round ends, decide halves the window if too many
- * were late, else moves it as Vegas. Below one the window is a number of round trips for a packet, which leaves alone.
+ * Walk: learn counts the late packets of a round trip and sums its RTTs. At its end decide asks Nice's own rules
+ * (imtcp_nice_react) with that mean, and with the window in the place of what was acknowledged. A window below one is a
+ * number of round trips for one packet, which leaves alone.
  *
  * References: [NICE §3], [VEGAS §III].
  *
- * Difference from the papers: whatever RTT (3) took would be of one packet in Vegas's simulator; the mean of the round's
- * ACKs is what its text says.
+ * Difference from the papers: Vegas timed one packet of a round trip. Here RTT is the mean of its ACKs.
  */
 #ifndef IMTCP_CC_PAPER_NICE_H
 #define IMTCP_CC_PAPER_NICE_H
@@ -49,37 +49,12 @@ IMTCP_INLINE void imtcp_paper_nice_on_ack(struct imtcp_paper_nice *p, imtcp_u32 
 IMTCP_INLINE int imtcp_paper_nice_on_round(struct imtcp_paper_nice *p, struct imtcp_window *w,
 					   int full, imtcp_u32 limit_segs)
 {
-	imtcp_u32 rtt_us = imtcp_to_u32(imtcp_div(p->rtt_sum_us, p->acks)), diff;
-	struct imtcp_nice *n = &p->nice;
-	int late = 100ULL * n->late_segs > (imtcp_u64)n->f_pct * w->cwnd_segs;
+	imtcp_u32 rtt_us = imtcp_to_u32(imtcp_div(p->rtt_sum_us, p->acks));
 
-	n->late_segs = p->acks = 0;
 	p->rtt_sum_us = 0;
+	p->acks = 0;
 	p->rounds++;
-	w->credit_segs = 0;
-	if (late) {
-		imtcp_nice_halve(n, w);
-		return 1;
-	}
-	if (!rtt_us)
-		return 0;
-	if (n->rtts) {
-		w->cwnd_segs = n->rtts > 1 ? 1 : (imtcp_u32)imtcp_min(2, limit_segs);
-		n->rtts = n->rtts > 1;
-		return 0;
-	}
-	diff = imtcp_nice_queued_segs(w->cwnd_segs, n->min_rtt_us, rtt_us);
-	if (imtcp_in_slow_start(w)) {
-		if (diff > IMTCP_NICE_GAMMA_SEGS)
-			w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs,
-								IMTCP_RENO_LEAST_SEGS);
-	} else if (diff < IMTCP_NICE_ALPHA_SEGS && full && w->cwnd_segs < limit_segs) {
-		w->cwnd_segs++;
-	} else if (diff > IMTCP_NICE_BETA_SEGS && w->cwnd_segs > 2) {
-		w->cwnd_segs--;
-		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
-	}
-	return 0;
+	return imtcp_nice_react(&p->nice, w, rtt_us, w->cwnd_segs, full, limit_segs);
 }
 
 /* ---- the control's row ---- */

@@ -36,7 +36,7 @@
  * three duplicate ACKs. */
 #define IMTCP_MEASURING_LEAST_SEGS 4U
 
-/* While a control holds packets back TCP's window is smaller than the control's. */
+/* A control that holds packets back makes TCP's window smaller than its own. */
 struct imtcp_hold {
 	imtcp_u32 held_segs;  /* TCP's; 0: nothing is held */
 	imtcp_u32 whole_segs; /* the control's */
@@ -51,7 +51,7 @@ struct imtcp_flow {
 	struct imtcp_hold hold;
 };
 
-/* The control's window where TCP's is cwnd_segs. TCP writes its window, too: another one is TCP's own. */
+/* The control's window, from TCP's. A window that no hold wrote is TCP's own, and the control's too. */
 IMTCP_INLINE imtcp_u32 imtcp_whole_segs(const struct imtcp_flow *c, imtcp_u32 cwnd_segs)
 {
 	return cwnd_segs == c->hold.held_segs ? c->hold.whole_segs : cwnd_segs;

@@ -201,12 +201,10 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 
 	if (outcome == IMTCP_OK) {
 		imtcp_store_add(&m->store, avail);
-		half = imtcp_scale(imtcp_store_deviation_bps(&m->store), IMTCP_Z95_Q100, 100);
-		/* the root of q to a sixteenth */
-		half = imtcp_div(half * 16, imtcp_isqrt(m->store.count * 256ULL));
-		half = imtcp_max(half, imtcp_max(avail / IMTCP_WIDTH_DIV,
-						 m->capacity_bps / IMTCP_WIDTH_CAPACITY_DIV) /
-					       2);
+		half = imtcp_max(imtcp_meas_interval_bps(m),
+				 imtcp_max(avail / IMTCP_WIDTH_DIV,
+					   m->capacity_bps / IMTCP_WIDTH_CAPACITY_DIV) /
+					 2);
 		/* with nothing stored before, the last width again */
 		if (m->store.count == 1)
 			half = imtcp_max(half, width / 2);
@@ -403,15 +401,11 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_roun
 				   const struct imtcp_sample *ev)
 {
 	imtcp_u64 ended;
-	imtcp_u32 segs;
 
 	if (!m || !r || !ev)
 		return 0;
 	ended = m->ends;
-	m->wire_q8 = ev->wire_q8;
-	segs = (imtcp_u32)imtcp_min(imtcp_div(ev->snd_una - ev->prior_una, ev->mss_bytes), 64);
-	if (segs)
-		m->ack_ratio_q8 = (imtcp_u32)imtcp_ewma(m->ack_ratio_q8, segs * 256);
+	imtcp_meas_note_ack(m, ev);
 	if (ev->round_over)
 		imtcp_meas_round(m, r, ev);
 	if (m->blocked && !imtcp_seq_before(ev->snd_una, m->blocked_seq))
@@ -420,10 +414,8 @@ IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_roun
 		return 0;
 	imtcp_meas_train(m, r, ev);
 	imtcp_meas_squeeze(m, ev);
-	if (!m->planned)
-		return 0;
-
-	if (imtcp_meas_streams_on_ack(m, ev, imtcp_scale(m->capacity_bps, 256, ev->wire_q8)))
+	if (m->planned &&
+	    imtcp_meas_streams_on_ack(m, ev, imtcp_scale(m->capacity_bps, 256, ev->wire_q8)))
 		imtcp_meas_conclude(m, ev);
 	return m->ends != ended;
 }

@@ -324,9 +324,7 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_dep
 IMTCP_INLINE void imtcp_meas_adapt_n(struct imtcp_meas *m, const struct imtcp_params *p,
 				     imtcp_u32 chunk_segs)
 {
-	imtcp_u32 n = (m->ack_ratio_q8 + 64) / 256 > chunk_segs
-			      ? imtcp_params_stream_packets_delack(p)
-			      : p->stream_packets;
+	imtcp_u32 n = imtcp_meas_n_for(m, p->stream_packets, chunk_segs);
 
 	if (m->planned || m->n == n)
 		return;

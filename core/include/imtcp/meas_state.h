@@ -255,6 +255,32 @@ IMTCP_INLINE void imtcp_meas_set_n(struct imtcp_meas *m, imtcp_u32 n)
 		m->m = (imtcp_u32)imtcp_min(m->store_packets, n);
 }
 
+/* N for the ACKs of this receiver: half as many packets more where one answers several [IM §3.5.1]. */
+IMTCP_INLINE imtcp_u32 imtcp_meas_n_for(const struct imtcp_meas *m, imtcp_u32 n,
+					imtcp_u32 chunk_segs)
+{
+	return (m->ack_ratio_q8 + 64) / 256 > chunk_segs ? imtcp_delack_packets(n) : n;
+}
+
+/* What every ACK says: how many segments one answers, and what they are on the wire. */
+IMTCP_INLINE void imtcp_meas_note_ack(struct imtcp_meas *m, const struct imtcp_sample *s)
+{
+	imtcp_u32 segs = (imtcp_u32)imtcp_min(imtcp_div(s->snd_una - s->prior_una, s->mss_bytes),
+					      64);
+
+	m->wire_q8 = s->wire_q8;
+	if (segs)
+		m->ack_ratio_q8 = (imtcp_u32)imtcp_ewma(m->ack_ratio_q8, segs * 256);
+}
+
+/* 1.96 S / sqrt(q) of the stored results, half the width of the next range [IM §3.2.6]; the root to a sixteenth. */
+IMTCP_INLINE imtcp_u64 imtcp_meas_interval_bps(const struct imtcp_meas *m)
+{
+	imtcp_u64 bps = imtcp_scale(imtcp_store_deviation_bps(&m->store), IMTCP_Z95_Q100, 100);
+
+	return imtcp_div(bps * 16, imtcp_isqrt(m->store.count * 256ULL));
+}
+
 /* A stream was not filled in time: m grows by a packet, to N [IM §3.4.1]. */
 IMTCP_INLINE void imtcp_meas_store_more(struct imtcp_meas *m)
 {

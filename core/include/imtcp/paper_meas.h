@@ -8,17 +8,17 @@
  *   (4) A is the greatest x on line (i) of stream a; B_u for a = 0, B_l for k + 1    [IM §3.2.5]
  *   (5) found: A +- max(1.96 S/sqrt(q), B_m/2); else the range grows by half its width on one side [IM §3.2.6]
  *
- * Walk: the ACKs of the train make the first range (imtcp_paper_train). A stream whose ACKs are all in is judged
- * (stream.h). When two in a row show no trend, the others are not sent. imtcp_paper_conclude takes (3) to (5), and the
- * next measurement begins with the next question: no result is rejected, and no pause is made that nobody chose.
+ * Walk: the ACKs of the train make the first range (imtcp_paper_train). stream.h judges each stream when its ACKs are
+ * all in. If two streams in a row show no trend, the unit sends no others. imtcp_paper_conclude does (3) to (5). It
+ * rejects no result. The next measurement begins at the next question, or after the pause that somebody chose.
  *
  * References: [IM §3.2, §3.4.1, §3.5].
  *
  * Differences from the paper
  *  1. (4): the paper prints B_l and B_u the other way round, and S as "the variance": misprints, as (5) shows.
  *  2. (3) has the same sum for a = k and a = k + 1: k + 1 if each interval of stream k is strained.
- *  3. With delayed ACKs each second packet has an ACK of its own, and an interval is of two packets by itself. N is half
- *     as large again [IM §3.5.1: "increased appropriately"].
+ *  3. With delayed ACKs only each second packet has an ACK of its own, so intervals are of two packets. N is half as
+ *     large again then [IM §3.5.1: "increased appropriately"].
  *  4. k = 4, B_m = A/5 and the thresholds of the trends are in no paper (meas_state.h, stream.h).
  *  5. A stream without two packets that are acknowledged apart has no trend, and A is the low end of its sub-range.
  */
@@ -28,7 +28,7 @@
 #include "meas_ack.h"
 #include "paper_unit.h"
 
-/* A connection begins: its packets are held from the first on, and no pause is made that nobody chose [IM §4.5]. */
+/* A connection begins. It stores from its first packet on, and pauses only if somebody chose a pause [IM §4.5]. */
 IMTCP_INLINE void imtcp_paper_begin(struct imtcp_meas *m, const struct imtcp_params *params)
 {
 	imtcp_meas_set_n(m, params->paper_stream_packets);
@@ -40,11 +40,9 @@ IMTCP_INLINE void imtcp_paper_begin(struct imtcp_meas *m, const struct imtcp_par
 IMTCP_INLINE void imtcp_paper_adapt_n(struct imtcp_meas *m, const struct imtcp_params *params,
 				      imtcp_u32 chunk_segs)
 {
-	imtcp_u32 n = params->paper_stream_packets;
+	imtcp_u32 n = imtcp_meas_n_for(m, params->paper_stream_packets, chunk_segs);
 
 	m->chunk_segs = chunk_segs;
-	if ((m->ack_ratio_q8 + 64) / 256 > chunk_segs)
-		n += n / 2;
 	if (m->n != n && !m->planned && m->unit != IMTCP_SEND)
 		imtcp_meas_set_n(m, n);
 }
@@ -84,27 +82,26 @@ IMTCP_INLINE void imtcp_paper_train(struct imtcp_meas *m, struct imtcp_paper *p,
 	m->unit = IMTCP_STORE;
 }
 
-/* (5), after a result. */
-IMTCP_INLINE void imtcp_paper_next_range(struct imtcp_meas *m, imtcp_u64 a_bps, imtcp_u32 a)
+/* (5), where A was found in a sub-range. */
+IMTCP_INLINE void imtcp_paper_range_around(struct imtcp_meas *m, imtcp_u64 a_bps)
 {
-	imtcp_u64 width = imtcp_sub(m->high_bps, m->low_bps), half;
+	imtcp_u64 half = a_bps / IMTCP_WIDTH_DIV / 2;
 
-	if (a && a <= IMTCP_SUB_RANGES) {
-		half = a_bps / IMTCP_WIDTH_DIV / 2;
-		/* with nothing stored, the last width again */
-		if (!m->store.count)
-			half = imtcp_max(half, width / 2);
-		imtcp_store_add(&m->store, a_bps);
-		half = imtcp_max(half, imtcp_div(imtcp_scale(imtcp_store_deviation_bps(&m->store),
-							     IMTCP_Z95_Q100, 100) *
-							 16,
-						 imtcp_isqrt(m->store.count * 256ULL)));
-		imtcp_paper_set_range(m, imtcp_sub(a_bps, half), a_bps + half);
-		return;
-	}
+	/* with nothing stored, the last width again */
+	if (!m->store.count)
+		half = imtcp_max(half, imtcp_sub(m->high_bps, m->low_bps) / 2);
+	imtcp_store_add(&m->store, a_bps);
+	half = imtcp_max(half, imtcp_meas_interval_bps(m));
+	imtcp_paper_set_range(m, imtcp_sub(a_bps, half), a_bps + half);
+}
+
+/* (5), where it lies above the range or below. */
+IMTCP_INLINE void imtcp_paper_widen(struct imtcp_meas *m, int above)
+{
+	imtcp_u64 half = imtcp_max(imtcp_sub(m->high_bps, m->low_bps) / 2, 1);
+
 	imtcp_store_clear(&m->store);
-	half = imtcp_max(width / 2, 1);
-	if (!a)
+	if (above)
 		imtcp_paper_set_range(m, m->low_bps, m->high_bps + half);
 	else
 		imtcp_paper_set_range(m, imtcp_sub(m->low_bps, half), m->high_bps);
@@ -113,28 +110,30 @@ IMTCP_INLINE void imtcp_paper_next_range(struct imtcp_meas *m, imtcp_u64 a_bps, 
 /* (3), (4): all streams are judged. */
 IMTCP_GLOBAL int imtcp_paper_conclude(struct imtcp_meas *m, const struct imtcp_sample *s)
 {
+	const struct imtcp_verdict *v;
 	imtcp_u64 a_bps;
-	imtcp_u32 a, outcome;
+	imtcp_u32 a;
+	int found;
 
 	if (!m || !s)
 		return 0;
 	a = imtcp_meas_choose(m);
+	found = a && a <= IMTCP_SUB_RANGES;
+	v = &m->verdict[(a - 1) & IMTCP_SUB_RANGE_MASK];
 	a_bps = a ? m->low_bps : m->high_bps;
-	m->result.validity_pct = 100;
-	if (a && a <= IMTCP_SUB_RANGES) {
-		const struct imtcp_verdict *v = &m->verdict[(a - 1) & IMTCP_SUB_RANGE_MASK];
-
+	if (found)
 		a_bps = imtcp_max(v->avail_bps, imtcp_meas_edge_bps(m, a));
-		m->result.validity_pct = v->validity_pct;
-	}
-	outcome = a && a <= IMTCP_SUB_RANGES ? IMTCP_OK : IMTCP_OUT_OF_RANGE;
 	m->result.sub_range = a;
 	m->result.avail_bps = a_bps;
-	imtcp_meas_end(m, s->now_us, s->srtt_us, outcome);
+	m->result.validity_pct = found ? v->validity_pct : 100;
+	imtcp_meas_end(m, s->now_us, s->srtt_us, found ? IMTCP_OK : IMTCP_OUT_OF_RANGE);
 	/* what [IM §3.2.5] calls the temporary value is the newest, too */
 	m->avail_bps = a_bps;
 	m->avail_at_us = s->now_us;
-	imtcp_paper_next_range(m, a_bps, a);
+	if (found)
+		imtcp_paper_range_around(m, a_bps);
+	else
+		imtcp_paper_widen(m, !a);
 	return 0;
 }
 
@@ -143,15 +142,11 @@ IMTCP_GLOBAL int imtcp_paper_on_ack(struct imtcp_meas *m, struct imtcp_paper *p,
 				    const struct imtcp_sample *s)
 {
 	imtcp_u64 ended;
-	imtcp_u32 segs;
 
 	if (!m || !p || !s)
 		return 0;
 	ended = m->ends;
-	m->wire_q8 = s->wire_q8;
-	segs = (imtcp_u32)imtcp_min(imtcp_div(s->snd_una - s->prior_una, s->mss_bytes), 64);
-	if (segs)
-		m->ack_ratio_q8 = (imtcp_u32)imtcp_ewma(m->ack_ratio_q8, segs * 256);
+	imtcp_meas_note_ack(m, s);
 	m->blocked = 0;
 	if (s->rtt_us <= 0)
 		return 0;

@@ -15,18 +15,18 @@
  *        └──────────────────────────────────────────────────────────────────────┘
  *                             every ACK of the streams has come
  *
- * Walk: TCP asks before each departure (imtcp_paper_unit). The packets that the window admits and that have not left
- * are the ImTCP buffer. STORE lets none go: the answer is a window of what is in flight. When m wait, SEND lets one go
- * at a time, each gap at the stream's rate. After the stream EMPTY lets go all that waits, at once. After the last
- * stream PASS does the same until the Measurement unit (paper_meas.h) has its ACKs.
+ * Walk: TCP asks before each departure (imtcp_paper_unit). The ImTCP buffer is what the window admits and has not left.
+ * STORE lets no packet go: it answers with a window of what is in flight. When m packets wait, SEND lets one go at a
+ * time. The gap after each is that of the stream's rate. After the stream EMPTY lets all of the buffer go at once. After
+ * the last stream PASS does the same, until the Measurement unit (paper_meas.h) has its ACKs.
  *
  * References: [IM §3.3] for the states, [IM §3.4] for m and T, [IM §3.5.3] for a loss.
  *
  * Differences from the paper
  *  1. No timer: a hold ends where TCP asks, at an ACK or a write. So T is over at the first of them after T.
  *     With nothing in flight no ACK would come, and the hold ends.
- *  2. What follows the last packet of a stream waits for one gap more, at the rate of that packet: TCP's pacing timer is
- *     what asks again.
+ *  2. The packet after a stream waits for one more gap of the stream's highest rate. TCP asks again when its pacing
+ *     timer fires, and that gap sets the timer.
  *  3. A packet is what TCP puts into one buffer (control.h: chunk_segs). With gso_max_segs 1 on the device it is one
  *     segment.
  *  4. No interval of a stream is longer than IMTCP_T_MAX_US. B_l may reach 0, and a stream would last for ever.
@@ -42,9 +42,9 @@
 
 /* The unit's own state. The streams, N, m and the range are in struct imtcp_meas. */
 struct imtcp_paper {
-	imtcp_u64 stored_us; /* when the first packet was held that is held now; 0: none is */
-	imtcp_u64 asked_us;  /* of the question before: what left since left then */
-	imtcp_u32 empty_seq; /* EMPTY: what was held ends here */
+	imtcp_u64 stored_us; /* since when packets are held; 0: none is */
+	imtcp_u64 asked_us;  /* when TCP asked before: packets that left since left then */
+	imtcp_u32 empty_seq; /* EMPTY lets all go that is before this */
 	/* the Cprobe train, the first stream of all [IM §3.2.1] */
 	imtcp_u32 train_seq;	   /* its first byte */
 	imtcp_u32 train_end_seq;   /* the first after it; equal: there is none */
@@ -56,6 +56,12 @@ struct imtcp_paper {
 	imtcp_u32 newest_rtt_us; /* RTT_cur */
 	imtcp_u32 _pad;
 };
+
+/* A packet on the wire. */
+IMTCP_INLINE imtcp_u64 imtcp_paper_packet_bytes(const struct imtcp_departure *dep)
+{
+	return (imtcp_u64)dep->chunk_segs * dep->pkt_bytes;
+}
 
 /* Segments that the window admits and that have not left: the ImTCP buffer. */
 IMTCP_INLINE imtcp_u32 imtcp_paper_waiting_segs(const struct imtcp_departure *dep)
@@ -71,7 +77,7 @@ IMTCP_INLINE imtcp_u32 imtcp_paper_waiting_segs(const struct imtcp_departure *de
 IMTCP_INLINE imtcp_u64 imtcp_paper_hold_limit_us(const struct imtcp_meas *m,
 						 const struct imtcp_departure *dep)
 {
-	imtcp_u64 bytes = (imtcp_u64)(m->n - 1) * dep->chunk_segs * dep->pkt_bytes;
+	imtcp_u64 bytes = (m->n - 1) * imtcp_paper_packet_bytes(dep);
 	imtcp_u64 a_bps = m->avail_bps ? m->avail_bps : (m->low_bps + m->high_bps) / 2;
 
 	if (m->t_us)
@@ -83,9 +89,8 @@ IMTCP_INLINE imtcp_u64 imtcp_paper_hold_limit_us(const struct imtcp_meas *m,
 IMTCP_INLINE imtcp_u64 imtcp_paper_rate_bps(const struct imtcp_stream *s, imtcp_u32 j,
 					    const struct imtcp_departure *dep)
 {
-	return imtcp_max(
-		imtcp_stream_rate_bps(s, j),
-		imtcp_rate_bps((imtcp_u64)dep->chunk_segs * dep->pkt_bytes, IMTCP_T_MAX_US));
+	return imtcp_max(imtcp_stream_rate_bps(s, j),
+			 imtcp_rate_bps(imtcp_paper_packet_bytes(dep), IMTCP_T_MAX_US));
 }
 
 IMTCP_INLINE struct imtcp_stream *imtcp_paper_stream(struct imtcp_meas *m)
@@ -93,21 +98,19 @@ IMTCP_INLINE struct imtcp_stream *imtcp_paper_stream(struct imtcp_meas *m)
 	return &m->stream[m->sending & IMTCP_SUB_RANGE_MASK];
 }
 
-/* Lets go all that is held. */
+/* Lets go all that is held: waiting_segs. */
 IMTCP_INLINE void imtcp_paper_empty(struct imtcp_meas *m, struct imtcp_paper *p,
-				    const struct imtcp_departure *dep)
+				    const struct imtcp_departure *dep, imtcp_u32 waiting_segs)
 {
 	m->unit = IMTCP_EMPTY;
 	p->stored_us = 0;
-	p->empty_seq = dep->snd_nxt +
-		       (imtcp_u32)imtcp_min((imtcp_u64)imtcp_paper_waiting_segs(dep) *
-						    dep->mss_bytes,
-					    dep->unsent_bytes);
+	p->empty_seq = dep->snd_nxt + (imtcp_u32)imtcp_min((imtcp_u64)waiting_segs * dep->mss_bytes,
+							   dep->unsent_bytes);
 }
 
 /* Something left since the question before. */
 IMTCP_INLINE void imtcp_paper_commit(struct imtcp_meas *m, struct imtcp_paper *p,
-				     const struct imtcp_departure *dep)
+				     const struct imtcp_departure *dep, imtcp_u32 waiting_segs)
 {
 	struct imtcp_stream *s = imtcp_paper_stream(m);
 
@@ -127,7 +130,7 @@ IMTCP_INLINE void imtcp_paper_commit(struct imtcp_meas *m, struct imtcp_paper *p
 		m->sent_us = p->asked_us;
 		if (s->sent >= s->planned) {
 			m->sending++;
-			imtcp_paper_empty(m, p, dep);
+			imtcp_paper_empty(m, p, dep, waiting_segs);
 			if (m->sending >= m->planned)
 				m->unit = IMTCP_PASS;
 		}
@@ -135,16 +138,17 @@ IMTCP_INLINE void imtcp_paper_commit(struct imtcp_meas *m, struct imtcp_paper *p
 	m->last_nxt = dep->snd_nxt;
 }
 
-/* The packet that would leave now comes too late: the stream was not filled in time. It is told by the plan of its
- * interval, and half as much again, since the pacing timer is late, too (stream.h). */
+/* Was the stream not filled in time? Its next packet is late by more than half of the planned interval (stream.h has
+ * the same bound: the pacing timer is late, too). */
 IMTCP_INLINE int imtcp_paper_unfilled(const struct imtcp_meas *m, const struct imtcp_stream *s,
 				      const struct imtcp_departure *dep)
 {
-	imtcp_u64 bytes = (imtcp_u64)dep->chunk_segs * dep->pkt_bytes, planned_us;
+	imtcp_u64 planned_us;
 
 	if (!s->sent)
 		return 0;
-	planned_us = imtcp_time_us(bytes, imtcp_paper_rate_bps(s, s->sent, dep));
+	planned_us = imtcp_time_us(imtcp_paper_packet_bytes(dep),
+				   imtcp_paper_rate_bps(s, s->sent, dep));
 	return dep->now_us - m->sent_us > planned_us + planned_us / 2 + IMTCP_LATE_US;
 }
 
@@ -158,10 +162,9 @@ IMTCP_INLINE int imtcp_paper_may_store(const struct imtcp_meas *m,
 
 /* A hold goes on, or a stream begins, or T is over. */
 IMTCP_INLINE void imtcp_paper_store(struct imtcp_meas *m, struct imtcp_paper *p,
-				    const struct imtcp_departure *dep, struct imtcp_decision *d)
+				    const struct imtcp_departure *dep, imtcp_u32 waiting_segs,
+				    struct imtcp_decision *d)
 {
-	imtcp_u32 waiting_segs = imtcp_paper_waiting_segs(dep);
-
 	if (!waiting_segs || !imtcp_paper_may_store(m, dep)) {
 		p->stored_us = 0;
 		return;
@@ -179,39 +182,39 @@ IMTCP_INLINE void imtcp_paper_store(struct imtcp_meas *m, struct imtcp_paper *p,
 	if (!p->stored_us)
 		p->stored_us = dep->now_us;
 	if (!dep->flight_segs || dep->now_us - p->stored_us >= imtcp_paper_hold_limit_us(m, dep))
-		imtcp_paper_empty(m, p, dep);
+		imtcp_paper_empty(m, p, dep, waiting_segs);
 	else
 		d->hold_segs = dep->flight_segs;
 }
 
 /*
- * Before a departure: sets hold_segs of the decision where not all of the window may go, and of a stream's packet the
- * pace. Anything else leaves at once. May be asked any number of times.
+ * Before a departure. Sets hold_segs of the decision if not all of the window may go, and the pace of a stream's packet.
+ * All other packets leave at once. TCP may ask any number of times.
  */
 IMTCP_GLOBAL int imtcp_paper_unit(struct imtcp_meas *m, struct imtcp_paper *p,
 				  const struct imtcp_departure *dep, struct imtcp_decision *d)
 {
 	struct imtcp_stream *s;
+	imtcp_u32 waiting_segs;
 
 	if (!m || !p || !dep || !d)
 		return 0;
+	waiting_segs = imtcp_paper_waiting_segs(dep);
 	if (dep->snd_nxt != m->last_nxt)
-		imtcp_paper_commit(m, p, dep);
+		imtcp_paper_commit(m, p, dep, waiting_segs);
 	p->asked_us = dep->now_us;
-	p->limited = dep->flight_segs + imtcp_paper_waiting_segs(dep) >= dep->cwnd_segs;
+	p->limited = dep->flight_segs + waiting_segs >= dep->cwnd_segs;
 	s = imtcp_paper_stream(m);
 	if (m->unit == IMTCP_SEND && imtcp_paper_unfilled(m, s, dep)) {
 		imtcp_meas_store_more(m);
 		m->good_runs = 0;
 		m->invalid[IMTCP_NOT_FILLED]++;
-		imtcp_paper_empty(m, p, dep);
+		imtcp_paper_empty(m, p, dep, waiting_segs);
 	}
 	if (m->unit == IMTCP_EMPTY && !imtcp_seq_before(dep->snd_nxt, p->empty_seq))
 		m->unit = IMTCP_STORE;
-	if (m->unit == IMTCP_STORE || m->unit == IMTCP_OFF) {
-		m->unit = IMTCP_STORE;
-		imtcp_paper_store(m, p, dep, d);
-	}
+	if (m->unit == IMTCP_STORE)
+		imtcp_paper_store(m, p, dep, waiting_segs, d);
 	if (m->unit != IMTCP_SEND)
 		return 0;
 	d->hold_segs = dep->flight_segs + dep->chunk_segs;

@@ -217,10 +217,10 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 				IMTCP_PAPER_RTT_NEWEST);
 }
 
-/* N where an ACK answers several packets. */
-IMTCP_INLINE imtcp_u32 imtcp_params_stream_packets_delack(const struct imtcp_params *p)
+/* N packets where an ACK answers several. */
+IMTCP_INLINE imtcp_u32 imtcp_delack_packets(imtcp_u32 n)
 {
-	return p->stream_packets + p->stream_packets / 2;
+	return n + n / 2;
 }
 
 #endif

@@ -51,28 +51,32 @@ pub fn name(id: u64) -> String {
     format!("{id:016x}")
 }
 
+fn open(name: &str, bytes: &[u8]) -> Result<OpenObject> {
+    Ok(ObjectBuilder::default().name(name)?.open_memory(bytes)?)
+}
+
 pub(crate) fn open_imtcp() -> Result<OpenObject> {
-    Ok(ObjectBuilder::default().name("imtcp")?.open_memory(IMTCP)?)
+    open("imtcp", IMTCP)
 }
 
 pub(crate) fn open_modes() -> Result<OpenObject> {
-    Ok(ObjectBuilder::default().name("imtcp_modes")?.open_memory(MODES)?)
+    open("imtcp_modes", MODES)
 }
 
 pub(crate) fn open_paper() -> Result<OpenObject> {
-    Ok(ObjectBuilder::default().name("imtcp_paper")?.open_memory(PAPER)?)
+    open("imtcp_paper", PAPER)
 }
 
 pub(crate) fn open_nocc() -> Result<OpenObject> {
-    Ok(ObjectBuilder::default().name("imtcp_nocc")?.open_memory(NOCC)?)
+    open("imtcp_nocc", NOCC)
 }
 
 fn open_all_of_ctl() -> Result<OpenObject> {
-    Ok(ObjectBuilder::default().name("imtcp_ctl")?.open_memory(CTL)?)
+    open("imtcp_ctl", CTL)
 }
 
 fn open_all_of_uncovered() -> Result<OpenObject> {
-    Ok(ObjectBuilder::default().name("imtcp_uncovered")?.open_memory(UNCOVERED)?)
+    open("imtcp_uncovered", UNCOVERED)
 }
 
 fn programs(object: &OpenObject) -> Vec<String> {

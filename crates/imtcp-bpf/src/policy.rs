@@ -48,7 +48,10 @@ impl Policies {
     /// Replaces the orders and keeps the programs' counters, also those that count meanwhile. Where the policy is
     /// gone it begins anew.
     pub fn replace_orders(&self, id: u64, orders: &Policy) -> Result<()> {
-        let anew = |orders: &Policy| Policy {
+        if self.set_orders(id, orders)? {
+            return Ok(());
+        }
+        let anew = Policy {
             min_bps: orders.min_bps,
             max_bps: orders.max_bps,
             mode: orders.mode,
@@ -56,10 +59,7 @@ impl Policies {
             params: orders.params,
             ..Default::default()
         };
-        match self.set_orders(id, orders)? {
-            true => Ok(()),
-            false => self.insert(id, &anew(orders)),
-        }
+        self.insert(id, &anew)
     }
 
     /// False where there is no such policy.

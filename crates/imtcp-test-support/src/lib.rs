@@ -294,6 +294,14 @@ fn in_ns<T: Send>(ns: &File, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// Python: `sent(s, n)`: sends so much, waits until the peer has it (0x5411 is SIOCOUTQ), and returns the seconds that took.
+pub const SENT: &str = "import fcntl, socket, struct, sys, time\n\
+    def sent(s, n):\n\
+    \tbegan = time.monotonic()\n\
+    \ts.sendall(bytes(n))\n\
+    \twhile struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0]: time.sleep(0.001)\n\
+    \treturn time.monotonic() - began\n";
+
 /// Says so where it is not.
 pub fn python3_is_there() -> bool {
     let there = Command::new("python3").arg("-V").output().is_ok();

@@ -5,14 +5,6 @@ use imtcp_bpf::policy::Policies;
 use imtcp_test_support::subject::Subject;
 use imtcp_test_support::*;
 
-/// `sent(s, n)`: sends so much, waits until the peer has it (0x5411 is SIOCOUTQ), and returns the seconds that took.
-const SENT: &str = "import fcntl, socket, struct, sys, time\n\
-    def sent(s, n):\n\
-    \tbegan = time.monotonic()\n\
-    \ts.sendall(bytes(n))\n\
-    \twhile struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0]: time.sleep(0.001)\n\
-    \treturn time.monotonic() - began\n";
-
 #[test]
 fn a_connection_that_goes_on_waits_for_what_short_ones_sent_and_short_ones_begin_with_a_segment() {
     let Some(_alone) = alone() else { return };

@@ -14,15 +14,10 @@ fn orders_that_are_replaced_amid_a_transfer_lose_nothing_of_what_is_counted() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
     let (host, port) = net.peer();
-    // 0x5411 is SIOCOUTQ.
     let program = format!(
-        "import fcntl, socket, struct, sys, time\n\
-         s = socket.create_connection(('{host}', {port}))\n\
+        "{SENT}s = socket.create_connection(('{host}', {port}))\n\
          print('ready', flush=True)\n\
-         for line in sys.stdin:\n\
-         \ts.sendall(bytes(int(line)))\n\
-         \twhile struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0]: time.sleep(0.001)\n\
-         \tprint('sent', flush=True)\n"
+         for line in sys.stdin: print(sent(s, int(line)), flush=True)\n"
     );
     let Some(mut subject) = Subject::of_program(&net, &program, &[]) else { return };
     imtcp_ok(&["attach", "--pid", &subject.pid(), "--mode", "measure"]);
@@ -118,9 +113,13 @@ fn connections_of_others_leave_most_of_the_buffer_to_the_results_of_runs() {
     std::thread::sleep(Duration::from_secs(1));
     let full = totals();
     let client = client.to_str().unwrap();
-    let output = net.run(&["--mode", "fs", "--json", "--", client, &host, &port, "30000000"]);
-    let results = summary(&output)["avail_results"].as_u64().unwrap();
-    assert!(results > 0, "{output:?}");
+    let mut results = 0;
+    // Where the machine is busy a transfer may end without a valid result.
+    eventually("a run measures", || {
+        let output = net.run(&["--mode", "fs", "--json", "--", client, &host, &port, "30000000"]);
+        results += summary(&output)["avail_results"].as_u64().unwrap();
+        results > 0
+    });
     assert!(totals().events_sent - full.events_sent >= results, "{:?} {full:?}", totals());
     let a_quarter = 512 * 1024 / 4 / std::mem::size_of::<imtcp_bpf::Event>() as u64;
     assert!(full.events_sent - before.events_sent <= a_quarter, "{before:?} {full:?}");

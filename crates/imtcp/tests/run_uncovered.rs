@@ -189,15 +189,13 @@ fn ipv4_on_an_ipv6_socket_has_the_ceiling_that_ipv4_has() {
     }
     let net = Net::new();
     let seconds = |script: String| {
-        // 2 is TCP_MAXSEG, and 0x5411 SIOCOUTQ.
+        // 2 is TCP_MAXSEG.
         let small = script.replace("s.connect", "s.setsockopt(6, 2, 112)\ns.connect");
         let run = ["--mode", "lp", "--max-rate", "1M", "--", "python3", "-c", &small];
         let output = net.run(&run);
         text(&output.stdout).trim().parse::<f64>().unwrap_or_else(|_| panic!("{output:?}"))
     };
-    let send = "import fcntl, struct, time\nbegan = time.monotonic()\ns.sendall(bytes(150000))\n\
-                while struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0]: time.sleep(0.001)\n\
-                print(time.monotonic() - began)";
+    let send = &format!("{SENT}print(sent(s, 150000))");
     let by_ipv4 = mapped(&net, send).replace("AF_INET6", "AF_INET").replace("::ffff:", "");
     let (by_ipv4, by_mapped) = (seconds(by_ipv4), seconds(mapped(&net, send)));
     let ratio = by_mapped / by_ipv4;

@@ -516,7 +516,19 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_chosen_on_the_line_and_in_a_file() {
+    fn a_profile_is_chosen_by_name_on_the_line_and_in_a_file() {
+        let params = set(Mode::Bg, "profile", "paper").unwrap();
+        assert_eq!(params.profile, 2);
+        assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["profile=paper"]);
+        assert_eq!(file("[bg]\nprofile = \"paper\"\n").unwrap().profile, 2);
+        let said = refused(Mode::Bg, "profile", "papers");
+        assert_eq!(said, "profile must be default or paper, not papers");
+        let said = file("[bg]\nprofile = 2\n").unwrap_err();
+        assert_eq!(said, "FILE: [bg]: profile must be default or paper, not 2");
+    }
+
+    #[test]
+    fn a_round_trip_time_is_chosen_by_name_on_the_line_and_in_a_file() {
         let params = set(Mode::PaperBg, "rtt", "newest").unwrap();
         assert_eq!(params.paper_rtt, 3);
         assert_eq!(unusual(Mode::PaperBg, &in_force(Mode::PaperBg, &params)), ["rtt=newest"]);
