@@ -165,9 +165,11 @@ static __always_inline void imtcp_without_state(struct sock *sk, __u32 acked)
 /* A loss that was none: the window before it, as tcp_reno_undo_cwnd. */
 static __always_inline __u32 imtcp_undone_cwnd(struct sock *sk)
 {
-	const struct imtcp_conn *conn = imtcp_conn_of(sk);
+	struct imtcp_conn *conn = imtcp_conn_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
+	if (conn)
+		imtcp_flow_undo(&conn->flow);
 	return imtcp_max(tp->snd_cwnd, conn ? imtcp_undone_segs(conn, tp) : tp->prior_cwnd);
 }
 

@@ -199,7 +199,7 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 	if (ended)
 		imtcp_bg_on_result(&d->bg, &d->m, &d->params, &d->m.result);
 	if (ended && bg)
-		imtcp_bg_lapse(&d->bg, &d->m, &d->params, &d->m.result);
+		imtcp_bg_note_age(&d->bg, &d->m.result);
 	d->round_over |= ev.round_over;
 
 	/* the window, as the adapter; segments that the peer has not received grow nothing */
@@ -211,6 +211,8 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 		imtcp_bg_set_cap(&d->bg, &d->facts, &d->params, &e, d->mss + d->header, d->m.n + 2);
 		if (d->round_over) {
 			struct imtcp_bg_round_end end = {d->now_us, d->floor_segs, 1};
+
+			imtcp_bg_lapse(&d->bg, &d->m, &d->params, d->now_us);
 
 			imtcp_bg_on_round(&d->bg, &d->facts, &d->params, &d->w, &end);
 		}

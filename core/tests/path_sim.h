@@ -88,6 +88,8 @@ static inline uint64_t sim_unsent(const struct sim *s)
 	}
 	if (s->cfg.sndbuf_bytes)
 		unsent = imtcp_min(unsent, imtcp_sub(s->cfg.sndbuf_bytes, s->snd_nxt - s->snd_una));
+	if (s->cfg.unsent_bytes)
+		unsent = imtcp_min(unsent, s->cfg.unsent_bytes);
 	return unsent;
 }
 
@@ -178,7 +180,10 @@ static inline void sim_send(struct sim *s, const struct imtcp_departure *dep,
 		if (s->flight_tail - s->flight_head >= SIM_FLIGHT)
 			fail_msg("path_sim: too much in flight");
 		out_ns = sim_fifo(s, s->now_ns, payload + SIM_PKT - SIM_MSS);
-		sim_receive(s, out_ns + (uint64_t)s->cfg.rtt_us * 1000 / 2, payload, !left);
+		/* the way back is half of the shortest way; nothing overtakes */
+		out_ns += (sim_way_us(s) - s->cfg.rtt_us / 2) * 1000;
+		s->arrival_ns = imtcp_max(s->arrival_ns, out_ns);
+		sim_receive(s, s->arrival_ns, payload, !left);
 	}
 	s->last_departure_ns = s->now_ns;
 	s->departures++;

@@ -38,12 +38,17 @@ struct sim_cfg {
 	uint64_t app_bytes;    /* what the application has written; 0: without end */
 	uint64_t app_bps;      /* at which rate it writes; 0: at once */
 	uint32_t sndbuf_bytes; /* in flight and unsent at most; 0: as much as it likes */
+	uint32_t unsent_bytes; /* unsent at most (TCP_NOTSENT_LOWAT); 0: as much as it likes */
 	uint32_t rcv_segs;     /* the receiver's window; 0: it never limits */
 	uint64_t stall_us;     /* ACKs stop for a time, then go on */
 	uint64_t stall_at_us;  /* when */
 	uint32_t rtt_us;       /* without queue */
-	uint32_t cwnd_segs;    /* fixed window; 0: the control's */
-	uint32_t acks_every;   /* 0 and 1: every segment */
+	uint32_t rtt_after_us; /* after step_at_us; 0: the same */
+	uint32_t
+		others_us; /* others' queue that never empties: at most, and half of that at least */
+	uint32_t others_period_us;
+	uint32_t cwnd_segs;  /* fixed window; 0: the control's */
+	uint32_t acks_every; /* 0 and 1: every segment */
 	uint32_t bunch_us;
 	uint32_t jitter_us;    /* on the way back, in order */
 	uint32_t max_chunk;    /* most segments of one buffer; 0: the usual number */
@@ -97,6 +102,7 @@ struct sim {
 	double tokens;
 	uint64_t tokens_at_ns;
 	/* receiver and the way back */
+	uint64_t arrival_ns; /* of the newest segment */
 	uint32_t rcv_nxt, rcv_unacked, rcv_acked;
 	uint64_t delack_at_ns; /* 0: none pending */
 	struct sim_ack acks[SIM_ACKS];
@@ -142,6 +148,20 @@ static inline void sim_init(struct sim *s, const struct sim_cfg *cfg)
 static inline uint64_t sim_us(const struct sim *s)
 {
 	return s->now_ns / 1000;
+}
+
+/* What a segment that leaves now waits for by the path and by others' sawtooth. */
+static inline uint64_t sim_way_us(const struct sim *s)
+{
+	uint64_t us = s->cfg.rtt_us;
+
+	if (s->cfg.rtt_after_us && sim_us(s) >= s->cfg.step_at_us)
+		us = s->cfg.rtt_after_us;
+	if (s->cfg.others_us)
+		us += s->cfg.others_us / 2 + s->cfg.others_us / 2 *
+						     (sim_us(s) % s->cfg.others_period_us) /
+						     s->cfg.others_period_us;
+	return us;
 }
 
 static inline uint64_t sim_cross_bps(const struct sim *s, uint64_t at_ns)

@@ -49,8 +49,11 @@ static void result_at(struct flow *f, uint64_t at_us, uint32_t outcome, uint64_t
 {
 	struct imtcp_result r = {at_us, avail_bps, 0, 0, outcome, 100, 1, 4};
 
+	f->m.low_bps = 50 * MBPS;
+	f->m.high_bps = 100 * MBPS;
 	imtcp_bg_on_result(&f->b, &f->m, &f->p, &r);
-	imtcp_bg_lapse(&f->b, &f->m, &f->p, &r);
+	imtcp_bg_note_age(&f->b, &r);
+	imtcp_bg_lapse(&f->b, &f->m, &f->p, at_us);
 }
 
 static void result(struct flow *f, uint32_t outcome, uint64_t avail_bps)
@@ -363,11 +366,11 @@ static void lapsed(struct flow *f)
 	f->m.high_bps = 100 * MBPS;
 	result_at(f, NOW, IMTCP_OK, 80 * MBPS);
 	result_at(f, NOW + 1000, IMTCP_BUNCHED, 9 * MBPS);
-	result_at(f, NOW + 1000 + IMTCP_BG_BUNCHED_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
+	result_at(f, NOW + 1000 + IMTCP_BG_SILENT_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
 	assert_int_equal(f->m.smoothed_bps, 80 * MBPS);
 	set_cap(f, 14);
 	assert_int_equal(f->facts.cap_segs, 252); /* (80 + 80/20) Mbit/s · 30 ms / 10 000 bits */
-	result_at(f, NOW + 1001 + IMTCP_BG_BUNCHED_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
+	result_at(f, NOW + 1001 + IMTCP_BG_SILENT_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
 	set_cap(f, 14);
 }
 
@@ -413,27 +416,51 @@ static void the_first_result_that_counts_brings_the_cap_back_at_what_it_says(voi
 	assert_int_equal(f.facts.cap_segs, 126); /* (40 + 40/20) · 30 ms / 10 000 bits */
 	/* and the two seconds begin anew */
 	result_at(&f, NOW + 3000001, IMTCP_BUNCHED, 9 * MBPS);
-	result_at(&f, NOW + 3000001 + IMTCP_BG_BUNCHED_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
+	result_at(&f, NOW + 3000001 + IMTCP_BG_SILENT_MOST_US, IMTCP_BUNCHED, 9 * MBPS);
 	assert_int_equal(f.b.cap_lapsed, 0);
 }
 
-/* A window that cannot fill streams says nothing of the path; what A_s is was told by ACKs that could be believed. */
-static void no_other_fault_of_the_results_ends_the_cap(void **state)
+/* Streams that were not filled say nothing of the path, and A_s was told by ACKs that could be believed: for ten
+ * seconds. */
+static void
+whatever_the_results_are_like_the_cap_lapses_ten_seconds_after_the_last_that_counted(void **state)
 {
 	uint32_t outcome;
 	struct flow f;
 
 	(void)state;
-	for (outcome = 0; outcome < IMTCP_OUTCOMES; outcome++) {
-		if (outcome == IMTCP_BUNCHED)
+	for (outcome = 1; outcome < IMTCP_OUTCOMES; outcome++) {
+		if (outcome == IMTCP_BUNCHED || outcome == IMTCP_FEW_ACKS ||
+		    outcome == IMTCP_OUT_OF_RANGE)
 			continue;
 		start(&f, 300, 300, 30000);
 		result_at(&f, NOW, IMTCP_OK, 80 * MBPS);
-		result_at(&f, NOW + 1, IMTCP_BUNCHED, 9 * MBPS);
-		result_at(&f, NOW + 60000000, outcome, 80 * MBPS);
+		result_at(&f, NOW + IMTCP_BG_CAP_AGE_US, outcome, 80 * MBPS);
 		assert_int_equal(f.b.cap_lapsed, 0);
 		assert_int_equal(f.m.smoothed_bps, 80 * MBPS);
+		result_at(&f, NOW + IMTCP_BG_CAP_AGE_US + 1, outcome, 80 * MBPS);
+		assert_int_equal(f.b.cap_lapsed, 1);
+		assert_int_equal(f.m.smoothed_bps, 0);
 	}
+}
+
+/* A program that writes little at a time is never measured. */
+static void without_any_result_the_cap_lapses_ten_seconds_after_its_first_range(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 300, 300, 30000);
+	imtcp_bg_lapse(&f.b, &f.m, &f.p, NOW); /* no range yet */
+	f.m.low_bps = 50 * MBPS;
+	f.m.high_bps = 100 * MBPS;
+	imtcp_bg_lapse(&f.b, &f.m, &f.p, NOW + 1000000);
+	imtcp_bg_lapse(&f.b, &f.m, &f.p, NOW + 1000000 + IMTCP_BG_CAP_AGE_US);
+	set_cap(&f, 14);
+	assert_int_equal(f.facts.cap_segs, 225); /* 75 Mbit/s */
+	imtcp_bg_lapse(&f.b, &f.m, &f.p, NOW + 1000001 + IMTCP_BG_CAP_AGE_US);
+	set_cap(&f, 14);
+	assert_int_equal(f.facts.cap_segs, 0);
 }
 
 static void in_the_papers_profile_a_cap_does_not_lapse(void **state)
@@ -886,12 +913,12 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	start(&f, 120, 120, 30000);
 	f.facts.cap_segs = 120;
 	f.facts.round.last_least_rtt_us = 35000;
-	while (!f.b.draining && now < NOW + 2 * IMTCP_MINRTT_AGE_US) {
+	while (!f.b.draining && now < NOW + 2 * IMTCP_MINRTT_TRIAL_US) {
 		now += 35000;
 		imtcp_minrtt_on_sample(&f.facts.minrtt, now, 35000);
 		round_ends(&f, now, 0, 1);
 	}
-	assert_in_range(now - NOW, IMTCP_MINRTT_AGE_US, IMTCP_MINRTT_AGE_US + 70000);
+	assert_in_range(now - NOW, IMTCP_MINRTT_TRIAL_US, IMTCP_MINRTT_TRIAL_US + 70000);
 	while (f.b.draining) {
 		assert_int_equal(f.w.cwnd_segs, IMTCP_BG_FIRST_LEAST_SEGS);
 		assert_int_equal(f.w.ssthresh_segs, IMTCP_BG_FIRST_LEAST_SEGS); /* it cannot grow */
@@ -904,6 +931,39 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	assert_int_equal(drained, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
 	assert_int_equal(f.facts.minrtt.base_us, 31001);
 	assert_int_equal(f.w.ssthresh_segs, 120); /* slow start to where it was */
+}
+
+/* A timeout in the drain: slow start ends at half of the window before it. */
+static void a_loss_while_the_path_is_drained_halves_the_window_that_comes_back(void **state)
+{
+	uint64_t now = NOW + IMTCP_MINRTT_TRIAL_US + 1;
+	struct flow f;
+
+	(void)state;
+	start(&f, 120, 120, 30000);
+	f.facts.round.last_least_rtt_us = 35000;
+	round_ends(&f, now, 0, 1);
+	assert_int_equal(f.b.draining, 1);
+	imtcp_bg_on_loss(&f.b);
+	while (f.b.draining)
+		round_ends(&f, now += 35000, 0, 1);
+	assert_int_equal(f.w.ssthresh_segs, 60);
+}
+
+/* Every RTT is 90 ms over a base of 30, at the least window. */
+static void a_path_that_became_longer_is_no_queue_after_five_seconds(void **state)
+{
+	uint64_t now = NOW;
+	struct flow f;
+
+	(void)state;
+	start(&f, 2, 2, 30000);
+	f.facts.round.last_least_rtt_us = 90001;
+	for (; f.facts.minrtt.base_us == 30000 && now < NOW + 20000000; now += 90001)
+		round_ends(&f, now, 0, 1);
+	assert_in_range(now - NOW, IMTCP_MINRTT_STEADY_US, IMTCP_MINRTT_STEADY_US + 200000);
+	round_ends(&f, now, 0, 1);
+	assert_int_equal(f.facts.yields, 0);
 }
 
 /* [BG §3.2] alone: one segment a round trip, (1) and (2) as they stand, two segments at once. */
@@ -955,7 +1015,9 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(after_two_seconds_of_bunched_results_there_is_no_cap),
       T(without_the_cap_that_lapsed_the_window_grows_by_an_eighth_and_the_rtt_rule_cuts_it),
       T(the_first_result_that_counts_brings_the_cap_back_at_what_it_says),
-      T(no_other_fault_of_the_results_ends_the_cap), T(in_the_papers_profile_a_cap_does_not_lapse),
+      T(whatever_the_results_are_like_the_cap_lapses_ten_seconds_after_the_last_that_counted),
+      T(without_any_result_the_cap_lapses_ten_seconds_after_its_first_range),
+      T(in_the_papers_profile_a_cap_does_not_lapse),
       T(before_the_first_result_the_cap_is_the_middle_of_the_first_range),
       T(without_a_round_trip_time_there_is_no_cap),
       T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),
@@ -976,5 +1038,7 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(after_a_loss_growth_is_renos_until_a_newer_result),
       T(after_a_loss_above_the_range_lets_the_window_grow_towards_the_cap),
       T(an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back),
+      T(a_loss_while_the_path_is_drained_halves_the_window_that_comes_back),
+      T(a_path_that_became_longer_is_no_queue_after_five_seconds),
       T(the_papers_profile_goes_without_our_growth_slack_and_steps),
       T(a_window_in_bytes_rounds_to_whole_segments))

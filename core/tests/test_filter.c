@@ -235,7 +235,7 @@ static void run(struct imtcp_minrtt *f, uint64_t *now, uint64_t until, int32_t r
 {
 	for (; *now < until; *now += (uint64_t)rtt_us) {
 		imtcp_minrtt_on_sample(f, *now, rtt_us);
-		assert_int_equal(imtcp_minrtt_on_round(f, *now, 1), 0);
+		assert_int_equal(imtcp_minrtt_on_round(f, *now, 1, 0), 0);
 	}
 }
 
@@ -286,7 +286,7 @@ static void samples_near_the_base_keep_it_fresh_for_ever(void **state)
 	memset(&f, 0, sizeof(f));
 	imtcp_minrtt_on_sample(&f, now, 30001);
 	/* noise within 1/16 of the base */
-	run(&f, &now, 5 * IMTCP_MINRTT_AGE_US, 30001 + (30001 >> IMTCP_MINRTT_NEAR_SHIFT));
+	run(&f, &now, 2 * IMTCP_MINRTT_AGE_US, 30001 + (30001 >> IMTCP_MINRTT_NEAR_SHIFT));
 	assert_int_equal(f.base_us, 30001);
 	assert_int_equal(f.drains, 0);
 }
@@ -301,43 +301,87 @@ static void a_flow_whose_own_queue_stands_does_not_learn_it_as_base(void **state
 	(void)state;
 	memset(&f, 0, sizeof(f));
 	imtcp_minrtt_on_sample(&f, now, 30001);
-	while (!imtcp_minrtt_on_round(&f, now, 1)) {
+	while (!imtcp_minrtt_on_round(&f, now, 1, 0)) {
 		now += 40000;
 		imtcp_minrtt_on_sample(&f, now, 40001);
 		assert_int_equal(f.base_us, 30001);
-		assert_at_most(now, IMTCP_MINRTT_AGE_US + 100000);
+		assert_at_most(now, IMTCP_MINRTT_TRIAL_US + 100000);
 	}
 	/* the drain: the first round still carries the old queue, then the path is empty */
 	do {
 		now += 40000;
 		imtcp_minrtt_on_sample(&f, now, rounds ? 30200 : 40001);
 		rounds++;
-	} while (imtcp_minrtt_on_round(&f, now, 1));
+	} while (imtcp_minrtt_on_round(&f, now, 1, 0));
 	assert_int_equal(rounds, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
 	assert_int_equal(f.base_us, 30200);
 	assert_int_equal(f.drains, 1);
 	/* and it is fresh again */
-	assert_int_equal(imtcp_minrtt_on_round(&f, now + 1000, 1), 0);
+	assert_int_equal(imtcp_minrtt_on_round(&f, now + 1000, 1, 0), 0);
 }
 
-static void a_longer_path_is_learned_after_one_drain(void **state)
+/* Rounds of busy windows above a base of 30 ms until that rises, or until_us: when it did. */
+static uint64_t rises(struct imtcp_minrtt *f, uint64_t until_us,
+		      uint32_t (*rtt_us)(uint64_t now_us), int least_window)
+{
+	uint64_t now;
+
+	memset(f, 0, sizeof(*f));
+	imtcp_minrtt_on_sample(f, 1000, 30001);
+	imtcp_minrtt_on_sample(f, 1000, 30001);
+	for (now = 1000; f->base_us == 30001 && now < until_us; now += rtt_us(now)) {
+		imtcp_minrtt_on_sample(f, now, (int32_t)rtt_us(now));
+		if (!imtcp_minrtt_on_round(f, now, 1, 0) && least_window)
+			imtcp_minrtt_on_least_window(f, now, rtt_us(now), 0);
+	}
+	return now;
+}
+
+static uint32_t way_of_80_ms(uint64_t now_us)
+{
+	return 80001 + (now_us / 80001) % 2 * 900; /* within a millisecond */
+}
+
+/* A sawtooth of 4 s from 50 to 100 ms in a path of 30 that never empties. */
+static uint32_t sawtooth(uint64_t now_us)
+{
+	return 80001 + (uint32_t)(now_us % 4000000 / 80);
+}
+
+static void a_longer_path_is_learned_within_five_seconds_of_least_windows(void **state)
 {
 	struct imtcp_minrtt f;
-	uint64_t now = 1000, changed;
+	uint64_t at_us;
 
 	(void)state;
-	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, now, 30001);
-	imtcp_minrtt_on_sample(&f, now, 30001);
-	changed = now;
-	do {
-		now += 80000;
-		imtcp_minrtt_on_sample(&f, now, 80001);
-	} while (f.base_us == 30001 && imtcp_minrtt_on_round(&f, now, 1) >= 0 &&
-		 now < 3 * IMTCP_MINRTT_AGE_US);
+	at_us = rises(&f, IMTCP_MINRTT_AGE_US, way_of_80_ms, 1);
 	assert_int_equal(f.base_us, 80001);
-	assert_at_most(now - changed,
-		       IMTCP_MINRTT_AGE_US + (IMTCP_MINRTT_DRAIN_ROUNDS + 4) * 80000ULL);
+	assert_in_range(at_us, IMTCP_MINRTT_STEADY_US, IMTCP_MINRTT_STEADY_US + 200000);
+	assert_int_equal(f.drains, 0);
+}
+
+/* With a window that is never the least, as under a floor. */
+static void a_longer_path_is_learned_by_two_drains_that_agree(void **state)
+{
+	struct imtcp_minrtt f;
+	uint64_t at_us;
+
+	(void)state;
+	at_us = rises(&f, IMTCP_MINRTT_AGE_US, way_of_80_ms, 0);
+	assert_in_range(f.base_us, 80001, 80901);
+	assert_int_equal(f.drains, 2);
+	assert_in_range(at_us, 2 * IMTCP_MINRTT_TRIAL_US, 2 * IMTCP_MINRTT_TRIAL_US + 1000000);
+}
+
+static void a_queue_that_moves_is_no_longer_path_for_three_minutes(void **state)
+{
+	struct imtcp_minrtt f;
+	uint64_t at_us;
+
+	(void)state;
+	at_us = rises(&f, 3 * IMTCP_MINRTT_AGE_US, sawtooth, 1);
+	assert_in_range(at_us, IMTCP_MINRTT_AGE_US,
+			IMTCP_MINRTT_AGE_US + IMTCP_MINRTT_TRIAL_US + 1000000);
 }
 
 static void a_drain_without_samples_keeps_the_base(void **state)
@@ -349,10 +393,10 @@ static void a_drain_without_samples_keeps_the_base(void **state)
 	(void)state;
 	memset(&f, 0, sizeof(f));
 	imtcp_minrtt_on_sample(&f, 1000, 30001);
-	assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 1);
+	assert_int_equal(imtcp_minrtt_on_round(&f, now, 1, 0), 1);
 	for (i = 0; i < IMTCP_MINRTT_DRAIN_ROUNDS; i++)
-		assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 1);
-	assert_int_equal(imtcp_minrtt_on_round(&f, now, 1), 0);
+		assert_int_equal(imtcp_minrtt_on_round(&f, now, 1, 0), 1);
+	assert_int_equal(imtcp_minrtt_on_round(&f, now, 1, 0), 0);
 	assert_int_equal(f.base_us, 30001);
 }
 
@@ -380,9 +424,9 @@ static void an_idle_connection_is_not_asked_to_drain(void **state)
 
 	(void)state;
 	memset(&f, 0, sizeof(f));
-	assert_int_equal(imtcp_minrtt_on_round(&f, 100 * IMTCP_MINRTT_AGE_US, 1), 0);
+	assert_int_equal(imtcp_minrtt_on_round(&f, 100 * IMTCP_MINRTT_AGE_US, 1, 0), 0);
 	imtcp_minrtt_on_sample(&f, 1000, 30000);
-	assert_int_equal(imtcp_minrtt_on_round(&f, 100 * IMTCP_MINRTT_AGE_US, 0), 0);
+	assert_int_equal(imtcp_minrtt_on_round(&f, 100 * IMTCP_MINRTT_AGE_US, 0, 0), 0);
 	assert_int_equal(f.drains, 0);
 }
 
@@ -396,8 +440,10 @@ SUITE(filter, T(the_average_follows_equation_1_of_bg), T(the_weight_of_a_sample_
       T(a_window_that_one_ack_empties_is_a_round_from_its_departure),
       T(a_round_counts_wire_bytes_and_survives_the_wrap), T(a_shorter_path_is_learned_at_once),
       T(a_sample_far_below_all_others_is_not_the_base),
+      T(a_longer_path_is_learned_within_five_seconds_of_least_windows),
+      T(a_longer_path_is_learned_by_two_drains_that_agree),
+      T(a_queue_that_moves_is_no_longer_path_for_three_minutes),
       T(a_sample_of_whole_milliseconds_is_worth_one_more),
       T(samples_near_the_base_keep_it_fresh_for_ever),
       T(a_flow_whose_own_queue_stands_does_not_learn_it_as_base),
-      T(a_longer_path_is_learned_after_one_drain), T(a_drain_without_samples_keeps_the_base),
-      T(an_idle_connection_is_not_asked_to_drain))
+      T(a_drain_without_samples_keeps_the_base), T(an_idle_connection_is_not_asked_to_drain))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* One way in, one way out: what each control answers to a sample and to a departure. */
 #include "test.h"
+#include <imtcp/cc_bg.h>
 #include <imtcp/cc_fs.h>
 #include <imtcp/cc_ledbatpp.h>
 #include <imtcp/cc_lp.h>
@@ -372,7 +373,35 @@ static void without_congestion_control_the_receivers_window_is_the_answer_to_all
 	assert_int_equal(h.d.w.cwnd_segs, 2);
 }
 
-SUITE(flow, T(a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_a_cap_at_1_05),
+/* RFC 3708: the receiver says that it had all of it. */
+static void a_loss_that_was_none_costs_neither_the_pause_nor_the_cap(void **state)
+{
+	struct imtcp_bg b = {0};
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	h.c.meas.pause_rtts = 3;
+	h.c.meas.resume_us = NOW + 7;
+	h.s.snd_nxt = 5000;
+	imtcp_hold_on_loss(&h.c, 100);
+	imtcp_bg_reduced(&h.c, &b, &h.s);
+	assert_int_equal(h.c.meas.pause_rtts, IMTCP_PAUSE_RTTS);
+	assert_int_equal(b.cap_stale, 1);
+	imtcp_flow_undo(&h.c);
+	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
+	assert_int_equal(h.c.meas.pause_rtts, 3);
+	assert_int_equal(h.c.meas.resume_us, NOW + 7);
+	assert_int_equal(b.cap_stale, 0);
+	/* the next one may be one again */
+	imtcp_hold_on_loss(&h.c, 100);
+	imtcp_bg_reduced(&h.c, &b, &h.s);
+	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
+	assert_int_equal(b.cap_stale, 1);
+}
+
+SUITE(flow, T(a_loss_that_was_none_costs_neither_the_pause_nor_the_cap),
+      T(a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_a_cap_at_1_05),
       T(a_buffer_has_what_the_sockets_limits_say),
       T(before_the_first_round_trip_no_control_sets_a_pace),
       T(a_window_below_two_segments_is_paced_but_not_below_the_floor),

@@ -662,7 +662,87 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 		}
 }
 
-SUITE(meas, T(after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it),
+/* ---- what is old steers nothing ---- */
+
+/* Bit/s of each of the seconds from from_s to until_s of imtcp_bg on 50 Mbit/s or more. */
+static double goodput_bps(const struct sim_cfg *c, uint64_t from_s, uint64_t until_s)
+{
+	uint64_t start_us, before;
+
+	sim_init(&s, c);
+	start_us = sim_us(&s);
+	sim_run(&s, start_us + from_s * IMTCP_USEC_PER_SEC);
+	before = s.bytes_acked;
+	sim_run(&s, start_us + until_s * IMTCP_USEC_PER_SEC);
+	s.bytes_acked -= before;
+	return sim_goodput_bps(&s, until_s - from_s);
+}
+
+static struct sim_cfg path_of_30_ms(uint64_t capacity_bps)
+{
+	struct sim_cfg c = {.capacity_bps = capacity_bps, .rtt_us = 30000, .acks_every = 2};
+
+	return c;
+}
+
+/* At most 16 KB unsent: no stream ever comes together. It stayed at 32 Mbit/s. */
+static void a_program_that_writes_little_takes_what_becomes_free(void **state)
+{
+	struct sim_cfg c = path_of_30_ms(100 * MBPS);
+
+	(void)state;
+	c.unsent_bytes = 16384;
+	c.cross_in_packets = 1;
+	c.cross_bps = 80 * MBPS;
+	c.step_at_us = 11 * IMTCP_USEC_PER_SEC;
+	assert_true(goodput_bps(&c, 20, 30) > 0.9 * 100e6);
+}
+
+/* Wi-Fi that sends the newest ACK alone, each 8 ms. It went down to 6 Mbit/s, and each 4 ms stayed at 31. */
+static void where_acks_are_thinned_an_idle_path_is_used(void **state)
+{
+	struct sim_cfg c = path_of_30_ms(100 * MBPS);
+
+	(void)state;
+	c.ack_filter = 1;
+	c.bunch_us = 8000;
+	assert_true(goodput_bps(&c, 10, 20) > 0.85 * 100e6);
+	c.bunch_us = 4000;
+	assert_true(goodput_bps(&c, 30, 40) > 0.75 * 100e6);
+}
+
+static void a_path_that_becomes_longer_is_used_again_after_seconds(void **state)
+{
+	struct sim_cfg c = path_of_30_ms(50 * MBPS);
+
+	(void)state;
+	c.step_at_us = 11 * IMTCP_USEC_PER_SEC;
+	c.rtt_after_us = 90000;
+	assert_true(goodput_bps(&c, 18, 20) > 0.9 * 50e6);
+	c.jitter_us = 4000;
+	assert_true(goodput_bps(&c, 22, 30) > 0.75 * 50e6);
+	/* less than what is yielded to: after two drains */
+	c.jitter_us = 0;
+	c.rtt_after_us = 35000;
+	assert_true(goodput_bps(&c, 32, 40) > 0.95 * 50e6);
+}
+
+/* Somebody's queue of 100 to 200 ms that never empties, for three minutes. Half of the capacity would be free. */
+static void beside_a_queue_that_never_empties_it_goes_on_yielding(void **state)
+{
+	struct sim_cfg c = path_of_30_ms(50 * MBPS);
+
+	(void)state;
+	c.others_us = 200000;
+	c.others_period_us = 20000000;
+	assert_true(goodput_bps(&c, 10, 180) < 0.02 * 50e6);
+}
+
+SUITE(meas, T(a_program_that_writes_little_takes_what_becomes_free),
+      T(where_acks_are_thinned_an_idle_path_is_used),
+      T(a_path_that_becomes_longer_is_used_again_after_seconds),
+      T(beside_a_queue_that_never_empties_it_goes_on_yielding),
+      T(after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it),
       T(available_bandwidth_is_found_within_a_few_percent),
       T(cross_traffic_in_packets_does_not_bias_the_estimate),
       T(judged_by_gaps_bursts_do_not_bias_the_estimate),

@@ -32,7 +32,7 @@
  *     it, growth is Reno's.
  *  4. A result outside of the search range counts in (1) with the end of the range that it
  *     passed, as [IM §3.2.5] sets it.
- *  5. RTTmin ages (filter.h).
+ *  5. RTTmin ages, and follows a path that has changed (filter.h).
  *  6. Before the first result the cap is the middle of the first search range.
  *  7. The slack of (2), which the paper does not have: what the results differ by, or a 16th of what is
  *     missing to the capacity, or a 20th of A_s, whichever is most; less of it the nearer the queue is to
@@ -50,7 +50,7 @@
  * 15. Where RTTmin is too short to measure in there is no cap (imtcp_bg_set_cap), and one round that meets a queue is
  *     none yet (imtcp_bg_meets_queue). There and elsewhere what may be the hosts' noise is no queue, and M of (4)
  *     is at least that (imtcp_bg_noise_us).
- * 16. Nor is there a cap after two seconds of bunched results (imtcp_bg_lapse). Growth then is an eighth per calm round.
+ * 16. Nor is there a cap where no result has counted for long (imtcp_bg_lapse). Growth then is an eighth per calm round.
  *
  * The profile "paper" goes without 3, 7, 10, 12, 13, 14 and 16, with g = 1 without 9, and its floor is two segments at
  * once. The others stay: without 1 and 2 the window collapses behind a receiver that delays its ACKs,
@@ -92,10 +92,15 @@
  * 300 ms would use 0.63 of an idle line: lab/notes/0007-a-long-way-is-judged-as-a-short-one.md. */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
 
-/* Results may be bunched for this long, two seconds, with A_s believed. ours: beside the web, beside greedy flows and
- * alone none of 70 runs had a bunched result that long after the last that counted; where ACKs jitter at 1 Gbit/s six of seven
- * were, for 25 s, and the flow stayed at what one had once said: lab/notes/0018-no-word-from-the-acks.md. */
-#define IMTCP_BG_BUNCHED_MOST_US (2 * IMTCP_USEC_PER_SEC)
+/* ACKs may come too bunched or too few to judge for this long, two seconds, with the cap believed. ours: beside the
+ * web, beside greedy flows and alone none of 70 runs had a bunched result that long after the last that counted; where
+ * ACKs jitter at 1 Gbit/s six of seven were, for 25 s, and the flow stayed at what one had once said:
+ * lab/notes/0018-no-word-from-the-acks.md. */
+#define IMTCP_BG_SILENT_MOST_US (2 * IMTCP_USEC_PER_SEC)
+/* The cap is believed for this long, ten seconds, after the last result that counted. ours: a pause of 20 round trips
+ * of 300 ms, and a measurement after it. A program that writes little at a time is not measured at all, and stayed at a
+ * third of the line after what had shared it was gone: lab/notes/0022-what-is-old-steers-nothing.md. */
+#define IMTCP_BG_CAP_AGE_US (10 * IMTCP_USEC_PER_SEC)
 
 /* A queue is told by the least RTT of this long a stretch of ACKs, and of so many samples. ours: as long as
  * the longest reference, so that a path's queue is as old whatever its RTT is; four samples, for a lone
@@ -130,11 +135,13 @@ struct imtcp_bg_round_end {
 
 struct imtcp_bg {
 	struct imtcp_bg_stretch stretch;
-	imtcp_u64 bunched_at_us; /* first bunched result after the last that counted; 0: none */
-	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
+	imtcp_u64
+		counted_at_us; /* when a result counted, or the first range was known; 0: neither */
+	imtcp_u64 silent_at_us; /* first result since that the ACKs said nothing of; 0: none */
+	imtcp_u32 draining;	/* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
 	imtcp_u32 cap_stale;  /* a loss is newer than the newest result */
-	imtcp_u32 cap_lapsed; /* results have been bunched for long: no cap until one counts */
+	imtcp_u32 cap_lapsed; /* no result has counted for long: no cap until one counts */
 	imtcp_u32 queued;     /* the round that ended met a queue that has cost nothing yet */
 	imtcp_u32 calm;	      /* the round that ended met no queue */
 	imtcp_u32 stepped_up; /* A_s stepped upwards, and no queue was met on the way to its cap */
@@ -211,25 +218,32 @@ IMTCP_INLINE void imtcp_bg_on_result(struct imtcp_bg *b, struct imtcp_meas *m,
 		b->cap_stale = 0;
 }
 
+/* A measurement ended: when did one count last, and have the ACKs said anything since? After imtcp_bg_on_result. */
+IMTCP_INLINE void imtcp_bg_note_age(struct imtcp_bg *b, const struct imtcp_result *r)
+{
+	if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE) {
+		b->counted_at_us = r->at_us;
+		b->silent_at_us = 0;
+		b->cap_lapsed = 0;
+	} else if (!b->silent_at_us &&
+		   (r->outcome == IMTCP_BUNCHED || r->outcome == IMTCP_FEW_ACKS)) {
+		b->silent_at_us = r->at_us;
+	}
+}
+
 /*
- * Does the cap still say anything? After two seconds of bunched results A_s is of another time, and the ACKs cannot
- * tell a new one: it is forgotten, and the RTT rule holds the line alone until a result counts. For each result after
- * imtcp_bg_on_result, where there is a cap.
+ * Does the cap still say anything? Where no result has counted for long A_s, or the first range, is of another time: it is
+ * forgotten, and the RTT rule holds the line alone until a result counts. Once per round trip, where there is a cap.
  */
 IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, struct imtcp_meas *m,
-				 const struct imtcp_params *p, const struct imtcp_result *r)
+				 const struct imtcp_params *p, imtcp_u64 now_us)
 {
-	if (imtcp_as_in_paper(p))
+	if (imtcp_as_in_paper(p) || !m->high_bps)
 		return;
-	if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE) {
-		b->bunched_at_us = 0;
-		b->cap_lapsed = 0;
-	}
-	if (r->outcome != IMTCP_BUNCHED)
-		return;
-	if (!b->bunched_at_us)
-		b->bunched_at_us = r->at_us;
-	if (r->at_us - b->bunched_at_us <= IMTCP_BG_BUNCHED_MOST_US)
+	if (!b->counted_at_us)
+		b->counted_at_us = now_us;
+	if (now_us - b->counted_at_us <= IMTCP_BG_CAP_AGE_US &&
+	    (!b->silent_at_us || now_us - b->silent_at_us <= IMTCP_BG_SILENT_MOST_US))
 		return;
 	b->cap_lapsed = 1;
 	imtcp_estimate_forget(m);
@@ -240,6 +254,8 @@ IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b)
 {
 	b->cap_stale = 1;
 	b->stepped_up = 0;
+	/* the window after the drain is that of a loss */
+	b->before_drain_segs = imtcp_reno_ssthresh(b->before_drain_segs);
 }
 
 /* (2): the window at most the cap, at least floor_segs. Cutting it counts. */
@@ -372,7 +388,7 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 				   const struct imtcp_params *p, struct imtcp_window *w,
 				   const struct imtcp_bg_round_end *end)
 {
-	imtcp_u32 rtt, base, least, queue_us, reference_us, tolerated_q8;
+	imtcp_u32 rtt, base, least, queue_us, reference_us, tolerated_q8, jitter_us;
 	int drain;
 
 	if (!b || !f || !p || !w || !end)
@@ -381,7 +397,8 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 	base = f->minrtt.base_us;
 	queue_us = imtcp_to_u32(imtcp_sub(rtt, base));
 	least = (imtcp_u32)imtcp_max(end->floor_segs, imtcp_bg_least_segs(p, w->cwnd_segs));
-	drain = imtcp_minrtt_on_round(&f->minrtt, end->now_us, (int)end->busy);
+	jitter_us = b->stretch.jitter_us * IMTCP_BG_JITTER_RANGE;
+	drain = imtcp_minrtt_on_round(&f->minrtt, end->now_us, (int)end->busy, jitter_us);
 	f->yields = 0;
 	if (drain && !b->draining)
 		b->before_drain_segs = w->cwnd_segs;
@@ -414,6 +431,9 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 		if (cwnd < w->cwnd_segs) {
 			w->cwnd_segs = cwnd;
 			f->reductions_rtt++;
+		} else {
+			imtcp_minrtt_on_least_window(&f->minrtt, end->now_us,
+						     f->round.last_least_rtt_us, jitter_us);
 		}
 		w->ssthresh_segs = w->cwnd_segs;
 		w->credit_segs = 0;
@@ -443,15 +463,20 @@ IMTCP_INLINE void imtcp_bg_learn(struct imtcp_flow *c, struct imtcp_bg *b,
 	if (!imtcp_estimate_news(m))
 		return;
 	imtcp_bg_on_result(b, m, &c->params, &m->result);
-	imtcp_bg_lapse(b, m, &c->params, &m->result);
+	imtcp_bg_note_age(b, &m->result);
 }
 
 IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 				  const struct imtcp_sample *s, struct imtcp_decision *d)
 {
-	struct imtcp_estimate e = imtcp_estimate_now(&c->meas);
+	struct imtcp_estimate e;
 
 	d->least_segs = IMTCP_BG_FIRST_LEAST_SEGS;
+	if (c->facts.undone)
+		b->cap_stale = 0;
+	if (s->round_over)
+		imtcp_bg_lapse(b, &c->meas, &c->params, s->now_us);
+	e = imtcp_estimate_now(&c->meas);
 	imtcp_bg_set_cap(b, &c->facts, &c->params, &e, s->pkt_bytes, c->meas.n + 2);
 	if (s->round_over) {
 		struct imtcp_bg_round_end end = {c->facts.acked_at_us, s->floor_segs,

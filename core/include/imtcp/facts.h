@@ -35,7 +35,7 @@ struct imtcp_facts {
 	imtcp_u32
 		rtts_per_segment; /* one segment may leave in so many; 0: the window is two or more */
 	imtcp_u32 pathless;	  /* the control's window says nothing of the path */
-	imtcp_u32 _pad;
+	imtcp_u32 undone;	  /* the newest loss was none: TCP took its window back */
 };
 
 /* The least round trip as it is told: of small segments alone where there were no others. 0: none. */

@@ -7,15 +7,19 @@
  *   RTTmin is the least RTT of the connection [BG §3.2.1]. Kept for ever it is wrong after a
  *   route change to a longer path (the connection would yield to a queue that does not
  *   exist), and a plain window over the last seconds learns the connection's own standing
- *   queue. So the base only rises through a *trial*: when no sample has come near the base
- *   for IMTCP_MINRTT_AGE_US, the controller is asked to drain (send almost nothing for
- *   IMTCP_MINRTT_DRAIN_ROUNDS round trips); the least RTT seen in that time becomes the
- *   base, be it higher or lower. The idea is LEDBAT++'s periodic slowdown
- *   (draft-irtf-iccrg-ledbat-plus-plus §4.4), asked for only when it is needed.
+ *   queue. So when no sample has come near the base for IMTCP_MINRTT_TRIAL_US, the control is
+ *   asked to drain: to send almost nothing for IMTCP_MINRTT_DRAIN_ROUNDS round trips, as in
+ *   LEDBAT++'s periodic slowdown (draft-irtf-iccrg-ledbat-plus-plus §4.4), but only when it is
+ *   needed. Its own queue is gone then, and the base is seen again.
  *
- *        sample <= base·17/16            aged                    rounds over
- *      ┌──────────────┐   ┌─────────────────────────┐   ┌────────────────────────┐
- *      └──▶ FRESH ────┴───┴──────▶ DRAINING ────────┴───┴──▶ FRESH, base := least │
+ *   Where it is not, the path is longer or others' queue stands in it. A longer path has the
+ *   same round trip time again and again, and a queue has not: the base rises where the round
+ *   trips of the least window, those of drains among them, have agreed for
+ *   IMTCP_MINRTT_STEADY_US, or where nobody has seen it for IMTCP_MINRTT_AGE_US.
+ *
+ *        sample <= base·17/16         10 s without one             rounds over
+ *      ┌──────────────┐   ┌─────────────────────────┐   ┌──────────────────────────────┐
+ *      └──▶ FRESH ────┴───┴──────▶ DRAINING ────────┴───┴──▶ FRESH
  */
 #ifndef IMTCP_FILTER_H
 #define IMTCP_FILTER_H
@@ -211,8 +215,15 @@ IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
 /* A sample this near to the base refreshes it: base + 1/16. ours: half of the way to the RTT
  * rule's threshold would be 1/10; half of the noise of a 30 ms path is less than 1/16. */
 #define IMTCP_MINRTT_NEAR_SHIFT 4
-/* ours: as BBR's min_rtt window (10 s), which the field has found short enough. */
-#define IMTCP_MINRTT_AGE_US (10 * IMTCP_USEC_PER_SEC)
+/* From one trial to the next. ours: as BBR's min_rtt window (10 s), which the field has found short enough. */
+#define IMTCP_MINRTT_TRIAL_US (10 * IMTCP_USEC_PER_SEC)
+/* A base that nobody sees for three minutes is none. ours: a greedy transfer that stands in the queue all the time is
+ * longer than that only where it is of gigabytes; until then everything else is given way to. */
+#define IMTCP_MINRTT_AGE_US (180 * IMTCP_USEC_PER_SEC)
+/* The round trip time of another path stays for this long, five seconds, within a millisecond and what it jitters by.
+ * ours: CUBIC's queue is that flat for about four seconds, at its plateau on 50 Mbit/s, and moves after it. */
+#define IMTCP_MINRTT_STEADY_US (5 * IMTCP_USEC_PER_SEC)
+#define IMTCP_MINRTT_STEADY_WITHIN_US 1000U
 /* ours: one round trip empties what is in flight, the second one measures. */
 #define IMTCP_MINRTT_DRAIN_ROUNDS 2U
 /* The least sample counts for nothing while every other is over 3/2 of it. ours: a packet overtook
@@ -222,8 +233,13 @@ IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
 
 struct imtcp_minrtt {
 	imtcp_u64 refreshed_us; /* when a sample last came near the base */
-	imtcp_u32 base_us;	/* RTTmin; 0: no sample yet */
-	imtcp_u32 least_us;	/* the least two samples; 0: there was none */
+	imtcp_u64 began_us;	/* when the newest trial began, */
+	imtcp_u64 tried_us;	/* and ended; 0: there was none */
+	imtcp_u64 steady_at_us; /* since when the least round trips agree; 0: none came */
+	imtcp_u32 steady_least_us;
+	imtcp_u32 steady_most_us;
+	imtcp_u32 base_us;  /* RTTmin; 0: no sample yet */
+	imtcp_u32 least_us; /* the least two samples; 0: there was none */
 	imtcp_u32 second_us;
 	imtcp_u32 trial_us;	/* least RTT of the drain that goes on */
 	imtcp_u32 drain_rounds; /* rounds still to drain; 0: not draining */
@@ -252,24 +268,59 @@ IMTCP_INLINE void imtcp_minrtt_on_sample(struct imtcp_minrtt *f, imtcp_u64 now_u
 		f->trial_us = rtt;
 }
 
+/* The base is this, be it longer. */
+IMTCP_INLINE void imtcp_minrtt_set(struct imtcp_minrtt *f, imtcp_u64 now_us, imtcp_u32 rtt_us)
+{
+	f->base_us = f->least_us = f->second_us = rtt_us;
+	f->refreshed_us = now_us;
+	f->steady_at_us = 0;
+}
+
+/*
+ * The window was the least, so that the queue is not this connection's own, and yet the least RTT was above the base.
+ * jitter_us is what RTTs differ by anyway. Where it does not move the path is another one, and that is the base.
+ */
+IMTCP_INLINE void imtcp_minrtt_on_least_window(struct imtcp_minrtt *f, imtcp_u64 now_us,
+					       imtcp_u32 rtt_us, imtcp_u32 jitter_us)
+{
+	imtcp_u32 least = (imtcp_u32)imtcp_min(rtt_us, f->steady_least_us);
+	imtcp_u32 most = (imtcp_u32)imtcp_max(rtt_us, f->steady_most_us);
+
+	if (!f->steady_at_us || most - least > IMTCP_MINRTT_STEADY_WITHIN_US + jitter_us) {
+		f->steady_at_us = now_us;
+		least = most = rtt_us;
+	}
+	f->steady_least_us = least;
+	f->steady_most_us = most;
+	if (now_us - f->steady_at_us >= IMTCP_MINRTT_STEADY_US)
+		imtcp_minrtt_set(f, now_us, least);
+}
+
 /*
  * Once per round trip. busy: the connection sent as much as its window allowed (an idle one
  * refreshes nothing and need not be drained). Returns 1 while the controller must drain.
  */
-IMTCP_INLINE int imtcp_minrtt_on_round(struct imtcp_minrtt *f, imtcp_u64 now_us, int busy)
+IMTCP_INLINE int imtcp_minrtt_on_round(struct imtcp_minrtt *f, imtcp_u64 now_us, int busy,
+				       imtcp_u32 jitter_us)
 {
 	if (f->drain_rounds) {
 		f->drain_rounds--;
 		if (!f->drain_rounds) {
-			if (f->trial_us)
-				f->base_us = f->least_us = f->second_us = f->trial_us;
+			/* near to the base, it was seen in the drain */
+			if (f->trial_us && (f->refreshed_us >= f->began_us ||
+					    now_us - f->refreshed_us > IMTCP_MINRTT_AGE_US))
+				imtcp_minrtt_set(f, now_us, f->trial_us);
+			else if (f->trial_us)
+				imtcp_minrtt_on_least_window(f, now_us, f->trial_us, jitter_us);
 			f->trial_us = 0;
-			f->refreshed_us = now_us;
+			f->tried_us = now_us;
 		}
-	} else if (busy && f->base_us && now_us - f->refreshed_us > IMTCP_MINRTT_AGE_US) {
+	} else if (busy && f->base_us &&
+		   now_us - imtcp_max(f->refreshed_us, f->tried_us) > IMTCP_MINRTT_TRIAL_US) {
 		/* one more round than measured: the first still carries the old window */
 		f->drain_rounds = IMTCP_MINRTT_DRAIN_ROUNDS + 1;
 		f->trial_us = 0;
+		f->began_us = now_us;
 		f->drains++;
 	}
 	return f->drain_rounds != 0;

@@ -73,6 +73,14 @@ IMTCP_INLINE void imtcp_hold_on_loss(struct imtcp_flow *c, imtcp_u32 whole_segs)
 {
 	c->hold.held_segs = 0;
 	c->hold.loss_segs = whole_segs;
+	c->facts.undone = 0;
+}
+
+/* That loss was none (RFC 3522, RFC 3708): what was done for it is taken back, as TCP takes its window back. */
+IMTCP_INLINE void imtcp_flow_undo(struct imtcp_flow *c)
+{
+	c->facts.undone = 1;
+	imtcp_meas_on_undo(&c->meas);
 }
 
 /* A connection comes to one of our controls: its state is zero, as the kernel gives it. */

@@ -238,7 +238,8 @@ struct imtcp_meas {
 	imtcp_u32 whole_pause;	 /* a pause lasts as it began */
 	imtcp_u32 pause_plus1;	 /* the pause where it was chosen; 0: it follows congestion */
 	imtcp_u32 store_packets; /* m where it was chosen; 0: adapts */
-	imtcp_u32 _pad;
+	imtcp_u32 pause_before_rtts; /* before the newest loss, */
+	imtcp_u64 resume_before_us;  /* as this */
 	struct imtcp_tally tally;
 	struct imtcp_verdict verdict[IMTCP_SUB_RANGES];
 	struct imtcp_gap gap; /* scratch, as this is: */
@@ -446,9 +447,18 @@ IMTCP_INLINE int imtcp_meas_on_loss(struct imtcp_meas *m, imtcp_u64 now_us, imtc
 {
 	m->blocked = 1;
 	m->blocked_seq = snd_nxt;
+	m->pause_before_rtts = m->pause_rtts;
+	m->resume_before_us = m->resume_us;
 	m->pause_rtts = IMTCP_PAUSE_RTTS;
 	m->resume_us = now_us + (imtcp_u64)imtcp_meas_pause_rtts(m) * srtt_us;
 	return imtcp_meas_abandon(m, now_us, srtt_us, IMTCP_RETRANSMITTED);
+}
+
+/* The newest loss was none: the pause is what it was. */
+IMTCP_INLINE void imtcp_meas_on_undo(struct imtcp_meas *m)
+{
+	m->pause_rtts = m->pause_before_rtts;
+	m->resume_us = m->resume_before_us;
 }
 
 #endif

@@ -31,8 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			result.avail_bps = v;
 			result.outcome = take8(&in) % IMTCP_OUTCOMES;
 			imtcp_bg_on_result(&b, &m, &p, &result);
-			imtcp_bg_lapse(&b, &m, &p, &result);
-			MUST(!b.cap_lapsed || !m.smoothed_bps);
+			imtcp_bg_note_age(&b, &result);
 			break;
 		case 1:
 			imtcp_minrtt_on_sample(&f.minrtt, now, (int32_t)v);
@@ -60,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			end.now_us = now;
 			end.floor_segs = floor_segs;
 			end.busy = take8(&in) & 1;
+			imtcp_bg_lapse(&b, &m, &p, now);
 			imtcp_bg_on_round(&b, &f, &p, &w, &end);
 			MUST(w.cwnd_segs <= before);
 			MUST(w.cwnd_segs == before || w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);

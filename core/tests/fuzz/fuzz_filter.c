@@ -49,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		default:
 			now += v >> 34;
-			imtcp_minrtt_on_round(&minrtt, now, take8(&in) & 1);
+			imtcp_minrtt_on_round(&minrtt, now, take8(&in) & 1,
+					      (uint32_t)take_any(&in));
 			MUST(minrtt.drain_rounds <= IMTCP_MINRTT_DRAIN_ROUNDS + 1);
 			break;
 		}
