@@ -24,6 +24,7 @@ from guests import (
     valid_bps,
 )
 from imtcp_lab.job import JobResult
+from imtcp_lab.vm import FAST
 
 pytestmark = pytest.mark.vm
 
@@ -42,8 +43,8 @@ def records(result: JobResult, name: str) -> list[dict]:
     return [r for r in found if r["cookie"] == most["cookie"] and r["src"] == most["src"]]
 
 
-@pytest.mark.parametrize("series", ["6.1", "6.12"])
-def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(series: str) -> None:
+@pytest.mark.parametrize("kernel", ["6.1", FAST])
+def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(kernel: str) -> None:
     # A buffer that holds every slow start: this is about silence, not about loss.
     path = Path3(forward="rate 50mbit limit 2000")
     script = UP + path.script()
@@ -53,7 +54,7 @@ def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(serie
         )
     runs = []
     for seed in range(1, 4):
-        result = run(script, series, seed=seed)
+        result = run(script, kernel, seed=seed)
         runs.append({control: Transfer.of(result, control) for control in CONTROLS})
         assert all(transfer.intact for transfer in runs[-1].values())
 
@@ -86,8 +87,8 @@ def test_idle_and_application_limited_connections_are_as_fast_as_with_reno(serie
         assert percentile(delays, 50) <= percentile(block_delays_us("reno"), 50) + 5_000
 
 
-@pytest.mark.parametrize("series", ["6.1", "6.12"])
-def test_requests_of_100_bytes_and_short_connections_are_not_held_back(series: str) -> None:
+@pytest.mark.parametrize("kernel", ["6.1", FAST])
+def test_requests_of_100_bytes_and_short_connections_are_not_held_back(kernel: str) -> None:
     path = Path3()
     script = UP + path.script() + f"ns {path.rx} ./wire echo 7 &\nlistening {path.rx} 7\n"
     for control in CONTROLS:
@@ -98,7 +99,7 @@ def test_requests_of_100_bytes_and_short_connections_are_not_held_back(series: s
             f'ns {path.tx} ./wire short -c {control} {RECEIVER} 6 "$OUT/{control}.short"'
             " 200 10000\nwait $RECV\n"
         )
-    result = run(script, series)
+    result = run(script, kernel)
 
     def took(name: str) -> list[int]:
         return [int(row["took_us"]) for row in rows(result, name)]
@@ -195,8 +196,8 @@ def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
     no_slower_than_reno(path, "w10000000", {"imtcp": 0.03, "imtcp_bg": 0.1}, least_retrans=30)
 
 
-@pytest.mark.parametrize("series", ["6.1", "6.12"])
-def test_a_blackout_of_two_seconds_is_recovered_from_as_reno_does(series: str) -> None:
+@pytest.mark.parametrize("kernel", ["6.1", FAST])
+def test_a_blackout_of_two_seconds_is_recovered_from_as_reno_does(kernel: str) -> None:
     path = Path3(forward="rate 20mbit limit 100")
     fine = f"tc -n {path.mid} qdisc change dev m2 root netem {path.forward}"
     script = UP + path.script()
@@ -208,7 +209,7 @@ def test_a_blackout_of_two_seconds_is_recovered_from_as_reno_does(series: str) -
         )
         script += path.transfer(control, "w9000000", send="-S 20")
         script += "kill $WATCH; wait $BREAK\n"
-    result = run(script, series)
+    result = run(script, kernel)
 
     def recovery_s(control: str) -> float:
         """From the first new ACK after the blackout to the end."""

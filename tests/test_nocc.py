@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from guests import RECEIVER, UP, Path3, Row, Transfer, lines, rows, run
+from imtcp_lab.vm import FAST
 
 pytestmark = pytest.mark.vm
 
@@ -34,14 +35,14 @@ def in_flight(packets: list[Row]) -> Iterator[tuple[int, int, int]]:
                 yield int(p["t_us"]), flight, window
 
 
-@pytest.mark.parametrize("series", ["6.1", "6.12"])
+@pytest.mark.parametrize("kernel", ["6.1", FAST])
 def test_it_fills_the_receivers_window_from_the_first_ack_on_and_never_has_more_in_flight(
-    series: str,
+    kernel: str,
 ) -> None:
     path = Path3()
     script = UP + unscaled(path) + "imtcp up --allow-nocc >&2\n" + path.capture("packets")
     script += path.transfer("imtcp_nocc", "w6000000") + "kill $CAPTURE; wait $CAPTURE\n"
-    result = run(script, series)
+    result = run(script, kernel)
     transfer = Transfer.of(result, "imtcp_nocc")
     assert transfer.intact
     assert {row["control"] for row in transfer.sent} == {"imtcp_nocc"}
@@ -74,9 +75,9 @@ def test_after_losses_the_kernels_recovery_works_and_the_window_comes_back() -> 
     assert nocc.seconds <= 0.7 * reno.seconds
 
 
-@pytest.mark.parametrize("series", ["6.1", "6.12"])
+@pytest.mark.parametrize("kernel", ["6.1", FAST])
 def test_without_permission_it_is_refused_and_the_next_up_takes_the_permission_away(
-    series: str,
+    kernel: str,
 ) -> None:
     path = Path3()
     script = f"""{UP}{path.script()}
@@ -117,7 +118,7 @@ imtcp up --allow-nocc >&2; imtcp down >&2
 ls /sys/fs/bpf >"$OUT/pins"
 cp /tmp/messages "$OUT/messages"
 """
-    result = run(script, series)
+    result = run(script, kernel)
 
     def text(name: str) -> str:
         return result.files[name].decode()

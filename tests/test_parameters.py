@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from guests import RECEIVER, UP, Path3, lines, run
+from imtcp_lab.vm import FAST
 
 pytestmark = pytest.mark.vm
 
@@ -20,9 +21,9 @@ def most_sent(found: list[dict[str, Any]]) -> dict[str, Any]:
     return max(found, key=lambda r: r["bytes_acked"])
 
 
-@pytest.mark.parametrize("series", ["6.1", "6.12"])
+@pytest.mark.parametrize("kernel", ["6.1", FAST])
 def test_a_run_with_g_takes_that_share_of_an_idle_line_and_says_what_is_in_force(
-    series: str,
+    kernel: str,
 ) -> None:
     path = Path3()
     runs = {"whole": "", "half": "--param g=0.5 --param N=10"}
@@ -36,7 +37,7 @@ def test_a_run_with_g_takes_that_share_of_an_idle_line_and_says_what_is_in_force
             f"ns {path.tx} imtcp run --json {order} -- iperf3 -c {RECEIVER} -p {port} -t 8"
             f' >/dev/null 2>"$OUT/{name}"\nwait $S $W\n'
         )
-    result = run(script, series)
+    result = run(script, kernel)
     rates = {
         name: json.loads(result.files[name].decode().splitlines()[-1])["mean_bps"] for name in runs
     }

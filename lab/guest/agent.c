@@ -2,6 +2,9 @@
 /*
  * agent: process 1 of the laboratory's guest, after the init script.
  *
+ * In QEMU (in User-mode Linux there is no 'S': each job boots its guest, and the job's archive and
+ * the frames are files of a directory that the host shares):
+ *
  *	boot ── frame 'S' ── pvpanic (the host saves the guest here)
  *	                          │ every job resumes here
  *	                fw_cfg: job.tar → /work, /run
@@ -63,8 +66,31 @@
  * takes virtual time, and a chatty job must not be slowed in bursts. */
 #define LOG_PIECE_BYTES 4096
 
+/* A guest of User-mode Linux has a directory of the host's here; no other has. */
+#define HOST_DIR "/host"
+/* The file in it that takes the frames; -1: they go to the debug console. */
+static int frames_fd = -1;
+
+__attribute__((noreturn)) static void stop_guest(void)
+{
+	/* User-mode Linux would start again, and QEMU knows no power to switch off. */
+	for (;;)
+		reboot(frames_fd >= 0 ? RB_POWER_OFF : RB_AUTOBOOT);
+}
+
 static void send_bytes(const void *data, size_t len)
 {
+	if (frames_fd >= 0) {
+		while (len > 0) {
+			ssize_t done = write(frames_fd, data, len);
+
+			if (done <= 0)
+				stop_guest();
+			data = (const char *)data + done;
+			len -= (size_t)done;
+		}
+		return;
+	}
 	/* "rep outsb" takes a 64-bit count, one I/O operation per byte. */
 	__asm__ volatile("rep outsb" : "+S"(data), "+c"(len) : "d"(DEBUGCON_PORT) : "memory");
 }
@@ -106,8 +132,7 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
 	send_head('E', len);
 	send_bytes(text, len);
 	fprintf(stderr, "agent: %s\n", text);
-	for (;;)
-		reboot(RB_AUTOBOOT);
+	stop_guest();
 }
 
 static uint64_t now_ms(void)
@@ -168,11 +193,13 @@ static void run_and_wait(char *const argv[])
 		fail("%s failed", argv[0]);
 }
 
-static void unpack_job(void)
+#define JOB_ARCHIVE "/run/job.tar"
+
+/* Copies the job's archive out of fw_cfg. */
+static void fetch_job(void)
 {
-	char *const tar[] = {"/usr/bin/busybox", "tar", "-xf", "/run/job.tar", "-C", "/", NULL};
 	size_t len = fw_cfg_open(JOB_ITEM);
-	int fd = open("/run/job.tar", O_RDWR | O_CREAT | O_TRUNC, 0600);
+	int fd = open(JOB_ARCHIVE, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	void *map;
 
 	if (fd < 0 || ftruncate(fd, len) != 0)
@@ -183,8 +210,17 @@ static void unpack_job(void)
 	fw_cfg_read(map, len);
 	munmap(map, len);
 	close(fd);
+}
+
+static void unpack_job(void)
+{
+	char *archive = frames_fd >= 0 ? HOST_DIR "/job.tar" : JOB_ARCHIVE;
+	char *const tar[] = {"/usr/bin/busybox", "tar", "-xf", archive, "-C", "/", NULL};
+
+	if (frames_fd < 0)
+		fetch_job();
 	run_and_wait(tar);
-	unlink("/run/job.tar");
+	unlink(JOB_ARCHIVE);
 }
 
 /* Another seed is another sample: the kernel's generator starts from it. */
@@ -338,13 +374,16 @@ int main(void)
 	unsigned long long limit_ms;
 	int fd, code;
 
-	if (iopl(3) != 0) {
+	frames_fd = open(HOST_DIR "/frames", O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (frames_fd < 0 && iopl(3) != 0) {
 		fprintf(stderr, "agent: iopl: %s\n", strerror(errno));
 		return 1;
 	}
 	prepare();
-	send_number('S', __builtin_ia32_rdtsc(), 8);
-	outb(PVPANIC_PANICKED, PVPANIC_PORT);
+	if (frames_fd < 0) {
+		send_number('S', __builtin_ia32_rdtsc(), 8);
+		outb(PVPANIC_PANICKED, PVPANIC_PORT);
+	}
 
 	unpack_job();
 	fd = open("/run/job.settings", O_RDONLY);
@@ -364,6 +403,8 @@ int main(void)
 	if (code >= 0 && nftw(OUT_DIR, send_file, 16, FTW_PHYS) != 0)
 		fail(OUT_DIR ": %s", strerror(errno));
 	send_number('X', code >= 0 ? code : 124, 4);
+	if (frames_fd >= 0)
+		stop_guest();
 	for (;;)
 		pause();
 }

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from imtcp_lab import figures, measured, report, results, sweep
+from imtcp_lab import figures, measured, report, results, sweep, vm
 from imtcp_lab.controls import CONTROLS, Control, named
 from imtcp_lab.engine import paths
 from imtcp_lab.figures import DARK, LIGHT
@@ -20,7 +20,6 @@ from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, text_cells, text_table
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Rsync, Times, Web
-from imtcp_lab.vm import VmRunner
 
 DEFAULT_CONTROLS = ("none", "cubic", "bbr", "tcp_lp", "imtcp_bg", "priority")
 PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=30, buffer_pkts=1000)
@@ -106,7 +105,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"lab demo: {error}", file=sys.stderr)
         return 2
     out = args.out or paths.checkout() / "out" / "demo"
-    runner = VmRunner(kernel=args.kernel)
+    runner = vm.runner(args.kernel)
     if args.redraw:
         points = sweep.load_saved(scenarios(controls, args.seeds), out / "points")
     else:

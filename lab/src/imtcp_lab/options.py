@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from imtcp_lab.vm import kernels
+from imtcp_lab.vm import KERNELS
 from imtcp_lab.vm.runner import DEFAULT_KERNEL
 
 
@@ -24,9 +24,9 @@ def out_directory(text: str) -> Path:
 _DECLARED: dict[str, dict[str, Any]] = {
     "--first-seed": {"type": int, "default": 1, "help": "the seeds count from here (1)"},
     "--kernel": {
-        "choices": kernels.SERIES,
+        "choices": KERNELS,
         "default": DEFAULT_KERNEL,
-        "help": f"kernel series of the guest ({DEFAULT_KERNEL})",
+        "help": f"the guest's kernel: a series, or uml, which is fast ({DEFAULT_KERNEL})",
     },
     "--jobs": {
         "type": int,

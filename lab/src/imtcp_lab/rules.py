@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imtcp_lab import measured, results, sweep
+from imtcp_lab import measured, results, sweep, vm
 from imtcp_lab.controls import CONTROLS
 from imtcp_lab.engine import paths
 from imtcp_lab.experiments import alone, web
@@ -31,7 +31,6 @@ from imtcp_lab.run import seed_numbers
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, summary_records, text_table
 from imtcp_lab.topology import Dumbbell
-from imtcp_lab.vm import VmRunner
 
 #: What the build reads.
 SOURCES = ("Cargo.toml", "Cargo.lock", "bpf", "core", "crates", "lab/load")
@@ -168,7 +167,7 @@ def measure(label: str, args: Namespace, out: Path) -> list[dict[str, Any]]:
     """A row per seed of the build that ``IMTCP_PROGRAMS`` names."""
     beside, five = scenarios(args)
     points = sweep.run_all(
-        [*beside, *five], VmRunner(kernel=args.kernel), out / "points" / label, jobs=args.jobs,
+        [*beside, *five], vm.runner(args.kernel), out / "points" / label, jobs=args.jobs,
         fresh=False, label=label,
     )  # fmt: skip
     rows: dict[int, dict[str, Any]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from imtcp_lab import asked, results, sweep
+from imtcp_lab import asked, results, sweep, vm
 from imtcp_lab.controls import CONTROLS, Control, named
 from imtcp_lab.engine import paths
 from imtcp_lab.experiments import EXPERIMENTS, PAPERS, cpu, scoreboard
@@ -22,7 +22,6 @@ from imtcp_lab.options import add_options, out_directory
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import summary_records, text_table
-from imtcp_lab.vm import VmRunner
 
 EPILOG = """\
 examples:
@@ -137,7 +136,7 @@ def _where(args: argparse.Namespace) -> tuple[str, Runner]:
     """The runner and its name in the names of files."""
     if args.netns:
         return "netns", NetnsRunner()
-    return args.kernel, VmRunner(kernel=args.kernel)
+    return args.kernel, vm.runner(args.kernel)
 
 
 def _points(

@@ -7,9 +7,10 @@ import json
 import time
 
 from imtcp_lab.engine import joboptions, paths
-from imtcp_lab.job import LabError, MissingPrerequisite
-from imtcp_lab.vm import kernels, qemu, snapshot
+from imtcp_lab.job import LabError, MissingPrerequisite, Runner
+from imtcp_lab.vm import FAST, KERNELS, kernels, qemu, snapshot, uml_kernel
 from imtcp_lab.vm.runner import DEFAULT_KERNEL, DEFAULT_MEMORY_MB, VmRunner
+from imtcp_lab.vm.uml import UmlRunner
 
 RUN_HELP = """\
 Run a shell script on a stock Debian kernel in virtual time.  The same script,
@@ -35,7 +36,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     joboptions.add_arguments(run, "virtual seconds")
     _add_machine(run)
     run.add_argument(
-        "--kernel", choices=kernels.SERIES, default=DEFAULT_KERNEL, help="kernel series"
+        "--kernel", choices=KERNELS, default=DEFAULT_KERNEL, help="kernel series, or uml"
     )
     run.set_defaults(handler=_run)
 
@@ -47,7 +48,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=raw,
     )
     build.add_argument(
-        "--kernel", choices=kernels.SERIES, action="append", help="kernel series (default: all)"
+        "--kernel",
+        choices=KERNELS,
+        action="append",
+        help="kernel series, or uml, which is built here (default: all series)",
     )
     build.add_argument(
         "--fetch-only",
@@ -91,7 +95,9 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    runner = VmRunner(kernel=args.kernel, memory_mb=args.memory_mb)
+    runner: Runner = VmRunner(kernel=args.kernel, memory_mb=args.memory_mb)
+    if args.kernel == FAST:
+        runner = UmlRunner(memory_mb=args.memory_mb)
     return joboptions.run_and_report(args, runner, "virtual s")
 
 
@@ -102,9 +108,10 @@ def _build(args: argparse.Namespace) -> int:
         started = time.monotonic()
         row: dict[str, object] = {"series": series}
         try:
-            kernel = kernels.get(series, update=args.update)
+            get = uml_kernel.get if series == FAST else kernels.get
+            kernel = get(series, update=args.update)
             row.update(kernel=kernel.release, kernel_package=kernel.package_version)
-            if not args.fetch_only:
+            if not args.fetch_only and series != FAST:
                 saved = VmRunner(kernel=series, memory_mb=args.memory_mb).prepare()
                 row.update(saved.environment, snapshot=str(saved.path))
         except MissingPrerequisite as error:
@@ -127,6 +134,7 @@ def _status(args: argparse.Namespace) -> int:
     except LabError as error:
         emulator = str(error)
     found = {series: kernels.cached(series) for series in kernels.SERIES}
+    found[FAST] = uml_kernel.cached()
     about = {
         "qemu": emulator,
         "cache": str(paths.cache()),
@@ -139,7 +147,8 @@ def _status(args: argparse.Namespace) -> int:
         return 0
     print(f"QEMU      {emulator}\ncache     {about['cache']}")
     for series, kernel in found.items():
-        print(f"kernel    {series:5} {kernel.release if kernel else 'not fetched: lab vm build'}")
+        is_there = kernel.release if kernel else f"not there: lab vm build --kernel {series}"
+        print(f"kernel    {series:5} {is_there}")
     for saved in snapshot.listing():
         size_mb = int(str(saved["bytes"])) / 1e6
         print(

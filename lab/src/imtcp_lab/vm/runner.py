@@ -5,21 +5,17 @@ from __future__ import annotations
 import io
 import tarfile
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from imtcp_lab.engine import processors
-from imtcp_lab.job import Cost, GuestCrashed, Job, JobResult, JobTimeout, Progress
+from imtcp_lab.job import Job, JobResult, Progress
 from imtcp_lab.vm import initramfs, kernels, qemu, snapshot
-from imtcp_lab.vm.frames import named_file
+from imtcp_lab.vm.following import STALL_S, follow
+from imtcp_lab.vm.guest import Memory
 
 DEFAULT_KERNEL = "6.12"
 DEFAULT_MEMORY_MB = 512
-#: Wall-clock seconds without a tick (one each half virtual second) after which
-#: a guest counts as hung; heavy traffic takes some wall seconds per virtual one.
-STALL_S = 300.0
-LOG_TAIL_CHARS = 4000
 
 
 @dataclass
@@ -74,7 +70,9 @@ class VmRunner:
         :class:`GuestCrashed` when the guest panics, hangs or QEMU is killed.
         """
         saved, opened = self._open(job.warmup)
-        archive = qemu.Memory("job", pack(job))
+        environment = {"runner": "vm", **saved.environment, "seed": str(job.seed)}
+        environment |= {"warmup": job.warmup, "missing": " ".join(self._missing)}
+        archive = Memory("job", pack(job))
         arguments = [
             *qemu.machine_arguments(self.memory_mb, job.seed, opened.ram_path, share=False),
             *("-fw_cfg", f"name=opt/imtcp/job,file={archive.path}"),
@@ -83,59 +81,10 @@ class VmRunner:
         try:
             inherited = [archive.fd, opened.ram, opened.devices]
             with processors.one(), qemu.running(arguments, inherited) as guest:
-                return self._follow(guest, job, progress, saved.environment)
+                return follow(guest, job, progress, environment, self.stall_s)
         finally:
             archive.close()
             opened.close()
-
-    def _follow(
-        self,
-        guest: qemu.Guest,
-        job: Job,
-        progress: Progress | None,
-        environment: dict[str, str],
-    ) -> JobResult:
-        started_s = time.monotonic()
-        log: list[bytes] = []
-        files: dict[str, bytes] = {}
-        timed_out = False
-
-        def tail() -> str:
-            said = b"".join(log).decode("utf-8", "replace")[-LOG_TAIL_CHARS:]
-            return "\n".join(part for part in (said.strip(), guest.console_tail()) if part)
-
-        try:
-            for kind, payload in guest.frames(self.stall_s):
-                match kind:
-                    case "T":
-                        if progress is not None:
-                            progress(int.from_bytes(payload, "big") / 1000)
-                    case "L":
-                        log.append(payload)
-                    case "F":
-                        name, content = named_file(payload)
-                        files[name] = content
-                    case "V":
-                        timed_out = True
-                    case "E":
-                        raise GuestCrashed(
-                            f"the guest's agent failed: {payload.decode(errors='replace')}"
-                        )
-                    case "X" if timed_out:
-                        raise JobTimeout(
-                            f"the job used up its {job.limit_virtual_s:g} virtual seconds"
-                        )
-                    case "X":
-                        text = b"".join(log).decode("utf-8", "replace")
-                        about = {"runner": "vm", **environment, "seed": str(job.seed)}
-                        about["warmup"] = job.warmup
-                        about["missing"] = " ".join(self._missing)
-                        cost = Cost(time.monotonic() - started_s, guest.peak_memory_mb())
-                        return JobResult(files, text, int.from_bytes(payload, "big"), about, cost)
-        except (GuestCrashed, JobTimeout) as error:
-            error.console = tail()
-            raise
-        raise AssertionError("frames() ends only by raising")
 
 
 def pack(job: Job) -> bytes:

@@ -20,6 +20,7 @@ from imtcp_lab.engine import paths, processors
 from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import GuestCrashed, LabError
 from imtcp_lab.vm import devicestate, qemu
+from imtcp_lab.vm.guest import Memory
 from imtcp_lab.vm.initramfs import Initramfs
 from imtcp_lab.vm.kernels import Kernel
 from imtcp_lab.vm.monitor import Monitor
@@ -144,10 +145,10 @@ def _boot_and_save(
 
     None if the save caught QEMU's clock on its way (see :mod:`devicestate`).
     """
-    archive = qemu.Memory("initramfs", initramfs.content)
+    archive = Memory("initramfs", initramfs.content)
     # Not in the final file at once: on a full disk, writing to mapped memory
     # would kill QEMU without a reason given.
-    ram, devices = qemu.Memory("ram"), qemu.Memory("devices")
+    ram, devices = Memory("ram"), Memory("devices")
     ram.resize(memory_mb << 20)
     monitor = Monitor()
     arguments = [
@@ -188,7 +189,7 @@ def _boot_and_save(
         monitor.close()
 
 
-def _copy_sparse(memory: qemu.Memory, to: Path, digest: hashlib._Hash) -> str:
+def _copy_sparse(memory: Memory, to: Path, digest: hashlib._Hash) -> str:
     """Write `memory` to a file with holes for its zeros; `digest` with it added."""
     size = os.fstat(memory.fd).st_size
     zeros = bytes(BLOCK_BYTES)

@@ -1,0 +1,113 @@
+"""Runs jobs in User-mode Linux: the kernel is a program of the host, and time is its own.
+
+A guest's processor is infinitely fast: its clock stands still while anything computes and jumps to
+the next timer when all wait.  So a path is measured without the host beside it, a virtual second
+costs what it really computes, and the same job gives the same bytes.  QEMU's guests
+(:mod:`imtcp_lab.vm.runner`) are the stock kernels, whose processor takes its time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from imtcp_lab.engine import processors
+from imtcp_lab.job import Job, JobResult, Progress
+from imtcp_lab.vm import initramfs, uml_kernel
+from imtcp_lab.vm.following import STALL_S, follow
+from imtcp_lab.vm.guest import Channel, running
+from imtcp_lab.vm.runner import pack
+
+DEFAULT_MEMORY_MB = 768
+#: 2024-01-01, in nanoseconds: as the other guests begin.
+STARTS_NS = 1704067200 * 10**9
+ARGUMENTS = (
+    "time-travel=inf-cpu",
+    f"time-travel-start={STARTS_NS}",
+    "con=null",
+    "con0=null,fd:1",
+    "quiet",
+    "panic=-1",
+    # Nothing random but the job's seed.
+    "random.trust_cpu=on",
+    "random.trust_bootloader=on",
+    # What has a path has a relative one: the arguments, too, are stirred into the kernel's chance.
+    "initrd=initrd",
+    "uml_dir=.",
+    "umid=lab",
+    # An argument that the kernel does not know is in the environment of /init.
+    "IMTCP_HOST=/proc/self/cwd",
+)
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """What guest and host share: in memory where there is room for it."""
+    memory = Path("/dev/shm")
+    where = memory if os.access(memory, os.W_OK) else None
+    path = Path(tempfile.mkdtemp(prefix="imtcp-uml-", dir=where))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass
+class UmlRunner:
+    """A :class:`~imtcp_lab.job.Runner` in a guest whose processor is infinitely fast."""
+
+    memory_mb: int = DEFAULT_MEMORY_MB
+    stall_s: float = STALL_S
+    _archives: dict[str, initramfs.Initramfs] = field(init=False, default_factory=dict, repr=False)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock, repr=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Travels to worker processes without what only this process holds."""
+        return {"memory_mb": self.memory_mb, "stall_s": self.stall_s}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def prepare(self, warmup: str = "") -> initramfs.Initramfs:
+        """The kernel is built and the archive made, unless that is done."""
+        with self._lock:
+            archive = self._archives.get(warmup)
+            if archive is None:
+                archive = self._archives[warmup] = initramfs.build(uml_kernel.get(), warmup)
+            return archive
+
+    def run(self, job: Job, progress: Progress | None = None) -> JobResult:
+        """Run `job` as :meth:`imtcp_lab.vm.runner.VmRunner.run` does."""
+        archive, kernel = self.prepare(job.warmup), uml_kernel.get()
+        with _directory() as shared:
+            (shared / "initrd").write_bytes(archive.content)
+            (shared / "job.tar").write_bytes(pack(job))
+            (shared / "frames").touch()
+            command = [
+                str(kernel.image),
+                f"mem={self.memory_mb}M",
+                *ARGUMENTS,
+            ]
+            environment = {
+                "kernel": kernel.release,
+                "kernel_package": kernel.package_version,
+                "machine": " ".join(["User-mode Linux", *ARGUMENTS]),
+                "initramfs_sha256": archive.digest,
+                "memory_mb": str(self.memory_mb),
+                "runner": "uml",
+                "seed": str(job.seed),
+                "warmup": job.warmup,
+                "missing": " ".join(archive.missing),
+            }
+            with (
+                processors.one(),
+                Channel.of(shared / "frames") as frames,
+                running("User-mode Linux", command, frames, where=shared) as guest,
+            ):
+                return follow(guest, job, progress, environment, self.stall_s)

@@ -1,0 +1,171 @@
+"""The kernel of the fast guests: Debian's own source, built as User-mode Linux.
+
+Two things are added to the source (``lab/guest/uml``): the few instructions by which the
+kernel calls a congestion control in BPF, and that nothing random comes from the host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from imtcp_lab.engine import paths
+from imtcp_lab.engine.lock import locked
+from imtcp_lab.job import LabError, MissingPrerequisite
+from imtcp_lab.vm import aptdir
+from imtcp_lab.vm.kernels import Kernel
+
+#: As the option ``--kernel`` calls it.
+SERIES = "uml"
+PACKAGE = "linux-source-6.12"
+#: What builds it, and the Debian package of each.
+BUILT_WITH = {
+    "bc": "bc",
+    "bison": "bison",
+    "flex": "flex",
+    "gcc": "gcc",
+    "make": "make",
+    "pahole": "dwarves",
+    "patch": "patch",
+    "tar": "tar",
+    "xz": "xz-utils",
+}
+LIBRARIES = "libc6-dev, libelf-dev, zlib1g-dev"
+#: Of ours, and where in the source each belongs.
+ADDED = {
+    "bpf_trampoline.c": "arch/um/kernel/bpf_trampoline.c",
+    "perf_event.h": "arch/um/include/asm/perf_event.h",
+}
+#: Into the image in place of when, where and by whom it was built.
+ANYWHERE = {
+    "KBUILD_BUILD_TIMESTAMP": "2024-01-01",
+    "KBUILD_BUILD_USER": "imtcp",
+    "KBUILD_BUILD_HOST": "lab",
+}
+
+
+@dataclass(frozen=True)
+class UmlKernel(Kernel):
+    """A kernel that is a program of the host and has all its modules in itself."""
+
+    @property
+    def image(self) -> Path:
+        """The program."""
+        return self.tree / "linux"
+
+    @property
+    def modules(self) -> Path:
+        """An empty place."""
+        return self.tree / "modules"
+
+
+def _ours() -> Path:
+    return paths.checkout() / "lab" / "guest" / "uml"
+
+
+def _digest() -> str:
+    """Names what is added to the source and how it is built."""
+    content = b"".join(path.read_bytes() for path in sorted(_ours().iterdir()))
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def cached() -> UmlKernel | None:
+    """The one that was built of these files last."""
+    found = sorted((paths.cache() / "kernels").glob(f"{SERIES}@*@*@{_digest()}"))
+    if not found:
+        return None
+    _, release, version, _ = found[-1].name.split("@")
+    return UmlKernel(SERIES, release, version.replace("%3a", ":"), found[-1])
+
+
+def get(series: str = SERIES, *, update: bool = False) -> UmlKernel:
+    """The kernel: the cached one, else (or with `update`) built, which takes minutes.
+
+    Raises :class:`MissingPrerequisite` when no archive known here has its source or a program that
+    builds it is missing, and :class:`LabError` when it does not build.
+    """
+    if series != SERIES:
+        raise LabError(f"kernel {series} is not {SERIES}")
+    kernel = cached()
+    if kernel is not None and not update:
+        return kernel
+    directory = paths.cache() / "kernels"
+    with locked(directory / "lock-uml"):
+        kernel = cached()
+        if kernel is not None and not update:
+            return kernel
+        missing = [package for name, package in BUILT_WITH.items() if shutil.which(name) is None]
+        if missing:
+            raise MissingPrerequisite(
+                f"building the fast guests' kernel takes {', '.join(missing)}: apt-get install"
+                f" {' '.join(missing)}"
+            )
+        with tempfile.TemporaryDirectory(dir=directory, prefix="tmp-uml-") as work:
+            return _build(directory, Path(work))
+
+
+def _build(directory: Path, work: Path) -> UmlKernel:
+    source, version = _fetch(work)
+    print(f"lab: building Linux {version} for fast guests: some ten minutes, once", file=sys.stderr)
+    for name, to in ADDED.items():
+        shutil.copyfile(_ours() / name, source / to)
+    _run(["patch", "-p1", "--fuzz=0", "-i", str(_ours() / "linux.patch")], source)
+    config = _ours() / "config"
+    _run(["make", "ARCH=um", f"KCONFIG_ALLCONFIG={config}", "allnoconfig"], source)
+    settled = (source / ".config").read_text().splitlines()
+    wanted = [line for line in config.read_text().splitlines() if line.startswith("CONFIG_")]
+    lost = [line for line in wanted if line not in settled]
+    if lost:
+        raise LabError(f"Linux {version} does not know {', '.join(lost)}")
+    _run(["make", "ARCH=um", f"-j{os.cpu_count() or 1}", "linux"], source)
+    release = (source / "include" / "config" / "kernel.release").read_text().strip()
+    tree = directory / f"{SERIES}@{release}@{version.replace(':', '%3a')}@{_digest()}"
+    made = work / "tree"
+    (made / "modules").mkdir(parents=True)
+    _run(["strip", "--strip-debug", "-o", str(made / "linux"), "linux"], source)
+    shutil.rmtree(tree, ignore_errors=True)
+    made.replace(tree)
+    return UmlKernel(SERIES, release, version, tree)
+
+
+def _fetch(work: Path) -> tuple[Path, str]:
+    """Debian's source of the kernel, unpacked below `work`, and its version."""
+    troubles = []
+    # apt drops to the user _apt where it can; it may write here then.
+    work.chmod(0o777)
+    for options in (aptdir.system_options, aptdir.bookworm_options):
+        try:
+            aptdir.run(["apt-get", *options(), "download", PACKAGE], cwd=work)
+            break
+        except LabError as error:
+            troubles.append(str(error))
+    else:
+        raise MissingPrerequisite(f"no archive known here has {PACKAGE}: {'; '.join(troubles)}")
+    (archive,) = work.glob("*.deb")
+    aptdir.run(["dpkg-deb", "-x", str(archive), "package"], cwd=work)
+    version = aptdir.run(["dpkg-deb", "-f", str(archive), "Version"]).strip()
+    (source,) = (work / "package" / "usr" / "src").glob("linux-source-*.tar.xz")
+    _run(["tar", "-xf", str(source)], work)
+    return work / source.name.removesuffix(".tar.xz"), version
+
+
+def _run(command: list[str], where: Path) -> None:
+    """Run it, quietly; raises :class:`LabError` with the first errors that it printed."""
+    environment = {**os.environ, **ANYWHERE, "LC_ALL": "C"}
+    done = subprocess.run(
+        command, cwd=where, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).splitlines()
+        errors = [line for line in said if re.search(r"\berror\b|\*\*\*|not found", line)] or said
+        raise LabError(
+            f"{command[0]} failed in the source of Linux (it takes {LIBRARIES}, too)",
+            "\n".join(errors[:10]),
+        )

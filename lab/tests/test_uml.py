@@ -1,0 +1,183 @@
+"""The fast guests: what they promise, and what they are held against."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from imtcp_lab.job import GuestCrashed, Job, JobResult, JobTimeout, LabError
+from imtcp_lab.vm import UmlRunner, is_built
+from test_vm_determinism import TRAFFIC, same, sent_bytes
+from vm_guests import REQUIRED
+from vm_guests import runner as stock
+
+pytestmark = pytest.mark.vm
+
+
+def runner(**settings: float) -> UmlRunner:
+    """A runner, or skip the test: the kernel takes minutes to build."""
+    if not is_built() and not REQUIRED:
+        pytest.skip("the fast guests' kernel is not built (lab vm build --kernel uml)")
+    return UmlRunner(**settings)
+
+
+def of_guests() -> set[int]:
+    """Process ids of all guests on this machine and of what they hold."""
+    listed = subprocess.run(["pgrep", "-f", "kernels/uml@"], capture_output=True, text=True)
+    return {int(pid) for pid in listed.stdout.split()}
+
+
+def left(path: Path) -> list[str]:
+    """Names of what guests share with the host."""
+    return [entry.name for entry in path.iterdir() if entry.name.startswith("imtcp-uml-")]
+
+
+def test_a_job_gets_its_files_and_seed_and_gives_back_what_it_leaves():
+    script = """
+        set -e
+        cat sub/in.txt
+        echo "seed $SEED" >&2
+        mkdir "$OUT/deep"
+        sub/run.sh >"$OUT/deep/made.txt"
+        uname -r >"$OUT/release"
+        exit 3
+    """
+    files = {"sub/in.txt": b"hello\n", "sub/run.sh": b"#!/bin/sh\necho made\n"}
+    result = runner().run(Job(script, files, seed=17))
+    assert (result.exit_code, result.log) == (3, "hello\nseed 17\n")
+    assert result.files["deep/made.txt"] == b"made\n"
+    assert result.environment["kernel"] == result.files["release"].decode().strip()
+    assert result.environment["runner"] == "uml"
+    with pytest.raises(LabError, match="code 3"):
+        result.check()
+
+
+def test_time_that_nobody_uses_costs_nothing():
+    started, seen = time.monotonic(), []
+    runner().run(Job("sleep 1000", limit_virtual_s=2000), seen.append).check()
+    assert time.monotonic() - started < 60
+    assert seen == sorted(seen)
+    assert 999 <= seen[-1] <= 1001
+
+
+def test_two_runs_of_real_traffic_are_equal_to_the_byte_on_a_busy_machine():
+    quiet = runner().run(Job(TRAFFIC, seed=5)).check()
+    assert 10e6 < sent_bytes(quiet) < 14.6e6
+    stop = threading.Event()
+    burners = [threading.Thread(target=_burn, args=(stop,)) for _ in range(2)]
+    for burner in burners:
+        burner.start()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            jobs = [Job(TRAFFIC, seed=5), Job(TRAFFIC, seed=5)]
+            both: list[JobResult] = list(pool.map(runner().run, jobs))
+    finally:
+        stop.set()
+        for burner in burners:
+            burner.join()
+    same(quiet, both[0].check())
+    same(quiet, both[1].check())
+
+
+def _burn(stop: threading.Event) -> None:
+    while not stop.is_set():
+        sum(range(10000))
+
+
+def test_another_seed_is_another_sample():
+    first, second = (runner().run(Job(TRAFFIC, seed=seed)).check() for seed in (1, 2))
+    assert first.files["random.txt"] != second.files["random.txt"]
+
+
+def test_it_carries_what_a_stock_kernel_carries():
+    fast, slow = runner().run(Job(TRAFFIC, seed=5)).check(), stock().run(Job(TRAFFIC, seed=5))
+    assert sent_bytes(fast) == pytest.approx(sent_bytes(slow.check()), rel=0.03)
+
+
+def test_it_has_every_congestion_control_of_the_stock_kernel_and_ours():
+    script = "imtcp up >&2 && cat /proc/sys/net/ipv4/tcp_available_congestion_control"
+    fast, slow = (each.run(Job(script)).check() for each in (runner(), stock()))
+    wanted = set(slow.log.splitlines()[-1].split())
+    assert {"imtcp_bg", "imtcp_paper", "lp", "nv", "bbr"} <= wanted
+    assert wanted <= set(fast.log.splitlines()[-1].split())
+
+
+def test_a_warm_up_is_before_the_job_and_one_that_fails_is_told():
+    job = Job("cat /tmp/warm", warmup="sleep 7; echo warm >/tmp/warm")
+    assert runner().run(job).check().log == "warm\n"
+    with pytest.raises(GuestCrashed, match="stopped") as caught:
+        runner().run(Job("true", warmup="no-such-program"))
+    assert "the warm-up failed" in caught.value.console
+
+
+def test_a_job_that_uses_up_its_virtual_time_says_so():
+    with pytest.raises(JobTimeout, match="2 virtual seconds") as caught:
+        runner().run(Job("echo before; sleep 1000", limit_virtual_s=2))
+    assert "before" in caught.value.console
+
+
+def test_a_job_that_computes_for_ever_is_ended_for_its_clock_stands():
+    with pytest.raises(GuestCrashed, match="hangs"):
+        runner(stall_s=5).run(Job("while :; do :; done"))
+
+
+def test_a_guest_that_is_killed_is_told_and_leaves_nothing():
+    before = of_guests()
+
+    def kill(_: float) -> None:
+        for pid in of_guests() - before:
+            if _is_leader(pid):
+                os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(GuestCrashed, match="SIGKILL"):
+        runner().run(Job("while :; do sleep 1; done", limit_virtual_s=1e9), kill)
+    _gone(before)
+
+
+def _is_leader(pid: int) -> bool:
+    """The kernel itself, not one of the processes that it holds."""
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def _gone(before: set[int]) -> None:
+    deadline = time.monotonic() + 5
+    while of_guests() - before:
+        assert time.monotonic() < deadline, "a guest's processes outlive it"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_command_leaves_no_process(how, tmp_path: Path):
+    runner()
+    before, shared = of_guests(), set(left(Path("/dev/shm")))
+    script = tmp_path / "endless.sh"
+    script.write_text("while :; do :; done\n")
+    command = [sys.executable, "-m", "imtcp_lab.cli", "vm", "run", "--kernel", "uml", str(script)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while len(of_guests() - before) < 3:
+        assert time.monotonic() < deadline, "no guest was started"
+        time.sleep(0.05)
+    process.send_signal(how)
+    process.communicate(timeout=20)
+    assert process.returncode == (-9 if how == signal.SIGKILL else 130)
+    _gone(before)
+    if how != signal.SIGKILL:
+        assert set(left(Path("/dev/shm"))) == shared
+
+
+def test_large_results_and_inputs_come_through_whole():
+    data = bytes(range(256)) * 8192
+    result = runner().run(Job('cp data "$OUT/copy"', {"data": data})).check()
+    assert result.files["copy"] == data
