@@ -133,7 +133,11 @@ def main() -> int:
             print(f"seed {seed}: {len(found)} tests, failed: {failed or 'none'}", flush=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
-        list(pool.map(run, range(asked.seeds)))
+        try:
+            list(pool.map(run, range(asked.seeds)))
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            return 130
     print(kept.table())
     wrong = [(seed, *one) for seed, all in kept.own["failed"].items() for one in all.items()]
     for seed, name, reason in wrong:
