@@ -34,10 +34,10 @@ struct imtcp_conn {
 	__u64 charged_bytes; /* tp->bytes_sent when its policy's clock was last moved on for it */
 	__u32 mode;	     /* enum imtcp_mode */
 	__u32 ip_header_bytes;
-	__u32 spaced_nxt; /* snd_nxt when the control was asked for a gap */
-	__u32 left;	  /* on another control at present, which may be one of ours soon */
-	__u32 pacing;	  /* sk_pacing_status as it is without us */
-	__u32 _pad;
+	__u32 spaced_nxt;  /* snd_nxt when the control was asked for a gap */
+	__u32 left;	   /* on another control at present, which may be one of ours soon */
+	__u32 pacing;	   /* sk_pacing_status as it is without us */
+	__u32 left_before; /* it is among its policy's left_conns since before */
 	struct imtcp_flow flow;
 	struct imtcp_sample
 		newest; /* ACK: the stack is too small for it where streams are judged */

@@ -8,7 +8,6 @@
  *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
  *   imtcp_listeners    prints in which cgroup each listener of a network namespace was opened
- *   imtcp_chose        counts connections of a run that ended on one of our controls that holds nothing back
  *   imtcp_set_orders  writes new orders into a policy, beside the programs that count in it
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
@@ -451,27 +450,6 @@ int imtcp_listeners(struct bpf_iter__tcp *ctx)
 	listener.cookie = bpf_get_socket_cookie(tp);
 	listener.cgroup = BPF_CORE_READ((struct sock___ctl *)tp, sk_cgrp_data.cgroup, kn, id);
 	bpf_seq_write(ctx->meta->seq, &listener, sizeof(listener));
-	return 0;
-}
-
-/* --- imtcp_chose --------------------------------------------------------------------- */
-
-SEC(".data.chose") __u64 chose_conns;
-
-/* A connection has its control until after this. */
-SEC("tp_btf/tcp_destroy_sock")
-int imtcp_chose(__u64 *ctx)
-{
-	struct sock *sk = (struct sock *)ctx[0];
-	struct imtcp_conn *conn = bpf_sk_storage_get(&imtcp_conns, sk, NULL, 0);
-
-	/* A connection on none of our controls was counted when it left ours. */
-	if (!conn || conn->left || conn->policy != cfg.policy)
-		return 0;
-	if (conn->mode == IMTCP_MODE_MEASURE || conn->mode == IMTCP_MODE_FS ||
-	    conn->mode == IMTCP_MODE_NOCC || conn->mode == IMTCP_MODE_PAPER ||
-	    conn->mode == IMTCP_MODE_PAPER_FS)
-		__sync_fetch_and_add(&chose_conns, 1);
 	return 0;
 }
 

@@ -170,25 +170,51 @@ static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u6
 		avail_bps += imtcp_rate_bps(bytes * conn->flow.meas.wire_q8 / 256,
 					    now_us - conn->others_at_us);
 	imtcp_policy_look_at_others(p, conn, now_us);
-	__sync_fetch_and_add(&p->avail_sum_kbps, avail_bps / 1000);
-	__sync_fetch_and_add(&p->avail_count, 1);
+	/* What is available can be nothing: 0 is no sign that there was no result. */
+	if (!p->avail_count || avail_bps < p->avail_min_bps)
+		p->avail_min_bps = avail_bps;
 	if (avail_bps > p->avail_max_bps)
 		p->avail_max_bps = avail_bps;
-	if (!p->avail_min_bps || avail_bps < p->avail_min_bps)
-		p->avail_min_bps = avail_bps;
+	__sync_fetch_and_add(&p->avail_sum_kbps, avail_bps / 1000);
+	__sync_fetch_and_add(&p->avail_count, 1);
 }
 
-/* A connection that had left is on a control of ours again, and was not to be counted as ended where it
- * has the same policy. */
-static __always_inline void imtcp_policy_on_return(struct imtcp_conn *conn, __u64 policy)
+static __always_inline int imtcp_holds_back(__u32 mode)
 {
-	struct imtcp_policy *p = imtcp_policy_of(conn);
+	return mode != IMTCP_MODE_NONE && mode != IMTCP_MODE_MEASURE && mode != IMTCP_MODE_FS &&
+	       mode != IMTCP_MODE_NOCC && mode != IMTCP_MODE_PAPER && mode != IMTCP_MODE_PAPER_FS;
+}
+
+/* Has this connection chosen a control of ours that holds nothing back, though its policy orders one that does? */
+static __always_inline int imtcp_policy_is_let_go(const struct imtcp_policy *p,
+						  const struct imtcp_conn *conn)
+{
+	return imtcp_holds_back(p->mode) && !imtcp_holds_back(conn->mode);
+}
+
+/*
+ * A connection that had left is on a control of ours again, and was not to be counted as ended where it has the same
+ * policy. Returns whether it stays counted among those that left: it sent meanwhile, or before on one that holds
+ * nothing back. What changes a control for us does so between two packets.
+ */
+static __always_inline __u32 imtcp_policy_on_return(struct imtcp_conn *former, __u64 policy,
+						    const struct tcp_sock *tp)
+{
+	struct imtcp_policy *p = imtcp_policy_of(former);
+	int same = former->policy == policy;
 
 	if (!p)
-		return;
-	__sync_fetch_and_add(&p->left_conns, -1);
-	if (conn->policy == policy)
+		return 0;
+	if (same)
 		__sync_fetch_and_add(&p->ended_conns, -1);
+	if (former->left_before)
+		return same;
+	if (same && tp->bytes_sent != former->charged_bytes)
+		return 1;
+	if (same && imtcp_policy_is_let_go(p, former) && tp->bytes_acked != former->acked_before)
+		return 1;
+	__sync_fetch_and_add(&p->left_conns, -1);
+	return 0;
 }
 
 /* A connection ends, or changes its control (left), with so many bytes since it had this one. */
@@ -201,7 +227,7 @@ static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 b
 	if (!p)
 		return;
 	__sync_fetch_and_add(&p->ended_conns, 1);
-	if (left)
+	if (!conn->left_before && (left || imtcp_policy_is_let_go(p, conn)))
 		__sync_fetch_and_add(&p->left_conns, 1);
 	__sync_fetch_and_add(&p->ended_bytes_acked, bytes_acked);
 	__sync_fetch_and_add(&p->ended_bytes_received, bytes_received);

@@ -122,29 +122,6 @@ pub fn pin_link(link: &Link, path: &Path) -> Result<()> {
     raw::obj_pin(link.as_fd(), path).with_context(|| format!("cannot pin {}", path.display()))
 }
 
-/// Counts the connections of a run that end on one of our controls that holds nothing back.
-pub struct Choices {
-    object: Object,
-    _link: Link,
-}
-
-impl Choices {
-    pub fn watch(policy: u64) -> Result<Self> {
-        let name = "imtcp_chose";
-        let cfg = imtcp_ctl_cfg { policy, ..Default::default() };
-        let object = load_for(name, cfg, "the program that sees connections end")?;
-        let _link = program(&object, name)?.attach()?;
-        Ok(Choices { object, _link })
-    }
-
-    pub fn ended_connections(&self) -> u64 {
-        let is_it = |m: &libbpf_rs::Map| m.name().to_string_lossy().ends_with(".data.chose");
-        let value = self.object.maps().find(is_it);
-        let value = value.and_then(|map| map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?);
-        value.and_then(|v| v.try_into().ok()).map_or(0, u64::from_ne_bytes)
-    }
-}
-
 /// The result of switching sockets.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Switched {

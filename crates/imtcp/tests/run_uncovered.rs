@@ -31,18 +31,31 @@ fn where_nothing_was_seen_the_line_claims_nothing() {
     assert_eq!(line, "imtcp: saw no TCP connection of the command\n");
 }
 
+/// Chooses a control, and sends with it until all is acknowledged.
+fn choose_and_send(name: &str) -> String {
+    format!(
+        "s.setsockopt(6, 13, b'{name}')\ns.sendall(bytes(100000))\n\
+         import fcntl, struct, time\n\
+         while struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0]: time.sleep(.01)\n"
+    )
+}
+
 #[test]
-fn a_connection_that_chooses_another_control_is_told_and_one_that_returns_is_not() {
+fn a_connection_that_sends_with_another_control_is_told_also_if_it_returns() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
-    let choose = |name: &str| format!("s.setsockopt(6, 13, b'{name}')\ns.sendall(bytes(100000))\n");
-    let leaves = connected(&net, &choose("reno"));
-    let Some((line, json)) = lines(&net, &leaves) else { return };
-    assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
-    assert_eq!((&json["connections"], &json["left_connections"]), (&1.into(), &1.into()));
-
-    let returns = connected(&net, &(choose("reno") + &choose("imtcp_bg")));
-    let (line, json) = lines(&net, &returns).unwrap();
+    let away = choose_and_send("reno");
+    let back = away.clone() + &choose_and_send("imtcp_bg");
+    for then in [away.clone(), back.clone(), back.clone() + &away, back.clone() + &back] {
+        let Some((line, json)) = lines(&net, &connected(&net, &then)) else { return };
+        assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
+        let told = (&json["connections"], &json["left_connections"]);
+        assert_eq!(told, (&1.into(), &1.into()), "{then}");
+    }
+    // Nothing was sent meanwhile.
+    let choose = |name: &str| format!("s.setsockopt(6, 13, b'{name}')\n");
+    let unused = connected(&net, &(choose("reno") + &choose_and_send("imtcp_bg")));
+    let (line, json) = lines(&net, &unused).unwrap();
     assert!(!line.contains("another congestion control"), "{line}");
     assert_eq!((&json["connections"], &json["left_connections"]), (&1.into(), &0.into()));
 }
@@ -51,17 +64,18 @@ fn a_connection_that_chooses_another_control_is_told_and_one_that_returns_is_not
 fn a_connection_that_chooses_one_of_ours_that_holds_nothing_back_is_told() {
     let Some(_alone) = alone() else { return };
     let net = Net::new();
-    let choose = |name: &str| format!("s.setsockopt(6, 13, b'{name}')\ns.sendall(bytes(100000))\n");
-    let (foreground, again) = (choose("imtcp_fs"), choose("imtcp_bg"));
+    let foreground = choose_and_send("imtcp_fs");
+    let unused = "s.setsockopt(6, 13, b'imtcp_fs')\n".to_string();
     for (options, then, left) in [
-        (&[][..], choose("imtcp"), 1),
+        (&[][..], choose_and_send("imtcp"), 1),
         (&[], foreground.clone(), 1),
-        (&[], foreground.clone() + &choose("imtcp"), 1),
-        (&[], foreground.clone() + &choose("reno"), 1),
-        (&[], foreground.clone() + &again, 0),
+        (&[], foreground.clone() + &choose_and_send("imtcp"), 1),
+        (&[], foreground.clone() + &choose_and_send("reno"), 1),
+        (&[], foreground.clone() + &choose_and_send("imtcp_bg"), 1),
+        (&[], unused + &choose_and_send("imtcp_bg"), 0),
         // These hold back as well, or no less than the run ordered.
-        (&[], choose("imtcp_lp"), 0),
-        (&["--mode", "measure"], foreground, 0),
+        (&[], choose_and_send("imtcp_lp"), 0),
+        (&["--mode", "measure"], foreground.clone(), 0),
     ] {
         let script = connected(&net, &then);
         let output = net.run(&[options, &["--json", "--", "python3", "-c", &script]].concat());
@@ -72,10 +86,10 @@ fn a_connection_that_chooses_one_of_ours_that_holds_nothing_back_is_told() {
     }
     // One that is open yet, in a process that goes on.
     let open = "import os, time\nif os.fork() == 0: os.close(1); os.close(2); time.sleep(3)";
-    let script = connected(&net, &(choose("imtcp_fs") + open));
+    let script = connected(&net, &(foreground.clone() + open));
     let output = net.run(&["--json", "--", "python3", "-c", &script]);
     assert_eq!(summary(&output)["left_connections"], 1, "{output:?}");
-    let (line, _) = lines(&net, &connected(&net, &choose("imtcp_fs"))).unwrap();
+    let (line, _) = lines(&net, &connected(&net, &foreground)).unwrap();
     assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
 }
 

@@ -224,11 +224,7 @@ impl Session {
         self.policies.insert(self.policy, &self.orders)?;
         let dir = fs::File::open(&self.cgroup)?;
         self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy, Default::default())?);
-        self.watch = (!args.quiet)
-            .then(|| Watch::new(&self.cgroup, self.policy, args.orders.mode))
-            .transpose()
-            .ok()
-            .flatten();
+        self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup)).transpose().ok().flatten();
         let (inherited, unreached) = Inherited::take(self.policy, args.orders.mode)?;
         self.inherited = inherited;
         if let Some(told) = unreached.text() {
@@ -288,7 +284,6 @@ impl Session {
         sum.add_ended(counted);
         self.each_open(|record| sum.add_open(record));
         if let Some(watch) = &self.watch {
-            sum.left_connections += watch.ended_on_another_of_ours();
             sum.uncovered = watch.seen();
         }
         sum

@@ -11,14 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use imtcp_bpf::control::Choices;
 use imtcp_bpf::uncovered::{self, UnixPeer};
 use imtcp_common::procfs;
 use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::cgroup;
-use crate::mode::Mode;
 
 /// Everything that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -53,7 +51,6 @@ pub struct Moved {
 /// Looks on.
 pub struct Watch {
     counters: uncovered::Uncovered,
-    choices: Option<Choices>,
     cgroup: PathBuf,
     nfs_before: u64,
     moved: Arc<OnceLock<Moved>>,
@@ -61,10 +58,9 @@ pub struct Watch {
 
 impl Watch {
     /// Before the command begins, with the privilege to load programs.
-    pub fn new(cgroup: &Path, policy: u64, mode: Mode) -> Result<Self> {
+    pub fn new(cgroup: &Path) -> Result<Self> {
         let dir = File::open(cgroup)?;
         Ok(Watch {
-            choices: mode.holds_back().then(|| Choices::watch(policy).ok()).flatten(),
             counters: uncovered::Uncovered::watch(dir.as_fd()),
             cgroup: cgroup.to_path_buf(),
             nfs_before: procfs::nfs_bytes_written(),
@@ -88,11 +84,6 @@ impl Watch {
             }
         })?;
         Ok(())
-    }
-
-    /// Connections that have ended on a control of ours that holds nothing back; none where that is not seen.
-    pub fn ended_on_another_of_ours(&self) -> u64 {
-        self.choices.as_ref().map_or(0, Choices::ended_connections)
     }
 
     pub fn seen(&self) -> Uncovered {
