@@ -27,13 +27,12 @@ from typing import Any
 import pytest
 
 from imtcp_lab import scenario, vm
-from imtcp_lab.job import Job, JobResult, MissingPrerequisite
+from imtcp_lab.job import Job, JobResult
+from vm_guests import runner
 
 ROOT = Path(__file__).resolve().parent.parent
 IMTCP = ROOT / "target" / "release" / "imtcp"
 RECEIVER = "10.2.0.2"
-#: Set in CI, where a missing kernel must not pass unnoticed.
-REQUIRED = os.environ.get("IMTCP_REQUIRE_VM") == "1"
 #: Added to the seeds of all guests: the same tests with other samples.
 SEED = int(os.environ.get("IMTCP_TEST_SEED", "0"))
 
@@ -69,20 +68,6 @@ def wire() -> bytes:
         program.unlink(missing_ok=True)
 
 
-@cache
-def _prepared(kernel: str) -> vm.VmRunner | vm.UmlRunner | str:
-    if kernel == vm.FAST and not vm.is_built() and not REQUIRED:
-        return "the fast guests' kernel is not built (lab vm build --kernel uml)"
-    runner = vm.runner(kernel)
-    try:
-        runner.prepare()
-    except MissingPrerequisite as error:
-        if REQUIRED:
-            raise
-        return str(error)
-    return runner
-
-
 def run(
     script: str,
     kernel: str = vm.FAST,
@@ -94,9 +79,6 @@ def run(
 
     What a path does is told by the fast guests.  What a kernel takes is asked of stock ones.
     """
-    prepared = _prepared(kernel)
-    if isinstance(prepared, str):
-        pytest.skip(prepared)
     job = Job(
         _PRELUDE + script.removeprefix(UP),
         {"wire": wire(), **(files or {})},
@@ -104,7 +86,7 @@ def run(
         seed=seed + SEED,
         limit_virtual_s=limit_s,
     )
-    return prepared.run(job).check()
+    return runner(kernel).run(job).check()
 
 
 @dataclass(frozen=True)

@@ -123,4 +123,7 @@ def test_what_is_available_to_a_run_of_several_connections_is_what_they_could_ha
         assert told["avail_results"] > 10, told
         # of an idle path of 50 Mbit/s
         assert 0.85 * 50e6 <= told["avail_mean_bps"] <= 1.15 * 50e6, told
+        # The mean is one of whole kbit/s.
+        low, mean, high = (told[f"avail_{of}_bps"] // 1000 for of in ("min", "mean", "max"))
+        assert low <= mean <= high, told
         assert told["mean_bps"] <= told["avail_mean_bps"], told

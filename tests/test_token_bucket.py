@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guests import ERROR, SEEDS, UP, Path3, Transfer, assert_seldom_wrong, lines, run, valid_bps
+from guests import SEEDS, UP, Path3, Transfer, assert_seldom_wrong, lines, run, valid_bps
 
 pytestmark = pytest.mark.vm
 
@@ -34,11 +34,17 @@ def test_behind_a_token_bucket_what_exceeds_the_sustained_rate_is_rejected(burst
         return 25e6 * 8 * len(results) / sum(transfer.seconds for transfer in transfers)
 
     assert bps("reno") >= 0.8 * SUSTAINED_BPS
+    # Their shares are 1.00 and 0.90 to 0.94, with a deviation below 0.005: ten of it from these
+    # bounds, and more.
     for control, share in (("imtcp", 0.95), ("imtcp_bg", 0.7)):
         assert_seldom_wrong(valid_bps(results, control, least_events=1), SUSTAINED_BPS)
         figures = (control, bps(control) / 1e6, bps("reno") / 1e6)
         assert bps(control) >= share * bps("reno"), figures
         # Nor is it averaged in: what a user is shown at the end is what can be had.
-        for result in results:
-            shown = [r["avail_smoothed_bps"] for r in lines(result, f"{control}.watch")]
-            assert [s for s in shown if s][-1:] <= [SUSTAINED_BPS * ERROR], figures
+        looks = [lines(result, f"{control}.watch") for result in results]
+        shown_bps = [
+            [r["avail_smoothed_bps"] for r in each if r["avail_smoothed_bps"]] for each in looks
+        ]
+        last_bps = [shown[-1] for shown in shown_bps if shown]
+        assert last_bps, "no guest was shown anything"
+        assert_seldom_wrong(last_bps, SUSTAINED_BPS)

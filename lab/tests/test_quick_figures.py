@@ -53,8 +53,7 @@ def test_each_figure_has_its_turn():
 @pytest.mark.parametrize("name", chosen())
 def test_a_quick_form_runs_to_its_verdict(name, tmp_path, capsys):
     kernel = vm.FAST if vm.is_built() else vm.DEFAULT_KERNEL
-    if kernel != vm.FAST:
-        runner()
+    runner(kernel)
     run = ["run", name, "--quick", "--kernel", kernel, "--jobs", "1", "--out", str(tmp_path)]
     assert cli.main(run) == 0
     lines = capsys.readouterr().out.splitlines()

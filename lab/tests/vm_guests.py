@@ -1,4 +1,4 @@
-"""Runners for the tests: a kernel that this machine cannot get is a skip that says why."""
+"""Guests for the tests: a kernel that this machine cannot get is a skip that says why."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from functools import cache
 
 import pytest
 
+from imtcp_lab import vm
 from imtcp_lab.job import MissingPrerequisite
-from imtcp_lab.vm import VmRunner
 
 #: Set in CI, where a missing kernel must not pass unnoticed.
 REQUIRED = os.environ.get("IMTCP_REQUIRE_VM") == "1"
 
 
 @cache
-def _prepared(series: str) -> VmRunner | str:
-    runner = VmRunner(kernel=series)
+def _prepared(kernel: str) -> vm.VmRunner | vm.UmlRunner | str:
+    # It takes minutes to build.
+    if kernel == vm.FAST and not vm.is_built() and not REQUIRED:
+        return "the fast guests' kernel is not built (lab vm build --kernel uml)"
+    runner = vm.guests_of(kernel)
     try:
         runner.prepare()
     except MissingPrerequisite as error:
@@ -26,9 +29,9 @@ def _prepared(series: str) -> VmRunner | str:
     return runner
 
 
-def runner(series: str = "6.12") -> VmRunner:
-    """A runner with its snapshot ready, or skip the test."""
-    prepared = _prepared(series)
+def runner(kernel: str = vm.DEFAULT_KERNEL) -> vm.VmRunner | vm.UmlRunner:
+    """A runner that is ready, or skip the test."""
+    prepared = _prepared(kernel)
     if isinstance(prepared, str):
         pytest.skip(prepared)
     return prepared

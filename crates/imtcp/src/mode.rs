@@ -81,7 +81,7 @@ impl Mode {
         matches!(self, Bg | Measure | Fs | Paper | PaperBg | PaperCap | PaperFs)
     }
 
-    /// Does it leave others the path? bpf/imtcp_ctl.bpf.c names the modes that do not, too.
+    /// Does it leave others the path? bpf/imtcp_policy.h names the modes that do not, too.
     pub fn holds_back(self) -> bool {
         use Mode::{Fs, Measure, Nocc, Paper, PaperFs};
         !matches!(self, Measure | Fs | Nocc | Paper | PaperFs)

@@ -105,7 +105,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"lab demo: {error}", file=sys.stderr)
         return 2
     out = args.out or paths.checkout() / "out" / "demo"
-    runner = vm.runner(args.kernel)
+    runner = vm.guests_of(args.kernel)
     if args.redraw:
         points = sweep.load_saved(scenarios(controls, args.seeds), out / "points")
     else:

@@ -167,7 +167,7 @@ def measure(label: str, args: Namespace, out: Path) -> list[dict[str, Any]]:
     """A row per seed of the build that ``IMTCP_PROGRAMS`` names."""
     beside, five = scenarios(args)
     points = sweep.run_all(
-        [*beside, *five], vm.runner(args.kernel), out / "points" / label, jobs=args.jobs,
+        [*beside, *five], vm.guests_of(args.kernel), out / "points" / label, jobs=args.jobs,
         fresh=False, label=label,
     )  # fmt: skip
     rows: dict[int, dict[str, Any]] = {}

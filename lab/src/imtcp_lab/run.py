@@ -136,7 +136,7 @@ def _where(args: argparse.Namespace) -> tuple[str, Runner]:
     """The runner and its name in the names of files."""
     if args.netns:
         return "netns", NetnsRunner()
-    return args.kernel, vm.runner(args.kernel)
+    return args.kernel, vm.guests_of(args.kernel)
 
 
 def _points(

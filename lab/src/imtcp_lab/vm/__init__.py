@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from imtcp_lab.vm import kernels, uml_kernel
-from imtcp_lab.vm.runner import DEFAULT_KERNEL, VmRunner
+from imtcp_lab.vm.kernels import Kernel
+from imtcp_lab.vm.runner import DEFAULT_KERNEL, DEFAULT_MEMORY_MB, VmRunner
 from imtcp_lab.vm.uml import UmlRunner
 
 #: What ``--kernel`` knows: stock kernels in QEMU, and the fast one.
@@ -11,9 +12,21 @@ FAST = uml_kernel.SERIES
 KERNELS = (*kernels.SERIES, FAST)
 
 
-def runner(kernel: str = DEFAULT_KERNEL) -> VmRunner | UmlRunner:
-    """Guests of one of :data:`KERNELS`."""
-    return UmlRunner() if kernel == FAST else VmRunner(kernel=kernel)
+def guests_of(
+    kernel: str = DEFAULT_KERNEL, memory_mb: int = DEFAULT_MEMORY_MB
+) -> VmRunner | UmlRunner:
+    """Runs jobs in guests of one of :data:`KERNELS`, with so many MiB of memory each."""
+    if kernel == FAST:
+        return UmlRunner(memory_mb=memory_mb)
+    return VmRunner(kernel=kernel, memory_mb=memory_mb)
+
+
+def get_kernel(kernel: str, *, update: bool = False) -> Kernel:
+    """One of :data:`KERNELS`: the cached one, else (or with `update`) the newest.
+
+    Raises :class:`~imtcp_lab.job.MissingPrerequisite` where it cannot be had.
+    """
+    return uml_kernel.get(update=update) if kernel == FAST else kernels.get(kernel, update=update)
 
 
 def is_built() -> bool:
@@ -21,4 +34,14 @@ def is_built() -> bool:
     return uml_kernel.cached() is not None
 
 
-__all__ = ["DEFAULT_KERNEL", "FAST", "KERNELS", "UmlRunner", "VmRunner", "is_built", "runner"]
+__all__ = [
+    "DEFAULT_KERNEL",
+    "DEFAULT_MEMORY_MB",
+    "FAST",
+    "KERNELS",
+    "UmlRunner",
+    "VmRunner",
+    "get_kernel",
+    "guests_of",
+    "is_built",
+]

@@ -7,10 +7,20 @@ import json
 import time
 
 from imtcp_lab.engine import joboptions, paths
-from imtcp_lab.job import LabError, MissingPrerequisite, Runner
-from imtcp_lab.vm import FAST, KERNELS, kernels, qemu, snapshot, uml_kernel
-from imtcp_lab.vm.runner import DEFAULT_KERNEL, DEFAULT_MEMORY_MB, VmRunner
-from imtcp_lab.vm.uml import UmlRunner
+from imtcp_lab.job import LabError, MissingPrerequisite
+from imtcp_lab.vm import (
+    DEFAULT_KERNEL,
+    DEFAULT_MEMORY_MB,
+    FAST,
+    KERNELS,
+    VmRunner,
+    get_kernel,
+    guests_of,
+    kernels,
+    qemu,
+    snapshot,
+    uml_kernel,
+)
 
 RUN_HELP = """\
 Run a shell script on a stock Debian kernel in virtual time.  The same script,
@@ -95,10 +105,7 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    runner: Runner = VmRunner(kernel=args.kernel, memory_mb=args.memory_mb)
-    if args.kernel == FAST:
-        runner = UmlRunner(memory_mb=args.memory_mb)
-    return joboptions.run_and_report(args, runner, "virtual s")
+    return joboptions.run_and_report(args, guests_of(args.kernel, args.memory_mb), "virtual s")
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -108,8 +115,7 @@ def _build(args: argparse.Namespace) -> int:
         started = time.monotonic()
         row: dict[str, object] = {"series": series}
         try:
-            get = uml_kernel.get if series == FAST else kernels.get
-            kernel = get(series, update=args.update)
+            kernel = get_kernel(series, update=args.update)
             row.update(kernel=kernel.release, kernel_package=kernel.package_version)
             if not args.fetch_only and series != FAST:
                 saved = VmRunner(kernel=series, memory_mb=args.memory_mb).prepare()

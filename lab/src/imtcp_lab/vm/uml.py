@@ -8,12 +8,13 @@ costs what it really computes, and the same job gives the same bytes.  QEMU's gu
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,16 +47,45 @@ ARGUMENTS = (
 )
 
 
+#: Names of what guest and host share begin with this.
+SHARED = "imtcp-uml-"
+
+
 @contextmanager
 def _directory() -> Iterator[Path]:
-    """What guest and host share: in memory where there is room for it."""
+    """What guest and host share: in memory where there is room for it.
+
+    It is locked as long as this process lives.  What one that was killed has left is removed.
+    """
     memory = Path("/dev/shm")
-    where = memory if os.access(memory, os.W_OK) else None
-    path = Path(tempfile.mkdtemp(prefix="imtcp-uml-", dir=where))
+    where = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    for path in where.glob(f"{SHARED}*"):
+        if (lock := _lock(path)) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
+    lock = None
+    while lock is None:
+        path = Path(tempfile.mkdtemp(prefix=SHARED, dir=where))
+        lock = _lock(path)
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _lock(path: Path) -> int | None:
+    """A descriptor that holds it locked; none where another process does, or has removed it."""
+    try:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+    with suppress(BlockingIOError):
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.is_dir():
+            return directory
+    os.close(directory)
+    return None
 
 
 @dataclass

@@ -85,14 +85,12 @@ def cached() -> UmlKernel | None:
     return UmlKernel(SERIES, release, version.replace("%3a", ":"), found[-1])
 
 
-def get(series: str = SERIES, *, update: bool = False) -> UmlKernel:
+def get(*, update: bool = False) -> UmlKernel:
     """The kernel: the cached one, else (or with `update`) built, which takes minutes.
 
     Raises :class:`MissingPrerequisite` when no archive known here has its source or a program that
     builds it is missing, and :class:`LabError` when it does not build.
     """
-    if series != SERIES:
-        raise LabError(f"kernel {series} is not {SERIES}")
     kernel = cached()
     if kernel is not None and not update:
         return kernel
