@@ -198,3 +198,27 @@ fn rules_are_written_tested_and_removed_by_command() {
     assert_eq!(run(&["remove", "backup"]).status.code(), Some(0));
     assert!(!rules.file("backup").exists());
 }
+
+#[test]
+fn systemd_is_told_that_it_is_ready_when_what_runs_already_is_covered() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some(mut subject) = Subject::start(&net) else { return };
+    let unit = Unit::new();
+    imtcp::cgroup::move_pid(subject.child.pid(), &unit.0).unwrap();
+    let rules = Rules::new();
+    rules.write("backup", &unit_rule(&unit, ""));
+    let path = rules.0.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut command = Command::new(&*IMTCP);
+    command.args(["rules", "watch", "--dir", &rules.dir()]).env("NOTIFY_SOCKET", &path);
+    let watch = rules.watch_by(command);
+    let mut told = [0; 64];
+    let length = socket.recv(&mut told).expect("it is ready within 20 s");
+    assert_eq!(text(&told[..length]).trim(), "READY=1");
+    let list = imtcp(&["rules", "list", "--dir", &rules.dir()]);
+    assert_eq!(list.status.code(), Some(0), "{}", text(&list.stdout));
+    assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
+    watch.end();
+}

@@ -41,6 +41,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         up::ensure(&lock)?;
         paths::require_writable()?;
     }
+    let mut ready = Some(sd_notify::NotifyState::Ready);
     loop {
         watcher.tell_faults();
         match watcher.look() {
@@ -56,6 +57,8 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
                 }
             }
         }
+        // `systemctl start` returns when what runs already is covered, or why it is not has been said.
+        let _ = ready.take().map(|ready| sd_notify::notify(&[ready]));
         // A hang-up asks services to read their files again, which this does anyway.
         let asks =
             |arrived: &Arrived| signals::asks_to_end(*arrived) && arrived.signal != libc::SIGHUP;
