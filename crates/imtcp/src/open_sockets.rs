@@ -13,8 +13,8 @@ use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
-use crate::listeners::Listeners;
 use crate::mode::Mode;
+use crate::opened_inside::OpenedInside;
 use crate::socket::{self, Thread};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.
@@ -24,6 +24,9 @@ const IO_URING: &str = "io_uring holds them without a descriptor";
 const OPENED_ELSEWHERE: &str =
     "a listener was opened in another cgroup, before its program came here: what it \
                                 accepts is not covered until the program opens it again";
+const UNCONNECTED: &str =
+    "one that is not connected yet was opened in another cgroup, before its program came here: \
+                           once it is connected, attach again";
 const UNACCEPTED: &str =
     "a listener has not handed them to its program yet; once it has, attach again";
 
@@ -100,7 +103,7 @@ pub struct Taking {
     filter: Option<Filter>,
     /// Policies whose sockets stay theirs.
     before: BTreeSet<u64>,
-    listeners: Listeners,
+    opened_inside: OpenedInside,
     tags: Tags,
     /// The control of each socket, by its cookie.
     pub saved: BTreeMap<u64, String>,
@@ -117,13 +120,23 @@ impl Taking {
     pub fn new(policy: u64, mode: Mode, saved: BTreeMap<u64, String>) -> Result<Self> {
         let tags = Tags::open()?;
         let (filter, before, unreached) = Default::default();
-        let listeners = Listeners::inside(&[]);
-        Ok(Taking { policy, mode, filter, before, listeners, tags, saved, multipath: 0, unreached })
+        let opened_inside = OpenedInside::of(&[]);
+        Ok(Taking {
+            policy,
+            mode,
+            filter,
+            before,
+            opened_inside,
+            tags,
+            saved,
+            multipath: 0,
+            unreached,
+        })
     }
 
     /// In these cgroups only those that pass.
     pub fn filtered(self, filter: Option<Filter>, cgroups: &[PathBuf]) -> Self {
-        Taking { filter, listeners: Listeners::inside(cgroups), ..self }
+        Taking { filter, opened_inside: OpenedInside::of(cgroups), ..self }
     }
 
     /// Not those of these policies.
@@ -183,7 +196,7 @@ impl Taking {
         let is_before = self.tags.get(copy).is_some_and(|policy| self.before.contains(&policy));
         if socket::is_listener(copy) && (is_before || self.filter.is_some()) {
             // What one opened elsewhere accepts is not shown to any program with a filter.
-            match (self.listeners.has(thread, socket::cookie(copy)?)?, &self.filter) {
+            match (self.opened_inside.has(copy)?, &self.filter) {
                 (true, Some(_)) if !is_before => return self.take_listener(thread, copy),
                 (true, _) => return Ok(()),
                 (false, Some(_)) => {
@@ -195,12 +208,18 @@ impl Taking {
         } else if is_before {
             return Ok(());
         }
-        // One that is not connected yet is seen when it is.
-        let is_passed = |filter: &Filter| {
-            socket::ends(copy).is_some_and(|(peer, port)| filter.passes(peer, port))
-        };
-        if !self.filter.as_ref().is_none_or(is_passed) {
-            return Ok(());
+        if let Some(filter) = &self.filter {
+            match socket::ends(copy) {
+                Some((peer, port)) if filter.passes(peer, port) => {}
+                Some(_) => return Ok(()),
+                // The programs of the cgroup that it was opened in see it connect.
+                None => {
+                    if socket::may_yet_connect(copy) && !self.opened_inside.has(copy)? {
+                        self.unreached.note_sockets(1, UNCONNECTED);
+                    }
+                    return Ok(());
+                }
+            }
         }
         let (cookie, before) = (socket::cookie(copy)?, socket::control(copy)?);
         // The control's init reads the tag, so the tag comes first. A socket that has the control already gets it
