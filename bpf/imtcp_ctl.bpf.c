@@ -7,8 +7,8 @@
  *   imtcp_connections  prints a record of every connection that has our state
  *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
- *   imtcp_opened       prints in which cgroup the socket of each descriptor of a process was opened
- *   imtcp_held         prints the sockets of a network namespace that a file holds, and their cgroups
+ *   imtcp_opened       prints the socket of each descriptor, and the cgroup that it was opened in
+ *   imtcp_held         prints the connections of a network namespace that a file holds, and their cgroups
  *   imtcp_chose        counts connections of a run that ended on one of our controls that holds nothing back
  *   imtcp_set_orders  writes new orders into a policy, beside the programs that count in it
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
@@ -461,14 +461,17 @@ int imtcp_opened(struct bpf_iter__task_file *ctx)
 {
 	struct imtcp_opened opened = {};
 	struct socket *socket;
+	struct sock___ctl *sk;
 
 	if (!ctx->task || !ctx->file)
 		return 0;
 	socket = bpf_sock_from_file(ctx->file);
 	if (!socket)
 		return 0;
+	sk = (struct sock___ctl *)BPF_CORE_READ(socket, sk);
 	opened.fd = ctx->fd;
-	opened.cgroup = cgroup_opened_in((struct sock___ctl *)BPF_CORE_READ(socket, sk));
+	opened.inode = socket_inode(sk);
+	opened.cgroup = cgroup_opened_in(sk);
 	bpf_seq_write(ctx->meta->seq, &opened, sizeof(opened));
 	return 0;
 }
@@ -486,8 +489,7 @@ static __always_inline void fill_peer(struct imtcp_held *held, struct sock_commo
 		bpf_core_read(held->daddr, sizeof(__be32), &skc->skc_daddr);
 }
 
-/* Not one that its process has closed or that waits to be accepted, nor one of the kernel's own: those have no
- * file. */
+/* One that its process has closed or that waits to be accepted has no file, nor has one of the kernel's own. */
 SEC("iter/tcp")
 int imtcp_held(struct bpf_iter__tcp *ctx)
 {
@@ -496,7 +498,7 @@ int imtcp_held(struct bpf_iter__tcp *ctx)
 	struct imtcp_tag *tag;
 	struct tcp_sock *tp;
 
-	if (!ctx->sk_common)
+	if (!ctx->sk_common || ctx->sk_common->skc_state == TCP_LISTEN)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(ctx->sk_common); /* not those in TIME_WAIT, nor requests */
 	if (!tp)
@@ -509,7 +511,6 @@ int imtcp_held(struct bpf_iter__tcp *ctx)
 		held.policy = tag->policy;
 	held.inode = socket_inode(sk);
 	held.cgroup = cgroup_opened_in(sk);
-	held.tcp_state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	fill_peer(&held, &sk->__sk_common);
 	BPF_CORE_READ_STR_INTO(&held.cc, (struct inet_connection_sock___ctl *)tp, icsk_ca_ops,
 			       name);

@@ -53,10 +53,11 @@ struct imtcp_orders {
 /* The socket of a descriptor, as imtcp_opened prints it. */
 struct imtcp_opened {
 	__imtcp_u64 fd;
+	__imtcp_u64 inode;
 	__imtcp_u64 cgroup; /* that it was opened in: its id */
 };
 
-/* A TCP socket of a network namespace that a file holds, as imtcp_held prints it. */
+/* A connection of a network namespace that a file holds, as imtcp_held prints it. */
 struct imtcp_held {
 	__imtcp_u64 inode;
 	__imtcp_u64 cgroup;   /* that it was opened in: its id */
@@ -65,8 +66,7 @@ struct imtcp_held {
 	__imtcp_u16 family;
 	__imtcp_u16 sport; /* host order, as dport */
 	__imtcp_u16 dport;
-	__imtcp_u8 tcp_state;
-	__imtcp_u8 _pad0;
+	__imtcp_u16 _pad0;
 	char cc[IMTCP_CA_NAME_MAX];
 };
 

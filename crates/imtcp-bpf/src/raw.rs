@@ -94,7 +94,7 @@ pub fn sock_ops_of_cgroup(cgroup: BorrowedFd) -> io::Result<(u32, Vec<u32>)> {
     Ok((flags, ids[..count as usize].to_vec()))
 }
 
-/// A link that has an iterator go through the open files of one process.
+/// A link that has an iterator go through the open files of one process; of all with 0.
 pub fn link_to_files_of(program: BorrowedFd, pid: u32) -> io::Result<OwnedFd> {
     let mut info = sys::bpf_iter_link_info::default();
     info.task.pid = pid;

@@ -611,15 +611,17 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_opened {
     pub fd: __imtcp_u64,
+    pub inode: __imtcp_u64,
     pub cgroup: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_opened"][::std::mem::size_of::<imtcp_opened>() - 16usize];
+    ["Size of imtcp_opened"][::std::mem::size_of::<imtcp_opened>() - 24usize];
     ["Alignment of imtcp_opened"][::std::mem::align_of::<imtcp_opened>() - 8usize];
     ["Offset of field: imtcp_opened::fd"][::std::mem::offset_of!(imtcp_opened, fd) - 0usize];
+    ["Offset of field: imtcp_opened::inode"][::std::mem::offset_of!(imtcp_opened, inode) - 8usize];
     ["Offset of field: imtcp_opened::cgroup"]
-        [::std::mem::offset_of!(imtcp_opened, cgroup) - 8usize];
+        [::std::mem::offset_of!(imtcp_opened, cgroup) - 16usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -631,8 +633,7 @@ pub struct imtcp_held {
     pub family: __imtcp_u16,
     pub sport: __imtcp_u16,
     pub dport: __imtcp_u16,
-    pub tcp_state: __imtcp_u8,
-    pub _pad0: __imtcp_u8,
+    pub _pad0: __imtcp_u16,
     pub cc: [::std::os::raw::c_char; 16usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -646,9 +647,7 @@ const _: () = {
     ["Offset of field: imtcp_held::family"][::std::mem::offset_of!(imtcp_held, family) - 40usize];
     ["Offset of field: imtcp_held::sport"][::std::mem::offset_of!(imtcp_held, sport) - 42usize];
     ["Offset of field: imtcp_held::dport"][::std::mem::offset_of!(imtcp_held, dport) - 44usize];
-    ["Offset of field: imtcp_held::tcp_state"]
-        [::std::mem::offset_of!(imtcp_held, tcp_state) - 46usize];
-    ["Offset of field: imtcp_held::_pad0"][::std::mem::offset_of!(imtcp_held, _pad0) - 47usize];
+    ["Offset of field: imtcp_held::_pad0"][::std::mem::offset_of!(imtcp_held, _pad0) - 46usize];
     ["Offset of field: imtcp_held::cc"][::std::mem::offset_of!(imtcp_held, cc) - 48usize];
 };
 #[repr(C)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What only the kernel knows of sockets: the cgroup that each was opened in, and which of them a file holds.
 
+use std::collections::HashSet;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Read;
@@ -14,36 +15,50 @@ use crate::raw::{self, Plain};
 use crate::shared::{imtcp_held, imtcp_opened};
 use crate::{control, netns, objects, records};
 
-/// Tells in which cgroup the sockets of this process's descriptors were opened.
-pub struct Opened {
+/// The program that goes through the descriptors that are sockets.
+pub struct Descriptors {
     _object: Object,
     link: OwnedFd,
 }
 
-impl Opened {
-    pub fn load() -> Result<Self> {
-        let name = "imtcp_opened";
-        let object = objects::load(objects::open_ctl(name)?, "the program that asks for cgroups")?;
-        let link = {
-            let program = control::program(&object, name)?;
-            raw::link_to_files_of(program.as_fd(), std::process::id())
-        };
-        let link = link.context("cannot go through the files of a process")?;
-        Ok(Opened { _object: object, link })
+impl Descriptors {
+    pub fn of_this_process() -> Result<Self> {
+        Self::of(std::process::id())
     }
 
-    /// Its id; None if the descriptor is no socket.
-    pub fn cgroup_of(&self, socket: BorrowedFd) -> Result<Option<u64>> {
+    /// Of all processes, whether or not /proc shows their descriptors to us.
+    pub fn of_all() -> Result<Self> {
+        Self::of(0)
+    }
+
+    fn of(pid: u32) -> Result<Self> {
+        let name = "imtcp_opened";
+        let object = objects::load(objects::open_ctl(name)?, "the program that lists descriptors")?;
+        let link = raw::link_to_files_of(control::program(&object, name)?.as_fd(), pid);
+        let link = link.context("cannot go through the files of processes")?;
+        Ok(Descriptors { _object: object, link })
+    }
+
+    fn read(&self) -> Result<Vec<imtcp_opened>> {
         let mut printed = Vec::new();
         File::from(raw::iter_create(self.link.as_fd())?).read_to_end(&mut printed)?;
         let each = printed.chunks_exact(size_of::<imtcp_opened>());
-        let mut each = each.filter_map(imtcp_opened::from_bytes);
-        let found = each.find(|opened| opened.fd == socket.as_raw_fd() as u64);
+        Ok(each.filter_map(imtcp_opened::from_bytes).collect())
+    }
+
+    /// The id of the cgroup that a socket was opened in; None if the descriptor is no socket of these.
+    pub fn cgroup_of(&self, socket: BorrowedFd) -> Result<Option<u64>> {
+        let found = self.read()?.into_iter().find(|o| o.fd == socket.as_raw_fd() as u64);
         Ok(found.map(|opened| opened.cgroup))
+    }
+
+    /// The inodes of all these sockets.
+    pub fn inodes(&self) -> Result<HashSet<u64>> {
+        Ok(self.read()?.into_iter().map(|opened| opened.inode).collect())
     }
 }
 
-/// A TCP socket that a file holds: that of a descriptor, or one without.
+/// A connection that a file holds: that of a descriptor, or one without.
 pub struct Held {
     pub inode: u64,
     /// The id of the cgroup that it was opened in.
@@ -53,12 +68,10 @@ pub struct Held {
     pub control: String,
     pub peer: SocketAddr,
     pub local_port: u16,
-    pub is_listener: bool,
 }
 
 impl From<imtcp_held> for Held {
     fn from(held: imtcp_held) -> Self {
-        const TCP_LISTEN: u8 = 10;
         let control = held.cc.map(|c| c as u8);
         let control = CStr::from_bytes_until_nul(&control).unwrap_or_default();
         Held {
@@ -68,7 +81,6 @@ impl From<imtcp_held> for Held {
             control: control.to_string_lossy().into_owned(),
             peer: records::address(held.family, &held.daddr, held.dport),
             local_port: held.sport,
-            is_listener: held.tcp_state == TCP_LISTEN,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod coverage;
 pub mod device;
 pub mod filter;
 pub mod follow;
+pub mod in_no_table;
 pub mod left_behind;
 pub mod mode;
 pub mod nested;

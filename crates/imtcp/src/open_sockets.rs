@@ -7,12 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 use anyhow::Result;
+use imtcp_bpf::sockets::Held;
 use imtcp_bpf::tags::Tags;
 use imtcp_bpf::{control, is_ours, netns};
 use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
+use crate::in_no_table;
 use crate::mode::Mode;
 use crate::opened_inside::OpenedInside;
 use crate::socket::{self, Thread};
@@ -24,6 +26,9 @@ const IO_URING: &str = "io_uring holds them without a descriptor";
 const OPENED_ELSEWHERE: &str =
     "a listener was opened in another cgroup, before its program came here: what it \
                                 accepts is not covered until the program opens it again";
+const IN_NO_TABLE: &str =
+    "no process has a descriptor of them, as of one that a Unix socket carries: once a process \
+                           has it, attach again";
 const UNCONNECTED: &str =
     "one that is not connected yet was opened in another cgroup, before its program came here: \
                            once it is connected, attach again";
@@ -159,6 +164,24 @@ impl Taking {
         }
         let held = procfs::sockets_of_io_uring(pid);
         self.unreached.note_sockets(held.difference(&seen).count(), IO_URING);
+    }
+
+    /// Notes connections whose sockets were opened in cgroups with these ids and that no process has a descriptor of.
+    pub fn note_those_in_no_table(&mut self, opened_in: &BTreeSet<u64>) {
+        let passes = |held: &Held| {
+            let passes = |filter: &Filter| filter.passes(held.peer, held.local_port);
+            self.filter.as_ref().is_none_or(passes)
+        };
+        let has_it = |held: &Held| {
+            held.policy == self.policy && held.control == self.mode.control()
+                || self.before.contains(&held.policy)
+        };
+        let asked_for =
+            |held: &Held| opened_in.contains(&held.cgroup) && passes(held) && !has_it(held);
+        match in_no_table::count(asked_for) {
+            Ok(count) => self.unreached.note_sockets(count, IN_NO_TABLE),
+            Err(e) => eprintln!("imtcp: connections without a descriptor are not known: {e:#}"),
+        }
     }
 
     /// Changes the sockets in a thread's table of descriptors, and notes which they are.

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use imtcp_bpf::sockets::Opened;
+use imtcp_bpf::sockets::Descriptors;
 
 use crate::cgroup;
 
@@ -16,7 +16,7 @@ pub struct OpenedInside {
     /// The ids of the cgroups. None: each cgroup is inside.
     cgroups: Option<BTreeSet<u64>>,
     /// The program that tells, once it was needed.
-    opened: OnceCell<Opened>,
+    own: OnceCell<Descriptors>,
 }
 
 impl OpenedInside {
@@ -24,20 +24,20 @@ impl OpenedInside {
     pub fn of(dirs: &[PathBuf]) -> Self {
         let is_all = cgroup::mount().is_ok_and(|mount| dirs.contains(&mount));
         let ids = || dirs.iter().flat_map(|dir| ids_in(dir)).collect();
-        OpenedInside { cgroups: (!is_all).then(ids), opened: OnceCell::new() }
+        OpenedInside { cgroups: (!is_all).then(ids), own: OnceCell::new() }
     }
 
     /// A socket, by a copy of its descriptor.
     pub fn has(&self, copy: BorrowedFd) -> io::Result<bool> {
         let Some(cgroups) = &self.cgroups else { return Ok(true) };
-        let opened = match self.opened.get() {
-            Some(opened) => opened,
+        let own = match self.own.get() {
+            Some(own) => own,
             None => {
-                let loaded = Opened::load().map_err(io::Error::other)?;
-                self.opened.get_or_init(|| loaded)
+                let loaded = Descriptors::of_this_process().map_err(io::Error::other)?;
+                self.own.get_or_init(|| loaded)
             }
         };
-        let cgroup = opened.cgroup_of(copy).map_err(io::Error::other)?;
+        let cgroup = own.cgroup_of(copy).map_err(io::Error::other)?;
         Ok(cgroup.is_some_and(|cgroup| cgroups.contains(&cgroup)))
     }
 }

@@ -240,9 +240,11 @@ fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
     let mut taking = Taking::new(attachment.policy, attachment.mode, saved)?
         .filtered(attachment.filter.clone(), &attachment.cgroups())
         .after(nested::filtered_before(attachment));
-    for pid in nested::own_processes(attachment, &nested::within(attachment)) {
+    let inner = nested::within(attachment);
+    for pid in nested::own_processes(attachment, &inner) {
         taking.of_process(pid);
     }
+    taking.note_those_in_no_table(&nested::opened_in(attachment, &inner));
     let Taking { saved, multipath, unreached, .. } = taking;
     attachment.sockets =
         saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
