@@ -30,6 +30,7 @@ sys.stdin.readline()
 "#;
 
 /// `watch --once`: its lines, its greatest memory in kB, and the time that it took beside its interval.
+#[allow(clippy::zombie_processes)] // wait4 waits for it, and tells its memory
 fn watch(args: &[&str]) -> (usize, u64, Duration) {
     const INTERVAL: Duration = Duration::from_millis(100);
     let began = Instant::now();
