@@ -7,7 +7,8 @@
  *   imtcp_connections  prints a record of every connection that has our state
  *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
- *   imtcp_listeners    prints in which cgroup each listener of a network namespace was opened
+ *   imtcp_opened       prints the socket of each descriptor, and the cgroup that it was opened in
+ *   imtcp_held         prints the connections of a network namespace that a file holds, and their cgroups
  *   imtcp_set_orders  writes new orders into a policy, beside the programs that count in it
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
@@ -203,8 +204,12 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 /* --- the kernel's structures for the iterators --------------------------------------- */
 
 /* "___ctl": flavours of the structures in imtcp_kernel.h, with the members used here. */
+struct file;
+
 struct socket {
 	short type;
+	struct file *file;
+	struct sock *sk;
 } IMTCP_CORE;
 
 struct inode {
@@ -262,6 +267,15 @@ struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
 	__u32 uid;
+};
+
+struct task_struct;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file __attribute__((aligned(8)));
 };
 
 /* --- imtcp_connections --------------------------------------------------------------- */
@@ -434,22 +448,72 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-/* --- imtcp_listeners ----------------------------------------------------------------- */
+/* --- imtcp_opened -------------------------------------------------------------------- */
 
-SEC("iter/tcp")
-int imtcp_listeners(struct bpf_iter__tcp *ctx)
+static __always_inline __u64 cgroup_opened_in(struct sock___ctl *sk)
 {
-	struct imtcp_listener listener;
+	return BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id);
+}
+
+SEC("iter/task_file")
+int imtcp_opened(struct bpf_iter__task_file *ctx)
+{
+	struct imtcp_opened opened = {};
+	struct socket *socket;
+	struct sock___ctl *sk;
+
+	if (!ctx->task || !ctx->file)
+		return 0;
+	socket = bpf_sock_from_file(ctx->file);
+	if (!socket)
+		return 0;
+	sk = (struct sock___ctl *)BPF_CORE_READ(socket, sk);
+	opened.fd = ctx->fd;
+	opened.inode = socket_inode(sk);
+	opened.cgroup = cgroup_opened_in(sk);
+	bpf_seq_write(ctx->meta->seq, &opened, sizeof(opened));
+	return 0;
+}
+
+/* --- imtcp_held ---------------------------------------------------------------------- */
+
+static __always_inline void fill_peer(struct imtcp_held *held, struct sock_common *skc)
+{
+	held->family = BPF_CORE_READ(skc, skc_family);
+	held->sport = BPF_CORE_READ(skc, skc_num);
+	held->dport = bpf_ntohs(BPF_CORE_READ(skc, skc_dport));
+	if (held->family == AF_INET6)
+		bpf_core_read(held->daddr, sizeof(held->daddr), &skc->skc_v6_daddr);
+	else
+		bpf_core_read(held->daddr, sizeof(__be32), &skc->skc_daddr);
+}
+
+/* One that its process has closed or that waits to be accepted has no file, nor has one of the kernel's own. */
+SEC("iter/tcp")
+int imtcp_held(struct bpf_iter__tcp *ctx)
+{
+	struct imtcp_held held = {};
+	struct sock___ctl *sk;
+	struct imtcp_tag *tag;
 	struct tcp_sock *tp;
 
-	if (!ctx->sk_common || ctx->sk_common->skc_state != TCP_LISTEN)
+	if (!ctx->sk_common || ctx->sk_common->skc_state == TCP_LISTEN)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(ctx->sk_common);
+	tp = bpf_skc_to_tcp_sock(ctx->sk_common); /* not those in TIME_WAIT, nor requests */
 	if (!tp)
 		return 0;
-	listener.cookie = bpf_get_socket_cookie(tp);
-	listener.cgroup = BPF_CORE_READ((struct sock___ctl *)tp, sk_cgrp_data.cgroup, kn, id);
-	bpf_seq_write(ctx->meta->seq, &listener, sizeof(listener));
+	sk = (struct sock___ctl *)tp;
+	if (!BPF_CORE_READ(sk, sk_socket, file))
+		return 0;
+	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
+	if (tag)
+		held.policy = tag->policy;
+	held.inode = socket_inode(sk);
+	held.cgroup = cgroup_opened_in(sk);
+	fill_peer(&held, &sk->__sk_common);
+	BPF_CORE_READ_STR_INTO(&held.cc, (struct inet_connection_sock___ctl *)tp, icsk_ca_ops,
+			       name);
+	bpf_seq_write(ctx->meta->seq, &held, sizeof(held));
 	return 0;
 }
 

@@ -50,10 +50,24 @@ struct imtcp_orders {
 	struct imtcp_params params;
 };
 
-/* A listener of a network namespace, as imtcp_listeners prints it. */
-struct imtcp_listener {
-	__imtcp_u64 cookie;
+/* The socket of a descriptor, as imtcp_opened prints it. */
+struct imtcp_opened {
+	__imtcp_u64 fd;
+	__imtcp_u64 inode;
 	__imtcp_u64 cgroup; /* that it was opened in: its id */
+};
+
+/* A connection of a network namespace that a file holds, as imtcp_held prints it. */
+struct imtcp_held {
+	__imtcp_u64 inode;
+	__imtcp_u64 cgroup;   /* that it was opened in: its id */
+	__imtcp_u64 policy;   /* of its tag; 0: none */
+	__imtcp_u8 daddr[16]; /* network order; IPv4 in the first four bytes */
+	__imtcp_u16 family;
+	__imtcp_u16 sport; /* host order, as dport */
+	__imtcp_u16 dport;
+	__imtcp_u16 _pad0;
+	char cc[IMTCP_CA_NAME_MAX];
 };
 
 /* The order to the program that switches sockets, and what it did. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The control programs of bpf/imtcp_ctl.bpf.c, loaded onto the pinned maps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ pub use libbpf_rs::Link;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject, ProgramMut};
 
 use crate::raw::{self, Plain};
-use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_listener};
+use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter};
 use crate::{meta, netns, objects, paths, Obstacle};
 
 /// Lets the control object use the maps that are pinned.
-fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
+pub(crate) fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
     for mut map in object.maps_mut() {
         let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) else {
             continue;
@@ -161,19 +161,9 @@ pub fn tag_subflows(ns: &netns::NetNs, master_cookie: u64, policy: u64) -> Resul
     walk(ns, link.as_fd()).map(drop)
 }
 
-/// The cgroup that each listener of a namespace was opened in, by the listener's cookie.
-pub fn listeners(ns: &netns::NetNs) -> Result<BTreeMap<u64, u64>> {
-    let name = "imtcp_listeners";
-    let object = objects::load(objects::open_ctl(name)?, "the program that lists listeners")?;
-    let link = program(&object, name)?.attach()?;
-    let printed = walk(ns, link.as_fd())?;
-    let each = printed.chunks_exact(std::mem::size_of::<imtcp_listener>());
-    Ok(each.filter_map(imtcp_listener::from_bytes).map(|l| (l.cookie, l.cgroup)).collect())
-}
-
 /// Has an iterator go through the TCP sockets of a namespace, that of the thread that makes it. Returns what it
 /// prints.
-fn walk(ns: &netns::NetNs, link: BorrowedFd) -> Result<Vec<u8>> {
+pub(crate) fn walk(ns: &netns::NetNs, link: BorrowedFd) -> Result<Vec<u8>> {
     ns.run(move || -> Result<Vec<u8>> {
         let mut printed = Vec::new();
         std::fs::File::from(raw::iter_create(link)?).read_to_end(&mut printed)?;

@@ -24,6 +24,7 @@ pub mod records;
 mod registrations;
 pub mod rundir;
 pub mod shared;
+pub mod sockets;
 mod staged;
 pub mod tags;
 pub mod totals;

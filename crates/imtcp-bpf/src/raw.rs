@@ -94,6 +94,23 @@ pub fn sock_ops_of_cgroup(cgroup: BorrowedFd) -> io::Result<(u32, Vec<u32>)> {
     Ok((flags, ids[..count as usize].to_vec()))
 }
 
+/// A link that has an iterator go through the open files of one process; of all with 0.
+pub fn link_to_files_of(program: BorrowedFd, pid: u32) -> io::Result<OwnedFd> {
+    let mut info = sys::bpf_iter_link_info::default();
+    info.task.pid = pid;
+    let options = sys::bpf_link_create_opts {
+        sz: std::mem::size_of::<sys::bpf_link_create_opts>() as _,
+        iter_info: &raw mut info,
+        iter_info_len: std::mem::size_of_val(&info) as u32,
+        ..Default::default()
+    };
+    // SAFETY: the descriptor is open, and `info` lives through the call; the descriptor returned is new and ours.
+    unsafe {
+        let link = sys::bpf_link_create(program.as_raw_fd(), 0, sys::BPF_TRACE_ITER, &options);
+        Ok(OwnedFd::from_raw_fd(check(link)?))
+    }
+}
+
 pub fn iter_create(link: BorrowedFd) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is open; the one returned is new and ours.
     unsafe { Ok(OwnedFd::from_raw_fd(check(sys::bpf_iter_create(link.as_raw_fd()))?)) }
@@ -138,7 +155,8 @@ unsafe impl Plain for crate::shared::imtcp_policy {}
 unsafe impl Plain for crate::shared::imtcp_tag {}
 unsafe impl Plain for crate::shared::imtcp_ctl_cfg {}
 unsafe impl Plain for crate::shared::imtcp_ctl_switch {}
-unsafe impl Plain for crate::shared::imtcp_listener {}
+unsafe impl Plain for crate::shared::imtcp_opened {}
+unsafe impl Plain for crate::shared::imtcp_held {}
 unsafe impl Plain for crate::shared::imtcp_orders {}
 unsafe impl Plain for crate::shared::imtcp_uncovered {}
 unsafe impl Plain for crate::shared::imtcp_unix_peer {}

@@ -112,7 +112,7 @@ impl Record {
     }
 }
 
-fn address(family: u16, bytes: &[u8; 16], port: u16) -> SocketAddr {
+pub(crate) fn address(family: u16, bytes: &[u8; 16], port: u16) -> SocketAddr {
     let ip = if i32::from(family) == libc::AF_INET6 {
         IpAddr::V6(Ipv6Addr::from(*bytes)).to_canonical()
     } else {

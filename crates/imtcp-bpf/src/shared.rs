@@ -609,18 +609,46 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
-pub struct imtcp_listener {
-    pub cookie: __imtcp_u64,
+pub struct imtcp_opened {
+    pub fd: __imtcp_u64,
+    pub inode: __imtcp_u64,
     pub cgroup: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_listener"][::std::mem::size_of::<imtcp_listener>() - 16usize];
-    ["Alignment of imtcp_listener"][::std::mem::align_of::<imtcp_listener>() - 8usize];
-    ["Offset of field: imtcp_listener::cookie"]
-        [::std::mem::offset_of!(imtcp_listener, cookie) - 0usize];
-    ["Offset of field: imtcp_listener::cgroup"]
-        [::std::mem::offset_of!(imtcp_listener, cgroup) - 8usize];
+    ["Size of imtcp_opened"][::std::mem::size_of::<imtcp_opened>() - 24usize];
+    ["Alignment of imtcp_opened"][::std::mem::align_of::<imtcp_opened>() - 8usize];
+    ["Offset of field: imtcp_opened::fd"][::std::mem::offset_of!(imtcp_opened, fd) - 0usize];
+    ["Offset of field: imtcp_opened::inode"][::std::mem::offset_of!(imtcp_opened, inode) - 8usize];
+    ["Offset of field: imtcp_opened::cgroup"]
+        [::std::mem::offset_of!(imtcp_opened, cgroup) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_held {
+    pub inode: __imtcp_u64,
+    pub cgroup: __imtcp_u64,
+    pub policy: __imtcp_u64,
+    pub daddr: [__imtcp_u8; 16usize],
+    pub family: __imtcp_u16,
+    pub sport: __imtcp_u16,
+    pub dport: __imtcp_u16,
+    pub _pad0: __imtcp_u16,
+    pub cc: [::std::os::raw::c_char; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_held"][::std::mem::size_of::<imtcp_held>() - 64usize];
+    ["Alignment of imtcp_held"][::std::mem::align_of::<imtcp_held>() - 8usize];
+    ["Offset of field: imtcp_held::inode"][::std::mem::offset_of!(imtcp_held, inode) - 0usize];
+    ["Offset of field: imtcp_held::cgroup"][::std::mem::offset_of!(imtcp_held, cgroup) - 8usize];
+    ["Offset of field: imtcp_held::policy"][::std::mem::offset_of!(imtcp_held, policy) - 16usize];
+    ["Offset of field: imtcp_held::daddr"][::std::mem::offset_of!(imtcp_held, daddr) - 24usize];
+    ["Offset of field: imtcp_held::family"][::std::mem::offset_of!(imtcp_held, family) - 40usize];
+    ["Offset of field: imtcp_held::sport"][::std::mem::offset_of!(imtcp_held, sport) - 42usize];
+    ["Offset of field: imtcp_held::dport"][::std::mem::offset_of!(imtcp_held, dport) - 44usize];
+    ["Offset of field: imtcp_held::_pad0"][::std::mem::offset_of!(imtcp_held, _pad0) - 46usize];
+    ["Offset of field: imtcp_held::cc"][::std::mem::offset_of!(imtcp_held, cc) - 48usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

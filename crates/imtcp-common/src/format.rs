@@ -140,6 +140,20 @@ pub fn others_text(text: &str) -> String {
     on_one_line(text, MOST_OTHERS_CHARS)
 }
 
+/// Characters of a name within a line of ours, which must not hide the rest of it.
+const MOST_NAME_CHARS: usize = 300;
+
+/// Of a long name both ends: a path differs from its neighbours there.
+pub fn short_name(name: &str) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    if chars.len() <= MOST_NAME_CHARS {
+        return name.into();
+    }
+    let half = MOST_NAME_CHARS / 2;
+    let ends = [&chars[..half], &['…'], &chars[chars.len() - half..]];
+    ends.concat().into_iter().collect()
+}
+
 /// Whatever it holds, no character of it ends a line or commands a terminal, and it has an end.
 fn on_one_line(text: &str, most_chars: usize) -> String {
     let mut line = String::new();
@@ -175,8 +189,17 @@ pub fn lines_for_terminal(text: &str) -> String {
 
 /// Columns of text, each cell as [`others_text`], the last one not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
+    laid_out(rows, others_text)
+}
+
+/// The same with sentences of ours, in which names are short already.
+pub fn table_of_sentences(rows: &[Vec<String>]) -> String {
+    laid_out(rows, |cell| on_one_line(cell, usize::MAX))
+}
+
+fn laid_out(rows: &[Vec<String>], shown: impl Fn(&str) -> String) -> String {
     let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| others_text(cell)).collect()).collect();
+        rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
     let widths: Vec<_> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
@@ -238,6 +261,15 @@ mod tests {
         assert_eq!(chars(others_text(&"ä".repeat(MOST_OTHERS_CHARS))), MOST_OTHERS_CHARS);
         let cell = "x".repeat(100_000);
         assert!(table(&[vec!["because".into(), cell]]).len() < 500);
+    }
+
+    #[test]
+    fn of_a_long_name_both_ends_are_shown() {
+        assert_eq!(short_name("cgroup /a"), "cgroup /a");
+        let name = short_name(&format!("cgroup /{}/end", "ä".repeat(5000)));
+        assert_eq!(name.chars().count(), MOST_NAME_CHARS + 1);
+        assert!(name.starts_with("cgroup /ä") && name.ends_with("ä/end"), "{name}");
+        assert!(name.contains("ä…ä"), "{name}");
     }
 
     #[test]

@@ -10,14 +10,14 @@ use anyhow::{Context, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::rundir::{file_of, ATTACHMENTS};
 use imtcp_bpf::{control, paths, Obstacle};
-use imtcp_common::procfs;
+use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup;
 use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::open_sockets::Unreached;
-use crate::param::InForce;
+use crate::param::{self, InForce};
 use crate::policy::{self, Limits};
 use crate::state;
 
@@ -112,6 +112,10 @@ pub struct Attachment {
     pub links: usize,
     pub moved: Vec<Moved>,
     pub sockets: Vec<SavedSocket>,
+    /// An `attach` of it goes on or did not come to its end: the kernel may have other orders, and open sockets
+    /// another control.
+    #[serde(default)]
+    pub half_done: bool,
     /// Sockets and processes that it could not change when it was last attached.
     #[serde(flatten)]
     pub unreached: Unreached,
@@ -131,21 +135,31 @@ impl Attachment {
         state::replace(&self.path(), self)
     }
 
+    /// The same, with the orders that the kernel has where it has some.
+    pub fn as_in_kernel(mut self, policies: &Policies) -> Self {
+        let orders = policies.get(self.policy).ok().flatten().unwrap_or_default();
+        if let Some(mode) = u8::try_from(orders.mode).ok().and_then(Mode::of_number) {
+            self.mode = mode;
+            self.limits = Limits::of(&orders);
+            self.params = param::in_force(mode, &orders.params);
+        }
+        self
+    }
+
     pub fn key(&self) -> Key {
         key(&self.target, self.filter.as_ref())
     }
 
     /// For people: `cgroup /sys/fs/cgroup, to 192.0.2.0/24`.
     pub fn name(&self) -> String {
-        match &self.filter {
-            Some(filter) => format!("{}, {filter}", self.target),
-            None => self.target.to_string(),
-        }
+        let filter = self.filter.as_ref().map_or_else(String::new, |filter| format!(", {filter}"));
+        format::short_name(&format!("{}{filter}", self.target))
     }
 
-    /// The options that name it.
+    /// The options that name it, for people.
     pub fn option(&self) -> String {
-        self.target.option() + &self.filter.as_ref().map_or_else(String::new, Filter::options)
+        let filter = self.filter.as_ref().map_or_else(String::new, Filter::options);
+        format::short_name(&(self.target.option() + &filter))
     }
 
     /// Of attachments of one cgroup the least has what several would take. One with a filter is more specific.

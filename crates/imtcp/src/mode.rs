@@ -87,6 +87,12 @@ impl Mode {
         !matches!(self, Measure | Fs | Nocc | Paper | PaperFs)
     }
 
+    /// Is a connection in the mode of this number of a record held back less than this mode would?
+    pub fn is_left_on(self, number: u8) -> bool {
+        let is_held = |m: Mode| m.holds_back() || !self.holds_back();
+        !Mode::of_number(number).is_none_or(is_held)
+    }
+
     pub fn control(self) -> &'static str {
         self.row().control
     }

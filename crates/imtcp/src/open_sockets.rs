@@ -7,14 +7,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 use anyhow::Result;
+use imtcp_bpf::sockets::Held;
 use imtcp_bpf::tags::Tags;
 use imtcp_bpf::{control, is_ours, netns};
 use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
-use crate::listeners::Listeners;
+use crate::in_no_table;
 use crate::mode::Mode;
+use crate::opened_inside::OpenedInside;
 use crate::socket::{self, Thread};
 
 /// A control that every kernel has and every user may choose, and that leaves the window as it is.
@@ -24,6 +26,12 @@ const IO_URING: &str = "io_uring holds them without a descriptor";
 const OPENED_ELSEWHERE: &str =
     "a listener was opened in another cgroup, before its program came here: what it \
                                 accepts is not covered until the program opens it again";
+const IN_NO_TABLE: &str =
+    "no process has a descriptor of them, as of one that a Unix socket carries: once a process \
+                           has it, attach again";
+const UNCONNECTED: &str =
+    "one that is not connected yet was opened in another cgroup, before its program came here: \
+                           once it is connected, attach again";
 const UNACCEPTED: &str =
     "a listener has not handed them to its program yet; once it has, attach again";
 
@@ -100,7 +108,7 @@ pub struct Taking {
     filter: Option<Filter>,
     /// Policies whose sockets stay theirs.
     before: BTreeSet<u64>,
-    listeners: Listeners,
+    opened_inside: OpenedInside,
     tags: Tags,
     /// The control of each socket, by its cookie.
     pub saved: BTreeMap<u64, String>,
@@ -117,13 +125,23 @@ impl Taking {
     pub fn new(policy: u64, mode: Mode, saved: BTreeMap<u64, String>) -> Result<Self> {
         let tags = Tags::open()?;
         let (filter, before, unreached) = Default::default();
-        let listeners = Listeners::inside(&[]);
-        Ok(Taking { policy, mode, filter, before, listeners, tags, saved, multipath: 0, unreached })
+        let opened_inside = OpenedInside::of(&[]);
+        Ok(Taking {
+            policy,
+            mode,
+            filter,
+            before,
+            opened_inside,
+            tags,
+            saved,
+            multipath: 0,
+            unreached,
+        })
     }
 
     /// In these cgroups only those that pass.
     pub fn filtered(self, filter: Option<Filter>, cgroups: &[PathBuf]) -> Self {
-        Taking { filter, listeners: Listeners::inside(cgroups), ..self }
+        Taking { filter, opened_inside: OpenedInside::of(cgroups), ..self }
     }
 
     /// Not those of these policies.
@@ -146,6 +164,24 @@ impl Taking {
         }
         let held = procfs::sockets_of_io_uring(pid);
         self.unreached.note_sockets(held.difference(&seen).count(), IO_URING);
+    }
+
+    /// Notes connections whose sockets were opened in cgroups with these ids and that no process has a descriptor of.
+    pub fn note_those_in_no_table(&mut self, opened_in: &BTreeSet<u64>) {
+        let passes = |held: &Held| {
+            let passes = |filter: &Filter| filter.passes(held.peer, held.local_port);
+            self.filter.as_ref().is_none_or(passes)
+        };
+        let has_it = |held: &Held| {
+            held.policy == self.policy && held.control == self.mode.control()
+                || self.before.contains(&held.policy)
+        };
+        let asked_for =
+            |held: &Held| opened_in.contains(&held.cgroup) && passes(held) && !has_it(held);
+        match in_no_table::count(asked_for) {
+            Ok(count) => self.unreached.note_sockets(count, IN_NO_TABLE),
+            Err(e) => eprintln!("imtcp: connections without a descriptor are not known: {e:#}"),
+        }
     }
 
     /// Changes the sockets in a thread's table of descriptors, and notes which they are.
@@ -183,7 +219,7 @@ impl Taking {
         let is_before = self.tags.get(copy).is_some_and(|policy| self.before.contains(&policy));
         if socket::is_listener(copy) && (is_before || self.filter.is_some()) {
             // What one opened elsewhere accepts is not shown to any program with a filter.
-            match (self.listeners.has(thread, socket::cookie(copy)?)?, &self.filter) {
+            match (self.opened_inside.has(copy)?, &self.filter) {
                 (true, Some(_)) if !is_before => return self.take_listener(thread, copy),
                 (true, _) => return Ok(()),
                 (false, Some(_)) => {
@@ -195,12 +231,18 @@ impl Taking {
         } else if is_before {
             return Ok(());
         }
-        // One that is not connected yet is seen when it is.
-        let is_passed = |filter: &Filter| {
-            socket::ends(copy).is_some_and(|(peer, port)| filter.passes(peer, port))
-        };
-        if !self.filter.as_ref().is_none_or(is_passed) {
-            return Ok(());
+        if let Some(filter) = &self.filter {
+            match socket::ends(copy) {
+                Some((peer, port)) if filter.passes(peer, port) => {}
+                Some(_) => return Ok(()),
+                // The programs of the cgroup that it was opened in see it connect.
+                None => {
+                    if socket::may_yet_connect(copy) && !self.opened_inside.has(copy)? {
+                        self.unreached.note_sockets(1, UNCONNECTED);
+                    }
+                    return Ok(());
+                }
+            }
         }
         let (cookie, before) = (socket::cookie(copy)?, socket::control(copy)?);
         // The control's init reads the tag, so the tag comes first. A socket that has the control already gets it

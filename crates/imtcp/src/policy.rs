@@ -86,6 +86,14 @@ pub fn refused_control(connections: u64) -> Option<String> {
     })
 }
 
+/// Connections whose program chose another control than that of the mode.
+pub fn chose_another(connections: u64) -> Option<String> {
+    (connections > 0).then(|| {
+        let chose = format::count(connections, "connection");
+        format!("{chose} chose another congestion control, not held back nor counted from then on")
+    })
+}
+
 /// The same of the DSCP.
 pub fn unmarked(connections: u64) -> Option<String> {
     (connections > 0).then(|| {

@@ -84,16 +84,31 @@ pub fn is_listener(fd: BorrowedFd) -> bool {
     matches!(get(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, 0), Ok(1))
 }
 
+/// net/tcp_states.h
+const TCP_SYN_SENT: u8 = 2;
+const TCP_CLOSE: u8 = 7;
+const TCP_LISTEN: u8 = 10;
+
+fn tcp_info(fd: BorrowedFd) -> io::Result<libc::tcp_info> {
+    // SAFETY: integers only, for which zero is a value.
+    get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, unsafe { std::mem::zeroed() })
+}
+
 /// How many connections wait until the program accepts them. None where it is no listener.
 pub fn unaccepted(fd: BorrowedFd) -> u32 {
-    const TCP_LISTEN: u8 = 10;
-    // SAFETY: integers only, for which zero is a value.
-    let info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    match get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info) {
+    match tcp_info(fd) {
         // The kernel has the queue's length of a listener there.
         Ok(info) if info.tcpi_state == TCP_LISTEN => info.tcpi_unacked,
         _ => 0,
     }
+}
+
+/// Is it connecting, or was it never connected? The kernel keeps what one has sent whose connection is over.
+pub fn may_yet_connect(fd: BorrowedFd) -> bool {
+    tcp_info(fd).is_ok_and(|info| match info.tcpi_state {
+        TCP_CLOSE => info.tcpi_segs_out == 0,
+        state => state == TCP_SYN_SENT,
+    })
 }
 
 /// The kernel's name for the protocol of a process's socket: `TCP`, `TCPv6`, `MPTCP`, `UNIX`… Needs fewer rights
@@ -169,6 +184,24 @@ mod tests {
         assert_eq!(cookie(copy.as_fd()).unwrap(), cookie(listener.as_fd()).unwrap());
         set_control(copy.as_fd(), "reno").unwrap();
         assert_eq!(control(listener.as_fd()).unwrap(), "reno");
+    }
+
+    #[test]
+    fn a_socket_may_yet_connect_before_its_connection_and_not_after() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(!may_yet_connect(listener.as_fd()));
+        // SAFETY: plain system call; the descriptor returned is new and ours.
+        let unconnected = unsafe { own(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0).into()) };
+        assert!(may_yet_connect(unconnected.unwrap().as_fd()));
+
+        let connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!may_yet_connect(connected.as_fd()));
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.shutdown(std::net::Shutdown::Both).unwrap();
+        connected.shutdown(std::net::Shutdown::Both).unwrap();
+        let info = || tcp_info(connected.as_fd()).unwrap();
+        assert_eq!(info().tcpi_state, TCP_CLOSE);
+        assert!(!may_yet_connect(connected.as_fd()) && ends(connected.as_fd()).is_none());
     }
 
     #[test]

@@ -308,3 +308,55 @@ fn multipath_connections_that_are_open_get_the_limits_and_that_later_ones_do_not
     imtcp_ok(&["detach", "--all"]);
     assert!(!subject.tell("look")[0].starts_with("imtcp"));
 }
+
+#[test]
+fn of_a_cgroup_with_a_long_name_the_gap_is_told_all_the_same() {
+    let Some(_alone) = alone() else { return };
+    let unit = Unit::new();
+    let dir = unit.0.join("a".repeat(250)).join("b".repeat(250));
+    std::fs::create_dir_all(&dir).unwrap();
+    imtcp_ok(&["attach", "--cgroup", dir.to_str().unwrap()]);
+    std::fs::remove_dir(&dir).unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    let status = imtcp_ok(&["status"]);
+    let row = status.lines().find(|l| l.contains("bbb")).unwrap();
+    assert!(row.contains("covers nothing any more: it was removed and made anew"), "{row}");
+    assert!(row.contains(" takes it off this list)") && row.contains('…'), "{row}");
+    imtcp_ok(&["detach", "--all"]);
+}
+
+/// Has one connection, and chooses the control that it is told.
+const CHOOSES: &str = r#"
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+s.sendall(bytes(1000))
+print('ready', flush=True)
+for line in sys.stdin:
+    word, *name = line.split()
+    if word == 'choose':
+        s.setsockopt(6, 13, name[0].encode())
+    print(s.getsockopt(6, 13, 16).split(b'\0')[0].decode(), flush=True)
+"#;
+
+#[test]
+fn a_connection_that_chose_another_control_is_told_until_it_is_attached_again() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let Some(mut subject) = Subject::of_program(&net, CHOOSES, &[&host, &port]) else { return };
+    let attach = ["attach", "--pid", &subject.pid(), "--max-rate", "1M"];
+    let told = "; 1 connection chose another congestion control, not held back";
+    // The second is ours, and holds nothing back.
+    for control in ["reno", "imtcp"] {
+        imtcp_ok(&attach);
+        assert_eq!(subject.tell("look"), ["imtcp_bg"]);
+        assert_eq!(only_attachment()["left_connections"], 0);
+        let status = imtcp_ok(&["status"]);
+        assert!(!status.contains("chose another"), "{status}");
+        assert_eq!(subject.tell(&format!("choose {control}")), [control]);
+        assert_eq!(only_attachment()["left_connections"], 1, "{control}");
+        let status = imtcp_ok(&["status"]);
+        assert!(status.contains(told), "{status}");
+    }
+    imtcp_ok(&["detach", "--all"]);
+}

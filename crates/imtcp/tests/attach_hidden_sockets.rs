@@ -5,7 +5,7 @@ use imtcp_test_support::subject::Subject;
 use imtcp_test_support::*;
 
 /// A thread of it has the connection: in a table of descriptors of its own, alone since the first thread
-/// has ended, or registered with io_uring and closed.
+/// has ended, registered with io_uring and closed, or in a message of a Unix socket. "take" receives that.
 const PROGRAM: &str = r#"
 import ctypes, os, socket, sys, threading
 how, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -24,6 +24,13 @@ def register(s):
         print('io_uring is not allowed', flush=True)
         os._exit(0)
     s.close()
+def send_to_itself(s):
+    pair = socket.socketpair(socket.AF_UNIX)
+    socket.send_fds(pair[0], [b'x'], [s.fileno()])
+    s.close()
+    return pair
+def received(pair):
+    return socket.socket(fileno=socket.recv_fds(pair[1], 1, 1)[1][0])
 def work():
     CLONE_FILES = 0x400
     if how == 'own table' and libc.unshare(CLONE_FILES):
@@ -34,6 +41,10 @@ def work():
         register(s)
     print('ready', flush=True)
     for line in sys.stdin:
+        if line.strip() == 'send':
+            pair = send_to_itself(connect())
+        if line.strip() == 'take':
+            s = received(pair)
         print(name(s), name(connect()), flush=True)
 thread = threading.Thread(target=work)
 thread.start()
@@ -106,5 +117,47 @@ fn a_connection_that_waits_for_accept_is_told_and_taken_after_it() {
     assert_eq!(subject.tell("accept")[3], before);
     imtcp_ok(&attach);
     assert_eq!(subject.tell("look")[3], "imtcp_bg");
+    imtcp_ok(&["detach", "--all"]);
+}
+
+#[test]
+fn a_socket_that_a_unix_socket_carries_is_told_and_taken_after_it_was_received() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let unit = Unit::new();
+    let Some(mut subject) = subject(&net, "in flight") else { return };
+    imtcp::cgroup::move_pid(subject.child.pid(), &unit.0).unwrap();
+    for target in [["--pid", &subject.pid()], ["--cgroup", unit.path()]] {
+        subject.tell("send");
+        let attach = ["attach", target[0], target[1], "--max-rate", "1M"];
+        let output = imtcp(&attach);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let told = "could not reach 1 open socket (no process has a descriptor of them, as of one ";
+        assert!(said.contains(told), "{said}");
+        let status = imtcp_ok(&["status"]);
+        assert!(status.contains(told), "{status}");
+        assert_ne!(subject.tell("take")[0], "imtcp_bg");
+        imtcp_ok(&attach);
+        assert_eq!(subject.tell("look")[0], "imtcp_bg");
+        imtcp_ok(&["detach", "--all"]);
+    }
+}
+
+#[test]
+fn a_socket_that_a_unix_socket_carries_in_another_cgroup_is_none_of_an_attachments() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let (unit, other) = (Unit::new(), Unit::new());
+    let Some(mut subject) = subject(&net, "in flight") else { return };
+    imtcp::cgroup::move_pid(subject.child.pid(), &other.0).unwrap();
+    subject.tell("send");
+    imtcp_ok(&["attach", "--cgroup", unit.path()]);
+    imtcp_ok(&["detach", "--all"]);
+    // Nor is one that it has already in need of anything.
+    subject.tell("take");
+    imtcp_ok(&["attach", "--cgroup", other.path()]);
+    subject.tell("send");
+    imtcp_ok(&["attach", "--cgroup", other.path(), "--max-rate", "1M"]);
     imtcp_ok(&["detach", "--all"]);
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use imtcp_bpf::paths;
 use imtcp_bpf::policy::Policies;
+use imtcp_bpf::rundir::{file_of, ATTACHMENTS};
 use imtcp_test_support::subject::Subject;
 use imtcp_test_support::*;
 
@@ -266,4 +267,55 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     while std::io::Write::write(&mut writer, &[0]).is_ok() {}
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
     (reader, writer)
+}
+
+/// The upper limits in the kernel and in `status`.
+fn max_bps() -> (u64, u64) {
+    let told = &attachments()[0];
+    let policy = Policies::open().unwrap().get(told["policy"].as_u64().unwrap()).unwrap();
+    (policy.unwrap().max_bps, told["max_bps"].as_u64().unwrap())
+}
+
+#[test]
+fn where_the_file_of_an_attachment_cannot_be_written_its_orders_stay_what_they_were() {
+    let Some(_alone) = alone() else { return };
+    of_each_kind(|_, [option, value]| {
+        imtcp_ok(&["attach", option, value, "--max-rate", "10M"]);
+        let file = file_of(ATTACHMENTS, attachments()[0]["policy"].as_u64().unwrap());
+        // As a full /run: the new file cannot be made.
+        let in_its_place = file.with_extension("new");
+        fs::create_dir(&in_its_place).unwrap();
+        let output = imtcp(&["attach", option, value, "--max-rate", "5M"]);
+        fs::remove_dir(in_its_place).unwrap();
+        assert!(!output.status.success());
+        assert_eq!(max_bps(), (10_000_000, 10_000_000));
+        imtcp_ok(&["attach", option, value, "--max-rate", "5M"]);
+        assert_eq!(max_bps(), (5_000_000, 5_000_000));
+        imtcp_ok(&["detach", option, value]);
+    });
+}
+
+#[test]
+fn after_an_attach_that_was_killed_status_has_the_kernels_limits_and_another_attach_mends_them() {
+    let Some(_alone) = alone() else { return };
+    of_each_kind(|_, [option, value]| {
+        imtcp_ok(&["attach", option, value, "--max-rate", "10M"]);
+        assert_eq!(attachments()[0]["half_done"], false);
+        // Killed after it wrote the file, before it wrote the orders.
+        let path = file_of(ATTACHMENTS, attachments()[0]["policy"].as_u64().unwrap());
+        let mut file = json(&fs::read_to_string(&path).unwrap());
+        file["max_bps"] = 5_000_000.into();
+        file["half_done"] = true.into();
+        fs::write(&path, file.to_string()).unwrap();
+
+        assert_eq!(max_bps(), (10_000_000, 10_000_000));
+        assert_eq!(attachments()[0]["half_done"], true);
+        let status = imtcp_ok(&["status"]);
+        assert!(status.contains("at most 10.0 Mbit/s"), "{status}");
+        assert!(status.contains("; an `imtcp attach` of it goes on or was ended"), "{status}");
+        imtcp_ok(&["attach", option, value, "--max-rate", "5M"]);
+        assert_eq!(max_bps(), (5_000_000, 5_000_000));
+        assert_eq!(attachments()[0]["half_done"], false);
+        imtcp_ok(&["detach", option, value]);
+    });
 }

@@ -24,14 +24,24 @@ def do(word, name, host='', port='0'):
         all[name] = socket.socket(family)
         all[name].connect((host, int(port)))
         all[name].sendall(bytes(1000))
+    elif word == 'socket':
+        all[name] = socket.socket()
+    elif word == 'connect-it':
+        all[name].connect((host, int(port)))
     elif word == 'begin':
         all[name] = socket.socket(family)
         all[name].setblocking(False)
         all[name].connect_ex((host, int(port)))
+    elif word == 'call-itself':
+        open('/proc/self/comm', 'w').write(name)
+    elif word == 'end':
+        # The server closes what its peer has closed.
+        all[name].shutdown(socket.SHUT_WR)
+        while all[name].recv(1000): pass
     elif word == 'accept':
         all[name] = all[host].accept()[0]
 def control(name):
-    return all[name].getsockopt(6, 13, 16).split(b'\0')[0].decode()
+    return all[name].getsockopt(6, 13, 16).split(b'\0')[0].decode() if name in all else '-'
 print('ready', flush=True)
 for line in sys.stdin:
     word, *rest = line.split()
@@ -328,5 +338,42 @@ fn a_program_with_a_destination_has_only_that_covered() {
     rules.write("python", &rule("127.0.0.0/8"));
     watch.says(&format!("process {}, to 127.0.0.0/8 is attached", subject.0.pid()));
     assert!(subject.is("old-here", "imtcp_bg") && subject.is("new", &usual));
+    watch.end();
+}
+
+/// The kernel shows what a socket connects to to the programs of the cgroup that it was opened in.
+#[test]
+fn a_socket_that_connects_after_its_program_was_taken_for_a_destination_is_told() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let Some((mut subject, port)) = subject(&net) else { return };
+    let usual = subject.0.tell("socket early").remove(0);
+    let over = subject.connect("over", SERVER, &port);
+    assert_eq!(over, usual);
+    subject.0.tell("end over");
+    // Other programs in Python run on this machine.
+    subject.0.tell("call-itself imtcp-early");
+    let rules = Rules::new();
+    let rule = format!("command = \"imtcp-early\"\nto = \"{SERVER}\"\n");
+    rules.write("early", &rule);
+    let watch = rules.watch();
+    let told =
+        "one that is not connected yet was opened in another cgroup, before its program came here";
+    let said = watch.says(told);
+    assert!(said.contains("could not reach 2 open sockets (a listener"), "{said}");
+    let status = imtcp_ok(&["status"]);
+    assert!(status.contains(told), "{status}");
+    let connect = |name| format!("connect-it {name} {SERVER} {port}");
+    assert_eq!(subject.0.tell(&connect("early")), [usual.as_str()]);
+    subject.0.tell("socket late");
+    assert_eq!(subject.0.tell(&connect("late")), ["imtcp_bg"]);
+
+    // What is connected by then is taken, and what was opened here is seen when it connects.
+    subject.0.tell("socket here");
+    rules.write("early", &(rule + "mode = \"nice\"\n"));
+    let said = watch.says("could not reach 1 open socket (a listener");
+    assert!(!said.contains(told), "{said}");
+    assert!(subject.is("early", "imtcp_nice"));
+    assert_eq!(subject.0.tell(&connect("here")), ["imtcp_nice"]);
     watch.end();
 }

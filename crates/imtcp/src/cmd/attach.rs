@@ -207,6 +207,7 @@ fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
         links: 0,
         moved: Vec::new(),
         sockets: Vec::new(),
+        half_done: true,
         unreached: Unreached::default(),
     };
     policies.insert(attachment.policy, &wanted.orders)?;
@@ -231,6 +232,7 @@ fn take(attachment: &mut Attachment) -> Result<()> {
         }
         Target::Pid(pid) => move_tree(attachment, pid)?,
     }
+    attachment.half_done = false;
     take_all_sockets(attachment)
 }
 
@@ -240,9 +242,11 @@ fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
     let mut taking = Taking::new(attachment.policy, attachment.mode, saved)?
         .filtered(attachment.filter.clone(), &attachment.cgroups())
         .after(nested::filtered_before(attachment));
-    for pid in nested::own_processes(attachment, &nested::within(attachment)) {
+    let inner = nested::within(attachment);
+    for pid in nested::own_processes(attachment, &inner) {
         taking.of_process(pid);
     }
+    taking.note_those_in_no_table(&nested::opened_in(attachment, &inner));
     let Taking { saved, multipath, unreached, .. } = taking;
     attachment.sockets =
         saved.into_iter().map(|(cookie, control)| SavedSocket { cookie, control }).collect();
@@ -298,21 +302,25 @@ fn give_back_to(run: &Run, given_up: &BTreeSet<i32>, before: BTreeSet<u64>) -> R
 }
 
 /// Gives an attachment another mode, other rates or parameters. It also puts back missing links and orders, and
-/// takes processes of its tree again that somebody has moved to other cgroups.
+/// takes processes of its tree again that somebody has moved to other cgroups. The file comes first: where it
+/// cannot be written nothing changes, and a change that was ended is known from it.
 fn change(mut attachment: Attachment, wanted: &Wanted) -> Result<Done> {
-    let before = Some(attachment.orders());
+    let policies = Policies::open()?;
+    let before = Some(attachment.clone().as_in_kernel(&policies).orders());
     let had_orders = attachment.has_orders();
-    Policies::open()?.replace_orders(attachment.policy, &wanted.orders)?;
-    mend_links(&mut attachment, had_orders)?;
     attachment.mode = wanted.mode;
     attachment.limits = Limits::of(&wanted.orders);
     attachment.params = param::in_force(wanted.mode, &wanted.orders.params);
     attachment.rule = wanted.rule.clone();
+    attachment.half_done = true;
     attachment.save()?;
+    policies.replace_orders(attachment.policy, &wanted.orders)?;
+    mend_links(&mut attachment, had_orders)?;
     link_in_order(&attachment)?;
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;
     }
+    attachment.half_done = false;
     take_all_sockets(&mut attachment)?;
     Ok(Done { attachment, before })
 }

@@ -28,25 +28,38 @@ struct Listed {
     ended: bool,
     connections: usize,
     in_force: InForceNow,
-    refused: Refused,
+    without: Without,
 }
 
-/// Connections that the kernel refused what a run or attachment ordered.
+/// Connections of a run or attachment that do not have what it ordered.
 #[derive(Clone, Copy, Default)]
-struct Refused {
+struct Without {
+    /// The kernel refused them the control.
     control: u64,
+    /// The kernel refused them the mark.
     mark: u64,
+    /// Their program chose another control, or one of ours that holds nothing back.
+    left: u64,
 }
 
-impl Refused {
-    fn of(policies: Option<&Policies>, policy: u64) -> Self {
+impl Without {
+    fn of(policies: Option<&Policies>, records: &[Record], policy: u64, mode: Mode) -> Self {
         let counted = policies.and_then(|p| p.get(policy).ok().flatten()).unwrap_or_default();
-        Refused { control: counted.refused_conns, mark: counted.unmarked_conns }
+        let is_left = |r: &&Record| r.policy == policy && mode.is_left_on(r.mode);
+        Without {
+            control: counted.refused_conns,
+            mark: counted.unmarked_conns,
+            left: counted.left_conns + records.iter().filter(is_left).count() as u64,
+        }
     }
 
     /// Behind other parts; empty where there are none.
     fn text(self) -> String {
-        let told = [policy::refused_control(self.control), policy::unmarked(self.mark)];
+        let told = [
+            policy::chose_another(self.left),
+            policy::refused_control(self.control),
+            policy::unmarked(self.mark),
+        ];
         told.into_iter().flatten().map(|told| format!("; {told}")).collect()
     }
 }
@@ -65,8 +78,12 @@ impl Listed {
         };
         let left = left_behind::told_with_remedy(&self.alive());
         let left = left.map_or(String::new(), |l| format!("; {l}"));
-        let refused = self.refused.text();
-        format!("{orders} (imtcp's pid {}{ended}{left}{refused}): {}", r.pid, r.command_shown())
+        let without = self.without.text();
+        format!(
+            "{orders} (imtcp's pid {}{ended}{left}{without}): {}",
+            r.pid,
+            format::others_text(&r.command_shown())
+        )
     }
 
     /// The processes that the run left behind and that still live.
@@ -79,7 +96,7 @@ struct ListedAttachment {
     attachment: Attachment,
     coverage: Coverage,
     in_force: InForceNow,
-    refused: Refused,
+    without: Without,
 }
 
 /// Has a run or attachment what it ordered? It may go on without.
@@ -154,10 +171,14 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         runs: listed(&records, policies.as_ref()),
         attachments: attachment::all()
             .into_iter()
+            .map(|a| match &policies {
+                Some(policies) => a.as_in_kernel(policies),
+                None => a,
+            })
             .map(|a| ListedAttachment {
                 in_force: InForceNow::of(policies.as_ref(), a.policy, a.mode),
                 coverage: Coverage::of(&a),
-                refused: Refused::of(policies.as_ref(), a.policy),
+                without: Without::of(policies.as_ref(), &records, a.policy, a.mode),
                 attachment: a,
             })
             .collect(),
@@ -177,7 +198,7 @@ fn listed(records: &[Record], policies: Option<&Policies>) -> Vec<Listed> {
         ended,
         connections: records.iter().filter(|r| r.policy == run.policy).count(),
         in_force: InForceNow::of(policies, run.policy, run.mode),
-        refused: Refused::of(policies, run.policy),
+        without: Without::of(policies, records, run.policy, run.mode),
         run,
     };
     let live = runs::living().into_iter().map(|run| list(run, false));
@@ -212,7 +233,9 @@ impl ListedAttachment {
             "unreached_processes": a.unreached.processes,
             "unreached_because": a.unreached.causes(),
             "in_sight": covered.out_of_sight.is_none(),
-            "refused_connections": self.refused.control,
+            "half_done": a.half_done,
+            "refused_connections": self.without.control,
+            "left_connections": self.without.left,
         })
     }
 
@@ -240,7 +263,10 @@ impl ListedAttachment {
         if let Some(what) = a.unreached.what() {
             text += &format!("; when it was attached, imtcp could not reach {what}");
         }
-        text += &self.refused.text();
+        if a.half_done && !self.coverage.unlinked {
+            text += "; an `imtcp attach` of it goes on or was ended half-way: another one makes it whole";
+        }
+        text += &self.without.text();
         text
     }
 }
@@ -276,7 +302,8 @@ impl Status {
             value["ended"] = json!(listed.ended);
             value["connections"] = json!(listed.connections);
             value["left_behind"] = json!(listed.alive());
-            value["refused_connections"] = json!(listed.refused.control);
+            value["refused_connections"] = json!(listed.without.control);
+            value["left_connections"] = json!(listed.without.left);
             value["in_force"] = json!(listed.in_force == InForceNow::Yes);
             value
         };
@@ -319,7 +346,7 @@ impl Status {
             for control in &self.registered {
                 text += &format!("but something else has registered {control}\n");
             }
-            return text + &format::table(&self.orders_rows());
+            return text + &format::table_of_sentences(&self.orders_rows());
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut rows = vec![
@@ -350,7 +377,7 @@ impl Status {
             ));
         }
         rows.extend(self.orders_rows());
-        let mut text = format::table(&rows);
+        let mut text = format::table_of_sentences(&rows);
         if !self.current {
             text += "this command is another build than what is loaded: `imtcp up` upgrades\n";
         }

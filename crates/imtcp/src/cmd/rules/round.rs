@@ -76,6 +76,7 @@ fn has_it(a: &Attachment, rule: &Rule) -> bool {
         && a.mode == rule.mode
         && a.limits == Limits::of(&rule.orders)
         && a.params == param::in_force(rule.mode, &rule.orders.params)
+        && !a.half_done
         && a.has_orders()
         && a.unlinked().is_empty()
 }
