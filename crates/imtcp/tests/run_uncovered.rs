@@ -38,8 +38,22 @@ fn a_connection_that_chooses_another_control_is_told_and_one_that_returns_is_not
     let choose = |name: &str| format!("s.setsockopt(6, 13, b'{name}')\ns.sendall(bytes(100000))\n");
     let leaves = connected(&net, &choose("reno"));
     let Some((line, json)) = lines(&net, &leaves) else { return };
-    assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
+    assert!(line.starts_with("imtcp: 1 connection in "), "{line}");
+    let told =
+        "; 1 connection chose another congestion control, not held back nor counted from then on";
+    assert!(line.contains(told), "{line}");
+    for claim in ["nothing sent", "mean ", " % ", "never"] {
+        assert!(!line.contains(claim), "{claim}: {line}");
+    }
     assert_eq!((&json["connections"], &json["left_connections"]), (&1.into(), &1.into()));
+    assert!(json["mean_bps"].is_null(), "{json}");
+    let later = connected(
+        &net,
+        &format!("s.sendall(bytes(300000))\nimport time\ntime.sleep(0.5)\n{}", choose("reno")),
+    );
+    let (line, _) = lines(&net, &later).unwrap();
+    let told = "imtcp: 300 kB sent until the connection chose another control; ";
+    assert!(line.starts_with(told), "{line}");
 
     let returns = connected(&net, &(choose("reno") + &choose("imtcp_bg")));
     let (line, json) = lines(&net, &returns).unwrap();
@@ -76,7 +90,9 @@ fn a_connection_that_chooses_one_of_ours_that_holds_nothing_back_is_told() {
     let output = net.run(&["--json", "--", "python3", "-c", &script]);
     assert_eq!(summary(&output)["left_connections"], 1, "{output:?}");
     let (line, _) = lines(&net, &connected(&net, &choose("imtcp_fs"))).unwrap();
-    assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
+    assert!(line.starts_with("imtcp: 100 kB sent in ") && line.contains(", mean "), "{line}");
+    let told = "; 1 connection chose another congestion control, not held back from then on";
+    assert!(line.contains(told) && !line.contains(" % "), "{line}");
 }
 
 #[test]

@@ -46,11 +46,16 @@ fn no_connections(s: &Summary) -> Option<String> {
 
 /// A handshake has a round trip. Refused connections and those that nobody answers have none.
 fn made_none(s: &Summary) -> bool {
-    s.min_rtt_us.is_none() && s.bytes_acked == 0 && s.bytes_received == 0 && s.available.is_none()
+    s.min_rtt_us.is_none()
+        && s.bytes_acked == 0
+        && s.bytes_received == 0
+        && s.available.is_none()
+        && s.left_uncounted() == 0
 }
 
 fn is_download(s: &Summary) -> bool {
     s.available.is_none()
+        && s.left_uncounted() == 0
         && s.bytes_received >= WORTH_TELLING_BYTES
         && s.bytes_received >= DOWNLOAD * s.bytes_acked
 }
@@ -72,7 +77,8 @@ fn sent_nothing(s: &Summary) -> bool {
 fn upload(s: &Summary) -> Vec<String> {
     if sent_nothing(s) {
         let made = format::count(s.connections, "connection");
-        return vec![format!("{made} in {}, and nothing sent", format::micros(s.elapsed_us))];
+        let nothing = if s.left_uncounted() == 0 { ", and nothing sent" } else { "" };
+        return vec![format!("{made} in {}{nothing}", format::micros(s.elapsed_us))];
     }
     let sent = format::bytes(s.bytes_acked);
     let sent = match s.mean_bps() {
@@ -80,11 +86,25 @@ fn upload(s: &Summary) -> Vec<String> {
             let elapsed = format::micros(s.elapsed_us);
             format!("{sent} sent in {elapsed}, mean {}{}", format::rate(mean), limits(s))
         }
-        None => format!("{sent} sent"),
+        None => format!("{sent} sent{}", until_they_left(s)),
     };
     let queued = (s.queued_bytes > 0)
         .then(|| format!("{} more still on their way", format::bytes(s.queued_bytes)));
     [Some(sent), queued, Some(available(s)), yielded(s)].into_iter().flatten().collect()
+}
+
+/// What the bytes are of, where some connections were not counted to their end.
+fn until_they_left(s: &Summary) -> String {
+    let left = s.left_uncounted();
+    let connections = format::count(left, "connection");
+    match left {
+        0 => String::new(),
+        1 if s.connections == 1 => " until the connection chose another control".into(),
+        all if all == s.connections => {
+            format!(" until the {connections} chose another control")
+        }
+        _ => format!(", without what {connections} sent after another control was chosen"),
+    }
 }
 
 fn limits(s: &Summary) -> String {
@@ -126,7 +146,7 @@ fn why_not_measured(s: &Summary) -> String {
 
 /// Alone on a path it is most of the time, at full rate.
 fn yielded(s: &Summary) -> Option<String> {
-    s.yielding_us()?;
+    s.yielding_us().filter(|_| s.held_all())?;
     Some(match s.yielded_pct() {
         // Who measured nothing does not know what there was to yield to.
         None | Some(0) if s.available.is_none() => return None,
@@ -228,6 +248,36 @@ mod tests {
         assert_eq!(line(&s), "imtcp: 1 connection in 2.00 s, and nothing sent");
         let held_down_by_others = Summary { available: None, yielding_us: 0, ..measured() };
         assert!(!line(&held_down_by_others).contains("yield"), "{}", line(&held_down_by_others));
+    }
+
+    #[test]
+    fn of_connections_that_chose_another_control_only_what_was_counted_is_told() {
+        let one = Summary { connections: 1, left_connections: 1, ..measured() };
+        let told =
+            "imtcp: 12.5 MB sent until the connection chose another control; available 60.0 ";
+        assert!(line(&one).starts_with(told), "{}", line(&one));
+        let all = Summary { left_connections: 2, ..measured() };
+        says(&all, " sent until the 2 connections chose another control; ");
+        let some = Summary { left_connections: 1, ..measured() };
+        says(&some, " sent, without what 1 connection sent after another control was chosen; ");
+        let at_once = Summary { connections: 1, bytes_acked: 2, left_connections: 1, ..nothing() };
+        let told = "imtcp: 1 connection in 2.00 s; 1 connection chose another congestion control, ";
+        assert!(line(&at_once).starts_with(told), "{}", line(&at_once));
+        let received = Summary { bytes_received: 31_000_000, ..at_once };
+        assert!(!line(&received).contains("download"), "{}", line(&received));
+        for s in [one, all, some] {
+            assert!(!line(&s).contains("mean") && !line(&s).contains(" % "), "{}", line(&s));
+            says(&s, ", not held back nor counted from then on");
+        }
+    }
+
+    #[test]
+    fn connections_on_a_control_of_ours_that_holds_nothing_back_are_counted_and_not_praised() {
+        let mut s = Summary { yielding_us: 0, ..measured() };
+        s.add_left_counted(1);
+        says(&s, "imtcp: 12.5 MB sent in 2.00 s, mean 50.0 Mbit/s; ");
+        says(&s, "; 1 connection chose another congestion control, not held back from then on");
+        assert!(!line(&s).contains("yield") && !line(&s).contains("counted"), "{}", line(&s));
     }
 
     #[test]

@@ -288,7 +288,7 @@ impl Session {
         sum.add_ended(counted);
         self.each_open(|record| sum.add_open(record));
         if let Some(watch) = &self.watch {
-            sum.left_connections += watch.ended_on_another_of_ours();
+            sum.add_left_counted(watch.ended_on_another_of_ours());
             sum.uncovered = watch.seen();
         }
         sum

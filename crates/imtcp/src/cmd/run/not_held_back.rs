@@ -11,11 +11,10 @@ use crate::policy::{refused_control, unmarked};
 const WORTH_TELLING_BESIDE_TCP_BYTES: u64 = 100_000;
 
 pub fn not_held_back(s: &Summary) -> Vec<String> {
+    let left = chose_another(s.left_uncounted(), "not held back nor counted");
     // `taken_away` says the same of the time after the programs were gone.
-    let left = (s.left_connections > 0 && s.taken_away.is_none()).then(|| {
-        let left = format::count(s.left_connections, "connection");
-        format!("{left} chose another congestion control, not held back nor counted from then on")
-    });
+    let left_counted = chose_another(s.left_counted_connections, "not held back")
+        .filter(|_| s.taken_away.is_none());
     let no_room = (s.no_room_connections > 0).then(|| {
         let no_room = format::count(s.no_room_connections, "connection");
         format!(
@@ -38,7 +37,7 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
         let (command, cgroup) = (format::others_text(&m.command), format::others_text(&m.cgroup));
         format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&cgroup))
     });
-    let parts = [left, no_room, refused, unmarked, udp, other, moved];
+    let parts = [left, left_counted, no_room, refused, unmarked, udp, other, moved];
     let mut told: Vec<_> = parts.into_iter().flatten().collect();
     let saw_none = s.connections + s.inner_connections == 0;
     let does =
@@ -56,6 +55,13 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
         }));
     }
     told
+}
+
+fn chose_another(connections: u64, consequence: &str) -> Option<String> {
+    (connections > 0).then(|| {
+        let connections = format::count(connections, "connection");
+        format!("{connections} chose another congestion control, {consequence} from then on")
+    })
 }
 
 /// The root is attached on request alone.

@@ -35,6 +35,8 @@ pub struct Summary {
     /// Among the connections: they chose a congestion control that is none of ours, or one that holds nothing
     /// back.
     pub left_connections: u64,
+    /// Among these: on a control of imtcp's, which still counts what they send.
+    pub left_counted_connections: u64,
     /// Beside the connections: their sockets had no room for our state (net.core.optmem_max).
     pub no_room_connections: u64,
     /// Beside the connections: the kernel refused them the mode's control.
@@ -72,6 +74,7 @@ impl Summary {
             connections: 0,
             inner_connections: 0,
             left_connections: 0,
+            left_counted_connections: 0,
             no_room_connections: 0,
             refused_connections: 0,
             unmarked_connections: 0,
@@ -111,7 +114,7 @@ impl Summary {
         self.connections += 1;
         let is_held = |m: Mode| m.holds_back() || !self.mode.holds_back();
         if !Mode::of_number(r.mode).is_none_or(is_held) {
-            self.left_connections += 1;
+            self.add_left_counted(1);
         }
         self.bytes_acked += r.bytes_acked.saturating_sub(r.bytes_acked_before);
         self.queued_bytes += u64::from(r.queued_bytes);
@@ -119,6 +122,25 @@ impl Summary {
         self.busy_us += r.busy_us;
         self.yielding_us += r.yielding_us;
         self.saw_rtt(r.min_rtt_us.into());
+    }
+
+    /// Connections on a control of imtcp's that holds nothing back.
+    pub fn add_left_counted(&mut self, connections: u64) {
+        self.left_connections += connections;
+        self.left_counted_connections += connections;
+    }
+
+    /// Those of which imtcp does not know what they sent in the end. `taken_away` says the same of all.
+    pub fn left_uncounted(&self) -> u64 {
+        match self.taken_away {
+            None => self.left_connections - self.left_counted_connections,
+            Some(_) => 0,
+        }
+    }
+
+    /// Did the run's mode hold back all that was counted?
+    pub fn held_all(&self) -> bool {
+        self.left_connections == 0 || self.taken_away.is_some()
     }
 
     /// 0: it saw none.
@@ -131,7 +153,7 @@ impl Summary {
     pub fn mean_bps(&self) -> Option<u64> {
         let bits = u128::from(self.bytes_acked) * 8;
         let mean = (bits * 1_000_000 / u128::from(self.elapsed_us.max(1))) as u64;
-        self.taken_away.is_none().then_some(mean)
+        (self.taken_away.is_none() && self.left_uncounted() == 0).then_some(mean)
     }
 
     /// Only `bg` says when it holds the window back; the other modes' yielding is not counted.
@@ -216,6 +238,20 @@ mod tests {
     fn a_run_that_imtcp_did_not_last_for_has_no_mean() {
         let s = Summary { taken_away: Some(TakenAway::Down), bytes_acked: 9, ..nothing() };
         assert!(s.json()["mean_bps"].is_null(), "when it ended is not known");
+    }
+
+    #[test]
+    fn a_run_of_which_a_connection_was_not_counted_to_its_end_has_no_mean() {
+        let left = |left_conns| {
+            let mut s = Summary { bytes_acked: 9, ..nothing() };
+            s.add_ended(&Policy { ended_conns: 1, left_conns, ..Default::default() });
+            s
+        };
+        assert!(left(1).json()["mean_bps"].is_null());
+        let mut counted = left(0);
+        counted.add_left_counted(1);
+        assert_eq!(counted.json()["mean_bps"], 36);
+        assert_eq!(counted.json()["left_connections"], 1);
     }
 
     #[test]
