@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, Context, Result};
 use imtcp_bpf::Obstacle;
 use imtcp_common::procfs::{self, Cgroup2};
+use imtcp_common::shell;
 
 pub fn mount() -> Result<PathBuf, Obstacle> {
     procfs::cgroup2_mount().ok_or_else(|| {
@@ -203,13 +204,13 @@ fn cannot_move(pid: i32, to: &Path, error: &io::Error) -> Obstacle {
         return Obstacle::new(found, "end it, or move it to another cgroup; then call imtcp again");
     }
     let off: Vec<_> = controllers.split_whitespace().map(|name| format!("-{name}")).collect();
+    let take_them = match shell::quoted_path(&control) {
+        Some(control) => format!("`echo {} >{control}`", off.join(" ")),
+        None => format!("write {} to its cgroup.subtree_control", off.join(" ")),
+    };
     Obstacle::new(
         format!("{found}, for it gives controllers to the cgroups in it"),
-        format!(
-            "end the process, or `echo {} >{}`; then call imtcp again",
-            off.join(" "),
-            control.display()
-        ),
+        format!("end the process, or {take_them}; then call imtcp again"),
     )
 }
 

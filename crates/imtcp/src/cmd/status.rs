@@ -218,12 +218,13 @@ impl ListedAttachment {
 
     fn text(&self) -> String {
         let a = &self.attachment;
-        let option = a.option();
         if self.in_force == InForceNow::Down && !self.coverage.ended {
             return format!(
                 "{}: no longer in force: `imtcp down`, or a `detach` that was ended half-way, took its \
-                 orders away; `imtcp attach {option}` again makes it whole, `imtcp detach {option}` ends it",
-                a.name()
+                 orders away; {} again makes it whole, {} ends it",
+                a.name(),
+                a.recipe("attach"),
+                a.recipe("detach")
             );
         }
         let by = a.rule.as_ref().map_or_else(String::new, |rule| format!(" (rule {rule})"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The parts of a run's last line that name traffic which imtcp did not hold back, each as it was seen.
 
-use imtcp_common::format;
+use imtcp_common::{format, shell};
 
 use super::summary::{Summary, WORTH_TELLING_BYTES};
 use super::uncovered::Uncovered;
@@ -35,7 +35,7 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     let other = by(*other_bytes, "IP without TCP or UDP");
     let moved = moved.as_ref().map(|m| {
         let (command, cgroup) = (format::others_text(&m.command), format::others_text(&m.cgroup));
-        format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&cgroup))
+        format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&m.cgroup))
     });
     let parts = [left, left_counted, no_room, refused, unmarked, udp, other, moved];
     let mut told: Vec<_> = parts.into_iter().flatten().collect();
@@ -64,12 +64,13 @@ fn chose_another(connections: u64, consequence: &str) -> Option<String> {
     })
 }
 
-/// The root is attached on request alone.
+/// The root is attached on request alone. Nothing of a cgroup whose name no shell can be given.
 fn remedy(cgroup: &str) -> String {
     let force = match cgroup {
         "/" => " --force",
         _ => "",
     };
+    let Some(cgroup) = shell::quoted(cgroup) else { return String::new() };
     let else_where = if force.is_empty() { "" } else { ", with all else that is in no cgroup" };
     format!(": `imtcp attach --cgroup {cgroup}{force}` holds it back there{else_where}")
 }
@@ -155,6 +156,13 @@ mod tests {
     #[test]
     fn the_remedy_for_who_left_to_the_root_is_one_that_attach_takes() {
         assert!(remedy("/").starts_with(": `imtcp attach --cgroup / --force` "));
+    }
+
+    #[test]
+    fn the_remedy_names_a_cgroup_as_a_shell_takes_it_or_not_at_all() {
+        let told = ": `imtcp attach --cgroup '/x;touch pwned'` holds it back there";
+        assert_eq!(remedy("/x;touch pwned"), told);
+        assert_eq!(remedy("/x\u{1b}[2J"), "");
     }
 
     #[test]
