@@ -19,6 +19,12 @@
 #include <imtcp/cc_paper_nice.h>
 #include <imtcp/paper_unit.h>
 
+/* What a connection did that its policy did not order. */
+enum {
+	IMTCP_WENT_FREE = 1,   /* it sent on a control that does not hold back as ordered */
+	IMTCP_WENT_ASTRAY = 2, /* on one that is none of ours: what it sent is not known */
+};
+
 struct imtcp_conn {
 	__u64 policy; /* 0: none */
 	__u64 cookie;
@@ -34,10 +40,10 @@ struct imtcp_conn {
 	__u64 charged_bytes; /* tp->bytes_sent when its policy's clock was last moved on for it */
 	__u32 mode;	     /* enum imtcp_mode */
 	__u32 ip_header_bytes;
-	__u32 spaced_nxt;  /* snd_nxt when the control was asked for a gap */
-	__u32 left;	   /* on another control at present, which may be one of ours soon */
-	__u32 pacing;	   /* sk_pacing_status as it is without us */
-	__u32 left_before; /* it is among its policy's left_conns since before */
+	__u32 spaced_nxt; /* snd_nxt when the control was asked for a gap */
+	__u32 left;	  /* on another control at present, which may be one of ours soon */
+	__u32 pacing;	  /* sk_pacing_status as it is without us */
+	__u32 went;	  /* IMTCP_WENT_*, before it had this control, as its policy counts it */
 	struct imtcp_flow flow;
 	struct imtcp_sample
 		newest; /* ACK: the stack is too small for it where streams are judged */

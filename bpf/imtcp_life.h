@@ -51,7 +51,7 @@ static __always_inline __u32 imtcp_forget_former(struct sock *sk, __u64 policy,
 						 struct imtcp_totals *totals)
 {
 	struct imtcp_conn *former = imtcp_conn_of(sk);
-	__u32 left_before;
+	__u32 went;
 
 	if (!former) {
 		if (totals)
@@ -60,9 +60,9 @@ static __always_inline __u32 imtcp_forget_former(struct sock *sk, __u64 policy,
 	}
 	if (totals)
 		__sync_fetch_and_add(&totals->connections_ended, -1);
-	left_before = imtcp_policy_on_return(former, policy, tcp_sk(sk));
+	went = imtcp_policy_on_return(former, policy, tcp_sk(sk));
 	bpf_sk_storage_delete(&imtcp_conns, sk);
-	return left_before;
+	return went;
 }
 
 /* No more of the window than the path carried in a least round trip: D·RTTmin of cc_fs.h. */
@@ -85,13 +85,13 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	struct imtcp_policy *policy;
 	struct imtcp_conn *conn;
 	__u64 policy_id;
-	__u32 left_before;
+	__u32 went;
 
 	if (imtcp_gave_back(sk, tag))
 		return NULL;
 	tag = bpf_sk_storage_get(&imtcp_tags, sk, 0, 0);
 	policy_id = tag ? tag->policy : 0;
-	left_before = imtcp_forget_former(sk, policy_id, imtcp_totals_of());
+	went = imtcp_forget_former(sk, policy_id, imtcp_totals_of());
 	conn = bpf_sk_storage_get(&imtcp_conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!conn) {
 		/* more than net.core.optmem_max */
@@ -102,7 +102,7 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	}
 	conn->policy = policy_id;
 	conn->mode = mode;
-	conn->left_before = left_before;
+	conn->went = went;
 	conn->started_us = tp->tcp_mstamp;
 	conn->acked_before = tp->bytes_acked;
 	conn->received_before = tp->bytes_received;

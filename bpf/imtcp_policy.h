@@ -192,29 +192,38 @@ static __always_inline int imtcp_policy_is_let_go(const struct imtcp_policy *p,
 	return imtcp_holds_back(p->mode) && !imtcp_holds_back(conn->mode);
 }
 
+/* Counts for a policy what one of its connections did, or takes it back (by -1). */
+static __always_inline void imtcp_policy_count_went(struct imtcp_policy *p, __u32 went, int by)
+{
+	if (went & IMTCP_WENT_FREE)
+		__sync_fetch_and_add(&p->left_conns, by);
+	if (went & IMTCP_WENT_ASTRAY)
+		__sync_fetch_and_add(&p->uncounted_conns, by);
+}
+
 /*
  * A connection that had left is on a control of ours again, and was not to be counted as ended where it has the same
- * policy. Returns whether it stays counted among those that left: it sent meanwhile, or before on one that holds
- * nothing back. What changes a control for us does so between two packets.
+ * policy. Returns IMTCP_WENT_* as that policy goes on to count it: only where it sent meanwhile, or before on one
+ * that holds nothing back. What changes a control for us does so between two packets.
  */
 static __always_inline __u32 imtcp_policy_on_return(struct imtcp_conn *former, __u64 policy,
 						    const struct tcp_sock *tp)
 {
 	struct imtcp_policy *p = imtcp_policy_of(former);
-	int same = former->policy == policy;
+	__u32 went = former->went;
 
 	if (!p)
 		return 0;
-	if (same)
+	if (former->policy == policy) {
 		__sync_fetch_and_add(&p->ended_conns, -1);
-	if (former->left_before)
-		return same;
-	if (same && tp->bytes_sent != former->charged_bytes)
-		return 1;
-	if (same && imtcp_policy_is_let_go(p, former) && tp->bytes_acked != former->acked_before)
-		return 1;
-	__sync_fetch_and_add(&p->left_conns, -1);
-	return 0;
+		if (imtcp_policy_is_let_go(p, former) && tp->bytes_acked != former->acked_before)
+			went |= IMTCP_WENT_FREE;
+		if (tp->bytes_sent != former->charged_bytes)
+			went |= IMTCP_WENT_FREE | IMTCP_WENT_ASTRAY;
+	}
+	/* imtcp_policy_on_end() has counted all that it might do */
+	imtcp_policy_count_went(p, (IMTCP_WENT_FREE | IMTCP_WENT_ASTRAY) & ~went, -1);
+	return former->policy == policy ? went : 0;
 }
 
 /* A connection ends, or changes its control (left), with so many bytes since it had this one. */
@@ -223,12 +232,16 @@ static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 b
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
 	__u32 min_rtt_us = imtcp_told_min_rtt_us(&conn->flow.facts);
+	__u32 went = 0;
 
 	if (!p)
 		return;
 	__sync_fetch_and_add(&p->ended_conns, 1);
-	if (!conn->left_before && (left || imtcp_policy_is_let_go(p, conn)))
-		__sync_fetch_and_add(&p->left_conns, 1);
+	if (left)
+		went = IMTCP_WENT_FREE | IMTCP_WENT_ASTRAY;
+	else if (imtcp_policy_is_let_go(p, conn))
+		went = IMTCP_WENT_FREE;
+	imtcp_policy_count_went(p, went & ~conn->went, 1);
 	__sync_fetch_and_add(&p->ended_bytes_acked, bytes_acked);
 	__sync_fetch_and_add(&p->ended_bytes_received, bytes_received);
 	__sync_fetch_and_add(&p->ended_busy_us, conn->flow.facts.busy_us);

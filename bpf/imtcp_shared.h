@@ -231,7 +231,9 @@ struct imtcp_policy {
 	__imtcp_u64 inner_conns;      /* made inside, and taken by a run or attachment in there */
 	__imtcp_u64 bytes_acked;      /* of all connections, ended or not */
 	__imtcp_u64 ended_bytes_received;
-	__imtcp_u64 left_conns; /* they sent on a control that does not hold them back as ordered */
+	/* they sent on a control that does not hold them back as ordered; of these, on none of ours */
+	__imtcp_u64 left_conns;
+	__imtcp_u64 uncounted_conns;
 	__imtcp_u64 no_room_conns;  /* beside those ended: their socket had no room for our state */
 	__imtcp_u64 refused_conns;  /* beside those ended: the kernel refused them the control */
 	__imtcp_u64 unmarked_conns; /* the kernel refused them the DSCP */

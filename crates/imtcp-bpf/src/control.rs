@@ -10,6 +10,8 @@ use anyhow::{anyhow, Context, Result};
 pub use libbpf_rs::Link;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject, ProgramMut};
 
+use imtcp_common::shell;
+
 use crate::raw::{self, Plain};
 use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter};
 use crate::{meta, netns, objects, paths, Obstacle};
@@ -79,13 +81,16 @@ fn refused(cgroup: BorrowedFd, error: anyhow::Error) -> anyhow::Error {
     let Some((dir, id)) = path.ancestors().find_map(|dir| Some((dir, lone_program(dir)?))) else {
         return anyhow!(refused);
     };
-    let dir = dir.display();
+    let detach = match shell::quoted_path(dir) {
+        Some(dir) => format!("`bpftool cgroup detach {dir} sock_ops id {id}`"),
+        None => "`bpftool cgroup detach`".into(),
+    };
     Obstacle::new(
-        format!("{refused}: the sock_ops program {id} on {dir} lets no other be below it"),
         format!(
-            "`bpftool cgroup detach {dir} sock_ops id {id}` removes it; or who attaches it does so \
-             with `multi`"
+            "{refused}: the sock_ops program {id} on {} lets no other be below it",
+            dir.display()
         ),
+        format!("{detach} removes it; or who attaches it does so with `multi`"),
     )
     .into()
 }

@@ -443,13 +443,14 @@ pub struct imtcp_policy {
     pub bytes_acked: __imtcp_u64,
     pub ended_bytes_received: __imtcp_u64,
     pub left_conns: __imtcp_u64,
+    pub uncounted_conns: __imtcp_u64,
     pub no_room_conns: __imtcp_u64,
     pub refused_conns: __imtcp_u64,
     pub unmarked_conns: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 248usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 256usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -494,12 +495,14 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_policy, ended_bytes_received) - 208usize];
     ["Offset of field: imtcp_policy::left_conns"]
         [::std::mem::offset_of!(imtcp_policy, left_conns) - 216usize];
+    ["Offset of field: imtcp_policy::uncounted_conns"]
+        [::std::mem::offset_of!(imtcp_policy, uncounted_conns) - 224usize];
     ["Offset of field: imtcp_policy::no_room_conns"]
-        [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 224usize];
+        [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 232usize];
     ["Offset of field: imtcp_policy::refused_conns"]
-        [::std::mem::offset_of!(imtcp_policy, refused_conns) - 232usize];
+        [::std::mem::offset_of!(imtcp_policy, refused_conns) - 240usize];
     ["Offset of field: imtcp_policy::unmarked_conns"]
-        [::std::mem::offset_of!(imtcp_policy, unmarked_conns) - 240usize];
+        [::std::mem::offset_of!(imtcp_policy, unmarked_conns) - 248usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

@@ -108,6 +108,11 @@ fn is_command(c: char) -> bool {
     c.is_control() || is_unseen
 }
 
+/// Is a character of a text of others shown as its number?
+pub fn is_escaped(text: &str) -> bool {
+    text.chars().any(is_command)
+}
+
 /// JSON on one line, in which no character commands a terminal. Texts in it say the same.
 pub fn json_for_terminal(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());

@@ -20,3 +20,4 @@ pub mod name;
 pub mod procfs;
 pub mod program;
 pub mod rate;
+pub mod shell;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::rundir::{file_of, ATTACHMENTS};
 use imtcp_bpf::{control, paths, Obstacle};
-use imtcp_common::{format, procfs};
+use imtcp_common::{format, procfs, shell};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup;
@@ -29,11 +29,11 @@ pub enum Target {
 }
 
 impl Target {
-    /// The option that names it.
-    pub fn option(&self) -> String {
+    /// The option that names it, for a shell; nothing if its name cannot be written there.
+    fn option(&self) -> Option<String> {
         match self {
-            Target::Pid(pid) => format!("--pid {pid}"),
-            Target::Cgroup(dir) => format!("--cgroup {}", dir.display()),
+            Target::Pid(pid) => Some(format!("--pid {pid}")),
+            Target::Cgroup(dir) => Some(format!("--cgroup {}", shell::quoted_path(dir)?)),
         }
     }
 }
@@ -156,10 +156,13 @@ impl Attachment {
         format::short_name(&format!("{}{filter}", self.target))
     }
 
-    /// The options that name it, for people.
-    pub fn option(&self) -> String {
-        let filter = self.filter.as_ref().map_or_else(String::new, Filter::options);
-        format::short_name(&(self.target.option() + &filter))
+    /// `imtcp attach` or `detach` of it, as a line for a shell; without the name if that cannot be written there.
+    pub fn recipe(&self, command: &str) -> String {
+        let filter = || self.filter.as_ref().map_or_else(String::new, Filter::options);
+        match self.target.option() {
+            Some(option) => format!("`imtcp {command} {option}{}`", filter()),
+            None => format!("`imtcp {command}` of it"),
+        }
     }
 
     /// Of attachments of one cgroup the least has what several would take. One with a filter is more specific.

@@ -75,8 +75,7 @@ impl Coverage {
         if let Some(obstacle) = &self.out_of_sight {
             return Some(format!("what it covers cannot be seen from here: {obstacle}"));
         }
-        let option = attachment.option();
-        let again = format!("`imtcp attach {option}` again takes");
+        let again = format!("{} again takes", attachment.recipe("attach"));
         let why = match (target, self.ended, self.replaced) {
             (Target::Pid(pid), _, true) => {
                 format!("it has ended, and {pid} is another process now")
@@ -88,18 +87,19 @@ impl Coverage {
                 )
             }
             (Target::Cgroup(_), true, _) => "it was removed".into(),
-            (_, false, false) if self.unlinked => return Some(self.gap_of_links(&option)),
+            (_, false, false) if self.unlinked => return Some(self.gap_of_links(attachment)),
             (_, false, false) => return self.gap_of_moved(&again),
         };
         Some(match self.processes {
             0 => format!(
-                "covers nothing any more: {why} (`imtcp detach {option}` takes it off this list)"
+                "covers nothing any more: {why} ({} takes it off this list)",
+                attachment.recipe("detach")
             ),
             left => format!("{why}; covers {} that it has started", format::count(left, "process")),
         })
     }
 
-    fn gap_of_links(&self, option: &str) -> String {
+    fn gap_of_links(&self, attachment: &Attachment) -> String {
         let of = match self.processes {
             0 => String::new(),
             covered => format!(
@@ -110,7 +110,9 @@ impl Coverage {
         };
         format!(
             "does not cover new connections{of}: an `imtcp attach` or `detach` was ended half-way; \
-             `imtcp attach {option}` again mends it, `imtcp detach {option}` ends it"
+             {} again mends it, {} ends it",
+            attachment.recipe("attach"),
+            attachment.recipe("detach")
         )
     }
 

@@ -88,6 +88,31 @@ fn cgroups_of_strange_names_are_covered_or_refused_with_the_reason() {
 }
 
 #[test]
+fn what_status_recommends_for_a_cgroup_of_a_strange_name_is_one_word_of_a_shell() {
+    let Some(_alone) = alone() else { return };
+    let unit = Unit::new();
+    let detach_of_removed = |name: &str| {
+        let dir = unit.0.join(name);
+        fs::create_dir(&dir).unwrap();
+        imtcp_ok(&["attach", "--cgroup", dir.to_str().unwrap()]);
+        fs::remove_dir(&dir).unwrap();
+        let status = imtcp_ok(&["status"]);
+        let (_, recipe) = status.split_once(": it was removed (`").expect(&status);
+        recipe.split_once("` ").unwrap().0.to_string()
+    };
+    let scratch = Scratch::new();
+    let recipe = detach_of_removed("x;touch pwned 'y");
+    let line = recipe.replacen("imtcp", &IMTCP, 1);
+    let done = Command::new("sh").args(["-c", &line]).current_dir(scratch.path(".")).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{line}: {done:?}");
+    assert_eq!(fs::read_dir(scratch.path(".")).unwrap().count(), 0, "{line}");
+    assert_eq!(json(&imtcp_ok(&["status", "--json"]))["attachments"], serde_json::json!([]));
+    assert_eq!(detach_of_removed("z\x1b[2J"), "imtcp detach");
+    imtcp_ok(&["detach", "--all"]);
+}
+
+#[test]
 fn a_thread_of_the_kernel_is_named_as_that() {
     let Some(_alone) = alone() else { return };
     let output = imtcp(&["attach", "--pid", "2"]);

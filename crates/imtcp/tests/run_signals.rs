@@ -148,6 +148,29 @@ fn a_signal_while_a_run_starts_leaves_nothing_of_it() {
     }
 }
 
+/// Ctrl-S, a message that waits for the terminal, Ctrl-C: the kernel lets the message through then.
+#[test]
+fn a_ctrl_c_while_a_message_waits_for_a_stopped_terminal_starts_no_command() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let (began, waits) = (scratch.path("began"), scratch.path("waits"));
+    let script = format!(
+        "echo >{}; sleep 0.5; exec {} run -- touch {}",
+        waits.display(),
+        *IMTCP,
+        began.display()
+    );
+    let mut command = Command::new(&*IMTCP);
+    command.args(["run", "-q", "--max-rate", "5M", "--", "sh", "-c", &script]);
+    let mut shell = on_terminal_with_errors(command);
+    eventually("the command has begun", || waits.exists());
+    std::io::Write::write_all(&mut shell.master, b"\x13").unwrap();
+    sleep(Duration::from_millis(1500));
+    std::io::Write::write_all(&mut shell.master, b"\x03").unwrap();
+    assert_eq!(shell.child.finish().status.signal(), Some(libc::SIGINT));
+    assert!(!began.exists());
+}
+
 #[test]
 fn one_ctrl_c_ends_a_loop_of_the_shell() {
     let Some(_alone) = alone() else { return };
@@ -199,6 +222,60 @@ fn output_that_nobody_reads_changes_no_exit_code() {
     // An option that makes it say something before the command begins.
     let status = run(&["--mode", "lpecn"]).stderr(full()).status().unwrap();
     assert_eq!(status.code(), Some(42), "a warning");
+}
+
+/// A pipe that is full; nobody reads what it has.
+fn full_pipe() -> (std::io::PipeReader, File) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let writer = File::from(std::os::fd::OwnedFd::from(writer));
+    let set = |flags| nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(flags)).unwrap();
+    set(nix::fcntl::OFlag::O_NONBLOCK);
+    for size in [4096, 1] {
+        while std::io::Write::write(&mut &writer, &vec![b'x'; size]).is_ok() {}
+    }
+    set(nix::fcntl::OFlag::empty());
+    (reader, writer)
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_for_a_reader_of_its_line() {
+    let Some(_alone) = alone() else { return };
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+        let scratch = Scratch::new();
+        let (_reader, full) = full_pipe();
+        let pid_file = scratch.path("pid");
+        let script = format!("echo $$ >{}; exit 42", pid_file.display());
+        let mut command = Command::new(&*IMTCP);
+        command.args(["run", "--", "sh", "-c", &script]).stdin(Stdio::null()).stderr(full);
+        let mut running = Background(command.spawn().unwrap());
+        let pid = || fs::read_to_string(&pid_file).ok()?.trim().parse::<i32>().ok();
+        eventually("the command has ended", || {
+            pid().is_some_and(|pid| !imtcp_common::procfs::exists(pid))
+        });
+        sleep(Duration::from_millis(700));
+        assert!(running.0.try_wait().unwrap().is_none(), "it waits for a reader");
+        assert_eq!(cgroups_left(), [] as [&Path; 0], "and holds nothing meanwhile");
+        running.signal(signal);
+        let asked = Instant::now();
+        eventually("it ends", || running.0.try_wait().unwrap().is_some());
+        assert!(asked.elapsed() < Duration::from_secs(2), "{signal}: {:?}", asked.elapsed());
+        assert_eq!(running.finish().status.code(), Some(42), "the command's");
+    }
+}
+
+#[test]
+fn a_line_whose_reader_is_late_is_whole() {
+    let Some(_alone) = alone() else { return };
+    let (mut reader, full) = full_pipe();
+    let mut command = Command::new(&*IMTCP);
+    command.args(["run", "--", "true"]).stdin(Stdio::null()).stderr(full);
+    let running = Background(command.spawn().unwrap());
+    drop(command);
+    sleep(Duration::from_millis(700));
+    let mut read = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut read).unwrap();
+    assert_eq!(read.trim_start_matches('x'), "imtcp: saw no TCP connection of the command\n");
+    assert_eq!(running.finish().status.code(), Some(0));
 }
 
 #[test]

@@ -48,10 +48,20 @@ fn a_connection_that_sends_with_another_control_is_told_also_if_it_returns() {
     let back = away.clone() + &choose_and_send("imtcp_bg");
     for then in [away.clone(), back.clone(), back.clone() + &away, back.clone() + &back] {
         let Some((line, json)) = lines(&net, &connected(&net, &then)) else { return };
-        assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
+        let told =
+            "; 1 connection chose another congestion control, not held back nor counted meanwhile";
+        assert!(line.contains(told), "{line}");
+        for claim in ["nothing sent", "mean ", " % ", "never"] {
+            assert!(!line.contains(claim), "{claim}: {line}");
+        }
         let told = (&json["connections"], &json["left_connections"]);
         assert_eq!(told, (&1.into(), &1.into()), "{then}");
+        assert!(json["mean_bps"].is_null(), "{json}");
     }
+    let later = "s.sendall(bytes(300000))\nimport time\ntime.sleep(0.5)\n".to_string() + &away;
+    let (line, _) = lines(&net, &connected(&net, &later)).unwrap();
+    let told = "imtcp: 300 kB sent while held back; ";
+    assert!(line.starts_with(told), "{line}");
     // Nothing was sent meanwhile.
     let choose = |name: &str| format!("s.setsockopt(6, 13, b'{name}')\n");
     let unused = connected(&net, &(choose("reno") + &choose_and_send("imtcp_bg")));
@@ -90,7 +100,9 @@ fn a_connection_that_chooses_one_of_ours_that_holds_nothing_back_is_told() {
     let output = net.run(&["--json", "--", "python3", "-c", &script]);
     assert_eq!(summary(&output)["left_connections"], 1, "{output:?}");
     let (line, _) = lines(&net, &connected(&net, &foreground)).unwrap();
-    assert!(line.contains("; 1 connection chose another congestion control, "), "{line}");
+    assert!(line.starts_with("imtcp: 100 kB sent in ") && line.contains(", mean "), "{line}");
+    let told = "; 1 connection chose another congestion control, not held back meanwhile";
+    assert!(line.contains(told) && !line.contains(" % "), "{line}");
 }
 
 #[test]

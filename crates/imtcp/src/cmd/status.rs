@@ -56,7 +56,7 @@ impl Without {
     /// Behind other parts; empty where there are none.
     fn text(self) -> String {
         let told = [
-            policy::chose_another(self.left),
+            policy::chose_another(self.left, "not held back"),
             policy::refused_control(self.control),
             policy::unmarked(self.mark),
         ];
@@ -76,14 +76,15 @@ impl Listed {
             true => format!(", which has ended; open: {open}"),
             false => String::new(),
         };
-        let left = left_behind::told_with_remedy(&self.alive());
+        let left = left_behind::told_with_remedy(&self.alive(), &r.options());
         let left = left.map_or(String::new(), |l| format!("; {l}"));
         let without = self.without.text();
-        format!(
-            "{orders} (imtcp's pid {}{ended}{left}{without}): {}",
-            r.pid,
-            format::others_text(&r.command_shown())
-        )
+        let pid = match r.pid_here() {
+            Some(pid) => format!("imtcp's pid {pid}"),
+            None => "in another pid namespace".into(),
+        };
+        let command = format::others_text(&r.command_shown());
+        format!("{orders} ({pid}{ended}{left}{without}): {command}")
     }
 
     /// The processes that the run left behind and that still live.
@@ -241,12 +242,13 @@ impl ListedAttachment {
 
     fn text(&self) -> String {
         let a = &self.attachment;
-        let option = a.option();
         if self.in_force == InForceNow::Down && !self.coverage.ended {
             return format!(
                 "{}: no longer in force: `imtcp down`, or a `detach` that was ended half-way, took its \
-                 orders away; `imtcp attach {option}` again makes it whole, `imtcp detach {option}` ends it",
-                a.name()
+                 orders away; {} again makes it whole, {} ends it",
+                a.name(),
+                a.recipe("attach"),
+                a.recipe("detach")
             );
         }
         let by = a.rule.as_ref().map_or_else(String::new, |rule| format!(" (rule {rule})"));
@@ -299,6 +301,7 @@ impl Status {
     fn runs_json(&self) -> Vec<Value> {
         let one = |listed: &Listed| {
             let mut value = json!(listed.run);
+            value["pid"] = json!(listed.run.pid_here());
             value["ended"] = json!(listed.ended);
             value["connections"] = json!(listed.connections);
             value["left_behind"] = json!(listed.alive());

@@ -6,7 +6,7 @@ use imtcp_common::format;
 use super::not_held_back::not_held_back;
 use super::summary::{Summary, TakenAway, WORTH_TELLING_BYTES};
 use crate::left_behind;
-use crate::policy::Limits;
+use crate::policy::{self, Limits};
 
 /// Round trips below this are too short to measure in: IMTCP_SHORT_RTT_US of
 /// core/include/imtcp/meas_state.h (a test compares), here for the text alone.
@@ -33,7 +33,8 @@ pub fn line(s: &Summary) -> String {
     };
     parts.extend(inner(s));
     parts.extend(not_held_back(s));
-    parts.extend(left_behind::told_with_remedy(&s.left_behind));
+    let orders = policy::options(s.mode, &s.params, &s.limits);
+    parts.extend(left_behind::told_with_remedy(&s.left_behind, &orders));
     format!("imtcp: {until}{}", parts.join("; "))
 }
 
@@ -46,11 +47,16 @@ fn no_connections(s: &Summary) -> Option<String> {
 
 /// A handshake has a round trip. Refused connections and those that nobody answers have none.
 fn made_none(s: &Summary) -> bool {
-    s.min_rtt_us.is_none() && s.bytes_acked == 0 && s.bytes_received == 0 && s.available.is_none()
+    s.min_rtt_us.is_none()
+        && s.bytes_acked == 0
+        && s.bytes_received == 0
+        && s.available.is_none()
+        && s.left_uncounted() == 0
 }
 
 fn is_download(s: &Summary) -> bool {
     s.available.is_none()
+        && s.left_uncounted() == 0
         && s.bytes_received >= WORTH_TELLING_BYTES
         && s.bytes_received >= DOWNLOAD * s.bytes_acked
 }
@@ -72,14 +78,21 @@ fn sent_nothing(s: &Summary) -> bool {
 fn upload(s: &Summary) -> Vec<String> {
     if sent_nothing(s) {
         let made = format::count(s.connections, "connection");
-        return vec![format!("{made} in {}, and nothing sent", format::micros(s.elapsed_us))];
+        let nothing = if s.left_uncounted() == 0 { ", and nothing sent" } else { "" };
+        return vec![format!("{made} in {}{nothing}", format::micros(s.elapsed_us))];
     }
     let sent = format::bytes(s.bytes_acked);
     let sent = match s.mean_bps() {
         Some(mean) => {
             let elapsed = format::micros(s.elapsed_us);
-            format!("{sent} sent in {elapsed}, mean {}{}", format::rate(mean), limits(s))
+            // Of less, it tells how long the command waited for something else.
+            let mean = match s.bytes_acked {
+                0..WORTH_TELLING_BYTES => String::new(),
+                _ => format!(", mean {}", format::rate(mean)),
+            };
+            format!("{sent} sent in {elapsed}{mean}{}", limits(s))
         }
+        None if s.left_uncounted() > 0 => format!("{sent} sent while held back"),
         None => format!("{sent} sent"),
     };
     let queued = (s.queued_bytes > 0)
@@ -103,11 +116,12 @@ fn available(s: &Summary) -> String {
         let results = format::count(a.results, "result");
         return format!("available bandwidth unknown ({results}, below half of what it sent)");
     }
-    let seen = match a.results {
-        1 => "one result".into(),
-        _ => format!("{}–{}", format::rate_short(a.min_bps), format::rate_short(a.max_bps)),
+    let seen = match [a.min_bps, a.max_bps].map(format::rate_short) {
+        _ if a.results == 1 => " (one result)".into(),
+        [min, max] if min == max => String::new(),
+        [min, max] => format!(" ({min}–{max})"),
     };
-    format!("available {} ({seen})", format::rate(a.mean_bps))
+    format!("available {}{seen}", format::rate(a.mean_bps))
 }
 
 /// In parentheses, where it is known.
@@ -126,11 +140,13 @@ fn why_not_measured(s: &Summary) -> String {
 
 /// Alone on a path it is most of the time, at full rate.
 fn yielded(s: &Summary) -> Option<String> {
-    s.yielding_us()?;
+    s.yielding_us().filter(|_| s.held_all())?;
     Some(match s.yielded_pct() {
         // Who measured nothing does not know what there was to yield to.
         None | Some(0) if s.available.is_none() => return None,
         None | Some(0) => "never had to yield".into(),
+        // Nobody knows what was free.
+        Some(pct) if s.available.is_none() => format!("gave way to a queue {pct} % of the time"),
         Some(pct) => format!("held to what was free {pct} % of the time"),
     })
 }
@@ -138,7 +154,12 @@ fn yielded(s: &Summary) -> Option<String> {
 fn inner(s: &Summary) -> Option<String> {
     (s.inner_connections > 0).then(|| {
         let inner = format::count(s.inner_connections, "connection");
-        format!("{inner} counted by `imtcp run` or `attach` inside")
+        // Each of them has the ceiling, and attachments may have another.
+        let ceiling = match s.limits.max_bps {
+            Some(_) => ", which do not share the ceiling of this run",
+            None => "",
+        };
+        format!("{inner} counted by `imtcp run` or `attach` inside{ceiling}")
     })
 }
 
@@ -198,6 +219,30 @@ mod tests {
     }
 
     #[test]
+    fn a_range_whose_ends_read_alike_is_none() {
+        let available = Some(Available {
+            results: 7,
+            mean_bps: 49_500_000,
+            min_bps: 49_480_000,
+            max_bps: 49_520_000,
+        });
+        says(&Summary { available, ..measured() }, "; available 49.5 Mbit/s; held to ");
+    }
+
+    #[test]
+    fn a_run_that_sent_next_to_nothing_has_no_mean() {
+        let few = Summary { bytes_acked: 9_999, ..measured() };
+        says(&few, "imtcp: 10.0 kB sent in 2.00 s; ");
+        says(&Summary { bytes_acked: 10_000, ..few }, "imtcp: 10.0 kB sent in 2.00 s, mean 40.0 ");
+    }
+
+    #[test]
+    fn who_measured_nothing_and_yielded_did_so_to_a_queue() {
+        let s = Summary { available: None, ..measured() };
+        says(&s, "; available bandwidth not measured; gave way to a queue 25 % of the time");
+    }
+
+    #[test]
     fn a_mode_of_which_yielding_is_not_counted_does_not_say_that_it_never_yielded() {
         let lp = Summary { mode: Mode::Lp, yielding_us: 0, ..measured() };
         assert!(!line(&lp).contains("held") && !line(&lp).contains("yield"), "{}", line(&lp));
@@ -228,6 +273,36 @@ mod tests {
         assert_eq!(line(&s), "imtcp: 1 connection in 2.00 s, and nothing sent");
         let held_down_by_others = Summary { available: None, yielding_us: 0, ..measured() };
         assert!(!line(&held_down_by_others).contains("yield"), "{}", line(&held_down_by_others));
+    }
+
+    #[test]
+    fn of_connections_that_chose_another_control_only_what_was_counted_is_told() {
+        let left = Summary { left_connections: 1, uncounted_connections: 1, ..measured() };
+        says(&left, "imtcp: 12.5 MB sent while held back; available 60.0 ");
+        says(
+            &left,
+            "; 1 connection chose another congestion control, not held back nor counted meanwhile",
+        );
+        assert!(!line(&left).contains("mean ") && !line(&left).contains(" % "), "{}", line(&left));
+        let at_once = Summary {
+            connections: 1,
+            bytes_acked: 2,
+            left_connections: 1,
+            uncounted_connections: 1,
+            ..nothing()
+        };
+        let told = "imtcp: 1 connection in 2.00 s; 1 connection chose another congestion control, ";
+        assert!(line(&at_once).starts_with(told), "{}", line(&at_once));
+        let received = Summary { bytes_received: 31_000_000, ..at_once };
+        assert!(!line(&received).contains("download"), "{}", line(&received));
+    }
+
+    #[test]
+    fn connections_on_a_control_of_ours_that_holds_nothing_back_are_counted_and_not_praised() {
+        let s = Summary { yielding_us: 0, left_connections: 1, ..measured() };
+        says(&s, "imtcp: 12.5 MB sent in 2.00 s, mean 50.0 Mbit/s; ");
+        says(&s, "; 1 connection chose another congestion control, not held back meanwhile");
+        assert!(!line(&s).contains("yield") && !line(&s).contains("counted"), "{}", line(&s));
     }
 
     #[test]
@@ -302,6 +377,10 @@ mod tests {
         );
         let s = Summary { inner_connections: 1, ..measured() };
         assert!(line(&s).ends_with("; 1 connection counted by `imtcp run` or `attach` inside"));
+        let limits = Limits { max_bps: Some(80_000_000), min_bps: None };
+        let s = Summary { limits, ..s };
+        let told = " inside, which do not share the ceiling of this run";
+        assert!(line(&s).ends_with(told), "{}", line(&s));
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! `imtcp run`: a cgroup for the command, the sockops program on it by a link that the kernel
 //! ends with us (also after SIGKILL), the command inside, a line at the end.
 
+mod farewell;
 mod inherited;
 mod line;
 mod line_output;
 mod not_held_back;
 mod outer;
+mod own_arguments;
 mod rehearse;
 mod spawn;
 mod stop;
@@ -28,9 +30,9 @@ use imtcp_bpf::{control, probe, Policy, Record};
 use nix::unistd::getpid;
 
 use self::inherited::Inherited;
-use self::line_output::LineOutput;
+use self::line_output::{Line, LineOutput};
 pub use self::rehearse::rehearse;
-use self::spawn::{spawn, Plan};
+use self::spawn::{spawn, Plan, Started};
 use self::summary::{Summary, TakenAway};
 use self::uncovered::Watch;
 use super::up;
@@ -43,6 +45,7 @@ use crate::sweep::sweep;
 use crate::{caps, cgroup, nested, nocc, param, policy, state, user};
 use imtcp_bpf::mountns::Home;
 use imtcp_common::exit::{self, Coded};
+use imtcp_common::{out, procfs};
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.config.config.as_deref(), args.dscp)?;
@@ -75,11 +78,6 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     // Before anything of the run exists: a signal that ends us would leave it.
     let blocked = Blocked::new()?;
     let mut session = Session::start(&args, orders, &lock)?;
-    if let Some(signal) = signals::pending_end() {
-        session.end();
-        session.unload(&lock)?;
-        return Ok(signal as i32);
-    }
     drop(lock);
     let started = Instant::now();
     let plan = Plan {
@@ -89,13 +87,18 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
         mask: &blocked.before,
     };
     let child = match spawn(&args.command, &plan) {
-        Ok(child) => child,
-        Err(e) => {
+        Ok(Started::Child(child)) => child,
+        other => {
             session.end();
-            session.unload(&state::lock()?)?;
-            return Err(e);
+            session.unload()?;
+            return match other? {
+                Started::EndedBefore(signal) => Ok(signal as i32),
+                Started::Child(_) => unreachable!("it is told above"),
+            };
         }
     };
+    // The command has its own.
+    own_arguments::blank(args.command.len() - 1);
     if let Some(service) = service {
         if let Err(e) = service.follow(session.policy, session.cgroup.clone()) {
             eprintln!("imtcp: cannot follow the advice: {e:#}");
@@ -115,13 +118,14 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
 
     let elapsed_us = started.elapsed().as_micros() as u64;
     let mut summary = session.summary(&args, elapsed_us);
+    // Whoever does not read them keeps no cgroup.
+    out::hold();
     summary.left_behind = session.end();
-    if !args.quiet {
-        let line = if args.json { summary.json().to_string() } else { line::line(&summary) };
-        if let Err(e) = line_output.write(&line) {
-            eprintln!("imtcp: cannot write the line at the end: {e}");
-        }
-    }
+    let line = (!args.quiet).then(|| match args.json {
+        true => Line::Json(summary.json()),
+        false => Line::Text(line::line(&summary)),
+    });
+    farewell::write(line_output, line, &blocked);
     Ok(status)
 }
 
@@ -200,9 +204,9 @@ impl Session {
     }
 
     /// After its end, where the command did not even begin: as it was before.
-    fn unload(&self, lock: &state::ChangeLock) -> Result<()> {
+    fn unload(&self) -> Result<()> {
         if self.loaded {
-            up::undo(lock)?;
+            up::undo(&state::lock()?)?;
         }
         Ok(())
     }
@@ -210,6 +214,7 @@ impl Session {
     fn equip(&mut self, args: &RunArgs, lock: &state::ChangeLock) -> Result<()> {
         let run = runs::Run {
             pid: std::process::id(),
+            pid_namespace: procfs::pid_namespace(),
             policy: self.policy,
             mode: args.orders.mode,
             limits: Limits::of(&self.orders),

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The parts of a run's last line that name traffic which imtcp did not hold back, each as it was seen.
 
-use imtcp_common::format;
+use imtcp_common::{format, shell};
 
 use super::summary::{Summary, WORTH_TELLING_BYTES};
-use super::uncovered::Uncovered;
-use crate::policy::{refused_control, unmarked};
+use super::uncovered::{Daemon, Uncovered};
+use crate::policy::{chose_another, refused_control, unmarked};
 
 /// Where TCP has sent something: lookups and attempts at QUIC are less.
 const WORTH_TELLING_BESIDE_TCP_BYTES: u64 = 100_000;
 
 pub fn not_held_back(s: &Summary) -> Vec<String> {
+    let left = chose_another(s.left_uncounted(), "not held back nor counted");
     // `taken_away` says the same of the time after the programs were gone.
-    let left = (s.left_connections > 0 && s.taken_away.is_none()).then(|| {
-        let left = format::count(s.left_connections, "connection");
-        format!("{left} chose another congestion control, not held back nor counted from then on")
-    });
+    let left_counted = chose_another(s.left_connections - s.uncounted_connections, "not held back")
+        .filter(|_| s.taken_away.is_none());
     let no_room = (s.no_room_connections > 0).then(|| {
         let no_room = format::count(s.no_room_connections, "connection");
         format!(
@@ -36,18 +35,22 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     let other = by(*other_bytes, "IP without TCP or UDP");
     let moved = moved.as_ref().map(|m| {
         let (command, cgroup) = (format::others_text(&m.command), format::others_text(&m.cgroup));
-        format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&cgroup))
+        format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&m.cgroup))
     });
-    let parts = [left, no_room, refused, unmarked, udp, other, moved];
+    let parts = [left, left_counted, no_room, refused, unmarked, udp, other, moved];
     let mut told: Vec<_> = parts.into_iter().flatten().collect();
     let saw_none = s.connections + s.inner_connections == 0;
-    let does =
-        if saw_none { "sends for it" } else { "was used too, and what it sends is not held back" };
-    told.extend(
-        daemons
-            .iter()
-            .map(|d| format!("{} ({}) {does}: {}", d.name, format::others_text(&d.path), d.remedy)),
-    );
+    // Many ask the bus for something else: it is a likely cause where nothing else was seen.
+    let does = |d: &Daemon| match (d.is_go_between, saw_none) {
+        (false, true) => Some("sends for it"),
+        (false, false) => Some("was used too, and what it sends is not held back"),
+        (true, true) => Some("may have had a service send for it"),
+        (true, false) => None,
+    };
+    told.extend(daemons.iter().filter_map(|d| {
+        let path = format::others_text(&d.path);
+        Some(format!("{} ({path}) {}: {}", d.name, does(d)?, d.remedy))
+    }));
     // That number is the whole machine's: another's where the command has connections of its own.
     if saw_none {
         told.extend((*nfs_bytes >= WORTH_TELLING_BYTES).then(|| {
@@ -58,12 +61,13 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     told
 }
 
-/// The root is attached on request alone.
+/// The root is attached on request alone. Nothing of a cgroup whose name no shell can be given.
 fn remedy(cgroup: &str) -> String {
     let force = match cgroup {
         "/" => " --force",
         _ => "",
     };
+    let Some(cgroup) = shell::quoted(cgroup) else { return String::new() };
     let else_where = if force.is_empty() { "" } else { ", with all else that is in no cgroup" };
     format!(": `imtcp attach --cgroup {cgroup}{force}` holds it back there{else_where}")
 }
@@ -73,7 +77,7 @@ mod tests {
     use imtcp_bpf::Policy;
 
     use super::super::line::line;
-    use super::super::uncovered::{Daemon, Moved};
+    use super::super::uncovered::Moved;
     use super::*;
     use crate::mode::Mode;
 
@@ -92,10 +96,10 @@ mod tests {
 
     #[test]
     fn connections_that_left_or_had_no_room_are_told() {
-        let s = Summary { left_connections: 1, ..sent() };
+        let s = Summary { left_connections: 1, uncounted_connections: 1, ..sent() };
         says(
             &s,
-            "; 1 connection chose another congestion control, not held back nor counted from then on",
+            "; 1 connection chose another congestion control, not held back nor counted meanwhile",
         );
         let s = Summary { no_room_connections: 2, ..nothing() };
         assert_eq!(
@@ -152,6 +156,13 @@ mod tests {
     }
 
     #[test]
+    fn the_remedy_names_a_cgroup_as_a_shell_takes_it_or_not_at_all() {
+        let told = ": `imtcp attach --cgroup '/x;touch pwned'` holds it back there";
+        assert_eq!(remedy("/x;touch pwned"), told);
+        assert_eq!(remedy("/x\u{1b}[2J"), "");
+    }
+
+    #[test]
     fn who_sends_in_the_commands_place_is_told_and_the_machines_nfs_where_there_is_nothing_else() {
         let uncovered = Uncovered {
             nfs_bytes: 31_000_000,
@@ -159,6 +170,7 @@ mod tests {
                 name: "docker's daemon",
                 path: "/run/docker.sock".into(),
                 remedy: "do this",
+                is_go_between: false,
             }],
             ..Default::default()
         };
@@ -174,6 +186,24 @@ mod tests {
             "; docker's daemon (/run/docker.sock) was used too, and what it sends is not held back: do this",
         );
         assert!(!line(&s).contains("NFS"), "{}", line(&s));
+    }
+
+    #[test]
+    fn a_bus_is_told_as_a_likely_cause_where_nothing_else_was_seen() {
+        let bus = Daemon {
+            name: "the system's D-Bus",
+            path: "/run/dbus/system_bus_socket".into(),
+            remedy: "do this",
+            is_go_between: true,
+        };
+        let uncovered = Uncovered { daemons: vec![bus], ..Default::default() };
+        let s = Summary { uncovered, ..nothing() };
+        let told =
+            "; the system's D-Bus (/run/dbus/system_bus_socket) may have had a service send \
+                    for it: do this";
+        assert!(line(&s).ends_with(told), "{}", line(&s));
+        let s = Summary { connections: 2, bytes_acked: 12_500_000, ..s };
+        assert!(!line(&s).contains("D-Bus"), "{}", line(&s));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::uncovered::Uncovered;
 use crate::mode::Mode;
+use crate::param::{self, InForce};
 use crate::policy::Limits;
 use crate::runs::LeftBehind;
 
@@ -24,6 +25,7 @@ pub enum TakenAway {
 pub struct Summary {
     pub mode: Mode,
     pub limits: Limits,
+    pub params: InForce,
     pub elapsed_us: u64,
     /// Its mode was ended from outside, at a time that is not known: the figures are up to then.
     pub taken_away: Option<TakenAway>,
@@ -35,6 +37,8 @@ pub struct Summary {
     /// Among the connections: they chose a congestion control that is none of ours, or one that holds nothing
     /// back.
     pub left_connections: u64,
+    /// Among these: on a control that is none of ours. What they sent with it is not known.
+    pub uncounted_connections: u64,
     /// Beside the connections: their sockets had no room for our state (net.core.optmem_max).
     pub no_room_connections: u64,
     /// Beside the connections: the kernel refused them the mode's control.
@@ -66,12 +70,14 @@ impl Summary {
         Summary {
             mode,
             limits: Limits::of(orders),
+            params: param::in_force(mode, &orders.params),
             elapsed_us,
             taken_away: None,
             left_behind: Vec::new(),
             connections: 0,
             inner_connections: 0,
             left_connections: 0,
+            uncounted_connections: 0,
             no_room_connections: 0,
             refused_connections: 0,
             unmarked_connections: 0,
@@ -91,6 +97,7 @@ impl Summary {
         self.connections += p.ended_conns;
         self.inner_connections += p.inner_conns;
         self.left_connections += p.left_conns;
+        self.uncounted_connections += p.uncounted_conns;
         self.no_room_connections += p.no_room_conns;
         self.refused_connections += p.refused_conns;
         self.unmarked_connections += p.unmarked_conns;
@@ -109,8 +116,7 @@ impl Summary {
 
     pub fn add_open(&mut self, r: &Record) {
         self.connections += 1;
-        let is_held = |m: Mode| m.holds_back() || !self.mode.holds_back();
-        if !Mode::of_number(r.mode).is_none_or(is_held) {
+        if self.mode.is_left_on(r.mode) {
             self.left_connections += 1;
         }
         self.bytes_acked += r.bytes_acked.saturating_sub(r.bytes_acked_before);
@@ -119,6 +125,19 @@ impl Summary {
         self.busy_us += r.busy_us;
         self.yielding_us += r.yielding_us;
         self.saw_rtt(r.min_rtt_us.into());
+    }
+
+    /// Those of which imtcp does not know all that they sent. `taken_away` says the same of all.
+    pub fn left_uncounted(&self) -> u64 {
+        match self.taken_away {
+            None => self.uncounted_connections,
+            Some(_) => 0,
+        }
+    }
+
+    /// Did the run's mode hold back all that was counted?
+    pub fn held_all(&self) -> bool {
+        self.left_connections == 0 || self.taken_away.is_some()
     }
 
     /// 0: it saw none.
@@ -131,7 +150,7 @@ impl Summary {
     pub fn mean_bps(&self) -> Option<u64> {
         let bits = u128::from(self.bytes_acked) * 8;
         let mean = (bits * 1_000_000 / u128::from(self.elapsed_us.max(1))) as u64;
-        self.taken_away.is_none().then_some(mean)
+        (self.taken_away.is_none() && self.left_uncounted() == 0).then_some(mean)
     }
 
     /// Only `bg` says when it holds the window back; the other modes' yielding is not counted.
@@ -216,6 +235,19 @@ mod tests {
     fn a_run_that_imtcp_did_not_last_for_has_no_mean() {
         let s = Summary { taken_away: Some(TakenAway::Down), bytes_acked: 9, ..nothing() };
         assert!(s.json()["mean_bps"].is_null(), "when it ended is not known");
+    }
+
+    #[test]
+    fn a_run_of_which_a_connection_was_not_counted_to_its_end_has_no_mean() {
+        let left = |uncounted_conns| {
+            let mut s = Summary { bytes_acked: 9, ..nothing() };
+            let one = Policy { ended_conns: 1, left_conns: 1, ..Default::default() };
+            s.add_ended(&Policy { uncounted_conns, ..one });
+            s
+        };
+        assert!(left(1).json()["mean_bps"].is_null());
+        assert_eq!(left(0).json()["mean_bps"], 36);
+        assert_eq!(left(0).json()["left_connections"], 1);
     }
 
     #[test]
