@@ -16,13 +16,16 @@ pub fn told(all: &[LeftBehind]) -> Option<String> {
     })
 }
 
-/// The same as the end of a run's line and of its row in `imtcp status`, with what can be done.
-pub fn told_with_remedy(all: &[LeftBehind]) -> Option<String> {
+/// The same as the end of a run's line and of its row in `imtcp status`, with what can be done. `orders` are the
+/// run's, as options.
+pub fn told_with_remedy(all: &[LeftBehind], orders: &str) -> Option<String> {
     let told = told(all)?;
     let control = control_of_new(all);
     let remedy = match control.is_some() {
         true => String::new(),
-        false => format!(" ({} them)", remedy(&tops(all).map(|l| l.pid).collect::<Vec<_>>())),
+        false => {
+            format!(" ({} them)", remedy(&tops(all).map(|l| l.pid).collect::<Vec<_>>(), orders))
+        }
     };
     let control = control.unwrap_or_else(|| "the default control".into());
     Some(format!("left running: {told}, whose new connections have {control}{remedy}"))
@@ -50,15 +53,19 @@ fn orders_of(around: &Around) -> String {
 }
 
 /// A shell's line that works: `attach` takes a process with what it has started.
-fn remedy(tops: &[i32]) -> String {
+fn remedy(tops: &[i32], orders: &str) -> String {
     const MOST: usize = 8;
     match tops {
-        [pid] => format!("`imtcp attach --pid {pid}` covers"),
+        [pid] => format!("`imtcp attach --pid {pid}{orders}` covers"),
         few if few.len() <= MOST => {
             let pids: Vec<_> = few.iter().map(i32::to_string).collect();
-            format!("`for p in {}; do imtcp attach --pid $p; done` covers", pids.join(" "))
+            let pids = pids.join(" ");
+            format!("`for p in {pids}; do imtcp attach --pid $p{orders}; done` covers")
         }
-        _ => "`imtcp attach --pid` with each of their pids covers".into(),
+        _ => format!(
+            "`imtcp attach{orders} --pid` with each pid that `imtcp status --json` has in left_behind \
+             covers"
+        ),
     }
 }
 
@@ -91,8 +98,12 @@ mod tests {
 
     #[test]
     fn what_is_said_to_cover_several_takes_each_of_them() {
-        assert_eq!(remedy(&[7]), "`imtcp attach --pid 7` covers");
-        assert_eq!(remedy(&[7, 9]), "`for p in 7 9; do imtcp attach --pid $p; done` covers");
-        assert_eq!(remedy(&[7; 9]), "`imtcp attach --pid` with each of their pids covers");
+        assert_eq!(remedy(&[7], ""), "`imtcp attach --pid 7` covers");
+        let orders = " --mode lp --max-rate 5M";
+        let told = "`for p in 7 9; do imtcp attach --pid $p --mode lp --max-rate 5M; done` covers";
+        assert_eq!(remedy(&[7, 9], orders), told);
+        let told = "`imtcp attach --mode lp --max-rate 5M --pid` with each pid that `imtcp status \
+                    --json` has in left_behind covers";
+        assert_eq!(remedy(&[7; 9], orders), told);
     }
 }

@@ -75,6 +75,31 @@ pub fn told(mode: Mode, params: &InForce, limits: &Limits) -> String {
     parts.join(", ")
 }
 
+/// The same as options of `imtcp attach`, each behind a blank. The defaults of the mode and of its section of
+/// /etc/imtcp.conf hold without.
+pub fn options(mode: Mode, params: &InForce, limits: &Limits) -> String {
+    let mut options = String::new();
+    if mode != Mode::Bg {
+        options += &format!(" --mode {}", mode.name());
+    }
+    for (name, bps) in [("min", limits.min_bps), ("max", limits.max_bps)] {
+        options += &bps.map_or_else(String::new, |bps| format!(" --{name}-rate {}", written(bps)));
+    }
+    for param in param::not_by_itself(mode, params) {
+        options += &format!(" --param {param}");
+    }
+    options
+}
+
+/// A rate to the bit per second, as --max-rate takes it.
+fn written(bps: u64) -> String {
+    match bps {
+        _ if bps.is_multiple_of(1_000_000) => format!("{}M", bps / 1_000_000),
+        _ if bps.is_multiple_of(1000) => format!("{}k", bps / 1000),
+        _ => bps.to_string(),
+    }
+}
+
 /// Connections whose control the kernel refused to set, in words; nothing where there are none.
 pub fn refused_control(connections: u64) -> Option<String> {
     (connections > 0).then(|| {
@@ -170,6 +195,24 @@ mod tests {
         for wrong in ["64", "-1", "cs8", "af44", "low", ""] {
             assert!(value(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn orders_are_told_as_the_options_that_give_them() {
+        let of = |mode: Mode, min_bps, max_bps, line: &[Assignment]| {
+            let chosen = param::chosen(mode, line, None).unwrap();
+            let params = param::in_force(mode, &chosen);
+            options(mode, &params, &Limits { min_bps, max_bps })
+        };
+        assert_eq!(of(Mode::Bg, None, None, &[]), "");
+        assert_eq!(
+            of(Mode::Lp, Some(150_500), Some(5_000_000), &[]),
+            " --mode lp --min-rate 150500 --max-rate 5M"
+        );
+        assert_eq!(of(Mode::Bg, None, Some(400_000), &[]), " --max-rate 400k");
+        let target = Assignment::of_toml(Mode::Ledbat, "target", &toml::Value::Integer(20));
+        let told = of(Mode::Ledbat, None, None, &[target]);
+        assert_eq!(told, " --mode ledbat --param target=20");
     }
 
     #[test]

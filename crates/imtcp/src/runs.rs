@@ -61,6 +61,11 @@ impl Run {
     pub fn orders(&self) -> String {
         policy::told(self.mode, &self.params, &self.limits)
     }
+
+    /// The same as options of `imtcp attach`.
+    pub fn options(&self) -> String {
+        policy::options(self.mode, &self.params, &self.limits)
+    }
 }
 
 /// The registration of a living run.

@@ -270,7 +270,7 @@ fn a_daemon_that_a_run_leaves_has_the_default_for_new_connections_and_is_told_an
         let status = imtcp_ok(&["status"]);
         let told = format!(
             "; left running: python3 (pid {pid}), whose new connections have the default control \
-             (`imtcp attach --pid {pid}` covers them)): python3"
+             (`imtcp attach --pid {pid} --max-rate 5M` covers them)): python3"
         );
         assert!(status.contains(&told), "{status}");
         // SAFETY: our own grandchild.

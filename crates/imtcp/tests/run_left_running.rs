@@ -44,6 +44,29 @@ fn what_is_said_to_cover_those_left_running_covers_each_of_them() {
 }
 
 #[test]
+fn what_is_said_to_cover_those_left_running_gives_them_what_the_run_had() {
+    let Some(_alone) = alone() else { return };
+    let left = "setsid sleep 60 >/dev/null 2>&1 & echo $!";
+    let orders =
+        ["--mode", "ledbat", "--min-rate", "150500", "--max-rate", "5M", "--param", "target=20"];
+    let output = imtcp(&[&["run"], &orders[..], &["--", "sh", "-c", left]].concat());
+    let pid: i32 = text(&output.stdout).trim().parse().unwrap();
+    let line = text(&output.stderr);
+    let (_, recipe) = line.split_once("(`").expect(&line);
+    let recipe = recipe.split_once('`').unwrap().0.replacen("imtcp", &IMTCP, 1);
+    let done = std::process::Command::new("sh").args(["-c", &recipe]).output().unwrap();
+    let attached = json(&imtcp_ok(&["status", "--json"]))["attachments"][0].clone();
+    imtcp_ok(&["detach", "--all"]);
+    // SAFETY: our own grandchild.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    assert!(done.status.success(), "{recipe}: {done:?}");
+    let has = |key: &str| attached[key].clone();
+    assert_eq!((has("mode"), has("min_bps")), ("ledbat".into(), 150_500.into()), "{attached}");
+    assert_eq!(has("max_bps"), 5_000_000, "{attached}");
+    assert_eq!(has("params")["target"].as_f64(), Some(20.0), "{attached}");
+}
+
+#[test]
 fn a_run_ends_soon_whose_command_leaves_processes_that_fork_all_the_time() {
     let Some(_alone) = alone() else { return };
     let scratch = Scratch::new();

@@ -41,7 +41,8 @@ use crate::policy::{Dscp, OrderArgs};
 /// A run ends with its command. Sockets that the command inherited get back what they had. If the command
 /// leaves processes running, imtcp moves them back to the cgroup that imtcp was started in. Their open
 /// connections keep mode and limits. Their new connections have the default control, or that of a run or
-/// attachment around them, also those that a daemon accepts. The last line names such a process, and `imtcp status` lists it while it lives. `imtcp attach --pid` covers it again. If imtcp is
+/// attachment around them, also those that a daemon accepts. The last line names such a process, and `imtcp status` lists it while it lives. `imtcp attach --pid` covers it again, and after `imtcp detach` its open connections have
+/// the default control too. If imtcp is
 /// killed, the next imtcp command does the same.
 ///
 /// The exit code is the command's. If a signal ended the command, imtcp tidies up and ends by the same

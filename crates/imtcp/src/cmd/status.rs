@@ -63,7 +63,7 @@ impl Listed {
             true => format!(", which has ended; open: {open}"),
             false => String::new(),
         };
-        let left = left_behind::told_with_remedy(&self.alive());
+        let left = left_behind::told_with_remedy(&self.alive(), &r.options());
         let left = left.map_or(String::new(), |l| format!("; {l}"));
         let refused = self.refused.text();
         format!("{orders} (imtcp's pid {}{ended}{left}{refused}): {}", r.pid, r.command_shown())

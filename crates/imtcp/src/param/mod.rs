@@ -182,9 +182,24 @@ pub fn in_force(mode: Mode, params: &Params) -> InForce {
 
 /// `delta=1.3` for each that is not the default.
 pub fn unusual(mode: Mode, in_force: &InForce) -> Vec<String> {
+    those(mode, in_force, |p, value| *value != p.json(p.default))
+}
+
+/// The same for each that this machine would not have without it.
+pub fn not_by_itself(mode: Mode, in_force: &InForce) -> Vec<String> {
+    let plain =
+        chosen(mode, &[], None).map_or_else(|_| InForce::new(), |c| self::in_force(mode, &c));
+    those(mode, in_force, |p, value| plain.get(p.name()) != Some(value))
+}
+
+fn those(
+    mode: Mode,
+    in_force: &InForce,
+    is_wanted: impl Fn(&Param, &Value) -> bool,
+) -> Vec<String> {
     of(mode)
         .filter_map(|p| Some((p, in_force.get(p.name())?)))
-        .filter(|(p, value)| **value != p.json(p.default))
+        .filter(|(p, value)| is_wanted(p, value))
         .map(|(p, value)| match (value.as_str(), value.as_f64()) {
             (Some(name), _) => format!("{}{name}", p.key),
             // 20, not 20.0

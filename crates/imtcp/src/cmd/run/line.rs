@@ -6,7 +6,7 @@ use imtcp_common::format;
 use super::not_held_back::not_held_back;
 use super::summary::{Summary, TakenAway, WORTH_TELLING_BYTES};
 use crate::left_behind;
-use crate::policy::Limits;
+use crate::policy::{self, Limits};
 
 /// Round trips below this are too short to measure in: IMTCP_SHORT_RTT_US of
 /// core/include/imtcp/meas_state.h (a test compares), here for the text alone.
@@ -33,7 +33,8 @@ pub fn line(s: &Summary) -> String {
     };
     parts.extend(inner(s));
     parts.extend(not_held_back(s));
-    parts.extend(left_behind::told_with_remedy(&s.left_behind));
+    let orders = policy::options(s.mode, &s.params, &s.limits);
+    parts.extend(left_behind::told_with_remedy(&s.left_behind, &orders));
     format!("imtcp: {until}{}", parts.join("; "))
 }
 
@@ -84,7 +85,12 @@ fn upload(s: &Summary) -> Vec<String> {
     let sent = match s.mean_bps() {
         Some(mean) => {
             let elapsed = format::micros(s.elapsed_us);
-            format!("{sent} sent in {elapsed}, mean {}{}", format::rate(mean), limits(s))
+            // Of less, it tells how long the command waited for something else.
+            let mean = match s.bytes_acked {
+                0..WORTH_TELLING_BYTES => String::new(),
+                _ => format!(", mean {}", format::rate(mean)),
+            };
+            format!("{sent} sent in {elapsed}{mean}{}", limits(s))
         }
         None => format!("{sent} sent{}", until_they_left(s)),
     };
@@ -123,11 +129,12 @@ fn available(s: &Summary) -> String {
         let results = format::count(a.results, "result");
         return format!("available bandwidth unknown ({results}, below half of what it sent)");
     }
-    let seen = match a.results {
-        1 => "one result".into(),
-        _ => format!("{}–{}", format::rate_short(a.min_bps), format::rate_short(a.max_bps)),
+    let seen = match [a.min_bps, a.max_bps].map(format::rate_short) {
+        _ if a.results == 1 => " (one result)".into(),
+        [min, max] if min == max => String::new(),
+        [min, max] => format!(" ({min}–{max})"),
     };
-    format!("available {} ({seen})", format::rate(a.mean_bps))
+    format!("available {}{seen}", format::rate(a.mean_bps))
 }
 
 /// In parentheses, where it is known.
@@ -151,6 +158,8 @@ fn yielded(s: &Summary) -> Option<String> {
         // Who measured nothing does not know what there was to yield to.
         None | Some(0) if s.available.is_none() => return None,
         None | Some(0) => "never had to yield".into(),
+        // Nobody knows what was free.
+        Some(pct) if s.available.is_none() => format!("gave way to a queue {pct} % of the time"),
         Some(pct) => format!("held to what was free {pct} % of the time"),
     })
 }
@@ -158,7 +167,12 @@ fn yielded(s: &Summary) -> Option<String> {
 fn inner(s: &Summary) -> Option<String> {
     (s.inner_connections > 0).then(|| {
         let inner = format::count(s.inner_connections, "connection");
-        format!("{inner} counted by `imtcp run` or `attach` inside")
+        // Each of them has the ceiling, and attachments may have another.
+        let ceiling = match s.limits.max_bps {
+            Some(_) => ", which do not share the ceiling of this run",
+            None => "",
+        };
+        format!("{inner} counted by `imtcp run` or `attach` inside{ceiling}")
     })
 }
 
@@ -215,6 +229,30 @@ mod tests {
             ..Default::default()
         });
         says(&s, "; available 90.9 Mbit/s (one result); ");
+    }
+
+    #[test]
+    fn a_range_whose_ends_read_alike_is_none() {
+        let available = Some(Available {
+            results: 7,
+            mean_bps: 49_500_000,
+            min_bps: 49_480_000,
+            max_bps: 49_520_000,
+        });
+        says(&Summary { available, ..measured() }, "; available 49.5 Mbit/s; held to ");
+    }
+
+    #[test]
+    fn a_run_that_sent_next_to_nothing_has_no_mean() {
+        let few = Summary { bytes_acked: 9_999, ..measured() };
+        says(&few, "imtcp: 10.0 kB sent in 2.00 s; ");
+        says(&Summary { bytes_acked: 10_000, ..few }, "imtcp: 10.0 kB sent in 2.00 s, mean 40.0 ");
+    }
+
+    #[test]
+    fn who_measured_nothing_and_yielded_did_so_to_a_queue() {
+        let s = Summary { available: None, ..measured() };
+        says(&s, "; available bandwidth not measured; gave way to a queue 25 % of the time");
     }
 
     #[test]
@@ -352,6 +390,10 @@ mod tests {
         );
         let s = Summary { inner_connections: 1, ..measured() };
         assert!(line(&s).ends_with("; 1 connection counted by `imtcp run` or `attach` inside"));
+        let limits = Limits { max_bps: Some(80_000_000), min_bps: None };
+        let s = Summary { limits, ..s };
+        let told = " inside, which do not share the ceiling of this run";
+        assert!(line(&s).ends_with(told), "{}", line(&s));
     }
 
     #[test]

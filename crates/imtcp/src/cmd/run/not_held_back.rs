@@ -4,7 +4,7 @@
 use imtcp_common::{format, shell};
 
 use super::summary::{Summary, WORTH_TELLING_BYTES};
-use super::uncovered::Uncovered;
+use super::uncovered::{Daemon, Uncovered};
 use crate::policy::{refused_control, unmarked};
 
 /// Where TCP has sent something: lookups and attempts at QUIC are less.
@@ -40,13 +40,17 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     let parts = [left, left_counted, no_room, refused, unmarked, udp, other, moved];
     let mut told: Vec<_> = parts.into_iter().flatten().collect();
     let saw_none = s.connections + s.inner_connections == 0;
-    let does =
-        if saw_none { "sends for it" } else { "was used too, and what it sends is not held back" };
-    told.extend(
-        daemons
-            .iter()
-            .map(|d| format!("{} ({}) {does}: {}", d.name, format::others_text(&d.path), d.remedy)),
-    );
+    // Many ask the bus for something else: it is a likely cause where nothing else was seen.
+    let does = |d: &Daemon| match (d.is_go_between, saw_none) {
+        (false, true) => Some("sends for it"),
+        (false, false) => Some("was used too, and what it sends is not held back"),
+        (true, true) => Some("may have had a service send for it"),
+        (true, false) => None,
+    };
+    told.extend(daemons.iter().filter_map(|d| {
+        let path = format::others_text(&d.path);
+        Some(format!("{} ({path}) {}: {}", d.name, does(d)?, d.remedy))
+    }));
     // That number is the whole machine's: another's where the command has connections of its own.
     if saw_none {
         told.extend((*nfs_bytes >= WORTH_TELLING_BYTES).then(|| {
@@ -80,7 +84,7 @@ mod tests {
     use imtcp_bpf::Policy;
 
     use super::super::line::line;
-    use super::super::uncovered::{Daemon, Moved};
+    use super::super::uncovered::Moved;
     use super::*;
     use crate::mode::Mode;
 
@@ -173,6 +177,7 @@ mod tests {
                 name: "docker's daemon",
                 path: "/run/docker.sock".into(),
                 remedy: "do this",
+                is_go_between: false,
             }],
             ..Default::default()
         };
@@ -188,6 +193,24 @@ mod tests {
             "; docker's daemon (/run/docker.sock) was used too, and what it sends is not held back: do this",
         );
         assert!(!line(&s).contains("NFS"), "{}", line(&s));
+    }
+
+    #[test]
+    fn a_bus_is_told_as_a_likely_cause_where_nothing_else_was_seen() {
+        let bus = Daemon {
+            name: "the system's D-Bus",
+            path: "/run/dbus/system_bus_socket".into(),
+            remedy: "do this",
+            is_go_between: true,
+        };
+        let uncovered = Uncovered { daemons: vec![bus], ..Default::default() };
+        let s = Summary { uncovered, ..nothing() };
+        let told =
+            "; the system's D-Bus (/run/dbus/system_bus_socket) may have had a service send \
+                    for it: do this";
+        assert!(line(&s).ends_with(told), "{}", line(&s));
+        let s = Summary { connections: 2, bytes_acked: 12_500_000, ..s };
+        assert!(!line(&s).contains("D-Bus"), "{}", line(&s));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::uncovered::Uncovered;
 use crate::mode::Mode;
+use crate::param::{self, InForce};
 use crate::policy::Limits;
 use crate::runs::LeftBehind;
 
@@ -24,6 +25,7 @@ pub enum TakenAway {
 pub struct Summary {
     pub mode: Mode,
     pub limits: Limits,
+    pub params: InForce,
     pub elapsed_us: u64,
     /// Its mode was ended from outside, at a time that is not known: the figures are up to then.
     pub taken_away: Option<TakenAway>,
@@ -68,6 +70,7 @@ impl Summary {
         Summary {
             mode,
             limits: Limits::of(orders),
+            params: param::in_force(mode, &orders.params),
             elapsed_us,
             taken_away: None,
             left_behind: Vec::new(),

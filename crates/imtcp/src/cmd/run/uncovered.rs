@@ -42,6 +42,9 @@ pub struct Daemon {
     /// How to have imtcp hold it back.
     #[serde(skip)]
     pub remedy: &'static str,
+    /// It sends nothing itself, and may have had a service send.
+    #[serde(skip)]
+    pub is_go_between: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -153,10 +156,12 @@ fn daemon(peer: UnixPeer) -> Option<Daemon> {
         }
         None => return None,
     };
-    Some(Daemon { name, path: peer.path, remedy })
+    Some(Daemon { name, path: peer.path, remedy, is_go_between: name == SYSTEM_BUS })
 }
 
-const DAEMONS: [(&str, &str, &str); 6] = [
+const SYSTEM_BUS: &str = "the system's D-Bus";
+
+const DAEMONS: [(&str, &str, &str); 7] = [
     (
         "/docker.sock",
         "docker's daemon",
@@ -167,6 +172,11 @@ const DAEMONS: [(&str, &str, &str); 6] = [
     ("/snapd.socket", "snapd", "`imtcp attach --cgroup system.slice/snapd.service`"),
     ("/snapd-snap.socket", "snapd", "`imtcp attach --cgroup system.slice/snapd.service`"),
     ("/run/systemd/private", "systemd", "`imtcp attach --cgroup system.slice/NAME.service`"),
+    (
+        "/dbus/system_bus_socket",
+        SYSTEM_BUS,
+        "of `systemd-run` `imtcp attach --cgroup system.slice/NAME.service` takes the unit",
+    ),
 ];
 
 /// ssh asks an agent too, but for connections of its own.
@@ -207,6 +217,7 @@ mod tests {
         for path in ["/root/.ssh/cm-agent-host:22", "/root/X11/cm", "/home/agent/.ssh/cm"] {
             assert_eq!(name_of("ssh", path), Some("a shared ssh connection"), "{path}");
         }
+        assert_eq!(name_of("systemd-run", "/run/dbus/system_bus_socket"), Some(SYSTEM_BUS));
         assert_eq!(name_of("curl", "/var/run/nscd/socket"), None);
     }
 
