@@ -93,6 +93,45 @@ fn a_run_ends_soon_whose_command_leaves_processes_that_fork_all_the_time() {
 }
 
 #[test]
+fn the_name_of_what_is_left_running_commands_no_terminal() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let scratch = Scratch::new();
+    // C1's CSI, and the override of the direction of writing.
+    let script = "import ctypes, os, time\n\
+        if os.fork() == 0:\n\
+        \x20   os.setsid()\n\
+        \x20   ctypes.CDLL(None).prctl(15, b'\\xc2\\x9b31mA\\xe2\\x80\\xae', 0, 0, 0)\n\
+        \x20   for fd in 0, 1, 2: os.close(fd)\n\
+        \x20   time.sleep(3)\n\
+        time.sleep(0.3)";
+    let unit = Unit::new();
+    let hostile = unit.0.join("z\x1b]0;owned\x07");
+    fs::create_dir(&hostile).unwrap();
+    imtcp_ok(&["attach", "--cgroup", hostile.to_str().unwrap()]);
+    let enter = "echo $$ >\"$1/cgroup.procs\" && shift && exec \"$@\"";
+    let file = scratch.path("line");
+    let run = |options: &[&str]| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", enter, "sh", hostile.to_str().unwrap(), &IMTCP, "run"]).args(options);
+        text(&command.args(["--", "python3", "-c", script]).output().unwrap().stderr)
+    };
+    let mut told = vec![run(&[]), run(&["--json"])];
+    for options in [&["-o", file.to_str().unwrap()][..], &["--json", "-o", file.to_str().unwrap()]]
+    {
+        run(options);
+        told.push(fs::read_to_string(&file).unwrap());
+    }
+    imtcp_ok(&["detach", "--all"]);
+    for line in told {
+        assert!(line.contains("31mA"), "{line:?}");
+        assert!(!imtcp_common::format::is_escaped(line.trim_end()), "{line:?}");
+    }
+}
+
+#[test]
 fn processes_that_a_killed_detach_holds_still_go_on_with_the_next_command() {
     let Some(_alone) = alone() else { return };
     let sleeping = std::process::Command::new("sleep").arg("60").spawn().unwrap();

@@ -201,6 +201,60 @@ fn output_that_nobody_reads_changes_no_exit_code() {
     assert_eq!(status.code(), Some(42), "a warning");
 }
 
+/// A pipe that is full; nobody reads what it has.
+fn full_pipe() -> (std::io::PipeReader, File) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let writer = File::from(std::os::fd::OwnedFd::from(writer));
+    let set = |flags| nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(flags)).unwrap();
+    set(nix::fcntl::OFlag::O_NONBLOCK);
+    for size in [4096, 1] {
+        while std::io::Write::write(&mut &writer, &vec![b'x'; size]).is_ok() {}
+    }
+    set(nix::fcntl::OFlag::empty());
+    (reader, writer)
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_for_a_reader_of_its_line() {
+    let Some(_alone) = alone() else { return };
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+        let scratch = Scratch::new();
+        let (_reader, full) = full_pipe();
+        let pid_file = scratch.path("pid");
+        let script = format!("echo $$ >{}; exit 42", pid_file.display());
+        let mut command = Command::new(&*IMTCP);
+        command.args(["run", "--", "sh", "-c", &script]).stdin(Stdio::null()).stderr(full);
+        let mut running = Background(command.spawn().unwrap());
+        let pid = || fs::read_to_string(&pid_file).ok()?.trim().parse::<i32>().ok();
+        eventually("the command has ended", || {
+            pid().is_some_and(|pid| !imtcp_common::procfs::exists(pid))
+        });
+        sleep(Duration::from_millis(700));
+        assert!(running.0.try_wait().unwrap().is_none(), "it waits for a reader");
+        assert_eq!(cgroups_left(), [] as [&Path; 0], "and holds nothing meanwhile");
+        running.signal(signal);
+        let asked = Instant::now();
+        eventually("it ends", || running.0.try_wait().unwrap().is_some());
+        assert!(asked.elapsed() < Duration::from_secs(2), "{signal}: {:?}", asked.elapsed());
+        assert_eq!(running.finish().status.code(), Some(42), "the command's");
+    }
+}
+
+#[test]
+fn a_line_whose_reader_is_late_is_whole() {
+    let Some(_alone) = alone() else { return };
+    let (mut reader, full) = full_pipe();
+    let mut command = Command::new(&*IMTCP);
+    command.args(["run", "--", "true"]).stdin(Stdio::null()).stderr(full);
+    let running = Background(command.spawn().unwrap());
+    drop(command);
+    sleep(Duration::from_millis(700));
+    let mut read = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut read).unwrap();
+    assert_eq!(read.trim_start_matches('x'), "imtcp: saw no TCP connection of the command\n");
+    assert_eq!(running.finish().status.code(), Some(0));
+}
+
 #[test]
 fn the_command_ends_by_a_pipe_that_nobody_reads() {
     let Some(_alone) = alone() else { return };

@@ -48,7 +48,8 @@ use crate::policy::{Dscp, OrderArgs};
 /// The exit code is the command's. If a signal ended the command, imtcp tidies up and ends by the same
 /// signal, so one Ctrl-C ends a shell's loop. Exit code 2 means wrong options, parameters or
 /// configuration. Exit code 125 means that imtcp itself failed, 126 that the command is not executable,
-/// 127 that it was not found. Output that cannot be written changes none of these. imtcp passes on every
+/// 127 that it was not found. Output that cannot be written changes none of these. If nobody reads the last line,
+/// a signal that asks to end (TERM, INT, HUP, QUIT) ends imtcp without it, with the same code. imtcp passes on every
 /// signal but those that tell of itself (CHLD, PIPE, TTIN, TTOU, SEGV and the like). Those of the terminal reach
 /// the command anyway. If the command is stopped or
 /// continued, imtcp is too.

@@ -8,14 +8,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use imtcp_common::format;
 
 /// Standard error, standard output, or a file. A file is opened before the command begins: nobody should wait
 /// for hours to hear that it cannot be opened. Its old content stays until there is a line. A new file goes again
 /// if there never is one.
+///
+/// Others chose names in the line: whatever it is written to, no character of them commands a terminal.
 pub enum LineOutput {
     Output,
     Error,
     File(Opened),
+}
+
+pub enum Line {
+    Text(String),
+    Json(serde_json::Value),
 }
 
 pub struct Opened {
@@ -41,11 +49,18 @@ impl LineOutput {
         Ok(LineOutput::File(opened))
     }
 
-    pub fn write(self, line: &str) -> io::Result<()> {
+    pub fn write(self, line: &Line) -> io::Result<()> {
+        let line = match line {
+            Line::Text(text) => format::lines_for_terminal(text),
+            Line::Json(value) => format::json_for_terminal(&value.to_string()),
+        } + "\n";
         match self {
-            LineOutput::Output => writeln!(io::stdout(), "{line}"),
-            LineOutput::Error => writeln!(io::stderr(), "{line}"),
-            LineOutput::File(mut opened) => opened.replace(line),
+            LineOutput::Output => {
+                let mut out = io::stdout().lock();
+                out.write_all(line.as_bytes()).and_then(|()| out.flush())
+            }
+            LineOutput::Error => io::stderr().write_all(line.as_bytes()),
+            LineOutput::File(mut opened) => opened.replace(&line),
         }
     }
 }
@@ -74,7 +89,7 @@ impl Opened {
         if self.file.metadata()?.is_file() {
             self.file.set_len(0)?;
         }
-        writeln!(self.file, "{line}")
+        self.file.write_all(line.as_bytes())
     }
 }
 

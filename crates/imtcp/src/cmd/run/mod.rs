@@ -2,6 +2,7 @@
 //! `imtcp run`: a cgroup for the command, the sockops program on it by a link that the kernel
 //! ends with us (also after SIGKILL), the command inside, a line at the end.
 
+mod farewell;
 mod inherited;
 mod line;
 mod line_output;
@@ -28,7 +29,7 @@ use imtcp_bpf::{control, probe, Policy, Record};
 use nix::unistd::getpid;
 
 use self::inherited::Inherited;
-use self::line_output::LineOutput;
+use self::line_output::{Line, LineOutput};
 pub use self::rehearse::rehearse;
 use self::spawn::{spawn, Plan};
 use self::summary::{Summary, TakenAway};
@@ -43,6 +44,7 @@ use crate::sweep::sweep;
 use crate::{caps, cgroup, nested, nocc, param, policy, state, user};
 use imtcp_bpf::mountns::Home;
 use imtcp_common::exit::{self, Coded};
+use imtcp_common::out;
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.config.config.as_deref(), args.dscp)?;
@@ -115,13 +117,14 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
 
     let elapsed_us = started.elapsed().as_micros() as u64;
     let mut summary = session.summary(&args, elapsed_us);
+    // Whoever does not read them keeps no cgroup.
+    out::hold();
     summary.left_behind = session.end();
-    if !args.quiet {
-        let line = if args.json { summary.json().to_string() } else { line::line(&summary) };
-        if let Err(e) = line_output.write(&line) {
-            eprintln!("imtcp: cannot write the line at the end: {e}");
-        }
-    }
+    let line = (!args.quiet).then(|| match args.json {
+        true => Line::Json(summary.json()),
+        false => Line::Text(line::line(&summary)),
+    });
+    farewell::write(line_output, line, &blocked);
     Ok(status)
 }
 

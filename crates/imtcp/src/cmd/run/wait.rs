@@ -37,10 +37,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Waits until something is over, for so long at most; a signal that asks to end, ends the wait. Looks that
 /// take long, at very many connections, are half of the time.
 pub fn while_it_lasts(signals: &Blocked, at_most: Duration, lasts: impl Fn() -> bool) {
-    let deadline = Instant::now() + at_most;
+    // None: no end.
+    let deadline = Instant::now().checked_add(at_most);
     loop {
         let began = Instant::now();
-        if began >= deadline || !lasts() {
+        if deadline.is_some_and(|deadline| began >= deadline) || !lasts() {
             return;
         }
         if signals.wait_for(began.elapsed().max(LOOK)).is_some_and(asks_to_end) {
