@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
 use imtcp_bpf::Obstacle;
@@ -126,11 +126,7 @@ pub fn children(dir: &Path) -> Vec<PathBuf> {
 }
 
 pub fn is_populated(dir: &Path) -> bool {
-    has_event(dir, "populated 1")
-}
-
-fn has_event(dir: &Path, event: &str) -> bool {
-    fs::read_to_string(dir.join("cgroup.events")).is_ok_and(|t| t.contains(event))
+    fs::read_to_string(dir.join("cgroup.events")).is_ok_and(|t| t.contains("populated 1"))
 }
 
 pub fn move_pid(pid: i32, to: &Path) -> io::Result<()> {
@@ -141,10 +137,16 @@ pub fn move_pid(pid: i32, to: &Path) -> io::Result<()> {
 /// gone. Inner cgroups with limits that somebody else made are told. A process that cannot be moved keeps no
 /// other.
 pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
+    remove_telling(dir, refuge, |_| ())
+}
+
+/// The same, and tells of each process just before it is moved. Later it may have ended, and what it has started
+/// meanwhile is in `refuge`.
+pub fn remove_telling(dir: &Path, refuge: &Path, tell: impl FnMut(i32)) -> Result<()> {
     let refuge = refuge.ancestors().find(|d| d.join("cgroup.procs").exists()).unwrap_or(refuge);
-    let mut limited = BTreeSet::new();
-    let removed = remove_when_empty(dir, refuge, &mut limited);
-    for child in limited {
+    let mut removal = Removal { refuge, limited: BTreeSet::new(), tell };
+    let removed = removal.when_empty(dir);
+    for child in removal.limited {
         eprintln!(
             "imtcp: the processes of {} are moved to {}: limits of the former end",
             child.display(),
@@ -154,43 +156,85 @@ pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
     removed
 }
 
-fn remove_when_empty(dir: &Path, refuge: &Path, limited: &mut BTreeSet<PathBuf>) -> Result<()> {
-    // Only where it takes a second look: a process that is held still may find its system call interrupted.
-    let mut frozen = None;
-    for _ in 0..100 {
-        if remove_once(dir, refuge, limited)? {
-            return Ok(());
-        }
-        frozen = frozen.or_else(|| Frozen::new(dir, refuge));
-        // Dying processes hold it for an instant.
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    bail!("the cgroup {} does not become empty", dir.display())
+struct Removal<'a, T> {
+    refuge: &'a Path,
+    limited: BTreeSet<PathBuf>,
+    tell: T,
 }
 
-/// Moves what is there now. Says whether nothing is left.
-fn remove_once(dir: &Path, refuge: &Path, limited: &mut BTreeSet<PathBuf>) -> Result<bool> {
+/// How often the processes of a cgroup that is held still are read: nobody in it forks, and a few were born while
+/// the first were read.
+const LOOKS: usize = 16;
+
+impl<T: FnMut(i32)> Removal<'_, T> {
+    fn when_empty(&mut self, dir: &Path) -> Result<()> {
+        for round in 0..100 {
+            if round > 0 {
+                self.empty_held_still(dir);
+            }
+            if self.once(dir)? {
+                return Ok(());
+            }
+            // Dying processes hold it for an instant.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!("the cgroup {} does not become empty", dir.display())
+    }
+
+    /// Only where it takes a second look: a process that is held still may find its system call interrupted. Nobody
+    /// sleeps here: if this command were killed meanwhile, they would stand still until the next one.
+    fn empty_held_still(&mut self, dir: &Path) {
+        let Some(_frozen) = Frozen::new(dir, self.refuge) else { return };
+        for _ in 0..LOOKS {
+            if procs(dir).is_empty() || self.move_all(dir).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Moves the processes that are there now.
+    fn move_all(&mut self, dir: &Path) -> Result<()> {
+        let mut refused = None;
+        for child in children(dir) {
+            if is_populated(&child) && !is_ours(&child) {
+                self.limited.insert(child.clone());
+            }
+            refused = self.move_all(&child).err().or(refused);
+        }
+        for pid in own_procs(dir) {
+            (self.tell)(pid);
+            match move_pid(pid, self.refuge) {
+                Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
+                    refused = Some(cannot_move(pid, self.refuge, &e).into());
+                }
+                _ => {}
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Moves what is there now. Says whether nothing is left.
+    fn once(&mut self, dir: &Path) -> Result<bool> {
+        let refused = self.move_all(dir).err();
+        match (remove_tree(dir), refused) {
+            (Ok(()), _) => Ok(true),
+            (Err(_), Some(refused)) => Err(refused),
+            (Err(e), None) if e.raw_os_error() == Some(libc::EBUSY) => Ok(false),
+            (Err(e), None) => Err(e).with_context(|| format!("cannot remove {}", dir.display())),
+        }
+    }
+}
+
+/// Removes empty cgroups, those within first.
+fn remove_tree(dir: &Path) -> io::Result<()> {
     let mut refused = None;
     for child in children(dir) {
-        if is_populated(&child) && !is_ours(&child) {
-            limited.insert(child.clone());
-        }
-        refused = remove_once(&child, refuge, limited).err().or(refused);
+        refused = remove_tree(&child).err().or(refused);
     }
-    for pid in own_procs(dir) {
-        match move_pid(pid, refuge) {
-            Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
-                refused = Some(cannot_move(pid, refuge, &e).into());
-            }
-            _ => {}
-        }
-    }
-    match (fs::remove_dir(dir), refused) {
-        (Ok(()), _) => Ok(true),
-        (Err(e), _) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-        (Err(_), Some(refused)) => Err(refused),
-        (Err(e), None) if e.raw_os_error() == Some(libc::EBUSY) => Ok(false),
-        (Err(e), None) => Err(e).with_context(|| format!("cannot remove {}", dir.display())),
+    match fs::remove_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(refused.unwrap_or(e)),
+        Ok(()) => Ok(()),
     }
 }
 
@@ -218,9 +262,6 @@ fn cannot_move(pid: i32, to: &Path, error: &io::Error) -> Obstacle {
 /// moved go on; the end of this lets go on what is left.
 struct Frozen<'a>(&'a Path);
 
-/// How long processes may take to stand still; one in the kernel's hands may not before it is back.
-const STANDSTILL: Duration = Duration::from_millis(200);
-
 impl<'a> Frozen<'a> {
     fn new(dir: &'a Path, refuge: &Path) -> Option<Self> {
         let own = std::process::id() as i32;
@@ -229,12 +270,7 @@ impl<'a> Frozen<'a> {
             move_pid(own, refuge).ok()?;
         }
         fs::write(dir.join(FREEZE), "1").ok()?;
-        let frozen = Frozen(dir);
-        let deadline = Instant::now() + STANDSTILL;
-        while !has_event(dir, "frozen 1") && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Some(frozen)
+        Some(Frozen(dir))
     }
 }
 

@@ -142,9 +142,17 @@ impl LeftBehind {
 
 /// Removes a run's cgroup and moves the processes in it to `refuge`. Tells which they are.
 pub fn end_cgroup(dir: &Path, refuge: &Path) -> (Vec<LeftBehind>, Result<()>) {
-    let inside = cgroup::procs(dir);
-    let removed = cgroup::remove(dir, refuge);
-    (inside.into_iter().filter_map(LeftBehind::of).collect(), removed)
+    let mut moved: Vec<LeftBehind> = Vec::new();
+    let removed = cgroup::remove_telling(dir, refuge, |pid| {
+        moved.retain(|l| l.pid != pid);
+        moved.extend(LeftBehind::of(pid));
+    });
+    // If all have ended since, some went on in others, which they started after the move.
+    if moved.iter().any(LeftBehind::is_alive) {
+        moved.retain(LeftBehind::is_alive);
+    }
+    moved.sort_by_key(|l| l.pid);
+    (moved, removed)
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ pub fn sweep_runs(_lock: &ChangeLock) {
     let used = policies_in_use();
     for (path, mut run) in ended {
         if run.cgroup.exists() {
-            // Killed.
+            // Killed, perhaps while it held its processes still: those that cannot be moved go on all the same.
+            cgroup::thaw(&run.cgroup);
             run.left_behind = runs::end_cgroup(&run.cgroup, &run.refuge).0;
             let _ = run.save();
         }

@@ -131,6 +131,63 @@ fn the_name_of_what_is_left_running_commands_no_terminal() {
     }
 }
 
+/// A process that goes on in a child again and again, each for so many milliseconds.
+fn chain(scratch: &Scratch, each_ms: u32) -> String {
+    format!(
+        "import os, time\n\
+         if os.fork(): time.sleep(0.3); os._exit(0)\n\
+         os.setsid()\n\
+         for fd in 0, 1, 2: os.close(fd)\n\
+         while os.path.exists('{}'):\n\
+         \x20   time.sleep({each_ms} / 1000)\n\
+         \x20   if os.fork(): os._exit(0)\n",
+        scratch.path("goes-on").display()
+    )
+}
+
+#[test]
+fn a_daemon_that_goes_on_in_a_child_while_the_run_ends_is_told() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    for each_ms in [0, 1, 2, 0, 1, 2] {
+        let scratch = Scratch::new();
+        fs::write(scratch.path("goes-on"), "").unwrap();
+        let output = imtcp(&["run", "--", "python3", "-c", &chain(&scratch, each_ms)]);
+        let left = cgroups_left();
+        fs::remove_file(scratch.path("goes-on")).unwrap();
+        let line = text(&output.stderr);
+        assert!(line.contains("; left running: python3 (pid "), "{each_ms} ms: {line}");
+        assert_eq!(left, Vec::<PathBuf>::new(), "{line}");
+    }
+}
+
+#[test]
+fn processes_that_a_killed_run_holds_still_go_on_outside_of_it_with_the_next_command() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let mut running = net.run_spawn(&["-q", "--", "sleep", "50.125"]);
+    eventually("it runs", || !cgroups_left().is_empty());
+    let dir = cgroups_left().remove(0);
+    eventually("it sleeps", || {
+        let pids = imtcp::cgroup::procs(&dir);
+        pids.iter().any(|pid| imtcp_common::procfs::command(*pid).is_some_and(|c| c == "sleep"))
+    });
+    let pid = *imtcp::cgroup::procs(&dir).first().unwrap();
+    fs::write(dir.join("cgroup.freeze"), "1").unwrap();
+    running.signal(libc::SIGKILL);
+    running.0.wait().unwrap();
+    let status = imtcp_ok(&["status"]);
+    let now = imtcp::cgroup::of_pid(pid).unwrap();
+    let is_held = fs::read_to_string(now.join("cgroup.freeze")).is_ok_and(|f| f.trim() == "1");
+    // SAFETY: our own grandchild.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    eventually("it ends", || !imtcp_common::procfs::is_alive(pid));
+    assert!(!dir.exists() && !is_held, "{}: {status}", now.display());
+    assert!(status.contains(&format!("left running: sleep (pid {pid})")), "{status}");
+}
+
 #[test]
 fn processes_that_a_killed_detach_holds_still_go_on_with_the_next_command() {
     let Some(_alone) = alone() else { return };
