@@ -370,13 +370,25 @@ pub struct OnTerminal {
     pub master: File,
 }
 
-pub fn on_terminal(mut command: Command) -> OnTerminal {
+pub fn on_terminal(command: Command) -> OnTerminal {
+    start_on_terminal(command, false)
+}
+
+/// The same, with standard error there too.
+pub fn on_terminal_with_errors(command: Command) -> OnTerminal {
+    start_on_terminal(command, true)
+}
+
+fn start_on_terminal(mut command: Command, with_errors: bool) -> OnTerminal {
     let size = nix::pty::Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = nix::pty::openpty(Some(&size), None).unwrap();
     let slave = File::from(pty.slave);
     // Or the command would hold its own terminal open.
     let close = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC);
     nix::fcntl::fcntl(&pty.master, close).unwrap();
+    if with_errors {
+        command.stderr(slave.try_clone().unwrap());
+    }
     command.stdin(slave.try_clone().unwrap()).stdout(slave);
     // SAFETY: both are single system calls.
     unsafe {

@@ -148,6 +148,29 @@ fn a_signal_while_a_run_starts_leaves_nothing_of_it() {
     }
 }
 
+/// Ctrl-S, a message that waits for the terminal, Ctrl-C: the kernel lets the message through then.
+#[test]
+fn a_ctrl_c_while_a_message_waits_for_a_stopped_terminal_starts_no_command() {
+    let Some(_alone) = alone() else { return };
+    let scratch = Scratch::new();
+    let (began, waits) = (scratch.path("began"), scratch.path("waits"));
+    let script = format!(
+        "echo >{}; sleep 0.5; exec {} run -- touch {}",
+        waits.display(),
+        *IMTCP,
+        began.display()
+    );
+    let mut command = Command::new(&*IMTCP);
+    command.args(["run", "-q", "--max-rate", "5M", "--", "sh", "-c", &script]);
+    let mut shell = on_terminal_with_errors(command);
+    eventually("the command has begun", || waits.exists());
+    std::io::Write::write_all(&mut shell.master, b"\x13").unwrap();
+    sleep(Duration::from_millis(1500));
+    std::io::Write::write_all(&mut shell.master, b"\x03").unwrap();
+    assert_eq!(shell.child.finish().status.signal(), Some(libc::SIGINT));
+    assert!(!began.exists());
+}
+
 #[test]
 fn one_ctrl_c_ends_a_loop_of_the_shell() {
     let Some(_alone) = alone() else { return };

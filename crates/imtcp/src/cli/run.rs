@@ -51,7 +51,8 @@ use crate::policy::{Dscp, OrderArgs};
 /// 127 that it was not found. Output that cannot be written changes none of these. If nobody reads the last line,
 /// a signal that asks to end (TERM, INT, HUP, QUIT) ends imtcp without it, with the same code. imtcp passes on every
 /// signal but those that tell of itself (CHLD, PIPE, TTIN, TTOU, SEGV and the like). Those of the terminal reach
-/// the command anyway. If the command is stopped or
+/// the command anyway. A signal to the whole process group reaches the command twice, unless a process of the run
+/// sent it that lives still: imtcp cannot ask who a sender was that has ended. If the command is stopped or
 /// continued, imtcp is too.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \

@@ -31,7 +31,7 @@ use nix::unistd::getpid;
 use self::inherited::Inherited;
 use self::line_output::{Line, LineOutput};
 pub use self::rehearse::rehearse;
-use self::spawn::{spawn, Plan};
+use self::spawn::{spawn, Plan, Started};
 use self::summary::{Summary, TakenAway};
 use self::uncovered::Watch;
 use super::up;
@@ -77,11 +77,6 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     // Before anything of the run exists: a signal that ends us would leave it.
     let blocked = Blocked::new()?;
     let mut session = Session::start(&args, orders, &lock)?;
-    if let Some(signal) = signals::pending_end() {
-        session.end();
-        session.unload(&lock)?;
-        return Ok(signal as i32);
-    }
     drop(lock);
     let started = Instant::now();
     let plan = Plan {
@@ -91,11 +86,14 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
         mask: &blocked.before,
     };
     let child = match spawn(&args.command, &plan) {
-        Ok(child) => child,
-        Err(e) => {
+        Ok(Started::Child(child)) => child,
+        other => {
             session.end();
-            session.unload(&state::lock()?)?;
-            return Err(e);
+            session.unload()?;
+            return match other? {
+                Started::EndedBefore(signal) => Ok(signal as i32),
+                Started::Child(_) => unreachable!("it is told above"),
+            };
         }
     };
     if let Some(service) = service {
@@ -203,9 +201,9 @@ impl Session {
     }
 
     /// After its end, where the command did not even begin: as it was before.
-    fn unload(&self, lock: &state::ChangeLock) -> Result<()> {
+    fn unload(&self) -> Result<()> {
         if self.loaded {
-            up::undo(lock)?;
+            up::undo(&state::lock()?)?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub fn rehearse() -> Result<()> {
     // A process still in it at its end would count as left behind.
     let moved_back = move_to(&session.refuge);
     session.end();
-    session.unload(&state::lock()?)?;
+    session.unload()?;
     connected?;
     moved_back?;
     if session.cgroup.exists() {

@@ -12,11 +12,12 @@ use anyhow::{anyhow, Context, Result};
 use imtcp_bpf::mountns::Home;
 use imtcp_common::exit::{self, Coded};
 use nix::fcntl::OFlag;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::{fork, pipe2, ForkResult, Pid};
 
 use super::terminal;
+use crate::signals;
 use crate::user::Target;
 
 /// Steps of the child before its program runs; told to the parent when one fails.
@@ -43,7 +44,15 @@ pub struct Plan<'a> {
     pub mask: &'a SigSet,
 }
 
-pub fn spawn(command: &[OsString], plan: &Plan) -> Result<Pid> {
+pub enum Started {
+    Child(Pid),
+    /// A signal that ends a run came before the command was started.
+    EndedBefore(Signal),
+}
+
+/// What the terminal sends its group reaches the command from the fork on. What came before, only we have: the
+/// child waits until we have looked.
+pub fn spawn(command: &[OsString], plan: &Plan) -> Result<Started> {
     let args = command
         .iter()
         .map(|a| CString::new(a.as_bytes()))
@@ -60,10 +69,16 @@ pub fn spawn(command: &[OsString], plan: &Plan) -> Result<Pid> {
     }
     let procs = OpenOptions::new().write(true).open(plan.cgroup.join("cgroup.procs"))?;
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
 
     // SAFETY: this process has one thread, so the child may do what it likes.
     match unsafe { fork() }.context("cannot start a process")? {
         ForkResult::Child => {
+            drop(go);
+            if !matches!(nix::unistd::read(&wait, &mut [0]), Ok(1)) {
+                // SAFETY: as below.
+                unsafe { libc::_exit(exit::RUN_FAILED.into()) }
+            }
             let (step, errno) = become_command(&args, &procs, plan);
             let mut message = vec![step as u8];
             message.extend_from_slice(&(errno as i32).to_ne_bytes());
@@ -72,9 +87,15 @@ pub fn spawn(command: &[OsString], plan: &Plan) -> Result<Pid> {
             unsafe { libc::_exit(exit::RUN_FAILED.into()) }
         }
         ForkResult::Parent { child } => {
-            drop(write);
+            drop((write, wait));
+            if let Some(signal) = signals::pending_end() {
+                drop(go);
+                waitpid(child, None)?;
+                return Ok(Started::EndedBefore(signal));
+            }
+            nix::unistd::write(&go, b"x")?;
             match failure(read)? {
-                None => Ok(child),
+                None => Ok(Started::Child(child)),
                 Some((step, errno)) => {
                     let _ = waitpid(child, None);
                     Err(explain(step, errno, command))
