@@ -290,6 +290,13 @@ pub fn ancestors() -> impl Iterator<Item = i32> {
     std::iter::successors(parent(std::process::id() as i32), |p| parent(*p)).take_while(|p| *p > 0)
 }
 
+/// Where this process's arguments begin and end in its memory.
+pub fn own_arguments() -> Option<(usize, usize)> {
+    let stat = read_text("/proc/self/stat").ok()?;
+    Some((stat_field(&stat, 45)?, stat_field(&stat, 46)?))
+        .filter(|(start, end)| 0 < *start && start <= end)
+}
+
 /// A process and all that descend from it.
 pub fn tree(root: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();

@@ -493,3 +493,18 @@ fn what_is_logged_of_mode_nocc_names_the_program_and_none_of_its_arguments() {
     assert!(said.contains("no congestion control (nocc) for run "), "{said}");
     assert!(said.contains(" (true), by ") && !said.contains("secret"), "{said}");
 }
+
+#[test]
+fn what_a_command_hides_of_its_own_arguments_is_not_shown_by_those_of_the_run() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let running = net.run_spawn(&["-q", "--", "sh", "-c", "sleep 3; true", "user:secret"]);
+    let arguments = || fs::read(format!("/proc/{}/cmdline", running.pid())).unwrap();
+    let shown =
+        || text(&arguments()).split('\0').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ");
+    eventually("it is hidden", || !shown().contains("secret"));
+    assert_eq!(shown(), format!("{} run -q -- sh", *IMTCP));
+    let status = imtcp_ok(&["status"]);
+    assert!(status.contains("sh -c sleep 3; true user:secret"), "root sees it: {status}");
+    running.finish();
+}

@@ -45,6 +45,9 @@ use crate::policy::{Dscp, OrderArgs};
 /// the default control too. If imtcp is
 /// killed, the next imtcp command does the same.
 ///
+/// Everybody may read the arguments of a process, and those of the command may hold a password. Once the command has
+/// started, imtcp blanks them among its own, but for the program's name. `imtcp status` shows them to root.
+///
 /// The exit code is the command's. If a signal ended the command, imtcp tidies up and ends by the same
 /// signal, so one Ctrl-C ends a shell's loop. Exit code 2 means wrong options, parameters or
 /// configuration. Exit code 125 means that imtcp itself failed, 126 that the command is not executable,

@@ -8,6 +8,7 @@ mod line;
 mod line_output;
 mod not_held_back;
 mod outer;
+mod own_arguments;
 mod rehearse;
 mod spawn;
 mod stop;
@@ -96,6 +97,8 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
             };
         }
     };
+    // The command has its own.
+    own_arguments::blank(args.command.len() - 1);
     if let Some(service) = service {
         if let Err(e) = service.follow(session.policy, session.cgroup.clone()) {
             eprintln!("imtcp: cannot follow the advice: {e:#}");
