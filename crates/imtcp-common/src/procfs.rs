@@ -290,6 +290,12 @@ pub fn ancestors() -> impl Iterator<Item = i32> {
     std::iter::successors(parent(std::process::id() as i32), |p| parent(*p)).take_while(|p| *p > 0)
 }
 
+/// The kernel's number of the pid namespace whose pids this process sees.
+pub fn pid_namespace() -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Some(fs::metadata("/proc/self/ns/pid").ok()?.ino())
+}
+
 /// Where this process's arguments begin and end in its memory.
 pub fn own_arguments() -> Option<(usize, usize)> {
     let stat = read_text("/proc/self/stat").ok()?;

@@ -22,7 +22,11 @@ use crate::state::{read_all, replace, try_lock, write_private, ChangeLock};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
+    /// In its own pid namespace.
     pub pid: u32,
+    /// The kernel's number of that namespace. An imtcp that did not know of it has left none.
+    #[serde(default)]
+    pub pid_namespace: Option<u64>,
     pub policy: u64,
     pub mode: Mode,
     #[serde(flatten)]
@@ -49,7 +53,17 @@ impl Run {
     }
 
     pub fn name(&self) -> String {
-        format!("`imtcp run` {}", self.pid)
+        match self.pid_here() {
+            Some(pid) => format!("`imtcp run` {pid}"),
+            None => "an `imtcp run` of another pid namespace".into(),
+        }
+    }
+
+    /// The pid of its imtcp; nothing where that would name another process, or none.
+    pub fn pid_here(&self) -> Option<u32> {
+        let own = procfs::pid_namespace();
+        let is_same = self.pid_namespace.is_none() || self.pid_namespace == own;
+        is_same.then_some(self.pid)
     }
 
     /// The command on one line.
@@ -164,5 +178,17 @@ mod tests {
         let own = LeftBehind::of(std::process::id() as i32).unwrap();
         assert!(own.is_alive());
         assert!(!LeftBehind { started_ticks: own.started_ticks + 1, ..own }.is_alive());
+    }
+
+    #[test]
+    fn a_pid_of_another_namespace_is_not_told() {
+        let text = r#"{"pid":2,"policy":1,"mode":"bg","command":"a","cgroup":"/","refuge":"/"}"#;
+        let older: Run = serde_json::from_str(text).unwrap();
+        assert_eq!(older.name(), "`imtcp run` 2");
+        let here = Run { pid_namespace: procfs::pid_namespace(), ..older };
+        assert_eq!(here.pid_here(), Some(2));
+        let elsewhere = Run { pid_namespace: Some(1), ..here };
+        assert_eq!(elsewhere.pid_here(), None);
+        assert_eq!(elsewhere.name(), "an `imtcp run` of another pid namespace");
     }
 }

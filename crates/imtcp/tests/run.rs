@@ -508,3 +508,21 @@ fn what_a_command_hides_of_its_own_arguments_is_not_shown_by_those_of_the_run() 
     assert!(status.contains("sh -c sleep 3; true user:secret"), "root sees it: {status}");
     running.finish();
 }
+
+#[test]
+fn status_shows_no_pid_of_another_pid_namespace() {
+    let Some(_alone) = alone() else { return };
+    let mut command = Command::new("unshare");
+    command.args(["-pf", "--mount-proc", &IMTCP, "run", "-q", "--", "sleep", "3.0625"]);
+    let running = Background(command.stdin(Stdio::null()).spawn().unwrap());
+    let listed = || {
+        let status = json(&imtcp_ok(&["status", "--json"]));
+        let runs = status["runs"].as_array().unwrap().clone();
+        runs.into_iter().find(|run| run["command"] == "sleep 3.0625")
+    };
+    eventually("it runs", || listed().is_some());
+    assert!(listed().unwrap()["pid"].is_null(), "{:?}", listed());
+    let status = imtcp_ok(&["status"]);
+    assert!(status.contains("no limits (in another pid namespace): sleep 3.0625"), "{status}");
+    assert!(running.finish().status.success());
+}

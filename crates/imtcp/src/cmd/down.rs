@@ -93,9 +93,9 @@ fn tell(
     tell_detached(detached);
     for r in runs {
         outln!(
-            "`imtcp run` of {} (pid {}) goes on with the default{}",
+            "`imtcp run` of {}{} goes on with the default{}",
             r.command_shown(),
-            r.pid,
+            r.pid_here().map_or_else(String::new, |pid| format!(" (pid {pid})")),
             without(&r.limits)
         );
     }

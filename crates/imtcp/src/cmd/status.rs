@@ -66,7 +66,11 @@ impl Listed {
         let left = left_behind::told_with_remedy(&self.alive(), &r.options());
         let left = left.map_or(String::new(), |l| format!("; {l}"));
         let refused = self.refused.text();
-        format!("{orders} (imtcp's pid {}{ended}{left}{refused}): {}", r.pid, r.command_shown())
+        let pid = match r.pid_here() {
+            Some(pid) => format!("imtcp's pid {pid}"),
+            None => "in another pid namespace".into(),
+        };
+        format!("{orders} ({pid}{ended}{left}{refused}): {}", r.command_shown())
     }
 
     /// The processes that the run left behind and that still live.
@@ -274,6 +278,7 @@ impl Status {
     fn runs_json(&self) -> Vec<Value> {
         let one = |listed: &Listed| {
             let mut value = json!(listed.run);
+            value["pid"] = json!(listed.run.pid_here());
             value["ended"] = json!(listed.ended);
             value["connections"] = json!(listed.connections);
             value["left_behind"] = json!(listed.alive());

@@ -45,7 +45,7 @@ use crate::sweep::sweep;
 use crate::{caps, cgroup, nested, nocc, param, policy, state, user};
 use imtcp_bpf::mountns::Home;
 use imtcp_common::exit::{self, Coded};
-use imtcp_common::out;
+use imtcp_common::{out, procfs};
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
     let orders = policy::orders(&args.orders, args.config.config.as_deref(), args.dscp)?;
@@ -214,6 +214,7 @@ impl Session {
     fn equip(&mut self, args: &RunArgs, lock: &state::ChangeLock) -> Result<()> {
         let run = runs::Run {
             pid: std::process::id(),
+            pid_namespace: procfs::pid_namespace(),
             policy: self.policy,
             mode: args.orders.mode,
             limits: Limits::of(&self.orders),
