@@ -58,7 +58,13 @@ def test_readme_leads_to_each_page() -> None:
 
 
 def test_readme_shows_run_watch_and_doctor_first() -> None:
-    assert [words[1] for words in commands(README)] == ["doctor", "run", "watch"]
+    assert [words[1] for words in commands(README)][:3] == ["doctor", "run", "watch"]
+
+
+def test_readme_has_a_line_for_ssh_with_the_users_agent() -> None:
+    lines = "\n".join(blocks(README)).split("\n")
+    [line] = [line for line in lines if "SSH_AUTH_SOCK" in line]
+    assert line.startswith('sudo --preserve-env=SSH_AUTH_SOCK imtcp run --user "$USER" -- ')
 
 
 @pytest.mark.parametrize("page", READ_FIRST, ids=named)

@@ -25,7 +25,7 @@ use crate::mode::Mode;
 pub struct Uncovered {
     /// Sent by UDP; null where this kernel does not count it.
     pub udp_bytes: Option<u64>,
-    /// The same by IP without TCP and UDP, and by raw sockets.
+    /// The same by IP without TCP and UDP, and by raw sockets of IP; packet sockets pass by what counts.
     pub other_bytes: Option<u64>,
     /// Written by NFS, of the whole machine, while the run went on.
     pub nfs_bytes: u64,
