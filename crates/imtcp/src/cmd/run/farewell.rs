@@ -3,7 +3,7 @@
 //! blocked here: one that asks to end ends this wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -34,11 +34,21 @@ pub fn write(output: LineOutput, line: Option<Line>, signals: &Blocked) {
             let _ = kill(getpid(), Signal::SIGCHLD);
         }
     };
-    if thread::Builder::new().name("farewell".into()).spawn(say).is_err() {
-        // Without a thread nothing is said, and the exit code is the command's all the same.
-        return;
+    // Without a thread, as at a limit of processes, it is said here, and no signal ends that.
+    let say = Arc::new(Mutex::new(Some(say)));
+    let in_thread = say.clone();
+    let thread = thread::Builder::new().name("farewell".into());
+    if thread.spawn(move || call_once(&in_thread)).is_err() {
+        call_once(&say);
     }
     let is_waiting = || !done.load(Ordering::Acquire);
     wait::while_it_lasts(signals, Duration::MAX, is_waiting);
     wait::while_it_lasts(signals, GRACE, is_waiting);
+}
+
+fn call_once(it: &Mutex<Option<impl FnOnce()>>) {
+    let it = it.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(it) = it {
+        it();
+    }
 }
