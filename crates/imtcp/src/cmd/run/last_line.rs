@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The last words of a run. A pipe that nobody reads, or a stopped terminal, keeps them waiting, and signals are
-//! blocked here: one that asks to end ends this wait.
+//! Writing the last line of a run, and the messages before it. A pipe that nobody reads, or a stopped
+//! terminal, keeps them waiting, and signals are blocked here: one that asks to end ends this wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ pub fn write(output: LineOutput, line: Option<Line>, signals: &Blocked) {
     // Without a thread, as at a limit of processes, it is said here, and no signal ends that.
     let say = Arc::new(Mutex::new(Some(say)));
     let in_thread = say.clone();
-    let thread = thread::Builder::new().name("farewell".into());
+    let thread = thread::Builder::new().name("last line".into());
     if thread.spawn(move || call_once(&in_thread)).is_err() {
         call_once(&say);
     }
