@@ -94,8 +94,8 @@ pub fn options(mode: Mode, params: &InForce, limits: &Limits) -> String {
 /// A rate to the bit per second, as --max-rate takes it.
 fn written(bps: u64) -> String {
     match bps {
-        _ if bps % 1_000_000 == 0 => format!("{}M", bps / 1_000_000),
-        _ if bps % 1000 == 0 => format!("{}k", bps / 1000),
+        _ if bps.is_multiple_of(1_000_000) => format!("{}M", bps / 1_000_000),
+        _ if bps.is_multiple_of(1000) => format!("{}k", bps / 1000),
         _ => bps.to_string(),
     }
 }

@@ -78,6 +78,23 @@ fn each_signal_that_can_be_caught_reaches_the_command_with_its_value() {
     }
 }
 
+/// As pkill(1) is when the run looks who it was.
+#[test]
+fn a_signal_of_a_sender_that_has_ended_reaches_the_command() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let (running, _) = sleeping(&net, &scratch, "60");
+    running.signal(libc::SIGSTOP);
+    eventually("the run is stopped", || state_of(running.pid()) == 'T');
+    let sent = Command::new("sh").args(["-c", &format!("kill -TERM {}", running.pid())]).status();
+    assert!(sent.unwrap().success());
+    running.signal(libc::SIGCONT);
+    let began = Instant::now();
+    assert_eq!(running.finish().status.signal(), Some(libc::SIGTERM));
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
 #[test]
 fn a_timer_that_was_set_before_the_run_ends_its_command() {
     let Some(_alone) = alone() else { return };

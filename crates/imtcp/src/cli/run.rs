@@ -46,7 +46,8 @@ use crate::policy::{Dscp, OrderArgs};
 /// killed, the next imtcp command does the same.
 ///
 /// Everybody may read the arguments of a process, and those of the command may hold a password. Once the command has
-/// started, imtcp blanks them among its own, but for the program's name. `imtcp status` shows them to root.
+/// started, imtcp blanks them among its own, but for the program's name. sudo shows its own all the same, and `imtcp status`
+/// shows them to root.
 ///
 /// The exit code is the command's. If a signal ended the command, imtcp tidies up and ends by the same
 /// signal, so one Ctrl-C ends a shell's loop. Exit code 2 means wrong options, parameters or

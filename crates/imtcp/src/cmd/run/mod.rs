@@ -2,8 +2,8 @@
 //! `imtcp run`: a cgroup for the command, the sockops program on it by a link that the kernel
 //! ends with us (also after SIGKILL), the command inside, a line at the end.
 
-mod farewell;
 mod inherited;
+mod last_line;
 mod line;
 mod line_output;
 mod not_held_back;
@@ -125,7 +125,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
         true => Line::Json(summary.json()),
         false => Line::Text(line::line(&summary)),
     });
-    farewell::write(line_output, line, &blocked);
+    last_line::write(line_output, line, &blocked);
     Ok(status)
 }
 

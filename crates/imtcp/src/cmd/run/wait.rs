@@ -27,6 +27,8 @@ pub fn for_end(child: Pid, signals: &Blocked, cgroup: &Path) -> i32 {
     }
 }
 
+/// Is the sender in the run? One that has ended counts as outside of it, as pkill(1) mostly is: better twice than
+/// not at all.
 fn is_in(arrived: Arrived, dir: &Path) -> bool {
     arrived.sender > 0 && cgroup::of_pid(arrived.sender).is_ok_and(|of| of.starts_with(dir))
 }

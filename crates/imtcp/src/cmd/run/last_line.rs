@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The last words of a run. A pipe that nobody reads, or a stopped terminal, keeps them waiting, and signals are
-//! blocked here: one that asks to end ends this wait.
+//! Writing the last line of a run, and the messages before it. A pipe that nobody reads, or a stopped
+//! terminal, keeps them waiting, and signals are blocked here: one that asks to end ends this wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -34,11 +34,21 @@ pub fn write(output: LineOutput, line: Option<Line>, signals: &Blocked) {
             let _ = kill(getpid(), Signal::SIGCHLD);
         }
     };
-    if thread::Builder::new().name("farewell".into()).spawn(say).is_err() {
-        // Without a thread nothing is said, and the exit code is the command's all the same.
-        return;
+    // Without a thread, as at a limit of processes, it is said here, and no signal ends that.
+    let say = Arc::new(Mutex::new(Some(say)));
+    let in_thread = say.clone();
+    let thread = thread::Builder::new().name("last line".into());
+    if thread.spawn(move || call_once(&in_thread)).is_err() {
+        call_once(&say);
     }
     let is_waiting = || !done.load(Ordering::Acquire);
     wait::while_it_lasts(signals, Duration::MAX, is_waiting);
     wait::while_it_lasts(signals, GRACE, is_waiting);
+}
+
+fn call_once(it: &Mutex<Option<impl FnOnce()>>) {
+    let it = it.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(it) = it {
+        it();
+    }
 }
