@@ -139,6 +139,7 @@ unsafe impl Plain for crate::shared::imtcp_tag {}
 unsafe impl Plain for crate::shared::imtcp_ctl_cfg {}
 unsafe impl Plain for crate::shared::imtcp_ctl_switch {}
 unsafe impl Plain for crate::shared::imtcp_listener {}
+unsafe impl Plain for crate::shared::imtcp_tagged {}
 unsafe impl Plain for crate::shared::imtcp_orders {}
 unsafe impl Plain for crate::shared::imtcp_uncovered {}
 unsafe impl Plain for crate::shared::imtcp_unix_peer {}

@@ -10,6 +10,7 @@ use imtcp_bpf::{control, netns};
 
 use crate::cgroup;
 
+#[derive(Clone)]
 pub struct Listeners {
     /// The ids of the cgroups. None: each cgroup is inside.
     cgroups: Option<BTreeSet<u64>>,

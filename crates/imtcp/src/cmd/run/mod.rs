@@ -16,6 +16,7 @@ mod uncovered;
 mod wait;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -117,6 +118,9 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     let mut summary = session.summary(&args, elapsed_us);
     summary.left_behind = session.end();
     if !args.quiet {
+        if let Some(why) = session.unseen.borrow().as_ref() {
+            eprintln!("imtcp: open connections may be missing in this line: {why}");
+        }
         let line = if args.json { summary.json().to_string() } else { line::line(&summary) };
         if let Err(e) = line_output.write(&line) {
             eprintln!("imtcp: cannot write the line at the end: {e}");
@@ -147,6 +151,8 @@ struct Session {
     refuge: PathBuf,
     watch: Option<Watch>,
     inherited: Inherited,
+    /// Why the last look at open connections may have missed some.
+    unseen: RefCell<Option<String>>,
     // In the order of their ends: no new connections, then no registration.
     link: Option<control::Link>,
     registered: Option<runs::Registered>,
@@ -188,6 +194,7 @@ impl Session {
             refuge,
             watch: None,
             inherited: Inherited::default(),
+            unseen: RefCell::default(),
             link: None,
             registered: None,
         };
@@ -238,13 +245,17 @@ impl Session {
     }
 
     /// For each open connection of the run.
-    fn each_open(&self, mut take: impl FnMut(&Record) + Send) {
+    fn each_open(&self, mut take: impl FnMut(&Record)) {
         let own = self.policy;
-        let _ = self.records.each(|record| {
+        let done = self.records.each(|record| {
             if record.policy == own {
                 take(record);
             }
         });
+        *self.unseen.borrow_mut() = match done {
+            Ok(unseen) => unseen.text(),
+            Err(e) => Some(format!("{e:#}")),
+        };
     }
 
     fn counted(&self) -> Policy {
