@@ -258,6 +258,26 @@ fn where_no_process_can_be_made_each_command_says_so_and_leaves_nothing_half_don
 }
 
 #[test]
+fn a_cgroup_whose_name_is_no_text_is_a_fault_of_rules_and_no_panic() {
+    use std::os::unix::ffi::OsStrExt;
+    let Some(_alone) = alone() else { return };
+    let (unit, rules) = (Unit::new(), Scratch::new());
+    let odd = unit.0.join(std::ffi::OsStr::from_bytes(b"odd-\xff"));
+    fs::create_dir(&odd).unwrap();
+    let name = unit.0.file_name().unwrap().to_str().unwrap();
+    fs::write(rules.path("a.toml"), format!("cgroup = \"{name}/odd*\"\n")).unwrap();
+    let dir = rules.path("");
+    for command in ["list", "test"] {
+        let output = imtcp(&["rules", command, "--json", "--dir", dir.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1), "{command}: {}", text(&output.stderr));
+        let said = json(&text(&output.stdout));
+        assert_eq!(said["rules"][0]["targets"], serde_json::json!([]), "{said}");
+        assert!(said["faults"].to_string().contains("is no text"), "{said}");
+    }
+    fs::remove_dir(odd).unwrap();
+}
+
+#[test]
 fn without_room_for_open_files_nothing_is_taken_for_another_build() {
     let Some(_alone) = alone() else { return };
     for command in ["doctor", "status"] {
