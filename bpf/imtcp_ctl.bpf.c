@@ -6,6 +6,7 @@
  *                      attachment
  *   imtcp_connections  prints a record of every connection that has our state
  *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
+ *   imtcp_tagged       prints the policy and the network namespace of every socket that has a tag
  *   imtcp_switch       takes sockets of a network namespace off our congestion controls
  *   imtcp_opened       prints the socket of each descriptor, and the cgroup that it was opened in
  *   imtcp_held         prints the connections of a network namespace that a file holds, and their cgroups
@@ -384,9 +385,35 @@ int imtcp_connections_here(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
+/* --- imtcp_tagged -------------------------------------------------------------------- */
+
+SEC("iter/bpf_sk_storage_map")
+int imtcp_tagged(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock___ctl *sk = (struct sock___ctl *)ctx->sk;
+	struct imtcp_tag *tag = ctx->value;
+	struct imtcp_tagged tagged;
+
+	if (!sk || !tag)
+		return 0;
+	tagged.policy = tag->policy;
+	tagged.netns_ino = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	bpf_seq_write(ctx->meta->seq, &tagged, sizeof(tagged));
+	return 0;
+}
+
 /* --- imtcp_switch -------------------------------------------------------------------- */
 
 SEC(".data.switch") struct imtcp_ctl_switch order;
+
+/* The policies whose sockets are moved, each with how many were. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u64);
+} imtcp_given_up SEC(".maps");
 
 /* Names are padded with zeros: 16 bytes are two words. */
 static __always_inline int same_name(const char *name, const char *other)
@@ -413,22 +440,30 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 	struct inet_connection_sock___ctl *icsk;
 	char cc[TCP_CA_NAME_MAX] __attribute__((aligned(8))) = {};
 	char only[TCP_CA_NAME_MAX] __attribute__((aligned(8)));
+	__u64 *moved = NULL;
 	struct imtcp_tag *tag;
 	struct tcp_sock *tp;
+	__u64 policy;
 
-	if (!skc)
+	if (!skc || !order.armed)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(skc); /* not those in TIME_WAIT, nor requests */
 	if (!tp)
 		return 0;
 	icsk = (struct inet_connection_sock___ctl *)tp;
 	BPF_CORE_READ_STR_INTO(&cc, icsk, icsk_ca_ops, name);
-	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
-	if (order.policy && (!tag || tag->policy != order.policy))
-		return 0;
+	if (order.given_up) {
+		tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
+		if (!tag)
+			return 0;
+		policy = tag->policy;
+		moved = bpf_map_lookup_elem(&imtcp_given_up, &policy);
+		if (!moved)
+			return 0;
+	}
 	if (!is_ours(cc)) {
 		/* A listener of an attachment with a filter, or a connection whose program chose another control. */
-		if (order.policy)
+		if (order.given_up)
 			bpf_sk_storage_delete(&imtcp_tags, tp);
 		return 0;
 	}
@@ -441,6 +476,8 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		return 0;
 	}
 	bpf_sk_storage_delete(&imtcp_tags, tp);
+	if (moved)
+		__sync_fetch_and_add(moved, 1);
 	if (skc->skc_state == TCP_LISTEN)
 		order.moved_listeners++;
 	else

@@ -72,13 +72,21 @@ struct imtcp_held {
 
 /* The order to the program that switches sockets, and what it did. */
 struct imtcp_ctl_switch {
-	__imtcp_u64 policy;	    /* 0: every socket on imtcp*; else only those of this policy */
-	char cc[IMTCP_CA_NAME_MAX]; /* the congestion control to switch to */
+	__imtcp_u32 armed; /* 0: it moves nothing: whoever ordered it has gone on */
+	__imtcp_u32
+		given_up; /* 0: every socket on imtcp*; else only those of policies in imtcp_given_up */
+	char cc[IMTCP_CA_NAME_MAX];   /* the congestion control to switch to */
 	char only[IMTCP_CA_NAME_MAX]; /* empty: whichever; else only those on this one of ours */
 	__imtcp_u32 moved_listeners;
 	__imtcp_u32 moved_connections;
 	__imtcp_u32 failed;
 	__imtcp_u32 _pad0;
+};
+
+/* A socket that has a tag, as imtcp_tagged prints it. */
+struct imtcp_tagged {
+	__imtcp_u64 policy;
+	__imtcp_u64 netns_ino;
 };
 
 /* What the programs of imtcp_uncovered.bpf.c count for one run. */

@@ -131,7 +131,7 @@ struct Handles {
 impl Handles {
     fn open() -> Result<Self> {
         let meta = meta::require_up()?;
-        if !meta.layout_matches() {
+        if !meta.layout_matches()? {
             let (loaded, own) = (meta.version(), objects::VERSION);
             bail!(
                 "the loaded programs are of imtcp {loaded} and differ from this agent's ({own}): \

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The control programs of bpf/imtcp_ctl.bpf.c, loaded onto the pinned maps.
 
-use std::collections::BTreeSet;
-use std::io::Read;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Context, Result};
 pub use libbpf_rs::Link;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject, ProgramMut};
+use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, Object, OpenObject, ProgramMut};
 
 use imtcp_common::shell;
 
+use crate::netns::{self, NetNs};
 use crate::raw::{self, Plain};
-use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter};
-use crate::{meta, netns, objects, paths, Obstacle};
+use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_tagged};
+use crate::{meta, objects, paths, walk, Obstacle, Unseen};
 
 /// Lets the control object use the maps that are pinned.
 pub(crate) fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
@@ -145,9 +145,9 @@ impl std::ops::AddAssign for Switched {
 
 /// Those on our congestion controls that are to be moved.
 #[derive(Debug, Clone, Copy)]
-pub enum Which {
+pub enum Which<'p> {
     All,
-    OfPolicy(u64),
+    OfPolicies(&'p BTreeSet<u64>),
     /// On this one of ours.
     On(&'static str),
 }
@@ -159,22 +159,34 @@ fn put(to: &mut [std::os::raw::c_char; 16], name: &str) {
 }
 
 /// Gives the subflows of a multipath connection to a policy: they have no descriptors, its master has one.
-pub fn tag_subflows(ns: &netns::NetNs, master_cookie: u64, policy: u64) -> Result<()> {
+pub fn tag_subflows(ns: &NetNs, master_cookie: u64, policy: u64) -> Result<()> {
     let cfg = imtcp_ctl_cfg { policy, master_cookie, ..Default::default() };
     let object = load_for(objects::TAG_SUBFLOWS, cfg, "the program for multipath connections")?;
     let link = program(&object, objects::TAG_SUBFLOWS)?.attach()?;
     walk(ns, link.as_fd()).map(drop)
 }
 
-/// Has an iterator go through the TCP sockets of a namespace, that of the thread that makes it. Returns what it
-/// prints.
-pub(crate) fn walk(ns: &netns::NetNs, link: BorrowedFd) -> Result<Vec<u8>> {
-    ns.run(move || -> Result<Vec<u8>> {
-        let mut printed = Vec::new();
-        std::fs::File::from(raw::iter_create(link)?).read_to_end(&mut printed)?;
-        Ok(printed)
-    })?
-    .context("cannot walk the sockets of a network namespace")
+/// What an iterator prints of the TCP sockets of a namespace.
+pub(crate) fn walk(ns: &NetNs, link: BorrowedFd) -> Result<Vec<u8>> {
+    let mut printed = Vec::new();
+    walk::sockets(ns, link, |bytes| printed.extend_from_slice(bytes))?;
+    Ok(printed)
+}
+
+/// The numbers of the namespaces that have sockets of these policies; nothing where this kernel does not tell.
+/// This iterator waits for no socket.
+fn namespaces_of(policies: &BTreeSet<u64>) -> Option<BTreeSet<u64>> {
+    let mut object = objects::open_ctl(objects::TAGGED).ok()?;
+    reuse_pinned_maps(&mut object).ok()?;
+    let object = objects::load(object, "the iterator over tags").ok()?;
+    let tags = MapHandle::from_pinned_path(paths::pin("imtcp_tags")).ok()?;
+    let link = program(&object, objects::TAGGED).ok()?.attach_iter(tags.as_fd()).ok()?;
+    let mut printed = Vec::new();
+    let iter = std::fs::File::from(raw::iter_create(link.as_fd()).ok()?);
+    walk::read(iter, |bytes| printed.extend_from_slice(bytes)).ok()?;
+    let each = printed.chunks_exact(std::mem::size_of::<imtcp_tagged>());
+    let tagged = each.filter_map(imtcp_tagged::from_bytes);
+    Some(tagged.filter(|t| policies.contains(&t.policy)).map(|t| t.netns_ino).collect())
 }
 
 /// The program that takes sockets off our congestion controls.
@@ -185,48 +197,104 @@ pub struct Switcher {
 
 impl Switcher {
     pub fn load() -> Result<Self> {
-        let mut object = objects::open_ctl("imtcp_switch")?;
+        let mut object = objects::open_ctl(objects::SWITCH)?;
         reuse_pinned_maps(&mut object)?;
         let object = objects::load(object, "the program that switches sockets")?;
-        let link = program(&object, "imtcp_switch")?.attach()?;
+        let link = program(&object, objects::SWITCH)?.attach()?;
         Ok(Switcher { object, link })
     }
 
-    /// Moves sockets of one namespace to its default control.
-    pub fn run(&self, ns: &netns::NetNs, which: Which) -> Result<Switched> {
+    /// Moves sockets to the default control of their namespace, in every namespace of the machine that can be
+    /// looked at.
+    pub fn run_everywhere(&mut self, which: Which) -> (Switched, Unseen) {
+        let only = match which {
+            Which::OfPolicies(policies) => namespaces_of(policies),
+            Which::All | Which::On(_) => None,
+        };
+        let mut sum = Switched::default();
+        if only.as_ref().is_some_and(BTreeSet::is_empty) {
+            return (sum, Unseen::default());
+        }
+        let unseen = netns::each(None, |ns| {
+            if only.as_ref().is_some_and(|only| !only.contains(&ns.ino)) {
+                return Ok(());
+            }
+            self.run(ns, which, &mut sum)
+        });
+        (sum, unseen)
+    }
+
+    /// How many sockets of each policy were moved.
+    pub fn moved_of_policies(&self) -> BTreeMap<u64, u64> {
+        let Ok(map) = self.map(objects::GIVEN_UP) else { return BTreeMap::new() };
+        let number = |bytes: Vec<u8>| bytes.try_into().ok().map(u64::from_ne_bytes);
+        let moved = |key: &[u8]| number(map.lookup(key, MapFlags::ANY).ok()??);
+        map.keys().filter_map(|key| Some((number(key.clone())?, moved(&key)?))).collect()
+    }
+
+    fn run(&mut self, ns: &NetNs, which: Which, sum: &mut Switched) -> Result<()> {
         let cc = ns.run(netns::fallback_cc).context("cannot enter a network namespace")?;
-        let mut order = imtcp_ctl_switch::default();
+        let mut order = imtcp_ctl_switch { armed: 1, ..Default::default() };
         put(&mut order.cc, &cc);
         match which {
             Which::All => {}
-            Which::OfPolicy(policy) => order.policy = policy,
+            Which::OfPolicies(policies) => {
+                order.given_up = 1;
+                self.give_up(policies)?;
+            }
             Which::On(control) => put(&mut order.only, control),
         }
-        let data = self
-            .object
-            .maps()
-            .find(|m| m.name().to_string_lossy().ends_with(".data.switch"))
-            .ok_or_else(|| anyhow!("the control object has no map .data.switch"))?;
-        let key = 0u32.to_ne_bytes();
-        data.update(&key, order.bytes(), MapFlags::ANY)?;
-        walk(ns, self.link.as_fd())?;
-        let value = data.lookup(&key, MapFlags::ANY)?.unwrap_or_default();
-        let done = imtcp_ctl_switch::from_bytes(&value).unwrap_or_default();
-        Ok(Switched {
+        self.order(&order)?;
+        let walked = walk(ns, self.link.as_fd());
+        let done = self.done()?;
+        *sum += Switched {
             connections: done.moved_connections,
             listeners: done.moved_listeners,
             failed: done.failed,
-        })
+        };
+        if walked.is_err() {
+            self.replace()?;
+        }
+        walked.map(drop)
     }
 
-    /// The same in every namespace of the machine that can be entered.
-    pub fn run_everywhere(&self, which: Which) -> Switched {
-        let mut sum = Switched::default();
-        for ns in netns::all() {
-            if let Ok(done) = self.run(&ns, which) {
-                sum += done;
+    /// A walk that is held up may go on later. It then finds no order; other walks have other programs.
+    fn replace(&mut self) -> Result<()> {
+        self.order(&imtcp_ctl_switch::default())?;
+        let moved = self.moved_of_policies();
+        let new = Switcher::load()?;
+        for (policy, count) in moved {
+            let map = new.map(objects::GIVEN_UP)?;
+            map.update(&policy.to_ne_bytes(), &count.to_ne_bytes(), MapFlags::ANY)?;
+        }
+        *self = new;
+        Ok(())
+    }
+
+    fn give_up(&self, policies: &BTreeSet<u64>) -> Result<()> {
+        let map = self.map(objects::GIVEN_UP)?;
+        for policy in policies {
+            let key = policy.to_ne_bytes();
+            if map.lookup(&key, MapFlags::ANY)?.is_none() {
+                map.update(&key, &0u64.to_ne_bytes(), MapFlags::ANY)?;
             }
         }
-        sum
+        Ok(())
+    }
+
+    fn order(&self, order: &imtcp_ctl_switch) -> Result<()> {
+        Ok(self.map(ORDER)?.update(&0u32.to_ne_bytes(), order.bytes(), MapFlags::ANY)?)
+    }
+
+    fn done(&self) -> Result<imtcp_ctl_switch> {
+        let value = self.map(ORDER)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?;
+        Ok(imtcp_ctl_switch::from_bytes(&value.unwrap_or_default()).unwrap_or_default())
+    }
+
+    fn map(&self, name: &str) -> Result<Map<'_>> {
+        let map = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(name));
+        map.ok_or_else(|| anyhow!("the control object has no map {name}"))
     }
 }
+
+const ORDER: &str = ".data.switch";

@@ -12,7 +12,7 @@ use crate::control::{Switched, Switcher, Which};
 use crate::netns::is_registered;
 use crate::policy::Policies;
 use crate::records::Records;
-use crate::{controls, is_ours, netns, paths, probe, raw};
+use crate::{controls, is_ours, netns, paths, probe, raw, Unseen};
 
 #[derive(Debug, Default)]
 pub struct Report {
@@ -20,6 +20,8 @@ pub struct Report {
     pub switched: Switched,
     /// Connections that could not be moved: they keep the old program to their end.
     pub still_using: usize,
+    /// Where sockets may have kept it, too.
+    pub unseen: Unseen,
     /// Namespaces whose default control was imtcp*, with what it is now.
     pub defaults_changed: Vec<(u64, String)>,
 }
@@ -32,7 +34,7 @@ pub fn down() -> Result<Report> {
     // Before anything is taken away: with this failing, everything stays as it was.
     let switcher = Switcher::load();
     let records = Records::open();
-    let switcher = match (switcher, controls().any(is_registered)) {
+    let mut switcher = match (switcher, controls().any(is_registered)) {
         (Ok(s), _) => Some(s),
         // Half of the pins are missing and nothing is registered: only tidy up.
         (Err(_), false) => None,
@@ -42,19 +44,22 @@ pub fn down() -> Result<Report> {
         }
     };
 
-    for ns in netns::all() {
-        if let Ok(Some(name)) = ns.run(change_default) {
+    report.unseen = netns::each(None, |ns| {
+        if let Some(name) = ns.run(change_default)? {
             report.defaults_changed.push((ns.ino, name));
         }
-    }
+        Ok(())
+    });
     for control in controls() {
         unregister(control);
     }
     let gone = wait_until_gone();
-    if let Some(switcher) = &switcher {
+    if let Some(switcher) = &mut switcher {
         // A second walk takes what was accepted from a listener during the first.
         for _ in 0..2 {
-            report.switched += switcher.run_everywhere(Which::All);
+            let (switched, unseen) = switcher.run_everywhere(Which::All);
+            report.switched += switched;
+            report.unseen.add(unseen);
         }
     }
     if let Ok(records) = records {
@@ -80,17 +85,20 @@ fn change_default() -> Option<String> {
 }
 
 /// Takes one control away and moves what uses it to its namespace's default.
-pub(crate) fn take_away(control: &'static str) -> Result<Switched> {
+pub(crate) fn take_away(control: &'static str) -> Result<()> {
     paths::require_writable()?;
-    let switcher = Switcher::load()?;
+    let mut switcher = Switcher::load()?;
     unregister(control);
     let _ = fs::remove_file(paths::ops_pin(control));
-    let mut moved = Switched::default();
+    let mut unseen = Unseen::default();
     // A second walk takes what was accepted from a listener during the first.
     for _ in 0..2 {
-        moved += switcher.run_everywhere(Which::On(control));
+        unseen.add(switcher.run_everywhere(Which::On(control)).1);
     }
-    Ok(moved)
+    match unseen.text() {
+        Some(text) => bail!("new connections have no {control} any more, open ones may: {text}"),
+        None => Ok(()),
+    }
 }
 
 /// Ends a registration by link (the pin is its last reference) or by deleting the element.

@@ -8,6 +8,7 @@
 pub mod control;
 pub mod down;
 pub mod events;
+pub mod in_child;
 mod layout;
 pub mod loaded;
 pub mod meta;
@@ -29,8 +30,10 @@ mod staged;
 pub mod tags;
 pub mod totals;
 pub mod uncovered;
+mod unseen;
 pub mod up;
 pub mod verifier;
+mod walk;
 
 pub use obstacle::Obstacle;
 pub use shared::imtcp_event as Event;
@@ -38,6 +41,7 @@ pub use shared::imtcp_params as Params;
 pub use shared::imtcp_policy as Policy;
 pub use shared::imtcp_record as Record;
 pub use shared::imtcp_totals as Totals;
+pub use unseen::Unseen;
 
 /// A mode: its number in the records, its name for the user, its congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

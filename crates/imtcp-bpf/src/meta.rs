@@ -55,8 +55,11 @@ impl Meta {
     }
 
     /// Are the loaded maps of the shape that this build knows?
-    pub fn layout_matches(&self) -> bool {
-        layout::own().is_ok_and(|own| own == self.layout_id)
+    ///
+    /// # Errors
+    /// Where this process cannot open what it needs to tell.
+    pub fn layout_matches(&self) -> Result<bool> {
+        Ok(layout::own()? == self.layout_id)
     }
 
     /// Reads the pin; `None` if nothing is pinned, here or where this process cannot look.
@@ -67,8 +70,11 @@ impl Meta {
             Ok(false) => return require_in_sight().map(|()| None),
             Err(e) => bail!("cannot look into {}: {e}", paths::dir().display()),
         }
-        let map = MapHandle::from_pinned_path(&path)
-            .with_context(|| format!("cannot open {}", path.display()))?;
+        let map = MapHandle::from_pinned_path(&path).or_else(|e| {
+            // Mostly because of that, which has a remedy.
+            paths::require_writable()?;
+            Err(e).with_context(|| format!("cannot open {}", path.display()))
+        })?;
         let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
         match Meta::from_bytes(&value) {
             Some(meta) => Ok(Some(meta)),

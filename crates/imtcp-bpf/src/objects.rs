@@ -23,6 +23,13 @@ pub static UNCOVERED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/imtcp_un
 pub(crate) const CONNECTIONS: &str = "imtcp_connections";
 pub(crate) const CONNECTIONS_HERE: &str = "imtcp_connections_here";
 
+/// The control object's program that switches sockets, and the map that it alone uses.
+pub(crate) const SWITCH: &str = "imtcp_switch";
+pub(crate) const GIVEN_UP: &str = "imtcp_given_up";
+
+/// The control object's iterator over sockets that have a tag.
+pub(crate) const TAGGED: &str = "imtcp_tagged";
+
 /// The control object's program of a cgroup.
 pub(crate) const SOCKOPS: &str = "imtcp_sockops";
 
@@ -95,7 +102,13 @@ pub(crate) fn uncovered_programs() -> Result<Vec<String>> {
 
 /// Opens the control object with only the named program switched on.
 pub(crate) fn open_ctl(program: &str) -> Result<OpenObject> {
-    only(open_all_of_ctl()?, program)
+    let mut object = only(open_all_of_ctl()?, program)?;
+    if program != SWITCH {
+        for mut map in object.maps_mut().filter(|map| map.name() == GIVEN_UP) {
+            map.set_autocreate(false)?;
+        }
+    }
+    Ok(object)
 }
 
 /// The same of what counts beside a run.

@@ -107,6 +107,13 @@ fn in_user_namespace() -> bool {
     fs::read_link("/proc/self/ns/user").is_ok_and(|ns| ns != Path::new(FIRST))
 }
 
+/// In another than the machine's first, as in a container.
+pub fn in_pid_namespace() -> bool {
+    // PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h.
+    const FIRST: &str = "pid:[4026531836]";
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|ns| ns != Path::new(FIRST))
+}
+
 pub fn check_kernel() -> Check {
     if kernel_version() >= FIRST_KERNEL {
         return Ok(());

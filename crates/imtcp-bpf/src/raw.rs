@@ -157,6 +157,7 @@ unsafe impl Plain for crate::shared::imtcp_ctl_cfg {}
 unsafe impl Plain for crate::shared::imtcp_ctl_switch {}
 unsafe impl Plain for crate::shared::imtcp_opened {}
 unsafe impl Plain for crate::shared::imtcp_held {}
+unsafe impl Plain for crate::shared::imtcp_tagged {}
 unsafe impl Plain for crate::shared::imtcp_orders {}
 unsafe impl Plain for crate::shared::imtcp_uncovered {}
 unsafe impl Plain for crate::shared::imtcp_unix_peer {}

@@ -3,18 +3,19 @@
 //! namespaces and disturbs no connection.
 //!
 //! Where the kernel accepts only the iterator over one namespace, each namespace that can be entered is
-//! walked in turn; without the privilege to enter them, the caller's alone.
+//! walked in turn; without the privilege to enter them, the caller's alone. That iterator waits for the lock of
+//! each socket (walk.rs).
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Context, Error, Result};
 
+use crate::netns::{self, NetNs};
 use crate::raw::{self, Plain};
-use crate::{netns, paths, shared, Record};
+use crate::{paths, shared, walk, Record, Unseen};
 
 /// A handle on the iterator that goes on working when the pins are removed.
 pub struct Records {
@@ -41,45 +42,73 @@ impl Records {
         self.of_one_namespace
     }
 
-    /// One record per connection on a control of ours.
+    /// One record per connection on a control of ours, of those that could be looked at.
     pub fn read(&self) -> Result<Vec<Record>> {
+        Ok(self.read_seen()?.0)
+    }
+
+    /// The same, and what could not be looked at.
+    pub fn read_seen(&self) -> Result<(Vec<Record>, Unseen)> {
         let mut found = Vec::new();
-        self.each(|record| found.push(*record))?;
-        Ok(found)
+        let unseen = self.each(|record| found.push(*record))?;
+        Ok((found, unseen))
     }
 
     /// The same one by one, without memory for all.
-    pub fn each(&self, mut take: impl FnMut(&Record) + Send) -> Result<()> {
-        self.each_here(&mut take)?;
+    pub fn each(&self, mut take: impl FnMut(&Record)) -> Result<Unseen> {
         if !self.of_one_namespace {
-            return Ok(());
+            // This iterator waits for no socket.
+            let mut taker = Taker::new(take);
+            let iter = raw::iter_create(self.link.as_fd()).context("cannot start the iterator")?;
+            walk::read(File::from(iter), |bytes| taker.add(bytes))
+                .context("cannot read the connections")?;
+            taker.end()?;
+            return Ok(Unseen::default());
         }
         let here = netns::of_caller().context("cannot tell this network namespace")?;
-        for other in netns::all().into_iter().filter(|ns| ns.ino != here.ino) {
-            if let Ok(done) = other.run(|| self.each_here(&mut take)) {
-                done?;
+        let mut other_version = None;
+        let mut unseen = Unseen::default();
+        let mut look = |ns: &NetNs| {
+            let mut taker = Taker::new(&mut take);
+            let walked = walk::sockets(ns, self.link.as_fd(), |bytes| taker.add(bytes));
+            if let Err(e) = taker.end() {
+                other_version = Some(e);
             }
-        }
-        Ok(())
+            walked
+        };
+        // First of all, and without the privilege to enter it.
+        look(&here).unwrap_or_else(|e| unseen.note(here.ino, &e));
+        unseen.add(netns::each(Some(here.ino), look));
+        other_version.map_or(Ok(unseen), Err)
+    }
+}
+
+/// Makes records of what an iterator prints.
+struct Taker<T> {
+    take: T,
+    /// The beginning of a record.
+    rest: Vec<u8>,
+    fault: Option<Error>,
+}
+
+impl<T: FnMut(&Record)> Taker<T> {
+    fn new(take: T) -> Self {
+        Taker { take, rest: Vec::new(), fault: None }
     }
 
-    /// Reads the iterator in this namespace.
-    fn each_here(&self, take: &mut impl FnMut(&Record)) -> Result<()> {
-        let iter = raw::iter_create(self.link.as_fd()).context("cannot start the iterator")?;
-        let mut file = File::from(iter);
-        let mut buffer = vec![0; 64 * 1024];
-        let mut filled = 0;
-        loop {
-            match file.read(&mut buffer[filled..]) {
-                Ok(0) => return Ok(()),
-                Ok(n) => filled += n,
-                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-                Err(e) => return Err(e).context("cannot read the connections"),
-            }
-            let taken = take_whole(&buffer[..filled], take)?;
-            buffer.copy_within(taken..filled, 0);
-            filled -= taken;
+    fn add(&mut self, bytes: &[u8]) {
+        if self.fault.is_some() {
+            return;
         }
+        self.rest.extend_from_slice(bytes);
+        match take_whole(&self.rest, &mut self.take) {
+            Ok(taken) => drop(self.rest.drain(..taken)),
+            Err(e) => self.fault = Some(e),
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        self.fault.map_or(Ok(()), Err)
     }
 }
 

@@ -656,7 +656,8 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_ctl_switch {
-    pub policy: __imtcp_u64,
+    pub armed: __imtcp_u32,
+    pub given_up: __imtcp_u32,
     pub cc: [::std::os::raw::c_char; 16usize],
     pub only: [::std::os::raw::c_char; 16usize],
     pub moved_listeners: __imtcp_u32,
@@ -667,9 +668,11 @@ pub struct imtcp_ctl_switch {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of imtcp_ctl_switch"][::std::mem::size_of::<imtcp_ctl_switch>() - 56usize];
-    ["Alignment of imtcp_ctl_switch"][::std::mem::align_of::<imtcp_ctl_switch>() - 8usize];
-    ["Offset of field: imtcp_ctl_switch::policy"]
-        [::std::mem::offset_of!(imtcp_ctl_switch, policy) - 0usize];
+    ["Alignment of imtcp_ctl_switch"][::std::mem::align_of::<imtcp_ctl_switch>() - 4usize];
+    ["Offset of field: imtcp_ctl_switch::armed"]
+        [::std::mem::offset_of!(imtcp_ctl_switch, armed) - 0usize];
+    ["Offset of field: imtcp_ctl_switch::given_up"]
+        [::std::mem::offset_of!(imtcp_ctl_switch, given_up) - 4usize];
     ["Offset of field: imtcp_ctl_switch::cc"]
         [::std::mem::offset_of!(imtcp_ctl_switch, cc) - 8usize];
     ["Offset of field: imtcp_ctl_switch::only"]
@@ -682,6 +685,21 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_ctl_switch, failed) - 48usize];
     ["Offset of field: imtcp_ctl_switch::_pad0"]
         [::std::mem::offset_of!(imtcp_ctl_switch, _pad0) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct imtcp_tagged {
+    pub policy: __imtcp_u64,
+    pub netns_ino: __imtcp_u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of imtcp_tagged"][::std::mem::size_of::<imtcp_tagged>() - 16usize];
+    ["Alignment of imtcp_tagged"][::std::mem::align_of::<imtcp_tagged>() - 8usize];
+    ["Offset of field: imtcp_tagged::policy"]
+        [::std::mem::offset_of!(imtcp_tagged, policy) - 0usize];
+    ["Offset of field: imtcp_tagged::netns_ino"]
+        [::std::mem::offset_of!(imtcp_tagged, netns_ino) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

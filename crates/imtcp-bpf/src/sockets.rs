@@ -13,7 +13,7 @@ use libbpf_rs::{Link, Object};
 
 use crate::raw::{self, Plain};
 use crate::shared::{imtcp_held, imtcp_opened};
-use crate::{control, netns, objects, records};
+use crate::{control, netns, objects, records, Unseen};
 
 /// The program that goes through the descriptors that are sockets.
 pub struct Descriptors {
@@ -101,13 +101,15 @@ impl HeldSockets {
         Ok(HeldSockets { _object: object, link })
     }
 
-    /// Those of every namespace of the machine that can be entered.
-    pub fn all(&self) -> Vec<Held> {
-        let printed = netns::all().into_iter().map(|ns| control::walk(&ns, self.link.as_fd()));
-        let sockets = printed.filter_map(Result::ok).flat_map(|printed| {
+    /// Those of every namespace of the machine that can be looked at.
+    pub fn all(&self) -> (Vec<Held>, Unseen) {
+        let mut all = Vec::new();
+        let unseen = netns::each(None, |ns| {
+            let printed = control::walk(ns, self.link.as_fd())?;
             let each = printed.chunks_exact(size_of::<imtcp_held>());
-            each.filter_map(imtcp_held::from_bytes).map(Held::from).collect::<Vec<_>>()
+            all.extend(each.filter_map(imtcp_held::from_bytes).map(Held::from));
+            Ok(())
         });
-        sockets.collect()
+        (all, unseen)
     }
 }

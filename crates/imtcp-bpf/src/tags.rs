@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Which policy a socket belongs to, set by file descriptor.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -16,6 +16,11 @@ impl Tags {
         let map = MapHandle::from_pinned_path(paths::pin("imtcp_tags"))
             .context("cannot open the map of socket tags: run `imtcp up`")?;
         Ok(Tags(map))
+    }
+
+    /// What a child keeps to use it (in_child.rs).
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     pub fn set(&self, socket: BorrowedFd, policy: u64) -> Result<()> {

@@ -54,7 +54,7 @@ pub fn costs() -> Result<Vec<Cost>> {
         match costs_of("imtcp_ctl", object) {
             Ok(costs) => found.extend(costs),
             // Where it is refused the command does without it, with one that is counted, too.
-            Err(_) if program == objects::CONNECTIONS => {}
+            Err(_) if [objects::CONNECTIONS, objects::TAGGED].contains(&&*program) => {}
             // A kernel without multipath TCP.
             Err(_) if program == objects::TAG_SUBFLOWS => {}
             Err(e) => return Err(e),

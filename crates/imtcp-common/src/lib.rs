@@ -9,7 +9,7 @@ pub mod out;
 pub mod alike;
 pub mod amount;
 pub mod completions;
-mod descriptors;
+pub mod descriptors;
 pub mod exit;
 pub mod fault;
 pub mod format;

@@ -216,7 +216,7 @@ pub fn alive_since_ticks(pid: i32) -> Option<u64> {
 }
 
 /// The threads of a process that have not ended, its first one first.
-fn living_threads(pid: i32) -> impl Iterator<Item = i32> {
+pub fn living_threads(pid: i32) -> impl Iterator<Item = i32> {
     let others = std::iter::once(pid).flat_map(threads).filter(move |thread| *thread != pid);
     std::iter::once(pid).chain(others).filter(|thread| {
         let stat = read_text(format!("/proc/{thread}/stat")).unwrap_or_default();

@@ -82,9 +82,7 @@ fn make(dir: &Path) -> Result<()> {
     // Whatever the umask: others could make cgroups in it that keep it there.
     match fs::DirBuilder::new().mode(0o755).create(dir) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
-            bail!("cgroup.max.descendants or cgroup.max.depth, there or above, allows no more")
-        }
+        Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => return Err(no_more_within(dir).into()),
         other => other.map_err(|e| Obstacle::unwritable(dir, &e))?,
     }
     // Where some cgroups are of threads, each new one must be.
@@ -96,6 +94,35 @@ fn make(dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Names the bound that keeps a cgroup from being made: that of one around it.
+fn no_more_within(dir: &Path) -> Obstacle {
+    let number = |dir: &Path, file| -> Option<u64> {
+        fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
+    };
+    let descendants = |dir: &Path| -> Option<u64> {
+        let stat = fs::read_to_string(dir.join("cgroup.stat")).ok()?;
+        stat.lines().find_map(|l| l.strip_prefix("nr_descendants "))?.parse().ok()
+    };
+    let full = (1..).zip(dir.ancestors().skip(1)).find_map(|(depth, around)| {
+        let many = number(around, "cgroup.max.descendants").zip(descendants(around));
+        if many.is_some_and(|(most, now)| now >= most) {
+            return Some(around.join("cgroup.max.descendants"));
+        }
+        let deep = number(around, "cgroup.max.depth").is_some_and(|most| depth > most);
+        deep.then(|| around.join("cgroup.max.depth"))
+    });
+    match full {
+        Some(file) => Obstacle::new(
+            format!("{} allows no more", file.display()),
+            format!("`echo max >{}` does", file.display()),
+        ),
+        None => Obstacle::new(
+            "cgroup.max.descendants or cgroup.max.depth, there or above, allows no more",
+            "raise it",
+        ),
+    }
 }
 
 /// The processes of a cgroup and of those in it.

@@ -24,6 +24,7 @@ use serde::Deserialize;
 
 use crate::cgroup;
 use crate::cli::RunArgs;
+use crate::each_socket::{self, Part, Pass};
 use crate::mode::Mode;
 use crate::socket::{self, Thread};
 
@@ -235,18 +236,30 @@ impl Follower {
 
     /// Moves the open sockets that have another of our controls.
     fn switch(&self, mode: Mode) {
-        for thread in cgroup::procs(&self.cgroup).into_iter().flat_map(procfs::descriptor_tables) {
-            let Ok(held) = Thread::open(thread) else { continue };
-            for (fd, _) in procfs::sockets(thread) {
-                let Ok(copy) = held.descriptor(fd) else { continue };
-                let copy = copy.as_fd();
-                let Ok(control) = socket::control(copy) else { continue };
-                let ours = socket::is_tcp(copy) && is_ours(&control);
-                if ours && control != mode.control() {
-                    let _ = socket::set_control(copy, mode.control());
+        let threads = cgroup::procs(&self.cgroup).into_iter().flat_map(procfs::descriptor_tables);
+        let threads: Vec<i32> = threads.collect();
+        let switch = |pass: &mut Pass<()>| {
+            for thread in &threads {
+                let Ok(held) = Thread::open(*thread) else { continue };
+                for (fd, inode) in procfs::sockets(*thread) {
+                    let part = Part::Socket(inode);
+                    let Ok(copy) = held.descriptor(fd) else { continue };
+                    if !socket::is_tcp(copy.as_fd()) || pass.has(part) {
+                        continue;
+                    }
+                    pass.begins(part)?;
+                    let other = socket::control(copy.as_fd())
+                        .is_ok_and(|control| is_ours(&control) && control != mode.control());
+                    if other {
+                        let _ = socket::set_control(copy.as_fd(), mode.control());
+                    }
+                    pass.done(part, ())?;
                 }
             }
-        }
+            Ok(())
+        };
+        // One that is locked keeps its control until it is not.
+        let _ = each_socket::pass(&[], switch, |_, ()| ());
     }
 }
 

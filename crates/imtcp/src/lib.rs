@@ -14,6 +14,7 @@ pub mod cli;
 pub mod cmd;
 pub mod coverage;
 pub mod device;
+pub mod each_socket;
 pub mod filter;
 pub mod follow;
 pub mod in_no_table;

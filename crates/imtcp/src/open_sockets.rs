@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -13,6 +13,7 @@ use imtcp_bpf::{control, is_ours, netns};
 use imtcp_common::{format, procfs};
 use serde::{Deserialize, Serialize};
 
+use crate::each_socket::{self, Part, Pass, Passed};
 use crate::filter::Filter;
 use crate::in_no_table;
 use crate::mode::Mode;
@@ -34,6 +35,7 @@ const UNCONNECTED: &str =
                            once it is connected, attach again";
 const UNACCEPTED: &str =
     "a listener has not handed them to its program yet; once it has, attach again";
+const LOCKED: &str = "their programs keep them locked; once they do not, attach again";
 
 /// Sockets that could not be changed, and why.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -116,6 +118,14 @@ pub struct Taking {
     pub unreached: Unreached,
 }
 
+/// What came of one socket or process.
+#[derive(Default, Serialize, Deserialize)]
+struct Gain {
+    saved: Option<(u64, String)>,
+    multipath: usize,
+    unreached: Unreached,
+}
+
 /// The descriptor was closed or its process has ended since we looked.
 fn is_gone(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EBADF | libc::ESRCH | libc::ENOENT))
@@ -149,21 +159,64 @@ impl Taking {
         Taking { before, ..self }
     }
 
-    /// Changes the open sockets of one process.
-    pub fn of_process(&mut self, pid: i32) {
-        let mut seen = HashSet::new();
-        for thread in procfs::descriptor_tables(pid) {
-            match self.of_table(thread, &mut seen) {
-                // Of a thread that ends meanwhile /proc says "permission denied".
-                Err(e) if !is_gone(&e) && procfs::exists(thread) => {
-                    self.unreached.processes += 1;
-                    return self.unreached.note(&e);
-                }
-                _ => {}
-            }
+    /// Changes the open sockets of processes.
+    pub fn of_processes(&mut self, pids: &BTreeSet<i32>) {
+        if pids.is_empty() {
+            return;
         }
-        let held = procfs::sockets_of_io_uring(pid);
-        self.unreached.note_sockets(held.difference(&seen).count(), IO_URING);
+        let mut left = pids.clone();
+        let (mut gains, taking) = (Vec::new(), &*self);
+        let passed = each_socket::pass(
+            &[taking.tags.as_fd()],
+            |pass| {
+                let mut taker = Taker::new(taking);
+                pids.iter().try_for_each(|pid| taker.of_process(*pid, pass))
+            },
+            |part, gain| {
+                if let Part::Process(pid) = part {
+                    left.remove(&pid);
+                }
+                gains.push(gain);
+            },
+        );
+        gains.into_iter().for_each(|gain| self.add(gain));
+        self.note_passed(&passed, left.len());
+    }
+
+    /// Changes sockets that this process has, and says which it took.
+    pub fn of_copies(&mut self, copies: &[OwnedFd]) -> Vec<bool> {
+        let mut taken = vec![false; copies.len()];
+        let (mut gains, taking) = (Vec::new(), &*self);
+        let own = std::process::id() as i32;
+        let keep: Vec<_> = copies.iter().map(AsFd::as_fd).chain([taking.tags.as_fd()]).collect();
+        let passed = each_socket::pass(
+            &keep,
+            |pass| {
+                let mut taker = Taker::new(taking);
+                for (index, copy) in (0..).zip(copies) {
+                    let part = Part::Socket(index);
+                    if pass.has(part) {
+                        continue;
+                    }
+                    pass.begins(part)?;
+                    let done = taker.take(own, copy.as_fd());
+                    if let Err(e) = &done {
+                        taker.gain.unreached.note_socket(e);
+                    }
+                    pass.done(part, (done.is_ok(), std::mem::take(&mut taker.gain)))?;
+                }
+                Ok(())
+            },
+            |part, (is_taken, gain)| {
+                if let Part::Socket(index) = part {
+                    taken[index as usize] = is_taken;
+                }
+                gains.push(gain);
+            },
+        );
+        gains.into_iter().for_each(|gain| self.add(gain));
+        self.note_passed(&passed, 1);
+        taken
     }
 
     /// Notes connections whose sockets were opened in cgroups with these ids and that no process has a descriptor of.
@@ -178,52 +231,123 @@ impl Taking {
         };
         let asked_for =
             |held: &Held| opened_in.contains(&held.cgroup) && passes(held) && !has_it(held);
-        match in_no_table::count(asked_for) {
-            Ok(count) => self.unreached.note_sockets(count, IN_NO_TABLE),
-            Err(e) => eprintln!("imtcp: connections without a descriptor are not known: {e:#}"),
+        let unknown = match in_no_table::count(asked_for) {
+            Ok((count, unseen)) => {
+                self.unreached.note_sockets(count, IN_NO_TABLE);
+                unseen.text()
+            }
+            Err(e) => Some(format!("{e:#}")),
+        };
+        if let Some(why) = unknown {
+            eprintln!("imtcp: connections without a descriptor are not known: {why}");
         }
     }
 
-    /// Changes the sockets in a thread's table of descriptors, and notes which they are.
-    fn of_table(&mut self, thread: i32, seen: &mut HashSet<u64>) -> io::Result<()> {
-        let sockets = procfs::read_sockets(thread)?;
-        if sockets.is_empty() {
+    fn add(&mut self, gain: Gain) {
+        if let Some((cookie, control)) = gain.saved {
+            self.saved.entry(cookie).or_insert(control);
+        }
+        self.multipath += gain.multipath;
+        self.unreached.sockets += gain.unreached.sockets;
+        self.unreached.processes += gain.unreached.processes;
+        self.unreached.because.extend(gain.unreached.because);
+    }
+
+    fn note_passed(&mut self, passed: &Passed, processes_left: usize) {
+        self.unreached.note_sockets(passed.locked, LOCKED);
+        if let Some(fault) = &passed.fault {
+            self.unreached.processes += processes_left;
+            self.unreached.note(fault);
+        }
+    }
+}
+
+/// The part of it that a child does.
+struct Taker<'t> {
+    taking: &'t Taking,
+    opened_inside: OpenedInside,
+    gain: Gain,
+}
+
+impl<'t> Taker<'t> {
+    fn new(taking: &'t Taking) -> Self {
+        Taker { taking, opened_inside: taking.opened_inside.clone(), gain: Gain::default() }
+    }
+
+    fn of_process(&mut self, pid: i32, pass: &mut Pass<Gain>) -> io::Result<()> {
+        if pass.has(Part::Process(pid)) {
             return Ok(());
         }
-        let held = Thread::open(thread)?;
+        let mut seen = HashSet::new();
+        for thread in procfs::descriptor_tables(pid) {
+            match self.of_table(thread, &mut seen, pass)? {
+                // Of a thread that ends meanwhile /proc says "permission denied".
+                Err(e) if !is_gone(&e) && procfs::exists(thread) => {
+                    self.gain.unreached.processes += 1;
+                    self.gain.unreached.note(&e);
+                    return pass.done(Part::Process(pid), std::mem::take(&mut self.gain));
+                }
+                _ => {}
+            }
+        }
+        let held = procfs::sockets_of_io_uring(pid);
+        self.gain.unreached.note_sockets(held.difference(&seen).count(), IO_URING);
+        pass.done(Part::Process(pid), std::mem::take(&mut self.gain))
+    }
+
+    /// Changes the sockets in a thread's table of descriptors, and notes which they are. The outer failure is that
+    /// of the child.
+    fn of_table(
+        &mut self,
+        thread: i32,
+        seen: &mut HashSet<u64>,
+        pass: &mut Pass<Gain>,
+    ) -> io::Result<io::Result<()>> {
+        let sockets = match procfs::read_sockets(thread) {
+            Ok(sockets) if sockets.is_empty() => return Ok(Ok(())),
+            Ok(sockets) => sockets,
+            Err(e) => return Ok(Err(e)),
+        };
+        let held = match Thread::open(thread) {
+            Ok(held) => held,
+            Err(e) => return Ok(Err(e)),
+        };
         for (fd, inode) in sockets {
-            if !seen.insert(inode) {
+            if !seen.insert(inode) || pass.has(Part::Socket(inode)) {
                 continue;
             }
             let taken = match held.descriptor(fd) {
                 Ok(copy) if !socket::is_tcp(copy.as_fd()) => continue,
                 Ok(copy) => {
+                    pass.begins(Part::Socket(inode))?;
                     let taken = self.take(thread, copy.as_fd());
                     // Afterwards: those to come have the listener's control.
                     let waiting = socket::unaccepted(copy.as_fd()) as usize;
-                    self.unreached.note_sockets(waiting, UNACCEPTED);
+                    self.gain.unreached.note_sockets(waiting, UNACCEPTED);
                     taken
                 }
                 Err(_) if !is_tcp_name(&socket::protocol_name(thread, fd)) => continue,
                 refused => refused.map(drop),
             };
             if let Err(e) = taken.or_else(|e| if is_gone(&e) { Ok(()) } else { Err(e) }) {
-                self.unreached.note_socket(&e);
+                self.gain.unreached.note_socket(&e);
             }
+            pass.done(Part::Socket(inode), std::mem::take(&mut self.gain))?;
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Changes one socket, by a copy of its descriptor in a thread.
-    pub fn take(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
-        let is_before = self.tags.get(copy).is_some_and(|policy| self.before.contains(&policy));
-        if socket::is_listener(copy) && (is_before || self.filter.is_some()) {
+    fn take(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
+        let Taking { policy, mode, filter, before, tags, .. } = self.taking;
+        let is_before = tags.get(copy).is_some_and(|policy| before.contains(&policy));
+        if socket::is_listener(copy) && (is_before || filter.is_some()) {
             // What one opened elsewhere accepts is not shown to any program with a filter.
-            match (self.opened_inside.has(copy)?, &self.filter) {
+            match (self.opened_inside.has(copy)?, filter) {
                 (true, Some(_)) if !is_before => return self.take_listener(thread, copy),
                 (true, _) => return Ok(()),
                 (false, Some(_)) => {
-                    self.unreached.note_sockets(1, OPENED_ELSEWHERE);
+                    self.gain.unreached.note_sockets(1, OPENED_ELSEWHERE);
                     return Ok(());
                 }
                 (false, None) => {}
@@ -231,14 +355,14 @@ impl Taking {
         } else if is_before {
             return Ok(());
         }
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = filter {
             match socket::ends(copy) {
                 Some((peer, port)) if filter.passes(peer, port) => {}
                 Some(_) => return Ok(()),
                 // The programs of the cgroup that it was opened in see it connect.
                 None => {
                     if socket::may_yet_connect(copy) && !self.opened_inside.has(copy)? {
-                        self.unreached.note_sockets(1, UNCONNECTED);
+                        self.gain.unreached.note_sockets(1, UNCONNECTED);
                     }
                     return Ok(());
                 }
@@ -248,27 +372,27 @@ impl Taking {
         // The control's init reads the tag, so the tag comes first. A socket that has the control already gets it
         // anew, so that init runs. It does not pass through the default: after BBR's init ours would begin with
         // slow start.
-        self.tags.set(copy, self.policy).map_err(io::Error::other)?;
+        tags.set(copy, *policy).map_err(io::Error::other)?;
         let tagged = match socket::is_multipath(copy) {
             true => self.tag_subflows(thread, cookie),
             false => Ok(()),
         };
-        let (ours, had_it) = (is_ours(&before), before == self.mode.control());
+        let (ours, had_it) = (is_ours(&before), before == mode.control());
         let back = if ours { default_control(thread) } else { before };
         if had_it {
             let _ = socket::set_control(copy, NEUTRAL);
         }
-        let set = tagged.and_then(|()| socket::set_control(copy, self.mode.control()));
+        let set = tagged.and_then(|()| socket::set_control(copy, mode.control()));
         match &set {
-            Ok(()) => drop(self.saved.entry(cookie).or_insert(back)),
-            Err(_) => self.tags.clear(copy),
+            Ok(()) => self.gain.saved = Some((cookie, back)),
+            Err(_) => tags.clear(copy),
         }
         set
     }
 
     /// A filter is asked of each connection that is accepted, and the tag says whose. No control is passed on.
     fn take_listener(&mut self, thread: i32, copy: BorrowedFd) -> io::Result<()> {
-        self.tags.set(copy, self.policy).map_err(io::Error::other)?;
+        self.taking.tags.set(copy, self.taking.policy).map_err(io::Error::other)?;
         match is_ours(&socket::control(copy)?) {
             true => socket::set_control(copy, &default_control(thread)),
             false => Ok(()),
@@ -276,9 +400,10 @@ impl Taking {
     }
 
     fn tag_subflows(&mut self, thread: i32, master_cookie: u64) -> io::Result<()> {
-        self.multipath += 1;
+        self.gain.multipath += 1;
         let ns = netns::of_pid(thread)?;
-        control::tag_subflows(&ns, master_cookie, self.policy).map_err(io::Error::other)
+        let policy = self.taking.policy;
+        control::tag_subflows(&ns, master_cookie, policy).map_err(io::Error::other)
     }
 }
 

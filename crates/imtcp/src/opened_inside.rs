@@ -19,6 +19,13 @@ pub struct OpenedInside {
     own: OnceCell<Descriptors>,
 }
 
+/// A program tells of the process that loads it: another process loads its own.
+impl Clone for OpenedInside {
+    fn clone(&self) -> Self {
+        OpenedInside { cgroups: self.cgroups.clone(), own: OnceCell::new() }
+    }
+}
+
 impl OpenedInside {
     /// Inside these, and those in them.
     pub fn of(dirs: &[PathBuf]) -> Self {

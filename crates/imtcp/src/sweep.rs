@@ -49,11 +49,11 @@ fn thaw_attachments() {
     moved.for_each(|moved| cgroup::thaw(&moved.dir));
 }
 
-/// Those that open connections have, where that can be read.
+/// Those that open connections have, where all can be read.
 fn policies_in_use() -> Option<BTreeSet<u64>> {
     let mut used = BTreeSet::new();
-    Records::open().ok()?.each(|r| _ = used.insert(r.policy)).ok()?;
-    Some(used)
+    let unseen = Records::open().ok()?.each(|r| _ = used.insert(r.policy)).ok()?;
+    unseen.is_empty().then_some(used)
 }
 
 /// Removes leftovers of a command that was killed, or had a full disk, before it registered anything.

@@ -66,7 +66,9 @@ pub fn main(args: AttachArgs) -> Result<u8> {
     if loaded && done.is_err() {
         up::undo(&lock)?;
     }
-    report(&args, &done?)
+    let done = done?;
+    tell_of_ancestor(&done.attachment.target);
+    report(&args, &done)
 }
 
 /// What a target is to have.
@@ -142,18 +144,24 @@ fn check_process(pid: i32, force: bool) -> Result<()> {
     }
     if pid == 1 && !force {
         bail!(
-            "every process of this machine descends from process 1, remote logins too: take one \
-             service ({ONE_SERVICE}) or start the transfer with `imtcp run`; --force takes them all"
-        );
-    }
-    if procfs::ancestors().any(|ancestor| ancestor == pid) {
-        eprintln!(
-            "imtcp: process {pid} ({}) is the one that this command was started from: all else \
-             that it has started and will start is taken too, until `imtcp detach --pid {pid}`",
-            procfs::command(pid).unwrap_or_default()
+            "every process of this {} descends from process 1, remote logins too: take one \
+             service ({ONE_SERVICE}) or start the transfer with `imtcp run`; --force takes them all",
+            if probe::in_pid_namespace() { "container" } else { "machine" }
         );
     }
     Ok(())
+}
+
+/// Once it is attached.
+fn tell_of_ancestor(target: &Target) {
+    let Target::Pid(pid) = target else { return };
+    if procfs::ancestors().any(|ancestor| ancestor == *pid) {
+        eprintln!(
+            "imtcp: process {pid} ({}) is the one that this command was started from: all else \
+             that it has started and will start is taken too, until `imtcp detach --pid {pid}`",
+            procfs::command(*pid).unwrap_or_default()
+        );
+    }
 }
 
 fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
@@ -243,9 +251,7 @@ fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
         .filtered(attachment.filter.clone(), &attachment.cgroups())
         .after(nested::filtered_before(attachment));
     let inner = nested::within(attachment);
-    for pid in nested::own_processes(attachment, &inner) {
-        taking.of_process(pid);
-    }
+    taking.of_processes(&nested::own_processes(attachment, &inner));
     taking.note_those_in_no_table(&nested::opened_in(attachment, &inner));
     let Taking { saved, multipath, unreached, .. } = taking;
     attachment.sockets =
@@ -295,9 +301,7 @@ fn take_again(mut attachment: Attachment) -> Result<Unreached> {
 /// Gives a run what an inner attachment has given up.
 fn give_back_to(run: &Run, given_up: &BTreeSet<i32>, before: BTreeSet<u64>) -> Result<Unreached> {
     let mut taking = Taking::new(run.policy, run.mode, BTreeMap::new())?.after(before);
-    for pid in cgroup::procs(&run.cgroup).into_iter().filter(|pid| given_up.contains(pid)) {
-        taking.of_process(pid);
-    }
+    taking.of_processes(&cgroup::procs(&run.cgroup).intersection(given_up).copied().collect());
     Ok(taking.unreached)
 }
 

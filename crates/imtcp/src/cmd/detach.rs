@@ -10,7 +10,7 @@ use imtcp_common::{exit, format};
 use serde_json::json;
 
 use super::attach;
-use super::undo_attachment::{exit_code, undo};
+use super::undo_attachment::{exit_code, undo_all};
 use crate::attachment::{self, Attachment, Target};
 use crate::cgroup;
 use crate::cli::DetachArgs;
@@ -68,11 +68,12 @@ pub fn main(args: DetachArgs) -> Result<u8> {
         }
         outln!("congestion control given back to {}", format::count(restored, "open socket"));
     }
+    let code = exit_code(&faults);
     if let Some(text) = unreached.text() {
         eprintln!("imtcp: {text}");
         return Ok(exit::FAILURE);
     }
-    Ok(exit_code(&faults))
+    Ok(code)
 }
 
 /// What came of undoing attachments.
@@ -89,10 +90,12 @@ pub(super) struct GivenUp {
 pub(super) fn give_up(chosen: Vec<Attachment>, lock: &ChangeLock) -> Result<GivenUp> {
     let (mut detached, mut faults, mut restored) = (Vec::new(), Vec::new(), 0);
     let mut given_up = BTreeSet::new();
-    for attachment in chosen {
-        given_up.extend(nested::own_processes(&attachment, &nested::within(&attachment)));
-        match undo(&attachment) {
+    let processes = |a: &Attachment| nested::own_processes(a, &nested::within(a));
+    let had: Vec<BTreeSet<i32>> = chosen.iter().map(processes).collect();
+    for ((done, had), attachment) in undo_all(&chosen).into_iter().zip(had).zip(chosen) {
+        match done {
             Ok(done) => {
+                given_up.extend(had);
                 restored += done.restored;
                 match done.left {
                     Some(fault) => faults.push(fault),

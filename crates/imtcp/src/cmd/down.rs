@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-use anyhow::Result;
+use anyhow::{anyhow, Result};
 use imtcp_bpf::down::{self, Report};
 use imtcp_bpf::{meta, paths, probe};
 use imtcp_common::format::count;
 use imtcp_common::out::print_json;
 use serde_json::json;
 
-use super::undo_attachment::{exit_code, undo};
+use super::undo_attachment::{exit_code, undo_all};
 use crate::attachment::{self, Attachment};
 use crate::cli::DownArgs;
 use crate::nocc;
@@ -26,8 +26,8 @@ pub fn main(args: DownArgs) -> Result<u8> {
     // Whatever stays of one, the others and the programs go.
     let mut faults = Vec::new();
     let mut detached = Vec::new();
-    for attachment in &attachments {
-        let done = undo(attachment)?;
+    for (attachment, done) in attachments.iter().zip(undo_all(&attachments)) {
+        let done = done?;
         match done.left {
             Some(fault) => faults.push(fault),
             None => detached.push((attachment, done.restored)),
@@ -42,7 +42,12 @@ pub fn main(args: DownArgs) -> Result<u8> {
     // Runs that have ended, of which connections went on until now.
     sweep(&lock);
     match report {
-        Ok(report) => tell(&args, &report, &detached, &runs)?,
+        Ok(report) => {
+            tell(&args, &report, &detached, &runs)?;
+            let unseen = report.unseen.text();
+            faults
+                .extend(unseen.map(|text| anyhow!("connections may keep the old program: {text}")));
+        }
         Err(e) => {
             tell_detached(&detached);
             faults.push(e);

@@ -154,9 +154,10 @@ pub fn main(args: StatusArgs) -> Result<u8> {
     if let Ok(Some(lock)) = state::lock_at_once() {
         sweep_runs(&lock);
     }
-    let records = match loaded {
-        Some(_) => Records::open()?.read().unwrap_or_default(),
-        None => Vec::new(),
+    let (records, unseen) = match loaded {
+        // Of other programs nothing can be read, and what else there is can still be shown.
+        Some(_) => Records::open()?.read_seen().unwrap_or_default(),
+        None => Default::default(),
     };
     let of_mode = MODES
         .iter()
@@ -164,7 +165,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         .collect();
     let policies = loaded.and_then(|_| Policies::open().ok());
     let status = Status {
-        current: loaded.is_some_and(|m| m.layout_matches()),
+        current: loaded.map(|m| m.layout_matches()).transpose()?.unwrap_or(false),
         registered: controls().filter(|c| netns::is_registered(c)).collect(),
         connections: records.len(),
         of_mode,
@@ -189,6 +190,10 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         print_json(&status.json())?;
     } else {
         out!("{}", status.text());
+    }
+    if let Some(text) = unseen.text() {
+        eprintln!("imtcp: connections may be missing: {text}");
+        return Ok(exit::FAILURE);
     }
     Ok(if status.loaded.is_some() { exit::OK } else { exit::NOT_UP })
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-use anyhow::Result;
+use anyhow::{Context, Result};
 use imtcp_bpf::meta::{require_same_layout, Meta};
-use imtcp_bpf::netns::is_registered;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::up::{up, Nocc, Outcome};
-use imtcp_bpf::{down, objects, probe, usual_controls};
+use imtcp_bpf::{down, netns, objects, probe, usual_controls};
 use imtcp_common::exit;
 use imtcp_common::out::print_json;
 use serde_json::json;
@@ -69,7 +68,7 @@ pub fn main(args: UpArgs) -> Result<u8> {
 pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
     let usable = match loaded()? {
         None => false,
-        Some(loaded) if loaded.layout_matches() => true,
+        Some(loaded) if loaded.layout_matches()? => true,
         Some(_) => {
             sweep(lock);
             !runs::living().is_empty() || !attachment::all().is_empty()
@@ -82,13 +81,15 @@ pub(super) fn ensure(lock: &state::ChangeLock) -> Result<bool> {
 
 /// The loaded programs, if they are complete.
 fn loaded() -> Result<Option<Meta>> {
+    let registered = netns::read_available_ccs().context("cannot read what is registered")?;
+    let is_registered = |control: &str| registered.iter().any(|r| r == control);
     Ok(Meta::read()?.filter(|_| usual_controls().all(is_registered)))
 }
 
 /// Would a run put other programs in the place of what is loaded?
 pub(super) fn replaces_loaded() -> Result<bool> {
     Ok(match loaded()? {
-        Some(loaded) => !loaded.layout_matches(),
+        Some(loaded) => !loaded.layout_matches()?,
         None => Meta::read()?.is_some(),
     })
 }
@@ -98,7 +99,9 @@ pub(super) fn replaces_loaded() -> Result<bool> {
 pub(super) fn undo(lock: &state::ChangeLock) -> Result<()> {
     sweep(lock);
     // Policies are what is left of runs that have just begun, also of those that another /run knows.
-    let in_use = !Records::open()?.read()?.is_empty()
+    let (records, unseen) = Records::open()?.read_seen()?;
+    let in_use = !records.is_empty()
+        || !unseen.is_empty()
         || !Policies::open()?.ids().is_empty()
         || !attachment::all().is_empty();
     if !in_use {

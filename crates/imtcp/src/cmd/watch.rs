@@ -45,19 +45,35 @@ fn lines(args: &WatchArgs, mut loaded: Loaded<Records>) -> Result<u8> {
         // A rate needs two looks.
         sleep(args.interval.min(ONCE));
     }
+    let mut missing = Fault::default();
     loop {
-        match loaded.look(drop).and_then(|records| records.read()) {
-            Ok(records) => {
+        let mut code = exit::OK;
+        match loaded.look(drop).and_then(|records| records.read_seen()) {
+            Ok((records, unseen)) => {
                 tell_end(&mut fault);
                 show(args, looks.look(&records))?;
+                match unseen.text() {
+                    Some(text) => {
+                        tell_missing(&mut missing, &text);
+                        code = exit::FAILURE;
+                    }
+                    None => _ = missing.end(),
+                }
             }
             Err(e) if args.once => return Err(e),
             Err(e) => tell(&mut fault, &e),
         }
         if args.once {
-            return Ok(exit::OK);
+            return Ok(code);
         }
         wait_for_reader(args.interval);
+    }
+}
+
+/// Says, once, that connections are not shown.
+fn tell_missing(missing: &mut Fault, why: &str) {
+    if missing.is_new(why) {
+        let _ = writeln!(io::stderr(), "imtcp: connections may be missing: {why}");
     }
 }
 

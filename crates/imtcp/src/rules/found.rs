@@ -25,6 +25,8 @@ pub struct Machine {
     /// The names of containers by their ids. Read where a rule asks for them, as processes are.
     containers: BTreeMap<String, Vec<String>>,
     processes: BTreeMap<i32, Process>,
+    /// Cgroups that no rule reaches: their names are no text, as records name them.
+    nameless: Vec<PathBuf>,
 }
 
 struct Process {
@@ -56,8 +58,8 @@ impl Machine {
     /// As it is now, as far as these rules ask.
     pub fn look<'r>(rules: impl Iterator<Item = &'r Rule> + Clone) -> Result<Self, Obstacle> {
         let mount = cgroup::mount()?;
-        let mut cgroups = Vec::new();
-        below(&mount, &mount, &mut cgroups);
+        let (mut cgroups, mut nameless) = (Vec::new(), Vec::new());
+        below(&mount, &mount, &mut cgroups, &mut nameless);
         let asks = |rule: &Rule| !rule.names.users.is_empty() || !rule.names.commands.is_empty();
         let containers = match rules.clone().any(|rule| !rule.names.containers.is_empty()) {
             true => containers::names(cgroups.iter().filter_map(|dir| containers::id(name(dir)))),
@@ -67,7 +69,18 @@ impl Machine {
             true => procfs::pids().filter_map(|pid| Some((pid, Process::of(pid)?))).collect(),
             false => BTreeMap::new(),
         };
-        Ok(Machine { mount, cgroups, containers, processes })
+        Ok(Machine { mount, cgroups, containers, processes, nameless })
+    }
+
+    /// What no rule reaches, each in a sentence.
+    pub fn faults(&self) -> Vec<String> {
+        let fault = |dir: &PathBuf| {
+            format!(
+                "the name of the cgroup {} is no text (UTF-8): no rule reaches it",
+                dir.display()
+            )
+        };
+        self.nameless.iter().map(fault).collect()
     }
 
     /// What a rule is to have: cgroups, none of them in another, and processes without those that descend from
@@ -165,10 +178,14 @@ fn is_program(process: &Process, name: &str) -> bool {
     process.command == shown || program.file_name().is_some_and(|file| file == name)
 }
 
-fn below(mount: &Path, dir: &Path, found: &mut Vec<PathBuf>) {
+fn below(mount: &Path, dir: &Path, found: &mut Vec<PathBuf>, nameless: &mut Vec<PathBuf>) {
     for child in cgroup::children(dir).into_iter().filter(|child| !cgroup::is_ours(child)) {
+        if child.to_str().is_none() {
+            nameless.push(child);
+            continue;
+        }
         found.extend(child.strip_prefix(mount).ok().map(Path::to_path_buf));
-        below(mount, &child, found);
+        below(mount, &child, found, nameless);
     }
 }
 
@@ -208,6 +225,7 @@ mod tests {
                 (100_014, process(2, 8, "", "borg", "/")),
                 (100_015, process(1, 7, "/usr/bin/rclone", "rclone", "/user-7.slice/s")),
             ]),
+            nameless: Vec::new(),
         }
     }
 

@@ -58,6 +58,7 @@ pub fn is_name(name: &str) -> bool {
 }
 
 /// A directory's rules, as they were read last.
+#[derive(Clone)]
 pub struct Rules {
     dir: PathBuf,
     files: BTreeMap<String, File>,
@@ -65,6 +66,7 @@ pub struct Rules {
     fault: Option<String>,
 }
 
+#[derive(Clone)]
 struct File {
     state: Option<State>,
     /// The last one that was right.
@@ -74,7 +76,7 @@ struct File {
 }
 
 /// Changes with a file's content, as far as the file system tells.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct State {
     inode: u64,
     bytes: u64,

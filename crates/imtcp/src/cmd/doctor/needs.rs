@@ -2,6 +2,7 @@
 //! What imtcp needs: the kernel's side by name, and then a run as a whole, tried and undone.
 
 use imtcp_bpf::{paths, probe, Obstacle};
+use imtcp_common::descriptors;
 
 use super::{fail, has_failed, ok, warn, Finding};
 use crate::cmd::{run, up};
@@ -111,6 +112,9 @@ fn obstacle_in(error: anyhow::Error) -> Obstacle {
     let found = format!("{error:#}");
     match error.downcast::<Obstacle>() {
         Ok(obstacle) => obstacle,
+        Err(_) if !descriptors::hint(&found).is_empty() => {
+            Obstacle::new(found, "`ulimit -n 1024` lets a process open enough files")
+        }
         Err(_) => {
             Obstacle::new(found, "mend what it names; where nothing is wrong with that, report it")
         }

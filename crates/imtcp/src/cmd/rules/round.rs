@@ -15,16 +15,37 @@ use crate::{nocc, param};
 /// What rules name, each with its rule.
 pub type Named<'r> = BTreeMap<Key, &'r Rule>;
 
-/// What rules name now: of two rules that name the same, the first holds.
-pub fn named<'r>(rules: &'r Rules, attached: &[Attachment]) -> Result<Named<'r>, Obstacle> {
+/// Targets of one rule. ours: more than units that a name matches; whoever may start processes adds some.
+pub const MOST_TARGETS: usize = 256;
+
+/// What rules name now: of two rules that name the same, the first holds. Beside it what is wrong with that, each
+/// in a sentence.
+pub fn named<'r>(
+    rules: &'r Rules,
+    attached: &[Attachment],
+) -> Result<(Named<'r>, Vec<String>), Obstacle> {
     let machine = Machine::look(rules.in_force())?;
+    let mut faults = machine.faults();
     let mut all = Named::new();
     for rule in rules.in_force() {
-        for target in machine.named(&rule.names, attached) {
+        let mut targets = machine.named(&rule.names, attached);
+        if targets.len() > MOST_TARGETS {
+            faults.push(format!(
+                "rule {} names {} targets: {MOST_TARGETS} at most are attached; name what is around them, as a \
+                 user's slice",
+                rule.name,
+                targets.len()
+            ));
+            // Those that are attached stay among them.
+            let is_attached = |t: &Target| attached.iter().any(|a| a.target == *t);
+            targets.sort_by_key(|target| !is_attached(target));
+            targets.truncate(MOST_TARGETS);
+        }
+        for target in targets {
             all.entry(key(&target, rule.filter.as_ref())).or_insert(rule);
         }
     }
-    Ok(all)
+    Ok((all, faults))
 }
 
 #[derive(Debug)]

@@ -34,7 +34,7 @@ pub fn list(args: &ListArgs) -> Result<u8> {
     probe::require_privileges("imtcp rules list")?;
     let rules = Rules::read(&args.dir.dir);
     let attached = attachment::all();
-    let named = round::named(&rules, &attached)?;
+    let (named, faults) = round::named(&rules, &attached)?;
     let watched = state::rules_are_watched();
     let covered = |rule: &Rule| -> Vec<Covered> {
         let its = attached.iter().filter(|a| a.rule.as_deref() == Some(&rule.name));
@@ -43,7 +43,7 @@ pub fn list(args: &ListArgs) -> Result<u8> {
         });
         its.map(of_attachment).chain(open.map(|(key, _)| not_its(key, &attached))).collect()
     };
-    show(&rules, args.json, Some(watched), covered)
+    show(&rules, faults, args.json, Some(watched), covered)
 }
 
 fn of_attachment(a: &Attachment) -> Covered {
@@ -71,7 +71,7 @@ fn processes(target: &Target) -> usize {
 
 pub fn test(args: &TestArgs) -> Result<u8> {
     let rules = Rules::read(&args.dir.dir);
-    let named = round::named(&rules, &attachment::all())?;
+    let (named, faults) = round::named(&rules, &attachment::all())?;
     let covered = |rule: &Rule| -> Vec<Covered> {
         let its = named.iter().filter(|(_, of)| of.name == rule.name);
         its.map(|((target, _), _)| Covered {
@@ -81,18 +81,20 @@ pub fn test(args: &TestArgs) -> Result<u8> {
         })
         .collect()
     };
-    show(&rules, args.json, None, covered)
+    show(&rules, faults, args.json, None, covered)
 }
 
 /// `watched`: does somebody apply them? Unknown where that is not asked.
 fn show(
     rules: &Rules,
+    of_targets: Vec<String>,
     in_json: bool,
     watched: Option<bool>,
     covered: impl Fn(&Rule) -> Vec<Covered>,
 ) -> Result<u8> {
     let shown: Vec<_> = rules.in_force().map(|rule| (rule, covered(rule))).collect();
-    let faults = rules.faults();
+    let of_files = rules.faults().into_iter().map(str::to_string);
+    let faults: Vec<String> = of_files.chain(of_targets).collect();
     let is_fine = faults.is_empty()
         && watched != Some(false)
         && shown.iter().all(|(_, covered)| covered.iter().all(|c| c.gap.is_none()));

@@ -11,10 +11,10 @@ use imtcp_common::{exit, format};
 
 use super::super::{detach, up};
 use super::round::{self, Change};
-use crate::attachment::{self, Attachment, Key};
+use crate::attachment::{self, key, Attachment, Key, Target};
 use crate::cli::rules::WatchArgs;
 use crate::nested;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::signals::{self, Arrived, Blocked};
 use crate::state::{self, ChangeLock};
 use crate::sweep::sweep;
@@ -31,6 +31,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let mut watcher = Watcher {
         rules: Rules::read(&args.dir.dir),
         told: Vec::new(),
+        told_of_targets: Vec::new(),
         failed: BTreeMap::new(),
         fault: Fault::default(),
     };
@@ -78,6 +79,8 @@ struct Watcher {
     rules: Rules,
     /// Faults of files that were said.
     told: Vec<String>,
+    /// The same of what rules name.
+    told_of_targets: Vec<String>,
     /// When it failed, and why.
     failed: BTreeMap<Key, (Instant, String)>,
     fault: Fault,
@@ -92,66 +95,91 @@ impl Watcher {
         self.told = now;
     }
 
-    /// Changes what has to change. While `imtcp down` holds, nothing is loaded.
+    /// Changes what has to change. While `imtcp down` holds, nothing is loaded. Others may have the lock between two
+    /// targets.
     fn look(&mut self) -> Result<()> {
         meta::require_up()?;
-        if !self.is_something_to_do()? {
-            return Ok(());
-        }
-        let lock = state::lock()?;
-        meta::require_up()?;
-        sweep(&lock);
-        // Once more: somebody else may have changed something before the lock.
+        let rules = self.rules.clone();
         let attached = attachment::all();
-        let named = round::named(&self.rules, &attached)?;
-        for change in round::changes(named, attached) {
-            let key = change.key();
-            if is_waiting(&self.failed, &key) {
+        let (named, faults) = round::named(&rules, &attached)?;
+        self.tell_of_targets(faults);
+        let changes = round::changes(named, attached);
+        self.failed.retain(|key, _| changes.iter().any(|c| c.key() == *key));
+        let (mut over, mut wanted) = (Vec::new(), Vec::new());
+        for change in changes.into_iter().filter(|c| !is_waiting(&self.failed, &c.key())) {
+            match change {
+                Change::GiveBack(attachment) => over.push(*attachment),
+                Change::Take(target, rule) => wanted.push((target, rule)),
+            }
+        }
+        if !over.is_empty() {
+            let lock = lock_while_up()?;
+            sweep(&lock);
+            // Somebody else may have changed something before the lock.
+            let now = attachment::all();
+            over.retain(|a| now.iter().any(|n| n.policy == a.policy && n.rule == a.rule));
+            let keys: Vec<Key> = over.iter().map(Attachment::key).collect();
+            let faults = give_back(over, &lock)?;
+            if let Some(why) =
+                faults.into_iter().map(|e| format!("{e:#}")).reduce(|a, b| a + "; " + &b)
+            {
+                keys.into_iter().for_each(|key| self.note(key, Some(&why)));
+            }
+        }
+        for (target, rule) in wanted {
+            let key = key(&target, rule.filter.as_ref());
+            let lock = lock_while_up()?;
+            // The same.
+            if attachment::all().iter().any(|a| a.key() == key && a.rule.is_none()) {
                 continue;
             }
-            match apply(change, &lock) {
-                Ok(()) => drop(self.failed.remove(&key)),
-                Err(e) => {
-                    let why = format!("{e:#}");
-                    let before = self.failed.insert(key, (Instant::now(), why.clone()));
-                    if before.is_none_or(|(_, before)| before != why) {
-                        eprintln!("imtcp: {why}; it is tried again");
-                    }
-                }
-            }
+            let done = take(target, rule);
+            drop(lock);
+            self.note(key, done.err().map(|e| format!("{e:#}")).as_deref());
+            // Whoever waits for the lock looks at it every few milliseconds.
+            std::thread::sleep(LET_OTHERS);
         }
         Ok(())
     }
 
-    /// Without the lock, which others want.
-    fn is_something_to_do(&mut self) -> Result<bool> {
-        let attached = attachment::all();
-        let named = round::named(&self.rules, &attached)?;
-        let changes = round::changes(named, attached);
-        self.failed.retain(|key, _| changes.iter().any(|c| c.key() == *key));
-        Ok(changes.iter().any(|c| !is_waiting(&self.failed, &c.key())))
+    /// Says why a target has not what it is to have, once.
+    fn note(&mut self, key: Key, why: Option<&str>) {
+        let Some(why) = why else { return drop(self.failed.remove(&key)) };
+        let before = self.failed.insert(key, (Instant::now(), why.to_string()));
+        if before.is_none_or(|(_, before)| before != why) {
+            eprintln!("imtcp: {why}; it is tried again");
+        }
     }
+
+    fn tell_of_targets(&mut self, faults: Vec<String>) {
+        for fault in faults.iter().filter(|fault| !self.told_of_targets.contains(fault)) {
+            eprintln!("imtcp: {fault}");
+        }
+        self.told_of_targets = faults;
+    }
+}
+
+const LET_OTHERS: Duration = Duration::from_millis(20);
+
+fn lock_while_up() -> Result<ChangeLock> {
+    let lock = state::lock()?;
+    meta::require_up()?;
+    Ok(lock)
 }
 
 fn is_waiting(failed: &BTreeMap<Key, (Instant, String)>, key: &Key) -> bool {
     failed.get(key).is_some_and(|(at, _)| at.elapsed() < AGAIN)
 }
 
-fn apply(change: Change, lock: &ChangeLock) -> Result<()> {
-    match change {
-        Change::GiveBack(attachment) => {
-            give_back(vec![*attachment], lock)?.pop().map_or(Ok(()), Err)?;
-        }
-        Change::Take(target, rule) => {
-            let name = &rule.name;
-            let done = round::take(target, rule).map_err(|e| e.context(format!("rule {name}")))?;
-            let a = &done.attachment;
-            let processes = nested::own_processes(a, &nested::within(a)).len();
-            eprintln!("imtcp: rule {name}: {}", done.told(processes));
-            if let Some(text) = a.unreached.text() {
-                eprintln!("imtcp: rule {name}: {text}");
-            }
-        }
+/// Under the change lock.
+fn take(target: Target, rule: &Rule) -> Result<()> {
+    let name = &rule.name;
+    let done = round::take(target, rule).map_err(|e| e.context(format!("rule {name}")))?;
+    let a = &done.attachment;
+    let processes = nested::own_processes(a, &nested::within(a)).len();
+    eprintln!("imtcp: rule {name}: {}", done.told(processes));
+    if let Some(text) = a.unreached.text() {
+        eprintln!("imtcp: rule {name}: {text}");
     }
     Ok(())
 }

@@ -3,24 +3,20 @@
 //! They were made before the run, so its cgroup does not cover them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use anyhow::Result;
 use imtcp_bpf::is_ours;
 use imtcp_bpf::tags::Tags;
 use imtcp_common::procfs;
 use nix::unistd::getpid;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
+use crate::each_socket::{self, Part};
 use crate::mode::Mode;
 use crate::open_sockets::{Taking, Unreached, NEUTRAL};
 use crate::socket;
-
-/// A socket and what it had before the run.
-struct Before {
-    socket: OwnedFd,
-    control: String,
-    policy: Option<u64>,
-}
 
 /// Sockets that a run has taken, until it gives them back.
 #[derive(Default)]
@@ -30,29 +26,43 @@ pub struct Inherited {
     tags: Option<Tags>,
 }
 
+/// A socket and what it had before the run.
+struct Before {
+    socket: OwnedFd,
+    had: Had,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Had {
+    control: String,
+    policy: Option<u64>,
+}
+
 impl Inherited {
     /// Gives the run's mode and policy to what the command inherits, and tells what could not be reached.
     pub fn take(policy: u64, mode: Mode) -> Result<(Self, Unreached)> {
-        let own = getpid().as_raw();
         let tags = Tags::open()?;
         let mut taking = Taking::new(policy, mode, BTreeMap::new())?;
-        let mut taken = Vec::new();
+        let mut sockets = Vec::new();
         let mut seen = BTreeSet::new();
-        for (fd, _) in procfs::sockets(own) {
+        for (fd, _) in procfs::sockets(getpid().as_raw()) {
             let Some(socket) = copy_of_inherited(fd) else { continue };
-            let copy = socket.as_fd();
             // One socket may have several descriptors.
-            if !socket::is_tcp(copy) || !seen.insert(socket::cookie(copy)?) {
-                continue;
+            if socket::is_tcp(socket.as_fd()) && seen.insert(socket::cookie(socket.as_fd())?) {
+                sockets.push(socket);
             }
-            let (control, policy) = (socket::control(copy)?, tags.get(copy));
-            let before = Before { control, policy, socket };
-            match taking.take(own, before.socket.as_fd()) {
-                Ok(()) => taken.push(before),
-                Err(e) => {
-                    before.restore_tag(&tags);
-                    taking.unreached.note_socket(&e);
-                }
+        }
+        if sockets.is_empty() {
+            return Ok((Inherited { taken: Vec::new(), tags: Some(tags) }, taking.unreached));
+        }
+        let had = had(&sockets, &tags);
+        let is_taken = taking.of_copies(&sockets);
+        let mut taken = Vec::new();
+        for ((socket, had), is_taken) in sockets.into_iter().zip(had).zip(is_taken) {
+            match (had, is_taken) {
+                (Some(had), true) => taken.push(Before { socket, had }),
+                (Some(had), false) => had.restore_tag(socket.as_fd(), &tags),
+                (None, _) => {}
             }
         }
         Ok((Inherited { taken, tags: Some(tags) }, taking.unreached))
@@ -65,24 +75,66 @@ impl Inherited {
     /// Back to what they had. One whose control was changed meanwhile keeps that.
     pub fn give_back(&mut self) {
         let Some(tags) = &self.tags else { return };
-        for before in self.taken.drain(..) {
-            before.restore(tags);
+        let taken = std::mem::take(&mut self.taken);
+        for before in &taken {
+            before.had.restore_tag(before.socket.as_fd(), tags);
         }
+        let sockets: Vec<_> = taken.iter().map(|before| before.socket.as_fd()).collect();
+        on_each(&sockets, &[], |index, socket| taken[index].had.restore(socket));
     }
 }
 
-impl Before {
-    fn restore_tag(&self, tags: &Tags) {
-        let socket = self.socket.as_fd();
+/// What these have now; nothing of one that is locked.
+fn had(sockets: &[OwnedFd], tags: &Tags) -> Vec<Option<Had>> {
+    let copies: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    on_each(&copies, &[tags.as_fd()], |_, copy| {
+        Some(Had { control: socket::control(copy).ok()?, policy: tags.get(copy) })
+    })
+    .into_iter()
+    .map(Option::flatten)
+    .collect()
+}
+
+/// Does something to each of our copies that is not locked.
+fn on_each<T: Serialize + DeserializeOwned>(
+    sockets: &[BorrowedFd],
+    keep: &[BorrowedFd],
+    work: impl Fn(usize, BorrowedFd) -> T,
+) -> Vec<Option<T>> {
+    let mut results: Vec<Option<T>> = sockets.iter().map(|_| None).collect();
+    if sockets.is_empty() {
+        return results;
+    }
+    let _ = each_socket::pass(
+        &[sockets, keep].concat(),
+        |pass| {
+            for (index, socket) in sockets.iter().enumerate() {
+                let part = Part::Socket(index as u64);
+                if !pass.has(part) {
+                    pass.begins(part)?;
+                    pass.done(part, work(index, *socket))?;
+                }
+            }
+            Ok(())
+        },
+        |part, result| {
+            if let Part::Socket(index) = part {
+                results[index as usize] = Some(result);
+            }
+        },
+    );
+    results
+}
+
+impl Had {
+    fn restore_tag(&self, socket: BorrowedFd, tags: &Tags) {
         match self.policy {
             Some(policy) => drop(tags.set(socket, policy)),
             None => tags.clear(socket),
         }
     }
 
-    fn restore(&self, tags: &Tags) {
-        self.restore_tag(tags);
-        let socket = self.socket.as_fd();
+    fn restore(&self, socket: BorrowedFd) {
         let Ok(now) = socket::control(socket) else { return };
         if !is_ours(&now) {
             return;

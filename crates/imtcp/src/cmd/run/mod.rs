@@ -18,6 +18,7 @@ mod uncovered;
 mod wait;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -121,6 +122,9 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     // Whoever does not read them keeps no cgroup.
     out::hold();
     summary.left_behind = session.end();
+    if let Some(why) = session.unseen.borrow().as_ref().filter(|_| !args.quiet) {
+        eprintln!("imtcp: open connections may be missing in this line: {why}");
+    }
     let line = (!args.quiet).then(|| match args.json {
         true => Line::Json(summary.json()),
         false => Line::Text(line::line(&summary)),
@@ -151,6 +155,8 @@ struct Session {
     refuge: PathBuf,
     watch: Option<Watch>,
     inherited: Inherited,
+    /// Why the last look at open connections may have missed some.
+    unseen: RefCell<Option<String>>,
     // In the order of their ends: no new connections, then no registration.
     link: Option<control::Link>,
     registered: Option<runs::Registered>,
@@ -192,6 +198,7 @@ impl Session {
             refuge,
             watch: None,
             inherited: Inherited::default(),
+            unseen: RefCell::default(),
             link: None,
             registered: None,
         };
@@ -239,13 +246,17 @@ impl Session {
     }
 
     /// For each open connection of the run.
-    fn each_open(&self, mut take: impl FnMut(&Record) + Send) {
+    fn each_open(&self, mut take: impl FnMut(&Record)) {
         let own = self.policy;
-        let _ = self.records.each(|record| {
+        let done = self.records.each(|record| {
             if record.policy == own {
                 take(record);
             }
         });
+        *self.unseen.borrow_mut() = match done {
+            Ok(unseen) => unseen.text(),
+            Err(e) => Some(format!("{e:#}")),
+        };
     }
 
     fn counted(&self) -> Policy {

@@ -46,8 +46,12 @@ pub fn while_it_lasts(signals: &Blocked, at_most: Duration, lasts: impl Fn() -> 
         if deadline.is_some_and(|deadline| began >= deadline) || !lasts() {
             return;
         }
-        if signals.wait_for(began.elapsed().max(LOOK)).is_some_and(asks_to_end) {
-            return;
+        let next = Instant::now() + began.elapsed().max(LOOK);
+        // A look may have had a child, whose end is a signal too.
+        while let Some(arrived) = signals.wait_for(next.saturating_duration_since(Instant::now())) {
+            if asks_to_end(arrived) {
+                return;
+            }
         }
     }
 }
