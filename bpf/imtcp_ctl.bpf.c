@@ -291,20 +291,28 @@ static __always_inline __u64 socket_inode(struct sock___ctl *sk)
 	return BPF_CORE_READ((struct socket_alloc *)file, vfs_inode.i_ino);
 }
 
+/* Of a record or any other structure with these members: a function would take them by address, and a record
+ * leaves no room for that on the stack. */
+#define fill_peer(to, skc)                                                                         \
+	do {                                                                                       \
+		(to)->family = BPF_CORE_READ(skc, skc_family);                                     \
+		(to)->sport = BPF_CORE_READ(skc, skc_num);                                         \
+		(to)->dport = bpf_ntohs(BPF_CORE_READ(skc, skc_dport));                            \
+		if ((to)->family == AF_INET6)                                                      \
+			bpf_core_read((to)->daddr, sizeof((to)->daddr), &(skc)->skc_v6_daddr);     \
+		else                                                                               \
+			bpf_core_read((to)->daddr, sizeof(__be32), &(skc)->skc_daddr);             \
+	} while (0)
+
 static __always_inline void fill_addresses(struct imtcp_record *rec, struct sock___ctl *sk)
 {
 	struct sock_common *skc = &sk->__sk_common;
 
-	rec->family = BPF_CORE_READ(skc, skc_family);
-	rec->sport = BPF_CORE_READ(skc, skc_num);
-	rec->dport = bpf_ntohs(BPF_CORE_READ(skc, skc_dport));
-	if (rec->family == AF_INET6) {
+	fill_peer(rec, skc);
+	if (rec->family == AF_INET6)
 		bpf_core_read(rec->saddr, sizeof(rec->saddr), &skc->skc_v6_rcv_saddr);
-		bpf_core_read(rec->daddr, sizeof(rec->daddr), &skc->skc_v6_daddr);
-	} else {
+	else
 		bpf_core_read(rec->saddr, sizeof(__be32), &skc->skc_rcv_saddr);
-		bpf_core_read(rec->daddr, sizeof(__be32), &skc->skc_daddr);
-	}
 }
 
 /* The sequence number after what was written is also that of a SYN or FIN before they are
@@ -513,17 +521,6 @@ int imtcp_opened(struct bpf_iter__task_file *ctx)
 }
 
 /* --- imtcp_held ---------------------------------------------------------------------- */
-
-static __always_inline void fill_peer(struct imtcp_held *held, struct sock_common *skc)
-{
-	held->family = BPF_CORE_READ(skc, skc_family);
-	held->sport = BPF_CORE_READ(skc, skc_num);
-	held->dport = bpf_ntohs(BPF_CORE_READ(skc, skc_dport));
-	if (held->family == AF_INET6)
-		bpf_core_read(held->daddr, sizeof(held->daddr), &skc->skc_v6_daddr);
-	else
-		bpf_core_read(held->daddr, sizeof(__be32), &skc->skc_daddr);
-}
 
 /* One that its process has closed or that waits to be accepted has no file, nor has one of the kernel's own. */
 SEC("iter/tcp")

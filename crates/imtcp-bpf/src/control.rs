@@ -17,7 +17,7 @@ use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_tagged}
 use crate::{meta, objects, paths, walk, Obstacle, Unseen};
 
 /// Lets the control object use the maps that are pinned.
-pub(crate) fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
+fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
     for mut map in object.maps_mut() {
         let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) else {
             continue;
@@ -30,7 +30,7 @@ pub(crate) fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
 }
 
 /// Loads one of the control programs that serve a run or attachment.
-fn load_for(name: &str, cfg: imtcp_ctl_cfg, what: &str) -> Result<Object> {
+pub(crate) fn load_for(name: &str, cfg: imtcp_ctl_cfg, what: &str) -> Result<Object> {
     let mut object = objects::open_ctl(name)?;
     objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(cfg.bytes())?;
     reuse_pinned_maps(&mut object)?;
@@ -163,29 +163,16 @@ pub fn tag_subflows(ns: &NetNs, master_cookie: u64, policy: u64) -> Result<()> {
     let cfg = imtcp_ctl_cfg { policy, master_cookie, ..Default::default() };
     let object = load_for(objects::TAG_SUBFLOWS, cfg, "the program for multipath connections")?;
     let link = program(&object, objects::TAG_SUBFLOWS)?.attach()?;
-    walk(ns, link.as_fd()).map(drop)
-}
-
-/// What an iterator prints of the TCP sockets of a namespace.
-pub(crate) fn walk(ns: &NetNs, link: BorrowedFd) -> Result<Vec<u8>> {
-    let mut printed = Vec::new();
-    walk::sockets(ns, link, |bytes| printed.extend_from_slice(bytes))?;
-    Ok(printed)
+    walk::sockets(ns, link.as_fd(), |_| ())
 }
 
 /// The numbers of the namespaces that have sockets of these policies; nothing where this kernel does not tell.
 /// This iterator waits for no socket.
 fn namespaces_of(policies: &BTreeSet<u64>) -> Option<BTreeSet<u64>> {
-    let mut object = objects::open_ctl(objects::TAGGED).ok()?;
-    reuse_pinned_maps(&mut object).ok()?;
-    let object = objects::load(object, "the iterator over tags").ok()?;
+    let object = load_for(objects::TAGGED, Default::default(), "the iterator over tags").ok()?;
     let tags = MapHandle::from_pinned_path(paths::pin("imtcp_tags")).ok()?;
     let link = program(&object, objects::TAGGED).ok()?.attach_iter(tags.as_fd()).ok()?;
-    let mut printed = Vec::new();
-    let iter = std::fs::File::from(raw::iter_create(link.as_fd()).ok()?);
-    walk::read(iter, |bytes| printed.extend_from_slice(bytes)).ok()?;
-    let each = printed.chunks_exact(std::mem::size_of::<imtcp_tagged>());
-    let tagged = each.filter_map(imtcp_tagged::from_bytes);
+    let tagged = walk::items::<imtcp_tagged>(link.as_fd()).ok()?.into_iter();
     Some(tagged.filter(|t| policies.contains(&t.policy)).map(|t| t.netns_ino).collect())
 }
 
@@ -197,9 +184,8 @@ pub struct Switcher {
 
 impl Switcher {
     pub fn load() -> Result<Self> {
-        let mut object = objects::open_ctl(objects::SWITCH)?;
-        reuse_pinned_maps(&mut object)?;
-        let object = objects::load(object, "the program that switches sockets")?;
+        let what = "the program that switches sockets";
+        let object = load_for(objects::SWITCH, Default::default(), what)?;
         let link = program(&object, objects::SWITCH)?.attach()?;
         Ok(Switcher { object, link })
     }
@@ -245,7 +231,7 @@ impl Switcher {
             Which::On(control) => put(&mut order.only, control),
         }
         self.order(&order)?;
-        let walked = walk(ns, self.link.as_fd());
+        let walked = walk::sockets(ns, self.link.as_fd(), |_| ());
         let done = self.done()?;
         *sum += Switched {
             connections: done.moved_connections,
@@ -255,7 +241,7 @@ impl Switcher {
         if walked.is_err() {
             self.replace()?;
         }
-        walked.map(drop)
+        walked
     }
 
     /// A walk that is held up may go on later. It then finds no order; other walks have other programs.

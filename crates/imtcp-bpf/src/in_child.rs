@@ -6,11 +6,13 @@
 //! held up, and goes on without the result.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use imtcp_common::procfs;
 
 /// How long the kernel may keep a child from running. ours: swapped pages come back in less.
 const HELD: Duration = Duration::from_secs(1);
@@ -75,19 +77,19 @@ pub fn run(
     if !may_begin(about) {
         return Err(held_up());
     }
-    let (read, write) = pipe()?;
+    let (read, write) = io::pipe()?;
     // SAFETY: the child uses nothing that another thread may have locked but the allocator, which fork() keeps
     // usable, and ends without running what the parent has registered.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            let done = catch_unwind(AssertUnwindSafe(|| as_child(write, keep, work)));
+            let done = catch_unwind(AssertUnwindSafe(|| as_child(write.into(), keep, work)));
             // SAFETY: as above.
             unsafe { libc::_exit(i32::from(done.is_err())) }
         }
         child => {
             drop(write);
-            let done = follow(child, &mut File::from(read), &mut take);
+            let done = follow(child, read, &mut take);
             let left = done.as_ref().is_err_and(is_held_up);
             end(child, about, left);
             done
@@ -120,17 +122,6 @@ fn end(child: libc::pid_t, about: About, left: bool) {
         let rc = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         if rc >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return;
-        }
-    }
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for both descriptors, which are new and ours.
-    unsafe {
-        match libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) {
-            0 => Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))),
-            _ => Err(io::Error::last_os_error()),
         }
     }
 }
@@ -173,14 +164,19 @@ fn close_range(first: RawFd, last: RawFd) {
 }
 
 /// Hands over the messages of a child until it is done.
-fn follow(child: libc::pid_t, from: &mut File, take: &mut impl FnMut(&[u8])) -> io::Result<()> {
+fn follow(
+    child: libc::pid_t,
+    mut from: PipeReader,
+    take: &mut impl FnMut(&[u8]),
+) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut chunk = vec![0; 64 * 1024];
     let (mut ran, mut free) = (Instant::now(), Instant::now());
     loop {
         if !is_readable(from.as_fd())? {
-            match state_of(child) {
+            match procfs::state(child).unwrap_or('?') {
                 'R' => (ran, free) = (Instant::now(), Instant::now()),
+                // The kernel lets nobody end what it waits for.
                 'D' if free.elapsed() > HELD => return Err(held_up()),
                 'D' => {}
                 _ => free = Instant::now(),
@@ -237,13 +233,6 @@ fn is_readable(from: BorrowedFd) -> io::Result<bool> {
         },
         ready => Ok(ready > 0),
     }
-}
-
-/// As in /proc: D while the kernel lets nobody end what it waits for.
-fn state_of(child: libc::pid_t) -> char {
-    let stat = imtcp_common::procfs::read_text(format!("/proc/{child}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    state.unwrap_or('?')
 }
 
 #[cfg(test)]

@@ -3,17 +3,15 @@
 
 use std::collections::HashSet;
 use std::ffi::CStr;
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::{Link, Object};
 
-use crate::raw::{self, Plain};
+use crate::raw;
 use crate::shared::{imtcp_held, imtcp_opened};
-use crate::{control, netns, objects, records, Unseen};
+use crate::{control, netns, objects, records, walk, Unseen};
 
 /// The program that goes through the descriptors that are sockets.
 pub struct Descriptors {
@@ -40,10 +38,7 @@ impl Descriptors {
     }
 
     fn read(&self) -> Result<Vec<imtcp_opened>> {
-        let mut printed = Vec::new();
-        File::from(raw::iter_create(self.link.as_fd())?).read_to_end(&mut printed)?;
-        let each = printed.chunks_exact(size_of::<imtcp_opened>());
-        Ok(each.filter_map(imtcp_opened::from_bytes).collect())
+        Ok(walk::items(self.link.as_fd())?)
     }
 
     /// The id of the cgroup that a socket was opened in; None if the descriptor is no socket of these.
@@ -94,9 +89,8 @@ pub struct HeldSockets {
 impl HeldSockets {
     pub fn load() -> Result<Self> {
         let name = "imtcp_held";
-        let mut object = objects::open_ctl(name)?;
-        control::reuse_pinned_maps(&mut object)?;
-        let object = objects::load(object, "the program that lists sockets")?;
+        let what = "the program that lists sockets";
+        let object = control::load_for(name, Default::default(), what)?;
         let link = control::program(&object, name)?.attach()?;
         Ok(HeldSockets { _object: object, link })
     }
@@ -105,9 +99,8 @@ impl HeldSockets {
     pub fn all(&self) -> (Vec<Held>, Unseen) {
         let mut all = Vec::new();
         let unseen = netns::each(None, |ns| {
-            let printed = control::walk(ns, self.link.as_fd())?;
-            let each = printed.chunks_exact(size_of::<imtcp_held>());
-            all.extend(each.filter_map(imtcp_held::from_bytes).map(Held::from));
+            let held = walk::items_of::<imtcp_held>(ns, self.link.as_fd())?;
+            all.extend(held.into_iter().map(Held::from));
             Ok(())
         });
         (all, unseen)

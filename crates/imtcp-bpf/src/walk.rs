@@ -7,8 +7,9 @@ use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result};
 
+use crate::in_child;
 use crate::netns::NetNs;
-use crate::{in_child, raw};
+use crate::raw::{self, Plain};
 
 /// Has an iterator go through the TCP sockets of a namespace, and hands over what it prints. It takes the lock of
 /// each socket, whoever has it: a child walks.
@@ -40,4 +41,22 @@ pub(crate) fn read(mut iter: File, mut take: impl FnMut(&[u8])) -> io::Result<()
             Err(e) => return Err(e),
         }
     }
+}
+
+/// What an iterator that waits for no socket prints.
+pub(crate) fn items<T: Plain>(link: BorrowedFd) -> io::Result<Vec<T>> {
+    let mut printed = Vec::new();
+    read(File::from(raw::iter_create(link)?), |bytes| printed.extend_from_slice(bytes))?;
+    Ok(items_in(&printed))
+}
+
+/// The same of the TCP sockets of a namespace.
+pub(crate) fn items_of<T: Plain>(ns: &NetNs, link: BorrowedFd) -> Result<Vec<T>> {
+    let mut printed = Vec::new();
+    sockets(ns, link, |bytes| printed.extend_from_slice(bytes))?;
+    Ok(items_in(&printed))
+}
+
+fn items_in<T: Plain>(printed: &[u8]) -> Vec<T> {
+    printed.chunks_exact(size_of::<T>()).filter_map(T::from_bytes).collect()
 }

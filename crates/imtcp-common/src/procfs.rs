@@ -218,10 +218,14 @@ pub fn alive_since_ticks(pid: i32) -> Option<u64> {
 /// The threads of a process that have not ended, its first one first.
 pub fn living_threads(pid: i32) -> impl Iterator<Item = i32> {
     let others = std::iter::once(pid).flat_map(threads).filter(move |thread| *thread != pid);
-    std::iter::once(pid).chain(others).filter(|thread| {
-        let stat = read_text(format!("/proc/{thread}/stat")).unwrap_or_default();
-        stat_field(&stat, 0).is_some_and(|state: char| !matches!(state, 'Z' | 'X'))
-    })
+    std::iter::once(pid)
+        .chain(others)
+        .filter(|thread| state(*thread).is_some_and(|state| !matches!(state, 'Z' | 'X')))
+}
+
+/// The state of a process or thread, a letter as in /proc.
+pub fn state(pid: i32) -> Option<char> {
+    stat_field(&read_text(format!("/proc/{pid}/stat")).ok()?, 0)
 }
 
 fn threads(pid: i32) -> impl Iterator<Item = i32> {

@@ -94,3 +94,34 @@ pub fn pass<T: Serialize + DeserializeOwned>(
         }
     }
 }
+
+/// Does something to each of our copies of sockets. Hands over what came of each; nothing of one that is locked.
+pub fn on_each<T: Serialize + DeserializeOwned>(
+    sockets: &[BorrowedFd],
+    keep: &[BorrowedFd],
+    work: impl Fn(usize, BorrowedFd) -> T,
+) -> (Vec<Option<T>>, Passed) {
+    let mut results: Vec<Option<T>> = sockets.iter().map(|_| None).collect();
+    if sockets.is_empty() {
+        return (results, Passed { locked: 0, fault: None });
+    }
+    let passed = pass(
+        &[sockets, keep].concat(),
+        |pass| {
+            for (index, socket) in sockets.iter().enumerate() {
+                let part = Part::Socket(index as u64);
+                if !pass.has(part) {
+                    pass.begins(part)?;
+                    pass.done(part, work(index, *socket))?;
+                }
+            }
+            Ok(())
+        },
+        |part, result| {
+            if let Part::Socket(index) = part {
+                results[index as usize] = Some(result);
+            }
+        },
+    );
+    (results, passed)
+}

@@ -185,36 +185,20 @@ impl Taking {
 
     /// Changes sockets that this process has, and says which it took.
     pub fn of_copies(&mut self, copies: &[OwnedFd]) -> Vec<bool> {
-        let mut taken = vec![false; copies.len()];
-        let (mut gains, taking) = (Vec::new(), &*self);
-        let own = std::process::id() as i32;
-        let keep: Vec<_> = copies.iter().map(AsFd::as_fd).chain([taking.tags.as_fd()]).collect();
-        let passed = each_socket::pass(
-            &keep,
-            |pass| {
-                let mut taker = Taker::new(taking);
-                for (index, copy) in (0..).zip(copies) {
-                    let part = Part::Socket(index);
-                    if pass.has(part) {
-                        continue;
-                    }
-                    pass.begins(part)?;
-                    let done = taker.take(own, copy.as_fd());
-                    if let Err(e) = &done {
-                        taker.gain.unreached.note_socket(e);
-                    }
-                    pass.done(part, (done.is_ok(), std::mem::take(&mut taker.gain)))?;
-                }
-                Ok(())
-            },
-            |part, (is_taken, gain)| {
-                if let Part::Socket(index) = part {
-                    taken[index as usize] = is_taken;
-                }
-                gains.push(gain);
-            },
-        );
-        gains.into_iter().for_each(|gain| self.add(gain));
+        let (taking, own) = (&*self, std::process::id() as i32);
+        let sockets: Vec<_> = copies.iter().map(AsFd::as_fd).collect();
+        let take = |_, copy: BorrowedFd| {
+            let mut taker = Taker::new(taking);
+            let done = taker.take(own, copy);
+            if let Err(e) = &done {
+                taker.gain.unreached.note_socket(e);
+            }
+            (done.is_ok(), taker.gain)
+        };
+        let (results, passed) = each_socket::on_each(&sockets, &[taking.tags.as_fd()], take);
+        let taken = results.iter().map(|r| r.as_ref().is_some_and(|(is_taken, _)| *is_taken));
+        let taken = taken.collect();
+        results.into_iter().flatten().for_each(|(_, gain)| self.add(gain));
         self.note_passed(&passed, 1);
         taken
     }

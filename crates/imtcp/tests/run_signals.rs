@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use imtcp_test_support::*;
 
 fn state_of(pid: i32) -> char {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
+    imtcp_common::procfs::state(pid).unwrap_or('?')
 }
 
 fn kill(pid: i32, signal: i32) {

@@ -41,9 +41,9 @@ use crate::policy::{Dscp, OrderArgs};
 /// A run ends with its command. Sockets that the command inherited get back what they had. If the command
 /// leaves processes running, imtcp moves them back to the cgroup that imtcp was started in. Their open
 /// connections keep mode and limits. Their new connections have the default control, or that of a run or
-/// attachment around them, also those that a daemon accepts. The last line names such a process, and `imtcp status` lists it while it lives. `imtcp attach --pid` covers it again, and after `imtcp detach` its open connections have
-/// the default control too. If imtcp is
-/// killed, the next imtcp command does the same.
+/// attachment around them, also those that a daemon accepts. The last line names such a process, and
+/// `imtcp status` lists it while it lives. `imtcp attach --pid` covers it again. After `imtcp detach` its open
+/// connections have the default control too. If imtcp is killed, the next imtcp command does the same.
 ///
 /// Everybody may read the arguments of a process, and those of the command may hold a password. Once the command has
 /// started, imtcp blanks them among its own, but for the program's name. sudo shows its own all the same, and `imtcp status`
@@ -52,12 +52,13 @@ use crate::policy::{Dscp, OrderArgs};
 /// The exit code is the command's. If a signal ended the command, imtcp tidies up and ends by the same
 /// signal, so one Ctrl-C ends a shell's loop. Exit code 2 means wrong options, parameters or
 /// configuration. Exit code 125 means that imtcp itself failed, 126 that the command is not executable,
-/// 127 that it was not found. Output that cannot be written changes none of these. If nobody reads the last line,
-/// a signal that asks to end (TERM, INT, HUP, QUIT) ends imtcp without it, with the same code. imtcp passes on every
-/// signal but those that tell of itself (CHLD, PIPE, TTIN, TTOU, SEGV and the like). Those of the terminal reach
-/// the command anyway. A signal to the whole process group reaches the command twice, unless a process of the run
-/// sent it that lives still: imtcp cannot ask who a sender was that has ended. If the command is stopped or
-/// continued, imtcp is too.
+/// 127 that it was not found. Output that cannot be written changes none of these. Nobody may read the last line.
+/// Then TERM, INT, HUP or QUIT ends imtcp without it, with the same code.
+///
+/// imtcp passes on every signal but those that tell of itself (CHLD, PIPE, TTIN, TTOU, SEGV and the like). Those of
+/// the terminal reach the command anyway. A signal to the whole process group reaches the command twice. Once only, if
+/// a process of the run sent it and still lives: imtcp cannot ask about a sender that has ended. If the command is
+/// stopped or continued, imtcp is too.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     sudo imtcp run -- rsync -a backup/ host:backup/\n  \

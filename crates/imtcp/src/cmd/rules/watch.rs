@@ -89,10 +89,7 @@ struct Watcher {
 impl Watcher {
     fn tell_faults(&mut self) {
         let now: Vec<String> = self.rules.faults().into_iter().map(str::to_string).collect();
-        for fault in now.iter().filter(|fault| !self.told.contains(fault)) {
-            eprintln!("imtcp: {fault} (what it said before holds)");
-        }
-        self.told = now;
+        tell_new(&mut self.told, now, " (what it said before holds)");
     }
 
     /// Changes what has to change. While `imtcp down` holds, nothing is loaded. Others may have the lock between two
@@ -152,11 +149,16 @@ impl Watcher {
     }
 
     fn tell_of_targets(&mut self, faults: Vec<String>) {
-        for fault in faults.iter().filter(|fault| !self.told_of_targets.contains(fault)) {
-            eprintln!("imtcp: {fault}");
-        }
-        self.told_of_targets = faults;
+        tell_new(&mut self.told_of_targets, faults, "");
     }
+}
+
+/// Says those that were not said before.
+fn tell_new(told: &mut Vec<String>, now: Vec<String>, more: &str) {
+    for fault in now.iter().filter(|fault| !told.contains(fault)) {
+        eprintln!("imtcp: {fault}{more}");
+    }
+    *told = now;
 }
 
 const LET_OTHERS: Duration = Duration::from_millis(20);

@@ -10,10 +10,9 @@ use imtcp_bpf::is_ours;
 use imtcp_bpf::tags::Tags;
 use imtcp_common::procfs;
 use nix::unistd::getpid;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::each_socket::{self, Part};
+use crate::each_socket;
 use crate::mode::Mode;
 use crate::open_sockets::{Taking, Unreached, NEUTRAL};
 use crate::socket;
@@ -80,50 +79,18 @@ impl Inherited {
             before.had.restore_tag(before.socket.as_fd(), tags);
         }
         let sockets: Vec<_> = taken.iter().map(|before| before.socket.as_fd()).collect();
-        on_each(&sockets, &[], |index, socket| taken[index].had.restore(socket));
+        each_socket::on_each(&sockets, &[], |index, socket| taken[index].had.restore(socket));
     }
 }
 
 /// What these have now; nothing of one that is locked.
 fn had(sockets: &[OwnedFd], tags: &Tags) -> Vec<Option<Had>> {
     let copies: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-    on_each(&copies, &[tags.as_fd()], |_, copy| {
+    let had = |_, copy: BorrowedFd| {
         Some(Had { control: socket::control(copy).ok()?, policy: tags.get(copy) })
-    })
-    .into_iter()
-    .map(Option::flatten)
-    .collect()
-}
-
-/// Does something to each of our copies that is not locked.
-fn on_each<T: Serialize + DeserializeOwned>(
-    sockets: &[BorrowedFd],
-    keep: &[BorrowedFd],
-    work: impl Fn(usize, BorrowedFd) -> T,
-) -> Vec<Option<T>> {
-    let mut results: Vec<Option<T>> = sockets.iter().map(|_| None).collect();
-    if sockets.is_empty() {
-        return results;
-    }
-    let _ = each_socket::pass(
-        &[sockets, keep].concat(),
-        |pass| {
-            for (index, socket) in sockets.iter().enumerate() {
-                let part = Part::Socket(index as u64);
-                if !pass.has(part) {
-                    pass.begins(part)?;
-                    pass.done(part, work(index, *socket))?;
-                }
-            }
-            Ok(())
-        },
-        |part, result| {
-            if let Part::Socket(index) = part {
-                results[index as usize] = Some(result);
-            }
-        },
-    );
-    results
+    };
+    let (had, _) = each_socket::on_each(&copies, &[tags.as_fd()], had);
+    had.into_iter().map(Option::flatten).collect()
 }
 
 impl Had {

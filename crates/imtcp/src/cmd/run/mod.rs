@@ -89,13 +89,13 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     };
     let child = match spawn(&args.command, &plan) {
         Ok(Started::Child(child)) => child,
-        other => {
-            session.end();
-            session.unload()?;
-            return match other? {
-                Started::EndedBefore(signal) => Ok(signal as i32),
-                Started::Child(_) => unreachable!("it is told above"),
-            };
+        Ok(Started::EndedBefore(signal)) => {
+            session.undo()?;
+            return Ok(signal as i32);
+        }
+        Err(e) => {
+            session.undo()?;
+            return Err(e);
         }
     };
     // The command has its own.
@@ -210,8 +210,9 @@ impl Session {
         Ok(session)
     }
 
-    /// After its end, where the command did not even begin: as it was before.
-    fn unload(&self) -> Result<()> {
+    /// Where the command did not even begin: as it was before.
+    fn undo(&mut self) -> Result<()> {
+        self.end();
         if self.loaded {
             up::undo(&state::lock()?)?;
         }

@@ -25,8 +25,7 @@ pub fn rehearse() -> Result<()> {
     let connected = connect_within(&session.cgroup, args.orders.mode);
     // A process still in it at its end would count as left behind.
     let moved_back = move_to(&session.refuge);
-    session.end();
-    session.unload()?;
+    session.undo()?;
     connected?;
     moved_back?;
     if session.cgroup.exists() {
