@@ -192,6 +192,7 @@ int imtcp_leaves(__u64 *ctx)
 		return 0;
 	bpf_probe_read_kernel_str(moved.cgroup, sizeof(moved.cgroup), path);
 	bpf_probe_read_kernel_str(moved.command, sizeof(moved.command), &task->comm);
+	moved.by_root = (__u32)bpf_get_current_uid_gid() == 0;
 	bpf_map_update_elem(&imtcp_movings, &moved, &one, 0);
 	return 0;
 }

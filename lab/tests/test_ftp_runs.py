@@ -17,6 +17,7 @@ from imtcp_lab.engine import tools
 from imtcp_lab.experiments import advised, en_ftp, en_ftp_claims
 from imtcp_lab.results import Point
 from imtcp_lab.traffic import Times
+from imtcp_lab.vm import FAST
 from synthetic import META, sent_by_ftp
 from test_experiments import scenarios
 from vm_guests import runner
@@ -370,7 +371,7 @@ def test_times_of_day_are_shown_as_a_clock_has_them():
 )
 def test_a_real_server_follows_advice_over_a_path_that_loses():
     # Two per cent of the file: it ends while the first records hold.
-    vm = runner()
+    vm = runner(FAST)
     one = scenario(hour=7, minute=25, history="all")
     small = one.job()
     script = small.script.replace(f"truncate -s {ftp.FILE_BYTES}", "truncate -s 3000000")

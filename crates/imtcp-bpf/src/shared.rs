@@ -730,14 +730,17 @@ const _: () = {
 pub struct imtcp_moved {
     pub command: [::std::os::raw::c_char; 16usize],
     pub cgroup: [::std::os::raw::c_char; 256usize],
+    pub by_root: __imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_moved"][::std::mem::size_of::<imtcp_moved>() - 272usize];
-    ["Alignment of imtcp_moved"][::std::mem::align_of::<imtcp_moved>() - 1usize];
+    ["Size of imtcp_moved"][::std::mem::size_of::<imtcp_moved>() - 276usize];
+    ["Alignment of imtcp_moved"][::std::mem::align_of::<imtcp_moved>() - 4usize];
     ["Offset of field: imtcp_moved::command"]
         [::std::mem::offset_of!(imtcp_moved, command) - 0usize];
     ["Offset of field: imtcp_moved::cgroup"][::std::mem::offset_of!(imtcp_moved, cgroup) - 16usize];
+    ["Offset of field: imtcp_moved::by_root"]
+        [::std::mem::offset_of!(imtcp_moved, by_root) - 272usize];
 };
 impl Default for imtcp_moved {
     fn default() -> Self {

@@ -41,6 +41,8 @@ pub struct Moved {
     pub command: String,
     /// Where it was moved, as the kernel has it.
     pub cgroup: String,
+    /// Has root moved it, as imtcp does?
+    pub by_root: bool,
 }
 
 impl Uncovered {
@@ -59,7 +61,12 @@ impl Uncovered {
             return BTreeSet::new();
         };
         let movings = movings.keys().filter_map(|key| imtcp_moved::from_bytes(&key));
-        movings.map(|m| Moved { command: text(&m.command), cgroup: text(&m.cgroup) }).collect()
+        let moved = |m: imtcp_moved| Moved {
+            command: text(&m.command),
+            cgroup: text(&m.cgroup),
+            by_root: m.by_root != 0,
+        };
+        movings.map(moved).collect()
     }
 
     /// Sent by UDP so far, with headers; `None` where that is not counted.

@@ -123,12 +123,14 @@ fn unified_path(text: &str) -> Option<&str> {
     text.lines().find_map(|l| l.strip_prefix("0::"))
 }
 
-/// The cgroup (version 2) of a process, as a path inside the hierarchy. The first thread stays where it
-/// was when it ended: one that lives tells.
+/// The cgroup (version 2) of a process, as a path inside the hierarchy; none where that is longer than the kernel
+/// tells. The first thread stays where it was when it ended: one that lives tells.
 pub fn cgroup(pid: i32) -> Option<String> {
     let thread = living_threads(pid).next().unwrap_or(pid);
     let text = read_text(format!("/proc/{thread}/cgroup")).ok()?;
-    unified_path(&text).map(str::to_string)
+    // A kernel tells nothing of such, or its beginning.
+    let is_whole = |path: &&str| path.len() < libc::PATH_MAX as usize - 1;
+    unified_path(&text).filter(is_whole).map(str::to_string)
 }
 
 /// A mount of cgroup version 2: where it is, and which cgroup its directory shows (a container may have

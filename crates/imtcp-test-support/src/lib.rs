@@ -139,7 +139,7 @@ pub fn cgroups_left() -> Vec<PathBuf> {
     fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                if imtcp::cgroup::is_ours(&entry.path()) {
+                if imtcp::cgroup::has_our_name(&entry.path()) {
                     found.push(entry.path());
                 }
                 walk(&entry.path(), found);

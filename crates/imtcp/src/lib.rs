@@ -19,6 +19,7 @@ pub mod filter;
 pub mod follow;
 pub mod in_no_table;
 pub mod left_behind;
+pub mod made;
 pub mod mode;
 pub mod nested;
 pub mod nocc;

@@ -9,7 +9,6 @@ use imtcp_common::procfs;
 
 use crate::attachment::{self, Attachment, Moved, Target};
 use crate::cgroup;
-use crate::opened_inside::ids_in;
 use crate::runs::{self, Run};
 
 /// A run or another attachment that has processes within what an attachment takes.
@@ -72,10 +71,10 @@ pub fn own_processes(attachment: &Attachment, inner: &[Inner]) -> BTreeSet<i32> 
 /// The kernel's numbers of the cgroups in which an attachment's sockets were opened, less those of inner runs and
 /// attachments. Those of a process were opened in what it was moved from, too.
 pub fn opened_in(attachment: &Attachment, inner: &[Inner]) -> BTreeSet<u64> {
-    let all = attachment.cgroups().into_iter().flat_map(|dir| ids_in(&dir));
+    let all = attachment.cgroups().into_iter().flat_map(|dir| cgroup::ids(&dir));
     let homes = attachment.moved.iter().filter_map(|moved| cgroup::id(&moved.home));
     let mut ids: BTreeSet<u64> = all.chain(homes).collect();
-    let of_inner = inner.iter().flat_map(|i| ids_in(&i.dir));
+    let of_inner = inner.iter().flat_map(|i| cgroup::ids(&i.dir));
     of_inner.for_each(|id| _ = ids.remove(&id));
     ids
 }

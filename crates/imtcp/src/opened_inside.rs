@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use imtcp_bpf::sockets::Descriptors;
 
@@ -30,7 +30,7 @@ impl OpenedInside {
     /// Inside these, and those in them.
     pub fn of(dirs: &[PathBuf]) -> Self {
         let is_all = cgroup::mount().is_ok_and(|mount| dirs.contains(&mount));
-        let ids = || dirs.iter().flat_map(|dir| ids_in(dir)).collect();
+        let ids = || dirs.iter().flat_map(|dir| cgroup::ids(dir)).collect();
         OpenedInside { cgroups: (!is_all).then(ids), own: OnceCell::new() }
     }
 
@@ -47,11 +47,4 @@ impl OpenedInside {
         let cgroup = own.cgroup_of(copy).map_err(io::Error::other)?;
         Ok(cgroup.is_some_and(|cgroup| cgroups.contains(&cgroup)))
     }
-}
-
-/// The kernel's numbers of a cgroup and of those in it.
-pub fn ids_in(dir: &Path) -> BTreeSet<u64> {
-    let mut ids: BTreeSet<u64> = cgroup::id(dir).into_iter().collect();
-    cgroup::children(dir).iter().for_each(|child| ids.extend(ids_in(child)));
-    ids
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 use imtcp_bpf::control;
 use imtcp_bpf::policy::Policies;
@@ -11,8 +13,8 @@ use imtcp_bpf::rundir::{ATTACHMENTS, RUNS};
 
 use crate::attachment::{self, Attachment};
 use crate::cgroup;
-use crate::runs::{self, LeftBehind, Run};
-use crate::state::{self, read_all, ChangeLock};
+use crate::runs::{self, LeftBehind};
+use crate::state::{self, ChangeLock};
 
 /// Removes what ended and killed runs have left. A registration goes when no connection of the run is open
 /// and no process that it left behind is alive, or imtcp is down.
@@ -68,19 +70,21 @@ fn sweep_halves() {
             // A run that ends replaces its own file without the change lock: a young one may be that.
             let is_over = match path.extension().is_some_and(|e| e == "json") {
                 true => !is_whole(),
-                false => cgroup::is_abandoned(&path),
+                false => is_abandoned(&path),
             };
             if is_over {
                 let _ = fs::remove_file(&path);
             }
         }
     }
-    let of_runs = read_all::<Run>(RUNS).into_iter().map(|(_, run)| run.cgroup);
-    let of_attachments = attachment::all().into_iter().flat_map(|a| a.moved).map(|moved| moved.dir);
-    let registered = of_runs.chain(of_attachments).collect();
-    if let Ok(mount) = cgroup::mount() {
-        cgroup::remove_abandoned(&mount, &registered);
-    }
+}
+
+/// How old what nobody registered is before it counts as abandoned: somebody may be about to use it.
+const ABANDONED: Duration = Duration::from_secs(60);
+
+fn is_abandoned(file: &Path) -> bool {
+    let changed = fs::metadata(file).and_then(|m| m.modified());
+    changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED))
 }
 
 /// The same, and what attachments that are over have left.

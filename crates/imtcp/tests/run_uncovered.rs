@@ -289,6 +289,25 @@ fn a_process_that_leaves_between_two_looks_and_ends_at_once_is_told() {
     assert!(line.contains(&format!("sh moved to the cgroup /{elsewhere}, out of the")), "{line}");
 }
 
+/// Its name does not hide it, where a user moved it.
+#[test]
+fn a_process_that_leaves_for_a_cgroup_named_as_one_of_ours_is_told() {
+    let Some(_alone) = alone() else { return };
+    let unit = Unit::new();
+    let elsewhere = unit.0.join("imtcp-run-1");
+    fs::create_dir(&elsewhere).unwrap();
+    for file in [unit.0.join("cgroup.procs"), elsewhere.join("cgroup.procs")] {
+        std::os::unix::fs::chown(file, Some(65534), None).unwrap();
+    }
+    let leave = format!("sh -c 'echo $$ >{}/cgroup.procs'; sleep 0.1", elsewhere.display());
+    for leave in [format!("sleep 0.4; {leave}"), leave + "; sleep 0.5"] {
+        let line =
+            format!("exec \"$0\" run --user nobody -- sh -c \"{}\"", leave.replace('$', "\\$"));
+        let said = text(&unit.command(&line).output().unwrap().stderr);
+        assert!(said.contains("/imtcp-run-1, out of the run"), "{said}");
+    }
+}
+
 #[test]
 fn a_download_says_that_its_sender_paces_it() {
     let Some(_alone) = alone() else { return };

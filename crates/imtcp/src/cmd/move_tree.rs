@@ -83,11 +83,12 @@ pub(super) fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
             let dir = match attachment.moved.iter().find(|m| m.home == home) {
                 Some(moved) => moved.dir.clone(),
                 None => {
-                    let dir = cgroup::create(&nested::beside_all(&home), &name)?;
+                    let dir = nested::beside_all(&home).join(&name);
                     // Two that they are in may have the same place beside them.
                     if !attachment.moved.iter().any(|m| m.dir == dir) {
                         attachment.moved.push(Moved { dir: dir.clone(), home });
                         attachment.save()?;
+                        cgroup::create(&dir)?;
                         link(attachment, &dir)?;
                     }
                     dir

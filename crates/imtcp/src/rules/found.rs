@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 use imtcp_bpf::Obstacle;
-use imtcp_common::procfs;
+use imtcp_common::{format, procfs};
 
 use super::{containers, Names, Rule};
 use crate::attachment::{Attachment, Target};
-use crate::{cgroup, user};
+use crate::cgroup::{self, Cgroup};
+use crate::made::Made;
+use crate::user;
 
 /// The kernel keeps so much of a process's name.
 const NAME_BYTES: usize = 15;
@@ -25,8 +27,9 @@ pub struct Machine {
     /// The names of containers by their ids. Read where a rule asks for them, as processes are.
     containers: BTreeMap<String, Vec<String>>,
     processes: BTreeMap<i32, Process>,
-    /// Cgroups that no rule reaches: their names are no text, as records name them.
-    nameless: Vec<PathBuf>,
+    made: Made,
+    /// The first cgroup that no rule reaches.
+    unreachable: Option<PathBuf>,
 }
 
 struct Process {
@@ -49,7 +52,8 @@ impl Process {
             user: fs::metadata(format!("/proc/{pid}")).ok()?.uid(),
             program,
             command: procfs::command(pid)?,
-            cgroup: procfs::cgroup(pid)?,
+            // Not told of one that is too deep: whoever attaches it says so.
+            cgroup: procfs::cgroup(pid).unwrap_or_default(),
         })
     }
 }
@@ -58,8 +62,8 @@ impl Machine {
     /// As it is now, as far as these rules ask.
     pub fn look<'r>(rules: impl Iterator<Item = &'r Rule> + Clone) -> Result<Self, Obstacle> {
         let mount = cgroup::mount()?;
-        let (mut cgroups, mut nameless) = (Vec::new(), Vec::new());
-        below(&mount, &mount, &mut cgroups, &mut nameless);
+        let made = Made::now();
+        let (cgroups, unreachable) = below(&mount, &made);
         let asks = |rule: &Rule| !rule.names.users.is_empty() || !rule.names.commands.is_empty();
         let containers = match rules.clone().any(|rule| !rule.names.containers.is_empty()) {
             true => containers::names(cgroups.iter().filter_map(|dir| containers::id(name(dir)))),
@@ -69,18 +73,16 @@ impl Machine {
             true => procfs::pids().filter_map(|pid| Some((pid, Process::of(pid)?))).collect(),
             false => BTreeMap::new(),
         };
-        Ok(Machine { mount, cgroups, containers, processes, nameless })
+        Ok(Machine { mount, cgroups, containers, processes, made, unreachable })
     }
 
-    /// What no rule reaches, each in a sentence.
-    pub fn faults(&self) -> Vec<String> {
-        let fault = |dir: &PathBuf| {
-            format!(
-                "the name of the cgroup {} is no text (UTF-8): no rule reaches it",
-                dir.display()
-            )
-        };
-        self.nameless.iter().map(fault).collect()
+    /// What no rule reaches, in a sentence.
+    pub fn fault(&self) -> Option<String> {
+        let first = format::others_text(&self.unreachable.as_ref()?.to_string_lossy());
+        Some(format!(
+            "no rule reaches some cgroups, as {first}: the name is no text (UTF-8), or the path is too long for the \
+             kernel"
+        ))
     }
 
     /// What a rule is to have: cgroups, none of them in another, and processes without those that descend from
@@ -124,19 +126,14 @@ impl Machine {
     ) -> impl Iterator<Item = i32> + use<'m> {
         let own: BTreeSet<i32> =
             procfs::ancestors().chain([std::process::id() as i32, 1]).collect();
-        let is_in = |process: &Process, dir: &Path| {
-            let path = self.mount.join(process.cgroup.trim_start_matches('/'));
-            path.starts_with(dir)
-        };
+        let path = |process: &Process| self.mount.join(process.cgroup.trim_start_matches('/'));
+        let is_in = |process: &Process, dir: &Path| path(process).starts_with(dir);
         // An attachment's own process stays named. Others that are in some run or attachment have what they have.
         let is_taken = |pid: i32, process: &Process| {
             let is_its_own = |a: &Attachment| {
                 a.target == Target::Pid(pid) && a.moved.iter().any(|m| is_in(process, &m.dir))
             };
-            let is_ours = Path::new(&process.cgroup)
-                .components()
-                .any(|part| cgroup::is_ours(Path::new(part.as_os_str())));
-            is_ours && !attached.iter().any(is_its_own)
+            self.made.holds(&path(process)) && !attached.iter().any(is_its_own)
                 || dirs.iter().any(|dir| is_in(process, dir))
         };
         let is_named = |process: &Process| {
@@ -178,15 +175,24 @@ fn is_program(process: &Process, name: &str) -> bool {
     process.command == shown || program.file_name().is_some_and(|file| file == name)
 }
 
-fn below(mount: &Path, dir: &Path, found: &mut Vec<PathBuf>, nameless: &mut Vec<PathBuf>) {
-    for child in cgroup::children(dir).into_iter().filter(|child| !cgroup::is_ours(child)) {
-        if child.to_str().is_none() {
-            nameless.push(child);
-            continue;
+/// All that are not ours, relative to the mount, and the first that has no name for us.
+fn below(mount: &Path, made: &Made) -> (Vec<PathBuf>, Option<PathBuf>) {
+    let (mut found, mut unreachable) = (Vec::new(), None);
+    let is_named = |cgroup: &Cgroup| {
+        let named = cgroup.path.to_str().is_some_and(|path| path.len() < libc::PATH_MAX as usize);
+        if !named {
+            unreachable.get_or_insert_with(|| cgroup.path.to_path_buf());
         }
-        found.extend(child.strip_prefix(mount).ok().map(Path::to_path_buf));
-        below(mount, &child, found, nameless);
+        named && !made.has(cgroup.path)
+    };
+    let visited = cgroup::visit(mount, is_named, |cgroup| {
+        found.extend(cgroup.path.strip_prefix(mount).ok().map(Path::to_path_buf));
+    });
+    if visited.is_err() {
+        unreachable.get_or_insert_with(|| mount.to_path_buf());
     }
+    found.retain(|dir| !dir.as_os_str().is_empty());
+    (found, unreachable)
 }
 
 #[cfg(test)]
@@ -221,11 +227,13 @@ mod tests {
                 (100_010, process(1, 7, "/usr/bin/rclone", "rclone", "/a.slice")),
                 (100_011, process(100_010, 7, "/usr/bin/rclone", "rclone", "/a.slice")),
                 (100_012, process(1, 8, "/usr/bin/python3", "borg", "/imtcp-run-1/x")),
+                (100_009, process(1, 8, "/usr/bin/python3", "borgmatic", "/imtcp-run-evil")),
                 (100_013, process(1, 8, "/usr/bin/python3", "borg", "/a.slice")),
                 (100_014, process(2, 8, "", "borg", "/")),
                 (100_015, process(1, 7, "/usr/bin/rclone", "rclone", "/user-7.slice/s")),
             ]),
-            nameless: Vec::new(),
+            made: Made::of(&["/cg/imtcp-run-1"]),
+            unreachable: None,
         }
     }
 
@@ -255,6 +263,7 @@ mod tests {
         assert_eq!(named("command = \"/usr/bin/rclone\"").len(), 2);
         // Not one within a run, and no kernel thread.
         assert_eq!(named("command = \"borg\""), ["process 100013"]);
+        assert_eq!(named("command = \"borgmatic\""), ["process 100009"]);
         assert_eq!(named("command = \"rclon\""), [""; 0]);
     }
 

@@ -25,7 +25,7 @@ pub fn named<'r>(
     attached: &[Attachment],
 ) -> Result<(Named<'r>, Vec<String>), Obstacle> {
     let machine = Machine::look(rules.in_force())?;
-    let mut faults = machine.faults();
+    let mut faults: Vec<String> = machine.fault().into_iter().collect();
     let mut all = Named::new();
     for rule in rules.in_force() {
         let mut targets = machine.named(&rule.names, attached);

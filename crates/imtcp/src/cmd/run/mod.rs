@@ -187,14 +187,13 @@ impl Session {
             eprintln!("imtcp: {told}");
         }
         let parent = nested::beside_attachments(&refuge);
-        let dir = cgroup::create(&parent, &format!("{}{policy:016x}", cgroup::RUN))?;
         let mut session = Session {
             policy,
             loaded,
             orders,
             policies,
             records,
-            cgroup: dir,
+            cgroup: parent.join(format!("{}{policy:016x}", cgroup::RUN)),
             refuge,
             watch: None,
             inherited: Inherited::default(),
@@ -234,6 +233,7 @@ impl Session {
         };
         nocc::log_use(run.mode, &format!("run {} ({})", run.pid, program(args)));
         self.registered = Some(runs::Registered::new(run, lock)?);
+        cgroup::create(&self.cgroup)?;
         self.policies.insert(self.policy, &self.orders)?;
         let dir = fs::File::open(&self.cgroup)?;
         self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy, Default::default())?);

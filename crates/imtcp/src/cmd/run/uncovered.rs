@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::cgroup;
+use crate::made::Made;
 
 /// Everything that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -73,14 +74,15 @@ impl Watch {
 
     /// From the command's start, for as long as this process lives.
     pub fn follow(&self, child: Pid) -> Result<()> {
-        let own = PathBuf::from("/").join(self.cgroup.strip_prefix(cgroup::mount()?)?);
+        let mount = cgroup::mount()?;
+        let own = self.cgroup.clone();
         let moved = self.moved.clone();
         thread::Builder::new().name("moved".into()).spawn(move || {
             let mut wait = FIRST_LOOK;
             loop {
                 thread::sleep(wait);
                 wait = (wait * 2).min(LOOK);
-                if let Some(found) = first_outside(&own, child) {
+                if let Some(found) = first_outside(&mount, &own, child) {
                     let _ = moved.set(found);
                     return;
                 }
@@ -100,10 +102,12 @@ impl Watch {
         }
     }
 
-    /// One that was moved and has ended between two looks.
+    /// One that was moved and has ended between two looks. What imtcp made may have gone since: its name is what
+    /// is left, and only root, who may load programs, moves anything there.
     fn moved_in_passing(&self) -> Option<Moved> {
         self.counters.moved().into_iter().find_map(|moved| {
-            let is_ours = Path::new(&moved.cgroup).ancestors().any(cgroup::is_ours);
+            let is_ours =
+                moved.by_root && { Path::new(&moved.cgroup).ancestors() }.any(cgroup::has_our_name);
             (!is_ours).then_some(Moved { command: moved.command, cgroup: moved.cgroup })
         })
     }
@@ -114,16 +118,14 @@ impl Watch {
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(5);
 
-fn first_outside(own: &Path, child: Pid) -> Option<Moved> {
+fn first_outside(mount: &Path, own: &Path, child: Pid) -> Option<Moved> {
     procfs::tree(child.as_raw()).into_iter().find_map(|pid| {
-        let cgroup = procfs::cgroup(pid).filter(|c| has_left(own, Path::new(c)))?;
-        Some(Moved { command: procfs::command(pid)?, cgroup })
+        let cgroup = procfs::cgroup(pid)?;
+        let dir = mount.join(cgroup.trim_start_matches('/'));
+        // Not where a run or an attachment inside has it, which counts it.
+        let has_left = !dir.starts_with(own) && !Made::now().holds(&dir);
+        has_left.then_some(Moved { command: procfs::command(pid)?, cgroup })
     })
-}
-
-/// Not where a run or an attachment inside has it, which counts it.
-fn has_left(own: &Path, to: &Path) -> bool {
-    !to.starts_with(own) && !to.ancestors().any(cgroup::is_ours)
 }
 
 /// A command that finds nobody there makes its connections itself. A path from the command's own directory cannot
@@ -210,14 +212,5 @@ mod tests {
         }
         assert_eq!(name_of("systemd-run", "/run/dbus/system_bus_socket"), Some(SYSTEM_BUS));
         assert_eq!(name_of("curl", "/var/run/nscd/socket"), None);
-    }
-
-    #[test]
-    fn what_imtcp_itself_moves_has_not_left() {
-        let own = Path::new("/a/imtcp-run-7");
-        assert!(!has_left(own, own));
-        assert!(!has_left(own, Path::new("/a/imtcp-run-7/imtcp-run-8")));
-        assert!(!has_left(own, Path::new("/a/imtcp-attach-9")));
-        assert!(has_left(own, Path::new("/user.slice/session-3.scope")));
     }
 }
