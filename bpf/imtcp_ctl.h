@@ -105,7 +105,7 @@ struct imtcp_uncovered {
 struct imtcp_moved {
 	char command[IMTCP_COMM_MAX];
 	char cgroup[IMTCP_CGROUP_PATH_MAX]; /* where it is now */
-	__imtcp_u32 by_root; /* who has moved it is root, as imtcp is */
+	__imtcp_u32 by_root;		    /* who has moved it is root, as imtcp is */
 };
 
 #define IMTCP_UNIX_PATH_MAX 108 /* of sockaddr_un */
