@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What is loaded: a pinned array of one, written by `up`.
 
+use std::fs;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -106,7 +107,9 @@ pub fn pinned_id() -> Option<u32> {
 /// mount namespace. The kernel numbers its maps for the whole machine, so that of `up` is found
 /// wherever its pin is.
 pub fn require_in_sight() -> Result<()> {
-    if paths::dir().exists() || !controls().any(netns::is_registered) {
+    // An empty directory may be of another BPF file system than that of `up`.
+    let has_pins = fs::read_dir(paths::dir()).is_ok_and(|mut pins| pins.next().is_some());
+    if has_pins || !controls().any(netns::is_registered) {
         return Ok(());
     }
     let mut maps = MapInfoIter::default().peekable();

@@ -26,7 +26,7 @@ impl Obstacle {
                 let mount = mount.display();
                 format!(
                     "make {mount} writable: `mount -o remount,rw {mount}`, or start the container \
-                     with it writable"
+                     with it writable, or the unit without Protect… of it"
                 )
             }
             Some(libc::ENOSPC | libc::EDQUOT) => "make room on its file system".into(),

@@ -222,3 +222,37 @@ fn systemd_is_told_that_it_is_ready_when_what_runs_already_is_covered() {
     assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
     watch.end();
 }
+
+#[test]
+fn what_a_new_rule_names_that_is_not_there_is_said() {
+    let Some(_alone) = alone() else { return };
+    let rules = Rules::new();
+    let said = |name, args: &[&str]| text(&rules.run(&[&["add", name], args].concat()).stdout);
+    let none = "nothing that it names is there now; it holds for what comes\n";
+    assert!(said("a", &["--unit", "imtcp-no-such.service"]).contains(none));
+    assert!(said("b", &["--user", "imtcp-nobody"]).contains("there is no user imtcp-nobody now\n"));
+    let unit = Unit::new();
+    let there = said("c", &["--cgroup", unit.0.file_name().unwrap().to_str().unwrap()]);
+    assert_eq!(there.lines().count(), 2, "{there}");
+}
+
+#[test]
+fn other_commands_need_not_wait_until_all_that_a_rule_names_is_attached() {
+    let Some(_alone) = alone() else { return };
+    let units: Vec<Unit> = (0..60).map(|_| Unit::new()).collect();
+    let attached = || {
+        let files = fs::read_dir(imtcp_bpf::rundir::ATTACHMENTS).unwrap();
+        files
+            .filter(|f| f.as_ref().unwrap().path().extension().is_some_and(|e| e == "json"))
+            .count()
+    };
+    let rules = Rules::new();
+    rules.write("units", "cgroup = \"imtcp-test-*\"");
+    let watch = rules.watch();
+    watch.says("rule units: cgroup ");
+    imtcp_ok(&["run", "-q", "--", "true"]);
+    let when_it_had_run = attached();
+    eventually("all are attached", || attached() == units.len());
+    assert!(when_it_had_run < units.len() * 2 / 3, "{when_it_had_run} of {}", units.len());
+    watch.end();
+}

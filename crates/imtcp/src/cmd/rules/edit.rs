@@ -13,8 +13,8 @@ use super::super::detach::give_up;
 use super::super::undo_attachment::exit_code;
 use crate::cli::rules::{AddArgs, RemoveArgs};
 use crate::filter::{Network, Ports};
-use crate::rules::{is_name, parse, text, Rules};
-use crate::{attachment, state};
+use crate::rules::{is_name, parse, text, Machine, Rule, Rules};
+use crate::{attachment, state, user};
 
 pub fn add(args: &AddArgs) -> Result<u8> {
     if !is_name(&args.name) {
@@ -44,10 +44,24 @@ pub fn add(args: &AddArgs) -> Result<u8> {
         return Err(Obstacle::unwritable(&path, &e).into());
     }
     outln!("{}: {}: {}", path.display(), rule.covers(), rule.told());
+    if let Some(told) = none_now(&rule) {
+        outln!("{told}");
+    }
     if !state::rules_are_watched() {
         outln!("{NOT_WATCHED}");
     }
     Ok(exit::OK)
+}
+
+/// Nobody else says that a name was mistyped: what it names may come later.
+fn none_now(rule: &Rule) -> Option<String> {
+    let is_nobody = |name: &&String| user::find(name).is_err();
+    if let Some(name) = rule.names.users.iter().find(is_nobody) {
+        return Some(format!("there is no user {name} now"));
+    }
+    let machine = Machine::look(std::iter::once(rule)).ok()?;
+    let is_none = machine.named(&rule.names, &attachment::all()).is_empty();
+    is_none.then(|| "nothing that it names is there now; it holds for what comes".into())
 }
 
 pub const NOT_WATCHED: &str =

@@ -5,7 +5,7 @@ use imtcp_common::{format, shell};
 
 use super::summary::{Summary, WORTH_TELLING_BYTES};
 use super::uncovered::{Daemon, Uncovered};
-use crate::policy::{chose_another, refused_control, unmarked};
+use crate::policy::{chose_another, options, refused_control, unmarked};
 
 /// Where TCP has sent something: lookups and attempts at QUIC are less.
 const WORTH_TELLING_BESIDE_TCP_BYTES: u64 = 100_000;
@@ -33,9 +33,13 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     };
     let udp = by(*udp_bytes, "UDP");
     let other = by(*other_bytes, "IP without TCP or UDP");
+    let orders = options(s.mode, &s.params, &s.limits);
     let moved = moved.as_ref().map(|m| {
         let (command, cgroup) = (format::others_text(&m.command), format::others_text(&m.cgroup));
-        format!("{command} moved to the cgroup {cgroup}, out of the run{}", remedy(&m.cgroup))
+        format!(
+            "{command} moved to the cgroup {cgroup}, out of the run{}",
+            remedy(&m.cgroup, &orders)
+        )
     });
     let parts = [left, left_counted, no_room, refused, unmarked, udp, other, moved];
     let mut told: Vec<_> = parts.into_iter().flatten().collect();
@@ -62,14 +66,14 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
 }
 
 /// The root is attached on request alone. Nothing of a cgroup whose name no shell can be given.
-fn remedy(cgroup: &str) -> String {
+fn remedy(cgroup: &str, orders: &str) -> String {
     let force = match cgroup {
         "/" => " --force",
         _ => "",
     };
     let Some(cgroup) = shell::quoted(cgroup) else { return String::new() };
     let else_where = if force.is_empty() { "" } else { ", with all else that is in no cgroup" };
-    format!(": `imtcp attach --cgroup {cgroup}{force}` holds it back there{else_where}")
+    format!(": `imtcp attach --cgroup {cgroup}{force}{orders}` holds it back there{else_where}")
 }
 
 #[cfg(test)]
@@ -152,14 +156,14 @@ mod tests {
 
     #[test]
     fn the_remedy_for_who_left_to_the_root_is_one_that_attach_takes() {
-        assert!(remedy("/").starts_with(": `imtcp attach --cgroup / --force` "));
+        assert!(remedy("/", "").starts_with(": `imtcp attach --cgroup / --force` "));
     }
 
     #[test]
     fn the_remedy_names_a_cgroup_as_a_shell_takes_it_or_not_at_all() {
-        let told = ": `imtcp attach --cgroup '/x;touch pwned'` holds it back there";
-        assert_eq!(remedy("/x;touch pwned"), told);
-        assert_eq!(remedy("/x\u{1b}[2J"), "");
+        let told = ": `imtcp attach --cgroup '/x;touch pwned' --mode lp` holds it back there";
+        assert_eq!(remedy("/x;touch pwned", " --mode lp"), told);
+        assert_eq!(remedy("/x\u{1b}[2J", ""), "");
     }
 
     #[test]
