@@ -107,8 +107,10 @@ pub fn pinned_id() -> Option<u32> {
 /// mount namespace. The kernel numbers its maps for the whole machine, so that of `up` is found
 /// wherever its pin is.
 pub fn require_in_sight() -> Result<()> {
-    // An empty directory may be of another BPF file system than that of `up`.
-    let has_pins = fs::read_dir(paths::dir()).is_ok_and(|mut pins| pins.next().is_some());
+    // A directory without pins may be of another BPF file system than that of `up`.
+    let is_pin = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| !kind.is_dir());
+    let pins = fs::read_dir(paths::dir()).into_iter().flatten().flatten();
+    let has_pins = { pins }.any(|entry| is_pin(&entry));
     if has_pins || !controls().any(netns::is_registered) {
         return Ok(());
     }

@@ -118,6 +118,28 @@ fn tcp_inodes(pid: i32) -> HashSet<u64> {
     found
 }
 
+/// The names of the Unix sockets that processes hold.
+pub fn unix_sockets_of(pids: &BTreeSet<i32>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for pid in pids {
+        let held: HashSet<u64> = sockets(*pid).into_iter().map(|(_, inode)| inode).collect();
+        let text = read_text(format!("/proc/{pid}/net/unix")).unwrap_or_default();
+        let named = text.lines().filter_map(unix_socket_in);
+        found.extend(named.filter(|(inode, _)| held.contains(inode)).map(|(_, name)| name.into()));
+    }
+    found
+}
+
+/// The inode and the name in a line of /proc/net/unix; most sockets have no name.
+fn unix_socket_in(line: &str) -> Option<(u64, &str)> {
+    let mut rest = line.trim_end();
+    for _ in 0..6 {
+        rest = rest.split_once(' ')?.1.trim_start();
+    }
+    let (inode, name) = rest.split_once(' ')?;
+    Some((inode.parse().ok()?, name))
+}
+
 /// The line of the unified hierarchy in /proc/PID/cgroup.
 fn unified_path(text: &str) -> Option<&str> {
     text.lines().find_map(|l| l.strip_prefix("0::"))
@@ -309,22 +331,38 @@ pub fn own_arguments() -> Option<(usize, usize)> {
         .filter(|(start, end)| 0 < *start && start <= end)
 }
 
+/// Who descends from whom, at a moment.
+pub struct Families(HashMap<i32, Vec<i32>>);
+
+impl Families {
+    pub fn now() -> Self {
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for pid in pids() {
+            if let Some(parent) = parent(pid) {
+                children.entry(parent).or_default().push(pid);
+            }
+        }
+        Families(children)
+    }
+
+    /// A process and all that descend from it.
+    pub fn tree(&self, root: i32) -> Vec<i32> {
+        // A pid that was used again while they were read could close a circle.
+        let mut seen = HashSet::from([root]);
+        let mut found = vec![root];
+        let mut next = 0;
+        while next < found.len() {
+            let children = self.0.get(&found[next]).into_iter().flatten().copied();
+            found.extend(children.filter(|child| seen.insert(*child)));
+            next += 1;
+        }
+        found
+    }
+}
+
 /// A process and all that descend from it.
 pub fn tree(root: i32) -> Vec<i32> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for pid in pids() {
-        let stat = read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if let Some(parent) = parent_in(&stat) {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut found = vec![root];
-    let mut next = 0;
-    while next < found.len() {
-        found.extend(children.remove(&found[next]).unwrap_or_default());
-        next += 1;
-    }
-    found
+    Families::now().tree(root)
 }
 
 #[cfg(test)]
@@ -336,6 +374,17 @@ mod tests {
         assert_eq!(socket_inode("socket:[12345]"), Some(12345));
         assert_eq!(socket_inode("pipe:[12345]"), None);
         assert_eq!(socket_inode("/dev/null"), None);
+    }
+
+    #[test]
+    fn a_unix_socket_is_told_by_its_name_which_may_have_blanks() {
+        let line = "0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/a b.sock";
+        assert_eq!(unix_socket_in(line), Some((12345, "/run/a b.sock")));
+        let line = "0000000000000000: 00000002 00000000 00000000 0002 01   345 @/abstract";
+        assert_eq!(unix_socket_in(line), Some((345, "@/abstract")));
+        let line = "0000000000000000: 00000003 00000000 00000000 0001 03 12346";
+        assert_eq!(unix_socket_in(line), None);
+        assert_eq!(unix_socket_in("Num       RefCount Protocol Flags    Type St Inode Path"), None);
     }
 
     #[test]

@@ -311,6 +311,18 @@ pub fn python3_is_there() -> bool {
     there
 }
 
+/// Where the program itself is, or says that it is not there.
+pub fn python3() -> Option<PathBuf> {
+    let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    match asked {
+        Ok(output) => Some(text(&output.stdout).trim().into()),
+        Err(_) => {
+            skip("python3 is missing");
+            None
+        }
+    }
+}
+
 /// No test has a child that takes longer, on a busy machine either.
 const ENDS_WITHIN: Duration = Duration::from_secs(180);
 

@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::rundir::{file_of, ATTACHMENTS};
 use imtcp_bpf::{control, paths, Obstacle};
-use imtcp_common::{format, procfs, shell};
+use imtcp_common::procfs::{self, Families};
+use imtcp_common::{format, shell};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup;
@@ -229,7 +230,7 @@ impl Attachment {
         match &self.target {
             _ if !self.is_in_sight() => false,
             Target::Pid(_) => {
-                self.has_ended() && !self.moved.iter().any(|m| cgroup::is_populated(&m.dir))
+                self.has_ended() && !self.cgroups().iter().any(|dir| cgroup::is_populated(dir))
             }
             Target::Cgroup(dir) => !dir.exists(),
         }
@@ -238,7 +239,10 @@ impl Attachment {
     /// The cgroups whose sockets it holds.
     pub fn cgroups(&self) -> Vec<PathBuf> {
         match &self.target {
-            Target::Pid(_) => self.moved.iter().map(|m| m.dir.clone()).collect(),
+            Target::Pid(_) => {
+                let dirs = self.moved.iter().map(|m| &m.dir);
+                dirs.filter(|dir| cgroup::Own::is_at(dir)).cloned().collect()
+            }
             Target::Cgroup(_) if self.has_ended() => Vec::new(),
             Target::Cgroup(dir) => vec![dir.clone()],
         }
@@ -258,10 +262,18 @@ impl Attachment {
 
     /// The process that it is of and all that descend from it, but for this command; none of a cgroup.
     pub fn tree(&self) -> BTreeSet<i32> {
+        match self.target {
+            Target::Pid(_) => self.tree_in(&Families::now()),
+            Target::Cgroup(_) => BTreeSet::new(),
+        }
+    }
+
+    /// The same, at that moment.
+    pub fn tree_in(&self, families: &Families) -> BTreeSet<i32> {
         let own = std::process::id() as i32;
         match self.target {
             Target::Pid(root) if !self.has_ended() => {
-                let all = procfs::tree(root).into_iter();
+                let all = families.tree(root).into_iter();
                 all.filter(|pid| *pid != own && procfs::is_alive(*pid)).collect()
             }
             _ => BTreeSet::new(),

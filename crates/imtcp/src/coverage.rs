@@ -8,7 +8,7 @@ use imtcp_common::format;
 
 use crate::attachment::{Attachment, Target};
 use crate::cgroup;
-use crate::nested;
+use crate::nested::{self, Nest};
 
 /// The processes and sockets that an attachment covers at present.
 pub struct Coverage {
@@ -28,10 +28,10 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    pub fn of(attachment: &Attachment) -> Self {
+    pub fn of(attachment: &Attachment, nest: &Nest) -> Self {
         let out_of_sight = attachment.require_in_sight().err();
         let in_sight = out_of_sight.is_none();
-        let inner = nested::within(attachment);
+        let inner = nest.within(attachment);
         let unlinked = if in_sight { attachment.unlinked() } else { Vec::new() };
         let of_unlinked: BTreeSet<i32> = unlinked.iter().flat_map(|d| cgroup::procs(d)).collect();
         let (without_link, covered): (BTreeSet<i32>, BTreeSet<i32>) =
@@ -39,7 +39,7 @@ impl Coverage {
                 .into_iter()
                 .partition(|p| of_unlinked.contains(p));
         let of_inner = nested::processes(&inner);
-        let tree = attachment.tree();
+        let tree = nest.tree(attachment);
         let is_elsewhere =
             |pid: &i32| in_sight && !covered.contains(pid) && !of_inner.contains(pid);
         let elsewhere: BTreeSet<i32> = tree.iter().copied().filter(|p| is_elsewhere(p)).collect();

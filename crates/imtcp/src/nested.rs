@@ -2,63 +2,108 @@
 //! Attachments and runs inside one another: the inner one decides for what it has, in whatever order
 //! they came, and the outer one has it when the inner one has ended.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use imtcp_common::procfs;
+use imtcp_common::procfs::{self, Families};
 
 use crate::attachment::{self, Attachment, Moved, Target};
 use crate::cgroup;
 use crate::runs::{self, Run};
 
 /// A run or another attachment that has processes within what an attachment takes.
+#[derive(Clone)]
 pub struct Inner {
     pub name: String,
     dir: PathBuf,
+    /// Those of the cgroup, once somebody asked.
+    procs: Rc<OnceCell<BTreeSet<i32>>>,
 }
 
-/// Those within this attachment: with processes of its tree, or below its cgroup. One with a filter leaves the
-/// other connections of its processes to those around it; only a process that it moved is nobody else's.
-pub fn within(attachment: &Attachment) -> Vec<Inner> {
-    let is_of_cgroup = |a: &Attachment| matches!(a.target, Target::Cgroup(_));
-    let is_shared =
-        |a: &Attachment| a.filter.is_some() && (is_of_cgroup(attachment) || is_of_cgroup(a));
-    let others = attachment::all().into_iter();
-    let others = others.filter(|a| a.policy != attachment.policy && !is_shared(a));
-    let attached = others.flat_map(|a| {
-        let name = a.target.to_string();
-        a.cgroups().into_iter().map(move |dir| Inner { name: name.clone(), dir })
-    });
-    let runs = runs::living().into_iter();
-    let run = runs.map(|r| Inner { name: r.name(), dir: r.cgroup });
-    let tree = attachment.tree();
-    let is_within = |inner: &Inner| match &attachment.target {
-        // Not what the process itself is in: that is around it.
-        Target::Pid(root) => {
-            let own = cgroup::of_pid(*root).unwrap_or_default();
-            !own.starts_with(&inner.dir)
-                && cgroup::procs(&inner.dir).iter().any(|pid| tree.contains(pid))
+impl Inner {
+    fn new(name: String, dir: PathBuf) -> Self {
+        Inner { name, dir, procs: Rc::default() }
+    }
+
+    fn procs(&self) -> &BTreeSet<i32> {
+        self.procs.get_or_init(|| cgroup::procs(&self.dir))
+    }
+}
+
+/// All attachments and runs at a moment, each looked at once.
+pub struct Nest {
+    attachments: Vec<(Attachment, Vec<Inner>)>,
+    runs: Vec<Inner>,
+    families: OnceCell<Families>,
+}
+
+impl Nest {
+    pub fn now() -> Self {
+        let inner = |a: Attachment| {
+            let name = a.target.to_string();
+            let dirs = a.cgroups().into_iter().map(|dir| Inner::new(name.clone(), dir)).collect();
+            (a, dirs)
+        };
+        Nest {
+            attachments: attachment::all().into_iter().map(inner).collect(),
+            runs: runs::living().into_iter().map(|r| Inner::new(r.name(), r.cgroup)).collect(),
+            families: OnceCell::new(),
         }
-        Target::Cgroup(dir) => inner.dir.starts_with(dir) && inner.dir != *dir,
-    };
-    attached.chain(run).filter(is_within).collect()
-}
+    }
 
-/// The policies of attachments with a filter that come before this one: theirs is what passes.
-pub fn filtered_before(attachment: &Attachment) -> BTreeSet<u64> {
-    let own = attachment.cgroups();
-    let comes_before = |a: &Attachment| {
-        let is_before = |dir: &PathBuf, own: &PathBuf| dir != own || a.rank() < attachment.rank();
-        let is_within =
-            |dir: &PathBuf| own.iter().any(|own| dir.starts_with(own) && is_before(dir, own));
-        a.policy != attachment.policy && a.filter.is_some() && a.cgroups().iter().any(is_within)
-    };
-    attachment::all().iter().filter(|a| comes_before(a)).map(|a| a.policy).collect()
+    /// The process that an attachment is of and all that descend from it; none of a cgroup.
+    pub fn tree(&self, attachment: &Attachment) -> BTreeSet<i32> {
+        match attachment.target {
+            Target::Pid(_) => attachment.tree_in(self.families.get_or_init(Families::now)),
+            Target::Cgroup(_) => BTreeSet::new(),
+        }
+    }
+
+    /// Those within this attachment: with processes of its tree, or below its cgroup. One with a filter leaves the
+    /// other connections of its processes to those around it; only a process that it moved is nobody else's.
+    pub fn within(&self, attachment: &Attachment) -> Vec<Inner> {
+        let is_of_cgroup = |a: &Attachment| matches!(a.target, Target::Cgroup(_));
+        let is_shared =
+            |a: &Attachment| a.filter.is_some() && (is_of_cgroup(attachment) || is_of_cgroup(a));
+        let others = self.attachments.iter();
+        let others = others.filter(|(a, _)| a.policy != attachment.policy && !is_shared(a));
+        let all = others.flat_map(|(_, dirs)| dirs).chain(&self.runs);
+        let inner: Vec<&Inner> = match &attachment.target {
+            // Not what the process itself is in: that is around it.
+            Target::Pid(root) => {
+                let (tree, own) = (self.tree(attachment), cgroup::of_pid(*root));
+                let is_around =
+                    |inner: &&Inner| own.as_ref().is_ok_and(|own| own.starts_with(&inner.dir));
+                let has_some = |inner: &&Inner| inner.procs().iter().any(|pid| tree.contains(pid));
+                all.filter(|inner| !is_around(inner) && has_some(inner)).collect()
+            }
+            Target::Cgroup(dir) => {
+                all.filter(|inner| inner.dir.starts_with(dir) && inner.dir != *dir).collect()
+            }
+        };
+        inner.into_iter().cloned().collect()
+    }
+
+    /// The policies of attachments with a filter that come before this one: theirs is what passes.
+    pub fn filtered_before(&self, attachment: &Attachment) -> BTreeSet<u64> {
+        let own = attachment.cgroups();
+        let comes_before = |(a, dirs): &&(Attachment, Vec<Inner>)| {
+            let is_before =
+                |dir: &PathBuf, own: &PathBuf| dir != own || a.rank() < attachment.rank();
+            let is_within =
+                |dir: &PathBuf| own.iter().any(|own| dir.starts_with(own) && is_before(dir, own));
+            let is_other = a.policy != attachment.policy && a.filter.is_some();
+            is_other && dirs.iter().any(|inner| is_within(&inner.dir))
+        };
+        self.attachments.iter().filter(comes_before).map(|(a, _)| a.policy).collect()
+    }
 }
 
 /// The processes of these.
 pub fn processes(inner: &[Inner]) -> BTreeSet<i32> {
-    inner.iter().flat_map(|i| cgroup::procs(&i.dir)).collect()
+    inner.iter().flat_map(|i| i.procs().iter().copied()).collect()
 }
 
 /// The processes of an attachment, less those of inner runs and attachments.

@@ -2,7 +2,7 @@
 //! The files in /run/imtcp: of runs and attachments, and the locks of commands.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, Write};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -144,8 +144,8 @@ pub(crate) fn read_all<T: DeserializeOwned>(dir: &str) -> Vec<(PathBuf, T)> {
 
 /// None while another process has it.
 pub(crate) fn try_lock(path: &Path) -> Option<Flock<File>> {
-    let mut file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-    file.rewind().ok()?;
+    // To read: also where /run cannot be written.
+    let file = File::open(path).ok()?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
 }
 

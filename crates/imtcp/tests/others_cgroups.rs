@@ -63,7 +63,7 @@ fn a_process_whose_cgroup_has_no_path_is_attached_with_what_is_around_it() {
     let output = imtcp(&["attach", "--pid", &subject.pid()]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("so deep in cgroups that the kernel does not tell in which"), "{said}");
+    assert!(said.contains("so deep in cgroups that the kernel takes no path to it"), "{said}");
     assert_eq!(subject.tell("look"), before);
 
     let done = json(&imtcp_ok(&["attach", "--json", "--cgroup", unit.path()]));
@@ -71,6 +71,94 @@ fn a_process_whose_cgroup_has_no_path_is_attached_with_what_is_around_it() {
     assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
     imtcp_ok(&["detach", "--cgroup", unit.path()]);
     assert_eq!(subject.tell("look")[0], before[0]);
+}
+
+#[test]
+fn of_a_process_that_no_path_leads_to_attach_says_so_inside_a_run_too() {
+    let Some(_alone) = alone() else { return };
+    let unit = Unit::new();
+    // With the mount before it, the path to a file there is longer than the kernel takes.
+    for (name, depth) in [(LONG, MANY), (&LONG[..50], 79)] {
+        let mut run = unit.command("exec \"$0\" run -q -- sleep 60");
+        let run = Background(run.spawn().unwrap());
+        eventually("it runs", || !cgroups_left().is_empty());
+        let within = cgroups_left().remove(0);
+        eventually("its command runs", || !imtcp::cgroup::procs(&within).is_empty());
+        let pid = imtcp::cgroup::procs(&within).into_iter().next().unwrap();
+        move_to(pid, nest(&within, name, depth));
+        let output = imtcp(&["attach", "--pid", &pid.to_string()]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("so deep in cgroups that the kernel takes no path to it"), "{said}");
+        run.signal(libc::SIGTERM);
+        run.finish();
+    }
+}
+
+#[test]
+fn what_somebody_puts_in_the_place_of_a_cgroup_of_ours_is_left_alone() {
+    let Some(_alone) = alone() else { return };
+    let unit = Unit::new();
+    let mut sleep = Background(unit.command("exec sleep 60").spawn().unwrap());
+    eventually("it is in the unit", || imtcp::cgroup::procs(&unit.0).contains(&sleep.pid()));
+    imtcp_ok(&["attach", "--pid", &sleep.pid().to_string()]);
+    let ours = cgroups_left().remove(0);
+    imtcp::cgroup::move_pid(sleep.pid(), &unit.0).unwrap();
+    fs::remove_dir(&ours).unwrap();
+    let theirs = || {
+        fs::create_dir(&ours).unwrap();
+        std::os::unix::fs::chown(&ours, Some(65534), None).unwrap();
+        fs::create_dir(ours.join("inner")).unwrap();
+    };
+    theirs();
+    let other = Background(Unit(ours.clone()).command("exec sleep 60").spawn().unwrap());
+    eventually("it is there", || imtcp::cgroup::procs(&ours).contains(&other.pid()));
+    let status = text(&imtcp(&["status"]).stdout);
+    assert!(status.contains("it was moved to another cgroup"), "{status}");
+    sleep.0.kill().unwrap();
+    sleep.0.wait().unwrap();
+    imtcp_ok(&["run", "-q", "--", "true"]);
+    assert!(ours.join("inner").exists());
+    assert!(imtcp::cgroup::procs(&ours).contains(&other.pid()));
+    let status = json(&imtcp_ok(&["status", "--json"]));
+    assert_eq!(status["attachments"], serde_json::json!([]), "{status}");
+    drop(other);
+}
+
+#[test]
+fn who_removes_a_cgroup_of_ours_gets_no_process_into_another() {
+    let Some(_alone) = alone() else { return };
+    let unit = Unit::new();
+    let dir = unit.0.join("imtcp-run-1");
+    let own = imtcp::cgroup::Own::create(&dir).unwrap();
+    fs::remove_dir(&dir).unwrap();
+    fs::create_dir(&dir).unwrap();
+    std::os::unix::fs::chown(&dir, Some(65534), None).unwrap();
+    let sleep = Background(unit.command("exec sleep 60").spawn().unwrap());
+    assert!(own.take(sleep.pid()).is_err());
+    assert!(imtcp::cgroup::Own::require(&dir).is_err());
+    assert!(imtcp::cgroup::Own::create(&dir).is_err());
+}
+
+#[test]
+fn a_process_that_leaves_what_a_rule_gave_it_is_followed() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let unit = Unit::new();
+    let rules = Rules::new();
+    let program = rules.0.path("imtcp-test-python");
+    let Some(python) = python3() else { return };
+    std::os::unix::fs::symlink(python, &program).unwrap();
+    let Some(mut subject) = Subject::start_as(&net, &program) else { return };
+    rules.write("python", "command = \"imtcp-test-python\"");
+    let watch = rules.watch();
+    watch.says("rule python: process ");
+    for _ in 0..2 {
+        imtcp::cgroup::move_pid(subject.child.pid(), &unit.0).unwrap();
+        watch.says("rule python: process ");
+        assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);
+    }
+    watch.end();
 }
 
 #[test]

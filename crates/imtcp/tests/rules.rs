@@ -67,9 +67,8 @@ fn a_program_is_covered_when_it_starts_and_a_rule_that_is_removed_gives_it_back(
     let watch = rules.watch();
     watch.says("1 rule in ");
     let program = rules.0.path("imtcp-test-python");
-    let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    let Ok(python) = python else { return skip("python3 is not there") };
-    std::os::unix::fs::symlink(text(&python.stdout).trim(), &program).unwrap();
+    let Some(python) = python3() else { return };
+    std::os::unix::fs::symlink(python, &program).unwrap();
     let Some(mut subject) = Subject::start_as(&net, &program) else { return };
     watch.says("rule python: process ");
     assert_eq!(subject.tell("connect")[..2], ["imtcp_bg", "imtcp_bg"]);

@@ -381,6 +381,19 @@ fn a_command_that_is_not_found_leaves_imtcp_as_it_was() {
     assert_eq!(cgroups_left(), [] as [&Path; 0]);
 }
 
+#[test]
+fn where_run_cannot_be_written_a_run_that_is_over_is_not_said_to_have_been_taken_down() {
+    let Some(_alone) = alone() else { return };
+    let left = imtcp(&["run", "-q", "--", "sh", "-c", "setsid sleep 1 >/dev/null 2>&1 &"]);
+    assert!(left.status.success());
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    let read_only = "mount --bind /run /run && mount -o remount,bind,ro /run && exec \"$0\" status";
+    let mut status = std::process::Command::new("unshare");
+    let status = status.args(["--mount", "sh", "-c", read_only, &IMTCP]).output().unwrap();
+    let said = text(&status.stdout);
+    assert!(!said.contains("imtcp down"), "{said}");
+}
+
 /// Killed, or its disk full, while it was being registered.
 #[test]
 fn what_was_begun_and_never_registered_is_swept_by_the_next_command() {

@@ -289,6 +289,45 @@ fn a_process_that_leaves_between_two_looks_and_ends_at_once_is_told() {
     assert!(line.contains(&format!("sh moved to the cgroup /{elsewhere}, out of the")), "{line}");
 }
 
+/// As `ControlMaster=auto` makes one: bound to another name, and linked to the one that others use.
+#[test]
+fn a_shared_ssh_connection_of_the_run_itself_is_not_said_to_be_of_another() {
+    let Some(_alone) = alone() else { return };
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let path = scratch.path("cm");
+    let path = path.to_str().unwrap();
+    let master = format!(
+        "import socket, os, time, sys\n\
+         s = socket.socket(socket.AF_UNIX)\n\
+         s.bind('{path}.abc')\n\
+         s.listen()\n\
+         os.link('{path}.abc', '{path}')\n\
+         os.unlink('{path}.abc')\n\
+         time.sleep(float(sys.argv[1]))"
+    );
+    let client = format!(
+        "open('/proc/self/comm', 'w').write('ssh'); import socket; \
+         s = socket.socket(socket.AF_UNIX); s.connect('{path}')"
+    );
+    let both = format!(
+        "python3 -c \"{master}\" 1 & until [ -e {path} ]; do sleep .02; done; \
+         python3 -c \"{client}\"; sleep .1"
+    );
+    if !python3_is_there() {
+        return;
+    }
+    let own = text(&net.run(&["--", "sh", "-c", &both]).stderr);
+    assert!(!own.contains("a shared ssh connection"), "{own}");
+    eventually("it has ended", || std::os::unix::net::UnixStream::connect(path).is_err());
+    fs::remove_file(path).unwrap();
+    let others = std::process::Command::new("python3").args(["-c", &master, "60"]).spawn();
+    let _others = Background(others.unwrap());
+    eventually("it listens", || std::path::Path::new(path).exists());
+    let of_others = text(&net.run(&["--", "python3", "-c", &client]).stderr);
+    assert!(of_others.contains("a shared ssh connection"), "{of_others}");
+}
+
 /// Its name does not hide it, where a user moved it.
 #[test]
 fn a_process_that_leaves_for_a_cgroup_named_as_one_of_ours_is_told() {

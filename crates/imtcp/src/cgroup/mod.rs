@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Cgroups of version 2: made for a run, left without a trace.
 
+mod own;
 mod removal;
 mod tree;
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{anyhow, bail, Result};
 use imtcp_bpf::Obstacle;
+use imtcp_common::format;
 use imtcp_common::procfs::{self, Cgroup2};
 
+pub use self::own::Own;
 pub use self::removal::{remove, remove_telling, thaw};
 pub use self::tree::{ids, procs, visit, Cgroup};
 
@@ -32,22 +35,32 @@ pub fn mount() -> Result<PathBuf, Obstacle> {
 /// The directory of a process's cgroup.
 pub fn of_pid(pid: i32) -> Result<PathBuf> {
     mount()?;
-    let path = procfs::cgroup(pid).ok_or_else(|| match procfs::is_alive(pid) {
-        true => anyhow!(
-            "process {pid} is so deep in cgroups that the kernel does not tell in which: take one around it, with \
+    let too_deep = || {
+        anyhow!(
+            "process {pid} is so deep in cgroups that the kernel takes no path to it: take one around it, with \
              `--cgroup`"
-        ),
+        )
+    };
+    let path = procfs::cgroup(pid).ok_or_else(|| match procfs::is_alive(pid) {
+        true => too_deep(),
         false => anyhow!("there is no process {pid}"),
     })?;
     require_text(Path::new(&path))?;
     let mounted = procfs::cgroup2().and_then(|mounted| dir_of(&mounted, &path));
+    if mounted.as_ref().is_some_and(|dir| dir.as_os_str().len() > LONGEST_PATH) {
+        return Err(too_deep());
+    }
     mounted.filter(|dir| dir.join("cgroup.procs").exists()).ok_or_else(|| {
         anyhow!(
-            "the cgroup {path} of process {pid} cannot be seen from here (a container, or a cgroup \
-             namespace): call imtcp where /sys/fs/cgroup shows it, on the host"
+            "the cgroup {} of process {pid} cannot be seen from here (a container, or a cgroup \
+             namespace): call imtcp where /sys/fs/cgroup shows it, on the host",
+            format::short_name(&path)
         )
     })
 }
+
+/// The kernel takes no longer path, and files of a cgroup of ours in it have names, too.
+pub const LONGEST_PATH: usize = libc::PATH_MAX as usize - 100;
 
 /// Records name a cgroup by its path, as text.
 fn require_text(path: &Path) -> Result<()> {
@@ -73,63 +86,6 @@ fn dir_of(mounted: &Cgroup2, path: &str) -> Option<PathBuf> {
 /// The kernel's number of a cgroup, which one that is made anew under the same name does not have.
 pub fn id(dir: &Path) -> Option<u64> {
     Some(fs::metadata(dir).ok()?.ino())
-}
-
-/// Makes a cgroup, or says why it cannot: anywhere else than there the limits around it would not hold.
-pub fn create(dir: &Path) -> Result<()> {
-    let parent = dir.parent().unwrap_or(dir);
-    let is_root = mount().is_ok_and(|mount| mount == parent);
-    make(dir).with_context(|| {
-        let limits = if is_root { "" } else { ", whose limits hold nowhere else" };
-        format!("cannot make a cgroup within {}{limits}", parent.display())
-    })
-}
-
-fn make(dir: &Path) -> Result<()> {
-    // Whatever the umask: others could make cgroups in it that keep it there.
-    match fs::DirBuilder::new().mode(0o755).create(dir) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => return Err(no_more_within(dir).into()),
-        other => other.map_err(|e| Obstacle::unwritable(dir, &e))?,
-    }
-    // Where some cgroups are of threads, each new one must be.
-    let kind = dir.join("cgroup.type");
-    if fs::read_to_string(&kind).is_ok_and(|k| k.trim() == "domain invalid") {
-        if let Err(e) = fs::write(&kind, "threaded") {
-            let _ = fs::remove_dir(dir);
-            bail!("it takes only cgroups of threads, and this kernel makes none there: {e}");
-        }
-    }
-    Ok(())
-}
-
-/// Names the bound that keeps a cgroup from being made: that of one around it.
-fn no_more_within(dir: &Path) -> Obstacle {
-    let number = |dir: &Path, file| -> Option<u64> {
-        fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
-    };
-    let descendants = |dir: &Path| -> Option<u64> {
-        let stat = fs::read_to_string(dir.join("cgroup.stat")).ok()?;
-        stat.lines().find_map(|l| l.strip_prefix("nr_descendants "))?.parse().ok()
-    };
-    let full = (1..).zip(dir.ancestors().skip(1)).find_map(|(depth, around)| {
-        let many = number(around, "cgroup.max.descendants").zip(descendants(around));
-        if many.is_some_and(|(most, now)| now >= most) {
-            return Some(around.join("cgroup.max.descendants"));
-        }
-        let deep = number(around, "cgroup.max.depth").is_some_and(|most| depth > most);
-        deep.then(|| around.join("cgroup.max.depth"))
-    });
-    match full {
-        Some(file) => Obstacle::new(
-            format!("{} allows no more", file.display()),
-            format!("`echo max >{}` does", file.display()),
-        ),
-        None => Obstacle::new(
-            "cgroup.max.descendants or cgroup.max.depth, there or above, allows no more",
-            "raise it",
-        ),
-    }
 }
 
 pub fn is_populated(dir: &Path) -> bool {

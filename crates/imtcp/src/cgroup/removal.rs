@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 use imtcp_bpf::Obstacle;
 use imtcp_common::{format, procfs, shell};
 
-use super::move_pid;
 use super::tree::{self, procs};
+use super::{move_pid, Own};
 use crate::made::Made;
 
-/// Removes a cgroup and those in it. Processes that still run there move to `refuge`, or to its parent if it is
+/// Removes a cgroup of ours and those in it. Processes that still run there move to `refuge`, or to its parent if it is
 /// gone. Of cgroups in it that somebody else made it says that their
 /// limits end. A process that cannot be moved keeps no
 /// other.
@@ -26,6 +26,9 @@ pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
 /// The same, and tells of each process just before it is moved. Later it may have ended, and what it has started
 /// meanwhile is in `refuge`.
 pub fn remove_telling(dir: &Path, refuge: &Path, tell: impl FnMut(i32)) -> Result<()> {
+    if !Own::is_at(dir) {
+        return Ok(());
+    }
     let refuge = refuge.ancestors().find(|d| d.join("cgroup.procs").exists()).unwrap_or(refuge);
     let mut removal = Removal { refuge, made: Made::now(), limited: BTreeSet::new(), tell };
     let removed = removal.when_empty(dir);
@@ -51,21 +54,26 @@ struct Removal<'a, T> {
     tell: T,
 }
 
+/// Whoever makes cgroups in it all the time keeps others from no command. ours: longer than processes take to end.
+const LONGEST: Duration = Duration::from_secs(2);
+
 /// How often the processes of a cgroup that is held still are read: nobody in it forks, and a few were born while
 /// the first were read.
 const LOOKS: usize = 16;
 
 impl<T: FnMut(i32)> Removal<'_, T> {
     fn when_empty(&mut self, dir: &Path) -> Result<()> {
-        for round in 0..100 {
-            if round > 0 {
-                self.empty_held_still(dir);
-            }
+        let begun = Instant::now();
+        loop {
             if self.once(dir)? {
                 return Ok(());
             }
+            if begun.elapsed() > LONGEST {
+                break;
+            }
             // Dying processes hold it for an instant.
             std::thread::sleep(Duration::from_millis(10));
+            self.empty_held_still(dir);
         }
         bail!("the cgroup {} does not become empty", dir.display())
     }
@@ -160,7 +168,7 @@ const FREEZE: &str = "cgroup.freeze";
 /// Lets the processes of a cgroup go on, which a killed command may have held still.
 pub fn thaw(dir: &Path) {
     let file = dir.join(FREEZE);
-    if fs::read_to_string(&file).is_ok_and(|text| text.trim() == "1") {
+    if Own::is_at(dir) && fs::read_to_string(&file).is_ok_and(|text| text.trim() == "1") {
         let _ = fs::write(file, "0");
     }
 }

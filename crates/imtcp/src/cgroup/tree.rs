@@ -138,9 +138,10 @@ fn open_dir(around: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
     openat(around, name, DIRECTORY, Mode::empty())
 }
 
-fn unless_gone(opened: nix::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
-    match opened {
-        Ok(dir) => Ok(Some(dir)),
+/// Nothing where somebody has removed it meanwhile: that ends no walk.
+fn unless_gone<T>(done: nix::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Ok(done) => Ok(Some(done)),
         Err(nix::Error::ENOENT | nix::Error::ENODEV) => Ok(None),
         Err(e) => Err(e.into()),
     }
@@ -148,7 +149,8 @@ fn unless_gone(opened: nix::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
 
 /// The cgroups in one that is open.
 fn names_in(dir: &OwnedFd) -> io::Result<Vec<CString>> {
-    let mut entries = Dir::from_fd(open_dir(dir, OsStr::new("."))?)?;
+    let opened = open_dir(dir, OsStr::new(".")).and_then(Dir::from_fd);
+    let Some(mut entries) = unless_gone(opened)? else { return Ok(Vec::new()) };
     let is_dir = |entry: &nix::dir::Entry| entry.file_type() == Some(nix::dir::Type::Directory);
     let names = entries.iter().filter_map(Result::ok).filter(is_dir);
     let is_inner = |name: &CString| ![c".", c".."].contains(&name.as_c_str());

@@ -3,6 +3,8 @@
 //! ones by a pinned sockops link on the cgroup.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Result};
@@ -20,7 +22,7 @@ use crate::cli::AttachArgs;
 use crate::coverage::Coverage;
 use crate::filter::Filter;
 use crate::mode::Mode;
-use crate::nested::Around;
+use crate::nested::{Around, Nest};
 use crate::open_sockets::{Taking, Unreached};
 use crate::policy::Limits;
 use crate::runs::Run;
@@ -120,7 +122,7 @@ impl Done {
 
 /// Its name is something else's now, or nothing's.
 fn end_of_former(former: &Attachment) -> Result<()> {
-    let coverage = Coverage::of(former);
+    let coverage = Coverage::of(former, &Nest::now());
     undo_whole(former)?;
     let name = &former.target;
     let what = match former.target {
@@ -166,7 +168,7 @@ fn tell_of_ancestor(target: &Target) {
 
 fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
     let a = &done.attachment;
-    let inner = nested::within(a);
+    let inner = Nest::now().within(a);
     let processes = nested::own_processes(a, &inner).len();
     let apart: BTreeSet<&str> = inner.iter().map(|i| i.name.as_str()).collect();
     if args.json {
@@ -235,7 +237,7 @@ fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
 fn take(attachment: &mut Attachment) -> Result<()> {
     match attachment.target.clone() {
         Target::Cgroup(dir) => {
-            link(attachment, &dir)?;
+            link(attachment, fs::File::open(&dir)?.as_fd())?;
             link_in_order(attachment)?;
         }
         Target::Pid(pid) => move_tree(attachment, pid)?,
@@ -247,10 +249,11 @@ fn take(attachment: &mut Attachment) -> Result<()> {
 /// Changes the sockets of its processes, and notes what those had that it has not had before.
 fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
     let saved = attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
+    let nest = Nest::now();
     let mut taking = Taking::new(attachment.policy, attachment.mode, saved)?
         .filtered(attachment.filter.clone(), &attachment.cgroups())
-        .after(nested::filtered_before(attachment));
-    let inner = nested::within(attachment);
+        .after(nest.filtered_before(attachment));
+    let inner = nest.within(attachment);
     taking.of_processes(&nested::own_processes(attachment, &inner));
     taking.note_those_in_no_table(&nested::opened_in(attachment, &inner));
     let Taking { saved, multipath, unreached, .. } = taking;

@@ -14,7 +14,7 @@ use super::undo_attachment::{exit_code, undo_all};
 use crate::attachment::{self, Attachment, Target};
 use crate::cgroup;
 use crate::cli::DetachArgs;
-use crate::nested::{self, Around};
+use crate::nested::{self, Around, Nest};
 use crate::open_sockets::Unreached;
 use crate::state::{self, ChangeLock};
 use crate::sweep::sweep;
@@ -90,7 +90,8 @@ pub(super) struct GivenUp {
 pub(super) fn give_up(chosen: Vec<Attachment>, lock: &ChangeLock) -> Result<GivenUp> {
     let (mut detached, mut faults, mut restored) = (Vec::new(), Vec::new(), 0);
     let mut given_up = BTreeSet::new();
-    let processes = |a: &Attachment| nested::own_processes(a, &nested::within(a));
+    let nest = Nest::now();
+    let processes = |a: &Attachment| nested::own_processes(a, &nest.within(a));
     let had: Vec<BTreeSet<i32>> = chosen.iter().map(processes).collect();
     for ((done, had), attachment) in undo_all(&chosen).into_iter().zip(had).zip(chosen) {
         match done {

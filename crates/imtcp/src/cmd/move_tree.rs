@@ -2,18 +2,18 @@
 //! Moves what an attachment is of into cgroups of its own, within those that its processes are in.
 
 use std::fs;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{bail, Result};
 use imtcp_bpf::control::{self, Link};
 use imtcp_common::procfs;
 
 use crate::attachment::{self, Attachment, Moved, Target};
+use crate::cgroup::{self, Own};
 use crate::filter::Filter;
-use crate::{cgroup, nested};
+use crate::nested::{self, Nest};
 
-pub(super) fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
+pub(super) fn link(attachment: &mut Attachment, dir: BorrowedFd) -> Result<()> {
     let link = new_link(attachment, dir)?;
     let pin = control::attachment_pin(attachment.policy, attachment.links);
     attachment.links += 1;
@@ -21,9 +21,9 @@ pub(super) fn link(attachment: &mut Attachment, dir: &Path) -> Result<()> {
     control::pin_link(&link, &pin)
 }
 
-fn new_link(attachment: &Attachment, dir: &Path) -> Result<Link> {
+fn new_link(attachment: &Attachment, dir: BorrowedFd) -> Result<Link> {
     let filter = attachment.filter.as_ref().map(Filter::program).unwrap_or_default();
-    control::attach_to_cgroup(fs::File::open(dir)?.as_fd(), attachment.policy, filter)
+    control::attach_to_cgroup(dir, attachment.policy, filter)
 }
 
 /// The kernel asks the programs of one cgroup in the order in which they were attached. Gives this attachment's
@@ -37,7 +37,7 @@ pub(super) fn link_in_order(attachment: &Attachment) -> Result<()> {
         return Ok(());
     }
     for a in all.iter().skip_while(|a| a.policy != attachment.policy) {
-        let link = new_link(a, dir)?;
+        let link = new_link(a, fs::File::open(dir)?.as_fd())?;
         control::remove_links(a.policy, a.links);
         control::pin_link(&link, &control::attachment_pin(a.policy, 0))?;
     }
@@ -52,8 +52,11 @@ pub(super) fn mend_links(attachment: &mut Attachment, had_orders: bool) -> Resul
     }
     control::remove_links(attachment.policy, attachment.links);
     attachment.links = 0;
-    for dir in attachment.cgroups().into_iter().filter(|dir| dir.exists()) {
-        link(attachment, &dir)?;
+    for dir in attachment.cgroups() {
+        match attachment.target {
+            Target::Pid(_) => link(attachment, Own::require(&dir)?.as_fd())?,
+            Target::Cgroup(_) => link(attachment, fs::File::open(&dir)?.as_fd())?,
+        }
     }
     Ok(())
 }
@@ -62,9 +65,13 @@ pub(super) fn mend_links(attachment: &mut Attachment, had_orders: bool) -> Resul
 /// that have a run or attachment of their own.
 pub(super) fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
     let name = format!("{}{:016x}", cgroup::ATTACHMENT, attachment.policy);
-    attachment.moved.retain(|m| m.dir.exists());
+    attachment.moved.retain(|m| Own::is_at(&m.dir));
+    if procfs::is_alive(root) {
+        // One that is too deep is said to be.
+        cgroup::of_pid(root)?;
+    }
     // Asked before anything moves: afterwards what is around the process would not be any more.
-    let inner = nested::within(attachment);
+    let inner = Nest::now().within(attachment);
     // Children born while the others are moved show up in the next round.
     for _ in 0..16 {
         let mut taken = nested::processes(&inner);
@@ -82,19 +89,20 @@ pub(super) fn move_tree(attachment: &mut Attachment, root: i32) -> Result<()> {
             require_one_cgroup(pid)?;
             let dir = match attachment.moved.iter().find(|m| m.home == home) {
                 Some(moved) => moved.dir.clone(),
-                None => {
-                    let dir = nested::beside_all(&home).join(&name);
-                    // Two that they are in may have the same place beside them.
-                    if !attachment.moved.iter().any(|m| m.dir == dir) {
-                        attachment.moved.push(Moved { dir: dir.clone(), home });
-                        attachment.save()?;
-                        cgroup::create(&dir)?;
-                        link(attachment, &dir)?;
-                    }
-                    dir
+                None => nested::beside_all(&home).join(&name),
+            };
+            // Two that they are in may have the same place beside them.
+            let own = match attachment.moved.iter().any(|m| m.dir == dir) {
+                true => Own::require(&dir)?,
+                false => {
+                    attachment.moved.push(Moved { dir: dir.clone(), home });
+                    attachment.save()?;
+                    let own = Own::create(&dir)?;
+                    link(attachment, own.as_fd())?;
+                    own
                 }
             };
-            match cgroup::move_pid(pid, &dir) {
+            match own.take(pid) {
                 // It has ended, or is a kernel thread.
                 Err(e) if pid == root && procfs::exists(root) => {
                     bail!("cannot move process {root} to {}: {e}", dir.display())

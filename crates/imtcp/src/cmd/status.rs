@@ -16,6 +16,7 @@ use crate::cli::StatusArgs;
 use crate::coverage::Coverage;
 use crate::left_behind;
 use crate::mode::Mode;
+use crate::nested::Nest;
 use crate::nocc;
 use crate::policy;
 use crate::runs::{self, LeftBehind, Run};
@@ -164,6 +165,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         .map(|m| (m.name, records.iter().filter(|r| u32::from(r.mode) == m.number).count()))
         .collect();
     let policies = loaded.and_then(|_| Policies::open().ok());
+    let nest = Nest::now();
     let status = Status {
         current: loaded.map(|m| m.layout_matches()).transpose()?.unwrap_or(false),
         registered: controls().filter(|c| netns::is_registered(c)).collect(),
@@ -179,7 +181,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
             })
             .map(|a| ListedAttachment {
                 in_force: InForceNow::of(policies.as_ref(), a.policy, a.mode),
-                coverage: Coverage::of(&a),
+                coverage: Coverage::of(&a, &nest),
                 without: Without::of(policies.as_ref(), &records, a.policy, a.mode),
                 attachment: a,
             })

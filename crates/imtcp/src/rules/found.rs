@@ -19,17 +19,20 @@ use crate::user;
 /// The kernel keeps so much of a process's name.
 const NAME_BYTES: usize = 15;
 
+/// Cgroups that rules name, each with its path: users make as many as they like.
+const MOST_CGROUPS: usize = 4096;
+
 /// The cgroups and processes that are there.
 pub struct Machine {
     mount: PathBuf,
-    /// Relative to the mount; none that imtcp made.
-    cgroups: Vec<PathBuf>,
+    /// Relative to the mount, those that a rule may name; none that imtcp made.
+    cgroups: BTreeSet<PathBuf>,
     /// The names of containers by their ids. Read where a rule asks for them, as processes are.
     containers: BTreeMap<String, Vec<String>>,
     processes: BTreeMap<i32, Process>,
     made: Made,
-    /// The first cgroup that no rule reaches.
-    unreachable: Option<PathBuf>,
+    /// Why a cgroup is not among them, of the first such.
+    left_out: Option<String>,
 }
 
 struct Process {
@@ -63,7 +66,8 @@ impl Machine {
     pub fn look<'r>(rules: impl Iterator<Item = &'r Rule> + Clone) -> Result<Self, Obstacle> {
         let mount = cgroup::mount()?;
         let made = Made::now();
-        let (cgroups, unreachable) = below(&mount, &made);
+        let (cgroups, left_out) =
+            below(&mount, &made, |dir| rules.clone().any(|rule| may_name(&rule.names, dir)));
         let asks = |rule: &Rule| !rule.names.users.is_empty() || !rule.names.commands.is_empty();
         let containers = match rules.clone().any(|rule| !rule.names.containers.is_empty()) {
             true => containers::names(cgroups.iter().filter_map(|dir| containers::id(name(dir)))),
@@ -73,16 +77,40 @@ impl Machine {
             true => procfs::pids().filter_map(|pid| Some((pid, Process::of(pid)?))).collect(),
             false => BTreeMap::new(),
         };
-        Ok(Machine { mount, cgroups, containers, processes, made, unreachable })
+        Ok(Machine { mount, cgroups, containers, processes, made, left_out })
     }
 
-    /// What no rule reaches, in a sentence.
-    pub fn fault(&self) -> Option<String> {
-        let first = format::others_text(&self.unreachable.as_ref()?.to_string_lossy());
-        Some(format!(
-            "no rule reaches some cgroups, as {first}: the name is no text (UTF-8), or the path is too long for the \
-             kernel"
-        ))
+    /// What rules name and do not reach, in a sentence.
+    pub fn fault(&self) -> Option<&str> {
+        self.left_out.as_deref()
+    }
+
+    /// Has the process of a rule's attachment, or one that it started, left the cgroups of imtcp and those that are
+    /// attached? Of processes that were looked at.
+    pub fn has_left(&self, a: &Attachment, attached: &[Attachment]) -> bool {
+        let Target::Pid(root) = a.target else { return false };
+        if a.rule.is_none() {
+            return false;
+        }
+        let is_of_it = |pid: i32| pid == root || self.ancestors(pid).any(|pid| pid == root);
+        let is_attached = |dir: &Path| {
+            let whole = attached.iter().filter(|a| a.filter.is_none());
+            { whole }.any(|a| matches!(&a.target, Target::Cgroup(own) if dir.starts_with(own)))
+        };
+        let is_outside = |process: &Process| {
+            let dir = self.dir_of(process);
+            process.program.is_some() && !self.made.holds(&dir) && !is_attached(&dir)
+        };
+        self.processes.iter().any(|(pid, process)| is_outside(process) && is_of_it(*pid))
+    }
+
+    fn ancestors(&self, pid: i32) -> impl Iterator<Item = i32> + use<'_> {
+        let parent = |pid: &i32| self.processes.get(pid).map(|process| process.parent);
+        std::iter::successors(parent(&pid), parent).take(1000)
+    }
+
+    fn dir_of(&self, process: &Process) -> PathBuf {
+        self.mount.join(process.cgroup.trim_start_matches('/'))
     }
 
     /// What a rule is to have: cgroups, none of them in another, and processes without those that descend from
@@ -103,11 +131,13 @@ impl Machine {
                 || names.cgroups.iter().any(|pattern| is_path(pattern, dir))
                 || users.iter().any(|uid| name == format!("user-{uid}.slice"))
         };
-        let all: BTreeSet<&PathBuf> = self.cgroups.iter().filter(is_named).collect();
-        let outermost =
-            |dir: &&&PathBuf| !dir.ancestors().skip(1).any(|d| all.contains(&d.to_path_buf()));
-        let dirs: Vec<PathBuf> =
-            all.iter().filter(outermost).map(|dir| self.mount.join(dir)).collect();
+        // A cgroup comes before those in it.
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        for dir in self.cgroups.iter().filter(is_named).map(|dir| self.mount.join(dir)) {
+            if !dirs.last().is_some_and(|around| dir.starts_with(around)) {
+                dirs.push(dir);
+            }
+        }
         let processes = self.processes(names, &users, &dirs, attached);
         dirs.into_iter().map(Target::Cgroup).chain(processes.map(Target::Pid)).collect()
     }
@@ -126,14 +156,13 @@ impl Machine {
     ) -> impl Iterator<Item = i32> + use<'m> {
         let own: BTreeSet<i32> =
             procfs::ancestors().chain([std::process::id() as i32, 1]).collect();
-        let path = |process: &Process| self.mount.join(process.cgroup.trim_start_matches('/'));
-        let is_in = |process: &Process, dir: &Path| path(process).starts_with(dir);
+        let is_in = |process: &Process, dir: &Path| self.dir_of(process).starts_with(dir);
         // An attachment's own process stays named. Others that are in some run or attachment have what they have.
         let is_taken = |pid: i32, process: &Process| {
             let is_its_own = |a: &Attachment| {
                 a.target == Target::Pid(pid) && a.moved.iter().any(|m| is_in(process, &m.dir))
             };
-            self.made.holds(&path(process)) && !attached.iter().any(is_its_own)
+            self.made.holds(&self.dir_of(process)) && !attached.iter().any(is_its_own)
                 || dirs.iter().any(|dir| is_in(process, dir))
         };
         let is_named = |process: &Process| {
@@ -148,10 +177,8 @@ impl Machine {
             })
             .map(|(pid, _)| *pid)
             .collect();
-        let descends = move |pid: i32, of: &BTreeSet<i32>| {
-            let parent = |pid: &i32| self.processes.get(pid).map(|process| process.parent);
-            std::iter::successors(parent(&pid), parent).take(1000).any(|pid| of.contains(&pid))
-        };
+        let descends =
+            move |pid: i32, of: &BTreeSet<i32>| self.ancestors(pid).any(|pid| of.contains(&pid));
         named.clone().into_iter().filter(move |pid| !descends(*pid, &named))
     }
 }
@@ -175,24 +202,47 @@ fn is_program(process: &Process, name: &str) -> bool {
     process.command == shown || program.file_name().is_some_and(|file| file == name)
 }
 
-/// All that are not ours, relative to the mount, and the first that has no name for us.
-fn below(mount: &Path, made: &Made) -> (Vec<PathBuf>, Option<PathBuf>) {
-    let (mut found, mut unreachable) = (Vec::new(), None);
-    let is_named = |cgroup: &Cgroup| {
-        let named = cgroup.path.to_str().is_some_and(|path| path.len() < libc::PATH_MAX as usize);
-        if !named {
-            unreachable.get_or_insert_with(|| cgroup.path.to_path_buf());
+/// Those of which this says yes and that are not ours, relative to the mount; and why the first that is left out is.
+fn below(
+    mount: &Path,
+    made: &Made,
+    may_be_named: impl Fn(&Path) -> bool,
+) -> (BTreeSet<PathBuf>, Option<String>) {
+    let (mut found, mut left_out) = (BTreeSet::new(), None);
+    let goes_into = |cgroup: &Cgroup| !made.has(cgroup.path);
+    let take = |cgroup: &Cgroup| {
+        let Ok(dir) = cgroup.path.strip_prefix(mount) else { return };
+        if dir.as_os_str().is_empty() || !may_be_named(dir) {
+            return;
         }
-        named && !made.has(cgroup.path)
+        let why = if cgroup.path.to_str().is_none() {
+            "its name is no text (UTF-8)"
+        } else if cgroup.path.as_os_str().len() > cgroup::LONGEST_PATH {
+            "its path is too long for the kernel"
+        } else if found.len() == MOST_CGROUPS {
+            "rules name too many"
+        } else {
+            found.insert(dir.to_path_buf());
+            return;
+        };
+        left_out.get_or_insert_with(|| {
+            let name = format::others_text(&cgroup.path.to_string_lossy());
+            format!("no rule reaches the cgroup {name}, and there may be more: {why}")
+        });
     };
-    let visited = cgroup::visit(mount, is_named, |cgroup| {
-        found.extend(cgroup.path.strip_prefix(mount).ok().map(Path::to_path_buf));
-    });
-    if visited.is_err() {
-        unreachable.get_or_insert_with(|| mount.to_path_buf());
+    if let Err(e) = cgroup::visit(mount, goes_into, take) {
+        left_out.get_or_insert_with(|| format!("cannot look at all cgroups: {e}"));
     }
-    found.retain(|dir| !dir.as_os_str().is_empty());
-    (found, unreachable)
+    (found, left_out)
+}
+
+/// Without what only the user database or a container's engine tells. A name that is no text is read as far as it is.
+fn may_name(names: &Names, dir: &Path) -> bool {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    names.units.iter().any(|unit| unit.matches(&name))
+        || !names.containers.is_empty() && containers::id(&name).is_some()
+        || names.cgroups.iter().any(|pattern| is_path(pattern, Path::new(&*dir.to_string_lossy())))
+        || !names.users.is_empty() && name.starts_with("user-")
 }
 
 #[cfg(test)]
@@ -233,7 +283,7 @@ mod tests {
                 (100_015, process(1, 7, "/usr/bin/rclone", "rclone", "/user-7.slice/s")),
             ]),
             made: Made::of(&["/cg/imtcp-run-1"]),
-            unreachable: None,
+            left_out: None,
         }
     }
 

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use imtcp_bpf::Obstacle;
 
 use super::super::attach::{self, Done, Wanted};
 use crate::attachment::{key, Attachment, Key, Target};
@@ -22,30 +21,34 @@ pub const MOST_TARGETS: usize = 256;
 /// in a sentence.
 pub fn named<'r>(
     rules: &'r Rules,
+    machine: &Machine,
     attached: &[Attachment],
-) -> Result<(Named<'r>, Vec<String>), Obstacle> {
-    let machine = Machine::look(rules.in_force())?;
-    let mut faults: Vec<String> = machine.fault().into_iter().collect();
+) -> (Named<'r>, Vec<String>) {
+    let mut faults: Vec<String> = machine.fault().map(str::to_string).into_iter().collect();
     let mut all = Named::new();
     for rule in rules.in_force() {
         let mut targets = machine.named(&rule.names, attached);
-        if targets.len() > MOST_TARGETS {
+        // What has ended and left processes counts, too.
+        let is_left =
+            |a: &&Attachment| a.rule.as_deref() == Some(&rule.name) && !targets.contains(&a.target);
+        let left = attached.iter().filter(is_left).count();
+        if targets.len() + left > MOST_TARGETS {
             faults.push(format!(
                 "rule {} names {} targets: {MOST_TARGETS} at most are attached; name what is around them, as a \
                  user's slice",
                 rule.name,
-                targets.len()
+                targets.len() + left
             ));
             // Those that are attached stay among them.
             let is_attached = |t: &Target| attached.iter().any(|a| a.target == *t);
             targets.sort_by_key(|target| !is_attached(target));
-            targets.truncate(MOST_TARGETS);
+            targets.truncate(MOST_TARGETS.saturating_sub(left));
         }
         for target in targets {
             all.entry(key(&target, rule.filter.as_ref())).or_insert(rule);
         }
     }
-    Ok((all, faults))
+    (all, faults)
 }
 
 #[derive(Debug)]
@@ -64,17 +67,25 @@ impl Change<'_> {
 }
 
 /// What has to change for the rules to hold. What was attached by hand stays as it is.
-pub fn changes<'r>(mut named: Named<'r>, attached: Vec<Attachment>) -> Vec<Change<'r>> {
+pub fn changes<'r>(
+    mut named: Named<'r>,
+    machine: &Machine,
+    attached: Vec<Attachment>,
+) -> Vec<Change<'r>> {
     let is_over = |a: &Attachment| match a.target {
         // What it has started stays what the rule made it.
         Target::Pid(_) if a.has_ended() => a.is_over(),
         _ => true,
     };
     let mut changes = Vec::new();
-    for a in attached {
+    for a in &attached {
         match named.get(&a.key()) {
-            Some(rule) if has_it(&a, rule) => drop(named.remove(&a.key())),
-            None if a.rule.is_some() && is_over(&a) => changes.push(Change::GiveBack(Box::new(a))),
+            Some(rule) if has_it(a, rule) && !machine.has_left(a, &attached) => {
+                named.remove(&a.key());
+            }
+            None if a.rule.is_some() && is_over(a) => {
+                changes.push(Change::GiveBack(Box::new(a.clone())));
+            }
             _ => {}
         }
     }

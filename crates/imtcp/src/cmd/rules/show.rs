@@ -12,8 +12,9 @@ use super::round;
 use crate::attachment::{self, Attachment, Key, Target};
 use crate::cli::rules::{ListArgs, TestArgs};
 use crate::coverage::Coverage;
+use crate::nested::Nest;
 use crate::policy::Limits;
-use crate::rules::{Rule, Rules};
+use crate::rules::{Machine, Rule, Rules};
 use crate::{cgroup, param, state};
 
 /// A target of a rule, with what there is to say of it.
@@ -34,20 +35,24 @@ pub fn list(args: &ListArgs) -> Result<u8> {
     probe::require_privileges("imtcp rules list")?;
     let rules = Rules::read(&args.dir.dir);
     let attached = attachment::all();
-    let (named, faults) = round::named(&rules, &attached)?;
+    let machine = Machine::look(rules.in_force())?;
+    let (named, faults) = round::named(&rules, &machine, &attached);
     let watched = state::rules_are_watched();
+    let nest = Nest::now();
     let covered = |rule: &Rule| -> Vec<Covered> {
         let its = attached.iter().filter(|a| a.rule.as_deref() == Some(&rule.name));
         let open = named.iter().filter(|(key, of)| {
             of.name == rule.name && !attached.iter().any(|a| a.key() == **key && a.rule.is_some())
         });
-        its.map(of_attachment).chain(open.map(|(key, _)| not_its(key, &attached))).collect()
+        its.map(|a| of_attachment(a, &nest))
+            .chain(open.map(|(key, _)| not_its(key, &attached)))
+            .collect()
     };
     show(&rules, faults, args.json, Some(watched), covered)
 }
 
-fn of_attachment(a: &Attachment) -> Covered {
-    let coverage = Coverage::of(a);
+fn of_attachment(a: &Attachment, nest: &Nest) -> Covered {
+    let coverage = Coverage::of(a, nest);
     Covered { target: a.target.clone(), processes: coverage.processes, gap: coverage.gap(a) }
 }
 
@@ -71,7 +76,8 @@ fn processes(target: &Target) -> usize {
 
 pub fn test(args: &TestArgs) -> Result<u8> {
     let rules = Rules::read(&args.dir.dir);
-    let (named, faults) = round::named(&rules, &attachment::all())?;
+    let machine = Machine::look(rules.in_force())?;
+    let (named, faults) = round::named(&rules, &machine, &attachment::all());
     let covered = |rule: &Rule| -> Vec<Covered> {
         let its = named.iter().filter(|(_, of)| of.name == rule.name);
         its.map(|((target, _), _)| Covered {

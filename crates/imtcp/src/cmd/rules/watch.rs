@@ -13,14 +13,16 @@ use super::super::{detach, up};
 use super::round::{self, Change};
 use crate::attachment::{self, key, Attachment, Key, Target};
 use crate::cli::rules::WatchArgs;
-use crate::nested;
-use crate::rules::{Rule, Rules};
+use crate::nested::{self, Nest};
+use crate::rules::{Machine, Rule, Rules};
 use crate::signals::{self, Arrived, Blocked};
 use crate::state::{self, ChangeLock};
 use crate::sweep::sweep;
 
 /// How often it looks. A look costs milliseconds; what a new process sends before it is covered from then on.
 const LOOK: Duration = Duration::from_secs(1);
+/// It looks no more than a tenth of the time, however many cgroups users make.
+const REST: u32 = 9;
 /// What could not be attached is tried again so much later.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -29,6 +31,8 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let signals = Blocked::new()?;
     let _alone = state::lock_rules()?;
     let mut watcher = Watcher {
+        signals,
+        end: None,
         rules: Rules::read(&args.dir.dir),
         told: Vec::new(),
         told_of_targets: Vec::new(),
@@ -45,6 +49,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let mut ready = Some(sd_notify::NotifyState::Ready);
     loop {
         watcher.tell_faults();
+        let begun = Instant::now();
         match watcher.look() {
             Ok(()) => {
                 if watcher.fault.end().is_some() {
@@ -60,10 +65,8 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         }
         // `systemctl start` returns when what runs already is covered, or why it is not has been said.
         let _ = ready.take().map(|ready| sd_notify::notify(&[ready]));
-        // A hang-up asks services to read their files again, which this does anyway.
-        let asks =
-            |arrived: &Arrived| signals::asks_to_end(*arrived) && arrived.signal != libc::SIGHUP;
-        if let Some(end) = signals.wait_for(LOOK).filter(asks) {
+        watcher.wait(LOOK.max(begun.elapsed() * REST));
+        if let Some(end) = watcher.end {
             give_all_back()?;
             // A service that is asked to end has ended well.
             return Ok(match end.signal {
@@ -76,6 +79,9 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
 }
 
 struct Watcher {
+    signals: Blocked,
+    /// The signal that asked to end.
+    end: Option<Arrived>,
     rules: Rules,
     /// Faults of files that were said.
     told: Vec<String>,
@@ -87,6 +93,16 @@ struct Watcher {
 }
 
 impl Watcher {
+    /// Waits, or until a signal asks to end. One that came says so ever after.
+    fn wait(&mut self, most: Duration) {
+        // A hang-up asks services to read their files again, which this does anyway.
+        let asks =
+            |arrived: &Arrived| signals::asks_to_end(*arrived) && arrived.signal != libc::SIGHUP;
+        if self.end.is_none() {
+            self.end = self.signals.wait_for(most).filter(asks);
+        }
+    }
+
     fn tell_faults(&mut self) {
         let now: Vec<String> = self.rules.faults().into_iter().map(str::to_string).collect();
         tell_new(&mut self.told, now, " (what it said before holds)");
@@ -98,9 +114,10 @@ impl Watcher {
         meta::require_up()?;
         let rules = self.rules.clone();
         let attached = attachment::all();
-        let (named, faults) = round::named(&rules, &attached)?;
+        let machine = Machine::look(rules.in_force())?;
+        let (named, faults) = round::named(&rules, &machine, &attached);
         self.tell_of_targets(faults);
-        let changes = round::changes(named, attached);
+        let changes = round::changes(named, &machine, attached);
         self.failed.retain(|key, _| changes.iter().any(|c| c.key() == *key));
         let (mut over, mut wanted) = (Vec::new(), Vec::new());
         for change in changes.into_iter().filter(|c| !is_waiting(&self.failed, &c.key())) {
@@ -109,18 +126,13 @@ impl Watcher {
                 Change::Take(target, rule) => wanted.push((target, rule)),
             }
         }
-        if !over.is_empty() {
-            let lock = lock_while_up()?;
-            sweep(&lock);
-            // Somebody else may have changed something before the lock.
-            let now = attachment::all();
-            over.retain(|a| now.iter().any(|n| n.policy == a.policy && n.rule == a.rule));
-            let keys: Vec<Key> = over.iter().map(Attachment::key).collect();
-            let faults = give_back(over, &lock)?;
+        for some in over.chunks(AT_ONCE) {
+            let faults = give_back(some, lock_while_up()?)?;
+            self.wait(LET_OTHERS);
             if let Some(why) =
                 faults.into_iter().map(|e| format!("{e:#}")).reduce(|a, b| a + "; " + &b)
             {
-                keys.into_iter().for_each(|key| self.note(key, Some(&why)));
+                some.iter().for_each(|a| self.note(a.key(), Some(&why)));
             }
         }
         for (target, rule) in wanted {
@@ -133,8 +145,10 @@ impl Watcher {
             let done = take(target, rule);
             drop(lock);
             self.note(key, done.err().map(|e| format!("{e:#}")).as_deref());
-            // Whoever waits for the lock looks at it every few milliseconds.
-            std::thread::sleep(LET_OTHERS);
+            self.wait(LET_OTHERS);
+            if self.end.is_some() {
+                break;
+            }
         }
         Ok(())
     }
@@ -161,6 +175,11 @@ fn tell_new(told: &mut Vec<String>, now: Vec<String>, more: &str) {
     *told = now;
 }
 
+/// Attachments that are given back under one lock: each walk through all sockets serves several. ours: a few
+/// tenths of a second.
+const AT_ONCE: usize = 16;
+
+/// Whoever waits for the lock looks at it every few milliseconds.
 const LET_OTHERS: Duration = Duration::from_millis(20);
 
 fn lock_while_up() -> Result<ChangeLock> {
@@ -178,7 +197,7 @@ fn take(target: Target, rule: &Rule) -> Result<()> {
     let name = &rule.name;
     let done = round::take(target, rule).map_err(|e| e.context(format!("rule {name}")))?;
     let a = &done.attachment;
-    let processes = nested::own_processes(a, &nested::within(a)).len();
+    let processes = nested::own_processes(a, &Nest::now().within(a)).len();
     eprintln!("imtcp: rule {name}: {}", done.told(processes));
     if let Some(text) = a.unreached.text() {
         eprintln!("imtcp: rule {name}: {text}");
@@ -187,8 +206,12 @@ fn take(target: Target, rule: &Rule) -> Result<()> {
 }
 
 /// Says what is given back, and returns why what is not.
-fn give_back(attached: Vec<Attachment>, lock: &ChangeLock) -> Result<Vec<Error>> {
-    let done = detach::give_up(attached, lock)?;
+fn give_back(some: &[Attachment], lock: ChangeLock) -> Result<Vec<Error>> {
+    sweep(&lock);
+    // Somebody else may have changed something before the lock.
+    let now = attachment::all();
+    let is_still = |a: &&Attachment| now.iter().any(|n| n.policy == a.policy && n.rule == a.rule);
+    let done = detach::give_up(some.iter().filter(is_still).cloned().collect(), &lock)?;
     for a in &done.detached {
         eprintln!("imtcp: rule {}: {} is detached", a.rule.clone().unwrap_or_default(), a.name());
     }
@@ -197,10 +220,12 @@ fn give_back(attached: Vec<Attachment>, lock: &ChangeLock) -> Result<Vec<Error>>
 
 /// Who ends leaves nothing of what it did.
 fn give_all_back() -> Result<()> {
-    let lock = state::lock()?;
-    let attached = attachment::all().into_iter().filter(|a| a.rule.is_some()).collect();
-    for fault in give_back(attached, &lock)? {
-        eprintln!("imtcp: {fault:#}");
+    let attached: Vec<_> = attachment::all().into_iter().filter(|a| a.rule.is_some()).collect();
+    for some in attached.chunks(AT_ONCE) {
+        for fault in give_back(some, state::lock()?)? {
+            eprintln!("imtcp: {fault:#}");
+        }
+        std::thread::sleep(LET_OTHERS);
     }
     Ok(())
 }

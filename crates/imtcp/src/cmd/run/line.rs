@@ -104,7 +104,15 @@ fn limits(s: &Summary) -> String {
     if s.limits == Limits::default() {
         return String::new();
     }
-    format!(" ({})", s.limits)
+    // The first segments of a connection are not paced: many connections at once send many.
+    let is_over =
+        s.limits.max_bps.zip(s.mean_bps()).is_some_and(|(max, mean)| mean > max / 20 * 21);
+    let over = if is_over {
+        ", exceeded: the first ten segments of each connection are not held"
+    } else {
+        ""
+    };
+    format!(" ({}{over})", s.limits)
 }
 
 fn available(s: &Summary) -> String {
@@ -216,6 +224,18 @@ mod tests {
             ..Default::default()
         });
         says(&s, "; available 90.9 Mbit/s (one result); ");
+    }
+
+    #[test]
+    fn a_ceiling_that_did_not_hold_is_told_with_the_cause() {
+        let with = |max_bps| Summary {
+            limits: Limits { max_bps: Some(max_bps), ..Limits::default() },
+            ..measured()
+        };
+        let told =
+            "mean 50.0 Mbit/s (at most 47.0 Mbit/s, exceeded: the first ten segments of each";
+        says(&with(47_000_000), told);
+        says(&with(48_000_000), "mean 50.0 Mbit/s (at most 48.0 Mbit/s); ");
     }
 
     #[test]

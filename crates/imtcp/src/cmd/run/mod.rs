@@ -19,12 +19,11 @@ mod wait;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::{control, probe, Policy, Record};
@@ -82,7 +81,7 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     drop(lock);
     let started = Instant::now();
     let plan = Plan {
-        cgroup: &session.cgroup,
+        cgroup: session.own()?,
         home: home.as_ref(),
         user: user.as_ref(),
         mask: &blocked.before,
@@ -152,6 +151,8 @@ struct Session {
     policies: Policies,
     records: Records,
     cgroup: PathBuf,
+    /// The same, open, once it was made.
+    own: Option<cgroup::Own>,
     refuge: PathBuf,
     watch: Option<Watch>,
     inherited: Inherited,
@@ -194,6 +195,7 @@ impl Session {
             policies,
             records,
             cgroup: parent.join(format!("{}{policy:016x}", cgroup::RUN)),
+            own: None,
             refuge,
             watch: None,
             inherited: Inherited::default(),
@@ -233,17 +235,21 @@ impl Session {
         };
         nocc::log_use(run.mode, &format!("run {} ({})", run.pid, program(args)));
         self.registered = Some(runs::Registered::new(run, lock)?);
-        cgroup::create(&self.cgroup)?;
+        let own = cgroup::Own::create(&self.cgroup)?;
         self.policies.insert(self.policy, &self.orders)?;
-        let dir = fs::File::open(&self.cgroup)?;
-        self.link = Some(control::attach_to_cgroup(dir.as_fd(), self.policy, Default::default())?);
-        self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup)).transpose().ok().flatten();
+        self.link = Some(control::attach_to_cgroup(own.as_fd(), self.policy, Default::default())?);
+        self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup, own.as_fd()));
+        self.own = Some(own);
         let (inherited, unreached) = Inherited::take(self.policy, args.orders.mode)?;
         self.inherited = inherited;
         if let Some(told) = unreached.text() {
             eprintln!("imtcp: of what the command inherits, {told}");
         }
         Ok(())
+    }
+
+    fn own(&self) -> Result<&cgroup::Own> {
+        self.own.as_ref().context("the run has no cgroup")
     }
 
     /// For each open connection of the run.

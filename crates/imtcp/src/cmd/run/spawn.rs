@@ -2,11 +2,10 @@
 //! The command's process: in the run's cgroup, as whom and where it is wanted.
 
 use std::ffi::{CString, OsString};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use anyhow::{anyhow, Context, Result};
 use imtcp_bpf::mountns::Home;
@@ -17,6 +16,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{fork, pipe2, ForkResult, Pid};
 
 use super::terminal;
+use crate::cgroup::Own;
 use crate::signals;
 use crate::user::Target;
 
@@ -37,7 +37,7 @@ impl Step {
 
 /// Where and as whom the command starts.
 pub struct Plan<'a> {
-    pub cgroup: &'a Path,
+    pub cgroup: &'a Own,
     pub home: Option<&'a Home>,
     pub user: Option<&'a Target>,
     /// The signal mask that we were given.
@@ -67,7 +67,7 @@ pub fn spawn(command: &[OsString], plan: &Plan) -> Result<Started> {
             std::env::set_var(name, value);
         }
     }
-    let procs = OpenOptions::new().write(true).open(plan.cgroup.join("cgroup.procs"))?;
+    let procs = plan.cgroup.procs().context("the run's cgroup was removed by somebody")?;
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
     let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
 

@@ -2,8 +2,9 @@
 //! What a run does that no congestion control of ours holds back: seen while it goes on, for the line at
 //! its end to name what was seen and nothing else.
 
-use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -62,14 +63,13 @@ pub struct Watch {
 
 impl Watch {
     /// Before the command begins, with the privilege to load programs.
-    pub fn new(cgroup: &Path) -> Result<Self> {
-        let dir = File::open(cgroup)?;
-        Ok(Watch {
-            counters: uncovered::Uncovered::watch(dir.as_fd()),
+    pub fn new(cgroup: &Path, dir: BorrowedFd) -> Self {
+        Watch {
+            counters: uncovered::Uncovered::watch(dir),
             cgroup: cgroup.to_path_buf(),
             nfs_before: procfs::nfs_bytes_written(),
             moved: Arc::default(),
-        })
+        }
     }
 
     /// From the command's start, for as long as this process lives.
@@ -97,15 +97,35 @@ impl Watch {
             udp_bytes: self.counters.udp_bytes(),
             other_bytes: self.counters.other_bytes(),
             nfs_bytes: procfs::nfs_bytes_written().saturating_sub(self.nfs_before),
-            daemons: peers.into_iter().filter(is_there).filter_map(daemon).collect(),
+            daemons: self.daemons(peers),
             moved: self.moved.get().cloned().or_else(|| self.moved_in_passing()),
         }
+    }
+
+    /// Those that are not of the run itself.
+    fn daemons(&self, peers: BTreeSet<UnixPeer>) -> Vec<Daemon> {
+        let known = |peer: UnixPeer| is_there(&peer).then(|| daemon(peer)).flatten();
+        let mut found: Vec<Daemon> = peers.into_iter().filter_map(known).collect();
+        if !found.is_empty() {
+            let of_run = procfs::unix_sockets_of(&cgroup::procs(&self.cgroup));
+            // ssh binds its master to such a name, and links it to the one that others use.
+            let made_by = |path: &str, own: &str| {
+                own.strip_prefix(path).is_some_and(|end| end.is_empty() || end.starts_with('.'))
+            };
+            found.retain(|d| !of_run.iter().any(|own| made_by(&d.path, own)));
+        }
+        found
     }
 
     /// One that was moved and has ended between two looks. What imtcp made may have gone since: its name is what
     /// is left, and only root, who may load programs, moves anything there.
     fn moved_in_passing(&self) -> Option<Moved> {
+        let mount = cgroup::mount().ok()?;
         self.counters.moved().into_iter().find_map(|moved| {
+            // A program sees so many cgroups around a process.
+            if mount.join(moved.cgroup.trim_start_matches('/')).starts_with(&self.cgroup) {
+                return None;
+            }
             let is_ours =
                 moved.by_root && { Path::new(&moved.cgroup).ancestors() }.any(cgroup::has_our_name);
             (!is_ours).then_some(Moved { command: moved.command, cgroup: moved.cgroup })
