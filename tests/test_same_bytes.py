@@ -70,7 +70,8 @@ def test_two_checkouts_of_the_same_sources_give_the_same_programs_and_guest(tmp_
 
 
 def test_no_program_holds_the_directory_it_was_built_in() -> None:
-    programs = [ROOT / "target" / "release" / name for name in PROGRAMS]
+    names = {*PROGRAMS, "imtcp-advice", "imtcp-agent"}
+    programs = [ROOT / "target" / "release" / name for name in sorted(names)]
     programs += [*(ROOT / "target" / "bpf").glob("*.o"), ROOT / "target/proftpd/mod_imtcp.so"]
     homes = [str(ROOT), str(Path.home() / ".cargo")]
     for program in programs:
