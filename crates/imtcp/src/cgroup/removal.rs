@@ -12,8 +12,7 @@ use imtcp_bpf::Obstacle;
 use imtcp_common::{format, procfs, shell};
 
 use super::tree::{self, procs};
-use super::{move_pid, Own};
-use crate::made::Made;
+use super::{has_our_name, move_pid, Own};
 
 /// Removes a cgroup of ours and those in it. Processes that still run there move to `refuge`, or to its parent if it is
 /// gone. Of cgroups in it that somebody else made it says that their
@@ -30,7 +29,7 @@ pub fn remove_telling(dir: &Path, refuge: &Path, tell: impl FnMut(i32)) -> Resul
         return Ok(());
     }
     let refuge = refuge.ancestors().find(|d| d.join("cgroup.procs").exists()).unwrap_or(refuge);
-    let mut removal = Removal { refuge, made: Made::now(), limited: BTreeSet::new(), tell };
+    let mut removal = Removal { refuge, limited: BTreeSet::new(), tell };
     let removed = removal.when_empty(dir);
     if let Some(first) = removal.limited.first() {
         let more = match removal.limited.len() - 1 {
@@ -48,7 +47,6 @@ pub fn remove_telling(dir: &Path, refuge: &Path, tell: impl FnMut(i32)) -> Resul
 
 struct Removal<'a, T> {
     refuge: &'a Path,
-    made: Made,
     /// Inner cgroups of others, with their processes' limits. Of those in one another the outermost.
     limited: BTreeSet<PathBuf>,
     tell: T,
@@ -93,7 +91,8 @@ impl<T: FnMut(i32)> Removal<'_, T> {
     fn move_all(&mut self, dir: &Path) -> Result<()> {
         let mut refused = None;
         tree::visit_populated(dir, |cgroup| {
-            if cgroup.path.parent() == Some(dir) && !self.made.has(cgroup.path) {
+            let is_ours = has_our_name(cgroup.path) && Own::is_at(cgroup.path);
+            if cgroup.path.parent() == Some(dir) && !is_ours {
                 self.limited.insert(cgroup.path.to_path_buf());
             }
             for pid in cgroup.procs() {
