@@ -236,7 +236,7 @@ fn what_a_new_rule_names_that_is_not_there_is_said() {
 }
 
 #[test]
-fn other_commands_need_not_wait_until_all_that_a_rule_names_is_attached() {
+fn nobody_waits_until_all_that_a_rule_names_is_attached() {
     let Some(_alone) = alone() else { return };
     let units: Vec<Unit> = (0..60).map(|_| Unit::new()).collect();
     let attached = || {
@@ -251,7 +251,7 @@ fn other_commands_need_not_wait_until_all_that_a_rule_names_is_attached() {
     watch.says("rule units: cgroup ");
     imtcp_ok(&["run", "-q", "--", "true"]);
     let when_it_had_run = attached();
-    eventually("all are attached", || attached() == units.len());
-    assert!(when_it_had_run < units.len() * 2 / 3, "{when_it_had_run} of {}", units.len());
+    assert!(when_it_had_run < units.len(), "all were attached first");
+    // Whoever ends it does not wait for the rest either.
     watch.end();
 }

@@ -82,10 +82,10 @@ fn a_unit_that_takes_no_cgroup_is_not_left_but_named_with_the_cause() {
     assert_eq!(imtcp::cgroup::of_pid(sleep.pid()).unwrap(), unit.0);
     assert!(cgroups_left().is_empty());
     let status = json(&imtcp_ok(&["status", "--json"]));
-    assert_eq!(
-        (&status["attachments"], &status["runs"]),
-        (&serde_json::json!([]), &serde_json::json!([]))
-    );
+    assert_eq!(status["attachments"], serde_json::json!([]));
+    // What another test's run has left may live for a moment.
+    let runs = status["runs"].as_array().unwrap();
+    assert!(runs.iter().all(|run| run["command"] != "echo it began"), "{status}");
 }
 
 #[test]
