@@ -93,13 +93,16 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Waits, or until a signal asks to end. One that came says so ever after.
+    /// Waits, or until a signal asks to end. The end of a child is a signal, too, and shortens nothing.
     fn wait(&mut self, most: Duration) {
         // A hang-up asks services to read their files again, which this does anyway.
         let asks =
             |arrived: &Arrived| signals::asks_to_end(*arrived) && arrived.signal != libc::SIGHUP;
-        if self.end.is_none() {
-            self.end = self.signals.wait_for(most).filter(asks);
+        let until = Instant::now() + most;
+        while self.end.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            let Some(arrived) = self.signals.wait_for(left) else { return };
+            self.end = Some(arrived).filter(asks);
         }
     }
 
