@@ -36,7 +36,7 @@ TESTS = tuple(
     for name in ("connections", "modes", "nocc", "parameters", "rates", "token_bucket")
 )
 
-#: Inputs that tests are, each of itself alone.
+#: Guest inputs that are tests: each matters to its own results alone.
 OTHER_TESTS = ("tests/test_", "lab/tests/test_")
 
 

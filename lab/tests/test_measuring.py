@@ -187,7 +187,7 @@ def test_strict_priority_leaves_the_foreground_as_it_was_and_uses_the_rest():
     m = judged("priority")
     assert m["U"] > 0.97
     # Harm is what is asked about: of one seed, the web's objects may also come a little sooner.
-    # Of seeds 0 to 9 the mean is 0.019, the deviation 0.003.
+    # Seeds 0 to 9 have a mean of 0.019 (deviation 0.003).
     assert m["I_mean"] < 0.05
     # One packet on the wire stands before each burst of the foreground; CUBIC adds tens.
     assert m["queue_pkts_mean"] - m["queue_pkts_alone"] < 4
@@ -196,8 +196,8 @@ def test_strict_priority_leaves_the_foreground_as_it_was_and_uses_the_rest():
 def test_cubic_harms_the_web():
     m = judged("cubic")
     assert m["U"] > 0.9
-    # Of seeds 0 to 9 the means are 0.25 and 19.6, the deviations 0.03 and 0.7; another build is
-    # another sample.
+    # Seeds 0 to 9 have a mean harm of 0.25 (deviation 0.03) and 19.6 packets more in the queue
+    # (0.7). Another build is another sample.
     assert m["I_mean"] > 0.1
     assert m["queue_pkts_mean"] - m["queue_pkts_alone"] > 10
 

@@ -136,18 +136,11 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Leftovers of any run or attachment in the cgroup hierarchy.
 pub fn cgroups_left() -> Vec<PathBuf> {
-    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                if imtcp::cgroup::has_our_name(&entry.path()) {
-                    found.push(entry.path());
-                }
-                walk(&entry.path(), found);
-            }
-        }
-    }
     let mut found = Vec::new();
-    walk(&imtcp::cgroup::mount().unwrap(), &mut found);
+    let note = |cgroup: &imtcp::cgroup::Cgroup| {
+        found.extend(imtcp::cgroup::has_our_name(cgroup.path).then(|| cgroup.path.to_path_buf()));
+    };
+    imtcp::cgroup::visit(&imtcp::cgroup::mount().unwrap(), |_| true, note).unwrap();
     found
 }
 
@@ -304,11 +297,7 @@ pub const SENT: &str = "import fcntl, socket, struct, sys, time\n\
 
 /// Says so where it is not.
 pub fn python3_is_there() -> bool {
-    let there = Command::new("python3").arg("-V").output().is_ok();
-    if !there {
-        skip("python3 is missing");
-    }
-    there
+    python3().is_some()
 }
 
 /// Where the program itself is, or says that it is not there.

@@ -2,6 +2,7 @@
 //! Attachments: of what, with which orders, and what each changed. A unit that restarts has a new cgroup of the
 //! old name, and a pid comes to mean another process.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -262,14 +263,11 @@ impl Attachment {
 
     /// The process that it is of and all that descend from it, but for this command; none of a cgroup.
     pub fn tree(&self) -> BTreeSet<i32> {
-        match self.target {
-            Target::Pid(_) => self.tree_in(&Families::now()),
-            Target::Cgroup(_) => BTreeSet::new(),
-        }
+        self.tree_in(&LazyCell::new(Families::now))
     }
 
-    /// The same, at that moment.
-    pub fn tree_in(&self, families: &Families) -> BTreeSet<i32> {
+    /// The same, at the moment at which somebody asked first.
+    pub fn tree_in(&self, families: &LazyCell<Families>) -> BTreeSet<i32> {
         let own = std::process::id() as i32;
         match self.target {
             Target::Pid(root) if !self.has_ended() => {

@@ -2,7 +2,7 @@
 //! Attachments and runs inside one another: the inner one decides for what it has, in whatever order
 //! they came, and the outer one has it when the inner one has ended.
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -36,7 +36,7 @@ impl Inner {
 pub struct Nest {
     attachments: Vec<(Attachment, Vec<Inner>)>,
     runs: Vec<Inner>,
-    families: OnceCell<Families>,
+    families: LazyCell<Families>,
 }
 
 impl Nest {
@@ -49,16 +49,13 @@ impl Nest {
         Nest {
             attachments: attachment::all().into_iter().map(inner).collect(),
             runs: runs::living().into_iter().map(|r| Inner::new(r.name(), r.cgroup)).collect(),
-            families: OnceCell::new(),
+            families: LazyCell::new(Families::now),
         }
     }
 
     /// The process that an attachment is of and all that descend from it; none of a cgroup.
     pub fn tree(&self, attachment: &Attachment) -> BTreeSet<i32> {
-        match attachment.target {
-            Target::Pid(_) => attachment.tree_in(self.families.get_or_init(Families::now)),
-            Target::Cgroup(_) => BTreeSet::new(),
-        }
+        attachment.tree_in(&self.families)
     }
 
     /// Those within this attachment: with processes of its tree, or below its cgroup. One with a filter leaves the

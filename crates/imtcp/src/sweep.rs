@@ -28,7 +28,7 @@ pub fn sweep_runs(_lock: &ChangeLock) {
     // Afterwards: what a run had open at its end is among them.
     let used = policies_in_use();
     for (path, mut run) in ended {
-        if run.cgroup.exists() {
+        if cgroup::Own::is_at(&run.cgroup) {
             // Killed, perhaps while it held its processes still: those that cannot be moved go on all the same.
             cgroup::thaw(&run.cgroup);
             run.left_behind = runs::end_cgroup(&run.cgroup, &run.refuge).0;

@@ -165,7 +165,7 @@ fn a_process_that_leaves_what_a_rule_gave_it_is_followed() {
 fn a_run_whose_command_nests_cgroups_leaves_none() {
     let Some(_alone) = alone() else { return };
     let script = format!(
-        "cd {}$(sed -n s/^0:://p /proc/self/cgroup) && mkdir inner && cd -P inner && \
+        "cd {}$(sed -n s/^0:://p /proc/self/cgroup) && mkdir inner && cd -P inner || exit 1; \
          for i in $(seq {MANY}); do mkdir {LONG} && cd -P {LONG} || exit 1; done; \
          sleep 60 >/dev/null 2>&1 & echo $! >cgroup.procs",
         imtcp::cgroup::mount().unwrap().display()

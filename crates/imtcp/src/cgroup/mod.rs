@@ -83,6 +83,11 @@ fn dir_of(mounted: &Cgroup2, path: &str) -> Option<PathBuf> {
     known.then(|| mounted.dir.join(within).components().collect())
 }
 
+/// The same for one of the whole hierarchy, as /proc and programs in the kernel name it.
+pub fn shown_at(mount: &Path, path: &str) -> PathBuf {
+    mount.join(path.trim_start_matches('/'))
+}
+
 /// The kernel's number of a cgroup, which one that is made anew under the same name does not have.
 pub fn id(dir: &Path) -> Option<u64> {
     Some(fs::metadata(dir).ok()?.ino())

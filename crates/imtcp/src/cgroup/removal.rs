@@ -15,9 +15,8 @@ use super::tree::{self, procs};
 use super::{has_our_name, move_pid, Own};
 
 /// Removes a cgroup of ours and those in it. Processes that still run there move to `refuge`, or to its parent if it is
-/// gone. Of cgroups in it that somebody else made it says that their
-/// limits end. A process that cannot be moved keeps no
-/// other.
+/// gone. It says so where inner cgroups of somebody else end, with their limits. A process that cannot be moved keeps
+/// no other.
 pub fn remove(dir: &Path, refuge: &Path) -> Result<()> {
     remove_telling(dir, refuge, |_| ())
 }
@@ -47,7 +46,7 @@ pub fn remove_telling(dir: &Path, refuge: &Path, tell: impl FnMut(i32)) -> Resul
 
 struct Removal<'a, T> {
     refuge: &'a Path,
-    /// Inner cgroups of others, with their processes' limits. Of those in one another the outermost.
+    /// Inner cgroups of others, with their processes' limits: the outermost alone.
     limited: BTreeSet<PathBuf>,
     tell: T,
 }
@@ -91,8 +90,8 @@ impl<T: FnMut(i32)> Removal<'_, T> {
     fn move_all(&mut self, dir: &Path) -> Result<()> {
         let mut refused = None;
         tree::visit_populated(dir, |cgroup| {
-            let is_ours = has_our_name(cgroup.path) && Own::is_at(cgroup.path);
-            if cgroup.path.parent() == Some(dir) && !is_ours {
+            let is_ours = |dir: &Path| has_our_name(dir) && Own::is_at(dir);
+            if cgroup.path.parent() == Some(dir) && !is_ours(cgroup.path) {
                 self.limited.insert(cgroup.path.to_path_buf());
             }
             for pid in cgroup.procs() {

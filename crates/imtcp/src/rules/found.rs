@@ -110,7 +110,7 @@ impl Machine {
     }
 
     fn dir_of(&self, process: &Process) -> PathBuf {
-        self.mount.join(process.cgroup.trim_start_matches('/'))
+        cgroup::shown_at(&self.mount, &process.cgroup)
     }
 
     /// What a rule is to have: cgroups, none of them in another, and processes without those that descend from
@@ -124,13 +124,9 @@ impl Machine {
             .iter()
             .filter_map(|name| Some(user::find(name).ok()?.uid.as_raw()))
             .collect();
-        let is_named = |dir: &&PathBuf| {
-            let name = name(dir);
-            names.units.iter().any(|unit| unit.matches(name))
-                || self.is_container(name, &names.containers)
-                || names.cgroups.iter().any(|pattern| is_path(pattern, dir))
-                || users.iter().any(|uid| name == format!("user-{uid}.slice"))
-        };
+        let is_container = |name: &str| self.is_container(name, &names.containers);
+        let is_user = |name: &str| users.iter().any(|uid| name == format!("user-{uid}.slice"));
+        let is_named = |dir: &&PathBuf| is_cgroup_named(names, dir, is_container, is_user);
         // A cgroup comes before those in it.
         let mut dirs: Vec<PathBuf> = Vec::new();
         for dir in self.cgroups.iter().filter(is_named).map(|dir| self.mount.join(dir)) {
@@ -236,13 +232,30 @@ fn below(
     (found, left_out)
 }
 
-/// Without what only the user database or a container's engine tells. A name that is no text is read as far as it is.
-fn may_name(names: &Names, dir: &Path) -> bool {
+/// Is this one of what a rule names? A name that is no text is read as far as it is.
+fn is_cgroup_named(
+    names: &Names,
+    dir: &Path,
+    is_container: impl Fn(&str) -> bool,
+    is_user: impl Fn(&str) -> bool,
+) -> bool {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     names.units.iter().any(|unit| unit.matches(&name))
-        || !names.containers.is_empty() && containers::id(&name).is_some()
+        || is_container(&name)
         || names.cgroups.iter().any(|pattern| is_path(pattern, Path::new(&*dir.to_string_lossy())))
-        || !names.users.is_empty() && name.starts_with("user-")
+        || is_user(&name)
+}
+
+/// The same before the user database or a container's engine is asked.
+fn may_name(names: &Names, dir: &Path) -> bool {
+    let may_be_container = |name: &str| containers::id(name).is_some();
+    let may_be_user = |name: &str| name.starts_with("user-");
+    is_cgroup_named(
+        names,
+        dir,
+        |name| !names.containers.is_empty() && may_be_container(name),
+        |name| !names.users.is_empty() && may_be_user(name),
+    )
 }
 
 #[cfg(test)]

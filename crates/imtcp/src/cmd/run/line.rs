@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The line at the end of a run. It claims what was seen, and names what imtcp did not hold back.
 
+use imtcp_bpf::shared;
 use imtcp_common::format;
 
 use super::not_held_back::not_held_back;
@@ -11,6 +12,11 @@ use crate::policy::{self, Limits};
 /// Round trips below this are too short to measure in: IMTCP_SHORT_RTT_US of
 /// core/include/imtcp/meas_state.h (a test compares), here for the text alone.
 const SHORT_RTT_US: u64 = 1000;
+
+/// A run may be so far ahead of its ceiling (IMTCP_CREDIT_NS of bpf/imtcp_policy.h).
+const AHEAD_US: u64 = shared::IMTCP_T_MAX_US as u64;
+/// The measurement that a connection is sending may go beyond the ceiling. ours: more than it does to a run's mean.
+const MEASURING_PCT: u128 = 2;
 
 /// So many times what was sent is a download.
 const DOWNLOAD: u64 = 10;
@@ -104,15 +110,19 @@ fn limits(s: &Summary) -> String {
     if s.limits == Limits::default() {
         return String::new();
     }
-    // The first segments of a connection are not paced: many connections at once send many.
-    let is_over =
-        s.limits.max_bps.zip(s.mean_bps()).is_some_and(|(max, mean)| mean > max / 20 * 21);
-    let over = if is_over {
-        ", exceeded: the first ten segments of each connection are not held"
-    } else {
-        ""
+    let over = match exceeded(s) {
+        true => ", exceeded: the first ten segments of each connection are not held",
+        false => "",
     };
     format!(" ({}{over})", s.limits)
+}
+
+/// Was more sent than a ceiling lets by? Linux does not pace the first segments of a connection: many connections at
+/// once send many.
+fn exceeded(s: &Summary) -> bool {
+    let Some(max_bps) = s.limits.max_bps else { return false };
+    let allowed_bits = u128::from(max_bps) * u128::from(s.elapsed_us + AHEAD_US) / 1_000_000;
+    u128::from(s.bytes_acked) * 8 * 100 > allowed_bits * (100 + MEASURING_PCT)
 }
 
 fn available(s: &Summary) -> String {
@@ -236,6 +246,9 @@ mod tests {
             "mean 50.0 Mbit/s (at most 47.0 Mbit/s, exceeded: the first ten segments of each";
         says(&with(47_000_000), told);
         says(&with(48_000_000), "mean 50.0 Mbit/s (at most 48.0 Mbit/s); ");
+        // A short run has what it may be ahead, and that is not above the ceiling.
+        let short = Summary { elapsed_us: 200_000, bytes_acked: 1_250_000, ..with(40_000_000) };
+        says(&short, "mean 50.0 Mbit/s (at most 40.0 Mbit/s); ");
     }
 
     #[test]

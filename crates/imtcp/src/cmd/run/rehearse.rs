@@ -22,15 +22,10 @@ pub fn rehearse() -> Result<()> {
     let Command::Run(args) = Cli::parse_from(words).command else { unreachable!() };
     let orders = policy::orders(&args.orders, args.config.config.as_deref(), None)?;
     let mut session = Session::start(&args, orders, &state::lock()?)?;
-    let own = std::process::id() as i32;
-    let moved = session.own()?.take(own);
-    let unwritable = |dir: &Path, e| Obstacle::unwritable(&dir.join("cgroup.procs"), &e);
-    let connected = moved
-        .map_err(|e| unwritable(&session.cgroup, e).into())
-        .and_then(|()| connect(args.orders.mode));
+    let connected = connect_within(&session, args.orders.mode);
     // A process still in it at its end would count as left behind.
-    let moved_back = cgroup::move_pid(own, &session.refuge);
-    let moved_back = moved_back.map_err(|e| unwritable(&session.refuge, e));
+    let moved_back = cgroup::move_pid(std::process::id() as i32, &session.refuge)
+        .map_err(|e| unwritable(&session.refuge, &e));
     session.undo()?;
     connected?;
     moved_back?;
@@ -40,8 +35,10 @@ pub fn rehearse() -> Result<()> {
     Ok(())
 }
 
-/// Has a connection that is made now, in the run's cgroup, the mode's congestion control?
-fn connect(mode: Mode) -> Result<()> {
+/// Has a connection that is made in the run's cgroup the mode's congestion control?
+fn connect_within(session: &Session, mode: Mode) -> Result<()> {
+    let moved = session.own()?.take(std::process::id() as i32);
+    moved.map_err(|e| unwritable(&session.cgroup, &e))?;
     // Without a loopback device there is nothing to be tried.
     let Ok((client, server)) = connection_to_self() else { return Ok(()) };
     let control = socket::control(client.as_fd())?;
@@ -56,6 +53,10 @@ fn connect(mode: Mode) -> Result<()> {
         format!("a connection of the run has the control {control}, not {}", mode.control());
     let remedy = "`bpftool cgroup tree` lists the programs that may have changed it";
     Err(Obstacle::new(found, remedy).into())
+}
+
+fn unwritable(cgroup: &Path, error: &io::Error) -> Obstacle {
+    Obstacle::unwritable(&cgroup.join("cgroup.procs"), error)
 }
 
 fn connection_to_self() -> io::Result<(TcpStream, TcpStream)> {

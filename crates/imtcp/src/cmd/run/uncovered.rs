@@ -123,7 +123,7 @@ impl Watch {
         let mount = cgroup::mount().ok()?;
         self.counters.moved().into_iter().find_map(|moved| {
             // A program sees so many cgroups around a process.
-            if mount.join(moved.cgroup.trim_start_matches('/')).starts_with(&self.cgroup) {
+            if cgroup::shown_at(&mount, &moved.cgroup).starts_with(&self.cgroup) {
                 return None;
             }
             let is_ours =
@@ -141,7 +141,7 @@ const LOOK: Duration = Duration::from_secs(5);
 fn first_outside(mount: &Path, own: &Path, child: Pid) -> Option<Moved> {
     procfs::tree(child.as_raw()).into_iter().find_map(|pid| {
         let cgroup = procfs::cgroup(pid)?;
-        let dir = mount.join(cgroup.trim_start_matches('/'));
+        let dir = cgroup::shown_at(mount, &cgroup);
         // Not where a run or an attachment inside has it, which counts it.
         let has_left = !dir.starts_with(own) && !Made::now().holds(&dir);
         has_left.then_some(Moved { command: procfs::command(pid)?, cgroup })
