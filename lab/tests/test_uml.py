@@ -28,15 +28,22 @@ def runner(**settings: float) -> UmlRunner:
     return UmlRunner(**settings)
 
 
-def of_guests() -> set[int]:
-    """Process ids of all guests on this machine and of what they hold."""
-    listed = subprocess.run(["pgrep", "-f", "kernels/uml@"], capture_output=True, text=True)
-    return {int(pid) for pid in listed.stdout.split()}
+def guests(parent: int) -> list[int]:
+    """Process ids of the guests' kernels that `parent` runs; each leads a session of what it holds.
+
+    Other tests run guests on this machine at the same time.
+    """
+    return _listed("--parent", str(parent), "-f", "kernels/uml@")
 
 
-def left(path: Path) -> list[str]:
-    """Names of what guests share with the host."""
-    return [entry.name for entry in path.iterdir() if entry.name.startswith(SHARED)]
+def held(guest: int) -> list[int]:
+    """Process ids of a guest: its kernel, and what that holds."""
+    return _listed("--session", str(guest))
+
+
+def _listed(*which: str) -> list[int]:
+    listed = subprocess.run(["pgrep", *which], capture_output=True, text=True)
+    return [int(pid) for pid in listed.stdout.split()]
 
 
 def test_time_that_nobody_uses_costs_nothing():
@@ -109,29 +116,21 @@ def test_a_job_that_computes_for_ever_is_ended_for_its_clock_stands():
 
 
 def test_a_guest_that_is_killed_is_told_and_leaves_nothing():
-    before = of_guests()
+    killed = []
 
     def kill(_: float) -> None:
-        for pid in of_guests() - before:
-            if _is_leader(pid):
-                os.kill(pid, signal.SIGKILL)
+        for guest in guests(os.getpid()):
+            killed.append(guest)
+            os.kill(guest, signal.SIGKILL)
 
     with pytest.raises(GuestCrashed, match="SIGKILL"):
         runner().run(Job("while :; do sleep 1; done", limit_virtual_s=1e9), kill)
-    _gone(before)
+    _gone(killed[0])
 
 
-def _is_leader(pid: int) -> bool:
-    """The kernel itself, not one of the processes that it holds."""
-    try:
-        return os.getsid(pid) == pid
-    except ProcessLookupError:
-        return False
-
-
-def _gone(before: set[int]) -> None:
+def _gone(guest: int) -> None:
     deadline = time.monotonic() + 5
-    while of_guests() - before:
+    while held(guest):
         assert time.monotonic() < deadline, "a guest's processes outlive it"
         time.sleep(0.05)
 
@@ -139,23 +138,25 @@ def _gone(before: set[int]) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_command_leaves_no_process(how, tmp_path: Path):
     runner()
-    before, shared = of_guests(), set(left(Path("/dev/shm")))
     script = tmp_path / "endless.sh"
     script.write_text("while :; do :; done\n")
     command = [sys.executable, "-m", "imtcp_lab.cli", "vm", "run", "--kernel", "uml", str(script)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
-    while len(of_guests() - before) < 3:
+    while not (found := guests(process.pid)) or len(held(found[0])) < 3:
         assert time.monotonic() < deadline, "no guest was started"
         time.sleep(0.05)
+    guest = found[0]
+    shared = Path(f"/proc/{guest}/cwd").readlink()
+    assert shared.name.startswith(SHARED)
     process.send_signal(how)
     process.communicate(timeout=20)
     assert process.returncode == (-9 if how == signal.SIGKILL else 130)
-    _gone(before)
+    _gone(guest)
     if how == signal.SIGKILL:
         # The next guest removes what this one left, and what another is using stays.
         runner().run(Job("true"))
-    assert not set(left(Path("/dev/shm"))) - shared
+    assert not shared.exists()
 
 
 def test_large_results_and_inputs_come_through_whole():
