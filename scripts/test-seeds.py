@@ -8,10 +8,10 @@ another sample.
     scripts/test-seeds.py --seeds 5 tests/test_modes.py
     scripts/test-seeds.py -- -k token                  what stands after -- is pytest's
 
-Prints how often each test passed.  lab/results/test-seeds.json keeps each seed's results until
-something changes that a guest depends on (scripts/guest-inputs.txt).  The same command goes on
-where it was ended, on another day too.  lab/results/test-seeds.md is the table.  Exits with 1 if a
-test failed.
+Prints how often each test passed, and how far what it found is from its bounds (tests/margins.py).
+lab/results/test-seeds.json keeps each seed's results until something changes that a guest depends
+on (scripts/guest-inputs.txt).  The same command goes on where it was ended, on another day too.
+lab/results/test-seeds.md is the table.  Exits with 1 if a test failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from statistics import fmean, stdev
 from threading import Lock
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,10 +41,22 @@ TESTS = tuple(
 
 #: Guest inputs that are tests: each matters to its own results alone.
 OTHER_TESTS = ("tests/test_", "lab/tests/test_")
+#: What is asked and said of a figure is no part of these tests.
+FIGURES = ":!lab/src/imtcp_lab/experiments"
 
 
-def outcomes(seed: int, arguments: list[str]) -> dict[str, str]:
-    """Each test's result with a seed: ``""`` if it passed, else the reason."""
+@dataclass(frozen=True)
+class Outcome:
+    """What a test came to with a seed."""
+
+    #: Why it failed; ``""``: it passed.
+    wrong: str
+    #: (what, value, bound) of tests/margins.py.
+    met: list[tuple[str, float, float]]
+
+
+def outcomes(seed: int, arguments: list[str]) -> dict[str, Outcome]:
+    """What each test came to with a seed."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [sys.executable, "-m", "pytest", "-q", "-m", "vm", "-p", "no:cacheprovider"]
         command += [f"--junit-xml={report.name}", *arguments]
@@ -55,7 +70,9 @@ def outcomes(seed: int, arguments: list[str]) -> dict[str, str]:
         for case in cases:
             wrong = [e.get("message", "") for e in case if e.tag in ("failure", "error", "skipped")]
             name = f"{case.get('classname', '').split('.')[-1]}::{case.get('name')}"
-            found[name] = " ".join((wrong[0] or "it failed").split())[:300] if wrong else ""
+            told = " ".join((wrong[0] or "it failed").split())[:300] if wrong else ""
+            properties = {p.get("name"): p.get("value", "") for p in case.iter("property")}
+            found[name] = Outcome(told, json.loads(properties.get("margins") or "[]"))
         return found
 
 
@@ -63,6 +80,7 @@ def inputs(arguments: list[str]) -> str:
     """Names the state of all that a guest of these tests depends on."""
     of = (ROOT / "scripts" / "guest-inputs.txt").read_text().split()
     of = [path for path in of if path in arguments or not path.startswith(OTHER_TESTS)]
+    of.append(FIGURES)
     changed = ["git", "status", "--porcelain", "--", *of]
     if subprocess.run(changed, cwd=ROOT, capture_output=True, check=True).stdout:
         raise SystemExit("test-seeds: commit what has changed first: results are kept by its state")
@@ -79,14 +97,19 @@ class Kept:
         self.all = json.loads(path.read_text()) if path.exists() else {}
         now = inputs(arguments)
         if self.all.get(self.asked, {}).get("inputs") != now:
-            self.all[self.asked] = {"inputs": now, "tests": [], "failed": {}}
+            self.all[self.asked] = {"inputs": now, "tests": [], "failed": {}, "met": {}}
         self.own = self.all[self.asked]
         self.lock = Lock()
 
-    def add(self, seed: int, found: dict[str, str]) -> None:
+    def add(self, seed: int, found: dict[str, Outcome]) -> None:
         with self.lock:
             self.own["tests"] = sorted({*self.own["tests"], *found})
-            self.own["failed"][str(seed)] = {n: reason for n, reason in found.items() if reason}
+            self.own["failed"][str(seed)] = {n: o.wrong for n, o in found.items() if o.wrong}
+            for name, outcome in found.items():
+                for what, value, bound in outcome.met:
+                    key = f"{what} {bound:g}"
+                    of_test = self.own["met"].setdefault(name, {})
+                    of_test.setdefault(key, {})[str(seed)] = float(f"{value:.4g}")
             new = self.path.with_suffix(".new")
             new.write_text(json.dumps(self.all, indent=1, sort_keys=True) + "\n")
             new.rename(self.path)
@@ -104,7 +127,21 @@ class Kept:
                 passed = f"{count - len(seeds)} of {count}"
                 failed = ", ".join(sorted(seeds, key=int)) or "none"
                 rows[name] = f"| `{name}` | {passed} | {failed} | `{one['inputs']}` |\n"
-        return HEAD + "".join(rows[name] for name in sorted(rows))
+        return HEAD + "".join(rows[name] for name in sorted(rows)) + self.bounds()
+
+    def bounds(self) -> str:
+        """How far from its bounds what a test found is."""
+        rows = []
+        for one in self.all.values():
+            for name, of_test in one["met"].items():
+                for key, by_seed in of_test.items():
+                    far = deviations(key, list(by_seed.values()))
+                    rows.append((name, key, fmean(by_seed.values()), far))
+        told = (
+            f"| `{name}` | {key} | {mean:.4g} | {far:.1f} |\n"
+            for name, key, mean, far in sorted(rows)
+        )
+        return BOUNDS + "".join(told)
 
 
 HEAD = """# Tests of the virtual machine by seed
@@ -113,6 +150,25 @@ By `scripts/test-seeds.py`.  The last column names the state of all that a guest
 other bytes each seed is another sample.
 
 | test | passed | failed with seeds | state |
+|---|---|---|---|
+"""
+
+
+def deviations(key: str, values: list[float]) -> float:
+    """From the mean of these to their bound, in standard deviations; infinite if all are equal."""
+    sign, bound = key.split()[-2:]
+    room = (float(bound) - fmean(values)) * (1 if sign == "≤" else -1)
+    deviation = stdev(values) if len(values) > 1 else 0.0
+    return room / deviation if deviation else inf
+
+
+BOUNDS = """
+## How far from their bounds
+
+What a test found with these seeds, on the mean, and how many standard deviations its bound is from
+that.  Student's t for twenty of them has one in ten thousand beyond 4.7.
+
+| test | what, and its bound | mean | deviations |
 |---|---|---|---|
 """
 
@@ -132,7 +188,7 @@ def main() -> int:
         if not kept.has(seed):
             found = outcomes(seed, asked.arguments)
             kept.add(seed, found)
-            failed = [name for name, reason in found.items() if reason]
+            failed = [name for name, outcome in found.items() if outcome.wrong]
             print(f"seed {seed}: {len(found)} tests, failed: {failed or 'none'}", flush=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:

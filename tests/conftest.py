@@ -6,14 +6,23 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import margins
 from agents import CLIENT, LINKS, NAMES, PEERS, SERVER, SWALLOW, Agents, inside, ip
 from built import IMTCP, ROOT
 from running_kernel import running_kernel as running_kernel
+
+
+@pytest.fixture(autouse=True)
+def met(record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """The bounds that a test met are in its report."""
+    yield
+    if taken := margins.taken():
+        record_property(margins.PROPERTY, taken)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 
 from guests import RECEIVER, UP, Path3, lines, run
 from imtcp_lab.vm import FAST
+from margins import at_least, within
 
 pytestmark = pytest.mark.vm
 
@@ -41,9 +42,9 @@ def test_a_run_with_g_takes_that_share_of_an_idle_line_and_says_what_is_in_force
     rates = {
         name: json.loads(result.files[name].decode().splitlines()[-1])["mean_bps"] for name in runs
     }
-    assert rates["whole"] >= 0.8 * LINK_BPS, rates
+    at_least("whole, of the link", rates["whole"] / LINK_BPS, 0.8)
     # The cap is a 20th above the share, of frames, and what is measured may be a little high.
-    assert 0.4 * LINK_BPS <= rates["half"] <= 0.55 * LINK_BPS, rates
+    within("half, of the link", rates["half"] / LINK_BPS, 0.4, 0.55)
     in_force = {"whole": DEFAULTS, "half": DEFAULTS | {"g": 0.5, "N": 10}}
     for name, params in in_force.items():
         assert most_sent(lines(result, f"{name}.watch"))["params"] == params
@@ -73,10 +74,10 @@ def test_ledbat_with_a_smaller_target_keeps_a_shorter_queue_on_the_same_path() -
         assert record["params"] == {"gain": 1.0, "target": target_ms}
         queue_us[target_ms] = record["srtt_us"] - record["min_rtt_us"]
         summary = json.loads(result.files[str(target_ms)].decode().splitlines()[-1])
-        assert summary["mean_bps"] >= 0.8 * link_bps, (target_ms, summary)
+        at_least(f"{target_ms} ms, of the link", summary["mean_bps"] / link_bps, 0.8)
     # What slow start put beyond 100 ms goes slowly: by a packet in a round trip and less.
-    assert queue_us[100] >= 90_000, queue_us
-    assert 10_000 <= queue_us[20] <= 30_000, queue_us
+    at_least("queue for 100 ms, us", queue_us[100], 90_000)
+    within("queue for 20 ms, us", queue_us[20], 10_000, 30_000)
 
 
 def test_a_chosen_pause_is_what_lies_between_measurements_also_after_losses() -> None:
@@ -94,10 +95,11 @@ def test_a_chosen_pause_is_what_lies_between_measurements_also_after_losses() ->
     found = {pause: most_sent(lines(result, str(pause))) for pause in pauses}
     for pause, record in found.items():
         assert record["params"]["pause"] == pause
-        assert record["reductions"]["loss"] >= 1, record
+        at_least(f"pause {pause}, losses", record["reductions"]["loss"], 1)
     # twenty round trips of 30 ms, and the queue's: at most six seconds of them
-    assert 4 <= found[20]["meas_started"] <= 6 / 0.6 + 1
-    assert found[0]["meas_started"] >= 5 * found[20]["meas_started"]
+    within("measurements with a pause of 20", found[20]["meas_started"], 4, 6 / 0.6 + 1)
+    more = found[0]["meas_started"] / found[20]["meas_started"]
+    at_least("times as many without one", more, 5)
 
 
 def test_attaching_again_changes_the_parameters_of_open_connections() -> None:

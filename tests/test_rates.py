@@ -7,6 +7,7 @@ import json
 import pytest
 
 from guests import RECEIVER, UP, Path3, run
+from margins import at_least, at_most, within
 
 pytestmark = pytest.mark.vm
 
@@ -45,8 +46,8 @@ def mean_rates_bps(orders: dict[str, str], rival: bool) -> dict[str, float]:
 def test_the_floor_holds_beside_a_greedy_flow_and_is_more_than_what_yielding_leaves() -> None:
     rates = mean_rates_bps({"yields": "", "floor": "--min-rate 25M"}, rival=True)
     # The rate at the receiver is a little under the wire's, which the floor counts.
-    assert rates["floor"] >= 0.85 * 25e6, rates
-    assert rates["yields"] <= 0.75 * rates["floor"], rates
+    at_least("of the floor", rates["floor"] / 25e6, 0.85)
+    at_most("without it, of that", rates["yields"] / rates["floor"], 0.75)
 
 
 def test_the_ceiling_is_reached_and_holds_for_the_sum_at_a_usual_round_trip() -> None:
@@ -60,7 +61,7 @@ def test_the_ceiling_is_reached_and_holds_for_the_sum_at_a_usual_round_trip() ->
     # of each of three connections leave before any pacing: 0.8 % of 8 s at 5M; and what the last
     # stream took ahead is not waited for at the end.
     for name, ceiling_bps in (("low", 5e6), ("high", 20e6), ("other", 5e6)):
-        assert 0.9 * ceiling_bps <= rates[name] <= 1.0 * ceiling_bps, rates
+        within(f"{name}, of the ceiling", rates[name] / ceiling_bps, 0.9, 1.0)
 
 
 def test_what_is_sent_again_counts_towards_the_ceiling() -> None:
@@ -82,7 +83,7 @@ def test_what_is_sent_again_counts_towards_the_ceiling() -> None:
         "wait $R $S\n"
     )
     rate_bps = int(run(script).files["bytes"]) * 8 / 10
-    assert 0.9e6 <= rate_bps <= 1.04e6
+    within("of the ceiling", rate_bps / 1e6, 0.9, 1.04)
 
 
 def test_the_pacing_that_a_program_asks_for_holds_under_fq_and_after_the_control_is_gone() -> None:
@@ -100,8 +101,9 @@ def test_the_pacing_that_a_program_asks_for_holds_under_fq_and_after_the_control
     # 128 kB at a time.
     rates = [each["sum"]["bits_per_second"] for each in told["intervals"][1:]]
     assert len(rates) == 5
-    assert all(0.8 * 5e6 <= bps <= 1.2 * 5e6 for bps in rates), rates
-    assert sum(rates) / 5 <= 1.02 * 5e6, rates
+    at_least("slowest second, of the rate", min(rates) / 5e6, 0.8)
+    at_most("fastest second, of the rate", max(rates) / 5e6, 1.2)
+    at_most("all five, of the rate", sum(rates) / 5 / 5e6, 1.02)
 
 
 def test_what_is_available_to_a_run_of_several_connections_is_what_they_could_have_together() -> (
@@ -120,9 +122,10 @@ def test_what_is_available_to_a_run_of_several_connections_is_what_they_could_ha
     result = run(script)
     for parallel in ("1", "4"):
         told = json.loads(result.files[parallel].decode().splitlines()[-1])
-        assert told["avail_results"] > 10, told
+        at_least(f"{parallel} of them, results", told["avail_results"], 11)
         # of an idle path of 50 Mbit/s
-        assert 0.85 * 50e6 <= told["avail_mean_bps"] <= 1.15 * 50e6, told
+        mean_share = told["avail_mean_bps"] / 50e6
+        within(f"{parallel} of them, mean, of the link", mean_share, 0.85, 1.15)
         # The mean is one of whole kbit/s.
         low, mean, high = (told[f"avail_{of}_bps"] // 1000 for of in ("min", "mean", "max"))
         assert low <= mean <= high, told

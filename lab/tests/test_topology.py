@@ -188,3 +188,12 @@ def test_receivers_acknowledge_every_segment_where_that_is_asked_for():
     script = Dumbbell(prompt_acks=True).script()
     # Once the host has a way out.
     assert script.index("route add default via 10.9.0.1") < script.index("quickack 1")
+
+
+def test_senders_hand_over_one_segment_at_a_time_where_that_is_asked_for():
+    assert "gso_max_segs" not in Dumbbell().script()
+    lines = Dumbbell(single_segments=True).script().splitlines()
+    assert {line for line in lines if "gso_max_segs 1" in line} == {
+        "ip -n bg link set bg0 gso_max_segs 1",
+        "ip -n fg link set fg0 gso_max_segs 1",
+    }
