@@ -174,11 +174,11 @@ def test_the_latecomer_pushes_the_first_out_with_ledbat_and_not_with_ledbatpp() 
     within("ledbatpp's latecomer, magnitudes of the first", log10(ledbatpp), -0.5, 0.5)
 
 
-def lossy_s(path: Path3, controls: tuple[str, ...]) -> dict[str, float]:
-    """Seconds that nine transfers of 2 MB take: when the first loss comes decides much of one."""
+def lossy_s(path: Path3, controls: tuple[str, ...], guests: int) -> dict[str, float]:
+    """Seconds of three transfers of 2 MB in each guest: when the first loss comes decides much."""
     times = range(3)
     took = dict.fromkeys(controls, 0.0)
-    for seed in range(1, 4):
+    for seed in range(1, guests + 1):
         script = UP + path.script()
         for control in controls:
             for i in times:
@@ -191,13 +191,14 @@ def lossy_s(path: Path3, controls: tuple[str, ...]) -> dict[str, float]:
 
 def test_full_speed_overtakes_reno_on_a_long_lossy_path() -> None:
     path = Path3(forward="rate 20mbit limit 400 loss 1%", back="delay 80ms limit 10000")
-    took = lossy_s(path, ("reno", "imtcp_fs"))
+    took = lossy_s(path, ("reno", "imtcp_fs"), guests=3)
     at_least("times Reno's rate", took["reno"] / took["imtcp_fs"], 1.5)
 
 
 def test_full_speed_overtakes_westwood_on_a_lossy_link_of_2_mbit() -> None:
     path = Path3(forward="rate 2mbit limit 50 loss 5%", back="delay 100ms limit 10000")
-    took = lossy_s(path, ("westwood", "imtcp_fs"))
+    # They are nearer to each other: of three guests the ratio deviates by 0.13 from its mean, 1.36.
+    took = lossy_s(path, ("westwood", "imtcp_fs"), guests=12)
     at_least("times Westwood's rate", took["westwood"] / took["imtcp_fs"], 1)
 
 
@@ -294,7 +295,7 @@ def test_a_connection_that_is_attached_again_does_not_go_back_to_slow_start() ->
     assert list(dict.fromkeys(controls)) == ["reno", "imtcp_bg", "imtcp_lp", "imtcp"]
     ssthresh = [int(row["ssthresh_segs"]) for row in transfer.sent if int(row["retrans"])]
     # 200 packets of buffer and 125 of path: no loss leaves more.
-    at_most("greatest ssthresh after a loss, segments", max(ssthresh), 325)
+    assert max(ssthresh) <= 325, max(ssthresh)
 
 
 def switched(path: Path3, control: str) -> tuple[Transfer, list[Row], list[Row]]:
