@@ -164,20 +164,23 @@ def test_a_reader_that_stops_costs_no_more_than_it_costs_reno(control: str, allo
 #: Guests of an ensemble, of two transfers each: enough to pass, and enough to fail. What falls
 #: beside its bound by chance alone is asked for twice as much again.
 GUESTS, GUESTS_MOST = 5, 15
+#: Standard errors of the difference. The first end the search early. Beyond the last what is within
+#: its bound is less than once in 10 000 samples (Student's t, 30 transfers of each control).
+ENOUGH_ERRORS, LAST_ERRORS = 2, 5
 
 
 def no_slower_than_reno(
     path: Path3, steps: str, allowed: dict[str, float], least_retrans: int = 0
 ) -> dict[str, list[float]]:
     """Transfers with each control, none slower than a Reno that the kernel paces, as it paces every
-    mode, by more than the share that is allowed and two standard errors of the two means; the
-    seconds that they took."""
+    mode, by more than the share that is allowed and what chance may add; the seconds that they
+    took."""
     seconds: dict[str, list[float]] = {control: [] for control in CONTROLS}
 
-    def slower_by_at_least(control: str) -> float:
+    def slower_by_at_least(control: str, errors: int) -> float:
         own, reno = (np.array(seconds[c]) for c in (control, "reno"))
         error = np.hypot(own.std(ddof=1), reno.std(ddof=1)) / np.sqrt(len(own))
-        return float((own.mean() - 2 * error) / reno.mean() - 1)
+        return float((own.mean() - errors * error) / reno.mean() - 1)
 
     for seed in range(1, GUESTS_MOST + 1):
         labels = [(control, f"{control}{n}") for n in (1, 2) for control in CONTROLS]
@@ -190,10 +193,12 @@ def no_slower_than_reno(
             assert transfer.intact
             assert int(transfer.sent[-1]["retrans"]) >= least_retrans
             seconds[control].append(transfer.seconds)
-        if seed >= GUESTS and all(slower_by_at_least(c) <= allowed[c] for c in allowed):
-            break
+        if seed >= GUESTS and all(
+            slower_by_at_least(c, ENOUGH_ERRORS) <= allowed[c] for c in allowed
+        ):
+            return seconds
     for control, most in allowed.items():
-        at_most(f"{control}, slower than Reno by", slower_by_at_least(control), most)
+        assert slower_by_at_least(control, LAST_ERRORS) <= most, (control, seconds)
     return seconds
 
 
