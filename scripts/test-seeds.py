@@ -138,7 +138,7 @@ class Kept:
                     far = deviations(key, list(by_seed.values()))
                     rows.append((name, key, fmean(by_seed.values()), far))
         told = (
-            f"| `{name}` | {key} | {mean:.4g} | {far:.1f} |\n"
+            f"| `{name}` | {key} | {mean:.4g} | {f'{far:.1f}' if far < inf else 'all equal'} |\n"
             for name, key, mean, far in sorted(rows)
         )
         return BOUNDS + "".join(told)
