@@ -172,9 +172,11 @@ ENOUGH_ERRORS, LAST_ERRORS = 2, 5
 def no_slower_than_reno(
     path: Path3, steps: str, allowed: dict[str, float], least_retrans: int = 0
 ) -> dict[str, list[float]]:
-    """Transfers with each control, none slower than a Reno that the kernel paces, as it paces every
-    mode, by more than the share that is allowed and what chance may add; the seconds that they
-    took."""
+    """The seconds that transfers took with each control.
+
+    None is slower than Reno by more than the share that is allowed and what chance may add.  The
+    kernel paces this Reno, as it paces every mode.
+    """
     seconds: dict[str, list[float]] = {control: [] for control in CONTROLS}
 
     def slower_by_at_least(control: str, errors: int) -> float:
@@ -472,8 +474,8 @@ def test_a_receiver_that_lies_gains_no_window_beyond_the_rules_and_all_data_arri
 
 
 def test_a_connection_that_begins_with_a_small_segment_uses_a_slow_link() -> None:
-    # 37 bytes cross 2 Mbit/s in 0.4 ms, a full segment in 6: as the least round trip of this
-    # path of 20 ms they would make of every full one a queue above delta.
+    # 37 bytes cross 2 Mbit/s in 0.4 ms, a full segment in 6 ms. Taken for the least round trip, the
+    # small one would make every full segment look like a queue above delta.
     path = Path3(forward="rate 2mbit limit 100", back="delay 20ms limit 10000")
     script = UP + path.script()
     for control in ("reno", "imtcp_bg"):

@@ -117,8 +117,8 @@ def test_lp_keeps_no_queue_where_its_buffer_lets_it_lose_nothing() -> None:
     queued_us = [r["srtt_us"] - 30_000 for r in between(own, 3, 9)]
     # The threshold (2) is a seventh of the 21 ms that it has shown itself.
     at_most("mean queue, us", sum(queued_us) / len(queued_us), 7_000)
-    # At worst it goes back to a packet each time that it fills the path, and grows by one in a
-    # round trip: the half of it, less what the smoothed delay takes to fall.
+    # At worst it goes back to one packet each time that it fills the path, and grows by one in a
+    # round trip. That is half of the path, less the time in which the smoothed delay falls.
     at_least("share", payload_bps(between(own, 3, 9)) / LP_BPS, 0.4)
 
 
