@@ -4,6 +4,7 @@
 mod support;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -33,6 +34,7 @@ fn main() {
         a_batch_comes_once,
         batches_that_come_together_are_told_apart,
         series_are_made_together_and_found_again,
+        new_paths_take_no_longer_where_there_are_many,
         a_record_comes_once,
         batches_written_together_are_safe_together,
         settings_are_kept_and_taken_back,
@@ -186,6 +188,23 @@ async fn series_are_made_together_and_found_again(place: Place) {
         assert!(of_dst.iter().all(|source| found.iter().any(|s| s.source == **source)));
         store.close().await;
     }
+}
+
+/// PostgreSQL read all paths for each new one.
+async fn new_paths_take_no_longer_where_there_are_many(place: Place) {
+    let store = open(&place).await;
+    let mut took = Vec::new();
+    for round in 0..12 {
+        let of = |i| Record {
+            dst: format!("10.{round}.{}.{}", i / 250, i % 250),
+            ..record(DST, at(NOON), 1)
+        };
+        let begun = Instant::now();
+        assert_eq!(put(&store, (0..500).map(of).collect()).await, 500);
+        took.push(begun.elapsed());
+    }
+    let (first, last) = (took[..2].iter().min().unwrap(), took[10..].iter().min().unwrap());
+    assert!(*last < *first * 3, "{took:?}");
 }
 
 async fn a_record_comes_once(place: Place) {

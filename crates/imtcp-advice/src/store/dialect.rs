@@ -55,6 +55,20 @@ impl Dialect {
         }
     }
 
+    /// Parameters of so many rows, from the first on. SQLite's have no numbers: the driver would look for each
+    /// of them among all.
+    pub fn rows(self, rows: usize, columns: usize) -> String {
+        let parameter = |i: usize| match self {
+            Dialect::Sqlite => "?".to_string(),
+            Dialect::Postgres => format!("${}", i + 1),
+        };
+        let row = |row: usize| {
+            let parameters = (0..columns).map(|column| parameter(row * columns + column));
+            format!("({})", parameters.collect::<Vec<_>>().join(", "))
+        };
+        (0..rows).map(row).collect::<Vec<_>>().join(", ")
+    }
+
     /// Element `index` of the JSON array `j.value`.
     pub fn field(self, index: usize, kind: &str) -> String {
         match self {

@@ -132,20 +132,26 @@ impl Store {
         );
         let query = self.dialect.query(&paths).bind(&keys).bind(i64::from(self.limits.paths));
         query.execute(&mut **tx).await?;
+        // Ids by subqueries, so by an index: a join with elements, of which PostgreSQL knows nothing, may
+        // read every path for each.
+        let path = format!("(SELECT p.id FROM path p WHERE p.dst = {dst})");
         let series = format!(
             "INSERT INTO series (path_id, hop, source) SELECT n.path_id, n.hop, n.source FROM (
-                SELECT p.id AS path_id, {hop} AS hop, {source} AS source,
-                    ROW_NUMBER() OVER (PARTITION BY p.id ORDER BY {hop}, {source}) AS i
-                FROM {elements} JOIN path p ON p.dst = {dst} WHERE NOT EXISTS (SELECT 1
-                    FROM series s WHERE s.path_id = p.id AND s.hop = {hop} AND s.source = {source})) n
+                SELECT k.path_id, k.hop, k.source,
+                    ROW_NUMBER() OVER (PARTITION BY k.path_id ORDER BY k.hop, k.source) AS i
+                FROM (SELECT {path} AS path_id, {hop} AS hop, {source} AS source FROM {elements}) k
+                WHERE k.path_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM series s
+                    WHERE s.path_id = k.path_id AND s.hop = k.hop AND s.source = k.source)) n
              WHERE n.i + (SELECT COUNT(*) FROM series s WHERE s.path_id = n.path_id) <= $2
              ON CONFLICT DO NOTHING"
         );
         let most = i64::from(self.limits.series_of_path);
         self.dialect.query(&series).bind(&keys).bind(most).execute(&mut **tx).await?;
         let sql = format!(
-            "SELECT p.dst, s.hop, s.source, s.id FROM {elements} JOIN path p ON p.dst = {dst}
-             JOIN series s ON s.path_id = p.id AND s.hop = {hop} AND s.source = {source}"
+            "SELECT n.dst, n.hop, n.source, n.id FROM (
+                SELECT {dst} AS dst, {hop} AS hop, {source} AS source, (SELECT s.id FROM series s
+                    WHERE s.path_id = {path} AND s.hop = {hop} AND s.source = {source}) AS id
+                FROM {elements}) n WHERE n.id IS NOT NULL"
         );
         let rows = self.dialect.query(&sql).bind(&keys).fetch_all(&mut **tx).await?;
         let made = |row: &AnyRow| {

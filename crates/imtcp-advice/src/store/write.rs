@@ -5,7 +5,9 @@ use std::collections::HashSet;
 
 use imtcp_client::record::{Kind, Record};
 use imtcp_client::time::DAY_US;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
 use sqlx::{Acquire, Any, Executor, Row, Transaction};
 
 use super::dialect::table;
@@ -59,36 +61,38 @@ pub struct Written {
 /// A batch id is remembered this long.
 pub const BATCH_MEMORY_US: i64 = 30 * DAY_US;
 
-/// Columns of a kind's table, with their types: the elements of a row in the JSON that carries
-/// records.
-fn columns(kind: Kind) -> &'static [(&'static str, &'static str)] {
+/// Columns of a kind's table, in the order of [`Placed::bind_to`].
+fn columns(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Bandwidth => &[
-            ("series_id", "bigint"),
-            ("t_us", "bigint"),
-            ("span_s", "bigint"),
-            ("samples", "bigint"),
-            ("available_bps", "bigint"),
-            ("low_bps", "bigint"),
-            ("high_bps", "bigint"),
-            ("capacity_bps", "bigint"),
-            ("rtt_us", "bigint"),
-            ("loss", "double precision"),
-            ("congested", "bigint"),
-            ("validity_pct", "bigint"),
+            "series_id",
+            "t_us",
+            "span_s",
+            "samples",
+            "rtt_us",
+            "loss",
+            "validity_pct",
+            "available_bps",
+            "low_bps",
+            "high_bps",
+            "capacity_bps",
+            "congested",
         ],
         Kind::Test => &[
-            ("series_id", "bigint"),
-            ("t_us", "bigint"),
-            ("span_s", "bigint"),
-            ("samples", "bigint"),
-            ("rtt_us", "bigint"),
-            ("loss", "double precision"),
-            ("throughput_bps", "bigint"),
-            ("validity_pct", "bigint"),
+            "series_id",
+            "t_us",
+            "span_s",
+            "samples",
+            "rtt_us",
+            "loss",
+            "validity_pct",
+            "throughput_bps",
         ],
     }
 }
+
+/// Rows in one statement at most; more are no faster.
+const MOST_ROWS: usize = 128;
 
 impl Store {
     /// Writes batches in one transaction: all are safe on disk when this returns.
@@ -185,22 +189,22 @@ impl Store {
         let mut stored = 0;
         for kind in Kind::ALL {
             let of_kind = batches.iter().flatten().filter(|row| row.stored.record.kind() == kind);
-            let rows = to_json(of_kind)?;
-            if rows == "[]" {
-                continue;
+            let of_kind: Vec<_> = of_kind.collect();
+            let mut left = of_kind.as_slice();
+            while !left.is_empty() {
+                // Powers of two are few lengths: the driver keeps a statement of each prepared.
+                let (rows, later) = left.split_at(MOST_ROWS.min(1 << left.len().ilog2()));
+                left = later;
+                let sql = format!(
+                    "INSERT INTO {} ({}) VALUES {} ON CONFLICT DO NOTHING",
+                    table(kind),
+                    columns(kind).join(", "),
+                    self.dialect.rows(rows.len(), columns(kind).len())
+                );
+                let query = self.dialect.query(&sql);
+                let query = rows.iter().fold(query, |query, row| row.bind_to(query));
+                stored += query.execute(&mut **tx).await?.rows_affected();
             }
-            let names: Vec<_> = columns(kind).iter().map(|c| c.0).collect();
-            let field = |(i, column): (usize, &(&str, &str))| self.dialect.field(i, column.1);
-            let fields: Vec<_> = columns(kind).iter().enumerate().map(field).collect();
-            let sql = format!(
-                "INSERT INTO {} ({}) SELECT {} FROM {} WHERE true ON CONFLICT DO NOTHING",
-                table(kind),
-                names.join(", "),
-                fields.join(", "),
-                self.dialect.elements("$1")
-            );
-            let query = self.dialect.query(&sql).bind(rows);
-            stored += query.execute(&mut **tx).await?.rows_affected();
         }
         Ok(stored)
     }
@@ -233,37 +237,36 @@ struct Placed<'r> {
     stored: &'r Stored,
 }
 
-impl Serialize for Placed<'_> {
+impl Placed<'_> {
     /// In the order of [`columns`].
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+    fn bind_to<'q>(
+        &self,
+        query: Query<'q, Any, AnyArguments<'q>>,
+    ) -> Query<'q, Any, AnyArguments<'q>> {
         let Stored { record: r, span_s, samples, low_bps, high_bps } = self.stored;
-        let congested = r.congested.map(u8::from);
+        let query = query
+            .bind(self.series)
+            .bind(r.time)
+            .bind(i64::from(*span_s))
+            .bind(integer(*samples))
+            .bind(r.rtt_us.map(integer))
+            .bind(r.loss)
+            .bind(r.validity_pct.map(i64::from));
         match r.available_bps {
-            Some(bps) => {
-                let rates = (bps, low_bps, high_bps, r.capacity_bps);
-                let told = (r.rtt_us, r.loss, congested, r.validity_pct);
-                (
-                    self.series,
-                    r.time,
-                    span_s,
-                    samples,
-                    rates.0,
-                    rates.1,
-                    rates.2,
-                    rates.3,
-                    told.0,
-                    told.1,
-                    told.2,
-                    told.3,
-                )
-                    .serialize(to)
-            }
-            None => {
-                let told = (r.rtt_us, r.loss, r.throughput_bps, r.validity_pct);
-                (self.series, r.time, span_s, samples, told.0, told.1, told.2, told.3).serialize(to)
-            }
+            Some(bps) => query
+                .bind(integer(bps))
+                .bind(integer(*low_bps))
+                .bind(integer(*high_bps))
+                .bind(r.capacity_bps.map(integer))
+                .bind(r.congested.map(i64::from)),
+            None => query.bind(r.throughput_bps.map(integer)),
         }
     }
+}
+
+/// As databases have them; a checked record has none that is greater.
+fn integer(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// An array of these, written as they come: tens of thousands need not be there twice.
