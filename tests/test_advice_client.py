@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import socket
 import ssl
@@ -109,6 +110,15 @@ def test_a_question_may_be_as_of_a_text_and_what_is_no_moment_is_refused_in_word
             service.ask(DST, at=wrong)
     with pytest.raises(TypeError, match="at is no int: give a datetime with a zone"):
         service.ask(DST, at=1774016700)  # type: ignore[arg-type]
+
+
+def test_an_amount_that_is_no_whole_number_is_an_error_of_the_caller(url: str) -> None:
+    """And no safe default for ever: an advice without an answer looks like one."""
+    service = AdviceService(url)
+    assert service.ask(DST, remaining_bytes=16e9).answer
+    for wrong in (-5, 0.5, math.nan, math.inf):
+        with pytest.raises(ValueError, match="give a whole number of 0 or more"):
+            service.advice(DST, remaining_bytes=wrong)
 
 
 # --- proxies and tokens ---

@@ -35,8 +35,16 @@ const MOST_APART_US: i64 = HOUR_US;
 /// Clocks of readings are not exact; more than this over the line's rate was no traffic.
 const TOLERANCE: f64 = 1.05;
 
-/// Reads the columns `time` and `octets`, in the order of time. Intervals over which the
-/// counter was reset, or that are too long, are left out and counted as skipped.
+/// Why the time between two readings says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Skipped {
+    TooLong,
+    /// More than the line carries: another line's rate, or the counter was reset.
+    TooMuch,
+}
+
+/// Reads the columns `time` and `octets`, in the order of time. Intervals that say nothing are left out and
+/// counted.
 pub async fn import(store: &Store, interface: &Interface, input: impl Read) -> Result<Imported> {
     let mut interface = interface.clone();
     interface.dst = destination(&interface.dst)?;
@@ -76,10 +84,13 @@ pub async fn import(store: &Store, interface: &Interface, input: impl Read) -> R
                     )));
                 }
                 match record(&interface, before, reading) {
-                    Some(record) => {
+                    Ok(record) => {
                         chunk.push(record.checked(now_us).map_err(|e| at(e.into()))?.into())
                     }
-                    None => done.skipped += 1,
+                    Err(why) => {
+                        done.skipped += 1;
+                        done.skipped_too_much += u64::from(why == Skipped::TooMuch);
+                    }
                 }
             }
             before = Some(reading);
@@ -87,16 +98,32 @@ pub async fn import(store: &Store, interface: &Interface, input: impl Read) -> R
                 write(store, std::mem::take(&mut chunk), false, &mut done).await?;
             }
         }
+        if done.read == 0 && chunk.is_empty() && done.skipped > 0 {
+            return Err(Error::Input(nothing_left(&interface, &done)));
+        }
         write(store, chunk, false, &mut done).await
     };
     let all = all.await;
     done.after(all)
 }
 
-fn record(of: &Interface, from: Reading, to: Reading) -> Option<Record> {
+fn nothing_left(of: &Interface, done: &Imported) -> String {
+    let line =
+        format!("more traffic than {} bit/s carry, or the counter was reset", of.capacity_bps);
+    let hint = match done.skipped_too_much {
+        0 => "read the counter more often",
+        _ => "is --capacity the line's rate?",
+    };
+    format!(
+        "no interval says anything: {} of {} have {line}, the others are longer than an hour: {hint}",
+        done.skipped_too_much, done.skipped
+    )
+}
+
+fn record(of: &Interface, from: Reading, to: Reading) -> std::result::Result<Record, Skipped> {
     let apart_us = to.t_us - from.t_us;
     if apart_us > MOST_APART_US {
-        return None;
+        return Err(Skipped::TooLong);
     }
     let capacity = of.capacity_bps as f64;
     let used = |octets: u64| octets as f64 * 8e6 / apart_us as f64;
@@ -106,8 +133,9 @@ fn record(of: &Interface, from: Reading, to: Reading) -> Option<Record> {
         // The counter went over its end, or was reset. A reset may look like a full line, so nothing
         // above the line's rate is forgiven here.
         None => Some(used(over_the_end(from.octets, to.octets))).filter(|bps| *bps <= capacity),
-    }?;
-    Some(Record {
+    }
+    .ok_or(Skipped::TooMuch)?;
+    Ok(Record {
         dst: of.dst.clone(),
         hop: of.hop.clone(),
         source: of.source.clone(),
@@ -142,7 +170,7 @@ mod tests {
             capacity_bps: 100_000_000,
         };
         let reading = |(minute, octets)| Reading { t_us: minute * MINUTE_US, octets };
-        record(&of, reading(from), reading(to)).and_then(|r| r.available_bps)
+        record(&of, reading(from), reading(to)).ok().and_then(|r| r.available_bps)
     }
 
     /// 300 MB in a minute are 40 Mbit/s.

@@ -288,6 +288,11 @@ pub(crate) fn refuse_two_of_a_name(head: &StringRecord) -> Result<()> {
 fn wrong_csv(e: csv::Error) -> Error {
     let line = |pos: &Option<csv::Position>| pos.as_ref().map_or(0, csv::Position::line);
     Error::Input(match e.kind() {
+        csv::ErrorKind::UnequalLengths { pos, expected_len, len } if len < expected_len => format!(
+            "line {}: there are {len} cells, and the first line names {expected_len} columns: \
+             write an empty cell where there is no value",
+            line(pos)
+        ),
         csv::ErrorKind::UnequalLengths { pos, expected_len, len } => format!(
             "line {}: there are {len} cells, and the first line names {expected_len} columns: \
              put a cell with a comma into quotes, or separate the columns by ;",

@@ -41,6 +41,11 @@ pub enum Error {
     Replaced(String),
     #[error("the disk is full: free some space")]
     Full,
+    #[error(
+        "the history cannot be written: its file and its directory must be writable for the user who \
+         runs this, since SQLite keeps a log beside it"
+    )]
+    ReadOnly,
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -64,8 +69,9 @@ impl From<sqlx::Error> for Error {
             other if other.len() == 5 => return Error::Db(e),
             _ => {}
         }
-        // SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FULL, with their extended codes.
+        // SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FULL, with their extended codes.
         match code.parse::<i32>().map(|c| c & 0xff) {
+            Ok(8) => Error::ReadOnly,
             Ok(11 | 26) => Error::Corrupt("the database".into()),
             Ok(13) => Error::Full,
             _ => Error::Db(e),

@@ -8,6 +8,7 @@ use csv::StringRecord;
 use imtcp_client::destination::destination;
 use imtcp_client::record::{Kind, Record, MOST_BPS};
 use imtcp_client::time::{self, HOUR_US, SECOND_US};
+use imtcp_common::format::count;
 use serde::Serialize;
 
 use crate::csv_text::{Decimal, Numbers, Table};
@@ -51,9 +52,9 @@ pub struct Imported {
     /// Intervals of counters that said nothing.
     #[serde(skip_serializing_if = "is_0")]
     pub skipped: u64,
-    /// The greatest available bandwidth among them.
+    /// Those of them with more traffic than the line carries.
     #[serde(skip)]
-    pub greatest_bps: Option<u64>,
+    pub skipped_too_much: u64,
 }
 
 fn is_0(n: &u64) -> bool {
@@ -68,20 +69,29 @@ pub async fn import(
     source: &str,
     input: impl Read,
 ) -> Result<Imported> {
-    import_with(store, dst, source, None, input).await
+    import_with(store, dst, source, Meaning::default(), input).await
 }
 
-/// The same, of a file whose numbers have this decimal mark; `None`: each number tells it.
+/// What a file's numbers mean.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Meaning {
+    /// Their decimal mark; `None`: each number tells it.
+    pub decimal: Option<Decimal>,
+    /// Bit/s. A file whose greatest bandwidth is below probably has Mbit/s or kbit/s, and is refused.
+    pub least_bps: u64,
+}
+
+/// The same, of a file whose numbers mean this.
 pub async fn import_with(
     store: &Store,
     dst: Option<&str>,
     source: &str,
-    decimal: Option<Decimal>,
+    meaning: Meaning,
     input: impl Read,
 ) -> Result<Imported> {
     let table = Table::open(input)?;
-    let numbers = Numbers { decimal, comma_separates: table.comma_separates };
-    let columns = Columns::new(&table.head, dst.is_some(), numbers)?;
+    let numbers = Numbers { decimal: meaning.decimal, comma_separates: table.comma_separates };
+    let columns = Columns::new(&table.head, dst.is_some(), numbers)?.at_least(meaning.least_bps);
     import_rows(store, dst, source, columns, ("line", table.rows())).await
 }
 
@@ -107,9 +117,11 @@ pub(crate) async fn import_rows(
                 .map_err(|e| Error::Input(format!("{unit} {number}: {e}")))?;
             chunk.push(stored);
             if chunk.len() == CHUNK {
+                columns.check_unit(&chunk, &done)?;
                 write(store, std::mem::take(&mut chunk), columns.tell_spans(), &mut done).await?;
             }
         }
+        columns.check_unit(&chunk, &done)?;
         write(store, chunk, columns.tell_spans(), &mut done).await
     };
     let all = all.await;
@@ -136,8 +148,6 @@ pub(crate) async fn write(
     done: &mut Imported,
 ) -> Result<()> {
     let read = records.len() as u64;
-    let greatest_bps = records.iter().filter_map(|s| s.record.available_bps).max();
-    done.greatest_bps = done.greatest_bps.max(greatest_bps);
     if !tells_spans {
         leave_out_rolled_up(store, &mut records).await?;
     }
@@ -173,6 +183,7 @@ async fn leave_out_rolled_up(store: &Store, records: &mut Vec<Stored>) -> Result
 pub(crate) struct Columns {
     at: [Option<usize>; COLUMNS.len()],
     numbers: Numbers,
+    least_bps: u64,
 }
 
 impl Columns {
@@ -195,7 +206,7 @@ impl Columns {
             };
             at[known] = Some(i);
         }
-        let columns = Columns { at, numbers };
+        let columns = Columns { at, numbers, least_bps: 0 };
         for needed in ["time", "available_bps"] {
             if columns.index(needed).is_none() {
                 return Err(Error::Input(format!(
@@ -209,6 +220,25 @@ impl Columns {
             ));
         }
         Ok(columns)
+    }
+
+    /// See [`Meaning::least_bps`].
+    pub(crate) fn at_least(self, least_bps: u64) -> Self {
+        Columns { least_bps, ..self }
+    }
+
+    /// Of the first records, before any is stored. An export has bit/s.
+    fn check_unit(&self, records: &[Stored], done: &Imported) -> Result<()> {
+        let greatest_bps = records.iter().filter_map(|s| s.record.available_bps).max().unwrap_or(0);
+        if done.read > 0 || self.tell_spans() || greatest_bps == 0 || greatest_bps >= self.least_bps
+        {
+            return Ok(());
+        }
+        Err(Error::Input(format!(
+            "nothing is stored, for the greatest available_bps of the first {} is {greatest_bps} bit/s: if \
+             these are Mbit/s, multiply them by 1000000; if the line is so slow, give --slow",
+            count(records.len() as u64, "record")
+        )))
     }
 
     pub(crate) fn tell_spans(&self) -> bool {

@@ -160,8 +160,8 @@ impl Settings {
         };
         let rules = [
             (self.z.is_finite() && (0.0..=10.0).contains(&self.z), "z is between 0 and 10"),
-            (bound(self.epsilon, 10.0), "epsilon is over 0; a share at most 10"),
-            (bound(self.threshold, 1.0), "threshold is over 0; a share at most 1"),
+            (bound(self.epsilon, 10.0), "epsilon is above 0, and a share at most 10 (1000 %)"),
+            (bound(self.threshold, 1.0), "threshold is above 0, and a share at most 1 (100 %)"),
             (self.capacity_bps.is_none_or(|c| c > 0.0 && c <= 1e13), "capacity_bps is over 0"),
             (self.freshness_s > 0, "freshness_s is over 0"),
             // Yesterday's window must be over when today's request comes, on a day of 23 hours too.

@@ -66,6 +66,10 @@ fn a_wrong_setting_is_wrong_usage_and_a_database_of_another_kind_is_named() {
     let db = scratch.path("history.db");
     for (setting, says) in [
         ("z=x", "z: 'x' is no number"),
+        ("threshold=42,5%", "'42,5%' is no number: write digits and a point, as 42.5"),
+        ("threshold=42", "write 42M for 42 Mbit/s, 42% for a share"),
+        ("threshold=142%", "threshold is above 0, and a share at most 1 (100 %)"),
+        ("horizon_s=1h", "'1h' is no whole number: write digits alone, as 3600"),
         ("z=11", "z is between 0 and 10"),
         ("min_span_pct=300", "min_span_pct: is a whole number from 0 to 100"),
         ("colour=5", "unknown field `colour`"),
@@ -169,6 +173,48 @@ fn a_routers_counters_become_history() {
     let out = advice_ok(&["export", "--db", db]);
     assert!(out.contains("192.0.2.7,10.0.0.1,2026-03-20T14:00:30Z,60000000,100000000"), "{out}");
     assert_eq!(advice(&["import", "--db", db, "--counters", file]).status.code(), Some(2));
+}
+
+#[test]
+fn counters_of_which_no_interval_says_anything_are_refused_with_the_reason() {
+    let scratch = Scratch::new();
+    let (db, file) = (scratch.path("history.db"), scratch.path("if3.csv"));
+    let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+    let of = |capacity| {
+        ["import", "--db", db, "--path", DST, "--counters", "--capacity", capacity, file]
+    };
+    fs::write(file, "time,octets\n2026-03-20T14:00:00Z,0\n2026-03-20T14:01:00Z,180000000\n")
+        .unwrap();
+    refused(&of("100k"), "1 of 1 have more traffic than 100000 bit/s carry");
+    refused(&of("100k"), "is --capacity the line's rate?");
+    fs::write(file, "time,octets\n2026-03-20T14:00:00Z,0\n2026-03-20T15:01:00Z,5\n").unwrap();
+    refused(&of("100M"), "read the counter more often");
+    assert!(!fs::exists(db).unwrap());
+}
+
+/// Mbit/s by mistake. Removing them later would remove what is right, too.
+#[test]
+fn an_import_of_tiny_bandwidths_stores_nothing_unless_the_line_is_said_to_be_slow() {
+    let scratch = Scratch::new();
+    let (db, file) = (scratch.path("history.db"), scratch.path("trace.csv"));
+    let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
+    fs::write(file, "time,available_bps\n2026-03-20T14:00:00Z,42\n2026-03-20T14:01:00Z,0\n")
+        .unwrap();
+    let import = ["import", "--db", db, "--path", DST, "--json", file];
+    refused(
+        &import,
+        "nothing is stored, for the greatest available_bps of the first 2 records is 42 bit/s",
+    );
+    assert!(!fs::exists(db).unwrap());
+    let slow = [&import[..], &["--slow"]].concat();
+    assert_eq!(json(&advice_ok(&slow))["stored"], 2);
+    // An export has bit/s, and a line that is full has none free.
+    let exported = scratch.path("again.csv");
+    fs::write(&exported, advice_ok(&["export", "--db", db])).unwrap();
+    let again = ["import", "--db", db, "--json", exported.to_str().unwrap()];
+    assert_eq!(json(&advice_ok(&again))["known"], 2);
+    fs::write(file, "time,available_bps\n2026-03-21T14:00:00Z,0\n").unwrap();
+    assert_eq!(json(&advice_ok(&import))["stored"], 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod support;
 use imtcp_advice::csv_text::Decimal;
-use imtcp_advice::exchange::{self, Imported};
+use imtcp_advice::exchange::{self, Imported, Meaning};
 use imtcp_advice::store::write::Batch;
 use imtcp_advice::store::{Place, Store};
 use imtcp_advice::{Error, Result};
@@ -27,7 +27,8 @@ fn with_history<T>(work: impl AsyncFnOnce(Store) -> T) -> T {
 
 fn import(decimal: Option<Decimal>, file: &[u8]) -> (Result<Imported>, String) {
     with_history(async |store| {
-        let done = exchange::import_with(&store, Some(DST), "import", decimal, file).await;
+        let meaning = Meaning { decimal, ..Meaning::default() };
+        let done = exchange::import_with(&store, Some(DST), "import", meaning, file).await;
         let exported = export(&store).await;
         (done, exported)
     })
@@ -115,7 +116,10 @@ fn what_is_not_read_says_where_and_what_to_write() {
         ),
         ("2026-03-20 14:26:00;1;5", "is not a time: write RFC 3339 with an offset"),
         ("1,77402E+09;1;5", "column time: '1,77402E+09' is a time without its last digits"),
-        ("2026-03-20T14:26:00Z;1", "line 3: there are 2 cells, and the first line names 3 columns"),
+        (
+            "2026-03-20T14:26:00Z;1",
+            "line 3: there are 2 cells, and the first line names 3 columns: write an empty cell",
+        ),
     ] {
         refused(&second(cells), says);
     }

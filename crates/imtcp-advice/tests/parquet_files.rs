@@ -78,7 +78,7 @@ fn import(file: &Path) -> (Result<Imported>, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
-        let done = ours::import(&store, Some(DST), "import", File::open(file).unwrap()).await;
+        let done = ours::import(&store, Some(DST), "import", 0, File::open(file).unwrap()).await;
         let mut out = Vec::new();
         let paths: Vec<_> = store.path(DST).await.unwrap().into_iter().collect();
         exchange::export(&store, &paths, (0, i64::MAX), &mut out).await.unwrap();

@@ -416,7 +416,7 @@ async fn an_export_carries_active_tests(place: Place) {
         let done = exchange::import(&csv, None, "", &first[..]).await.unwrap();
         assert_eq!((done.stored, done.known), (stored, known));
         let input = std::fs::File::open(&file).unwrap();
-        let done = parquet::import(&table, None, "", input).await.unwrap();
+        let done = parquet::import(&table, None, "", 0, input).await.unwrap();
         assert_eq!((done.stored, done.known), (stored, known));
     }
     for other in [&csv, &table] {
@@ -630,13 +630,13 @@ async fn an_export_can_be_imported_again(place: Place) {
     assert_eq!(count, 123);
     let third = open(&Place::File(dir.path().join("third.db"))).await;
     let input = || std::fs::File::open(&file).unwrap();
-    assert_eq!(parquet::import(&third, None, "", input()).await.unwrap().stored, 123);
-    assert_eq!(parquet::import(&third, None, "", input()).await.unwrap().known, 123);
+    assert_eq!(parquet::import(&third, None, "", 0, input()).await.unwrap().stored, 123);
+    assert_eq!(parquet::import(&third, None, "", 0, input()).await.unwrap().known, 123);
     let mut fourth = Vec::new();
     exchange::export(&third, &[path(&third).await], everything, &mut fourth).await.unwrap();
     assert_eq!(String::from_utf8(first).unwrap(), String::from_utf8(fourth).unwrap());
     std::fs::write(&file, "no parquet").unwrap();
-    let e = parquet::import(&third, None, "", input()).await.unwrap_err();
+    let e = parquet::import(&third, None, "", 0, input()).await.unwrap_err();
     assert!(e.to_string().contains("not the Parquet"), "{e}");
 }
 

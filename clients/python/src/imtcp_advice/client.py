@@ -7,6 +7,7 @@ import functools
 import http.client
 import ipaddress
 import json
+import math
 import socket
 import ssl
 import urllib.parse
@@ -77,16 +78,16 @@ class AdviceService:
                 warnings.warn(message, TokenInClearWarning, stacklevel=2)
 
     def ask(
-        self, dst: str, remaining_bytes: int | None = None, at: datetime | str | None = None
+        self, dst: str, remaining_bytes: float | None = None, at: datetime | str | None = None
     ) -> Advice:
         """Advice for a transfer to `dst`, as of `at` if that is given.
 
-        `at` is a datetime with a zone, or text of RFC 3339; ValueError if it is neither.
-        ServiceError if there is no advice.
+        `at` is a datetime with a zone, or text of RFC 3339, `remaining_bytes` a whole number;
+        ValueError if they are neither. ServiceError if there is no advice.
         """
         query = {"dst": dst}
         if remaining_bytes is not None:
-            query["bytes"] = str(remaining_bytes)
+            query["bytes"] = str(_whole(remaining_bytes))
         if at is not None:
             query["at"] = _moment_text(at)
         answer = self._request("/v1/advice?" + urllib.parse.urlencode(query, errors="replace"))
@@ -95,7 +96,7 @@ class AdviceService:
         except (KeyError, TypeError, ValueError) as e:
             raise ServiceError(f"{self.url} gives no advice: is it an imtcp service?") from e
 
-    def advice(self, dst: str, remaining_bytes: int | None = None) -> Advice:
+    def advice(self, dst: str, remaining_bytes: float | None = None) -> Advice:
         """Advice for a transfer to `dst`; without an answer the safe default.
 
         So a transfer can go on whether the service is slow, away or wrong.
@@ -198,6 +199,14 @@ def _time_text(value: object) -> str:
     if isinstance(value, datetime):
         raise ValueError(f"{value} has no zone: a time without one is no moment")
     raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
+
+
+def _whole(remaining_bytes: float) -> int:
+    """Of 16e9, too."""
+    whole = int(remaining_bytes) if math.isfinite(remaining_bytes) else -1
+    if whole != remaining_bytes or whole < 0:
+        raise ValueError(f"remaining_bytes={remaining_bytes!r}: give a whole number of 0 or more")
+    return whole
 
 
 def _moment_text(at: object) -> str:

@@ -55,6 +55,7 @@ pub async fn import(
     store: &Store,
     dst: Option<&str>,
     source: &str,
+    least_bps: u64,
     file: File,
 ) -> Result<Imported> {
     bounds::check_footer(&file)?;
@@ -65,7 +66,7 @@ pub async fn import(
     bounds::check_pages(&again, reader.metadata(), &indices)?;
     let head: StringRecord = columns.iter().map(|column| column.name.as_str()).collect();
     refuse_two_of_a_name(&head)?;
-    let head = Columns::new(&head, dst.is_some(), WITH_POINTS)?;
+    let head = Columns::new(&head, dst.is_some(), WITH_POINTS)?.at_least(least_bps);
     let rows = or_damaged(|| rows(reader, &indices))?;
     import_rows(store, dst, source, head, ("row", lines(rows, &columns))).await
 }

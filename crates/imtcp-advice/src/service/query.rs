@@ -17,6 +17,7 @@ pub fn params<T>(query: QueryOf<T>) -> Result<T, Problem> {
         if text.contains("missing field `dst`") {
             return "dst is missing: give the destination, as ?dst=192.0.2.7".into();
         }
+        let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
         text.replace("invalid digit found in string", "this is no whole number of 0 or more")
     };
     query.map(|Query(params)| params).map_err(|e| Problem::bad_request(what_to_do(e)))

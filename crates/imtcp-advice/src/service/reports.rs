@@ -19,6 +19,7 @@ use crate::store::write::Batch;
 
 /// Records in one batch at most.
 pub const MOST_RECORDS: usize = 10_000;
+const SHAPE: &str = "as {\"batch\": \"an id\", \"records\": [{\"dst\": …}]} is one";
 /// Characters of what is wrong with a record: the sender chooses some of them.
 const MOST_WHY: usize = 300;
 
@@ -102,7 +103,7 @@ fn read_body(body: &[u8]) -> Result<Body, Problem> {
         return Ok(Body { batch, records: EachRecord { records, count } });
     }
     serde_json::from_slice(body)
-        .map_err(|e| Problem::bad_request(format!("this is no report: {e}")))
+        .map_err(|e| Problem::bad_request(format!("this is no report, {SHAPE}: {e}")))
 }
 
 #[derive(Deserialize)]

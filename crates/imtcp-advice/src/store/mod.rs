@@ -225,7 +225,9 @@ fn named(e: Error, place: &Place) -> Error {
             Error::Open { db: place.to_string(), why }
         }
         Error::Away => Error::Open { db: place.to_string(), why: "no answer within 5 s".into() },
-        Error::Full => Error::Open { db: place.to_string(), why: Error::Full.to_string() },
+        e @ (Error::Full | Error::ReadOnly) => {
+            Error::Open { db: place.to_string(), why: e.to_string() }
+        }
         e => e,
     }
 }

@@ -220,6 +220,11 @@ pub struct ImportArgs {
     /// Without this option the import refuses numbers with two meanings, as 1,234.
     #[arg(long, value_enum, conflicts_with = "counters")]
     pub decimal: Option<DecimalMark>,
+    /// Take a file whose greatest bandwidth is below 100 kbit/s
+    ///
+    /// Without this option such a file is refused: it probably has Mbit/s.
+    #[arg(long, conflicts_with = "counters")]
+    pub slow: bool,
     /// Say in JSON what was done
     #[arg(long)]
     pub json: bool,

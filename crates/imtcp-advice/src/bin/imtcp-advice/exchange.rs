@@ -8,8 +8,9 @@ use std::path::Path;
 use anyhow::{bail, Context, Result};
 use imtcp_advice::counters::{self, Interface};
 use imtcp_advice::csv_text::Decimal;
+use imtcp_advice::exchange::{self, Meaning};
+use imtcp_advice::parquet;
 use imtcp_advice::store::{Place, Store};
-use imtcp_advice::{exchange, parquet};
 use imtcp_client::destination::destination;
 use imtcp_client::time;
 use imtcp_common::out::print_json;
@@ -23,7 +24,7 @@ fn is_parquet(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet"))
 }
 
-/// A file whose greatest bandwidth is less probably tells it in Mbit/s or kbit/s.
+/// A file whose greatest bandwidth is less is refused without --slow.
 const LEAST_USUAL_BPS: u64 = 100_000;
 
 pub fn import(args: ImportArgs) -> Result<u8> {
@@ -35,6 +36,7 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     let dst = args.path.as_deref().map(destination).transpose()?;
     let hop = args.hop.as_deref().map(destination).transpose()?.unwrap_or_default();
     let from = Source::open(&args.file).with_context(|| format!("{shown}"))?;
+    let least_bps = if args.slow { 0 } else { LEAST_USUAL_BPS };
     let done = wait(async {
         let place = Place::new(&args.db.db)?;
         let is_new = place.is_missing();
@@ -47,13 +49,13 @@ pub fn import(args: ImportArgs) -> Result<u8> {
                 counters::import(&store, &interface, input).await
             }
             (Source::Text(input), dst, _) => {
-                let decimal = args.decimal.map(Decimal::from);
-                exchange::import_with(&store, dst.as_deref(), source, decimal, input).await
+                let meaning = Meaning { decimal: args.decimal.map(Decimal::from), least_bps };
+                exchange::import_with(&store, dst.as_deref(), source, meaning, input).await
             }
             (Source::Parquet(file), dst, _) => {
                 // The library may panic over a damaged file, which becomes an error: say that alone.
                 std::panic::set_hook(Box::new(|_| {}));
-                parquet::import(&store, dst.as_deref(), source, file).await
+                parquet::import(&store, dst.as_deref(), source, least_bps, file).await
             }
         };
         let empty = store.path_names("", 1).await.is_ok_and(|names| names.is_empty());
@@ -63,12 +65,6 @@ pub fn import(args: ImportArgs) -> Result<u8> {
         }
         done.with_context(|| format!("{shown}"))
     })?;
-    if let Some(bps) = done.greatest_bps.filter(|bps| *bps < LEAST_USUAL_BPS) {
-        eprintln!(
-            "imtcp-advice: warning: the greatest available_bps in {shown} is {bps} bit/s. If it has Mbit/s, multiply \
-             by 1000000, remove the records with `imtcp-advice forget`, and import it again"
-        );
-    }
     if args.json {
         print_json(&done)?;
     } else {
@@ -76,7 +72,11 @@ pub fn import(args: ImportArgs) -> Result<u8> {
         outln!("{read} read: {} stored, {} were there", done.stored, done.known);
         if done.skipped > 0 {
             let intervals = format::count(done.skipped, "interval");
-            outln!("{intervals} skipped: too long, or the counter was reset");
+            let too_much = done.skipped_too_much;
+            outln!(
+                "{intervals} skipped: {too_much} with more traffic than --capacity or a counter that was reset, \
+                 the others longer than an hour"
+            );
         }
     }
     Ok(exit::OK)

@@ -72,20 +72,27 @@ fn parse(text: &str) -> Result<(String, Value)> {
     // NaN and infinity are no JSON: they would take the setting back.
     let number = |text: &str| match text.trim().parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
-        _ => Err(wrong(format!("'{value}' is no number"))),
+        _ => Err(wrong(format!("'{value}' is no number: write digits and a point, as 42.5"))),
     };
     let value = match key {
         _ if value.is_empty() => Value::Null,
         "zone" | "history" => json!(value),
         "threshold" | "epsilon" => match value.strip_suffix('%') {
             Some(pct) => json!({ "share": number(pct)? / 100.0 }),
-            None => json!({ "bps": value.parse::<Rate>().map_err(wrong)?.0 }),
+            None => {
+                let say = |why| wrong(format!("{why}; write 42M for 42 Mbit/s, 42% for a share"));
+                json!({ "bps": value.parse::<Rate>().map_err(say)?.0 })
+            }
         },
         "capacity_bps" => json!(value.parse::<Rate>().map_err(wrong)?.0),
         "z" => json!(number(value)?),
         _ => match value.parse::<u64>() {
             Ok(number) => json!(number),
-            Err(_) if is_setting(key) => return Err(wrong(format!("'{value}' is no number"))),
+            Err(_) if is_setting(key) => {
+                return Err(wrong(format!(
+                    "'{value}' is no whole number: write digits alone, as 3600"
+                )))
+            }
             // The history names those that there are.
             Err(_) => json!(value),
         },
