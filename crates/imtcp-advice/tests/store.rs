@@ -4,7 +4,7 @@
 mod support;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -35,6 +35,7 @@ fn main() {
         batches_that_come_together_are_told_apart,
         series_are_made_together_and_found_again,
         new_paths_take_no_longer_where_there_are_many,
+        records_are_stored_beside_whoever_removes_paths_all_the_time,
         a_record_comes_once,
         batches_written_together_are_safe_together,
         settings_are_kept_and_taken_back,
@@ -205,6 +206,35 @@ async fn new_paths_take_no_longer_where_there_are_many(place: Place) {
     }
     let (first, last) = (took[..2].iter().min().unwrap(), took[10..].iter().min().unwrap());
     assert!(*last < *first * 3, "{took:?}");
+}
+
+/// With this store, and with another on the same history: one of them reports on the paths that go, too.
+async fn records_are_stored_beside_whoever_removes_paths_all_the_time(place: Place) {
+    let store = Arc::new(open(&place).await);
+    let other = Arc::new(open(&place).await);
+    let mut churning = tokio::task::JoinSet::new();
+    for i in 0..8 {
+        let with = Arc::clone(if i % 2 == 0 { &store } else { &other });
+        churning.spawn(async move {
+            loop {
+                let dst = format!("churn{i}.example");
+                with.change_settings(&dst, &Default::default()).await.unwrap();
+                with.forget(&dst).await.unwrap();
+            }
+        });
+    }
+    for round in 0..20 {
+        let of = |dst: &str| Record { dst: dst.into(), ..record(DST, at(NOON) + round, 1) };
+        let (id, now) = (format!("b{round}"), at(NOON));
+        let batches = [batch(Some(&id), vec![of(DST), of("churn1.example")])];
+        let written = tokio::time::timeout(Duration::from_secs(5), store.write(&batches, now));
+        let (written, _) = written.await.expect("within five seconds").unwrap();
+        assert_eq!(written[0].stored, 2);
+    }
+    churning.shutdown().await;
+    let path = path(&store).await;
+    let stored = store.stored(DST, (&path.series[0], Kind::Bandwidth), (0, 0), i64::MAX, 99).await;
+    assert_eq!(stored.unwrap().len(), 20);
 }
 
 async fn a_record_comes_once(place: Place) {

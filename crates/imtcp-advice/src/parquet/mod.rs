@@ -239,7 +239,7 @@ mod tests {
             let out = File::create(&file).unwrap();
             SerializedFileWriter::new(out, schema, Arc::default()).unwrap().close().unwrap();
             let input = File::open(&file).unwrap();
-            let done = import(&store, Some("192.0.2.7"), "", input).await;
+            let done = import(&store, Some("192.0.2.7"), "", 0, input).await;
             match (done, wanted) {
                 (Ok(done), Ok(stored)) => assert_eq!(done.stored, stored),
                 (Err(e), Err(why)) => assert!(e.to_string().starts_with(why), "{e}"),

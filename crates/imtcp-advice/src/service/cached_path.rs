@@ -97,8 +97,14 @@ impl CachedHop {
 }
 
 impl CachedPath {
-    /// Counts the records whose time has come by now. False when the store has to be read again.
+    /// Counts the records whose time has come by now. False when the store has to be read again: one that
+    /// counts is of later, so the clock went back, or more come than are kept.
     pub fn count_until(&mut self, until_us: i64) -> bool {
+        let counted = self.hops.iter().filter_map(|hop| hop.newest.map(|(key, _)| key.t_us));
+        let tested = self.tested_rtt.map(|(t_us, _)| t_us);
+        if counted.chain(tested).any(|t_us| t_us > until_us) {
+            return false;
+        }
         for hop in &mut self.hops {
             for (key, seen) in hop.upcoming.take_until(until_us) {
                 hop.count(key, seen);

@@ -70,14 +70,21 @@ pub(super) struct Found {
     pub ids: Vec<Vec<Option<i64>>>,
     /// Those of reports that are not noted on this day yet.
     pub to_note: BTreeSet<SeriesKey>,
+    /// Those that this store did not know.
+    made: Vec<(SeriesKey, i64)>,
     /// How many paths had been removed then.
-    pub since: i64,
+    since: i64,
 }
 
 impl Store {
-    /// The series of all records, made where they are new. Outside of the transaction: a
-    /// series without records does no harm, an id that was rolled back would.
-    pub(super) async fn series_of(&self, batches: &[Batch], day: i64) -> Result<Found> {
+    /// The series of all records, made where they are new. What was made is known once it is on disk
+    /// ([`Store::learned`]): an id that was rolled back would be another's.
+    pub(super) async fn series_of(
+        &self,
+        tx: &mut Transaction<'_, Any>,
+        batches: &[Batch],
+        day: i64,
+    ) -> Result<Found> {
         let mut ids: Vec<_> = batches.iter().map(|b| vec![None; b.records.len()]).collect();
         let (mut to_note, mut new) = (BTreeSet::new(), BTreeMap::<_, Vec<_>>::new());
         let since;
@@ -98,21 +105,31 @@ impl Store {
                 }
             }
         }
+        let mut made = Vec::new();
         if !new.is_empty() {
-            let mut tx = self.writing().await?;
-            let made = self.make_series(&mut tx, new.keys()).await?;
-            self.commit(tx).await?;
-            let mut known = self.known();
-            if known.forgotten == since {
-                known.extend(&made);
-            }
-            for (key, id) in made {
-                for (i, j) in new.remove(&key).into_iter().flatten() {
-                    ids[i][j] = Some(id);
-                }
+            made = self.make_series(tx, new.keys()).await?;
+        }
+        for (key, id) in &made {
+            for (i, j) in new.remove(key).into_iter().flatten() {
+                ids[i][j] = Some(*id);
             }
         }
-        Ok(Found { ids, to_note, since })
+        Ok(Found { ids, to_note, made, since })
+    }
+
+    /// What was found, and today's note of it, is on disk.
+    pub(super) fn learned(&self, found: &Found, day: i64) {
+        let mut known = self.known();
+        if known.forgotten != found.since {
+            // Somebody removed a path meanwhile.
+            return;
+        }
+        known.extend(&found.made);
+        for key in &found.to_note {
+            if let Some(series) = known.ids.get_mut(key) {
+                series.reported_day = day;
+            }
+        }
     }
 
     /// Series with their ids, made where they are new, and their paths too.
@@ -136,13 +153,17 @@ impl Store {
         // read every path for each.
         let path = format!("(SELECT p.id FROM path p WHERE p.dst = {dst})");
         let series = format!(
-            "INSERT INTO series (path_id, hop, source) SELECT n.path_id, n.hop, n.source FROM (
-                SELECT k.path_id, k.hop, k.source,
+            "INSERT INTO series (path_id, hop, source)
+             WITH k AS (
+                SELECT {path} AS path_id, {hop} AS hop, {source} AS source FROM {elements}),
+             has AS (SELECT path_id, COUNT(*) AS count FROM series
+                WHERE path_id IN (SELECT path_id FROM k) GROUP BY path_id),
+             n AS (SELECT k.path_id, k.hop, k.source,
                     ROW_NUMBER() OVER (PARTITION BY k.path_id ORDER BY k.hop, k.source) AS i
-                FROM (SELECT {path} AS path_id, {hop} AS hop, {source} AS source FROM {elements}) k
-                WHERE k.path_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM series s
-                    WHERE s.path_id = k.path_id AND s.hop = k.hop AND s.source = k.source)) n
-             WHERE n.i + (SELECT COUNT(*) FROM series s WHERE s.path_id = n.path_id) <= $2
+                FROM k WHERE k.path_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM series s
+                    WHERE s.path_id = k.path_id AND s.hop = k.hop AND s.source = k.source))
+             SELECT n.path_id, n.hop, n.source FROM n LEFT JOIN has ON has.path_id = n.path_id
+             WHERE n.i + COALESCE(has.count, 0) <= $2
              ON CONFLICT DO NOTHING"
         );
         let most = i64::from(self.limits.series_of_path);
@@ -193,16 +214,6 @@ impl Store {
         let query = self.dialect.query(&sql).bind(to_json(paths)?).bind(day * DAY_US);
         query.execute(&mut **tx).await?;
         Ok(())
-    }
-
-    /// Today's note is on disk.
-    pub(super) fn marked_reported(&self, noted: &BTreeSet<SeriesKey>, day: i64) {
-        let mut known = self.known();
-        for key in noted {
-            if let Some(series) = known.ids.get_mut(key) {
-                series.reported_day = day;
-            }
-        }
     }
 
     /// Ids from before then may be others' by now: SQLite gives them away again.

@@ -99,23 +99,17 @@ impl Store {
     /// With them comes the generation that this made.
     pub async fn write(&self, batches: &[Batch], now_us: i64) -> Result<(Vec<Written>, i64)> {
         let day = now_us.div_euclid(DAY_US);
-        let (series, mut tx, generation) = loop {
-            let series = self.series_of(batches, day).await?;
-            let mut tx = self.writing().await?;
-            let generation = self.raise_generation(&mut tx).await?;
-            let forgotten = forgotten(&mut tx).await?;
-            if forgotten == series.since {
-                break (series, tx, generation);
-            }
-            // Somebody removed a path: its ids are no longer, or others'.
-            tx.rollback().await?;
-            self.known_since(forgotten);
-        };
+        let mut tx = self.writing().await?;
+        // First a write: who removes a path, whose ids may become another's, waits until this is over.
+        let generation = self.raise_generation(&mut tx).await?;
+        self.known_since(forgotten(&mut tx).await?);
+        let series = self.series_of(&mut tx, batches, day).await?;
         let is_new = self.remember(&mut tx, batches, now_us).await?;
-        let of_new = batches.iter().zip(series.ids).zip(&is_new).filter(|(_, new)| **new);
+        let of_new = batches.iter().zip(&series.ids).zip(&is_new).filter(|(_, new)| **new);
         let rows: Vec<Vec<_>> = of_new
             .map(|((batch, ids), _)| {
-                let of_record = |(stored, id): (_, Option<_>)| Some(Placed { series: id?, stored });
+                let of_record =
+                    |(stored, id): (_, &Option<_>)| Some(Placed { series: (*id)?, stored });
                 batch.records.iter().zip(ids).filter_map(of_record).collect()
             })
             .collect();
@@ -131,7 +125,7 @@ impl Store {
         };
         let written = batches.iter().zip(is_new).map(told).collect();
         self.commit(tx).await?;
-        self.marked_reported(&series.to_note, day);
+        self.learned(&series, day);
         Ok((written, generation))
     }
 

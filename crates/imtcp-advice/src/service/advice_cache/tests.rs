@@ -18,6 +18,8 @@ const DST: &str = "192.0.2.7";
 enum Event {
     Later(i64),
     WithinTheSecond(i64),
+    /// The clock is set back.
+    Earlier(i64),
     Report(Vec<Made>),
     /// By another process: the service hears that something was written.
     Import(Vec<Made>),
@@ -122,6 +124,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => later_us.prop_map(Event::Later),
         1 => (0..SECOND_US).prop_map(Event::WithinTheSecond),
+        1 => (0..3 * HOUR_US).prop_map(Event::Earlier),
         3 => prop::collection::vec(made(), 1..4).prop_map(Event::Report),
         1 => prop::collection::vec(made(), 1..4).prop_map(Event::Import),
         1 => setting.prop_map(Event::Setting),
@@ -158,6 +161,10 @@ async fn answers_are_those_of_a_service_just_started(
         match &event {
             Event::Later(us) => {
                 t0_us = now_us + us;
+                now_us = t0_us;
+            }
+            Event::Earlier(us) => {
+                t0_us = now_us - us;
                 now_us = t0_us;
             }
             Event::WithinTheSecond(us) => now_us = (now_us + us).min(t0_us + SECOND_US - 1),
