@@ -261,14 +261,15 @@ fn a_page_of_another_site_is_answered_nothing() {
 }
 
 #[test]
-fn wrong_tokens_are_limited_and_a_right_one_elsewhere_is_not() {
+fn wrong_tokens_are_limited_and_a_right_one_is_not() {
     let service = Service::start(&["--rate-limit", "1000"]);
     let body = json!({"batch": "b", "records": []}).to_string();
     let guess = |n: u32| service.post("/v1/reports", Some(&format!("guess-number-{n:06}")), &body);
     let statuses: Vec<_> = (0..15).map(|n| guess(n).0).collect();
     assert_eq!(statuses[..10], [401; 10], "{statuses:?}");
     assert_eq!(statuses[10..], [429; 5], "{statuses:?}");
-    assert_eq!(service.post("/v1/reports", Some(TOKEN), &body).0, 429, "not even the right one");
+    // A stranger behind the same proxy must not keep others out.
+    assert_eq!(service.post("/v1/reports", Some(TOKEN), &body).0, 200);
     assert_eq!(service.get("/healthz").0, 200);
     assert_eq!(service.get("/v1/paths").0, 200, "reading needs no token here");
 }

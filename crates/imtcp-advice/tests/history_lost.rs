@@ -6,6 +6,7 @@ mod support;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,7 @@ fn main() {
         }));
     });
     test("a_file_that_is_replaced_is_not_taken_for_the_history", None, || run(replaced()));
+    test("an_older_copy_in_its_place_is_not_taken_for_the_history", None, || run(restored()));
     test("what_was_acknowledged_survives_the_loss_of_the_log", None, || run(log_removed()));
     test("a_database_that_another_holds_is_told_and_nothing_is_lost", None, || run(held()));
     let root = (!nix::unistd::geteuid().is_root()).then(|| "mounting needs root".to_string());
@@ -198,6 +200,26 @@ async fn replaced() {
     running.works().await;
     std::fs::rename(inner.join("other.db"), &path).unwrap();
     running.is_without_history().await;
+}
+
+/// By SQLite itself, as `.restore` does it. Ids that the service knows are others' then.
+async fn restored() {
+    let (_dir, inner) = new_dir();
+    let [path, copy] = ["history.db", "copy.db"].map(|name| inner.join(name));
+    let backup = |from: &Path, to: &Path| {
+        let script =
+            "import sqlite3, sys\nfrom_, to = map(sqlite3.connect, sys.argv[1:])\nfrom_.backup(to)";
+        let done = Command::new("python3").args(["-c", script]).args([from, to]).status().unwrap();
+        assert!(done.success());
+    };
+    let mut running = Running::start(Place::File(path.clone())).await;
+    running.works().await;
+    backup(&path, &copy);
+    running.works().await;
+    backup(&copy, &path);
+    running.is_without_history().await;
+    let before = records(&Place::File(copy)).await;
+    assert_eq!(records(&Place::File(path)).await, before, "nothing was mixed into it");
 }
 
 async fn log_removed() {

@@ -166,7 +166,7 @@ impl Spool {
         self.most_bytes
     }
 
-    /// Batches that had to go so far to make room for newer ones.
+    /// Batches that had to go so far to make room for newer ones, those that were put aside among them.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -254,7 +254,7 @@ impl Spool {
             }
             total -= size;
             match fs::remove_file(oldest) {
-                Ok(()) if oldest.extension().is_some_and(|e| e == WAITING) => self.dropped += 1,
+                Ok(()) => self.dropped += 1,
                 // The sender may have sent it just now.
                 done => unless_gone(done)
                     .with_context(|| format!("cannot remove {}", oldest.display()))?,

@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, Limited};
 use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::Timestamp;
 
-use super::guard::{self, Denied, Right};
+use super::guard::{Denied, Right};
 use super::metrics::Refusal;
 use super::problem::{self, Problem};
 use super::{Service, Shared};
@@ -77,7 +77,8 @@ fn check_head(
     Ok(())
 }
 
-/// Who has guessed wrong often is not asked again for a while: not even a right token counts then.
+/// A right token always counts: another behind the same address may be the one who guesses. What is limited is how
+/// often a wrong one gets an answer and a line in the log.
 fn check_right(
     service: &Service,
     client: IpAddr,
@@ -85,15 +86,14 @@ fn check_right(
     headers: &HeaderMap,
     now: Instant,
 ) -> Result<(), (Refusal, Problem)> {
-    let asks = right != Right::Nothing && guard::has_token(headers);
-    if asks && !service.wrong_tokens.has(client, now) {
-        let detail = "too many wrong tokens from your address: mend the token, wait a minute";
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after_s(60);
-        return Err((Refusal::WrongToken, problem));
-    }
     service.access().check(right, headers).map_err(|denied| {
         if let Denied::WrongToken(_) = denied {
-            service.wrong_tokens.take(client, now);
+            if !service.wrong_tokens.take(client, now) {
+                let detail =
+                    "too many wrong tokens from your address: mend the token, wait a minute";
+                let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after_s(60);
+                return (Refusal::WrongToken, problem);
+            }
             // So many a minute: a log must not grow with who guesses.
             if service.wrong_token_lines.take(client, now) {
                 match service.wrong_tokens_untold.swap(0, Ordering::Relaxed) {

@@ -106,11 +106,6 @@ impl Access {
     }
 }
 
-/// Whether a request carries a token, right or wrong.
-pub fn has_token(headers: &HeaderMap) -> bool {
-    bearer(headers).is_some()
-}
-
 impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         let (right, given) = match denied {

@@ -28,21 +28,6 @@ impl Buckets {
 
     /// Takes one from the client's bucket, where there is one.
     pub fn take(&self, client: IpAddr, now: Instant) -> bool {
-        self.with(client, now, |left| {
-            let allowed = *left >= 1.0;
-            if allowed {
-                *left -= 1.0;
-            }
-            allowed
-        })
-    }
-
-    /// Whether the client could take one.
-    pub fn has(&self, client: IpAddr, now: Instant) -> bool {
-        self.with(client, now, |left| *left >= 1.0)
-    }
-
-    fn with(&self, client: IpAddr, now: Instant, use_left: fn(&mut f64) -> bool) -> bool {
         if self.most == 0.0 || (self.spares_loopback && client.to_canonical().is_loopback()) {
             return true;
         }
@@ -59,7 +44,11 @@ impl Buckets {
         let earned = now.saturating_duration_since(*at).as_secs_f64() * self.per_second;
         *left = (*left + earned).min(self.most);
         *at = now;
-        use_left(left)
+        let allowed = *left >= 1.0;
+        if allowed {
+            *left -= 1.0;
+        }
+        allowed
     }
 }
 
@@ -78,7 +67,6 @@ mod tests {
         let start = Instant::now();
         let (a, b) = (ip("192.0.2.1"), ip("192.0.2.2"));
         assert_eq!((0..30).filter(|_| limit.take(a, start)).count(), 10);
-        assert!(!limit.has(a, start) && limit.has(b, start));
         assert!(limit.take(b, start));
         let later = start + Duration::from_millis(500);
         assert_eq!((0..30).filter(|_| limit.take(a, later)).count(), 5);

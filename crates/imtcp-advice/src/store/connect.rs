@@ -6,6 +6,7 @@
 //! ([`Dialect::query`]), and even a single SELECT is in a transaction ([`Reading`]).
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
@@ -52,6 +53,25 @@ impl Store {
             return Ok(());
         }
         Err(Error::Replaced(format!("a table of {}", self.place)))
+    }
+
+    /// To be asked before a statement: others write while it runs.
+    pub(super) fn seen(&self) -> i64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// A generation is on disk.
+    pub(super) fn saw(&self, generation: i64) {
+        self.seen.fetch_max(generation, Ordering::Relaxed);
+    }
+
+    /// A generation that is less than one seen before is that of an older copy, which was put in the place of what
+    /// was here: ids are others' there.
+    pub(super) fn check_generation(&self, generation: i64, seen: i64) -> Result<()> {
+        if generation >= seen {
+            return Ok(());
+        }
+        Err(Error::Replaced(self.place.to_string()))
     }
 }
 

@@ -24,6 +24,7 @@ pub mod write;
 
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::atomic::AtomicI64;
 use std::sync::Mutex;
 
 use sqlx::any::AnyConnectOptions;
@@ -50,6 +51,8 @@ pub struct Store {
     anchor: Mutex<Option<AnyConnection>>,
     /// Names PostgreSQL's tables as they were when this was opened.
     table_id: i64,
+    /// The greatest generation that was on disk.
+    seen: AtomicI64,
 }
 
 /// Files up to this size are checked whole when they are opened.
@@ -114,6 +117,7 @@ impl Store {
             files,
             anchor: Mutex::new(anchor),
             table_id,
+            seen: AtomicI64::new(0),
         };
         store.check_whole().await?;
         Ok(store)

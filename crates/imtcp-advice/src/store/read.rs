@@ -89,9 +89,13 @@ impl Store {
         let has = |table| format!("(SELECT COUNT(*) FROM (SELECT 1 FROM {table} LIMIT 1) t) >= 0");
         let has_all = TABLES.map(has).join(" AND ");
         let sql = format!("SELECT value, {id} FROM meta WHERE key = 'generation' AND {has_all}");
+        let seen = self.seen();
         let row = tx.fetch_one(&*sql).await?;
         self.check_tables(row.try_get(1)?)?;
-        Ok(row.try_get(0)?)
+        let generation = row.try_get(0)?;
+        self.check_generation(generation, seen)?;
+        self.saw(generation);
+        Ok(generation)
     }
 
     /// One path; `*` for what is set for all.

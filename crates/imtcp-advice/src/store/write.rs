@@ -125,6 +125,7 @@ impl Store {
         };
         let written = batches.iter().zip(is_new).map(told).collect();
         self.commit(tx).await?;
+        self.saw(generation);
         self.learned(&series, day);
         Ok((written, generation))
     }
@@ -209,9 +210,12 @@ impl Store {
             "UPDATE meta SET value = value + 1 WHERE key = 'generation' RETURNING value, {}",
             self.dialect.table_id()
         );
+        let seen = self.seen();
         let row = tx.fetch_one(&*sql).await?;
         self.check_tables(row.try_get(1)?)?;
-        Ok(row.try_get(0)?)
+        let generation: i64 = row.try_get(0)?;
+        self.check_generation(generation - 1, seen)?;
+        Ok(generation)
     }
 
     /// Writes as reports would: does the database take it?
