@@ -427,7 +427,7 @@ fn its_log_has_colours_on_a_terminal_alone() {
         let (db, file) = (scratch.path("history.db"), scratch.path("old.csv"));
         std::fs::write(
             &file,
-            "time,available_bps\n2026-01-01T00:00:00Z,1\n2026-03-20T14:25:00Z,1\n",
+            "time,available_bps\n2026-01-01T00:00:00Z,1000000\n2026-03-20T14:25:00Z,1000000\n",
         )
         .unwrap();
         let (db, file) = (db.to_str().unwrap(), file.to_str().unwrap());
@@ -461,11 +461,12 @@ fn a_service_on_a_full_disk_says_that_it_is_full() {
     let scratch = Scratch::new();
     let dir = scratch.path("small");
     std::fs::create_dir(&dir).unwrap();
+    // Each processor counts some pages of a tmpfs for itself: one file does not always fill it.
     let script = "mount -t tmpfs -o size=2m none \"$1\" && cd \"$1\" && \
                   \"$0\" set --db history.db z=2 >/dev/null 2>&1 && \
-                  { head -c 4m /dev/zero >fill 2>/dev/null; \
-                  \"$0\" set --db history.db z=3; \"$0\" serve --db history.db; \
-                  \"$0\" serve --db other.db; }";
+                  { for i in 1 2 3; do head -c 4m /dev/zero >fill$i 2>/dev/null; done; \
+                  \"$0\" set --db history.db z=3; timeout 60 \"$0\" serve --db history.db; \
+                  timeout 60 \"$0\" serve --db other.db; }";
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", script, &IMTCP_ADVICE, dir.to_str().unwrap()])
         .output()
