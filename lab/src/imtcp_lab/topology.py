@@ -105,6 +105,8 @@ class Dumbbell:
     way_back: WayBack = STEADY
     #: Receivers acknowledge every segment at once, as those of the papers' simulators.
     prompt_acks: bool = False
+    #: Senders hand their devices one segment at a time, as those of the papers' simulators.
+    single_segments: bool = False
     #: One of a hundred of the background's packets leaves so late that others overtake it; 0: none.
     reordered_ms: float = 0.0
     #: For kernels without netem and prio: a user-space delay line behind the
@@ -166,6 +168,7 @@ class Dumbbell:
             *(known_to_each_other(ends) for ends in _HOSTS_AND_ROUTER if self.way_back.link_pkts),
             self._bottleneck(),
             delays,
+            _SINGLE_SEGMENTS if self.single_segments else "",
             self._servers(),
             self._reordering(),
             batch("bg", ["qdisc add dev bg0 root fq"]) if self.paced else "",
@@ -277,6 +280,10 @@ EOF
 ip -n dl -batch - <<'EOF'
 link set dl-rt up
 link set dl-rx up"""
+
+_SINGLE_SEGMENTS = """\
+ip -n bg link set bg0 gso_max_segs 1
+ip -n fg link set fg0 gso_max_segs 1"""
 
 #: The links whose way back may have a queue.
 _HOSTS_AND_ROUTER = (

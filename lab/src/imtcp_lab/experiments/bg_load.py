@@ -113,7 +113,7 @@ def _judge_harm(rows: Sequence[dict]) -> list[Claim]:
     out = [
         at_each(f"pages take at most 5 % longer beside {name} at every load", harm,
                 holds=max(harm) <= 5, digits=1)
-        for name, harm in ((name, longer_pct(name)) for name in (*POLITE, "imtcp_bg_paper"))
+        for name, harm in ((name, longer_pct(name)) for name in (*POLITE, "paper_bg"))
     ]  # fmt: skip
     slowed = longer_pct("reno")
     return [

@@ -12,7 +12,6 @@ from imtcp_lab import measured, plots, raw
 from imtcp_lab.experiments import bg_path
 from imtcp_lab.experiments.base import Experiment, Rows
 from imtcp_lab.experiments.paper import (
-    AS_IN_PAPER,
     Claim,
     Paper,
     below,
@@ -30,7 +29,7 @@ from imtcp_lab.traffic import Bulk
 
 GAMMAS = (0.05, 0.1, 0.125, 0.25, 0.5, 0.9)
 DELTAS = (1.05, 1.1, 1.2, 1.4, 2.0)
-CHOICES = bg_path.CHOICES + bg_path.JUDGED + " The rules are the paper's alone (profile=paper)."
+CHOICES = bg_path.CHOICES + bg_path.JUDGED + " The control is paper_bg."
 
 
 def _sweep(
@@ -41,7 +40,7 @@ def _sweep(
         return [
             bg_path.scenario(
                 args,
-                Bulk(flows=count, params=(f"{name}={value:g}", *AS_IN_PAPER)),
+                Bulk(flows=count, params=(f"{name}={value:g}",)),
                 control,
                 seed,
                 f"{name}{value:g}-{count}flows",
@@ -158,7 +157,7 @@ def _judge_windows(rows: Sequence[dict]) -> list[Claim]:
 WINDOWS = Experiment(
     name="BG-F4",
     help="the window and its cap over time, for a small and a large gamma",
-    controls=("none", "imtcp_bg"),
+    controls=("none", "paper_bg"),
     scenarios=_window_scenarios,
     rows=_window_rows,
     columns=(
@@ -184,7 +183,7 @@ WINDOWS = Experiment(
 GAMMA = Experiment(
     name="BG-F5",
     help="utilisation against gamma, the weight of a new result",
-    controls=("none", "imtcp_bg"),
+    controls=("none", "paper_bg"),
     scenarios=_sweep("gamma", GAMMAS, (0.1, 0.9), (1,), (1,)),
     rows=_rows,
     columns=COLUMNS,
@@ -214,7 +213,7 @@ GAMMA = Experiment(
 DELTA = Experiment(
     name="BG-F6",
     help="utilisation and queue against delta, the ratio of round trips that is congestion",
-    controls=("none", "imtcp_bg"),
+    controls=("none", "paper_bg"),
     scenarios=_sweep("delta", DELTAS, (1.05, 2.0), (1, 2, 5, 10), (1,)),
     rows=_rows,
     columns=COLUMNS,

@@ -51,6 +51,7 @@ PATH = Dumbbell(
     foreground_rtts_ms=_distances_ms(),
     buffer_pkts=1000,
     prompt_acks=True,
+    single_segments=True,
 )
 SERVERS = 20
 #: With 20 servers these are the thesis's 200 clients.
@@ -73,9 +74,9 @@ CHOICES = (
 )
 JUDGED = " 20 s of each run are judged, not 500."
 
-BOTH_RULES = " imtcp_bg is judged as it ships and by the thesis's rules alone (imtcp_bg_paper)."
+BOTH_RULES = " imtcp_bg is judged as it ships and by the thesis's rules alone (paper_bg)."
 #: ImTCP-bg, as it ships and as the thesis has it.
-OURS = ("imtcp_bg", "imtcp_bg_paper")
+OURS = ("imtcp_bg", "paper_bg")
 
 
 #: [BG §4.2.2] tells without numbers that what is available is used; near 1 is ours.

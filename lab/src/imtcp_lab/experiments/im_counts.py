@@ -179,7 +179,7 @@ def _draw_counts(rows: Sequence[dict], theme: Theme) -> bytes:
 COUNTS = Experiment(
     name="IM-T1",
     help="how many results in 80 s, with streams of N packets of which m are held",
-    controls=("imtcp",),
+    controls=("paper",),
     scenarios=_count_scenarios,
     rows=_count_rows,
     columns=(

@@ -19,16 +19,18 @@ LOSSES_PCT = (0.1, 0.5, 1, 2, 5)
 QUICK_LOSSES_PCT = (0.1, 2)
 #: What counts as many losses.
 MANY_PCT = 1
-WIRELESS = Dumbbell(capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50)
+WIRELESS = Dumbbell(
+    capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50, prompt_acks=True, single_segments=True
+)
 #: What a guest takes time for is packets, so its quick form has fewer.
 FAST_BPS, QUICK_FAST_BPS = 500e6, 100e6
 #: At the first: a tenth of a bandwidth-delay product, and half of it.
 FAST_BUFFERS_PKTS = (200, 1000)
 BIN_MS = 500
 #: Full speed as it ships, and by the paper's rules alone, which the figures are of.
-FULL_SPEED = ("imtcp_fs", "imtcp_fs_paper")
+FULL_SPEED = ("imtcp_fs", "paper_fs")
 RULES = (
-    " Judged are both imtcp_fs as it ships and the paper's rules alone (imtcp_fs_paper), which the"
+    " Judged are both imtcp_fs as it ships and the paper's rules alone (paper_fs), which the"
     " figure is about."
 )
 
@@ -54,7 +56,13 @@ def _fast(args: argparse.Namespace) -> list[Scenario]:
     capacity_bps = pick(args, FAST_BPS, QUICK_FAST_BPS)
     return [
         Scenario(
-            Dumbbell(capacity_bps=capacity_bps, background_rtt_ms=50, buffer_pkts=buffer_pkts),
+            Dumbbell(
+                capacity_bps=capacity_bps,
+                background_rtt_ms=50,
+                buffer_pkts=buffer_pkts,
+                prompt_acks=True,
+                single_segments=True,
+            ),
             None,
             Bulk(start_s=shift_s(seed)),
             control,
@@ -136,7 +144,7 @@ def _judge_fast(rows: Sequence[dict]) -> list[Claim]:
 WIRELESS_LOSS = Experiment(
     name="IM-F16",
     help="full speed, Westwood and Reno on a lossy link of 2 Mbit/s",
-    controls=("reno", "westwood", "imtcp_fs_paper", "imtcp_fs"),
+    controls=("reno", "westwood", "paper_fs", "imtcp_fs"),
     scenarios=_wireless,
     rows=_rows,
     columns=COLUMNS,
@@ -166,7 +174,7 @@ WIRELESS_LOSS = Experiment(
 LONG_FAT = Experiment(
     name="IM-F15",
     help="full speed, HighSpeed TCP and Reno at 500 Mbit/s",
-    controls=("reno", "highspeed", "imtcp_fs_paper", "imtcp_fs"),
+    controls=("reno", "highspeed", "paper_fs", "imtcp_fs"),
     scenarios=_fast,
     rows=_rows,
     columns=COLUMNS,

@@ -10,9 +10,6 @@ from imtcp_lab.experiments.base import Experiment, Rows, background_bps, flow_by
 from imtcp_lab.experiments.greedy import rival_bps
 from imtcp_lab.experiments.im_measure import PROMPT_ACKS
 from imtcp_lab.experiments.paper import (
-    ADAPTS,
-    AS_IN_PAPER,
-    WITHOUT_PAUSE,
     Claim,
     Paper,
     less,
@@ -31,27 +28,18 @@ from imtcp_lab.traffic import Bulk, Rival, Times, shift_s
 RTT_MS = 140.0
 BUFFER_PKTS = 200
 
-RENO, PACED = "reno", "reno_paced"
+RENO = "reno"
 #: Between measurements, round trips, with which ImTCP has less than Reno, and as much [IM fig. 13].
 SHORT_PAUSES, LONG_PAUSE = ("0", "12", "15"), "20"
-#: And as imtcp has it where nobody chooses, which the paper does not know and nothing is held to.
-PAUSES, QUICK_PAUSES = (ADAPTS, *SHORT_PAUSES, LONG_PAUSE), ("0", LONG_PAUSE)
+PAUSES, QUICK_PAUSES = (*SHORT_PAUSES, LONG_PAUSE), ("0", LONG_PAUSE)
 #: Two flows lose packets every 30 s or so: what is judged are four times that.
 MEASURE_S, MEASURE_OF_TWO_S = 40.0, 120.0
-#: The paper's N where it names no other [IM §4.1.1], and its rules alone.
-AS_IN_TEXT = ("N=5", *AS_IN_PAPER)
 #: "Around 1" [IM §4.5]; ours.
 LEVEL_WITHIN = 0.2
 #: What counts as fair, for the runs are short: the paper has 0.986 and more.
 FAIR = 0.95
 #: So much less of the link than Reno is almost the same; the paper has 0.024 less at most.
 ALMOST = 0.05
-
-#: What ImTCP does not do between its measurements [IM §3.1].
-PACES = (
-    " imtcp paces all that it sends, at 1.2 windows in a round trip; the paper's ImTCP passes"
-    " packets on at once where it does not measure [IM §3.1]."
-)
 
 
 def _path(capacity_mbps: float) -> Dumbbell:
@@ -61,6 +49,7 @@ def _path(capacity_mbps: float) -> Dumbbell:
         foreground_rtts_ms=(RTT_MS,),
         buffer_pkts=BUFFER_PKTS,
         prompt_acks=True,
+        single_segments=True,
     )
 
 
@@ -73,7 +62,6 @@ def _among_themselves(args: argparse.Namespace) -> list[Scenario]:
                 flows=flows,
                 stagger_s=0.1,
                 start_s=shift_s(seed),
-                params=(*WITHOUT_PAUSE, *AS_IN_TEXT) if control.needs_imtcp else (),
             ),
             control,
             Times(10, pick(args, MEASURE_OF_TWO_S if flows == 2 else MEASURE_S, 10), 0.5),
@@ -95,7 +83,7 @@ def _with_reno(args: argparse.Namespace) -> list[Scenario]:
             Bulk(
                 flows=flows,
                 start_s=shift_s(seed),
-                params=(f"pause={pause}", *AS_IN_TEXT) if pause.isdigit() else (),
+                params=(f"pause={pause}",) if pause.isdigit() else (),
             ),
             control,
             pick(
@@ -159,8 +147,8 @@ def _judge_among(rows: Sequence[dict]) -> list[Claim]:
     for capacity in values(rows, "capacity_mbps"):
         for flows in counts:
             cell = {"capacity_mbps": capacity, "flows": flows}
-            index = mean(rows, "jain", control="imtcp", **cell)
-            ours, renos = (mean(rows, "utilisation", control=c, **cell) for c in ("imtcp", "reno"))
+            index = mean(rows, "jain", control="paper", **cell)
+            ours, renos = (mean(rows, "utilisation", control=c, **cell) for c in ("paper", "reno"))
             where = f"{capacity} Mbit/s, {flows} flows:"
             out += [
                 Claim(f"{where} Jain's index {index:.3f} (wanted: at least {FAIR})", index >= FAIR),
@@ -173,7 +161,7 @@ def _judge_among(rows: Sequence[dict]) -> list[Claim]:
         # The quick form has one number of flows.
         if fewest != most:
             used, all_used = (
-                mean(rows, "utilisation", control="imtcp", capacity_mbps=capacity, flows=flows)
+                mean(rows, "utilisation", control="paper", capacity_mbps=capacity, flows=flows)
                 for flows in (fewest, most)
             )
             name = f"{capacity} Mbit/s: {fewest} flows of imtcp use"
@@ -205,7 +193,7 @@ def _judge_with(rows: Sequence[dict]) -> list[Claim]:
 AMONG = Experiment(
     name="IM-T3",
     help="fairness and utilisation of 2, 10 and 24 flows that measure",
-    controls=("reno", "imtcp"),
+    controls=("reno", "paper"),
     scenarios=_among_themselves,
     rows=_rows_among,
     columns=(
@@ -228,8 +216,7 @@ AMONG = Experiment(
         " more at 70 Mbit/s."
         + " ImTCP is by the paper's rules alone (profile=paper, N = 5), without pauses between"
         " measurements."
-        + PROMPT_ACKS
-        + PACES,
+        + PROMPT_ACKS,
         reason="Two flows lose packets every 30 s, and mostly both of them. In the second seed at"
         " 50 Mbit/s one alone loses six times in a row, from the 63rd second to the 108th,"
         " and the other has two thirds of the link: an index of 0.893, and 0.999 in the"
@@ -250,7 +237,7 @@ AMONG = Experiment(
 BESIDE_RENO = Experiment(
     name="IM-F13",
     help="throughput of flows that measure over that of as many Reno flows",
-    controls=(RENO, PACED, "imtcp"),
+    controls=(RENO, "paper"),
     scenarios=_with_reno,
     rows=_rows_with,
     columns=(Column("ratio", "over Reno's"), Column("renos_bps", "Reno's, Mbit/s", as_mbps)),
@@ -264,7 +251,6 @@ BESIDE_RENO = Experiment(
         choices="Pauses of 0, 12, 15 and 20 round trips as in the paper, by its rules alone"
         " (profile=paper, N = 5); 1, 5 and 20 flows of each kind."
         + PROMPT_ACKS
-        + PACES
         + " Below 1 is so by a twentieth, around 1 within a fifth; both are ours. No UDP traffic"
         " beside it, of which the paper has 0.1 Mbit/s. 40 s of each run are judged, 120 with one"
         " flow of each kind. Three lines are not in the paper, and not judged: imtcp by its own"

@@ -106,7 +106,7 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
 EXPERIMENT = Experiment(
     name="IM-T2",
     help="how many results, and how long packets wait for them, with timers T",
-    controls=("imtcp",),
+    controls=("paper",),
     scenarios=_scenarios,
     rows=_rows,
     columns=(
