@@ -13,7 +13,6 @@
  *        Reno        the next ACK
  *
  * Walk: a result goes into (1). decide judges (3), cuts by (4), lets Reno grow, and cuts to (2). All else is Reno's.
- * So ssthresh is what the last loss left.
  *
  * Three texts differ on RTT, and on when (3) is judged. The parameter `rtt` has all three:
  *   srtt        the smoothed RTT, once per round trip                        [BG §3.2.2]
@@ -26,6 +25,8 @@
  *  1. No text says "once per round trip". At each ACK (4) takes the window to one segment before the first cut can show
  *     in the RTT: srtt-ack does that.
  *  2. The window is one segment at least.
+ *  3. No text says what (4) does to ssthresh. Here it follows the window, down to two. With the ssthresh of the last loss,
+ *     slow start would give back in the next round trip what was cut: delta would decide nothing (BG-F6 in the laboratory).
  */
 #ifndef IMTCP_CC_PAPER_BG_H
 #define IMTCP_CC_PAPER_BG_H
@@ -77,6 +78,7 @@ IMTCP_INLINE void imtcp_paper_bg_decide(struct imtcp_flow *c, struct imtcp_paper
 
 		if (segs < d->w.cwnd_segs) {
 			d->w.cwnd_segs = segs;
+			d->w.ssthresh_segs = (imtcp_u32)imtcp_max(segs, IMTCP_RENO_LEAST_SEGS);
 			d->w.credit_segs = 0;
 			c->facts.reductions_rtt++;
 			c->facts.yields = 1;

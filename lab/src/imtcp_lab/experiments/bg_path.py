@@ -82,9 +82,10 @@ OURS = ("imtcp_bg", "imtcp_bg_paper")
 NEAR_ONE = 0.2
 
 
-def path(servers: int = SERVERS) -> Dumbbell:
+def path(servers: int = SERVERS, single_segments: bool = False) -> Dumbbell:
     """With so many web servers."""
-    return replace(PATH, server_links_bps=_links_bps(servers))
+    links_bps = _links_bps(servers)
+    return replace(PATH, server_links_bps=links_bps, single_segments=single_segments)
 
 
 def flows_told(flows: int) -> str:
@@ -100,7 +101,9 @@ def scenario(
     variant: str,
     servers: int = SERVERS,
     warmup_s: float = 5,
+    single_segments: bool = False,
 ) -> Scenario:
     """Flows that are there all the time, beside so many servers."""
     times = pick(args, Times(warmup_s, 20, 3), Times(4, 6, 2))
-    return Scenario(path(servers), WEB, background, control, times, seed=seed, variant=variant)
+    way = path(servers, single_segments)
+    return Scenario(way, WEB, background, control, times, seed=seed, variant=variant)
