@@ -3,6 +3,10 @@
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// What SQLite needs.
+pub(crate) const WRITABLE: &str =
+    "the file and its directory must be writable, since SQLite keeps a log beside it";
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Somebody's input: theirs to correct.
@@ -41,10 +45,7 @@ pub enum Error {
     Replaced(String),
     #[error("the disk is full: free some space")]
     Full,
-    #[error(
-        "the history cannot be written: its file and its directory must be writable for the user who \
-         runs this, since SQLite keeps a log beside it"
-    )]
+    #[error("the history cannot be written: {WRITABLE}")]
     ReadOnly,
     #[error(transparent)]
     Io(#[from] std::io::Error),

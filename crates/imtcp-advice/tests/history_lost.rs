@@ -74,7 +74,9 @@ fn main() {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // While a test waits for psql, the service must be able to end its transactions: psql waits for them.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(test);
 }
 

@@ -71,7 +71,10 @@ impl Writer {
         if dropped > 0 {
             if self.full.is_new("full") {
                 let most = format::bytes(self.spool.most_bytes());
-                say!("the spool is full ({most}, --spool-mb): the oldest batches are lost, what was put aside first");
+                say!(
+                    "the spool is full ({most}, --spool-mb): the oldest batches are lost, what was put aside \
+                     first"
+                );
             }
             self.full.add_lost(dropped);
         } else if used_bytes < self.spool.most_bytes() / 100 * NOT_FULL_PCT {

@@ -15,7 +15,7 @@ use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
 
 use super::dialect::Dialect;
 use super::Store;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, WRITABLE};
 
 /// How long a connection to the database may take.
 const CONNECTING: Duration = Duration::from_secs(5);
@@ -256,10 +256,7 @@ pub(super) fn advice(message: &str) -> Option<&'static str> {
             "unsupported startup parameter",
             "write `ignore_startup_parameters = extra_float_digits` in pgbouncer.ini",
         ),
-        (
-            "unable to open database file",
-            "the file and its directory must be writable, since SQLite keeps a log beside it",
-        ),
+        ("unable to open database file", WRITABLE),
     ];
     known.iter().find(|(says, _)| message.contains(says)).map(|(_, advice)| *advice)
 }

@@ -42,8 +42,7 @@ BUFFER_PKTS = 1000
 #: What the cross traffic leaves, one after another.
 AVAILABLE_BPS = (60e6, 40e6, 60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 12.0, 5.0
-#: Of the paper's rates: at those a stream of five packets, one segment each, is over in half a
-#: millisecond, and what comes between them is too coarse to be told.
+#: A fifth of the paper's rates. A run at those takes five times as long, and N = 5 is as far off.
 SCALE = 0.2
 #: Streams of so few are far off [IM fig. 8].
 FEW = 3
@@ -252,8 +251,8 @@ STEPS = Experiment(
         expected="Streams of 3 packets measure far off; with 5 and more the results follow the"
         " steps of 60, 40, 60, 20 and 60 Mbit/s, and with more than 5 they are more accurate.",
         choices="Measured by imtcp's own data, not by UDP streams, over steps of 12 s, not of 50 to"
-        " 60. Rates are a fifth of the paper's: at those a stream of five packets is over in"
-        " half a millisecond. The control is paper; each segment leaves by itself."
+        " 60. Rates are a fifth of the paper's, for a run at those takes five times as long. The"
+        " control is paper; each segment leaves by itself."
         + PROMPT_ACKS
         + PATH_CHOICES
         + " The buffer, not given, is of 1000 packets for 100 Mbit/s; results within 0.3 s after"
