@@ -34,7 +34,7 @@ OBJECTS = {
 }
 NAMES = tuple(name for names in OBJECTS.values() for name in names)
 #: What takes time is done with these: two that measure, one that does not, and one as printed.
-SOME = ("imtcp", "imtcp_bg", "imtcp_ledbat", "imtcp_paperbg")
+SOME = ("imtcp", "imtcp_bg", "imtcp_ledbat", "imtcp_paper")
 YES, NO = ["yes"] * len(NAMES), ["no"] * len(NAMES)
 
 #: "yes" for each that is registered.
