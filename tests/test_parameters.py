@@ -14,7 +14,7 @@ from margins import at_least, within
 pytestmark = pytest.mark.vm
 
 LINK_BPS = 50e6
-DEFAULTS = {"N": 8, "delta": 1.2, "g": 1.0, "gamma": 0.125, "profile": "default"}
+DEFAULTS = {"N": 8, "delta": 1.2, "g": 1.0, "gamma": 0.125}
 
 
 def most_sent(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -116,7 +116,6 @@ def test_attaching_again_changes_the_parameters_of_open_connections() -> None:
         "fs": "--mode fs --param h=20",
         "lp": "--mode lp --param delta=0.3",
         "nice": "--mode nice --param t=0.2 --param f=0.25",
-        "paper": "--param profile=paper",
         "printed": "--mode paper-bg --param N=3 --param rtt=newest",
         "none": "",
     }
@@ -132,10 +131,9 @@ def test_attaching_again_changes_the_parameters_of_open_connections() -> None:
     expected = {
         "file": DEFAULTS | {"delta": 1.5, "g": 0.8},
         "line": DEFAULTS | {"delta": 2.0},
-        "fs": {"N": 8, "gamma": 0.125, "h": 20, "profile": "default"},
+        "fs": {"N": 8, "gamma": 0.125, "h": 20},
         "lp": {"delta": 0.3, "itt": 3},
         "nice": {"f": 0.25, "t": 0.2},
-        "paper": DEFAULTS | {"profile": "paper"},
         "printed": {"N": 3, "delta": 1.2, "gamma": 0.125, "rtt": "newest"},
         "none": DEFAULTS,
     }

@@ -74,9 +74,6 @@ static inline const char *drive_invariants(const struct drive *d)
 	DRIVE_CHECK(m->result.sub_range <= IMTCP_SUB_RANGES + 1);
 	/* the estimate is within the range that was searched */
 	DRIVE_CHECK(m->result.avail_bps <= m->result.high_bps);
-	/* streams that are judged together may tell what lies below it */
-	DRIVE_CHECK(m->result.outcome != IMTCP_OK || !m->as_in_paper ||
-		    m->result.avail_bps >= m->result.low_bps);
 	DRIVE_CHECK(!m->link_bps || m->high_bps <= m->link_bps);
 	DRIVE_CHECK(m->completed <= m->started);
 	DRIVE_CHECK(m->store.count <= IMTCP_STORE_MAX);
@@ -212,7 +209,7 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 		if (d->round_over) {
 			struct imtcp_bg_round_end end = {d->now_us, d->floor_segs, 1};
 
-			imtcp_bg_lapse(&d->bg, &d->m, &d->params, d->now_us);
+			imtcp_bg_lapse(&d->bg, &d->m, d->now_us);
 
 			imtcp_bg_on_round(&d->bg, &d->facts, &d->params, &d->w, &end);
 		}

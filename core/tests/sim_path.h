@@ -59,7 +59,6 @@ struct sim_cfg {
 	int ack_filter;
 	int gro;
 	int reno;	 /* grows without the brakes of imtcp_bg, with cwnd_segs the limit */
-	int in_paper;	 /* profile=paper */
 	int idempotence; /* ask many times before each departure */
 };
 
@@ -135,8 +134,6 @@ static inline void sim_init(struct sim *s, const struct sim_cfg *cfg)
 	s->tokens = (double)cfg->bucket_bytes;
 	s->usage_seq = s->snd_nxt;
 	imtcp_params_init(&s->flow.params);
-	if (cfg->in_paper)
-		s->flow.params.profile = IMTCP_PROFILE_PAPER;
 	s->began_ns = s->now_ns;
 	s->control = cfg->control		   ? cfg->control
 		     : cfg->cwnd_segs || cfg->reno ? &control_measure

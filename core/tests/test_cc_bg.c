@@ -53,7 +53,7 @@ static void result_at(struct flow *f, uint64_t at_us, uint32_t outcome, uint64_t
 	f->m.high_bps = 100 * MBPS;
 	imtcp_bg_on_result(&f->b, &f->m, &f->p, &r);
 	imtcp_bg_note_age(&f->b, &r);
-	imtcp_bg_lapse(&f->b, &f->m, &f->p, at_us);
+	imtcp_bg_lapse(&f->b, &f->m, at_us);
 }
 
 static void result(struct flow *f, uint32_t outcome, uint64_t avail_bps)
@@ -187,7 +187,7 @@ static void rejected_results_are_not_averaged_in(void **state)
 	assert_int_equal(f.m.smoothed_bps, 80 * MBPS);
 }
 
-/* (2): 42 Mbit/s, A_s and its 20th, · 30 ms = 1.26 Mbit = 126 packets of 10 000 bits; 120 by the paper. */
+/* (2): 42 Mbit/s, A_s and its 20th, · 30 ms = 1.26 Mbit = 126 packets of 10 000 bits. */
 static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 {
 	struct flow f;
@@ -197,12 +197,9 @@ static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 	result(&f, IMTCP_OK, 40 * MBPS);
 	set_cap(&f, 10);
 	assert_int_equal(f.facts.cap_segs, 126);
-	f.p.profile = IMTCP_PROFILE_PAPER;
-	set_cap(&f, 10);
-	assert_int_equal(f.facts.cap_segs, 120);
 	imtcp_bg_apply_cap(&f.b, &f.facts, &f.w, 0);
-	assert_int_equal(f.w.cwnd_segs, 120); /* at once */
-	assert_int_equal(f.w.ssthresh_segs, 120);
+	assert_int_equal(f.w.cwnd_segs, 126); /* at once */
+	assert_int_equal(f.w.ssthresh_segs, 126);
 	assert_int_equal(f.facts.reductions_cap, 1);
 	imtcp_bg_apply_cap(&f.b, &f.facts, &f.w, 0);
 	assert_int_equal(f.facts.reductions_cap, 1); /* only when above */
@@ -285,16 +282,6 @@ static void a_result_above_the_range_never_lowers_the_average(void **state)
 	above.avail_bps = 74 * MBPS;
 	imtcp_bg_on_result(&f.b, &f.m, &f.p, &above);
 	assert_int_equal(f.m.smoothed_bps, 81 * MBPS);
-	/* the paper's rules: with g = 1 every end counts, with less this one does not */
-	above.sub_range = 0;
-	above.avail_bps = 1 * MBPS;
-	f.p.profile = IMTCP_PROFILE_PAPER;
-	f.p.g_q8 = 128;
-	imtcp_bg_on_result(&f.b, &f.m, &f.p, &above);
-	assert_int_equal(f.m.smoothed_bps, 81 * MBPS);
-	f.p.g_q8 = 256;
-	imtcp_bg_on_result(&f.b, &f.m, &f.p, &above);
-	assert_int_equal(f.m.smoothed_bps, 71 * MBPS);
 }
 
 /* [IM §5.1]: "while that exceeds m·N". 0.05 · 120 = 6 packets carry no stream of 8. */
@@ -451,30 +438,16 @@ static void without_any_result_the_cap_lapses_ten_seconds_after_its_first_range(
 
 	(void)state;
 	start(&f, 300, 300, 30000);
-	imtcp_bg_lapse(&f.b, &f.m, &f.p, NOW); /* no range yet */
+	imtcp_bg_lapse(&f.b, &f.m, NOW); /* no range yet */
 	f.m.low_bps = 50 * MBPS;
 	f.m.high_bps = 100 * MBPS;
-	imtcp_bg_lapse(&f.b, &f.m, &f.p, NOW + 1000000);
-	imtcp_bg_lapse(&f.b, &f.m, &f.p, NOW + 1000000 + IMTCP_BG_CAP_AGE_US);
+	imtcp_bg_lapse(&f.b, &f.m, NOW + 1000000);
+	imtcp_bg_lapse(&f.b, &f.m, NOW + 1000000 + IMTCP_BG_CAP_AGE_US);
 	set_cap(&f, 14);
 	assert_int_equal(f.facts.cap_segs, 225); /* 75 Mbit/s */
-	imtcp_bg_lapse(&f.b, &f.m, &f.p, NOW + 1000001 + IMTCP_BG_CAP_AGE_US);
+	imtcp_bg_lapse(&f.b, &f.m, NOW + 1000001 + IMTCP_BG_CAP_AGE_US);
 	set_cap(&f, 14);
 	assert_int_equal(f.facts.cap_segs, 0);
-}
-
-static void in_the_papers_profile_a_cap_does_not_lapse(void **state)
-{
-	struct flow f;
-
-	(void)state;
-	start(&f, 300, 300, 30000);
-	f.p.profile = IMTCP_PROFILE_PAPER;
-	result_at(&f, NOW, IMTCP_OK, 80 * MBPS);
-	result_at(&f, NOW + 1, IMTCP_BUNCHED, 9 * MBPS);
-	result_at(&f, NOW + 60000000, IMTCP_BUNCHED, 9 * MBPS);
-	set_cap(&f, 14);
-	assert_int_equal(f.facts.cap_segs, 240);
 }
 
 static void before_the_first_result_the_cap_is_the_middle_of_the_first_range(void **state)
@@ -577,19 +550,6 @@ static void a_longer_path_is_judged_by_its_queue_as_one_of_30_ms(void **state)
 	assert_int_equal(f.w.cwnd_segs, 113); /* 120 · 165 / (165 + 10), 165 between 30 and 300 */
 }
 
-static void by_the_papers_rules_a_longer_path_may_hold_a_longer_queue(void **state)
-{
-	struct flow f;
-
-	(void)state;
-	start(&f, 120, 200, 300000);
-	f.p.profile = IMTCP_PROFILE_PAPER;
-	round_of(&f, 359000, 0);
-	assert_int_equal(f.facts.reductions_rtt, 0);
-	round_of(&f, 400000, 0);
-	assert_int_equal(f.w.cwnd_segs, 90); /* 120 · 300 / 400 */
-}
-
 /* count samples of this RTT, evenly over 30 ms. */
 static void stretch_of(struct flow *f, uint64_t *now_us, int count, int32_t rtt_us)
 {
@@ -636,11 +596,6 @@ static void without_30_ms_and_four_samples_the_least_of_the_whole_round_decides(
 	round_of(&f, 100000, 0);
 	assert_int_equal(f.facts.reductions_rtt, 0);
 	stretch_of(&f, &now_us, 3, 140000);
-	round_of(&f, 100000, 0);
-	assert_int_equal(f.facts.reductions_rtt, 0);
-	/* the paper's rules know nothing of stretches */
-	stretch_of(&f, &now_us, 4, 140000);
-	f.p.profile = IMTCP_PROFILE_PAPER;
 	round_of(&f, 100000, 0);
 	assert_int_equal(f.facts.reductions_rtt, 0);
 }
@@ -874,19 +829,6 @@ static void jitter_hides_no_queue_of_more_than_a_round_trip(void **state)
 	assert_int_equal(f.facts.reductions_rtt, 1);
 }
 
-static void by_the_papers_rules_jitter_is_a_queue(void **state)
-{
-	struct flow f;
-
-	(void)state;
-	start(&f, 40, 10, 30000);
-	f.p.profile = IMTCP_PROFILE_PAPER;
-	jittered(&f, 30000, 33000);
-	f.facts.round.last_samples = 2;
-	round_of(&f, 36100, 0);
-	assert_int_equal(f.facts.reductions_rtt, 1);
-}
-
 static void a_lone_delayed_answer_costs_a_window_that_was_not_full_nothing(void **state)
 {
 	struct flow f;
@@ -966,28 +908,6 @@ static void a_path_that_became_longer_is_no_queue_after_five_seconds(void **stat
 	assert_int_equal(f.facts.yields, 0);
 }
 
-/* [BG §3.2] alone: one segment a round trip, (1) and (2) as they stand, two segments at once. */
-static void the_papers_profile_goes_without_our_growth_slack_and_steps(void **state)
-{
-	struct flow f;
-
-	(void)state;
-	start(&f, 20, 20, 30000);
-	f.p.profile = IMTCP_PROFILE_PAPER;
-	f.facts.cap_segs = 120;
-	round_of(&f, 30000, 0);
-	assert_int_equal(f.w.ssthresh_segs, 20);
-	result(&f, IMTCP_OK, 40 * MBPS);
-	set_cap(&f, 10);
-	assert_int_equal(f.facts.cap_segs, 120); /* 40 Mbit/s in 30 ms, after a calm round */
-	result(&f, IMTCP_OK, 80 * MBPS);
-	result(&f, IMTCP_OK, 80 * MBPS);
-	assert_int_equal(f.m.smoothed_bps, 49375000); /* 40, 45, 49.375 Mbit/s */
-	f.w.cwnd_segs = 5;
-	round_of(&f, 90000, 0);
-	assert_int_equal(f.w.cwnd_segs, 2); /* 5 / 3, and not below two */
-}
-
 static void a_window_in_bytes_rounds_to_whole_segments(void **state)
 {
 	(void)state;
@@ -1017,17 +937,15 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(the_first_result_that_counts_brings_the_cap_back_at_what_it_says),
       T(whatever_the_results_are_like_the_cap_lapses_ten_seconds_after_the_last_that_counted),
       T(without_any_result_the_cap_lapses_ten_seconds_after_its_first_range),
-      T(in_the_papers_profile_a_cap_does_not_lapse),
       T(before_the_first_result_the_cap_is_the_middle_of_the_first_range),
       T(without_a_round_trip_time_there_is_no_cap),
       T(a_queue_above_delta_scales_the_window_by_least_rtt_over_rtt),
       T(at_delta_itself_nothing_happens), T(a_chosen_delta_moves_congestion_and_the_calm_below_it),
       T(a_longer_path_is_judged_by_its_queue_as_one_of_30_ms),
-      T(by_the_papers_rules_a_longer_path_may_hold_a_longer_queue),
       T(on_a_longer_path_the_newest_30_ms_of_the_round_decide),
       T(without_30_ms_and_four_samples_the_least_of_the_whole_round_decides),
       T(what_jitter_adds_to_the_least_of_few_round_trips_is_no_queue),
-      T(jitter_hides_no_queue_of_more_than_a_round_trip), T(by_the_papers_rules_jitter_is_a_queue),
+      T(jitter_hides_no_queue_of_more_than_a_round_trip),
       T(a_lone_delayed_answer_costs_a_window_that_was_not_full_nothing),
       T(the_rtt_rule_stops_at_four_segments_and_then_at_two),
       T(the_floor_that_the_user_asked_for_holds_against_cap_and_rtt),
@@ -1040,5 +958,4 @@ SUITE(cc_bg, T(results_are_smoothed_by_an_eighth),
       T(an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back),
       T(a_loss_while_the_path_is_drained_halves_the_window_that_comes_back),
       T(a_path_that_became_longer_is_no_queue_after_five_seconds),
-      T(the_papers_profile_goes_without_our_growth_slack_and_steps),
       T(a_window_in_bytes_rounds_to_whole_segments))

@@ -17,10 +17,9 @@ static void the_defaults_are_those_of_the_papers(void **state)
 	assert_int_equal(p->nice_t_pct, 10);	      /* [NICE §4] */
 	assert_int_equal(p->nice_f_pct, 50);	      /* [NICE §4] */
 	assert_int_equal(p->ledbat_target_us, 100 * MSEC);
-	assert_int_equal(p->ledbat_gain_q8, 256);	    /* RFC 6817 §2.5 */
-	assert_int_equal(p->ledbatpp_target_us, 60 * MSEC); /* [L++ §4.5] */
-	assert_int_equal(p->t_us, 0);			    /* adapts [IM §3.4.2] */
-	assert_int_equal(p->profile, IMTCP_PROFILE_DEFAULT);
+	assert_int_equal(p->ledbat_gain_q8, 256);	      /* RFC 6817 §2.5 */
+	assert_int_equal(p->ledbatpp_target_us, 60 * MSEC);   /* [L++ §4.5] */
+	assert_int_equal(p->t_us, 0);			      /* adapts [IM §3.4.2] */
 	assert_int_equal(p->paper_rtt, IMTCP_PAPER_RTT_SRTT); /* [BG §3.2.2] */
 	assert_int_equal(p->paper_stream_packets, 5);	      /* [IM §4.1.1] */
 	assert_int_equal(p->pause_plus1, 0);		      /* follows congestion */
@@ -74,7 +73,6 @@ static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
 	assert_int_equal(p.ledbat_gain_q8, 256 / 16);
 	assert_int_equal(p.ledbatpp_target_us, 5 * MSEC);
 	assert_int_equal(p.t_us, 1 * MSEC);
-	assert_int_equal(p.profile, IMTCP_PROFILE_DEFAULT);
 	assert_int_equal(p.paper_rtt, IMTCP_PAPER_RTT_SRTT);
 	assert_int_equal(p.paper_stream_packets, 3);
 	assert_int_equal(p.pause_plus1 - 1, 0);
@@ -93,7 +91,6 @@ static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
 	assert_int_equal(p.ledbat_gain_q8, 256);	  /* RFC 6817 §2.5 */
 	assert_int_equal(p.ledbatpp_target_us, 100 * MSEC);
 	assert_int_equal(p.t_us, 50 * MSEC);
-	assert_int_equal(p.profile, IMTCP_PROFILE_PAPER);
 	assert_int_equal(p.paper_rtt, IMTCP_PAPER_RTT_NEWEST);
 	assert_int_equal(p.paper_stream_packets, 10);
 	assert_int_equal(p.pause_plus1 - 1, 100);

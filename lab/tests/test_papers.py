@@ -337,7 +337,7 @@ def test_more_of_the_link_than_reno_is_no_fault_and_more_flows_use_more():
 def test_highspeed_loses_often_only_if_it_loses_at_all(mine, its, often):
     rows = [
         {"control": control, "buffer_pkts": 200, "goodput_mbps": 1, "drops_pkts": lost}
-        for control, lost in (("imtcp_fs", mine), ("imtcp_fs_paper", mine), ("highspeed", its))
+        for control, lost in (("imtcp_fs", mine), ("paper_fs", mine), ("highspeed", its))
     ]
     losing = [c for c in im_modes.LONG_FAT.paper.judge(rows) if "loses" in c.text]
     assert [claim.holds for claim in losing] == [often, often]

@@ -52,10 +52,7 @@
  *     is at least that (imtcp_bg_noise_us).
  * 16. Nor is there a cap where no result has counted for long (imtcp_bg_lapse). Growth then is an eighth per calm round.
  *
- * The profile "paper" goes without 3, 7, 10, 12, 13, 14 and 16, with g = 1 without 9, and its floor is two segments at
- * once. The others stay: without 1 and 2 the window collapses behind a receiver that delays its ACKs,
- * without 5 it never finds a longer path, without 6 and 8, and with g < 1 without 9, nothing is
- * measured, 4 is the paper's own, and without 15 a LAN's flow stays at ten segments.
+ * cc_paper_bg.h has the thesis's control without any of these.
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
@@ -149,10 +146,9 @@ struct imtcp_bg {
 };
 
 /* B: the round trip that a queue is compared with in (3), RTTmin, and at most 30 ms. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(const struct imtcp_params *p, imtcp_u32 base_us)
+IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(imtcp_u32 base_us)
 {
-	return imtcp_as_in_paper(p) ? base_us
-				    : (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
+	return (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
 }
 
 /*
@@ -169,7 +165,7 @@ IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_bg *b, const struct
 		return 0;
 	least = slack = e->available_bps / IMTCP_BG_SLACK_DIV;
 	missing = imtcp_sub(e->capacity_bps, e->available_bps);
-	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(p, base_us), p->delta_q8 - 256, 256);
+	most_us = (imtcp_u32)imtcp_scale(imtcp_bg_reference_us(base_us), p->delta_q8 - 256, 256);
 	slack = imtcp_max(slack, missing / IMTCP_BG_SLACK_MISSING_DIV);
 	slack = imtcp_max(slack, e->deviation_bps);
 	/* nobody has more than the capacity, however much the results scatter */
@@ -193,8 +189,7 @@ IMTCP_INLINE void imtcp_bg_set_cap(const struct imtcp_bg *b, struct imtcp_facts 
 	if (!bps || !base_us)
 		return;
 	if (e->trust == IMTCP_TRUST_RESULTS) {
-		if (!imtcp_as_in_paper(p))
-			bps += imtcp_bg_slack_bps(b, p, e, base_us);
+		bps += imtcp_bg_slack_bps(b, p, e, base_us);
 		/* no share of what is not known: the first result needs a window that carries its
 		 * streams */
 		bps = imtcp_scale(bps, p->g_q8, 256);
@@ -235,10 +230,9 @@ IMTCP_INLINE void imtcp_bg_note_age(struct imtcp_bg *b, const struct imtcp_resul
  * Does the cap still say anything? Where no result has counted for long A_s, or the first range, is of another time: it is
  * forgotten, and the RTT rule holds the line alone until a result counts. Once per round trip, where there is a cap.
  */
-IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, struct imtcp_meas *m,
-				 const struct imtcp_params *p, imtcp_u64 now_us)
+IMTCP_INLINE void imtcp_bg_lapse(struct imtcp_bg *b, struct imtcp_meas *m, imtcp_u64 now_us)
 {
-	if (imtcp_as_in_paper(p) || !m->high_bps)
+	if (!m->high_bps)
 		return;
 	if (!b->counted_at_us)
 		b->counted_at_us = now_us;
@@ -303,11 +297,10 @@ IMTCP_INLINE int imtcp_bg_meets_queue(struct imtcp_bg *b, imtcp_u32 base_us, int
 }
 
 /* Where (4) stops: at four, and from there at two, if four still leave a queue. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_least_segs(const struct imtcp_params *p, imtcp_u32 cwnd_segs)
+IMTCP_INLINE imtcp_u32 imtcp_bg_least_segs(imtcp_u32 cwnd_segs)
 {
-	return cwnd_segs > IMTCP_BG_FIRST_LEAST_SEGS && !imtcp_as_in_paper(p)
-		       ? IMTCP_BG_FIRST_LEAST_SEGS
-		       : IMTCP_BG_LEAST_SEGS;
+	return cwnd_segs > IMTCP_BG_FIRST_LEAST_SEGS ? IMTCP_BG_FIRST_LEAST_SEGS
+						     : IMTCP_BG_LEAST_SEGS;
 }
 
 /* How far the window may double up after a calm round: to the cap after a step, else an eighth of the way; with a cap that
@@ -348,15 +341,13 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u32 base_us, imtcp_u
 }
 
 /* What jitter adds to the least of so many RTTs, microseconds. */
-IMTCP_INLINE imtcp_u32 imtcp_bg_jitter_us(const struct imtcp_bg *b, const struct imtcp_params *p,
-					  imtcp_u32 base_us, imtcp_u32 samples)
+IMTCP_INLINE imtcp_u32 imtcp_bg_jitter_us(const struct imtcp_bg *b, imtcp_u32 base_us,
+					  imtcp_u32 samples)
 {
 	imtcp_u64 us = imtcp_div((imtcp_u64)b->stretch.jitter_us * IMTCP_BG_JITTER_RANGE,
 				 samples + 1ULL);
 
-	if (imtcp_as_in_paper(p))
-		return 0;
-	return (imtcp_u32)imtcp_min(us, imtcp_bg_reference_us(p, base_us));
+	return (imtcp_u32)imtcp_min(us, imtcp_bg_reference_us(base_us));
 }
 
 /*
@@ -364,7 +355,7 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_jitter_us(const struct imtcp_bg *b, const struct
  * what jitter adds; 0: there was none.
  */
 IMTCP_INLINE imtcp_u32 imtcp_bg_newest_rtt_us(struct imtcp_bg *b, const struct imtcp_facts *f,
-					      const struct imtcp_params *p, imtcp_u64 now_us)
+					      imtcp_u64 now_us)
 {
 	const struct imtcp_round *r = &f->round;
 	imtcp_u32 rtt = b->stretch.last_least_rtt_us, samples = b->stretch.last_samples;
@@ -373,14 +364,14 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_newest_rtt_us(struct imtcp_bg *b, const struct i
 	b->stretch.least_rtt_us = 0;
 	b->stretch.samples = 0;
 	b->stretch.last_least_rtt_us = 0;
-	if (!rtt || imtcp_as_in_paper(p)) {
+	if (!rtt) {
 		rtt = r->last_least_rtt_us;
 		samples = r->last_samples;
 	}
 	if (!rtt)
 		return 0;
 	return (imtcp_u32)imtcp_max(
-		imtcp_sub(rtt, imtcp_bg_jitter_us(b, p, f->minrtt.base_us, samples)), 1);
+		imtcp_sub(rtt, imtcp_bg_jitter_us(b, f->minrtt.base_us, samples)), 1);
 }
 
 /* A round trip ended: (3) and (4), RTTmin's age, growth to the cap. */
@@ -393,10 +384,10 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 
 	if (!b || !f || !p || !w || !end)
 		return 0;
-	rtt = imtcp_bg_newest_rtt_us(b, f, p, end->now_us);
+	rtt = imtcp_bg_newest_rtt_us(b, f, end->now_us);
 	base = f->minrtt.base_us;
 	queue_us = imtcp_to_u32(imtcp_sub(rtt, base));
-	least = (imtcp_u32)imtcp_max(end->floor_segs, imtcp_bg_least_segs(p, w->cwnd_segs));
+	least = (imtcp_u32)imtcp_max(end->floor_segs, imtcp_bg_least_segs(w->cwnd_segs));
 	jitter_us = b->stretch.jitter_us * IMTCP_BG_JITTER_RANGE;
 	drain = imtcp_minrtt_on_round(&f->minrtt, end->now_us, (int)end->busy, jitter_us);
 	f->yields = 0;
@@ -415,7 +406,7 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 	/* one small question and its answer, a delayed ACK for all that is known */
 	if (!rtt || !base || (!end->busy && f->round.last_samples == 1))
 		return 0;
-	reference_us = imtcp_bg_reference_us(p, base);
+	reference_us = imtcp_bg_reference_us(base);
 	b->queue_us = queue_us;
 	tolerated_q8 = p->delta_q8 - 256;
 	/* calm, ours: below the middle between no queue and delta */
@@ -439,7 +430,7 @@ IMTCP_GLOBAL int imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 		w->credit_segs = 0;
 		f->yields = 1;
 		b->stepped_up = 0;
-	} else if (b->calm && !b->cap_stale && !imtcp_as_in_paper(p)) {
+	} else if (b->calm && !b->cap_stale) {
 		w->ssthresh_segs = (imtcp_u32)imtcp_max(
 			w->ssthresh_segs, imtcp_bg_approach_segs(b, f->cap_segs, w->cwnd_segs));
 	}
@@ -475,7 +466,7 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 	if (c->facts.undone)
 		b->cap_stale = 0;
 	if (s->round_over)
-		imtcp_bg_lapse(b, &c->meas, &c->params, s->now_us);
+		imtcp_bg_lapse(b, &c->meas, s->now_us);
 	e = imtcp_estimate_now(&c->meas);
 	imtcp_bg_set_cap(b, &c->facts, &c->params, &e, s->pkt_bytes, c->meas.n + 2);
 	if (s->round_over) {

@@ -17,7 +17,7 @@
  * Differences from the paper
  *  1. (1) is spread over the ACKs of the round trip, not added at its end in one burst.
  *  2. A step of (1) does not go beyond V: with h above V it would.
- *  3. The paper leaves what a loss costs to Reno, and so does the profile "paper". But what the path
+ *  3. The paper leaves what a loss costs to Reno. But what the path
  *     carries was not too much, and growing back to it takes as long as losses that come by chance let
  *     it. D·RTTmin gives up the queue and nothing else. D and not A: where every few round trips
  *     lose something there is seldom a result, and D is never older than a round trip; after a
@@ -25,7 +25,7 @@
  *  4. A in (1) is the average A_s of cc_bg.h, but a result "above the range" raises it to the range's
  *     end at once: that is a bound, not an estimate whose noise has to be averaged out. Before the
  *     first result, which losses may put off for long, it is the middle of the search range, as
- *     in cc_bg.h. Neither in the profile "paper".
+ *     in cc_bg.h.
  *  5. Slow start is Reno's.
  */
 #ifndef IMTCP_CC_FS_H
@@ -108,8 +108,7 @@ IMTCP_INLINE void imtcp_fs_learn(struct imtcp_flow *c, const void *own,
 	if (!imtcp_estimate_news(m))
 		return;
 	imtcp_estimate_on_result(m, &c->params, &m->result, 0);
-	if (!imtcp_as_in_paper(&c->params))
-		m->smoothed_bps = imtcp_fs_smoothed_bps(m->smoothed_bps, &m->result);
+	m->smoothed_bps = imtcp_fs_smoothed_bps(m->smoothed_bps, &m->result);
 	imtcp_fs_again(m, m->result.at_us);
 }
 
@@ -123,8 +122,6 @@ IMTCP_INLINE void imtcp_fs_decide(struct imtcp_flow *c, const void *own,
 	d->least_segs = IMTCP_MEASURING_LEAST_SEGS;
 	if (!s->full)
 		return;
-	if (e.trust != IMTCP_TRUST_RESULTS && imtcp_as_in_paper(&c->params))
-		e.available_bps = 0;
 	v_segs = imtcp_fs_v_segs(e.available_bps, s->srtt_us, s->pkt_bytes);
 	imtcp_fs_grow(&d->w, s->acked_segs,
 		      imtcp_fs_step_segs(d->w.cwnd_segs, v_segs, c->params.h_segs), s->limit_segs);
@@ -134,8 +131,6 @@ IMTCP_INLINE imtcp_u32 imtcp_fs_target(const struct imtcp_flow *c, const void *o
 				       const struct imtcp_sample *s)
 {
 	(void)own;
-	if (imtcp_as_in_paper(&c->params))
-		return imtcp_reno_ssthresh(s->cwnd_segs);
 	return imtcp_fs_after_loss(
 		s->cwnd_segs,
 		imtcp_carried_segs(s->delivered_segs, s->delivered_in_us, c->facts.minrtt.base_us));

@@ -79,10 +79,9 @@ IMTCP_INLINE void imtcp_estimate_forget(struct imtcp_meas *m)
  * delivers, and A_s would follow their ends down, the window after it. So such an end may raise A_s and
  * not lower it.
  */
-IMTCP_INLINE int imtcp_estimate_counts(const struct imtcp_meas *m, const struct imtcp_params *p,
-				       const struct imtcp_result *r)
+IMTCP_INLINE int imtcp_estimate_counts(const struct imtcp_meas *m, const struct imtcp_result *r)
 {
-	if (imtcp_above_range(r) && (p->g_q8 < IMTCP_G_MOST_Q8 || !imtcp_as_in_paper(p)))
+	if (imtcp_above_range(r))
 		return r->avail_bps > m->smoothed_bps;
 	return r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE;
 }
@@ -112,9 +111,9 @@ IMTCP_INLINE int imtcp_estimate_on_result(struct imtcp_meas *m, const struct imt
 	imtcp_u64 off_bps = imtcp_apart(m->smoothed_bps, r->avail_bps), stepped_bps;
 	int up;
 
-	if (!imtcp_estimate_counts(m, p, r))
+	if (!imtcp_estimate_counts(m, r))
 		return 0;
-	stepped_bps = imtcp_as_in_paper(p) ? 0 : imtcp_estimate_step(m, r->avail_bps, calm);
+	stepped_bps = imtcp_estimate_step(m, r->avail_bps, calm);
 	up = stepped_bps > m->smoothed_bps;
 	if (m->smoothed_bps)
 		m->deviation_bps += imtcp_weighted(off_bps, p->gamma_q16) -

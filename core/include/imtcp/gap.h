@@ -17,7 +17,7 @@
  *     the intervals of one stream. Where cross traffic comes in bursts most intervals of a stream meet
  *     none, and look undisturbed whatever its rate: with bursts of six packets, 42 of 100 Mbit/s, the
  *     results are near the capacity (core/tests/test_meas.c; lab/notes/0008-bursts.md). Its lines
- *     remain in the profile "paper", and where no capacity is known, or trains do not agree on it
+ *     remain where no capacity is known, or trains do not agree on it
  *     (imtcp_meas_asks_gaps).
  *  2. What is below the range is told as it is: with the strain of all streams known, it need not be
  *     searched for.

@@ -234,7 +234,6 @@ struct imtcp_meas {
 	imtcp_u32 hold_us;	 /* how long the first packet of the newest stream is held */
 	imtcp_u32 t_us;		 /* T where it was chosen; 0: adapts */
 	imtcp_u32 joined;	 /* the streams of this measurement are judged together (gap.h) */
-	imtcp_u32 as_in_paper;	 /* by trends and lines alone */
 	imtcp_u32 whole_pause;	 /* a pause lasts as it began */
 	imtcp_u32 pause_plus1;	 /* the pause where it was chosen; 0: it follows congestion */
 	imtcp_u32 store_packets; /* m where it was chosen; 0: adapts */
@@ -305,8 +304,7 @@ IMTCP_INLINE void imtcp_meas_init(struct imtcp_meas *m, const struct imtcp_param
 	m->wire_q8 = 256;
 	m->t_us = p->t_us;
 	m->pause_plus1 = p->pause_plus1;
-	m->as_in_paper = (imtcp_u32)imtcp_as_in_paper(p);
-	m->whole_pause = m->as_in_paper || m->pause_plus1;
+	m->whole_pause = !!m->pause_plus1;
 	m->last_nxt = snd_nxt;
 }
 
@@ -320,8 +318,7 @@ IMTCP_INLINE int imtcp_over_least(imtcp_u32 rtt_us, imtcp_u32 min_rtt_us, imtcp_
  * on. And not where the window could not carry the last ones: those near the capacity are the fastest. */
 IMTCP_INLINE int imtcp_meas_asks_gaps(const struct imtcp_meas *m)
 {
-	return !m->as_in_paper && m->capacity_bps && !m->unfilled &&
-	       m->excess_q16 < 65536 / IMTCP_EXCESS_MOST_DIV;
+	return m->capacity_bps && !m->unfilled && m->excess_q16 < 65536 / IMTCP_EXCESS_MOST_DIV;
 }
 
 /* The most that the capacity lets be true. */

@@ -117,11 +117,6 @@
 #define IMTCP_PAPER_RTT_SRTT_ACK 2U
 #define IMTCP_PAPER_RTT_NEWEST 3U
 
-/* Which rules a connection of our own controls goes by: all of ours (gap.h; cc_bg.h, cc_fs.h, differences), or of those only
- * what Linux needs to work at all, for comparison with [IM §3.2], [BG §3.2] and [IM §5.2]. */
-#define IMTCP_PROFILE_DEFAULT 1U
-#define IMTCP_PROFILE_PAPER 2U
-
 struct imtcp_params {
 	imtcp_u32 gamma_q16;
 	imtcp_u32 delta_q8;
@@ -135,12 +130,12 @@ struct imtcp_params {
 	imtcp_u32 ledbat_target_us;
 	imtcp_u32 ledbat_gain_q8;
 	imtcp_u32 ledbatpp_target_us;
-	imtcp_u32 t_us; /* T; 0: adapts */
-	imtcp_u32 profile;
+	imtcp_u32 t_us;			/* T; 0: adapts */
 	imtcp_u32 pause_plus1;		/* 0: follows congestion */
 	imtcp_u32 store_packets;	/* m; 0: adapts */
 	imtcp_u32 paper_stream_packets; /* N of the papers' controls */
 	imtcp_u32 paper_rtt;		/* RTT of [BG eq. 3] */
+	imtcp_u32 _pad;			/* a record ends with these, and is of whole words */
 };
 
 IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
@@ -158,17 +153,11 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->ledbat_gain_q8 = IMTCP_LEDBAT_GAIN_Q8;
 	p->ledbatpp_target_us = IMTCP_LEDBATPP_TARGET_US;
 	p->t_us = 0;
-	p->profile = IMTCP_PROFILE_DEFAULT;
 	p->pause_plus1 = 0;
 	p->store_packets = 0;
 	p->paper_stream_packets = IMTCP_PAPER_STREAM_PACKETS;
 	p->paper_rtt = IMTCP_PAPER_RTT_SRTT;
-}
-
-/* The rules of the paper alone. */
-IMTCP_INLINE int imtcp_as_in_paper(const struct imtcp_params *p)
-{
-	return p->profile == IMTCP_PROFILE_PAPER;
+	p->_pad = 0;
 }
 
 /* What was chosen, within its range; what was not stays as it is. */
@@ -205,8 +194,6 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 	imtcp_params_choose_one(&p->ledbatpp_target_us, chosen->ledbatpp_target_us,
 				IMTCP_LEDBATPP_TARGET_LEAST_US, IMTCP_LEDBATPP_TARGET_MOST_US);
 	imtcp_params_choose_one(&p->t_us, chosen->t_us, IMTCP_T_LEAST_US, IMTCP_T_MAX_US);
-	imtcp_params_choose_one(&p->profile, chosen->profile, IMTCP_PROFILE_DEFAULT,
-				IMTCP_PROFILE_PAPER);
 	imtcp_params_choose_one(&p->pause_plus1, chosen->pause_plus1, IMTCP_PAUSE_LEAST_PLUS1,
 				IMTCP_PAUSE_MOST_PLUS1);
 	imtcp_params_choose_one(&p->store_packets, chosen->store_packets, IMTCP_STORE_PACKETS_LEAST,

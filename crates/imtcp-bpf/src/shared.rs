@@ -50,9 +50,7 @@ pub const IMTCP_PAPER_STREAM_PACKETS_MOST: u32 = 10;
 pub const IMTCP_PAPER_RTT_SRTT: u32 = 1;
 pub const IMTCP_PAPER_RTT_SRTT_ACK: u32 = 2;
 pub const IMTCP_PAPER_RTT_NEWEST: u32 = 3;
-pub const IMTCP_PROFILE_DEFAULT: u32 = 1;
-pub const IMTCP_PROFILE_PAPER: u32 = 2;
-pub const IMTCP_ABI_VERSION: u32 = 9;
+pub const IMTCP_ABI_VERSION: u32 = 10;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -100,11 +98,11 @@ pub struct imtcp_params {
     pub ledbat_gain_q8: imtcp_u32,
     pub ledbatpp_target_us: imtcp_u32,
     pub t_us: imtcp_u32,
-    pub profile: imtcp_u32,
     pub pause_plus1: imtcp_u32,
     pub store_packets: imtcp_u32,
     pub paper_stream_packets: imtcp_u32,
     pub paper_rtt: imtcp_u32,
+    pub _pad: imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -134,16 +132,15 @@ const _: () = {
     ["Offset of field: imtcp_params::ledbatpp_target_us"]
         [::std::mem::offset_of!(imtcp_params, ledbatpp_target_us) - 44usize];
     ["Offset of field: imtcp_params::t_us"][::std::mem::offset_of!(imtcp_params, t_us) - 48usize];
-    ["Offset of field: imtcp_params::profile"]
-        [::std::mem::offset_of!(imtcp_params, profile) - 52usize];
     ["Offset of field: imtcp_params::pause_plus1"]
-        [::std::mem::offset_of!(imtcp_params, pause_plus1) - 56usize];
+        [::std::mem::offset_of!(imtcp_params, pause_plus1) - 52usize];
     ["Offset of field: imtcp_params::store_packets"]
-        [::std::mem::offset_of!(imtcp_params, store_packets) - 60usize];
+        [::std::mem::offset_of!(imtcp_params, store_packets) - 56usize];
     ["Offset of field: imtcp_params::paper_stream_packets"]
-        [::std::mem::offset_of!(imtcp_params, paper_stream_packets) - 64usize];
+        [::std::mem::offset_of!(imtcp_params, paper_stream_packets) - 60usize];
     ["Offset of field: imtcp_params::paper_rtt"]
-        [::std::mem::offset_of!(imtcp_params, paper_rtt) - 68usize];
+        [::std::mem::offset_of!(imtcp_params, paper_rtt) - 64usize];
+    ["Offset of field: imtcp_params::_pad"][::std::mem::offset_of!(imtcp_params, _pad) - 68usize];
 };
 pub const IMTCP_MODE_NONE: imtcp_mode = 0;
 pub const IMTCP_MODE_MEASURE: imtcp_mode = 1;

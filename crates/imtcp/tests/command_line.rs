@@ -124,7 +124,7 @@ fn a_rate_or_parameter_that_cannot_be_is_wrong_usage_and_the_range_is_told() {
         (&["--param", "delta=0.5"], "imtcp: delta must be a number between 1.05 and 4, not 0.5\n"),
         (
             &["--mode", "fs", "--param", "g=0.9"],
-            "imtcp: mode fs has no parameter g: it has gamma, N, m, T, profile, h\n",
+            "imtcp: mode fs has no parameter g: it has gamma, N, m, T, h\n",
         ),
         (&["--param", "delta"], "'delta' is not NAME=VALUE"),
         (

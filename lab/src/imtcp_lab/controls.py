@@ -62,26 +62,12 @@ CONTROLS: dict[str, Control] = {
         _kernel("highspeed", "HighSpeed TCP"),
         _kernel("westwood", "Westwood+"),
         Control("imtcp", "imtcp", run_mode="measure", label="imtcp (measures, else Reno)"),
-        Control(
-            "imtcp_paper", "imtcp", run_mode="measure", label="imtcp, the paper's rules",
-            params=("profile=paper",),
-        ),
         Control("imtcp_bg", "imtcp_bg", run_mode="bg", label="imtcp background"),
         Control(
             "imtcp_bg_g", "imtcp_bg", run_mode="bg", label="imtcp background, g = 0.7",
             params=("g=0.7",),
         ),
-        Control(
-            "imtcp_bg_paper", "imtcp_bg", run_mode="bg",
-            label="imtcp background, the paper's rules",
-            params=("profile=paper",),
-        ),
         Control("imtcp_fs", "imtcp_fs", run_mode="fs", label="imtcp full speed"),
-        Control(
-            "imtcp_fs_paper", "imtcp_fs", run_mode="fs",
-            label="imtcp full speed, the paper's rules",
-            params=("profile=paper",),
-        ),
         Control("imtcp_lp", "imtcp_lp", run_mode="lp", label="TCP-LP (imtcp)"),
         Control("imtcp_lpecn", "imtcp_lpecn", run_mode="lpecn", label="TCP-LP/ECN (imtcp)"),
         Control("imtcp_nice", "imtcp_nice", run_mode="nice", label="TCP Nice (imtcp)"),

@@ -22,12 +22,11 @@ WORDS = {
     "I": "by how much longer the web's objects take than without a background: of their mean time,"
     " of the time of the 95 % quickest (p95), of the mean of those of 30 kB at most (small)",
     "imtcp_bg, imtcp_fs, imtcp_lp, imtcp_lpecn, imtcp_nice": "this project's ImTCP-bg, full speed,"
-    " TCP-LP by delay and by marks, TCP Nice, in pictures with (imtcp) or imtcp before the name;"
-    " ending in _paper: by the paper's rules alone",
+    " TCP-LP by delay and by marks, TCP Nice, in pictures with (imtcp) or imtcp before the name",
+    "paper, paper_bg, paper_fs": "ImTCP, ImTCP-bg and full speed as their papers print them",
     "tcp_lp": "the kernel's own TCP-LP, in pictures TCP-LP (kernel) (docs/tcp-lp-in-linux.md)",
     "none": "the same run without a background",
-    "pause=0, profile=paper": "parameters of a connection (docs/parameters.md): no pause between"
-    " measurements; the paper's rules alone",
+    "pause=0": "a parameter of a connection (docs/parameters.md): no pause between measurements",
 }
 
 

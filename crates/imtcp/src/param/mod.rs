@@ -18,7 +18,7 @@ use crate::mode::Mode;
 
 mod table;
 
-use table::{Param, MILLISECONDS, NAMED, PARAMS, PLUS1, PROFILES, ROUND_TRIPS};
+use table::{Param, MILLISECONDS, NAMED, PARAMS, PLUS1, ROUND_TRIPS};
 
 /// Read where `--config` names no other; nobody needs to have it.
 pub const CONFIG: &str = "/etc/imtcp.conf";
@@ -26,15 +26,6 @@ pub const CONFIG: &str = "/etc/imtcp.conf";
 impl Param {
     fn name(&self) -> &'static str {
         self.key.trim_end_matches('=')
-    }
-
-    /// Of the values from 1 on, where it is no number.
-    fn names(&self) -> &'static [&'static str] {
-        if self.key == "profile=" {
-            &PROFILES
-        } else {
-            &ROUND_TRIPS
-        }
     }
 
     /// As people write it: with as many decimals as the programs' scale can tell apart.
@@ -55,7 +46,7 @@ impl Param {
     fn text(&self, value: u32) -> String {
         match self.scale {
             NAMED => {
-                self.names().get((value as usize).wrapping_sub(1)).copied().unwrap_or("?").into()
+                ROUND_TRIPS.get((value as usize).wrapping_sub(1)).copied().unwrap_or("?").into()
             }
             _ => self.shown(value).to_string(),
         }
@@ -80,7 +71,7 @@ impl Param {
 
     fn range(&self) -> String {
         match self.scale {
-            NAMED => one_of(self.names()),
+            NAMED => one_of(&ROUND_TRIPS),
             _ => format!("between {} and {}", self.text(self.least), self.text(self.most)),
         }
     }
@@ -394,9 +385,9 @@ mod tests {
     #[test]
     fn a_mode_without_the_parameter_says_which_it_has() {
         let said = refused(Mode::Fs, "delta", "1.2");
-        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, m, T, profile, h");
+        assert_eq!(said, "mode fs has no parameter delta: it has gamma, N, m, T, h");
         let said = refused(Mode::Bg, "Delta", "1.2");
-        assert_eq!(said, "mode bg has no parameter Delta: did you mean delta? it has gamma, N, m, T, pause, delta, g, profile");
+        assert_eq!(said, "mode bg has no parameter Delta: did you mean delta? it has gamma, N, m, T, pause, delta, g");
         let said = refused(Mode::Nocc, "g", "1");
         assert_eq!(said, "mode nocc has no parameter g: it has none");
     }
@@ -442,8 +433,8 @@ mod tests {
         let told: Vec<_> = AssignmentParser.possible_values().unwrap().collect();
         let keys: Vec<_> = told.iter().map(PossibleValue::get_name).collect();
         let expected = [
-            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "profile=", "rtt=", "h=", "itt=",
-            "t=", "f=", "target=", "gain=",
+            "gamma=", "N=", "m=", "T=", "pause=", "delta=", "g=", "rtt=", "h=", "itt=", "t=", "f=",
+            "target=", "gain=",
         ];
         assert_eq!(keys, expected);
         let target = told.iter().find(|v| v.get_name() == "target=").unwrap();
@@ -470,12 +461,9 @@ mod tests {
     #[test]
     fn what_is_not_chosen_is_in_force_as_the_default() {
         let read = serde_json::to_value(in_force(Mode::Bg, &Params::default())).unwrap();
-        assert_eq!(
-            read.to_string(),
-            r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125,"profile":"default"}"#
-        );
+        assert_eq!(read.to_string(), r#"{"N":8,"delta":1.2,"g":1.0,"gamma":0.125}"#);
         let read = serde_json::to_value(in_force(Mode::Fs, &Params::default())).unwrap();
-        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100,"profile":"default"}"#);
+        assert_eq!(read.to_string(), r#"{"N":8,"gamma":0.125,"h":100}"#);
         let read = serde_json::to_value(in_force(Mode::Lpecn, &Params::default())).unwrap();
         assert_eq!(read.to_string(), r#"{"delta":0.15,"itt":3}"#);
         let read = serde_json::to_value(in_force(Mode::Nice, &Params::default())).unwrap();
@@ -528,18 +516,6 @@ mod tests {
         assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["g=0.9"]);
         let usual = set(Mode::Bg, "delta", "1.2").unwrap();
         assert!(unusual(Mode::Bg, &in_force(Mode::Bg, &usual)).is_empty());
-    }
-
-    #[test]
-    fn a_profile_is_chosen_by_name_on_the_line_and_in_a_file() {
-        let params = set(Mode::Bg, "profile", "paper").unwrap();
-        assert_eq!(params.profile, 2);
-        assert_eq!(unusual(Mode::Bg, &in_force(Mode::Bg, &params)), ["profile=paper"]);
-        assert_eq!(file("[bg]\nprofile = \"paper\"\n").unwrap().profile, 2);
-        let said = refused(Mode::Bg, "profile", "papers");
-        assert_eq!(said, "profile must be default or paper, not papers");
-        let said = file("[bg]\nprofile = 2\n").unwrap_err();
-        assert_eq!(said, "FILE: [bg]: profile must be default or paper, not 2");
     }
 
     #[test]

@@ -30,16 +30,15 @@ const MEASURING_BESIDE_OTHERS: &[Mode] =
 const BY_DELAY_OR_MARK: &[Mode] = &[Mode::Lp, Mode::Lpecn, Mode::PaperLp];
 /// The scale of times: people write milliseconds, the programs count microseconds.
 pub(super) const MILLISECONDS: u32 = 1000;
-/// No number: one of its `names`.
+/// No number: one of `ROUND_TRIPS`.
 pub(super) const NAMED: u32 = 0;
 /// A count that may be 0: the programs have one more, for 0 is not chosen.
 pub(super) const PLUS1: u32 = u32::MAX;
 /// Names of the values from 1 on.
-pub(super) const PROFILES: [&str; 2] = ["default", "paper"];
 pub(super) const ROUND_TRIPS: [&str; 3] = ["srtt", "srtt-ack", "newest"];
 
 /// A name may stand here more than once, for other modes.
-pub const PARAMS: [Param; 18] = [
+pub const PARAMS: [Param; 17] = [
     Param {
         key: "gamma=",
         modes: MEASURING,
@@ -119,16 +118,6 @@ pub const PARAMS: [Param; 18] = [
         default: shared::IMTCP_G_Q8,
         field: |p| &mut p.g_q8,
         what: "share of the available bandwidth to take at most",
-    },
-    Param {
-        key: "profile=",
-        modes: OURS,
-        scale: NAMED,
-        least: shared::IMTCP_PROFILE_DEFAULT,
-        most: shared::IMTCP_PROFILE_PAPER,
-        default: shared::IMTCP_PROFILE_DEFAULT,
-        field: |p| &mut p.profile,
-        what: "all rules, or the paper's alone",
     },
     Param {
         key: "rtt=",

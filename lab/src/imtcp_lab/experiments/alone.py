@@ -99,7 +99,7 @@ EXPERIMENT = Experiment(
         "nv",
         "imtcp",
         "imtcp_bg",
-        "imtcp_bg_paper",
+        "paper_bg",
     ),
     scenarios=_scenarios,
     rows=_rows,

@@ -120,7 +120,7 @@ EXPERIMENT = Experiment(
     help="shares beside one greedy Reno or CUBIC flow",
     controls=(
         "none", "reno", "cubic", "bbr", "vegas", "tcp_lp", "cdg", "nv",
-        "imtcp", "imtcp_bg", "imtcp_bg_paper", "priority",
+        "imtcp", "imtcp_bg", "paper_bg", "priority",
     ),
     scenarios=_scenarios,
     rows=_rows,

@@ -63,7 +63,7 @@ PATH_CHOICES = (
 )
 #: Of experiments that leave N and the rules to imtcp.
 OUR_RULES = (
-    " The rules are imtcp's own (profile=default), with streams of N = 8 packets, or 12 where the"
+    " The rules are imtcp's own, with streams of N = 8 packets, or 12 where the"
     " receiver delays ACKs and a packet is one segment; the paper's N is 5 [IM §4.1.1]."
 )
 

@@ -114,7 +114,7 @@ EXPERIMENT = Experiment(
     help="how far every control is from what delayed information allows",
     controls=(
         "none", "reno", "cubic", "bbr", "vegas", "tcp_lp", "cdg", "nv",
-        "imtcp", "imtcp_bg", "imtcp_bg_paper", "imtcp_lp", "imtcp_nice", "imtcp_ledbat",
+        "imtcp", "imtcp_bg", "paper_bg", "imtcp_lp", "imtcp_nice", "imtcp_ledbat",
         "imtcp_ledbatpp", "priority",
     ),
     scenarios=_scenarios,

@@ -20,8 +20,6 @@ from imtcp_lab.stats import ensemble
 Rows = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
 
-#: Of a connection by the paper's rules alone: ours would take part in what is varied.
-AS_IN_PAPER = ("profile=paper",)
 #: [IM §4.5] is the first to have a pause between measurements; what is shown before has none.
 WITHOUT_PAUSE = ("pause=0",)
 #: Stands among the values of a parameter for the one that imtcp has where nobody chooses.

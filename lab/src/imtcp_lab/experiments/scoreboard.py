@@ -224,7 +224,7 @@ EXPERIMENT = Experiment(
     name="scoreboard",
     help="U and I of every control over every kind of path, one factor at a time",
     controls=(
-        "none", "imtcp_bg", "imtcp_bg_paper", "imtcp_bg_g", "imtcp_lp", "imtcp_lpecn", "imtcp_nice",
+        "none", "imtcp_bg", "imtcp_bg_g", "imtcp_lp", "imtcp_lpecn", "imtcp_nice",
         "imtcp_ledbat", "imtcp_ledbatpp", "vegas", "tcp_lp", "cdg", "nv", "bbr", "cubic",
         "priority",
     ),

@@ -228,7 +228,7 @@ def _rows(points: Sequence[Point]) -> Rows:
 EXPERIMENT = Experiment(
     name="tracking",
     help="error of measured available bandwidth against the truth",
-    controls=("imtcp", "imtcp_bg", "imtcp_bg_paper"),
+    controls=("imtcp", "imtcp_bg", "paper_bg"),
     scenarios=_scenarios,
     rows=_rows,
     columns=(

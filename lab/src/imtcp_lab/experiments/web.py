@@ -93,7 +93,7 @@ EXPERIMENT = Experiment(
     help="U and I beside web-like traffic",
     controls=(
         "none", "reno", "cubic", "bbr", "vegas", "tcp_lp", "cdg", "nv",
-        "imtcp", "imtcp_bg", "imtcp_bg_paper", "priority",
+        "imtcp", "imtcp_bg", "paper_bg", "priority",
     ),
     scenarios=_scenarios,
     rows=measured.rows,
