@@ -224,7 +224,7 @@ EXPERIMENT = Experiment(
         " loses packets whenever a flow begins. ImTCP-bg's flows use what is available with one as"
         " with five, and are steadier than the others'; they are fair (the slides of the thesis).",
         choices=bg_path.CHOICES
-        + bg_path.BOTH_RULES
+        + bg_path.BOTH
         + " All 500 s but the first are judged. 'Fair' is taken as an index of 0.9.",
         reason="ImTCP-bg leaves a fifth by its own rules, and 0.41 with one flow and 0.22 with"
         " five by the thesis's alone: probably the rule for the round trip, which holds"

@@ -113,7 +113,7 @@ def _judge_harm(rows: Sequence[dict]) -> list[Claim]:
     out = [
         at_each(f"pages take at most 5 % longer beside {name} at every load", harm,
                 holds=max(harm) <= 5, digits=1)
-        for name, harm in ((name, longer_pct(name)) for name in (*POLITE, "imtcp_bg_paper"))
+        for name, harm in ((name, longer_pct(name)) for name in (*POLITE, "paper_bg"))
     ]  # fmt: skip
     slowed = longer_pct("reno")
     return [
@@ -199,7 +199,7 @@ HARM = Experiment(
         " available, with 10 to 50 servers.",
         choices=bg_path.CHOICES
         + bg_path.JUDGED
-        + bg_path.BOTH_RULES
+        + bg_path.BOTH
         + " Judged from the twentieth second on."
         " 'What they take alone' is taken as 5 % more at most.",
         reason="Reno takes more than the web alone leaves as far as readers who wait for it ask"
@@ -235,7 +235,7 @@ USE = Experiment(
         " begin; Reno far more than 1.",
         choices=bg_path.CHOICES
         + bg_path.JUDGED
-        + bg_path.BOTH_RULES
+        + bg_path.BOTH
         + " Three numbers of servers. Judged from the fifth second on, where BG-F7 is from the"
         " twentieth. All flows are there from the start; in"
         " the thesis they join in the first 200 of 500 s. U is the background's throughput over"

@@ -46,7 +46,6 @@ def _sweep(
                 control,
                 seed,
                 f"{name}{value:g}-{count}flows",
-                single_segments=True,
             )
             for value in pick(args, full, quick)
             for count in pick(args, flows, quick_flows)

@@ -19,18 +19,16 @@ LOSSES_PCT = (0.1, 0.5, 1, 2, 5)
 QUICK_LOSSES_PCT = (0.1, 2)
 #: What counts as many losses.
 MANY_PCT = 1
-WIRELESS = Dumbbell(capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50)
+WIRELESS = Dumbbell(
+    capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50, prompt_acks=True, single_segments=True
+)
 #: What a guest takes time for is packets, so its quick form has fewer.
 FAST_BPS, QUICK_FAST_BPS = 500e6, 100e6
 #: At the first: a tenth of a bandwidth-delay product, and half of it.
 FAST_BUFFERS_PKTS = (200, 1000)
 BIN_MS = 500
-#: Full speed as it ships, and by the paper's rules alone, which the figures are of.
-FULL_SPEED = ("imtcp_fs", "imtcp_fs_paper")
-RULES = (
-    " Judged are both imtcp_fs as it ships and the paper's rules alone (imtcp_fs_paper), which the"
-    " figure is about."
-)
+FULL_SPEED = ("imtcp_fs", "paper_fs")
+BOTH = " Full speed is judged twice: as it ships (imtcp_fs), and as the paper prints it (paper_fs)."
 
 
 def _wireless(args: argparse.Namespace) -> list[Scenario]:
@@ -54,7 +52,13 @@ def _fast(args: argparse.Namespace) -> list[Scenario]:
     capacity_bps = pick(args, FAST_BPS, QUICK_FAST_BPS)
     return [
         Scenario(
-            Dumbbell(capacity_bps=capacity_bps, background_rtt_ms=50, buffer_pkts=buffer_pkts),
+            Dumbbell(
+                capacity_bps=capacity_bps,
+                background_rtt_ms=50,
+                buffer_pkts=buffer_pkts,
+                prompt_acks=True,
+                single_segments=True,
+            ),
             None,
             Bulk(start_s=shift_s(seed)),
             control,
@@ -136,7 +140,7 @@ def _judge_fast(rows: Sequence[dict]) -> list[Claim]:
 WIRELESS_LOSS = Experiment(
     name="IM-F16",
     help="full speed, Westwood and Reno on a lossy link of 2 Mbit/s",
-    controls=("reno", "westwood", "imtcp_fs_paper", "imtcp_fs"),
+    controls=("reno", "westwood", "paper_fs", "imtcp_fs"),
     scenarios=_wireless,
     rows=_rows,
     columns=COLUMNS,
@@ -148,7 +152,7 @@ WIRELESS_LOSS = Experiment(
         " Westwood and Reno.",
         choices="The paper gives neither round trip nor buffer: 100 ms and 50 packets here. Losses"
         " are independent, on the way of the data. Westwood is Linux's Westwood+."
-        " 'Many' is 1 % and more." + RULES,
+        " 'Many' is 1 % and more." + BOTH,
         judge=_judge_wireless,
         draw=lambda rows, theme: plots.lines(
             rows, "loss_pct", "goodput_mbps", "loss, %", "goodput, Mbit/s", theme, log_x=True
@@ -166,7 +170,7 @@ WIRELESS_LOSS = Experiment(
 LONG_FAT = Experiment(
     name="IM-F15",
     help="full speed, HighSpeed TCP and Reno at 500 Mbit/s",
-    controls=("reno", "highspeed", "imtcp_fs_paper", "imtcp_fs"),
+    controls=("reno", "highspeed", "paper_fs", "imtcp_fs"),
     scenarios=_fast,
     rows=_rows,
     columns=COLUMNS,
@@ -181,7 +185,7 @@ LONG_FAT = Experiment(
         " (a tenth and half of a bandwidth-delay product). The first 20 s after the first one are"
         " judged: with 200 packets HighSpeed TCP still grows at their end, so that the losses"
         " that it has once it has filled the path are not seen. Drawn is throughput, not the"
-        " window. The quick form has a fifth of the rate and of the buffers." + RULES,
+        " window. The quick form has a fifth of the rate and of the buffers." + BOTH,
         judge=_judge_fast,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="panel"),
         reason="With the larger buffer slow start, which finds its loss a round trip late, leaves"
