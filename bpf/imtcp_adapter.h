@@ -205,6 +205,7 @@ static __always_inline void imtcp_read_sample(struct sock *sk, struct imtcp_conn
 					 s->pkt_bytes);
 	s->full = (__u32)imtcp_window_full(tp, s->cwnd_segs);
 	s->lost = tp->lost_out != 0;
+	s->lost_segs = tp->lost;
 	s->timed_out = imtcp_ca_state(sk) == TCP_CA_Loss;
 	s->receiver_bytes = tp->snd_wnd;
 	if (s->now_us - tp->delivered_mstamp <= s->srtt_us) {

@@ -138,6 +138,7 @@ struct tcp_sock {
 	__u32 retrans_out;
 	__u32 sacked_out;
 	__u32 lost_out;
+	__u32 lost; /* segments, of the connection so far */
 	__u32 max_packets_out;
 	__u32 mss_cache;
 	__u32 srtt_us;	       /* scale 8 */

@@ -162,13 +162,39 @@ static inline const char *drive_send(struct drive *d, const struct drive_source 
 	return NULL;
 }
 
+/* imtcp_bg's window after an ACK of segs segments. */
+static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint32_t segs)
+{
+	struct imtcp_estimate e;
+
+	s->acked_segs = segs;
+	s->limit_segs = d->limit_segs;
+	s->full = s->round_full = 1;
+	s->delivered_segs = 0;
+	imtcp_estimate_age(&d->m, d->now_us);
+	e = imtcp_estimate_now(&d->m);
+	d->facts.cap_segs = imtcp_bg_cap_segs(&e, d->params.g_q8, s->min_rtt_us, d->mss + d->header,
+					      d->m.n + 2);
+	/* the cap carries a measurement */
+	DRIVE_CHECK(!d->facts.cap_segs || d->facts.cap_segs >= d->m.n + 2);
+	d->facts.acked_at_us = d->now_us;
+	if (d->round_over)
+		imtcp_bg_on_round(&d->bg, &d->facts, s, &d->w);
+	if (d->bg.draining || !s->min_rtt_us)
+		return NULL;
+	imtcp_bg_steer(&d->bg, &d->facts, d->params.delta_q8, &d->w, s);
+	DRIVE_CHECK(d->w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);
+	DRIVE_CHECK(d->w.cwnd_segs == d->bg.window_q16 >> 16);
+	DRIVE_CHECK(!d->facts.cap_segs || d->w.cwnd_segs <= d->facts.cap_segs);
+	return NULL;
+}
+
 /* An ACK that moves snd_una, at any time, with any round trip time. */
 static inline const char *drive_ack(struct drive *d, const struct drive_source *src, int bg)
 {
-	uint32_t outstanding = d->nxt - d->una, acked, segs, before, growth_before;
-	uint64_t credit;
+	uint32_t outstanding = d->nxt - d->una, acked, segs, before;
 	struct imtcp_sample ev;
-	int ended;
+	int ended, slow_start;
 
 	if (!outstanding)
 		return NULL;
@@ -194,52 +220,32 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 	ended = imtcp_meas_on_ack(&d->m, &d->facts.round, &ev);
 	DRIVE_CHECK(ended == 0 || ended == 1);
 	if (ended)
-		imtcp_bg_on_result(&d->bg, &d->m, &d->params, &d->m.result);
-	if (ended && bg)
-		imtcp_bg_note_age(&d->bg, &d->m.result);
+		imtcp_estimate_on_result(&d->m, &d->params, &d->m.result,
+					 d->bg.queue_us < ev.min_rtt_us / 10);
 	d->round_over |= ev.round_over;
 
 	/* the window, as the adapter; segments that the peer has not received grow nothing */
 	segs = (acked + d->mss - 1) / d->mss;
 	before = d->w.cwnd_segs;
+	slow_start = imtcp_in_slow_start(&d->w);
 	if (bg) {
-		struct imtcp_estimate e = imtcp_estimate_now(&d->m);
+		const char *why = drive_bg(d, &ev, segs);
 
-		imtcp_bg_set_cap(&d->bg, &d->facts, &d->params, &e, d->mss + d->header, d->m.n + 2);
-		if (d->round_over) {
-			struct imtcp_bg_round_end end = {d->now_us, d->floor_segs, 1};
+		if (why)
+			return why;
+		/* never more than slow start [RFC 5681 §3.1] */
+		DRIVE_CHECK(d->w.cwnd_segs <= imtcp_max(before, IMTCP_BG_LEAST_SEGS) + segs);
+	} else {
+		uint64_t credit = d->w.credit_segs;
 
-			imtcp_bg_lapse(&d->bg, &d->m, d->now_us);
-
-			imtcp_bg_on_round(&d->bg, &d->facts, &d->params, &d->w, &end);
-		}
-		DRIVE_CHECK(d->w.cwnd_segs <= before); /* the RTT rule never raises a window */
-		DRIVE_CHECK(d->w.cwnd_segs >= IMTCP_BG_LEAST_SEGS || d->w.cwnd_segs == before);
-		DRIVE_CHECK(d->bg.draining || d->w.cwnd_segs >= d->floor_segs ||
-			    d->w.cwnd_segs == before);
-	}
-	d->round_over = 0;
-	if (!bg || !d->bg.draining) {
-		growth_before = d->w.cwnd_segs;
-		credit = d->w.credit_segs;
 		imtcp_reno_grow(&d->w, segs, d->limit_segs);
 		/* RFC 5681: at most what was acknowledged, in slow start; else one a window */
-		DRIVE_CHECK(d->w.cwnd_segs <= (uint64_t)growth_before + segs);
-		if (growth_before >= d->w.ssthresh_segs)
-			DRIVE_CHECK(d->w.cwnd_segs <= growth_before + 1);
-		if (growth_before >= d->w.ssthresh_segs && credit + segs < growth_before)
-			DRIVE_CHECK(d->w.cwnd_segs <= growth_before);
-		DRIVE_CHECK(d->w.cwnd_segs <= d->limit_segs);
+		DRIVE_CHECK(d->w.cwnd_segs <= (uint64_t)before + segs);
+		DRIVE_CHECK(slow_start || d->w.cwnd_segs <= before + 1);
+		DRIVE_CHECK(slow_start || credit + segs >= before || d->w.cwnd_segs <= before);
 	}
-	if (bg) {
-		before = d->w.cwnd_segs;
-		imtcp_bg_apply_cap(&d->bg, &d->facts, &d->w, d->floor_segs);
-		DRIVE_CHECK(d->w.cwnd_segs <= before);
-		DRIVE_CHECK(!d->facts.cap_segs ||
-			    d->w.cwnd_segs <= imtcp_max(d->facts.cap_segs, d->floor_segs));
-		/* the cap carries a measurement */
-		DRIVE_CHECK(!d->facts.cap_segs || d->facts.cap_segs >= d->m.n + 2);
-	}
+	d->round_over = 0;
+	DRIVE_CHECK(d->w.cwnd_segs <= d->limit_segs);
 	return drive_invariants(d);
 }
 

@@ -651,11 +651,12 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 			s.flow.params.g_q8 = shares_q8[i];
 			sim_run(&s, START + 10 * SEC);
 			assert_within_pct(s.flow.meas.smoothed_bps, 100 * MBPS, 8);
-			/* what holds keep back is more of a smaller window; the cap is a 20th above */
+			/* what holds keep back is more of a smaller window; the cap is a 20th above, and
+			 * of whole segments */
 			assert_at_least((uint64_t)sim_goodput_bps(&s, 10),
 					(uint64_t)(share * 85 * MBPS));
 			assert_at_most((uint64_t)sim_goodput_bps(&s, 10),
-				       (uint64_t)(share * 104 * MBPS));
+				       (uint64_t)(share * 106 * MBPS));
 		}
 }
 
@@ -715,7 +716,8 @@ static void a_path_that_becomes_longer_is_used_again_after_seconds(void **state)
 	(void)state;
 	c.step_at_us = 11 * IMTCP_USEC_PER_SEC;
 	c.rtt_after_us = 90000;
-	assert_true(goodput_bps(&c, 18, 20) > 0.9 * 50e6);
+	/* five seconds until it is another path, and four for a window that grows as one of 30 ms */
+	assert_true(goodput_bps(&c, 20, 22) > 0.9 * 50e6);
 	c.jitter_us = 4000;
 	assert_true(goodput_bps(&c, 22, 30) > 0.75 * 50e6);
 	/* less than what is yielded to: after two drains */

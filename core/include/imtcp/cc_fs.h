@@ -115,13 +115,15 @@ IMTCP_INLINE void imtcp_fs_learn(struct imtcp_flow *c, const void *own,
 IMTCP_INLINE void imtcp_fs_decide(struct imtcp_flow *c, const void *own,
 				  const struct imtcp_sample *s, struct imtcp_decision *d)
 {
-	struct imtcp_estimate e = imtcp_estimate_now(&c->meas);
+	struct imtcp_estimate e;
 	imtcp_u32 v_segs;
 
 	(void)own;
 	d->least_segs = IMTCP_MEASURING_LEAST_SEGS;
 	if (!s->full)
 		return;
+	imtcp_estimate_age(&c->meas, s->now_us);
+	e = imtcp_estimate_now(&c->meas);
 	v_segs = imtcp_fs_v_segs(e.available_bps, s->srtt_us, s->pkt_bytes);
 	imtcp_fs_grow(&d->w, s->acked_segs,
 		      imtcp_fs_step_segs(d->w.cwnd_segs, v_segs, c->params.h_segs), s->limit_segs);

@@ -49,6 +49,8 @@ struct imtcp_sample {
 	imtcp_u32 round_rtt_us; /* with round_over: the least RTT of that round trip; 0: none */
 	imtcp_u32 lost;		/* a segment was lost, or the retransmission timer fired: no mark */
 	imtcp_u32 timed_out;	/* the retransmission timer's recovery goes on */
+	imtcp_u32
+		lost_segs; /* of the connection so far, those sent again that were lost again, too */
 	imtcp_u32 receiver_bytes;  /* the window that the receiver offers */
 	imtcp_u32 delivered_segs;  /* in the newest round trip; 0: unknown, */
 	imtcp_u32 delivered_in_us; /* and in what time */

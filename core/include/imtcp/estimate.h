@@ -6,8 +6,12 @@
  *   (1) A_s <- (1 - gamma) A_s + gamma A          each result of the measurement (meas.h)
  *
  *   trust:  NONE ── first search range ──▶ RANGE ── first result that counts ──▶ RESULTS
- *             ▲                              ▲                                     │
- *             └── no range ──────────────────┴────── imtcp_estimate_forget ────────┘
+ *             ▲                              │                                     │
+ *             └──────── old, or unclear (imtcp_estimate_age) ──────────────────────┘
+ *
+ * An estimate is old ten seconds after the last result that counted. It is unclear if more than an eighth of the newest
+ * results could not be told from how ACKs came: then the others are not to be believed either. A result that counts
+ * renews an old estimate; an unclear one returns when few results are unclear.
  *
  * Reference: [BG §3.2] eq. 1; [IM §3.2.5] for results outside of the search range.
  *
@@ -26,9 +30,18 @@
  * lab/notes/0013-a-step-down.md. */
 #define IMTCP_STEP_AGREE_DIV 8U
 
+/* An estimate is believed for this long, ten seconds, after the last result that counted. ours: a pause of 20 round
+ * trips of 300 ms, and a measurement after it. A program that writes little at a time is not measured at all, and stayed
+ * at a third of the line after what had shared it was gone: lab/notes/0022-what-is-old-steers-nothing.md. */
+#define IMTCP_ESTIMATE_AGE_US (10 * IMTCP_USEC_PER_SEC)
+/* Of the newest 16 results, or so, an eighth may be unclear. ours: one in a hundred is where ACKs come one by one, a
+ * quarter where they jitter by 2 ms, a half where they come every 4 ms: lab/notes/0023-who-believes-a-result.md. */
+#define IMTCP_UNCLEAR_SHIFT 4
+#define IMTCP_UNCLEAR_MOST_Q8 32U
+
 /* How far available_bps can be trusted. */
 enum imtcp_trust {
-	IMTCP_TRUST_NONE = 0,	 /* nothing is known */
+	IMTCP_TRUST_NONE = 0,	 /* nothing is known, or believed any more */
 	IMTCP_TRUST_RANGE = 1,	 /* the middle of the search range: no result yet */
 	IMTCP_TRUST_RESULTS = 2, /* A_s */
 };
@@ -48,7 +61,10 @@ IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(const struct imtcp_meas *m
 	struct imtcp_estimate e = {m->smoothed_bps, m->deviation_bps,	 m->capacity_bps,
 				   m->avail_at_us,  IMTCP_TRUST_RESULTS, 0};
 
-	if (!e.available_bps) {
+	if (m->doubted) {
+		e.available_bps = 0;
+		e.trust = IMTCP_TRUST_NONE;
+	} else if (!e.available_bps) {
 		e.available_bps = (m->low_bps + m->high_bps) / 2;
 		e.trust = e.available_bps ? IMTCP_TRUST_RANGE : IMTCP_TRUST_NONE;
 	}
@@ -65,9 +81,31 @@ IMTCP_INLINE int imtcp_estimate_news(struct imtcp_meas *m)
 	return news;
 }
 
-/* What results said is of another time. */
-IMTCP_INLINE void imtcp_estimate_forget(struct imtcp_meas *m)
+/* A measurement ended: could ACKs tell it, and did it count? */
+IMTCP_INLINE void imtcp_estimate_note(struct imtcp_meas *m, const struct imtcp_result *r)
 {
+	if (r->outcome == IMTCP_BUNCHED || r->outcome == IMTCP_FEW_ACKS) {
+		m->unclear_q8 += (256 - m->unclear_q8) >> IMTCP_UNCLEAR_SHIFT;
+	} else if (r->outcome == IMTCP_OK || r->outcome == IMTCP_OUT_OF_RANGE) {
+		m->unclear_q8 -= (m->unclear_q8 + (1U << IMTCP_UNCLEAR_SHIFT) - 1) >>
+				 IMTCP_UNCLEAR_SHIFT;
+		m->counted_at_us = r->at_us;
+		m->doubted = 0;
+	}
+}
+
+/* Is the estimate still to be believed? If not, it is forgotten: what it said is of another time, or of how ACKs came.
+ * Before a control asks for it. */
+IMTCP_INLINE void imtcp_estimate_age(struct imtcp_meas *m, imtcp_u64 now_us)
+{
+	if (!m->high_bps)
+		return;
+	if (!m->counted_at_us)
+		m->counted_at_us = now_us;
+	if (now_us - m->counted_at_us <= IMTCP_ESTIMATE_AGE_US &&
+	    m->unclear_q8 <= IMTCP_UNCLEAR_MOST_Q8)
+		return;
+	m->doubted = 1;
 	m->smoothed_bps = 0;
 	m->deviation_bps = 0;
 	m->far_bps = 0;
@@ -111,6 +149,7 @@ IMTCP_INLINE int imtcp_estimate_on_result(struct imtcp_meas *m, const struct imt
 	imtcp_u64 off_bps = imtcp_apart(m->smoothed_bps, r->avail_bps), stepped_bps;
 	int up;
 
+	imtcp_estimate_note(m, r);
 	if (!imtcp_estimate_counts(m, r))
 		return 0;
 	stepped_bps = imtcp_estimate_step(m, r->avail_bps, calm);

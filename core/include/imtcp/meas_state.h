@@ -188,6 +188,10 @@ struct imtcp_meas {
 	imtcp_u64 smoothed_bps;	 /* A_s; 0: none yet */
 	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
 	imtcp_u64 far_bps;	 /* the result before, where it was far from A_s; 0: it was not */
+	imtcp_u64
+		counted_at_us; /* when a result counted, or the first range was known; 0: neither */
+	imtcp_u32 unclear_q8; /* of the newest results, those that ACKs could not tell; scale 256 */
+	imtcp_u32 doubted;    /* nothing steers by the estimate until it is renewed */
 	imtcp_u64 started, completed;
 	imtcp_u64 ends;	 /* measurements that ended, however */
 	imtcp_u64 heard; /* of them, those that the estimate has */

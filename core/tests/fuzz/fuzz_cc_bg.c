@@ -5,70 +5,74 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct bytes in = {data, size};
-	static struct imtcp_meas m;
-	struct imtcp_facts f;
+	static struct imtcp_flow c;
 	struct imtcp_bg b;
 	struct imtcp_window w = {1 + (uint32_t)take_any(&in) % 1000000, (uint32_t)take_any(&in), 0,
 				 0};
-	struct imtcp_params p;
-	uint64_t now = 0;
+	struct imtcp_sample s;
 
-	memset(&m, 0, sizeof(m));
+	memset(&c, 0, sizeof(c));
 	memset(&b, 0, sizeof(b));
-	memset(&f, 0, sizeof(f));
-	take_params(&in, &p);
+	memset(&s, 0, sizeof(s));
+	take_params(&in, &c.params);
 	while (in.left) {
 		uint64_t v = take_any(&in);
-		uint32_t floor_segs = take8(&in), before = w.cwnd_segs;
+		struct imtcp_decision d = {0};
+		uint32_t before = w.cwnd_segs, target;
 		struct imtcp_result result;
-		struct imtcp_bg_round_end end;
-		struct imtcp_estimate e;
 
+		s.now_us += take_any(&in) >> 34;
 		switch (take8(&in) % 5) {
 		case 0:
 			memset(&result, 0, sizeof(result));
-			result.at_us = now;
+			result.at_us = s.now_us;
 			result.avail_bps = v;
 			result.outcome = take8(&in) % IMTCP_OUTCOMES;
-			imtcp_bg_on_result(&b, &m, &p, &result);
-			imtcp_bg_note_age(&b, &result);
+			imtcp_estimate_on_result(&c.meas, &c.params, &result, take8(&in) & 1);
 			break;
 		case 1:
-			imtcp_minrtt_on_sample(&f.minrtt, now, (int32_t)v);
-			imtcp_bg_on_rtt(&b, f.minrtt.base_us, now, (int32_t)v);
+			imtcp_minrtt_on_sample(&c.facts.minrtt, s.now_us, (int32_t)v);
+			s.min_rtt_us = c.facts.minrtt.base_us;
+			imtcp_bg_on_rtt(&b, s.min_rtt_us, s.now_us, (int32_t)v);
+			MUST(b.jitter_us <= imtcp_max(s.min_rtt_us, b.jitter_us));
 			break;
 		case 2:
-			m.high_bps = v >> 8;
-			m.low_bps = m.high_bps / 2;
-			e = imtcp_estimate_now(&m);
-			imtcp_bg_set_cap(&b, &f, &p, &e, 1 + (uint32_t)take_any(&in) % 9200,
-					 floor_segs);
-			/* no RTTmin, no rate: no new cap */
-			if (!f.minrtt.base_us || !(m.smoothed_bps || m.high_bps > 1))
-				break;
-			if (b.cap_lapsed || imtcp_too_short(f.minrtt.base_us))
-				MUST(!f.cap_segs);
-			else
-				MUST(f.cap_segs >= floor_segs && f.cap_segs >= IMTCP_BG_LEAST_SEGS);
+			c.meas.high_bps = v >> 8;
+			c.meas.low_bps = c.meas.high_bps / 2;
 			break;
 		case 3:
-			memset(&f.round, 0, sizeof(f.round));
-			now += take_any(&in) >> 34;
-			f.round.last_least_rtt_us = (uint32_t)v;
-			f.round.last_samples = take8(&in);
-			end.now_us = now;
-			end.floor_segs = floor_segs;
-			end.busy = take8(&in) & 1;
-			imtcp_bg_lapse(&b, &m, &p, now);
-			imtcp_bg_on_round(&b, &f, &p, &w, &end);
-			MUST(w.cwnd_segs <= before);
-			MUST(w.cwnd_segs == before || w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);
-			MUST(b.draining || w.cwnd_segs == before || w.cwnd_segs >= floor_segs);
+			s.cwnd_segs = before;
+			s.lost = take8(&in) & 1;
+			s.timed_out = take8(&in) & 1;
+			s.lost_segs = (uint32_t)v;
+			target = imtcp_bg_target(&c, &b, &s);
+			MUST(target <= imtcp_max(before, 2) && target >= 2);
+			MUST(s.lost || target == imtcp_reno_ssthresh(before));
+			imtcp_bg_reduced(&c, &b, &s);
+			w.ssthresh_segs = target;
+			w.cwnd_segs = take8(&in) & 1 ? 1 : target;
 			break;
 		default:
-			imtcp_bg_apply_cap(&b, &f, &w, floor_segs);
-			MUST(w.cwnd_segs <= before);
-			MUST(!f.cap_segs || w.cwnd_segs <= imtcp_max(f.cap_segs, floor_segs));
+			s.acked_segs = (uint32_t)v % 100000;
+			s.limit_segs = 2 + (uint32_t)(v >> 32) % 2000000;
+			s.pkt_bytes = 1 + (uint32_t)take_any(&in) % 9200;
+			s.full = take8(&in) & 1;
+			s.round_over = take8(&in) & 1;
+			s.round_full = s.full;
+			s.delivered_segs = (uint32_t)take_any(&in);
+			s.delivered_in_us = (uint32_t)take_any(&in);
+			c.facts.acked_at_us = s.now_us;
+			c.facts.round.last_least_rtt_us = (uint32_t)take_any(&in);
+			d.w = w;
+			imtcp_bg_decide(&c, &b, &s, &d);
+			/* never faster than slow start, never beyond the cap */
+			MUST(d.w.cwnd_segs <= imtcp_max(before, 2) + (uint64_t)s.acked_segs);
+			if (c.facts.minrtt.base_us && !b.draining) {
+				MUST(d.w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);
+				MUST(d.w.cwnd_segs <= s.limit_segs);
+				MUST(!c.facts.cap_segs || d.w.cwnd_segs <= c.facts.cap_segs);
+			}
+			w = d.w;
 			break;
 		}
 		MUST(w.cwnd_segs >= 1);
