@@ -59,7 +59,7 @@
 /* The longest RTTmin that a queue is held against, 30 ms. ours: a fifth of 300 ms would be a queue of 60 ms before anything
  * is given way to: lab/notes/0007-a-long-way-is-judged-as-a-short-one.md. */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
-/* Of (3), (4) and (5): lab/notes/0025-a-law-that-is-read-in-one-sitting.md has what others do. */
+/* Of (3), (4) and (5): lab/notes/0025-the-queue-moves-the-window.md has what others do. */
 #define IMTCP_BG_THRESHOLD_DIV 4U
 #define IMTCP_BG_APPROACH_DIV 4U
 #define IMTCP_BG_GROWTH_DIV 2U

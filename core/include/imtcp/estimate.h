@@ -35,7 +35,7 @@
  * at a third of the line after what had shared it was gone: lab/notes/0022-what-is-old-steers-nothing.md. */
 #define IMTCP_ESTIMATE_AGE_US (10 * IMTCP_USEC_PER_SEC)
 /* Of the newest 16 results, or so, an eighth may be unclear. ours: one in a hundred is where ACKs come one by one, a
- * quarter where they jitter by 2 ms, a half where they come every 4 ms: lab/notes/0023-who-believes-a-result.md. */
+ * quarter where they jitter by 2 ms, a half where they come every 4 ms: lab/notes/0023-what-steers-where-acks-say-little.md. */
 #define IMTCP_UNCLEAR_SHIFT 4
 #define IMTCP_UNCLEAR_MOST_Q8 32U
 
