@@ -165,6 +165,7 @@ static inline const char *drive_send(struct drive *d, const struct drive_source 
 /* imtcp_bg's window after an ACK of segs segments. */
 static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint32_t segs)
 {
+	uint32_t before = d->w.cwnd_segs;
 	struct imtcp_estimate e;
 
 	s->acked_segs = segs;
@@ -183,7 +184,7 @@ static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint
 	if (d->bg.draining || !s->min_rtt_us)
 		return NULL;
 	imtcp_bg_steer(&d->bg, &d->facts, d->params.delta_q8, &d->w, s);
-	DRIVE_CHECK(d->w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);
+	DRIVE_CHECK(d->w.cwnd_segs >= imtcp_min(before, IMTCP_BG_LEAST_SEGS));
 	DRIVE_CHECK(d->w.cwnd_segs == d->bg.window_q16 >> 16);
 	DRIVE_CHECK(!d->facts.cap_segs || d->w.cwnd_segs <= d->facts.cap_segs);
 	return NULL;
@@ -234,7 +235,7 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 		if (why)
 			return why;
 		/* never more than slow start [RFC 5681 §3.1] */
-		DRIVE_CHECK(d->w.cwnd_segs <= imtcp_max(before, IMTCP_BG_LEAST_SEGS) + segs);
+		DRIVE_CHECK(d->w.cwnd_segs <= (uint64_t)before + segs);
 	} else {
 		uint64_t credit = d->w.credit_segs;
 

@@ -276,6 +276,14 @@ static void an_ack_of_a_whole_window_takes_no_more_than_half_of_it(void **state)
 	for (int i = 0; i < 10; i++)
 		ack(&f, 40);
 	assert_int_equal(f.w.cwnd_segs, IMTCP_BG_LEAST_SEGS);
+	/* a timeout's window of one is TCP's, and grows by what is acknowledged */
+	f.w.cwnd_segs = 1;
+	ack(&f, 1);
+	assert_int_equal(f.w.cwnd_segs, 1);
+	f.b.queue_us = 0;
+	f.w.ssthresh_segs = 2;
+	ack(&f, 1);
+	assert_int_equal(f.w.cwnd_segs, 2);
 }
 
 /* 300 ms: half of 40 segments, times 30/300, are two. */

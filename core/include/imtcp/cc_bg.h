@@ -307,7 +307,6 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, const struct imtcp_facts *f,
 		b->window_q16 = (imtcp_u64)w->cwnd_segs << 16;
 	else if (w->cwnd_segs != b->written_segs)
 		b->window_q16 = imtcp_scale(b->window_q16, w->cwnd_segs, b->written_segs);
-	b->window_q16 = imtcp_max(b->window_q16, IMTCP_BG_LEAST_SEGS << 16);
 	window = b->window_q16;
 	acked_q16 = (imtcp_u64)s->acked_segs << 16;
 	threshold_us = imtcp_bg_threshold_us(delta_q8, base_us, window);
@@ -317,13 +316,15 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, const struct imtcp_facts *f,
 							    empty_us);
 
 		if (carried_segs)
-			window = imtcp_min(window, carried_segs << 16);
+			window = imtcp_min(window, imtcp_max(carried_segs, IMTCP_BG_LEAST_SEGS)
+							   << 16);
 	} else if (queued) {
 		imtcp_u64 cut = imtcp_scale(acked_q16, b->queue_us - threshold_us,
 					    (imtcp_u64)IMTCP_BG_BRAKE_DIV * empty_us);
 
-		/* a stretch ACK of a whole window takes no more than half of it */
-		window -= imtcp_min(cut, window / 2);
+		/* a stretch ACK of a whole window takes no more than half of it; what is below two is TCP's */
+		cut = imtcp_min(cut, window / 2);
+		window -= imtcp_min(cut, imtcp_sub(window, IMTCP_BG_LEAST_SEGS << 16));
 	} else if (s->full && imtcp_in_slow_start(w)) {
 		window += acked_q16;
 	} else if (s->full) {
@@ -331,7 +332,7 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, const struct imtcp_facts *f,
 	}
 	most_q16 = (imtcp_u64)imtcp_min(s->limit_segs, f->cap_segs ? f->cap_segs : s->limit_segs)
 		   << 16;
-	window = imtcp_max(imtcp_min(window, most_q16), IMTCP_BG_LEAST_SEGS << 16);
+	window = imtcp_min(window, most_q16);
 	b->window_q16 = window;
 	b->written_segs = (imtcp_u32)(window >> 16);
 	w->cwnd_segs = b->written_segs;

@@ -66,9 +66,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			d.w = w;
 			imtcp_bg_decide(&c, &b, &s, &d);
 			/* never faster than slow start, never beyond the cap */
-			MUST(d.w.cwnd_segs <= imtcp_max(before, 2) + (uint64_t)s.acked_segs);
+			MUST(d.w.cwnd_segs <= before + (uint64_t)s.acked_segs);
 			if (c.facts.minrtt.base_us && !b.draining) {
-				MUST(d.w.cwnd_segs >= IMTCP_BG_LEAST_SEGS);
+				MUST(d.w.cwnd_segs >= imtcp_min(before, IMTCP_BG_LEAST_SEGS));
 				MUST(d.w.cwnd_segs <= s.limit_segs);
 				MUST(!c.facts.cap_segs || d.w.cwnd_segs <= c.facts.cap_segs);
 			}
