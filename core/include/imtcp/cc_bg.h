@@ -64,8 +64,8 @@
 #define IMTCP_BG_APPROACH_DIV 4U
 #define IMTCP_BG_GROWTH_DIV 2U
 #define IMTCP_BG_BRAKE_DIV 4U
-/* A stretch of ACKs, a round trip or 10 ms, and two samples at least: the queue is the least RTT of the newest two. ours: a lone sample of
- * a small window may be of a delayed ACK, and 5 ms used less at the same harm (the same note). */
+/* A stretch of ACKs is a round trip or 10 ms, and two samples at least: the queue is the least RTT of the newest two.
+ * ours: a lone sample of a small window may be of a delayed ACK, and 5 ms used less at the same harm (the same note). */
 #define IMTCP_BG_STRETCH_MOST_US 10000U
 #define IMTCP_BG_STRETCH_SAMPLES 2U
 /* For two seconds after a loss the window grows by one segment per round trip at most. ours: without, short buffers lost
