@@ -543,8 +543,9 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	}
 	assert_in_range(f.s.now_us - NOW, IMTCP_MINRTT_TRIAL_US, IMTCP_MINRTT_TRIAL_US + 70000);
 	while (f.b.draining) {
-		assert_int_equal(f.w.cwnd_segs, IMTCP_BG_DRAIN_SEGS);
-		assert_int_equal(f.w.ssthresh_segs, IMTCP_BG_DRAIN_SEGS); /* it cannot grow */
+		assert_int_equal(f.w.cwnd_segs, IMTCP_MEASURING_LEAST_SEGS);
+		assert_int_equal(f.w.ssthresh_segs,
+				 IMTCP_MEASURING_LEAST_SEGS); /* it cannot grow */
 		drained++;
 		f.s.now_us = f.c.facts.acked_at_us += 35000;
 		imtcp_minrtt_on_sample(m, f.s.now_us, 31001);

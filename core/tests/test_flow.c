@@ -162,7 +162,7 @@ while_the_background_empties_the_path_nothing_is_measured_and_no_floor_holds(voi
 	h.s.full = 1;
 	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
 	assert_int_equal(h.d.floor_segs, 0);
-	assert_int_equal(h.d.w.cwnd_segs, IMTCP_BG_DRAIN_SEGS);
+	assert_int_equal(h.d.w.cwnd_segs, IMTCP_MEASURING_LEAST_SEGS);
 	b.draining = 0;
 	h.d.floor_segs = 50;
 	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);

@@ -14,9 +14,9 @@
  *   (4) q < q0:   W <- W + G (1 - q / q0) B / RTTmin         G = (cap - W) / (4 W), 1 at most; 1/2 without a cap
  *   (5) q >= q0:  W <- W - (q - q0) / (4 RTTmin)                                               [BG eq. 4]
  *
- *      ┌────────────┐  q >= q0   ┌──────────┐  a loss or a mark   ┌───────────────────────┐
- *      │ slow start │ ─────────▶ │ (4), (5) │ ──────────────────▶ │ W / 2; G <= 1 / W for │
- *      └────────────┘            └──────────┘ ◀────────────────── │ two seconds           │
+ *      ┌────────────┐ q >= q0,   ┌──────────┐  a loss or a mark   ┌───────────────────────┐
+ *      │ slow start │ W = cap    │ (4), (5) │ ──────────────────▶ │ W / 2; G <= 1 / W for │
+ *      └────────────┘ ─────────▶ └──────────┘ ◀────────────────── │ two seconds           │
  *             ▲                    │      ▲        two seconds    └───────────────────────┘
  *             │ timeout, idle time │      │ RTTmin was tried
  *             └────────────────────┤      │
@@ -54,8 +54,6 @@
 /* Least window, segments. ours: at two, each ACK of a receiver that delays them is still at once. With four at least a
  * greedy flow lost 4 % of its 50 Mbit/s, with two about 2 %: lab/notes/0003-steps-and-the-least-window.md. */
 #define IMTCP_BG_LEAST_SEGS 2U
-/* The window while RTTmin is tried. ours: below four, a loss cannot be found by three duplicate ACKs. */
-#define IMTCP_BG_DRAIN_SEGS 4U
 /* The longest RTTmin that a queue is held against, 30 ms. ours: a fifth of 300 ms would be a queue of 60 ms before anything
  * is given way to: lab/notes/0007-a-long-way-is-judged-as-a-short-one.md. */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
@@ -64,8 +62,8 @@
 #define IMTCP_BG_APPROACH_DIV 4U
 #define IMTCP_BG_GROWTH_DIV 2U
 #define IMTCP_BG_BRAKE_DIV 4U
-/* A stretch of ACKs is a round trip or 10 ms, and two samples at least: the queue is the least RTT of the newest two.
- * ours: a lone sample of a small window may be of a delayed ACK, and 5 ms used less at the same harm (the same note). */
+/* A stretch of ACKs: a round trip, 10 ms at most, and two samples at least. The queue is the least RTT of the newest two
+ * stretches. ours: a lone sample may be of a delayed ACK. Stretches of 5 ms used less at the same harm (the same note). */
 #define IMTCP_BG_STRETCH_MOST_US 10000U
 #define IMTCP_BG_STRETCH_SAMPLES 2U
 /* For two seconds after a loss the window grows by one segment per round trip at most. ours: without, short buffers lost
@@ -399,7 +397,7 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 	if (s->round_over)
 		imtcp_bg_on_round(b, f, s, &d->w);
 	if (b->draining) {
-		d->w.cwnd_segs = (imtcp_u32)imtcp_min(before_segs, IMTCP_BG_DRAIN_SEGS);
+		d->w.cwnd_segs = (imtcp_u32)imtcp_min(before_segs, IMTCP_MEASURING_LEAST_SEGS);
 		d->w.ssthresh_segs = d->w.cwnd_segs;
 		d->floor_segs = 0;
 		return;

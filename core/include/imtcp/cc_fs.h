@@ -22,7 +22,7 @@
  *     it. D·RTTmin gives up the queue and nothing else. D and not A: where every few round trips
  *     lose something there is seldom a result, and D is never older than a round trip; after a
  *     timeout it is, and a loss costs half.
- *  4. A in (1) is the average A_s of cc_bg.h, but a result "above the range" raises it to the range's
+ *  4. A in (1) is the average A_s of estimate.h, but a result "above the range" raises it to the range's
  *     end at once: that is a bound, not an estimate whose noise has to be averaged out. Before the
  *     first result, which losses may put off for long, it is the middle of the search range, as
  *     in cc_bg.h.

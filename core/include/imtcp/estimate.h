@@ -15,7 +15,7 @@
  *
  * Reference: [BG §3.2] eq. 1; [IM §3.2.5] for results outside of the search range.
  *
- * The differences from the paper are 4, 6, 9 and 10 of cc_bg.h.
+ * The differences from the paper are 6 and 9 of cc_bg.h.
  */
 #ifndef IMTCP_ESTIMATE_H
 #define IMTCP_ESTIMATE_H
@@ -34,8 +34,8 @@
  * trips of 300 ms, and a measurement after it. A program that writes little at a time is not measured at all, and stayed
  * at a third of the line after what had shared it was gone: lab/notes/0022-what-is-old-steers-nothing.md. */
 #define IMTCP_ESTIMATE_AGE_US (10 * IMTCP_USEC_PER_SEC)
-/* Of the newest 16 results, or so, an eighth may be unclear. ours: one in a hundred is where ACKs come one by one, a
- * quarter where they jitter by 2 ms, a half where they come every 4 ms: lab/notes/0023-what-steers-where-acks-say-little.md. */
+/* An eighth of the newest 16 results, or so, may be unclear. ours: where ACKs come one by one, 1 % of them are. Where ACKs
+ * jitter by 2 ms a quarter is, and where they come every 4 ms a half: lab/notes/0023-what-steers-where-acks-say-little.md. */
 #define IMTCP_UNCLEAR_SHIFT 4
 #define IMTCP_UNCLEAR_MOST_Q8 32U
 
