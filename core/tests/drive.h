@@ -172,8 +172,7 @@ static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint
 	s->limit_segs = d->limit_segs;
 	s->full = s->round_full = 1;
 	s->delivered_segs = 0;
-	imtcp_estimate_age(&d->m, d->now_us);
-	e = imtcp_estimate_now(&d->m);
+	e = imtcp_estimate_now(&d->m, d->now_us);
 	d->facts.cap_segs = imtcp_bg_cap_segs(&e, d->params.g_q8, s->min_rtt_us, d->mss + d->header,
 					      d->m.n + 2);
 	/* the cap carries a measurement */

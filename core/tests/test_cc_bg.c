@@ -36,6 +36,7 @@ static void ack(struct flow *f, uint32_t segs)
 
 	f->s.acked_segs = segs;
 	d.w = f->w;
+	imtcp_bg_bound(&f->c, &f->s);
 	imtcp_bg_decide(&f->c, &f->b, &f->s, &d);
 	f->w = d.w;
 }
@@ -50,7 +51,7 @@ static void round_ends(struct flow *f, uint32_t segs)
 
 static uint32_t cap_of(struct flow *f, uint32_t stream_segs)
 {
-	struct imtcp_estimate e = imtcp_estimate_now(&f->c.meas);
+	struct imtcp_estimate e = imtcp_estimate_now(&f->c.meas, f->s.now_us);
 
 	return imtcp_bg_cap_segs(&e, f->c.params.g_q8, f->c.facts.minrtt.base_us, PKT, stream_segs);
 }

@@ -7,7 +7,8 @@
 struct known {
 	struct imtcp_params p;
 	struct imtcp_meas m;
-	int calm; /* no queue stands */
+	uint64_t at_us; /* of the newest result */
+	int calm;	/* no queue stands */
 };
 
 static void start(struct known *k)
@@ -24,7 +25,7 @@ static void result_at(struct known *k, uint64_t at_us, uint32_t outcome, uint64_
 	k->m.low_bps = 50 * MBPS;
 	k->m.high_bps = 100 * MBPS;
 	imtcp_estimate_on_result(&k->m, &k->p, &r, k->calm);
-	imtcp_estimate_age(&k->m, at_us);
+	k->at_us = at_us;
 }
 
 static void result(struct known *k, uint32_t outcome, uint64_t avail_bps)
@@ -178,12 +179,18 @@ static void a_result_above_the_range_never_lowers_the_average(void **state)
 	assert_int_equal(k.m.smoothed_bps, 81 * MBPS);
 }
 
-static void trusts(const struct known *k, uint32_t trust)
+static void trusts_at(struct known *k, uint64_t at_us, uint32_t trust)
 {
-	struct imtcp_estimate e = imtcp_estimate_now(&k->m);
+	struct imtcp_estimate e = imtcp_estimate_now(&k->m, at_us);
 
 	assert_int_equal(e.trust, trust);
 	assert_int_equal(e.available_bps != 0, trust != IMTCP_TRUST_NONE);
+}
+
+/* Right after the newest result. */
+static void trusts(struct known *k, uint32_t trust)
+{
+	trusts_at(k, k->at_us, trust);
 }
 
 static void an_estimate_is_believed_for_ten_seconds_after_the_last_result_that_counted(void **state)
@@ -222,16 +229,12 @@ static void a_range_without_any_result_is_believed_for_ten_seconds_too(void **st
 
 	(void)state;
 	start(&k);
-	imtcp_estimate_age(&k.m, NOW);
-	trusts(&k, IMTCP_TRUST_NONE);
+	trusts_at(&k, NOW, IMTCP_TRUST_NONE);
 	k.m.low_bps = 50 * MBPS;
 	k.m.high_bps = 100 * MBPS;
-	imtcp_estimate_age(&k.m, NOW + 1000000);
-	assert_int_equal(imtcp_estimate_now(&k.m).available_bps, 75 * MBPS);
-	imtcp_estimate_age(&k.m, NOW + 1000000 + IMTCP_ESTIMATE_AGE_US);
-	trusts(&k, IMTCP_TRUST_RANGE);
-	imtcp_estimate_age(&k.m, NOW + 1000001 + IMTCP_ESTIMATE_AGE_US);
-	trusts(&k, IMTCP_TRUST_NONE);
+	assert_int_equal(imtcp_estimate_now(&k.m, NOW + 1000000).available_bps, 75 * MBPS);
+	trusts_at(&k, NOW + 1000000 + IMTCP_ESTIMATE_AGE_US, IMTCP_TRUST_RANGE);
+	trusts_at(&k, NOW + 1000001 + IMTCP_ESTIMATE_AGE_US, IMTCP_TRUST_NONE);
 }
 
 /* 80 Mbit/s, until the third result in a row that is bunched: of the newest sixteen 1 - (15/16)^3 = 0.18. */

@@ -169,7 +169,8 @@ while_the_background_empties_the_path_nothing_is_measured_and_no_floor_holds(voi
 	assert_int_equal(h.d.floor_segs, 50);
 }
 
-/* 40 Mbit/s and its 20th in 30 ms are 126 segments: the decision is the cap, and the facts tell it. */
+/* 40 Mbit/s and its 20th in 30 ms are 126 segments: the decision is the cap, and the facts tell it. When the estimate is
+ * 20 Mbit/s, and nobody measured that, the end of the round trip brings 63. */
 static void the_background_decides_by_the_estimate_and_the_facts_tell_its_cap(void **state)
 {
 	struct imtcp_bg b;
@@ -178,13 +179,21 @@ static void the_background_decides_by_the_estimate_and_the_facts_tell_its_cap(vo
 	(void)state;
 	begin(&h);
 	memset(&b, 0, sizeof(b));
-	h.c.facts.minrtt.base_us = 30000;
+	h.c.facts.minrtt.base_us = h.s.min_rtt_us = 30000;
 	h.c.meas.smoothed_bps = 40 * MBPS;
 	h.d.w.cwnd_segs = 300;
+	h.s.acked_bytes = MSS;
+	imtcp_bg_learn(&h.c, &b, &h.s);
 	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
 	assert_int_equal(h.c.facts.cap_segs, 126);
 	assert_int_equal(h.d.w.cwnd_segs, 126);
 	assert_int_equal(h.c.facts.reductions_cap, 1);
+	h.c.meas.smoothed_bps = 20 * MBPS;
+	imtcp_bg_learn(&h.c, &b, &h.s);
+	assert_int_equal(h.c.facts.cap_segs, 126);
+	h.s.round_over = 1;
+	imtcp_bg_learn(&h.c, &b, &h.s);
+	assert_int_equal(h.c.facts.cap_segs, 63);
 }
 
 /* The middle of the range is a guess; by the paper's rules there is none. */

@@ -25,8 +25,8 @@
  *                               │ drain     │ W <= 4 (filter.h)
  *                               └───────────┘
  *
- * Walk: learn takes each RTT into q, and each result into A_s. decide sets the cap by (2), and the window by slow start,
- * by (4) or by (5). target answers a loss: half of the window, or all of it where the loss is noise.
+ * Walk: learn takes each RTT into q, each result into A_s, and sets the cap by (2). decide sets the window by slow start, by (4)
+ * or by (5). target answers a loss: half of the window, or all of it where the loss is noise.
  *
  * g is that of the ImTCP paper's own background mode, MaxCwnd = g·RTT·A while that exceeds m·N, 0 < g <= 1 [IM §5.1]:
  * smaller g, less bandwidth and less interference.
@@ -168,6 +168,15 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_cap_segs(const struct imtcp_estimate *e, imtcp_u
 	if (e->trust == IMTCP_TRUST_RESULTS)
 		bps = imtcp_scale(bps + imtcp_bg_slack_bps(e), g_q8, 256);
 	return (imtcp_u32)imtcp_max(imtcp_window_segs(bps, base_us, pkt_bytes), stream_segs);
+}
+
+/* (2): the cap of now. */
+IMTCP_INLINE void imtcp_bg_bound(struct imtcp_flow *c, const struct imtcp_sample *s)
+{
+	struct imtcp_estimate e = imtcp_estimate_now(&c->meas, s->now_us);
+
+	c->facts.cap_segs = imtcp_bg_cap_segs(&e, c->params.g_q8, s->min_rtt_us, s->pkt_bytes,
+					      c->meas.n + 2);
 }
 
 /* ---- the queue ---- */
@@ -364,18 +373,23 @@ IMTCP_INLINE void imtcp_bg_learn(struct imtcp_flow *c, struct imtcp_bg *b,
 {
 	struct imtcp_meas *m = &c->meas;
 	imtcp_u32 base_us = s->min_rtt_us;
-	int calm;
+	int calm, news;
 
 	imtcp_bg_on_rtt(b, base_us, s->now_us, s->rtt_us);
 	if (!s->acked_bytes)
 		return;
 	b->since_segs = imtcp_to_u32((imtcp_u64)b->since_segs + s->acked_segs);
 	imtcp_meas_on_ack(m, &c->facts.round, s);
-	if (!imtcp_estimate_news(m))
-		return;
-	/* up only where no queue stands: a queue says that what seems free is not */
-	calm = b->queue_us < imtcp_bg_threshold_us(c->params.delta_q8, base_us, b->window_q16);
-	imtcp_estimate_on_result(m, &c->params, &m->result, calm);
+	news = imtcp_estimate_news(m);
+	if (news) {
+		/* up only where no queue stands: a queue says that what seems free is not */
+		calm = b->queue_us <
+		       imtcp_bg_threshold_us(c->params.delta_q8, base_us, b->window_q16);
+		imtcp_estimate_on_result(m, &c->params, &m->result, calm);
+	}
+	/* RTTmin and the estimate's age may wait for the end of a round trip; slow start may not wait for a cap */
+	if (news || s->round_over || !c->facts.cap_segs)
+		imtcp_bg_bound(c, s);
 }
 
 IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
@@ -383,15 +397,10 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 {
 	struct imtcp_facts *f = &c->facts;
 	imtcp_u32 before_segs = d->w.cwnd_segs;
-	struct imtcp_estimate e;
 
 	d->least_segs = IMTCP_MEASURING_LEAST_SEGS;
 	if (f->undone)
 		b->lost_at_us = 0;
-	imtcp_estimate_age(&c->meas, s->now_us);
-	e = imtcp_estimate_now(&c->meas);
-	f->cap_segs = imtcp_bg_cap_segs(&e, c->params.g_q8, f->minrtt.base_us, s->pkt_bytes,
-					c->meas.n + 2);
 	if (f->cap_segs && before_segs > f->cap_segs)
 		f->reductions_cap++;
 	if (s->round_over)

@@ -122,8 +122,7 @@ IMTCP_INLINE void imtcp_fs_decide(struct imtcp_flow *c, const void *own,
 	d->least_segs = IMTCP_MEASURING_LEAST_SEGS;
 	if (!s->full)
 		return;
-	imtcp_estimate_age(&c->meas, s->now_us);
-	e = imtcp_estimate_now(&c->meas);
+	e = imtcp_estimate_now(&c->meas, s->now_us);
 	v_segs = imtcp_fs_v_segs(e.available_bps, s->srtt_us, s->pkt_bytes);
 	imtcp_fs_grow(&d->w, s->acked_segs,
 		      imtcp_fs_step_segs(d->w.cwnd_segs, v_segs, c->params.h_segs), s->limit_segs);

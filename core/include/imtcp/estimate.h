@@ -55,22 +55,6 @@ struct imtcp_estimate {
 	imtcp_u32 _pad;
 };
 
-/* What a control steers by. */
-IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(const struct imtcp_meas *m)
-{
-	struct imtcp_estimate e = {m->smoothed_bps, m->deviation_bps,	 m->capacity_bps,
-				   m->avail_at_us,  IMTCP_TRUST_RESULTS, 0};
-
-	if (m->doubted) {
-		e.available_bps = 0;
-		e.trust = IMTCP_TRUST_NONE;
-	} else if (!e.available_bps) {
-		e.available_bps = (m->low_bps + m->high_bps) / 2;
-		e.trust = e.available_bps ? IMTCP_TRUST_RANGE : IMTCP_TRUST_NONE;
-	}
-	return e;
-}
-
 /* Is there a result that the control has not heard of? One may have ended on a send or by a loss: it is heard
  * of at the next ACK, where decisions are taken, and nowhere else. */
 IMTCP_INLINE int imtcp_estimate_news(struct imtcp_meas *m)
@@ -94,8 +78,7 @@ IMTCP_INLINE void imtcp_estimate_note(struct imtcp_meas *m, const struct imtcp_r
 	}
 }
 
-/* Is the estimate still to be believed? If not, it is forgotten: what it said is of another time, or of how ACKs came.
- * Before a control asks for it. */
+/* The estimate is forgotten when it is not believed any more: what it said is of another time, or of how ACKs came. */
 IMTCP_INLINE void imtcp_estimate_age(struct imtcp_meas *m, imtcp_u64 now_us)
 {
 	if (!m->high_bps)
@@ -109,6 +92,24 @@ IMTCP_INLINE void imtcp_estimate_age(struct imtcp_meas *m, imtcp_u64 now_us)
 	m->smoothed_bps = 0;
 	m->deviation_bps = 0;
 	m->far_bps = 0;
+}
+
+/* What a control steers by at now_us. */
+IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(struct imtcp_meas *m, imtcp_u64 now_us)
+{
+	struct imtcp_estimate e = {0, 0, m->capacity_bps, m->avail_at_us, IMTCP_TRUST_NONE, 0};
+
+	imtcp_estimate_age(m, now_us);
+	if (m->doubted)
+		return e;
+	e.available_bps = m->smoothed_bps;
+	e.deviation_bps = m->deviation_bps;
+	e.trust = IMTCP_TRUST_RESULTS;
+	if (!e.available_bps) {
+		e.available_bps = (m->low_bps + m->high_bps) / 2;
+		e.trust = e.available_bps ? IMTCP_TRUST_RANGE : IMTCP_TRUST_NONE;
+	}
+	return e;
 }
 
 /*
