@@ -251,13 +251,22 @@ static __always_inline __u32 imtcp_undone_segs(const struct imtcp_conn *conn,
 	return conn->flow.hold.loss_segs ? conn->flow.hold.loss_segs : tp->prior_cwnd;
 }
 
-/* Before reduced: the window of before it, and whether CWR was a mark. */
+/* Before target. A timer that expired has all in flight taken for lost, and tells its state later. */
+static __always_inline void imtcp_read_loss(struct sock *sk, struct imtcp_conn *conn,
+					    struct imtcp_sample *s)
+{
+	imtcp_read_sample(sk, conn, s);
+	s->timed_out |= s->lost && !s->flight_segs;
+}
+
+/* Before reduced: the window of before it, whether CWR was a mark, and the state that TCP enters. */
 static __always_inline void imtcp_read_reduction(struct sock *sk, struct imtcp_conn *conn,
 						 __u8 new_state, struct imtcp_sample *s)
 {
 	imtcp_read_sample(sk, conn, s);
 	s->cwnd_segs = imtcp_undone_segs(conn, tcp_sk(sk));
 	s->lost = new_state != TCP_CA_CWR;
+	s->timed_out = new_state == TCP_CA_Loss;
 	if (new_state == TCP_CA_Loss)
 		conn->flow.facts.reductions_rto++;
 	else
@@ -307,9 +316,10 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 	return 1;
 }
 
-static __always_inline int imtcp_has_max_pacing(const struct sock *sk)
+/* The rate that the program set, bytes per second; ~0: none. TCP takes a rate of 0 for none. */
+static __always_inline unsigned long imtcp_max_pacing(const struct sock *sk)
 {
-	return sk->sk_max_pacing_rate != ~0UL;
+	return sk->sk_max_pacing_rate ? sk->sk_max_pacing_rate : ~0UL;
 }
 
 /* Who paces this connection where we do not: TCP where its program asked for it, whenever that was; fq where the
@@ -317,8 +327,8 @@ static __always_inline int imtcp_has_max_pacing(const struct sock *sk)
 static __always_inline __u32 imtcp_pacing_without_us(const struct sock *sk,
 						     const struct imtcp_conn *conn)
 {
-	return conn->pacing == SK_PACING_NONE && imtcp_has_max_pacing(sk) ? SK_PACING_NEEDED
-									  : conn->pacing;
+	return conn->pacing == SK_PACING_NONE && imtcp_max_pacing(sk) != ~0UL ? SK_PACING_NEEDED
+									      : conn->pacing;
 }
 
 /*
@@ -331,7 +341,7 @@ static __always_inline void imtcp_write_pacing(struct sock *sk, struct imtcp_con
 {
 	if (sk->sk_pacing_status == SK_PACING_FQ)
 		conn->pacing = SK_PACING_FQ;
-	sk->sk_pacing_rate = imtcp_min(bytes_per_sec, sk->sk_max_pacing_rate);
+	sk->sk_pacing_rate = imtcp_min(bytes_per_sec, imtcp_max_pacing(sk));
 	sk->sk_pacing_status = unpaced ? imtcp_pacing_without_us(sk, conn) : SK_PACING_NEEDED;
 }
 

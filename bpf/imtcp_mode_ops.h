@@ -93,7 +93,7 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
                                                                                                      \
 		if (!conn)                                                                           \
 			return imtcp_reno_ssthresh(tcp_sk(sk)->snd_cwnd);                            \
-		imtcp_read_sample(sk, conn, &s);                                                     \
+		imtcp_read_loss(sk, conn, &s);                                                       \
 		imtcp_hold_on_loss(&conn->flow, s.cwnd_segs);                                        \
 		/* The kernel lowers the window to it while the loss is repaired, below a floor,   \
 		 * too. */ \

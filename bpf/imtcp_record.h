@@ -45,7 +45,7 @@ static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct i
 	for (i = 0; i < IMTCP_INVALID_REASONS; i++)
 		rec->meas_invalid[i] = i ? m->invalid[i] : 0;
 
-	rec->cwnd_segs = tp->snd_cwnd;
+	rec->cwnd_segs = imtcp_whole_segs(&conn->flow, tp->snd_cwnd);
 	rec->cap_segs = f->cap_segs;
 	rec->ssthresh_segs = tp->snd_ssthresh;
 	rec->mss_bytes = tp->mss_cache;

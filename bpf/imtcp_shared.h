@@ -160,7 +160,7 @@ struct imtcp_record {
 	__imtcp_u64 bytes_sent;		/* with retransmissions */
 	__imtcp_u64 bytes_retrans;
 	__imtcp_u64 busy_us;	    /* time with data to send */
-	__imtcp_u64 yielding_us;    /* of it, time held back by the cap or the RTT rule */
+	__imtcp_u64 yielding_us;    /* of it, time held back by the cap or the delay law */
 	__imtcp_u64 bytes_received; /* since it came to its control */
 	struct imtcp_params params; /* that it goes by; which of them count, its mode says */
 };

@@ -74,7 +74,6 @@ static inline const char *drive_invariants(const struct drive *d)
 	DRIVE_CHECK(m->result.sub_range <= IMTCP_SUB_RANGES + 1);
 	/* the estimate is within the range that was searched */
 	DRIVE_CHECK(m->result.avail_bps <= m->result.high_bps);
-	DRIVE_CHECK(!m->link_bps || m->high_bps <= m->link_bps);
 	DRIVE_CHECK(m->completed <= m->started);
 	DRIVE_CHECK(m->store.count <= IMTCP_STORE_MAX);
 	for (i = 0; i < IMTCP_SUB_RANGES; i++) {
@@ -115,7 +114,6 @@ static inline void drive_init(struct drive *d, const struct drive_source *src)
 		chosen.store_packets = chosen.gamma_q16 >> 24;
 	imtcp_params_choose(&d->params, &chosen);
 	imtcp_meas_init(&d->m, &d->params, d->nxt);
-	d->m.link_bps = drive_in(src, 0, 1) ? 0 : drive_in(src, 10000, 400000000000ULL);
 }
 
 /* A departure, or an attempt at one. */
@@ -172,11 +170,14 @@ static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint
 	s->limit_segs = d->limit_segs;
 	s->full = s->round_full = 1;
 	s->delivered_segs = 0;
-	e = imtcp_estimate_now(&d->m, d->now_us);
-	d->facts.cap_segs = imtcp_bg_cap_segs(&e, d->params.g_q8, s->min_rtt_us, d->mss + d->header,
-					      d->m.n + 2);
-	/* the cap carries a measurement */
-	DRIVE_CHECK(!d->facts.cap_segs || d->facts.cap_segs >= d->m.n + 2);
+	/* as imtcp_bg_learn does it */
+	if (d->round_over || !d->facts.cap_segs) {
+		e = imtcp_estimate_now(&d->m, d->now_us);
+		d->facts.cap_segs = imtcp_bg_cap_segs(&e, d->params.g_q8, s->min_rtt_us,
+						      d->mss + d->header, d->m.n + 2);
+		/* the cap carries a measurement */
+		DRIVE_CHECK(!d->facts.cap_segs || d->facts.cap_segs >= d->m.n + 2);
+	}
 	d->facts.acked_at_us = d->now_us;
 	if (d->round_over)
 		imtcp_bg_on_round(&d->bg, &d->facts, s, &d->w);
@@ -255,6 +256,7 @@ static inline const char *drive_loss(struct drive *d)
 
 	d->w.ssthresh_segs = imtcp_reno_ssthresh(before);
 	d->w.cwnd_segs = d->w.ssthresh_segs < before ? d->w.ssthresh_segs : before;
+	imtcp_meas_before_loss(&d->m);
 	imtcp_meas_on_loss(&d->m, d->now_us, d->nxt, d->srtt_us);
 	DRIVE_CHECK(d->m.blocked);
 	DRIVE_CHECK(d->m.planned == 0);

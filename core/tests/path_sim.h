@@ -72,8 +72,6 @@ static inline void sim_invariants(const struct sim *s)
 	assert_true(m->planned <= IMTCP_SUB_RANGES);
 	assert_true(m->result.validity_pct <= 100);
 	assert_true(m->unit <= IMTCP_PASS);
-	if (m->link_bps)
-		assert_at_most(m->high_bps, imtcp_max(m->link_bps, 1));
 }
 
 /* Written and not sent: within what the application has, and what its socket buffer takes. */
@@ -179,7 +177,7 @@ static inline void sim_send(struct sim *s, const struct imtcp_departure *dep,
 		s->flight_tail++;
 		if (s->flight_tail - s->flight_head >= SIM_FLIGHT)
 			fail_msg("path_sim: too much in flight");
-		out_ns = sim_fifo(s, s->now_ns, payload + SIM_PKT - SIM_MSS);
+		out_ns = sim_fifo(s, s->now_ns, sim_fragmented(s, payload + SIM_PKT - SIM_MSS));
 		/* the way back is half of the shortest way; nothing overtakes */
 		out_ns += (sim_way_us(s) - s->cfg.rtt_us / 2) * 1000;
 		s->arrival_ns = imtcp_max(s->arrival_ns, out_ns);

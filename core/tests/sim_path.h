@@ -42,7 +42,8 @@ struct sim_cfg {
 	uint32_t rcv_segs;     /* the receiver's window; 0: it never limits */
 	uint64_t stall_us;     /* ACKs stop for a time, then go on */
 	uint64_t stall_at_us;  /* when */
-	uint32_t rtt_us;       /* without queue */
+	uint32_t mtu_bytes; /* of the bottleneck, which fragments what is longer; 0: nothing is */
+	uint32_t rtt_us;    /* without queue */
 	uint32_t rtt_after_us; /* after step_at_us; 0: the same */
 	uint32_t
 		others_us; /* others' queue that never empties: at most, and half of that at least */
@@ -184,6 +185,14 @@ static inline void sim_fifo_drain(struct sim *s, uint64_t at_ns, uint64_t cross_
 				     (1.0 - (double)cross_bps / (double)s->cfg.capacity_bps));
 	s->fifo_ns = s->fifo_ns > free_ns ? s->fifo_ns - free_ns : 0;
 	s->fifo_at_ns = at_ns;
+}
+
+/* A packet's bytes on a link that fragments it: each further piece has Ethernet's and IP's header. */
+static inline uint32_t sim_fragmented(const struct sim *s, uint32_t bytes)
+{
+	uint32_t mtu = s->cfg.mtu_bytes;
+
+	return mtu ? bytes + (bytes - 1) / mtu * 34 : bytes;
 }
 
 static inline uint64_t sim_wire_ns(const struct sim *s, uint64_t bytes)

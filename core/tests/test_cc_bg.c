@@ -447,10 +447,10 @@ static void a_loss_that_was_none_is_forgotten(void **state)
 static void saw_a_queue(struct flow *f)
 {
 	start(f, 40, 2, 20000);
-	f->b.longest_us = 40000;
 	f->b.apart_segs = 200;
 	f->b.since_segs = 200;
 	rtts(f, 20, 2000, 21000);
+	f->b.longest_us = 40000;
 }
 
 static void a_loss_beside_a_short_queue_is_noise_and_costs_nothing(void **state)
@@ -463,8 +463,25 @@ static void a_loss_beside_a_short_queue_is_noise_and_costs_nothing(void **state)
 	ack(&f, 40);
 	assert_true(f.w.cwnd_segs > 41);
 	assert_int_equal(f.b.lost_at_us, 0);
-	/* the longest queue fades by a 16th */
-	assert_int_equal(f.b.longest_us, 37500);
+	assert_int_equal(f.b.longest_us, 40000);
+}
+
+/* By a 256th of the 39 ms beyond the queue with each stretch of 10 ms: 152 us. A moment of ACKs that are 300 ms late is
+ * worth 30 ms after six seconds, and little after twenty. */
+static void the_longest_queue_fades_with_time(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	saw_a_queue(&f);
+	rtts(&f, 5, 2000, 21000);
+	assert_int_equal(f.b.longest_us, 40000 - 152);
+	rtts(&f, 6, 10000, 320000);
+	assert_in_range(f.b.longest_us, 297000, 300000);
+	rtts(&f, 3000, 2000, 21000);
+	assert_in_range(f.b.longest_us, 25000, 35000);
+	rtts(&f, 7000, 2000, 21000);
+	assert_at_most(f.b.longest_us, 2000);
 }
 
 /* One of the packets beside the hole waited for 20 ms of 40. */
@@ -626,6 +643,7 @@ SUITE(cc_bg, T(the_cap_is_available_bandwidth_times_least_rtt), T(above_it_the_c
       T(a_loss_halves_the_window_and_for_two_seconds_a_round_trip_adds_one_segment),
       T(a_loss_that_was_none_is_forgotten),
       T(a_loss_beside_a_short_queue_is_noise_and_costs_nothing),
+      T(the_longest_queue_fades_with_time),
       T(a_loss_beside_half_of_the_longest_queue_is_congestion),
       T(many_losses_are_congestion_whatever_the_queue), T(a_mark_or_a_timeout_is_no_noise),
       T(a_flow_that_never_saw_a_queue_takes_each_loss_for_congestion),

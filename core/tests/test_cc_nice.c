@@ -160,23 +160,23 @@ static void below_one_packet_the_round_trips_between_double_up_to_48(void **stat
 	assert_int_equal(w.cwnd_segs, 3);
 }
 
-/* cwnd 40, minRTT 30 ms: at 31 ms diff is 40·1/31 = 1.3 packets, at 33 ms 3.6, at 34 ms 4.7. */
+/* cwnd 40, minRTT 30 ms: at 31 ms diff is 40·1/31 = 1.3 packets, at 32.3 ms 2.8, at 33 ms 3.6, at 34 ms 4.7. */
 static void vegas_keeps_one_to_three_packets_in_the_queue(void **state)
 {
 	struct imtcp_window w;
 	struct imtcp_nice n;
 
 	(void)state;
-	assert_int_equal(imtcp_nice_queued_segs(40, 30000, 31000), 1);
-	assert_int_equal(imtcp_nice_queued_segs(40, 30000, 34000), 4);
+	assert_int_equal(imtcp_nice_queued_q8(40, 30000, 31000), 330);
+	assert_int_equal(imtcp_nice_queued_q8(40, 30000, 34000), 1204);
 	start(&n, &w, 40);
 	imtcp_nice_on_round(&n, &w, 30500, 1, NO_LIMIT); /* 0.7 */
 	assert_int_equal(w.cwnd_segs, 41);
 	imtcp_nice_on_round(&n, &w, 31000, 1, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 41);
-	imtcp_nice_on_round(&n, &w, 33000, 1, NO_LIMIT);
+	imtcp_nice_on_round(&n, &w, 32300, 1, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 41);
-	imtcp_nice_on_round(&n, &w, 34000, 1, NO_LIMIT);
+	imtcp_nice_on_round(&n, &w, 33000, 1, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 40);
 }
 

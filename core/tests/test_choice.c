@@ -263,7 +263,7 @@ static void a_miss_widens_the_range_by_half_and_empties_the_store(void **state)
 	assert_int_equal(m.high_bps, 80 * MBPS);
 }
 
-static void the_range_stays_within_capacity_and_link(void **state)
+static void the_range_stays_within_the_capacity(void **state)
 {
 	struct imtcp_meas m;
 
@@ -275,14 +275,10 @@ static void the_range_stays_within_capacity_and_link(void **state)
 	imtcp_meas_set_range(&m, 0, 1);
 	assert_int_equal(m.high_bps, 80 * MBPS / IMTCP_HIGH_CAPACITY_DIV);
 	assert_int_equal(m.low_bps, 80 * MBPS / IMTCP_LOW_CAPACITY_DIV);
-	m.link_bps = 60 * MBPS;
-	imtcp_meas_set_range(&m, 50 * MBPS, 500 * MBPS);
-	assert_int_equal(m.high_bps, 60 * MBPS);
-	assert_true(m.low_bps < m.high_bps);
 	/* crossing ends: still a range, with room between */
 	imtcp_meas_set_range(&m, 500 * MBPS, 30 * MBPS);
 	assert_true(m.low_bps < m.high_bps);
-	m.capacity_bps = m.link_bps = 0;
+	m.capacity_bps = 0;
 	imtcp_meas_set_range(&m, 0, 0);
 	assert_true(m.low_bps > 0 && m.low_bps < m.high_bps);
 }
@@ -448,7 +444,7 @@ SUITE(choice, T(the_chosen_sub_range_maximises_the_sum_of_im_3_2_4),
       T(sub_ranges_are_of_equal_width_the_highest_first), T(the_first_value_keeps_the_last_width),
       T(the_next_range_is_the_confidence_interval_of_the_stored_values),
       T(the_range_has_a_least_width), T(a_miss_widens_the_range_by_half_and_empties_the_store),
-      T(the_range_stays_within_capacity_and_link), T(bunched_streams_spoil_a_result),
+      T(the_range_stays_within_the_capacity), T(bunched_streams_spoil_a_result),
       T(streams_of_few_acks_spoil_a_result), T(streams_without_a_trend_or_a_fit_spoil_a_result),
       T(more_than_a_standing_queue_lets_through_is_no_strain),
       T(more_than_the_capacity_that_a_queue_showed_is_no_strain),

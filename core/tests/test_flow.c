@@ -196,6 +196,25 @@ static void the_background_decides_by_the_estimate_and_the_facts_tell_its_cap(vo
 	assert_int_equal(h.c.facts.cap_segs, 63);
 }
 
+/* A floor of 100 segments above a cap of 63 keeps the window: nothing was reduced. */
+static void a_cap_below_the_floor_reduces_nothing(void **state)
+{
+	struct imtcp_bg b;
+	struct house h;
+
+	(void)state;
+	begin(&h);
+	memset(&b, 0, sizeof(b));
+	h.c.facts.minrtt.base_us = h.s.min_rtt_us = 30000;
+	h.c.facts.cap_segs = 63;
+	h.d.floor_segs = 100;
+	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
+	assert_int_equal(h.c.facts.reductions_cap, 0);
+	h.d.w.cwnd_segs = 101;
+	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);
+	assert_int_equal(h.c.facts.reductions_cap, 1);
+}
+
 /* The middle of the range is a guess; by the paper's rules there is none. */
 static void before_the_first_result_full_speed_grows_towards_the_middle_of_the_range(void **state)
 {
@@ -383,6 +402,7 @@ static void a_loss_that_was_none_costs_neither_the_pause_nor_two_seconds(void **
 	h.s.snd_nxt = 5000;
 	imtcp_hold_on_loss(&h.c, 100);
 	imtcp_bg_reduced(&h.c, &b, &h.s);
+	imtcp_bg_reduced(&h.c, &b, &h.s); /* a timeout after it */
 	assert_int_equal(h.c.meas.pause_rtts, IMTCP_PAUSE_RTTS);
 	assert_int_equal(b.lost_at_us, NOW);
 	imtcp_flow_undo(&h.c);
@@ -405,6 +425,7 @@ SUITE(flow, T(a_loss_that_was_none_costs_neither_the_pause_nor_two_seconds),
       T(a_control_that_measures_sends_plain_until_there_is_a_range_and_then_in_streams),
       T(while_the_background_empties_the_path_nothing_is_measured_and_no_floor_holds),
       T(the_background_decides_by_the_estimate_and_the_facts_tell_its_cap),
+      T(a_cap_below_the_floor_reduces_nothing),
       T(before_the_first_result_full_speed_grows_towards_the_middle_of_the_range),
       T(a_loss_costs_half_and_at_full_speed_what_the_path_did_not_carry),
       T(after_a_loss_full_speed_measures_at_once_and_the_others_pause),

@@ -522,6 +522,10 @@ static void full_speed_adds_h_times_what_is_missing_each_round_trip(void **state
 	f.s.round_over = f.s.round_full = 1;
 	imtcp_paper_fs_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
 	assert_int_equal(f.u.d.w.cwnd_segs, 150);
+	/* TCP takes a hold for a window that limits: it does not where the application is what limits */
+	f.u.p.limited = 0;
+	imtcp_paper_fs_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+	assert_int_equal(f.u.d.w.cwnd_segs, 150);
 }
 
 /* 10, 10 and 50 ms: sd = 15, d_min + 0.15 · 40 = 16; another 50: sd = 19.4. */
@@ -591,6 +595,72 @@ static void nice_halves_when_more_than_half_of_the_window_is_late(void **state)
 		imtcp_paper_nice_on_ack(&p, 50000, 1);
 	assert_int_equal(imtcp_paper_nice_on_round(&p, &w, 1, 100), 0); /* 2 of 5: Vegas */
 	assert_int_equal(w.cwnd_segs, 5); /* diff = 5 · 20/50 = 2, between alpha and beta */
+}
+
+/* Each round trip is late. Below one packet TCP's window is two times that of a trickle, which says nothing of Nice's. */
+static void nice_goes_down_to_one_packet_in_48_round_trips(void **state)
+{
+	struct imtcp_paper_nice p;
+	struct deciding f;
+	int i;
+
+	(void)state;
+	begin_deciding(&f, 8, 8);
+	memset(&p, 0, sizeof(p));
+	imtcp_paper_nice_start(&f.u.c, &p, NULL);
+	imtcp_paper_nice_on_ack(&p, 30000, 1);
+	imtcp_paper_nice_on_ack(&p, 50000, 8);
+	for (i = 0; i < 9; i++) {
+		f.s.round_over = 1;
+		imtcp_decision_begin(&f.u.c, &f.s, &f.u.d, &f.u.d.w);
+		imtcp_paper_nice_decide(&f.u.c, &p, &f.s, &f.u.d);
+		imtcp_decision_bound(&f.u.c, &f.s, &f.u.d, 0);
+		imtcp_paper_nice_on_ack(&p, 50000, 1);
+		if (f.u.d.w.cwnd_segs >= 2 && !f.u.c.facts.rtts_per_segment)
+			imtcp_paper_nice_on_ack(&p, 50000, f.u.d.w.cwnd_segs);
+	}
+	assert_int_equal(f.u.c.facts.rtts_per_segment, 48);
+}
+
+/* Ordinary packets leave at once; a window below one is kept by a pace. */
+static void no_paper_paces_but_for_a_window_below_one(void **state)
+{
+	struct imtcp_paper_nice nice;
+	struct imtcp_paper_lp lp;
+	struct unit u;
+
+	(void)state;
+	memset(&nice, 0, sizeof(nice));
+	memset(&lp, 0, sizeof(lp));
+	begin(&u);
+	imtcp_paper_lp_space(&u.c, &lp, &u.dep, &u.d);
+	assert_int_equal(u.d.unpaced, 1);
+	begin(&u);
+	imtcp_paper_nice_space(&u.c, &nice, &u.dep, &u.d);
+	assert_int_equal(u.d.unpaced, 1);
+	begin(&u);
+	u.c.facts.rtts_per_segment = 2;
+	imtcp_paper_nice_space(&u.c, &nice, &u.dep, &u.d);
+	assert_int_equal(u.d.unpaced, 0);
+}
+
+/* A timeout after the recovery began: the pause of before both comes back, one that was chosen too. */
+static void a_loss_that_was_none_leaves_the_pause_that_was_chosen(void **state)
+{
+	struct imtcp_sample s = {.now_us = NOW, .srtt_us = 25000, .lost = 1};
+	struct unit u;
+
+	(void)state;
+	begin(&u);
+	u.c.meas.resume_us = NOW + 100000;
+	u.c.meas.pause_rtts = 3;
+	imtcp_hold_on_loss(&u.c, 100);
+	imtcp_paper_reduced(&u.c, &u.p, &s);
+	s.timed_out = 1;
+	imtcp_paper_reduced(&u.c, &u.p, &s);
+	imtcp_flow_undo(&u.c);
+	assert_int_equal(u.c.meas.resume_us, NOW + 100000);
+	assert_int_equal(u.c.meas.pause_rtts, 3);
 }
 
 static void nice_doubles_in_each_second_round_trip(void **state)
@@ -712,7 +782,57 @@ static void small_buffers_bound_what_is_in_flight_and_stop_nothing(void **state)
 	}
 }
 
-SUITE(paper, T(store_lets_nothing_go_until_m_packets_wait),
+/* A bottleneck of 576 bytes at once: 7 % more bytes, so 37.5 of 40 Mbit/s are free [IM §3.5.2]. */
+static void fragmentation_on_the_way_changes_little(void **state)
+{
+	struct sim_cfg c = path("paper_bg, fragments", &control_paper_bg);
+	struct sim_summary r;
+
+	(void)state;
+	c.mtu_bytes = 576;
+	r = sim_over(&s, &c, 20, 5 * SEC);
+	assert_at_most(10, r.count[IMTCP_OK]);
+	assert_true(r.error_p50_pct < 15);
+	assert_true(sim_goodput_bps(&s, 20) > 0.5 * 37.5 * MBPS);
+}
+
+/* 38 Mbit/s written in pieces of any size, 40 free: a packet that is not full is in no stream. */
+static void what_an_application_writes_in_pieces_is_measured_in_full_packets(void **state)
+{
+	struct sim_cfg c = path("paper, 38 Mbit/s written", &control_paper);
+	struct sim_summary r;
+
+	(void)state;
+	c.app_bps = 38 * MBPS;
+	r = sim_over(&s, &c, 20, 5 * SEC);
+	assert_true((double)s.bytes_acked * 8 > 0.95 * 20 * 38 * MBPS);
+	assert_true(r.error_p50_pct < 15);
+}
+
+/* ACKs each 10 ms: no stream shows a trend, and the range climbs. Measurements go on all the same. */
+static void where_acks_say_nothing_the_range_climbs_to_its_bound_and_measuring_goes_on(void **state)
+{
+	struct sim_cfg c = path("paper_bg, ACKs in bunches", &control_paper_bg);
+	uint64_t ends;
+
+	(void)state;
+	c.bunch_us = 10000;
+	c.ack_filter = 1;
+	sim_over(&s, &c, 30, 5 * SEC);
+	ends = s.flow.meas.ends;
+	assert_at_most(s.flow.meas.high_bps, IMTCP_PAPER_MOST_BPS);
+	sim_run(&s, 40 * SEC);
+	assert_at_most(ends + 10, s.flow.meas.ends);
+	assert_at_most(s.flow.meas.high_bps, IMTCP_PAPER_MOST_BPS);
+}
+
+SUITE(paper, T(fragmentation_on_the_way_changes_little),
+      T(nice_goes_down_to_one_packet_in_48_round_trips),
+      T(no_paper_paces_but_for_a_window_below_one),
+      T(a_loss_that_was_none_leaves_the_pause_that_was_chosen),
+      T(what_an_application_writes_in_pieces_is_measured_in_full_packets),
+      T(where_acks_say_nothing_the_range_climbs_to_its_bound_and_measuring_goes_on),
+      T(store_lets_nothing_go_until_m_packets_wait),
       T(a_stream_leaves_at_its_computed_rates_and_then_everything),
       T(after_the_last_stream_all_passes_until_its_acks_are_in), T(a_hold_ends_by_t),
       T(a_hold_ends_with_a_window_below_n_and_with_nothing_in_flight), T(nothing_else_ends_a_hold),

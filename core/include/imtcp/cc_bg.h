@@ -75,8 +75,10 @@
 #define IMTCP_BG_NOISE_MOST_SEGS 2U
 /* And no distance counts for more than a thousand segments: one long quiet time would cover a hundred losses. ours. */
 #define IMTCP_BG_APART_MOST_SEGS 1000U
-/* The longest queue that losses are held against fades by a 16th with each loss. ours: the field's usual weight. */
-#define IMTCP_BG_FADE_SHIFT 4
+/* The longest queue that losses are held against fades by a 256th of its distance to the queue with each stretch: by a half
+ * in two seconds or more. ours: or one moment of late ACKs made noise of what a short buffer lost, for a minute
+ * (lab/notes/0026-one-moment-of-late-acks.md). */
+#define IMTCP_BG_FADE_SHIFT 8
 /* Mean distance of two RTTs that follow each other to the range of all of them, where they are anywhere in it: a third. */
 #define IMTCP_BG_JITTER_RANGE 3U
 /* The slack of the cap. ours: in a window of exactly A_s, what a hold kept back is lost for good
@@ -155,10 +157,10 @@ IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_estimate *e)
 	return imtcp_min(slack, imtcp_max(missing + e->capacity_bps / IMTCP_BG_SLACK_DIV, least));
 }
 
-/* (2): the cap for this estimate, at least stream_segs, the window that a measurement needs [IM §5.1]; 0: none. */
+/* (2): the cap for this estimate, at least least_segs, the window that a measurement needs [IM §5.1]; 0: none. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_cap_segs(const struct imtcp_estimate *e, imtcp_u32 g_q8,
 					 imtcp_u32 base_us, imtcp_u32 pkt_bytes,
-					 imtcp_u32 stream_segs)
+					 imtcp_u32 least_segs)
 {
 	imtcp_u64 bps = e->available_bps;
 
@@ -167,7 +169,7 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_cap_segs(const struct imtcp_estimate *e, imtcp_u
 	/* no share of what is not known: the first result needs a window that carries its streams */
 	if (e->trust == IMTCP_TRUST_RESULTS)
 		bps = imtcp_scale(bps + imtcp_bg_slack_bps(e), g_q8, 256);
-	return (imtcp_u32)imtcp_max(imtcp_window_segs(bps, base_us, pkt_bytes), stream_segs);
+	return (imtcp_u32)imtcp_max(imtcp_window_segs(bps, base_us, pkt_bytes), least_segs);
 }
 
 /* (2): the cap of now. */
@@ -176,7 +178,7 @@ IMTCP_INLINE void imtcp_bg_bound(struct imtcp_flow *c, const struct imtcp_sample
 	struct imtcp_estimate e = imtcp_estimate_now(&c->meas, s->now_us);
 
 	c->facts.cap_segs = imtcp_bg_cap_segs(&e, c->params.g_q8, s->min_rtt_us, s->pkt_bytes,
-					      c->meas.n + 2);
+					      imtcp_meas_least_window_segs(&c->meas));
 }
 
 /* ---- the queue ---- */
@@ -215,6 +217,7 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u32 base_us, imtcp_u
 	if (b->stretch_samples < IMTCP_BG_STRETCH_SAMPLES ||
 	    now_us - b->stretch_start_us < imtcp_bg_stretch_us(base_us))
 		return;
+	b->longest_us -= (b->longest_us - b->queue_us) >> IMTCP_BG_FADE_SHIFT;
 	b->stretch_before = b->stretch;
 	b->stretch_start_us = now_us;
 	b->stretch.least_us = 0;
@@ -266,7 +269,6 @@ IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b, imtcp_u32 base_us,
 		b->before_drain_segs = imtcp_reno_ssthresh(b->before_drain_segs);
 	}
 	b->longest_us = (imtcp_u32)imtcp_max(b->longest_us, beside_us);
-	b->longest_us -= b->longest_us >> IMTCP_BG_FADE_SHIFT;
 	b->apart_segs = imtcp_bg_apart_segs(b, s->lost_segs - b->lost_segs);
 	b->lost_segs = s->lost_segs;
 	b->since_segs = 0;
@@ -401,7 +403,8 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 	d->least_segs = IMTCP_MEASURING_LEAST_SEGS;
 	if (f->undone)
 		b->lost_at_us = 0;
-	if (f->cap_segs && before_segs > f->cap_segs)
+	/* a floor above the cap keeps the window */
+	if (f->cap_segs && before_segs > imtcp_max(f->cap_segs, d->floor_segs))
 		f->reductions_cap++;
 	if (s->round_over)
 		imtcp_bg_on_round(b, f, s, &d->w);

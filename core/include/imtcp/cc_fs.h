@@ -84,15 +84,6 @@ IMTCP_INLINE void imtcp_fs_grow(struct imtcp_window *w, imtcp_u32 acked_segs, im
 
 /* ---- the control's row ---- */
 
-/* For paths that lose without congestion: it measures without pauses [IM §4.5], also while its window is small,
- * since only a result lets it grow. */
-IMTCP_INLINE void imtcp_fs_again(struct imtcp_meas *m, imtcp_u64 now_us)
-{
-	m->pause_rtts = 0;
-	m->unfilled = 0;
-	m->resume_us = now_us;
-}
-
 #define imtcp_fs_start imtcp_no_start
 #define imtcp_fs_space imtcp_space_streams
 
@@ -109,7 +100,7 @@ IMTCP_INLINE void imtcp_fs_learn(struct imtcp_flow *c, const void *own,
 		return;
 	imtcp_estimate_on_result(m, &c->params, &m->result, 0);
 	m->smoothed_bps = imtcp_fs_smoothed_bps(m->smoothed_bps, &m->result);
-	imtcp_fs_again(m, m->result.at_us);
+	imtcp_meas_again(m, m->result.at_us);
 }
 
 IMTCP_INLINE void imtcp_fs_decide(struct imtcp_flow *c, const void *own,
@@ -142,7 +133,7 @@ IMTCP_INLINE void imtcp_fs_reduced(struct imtcp_flow *c, const void *own,
 {
 	(void)own;
 	imtcp_meas_on_loss(&c->meas, s->now_us, s->snd_nxt, s->srtt_us);
-	imtcp_fs_again(&c->meas, s->now_us);
+	imtcp_meas_again(&c->meas, s->now_us);
 }
 
 #endif

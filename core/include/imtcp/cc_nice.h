@@ -87,11 +87,11 @@ IMTCP_INLINE void imtcp_nice_on_ack(struct imtcp_nice *n, imtcp_u32 rtt_us, imtc
 		n->late_segs += segs;
 }
 
-/* diff of (3): packets of the window that wait in the queue. */
-IMTCP_INLINE imtcp_u32 imtcp_nice_queued_segs(imtcp_u32 cwnd_segs, imtcp_u32 min_rtt_us,
-					      imtcp_u32 rtt_us)
+/* diff of (3): packets of the window that wait in the queue, scale 256. */
+IMTCP_INLINE imtcp_u64 imtcp_nice_queued_q8(imtcp_u32 cwnd_segs, imtcp_u32 min_rtt_us,
+					    imtcp_u32 rtt_us)
 {
-	return imtcp_to_u32(imtcp_scale(cwnd_segs, imtcp_sub(rtt_us, min_rtt_us), rtt_us));
+	return imtcp_scale((imtcp_u64)cwnd_segs << 8, imtcp_sub(rtt_us, min_rtt_us), rtt_us);
 }
 
 IMTCP_INLINE void imtcp_nice_halve(struct imtcp_nice *n, struct imtcp_window *w)
@@ -113,7 +113,7 @@ IMTCP_INLINE int imtcp_nice_react(struct imtcp_nice *n, struct imtcp_window *w, 
 				  imtcp_u32 round_segs, int busy, imtcp_u32 limit_segs)
 {
 	int congested = 100ULL * n->late_segs > (imtcp_u64)n->f_pct * round_segs;
-	imtcp_u32 queued;
+	imtcp_u64 queued_q8;
 
 	n->late_segs = 0;
 	w->credit_segs = 0;
@@ -129,14 +129,14 @@ IMTCP_INLINE int imtcp_nice_react(struct imtcp_nice *n, struct imtcp_window *w, 
 		n->rtts = n->rtts > 1;
 		return 0;
 	}
-	queued = imtcp_nice_queued_segs(w->cwnd_segs, n->min_rtt_us, rtt_us);
+	queued_q8 = imtcp_nice_queued_q8(w->cwnd_segs, n->min_rtt_us, rtt_us);
 	if (imtcp_in_slow_start(w)) {
-		if (queued > IMTCP_NICE_GAMMA_SEGS)
+		if (queued_q8 > IMTCP_NICE_GAMMA_SEGS << 8)
 			w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs,
 								IMTCP_RENO_LEAST_SEGS);
-	} else if (queued < IMTCP_NICE_ALPHA_SEGS && busy && w->cwnd_segs < limit_segs) {
+	} else if (queued_q8 < IMTCP_NICE_ALPHA_SEGS << 8 && busy && w->cwnd_segs < limit_segs) {
 		w->cwnd_segs++;
-	} else if (queued > IMTCP_NICE_BETA_SEGS && w->cwnd_segs > 2) {
+	} else if (queued_q8 > IMTCP_NICE_BETA_SEGS << 8 && w->cwnd_segs > 2) {
 		w->cwnd_segs--;
 		/* or the next ACK would put it back by slow start */
 		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);

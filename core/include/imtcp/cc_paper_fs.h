@@ -4,7 +4,8 @@
  *
  *   in congestion avoidance, per round trip:  cwnd <- cwnd + max(1, h (1 - cwnd/V)),  V = A RTT
  *
- * Walk: ImTCP (cc_paper.h), but decide adds the step at the end of each round trip that the window limited. Slow start
+ * Walk: ImTCP (cc_paper.h), but decide adds the step at the end of each round trip that the window limited, and not the
+ * hold alone. Slow start
  * and what a loss costs are Reno's. Before the first result V is unknown, and the step is 1.
  *
  * Reference: [IM §5.2].
@@ -26,12 +27,18 @@ IMTCP_INLINE void imtcp_paper_fs_decide(struct imtcp_flow *c, struct imtcp_paper
 					const struct imtcp_sample *s, struct imtcp_decision *d)
 {
 	imtcp_u64 cwnd_segs;
+	int limited;
 
+	p->round_limited |= s->full && p->limited;
 	if (imtcp_in_slow_start(&d->w)) {
 		imtcp_paper_decide(c, p, s, d);
 		return;
 	}
-	if (!s->round_over || !s->round_full)
+	if (!s->round_over)
+		return;
+	limited = (int)p->round_limited;
+	p->round_limited = 0;
+	if (!limited)
 		return;
 	cwnd_segs = (imtcp_u64)d->w.cwnd_segs +
 		    imtcp_paper_fs_step_segs(

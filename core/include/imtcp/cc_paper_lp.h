@@ -59,7 +59,6 @@ IMTCP_INLINE int imtcp_paper_lp_in_inference(const struct imtcp_paper_lp *lp, im
 
 /* ---- the control's row ---- */
 
-#define imtcp_paper_lp_space imtcp_space
 #define imtcp_paper_lp_target imtcp_halve
 
 IMTCP_INLINE void imtcp_paper_lp_start(const struct imtcp_flow *c, struct imtcp_paper_lp *lp,
@@ -103,6 +102,14 @@ IMTCP_INLINE void imtcp_paper_lp_decide(struct imtcp_flow *c, struct imtcp_paper
 		imtcp_reno_grow(&d->w, s->acked_segs, s->limit_segs);
 	}
 	c->facts.yields = (imtcp_u32)imtcp_paper_lp_in_inference(lp, s->now_us);
+}
+
+/* No packet is paced. */
+IMTCP_INLINE void imtcp_paper_lp_space(struct imtcp_flow *c, const struct imtcp_paper_lp *lp,
+				       struct imtcp_departure *dep, struct imtcp_decision *d)
+{
+	imtcp_space(c, lp, dep, d);
+	d->unpaced = 1;
 }
 
 IMTCP_INLINE void imtcp_paper_lp_reduced(struct imtcp_flow *c, struct imtcp_paper_lp *lp,

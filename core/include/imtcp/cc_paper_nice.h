@@ -50,11 +50,13 @@ IMTCP_INLINE int imtcp_paper_nice_on_round(struct imtcp_paper_nice *p, struct im
 					   int full, imtcp_u32 limit_segs)
 {
 	imtcp_u32 rtt_us = imtcp_to_u32(imtcp_div(p->rtt_sum_us, p->acks));
+	/* below one packet any that is late is more than f of the window */
+	imtcp_u32 window_segs = p->nice.rtts ? 0 : w->cwnd_segs;
 
 	p->rtt_sum_us = 0;
 	p->acks = 0;
 	p->rounds++;
-	return imtcp_nice_react(&p->nice, w, rtt_us, w->cwnd_segs, full, limit_segs);
+	return imtcp_nice_react(&p->nice, w, rtt_us, window_segs, full, limit_segs);
 }
 
 /* ---- the control's row ---- */
@@ -90,11 +92,12 @@ IMTCP_INLINE void imtcp_paper_nice_decide(struct imtcp_flow *c, struct imtcp_pap
 	c->facts.rtts_per_segment = imtcp_nice_rtts_per_segment(&p->nice);
 }
 
-/* One packet at a time below one in a round trip. */
+/* Unpaced, but for a window below one: there one packet at a time leaves. */
 IMTCP_INLINE void imtcp_paper_nice_space(struct imtcp_flow *c, const struct imtcp_paper_nice *p,
 					 struct imtcp_departure *dep, struct imtcp_decision *d)
 {
 	imtcp_space(c, p, dep, d);
+	d->unpaced = !c->facts.rtts_per_segment;
 	if (d->pace_bps && c->facts.rtts_per_segment)
 		d->segs = dep->chunk_segs = 1;
 }

@@ -70,7 +70,7 @@ IMTCP_INLINE imtcp_u32 imtcp_ecn_is_agreed(imtcp_u32 ecn_flags)
 /* Before a departure. */
 struct imtcp_departure {
 	imtcp_u64 now_us;
-	imtcp_u64 base_bps;    /* ordinary pacing rate, on the wire; set by imtcp_space_begin */
+	imtcp_u64 base_bps;    /* ordinary pacing rate, on the wire; set by space */
 	imtcp_u64 ceiling_bps; /* what all connections of the run may send; U64_MAX: no ceiling */
 	imtcp_u64 floor_bps;   /* this connection's share of the floor; 0: none */
 	imtcp_u64 late_ns;     /* the buffer before left so much later than it might have */
@@ -89,7 +89,7 @@ struct imtcp_departure {
 	imtcp_u32 chunk_most_bytes; /* and what the socket takes */
 	imtcp_u32 pacing_shift;	    /* a buffer has what base_bps carries in 2^-pacing_shift s */
 	imtcp_u32 rtt_dev_us;	    /* D_RTT */
-	imtcp_u32 srtt_us;	    /* imtcp_space_begin makes it the round trip to send by */
+	imtcp_u32 srtt_us;	    /* imtcp_space_streams makes it the round trip to send by */
 	imtcp_u32 newest_rtt_us;
 	imtcp_u32 recovering; /* loss recovery goes on */
 	imtcp_u32 limited;    /* the window limited what was sent */

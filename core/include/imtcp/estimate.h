@@ -50,7 +50,6 @@ struct imtcp_estimate {
 	imtcp_u64 available_bps; /* 0: unknown */
 	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
 	imtcp_u64 capacity_bps;	 /* 0: unknown */
-	imtcp_u64 at_us;	 /* of the newest valid result; 0: none yet */
 	imtcp_u32 trust;	 /* enum imtcp_trust */
 	imtcp_u32 _pad;
 };
@@ -97,7 +96,7 @@ IMTCP_INLINE void imtcp_estimate_age(struct imtcp_meas *m, imtcp_u64 now_us)
 /* What a control steers by at now_us. */
 IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(struct imtcp_meas *m, imtcp_u64 now_us)
 {
-	struct imtcp_estimate e = {0, 0, m->capacity_bps, m->avail_at_us, IMTCP_TRUST_NONE, 0};
+	struct imtcp_estimate e = {0, 0, m->capacity_bps, IMTCP_TRUST_NONE, 0};
 
 	imtcp_estimate_age(m, now_us);
 	if (m->doubted)

@@ -76,7 +76,7 @@ IMTCP_INLINE void imtcp_store_clear(struct imtcp_store *s)
 
 IMTCP_INLINE void imtcp_store_add(struct imtcp_store *s, imtcp_u64 bps)
 {
-	/* 2^30 kbit/s = 1 Tbit/s, above any rate here: keeps 32 squares within 2^65 / 2. */
+	/* 2^29 kbit/s, half a Tbit/s, is above any rate here: 32 squares stay within 2^63. */
 	imtcp_u64 kbps = imtcp_min(bps / 1000, 1ULL << 29);
 
 	if (s->count >= IMTCP_STORE_MAX) {
@@ -227,7 +227,7 @@ IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
 /* ours: one round trip empties what is in flight, the second one measures. */
 #define IMTCP_MINRTT_DRAIN_ROUNDS 2U
 /* The least sample counts for nothing while every other is over 3/2 of it. ours: a packet overtook
- * the rest once, or a proxy answered the handshake; the RTT rule keeps the connection's own queue
+ * the rest once, or a proxy answered the handshake; the delay law keeps the connection's own queue
  * well below half of the base, so it is not that. */
 #define IMTCP_MINRTT_ALONE_DIV 2U
 

@@ -68,12 +68,13 @@ IMTCP_INLINE imtcp_u32 imtcp_held_segs(struct imtcp_flow *c, const struct imtcp_
 	return holds ? d->hold_segs : whole_segs;
 }
 
-/* A loss or a mark: what is held goes, and the control's window before it is kept for undo. */
+/* A loss or a mark: what is held goes. The control's window and the pause before it are kept for undo. */
 IMTCP_INLINE void imtcp_hold_on_loss(struct imtcp_flow *c, imtcp_u32 whole_segs)
 {
 	c->hold.held_segs = 0;
 	c->hold.loss_segs = whole_segs;
 	c->facts.undone = 0;
+	imtcp_meas_before_loss(&c->meas);
 }
 
 /* That loss was none (RFC 3522, RFC 3708): what was done for it is taken back, as TCP takes its window back. */

@@ -179,7 +179,6 @@ struct imtcp_meas {
 	imtcp_u64 queued_bps;	/* the capacity then */
 	imtcp_u64 delivery_bps; /* delivered in the newest round */
 	imtcp_u64 twice_bps;	/* and in the one before it, the lower of the two */
-	imtcp_u64 link_bps;	/* of the sender's own link where known, else 0: bound of B_u */
 	struct imtcp_store store;
 	struct imtcp_result result; /* of the newest measurement */
 	imtcp_u64 avail_bps;	    /* newest valid one; 0: none yet */
@@ -339,15 +338,13 @@ IMTCP_INLINE int imtcp_meas_queued(const struct imtcp_meas *m, imtcp_u64 now_us)
 	return m->queued_at_us && now_us - m->queued_at_us < IMTCP_QUEUED_AGE_US;
 }
 
-/* B_l and B_u within what the path and the link can have. */
+/* B_l and B_u within what the path can have. */
 IMTCP_INLINE void imtcp_meas_set_range(struct imtcp_meas *m, imtcp_u64 low_bps, imtcp_u64 high_bps)
 {
 	imtcp_u64 c = m->capacity_bps;
 	imtcp_u64 top = imtcp_meas_top_bps(m); /* A <= C always */
 	imtcp_u64 bottom = imtcp_max(c / IMTCP_LOW_CAPACITY_DIV, 1000);
 
-	if (m->link_bps)
-		top = imtcp_min(top, m->link_bps);
 	high_bps = imtcp_clamp(high_bps, imtcp_max(c / IMTCP_HIGH_CAPACITY_DIV, bottom * 2), top);
 	low_bps = imtcp_clamp(low_bps, bottom, high_bps / 2 + high_bps / 4 + high_bps / 8);
 	m->low_bps = low_bps;
@@ -422,6 +419,12 @@ IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u
 	m->emptied_segs = 0;
 }
 
+/* The window that a measurement needs, segments: a stream, and one on each side of it. */
+IMTCP_INLINE imtcp_u32 imtcp_meas_least_window_segs(const struct imtcp_meas *m)
+{
+	return m->n + 2;
+}
+
 /* Gives up the measurement that goes on, if one does. Returns 1 if there was one. */
 IMTCP_INLINE int imtcp_meas_abandon(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us,
 				    imtcp_u32 outcome)
@@ -448,11 +451,24 @@ IMTCP_INLINE int imtcp_meas_on_loss(struct imtcp_meas *m, imtcp_u64 now_us, imtc
 {
 	m->blocked = 1;
 	m->blocked_seq = snd_nxt;
-	m->pause_before_rtts = m->pause_rtts;
-	m->resume_before_us = m->resume_us;
 	m->pause_rtts = IMTCP_PAUSE_RTTS;
 	m->resume_us = now_us + (imtcp_u64)imtcp_meas_pause_rtts(m) * srtt_us;
 	return imtcp_meas_abandon(m, now_us, srtt_us, IMTCP_RETRANSMITTED);
+}
+
+/* The next measurement begins at once, also while the window is small: for a control that only grows by results. */
+IMTCP_INLINE void imtcp_meas_again(struct imtcp_meas *m, imtcp_u64 now_us)
+{
+	m->pause_rtts = 0;
+	m->unfilled = 0;
+	m->resume_us = now_us;
+}
+
+/* A loss, before anything is done for it: a timeout may follow it, and imtcp_meas_on_loss be called twice. */
+IMTCP_INLINE void imtcp_meas_before_loss(struct imtcp_meas *m)
+{
+	m->pause_before_rtts = m->pause_rtts;
+	m->resume_before_us = m->resume_us;
 }
 
 /* The newest loss was none: the pause is what it was. */

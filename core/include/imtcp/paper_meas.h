@@ -21,12 +21,20 @@
  *     large again then [IM §3.5.1: "increased appropriately"].
  *  4. k = 4, B_m = A/5 and the thresholds of the trends are in no paper (meas_state.h, stream.h).
  *  5. A stream without two packets that are acknowledged apart has no trend, and A is the low end of its sub-range.
+ *  6. The range ends at IMTCP_PAPER_MOST_BPS. Where ACKs come in bunches no stream shows a trend, and the range climbs
+ *     for as long as it may: nothing in the paper tells that from a path that is free.
+ *  7. Streams are judged by stream.h, with its differences: line (i) is y = x, and a rise within the clocks' grain is none.
+ *  8. q and S of (5) forget: beyond 32 results the older ones lose half of their weight (filter.h).
+ *  9. A tie of (3) between a = 0 and a = 1 is a = 1.
  */
 #ifndef IMTCP_PAPER_MEAS_H
 #define IMTCP_PAPER_MEAS_H
 
 #include "meas_ack.h"
 #include "paper_unit.h"
+
+/* The most that is searched, 100 Gbit/s. ours: more than the fastest link that one connection fills. */
+#define IMTCP_PAPER_MOST_BPS (100000ULL * 1000 * 1000)
 
 /* A connection begins. It stores from its first packet on, and pauses only if somebody chose a pause [IM §4.5]. */
 IMTCP_INLINE void imtcp_paper_begin(struct imtcp_meas *m, const struct imtcp_params *params)
@@ -47,11 +55,10 @@ IMTCP_INLINE void imtcp_paper_adapt_n(struct imtcp_meas *m, const struct imtcp_p
 		imtcp_meas_set_n(m, n);
 }
 
-/* B_l >= 0, B_u at most the sender's link where it is known. */
+/* B_l >= 0, B_u at most the fastest link (difference 6). */
 IMTCP_INLINE void imtcp_paper_set_range(struct imtcp_meas *m, imtcp_u64 low_bps, imtcp_u64 high_bps)
 {
-	if (m->link_bps)
-		high_bps = imtcp_min(high_bps, m->link_bps);
+	high_bps = imtcp_min(high_bps, IMTCP_PAPER_MOST_BPS);
 	m->high_bps = imtcp_max(high_bps, 1);
 	m->low_bps = imtcp_min(low_bps, m->high_bps);
 }
@@ -151,8 +158,12 @@ IMTCP_GLOBAL int imtcp_paper_on_ack(struct imtcp_meas *m, struct imtcp_paper *p,
 	if (s->rtt_us <= 0)
 		return 0;
 	imtcp_paper_train(m, p, s);
-	if (m->planned && imtcp_meas_streams_on_ack(m, s, 0))
+	if (m->planned && imtcp_meas_streams_on_ack(m, s, 0)) {
 		imtcp_paper_conclude(m, s);
+		/* two streams may say enough while the third is held: EMPTY lets it go at the next question */
+		p->empty_seq = s->snd_nxt + 1;
+		p->stored_us = 0;
+	}
 	return m->ends != ended;
 }
 

@@ -30,7 +30,9 @@
  *  3. A packet is what TCP puts into one buffer (control.h: chunk_segs). With gso_max_segs 1 on the device it is one
  *     segment.
  *  4. No interval of a stream is longer than IMTCP_T_MAX_US. B_l may reach 0, and a stream would last for ever.
- *  5. A stream that was not filled is tried again after EMPTY. The paper says "create the stream again" and no more.
+ *  5. Nothing is held while TCP repairs a loss or answers a mark: the window is the kernel's then (PRR). The paper holds
+ *     from the first new ACK on.
+ *  6. A stream that was not filled is tried again after EMPTY. The paper says "create the stream again" and no more.
  */
 #ifndef IMTCP_PAPER_UNIT_H
 #define IMTCP_PAPER_UNIT_H
@@ -51,10 +53,10 @@ struct imtcp_paper {
 	imtcp_u32 train_first_una; /* what its first ACK acknowledged */
 	imtcp_u64 train_first_us;  /* when; 0: it has not come */
 	imtcp_u32 limited;	   /* the window limits what is sent, and not the hold alone */
+	imtcp_u32 round_limited;   /* of full speed: it did in this round trip */
 	/* of the background modes */
 	imtcp_u32 min_rtt_us;	 /* RTTmin, of the connection's life; 0: none */
 	imtcp_u32 newest_rtt_us; /* RTT_cur */
-	imtcp_u32 _pad;
 };
 
 /* A packet on the wire. */
@@ -63,11 +65,12 @@ IMTCP_INLINE imtcp_u64 imtcp_paper_packet_bytes(const struct imtcp_departure *de
 	return (imtcp_u64)dep->chunk_segs * dep->pkt_bytes;
 }
 
-/* Segments that the window admits and that have not left: the ImTCP buffer. */
+/* Segments that the window admits and that have not left: the ImTCP buffer. One that is not full is none: it would be
+ * sooner across each link, and a stream of such packets seems to meet an ever shorter queue. */
 IMTCP_INLINE imtcp_u32 imtcp_paper_waiting_segs(const struct imtcp_departure *dep)
 {
 	imtcp_u64 bytes = imtcp_min(dep->unsent_bytes, dep->receiver_bytes);
-	imtcp_u64 unsent = imtcp_div(bytes + dep->mss_bytes - 1, dep->mss_bytes);
+	imtcp_u64 unsent = imtcp_div(bytes, dep->mss_bytes);
 
 	return imtcp_to_u32(imtcp_min(unsent, imtcp_sub(dep->cwnd_segs, dep->flight_segs)));
 }

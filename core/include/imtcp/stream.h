@@ -34,6 +34,8 @@
  *  4. Line (i) is fixed at y = x, which FIFO makes exact, not fitted: two to four noisy
  *     points cannot carry a slope of their own.
  *  5. Pathload's medians of groups are left out: there are no groups in N <= 16 packets.
+ *  6. An interval in which the window or the application held the stream up is no part of it.
+ *  7. A rise of the delay within the clocks' grain is none (IMTCP_STRAIN_FLOOR_SHIFT).
  */
 #ifndef IMTCP_STREAM_H
 #define IMTCP_STREAM_H

@@ -64,6 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			s.delivered_in_us = (uint32_t)take_any(&in);
 			c.facts.acked_at_us = s.now_us;
 			c.facts.round.last_least_rtt_us = (uint32_t)take_any(&in);
+			if (s.round_over)
+				imtcp_bg_bound(&c, &s);
 			d.w = w;
 			imtcp_bg_decide(&c, &b, &s, &d);
 			/* never faster than slow start, never beyond the cap */

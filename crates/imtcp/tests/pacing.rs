@@ -35,3 +35,27 @@ fn no_control_exceeds_the_pacing_rate_that_a_program_sets_nor_leaves_the_connect
         assert!(after > 0.9 * least_s, "{mode}, then reno: {after} s");
     }
 }
+
+/// TCP takes a pacing rate of 0 for none. A ceiling holds all the same.
+#[test]
+fn a_pacing_rate_of_zero_frees_no_program_of_its_ceiling() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let script = format!(
+        "{SENT}s = socket.create_connection(('{host}', {port}))\n\
+         s.setsockopt(1, 47, 0)\n\
+         sent(s, 20000)\n\
+         print(sent(s, {SENT_BYTES}))\n"
+    );
+    // 200 kB at 2 Mbit/s.
+    let least_s = f64::from(SENT_BYTES) * 8.0 / 2e6;
+    for mode in ["bg", "lp"] {
+        let output = net.run(&["--mode", mode, "--max-rate", "2M", "--", "python3", "-c", &script]);
+        let seconds: f64 = text(&output.stdout).trim().parse().unwrap();
+        assert!(seconds > 0.9 * least_s, "{mode}: {seconds} s, {}", text(&output.stderr));
+    }
+}

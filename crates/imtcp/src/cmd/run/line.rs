@@ -17,6 +17,8 @@ const SHORT_RTT_US: u64 = 1000;
 const AHEAD_US: u64 = shared::IMTCP_T_MAX_US as u64;
 /// The measurement that a connection is sending may go beyond the ceiling. ours: more than it does to a run's mean.
 const MEASURING_PCT: u128 = 2;
+/// Ten segments of Ethernet's size: what Linux sends of a connection before it paces.
+const FIRST_BYTES: u128 = 10 * 1500;
 
 /// So many times what was sent is a download.
 const DOWNLOAD: u64 = 10;
@@ -110,19 +112,22 @@ fn limits(s: &Summary) -> String {
     if s.limits == Limits::default() {
         return String::new();
     }
-    let over = match exceeded(s) {
-        true => ", exceeded: the first ten segments of each connection are not held",
-        false => "",
+    let over = match exceeded_bytes(s) {
+        0 => "",
+        // Linux does not pace the first segments of a connection: many connections at once send many.
+        bytes if bytes <= u128::from(s.connections) * FIRST_BYTES => {
+            ", exceeded: the first ten segments of each connection are not held"
+        }
+        _ => ", exceeded",
     };
     format!(" ({}{over})", s.limits)
 }
 
-/// Was more sent than a ceiling lets by? Linux does not pace the first segments of a connection: many connections at
-/// once send many.
-fn exceeded(s: &Summary) -> bool {
-    let Some(max_bps) = s.limits.max_bps else { return false };
+/// What was sent beyond a ceiling.
+fn exceeded_bytes(s: &Summary) -> u128 {
+    let Some(max_bps) = s.limits.max_bps else { return 0 };
     let allowed_bits = u128::from(max_bps) * u128::from(s.elapsed_us + AHEAD_US) / 1_000_000;
-    u128::from(s.bytes_acked) * 8 * 100 > allowed_bits * (100 + MEASURING_PCT)
+    (u128::from(s.bytes_acked) * 8).saturating_sub(allowed_bits * (100 + MEASURING_PCT) / 100) / 8
 }
 
 fn available(s: &Summary) -> String {
@@ -237,15 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_that_did_not_hold_is_told_with_the_cause() {
+    fn a_ceiling_that_did_not_hold_is_told_with_the_cause_that_explains_it() {
         let with = |max_bps| Summary {
             limits: Limits { max_bps: Some(max_bps), ..Limits::default() },
+            connections: 20,
             ..measured()
         };
         let told =
             "mean 50.0 Mbit/s (at most 47.0 Mbit/s, exceeded: the first ten segments of each";
         says(&with(47_000_000), told);
         says(&with(48_000_000), "mean 50.0 Mbit/s (at most 48.0 Mbit/s); ");
+        // The first segments of one connection are not as much as that.
+        let few = Summary { connections: 1, ..with(40_000_000) };
+        says(&few, "mean 50.0 Mbit/s (at most 40.0 Mbit/s, exceeded); ");
         // A short run has what it may be ahead, and that is not above the ceiling.
         let short = Summary { elapsed_us: 200_000, bytes_acked: 1_250_000, ..with(40_000_000) };
         says(&short, "mean 50.0 Mbit/s (at most 40.0 Mbit/s); ");
