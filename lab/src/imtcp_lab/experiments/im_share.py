@@ -35,7 +35,7 @@ SHORT_PAUSES, LONG_PAUSE = ("0", "12", "15"), "20"
 PAUSES, QUICK_PAUSES = (*SHORT_PAUSES, LONG_PAUSE), ("0", LONG_PAUSE)
 #: Two flows lose packets every 30 s or so: what is judged are four times that.
 MEASURE_S, MEASURE_OF_TWO_S = 40.0, 120.0
-#: In some runs each ACK comes up to so much earlier or later: a packet takes a quarter of that.
+#: With the most flows ACKs come also up to so much off their time: a packet takes a quarter of it.
 JITTER_MS = 1.0
 JITTERED = "jitter"
 #: "Around 1" [IM §4.5]; ours.
@@ -99,8 +99,9 @@ def _with_reno(args: argparse.Namespace) -> list[Scenario]:
             seed=seed,
             variant=f"{flows}flows-{pause}" + (f"-{JITTERED}" if jitter_ms else ""),
         )
-        for jitter_ms in pick(args, (0.0, JITTER_MS), (0.0,))
-        for flows in pick(args, (1, 5, 20), (5,))
+        for flows, jitter_ms in pick(
+            args, ((1, 0.0), (5, 0.0), (20, 0.0), (20, JITTER_MS)), ((5, 0.0),)
+        )
         for seed in args.seed_numbers
         for control in args.chosen
         for pause in (pick(args, PAUSES, QUICK_PAUSES) if control.needs_imtcp else (control.name,))
