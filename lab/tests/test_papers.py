@@ -313,7 +313,10 @@ def test_what_the_acks_meet_is_judged_before_the_first_fall():
 
 def test_a_pause_that_the_paper_does_not_have_is_not_judged():
     ratios = {"adapts": 3, "0": 0.5, "12": 0.6, "15": 0.9, "20": 1.1, "reno": 1}
-    rows = [{"flows": 2, "pause": pause, "ratio": ratio} for pause, ratio in ratios.items()]
+    rows = [
+        {"acks": "as they come", "flows": 2, "pause": pause, "ratio": ratio}
+        for pause, ratio in ratios.items()
+    ]
     claims = im_share.BESIDE_RENO.paper.judge(rows)
     assert len(claims) == 4 and all(claim.holds for claim in claims)
     assert not any("adapts" in claim.text for claim in claims)

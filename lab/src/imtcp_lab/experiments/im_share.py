@@ -263,7 +263,7 @@ BESIDE_RENO = Experiment(
         " beside it, of which the paper has 0.1 Mbit/s. 40 s of each run are judged, 120 with one"
         " flow of each kind. One line is not in the paper, and not judged: Reno flows in the place"
         " of ImTCP's, over the other Reno flows.",
-        reason="One knob makes it true: ACKs that come up to 1 ms earlier or later. Then 20 flows of"
+        reason="One knob makes it true: ACKs that come up to 1 ms sooner or later. Then 20 flows of"
         " each kind have 0.82 of Reno's without a pause and 1.00 with a pause of 20. Without the"
         " jitter they have 1.31. All 40 flows have one round trip and DropTail one phase there: the"
         " packet by which a Reno window grows meets the full queue each time, and all Reno flows"
