@@ -181,8 +181,7 @@ static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u6
 
 static __always_inline int imtcp_holds_back(__u32 mode)
 {
-	return mode != IMTCP_MODE_NONE && mode != IMTCP_MODE_MEASURE && mode != IMTCP_MODE_FS &&
-	       mode != IMTCP_MODE_NOCC && mode != IMTCP_MODE_PAPER && mode != IMTCP_MODE_PAPER_FS;
+	return mode < IMTCP_MODES && IMTCP_MODES_THAT_YIELD >> mode & 1;
 }
 
 /* Has this connection chosen a control of ours that holds nothing back, though its policy orders one that does? */

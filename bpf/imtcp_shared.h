@@ -72,6 +72,15 @@ enum imtcp_mode {
 	IMTCP_MODES = 16,
 };
 
+/* Those that hold back for others, a bit for each. */
+enum imtcp_mode_bits {
+	IMTCP_MODES_THAT_YIELD = 1 << IMTCP_MODE_BG | 1 << IMTCP_MODE_LP | 1 << IMTCP_MODE_LPECN |
+				 1 << IMTCP_MODE_NICE | 1 << IMTCP_MODE_LEDBAT |
+				 1 << IMTCP_MODE_LEDBATPP | 1 << IMTCP_MODE_PAPER_BG |
+				 1 << IMTCP_MODE_PAPER_CAP | 1 << IMTCP_MODE_PAPER_LP |
+				 1 << IMTCP_MODE_PAPER_NICE,
+};
+
 /* Control unit [IM §3.3 fig. 5]. OFF: this connection cannot measure at present. */
 enum imtcp_unit_state {
 	IMTCP_UNIT_OFF = 0,

@@ -11,14 +11,13 @@
  *
  * Walk: learn counts the late packets of a round trip and sums its RTTs. At its end decide asks Nice's own rules
  * (imtcp_nice_react) with that mean, and with the window in the place of what was acknowledged. A window below one is a
- * number of round trips for one packet.
+ * number of round trips for one packet, which leaves alone.
  *
  * References: [NICE §3], [VEGAS §III].
  *
- * Differences from the papers
- *  1. Vegas timed one packet of a round trip. Here RTT is the mean of its ACKs.
- *  2. With a window of n round trips for one packet two leave at once in 2 n. A receiver that delays ACKs waits for a
- *     second packet: each lone one would be late, and the window stay at 1/48.
+ * Difference from the papers: Vegas timed one packet of a round trip. Here RTT is the mean of its ACKs.
+ *
+ * A receiver that delays ACKs makes each lone packet late, and the window stays at 1/48. The papers' receivers do not.
  */
 #ifndef IMTCP_CC_PAPER_NICE_H
 #define IMTCP_CC_PAPER_NICE_H
@@ -95,12 +94,14 @@ IMTCP_INLINE void imtcp_paper_nice_decide(struct imtcp_flow *c, struct imtcp_pap
 	c->facts.rtts_per_segment = imtcp_nice_rtts_per_segment(&p->nice);
 }
 
-/* Unpaced, but for a window below one. */
+/* Unpaced, but for a window below one: there one packet at a time leaves. */
 IMTCP_INLINE void imtcp_paper_nice_space(struct imtcp_flow *c, const struct imtcp_paper_nice *p,
 					 struct imtcp_departure *dep, struct imtcp_decision *d)
 {
 	imtcp_space(c, p, dep, d);
 	d->unpaced = !c->facts.rtts_per_segment;
+	if (d->pace_bps && c->facts.rtts_per_segment)
+		d->segs = dep->chunk_segs = 1;
 }
 
 #endif

@@ -36,15 +36,15 @@ struct imtcp_sample {
 	imtcp_u32 pkt_bytes; /* a full segment on the wire */
 	imtcp_u32 wire_q8;   /* wire bytes per payload byte, scale 256 */
 	imtcp_u32 srtt_us;
-	imtcp_u32 min_rtt_us; /* RTTmin */
+	imtcp_u32 min_rtt_us; /* RTTmin; learn alone, others read facts */
 	imtcp_u32 acked_segs;
 	/* of the window: all but learn */
 	imtcp_u32 cwnd_segs;
-	imtcp_u32 flight_segs; /* before this ACK */
-	imtcp_u32 limit_segs;  /* the window is never more */
-	imtcp_u32 floor_segs;  /* the window that the user asked for at least; 0: none */
-	imtcp_u32 full;	       /* the window limited what was sent */
-	imtcp_u32 round_over;
+	imtcp_u32 flight_segs;	/* before this ACK */
+	imtcp_u32 limit_segs;	/* the window is never more */
+	imtcp_u32 floor_segs;	/* the window that the user asked for at least; 0: none */
+	imtcp_u32 full;		/* the window limited what was sent */
+	imtcp_u32 round_over;	/* learn, too */
 	imtcp_u32 round_full;	/* with round_over: it was full at some time in that round trip */
 	imtcp_u32 round_rtt_us; /* with round_over: the least RTT of that round trip; 0: none */
 	imtcp_u32 lost;		/* a segment was lost, or the retransmission timer fired: no mark */

@@ -81,10 +81,9 @@ impl Mode {
         matches!(self, Bg | Measure | Fs | Paper | PaperBg | PaperCap | PaperFs)
     }
 
-    /// Does it leave others the path? bpf/imtcp_policy.h names the modes that do not, too.
+    /// Does it leave others the path?
     pub fn holds_back(self) -> bool {
-        use Mode::{Fs, Measure, Nocc, Paper, PaperFs};
-        !matches!(self, Measure | Fs | Nocc | Paper | PaperFs)
+        shared::IMTCP_MODES_THAT_YIELD >> self.number() & 1 == 1
     }
 
     /// Is a connection in the mode of this number of a record held back less than this mode would?
