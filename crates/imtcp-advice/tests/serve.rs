@@ -221,7 +221,7 @@ fn a_path_is_removed_by_who_may_write_and_can_come_again() {
     service.get("/v1/advice?dst=192.0.2.7");
     assert_eq!(service.delete("/v1/paths/192.0.2.7", None).0, 401);
     let (status, gone) = service.delete("/v1/paths/192.0.2.7", Some(TOKEN));
-    assert_eq!((status, gone), (200, json!({"dst": DST, "removed": 1})));
+    assert_eq!((status, gone), (200, json!({"dst": DST, "removed": 1, "finished": true})));
     assert_eq!(service.get("/v1/paths/192.0.2.7").0, 404);
     assert_eq!(service.get("/v1/advice?dst=192.0.2.7").1["reason"], "no_history");
     assert_eq!(service.delete("/v1/paths/192.0.2.7", Some(TOKEN)).0, 404);

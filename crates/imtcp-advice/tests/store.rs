@@ -219,7 +219,7 @@ async fn records_are_stored_beside_whoever_removes_paths_all_the_time(place: Pla
             loop {
                 let dst = format!("churn{i}.example");
                 with.change_settings(&dst, &Default::default()).await.unwrap();
-                with.forget(&dst).await.unwrap();
+                with.forget(&dst, &mut |_| {}).await.unwrap();
             }
         });
     }
@@ -490,8 +490,8 @@ async fn a_path_is_removed_with_all_that_is_known_of_it(place: Place) {
     put(&store, vec![ping(at(NOON), Some(5), 0.0)]).await;
     let threshold = serde_json::from_str(r#"{"threshold": {"bps": 42e6}}"#).unwrap();
     store.change_settings(DST, &threshold).await.unwrap();
-    assert_eq!(other.forget(DST).await.unwrap(), Some(101));
-    assert_eq!(other.forget(DST).await.unwrap(), None);
+    assert_eq!(other.forget(DST, &mut |_| {}).await.unwrap(), Some(101));
+    assert_eq!(other.forget(DST, &mut |_| {}).await.unwrap(), None);
     assert!(store.path(DST).await.unwrap().is_none());
     // The next path may have the ids of the one that went, which `store` still knows as that one's.
     put(&other, vec![record("198.51.100.9", at(NOON), 1)]).await;
@@ -850,7 +850,7 @@ async fn space_is_given_back_in_steps_that_are_told(place: Place) {
     let Place::File(file) = &place else { return };
     let store = open(&place).await;
     put(&store, minutes(at(NOON), 300_000, 0)).await;
-    store.forget(DST).await.unwrap();
+    store.forget(DST, &mut |_| {}).await.unwrap();
     let mut steps = Vec::new();
     store.vacuum(&mut |done, of| steps.push((done, of))).await.unwrap();
     // Each step has 1000 pages: a writer waits for one step.

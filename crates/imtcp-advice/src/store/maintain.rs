@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
 use super::dialect::table;
+use super::forget::HIDDEN;
 use super::write::BATCH_MEMORY_US;
 use super::Store;
 use crate::error::Result;
@@ -36,7 +37,7 @@ impl Default for Retention {
 pub struct Maintained {
     /// Records that went into minutes and hours.
     pub rolled_up: u64,
-    /// Records that were too old.
+    /// Records that were too old, or of paths that were forgotten.
     pub removed: u64,
     /// Paths that were silent for too long; their records count as removed.
     pub silent_paths: u64,
@@ -50,8 +51,8 @@ pub struct Progress {
     pub rolled_up: u64,
 }
 
-/// Records that one transaction rolls up, about: a report waits for one, some 20 ms.
-const RECORDS_A_STEP: i64 = 2_000;
+/// Records that one transaction rolls up or removes, about: a report waits for one, some 20 ms.
+pub(super) const RECORDS_A_STEP: i64 = 2_000;
 
 /// Ids of batches that are remembered, whatever their age: about 250 MB of them. An agent sends 8640 a
 /// day; without its id a batch that comes again is still known by its records.
@@ -152,6 +153,8 @@ impl Store {
         task: &Task<'_>,
         tell: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Maintained> {
+        // First, so that none of them is rolled up in vain.
+        let of_hidden = self.remove_all_hidden(task.rests).await?;
         let mut done = self.maintain_all(task, tell).await?;
         // Means say the same of a path as the records in them, so caches of these stay good: reading all days of
         // 100 paths anew costs 12 s. Removed records are gone for everybody.
@@ -160,8 +163,8 @@ impl Store {
             self.raise_generation(&mut tx).await?;
             self.commit(tx).await?;
         }
-        let silent = self.forget_silent(task.keep.silent_days, task.now_us).await?;
-        done.removed += silent.records;
+        let silent = self.forget_silent(task.keep.silent_days, task.now_us, task.rests).await?;
+        done.removed += of_hidden + silent.records;
         done.silent_paths += silent.paths;
         Ok(done)
     }
@@ -172,7 +175,10 @@ impl Store {
         tell: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Maintained> {
         let mut done = Maintained::default();
-        let query = self.dialect.query_i64("SELECT id FROM series ORDER BY id");
+        let sql = format!(
+            "SELECT id FROM series WHERE path_id NOT IN (SELECT id FROM path WHERE {HIDDEN}) ORDER BY id"
+        );
+        let query = self.dialect.query_i64(&sql);
         let all = query.fetch_all(&mut *self.reading().await?).await?;
         for (i, series) in all.iter().enumerate() {
             let (series_number, of_series) = (i + 1, all.len());
@@ -228,11 +234,8 @@ impl Store {
         if oldest >= before(keep.hour_days) {
             return Ok(());
         }
-        let sql = format!("DELETE FROM {table} WHERE series_id = $1 AND t_us < $2");
-        let mut tx = self.writing().await?;
-        let query = self.dialect.query(&sql).bind(series).bind(before(keep.hour_days));
-        done.removed += query.execute(&mut *tx).await?.rows_affected();
-        self.commit(tx).await
+        done.removed += self.remove_records(of, before(keep.hour_days), rests, &mut |_| {}).await?;
+        Ok(())
     }
 
     /// In steps: a long backlog does not keep writers waiting. Each step begins where the last one

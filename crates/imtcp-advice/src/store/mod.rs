@@ -7,12 +7,13 @@ pub mod clients;
 mod connect;
 mod dialect;
 mod files;
-mod forget;
+pub mod forget;
 pub mod maintain;
 mod network_fs;
 pub mod newest;
 mod place;
 pub mod read;
+mod remove;
 mod schema;
 pub mod search;
 mod series;
@@ -46,6 +47,8 @@ pub struct Store {
     pub(crate) place: Place,
     series: Mutex<KnownSeries>,
     limits: Limits,
+    /// Whoever removes the records of hidden paths.
+    removing: tokio::sync::Mutex<()>,
     /// SQLite's files, and a connection that keeps them there.
     files: Option<Files>,
     anchor: Mutex<Option<AnyConnection>>,
@@ -114,6 +117,7 @@ impl Store {
             place: place.clone(),
             series: Mutex::default(),
             limits: Limits::default(),
+            removing: tokio::sync::Mutex::default(),
             files,
             anchor: Mutex::new(anchor),
             table_id,

@@ -11,6 +11,7 @@ use sqlx::{Executor, Row};
 use utoipa::ToSchema;
 
 use super::dialect::table;
+use super::forget::NAMED;
 use super::write::Stored;
 use super::{SeriesKey, Store};
 use crate::advice::days::Window;
@@ -128,8 +129,8 @@ impl Store {
     /// Names of paths in their order, beginning after one.
     pub async fn path_names(&self, after: &str, most: u32) -> Result<Vec<String>> {
         let mut tx = self.reading().await?;
-        let sql = "SELECT dst FROM path WHERE dst > $1 AND dst <> '*' ORDER BY dst LIMIT $2";
-        let rows = self.dialect.query(sql).bind(after).bind(i64::from(most));
+        let sql = format!("SELECT dst FROM path WHERE dst > $1 AND {NAMED} ORDER BY dst LIMIT $2");
+        let rows = self.dialect.query(&sql).bind(after).bind(i64::from(most));
         let rows = rows.fetch_all(&mut *tx).await?;
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }

@@ -4,6 +4,7 @@
 use sqlx::Row;
 
 use super::dialect::Dialect;
+use super::forget::NAMED;
 use super::Store;
 use crate::error::Result;
 
@@ -35,7 +36,8 @@ impl Store {
             Dialect::Sqlite => "instr(dst, $2) > 0",
             Dialect::Postgres => "strpos(dst, $2) > 0",
         };
-        let read = "(SELECT dst FROM path WHERE dst > $1 AND dst <> '*' ORDER BY dst LIMIT $3) n";
+        let read =
+            format!("(SELECT dst FROM path WHERE dst > $1 AND {NAMED} ORDER BY dst LIMIT $3) n");
         let count = format!(
             "SELECT COUNT(*), COUNT(CASE WHEN {contains} THEN 1 END), MAX(dst) FROM {read}"
         );

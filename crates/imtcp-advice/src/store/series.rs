@@ -8,6 +8,7 @@ use imtcp_client::time::DAY_US;
 use sqlx::any::AnyRow;
 use sqlx::{Any, Row, Transaction};
 
+use super::forget::COUNT_PATHS;
 use super::write::{to_json, Batch};
 use super::Store;
 use crate::error::{Error, Result};
@@ -144,7 +145,8 @@ impl Store {
         let paths = format!(
             "INSERT INTO path (dst) SELECT n.dst FROM (SELECT DISTINCT {dst} AS dst FROM {elements}) n
              WHERE NOT EXISTS (SELECT 1 FROM path p WHERE p.dst = n.dst) ORDER BY n.dst
-             LIMIT (SELECT CASE WHEN COUNT(*) < $2 THEN $2 - COUNT(*) ELSE 0 END FROM path)
+             LIMIT (SELECT CASE WHEN n.count < $2 THEN $2 - n.count ELSE 0 END
+                FROM (SELECT {COUNT_PATHS} AS count) n)
              ON CONFLICT DO NOTHING"
         );
         let query = self.dialect.query(&paths).bind(&keys).bind(i64::from(self.limits.paths));
@@ -184,9 +186,11 @@ impl Store {
 
     /// A path for settings alone.
     pub(super) async fn make_path(&self, tx: &mut Transaction<'_, Any>, dst: &str) -> Result<()> {
-        let sql = "INSERT INTO path (dst) SELECT $1 WHERE (SELECT COUNT(*) FROM path) < $2
-             ON CONFLICT DO NOTHING";
-        let query = self.dialect.query(sql).bind(dst).bind(i64::from(self.limits.paths));
+        let sql = format!(
+            "INSERT INTO path (dst) SELECT $1
+             WHERE {COUNT_PATHS} < $2 ON CONFLICT DO NOTHING"
+        );
+        let query = self.dialect.query(&sql).bind(dst).bind(i64::from(self.limits.paths));
         query.execute(&mut **tx).await?;
         let found = self.dialect.query_i64("SELECT COUNT(*) FROM path WHERE dst = $1").bind(dst);
         if found.fetch_one(&mut **tx).await? == 0 {

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use sqlx::{Any, Executor, Row, Transaction};
 
+use super::forget::NAMED;
 use super::read::ALL_PATHS;
 use super::Store;
 use crate::error::{Error, Result};
@@ -72,8 +73,9 @@ async fn check_paths(
     before: &Changes,
     after: &Changes,
 ) -> Result<()> {
-    let sql = "SELECT dst, settings FROM path WHERE dst <> '*' AND settings <> '{}' ORDER BY dst";
-    for row in tx.fetch_all(sql).await? {
+    let sql =
+        format!("SELECT dst, settings FROM path WHERE {NAMED} AND settings <> '{{}}' ORDER BY dst");
+    for row in tx.fetch_all(&*sql).await? {
         let own: Changes = serde_json::from_str(row.try_get(1)?).unwrap_or_default();
         let Err(e) = Settings::layered(&[after, &own]) else { continue };
         if Settings::layered(&[before, &own]).is_ok() {

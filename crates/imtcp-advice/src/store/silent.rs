@@ -18,7 +18,12 @@ pub(super) struct Forgotten {
 }
 
 impl Store {
-    pub(super) async fn forget_silent(&self, silent_days: u32, now_us: i64) -> Result<Forgotten> {
+    pub(super) async fn forget_silent(
+        &self,
+        silent_days: u32,
+        now_us: i64,
+        rests: bool,
+    ) -> Result<Forgotten> {
         let mut forgotten = Forgotten::default();
         if silent_days == 0 {
             return Ok(forgotten);
@@ -29,7 +34,8 @@ impl Store {
         let silent = query.fetch_all(&mut *self.reading().await?).await?;
         for row in silent {
             let dst: String = row.try_get(0)?;
-            let Some(removed) = self.forget(&dst).await? else { continue };
+            let Some(hidden) = self.hide(&dst).await? else { continue };
+            let removed = self.remove_hidden(hidden, rests, &mut |_| {}).await?;
             tracing::info!(
                 "removed the path to {dst} and its {removed} records: no report of it came for \
                  {silent_days} days (--keep-silent)"

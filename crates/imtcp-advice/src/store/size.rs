@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 
 use sqlx::{Executor, Row};
 
+use super::forget::HIDDEN;
 use super::{Place, Store};
 use crate::error::Result;
 
@@ -24,8 +25,11 @@ WHERE n.nspname = 'imtcp' AND c.relkind = 'r'";
 
 impl Store {
     pub async fn size(&self) -> Result<Size> {
-        let counts = "SELECT COUNT(DISTINCT path_id), COUNT(*) FROM series";
-        let counts = self.reading().await?.fetch_one(counts).await?;
+        let counts = format!(
+            "SELECT COUNT(DISTINCT path_id), COUNT(*) FROM series
+             WHERE path_id NOT IN (SELECT id FROM path WHERE {HIDDEN})"
+        );
+        let counts = self.reading().await?.fetch_one(&*counts).await?;
         Ok(Size {
             bytes: self.bytes().await?,
             paths: counts.try_get(0)?,

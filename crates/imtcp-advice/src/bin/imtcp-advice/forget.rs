@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::cli::ForgetArgs;
 use crate::histories::{open_existing, paths, wait};
+use crate::said::Said;
 
 pub fn main(args: ForgetArgs) -> Result<u8> {
     let dst = destination(&args.path)?;
@@ -18,7 +19,9 @@ pub fn main(args: ForgetArgs) -> Result<u8> {
         if !args.yes {
             confirm(&dst, &store.place().to_string())?;
         }
-        let removed = store.forget(&dst).await?;
+        let mut said = Said::new();
+        let mut tell = |records| said.progress(|| format!("{records} records of {dst} removed"));
+        let removed = store.forget(&dst, &mut tell).await?;
         store.close().await;
         removed.with_context(|| format!("somebody else has removed {dst} by now"))
     })?;

@@ -14,6 +14,7 @@ mod exchange;
 mod follow;
 mod forget;
 mod histories;
+mod said;
 mod serve;
 mod set;
 mod vacuum;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-use std::time::{Duration, Instant};
-
 use anyhow::Result;
 use imtcp_advice::store::maintain::Progress;
 use imtcp_client::time::now_us;
@@ -9,6 +7,7 @@ use imtcp_common::{exit, format};
 
 use crate::cli::VacuumArgs;
 use crate::histories::{open_existing, retention, wait};
+use crate::said::Said;
 
 pub fn main(args: VacuumArgs) -> Result<u8> {
     let keep = retention(args.keep)?;
@@ -38,24 +37,4 @@ pub fn main(args: VacuumArgs) -> Result<u8> {
         }
     }
     Ok(exit::OK)
-}
-
-/// Tells on standard error how far a long work is, every few seconds.
-struct Said {
-    at: Instant,
-}
-
-const SAYING_EVERY: Duration = Duration::from_secs(2);
-
-impl Said {
-    fn new() -> Self {
-        Said { at: Instant::now() }
-    }
-
-    fn progress(&mut self, text: impl FnOnce() -> String) {
-        if self.at.elapsed() >= SAYING_EVERY {
-            self.at = Instant::now();
-            eprintln!("imtcp-advice: {}", text());
-        }
-    }
 }
