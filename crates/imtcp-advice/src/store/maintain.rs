@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Retention: raw records become minutes, minutes hours, and the oldest go. Ages count from the
-//! newest record of a series: an old trace that was imported stays as it came. Each step is
+//! newest record of a path, of whichever source: an old trace that was imported alone stays as it came, and
+//! a source that went silent ages with the others. Each step is
 //! one transaction, so that a kill leaves a record either as it was or rolled up, never neither.
 //! Of paths that nobody reports any more, see [`super::silent`].
 
@@ -176,22 +177,45 @@ impl Store {
     ) -> Result<Maintained> {
         let mut done = Maintained::default();
         let sql = format!(
-            "SELECT id FROM series WHERE path_id NOT IN (SELECT id FROM path WHERE {HIDDEN}) ORDER BY id"
+            "SELECT path_id, id FROM series
+             WHERE path_id NOT IN (SELECT id FROM path WHERE {HIDDEN}) ORDER BY path_id, id"
         );
-        let query = self.dialect.query_i64(&sql);
+        let query = self.dialect.query(&sql);
         let all = query.fetch_all(&mut *self.reading().await?).await?;
-        for (i, series) in all.iter().enumerate() {
+        let mut newest = (None, None);
+        for (i, row) in all.iter().enumerate() {
             let (series_number, of_series) = (i + 1, all.len());
+            let (path, series): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            if newest.0 != Some(path) {
+                newest = (Some(path), self.newest_of_path(path).await?);
+            }
+            let Some(newest_us) = newest.1 else { continue };
             let mut rolled_up = |rolled_up| {
                 tell(Progress { series: series_number, of_series, rolled_up });
             };
             for kind in Kind::ALL {
-                let of = (kind, *series);
-                self.maintain_series(of, task, &mut done, &mut rolled_up).await?;
+                let of = (kind, series);
+                self.maintain_series(of, newest_us, task, &mut done, &mut rolled_up).await?;
             }
         }
         self.forget_batch_ids(task.now_us).await?;
         Ok(done)
+    }
+
+    /// The time of a path's newest record, of all its series and kinds.
+    async fn newest_of_path(&self, path: i64) -> Result<Option<i64>> {
+        // A lookup in the key for each series; a join would read all records.
+        let of_kind = |kind| {
+            format!(
+                "SELECT (SELECT MAX(t_us) FROM {} WHERE series_id = s.id) AS t_us
+                 FROM series s WHERE s.path_id = $1",
+                table(kind)
+            )
+        };
+        let sql =
+            format!("SELECT MAX(n.t_us) FROM ({}) n", Kind::ALL.map(of_kind).join(" UNION ALL "));
+        let query = self.dialect.query(&sql).bind(path);
+        Ok(query.fetch_one(&mut *self.reading().await?).await?.try_get(0)?)
     }
 
     async fn forget_batch_ids(&self, now_us: i64) -> Result<()> {
@@ -208,22 +232,18 @@ impl Store {
     async fn maintain_series(
         &self,
         of: (Kind, i64),
+        newest_us: i64,
         task: &Task<'_>,
         done: &mut Maintained,
         tell: &mut (dyn FnMut(u64) + Send),
     ) -> Result<()> {
         let keep = task.keep;
         let (table, series) = (table(of.0), of.1);
-        // Two lookups in the key; one SELECT of both would read all of the series.
-        let sql = format!(
-            "SELECT (SELECT MIN(t_us) FROM {table} WHERE series_id = $1),
-                (SELECT MAX(t_us) FROM {table} WHERE series_id = $1)"
-        );
+        let sql = format!("SELECT MIN(t_us) FROM {table} WHERE series_id = $1");
         let query = self.dialect.query(&sql).bind(series);
-        let ends = query.fetch_one(&mut *self.reading().await?).await?;
-        let end = |i| ends.try_get::<Option<i64>, _>(i);
-        let (Some(oldest), Some(newest)) = (end(0)?, end(1)?) else { return Ok(()) };
-        let before = |days: u32| newest.min(task.now_us) - i64::from(days) * DAY_US;
+        let row = query.fetch_one(&mut *self.reading().await?).await?;
+        let Some(oldest) = row.try_get::<Option<i64>, _>(0)? else { return Ok(()) };
+        let before = |days: u32| newest_us.min(task.now_us) - i64::from(days) * DAY_US;
         // Whole hours only: a bucket is made once, when all of it is due.
         let raw = before(keep.raw_days) / HOUR_US * HOUR_US;
         let minutes = before(keep.minute_days) / HOUR_US * HOUR_US;
