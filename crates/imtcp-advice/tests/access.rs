@@ -2,7 +2,7 @@
 //! The advice service: who may do what, and how much of it.
 
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -357,6 +357,38 @@ fn it_ends_within_a_second_whatever_its_clients_do() {
         .collect();
     let started = Instant::now();
     assert!(service.terminate().success());
+#[test]
+fn an_output_that_cannot_be_written_does_not_end_the_service() {
+    let pipe = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for output in [pipe(), Stdio::from(full)] {
+        let (scratch, port) = (Scratch::new(), free_port());
+        let listen = format!("127.0.0.1:{port}");
+        let mut service = Command::new(&*IMTCP_ADVICE)
+            .args(["serve", "--listen", &listen, "--db"])
+            .arg(scratch.path("history.db"))
+            .stdin(Stdio::null())
+            .stdout(output)
+            .spawn()
+            .unwrap();
+        eventually("it answers", || {
+            assert_eq!(service.try_wait().unwrap(), None);
+            http().get(format!("http://{listen}/healthz")).call().is_ok_and(|a| a.status() == 200)
+        });
+        service.kill().unwrap();
+        service.wait().unwrap();
+    }
+}
+
+/// Of a listener that has gone.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     drop(slow);
 }

@@ -102,6 +102,15 @@ fn write_now(to: To, text: &str) {
     }
 }
 
+/// A line of a daemon, which outlives whoever reads it: one that cannot be written is left out.
+pub fn to_stdout(line: &str) {
+    write_line(io::stdout(), line);
+}
+
+fn write_line(mut to: impl Write, line: &str) {
+    let _ = to.write_all(format!("{line}\n").as_bytes()).and_then(|()| to.flush());
+}
+
 /// Ends this process, and says why.
 pub fn cannot_write(error: &io::Error) -> ! {
     eprintln!("{}: cannot write to standard output: {error}", name::of_program());
@@ -131,5 +140,16 @@ pub fn reader_is_gone(at_most: Duration) -> bool {
         if Instant::now() >= deadline {
             return false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_cannot_be_written_is_left_out() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        write_line(full, "nobody reads this");
     }
 }

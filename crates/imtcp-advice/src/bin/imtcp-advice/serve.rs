@@ -14,6 +14,7 @@ use imtcp_advice::store::Limits;
 use imtcp_client::time::{now_us, SECOND_US};
 use imtcp_common::exit;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
+use imtcp_common::out::to_stdout;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
@@ -106,7 +107,8 @@ async fn serve(args: ServeArgs) -> Result<()> {
         .await
         .with_context(|| format!("cannot listen on {} (--listen chooses another)", args.listen))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    outln!("imtcp-advice: advice at {scheme}://{}/, history in {place}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    to_stdout(&format!("imtcp-advice: advice at {scheme}://{address}/, history in {place}"));
     let (new_acceptor, acceptor) = watch::channel(tls.as_ref().map(|tls| tls.acceptor.clone()));
     let reloading = async {
         let mut tls = tls;
