@@ -97,6 +97,22 @@ fn a_web_page_that_leads_its_own_name_here_reads_nothing() {
 }
 
 #[test]
+fn beyond_loopback_a_web_page_that_leads_its_own_name_here_reads_nothing_either() {
+    let service = Service::start(&["--listen", "0.0.0.0:0"]);
+    let port = service.url.rsplit_once(':').unwrap().1.to_string();
+    let get = |host: &str| {
+        let request = http().get(format!("http://127.0.0.1:{port}/v1/paths"));
+        let mut answer = request.header("Host", host).call().unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+    };
+    for host in ["localhost", "127.0.0.1:80", "192.0.2.7:8750", "[2001:db8::7]"] {
+        assert_eq!(get(host).0, 200, "{host}");
+    }
+    let (status, text) = get("rebound.example:8750");
+    assert!(status == 421 && text.contains("--host") && !text.contains("paths"), "{text}");
+}
+
+#[test]
 fn the_rate_of_one_client_is_limited() {
     let service = Service::start(&["--rate-limit", "20"]);
     let statuses: Vec<_> = (0..40).map(|_| service.get("/healthz").0).collect();

@@ -20,6 +20,10 @@ struct Tls {
 
 impl Tls {
     fn start(pair: &Pair) -> Self {
+        Self::start_with(pair, &[])
+    }
+
+    fn start_with(pair: &Pair, more: &[&str]) -> Self {
         let scratch = Scratch::new();
         let cert = write(&scratch, "cert.pem", &pair.cert);
         let key = write(&scratch, "key.pem", &pair.key);
@@ -27,7 +31,7 @@ impl Tls {
         let mut imtcp = Command::new(&*IMTCP_ADVICE);
         imtcp.stderr(File::create(&log).unwrap());
         let files = ["--tls-cert", cert.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
-        let service = Service::start_as(imtcp, scratch, &files);
+        let service = Service::start_as(imtcp, scratch, &[&files, more].concat());
         Tls { service, cert, key, log }
     }
 
@@ -89,6 +93,23 @@ fn a_client_says_in_words_why_it_does_not_trust_a_certificate() {
         let said = text(&tls.asked(&url(&tls.service.url), trusted).stderr);
         assert!(said.contains(words), "{said}");
     }
+}
+
+#[test]
+fn beyond_loopback_the_service_goes_by_the_names_of_its_certificate() {
+    if !can_make_certificates() {
+        return;
+    }
+    let pair = pair(-1, 90);
+    let tls = Tls::start_with(&pair, &["--listen", "0.0.0.0:0"]);
+    let status = |host: &str| {
+        let url = format!("{}/healthz", tls.service.url);
+        let host = format!("Host: {host}");
+        let args = ["-ksS", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", "-H", &host, &url];
+        text(&Command::new("curl").args(args).output().unwrap().stdout).to_string()
+    };
+    assert_eq!(status("advice.example:8750"), "200");
+    assert_eq!(status("evil.example"), "421");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 pub mod answers;
 pub mod destination;
+pub mod hosts;
 pub mod http;
 pub mod peer;
 pub mod ping;

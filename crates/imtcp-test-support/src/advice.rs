@@ -30,8 +30,12 @@ impl Service {
 
     pub fn start_as(mut imtcp: Command, scratch: Scratch, more: &[&str]) -> Self {
         let tokens = token_file(&scratch);
+        let listen: &[_] =
+            if more.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
         let child = imtcp
-            .args(["serve", "--listen", "127.0.0.1:0", "--db"])
+            .arg("serve")
+            .args(listen)
+            .arg("--db")
             .arg(scratch.path("history.db"))
             .arg("--token-file")
             .arg(tokens)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Certificates for 127.0.0.1 with any period of validity, and their keys; made by OpenSSL.
+//! Certificates for 127.0.0.1 and advice.example with any period of validity, and their keys; made by OpenSSL.
 #![allow(dead_code)]
 
 use std::fs;
@@ -30,7 +30,7 @@ x509_extensions = extensions
 [policy]
 commonName = supplied
 [extensions]
-subjectAltName = IP:127.0.0.1
+subjectAltName = IP:127.0.0.1, DNS:advice.example
 basicConstraints = critical, CA:FALSE
 ";
 

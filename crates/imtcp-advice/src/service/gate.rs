@@ -59,8 +59,9 @@ fn check_head(
     request: &Request,
 ) -> Result<(), (Refusal, Problem)> {
     let (headers, now) = (request.headers(), Instant::now());
-    service.hosts.may_call(headers).map_err(|p| (Refusal::Host, p))?;
-    service.hosts.may_come_from(headers).map_err(|p| (Refusal::Origin, p))?;
+    let hosts = service.hosts();
+    hosts.may_call(headers).map_err(|e| (Refusal::Host, e.into()))?;
+    hosts.may_come_from(headers).map_err(|e| (Refusal::Origin, e.into()))?;
     if !service.rate.take(client, now) {
         let detail = "too many requests from your address: send fewer, or wait a second";
         return Err((Refusal::Rate, Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)));

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Who may do what, by which name, and from which web page.
+//! Who may do what.
 
-use std::net::IpAddr;
 use std::path::Path;
 
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::uri::Authority;
+use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, StatusCode};
-use imtcp_client::destination::destination;
 use imtcp_client::token_file;
 
 use super::problem::Problem;
@@ -130,75 +127,6 @@ impl From<Denied> for Problem {
     }
 }
 
-/// Names that requests may call the service by. A web page may lead its own name to this machine (DNS
-/// rebinding). Its reader's browser then lets it read the answers. The request still has the page's name, and is
-/// refused.
-#[derive(Clone, Debug, Default)]
-pub struct Hosts(Option<Vec<String>>);
-
-impl Hosts {
-    /// Loopback's own names, and these. Elsewhere than on loopback nobody knows all names of a
-    /// machine: any will do, unless some are given.
-    pub fn new(listen: IpAddr, names: &[String]) -> Result<Self> {
-        let names: Vec<_> =
-            names.iter().map(|n| destination(n)).collect::<std::result::Result<_, _>>()?;
-        Ok(Hosts((listen.is_loopback() || !names.is_empty()).then_some(names)))
-    }
-
-    pub fn may_call(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
-        let Some(names) = &self.0 else { return Ok(()) };
-        let given = headers.get_all(HOST).iter().count();
-        if given != 1 {
-            let detail = format!("a request has one header Host, this one has {given}");
-            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
-        }
-        let called = headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
-        if host_name(called).is_some_and(|host| is_own_name(&host, names)) {
-            return Ok(());
-        }
-        let shown: String = called.chars().take(60).collect();
-        let detail = format!(
-            "the service is not called '{shown}' (header Host): ask by its address on loopback \
-             or as localhost, or start it with --host and that name"
-        );
-        Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail))
-    }
-
-    /// Refuses requests that another site's page makes in its reader's browser. The page cannot read the
-    /// answers, but it could put the service to work.
-    pub fn may_come_from(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
-        let text = |name: &str| headers.get(name).map(|v| v.to_str().unwrap_or_default());
-        let own = |origin: &str| {
-            let authority = origin.split_once("://").map_or("", |(_, rest)| rest);
-            let called = text(HOST.as_str()).unwrap_or_default();
-            let names = self.0.as_deref().unwrap_or_default();
-            // A proxy that encrypts leaves out other ports than it passes on.
-            authority == called || host_name(authority).is_some_and(|host| names.contains(&host))
-        };
-        let origins = headers.get_all(ORIGIN);
-        let foreign = origins.iter().any(|origin| !origin.to_str().is_ok_and(own));
-        // A page's picture or script has no Origin. Following a link is fine.
-        let embedded = matches!(text("sec-fetch-site"), Some("cross-site" | "same-site"))
-            && text("sec-fetch-mode") != Some("navigate");
-        if !foreign && !embedded {
-            return Ok(());
-        }
-        let detail = "a page of another site asks here: the service answers its own page and \
-                      programs alone. Behind a proxy, start it with --host and the proxy's name";
-        Err(Problem::new(StatusCode::FORBIDDEN, detail))
-    }
-}
-
-/// The host of `host:port`.
-fn host_name(authority: &str) -> Option<String> {
-    authority.parse::<Authority>().ok().and_then(|a| destination(a.host()).ok())
-}
-
-fn is_own_name(host: &String, names: &[String]) -> bool {
-    let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    is_loopback || host == "localhost" || names.contains(host)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,70 +179,5 @@ mod tests {
         assert_eq!(of(Method::POST, Some("/RPC2")), Right::Read);
         assert_eq!(of(Method::GET, Some("/healthz")), Right::Nothing);
         assert_eq!(of(Method::DELETE, None), Right::Nothing);
-    }
-
-    #[test]
-    fn a_page_of_another_site_is_refused_and_the_services_own_is_not() {
-        let hosts = Hosts::new("::1".parse().unwrap(), &["advice.example.org".into()]).unwrap();
-        let may = |pairs: &[(&'static str, &'static str)]| {
-            let mut headers = HeaderMap::new();
-            for (name, value) in pairs {
-                headers.append(*name, HeaderValue::from_static(value));
-            }
-            hosts.may_come_from(&headers).is_ok()
-        };
-        let host = ("host", "127.0.0.1:8750");
-        assert!(may(&[host]));
-        assert!(may(&[host, ("origin", "http://127.0.0.1:8750")]));
-        assert!(may(&[host, ("origin", "https://advice.example.org")]));
-        assert!(may(&[host, ("sec-fetch-site", "same-origin")]));
-        assert!(may(&[host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")]));
-        for origin in ["http://evil.example", "null", "", "http://127.0.0.1:3000", "x"] {
-            assert!(!may(&[host, ("origin", origin)]), "{origin}");
-        }
-        let own = ("origin", "http://127.0.0.1:8750");
-        assert!(!may(&[host, own, ("origin", "http://evil.example")]));
-        for site in ["cross-site", "same-site"] {
-            assert!(!may(&[host, ("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")]));
-            assert!(!may(&[host, ("sec-fetch-site", site)]));
-        }
-    }
-
-    #[test]
-    fn on_loopback_the_service_goes_by_its_own_names_and_those_given() {
-        let calls = |hosts: &Hosts, name: &'static str| {
-            let name = HeaderValue::from_static(name);
-            hosts.may_call(&HeaderMap::from_iter([(HOST, name)])).is_ok()
-        };
-        let loopback: IpAddr = "::1".parse().unwrap();
-        let hosts = Hosts::new(loopback, &["Advice.Example.ORG.".into()]).unwrap();
-        for name in ["127.0.0.1:8750", "127.9.9.9", "[::1]:8750", "localhost:1", "LocalHost"] {
-            assert!(calls(&hosts, name), "{name}");
-        }
-        assert!(calls(&hosts, "advice.example.org:443"));
-        for name in ["evil.example:8750", "localhost.evil.example", "192.0.2.7", "[::2]", "", "a b"]
-        {
-            assert!(!calls(&hosts, name), "{name}");
-        }
-        let evil = HeaderMap::from_iter([(HOST, HeaderValue::from_static("evil.example"))]);
-        let problem = hosts.may_call(&evil).unwrap_err();
-        assert!(problem.status == 421 && problem.detail.contains("--host"), "{problem:?}");
-        let mut twice = HeaderMap::new();
-        for name in ["localhost", "evil.example"] {
-            twice.append(HOST, HeaderValue::from_static(name));
-        }
-        let detail = |headers: &HeaderMap| hosts.may_call(headers).unwrap_err().detail;
-        assert!(detail(&twice).ends_with("one header Host, this one has 2"), "{}", detail(&twice));
-        let none = detail(&HeaderMap::new());
-        assert!(none.ends_with("this one has 0"), "{none}");
-        assert!(Hosts::new(loopback, &["a b".into()]).is_err());
-    }
-
-    #[test]
-    fn elsewhere_any_name_will_do_unless_some_are_given() {
-        let anywhere: IpAddr = "0.0.0.0".parse().unwrap();
-        assert!(Hosts::new(anywhere, &[]).unwrap().may_call(&HeaderMap::new()).is_ok());
-        let named = Hosts::new(anywhere, &["advice.example.org".into()]).unwrap();
-        assert!(named.may_call(&HeaderMap::new()).is_err());
     }
 }

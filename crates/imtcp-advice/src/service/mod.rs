@@ -40,6 +40,7 @@ use axum::http::StatusCode;
 use axum::middleware;
 use axum::routing::{get, post, put};
 use axum::Router;
+use imtcp_client::hosts::Hosts;
 use imtcp_client::time::now_us;
 
 use crate::error::{Error, Result};
@@ -47,7 +48,7 @@ use crate::store::maintain::{Maintained, Retention};
 use crate::store::{Limits, Store};
 use advice_cache::AdviceCache;
 use connections::Connections;
-use guard::{Access, Hosts};
+use guard::Access;
 use health::Health;
 use ingest::Ingest;
 use limits::Buckets;
@@ -78,7 +79,7 @@ pub struct Service {
     cache: Arc<AdviceCache>,
     ingest: Ingest,
     access: RwLock<Arc<Access>>,
-    hosts: Hosts,
+    hosts: RwLock<Arc<Hosts>>,
     rate: Buckets,
     wrong_tokens: Buckets,
     /// Lines of the log about wrong tokens, of this machine's clients too.
@@ -126,7 +127,7 @@ impl Service {
             cache,
             ingest,
             access: RwLock::new(Arc::new(config.access)),
-            hosts: config.hosts,
+            hosts: RwLock::new(Arc::new(config.hosts)),
             rate: Buckets::new(config.rate_limit, config.rate_limit.into(), config.spares_loopback),
             wrong_tokens: Buckets::new(
                 if config.rate_limit == 0 { 0 } else { WRONG_TOKENS },
@@ -175,9 +176,18 @@ impl Service {
         Arc::clone(&self.access.read().unwrap_or_else(|e| e.into_inner()))
     }
 
+    fn hosts(&self) -> Arc<Hosts> {
+        Arc::clone(&self.hosts.read().unwrap_or_else(|e| e.into_inner()))
+    }
+
     /// From the next request on.
     pub fn replace_access(&self, access: Access) {
         *self.access.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(access);
+    }
+
+    /// From the next request on.
+    pub fn replace_hosts(&self, hosts: Hosts) {
+        *self.hosts.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(hosts);
     }
 
     /// In the metrics: Unix time at which the certificate in use expires, if that is known.

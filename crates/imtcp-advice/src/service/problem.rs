@@ -4,6 +4,7 @@
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use imtcp_client::hosts::Refused;
 use imtcp_client::Wrong;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -78,6 +79,12 @@ impl From<Wrong> for Problem {
         Problem::bad_request(wrong.0)
     }
 }
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        Problem::new(refused.status, refused.detail)
+    }
+}
+
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {

@@ -15,6 +15,8 @@ use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{self, InconsistentKeys, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 use x509_cert::der::Decode;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::Certificate;
 
 use crate::error::{Error, Result};
@@ -29,6 +31,7 @@ const HOUR_S: i64 = 3_600;
 pub struct Tls {
     pub acceptor: TlsAcceptor,
     file: PathBuf,
+    names: Vec<String>,
     validities: Vec<Validity>,
 }
 
@@ -73,9 +76,15 @@ impl Tls {
             }
         }
         let validities = chain.iter().zip(1..).map(|(one, i)| Validity::of(one, i)).collect();
+        let names = names_of(&chain[0]);
         let resolver = SingleCertAndKey::from(CertifiedKey::new(chain, signing));
         let config = Arc::new(config.with_cert_resolver(Arc::new(resolver)));
-        Ok(Tls { acceptor: config.into(), file: certificates.into(), validities })
+        Ok(Tls { acceptor: config.into(), file: certificates.into(), names, validities })
+    }
+
+    /// The names that the certificate is for; one may begin with `*.`.
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// Unix time of the first moment at which a certificate of the chain has expired.
@@ -89,6 +98,16 @@ impl Tls {
         let said = self.validities.iter().filter_map(|v| v.warning(now_s));
         said.map(|warning| format!("certificate file {file}: {warning}")).collect()
     }
+}
+
+fn names_of(certificate: &CertificateDer) -> Vec<String> {
+    let parsed = Certificate::from_der(certificate).ok();
+    let names = parsed.and_then(|c| c.tbs_certificate().get_extension::<SubjectAltName>().ok()?);
+    let dns = |name: GeneralName| match name {
+        GeneralName::DnsName(name) => Some(name.to_string()),
+        _ => None,
+    };
+    names.into_iter().flat_map(|(_, names)| names.0).filter_map(dns).collect()
 }
 
 impl Validity {

@@ -121,9 +121,10 @@ pub struct ServeArgs {
     pub listen: SocketAddr,
     /// Another name of the service; may be repeated
     ///
-    /// On loopback the service refuses requests by other names (header Host) than loopback's and these. Otherwise
-    /// a web page could lead its own name here and read the answers. A reverse proxy that passes the
-    /// name on needs this option. Elsewhere the service takes any name without it.
+    /// The service refuses requests by other names (header Host) than loopback's and these. Otherwise a web page
+    /// could lead its own name here and read the answers. A reverse proxy that passes the name on needs
+    /// this option. Beyond loopback, without it, the service takes any address, this machine's own name and
+    /// those of the certificate.
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
     /// Tokens for writing, one a line

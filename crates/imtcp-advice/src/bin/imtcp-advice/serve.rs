@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use imtcp_advice::service::connections::Most;
-use imtcp_advice::service::guard::{Access, Hosts, Tokens};
+use imtcp_advice::service::guard::{Access, Tokens};
 use imtcp_advice::service::listen;
 use imtcp_advice::service::tls::Tls;
 use imtcp_advice::service::{Config, Service};
 use imtcp_advice::store::Limits;
+use imtcp_client::hosts::Hosts;
 use imtcp_client::time::{now_us, SECOND_US};
 use imtcp_common::exit;
-use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use imtcp_common::out::to_stdout;
+use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
@@ -84,7 +85,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let on_terminal = std::io::stderr().is_terminal();
     let config = Config {
         access,
-        hosts: Hosts::new(args.listen.ip(), &args.host)?,
+        hosts: hosts(&args, tls.as_ref())?,
         rate_limit: args.rate_limit.unwrap_or(RATE_LIMIT),
         spares_loopback: args.rate_limit.is_none(),
         most_connections: most_connections(args.client_connections)?,
@@ -129,6 +130,10 @@ async fn serve(args: ServeArgs) -> Result<()> {
             match secrets(&args) {
                 Ok((access, new)) => {
                     service.replace_access(access);
+                    match hosts(&args, new.as_ref()) {
+                        Ok(hosts) => service.replace_hosts(hosts),
+                        Err(e) => tracing::error!("{e:#}"),
+                    }
                     new_acceptor.send_replace(new.as_ref().map(|tls| tls.acceptor.clone()));
                     tls = new;
                     tracing::info!("read the files of tokens and TLS again");
@@ -163,6 +168,11 @@ fn secrets(args: &ServeArgs) -> Result<(Access, Option<Tls>)> {
         _ => None,
     };
     Ok((access, tls))
+}
+
+fn hosts(args: &ServeArgs, tls: Option<&Tls>) -> Result<Hosts> {
+    let of_certificate = tls.map_or(&[][..], Tls::names);
+    Ok(Hosts::new(args.listen.ip(), &args.host, of_certificate)?)
 }
 
 /// Warns of a certificate that has expired or soon will, and shows its end in the metrics.
