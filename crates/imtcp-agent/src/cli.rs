@@ -132,6 +132,12 @@ pub struct MetricsArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9750")]
     pub listen: SocketAddr,
+    /// Another name that is asked for; may be repeated
+    ///
+    /// Requests by other names (header Host) than loopback's and these are refused. Beyond loopback, without
+    /// it, any address and this machine's own name will do.
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
     /// Seconds between looks
     #[arg(short, long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub interval: f64,

@@ -16,6 +16,7 @@ use imtcp_bpf::loaded::Loaded;
 use imtcp_bpf::probe;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::totals::TotalsMap;
+use imtcp_client::hosts::Hosts;
 use imtcp_common::exit;
 use imtcp_common::fault::Fault;
 
@@ -42,6 +43,7 @@ pub fn main(args: MetricsArgs) -> Result<u8> {
     probe::require_privileges("imtcp-agent metrics")?;
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {} (--listen chooses another)", args.listen))?;
+    let hosts = Hosts::new(args.listen.ip(), &args.host, &[])?;
     let mut looks = Looks::new()?;
     let registry = looks.registry.clone();
     end_on_signals()?;
@@ -66,7 +68,7 @@ pub fn main(args: MetricsArgs) -> Result<u8> {
     // Before somebody asks.
     let mut rest = turn();
     to_stdout(&format!("imtcp-agent: metrics at http://{}/metrics", listener.local_addr()?));
-    serve::start(listener, registry)?;
+    serve::start(listener, hosts, registry)?;
     loop {
         wait(rest, &ENDED);
         if ENDED.load(Ordering::Relaxed) {
