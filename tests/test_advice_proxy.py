@@ -135,6 +135,14 @@ def test_the_proxy_of_https_is_not_the_one_of_http(proxy: Proxy) -> None:
     assert proxy.asked_for == []
 
 
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f000001"])
+def test_a_short_form_of_an_address_is_wrong_usage(host: str) -> None:
+    # The system takes it for loopback: it would go to the proxy as another host's name.
+    done = advise(f"http://{host}:8750", HTTP_PROXY="http://127.0.0.1:1")
+    assert done.returncode == 2
+    assert f"'{host}' is no address: write all four numbers, as 127.0.0.1" in done.stderr
+
+
 def test_a_variable_that_names_no_proxy_is_wrong_usage() -> None:
     done = advise(f"http://{HOST}:8750", HTTP_PROXY="ftp://me:secret@127.0.0.1")
     assert done.returncode == 2

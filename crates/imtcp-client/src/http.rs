@@ -94,6 +94,10 @@ impl Client {
                 format!("'{}' is no URL of a service: write http://… or https://…", args.url);
             return Err(exit::usage(text));
         };
+        if proxy::is_short_address(&host) {
+            let text = format!("'{host}' is no address: write all four numbers, as 127.0.0.1");
+            return Err(exit::usage(text));
+        }
         let token = match &args.token_file {
             None => None,
             Some(path) => {

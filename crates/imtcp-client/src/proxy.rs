@@ -58,9 +58,34 @@ pub fn is_loopback(host: &str) -> bool {
     }
 }
 
+/// Whether the system would take a URL's host for an address that this is not written as: `127.1` and
+/// `0x7f000001` are 127.0.0.1 to it, and to us another host's name.
+pub fn is_short_address(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_number = match last.strip_prefix("0x") {
+        Some(hex) => hex.bytes().all(|b| b.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()),
+    };
+    is_number && host.parse::<IpAddr>().is_err()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_written_with_all_its_numbers() {
+        for short in
+            ["127.1", "127.0.1", "2130706433", "0x7f000001", "0X7F.1", "0177.0.0.1", "127.1."]
+        {
+            assert!(is_short_address(short), "{short}");
+        }
+        for fine in ["127.0.0.1", "127.0.0.1.", "[::1]", "[::ffff:127.0.0.1]", "localhost", "a1"] {
+            assert!(!is_short_address(fine), "{fine}");
+        }
+        assert!(!is_short_address("1.example.org") && !is_short_address("advice.x0x1"));
+    }
 
     const PROXY: &str = "http://proxy.example:3128";
 
