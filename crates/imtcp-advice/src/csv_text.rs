@@ -225,7 +225,10 @@ fn first_line(input: &mut impl BufRead) -> Result<Vec<u8>> {
 fn refuse_other_formats(head: &[u8]) -> Result<()> {
     let known: [(&[u8], &str); 4] = [
         (b"PAR1", "this is Parquet: give the file a name that ends in .parquet"),
-        (b"\x1f\x8b", "this is compressed (gzip): unpack it, as in `zcat FILE | imtcp … -`"),
+        (
+            b"\x1f\x8b",
+            "this is compressed (gzip): unpack it, as in `zcat FILE | imtcp-advice import … -`",
+        ),
         (b"PK\x03\x04", "this is a spreadsheet or an archive: save the sheet as CSV"),
         (b"SQLite format 3", "this is a database: write CSV with `imtcp-advice export`"),
     ];

@@ -139,7 +139,7 @@ fn what_is_not_read_says_where_and_what_to_write() {
     );
     refused(b"t\0i\0m\0e\0", "UTF-16 or UTF-32 without a byte order mark");
     refused(b"PK\x03\x04", "save the sheet as CSV");
-    refused(b"\x1f\x8b\x08", "unpack it");
+    refused(b"\x1f\x8b\x08", "unpack it, as in `zcat FILE | imtcp-advice import … -`");
     refused(&b"x".repeat(100_000), "the first line is too long");
 }
 
