@@ -358,22 +358,6 @@ fn a_log_that_closes_does_not_end_the_service() {
 }
 
 #[test]
-fn it_ends_within_a_second_whatever_its_clients_do() {
-    let mut service = Service::start(&[]);
-    let slow: Vec<_> = (0..50)
-        .map(|i| {
-            let mut stream = TcpStream::connect(service.address()).unwrap();
-            let auth = format!("Authorization: Bearer {TOKEN}\r\n");
-            let head = "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n";
-            let text = ["", "GET ", &format!("{head}\r\n"), &format!("{head}{auth}\r\n{{")][i % 4]
-                .to_string();
-            stream.write_all(text.as_bytes()).unwrap();
-            stream
-        })
-        .collect();
-    let started = Instant::now();
-    assert!(service.terminate().success());
-#[test]
 fn an_output_that_cannot_be_written_does_not_end_the_service() {
     let pipe = || {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -405,6 +389,22 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+#[test]
+fn it_ends_within_a_second_whatever_its_clients_do() {
+    let mut service = Service::start(&[]);
+    let slow: Vec<_> = (0..50)
+        .map(|i| {
+            let mut stream = TcpStream::connect(service.address()).unwrap();
+            let auth = format!("Authorization: Bearer {TOKEN}\r\n");
+            let head = "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n";
+            let text = ["", "GET ", &format!("{head}\r\n"), &format!("{head}{auth}\r\n{{")][i % 4]
+                .to_string();
+            stream.write_all(text.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let started = Instant::now();
+    assert!(service.terminate().success());
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     drop(slow);
 }
@@ -500,9 +500,8 @@ fn reports_that_stall_take_no_room_from_others() {
     assert!(text(&answer[..length]).contains(" 408 "), "{}", text(&answer[..length]));
 }
 
-#[test]
-fn it_ends_within_a_second_while_another_process_holds_the_history() {
-    let mut service = Service::start(&[]);
+/// Another process that holds the history's lock until its input ends.
+fn hold(service: &Service) -> std::process::Child {
     let script = r#"
 import sqlite3, sys
 other = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -518,6 +517,31 @@ sys.stdin.read()
         .spawn()
         .unwrap();
     other.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
+    other
+}
+
+#[test]
+fn a_report_that_came_whole_and_waits_for_the_history_is_told_that_it_is_busy() {
+    let service = Service::start(&[]);
+    let mut other = hold(&service);
+    let report = |batch: &str| service.report(batch, &[record("2026-03-20T14:25:00Z", 1)]);
+    // The first waits for the lock for ten seconds, and the second for the first and ten more.
+    let (status, problem) = std::thread::scope(|scope| {
+        scope.spawn(|| report("first"));
+        std::thread::sleep(Duration::from_secs(1));
+        report("second")
+    });
+    assert_eq!((status, &problem["status"]), (503, &json!(503)), "{problem}");
+    assert_eq!(problem["detail"], "the history is busy: send it again later");
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    eventually("a report is stored", || report("second").0 == 200);
+}
+
+#[test]
+fn it_ends_within_a_second_while_another_process_holds_the_history() {
+    let mut service = Service::start(&[]);
+    let mut other = hold(&service);
     // Reading goes on.
     assert_eq!(service.get("/v1/paths").0, 200);
     let started = Instant::now();

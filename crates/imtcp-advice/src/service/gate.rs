@@ -3,10 +3,13 @@
 //! name, origin, rate, right, type and length. What every answer has is added here too.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::header::{
     HeaderValue, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, X_CONTENT_TYPE_OPTIONS,
@@ -15,6 +18,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
+use hyper::body::{Frame, SizeHint};
 use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::Timestamp;
 
@@ -113,10 +117,47 @@ fn check_right(
 }
 
 async fn run(route: Option<&str>, request: Request, next: Next) -> Response {
-    let request = request.map(|body| Body::new(Limited::new(body, most_bytes(route))));
+    // Who asks for less is answered sooner; who changes something waits for others that do.
+    let changes = !request.method().is_safe();
+    let has_come = Arc::new(AtomicBool::new(request.body().is_end_stream()));
+    let request = request.map(|body| {
+        let inner = Body::new(Limited::new(body, most_bytes(route)));
+        Body::new(Watched { inner, has_come: Arc::clone(&has_come) })
+    });
     match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
         Ok(response) => as_problem(response),
+        Err(_) if changes && has_come.load(Ordering::Relaxed) => Problem::busy().into_response(),
         Err(_) => Problem::too_slow().into_response(),
+    }
+}
+
+/// A body that notes when all of it has come.
+struct Watched {
+    inner: Body,
+    has_come: Arc<AtomicBool>,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        if matches!(frame, Poll::Ready(None)) {
+            self.has_come.store(true, Ordering::Relaxed);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
 

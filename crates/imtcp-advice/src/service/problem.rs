@@ -54,6 +54,11 @@ impl Problem {
         Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
     }
 
+    pub fn busy() -> Self {
+        let detail = "the history is busy: send it again later";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
     pub fn too_large() -> Self {
         let detail = "the body is too large: a report has at most 4 MiB, an XML-RPC call 16 KiB, \
                       another request 64 KiB";
@@ -74,17 +79,17 @@ impl From<Error> for Problem {
     }
 }
 
-impl From<Wrong> for Problem {
-    fn from(wrong: Wrong) -> Self {
-        Problem::bad_request(wrong.0)
-    }
-}
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         Problem::new(refused.status, refused.detail)
     }
 }
 
+impl From<Wrong> for Problem {
+    fn from(wrong: Wrong) -> Self {
+        Problem::bad_request(wrong.0)
+    }
+}
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {

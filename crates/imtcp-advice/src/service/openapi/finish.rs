@@ -24,7 +24,12 @@ const REFUSALS: [(&str, &str, &str, Option<&str>); 8] = [
         "Too many requests, or wrong tokens, from this address",
         Some("Retry-After"),
     ),
-    ("503", "ServiceUnavailable", "The history cannot be used now", Some("Retry-After")),
+    (
+        "503",
+        "ServiceUnavailable",
+        "The history cannot be used now, or is busy: send it again later",
+        Some("Retry-After"),
+    ),
 ];
 
 pub fn document(reading_needs_token: bool) -> String {
