@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From when ages count.
+//! From when ages count, and what a mean may be.
 
 mod support;
 use imtcp_advice::store::maintain::Retention;
@@ -15,6 +15,7 @@ fn main() {
     support::databases::run_all(tests![
         a_source_that_went_silent_ages_with_the_others_of_its_path,
         a_path_whose_sources_are_all_silent_stays_as_it_is,
+        a_mean_is_no_more_than_the_greatest_of_its_records,
     ])
 }
 
@@ -69,4 +70,29 @@ async fn a_path_whose_sources_are_all_silent_stays_as_it_is(place: Place) {
     put(&store, vec![record("192.0.2.8", at(NOON), 1)]).await;
     let done = store.maintain(&Retention::default(), at(NOON)).await.unwrap();
     assert_eq!((done.rolled_up, done.removed), (0, 0));
+}
+
+async fn a_mean_is_no_more_than_the_greatest_of_its_records(place: Place) {
+    let store = Store::open(&place).await.unwrap();
+    // As a double it is one more.
+    let odd_bps = (1 << 53) + 3;
+    let old = at(NOON) - 40 * DAY_US;
+    put(&store, vec![record(DST, old, odd_bps), record(DST, at(NOON), 1)]).await;
+    let path = store.path(DST).await.unwrap().unwrap();
+    let series = &path.series[0];
+    let mean = async || {
+        let points = store.history(&[series.id], old - 1, old + DAY_US, 1).await.unwrap();
+        (points[0].available_bps, points[0].high_bps)
+    };
+    assert_eq!(mean().await, (odd_bps, odd_bps));
+    // The second joins the mean that the first has become.
+    for _ in 0..2 {
+        assert_eq!(store.maintain(&Retention::default(), at(NOON)).await.unwrap().rolled_up, 1);
+        let stored = store.stored(DST, (series, Kind::Bandwidth), (0, 0), old + DAY_US, 9).await;
+        let minute = &stored.unwrap()[0];
+        let values = (minute.low_bps, minute.record.available_bps, minute.high_bps);
+        assert_eq!((minute.span_s, values), (60, (odd_bps, Some(odd_bps), odd_bps)));
+        assert_eq!(mean().await, (odd_bps, odd_bps));
+        put(&store, vec![record(DST, old, odd_bps)]).await;
+    }
 }

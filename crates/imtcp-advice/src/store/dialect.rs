@@ -77,6 +77,14 @@ impl Dialect {
         }
     }
 
+    /// A value within two others: the mean of doubles may be one more than the greatest of them.
+    pub fn clamp(self, value: &str, low: &str, high: &str) -> String {
+        match self {
+            Dialect::Sqlite => format!("MIN(MAX({value}, {low}), {high})"),
+            Dialect::Postgres => format!("LEAST(GREATEST({value}, {low}), {high})"),
+        }
+    }
+
     /// The settings of one transaction in PostgreSQL. Statements are short: compiling one takes
     /// longer than it saves.
     pub fn begin(self) -> Option<&'static str> {

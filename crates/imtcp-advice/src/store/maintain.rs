@@ -12,7 +12,7 @@ use imtcp_client::time::{DAY_US, HOUR_US, MINUTE_US};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
-use super::dialect::table;
+use super::dialect::{table, Dialect};
 use super::forget::HIDDEN;
 use super::write::BATCH_MEMORY_US;
 use super::Store;
@@ -62,30 +62,42 @@ const MOST_BATCH_IDS: i64 = 1_000_000;
 /// Joins the records of bandwidth of a bucket. Means are weighted with the samples in them; the time is
 /// the mean too, so that a line through the means is the line through the records. Sums are doubles:
 /// products with samples are more than 64 bits hold.
-const ROLL_UP_BANDWIDTH: &str = "
-INSERT INTO record (series_id, t_us, span_s, samples, available_bps, low_bps, high_bps,
-    capacity_bps, rtt_us, loss, congested, validity_pct)
-SELECT series_id,
-    MIN(t_us) / $2 * $2
-        + CAST(SUM(CAST(t_us % $2 AS DOUBLE PRECISION) * samples) / SUM(samples) AS BIGINT),
-    $2 / 1000000, CAST(SUM(samples) AS BIGINT),
-    CAST(SUM(CAST(available_bps AS DOUBLE PRECISION) * samples) / SUM(samples) AS BIGINT),
-    MIN(low_bps), MAX(high_bps),
-    MAX(capacity_bps), CAST(AVG(rtt_us) AS BIGINT), AVG(loss),
-    CAST(ROUND(AVG(congested)) AS BIGINT), CAST(AVG(validity_pct) AS BIGINT)
-FROM record
-WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4
-    AND (validity_pct IS NULL OR validity_pct > 0)
-GROUP BY series_id, t_us / $2
-ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
-    samples = record.samples + excluded.samples,
-    available_bps = CAST((CAST(record.available_bps AS DOUBLE PRECISION) * record.samples
-        + CAST(excluded.available_bps AS DOUBLE PRECISION) * excluded.samples)
-        / (record.samples + excluded.samples) AS BIGINT),
-    low_bps = CASE WHEN excluded.low_bps < record.low_bps
-        THEN excluded.low_bps ELSE record.low_bps END,
-    high_bps = CASE WHEN excluded.high_bps > record.high_bps
+fn roll_up_bandwidth(dialect: Dialect) -> String {
+    let mean = dialect.clamp(
+        "CAST(SUM(CAST(available_bps AS DOUBLE PRECISION) * samples) / SUM(samples) AS BIGINT)",
+        "MIN(low_bps)",
+        "MAX(high_bps)",
+    );
+    let low = "CASE WHEN excluded.low_bps < record.low_bps
+        THEN excluded.low_bps ELSE record.low_bps END";
+    let high = "CASE WHEN excluded.high_bps > record.high_bps
         THEN excluded.high_bps ELSE record.high_bps END";
+    let joined_mean = dialect.clamp(
+        "CAST((CAST(record.available_bps AS DOUBLE PRECISION) * record.samples
+            + CAST(excluded.available_bps AS DOUBLE PRECISION) * excluded.samples)
+            / (record.samples + excluded.samples) AS BIGINT)",
+        low,
+        high,
+    );
+    format!(
+        "INSERT INTO record (series_id, t_us, span_s, samples, available_bps, low_bps, high_bps,
+            capacity_bps, rtt_us, loss, congested, validity_pct)
+         SELECT series_id,
+            MIN(t_us) / $2 * $2
+                + CAST(SUM(CAST(t_us % $2 AS DOUBLE PRECISION) * samples) / SUM(samples) AS BIGINT),
+            $2 / 1000000, CAST(SUM(samples) AS BIGINT), {mean},
+            MIN(low_bps), MAX(high_bps),
+            MAX(capacity_bps), CAST(AVG(rtt_us) AS BIGINT), AVG(loss),
+            CAST(ROUND(AVG(congested)) AS BIGINT), CAST(AVG(validity_pct) AS BIGINT)
+         FROM record
+         WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4
+            AND (validity_pct IS NULL OR validity_pct > 0)
+         GROUP BY series_id, t_us / $2
+         ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
+            samples = record.samples + excluded.samples,
+            available_bps = {joined_mean}, low_bps = {low}, high_bps = {high}"
+    )
+}
 
 /// The same for active tests. A test tells some of the values alone, so each mean is of those that
 /// tell it; a bucket of lost packets has a loss and no RTT.
@@ -118,10 +130,10 @@ ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
         / (active_test.samples + excluded.samples) AS BIGINT),
         active_test.throughput_bps, excluded.throughput_bps)";
 
-fn roll_up_sql(kind: Kind) -> &'static str {
+fn roll_up_sql(dialect: Dialect, kind: Kind) -> String {
     match kind {
-        Kind::Bandwidth => ROLL_UP_BANDWIDTH,
-        Kind::Test => ROLL_UP_TESTS,
+        Kind::Bandwidth => roll_up_bandwidth(dialect),
+        Kind::Test => ROLL_UP_TESTS.into(),
     }
 }
 
@@ -272,7 +284,7 @@ impl Store {
             "FROM {} WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4",
             table(kind)
         );
-        let rolled = format!("DELETE {due}");
+        let (roll_up, rolled) = (roll_up_sql(self.dialect, kind), format!("DELETE {due}"));
         let nth = format!("SELECT t_us {due} ORDER BY t_us LIMIT 1 OFFSET $5");
         while from_us < until_us {
             let mut tx = self.reading().await?;
@@ -289,10 +301,10 @@ impl Store {
             let end_us = next.map_or(until_us, hour).max(hour(first) + HOUR_US).min(until_us);
             let mut tx = self.writing().await?;
             let begun = Instant::now();
-            for sql in [roll_up_sql(kind), &rolled] {
+            for sql in [&roll_up, &rolled] {
                 let query = self.dialect.query(sql).bind(series).bind(bucket_us);
                 let changed = query.bind(first).bind(end_us).execute(&mut *tx).await?;
-                if sql == rolled {
+                if *sql == rolled {
                     done.rolled_up += changed.rows_affected();
                 }
             }

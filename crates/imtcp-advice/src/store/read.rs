@@ -217,12 +217,16 @@ impl Store {
             "SELECT CAST(SUM(CAST(r.t_us - $3 AS DOUBLE PRECISION) * r.samples)
                         / SUM(r.samples) AS BIGINT) + $3,
                     CAST(SUM(r.samples) AS BIGINT),
-                    CAST(SUM(CAST(r.available_bps AS DOUBLE PRECISION) * r.samples)
-                        / SUM(r.samples) AS BIGINT),
-                    MIN(r.low_bps), MAX(r.high_bps), MAX(r.capacity_bps),
+                    {}, MIN(r.low_bps), MAX(r.high_bps), MAX(r.capacity_bps),
                     CAST(AVG(r.rtt_us) AS BIGINT), AVG(r.loss)
              FROM (SELECT {} AS id FROM {}) s {}
              GROUP BY (r.t_us - $3) / $5 ORDER BY 1",
+            self.dialect.clamp(
+                "CAST(SUM(CAST(r.available_bps AS DOUBLE PRECISION) * r.samples)
+                    / SUM(r.samples) AS BIGINT)",
+                "MIN(r.low_bps)",
+                "MAX(r.high_bps)"
+            ),
             self.dialect.field(0, "bigint"),
             self.dialect.elements("$2"),
             self.dialect.records(
