@@ -226,11 +226,11 @@ EXPERIMENT = Experiment(
         choices=bg_path.CHOICES
         + bg_path.BOTH
         + " All 500 s but the first are judged. 'Fair' is taken as an index of 0.9.",
-        reason="All the thesis says of ImTCP-bg but one thing holds for imtcp_bg: its flows vary about"
-        " their mean as Nice's do, by 0.42 and 0.43 of it. Its mean queue is 42.4 packets, the"
-        " thesis's 44.1. As printed it has a third of that queue, and uses 0.42 with one flow, 0.68"
-        " with five. The RTT rule holds its window, and delta is the knob: BG-F6's one flow has a"
-        " queue of 11 packets with 1.2, and of 30 with 2.",
+        reason="For imtcp_bg all holds that the thesis says of ImTCP-bg, but one thing: its flows"
+        " vary about their mean as Nice's do, by 0.42 and 0.43 of it. Its mean queue is 42.4"
+        " packets, the thesis's 44.1. As printed it has a third of that queue, and uses 0.42 with"
+        " one flow, 0.68 with five. The RTT rule holds its window, and delta is the knob: BG-F6's"
+        " one flow has a queue of 11 packets with 1.2, and of 30 with 2.",
         judge=_judge,
         draw=_draw,
     ),
