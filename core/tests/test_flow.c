@@ -169,6 +169,14 @@ while_the_background_empties_the_path_nothing_is_measured_and_no_floor_holds(voi
 	assert_int_equal(h.d.floor_segs, 50);
 }
 
+/* The same, of the background's control, with an RTTmin of 30 ms. */
+static void begin_background(struct house *h, struct imtcp_bg *b)
+{
+	begin(h);
+	memset(b, 0, sizeof(*b));
+	h->c.facts.minrtt.base_us = h->s.min_rtt_us = 30000;
+}
+
 /* 40 Mbit/s and its 20th in 30 ms are 126 segments: the decision is the cap, and the facts tell it. When the estimate is
  * 20 Mbit/s, and nobody measured that, the end of the round trip brings 63. */
 static void the_background_decides_by_the_estimate_and_the_facts_tell_its_cap(void **state)
@@ -177,9 +185,7 @@ static void the_background_decides_by_the_estimate_and_the_facts_tell_its_cap(vo
 	struct house h;
 
 	(void)state;
-	begin(&h);
-	memset(&b, 0, sizeof(b));
-	h.c.facts.minrtt.base_us = h.s.min_rtt_us = 30000;
+	begin_background(&h, &b);
 	h.c.meas.smoothed_bps = 40 * MBPS;
 	h.d.w.cwnd_segs = 300;
 	h.s.acked_bytes = MSS;
@@ -203,9 +209,7 @@ static void a_cap_below_the_floor_reduces_nothing(void **state)
 	struct house h;
 
 	(void)state;
-	begin(&h);
-	memset(&b, 0, sizeof(b));
-	h.c.facts.minrtt.base_us = h.s.min_rtt_us = 30000;
+	begin_background(&h, &b);
 	h.c.facts.cap_segs = 63;
 	h.d.floor_segs = 100;
 	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);

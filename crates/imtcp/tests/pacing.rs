@@ -7,6 +7,18 @@ use imtcp_test_support::*;
 const MOST_BYTES_PER_S: u32 = 250_000;
 const SENT_BYTES: u32 = 200_000;
 
+/// A program that sets this rate, in bytes per second, and prints how long SENT_BYTES took. The first ten segments of a
+/// connection leave before any pacing. 47 is SO_MAX_PACING_RATE.
+fn sends_at(net: &Net, rate: u32) -> String {
+    let (host, port) = net.peer();
+    format!(
+        "{SENT}s = socket.create_connection(('{host}', {port}))\n\
+         s.setsockopt(1, 47, {rate})\n\
+         sent(s, 20000)\n\
+         print(sent(s, {SENT_BYTES}))\n"
+    )
+}
+
 #[test]
 fn no_control_exceeds_the_pacing_rate_that_a_program_sets_nor_leaves_the_connection_without_it() {
     let Some(_alone) = alone() else { return };
@@ -14,15 +26,9 @@ fn no_control_exceeds_the_pacing_rate_that_a_program_sets_nor_leaves_the_connect
         return;
     }
     let net = Net::new();
-    let (host, port) = net.peer();
-    // The first ten segments of a connection leave before any pacing. 47 is SO_MAX_PACING_RATE.
     let script = format!(
-        "{SENT}s = socket.create_connection(('{host}', {port}))\n\
-         s.setsockopt(1, 47, {MOST_BYTES_PER_S})\n\
-         sent(s, 20000)\n\
-         print(sent(s, {SENT_BYTES}))\n\
-         s.setsockopt(6, 13, b'reno')\n\
-         print(sent(s, {SENT_BYTES}))\n"
+        "{}s.setsockopt(6, 13, b'reno')\nprint(sent(s, {SENT_BYTES}))\n",
+        sends_at(&net, MOST_BYTES_PER_S)
     );
     let least_s = f64::from(SENT_BYTES) / f64::from(MOST_BYTES_PER_S);
     for mode in ["bg", "measure", "lp", "ledbat"] {
@@ -44,13 +50,7 @@ fn a_pacing_rate_of_zero_frees_no_program_of_its_ceiling() {
         return;
     }
     let net = Net::new();
-    let (host, port) = net.peer();
-    let script = format!(
-        "{SENT}s = socket.create_connection(('{host}', {port}))\n\
-         s.setsockopt(1, 47, 0)\n\
-         sent(s, 20000)\n\
-         print(sent(s, {SENT_BYTES}))\n"
-    );
+    let script = sends_at(&net, 0);
     // 200 kB at 2 Mbit/s.
     let least_s = f64::from(SENT_BYTES) * 8.0 / 2e6;
     for mode in ["bg", "lp"] {

@@ -340,8 +340,8 @@ pub struct BacktestArgs {
 /// Roll up and remove what is due now, and give the space back
 ///
 /// A running service does the first two by itself each hour. It goes on meanwhile, and Ctrl-C loses
-/// nothing. Ten million records take one to two minutes, in which a report waits for two seconds at
-/// most. The first time, vacuum rewrites a file that an older imtcp made. This needs as much free
+/// nothing. Ten million records take one to two minutes, in which a report may wait for a second or
+/// two. The first time, vacuum rewrites a file that an older imtcp made. This needs as much free
 /// space again, twice, and reports wait until it is over.
 #[derive(Args)]
 #[command(after_help = "Example: imtcp-advice vacuum --db history.db --keep-raw 7")]
