@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from imtcp_lab.hosts import LINUX, OF_2003, Hosts
 from imtcp_lab.queues import QUEUES, WayBack
 from imtcp_lab.topology import Dumbbell, bdp_pkts
 
@@ -197,3 +198,29 @@ def test_senders_hand_over_one_segment_at_a_time_where_that_is_asked_for():
         "ip -n bg link set bg0 gso_max_segs 1",
         "ip -n fg link set fg0 gso_max_segs 1",
     }
+
+
+def test_hosts_keep_the_tcp_of_linux_unless_something_is_set():
+    assert LINUX.script(("bg", "rx")) == "" == LINUX.first_rto()
+    assert not {"rto_min", "initcwnd", "first-rto"} & set(Dumbbell().script().split())
+
+
+def test_hosts_have_the_tcp_that_simulators_of_2003_had():
+    lines = OF_2003.script(("bg", "rx")).splitlines()
+    files = "tcp_recovery; echo 0 >tcp_early_retrans; echo 0 >tcp_frto"
+    assert lines[0] == f"ns bg sh -c 'cd /proc/sys/net/ipv4; echo 0 >tcp_sack; echo 0 >{files}'"
+    # 1000 bytes with 40 of headers.
+    assert lines[2].endswith(" initcwnd 2 rto_min 1000ms advmss 960")
+    assert OF_2003.first_rto() == "imtcp-load first-rto --ms 3000"
+    script = Dumbbell(hosts=OF_2003).script()
+    # Once each host has a way out.
+    assert script.index("route add default via 10.9.0.1") < script.index("rto_min")
+    assert "first-rto --ms 3000" in script
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"least_rto_ms": 0}, {"initial_window_segs": 0}, {"packet_bytes": 60}]
+)
+def test_hosts_of_no_tcp_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"at least 1|128 to 1500"):
+        Hosts(**wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from imtcp_lab.hosts import LINUX, OF_2003
 from imtcp_lab.job import GuestCrashed, Job, JobTimeout, LabError
+from imtcp_lab.topology import Dumbbell
 from imtcp_lab.vm import FAST, KERNELS, VmRunner, kernels
 from vm_guests import runner
 
@@ -182,6 +185,30 @@ def test_a_full_disk_is_told_and_leaves_no_partial_snapshot(tmp_path: Path, monk
         assert [path.name for path in left] == ["locks"]
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "asked_again", "packet_bytes"), [(LINUX, True, 1500), (OF_2003, False, 1000)]
+)
+def test_hosts_have_the_timeouts_and_packets_that_are_set(hosts, asked_again, packet_bytes):
+    send = "ns bg timeout 2.5 imtcp-load bulk-client --cc reno --duration 2 --to"
+    # Nobody answers there: the handshake is asked for again after the first timeout.
+    script = f"""{Dumbbell(hosts=hosts).script()}
+        ip -n rt route add blackhole 10.77.0.0/16
+        {send} 10.77.0.1:5001 || true
+        ns bg grep ^TcpExt: /proc/net/netstat >"$OUT/netstat"
+        ns rx imtcp-load bulk-server --listen 10.9.0.2:5001 --out "$OUT/bulk.csv" &
+        {send} 10.9.0.2:5001 || true
+        kill $!
+        ip -n rx -s -j link show rx0 >"$OUT/link.json"
+    """
+    files = runner().run(Job(script, seed=1)).check().files
+    names, numbers = (line.split() for line in files["netstat"].decode().splitlines())
+    counted = dict(zip(names, numbers, strict=True))
+    assert (int(counted["TCPSynRetrans"]) > 0) == asked_again
+    came = json.loads(files["link.json"])[0]["stats64"]["rx"]
+    # With Ethernet's header; the connection's first and last packets are small.
+    assert came["bytes"] / came["packets"] == pytest.approx(packet_bytes + 14, rel=0.02)
 
 
 def test_a_warm_up_is_done_once_before_the_jobs():

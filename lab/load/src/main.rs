@@ -5,6 +5,7 @@
 //! so that what several of them write can be laid side by side.
 
 mod bulk;
+mod first_rto;
 mod netlink;
 mod qdisc;
 mod random;
@@ -48,6 +49,8 @@ enum Command {
     TcpSample(tcp::Args),
     /// Write a file tree that depends on the seed alone
     Tree(tree::Args),
+    /// Set the first retransmission timeout of every connection in a cgroup
+    FirstRto(first_rto::Args),
     /// Print CLOCK_MONOTONIC in µs
     Now,
     /// Sleep until this CLOCK_MONOTONIC time in µs
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::QdiscSample(args) => qdisc::run(args),
         Command::TcpSample(args) => tcp::run(args),
         Command::Tree(args) => tree::run(args),
+        Command::FirstRto(args) => first_rto::set(args),
         Command::Now => {
             println!("{}", sys::now_us());
             Ok(())

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from imtcp_lab.hosts import LINUX, Hosts
 from imtcp_lab.network import (
     batch,
     default_route,
@@ -107,6 +108,8 @@ class Dumbbell:
     prompt_acks: bool = False
     #: Senders hand their devices one segment at a time, as those of the papers' simulators.
     single_segments: bool = False
+    #: The TCP of all hosts.
+    hosts: Hosts = LINUX
     #: One of a hundred of the background's packets leaves so late that others overtake it; 0: none.
     reordered_ms: float = 0.0
     #: For kernels without netem and prio: a user-space delay line behind the
@@ -165,6 +168,8 @@ class Dumbbell:
             self._links(),
             host_settings(("bg", "fg", "rx")),
             default_route("rx", "quickack 1") if self.prompt_acks else "",
+            self.hosts.script(("bg", "fg", "rx")),
+            self.hosts.first_rto(),
             *(known_to_each_other(ends) for ends in _HOSTS_AND_ROUTER if self.way_back.link_pkts),
             self._bottleneck(),
             delays,

@@ -12,6 +12,7 @@ from imtcp_lab.experiments import (
     en_ftp,
     en_loss,
     greedy,
+    host_tcp,
     im_counts,
     im_measure,
     im_modes,
@@ -43,6 +44,7 @@ OWN: tuple[Experiment, ...] = (
     cpu.EXPERIMENT,
     scoreboard.EXPERIMENT,
     advised.EXPERIMENT,
+    host_tcp.EXPERIMENT,
 )
 
 #: The papers' tables and figures, in the order of the papers.
