@@ -29,6 +29,7 @@
 #define IMTCP_ADAPTER_H
 
 #include "imtcp_conn.h"
+#include "imtcp_neighbours.h"
 #include "imtcp_policy.h"
 
 /* What the kernel sends at a time where the control says nothing: TCP's own default. */
@@ -222,6 +223,7 @@ static __always_inline void imtcp_before_decision(struct sock *sk, struct imtcp_
 	struct imtcp_window w;
 
 	imtcp_read_sample(sk, conn, s);
+	imtcp_note_neighbours(sk, conn, s->now_us);
 	s->acked_segs = acked_segs;
 	s->flight_segs += acked_segs;
 	w = imtcp_read_window(tcp_sk(sk), s->cwnd_segs);

@@ -38,6 +38,7 @@ struct imtcp_conn {
 	__u64 others_at_us;
 	__u64 published;     /* measurements that ended and are in the ring buffer */
 	__u64 charged_bytes; /* tp->bytes_sent when its policy's clock was last moved on for it */
+	__u64 noted_second;  /* in which its neighbours were counted */
 	__u32 mode;	     /* enum imtcp_mode */
 	__u32 ip_header_bytes;
 	__u32 spaced_nxt; /* snd_nxt when the control was asked for a gap */

@@ -163,7 +163,6 @@ static inline const char *drive_send(struct drive *d, const struct drive_source 
 /* imtcp_bg's window after an ACK of segs segments. */
 static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint32_t segs)
 {
-	uint32_t before = d->w.cwnd_segs;
 	struct imtcp_estimate e;
 
 	s->acked_segs = segs;
@@ -184,8 +183,10 @@ static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint
 	if (d->bg.draining || !s->min_rtt_us)
 		return NULL;
 	imtcp_bg_steer(&d->bg, &d->facts, d->params.delta_q8, &d->w, s);
-	DRIVE_CHECK(d->w.cwnd_segs >= imtcp_min(before, IMTCP_BG_LEAST_SEGS));
-	DRIVE_CHECK(d->w.cwnd_segs == d->bg.window_q16 >> 16);
+	DRIVE_CHECK(d->bg.window_q16 >= imtcp_bg_least_q16(d->facts.neighbours));
+	DRIVE_CHECK(d->w.cwnd_segs == (d->facts.trickle_q16
+					       ? IMTCP_TRICKLE_CWND_SEGS
+					       : imtcp_max(d->bg.window_q16 >> 16, 1)));
 	DRIVE_CHECK(!d->facts.cap_segs || d->w.cwnd_segs <= d->facts.cap_segs);
 	return NULL;
 }
@@ -234,8 +235,8 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 
 		if (why)
 			return why;
-		/* never more than slow start [RFC 5681 §3.1] */
-		DRIVE_CHECK(d->w.cwnd_segs <= (uint64_t)before + segs);
+		/* never more than slow start [RFC 5681 §3.1]; a pace below two has a window of four */
+		DRIVE_CHECK(d->facts.trickle_q16 || d->w.cwnd_segs <= (uint64_t)before + segs);
 	} else {
 		uint64_t credit = d->w.credit_segs;
 

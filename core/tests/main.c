@@ -7,6 +7,7 @@
 	X(filter)                                                                                  \
 	X(stream)                                                                                  \
 	X(gap)                                                                                     \
+	X(neighbours)                                                                              \
 	X(choice)                                                                                  \
 	X(params)                                                                                  \
 	X(facts)                                                                                   \

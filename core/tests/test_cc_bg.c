@@ -192,12 +192,15 @@ static void without_a_round_trip_time_there_is_no_cap_and_the_window_is_renos(vo
 static void the_threshold_is_a_quarter_of_deltas_queue_and_one_segment_of_ones_own(void **state)
 {
 	(void)state;
-	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16), 996 + 1000);
-	assert_int_equal(imtcp_bg_threshold_us(384, 20000, 20 << 16), 2500 + 1000);
-	assert_int_equal(imtcp_bg_threshold_us(307, 2000, 20 << 16), 300 + 100); /* the hosts */
+	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 1), 996 + 1000);
+	assert_int_equal(imtcp_bg_threshold_us(384, 20000, 20 << 16, 1), 2500 + 1000);
+	assert_int_equal(imtcp_bg_threshold_us(307, 2000, 20 << 16, 1), 300 + 100); /* the hosts */
 	/* of 300 ms as of 30; a window of two has no more than these of its own */
-	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 100 << 16), 1494 + 3000);
-	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 2 << 16), 1494 + 30000);
+	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 100 << 16, 1), 1494 + 3000);
+	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 2 << 16, 1), 1494 + 30000);
+	/* four to one host share that segment; who was not counted is alone */
+	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 4), 996 + 250);
+	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 0), 996 + 1000);
 }
 
 /* 80 Mbit/s and its 20th in 20 ms are 168 segments. A window of 112 is 56 away: 56/448 for each of 112 are 14. */
@@ -274,15 +277,85 @@ static void an_ack_of_a_whole_window_takes_no_more_than_half_of_it(void **state)
 	f.b.queue_us = 900000;
 	ack(&f, 40);
 	assert_int_equal(f.w.cwnd_segs, 20);
+}
+
+/* Half of it each time: 40, 20, 10, 5, 2.5, 1.25, 0.625, 0.3125, and then a quarter. TCP has a window of four for two. */
+static void below_two_segments_the_window_is_a_pace_down_to_a_quarter(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 40, 2, 20000);
+	f.b.queue_us = 900000;
+	for (int i = 0; i < 4; i++)
+		ack(&f, 40);
+	assert_int_equal(f.w.cwnd_segs, 2);
+	assert_int_equal(f.c.facts.trickle_q16, 0);
+	ack(&f, 40);
+	assert_int_equal(f.c.facts.trickle_q16, 5 << 14);
+	assert_int_equal(f.w.cwnd_segs, IMTCP_TRICKLE_CWND_SEGS);
+	assert_int_equal(f.w.ssthresh_segs, 2);
 	for (int i = 0; i < 10; i++)
 		ack(&f, 40);
-	assert_int_equal(f.w.cwnd_segs, IMTCP_BG_LEAST_SEGS);
-	/* a timeout's window of one is TCP's, and grows by what is acknowledged */
+	assert_int_equal(f.c.facts.trickle_q16, 1 << 14);
+	/* a pair of segments without a queue: half of each */
+	f.b.queue_us = 0;
+	ack(&f, 2);
+	assert_int_equal(f.c.facts.trickle_q16, 5 << 14);
+	ack(&f, 2);
+	assert_int_equal(f.c.facts.trickle_q16, 0);
+	assert_int_equal(f.w.cwnd_segs, 2);
+}
+
+/* Two over 64 are a 32nd. */
+static void the_least_window_of_many_to_one_host_is_two_for_all_of_them(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	assert_int_equal(imtcp_bg_least_q16(0), 65536 / 4);
+	assert_int_equal(imtcp_bg_least_q16(8), 65536 / 4);
+	start(&f, 2, 2, 20000);
+	f.c.facts.neighbours = 64;
+	f.b.queue_us = 900000;
+	for (int i = 0; i < 10; i++)
+		ack(&f, 2);
+	assert_int_equal(f.c.facts.trickle_q16, 65536 / 32);
+}
+
+/* Of a window of four TCP makes two; the control's, of 1.25, is half as large then. */
+static void a_loss_halves_a_window_below_two(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 5, 2, 20000);
+	f.b.queue_us = 900000;
+	ack(&f, 40);
+	ack(&f, 40);
+	assert_int_equal(f.c.facts.trickle_q16, 5 << 14);
+	f.b.queue_us = 10000;
+	f.w.cwnd_segs = loses(&f, 1);
+	assert_int_equal(f.w.cwnd_segs, 2);
+	ack(&f, 0);
+	assert_int_equal(f.c.facts.trickle_q16, 5 << 13);
+}
+
+/* It is TCP's, and grows by what is acknowledged. */
+static void a_timeouts_window_of_one_is_no_pace_while_it_is_repaired(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 40, 2, 20000);
+	ack(&f, 0);
+	f.s.timed_out = 1;
 	f.w.cwnd_segs = 1;
-	ack(&f, 1);
+	f.b.queue_us = 900000;
+	ack(&f, 0);
+	assert_int_equal(f.c.facts.trickle_q16, 0);
 	assert_int_equal(f.w.cwnd_segs, 1);
 	f.b.queue_us = 0;
-	f.w.ssthresh_segs = 2;
 	ack(&f, 1);
 	assert_int_equal(f.w.cwnd_segs, 2);
 }
@@ -635,6 +708,10 @@ SUITE(cc_bg, T(the_cap_is_available_bandwidth_times_least_rtt), T(above_it_the_c
       T(growth_falls_to_nothing_at_the_threshold),
       T(above_the_threshold_a_quarter_of_what_empties_the_queue_goes_each_round_trip),
       T(an_ack_of_a_whole_window_takes_no_more_than_half_of_it),
+      T(below_two_segments_the_window_is_a_pace_down_to_a_quarter),
+      T(the_least_window_of_many_to_one_host_is_two_for_all_of_them),
+      T(a_loss_halves_a_window_below_two),
+      T(a_timeouts_window_of_one_is_no_pace_while_it_is_repaired),
       T(a_longer_path_grows_as_much_in_a_second_as_one_of_30_ms), T(the_noise_of_a_lan_is_no_queue),
       T(a_window_that_is_not_full_does_not_grow), T(the_window_keeps_to_its_limit),
       T(a_window_that_tcp_wrote_is_followed),

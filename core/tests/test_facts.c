@@ -137,7 +137,7 @@ static void a_window_below_two_segments_is_always_full(void **state)
 	begin(&k);
 	imtcp_facts_on_window(&k.f, &k.s);
 	assert_int_equal(k.s.full, 0);
-	k.f.rtts_per_segment = 3;
+	k.f.trickle_q16 = 21845; /* a third */
 	imtcp_facts_on_window(&k.f, &k.s);
 	assert_int_equal(k.s.full, 1);
 	assert_int_equal(k.f.full, 1);

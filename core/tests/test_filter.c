@@ -430,7 +430,32 @@ static void an_idle_connection_is_not_asked_to_drain(void **state)
 	assert_int_equal(f.drains, 0);
 }
 
-SUITE(filter, T(the_average_follows_equation_1_of_bg), T(the_weight_of_a_sample_can_be_chosen),
+/* Heard once it is the base, and is tried ten seconds after a sample came near it. Who found a longer path hears no more. */
+static void a_base_that_others_saw_is_believed_until_ones_own_path_is_longer(void **state)
+{
+	struct imtcp_minrtt f;
+
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	imtcp_minrtt_hear(&f, 20000);
+	assert_int_equal(f.base_us, 0); /* of oneself first */
+	imtcp_minrtt_on_sample(&f, 1000, 30001);
+	imtcp_minrtt_hear(&f, 29000); /* the same, within a 16th */
+	assert_int_equal(f.base_us, 30001);
+	imtcp_minrtt_hear(&f, 20000);
+	assert_int_equal(f.base_us, 20000);
+	imtcp_minrtt_on_sample(&f, 2000, 30001);
+	assert_int_equal(f.base_us, 20000);
+	assert_int_equal(f.refreshed_us, 1000);
+	imtcp_minrtt_hear(&f, 0);
+	assert_int_equal(f.base_us, 20000);
+	imtcp_minrtt_set(&f, 3000, 30000);
+	imtcp_minrtt_hear(&f, 20000);
+	assert_int_equal(f.base_us, 30000);
+}
+
+SUITE(filter, T(a_base_that_others_saw_is_believed_until_ones_own_path_is_longer),
+      T(the_average_follows_equation_1_of_bg), T(the_weight_of_a_sample_can_be_chosen),
       T(a_constant_sample_is_its_own_average), T(the_deviation_of_a_hand_worked_set_is_two),
       T(equal_results_and_a_single_one_have_no_deviation), T(a_full_store_forgets_half_of_its_past),
       T(the_store_holds_any_rate_without_overflow),

@@ -110,9 +110,10 @@ static void a_window_below_two_segments_is_paced_but_not_below_the_floor(void **
 
 	(void)state;
 	begin(&h);
-	h.c.facts.rtts_per_segment = 3;
+	h.c.facts.trickle_q16 = imtcp_trickle_q16(3);
 	imtcp_space(&h.c, NULL, &h.dep, &h.d);
-	assert_int_equal(h.d.pace_bps, PKT * 8 * 1000000ULL / 75000);
+	assert_in_range(h.d.pace_bps, PKT * 8 * 1000000ULL / 75000 - 5,
+			PKT * 8 * 1000000ULL / 75000);
 	assert_int_equal(h.d.segs, 2);
 	h.dep.floor_bps = 1 * MBPS;
 	imtcp_space(&h.c, NULL, &h.dep, &h.d);
@@ -317,7 +318,7 @@ static void by_marks_without_ecn_tcp_lp_goes_by_delays(void **state)
 	imtcp_lp_reduced(&h.c, &lp, &h.s);
 	assert_int_equal(imtcp_lp_target(&h.c, &lp, &h.s), 1); /* the second mark within itt */
 	imtcp_lp_reduced(&h.c, &lp, &h.s);
-	assert_int_equal(h.c.facts.rtts_per_segment, 1);
+	assert_int_equal(h.c.facts.trickle_q16, 65536);
 	h.s.lost = 1;
 	assert_int_equal(imtcp_lp_target(&h.c, &lp, &h.s), 50);
 	h.s.ecn = 0;
@@ -366,11 +367,11 @@ static void nice_halves_says_so_and_leaves_windows_below_two_to_the_pace(void **
 	assert_int_equal(h.d.w.cwnd_segs, 50);
 	assert_int_equal(h.c.facts.reductions_rtt, 1);
 	assert_int_equal(h.c.facts.yields, 1);
-	assert_int_equal(h.c.facts.rtts_per_segment, 0);
+	assert_int_equal(h.c.facts.trickle_q16, 0);
 	h.d.w.cwnd_segs = 2;
 	n.round_segs = n.late_segs = 2;
 	imtcp_nice_decide(&h.c, &n, &h.s, &h.d);
-	assert_int_equal(h.c.facts.rtts_per_segment, 1);
+	assert_int_equal(h.c.facts.trickle_q16, 65536);
 }
 
 /* 20 segments fit into what the receiver offers; a timeout leads there by slow start. */

@@ -716,14 +716,34 @@ static void a_path_that_becomes_longer_is_used_again_after_seconds(void **state)
 	(void)state;
 	c.step_at_us = 11 * IMTCP_USEC_PER_SEC;
 	c.rtt_after_us = 90000;
-	/* five seconds until it is another path, and four for a window that grows as one of 30 ms */
-	assert_true(goodput_bps(&c, 20, 22) > 0.9 * 50e6);
+	/* five seconds until it is another path, and six for a window that grows from a quarter of a segment, as one of 30 ms */
+	assert_true(goodput_bps(&c, 22, 24) > 0.9 * 50e6);
 	c.jitter_us = 4000;
 	assert_true(goodput_bps(&c, 22, 30) > 0.75 * 50e6);
 	/* less than what is yielded to: after two drains */
 	c.jitter_us = 0;
 	c.rtt_after_us = 35000;
 	assert_true(goodput_bps(&c, 32, 40) > 0.95 * 50e6);
+}
+
+/* Two machines behind one address: the other's connections have half of this path's RTT, and say so each second. */
+static void who_hears_of_a_shorter_way_that_is_not_ones_own_gives_it_up_after_seconds(void **state)
+{
+	struct sim_cfg c = path_of_30_ms(50 * MBPS);
+	uint64_t before = 0, start_us;
+
+	(void)state;
+	sim_init(&s, &c);
+	start_us = sim_us(&s);
+	for (uint64_t i = 1; i <= 20; i++) {
+		sim_run(&s, start_us + i * IMTCP_USEC_PER_SEC);
+		imtcp_minrtt_hear(&s.flow.facts.minrtt, 15000);
+		if (i == 15)
+			before = s.bytes_acked;
+	}
+	s.bytes_acked -= before;
+	assert_at_least(s.flow.facts.minrtt.base_us, 30000);
+	assert_true(sim_goodput_bps(&s, 5) > 0.9 * 50e6);
 }
 
 /* Somebody's queue of 100 to 200 ms that never empties, for three minutes. Half of the capacity would be free. */
@@ -740,6 +760,7 @@ static void beside_a_queue_that_never_empties_it_goes_on_yielding(void **state)
 SUITE(meas, T(a_program_that_writes_little_takes_what_becomes_free),
       T(where_acks_are_thinned_an_idle_path_is_used),
       T(a_path_that_becomes_longer_is_used_again_after_seconds),
+      T(who_hears_of_a_shorter_way_that_is_not_ones_own_gives_it_up_after_seconds),
       T(beside_a_queue_that_never_empties_it_goes_on_yielding),
       T(after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it),
       T(available_bandwidth_is_found_within_a_few_percent),

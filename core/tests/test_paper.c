@@ -564,7 +564,7 @@ static void tcp_lp_halves_and_then_goes_down_to_one_packet_within_itt(void **sta
 	f.s.now_us += 1;
 	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
 	assert_int_equal(f.u.d.w.cwnd_segs, 1);
-	assert_int_equal(f.u.c.facts.rtts_per_segment, 0); /* alone, not two in two round trips */
+	assert_int_equal(f.u.c.facts.trickle_q16, 0); /* alone, not two in two round trips */
 	lp.early = 0;
 	f.s.now_us += 119999; /* itt is three round trips */
 	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
@@ -616,10 +616,10 @@ static void nice_goes_down_to_one_packet_in_48_round_trips(void **state)
 		imtcp_paper_nice_decide(&f.u.c, &p, &f.s, &f.u.d);
 		imtcp_decision_bound(&f.u.c, &f.s, &f.u.d, 0);
 		imtcp_paper_nice_on_ack(&p, 50000, 1);
-		if (f.u.d.w.cwnd_segs >= 2 && !f.u.c.facts.rtts_per_segment)
+		if (f.u.d.w.cwnd_segs >= 2 && !f.u.c.facts.trickle_q16)
 			imtcp_paper_nice_on_ack(&p, 50000, f.u.d.w.cwnd_segs);
 	}
-	assert_int_equal(f.u.c.facts.rtts_per_segment, 48);
+	assert_int_equal(f.u.c.facts.trickle_q16, 65536 / 48);
 }
 
 /* Ordinary packets leave at once; a window below one is kept by a pace. */
@@ -639,7 +639,7 @@ static void no_paper_paces_but_for_a_window_below_one(void **state)
 	imtcp_paper_nice_space(&u.c, &nice, &u.dep, &u.d);
 	assert_int_equal(u.d.unpaced, 1);
 	begin(&u);
-	u.c.facts.rtts_per_segment = 2;
+	u.c.facts.trickle_q16 = imtcp_trickle_q16(2);
 	imtcp_paper_nice_space(&u.c, &nice, &u.dep, &u.d);
 	assert_int_equal(u.d.unpaced, 0);
 }

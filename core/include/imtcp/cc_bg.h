@@ -5,11 +5,11 @@
  * Two things steer it. The measurement says what is free: it bounds the window. The queueing delay q says when others
  * came: it moves the window below that bound.
  *
- *   W the window, RTTmin the base RTT, B the lesser of RTTmin and 30 ms
+ *   W the window, RTTmin the base RTT, B the lesser of RTTmin and 30 ms, n the connections to the same host
  *
  *   (1) A_s <- (1 - gamma) A_s + gamma A                     each result (estimate.h)          [BG eq. 1]
  *   (2) W <= cap = g (A_s + slack) RTTmin                    while A_s is believed             [BG eq. 2]
- *   (3) q0 = (delta - 1) B / 4 + min(B, RTTmin / W)          the queue that is no congestion   [BG eq. 3]
+ *   (3) q0 = (delta - 1) B / 4 + min(B, RTTmin / (n W))      the queue that is no congestion   [BG eq. 3]
  *   for each segment that is acknowledged
  *   (4) q < q0:   W <- W + G (1 - q / q0) B / RTTmin         G = (cap - W) / (4 W), 1 at most; 1/2 without a cap
  *   (5) q >= q0:  W <- W - (q - q0) / (4 RTTmin)                                               [BG eq. 4]
@@ -25,6 +25,9 @@
  *                               │ drain     │ W <= 4 (filter.h)
  *                               └───────────┘
  *
+ * Below two segments W is a pace: two segments leave at a time, W of them a round trip (flow.h). W is a quarter at least, and
+ * two segments over all n.
+ *
  * Walk: learn takes each RTT into q, each result into A_s, and sets the cap by (2). decide sets the window by slow start, by (4)
  * or by (5). target answers a loss: half of the window, or all of it where the loss is noise.
  *
@@ -35,7 +38,8 @@
  *
  * Differences from the paper (cc_paper_bg.h has its control without any of them)
  *  1. q comes from the least RTT of the newest 10 to 20 ms, not from srtt: with delayed ACKs srtt of a small window stays
- *     above delta·RTTmin. And q0 has one segment of its own, or a small window would be congestion by itself.
+ *     above delta·RTTmin. And q0 has one segment of its own, or a small window would be congestion by itself; the n
+ *     connections to one host share that segment (neighbours.h).
  *  2. (5) takes a quarter of what would empty the queue in a round trip, where (4) of the paper takes all of it at once.
  *  3. (4) is faster than one segment per round trip far from the cap, and slower near to it.
  *  4. Where RTTmin is above 30 ms the queue is held against 30 ms: others wait in it however long this path is.
@@ -45,15 +49,20 @@
  *  7. A loss beside a short queue is noise (imtcp_bg_is_noise). After any other the window grows as Reno's for two seconds.
  *  8. RTTmin ages, and follows a path that has changed (filter.h).
  *  9. A result "above the range" never lowers A_s, and two that agree are a step (estimate.h).
+ * 10. W may be less than a segment: with two at least, ten connections keep 20 in the queue whatever they are told.
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
 
 #include "flow.h"
 
-/* Least window, segments. ours: at two, each ACK of a receiver that delays them is still at once. With four at least a
- * greedy flow lost 4 % of its 50 Mbit/s, with two about 2 %: lab/notes/0003-steps-and-the-least-window.md. */
-#define IMTCP_BG_LEAST_SEGS 2U
+/* Below this window, segments, two leave at a time: each ACK of a receiver that delays them is still at once. */
+#define IMTCP_BG_PAIR_SEGS 2U
+/* Least window, a quarter of a segment, scale 65536; and that of all connections to one host together, two. ours: with
+ * two each, a greedy flow lost five times as much, and 64 connections took half of its link
+ * (lab/notes/0027-windows-below-two.md). */
+#define IMTCP_BG_LEAST_Q16 16384U
+#define IMTCP_BG_LEAST_ALL_Q16 131072U
 /* The longest RTTmin that a queue is held against, 30 ms. ours: a fifth of 300 ms would be a queue of 60 ms before anything
  * is given way to: lab/notes/0007-a-long-way-is-judged-as-a-short-one.md. */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
@@ -124,12 +133,19 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us)
 	return imtcp_too_short(base_us) ? IMTCP_SHORT_RTT_US : IMTCP_HOST_NOISE_US;
 }
 
+/* The least window of a connection among so many to the same host, scale 65536. */
+IMTCP_INLINE imtcp_u64 imtcp_bg_least_q16(imtcp_u32 neighbours)
+{
+	return imtcp_min(IMTCP_BG_LEAST_Q16, IMTCP_BG_LEAST_ALL_Q16 / imtcp_max(neighbours, 1));
+}
+
 /* q0 of (3), microseconds. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_threshold_us(imtcp_u32 delta_q8, imtcp_u32 base_us,
-					     imtcp_u64 window_q16)
+					     imtcp_u64 window_q16, imtcp_u32 neighbours)
 {
 	imtcp_u32 reference_us = imtcp_bg_reference_us(base_us);
-	imtcp_u64 own_us = imtcp_div((imtcp_u64)base_us << 16, window_q16);
+	imtcp_u64 own_us = imtcp_div((imtcp_u64)base_us << 16,
+				     window_q16 * imtcp_max(neighbours, 1));
 	imtcp_u64 tolerated_us = imtcp_scale(reference_us, delta_q8 - 256,
 					     256 * IMTCP_BG_THRESHOLD_DIV);
 
@@ -295,11 +311,11 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struc
 
 /* The window after an ACK, within the cap: slow start, (4) or (5); Reno's where no RTT is known. Returns 1 where a queue
  * holds it back. A function of its own, or the verifier would follow every way through it once for each way to it. */
-IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, const struct imtcp_facts *f, imtcp_u32 delta_q8,
+IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp_u32 delta_q8,
 				struct imtcp_window *w, const struct imtcp_sample *s)
 {
-	imtcp_u64 window, acked_q16, most_q16;
-	imtcp_u32 base_us, empty_us, threshold_us;
+	imtcp_u64 window, acked_q16, most_q16, least_q16;
+	imtcp_u32 base_us, empty_us, threshold_us, segs;
 	int queued;
 
 	if (!b || !f || !w || !s)
@@ -318,22 +334,23 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, const struct imtcp_facts *f,
 		b->window_q16 = imtcp_scale(b->window_q16, w->cwnd_segs, b->written_segs);
 	window = b->window_q16;
 	acked_q16 = (imtcp_u64)s->acked_segs << 16;
-	threshold_us = imtcp_bg_threshold_us(delta_q8, base_us, window);
+	least_q16 = imtcp_bg_least_q16(f->neighbours);
+	threshold_us = imtcp_bg_threshold_us(delta_q8, base_us, window, f->neighbours);
 	queued = b->queue_us >= threshold_us;
 	if (queued && imtcp_in_slow_start(w)) {
 		imtcp_u64 carried_segs = imtcp_carried_segs(s->delivered_segs, s->delivered_in_us,
 							    empty_us);
 
 		if (carried_segs)
-			window = imtcp_min(window, imtcp_max(carried_segs, IMTCP_BG_LEAST_SEGS)
+			window = imtcp_min(window, imtcp_max(carried_segs, IMTCP_BG_PAIR_SEGS)
 							   << 16);
 	} else if (queued) {
 		imtcp_u64 cut = imtcp_scale(acked_q16, b->queue_us - threshold_us,
 					    (imtcp_u64)IMTCP_BG_BRAKE_DIV * empty_us);
 
-		/* a stretch ACK of a whole window takes no more than half of it; what is below two is TCP's */
+		/* a stretch ACK of a whole window takes no more than half of it */
 		cut = imtcp_min(cut, window / 2);
-		window -= imtcp_min(cut, imtcp_sub(window, IMTCP_BG_LEAST_SEGS << 16));
+		window -= imtcp_min(cut, imtcp_sub(window, least_q16));
 	} else if (s->full && imtcp_in_slow_start(w)) {
 		window += acked_q16;
 	} else if (s->full) {
@@ -342,12 +359,21 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, const struct imtcp_facts *f,
 	most_q16 = (imtcp_u64)imtcp_min(s->limit_segs, f->cap_segs ? f->cap_segs : s->limit_segs)
 		   << 16;
 	window = imtcp_min(window, most_q16);
-	b->window_q16 = window;
-	b->written_segs = (imtcp_u32)(window >> 16);
-	w->cwnd_segs = b->written_segs;
+	window = imtcp_max(window, least_q16);
+	segs = (imtcp_u32)(window >> 16);
 	/* slow start ends at a queue or at the cap, and does not give back what either took */
-	if (queued || w->cwnd_segs == f->cap_segs)
-		w->ssthresh_segs = (imtcp_u32)imtcp_min(w->ssthresh_segs, w->cwnd_segs);
+	if (queued || segs == f->cap_segs)
+		w->ssthresh_segs = (imtcp_u32)imtcp_min(w->ssthresh_segs,
+							imtcp_max(segs, IMTCP_RENO_LEAST_SEGS));
+	w->cwnd_segs = (imtcp_u32)imtcp_max(segs, 1);
+	f->trickle_q16 = 0;
+	/* after a timeout the window is TCP's, and one segment leaves */
+	if (segs < IMTCP_BG_PAIR_SEGS && !s->timed_out) {
+		f->trickle_q16 = (imtcp_u32)window;
+		w->cwnd_segs = IMTCP_TRICKLE_CWND_SEGS;
+	}
+	b->window_q16 = window;
+	b->written_segs = w->cwnd_segs;
 	return queued;
 }
 
@@ -362,7 +388,7 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 	if (drain && !b->draining)
 		b->before_drain_segs = w->cwnd_segs;
 	if (!drain && b->draining)
-		w->ssthresh_segs = (imtcp_u32)imtcp_max(b->before_drain_segs, IMTCP_BG_LEAST_SEGS);
+		w->ssthresh_segs = (imtcp_u32)imtcp_max(b->before_drain_segs, IMTCP_BG_PAIR_SEGS);
 	b->draining = (imtcp_u32)drain;
 }
 
@@ -385,8 +411,8 @@ IMTCP_INLINE void imtcp_bg_learn(struct imtcp_flow *c, struct imtcp_bg *b,
 	news = imtcp_estimate_news(m);
 	if (news) {
 		/* up only where no queue stands: a queue says that what seems free is not */
-		calm = b->queue_us <
-		       imtcp_bg_threshold_us(c->params.delta_q8, base_us, b->window_q16);
+		calm = b->queue_us < imtcp_bg_threshold_us(c->params.delta_q8, base_us,
+							   b->window_q16, c->facts.neighbours);
 		imtcp_estimate_on_result(m, &c->params, &m->result, calm);
 	}
 	/* RTTmin and the estimate's age may wait for the end of a round trip; slow start may not wait for a cap */
@@ -420,7 +446,7 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 	if (!s->round_over)
 		return;
 	f->reductions_rtt += d->w.cwnd_segs < before_segs;
-	if (before_segs <= IMTCP_BG_LEAST_SEGS)
+	if (b->window_q16 >> 16 <= IMTCP_BG_PAIR_SEGS)
 		imtcp_minrtt_on_least_window(&f->minrtt, f->acked_at_us, f->round.last_least_rtt_us,
 					     b->jitter_us * IMTCP_BG_JITTER_RANGE);
 }
@@ -429,7 +455,10 @@ IMTCP_INLINE void imtcp_bg_space(struct imtcp_flow *c, struct imtcp_bg *b,
 				 struct imtcp_departure *dep, struct imtcp_decision *d)
 {
 	dep->recovering |= b->draining;
-	imtcp_space_streams(c, b, dep, d);
+	if (c->facts.trickle_q16)
+		imtcp_space(c, b, dep, d);
+	else
+		imtcp_space_streams(c, b, dep, d);
 }
 
 IMTCP_INLINE imtcp_u32 imtcp_bg_target(const struct imtcp_flow *c, const struct imtcp_bg *b,

@@ -317,7 +317,7 @@ IMTCP_INLINE void imtcp_lp_decide(struct imtcp_flow *c, struct imtcp_lp *lp,
 	else if (s->full)
 		imtcp_lp_grow(lp, &d->w, s->now_us, s->acked_segs, s->limit_segs);
 	c->facts.yields = (imtcp_u32)imtcp_lp_in_inference(lp, s->now_us);
-	c->facts.rtts_per_segment = imtcp_lp_rtts_per_segment(lp);
+	c->facts.trickle_q16 = imtcp_trickle_q16(imtcp_lp_rtts_per_segment(lp));
 }
 
 IMTCP_INLINE imtcp_u32 imtcp_lp_target(const struct imtcp_flow *c, const struct imtcp_lp *lp,
@@ -336,7 +336,7 @@ IMTCP_INLINE void imtcp_lp_reduced(struct imtcp_flow *c, struct imtcp_lp *lp,
 		imtcp_lp_on_mark(lp, s->cwnd_segs, s->now_us, s->srtt_us);
 	else
 		imtcp_lp_on_loss(lp, s->now_us);
-	c->facts.rtts_per_segment = imtcp_lp_rtts_per_segment(lp);
+	c->facts.trickle_q16 = imtcp_trickle_q16(imtcp_lp_rtts_per_segment(lp));
 }
 
 #define imtcp_lp_space imtcp_space

@@ -200,7 +200,7 @@ IMTCP_INLINE void imtcp_nice_decide(struct imtcp_flow *c, struct imtcp_nice *n,
 	} else if (s->full) {
 		imtcp_nice_grow(n, &d->w, s->acked_segs, s->limit_segs);
 	}
-	c->facts.rtts_per_segment = imtcp_nice_rtts_per_segment(n);
+	c->facts.trickle_q16 = imtcp_trickle_q16(imtcp_nice_rtts_per_segment(n));
 }
 
 #endif

@@ -91,7 +91,7 @@ IMTCP_INLINE void imtcp_paper_nice_decide(struct imtcp_flow *c, struct imtcp_pap
 	} else if (s->full && (p->rounds & 1)) {
 		imtcp_nice_grow(&p->nice, &d->w, s->acked_segs, s->limit_segs);
 	}
-	c->facts.rtts_per_segment = imtcp_nice_rtts_per_segment(&p->nice);
+	c->facts.trickle_q16 = imtcp_trickle_q16(imtcp_nice_rtts_per_segment(&p->nice));
 }
 
 /* Unpaced, but for a window below one: there one packet at a time leaves. */
@@ -99,8 +99,8 @@ IMTCP_INLINE void imtcp_paper_nice_space(struct imtcp_flow *c, const struct imtc
 					 struct imtcp_departure *dep, struct imtcp_decision *d)
 {
 	imtcp_space(c, p, dep, d);
-	d->unpaced = !c->facts.rtts_per_segment;
-	if (d->pace_bps && c->facts.rtts_per_segment)
+	d->unpaced = !c->facts.trickle_q16;
+	if (d->pace_bps && c->facts.trickle_q16)
 		d->segs = dep->chunk_segs = 1;
 }
 

@@ -32,10 +32,10 @@ struct imtcp_facts {
 	imtcp_u32 full;		/* the window was full in this round trip */
 	imtcp_u32 yields;	/* the control held the window back in this round trip */
 	imtcp_u32 cap_segs;	/* the most that the control lets the window be; 0: no such bound */
-	imtcp_u32
-		rtts_per_segment; /* one segment may leave in so many; 0: the window is two or more */
-	imtcp_u32 pathless;	  /* the control's window says nothing of the path */
-	imtcp_u32 undone;	  /* the newest loss was none: TCP took its window back */
+	imtcp_u32 trickle_q16;	/* a window below two segments, scale 65536; 0: two or more */
+	imtcp_u32 neighbours;	/* connections to the same host, with this one; 0: not counted */
+	imtcp_u32 pathless;	/* the control's window says nothing of the path */
+	imtcp_u32 undone;	/* the newest loss was none: TCP took its window back */
 };
 
 /* The least round trip as it is told: of small segments alone where there were no others. 0: none. */
@@ -90,7 +90,7 @@ IMTCP_INLINE void imtcp_facts_on_ack(struct imtcp_facts *f, struct imtcp_sample 
 IMTCP_INLINE void imtcp_facts_on_window(struct imtcp_facts *f, struct imtcp_sample *s)
 {
 	/* our own pacing is what limits */
-	s->full |= f->rtts_per_segment != 0;
+	s->full |= f->trickle_q16 != 0;
 	f->full |= s->full;
 	if (!f->round_over)
 		return;

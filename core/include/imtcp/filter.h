@@ -244,6 +244,8 @@ struct imtcp_minrtt {
 	imtcp_u32 trial_us;	/* least RTT of the drain that goes on */
 	imtcp_u32 drain_rounds; /* rounds still to drain; 0: not draining */
 	imtcp_u32 drains;	/* how many there were */
+	imtcp_u32 longer;	/* the path became longer: what others say is of another */
+	imtcp_u32 _pad;
 };
 
 IMTCP_INLINE void imtcp_minrtt_on_sample(struct imtcp_minrtt *f, imtcp_u64 now_us, imtcp_s32 rtt_us)
@@ -271,9 +273,18 @@ IMTCP_INLINE void imtcp_minrtt_on_sample(struct imtcp_minrtt *f, imtcp_u64 now_u
 /* The base is this, be it longer. */
 IMTCP_INLINE void imtcp_minrtt_set(struct imtcp_minrtt *f, imtcp_u64 now_us, imtcp_u32 rtt_us)
 {
+	f->longer |= rtt_us > f->base_us + (f->base_us >> IMTCP_MINRTT_NEAR_SHIFT);
 	f->base_us = f->least_us = f->second_us = rtt_us;
 	f->refreshed_us = now_us;
 	f->steady_at_us = 0;
+}
+
+/* Another connection to the same host has seen this RTT: a queue may have stood in our way from the beginning. It is tried
+ * as any base that is not seen again. */
+IMTCP_INLINE void imtcp_minrtt_hear(struct imtcp_minrtt *f, imtcp_u32 rtt_us)
+{
+	if (rtt_us && !f->longer && f->base_us > rtt_us + (rtt_us >> IMTCP_MINRTT_NEAR_SHIFT))
+		f->base_us = f->least_us = f->second_us = rtt_us;
 }
 
 /*

@@ -12,7 +12,7 @@
  *   target   a loss or a mark: ssthresh
  *   reduced  the same, after the window's target was set
  *
- * Windows below two segments: a control sets rtts_per_segment. The pace is then that of the small
+ * Windows below two segments: a control sets trickle_q16. The pace is then that of the small
  * window, and two segments leave at a time, so that a receiver that acknowledges every second one
  * answers at once. The kernel puts no more than half of its window into one buffer (tcp_cwnd_test),
  * so its window is four meanwhile, and never full.
@@ -152,21 +152,27 @@ IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, const struct imt
 	return segs;
 }
 
+/* The window of a control that lets one segment leave in so many round trips, scale 65536; 0 of 0. */
+IMTCP_INLINE imtcp_u32 imtcp_trickle_q16(imtcp_u32 rtts_per_segment)
+{
+	return rtts_per_segment ? 65536 / rtts_per_segment : 0;
+}
+
 /* space of a control that measures nothing: the ordinary rate, or that of a window below two segments. */
 IMTCP_INLINE void imtcp_space(struct imtcp_flow *c, const void *own, struct imtcp_departure *dep,
 			      struct imtcp_decision *d)
 {
-	imtcp_u32 rtts = c->facts.rtts_per_segment;
+	imtcp_u64 window_q16 = c->facts.trickle_q16;
 
 	(void)own;
 	dep->base_bps = imtcp_base_bps(&c->facts, dep);
 	if (dep->base_bps == IMTCP_U64_MAX)
 		return;
 	dep->chunk_segs = imtcp_chunk_segs(c->meas.ack_ratio_q8, dep, dep->base_bps);
-	if (rtts) {
-		dep->base_bps = imtcp_max(
-			imtcp_rate_bps(dep->pkt_bytes, (imtcp_u64)rtts * dep->srtt_us),
-			dep->floor_bps);
+	if (window_q16) {
+		dep->base_bps = imtcp_max(imtcp_scale(imtcp_rate_bps(dep->pkt_bytes, dep->srtt_us),
+						      window_q16, 65536),
+					  dep->floor_bps);
 		dep->chunk_segs = IMTCP_TRICKLE_SEGS;
 	}
 	d->pace_bps = dep->base_bps;
@@ -246,7 +252,7 @@ IMTCP_INLINE void imtcp_decision_bound(struct imtcp_flow *c, const struct imtcp_
 	c->hold.held_segs = 0;
 	if (ceiling_segs)
 		cwnd = imtcp_min(cwnd, imtcp_max(ceiling_segs, d->least_segs));
-	if (c->facts.rtts_per_segment)
+	if (c->facts.trickle_q16)
 		cwnd = imtcp_max(cwnd, IMTCP_TRICKLE_CWND_SEGS);
 	d->w.cwnd_segs = (imtcp_u32)imtcp_max(imtcp_min(cwnd, s->limit_segs), 1);
 	d->w.ssthresh_segs = (imtcp_u32)imtcp_max(d->w.ssthresh_segs, IMTCP_RENO_LEAST_SEGS);

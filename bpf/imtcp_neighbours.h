@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The hosts that connections of a control go to, each with how many do (core/include/imtcp/neighbours.h). */
+#ifndef IMTCP_BPF_NEIGHBOURS_H
+#define IMTCP_BPF_NEIGHBOURS_H
+
+#include "imtcp_conn.h"
+#include <imtcp/neighbours.h>
+
+/* A host as one namespace reaches it: those of two containers are two. */
+struct imtcp_host {
+	__u64 address[2];
+	__u32 netns;
+	__u32 mode;
+};
+
+/* Hosts that are not asked about for long make room: 300 kB. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct imtcp_host);
+	__type(value, struct imtcp_neighbours);
+} imtcp_hosts SEC(".maps");
+
+/* Once a second: how many connections of this control go where this one goes. */
+static __always_inline void imtcp_note_neighbours(struct sock *sk, struct imtcp_conn *conn,
+						  __u64 now_us)
+{
+	__u64 second = now_us / IMTCP_USEC_PER_SEC;
+	struct imtcp_facts *f = &conn->flow.facts;
+	struct imtcp_neighbours *found, first = {
+						.second = second,
+						.seen_second = second,
+						.now = 1,
+						.base_us = f->minrtt.base_us,
+					};
+	struct imtcp_host host = {};
+
+	if (conn->noted_second == second)
+		return;
+	conn->noted_second = second;
+	host.netns = sk->__sk_common.skc_net.net->ns.inum;
+	host.mode = conn->mode;
+	host.address[0] = sk->__sk_common.skc_daddr;
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		const __u64 *address = (const __u64 *)&sk->__sk_common.skc_v6_daddr;
+
+		host.address[0] = address[0];
+		host.address[1] = address[1];
+	}
+	found = bpf_map_lookup_elem(&imtcp_hosts, &host);
+	f->neighbours = 1;
+	if (!found) {
+		bpf_map_update_elem(&imtcp_hosts, &host, &first, 0);
+		return;
+	}
+	f->neighbours = imtcp_neighbours_note(found, second);
+	imtcp_minrtt_hear(&f->minrtt, imtcp_neighbours_base_us(found, second, f->minrtt.base_us));
+}
+
+#endif
