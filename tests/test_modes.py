@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import log2, log10
 from typing import Any
 
@@ -103,6 +104,18 @@ def test_lp_leaves_a_greedy_flow_nearly_everything() -> None:
     share = payload_bps(own) / LP_BPS
     # [LP table I] has 2.7 % of the link, over 1000 s.
     within("share", share, 0.002, 0.06)
+
+
+def test_forty_background_connections_leave_a_greedy_flow_nearly_everything() -> None:
+    # 50 Mbit/s, 20 ms, two bandwidth-delay products of buffer. They know the RTT without a queue.
+    path = Path3(forward="rate 50mbit limit 166", back="delay 20ms limit 10000")
+    script = UP + path.script()
+    script += greedy(path, "imtcp_bg", 5002, 16, "-P 40") + "sleep 1\n"
+    script += greedy(path, "cubic", 5001, 14) + "wait $G5001 $G5002\n"
+    intervals = json.loads(run(script).files["5002"])["intervals"]
+    sums = [i["sum"]["bits_per_second"] for i in intervals if 6 <= i["sum"]["start"] < 14]
+    # With two segments at least in each window, and none hearing of the others: more than half.
+    at_most("their share", sum(sums) / len(sums) / 50e6, 0.1)
 
 
 def test_lp_keeps_no_queue_where_its_buffer_lets_it_lose_nothing() -> None:
