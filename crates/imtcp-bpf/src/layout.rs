@@ -11,8 +11,15 @@ use crate::objects::{self, Fnv};
 use crate::paths::SHARED_MAPS;
 
 /// The structures that are values of the shared maps.
-const VALUES: [&str; 5] =
-    ["imtcp_conn", "imtcp_tag", "imtcp_policy", "imtcp_event", "imtcp_totals"];
+const VALUES: [&str; 7] = [
+    "imtcp_conn",
+    "imtcp_tag",
+    "imtcp_policy",
+    "imtcp_event",
+    "imtcp_totals",
+    "imtcp_host",
+    "imtcp_neighbours",
+];
 
 /// The fingerprint of this build.
 pub fn own() -> Result<u64> {

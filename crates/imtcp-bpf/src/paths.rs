@@ -16,8 +16,8 @@ use crate::{raw, Obstacle};
 pub const BPFFS: &str = "/sys/fs/bpf";
 
 /// Maps that outlive an upgrade when their layouts agree.
-pub const SHARED_MAPS: [&str; 5] =
-    ["imtcp_conns", "imtcp_tags", "imtcp_policies", "imtcp_events", "imtcp_totals"];
+pub const SHARED_MAPS: [&str; 6] =
+    ["imtcp_conns", "imtcp_tags", "imtcp_policies", "imtcp_events", "imtcp_totals", "imtcp_hosts"];
 
 /// The pinned iterator: reading the file gives one `imtcp_record` per connection.
 pub const CONNECTIONS: &str = "connections";
