@@ -128,7 +128,7 @@ def test_what_the_advice_was_computed_from_is_told_with_a_sentence_each(
     assert epsilon in rows[3]
     assert "per minute" in rows[1]
     assert "per minute" in rows[2]
-    assert page.locator("#days tbody tr").count() == from_["days_used"]
+    assert page.locator("#days tbody tr").count() == len(from_["days"])
 
 
 def test_the_times_are_those_of_the_paths_zone(url: str, open_page: Open) -> None:

@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 
-#: A year of days makes an answer of 60 kB; this bounds the memory that a wrong service takes.
+#: An answer has some 7 kB; this bounds the memory that a wrong service takes.
 MOST_ANSWER_BYTES = 16 << 20
 
 

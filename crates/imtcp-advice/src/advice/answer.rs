@@ -2,12 +2,10 @@
 //! The advice as it is given, with everything that it was computed from.
 
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use imtcp_client::time::{format, rfc3339};
-use serde::ser::Error as _;
+use imtcp_client::time::rfc3339;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::settings::HistorySet;
@@ -156,20 +154,17 @@ pub struct Basis {
     /// When `newest_bps` of `deciding_hop` was measured.
     #[schema(format = DateTime)]
     pub newest_at: Option<String>,
-    #[schema(value_type = Vec<Day>)]
+    /// The newest 31 of the days used, the newest first.
+    #[schema(value_type = Vec<Day>, max_items = 31)]
     pub days: Days,
 }
 
-/// The lines of past days. Most of an answer, and they stay the same when only the newest record
-/// is another: answers share them, and their JSON is written once.
-#[derive(Clone, Debug, Default)]
-pub struct Days(Arc<Written>);
+/// The lines of past days, the newest first. An answer tells some of them; answers of the same lines share them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Days(Arc<Vec<Day>>);
 
-#[derive(Debug, Default)]
-struct Written {
-    days: Vec<Day>,
-    json: OnceLock<Box<RawValue>>,
-}
+/// Days in an answer, a month: a year of them is 58 kB, a path's answer of each second.
+const MOST_TOLD: usize = 31;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Day {
@@ -188,7 +183,7 @@ pub struct Day {
 
 impl From<Vec<Day>> for Days {
     fn from(days: Vec<Day>) -> Self {
-        Days(Arc::new(Written { days, json: OnceLock::new() }))
+        Days(Arc::new(days))
     }
 }
 
@@ -196,24 +191,13 @@ impl Deref for Days {
     type Target = [Day];
 
     fn deref(&self) -> &[Day] {
-        &self.0.days
-    }
-}
-
-impl PartialEq for Days {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        &self.0
     }
 }
 
 impl Serialize for Days {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        if self.0.json.get().is_none() {
-            let json = json(self).and_then(RawValue::from_string).map_err(S::Error::custom)?;
-            // Who was faster wrote the same.
-            let _ = self.0.json.set(json);
-        }
-        self.0.json.get().serialize(s)
+        s.collect_seq(self.iter().take(MOST_TOLD))
     }
 }
 
@@ -223,57 +207,20 @@ impl<'de> Deserialize<'de> for Days {
     }
 }
 
-/// Writes the days as serde would, in fewer steps: a year of them is 48 kB, and new each second. Nothing in a
-/// day needs an escape.
-fn json(days: &[Day]) -> serde_json::Result<String> {
-    let mut json = Vec::with_capacity(2 + days.len() * 160);
-    json.push(b'[');
-    for (i, day) in days.iter().enumerate() {
-        json.extend_from_slice(if i == 0 { b"{\"date\":\"" } else { b",{\"date\":\"" });
-        json.extend_from_slice(day.date.as_bytes());
-        json.extend_from_slice(b"\",\"from\":\"");
-        json.extend_from_slice(format(day.from).as_bytes());
-        json.extend_from_slice(b"\",\"samples\":");
-        serde_json::to_writer(&mut json, &day.samples)?;
-        json.extend_from_slice(b",\"b0_bps\":");
-        serde_json::to_writer(&mut json, &day.b0_bps)?;
-        json.extend_from_slice(b",\"b1_bps_per_s\":");
-        serde_json::to_writer(&mut json, &day.b1_bps_per_s)?;
-        json.extend_from_slice(b",\"r2\":");
-        serde_json::to_writer(&mut json, &day.r2)?;
-        json.push(b'}');
-    }
-    json.push(b']');
-    String::from_utf8(json).map_err(serde_json::Error::custom)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    proptest! {
-        #[test]
-        fn days_are_written_as_serde_writes_them_and_read_again(
-            of in prop::collection::vec(
-                (-3_000_000_000_000_000..9_000_000_000_000_000i64, any::<u32>(), any::<f64>(),
-                    -1e6..1e6f64, prop::option::of(-1.0..1.0f64)),
-                0..5,
-            ),
-        ) {
-            let days: Vec<Day> = of.into_iter().map(|(from, samples, b0_bps, b1_bps_per_s, r2)| {
-                let date = format(from)[..10].to_string();
-                Day { date, from, samples, b0_bps, b1_bps_per_s, r2 }
-            }).collect();
-            let written = Days::from(days.clone());
-            let json = serde_json::to_string(&written).unwrap();
-            prop_assert_eq!(&json, &serde_json::to_string(&days).unwrap());
-            prop_assert_eq!(serde_json::to_string(&written).unwrap(), &json[..]);
-            // serde writes null for a number that is not finite.
-            if days.iter().all(|d| d.b0_bps.is_finite()) {
-                let again: Days = serde_json::from_str(&json).unwrap();
-                prop_assert_eq!(again.len(), days.len());
-            }
-        }
+    fn day(from: i64) -> Day {
+        let (b0_bps, b1_bps_per_s) = (5e7, -1e3);
+        Day { date: "2026-03-19".into(), from, samples: 60, b0_bps, b1_bps_per_s, r2: None }
+    }
+
+    #[test]
+    fn an_answer_tells_the_newest_days_of_a_year_and_counts_all() {
+        let days = Days::from((0..365).map(|i| day(1_773_930_300_000_000 - i)).collect::<Vec<_>>());
+        assert_eq!(days.len(), 365);
+        let told: Days = serde_json::from_str(&serde_json::to_string(&days).unwrap()).unwrap();
+        assert_eq!(told[..], days[..31]);
     }
 }

@@ -98,7 +98,7 @@ function drawBasis(from) {
     value('ε', 'change allowed', rate(from.epsilon_bps), 'The bandwidth may change so much before the advice is too old.'),
     value('τ', 'time until then', from.tau_s == null ? '–' : span(from.tau_s), 'ε divided by S. The advice is to be asked for again after this time.')));
   $('days').hidden = !from.days.length;
-  $('days').replaceChildren(el('caption', { textContent: 'The line through each past day, from this time of day on' }),
+  $('days').replaceChildren(el('caption', { textContent: `The lines through ${from.days.length} of the ${from.days_used} past days that count, from this time of day on` }),
     heads('Day', 'Samples', 'Bandwidth B0', 'Trend B1', 'Fit R²'),
     el('tbody', {}, ...from.days.map(d => row(d.date, d.samples, rate(d.b0_bps), trend(d.b1_bps_per_s), d.r2 == null ? '–' : d.r2.toFixed(2)))));
 }
