@@ -154,7 +154,7 @@ fn who_asks_is_told_which_option_of_the_command_is_missing_or_wrong() {
     let with_token = [&ask[..], &["--token-file", readers.to_str().unwrap()]].concat();
     advice_ok(&with_token);
     may(0o644);
-    says(&with_token, "readers: anybody on this machine can open it: chmod 600 it first");
+    says(&with_token, "readers: anybody on this machine can open it: chmod o-rwx it first");
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn listening_elsewhere_than_on_loopback_needs_tokens_or_a_word() {
     fs::write(&open, "0123456789abcdef\n").unwrap();
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(&open, PermissionsExt::from_mode(0o644)).unwrap();
-    refused(&["serve", "--db", db, "--token-file", open.to_str().unwrap()], "chmod 600");
+    refused(&["serve", "--db", db, "--token-file", open.to_str().unwrap()], "chmod o-rwx");
     refused(&["serve", "--db", db, "--tls-cert", db, "--tls-key", db], "certificate file");
 }
 

@@ -194,7 +194,7 @@ fn a_sighup_with_bad_files_keeps_the_old_ones_and_says_which_file_and_why() {
     told(&["key file ", "key.pem", "not the key of", "cert.pem"]);
     fs::write(&tls.key, &second.key).unwrap();
     fs::set_permissions(&tls.key, PermissionsExt::from_mode(0o644)).unwrap();
-    told(&["key file ", "key.pem", "chmod 600"]);
+    told(&["key file ", "key.pem", "chmod o-rwx"]);
     fs::set_permissions(&tls.key, PermissionsExt::from_mode(0o600)).unwrap();
     tls.service.signal(libc::SIGHUP);
     eventually("the new pair is shown", || tls.shows(&second));
@@ -314,7 +314,7 @@ fn a_key_that_others_can_read_is_refused_and_one_of_a_group_is_not() {
     let key = write(&scratch, "key.pem", &one.key);
     for mode in [0o644, 0o604, 0o602] {
         fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
-        refused(&scratch, &cert, &key, &["key file ", "key.pem", "chmod 600"]);
+        refused(&scratch, &cert, &key, &["key file ", "key.pem", "chmod o-rwx"]);
     }
     // As Debian's group ssl-cert has it.
     fs::set_permissions(&key, PermissionsExt::from_mode(0o640)).unwrap();

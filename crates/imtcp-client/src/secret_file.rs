@@ -18,7 +18,7 @@ pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
     let file = open(path)?;
     let mode = file.metadata().map_err(|e| e.to_string())?.permissions().mode();
     if mode & OTHERS != 0 {
-        return Err("anybody on this machine can open it: chmod 600 it first".into());
+        return Err("anybody on this machine can open it: chmod o-rwx it first".into());
     }
     read_all(file)
 }

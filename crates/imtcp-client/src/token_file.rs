@@ -98,7 +98,7 @@ mod tests {
         std::fs::write(&path, TOKEN).unwrap();
         let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         mode(0o644);
-        assert!(read(&path).unwrap_err().to_string().contains("chmod 600"));
+        assert!(read(&path).unwrap_err().to_string().contains("chmod o-rwx"));
         mode(0o600);
         assert_eq!(read(&path).unwrap(), [TOKEN]);
     }

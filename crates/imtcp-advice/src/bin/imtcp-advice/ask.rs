@@ -90,7 +90,10 @@ fn text(answer: &Advice) -> String {
         rows.push(("newest measurement", format!("{} before", format::duration(age_s as u64))));
     }
     let from = &answer.computed_from;
-    if let (Some(newest_bps), Some(threshold_bps)) = (from.newest_bps, from.threshold_bps) {
+    let decided = matches!(answer.reason.as_str(), "free" | "congested");
+    if let (true, Some(newest_bps), Some(threshold_bps)) =
+        (decided, from.newest_bps, from.threshold_bps)
+    {
         let (newest, threshold) = (format::rate(newest_bps), format::rate(threshold_bps as u64));
         rows.push(("decided by", format!("{newest} measured, the threshold is {threshold}")));
     }
@@ -133,7 +136,8 @@ mod tests {
     #[test]
     fn the_newest_value_and_the_threshold_that_decided_are_told() {
         let mut answer = json!({
-            "congestion_control": "on", "because": "less is available than the threshold",
+            "congestion_control": "on", "reason": "congested",
+            "because": "less is available than the threshold",
             "available_bps": 73_000_000, "sample_count": 2520,
             "computed_from": {
                 "days_used": 42, "newest_bps": 38_200_000, "threshold_bps": 40_000_000.0,
@@ -142,6 +146,10 @@ mod tests {
         let told = text(&advice(answer.clone()));
         let row = "decided by          38.2 Mbit/s measured, the threshold is 40.0 Mbit/s\n";
         assert!(told.contains(row), "{told}");
+        // A newest measurement that is too old decides nothing.
+        answer["reason"] = json!("stale");
+        assert!(!text(&advice(answer.clone())).contains("decided by"));
+        answer["reason"] = json!("congested");
         answer["computed_from"]["newest_bps"] = json!(null);
         assert!(!text(&advice(answer.clone())).contains("decided by"));
     }
