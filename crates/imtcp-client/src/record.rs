@@ -44,7 +44,7 @@ pub struct Record {
     #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
     pub available_bps: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_none")]
-    #[schema(minimum = 0, maximum = 10_000_000_000_000i64)]
+    #[schema(minimum = 1, maximum = 10_000_000_000_000i64)]
     pub capacity_bps: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 3_600_000_000i64)]
@@ -125,6 +125,11 @@ impl Record {
             ),
             (most_bps(self.available_bps), "available_bps is at most 10^13"),
             (most_bps(self.capacity_bps), "capacity_bps is at most 10^13"),
+            // A share of nothing would be a threshold that nothing is below.
+            (
+                self.capacity_bps != Some(0),
+                "capacity_bps is over 0: leave it out where it is unknown",
+            ),
             (most_bps(self.throughput_bps), "throughput_bps is at most 10^13"),
             (self.rtt_us.is_none_or(|r| r <= MOST_RTT_US), "rtt_us is at most an hour"),
             (self.loss.is_none_or(|l| (0.0..=1.0).contains(&l)), "loss is between 0 and 1"),
@@ -195,6 +200,7 @@ mod tests {
         assert!(record().checked(now).is_ok());
         let wrong = [
             Record { available_bps: Some(MOST_BPS + 1), ..record() },
+            Record { capacity_bps: Some(0), ..record() },
             Record { time: -5, ..record() },
             Record { loss: Some(1.5), ..record() },
             Record { loss: Some(f64::NAN), ..record() },

@@ -57,8 +57,12 @@ pub struct Capacity {
 pub struct Told(BTreeMap<Key, u64>);
 
 impl Told {
-    /// A record comes once: a second one of the same key changes nothing, as in the store.
+    /// A record comes once: a second one of the same key changes nothing, as in the store. A capacity of 0, which older
+    /// versions stored, is none.
     pub fn add(&mut self, key: Key, bps: u64) {
+        if bps == 0 {
+            return;
+        }
         self.0.entry(key).or_insert(bps);
         if self.0.len() > MOST {
             self.0.pop_first();
@@ -116,6 +120,14 @@ mod tests {
             let alternate = (0..count).map(|i| if i % 2 == 0 { 12_600_000 } else { 22_200_000 });
             assert_eq!(bps(each_ten_seconds(alternate)), 22.2e6, "{count}");
         }
+    }
+
+    #[test]
+    fn a_capacity_of_nothing_is_none() {
+        let (told, newest_us) = each_ten_seconds([100_000_000, 0, 0]);
+        assert_eq!(told.capacity(newest_us).unwrap().bps, 1e8);
+        let (told, newest_us) = each_ten_seconds([0]);
+        assert_eq!(told.capacity(newest_us), None);
     }
 
     #[test]

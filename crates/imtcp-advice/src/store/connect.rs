@@ -169,6 +169,8 @@ fn with_transactions(options: AnyPoolOptions) -> AnyPoolOptions {
 /// So many connections at most.
 fn pool(most: u32, dialect: Dialect) -> AnyPoolOptions {
     let options = AnyPoolOptions::new().max_connections(most);
+    // Strangers' requests may wait for each other: no line of the log for each.
+    let options = options.acquire_slow_threshold(Duration::MAX);
     match dialect {
         // A file's connection is as good on the last day as on the first. Whoever has it may wait for
         // another process's lock first.
