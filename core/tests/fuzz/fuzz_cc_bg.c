@@ -63,17 +63,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			s.delivered_segs = (uint32_t)take_any(&in);
 			s.delivered_in_us = (uint32_t)take_any(&in);
 			c.facts.acked_at_us = s.now_us;
+			c.facts.neighbours = take8(&in);
 			c.facts.round.last_least_rtt_us = (uint32_t)take_any(&in);
 			if (s.round_over)
 				imtcp_bg_bound(&c, &s);
 			d.w = w;
 			imtcp_bg_decide(&c, &b, &s, &d);
-			/* never faster than slow start, never beyond the cap */
-			MUST(d.w.cwnd_segs <= before + (uint64_t)s.acked_segs);
+			/* never faster than slow start, never beyond the cap; TCP's window for a pace below two is four */
+			MUST(c.facts.trickle_q16 ||
+			     d.w.cwnd_segs <= before + (uint64_t)s.acked_segs);
 			if (c.facts.minrtt.base_us && !b.draining) {
-				MUST(d.w.cwnd_segs >= imtcp_min(before, IMTCP_BG_LEAST_SEGS));
-				MUST(d.w.cwnd_segs <= s.limit_segs);
-				MUST(!c.facts.cap_segs || d.w.cwnd_segs <= c.facts.cap_segs);
+				MUST(b.window_q16 >= imtcp_bg_least_q16(c.facts.neighbours));
+				MUST(c.facts.trickle_q16 < 2 << 16);
+				MUST(c.facts.trickle_q16 ? d.w.cwnd_segs == IMTCP_TRICKLE_CWND_SEGS
+							 : d.w.cwnd_segs <= s.limit_segs);
+				MUST(!c.facts.cap_segs || c.facts.trickle_q16 ||
+				     d.w.cwnd_segs <= c.facts.cap_segs);
 			}
 			w = d.w;
 			break;
