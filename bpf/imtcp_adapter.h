@@ -223,7 +223,6 @@ static __always_inline void imtcp_before_decision(struct sock *sk, struct imtcp_
 	struct imtcp_window w;
 
 	imtcp_read_sample(sk, conn, s);
-	imtcp_note_neighbours(sk, conn, s->now_us);
 	s->acked_segs = acked_segs;
 	s->flight_segs += acked_segs;
 	w = imtcp_read_window(tcp_sk(sk), s->cwnd_segs);
@@ -243,6 +242,8 @@ static __always_inline void imtcp_write_window(struct sock *sk, struct imtcp_con
 	tp->snd_cwnd = d->w.cwnd_segs;
 	tp->snd_ssthresh = d->w.ssthresh_segs;
 	tp->snd_cwnd_cnt = d->w.credit_segs;
+	/* last, or the verifier would follow every way through the control once for each way through this */
+	imtcp_note_neighbours(sk, conn, s->now_us);
 }
 
 /* The window before the newest loss or mark. TCP's prior_cwnd may be that of a hold; a connection that came to
