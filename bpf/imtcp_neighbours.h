@@ -13,7 +13,7 @@ struct imtcp_host {
 	__u32 mode;
 };
 
-/* Hosts that are not asked about for long make room: 300 kB. */
+/* Hosts that nobody asked about for the longest time make room: half a megabyte. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -21,40 +21,43 @@ struct {
 	__type(value, struct imtcp_neighbours);
 } imtcp_hosts SEC(".maps");
 
-/* Once a second: how many connections of this control go where this one goes. */
+static __always_inline struct imtcp_host imtcp_host_of(const struct sock *sk, __u32 mode)
+{
+	const __u64 *address = (const __u64 *)&sk->__sk_common.skc_v6_daddr;
+	struct imtcp_host host = {.netns = sk->__sk_common.skc_net.net->ns.inum, .mode = mode};
+
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		host.address[0] = address[0];
+		host.address[1] = address[1];
+	} else {
+		host.address[0] = sk->__sk_common.skc_daddr;
+	}
+	return host;
+}
+
+/* Once a second: how many connections of this control go where this one goes, and the RTTmin that they know. */
 static __always_inline void imtcp_note_neighbours(struct sock *sk, struct imtcp_conn *conn,
 						  __u64 now_us)
 {
-	__u64 second = now_us / IMTCP_USEC_PER_SEC;
 	struct imtcp_facts *f = &conn->flow.facts;
-	struct imtcp_neighbours *found, first = {
-						.second = second,
-						.seen_second = second,
-						.now = 1,
-						.base_us = f->minrtt.base_us,
-					};
-	struct imtcp_host host = {};
+	struct imtcp_neighbours *found, first = {};
+	struct imtcp_host host;
+	__u64 second = now_us / IMTCP_USEC_PER_SEC;
 
 	if (conn->noted_second == second)
 		return;
 	conn->noted_second = second;
-	host.netns = sk->__sk_common.skc_net.net->ns.inum;
-	host.mode = conn->mode;
-	host.address[0] = sk->__sk_common.skc_daddr;
-	if (sk->__sk_common.skc_family == AF_INET6) {
-		const __u64 *address = (const __u64 *)&sk->__sk_common.skc_v6_daddr;
-
-		host.address[0] = address[0];
-		host.address[1] = address[1];
-	}
+	host = imtcp_host_of(sk, conn->mode);
 	found = bpf_map_lookup_elem(&imtcp_hosts, &host);
-	f->neighbours = 1;
-	if (!found) {
-		bpf_map_update_elem(&imtcp_hosts, &host, &first, 0);
+	if (found) {
+		f->neighbours = imtcp_neighbours_note(found, second);
+		imtcp_minrtt_hear(&f->minrtt,
+				  imtcp_neighbours_base_us(found, second, f->minrtt.base_us));
 		return;
 	}
-	f->neighbours = imtcp_neighbours_note(found, second);
-	imtcp_minrtt_hear(&f->minrtt, imtcp_neighbours_base_us(found, second, f->minrtt.base_us));
+	f->neighbours = imtcp_neighbours_note(&first, second);
+	imtcp_neighbours_base_us(&first, second, f->minrtt.base_us);
+	bpf_map_update_elem(&imtcp_hosts, &host, &first, 0);
 }
 
 #endif

@@ -17,10 +17,10 @@
 /* Of one host. */
 struct imtcp_neighbours {
 	imtcp_u64 second;
-	imtcp_u64 seen_second; /* in which one of them saw an RTT near to base_us last */
+	imtcp_u64 seen_second; /* in which one of them last had an RTTmin near to base_us */
 	imtcp_u32 now;	       /* that spoke in this second, */
 	imtcp_u32 before;      /* and in the one before it */
-	imtcp_u32 base_us;     /* the least RTTmin that one of them knew; 0: none */
+	imtcp_u32 base_us;     /* the least RTTmin that one of them had; 0: none */
 	imtcp_u32 _pad;
 };
 
