@@ -126,10 +126,14 @@ pub fn summary(output: &Output) -> serde_json::Value {
 
 /// Waits until something holds.
 #[track_caller]
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    within(Duration::from_secs(10), what, holds);
+}
+
+pub fn within(time: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + time;
     while !holds() {
-        assert!(Instant::now() < deadline, "not within 10 s: {what}");
+        assert!(Instant::now() < deadline, "not within {time:?}: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
