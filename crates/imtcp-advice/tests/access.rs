@@ -94,6 +94,13 @@ fn a_web_page_that_leads_its_own_name_here_reads_nothing() {
     let (status, text) = get("rebound.example:8750");
     assert!(status == 421 && text.contains("not called 'rebound.example:8750'"), "{text}");
     assert!(text.contains("--host") && !text.contains("paths"), "{text}");
+    // The target may have a name too.
+    let mut stream = TcpStream::connect(service.address()).unwrap();
+    let head = "GET http://rebound.example/v1/paths HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 421") && answer.contains("'rebound.example'"), "{answer}");
 }
 
 #[test]

@@ -359,7 +359,7 @@ async fn too_few_connections() {
     let store = Store::open(&pooler.place()).await.unwrap();
     let begun = Instant::now();
     let Err(e) = Service::start(store, Config::default()).await else { panic!("it starts") };
-    assert!(e.to_string().contains("`default_pool_size = 6` at least"), "{e}");
+    assert!(e.to_string().contains("`default_pool_size = 8` at least"), "{e}");
     assert!(begun.elapsed() < NOTICED, "{:?}", begun.elapsed());
 }
 

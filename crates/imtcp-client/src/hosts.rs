@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use nix::unistd::gethostname;
 use ureq::http::header::{HOST, ORIGIN};
 use ureq::http::uri::Authority;
-use ureq::http::{HeaderMap, StatusCode};
+use ureq::http::{HeaderMap, StatusCode, Uri};
 
 use crate::destination::destination;
 use crate::wrong::Result;
@@ -45,23 +45,28 @@ impl Hosts {
         Ok(Hosts(Some(Names { names, any_address })))
     }
 
-    pub fn may_call(&self, headers: &HeaderMap) -> std::result::Result<(), Refused> {
+    /// Whether a request with this target and these headers calls the program by a name of its own.
+    pub fn may_call(&self, target: &Uri, headers: &HeaderMap) -> std::result::Result<(), Refused> {
         let Some(names) = &self.0 else { return Ok(()) };
-        let refused = |detail| Err(Refused { status: StatusCode::MISDIRECTED_REQUEST, detail });
         let given = headers.get_all(HOST).iter().count();
         if given != 1 {
-            return refused(format!("a request has one header Host, this one has {given}"));
+            let detail = format!("a request has one header Host, this one has {given}");
+            return Err(Refused { status: StatusCode::BAD_REQUEST, detail });
         }
         let called = headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
-        if host_name(called).is_some_and(|host| names.has(&host)) {
+        // An absolute target names a host too [RFC 9112 §3.2.2].
+        let of_target = target.authority().map(Authority::as_str);
+        let foreign = |name: &&str| !host_name(name).is_some_and(|host| names.has(&host));
+        let Some(called) = [called].into_iter().chain(of_target).find(foreign) else {
             return Ok(());
-        }
+        };
         let shown: String = called.chars().take(60).collect();
         let address = if names.any_address { "address" } else { "address on loopback" };
-        refused(format!(
+        let detail = format!(
             "the service is not called '{shown}' (header Host): ask by its {address} or as localhost, \
              or start it with --host and that name"
-        ))
+        );
+        Err(Refused { status: StatusCode::MISDIRECTED_REQUEST, detail })
     }
 
     /// Refuses requests that another site's page makes in its reader's browser. The page cannot read the
@@ -123,7 +128,15 @@ mod tests {
 
     fn calls(hosts: &Hosts, name: &str) -> bool {
         let name = HeaderValue::from_str(name).unwrap();
-        hosts.may_call(&HeaderMap::from_iter([(HOST, name)])).is_ok()
+        may_call(hosts, "/", &HeaderMap::from_iter([(HOST, name)])).is_ok()
+    }
+
+    fn may_call(
+        hosts: &Hosts,
+        target: &str,
+        headers: &HeaderMap,
+    ) -> std::result::Result<(), Refused> {
+        hosts.may_call(&target.parse().unwrap(), headers)
     }
 
     #[test]
@@ -167,17 +180,25 @@ mod tests {
             assert!(!calls(&hosts, name), "{name}");
         }
         let evil = HeaderMap::from_iter([(HOST, HeaderValue::from_static("evil.example"))]);
-        let refused = hosts.may_call(&evil).unwrap_err();
+        let refused = may_call(&hosts, "/", &evil).unwrap_err();
         assert!(refused.status == 421 && refused.detail.contains("--host"), "{refused:?}");
         let mut twice = HeaderMap::new();
         for name in ["localhost", "evil.example"] {
             twice.append(HOST, HeaderValue::from_static(name));
         }
-        let detail = |headers: &HeaderMap| hosts.may_call(headers).unwrap_err().detail;
+        let detail = |headers: &HeaderMap| {
+            let refused = may_call(&hosts, "/", headers).unwrap_err();
+            assert_eq!(refused.status, 400);
+            refused.detail
+        };
         assert!(detail(&twice).ends_with("one header Host, this one has 2"), "{}", detail(&twice));
         let none = detail(&HeaderMap::new());
         assert!(none.ends_with("this one has 0"), "{none}");
         assert!(Hosts::new(loopback, &["a b".into()], &[]).is_err());
+        let own = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
+        assert!(may_call(&hosts, "http://advice.example.org/v1/paths", &own).is_ok());
+        let refused = may_call(&hosts, "http://evil.example/v1/paths", &own).unwrap_err();
+        assert!(refused.status == 421 && refused.detail.contains("'evil.example'"), "{refused:?}");
     }
 
     #[test]

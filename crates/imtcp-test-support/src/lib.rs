@@ -130,6 +130,7 @@ pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
     within(Duration::from_secs(10), what, holds);
 }
 
+#[track_caller]
 pub fn within(time: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + time;
     while !holds() {

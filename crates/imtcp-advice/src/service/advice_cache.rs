@@ -10,19 +10,25 @@
 //!
 //! An answer is for the beginning of a second and counts records until now. A record that lies
 //! ahead is upcoming until its time has come.
+//!
+//! What is kept answers most requests. The others read the store, and wait for a turn first ([`Turns`]):
+//! who asks for one path after another keeps neither other clients waiting nor reports.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use imtcp_client::record::Record;
 use imtcp_client::time::{now_us, SECOND_US};
 
 use super::block::{self, Block, Span, BLOCK_US};
 use super::cached_path::{self, Answered, CachedHop, CachedPath};
-use super::ping::Pinger;
+use super::ping::{Pinger, Rtt};
+use super::problem::Problem;
+use super::turns::Turns;
 use super::upcoming::{self, Upcoming};
 use crate::advice::answer::Days;
 use crate::advice::capacity::HOLDS_US;
@@ -38,10 +44,20 @@ pub struct AdviceCache {
     paths: Mutex<HashMap<String, Arc<Entry>>>,
     held: Arc<AtomicUsize>,
     pinger: Pinger,
+    turns: Turns,
 }
 
 /// Who writes takes its lock, too: nothing but the store may be waited for under it.
 type Entry = tokio::sync::Mutex<Option<CachedPath>>;
+
+/// What is next on the way to advice.
+enum Step {
+    Answer(Arc<Answered>),
+    /// The store has to be read.
+    Read,
+    /// No record tells the RTT.
+    Ping,
+}
 
 /// Paths kept in memory; with a year of minutes, one takes half a megabyte at most.
 const MOST_PATHS: usize = 512;
@@ -49,6 +65,8 @@ const MOST_PATHS: usize = 512;
 const MOST_SAMPLES: usize = 200_000;
 /// Samples of all paths; 16 bytes each, so 128 MB.
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
+/// How long reports wait for a path that is being read. ours: an hour of each day of a year is read in half of it.
+const READING: Duration = Duration::from_millis(50);
 
 /// Records of one path that were written, each with its span in seconds.
 #[derive(Default)]
@@ -59,8 +77,14 @@ struct WrittenOfPath<'r> {
 }
 
 impl AdviceCache {
-    pub fn new(store: Arc<Store>, pinger: Pinger) -> Self {
-        AdviceCache { store, paths: Mutex::default(), held: Arc::default(), pinger }
+    pub fn new(store: Arc<Store>, pinger: Pinger) -> Arc<Self> {
+        Arc::new(AdviceCache {
+            store,
+            paths: Mutex::default(),
+            held: Arc::default(),
+            pinger,
+            turns: Turns::default(),
+        })
     }
 
     pub fn store(&self) -> &Store {
@@ -78,65 +102,103 @@ impl AdviceCache {
     }
 
     /// Advice as of now, made once a second.
-    pub async fn now(&self, dst: &str) -> Result<Arc<Answered>> {
-        let clock = || {
+    pub async fn now(
+        self: &Arc<Self>,
+        client: IpAddr,
+        dst: &str,
+    ) -> std::result::Result<Arc<Answered>, Problem> {
+        let name = dst.to_string();
+        let clock = move || {
             let now_us = now_us();
-            (this_second(dst, now_us), now_us)
+            (this_second(&name, now_us), now_us)
         };
-        match self.answered(dst, clock) {
+        match self.answered(dst, &clock) {
             Some(answer) => Ok(answer),
             // On the heap: each layer around a request would move what this needs.
-            None => Box::pin(self.kept(dst, clock)).await,
+            None => Box::pin(self.at(client, dst, clock)).await,
         }
     }
 
     /// The answer of this second, if it is made already and nobody is at the path: most requests end here.
     fn answered(&self, dst: &str, clock: impl Fn() -> (i64, i64)) -> Option<Arc<Answered>> {
-        let entry = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned()?;
+        let entry = self.paths().get(dst).cloned()?;
         let mut place = entry.try_lock().ok()?;
         answer_in(&mut place, clock())
     }
 
     /// Advice for the second that begins at the first time of the clock, of records until the second one,
-    /// from what is kept where that will do.
-    async fn kept(&self, dst: &str, clock: impl Fn() -> (i64, i64)) -> Result<Arc<Answered>> {
+    /// from what is kept where that will do. Neither a turn nor a path's lock is held during a ping, nor a
+    /// path's lock while a turn is waited for.
+    async fn at(
+        self: &Arc<Self>,
+        client: IpAddr,
+        dst: &str,
+        clock: impl Fn() -> (i64, i64) + Clone + Send + 'static,
+    ) -> std::result::Result<Arc<Answered>, Problem> {
         let mut pinged = self.pinger.recent(dst);
         loop {
-            // Anew after a ping: all may have been forgotten meanwhile.
-            let Some(entry) = self.entry(dst).await? else {
-                return self.unknown(dst, clock().0).await;
-            };
-            let mut place = entry.lock().await;
-            // Under the lock: what others count meanwhile has come by then.
-            let (t0_us, now_us) = clock();
-            if let Some(answer) = answer_in(&mut place, (t0_us, now_us)) {
-                return Ok(answer);
+            let mut step = self.from_memory(dst, &clock, pinged).await?;
+            if let Step::Read = step {
+                let (cache, dst, clock) = (Arc::clone(self), dst.to_string(), clock.clone());
+                let read = async move { Ok(cache.from_store(&dst, clock, pinged).await?) };
+                step = self.turns.run(client, read).await?;
             }
-            if place.is_none() {
-                let path = self.store.path(dst).await?.unwrap_or_default();
-                *place = Some(self.learn_for_long(&path, t0_us, now_us).await?);
+            match step {
+                Step::Answer(answer) => return Ok(answer),
+                Step::Ping => pinged = Some(self.pinger.rtt_us(dst).await),
+                // All was forgotten meanwhile.
+                Step::Read => {}
             }
-            let Some(known) = place.as_mut() else { return self.unknown(dst, t0_us).await };
-            let begun = Instant::now();
-            let lines = self.lines(known, t0_us).await?;
-            let hops = known.with_lines(lines, now_us);
-            let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
-            let tested = known.fresh_tested_rtt_us(t0_us);
-            let rtt_us = match pinged {
-                _ if told => None,
-                _ if hops.is_empty() || tested.is_some() => tested,
-                Some(rtt_us) => rtt_us,
-                None => {
-                    drop(place);
-                    pinged = Some(self.pinger.rtt_us(dst).await);
-                    continue;
-                }
-            };
-            let request = known.request(dst, (t0_us, now_us), rtt_us);
-            let answer = Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?);
-            known.keep((t0_us, now_us), begun.elapsed().as_micros() as i64, &answer);
-            return Ok(answer);
         }
+    }
+
+    /// The next step to advice without the store.
+    async fn from_memory(
+        &self,
+        dst: &str,
+        clock: impl Fn() -> (i64, i64),
+        pinged: Option<Rtt>,
+    ) -> Result<Step> {
+        let Some(entry) = self.paths().get(dst).cloned() else { return Ok(Step::Read) };
+        let mut place = entry.lock().await;
+        // Under the lock: what others count meanwhile has come by then.
+        let times = clock();
+        if let Some(answer) = answer_in(&mut place, times) {
+            return Ok(Step::Answer(answer));
+        }
+        let Some(known) = place.as_mut() else { return Ok(Step::Read) };
+        let begun = Instant::now();
+        match known.lines_from_block(times.0) {
+            Some(lines) => make(known, dst, times, lines, pinged, begun),
+            None => Ok(Step::Read),
+        }
+    }
+
+    /// The same with the store.
+    async fn from_store(
+        &self,
+        dst: &str,
+        clock: impl Fn() -> (i64, i64),
+        pinged: Option<Rtt>,
+    ) -> Result<Step> {
+        let Some(entry) = self.entry(dst).await? else {
+            return Ok(Step::Answer(self.unknown(dst, clock().0).await?));
+        };
+        let mut place = entry.lock().await;
+        let (t0_us, now_us) = clock();
+        if let Some(answer) = answer_in(&mut place, (t0_us, now_us)) {
+            return Ok(Step::Answer(answer));
+        }
+        let known = match place.as_mut() {
+            Some(known) => known,
+            None => {
+                let path = self.store.path(dst).await?.unwrap_or_default();
+                place.insert(self.learn_for_long(&path, t0_us, now_us).await?)
+            }
+        };
+        let begun = Instant::now();
+        let lines = self.lines(dst, known, t0_us).await?;
+        make(known, dst, (t0_us, now_us), lines, pinged, begun)
     }
 
     /// Advice as of another time: nothing that came after it counts.
@@ -144,7 +206,7 @@ impl AdviceCache {
         self.read(dst, (t0_us, t0_us)).await
     }
 
-    /// As [`AdviceCache::kept`] from the store alone, and without a ping.
+    /// From the store alone, and without a ping.
     async fn read(&self, dst: &str, (t0_us, now_us): (i64, i64)) -> Result<Arc<Answered>> {
         let Some(path) = self.store.path(dst).await? else {
             return self.unknown(dst, t0_us).await;
@@ -177,9 +239,12 @@ impl AdviceCache {
             }
         }
         for (dst, WrittenOfPath { records, some_known }) in by_path {
-            let entry = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
-            let Some(entry) = entry else { continue };
-            let mut known = entry.lock().await;
+            let Some(entry) = self.paths().get(dst).cloned() else { continue };
+            let Ok(mut known) = tokio::time::timeout(READING, entry.lock()).await else {
+                // Who reads it answers as of before; whoever asks from now on reads it anew.
+                self.paths().remove(dst);
+                continue;
+            };
             let take_in =
                 |k: &mut CachedPath| records.iter().all(|(r, span)| k.take_in(r, *span, now_us));
             if some_known || !known.as_mut().is_some_and(take_in) {
@@ -190,23 +255,34 @@ impl AdviceCache {
 
     /// Somebody else wrote: nothing that is kept may be relied upon.
     pub fn forget_all(&self) {
-        self.paths.lock().unwrap_or_else(|e| e.into_inner()).clear();
+        self.paths().clear();
+    }
+
+    fn paths(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
+        self.paths.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// The place of a path that there is; strangers take none.
     async fn entry(&self, dst: &str) -> Result<Option<Arc<Entry>>> {
-        let known = self.paths.lock().unwrap_or_else(|e| e.into_inner()).get(dst).cloned();
+        let known = self.paths().get(dst).cloned();
         if known.is_some() || !self.store.has_path(dst).await? {
             return Ok(known);
         }
-        let mut paths = self.paths.lock().unwrap_or_else(|e| e.into_inner());
-        if paths.len() >= MOST_PATHS && !paths.contains_key(dst) {
-            // Any one will do: it is read again when it is asked for.
-            if let Some(one) = paths.keys().next().cloned() {
-                paths.remove(&one);
-            }
+        let mut paths = self.paths();
+        if paths.len() >= MOST_PATHS {
+            forget_another(&mut paths, dst);
         }
         Ok(Some(Arc::clone(paths.entry(dst.into()).or_default())))
+    }
+
+    /// Makes room for the samples of a path.
+    fn make_room(&self, dst: &str, count: usize) {
+        let mut paths = self.paths();
+        while self.held.load(Ordering::Relaxed) + count > MOST_SAMPLES_OF_ALL {
+            if !forget_another(&mut paths, dst) {
+                return;
+            }
+        }
     }
 
     /// Reads from the store all that a request about a path needs, of records until a time.
@@ -277,12 +353,12 @@ impl AdviceCache {
 
     /// Each hop's lines for a request now, from the block. A new block is read when the old one is over, or when
     /// a day has begun in the path's time zone: other days count from then on.
-    async fn lines(&self, known: &mut CachedPath, t0_us: i64) -> Result<Vec<Days>> {
+    async fn lines(&self, dst: &str, known: &mut CachedPath, t0_us: i64) -> Result<Vec<Days>> {
         if let Some(lines) = known.lines_from_block(t0_us) {
             return Ok(lines);
         }
         let before = known.block.take();
-        known.block = self.read_block(known, t0_us, before).await?;
+        known.block = self.read_block(dst, known, t0_us, before).await?;
         match known.lines_from_block(t0_us) {
             Some(lines) => Ok(lines),
             None => self.read_lines(known, t0_us).await,
@@ -305,6 +381,7 @@ impl AdviceCache {
     /// of an hour and ten minutes as a rule the ten minutes.
     async fn read_block(
         &self,
+        dst: &str,
         known: &CachedPath,
         t0_us: i64,
         before: Option<Block>,
@@ -326,9 +403,7 @@ impl AdviceCache {
         if count > MOST_SAMPLES {
             return Ok(None);
         }
-        if self.held.load(Ordering::Relaxed) + count > MOST_SAMPLES_OF_ALL {
-            self.forget_all();
-        }
+        self.make_room(dst, count);
         Ok(Some(Block::new(t0_us, hops, &self.held)))
     }
 }
@@ -339,6 +414,36 @@ fn answer_in(place: &mut Option<CachedPath>, (t0_us, now_us): (i64, i64)) -> Opt
         *place = None;
     }
     place.as_ref()?.answer(t0_us, now_us)
+}
+
+/// Forgets a path: any but this one will do, it is read again when it is asked for. False when there is none.
+fn forget_another(paths: &mut HashMap<String, Arc<Entry>>, dst: &str) -> bool {
+    let one = paths.keys().find(|name| *name != dst).cloned();
+    one.is_some_and(|name| paths.remove(&name).is_some())
+}
+
+/// The answer from a path's lines, kept for its second, or a ping first. `begun`: when its making did.
+fn make(
+    known: &mut CachedPath,
+    dst: &str,
+    (t0_us, now_us): (i64, i64),
+    lines: Vec<Days>,
+    pinged: Option<Rtt>,
+    begun: Instant,
+) -> Result<Step> {
+    let hops = known.with_lines(lines, now_us);
+    let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
+    let tested = known.fresh_tested_rtt_us(t0_us);
+    let rtt_us = match pinged {
+        _ if told => None,
+        _ if hops.is_empty() || tested.is_some() => tested,
+        Some(rtt_us) => rtt_us,
+        None => return Ok(Step::Ping),
+    };
+    let request = known.request(dst, (t0_us, now_us), rtt_us);
+    let answer = Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?);
+    known.keep((t0_us, now_us), begun.elapsed().as_micros() as i64, &answer);
+    Ok(Step::Answer(answer))
 }
 
 /// When the present second of a path began. Each path has its own beat: if all were due at

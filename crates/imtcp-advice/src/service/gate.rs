@@ -64,7 +64,7 @@ fn check_head(
 ) -> Result<(), (Refusal, Problem)> {
     let (headers, now) = (request.headers(), Instant::now());
     let hosts = service.hosts();
-    hosts.may_call(headers).map_err(|e| (Refusal::Host, e.into()))?;
+    hosts.may_call(request.uri(), headers).map_err(|e| (Refusal::Host, e.into()))?;
     hosts.may_come_from(headers).map_err(|e| (Refusal::Origin, e.into()))?;
     if !service.rate.take(client, now) {
         let detail = "too many requests from your address: send fewer, or wait a second";
@@ -117,8 +117,6 @@ fn check_right(
 }
 
 async fn run(route: Option<&str>, request: Request, next: Next) -> Response {
-    // Who asks for less is answered sooner; who changes something waits for others that do.
-    let changes = !request.method().is_safe();
     let has_come = Arc::new(AtomicBool::new(request.body().is_end_stream()));
     let request = request.map(|body| {
         let inner = Body::new(Limited::new(body, most_bytes(route)));
@@ -126,7 +124,7 @@ async fn run(route: Option<&str>, request: Request, next: Next) -> Response {
     });
     match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
         Ok(response) => as_problem(response),
-        Err(_) if changes && has_come.load(Ordering::Relaxed) => Problem::busy().into_response(),
+        Err(_) if has_come.load(Ordering::Relaxed) => Problem::busy().into_response(),
         Err(_) => Problem::too_slow().into_response(),
     }
 }

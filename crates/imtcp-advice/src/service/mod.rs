@@ -115,7 +115,7 @@ impl Service {
         store.check_connections().await?;
         let names = Arc::new(Names::default());
         let pinger = Pinger::new(config.ping, Arc::clone(&names));
-        let cache = Arc::new(AdviceCache::new(Arc::new(store), pinger));
+        let cache = AdviceCache::new(Arc::new(store), pinger);
         // Fails now rather than at the first request.
         cache.settings(None).await?;
         let metrics = Arc::new(Metrics::new(&openapi::routes()).map_err(std::io::Error::other)?);

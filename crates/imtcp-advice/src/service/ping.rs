@@ -44,7 +44,7 @@ enum Ping {
 }
 
 /// `None` when there was no answer.
-type Rtt = Option<u64>;
+pub type Rtt = Option<u64>;
 
 impl Pinger {
     pub fn new(enabled: bool, names: Arc<Names>) -> Self {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Errors as problem documents (RFC 9457): what is wrong, and what to do.
 
+use std::sync::Mutex;
+use std::time::Instant;
+
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -50,12 +53,12 @@ impl Problem {
     }
 
     pub fn too_slow() -> Self {
-        let detail = "the request took too long: send it faster, or ask for less";
+        let detail = "the request took too long to come: send it faster";
         Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
     }
 
     pub fn busy() -> Self {
-        let detail = "the history is busy: send it again later";
+        let detail = "the history is busy: try again later, with less if you can";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 
@@ -71,11 +74,25 @@ impl From<Error> for Problem {
         match e {
             Error::Input(detail) => Problem::bad_request(detail),
             e => {
-                tracing::error!("{e}");
+                log(&e.to_string(), Instant::now());
                 let detail = "the history cannot be read at present: see the service's log";
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
             }
         }
+    }
+}
+
+/// Who asks a thousand times a second while the history cannot be read must not fill the disk with its log: the
+/// same line is written once a minute, another one after a second.
+fn log(error: &str, now: Instant) {
+    static LAST: Mutex<Option<(Instant, String)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(|e| e.into_inner());
+    let is_due = last.as_ref().is_none_or(|(at, line)| {
+        now.duration_since(*at).as_secs() >= if line == error { 60 } else { 1 }
+    });
+    if is_due {
+        *last = Some((now, error.into()));
+        tracing::error!("{error}");
     }
 }
 

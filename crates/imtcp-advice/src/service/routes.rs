@@ -56,7 +56,7 @@ pub async fn advice(
     let dst = destination(&params.dst)?;
     let timer = service.metrics.advice_seconds.start_timer();
     let answered = match &params.at {
-        None => service.cache.now(&dst).await?,
+        None => service.cache.now(client.ip(), &dst).await?,
         Some(at) => {
             let t0_us = time::parse(at)?;
             let cache = Arc::clone(&service.cache);

@@ -85,7 +85,7 @@ pub async fn timeline(
         for i in 0..count {
             if begun.elapsed() > REQUEST_TIME {
                 // Nobody waits any more.
-                return Err(Problem::too_slow());
+                return Err(Problem::busy());
             }
             steps.push(step(&cache, &dst, from_us + (to_us - from_us) / count * i).await?);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Turns of requests that read much at once. They must not keep advice waiting, so there are few at a
-//! time; nor one client all others, so each has one of them.
+//! Turns of requests that read the history: of those that read much at once, and of advice that is not kept in
+//! memory. They must not keep what is short waiting, nor each other, so there are few of either at a time; nor
+//! one client all others, so each has one of them.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -13,10 +14,11 @@ use super::per_client::PerClient;
 use super::problem::Problem;
 use crate::error::Error;
 
-/// On two processors, so many still leave one for what is short: a database's thread each.
-const AT_ONCE: usize = 2;
-/// Requests of one client that wait for its turn: each holds a connection, and there are 128.
-const MOST_WAITING: usize = 32;
+/// Of each kind. With two connections for what is short, the store has as many as that needs (store::connect).
+pub const AT_ONCE: usize = 2;
+/// Requests of one client that wait for its turn: each holds a connection, and beyond this machine there are 128
+/// for a client.
+const MOST_WAITING: usize = 128;
 
 pub struct Turns {
     at_once: Arc<Semaphore>,

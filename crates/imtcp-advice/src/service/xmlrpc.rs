@@ -6,10 +6,11 @@
 //! struct; a buffer that is not known is a fault.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -43,12 +44,14 @@ const DEEPEST: usize = 32;
 
 pub async fn call(
     State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
     let caller = Caller {
         resolves_any_name: service.access().has(Right::Write, &headers),
         service: &service,
+        client: client.ip(),
     };
     let answer = match parse(&body) {
         Ok(call) => caller.answer(&call.name, &call.params).await,
@@ -110,6 +113,7 @@ const NOT_LOOKED_UP: &str = "there is no history of this name, and names are loo
 /// One call, with what its sender may have done for it.
 struct Caller<'a> {
     service: &'a Shared,
+    client: IpAddr,
     /// A stranger's names are looked up only where they are known.
     resolves_any_name: bool,
 }
@@ -148,7 +152,11 @@ impl Caller<'_> {
         let internal = |_| fault(INTERNAL, "the history cannot be read at present");
         let dst = destination(host).map_err(|e| fault(WRONG_PARAMETERS, e.to_string()))?;
         let cache = &self.service.cache;
-        let answer = cache.now(&dst).await.map_err(internal)?;
+        let now = async |dst: &str| {
+            let answer = cache.now(self.client, dst).await;
+            answer.map_err(|problem| fault(INTERNAL, problem.detail))
+        };
+        let answer = now(&dst).await?;
         let has_history = |answer: &Answered| answer.advice.computed_from.hops > 0;
         if has_history(&answer) || dst.parse::<std::net::IpAddr>().is_ok() {
             return Ok(Found::new(answer));
@@ -157,7 +165,7 @@ impl Caller<'_> {
             return Ok(Found { answer, because: NOT_LOOKED_UP.into() });
         }
         for address in self.service.names.addresses(&dst).await.iter() {
-            let found = cache.now(address).await.map_err(internal)?;
+            let found = now(address).await?;
             if has_history(&found) {
                 return Ok(Found::new(found));
             }

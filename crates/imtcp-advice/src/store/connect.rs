@@ -138,7 +138,7 @@ impl Store {
                 db: self.place.to_string(),
                 why: format!(
                     "it gave fewer than {} connections within {} s: a PgBouncer in session mode needs \
-                     `default_pool_size = 6` at least",
+                     `default_pool_size = 8` at least",
                     READERS + 1,
                     CONNECTING.as_secs()
                 ),
@@ -147,8 +147,9 @@ impl Store {
     }
 }
 
-/// Connections that read.
-const READERS: u32 = 4;
+/// Connections that read: for two requests that read much, two for advice that is not kept in memory, and two
+/// for what is short.
+const READERS: u32 = 6;
 
 pub(super) fn readers(dialect: Dialect) -> AnyPoolOptions {
     let options = pool(READERS, dialect);

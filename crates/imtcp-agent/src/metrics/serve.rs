@@ -117,7 +117,9 @@ fn answer(request: &Request<Incoming>, hosts: &Hosts, registry: &Registry) -> Re
         response
     };
     let headers = request.headers();
-    if let Err(e) = hosts.may_call(headers).and_then(|()| hosts.may_come_from(headers)) {
+    if let Err(e) =
+        hosts.may_call(request.uri(), headers).and_then(|()| hosts.may_come_from(headers))
+    {
         return plain(e.status, &format!("{}\n", e.detail));
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {

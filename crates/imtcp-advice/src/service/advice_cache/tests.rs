@@ -12,6 +12,7 @@ use crate::store::write::Batch;
 use crate::store::Place;
 
 const DST: &str = "192.0.2.7";
+const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 /// A change of a path between two requests.
 #[derive(Clone, Debug)]
@@ -58,6 +59,10 @@ async fn empty_store() -> (tempfile::TempDir, Arc<Store>) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&Place::File(dir.path().join("history.db"))).await.unwrap();
     (dir, Arc::new(store))
+}
+
+fn without_ping(store: &Arc<Store>) -> Arc<AdviceCache> {
+    AdviceCache::new(Arc::clone(store), Pinger::new(false, Arc::default()))
 }
 
 fn record(t_us: i64, available_bps: u64) -> Record {
@@ -136,7 +141,7 @@ async fn answers_are_those_of_a_service_just_started(
     events: Vec<Event>,
 ) -> std::result::Result<(), TestCaseError> {
     let (_dir, store) = empty_store().await;
-    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
+    let cache = without_ping(&store);
     // An answer is for the beginning of a second, of records until now.
     let (mut t0_us, mut now_us) = (begin_us, begin_us);
     let put = |records: Vec<Record>, now_us| {
@@ -184,9 +189,14 @@ async fn answers_are_those_of_a_service_just_started(
             }
         }
         let at = (t0_us, now_us);
-        let kept = &cache.kept(DST, || at).await.unwrap().json;
-        let started = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
-        prop_assert_eq!(kept, &started.kept(DST, || at).await.unwrap().json, "{:?}", event);
+        let kept = &cache.at(CLIENT, DST, move || at).await.unwrap().json;
+        let started = without_ping(&store);
+        prop_assert_eq!(
+            kept,
+            &started.at(CLIENT, DST, move || at).await.unwrap().json,
+            "{:?}",
+            event
+        );
         // And those of what keeps nothing.
         prop_assert_eq!(kept, &started.read(DST, at).await.unwrap().json, "{:?}", event);
         if t0_us == now_us {
@@ -198,9 +208,9 @@ async fn answers_are_those_of_a_service_just_started(
 }
 
 /// Five days, each ten minutes.
-async fn with_past_days(now_us: i64) -> (tempfile::TempDir, Arc<Store>, AdviceCache) {
+async fn with_past_days(now_us: i64) -> (tempfile::TempDir, Arc<Store>, Arc<AdviceCache>) {
     let (dir, store) = empty_store().await;
-    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
+    let cache = without_ping(&store);
     let past = (1..5 * 144).map(|i| record(now_us - i * 10 * MINUTE_US, 60_000_000));
     report(&cache, past.collect(), now_us).await;
     (dir, store, cache)
@@ -220,7 +230,7 @@ async fn a_record_that_lies_ahead_does_not_count_until_its_time_has_come() {
         let early = Record { time: begin_us + ahead_us, ..test };
         report(&cache, vec![early], begin_us).await;
         let check = async |now_us: i64| {
-            let kept = cache.kept(DST, || (now_us, now_us)).await.unwrap();
+            let kept = cache.at(CLIENT, DST, move || (now_us, now_us)).await.unwrap();
             assert_eq!(kept.json, cache.as_of(DST, now_us).await.unwrap().json);
             let from = &kept.advice.computed_from;
             (kept.advice.reason, kept.advice.age_s, from.capacity_bps, kept.advice.rtt_us)
@@ -245,7 +255,7 @@ async fn capacities_that_alternate_do_not_flip_the_mode() {
             let capacity_bps = if i == 30 { Some(222_000_000) } else { capacity_bps };
             let one = Record { capacity_bps, ..record(now_us, available_bps) };
             report(&cache, vec![one], now_us).await;
-            let kept = cache.kept(DST, || (now_us, now_us)).await.unwrap();
+            let kept = cache.at(CLIENT, DST, move || (now_us, now_us)).await.unwrap();
             assert_eq!(kept.json, cache.as_of(DST, now_us).await.unwrap().json);
             if i >= 4 {
                 modes.insert(kept.advice.mode == Mode::Bg);
@@ -264,11 +274,11 @@ async fn writing_does_not_wait_for_pings() {
     let begin_us = 1_774_500_000_000_000;
     let (dir, store, _) = with_past_days(begin_us).await;
     let pinger = instead_of_ping(dir.path(), "exec sleep 30");
-    let cache = Arc::new(AdviceCache::new(store, pinger));
+    let cache = AdviceCache::new(store, pinger);
     let asking: Vec<_> = (0..20)
         .map(|_| {
             let cache = Arc::clone(&cache);
-            tokio::spawn(async move { cache.now(DST).await.map(drop) })
+            tokio::spawn(async move { cache.now(CLIENT, DST).await.map(drop) })
         })
         .collect();
     while pinged(dir.path()).is_empty() {
@@ -287,10 +297,12 @@ async fn what_was_forgotten_during_a_ping_is_read_again() {
     let begin_us = 1_774_500_000_000_000;
     let (dir, store, _) = with_past_days(begin_us).await;
     let until_told = format!("while [ ! -e {}/go ]; do sleep 0.02; done", dir.path().display());
-    let cache = Arc::new(AdviceCache::new(store, instead_of_ping(dir.path(), &until_told)));
+    let cache = AdviceCache::new(store, instead_of_ping(dir.path(), &until_told));
     let asking = {
         let cache = Arc::clone(&cache);
-        tokio::spawn(async move { cache.now(DST).await.unwrap().advice.computed_from.newest_bps })
+        tokio::spawn(async move {
+            cache.now(CLIENT, DST).await.unwrap().advice.computed_from.newest_bps
+        })
     };
     while pinged(dir.path()).is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -310,12 +322,12 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
         capacity_bps,
         ..record(begin_us + hours * HOUR_US, 60_000_000)
     };
-    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
+    let cache = without_ping(&store);
     let told = vec![record("router", 0, Some(100_000_000)), record("agent", 23, None)];
     report(&cache, told, begin_us + 23 * HOUR_US).await;
     let capacity_at = async |hours: i64| {
         let at_us = begin_us + hours * HOUR_US;
-        let kept = cache.kept(DST, || (at_us, at_us)).await.unwrap();
+        let kept = cache.at(CLIENT, DST, move || (at_us, at_us)).await.unwrap();
         kept.advice.computed_from.capacity_bps
     };
     assert_eq!(capacity_at(23).await, Some(1e8));
@@ -336,19 +348,88 @@ async fn a_day_that_begins_has_a_block_of_its_own() {
         |i: i64| record(midnight_us - i * MINUTE_US, 60_000_000 + (i % 1440) as u64 * 1000);
     let records = (3..=5 * 1440).map(|i| record(i).into()).collect();
     store.write(&[Batch { id: None, records }], midnight_us).await.unwrap();
-    let cache = AdviceCache::new(Arc::clone(&store), Pinger::new(false, Arc::default()));
+    let cache = without_ping(&store);
     for (t0_us, of_day_us) in [
         (midnight_us - 2 * MINUTE_US, midnight_us - 2 * MINUTE_US),
         (midnight_us + MINUTE_US, midnight_us + MINUTE_US),
         (midnight_us + 2 * MINUTE_US, midnight_us + MINUTE_US),
     ] {
-        let kept = cache.kept(DST, || (t0_us, t0_us)).await.unwrap();
+        let kept = cache.at(CLIENT, DST, move || (t0_us, t0_us)).await.unwrap();
         assert_eq!(kept.json, cache.as_of(DST, t0_us).await.unwrap().json);
         let entry = cache.entry(DST).await.unwrap().unwrap();
         let known = entry.lock().await;
         let block = known.as_ref().and_then(|k| k.block.as_ref()).unwrap();
         assert!(block.is_for(of_day_us) && !block.is_for(of_day_us - 1));
     }
+}
+
+/// A history of many hours around the time of day takes seconds to read. All reports go through one task.
+#[tokio::test]
+async fn reports_do_not_wait_for_a_path_that_is_read_and_whoever_asks_then_hears_of_them() {
+    let begin_us = 1_774_500_000_000_000;
+    let (_dir, _store, cache) = with_past_days(begin_us).await;
+    let newest_bps = async || {
+        let kept = cache.at(CLIENT, DST, move || (begin_us, begin_us)).await.unwrap();
+        kept.advice.computed_from.newest_bps
+    };
+    assert_eq!(newest_bps().await, Some(60_000_000));
+    let entry = cache.paths().get(DST).cloned().unwrap();
+    let reading = entry.lock().await;
+    let begun = Instant::now();
+    report(&cache, vec![record(begin_us, 5)], begin_us).await;
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(newest_bps().await, Some(5));
+    drop(reading);
+    assert_eq!(newest_bps().await, Some(5));
+}
+
+#[tokio::test]
+async fn who_needs_the_store_waits_for_a_turn_and_what_is_kept_and_others_do_not() {
+    let begin_us = 1_774_500_000_000_000;
+    let (_dir, _store, cache) = with_past_days(begin_us).await;
+    let other = IpAddr::from([192, 0, 2, 1]);
+    let has_answer = async |client: IpAddr, dst: &str, at_us: i64| {
+        let asked = cache.at(client, dst, move || (at_us, at_us));
+        tokio::time::timeout(Duration::from_millis(200), asked).await.is_ok()
+    };
+    let (of_client, cold) = (Arc::clone(&cache), "192.0.2.8");
+    let long = tokio::spawn(async move {
+        of_client
+            .turns
+            .run(CLIENT, std::future::pending::<std::result::Result<(), Problem>>())
+            .await
+    });
+    tokio::task::yield_now().await;
+    assert!(!has_answer(CLIENT, DST, begin_us).await);
+    assert!(has_answer(other, DST, begin_us).await);
+    assert!(has_answer(CLIENT, DST, begin_us).await);
+    assert!(has_answer(CLIENT, DST, begin_us + SECOND_US).await);
+    assert!(!has_answer(CLIENT, cold, begin_us).await);
+    assert!(has_answer(other, cold, begin_us).await);
+    long.abort();
+}
+
+#[tokio::test]
+async fn a_path_more_than_there_is_room_for_takes_the_place_of_one() {
+    let begin_us = 1_774_500_000_000_000;
+    let (_dir, store) = empty_store().await;
+    let cache = without_ping(&store);
+    let names = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
+    for dst in names {
+        let past = (1..5 * 144).map(|i| record(begin_us - i * 10 * MINUTE_US, 60_000_000));
+        let past = past.map(|r| Record { dst: dst.into(), ..r });
+        report(&cache, past.collect(), begin_us).await;
+    }
+    let ask = async |dst: &str| {
+        cache.at(CLIENT, dst, move || (begin_us, begin_us)).await.unwrap();
+        cache.held.load(Ordering::Relaxed)
+    };
+    let of_one = ask(names[0]).await;
+    assert!(of_one > 0 && ask(names[1]).await == 2 * of_one);
+    cache.held.fetch_add(MOST_SAMPLES_OF_ALL - 2 * of_one, Ordering::Relaxed);
+    assert_eq!(ask(names[2]).await, MOST_SAMPLES_OF_ALL);
+    let paths = cache.paths();
+    assert!(paths.len() == 2 && paths.contains_key(names[2]));
 }
 
 proptest! {
