@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The directives. docs/ftp.md says what each is for.
+ * The directives. docs/how-to/ftp.md says what each is for.
  *
  * All but the log are looked up when a transfer begins, by where the file lies and who asks for it; a
  * log is opened once, before the session goes into a chroot.

@@ -119,6 +119,8 @@ def test_an_amount_that_is_no_whole_number_is_an_error_of_the_caller(url: str) -
     for wrong in (-5, 0.5, math.nan, math.inf):
         with pytest.raises(ValueError, match="give a whole number of 0 or more"):
             service.advice(DST, remaining_bytes=wrong)
+    with pytest.raises(TypeError, match="is no str: give a number of bytes, as 16e9"):
+        service.advice(DST, remaining_bytes="16G")  # type: ignore[arg-type]
 
 
 # --- proxies and tokens ---
@@ -449,5 +451,8 @@ def test_a_service_behind_tls_is_asked(
     with serving(answer, context) as url:
         untrusted = AdviceService(url).advice(DST).because
         assert "cannot be trusted" in untrusted and "SSL_CERT_FILE" in untrusted
+        monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent.pem")
+        missing = AdviceService(url).advice(DST).because
+        assert "SSL_CERT_FILE names /nonexistent.pem, which is not there" in missing
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert AdviceService(url).ask(DST).mode == "measure"

@@ -207,7 +207,7 @@ def no_slower_than_reno(
 def test_one_percent_of_random_loss_costs_no_more_than_it_costs_reno() -> None:
     # A short round trip and 70 losses in each transfer: their number and places decide much. In a
     # short one all depends on how far slow start came before the first, and the background's goes
-    # no further than the path carries (docs/lab-notes/0004-random-loss.md).
+    # no further than the path carries (lab/notes/0004-random-loss.md).
     path = Path3(forward="rate 50mbit limit 1000 loss 1%", back="delay 10ms limit 10000")
     # The background yields to a queue; random loss makes none.
     no_slower_than_reno(path, "w10000000", {"imtcp": 0.03, "imtcp_bg": 0.1}, least_retrans=30)

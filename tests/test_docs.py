@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from built import IMTCP
-from pages import CODE, ROOT, dead_links, links, named, words
+from pages import ROOT, dead_links, links, named, words
 
 DOCS = ROOT / "docs"
 SUMMARY = DOCS / "SUMMARY.md"
@@ -50,9 +50,9 @@ def test_the_pages_have_at_most_17500_words_together() -> None:
 
 
 def test_each_page_is_of_one_kind() -> None:
-    """A folder for each kind, and nothing beside them but the first page and where notes went."""
+    """A folder for each kind, and nothing beside them but the first page."""
     beside = {page for page in PAGES if page.relative_to(DOCS).parts[0] not in KINDS}
-    assert beside == {DOCS / "README.md", DOCS / "lab-notes" / "README.md"}
+    assert beside == {DOCS / "README.md"}
 
 
 @pytest.mark.parametrize("note", NOTES, ids=named)
@@ -66,23 +66,14 @@ def test_a_note_begins_with_its_conclusion_and_the_index_has_it(note: Path) -> N
     assert row in (ROOT / "lab" / "notes" / "README.md").read_text().split("\n")
 
 
-def moved() -> set[str]:
-    """Addresses from before, which docs/README.md leads on from."""
-    text = (DOCS / "README.md").read_text().split("\n## Older addresses\n")[1]
-    return {code.strip("`") for code in CODE.findall(text)}
-
-
-def test_each_page_that_a_source_names_exists_or_its_older_address_is_listed() -> None:
+def test_each_page_that_a_source_names_exists() -> None:
     files = [path for top in SOURCES for path in (ROOT / top).rglob("*") if path.suffix in KNOWN]
     files += [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "Cargo.toml"]
-    old = moved()
     lost = {
         f"{named(path)}: {address}"
         for path in files
         for address in ADDRESS.findall(path.read_text(errors="replace"))
         if not (ROOT / address).exists()
-        and address not in old
-        and f"{address.rsplit('/', 1)[0]}/" not in old
     }
     assert lost == set()
 

@@ -80,7 +80,7 @@ def test_promtool_finds_nothing_wrong_with_the_metrics_and_the_alerts(exporter: 
                              text=True, check=False)  # fmt: skip
     assert checked.returncode == 0 and not checked.stderr, checked.stderr
     subprocess.run(["promtool", "check", "rules", ALERTS], check=True, capture_output=True)
-    assert len(re.findall(r"- alert:", ALERTS.read_text())) == 3
+    assert len(re.findall(r"- alert:", ALERTS.read_text())) == 6
 
 
 @needs_prometheus
@@ -127,8 +127,9 @@ scrape_configs:
             missing = {title for title, exprs in panels().items() for e in exprs if not answer(e)}
         assert missing == set()
         rules = json.loads(ask(f"http://127.0.0.1:{port}/api/v1/rules"))
-        [group] = rules["data"]["groups"]
-        assert all(rule["health"] != "err" for rule in group["rules"]), group
+        groups = rules["data"]["groups"]
+        assert {group["name"] for group in groups} == {"imtcp", "imtcp-advice"}
+        assert all(rule["health"] != "err" for group in groups for rule in group["rules"]), groups
     finally:
         prometheus.terminate()
         prometheus.wait(timeout=20)

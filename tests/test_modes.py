@@ -258,7 +258,7 @@ SMOOTHED_MOST_MS = 1 << 29
 
 
 def test_the_kernels_lp_is_reno_where_the_peers_clock_is_far_from_ours() -> None:
-    """docs/tcp-lp-in-linux.md."""
+    """docs/explanation/tcp-lp-in-linux.md."""
     path = Path3(forward="rate 20mbit limit 400")
     tries = range(6)
     script = path.script() + path.transfer("reno", "w4000000", send="-S 50")

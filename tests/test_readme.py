@@ -42,7 +42,8 @@ def blocks(path: Path) -> list[str]:
 def commands(path: Path) -> list[list[str]]:
     """The lines of the page's blocks that begin with a program of ours, as words."""
     text = "\n".join(blocks(path))
-    lines = re.findall(r"^(?:sudo (?:-\S+ )*)?(imtcp(?:-advice|-agent)? .*)$", text, re.MULTILINE)
+    sudo = r"(?:sudo (?:-u \S+ |-\S+ )*)?"
+    lines = re.findall(rf"^{sudo}(imtcp(?:-advice|-agent)? .*)$", text, re.MULTILINE)
     # Up to where the shell's own words begin.
     return [shlex.split(re.split(r"\s[&|<>]", line)[0], comments=True) for line in lines]
 

@@ -18,6 +18,7 @@
  * off at the sender (ethtool -K DEV tso off gso off).
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
  *
  * The structure is also what user space writes for a run and reads of a connection
  * (bpf/imtcp_shared.h), so its rules hold: fields are appended, 0 is "not chosen".
- * docs/parameters.md tells users what each does.
+ * docs/reference/parameters.md tells users what each does.
  */
 #ifndef IMTCP_PARAMS_H
 #define IMTCP_PARAMS_H

@@ -539,7 +539,7 @@ fn a_report_that_came_whole_and_waits_for_the_history_is_told_that_it_is_busy() 
         report("second")
     });
     assert_eq!((status, &problem["status"]), (503, &json!(503)), "{problem}");
-    assert_eq!(problem["detail"], "the history is busy: send it again later");
+    assert_eq!(problem["detail"], "the history is busy: try again later, with less if you can");
     drop(other.stdin.take());
     other.wait().unwrap();
     eventually("a report is stored", || report("second").0 == 200);

@@ -3,8 +3,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+
+use nix::unistd::User;
 
 /// 1 MiB: a chain of certificates or a list of tokens takes some kB, and /dev/zero must end.
 const MOST_BYTES: u64 = 1 << 20;
@@ -31,12 +33,22 @@ pub fn read_public(path: &Path) -> Result<Vec<u8>, String> {
 /// A pipe that nobody writes to would keep the whole service waiting.
 fn open(path: &Path) -> Result<File, String> {
     let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
-    let file = file.map_err(|e| e.to_string())?;
+    let file = file.map_err(|e| why_not_opened(path, &e))?;
     let kind = file.metadata().map_err(|e| e.to_string())?.file_type();
     if kind.is_fifo() || kind.is_socket() {
         return Err("it is a pipe or a socket: name a file".into());
     }
     Ok(file)
+}
+
+/// Why a file cannot be opened. Where its rights forbid it, whose it is: the remedy is that user, or other rights.
+pub fn why_not_opened(path: &Path, e: &io::Error) -> String {
+    let found = path.metadata().ok().filter(|_| e.kind() == io::ErrorKind::PermissionDenied);
+    let Some(found) = found else { return e.to_string() };
+    let user = User::from_uid(found.uid().into()).ok().flatten().map(|user| user.name);
+    let owner = user.unwrap_or_else(|| format!("#{}", found.uid()));
+    let mode = found.mode() & 0o777;
+    format!("permission denied, it is {owner}'s with mode {mode:o}: run this as {owner} (`sudo -u {owner} …`), or let this user read it")
 }
 
 fn read_all(file: File) -> Result<Vec<u8>, String> {

@@ -17,16 +17,18 @@ NOT_RUN, NOT_READABLE = "not run", "not readable"
 #: What the tables and texts call things.
 WORDS = {
     "[IM], [BG], [LP], [EN], [SL]": "the papers: ImTCP, ImTCP-bg, TCP-LP, ENABLE, and the slides of"
-    " ImTCP-bg (docs/paper-to-code.md)",
+    " ImTCP-bg (docs/reference/paper-to-code.md)",
     "U": "share of the bandwidth that the foreground leaves which the background uses",
     "I": "by how much longer the web's objects take than without a background: of their mean time,"
     " of the time of the 95 % quickest (p95), of the mean of those of 30 kB at most (small)",
     "imtcp_bg, imtcp_fs, imtcp_lp, imtcp_lpecn, imtcp_nice": "this project's ImTCP-bg, full speed,"
     " TCP-LP by delay and by marks, TCP Nice, in pictures with (imtcp) or imtcp before the name",
     "paper, paper_bg, paper_fs": "ImTCP, ImTCP-bg and full speed as their papers print them",
-    "tcp_lp": "the kernel's own TCP-LP, in pictures TCP-LP (kernel) (docs/tcp-lp-in-linux.md)",
+    "tcp_lp": "the kernel's own TCP-LP, in pictures TCP-LP (kernel)"
+    " (docs/explanation/tcp-lp-in-linux.md)",
     "none": "the same run without a background",
-    "pause=0": "a parameter of a connection (docs/parameters.md): no pause between measurements",
+    "pause=0": "a parameter of a connection (docs/reference/parameters.md): no pause between"
+    " measurements",
 }
 
 

@@ -8,6 +8,7 @@ import http.client
 import ipaddress
 import json
 import math
+import os
 import socket
 import ssl
 import urllib.parse
@@ -15,6 +16,7 @@ import uuid
 import warnings
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypedDict
 
 from . import exchange
@@ -133,7 +135,10 @@ class AdviceService:
             message = f"{self.url} does not answer within {self.timeout_s:g} s"
             raise ServiceError(message) from e
         except ssl.SSLCertVerificationError as e:
+            named = os.environ.get("SSL_CERT_FILE")
             hint = "the variable SSL_CERT_FILE may name a file with its certificate"
+            if named and not Path(named).exists():
+                hint = f"SSL_CERT_FILE names {named}, which is not there"
             raise ServiceError(f"{self.url} cannot be trusted: {e.verify_message}; {hint}") from e
         except (OSError, ValueError) as e:
             raise ServiceError(f"{self.url} does not answer: {e}") from e
@@ -203,6 +208,9 @@ def _time_text(value: object) -> str:
 
 def _whole(remaining_bytes: float) -> int:
     """Of 16e9, too."""
+    if not isinstance(remaining_bytes, (int, float)):
+        kind = type(remaining_bytes).__name__
+        raise TypeError(f"remaining_bytes is no {kind}: give a number of bytes, as 16e9")
     whole = int(remaining_bytes) if math.isfinite(remaining_bytes) else -1
     if whole != remaining_bytes or whole < 0:
         raise ValueError(f"remaining_bytes={remaining_bytes!r}: give a whole number of 0 or more")

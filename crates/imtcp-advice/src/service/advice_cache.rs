@@ -137,10 +137,10 @@ impl AdviceCache {
     ) -> std::result::Result<Arc<Answered>, Problem> {
         let mut pinged = self.pinger.recent(dst);
         loop {
-            let mut step = self.from_memory(dst, &clock, pinged).await?;
+            let mut step = self.step_in_memory(dst, &clock, pinged).await?;
             if let Step::Read = step {
                 let (cache, dst, clock) = (Arc::clone(self), dst.to_string(), clock.clone());
-                let read = async move { Ok(cache.from_store(&dst, clock, pinged).await?) };
+                let read = async move { Ok(cache.step_in_store(&dst, clock, pinged).await?) };
                 step = self.turns.run(client, read).await?;
             }
             match step {
@@ -153,7 +153,7 @@ impl AdviceCache {
     }
 
     /// The next step to advice without the store.
-    async fn from_memory(
+    async fn step_in_memory(
         &self,
         dst: &str,
         clock: impl Fn() -> (i64, i64),
@@ -175,7 +175,7 @@ impl AdviceCache {
     }
 
     /// The same with the store.
-    async fn from_store(
+    async fn step_in_store(
         &self,
         dst: &str,
         clock: impl Fn() -> (i64, i64),

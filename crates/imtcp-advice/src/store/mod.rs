@@ -28,6 +28,7 @@ use std::str::FromStr;
 use std::sync::atomic::AtomicI64;
 use std::sync::Mutex;
 
+use imtcp_client::secret_file::why_not_opened;
 use sqlx::any::AnyConnectOptions;
 use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor};
 
@@ -197,7 +198,7 @@ fn check_file(path: &Path, create: bool) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             Err(open("there is no such file; `imtcp-advice import` or `serve` makes it".into()))
         }
-        Err(e) => Err(open(e.to_string())),
+        Err(e) => Err(open(why_not_opened(path, &e))),
     }
 }
 

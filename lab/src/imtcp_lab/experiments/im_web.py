@@ -139,7 +139,7 @@ BACKGROUND = Experiment(
         " which [IM]'s has not.",
         reason="Who hears of a queue a round trip of 180 ms late does harm, however well it"
         " judges: over 100 ms `lab run limit` computes at least 8 % for a use of 0.73"
-        " (docs/measurements.md) beside another web. Objects take 11 % longer here for a"
+        " (lab/measurements.md) beside another web. Objects take 11 % longer here for a"
         " use of 0.68, and 25 % beside Reno. What the paper's own harm was its figure alone"
         " tells.",
         judge=_judge_background,

@@ -1,6 +1,6 @@
 """LP-F6: up to which ratio of round trips TCP-LP leaves before TCP loses a packet.
 
-The model and its derivation are in docs/lp-rtt-ratio.md; nothing is run.
+The model and its derivation are in lab/lp-rtt-ratio.md; nothing is run.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ EXPERIMENT = Experiment(
         expected="TCP-LP may have a much longer round trip than TCP and still leave in time, the"
         " longer the smaller δ.",
         choices="The paper's inequality is not legible in the copy that we have; ours is derived"
-        " from its assumptions in docs/lp-rtt-ratio.md. The buffers of 15 and 99 packets are those"
+        " from its assumptions in lab/lp-rtt-ratio.md. The buffers of 15 and 99 packets are those"
         " of the paper's links of 1.5 and 10 Mbit/s.",
         judge=_judge,
         draw=lambda rows, theme: plots.lines(

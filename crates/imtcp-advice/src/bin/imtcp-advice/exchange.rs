@@ -70,6 +70,9 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     } else {
         let read = format::count(done.read, "record");
         outln!("{read} read: {} stored, {} were there", done.stored, done.known);
+        if done.read == 0 {
+            eprintln!("imtcp-advice: warning: there is no record in {shown}");
+        }
         if done.skipped > 0 {
             let intervals = format::count(done.skipped, "interval");
             let too_much = done.skipped_too_much;

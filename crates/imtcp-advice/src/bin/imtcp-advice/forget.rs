@@ -13,7 +13,7 @@ use crate::said::Said;
 
 pub fn main(args: ForgetArgs) -> Result<u8> {
     let dst = destination(&args.path)?;
-    let removed = wait(async {
+    let (removed, is_client) = wait(async {
         let store = open_existing(&args.db).await?;
         paths(&store, Some(&dst)).await?;
         if !args.yes {
@@ -22,13 +22,18 @@ pub fn main(args: ForgetArgs) -> Result<u8> {
         let mut said = Said::new();
         let mut tell = |records| said.progress(|| format!("{records} records of {dst} removed"));
         let removed = store.forget(&dst, &mut tell).await?;
+        let is_client = store.is_client(&dst).await?;
         store.close().await;
-        removed.with_context(|| format!("somebody else has removed {dst} by now"))
+        let removed = removed.with_context(|| format!("somebody else has removed {dst} by now"))?;
+        Ok((removed, is_client))
     })?;
     if args.json {
-        print_json(&json!({ "path": dst, "removed": removed }))?;
+        print_json(&json!({ "path": dst, "removed": removed, "is_client": is_client }))?;
     } else {
         outln!("{} of {dst} removed, and its settings", format::count(removed, "record"));
+        if is_client {
+            outln!("It stays in the list of clients: DELETE /v1/clients/{dst} takes it out.");
+        }
     }
     Ok(exit::OK)
 }

@@ -65,9 +65,11 @@ pub fn main(args: SetArgs) -> Result<u8> {
 
 /// `KEY=VALUE` as the settings have it; `KEY=` takes back.
 fn parse(text: &str) -> Result<(String, Value)> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| anyhow!("'{text}' is no setting: write KEY=VALUE, as threshold=42M"))?;
+    let (key, value) = text.split_once('=').ok_or_else(|| {
+        let known = is_setting(text).then(|| format!("{text}=VALUE"));
+        let write = known.unwrap_or("KEY=VALUE, as threshold=42M".into());
+        anyhow!("'{text}' has no value: write {write}; `set` without a setting shows all")
+    })?;
     let wrong = |why: String| anyhow!("{key}: {why}");
     // NaN and infinity are no JSON: they would take the setting back.
     let number = |text: &str| match text.trim().parse::<f64>() {
