@@ -45,6 +45,9 @@ def _kernel(name: str, label: str, module: str | None = None) -> Control:
 
 NONE = Control("none", None, label="no background")
 PRIORITY = Control("priority", "cubic", priority=True, label="CUBIC under strict priority (ideal)")
+PRIORITY_BBR = Control(
+    "priority_bbr", "bbr", priority=True, label="BBR under strict priority (ideal beside loss)"
+)
 
 #: All controls by name; the kernel's own are plain congestion control modules.
 CONTROLS: dict[str, Control] = {
@@ -88,6 +91,7 @@ CONTROLS: dict[str, Control] = {
         ),
         Control("imtcp_nocc", "imtcp_nocc", run_mode="nocc", label="no congestion control (imtcp)"),
         PRIORITY,
+        PRIORITY_BBR,
     )
 }  # fmt: skip
 

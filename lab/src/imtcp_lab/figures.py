@@ -65,6 +65,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "highspeed": ("#666666", "x"),
     "westwood": ("#c51b7d", "+"),
     "priority": ("#2ca02c", "h"),
+    "priority_bbr": ("#2ca02c", "H"),
 }
 
 

@@ -90,6 +90,14 @@ def mean_delay_s(udp: pl.DataFrame, window: Window) -> float:
     return delays_us / max(1, packets) / 1e6
 
 
+def delay_quantile_s(udp: pl.DataFrame, window: Window, share: float) -> float:
+    """Of the packets' delays in the window, where a row has a packet or two; NaN of none."""
+    inside = udp.filter(
+        (udp["t_us"] > window.start_us) & (udp["t_us"] <= window.end_us) & (udp["packets"] > 0)
+    )
+    return quantile(inside["delay_most_us"].to_list(), share) / 1e6
+
+
 def goodput_bps(payload_bytes: float, window: Window) -> float:
     """Payload that arrived in the window as a rate of whole frames, as capacities are."""
     return payload_bytes * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES

@@ -16,8 +16,16 @@ CAKE = "cake"
 RED_ECN = "red-ecn"
 #: Marks whoever asks for marks above a threshold, and drops only when it is full [LP §IV-A].
 LP_ECN = "lp-ecn"
-#: Disciplines by name.  The two fair ones keep their own defaults, as people run them.
-QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, LP_ECN)
+#: One queue with an active management, which marks who asks for it and drops the others' packets.
+CODEL_ECN = "codel-ecn"
+#: Drops at random, the more the longer packets wait, as cable modems do [RFC 8034].
+PIE = "pie"
+#: Disciplines by name.  The fair ones keep their own defaults, as people run them.
+QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, LP_ECN, CODEL_ECN, PIE)
+#: Their hosts ask for marks: else nobody does.
+WITH_MARKS = (RED_ECN, CODEL_ECN)
+#: RFC 8034 §4.1: DOCSIS-PIE's target of latency and its update interval.
+PIE_TARGET_MS, PIE_UPDATE_MS = 10, 16
 #: The share of the queue above which it marks: TCP-LP's delta [LP §III-D].
 LP_ECN_SHARE = 0.15
 
@@ -33,6 +41,10 @@ def discipline(queue: str, limit_pkts: int, capacity_bps: float) -> str:
         return _red_ecn(limit_pkts, capacity_bps)
     if queue == LP_ECN:
         return _lp_ecn(limit_pkts, capacity_bps)
+    if queue == CODEL_ECN:
+        return f"codel limit {limit_pkts} ecn"
+    if queue == PIE:
+        return f"pie limit {limit_pkts} target {PIE_TARGET_MS}ms tupdate {PIE_UPDATE_MS}ms"
     return f"pfifo limit {limit_pkts}"
 
 
@@ -81,6 +93,8 @@ class WayBack:
     #: The link back has the bottleneck's capacity and so much DropTail queue before the delay; 0:
     #: it is never full.
     link_pkts: int = 0
+    #: That link's share of the bottleneck's capacity.
+    link_share: float = 1.0
     #: A return link with half of what delayed ACKs need, which filters the others out.
     thinned: bool = False
     #: Each delay is longer or shorter by up to this; packets stay in order.
@@ -93,6 +107,8 @@ class WayBack:
             raise ValueError("times cannot be negative")
         if self.link_pkts < 0 or (self.link_pkts and self.thinned):
             raise ValueError("there is one link back: with a queue, or one that filters ACKs")
+        if self.link_share <= 0 or (self.link_share != 1 and not self.link_pkts):
+            raise ValueError("a link back has a queue and a share of the capacity")
 
     def netem(self, delay_ms: float) -> str:
         """Options of the delay on the way back."""

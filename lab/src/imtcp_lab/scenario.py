@@ -124,6 +124,8 @@ class Scenario:
         if self.trace_segments:
             parts.append(segments.start())
         parts.append(CLOCK)
+        if path.changes:
+            parts.append(path.changing())
         parts.append(self._samplers(watch=active is not None and self.control.needs_imtcp))
         if self.foreground is not None:
             parts.append(self.foreground.start(path, self.times, self.seed))

@@ -37,6 +37,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from imtcp_lab import changes
+from imtcp_lab.changes import Change
 from imtcp_lab.hosts import LINUX, Hosts
 from imtcp_lab.network import (
     batch,
@@ -55,8 +57,8 @@ from imtcp_lab.queues import (
     FRAME_BYTES,
     LP_ECN,
     QUEUES,
-    RED_ECN,
     STEADY,
+    WITH_MARKS,
     WayBack,
     discipline,
 )
@@ -99,6 +101,8 @@ class Dumbbell:
     paced: bool = False
     #: Share of the packets that the bottleneck loses at random, per cent.
     loss_pct: float = 0.0
+    #: Losses come in bursts of so many packets on average; 0: each by itself.
+    loss_burst_pkts: float = 0.0
     #: What queues inside the shaper, of :data:`~imtcp_lab.queues.QUEUES`.
     queue: str = DROPTAIL
     #: The shaper's bucket: bursts up to it pass at once.  0: one frame, as on a wire.
@@ -112,6 +116,12 @@ class Dumbbell:
     hosts: Hosts = LINUX
     #: One of a hundred of the background's packets leaves so late that others overtake it; 0: none.
     reordered_ms: float = 0.0
+    #: What has crossed the bottleneck waits so long and arrives together, as on a shared medium.
+    bunched_ms: float = 0.0
+    #: The senders' devices take packets of so many bytes, as a tunnel's.
+    mtu_bytes: int = 1500
+    #: What changes while the path is used, in the order of time.
+    changes: tuple[Change, ...] = ()
     #: For kernels without netem and prio: a user-space delay line behind the
     #: bottleneck.  All paths then have the background's round trip.
     delay_line: bool = False
@@ -135,13 +145,24 @@ class Dumbbell:
             raise ValueError("strict priority needs a kernel with prio")
         if self.paced and self.reordered_ms:
             raise ValueError("a host paces its packets or reorders them: it has one discipline")
-        if self.delay_line and (self.loss_pct or self.reordered_ms or self.way_back != STEADY):
+        if self.loss_burst_pkts and not (self.loss_pct and self.loss_burst_pkts > 1):
+            raise ValueError(
+                "a burst of losses has more than one packet, and a share of them is lost"
+            )
+        if self.changes and self.priority:
+            raise ValueError("nothing says yet how strict priority changes its rate")
+        needs_netem = self.loss_pct or self.reordered_ms or self.bunched_ms
+        if self.delay_line and (needs_netem or self.way_back != STEADY):
             raise ValueError("loss, reordering and what befalls ACKs need a kernel with netem")
 
     @property
     def bdp_pkts(self) -> float:
         """Bandwidth-delay product of the background's path in full frames."""
         return bdp_pkts(self.capacity_bps, self.background_rtt_ms / 1e3)
+
+    def mean_capacity_bps(self, start_s: float, end_s: float) -> float:
+        """Between two times after ``$T0``."""
+        return changes.mean_capacity_bps(self.capacity_bps, self.changes, start_s, end_s)
 
     @property
     def burst_bytes(self) -> int:
@@ -173,6 +194,8 @@ class Dumbbell:
             *(known_to_each_other(ends) for ends in _HOSTS_AND_ROUTER if self.way_back.link_pkts),
             self._bottleneck(),
             delays,
+            self._bunching(),
+            self._tunnel(),
             _SINGLE_SEGMENTS if self.single_segments else "",
             self._servers(),
             self._reordering(),
@@ -180,12 +203,28 @@ class Dumbbell:
             self._thinning(),
         ]
         # Else nobody asks for the marks.
-        if self.queue == RED_ECN:
+        if self.queue in WITH_MARKS:
             parts.append(_ask_for_marks("bg", "fg", "rx"))
         if self.queue == LP_ECN:
             # The background alone: the foreground is what should not notice [LP §IV-A].
             parts.append(_ask_for_marks("bg"))
         return "\n".join((*filter(None, parts), ""))
+
+    def changing(self) -> str:
+        """POSIX sh that makes the changes, once ``$T0`` is known."""
+        return changes.script(self.changes, [self._commands_of(c) for c in self.changes])
+
+    def _commands_of(self, change: Change) -> list[tuple[str, str]]:
+        bucket_bytes = max(frame_burst_bytes(change.capacity_bps), self.bucket_bytes)
+        # A tbf hands its limit on to a fifo inside, in that one's own unit.
+        rate = f"rate {change.capacity_bps:.0f}bit burst {bucket_bytes} limit {self.buffer_pkts}"
+        commands = [("rt", f"qdisc change dev {BOTTLENECK_DEVICE} root handle 1: tbf {rate}")]
+        if change.rtt_ms is not None:
+            addresses = sorted((*self.client_addresses, BACKGROUND_RECEIVER))
+            band = 1 + addresses.index(BACKGROUND_RECEIVER)
+            delay = f"parent 1:{band:x} handle {16 + band:x}: {self.way_back.netem(change.rtt_ms)}"
+            commands.append(("rx", f"qdisc change dev rx0 {delay}"))
+        return commands
 
     def _links(self) -> str:
         clients = "\n".join(
@@ -219,13 +258,49 @@ class Dumbbell:
             inside = f"fq limit {self.buffer_pkts} flow_limit {self.buffer_pkts} nopacing"
         if not self.loss_pct:
             return [f"{add} {parent} handle {handle}: {inside}"]
-        loss = f"netem loss {self.loss_pct:g}% limit"
+        loss = f"netem loss {self._loss()} limit"
         if self.queue == DROPTAIL:
             return [f"{add} {parent} handle {handle}: {loss} {self.buffer_pkts}"]
         return [
             f"{add} {parent} handle {handle}: {loss} 100000",
             f"{add} {handle}:1 handle {handle}0: {inside}",
         ]
+
+    def _loss(self) -> str:
+        if not self.loss_burst_pkts:
+            return f"{self.loss_pct:g}%"
+        # Two states, of which one loses all: left after a burst's mean length, entered so often
+        # that the share of packets in it is that which is lost.
+        leave = 1 / self.loss_burst_pkts
+        enter = leave * self.loss_pct / (100 - self.loss_pct)
+        return f"gemodel {enter * 100:.6g}% {leave * 100:.6g}%"
+
+    def _bunching(self) -> str:
+        if not self.bunched_ms:
+            return ""
+        slots = f"netem slot {self.bunched_ms:g}ms limit 100000"
+        redirect = "matchall action mirred egress redirect dev ifb0"
+        return "\n".join(
+            (
+                ip("rx", ["link add ifb0 type ifb", "link set ifb0 up"]),
+                batch(
+                    "rx",
+                    [
+                        f"qdisc add dev ifb0 root {slots}",
+                        "qdisc add dev rx0 ingress",
+                        f"filter add dev rx0 parent ffff: protocol all prio 1 {redirect}",
+                    ],
+                ),
+            )
+        )
+
+    def _tunnel(self) -> str:
+        if self.mtu_bytes == 1500:
+            return ""
+        return "\n".join(
+            ip(namespace, [f"link set {device} mtu {self.mtu_bytes}"])
+            for namespace, device in (("bg", "bg0"), ("fg", "fg0"))
+        )
 
     def _servers(self) -> str:
         links = dict(zip(self.server_addresses, self.server_links_bps, strict=False))
@@ -259,10 +334,11 @@ class Dumbbell:
         background = {BACKGROUND_RECEIVER: self.background_rtt_ms}
         if not self.way_back.link_pkts:
             return delays_by_source("rx", "rx0", clients | background, self.way_back)
+        link_bps = self.capacity_bps * self.way_back.link_share
         link = [
-            shaper("rx0", self.capacity_bps, self.burst_bytes),
+            shaper("rx0", link_bps, frame_burst_bytes(link_bps)),
             "qdisc add dev rx0 parent 1:1 handle 10: "
-            + discipline(DROPTAIL, self.way_back.link_pkts, self.capacity_bps),
+            + discipline(DROPTAIL, self.way_back.link_pkts, link_bps),
         ]
         return "\n".join(
             (

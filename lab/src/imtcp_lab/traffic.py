@@ -157,13 +157,17 @@ class Udp:
     frames: tuple[int, ...] = (FRAME_BYTES,)
     #: Their delays at the receiver are exact to this.
     wake_us: int = 5000
+    #: They are counted over so long.
+    interval_us: int = 100_000
     leaves = ("udp",)
 
     def prepare(self, path: Dumbbell) -> str:
         """A sink, so that no ICMP answers come back."""
+        # 100 ms is the program's own.
+        counted = "" if self.interval_us == 100_000 else f" --interval {self.interval_us}us"
         return (
             f"{program('rx')} imtcp-load udp-sink --listen {UDP_RECEIVER}:{UDP_PORT}"
-            f' --wake {self.wake_us}us --out "$OUT/udp.csv" & STOP="$STOP $!"\n'
+            f' --wake {self.wake_us}us{counted} --out "$OUT/udp.csv" & STOP="$STOP $!"\n'
         )
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
@@ -185,6 +189,17 @@ def voice(calls: int) -> Udp:
     """So many calls, their packets evenly spread."""
     rate_bps = calls * VOICE_FRAME_BYTES * 8 / VOICE_INTERVAL_S
     return Udp(f"0:{rate_bps:.0f}", frames=(VOICE_FRAME_BYTES,), wake_us=200)
+
+
+#: One direction of a video call in high definition: ours.
+CALL_BPS, CALL_FRAME_BYTES = 2.5e6, 1200
+
+
+def call() -> Udp:
+    """A video call, each packet told by itself."""
+    interval_us = int(CALL_FRAME_BYTES * 8 / CALL_BPS * 1e6)
+    schedule = f"0:{CALL_BPS:.0f}"
+    return Udp(schedule, (CALL_FRAME_BYTES,), wake_us=200, interval_us=interval_us)
 
 
 def program(namespace: str) -> str:

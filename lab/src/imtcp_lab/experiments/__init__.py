@@ -11,6 +11,7 @@ from imtcp_lab.experiments import (
     cpu,
     en_ftp,
     en_loss,
+    everyday,
     greedy,
     host_tcp,
     im_counts,
@@ -43,6 +44,7 @@ OWN: tuple[Experiment, ...] = (
     paths.EXPERIMENT,
     cpu.EXPERIMENT,
     scoreboard.EXPERIMENT,
+    everyday.EXPERIMENT,
     advised.EXPERIMENT,
     host_tcp.EXPERIMENT,
 )
