@@ -63,7 +63,7 @@ impl Hosts {
         let shown: String = called.chars().take(60).collect();
         let address = if names.any_address { "address" } else { "address on loopback" };
         let detail = format!(
-            "the service is not called '{shown}' (header Host): ask by its {address} or as localhost, \
+            "the service is not called '{shown}': ask by its {address} or as localhost, \
              or start it with --host and that name"
         );
         Err(Refused { status: StatusCode::MISDIRECTED_REQUEST, detail })

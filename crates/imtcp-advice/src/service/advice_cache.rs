@@ -17,12 +17,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use imtcp_client::record::Record;
 use imtcp_client::time::{now_us, SECOND_US};
+use tokio::sync::{MutexGuard, Notify};
 
 use super::block::{self, Block, Span, BLOCK_US};
 use super::cached_path::{self, Answered, CachedHop, CachedPath};
@@ -47,14 +48,102 @@ pub struct AdviceCache {
     turns: Turns,
 }
 
-/// Who writes takes its lock, too: nothing but the store may be waited for under it.
-type Entry = tokio::sync::Mutex<Option<CachedPath>>;
+/// A path's place. Nothing but the store may be waited for under its lock; and who wrote does not wait for it: what
+/// comes while a path is read lies beside it, and whoever has the lock next takes it in first.
+#[derive(Default)]
+struct Entry {
+    place: tokio::sync::Mutex<Option<CachedPath>>,
+    late: Mutex<Late>,
+    /// Does somebody read it from the store? One does at a time.
+    is_read: AtomicBool,
+    has_been_read: Notify,
+}
+
+/// The one who reads a path, until this is dropped.
+struct Reading<'a>(&'a Entry);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.is_read.store(false, Ordering::Release);
+        self.0.has_been_read.notify_waiters();
+    }
+}
+
+/// What was written while the path was read. The reader may have seen it or not: each record counts once.
+#[derive(Default)]
+struct Late {
+    /// Each with its span, and the time at which it was written.
+    records: Vec<(Record, u32, i64)>,
+    /// It was too much, or not told what: read again.
+    unknown: bool,
+}
+
+impl Entry {
+    /// `None` while another reads.
+    fn begin_reading(&self) -> Option<Reading<'_>> {
+        let begun = self.is_read.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
+        begun.is_ok().then_some(Reading(self))
+    }
+
+    /// Waits for the one who reads. All who wait go on at once: a lock would be handed from one to the next, and
+    /// never be free for one of them to read.
+    async fn until_read(&self) {
+        let read = self.has_been_read.notified();
+        if self.is_read.load(Ordering::Acquire) {
+            read.await;
+        }
+    }
+
+    async fn lock(&self) -> MutexGuard<'_, Option<CachedPath>> {
+        let place = self.place.lock().await;
+        self.up_to_date(place)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<CachedPath>>> {
+        let place = self.place.try_lock().ok()?;
+        Some(self.up_to_date(place))
+    }
+
+    fn up_to_date<'a>(
+        &self,
+        mut place: MutexGuard<'a, Option<CachedPath>>,
+    ) -> MutexGuard<'a, Option<CachedPath>> {
+        let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(|e| e.into_inner()));
+        let take_in = |known: &mut CachedPath| {
+            late.records
+                .iter()
+                .all(|(record, span_s, at_us)| known.take_in(record, *span_s, *at_us))
+        };
+        if late.unknown || !place.as_mut().is_some_and(take_in) && !late.records.is_empty() {
+            *place = None;
+        }
+        place
+    }
+
+    /// Takes in what was written, now or when the path has been read.
+    fn wrote(&self, written: &WrittenOfPath, now_us: i64) {
+        {
+            let mut late = self.late.lock().unwrap_or_else(|e| e.into_inner());
+            late.unknown |= written.some_known;
+            late.unknown |= late.records.len() + written.records.len() > MOST_LATE;
+            if late.unknown {
+                late.records = Vec::new();
+            } else {
+                let records = written.records.iter();
+                late.records.extend(records.map(|(r, span_s)| ((*r).clone(), *span_s, now_us)));
+            }
+        }
+        drop(self.try_lock());
+    }
+}
 
 /// What is next on the way to advice.
 enum Step {
     Answer(Arc<Answered>),
     /// The store has to be read.
     Read,
+    /// Another reads this path.
+    Wait(Arc<Entry>),
     /// No record tells the RTT.
     Ping,
 }
@@ -65,8 +154,10 @@ const MOST_PATHS: usize = 512;
 const MOST_SAMPLES: usize = 200_000;
 /// Samples of all paths; 16 bytes each, so 128 MB.
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
-/// How long reports wait for a path that is being read. ours: an hour of each day of a year is read in half of it.
-const READING: Duration = Duration::from_millis(50);
+/// Requests of one client that wait for its turn to read: each is done in some ten milliseconds as a rule.
+const MOST_WAITING: usize = 128;
+/// Records of one path that lie beside it while it is read, some 200 bytes each.
+const MOST_LATE: usize = 10_000;
 
 /// Records of one path that were written, each with its span in seconds.
 #[derive(Default)]
@@ -83,8 +174,12 @@ impl AdviceCache {
             paths: Mutex::default(),
             held: Arc::default(),
             pinger,
-            turns: Turns::default(),
+            turns: Turns::new(MOST_WAITING),
         })
+    }
+
+    pub fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     pub fn store(&self) -> &Store {
@@ -122,13 +217,13 @@ impl AdviceCache {
     /// The answer of this second, if it is made already and nobody is at the path: most requests end here.
     fn answered(&self, dst: &str, clock: impl Fn() -> (i64, i64)) -> Option<Arc<Answered>> {
         let entry = self.paths().get(dst).cloned()?;
-        let mut place = entry.try_lock().ok()?;
+        let mut place = entry.try_lock()?;
         answer_in(&mut place, clock())
     }
 
     /// Advice for the second that begins at the first time of the clock, of records until the second one,
-    /// from what is kept where that will do. Neither a turn nor a path's lock is held during a ping, nor a
-    /// path's lock while a turn is waited for.
+    /// from what is kept where that will do. Nothing is held during a ping, nor a turn while another reads the path,
+    /// nor a path's lock while a turn is waited for.
     async fn at(
         self: &Arc<Self>,
         client: IpAddr,
@@ -145,21 +240,24 @@ impl AdviceCache {
             }
             match step {
                 Step::Answer(answer) => return Ok(answer),
-                Step::Ping => pinged = Some(self.pinger.rtt_us(dst).await),
-                // All was forgotten meanwhile.
+                Step::Ping => pinged = Some(self.pinger.rtt_us(client, dst).await),
+                // Without a turn. Then the memory has it.
+                Step::Wait(entry) => entry.until_read().await,
                 Step::Read => {}
             }
         }
     }
 
-    /// The next step to advice without the store.
+    /// The next step to advice without the store, but for whether it has the path.
     async fn step_in_memory(
         &self,
         dst: &str,
         clock: impl Fn() -> (i64, i64),
         pinged: Option<Rtt>,
     ) -> Result<Step> {
-        let Some(entry) = self.paths().get(dst).cloned() else { return Ok(Step::Read) };
+        let Some(entry) = self.entry(dst).await? else {
+            return Ok(Step::Answer(self.unknown(dst, clock().0).await?));
+        };
         let mut place = entry.lock().await;
         // Under the lock: what others count meanwhile has come by then.
         let times = clock();
@@ -183,6 +281,9 @@ impl AdviceCache {
     ) -> Result<Step> {
         let Some(entry) = self.entry(dst).await? else {
             return Ok(Step::Answer(self.unknown(dst, clock().0).await?));
+        };
+        let Some(_reading) = entry.begin_reading() else {
+            return Ok(Step::Wait(Arc::clone(&entry)));
         };
         let mut place = entry.lock().await;
         let (t0_us, now_us) = clock();
@@ -227,7 +328,7 @@ impl AdviceCache {
     }
 
     /// These batches are in the store now; of each, so much was new.
-    pub async fn wrote(&self, batches: &[Batch], written: &[Written], now_us: i64) {
+    pub fn wrote(&self, batches: &[Batch], written: &[Written], now_us: i64) {
         let mut by_path: BTreeMap<&str, WrittenOfPath> = BTreeMap::new();
         for (batch, written) in batches.iter().zip(written).filter(|(_, w)| w.stored > 0) {
             // The store does not say which of them it had.
@@ -238,17 +339,10 @@ impl AdviceCache {
                 of_path.some_known |= !all_new;
             }
         }
-        for (dst, WrittenOfPath { records, some_known }) in by_path {
-            let Some(entry) = self.paths().get(dst).cloned() else { continue };
-            let Ok(mut known) = tokio::time::timeout(READING, entry.lock()).await else {
-                // Who reads it answers as of before; whoever asks from now on reads it anew.
-                self.paths().remove(dst);
-                continue;
-            };
-            let take_in =
-                |k: &mut CachedPath| records.iter().all(|(r, span)| k.take_in(r, *span, now_us));
-            if some_known || !known.as_mut().is_some_and(take_in) {
-                *known = None;
+        for (dst, written) in by_path {
+            let entry = self.paths().get(dst).cloned();
+            if let Some(entry) = entry {
+                entry.wrote(&written, now_us);
             }
         }
     }
@@ -258,7 +352,7 @@ impl AdviceCache {
         self.paths().clear();
     }
 
-    fn paths(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
+    fn paths(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Entry>>> {
         self.paths.lock().unwrap_or_else(|e| e.into_inner())
     }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The clients, for those who administrate them and for the agents that take their peers from here.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{ConnectInfo, Path, State};
 use axum::http::StatusCode;
 use axum::Json;
 use imtcp_client::destination::{destination, Destination};
@@ -23,8 +24,13 @@ pub struct Clients {
 
 /// The destinations that matter: whom agents with --peers-from-service report on and test
 #[utoipa::path(get, path = "/v1/clients", tag = "clients", responses((status = 200, description = "All of them", body = Clients)))]
-pub async fn clients(State(service): State<Shared>) -> Result<Json<Clients>, Problem> {
-    Ok(Json(Clients { clients: service.cache.store().clients().await? }))
+pub async fn clients(
+    State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
+) -> Result<Json<Clients>, Problem> {
+    let cache = Arc::clone(&service.cache);
+    let read = async move { Ok(Clients { clients: cache.store().clients().await? }) };
+    Ok(Json(service.turns.run(client.ip(), read).await?))
 }
 
 /// Add a client; one that is there stays as it is. At most 10 000

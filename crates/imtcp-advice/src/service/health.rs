@@ -14,8 +14,8 @@ use super::problem::Problem;
 use super::Shared;
 use crate::error::Error;
 
-/// A write that takes longer counts as failing: another process holds the database.
-const SLOW_WRITE: Duration = Duration::from_secs(5);
+/// A look at the history or a write that takes longer counts as failing: another process holds the database.
+const SLOW: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub struct Health(Mutex<Outcomes>);
@@ -31,6 +31,7 @@ struct Outcomes {
     /// The last read found it damaged.
     damaged: bool,
     writing_since: Option<Instant>,
+    reading_since: Option<Instant>,
 }
 
 impl Health {
@@ -38,9 +39,14 @@ impl Health {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    pub fn begin_read(&self) {
+        self.state().reading_since = Some(Instant::now());
+    }
+
     /// How a try to read went.
     pub fn read(&self, tried: Result<(), &Error>) {
         let mut state = self.state();
+        state.reading_since = None;
         state.replaced = matches!(tried, Err(Error::Replaced(_)));
         state.damaged = matches!(tried, Err(Error::Corrupt(_)));
         log("read", &mut state.reading, tried);
@@ -93,11 +99,14 @@ impl Health {
     pub fn check(&self) -> Result<(), Problem> {
         self.check_history()?;
         let state = self.state();
-        let slow = state.writing_since.is_some_and(|since| since.elapsed() > SLOW_WRITE);
+        let is_slow = |since: Option<Instant>| since.is_some_and(|at| at.elapsed() > SLOW);
         let detail = match (&state.reading, &state.writing) {
             (Some(_), _) => "the history cannot be read: see the service's log",
             (None, Some(_)) => "reports cannot be stored: see the service's log",
-            (None, None) if slow => "a write waits for a database that another process holds",
+            (None, None) if is_slow(state.reading_since) => "the history does not answer",
+            (None, None) if is_slow(state.writing_since) => {
+                "a write waits for a database that another process holds"
+            }
             (None, None) => return Ok(()),
         };
         Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
@@ -168,11 +177,18 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_waits_for_long_is_told() {
+    fn a_write_or_a_look_that_waits_for_long_is_told() {
         let health = Health::default();
         health.begin_write();
         assert!(health.check().is_ok());
-        health.state().writing_since = Instant::now().checked_sub(SLOW_WRITE * 2);
+        health.state().writing_since = Instant::now().checked_sub(SLOW * 2);
         assert!(health.check().unwrap_err().detail.contains("another process"));
+        health.wrote(Ok(()));
+        health.begin_read();
+        assert!(health.check().is_ok());
+        health.state().reading_since = Instant::now().checked_sub(SLOW * 2);
+        assert!(health.check().unwrap_err().detail.contains("does not answer"));
+        health.read(Ok(()));
+        assert!(health.check().is_ok());
     }
 }

@@ -153,6 +153,7 @@ impl Writer {
 
     /// Is the history there, has somebody else written, can it be written again?
     async fn look(&mut self) {
+        self.health.begin_read();
         let now = self.cache.store().generation().await;
         if matches!(now, Err(Error::Db(sqlx::Error::PoolClosed))) {
             // The service ends.
@@ -197,7 +198,7 @@ impl Writer {
                     self.cache.forget_all();
                 }
                 self.seen = generation;
-                self.cache.wrote(&batches, &written, now_us()).await;
+                self.cache.wrote(&batches, &written, now_us());
                 for (written, (done, _)) in written.into_iter().zip(waiting) {
                     self.metrics.records.inc_by(written.stored);
                     let outcome = if written.duplicate { "duplicate" } else { "stored" };

@@ -90,15 +90,19 @@ pub struct Service {
     names: Arc<Names>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
-    turns: Turns,
+    turns: Arc<Turns>,
     /// Bytes of reports' bodies in memory at once.
     report_room: Shares,
 }
 
 type Shared = Arc<Service>;
 
+/// Costly requests of one client that wait for its turn.
+const MOST_WAITING: usize = 32;
 /// Wrong tokens of one client: so many at once, and as many a minute.
 const WRONG_TOKENS: u32 = 10;
+/// How often the length of SQLite's log is looked at.
+const LOG_EVERY: Duration = Duration::from_secs(1);
 const ROLL_UP_EVERY: Duration = Duration::from_secs(3600);
 
 impl Service {
@@ -123,6 +127,8 @@ impl Service {
         let ingest = Ingest::start(Arc::clone(&cache), Arc::clone(&metrics), Arc::clone(&health));
         history_size::watch(Arc::clone(&cache), Arc::clone(&metrics)).await;
         tokio::spawn(roll_up(Arc::clone(&cache), config.retention, Arc::clone(&metrics)));
+        let turns = Arc::new(Turns::new(MOST_WAITING));
+        tokio::spawn(keep_log_short(Arc::clone(&cache), Arc::clone(&turns)));
         Ok(Arc::new(Service {
             cache,
             ingest,
@@ -140,7 +146,7 @@ impl Service {
             names,
             metrics,
             health,
-            turns: Turns::default(),
+            turns,
             report_room: Shares::new(report_body::MOST_BYTES),
         }))
     }
@@ -221,6 +227,18 @@ async fn roll_up(cache: Arc<AdviceCache>, keep: Retention, metrics: Arc<Metrics>
             // The service ends.
             Err(Error::Db(sqlx::Error::PoolClosed)) => return,
             Err(e) => tracing::error!("cannot roll up: {e}"),
+        }
+    }
+}
+
+/// Holds costly reads back for as long as it takes to move a long log of SQLite's into the file.
+async fn keep_log_short(cache: Arc<AdviceCache>, turns: Arc<Turns>) {
+    let mut due = tokio::time::interval(LOG_EVERY);
+    loop {
+        due.tick().await;
+        if cache.store().has_long_log() {
+            let _nobody_reads = (turns.hold_all().await, cache.turns().hold_all().await);
+            cache.store().checkpoint().await;
         }
     }
 }

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use imtcp_client::peer::is_peer;
 use imtcp_client::ping;
 use tokio::process::Command;
-use tokio::sync::{watch, Semaphore};
+use tokio::sync::watch;
 
 use super::names::Names;
+use super::shares::Shares;
 
 /// An answer waits no longer than this for a ping; the RTT is not known where it takes longer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -23,7 +24,7 @@ const KEEP: Duration = Duration::from_secs(60);
 /// Results kept, some 100 bytes each.
 const MOST_KEPT: usize = 10_000;
 /// Pings at once, of different paths: each is a process. With PATIENCE they are 64 a second at
-/// least; the answers of further paths tell no RTT until a place is free.
+/// least; the answers of further paths tell no RTT until a place is free. A client has a quarter of them.
 const MOST_AT_ONCE: usize = 32;
 
 /// Shares one ping among all who ask about a path. Cheap to clone.
@@ -33,7 +34,7 @@ pub struct Pinger {
     program: Arc<str>,
     patience: Duration,
     names: Arc<Names>,
-    places: Arc<Semaphore>,
+    places: Arc<Shares>,
     pings: Arc<Mutex<HashMap<String, Ping>>>,
 }
 
@@ -53,7 +54,7 @@ impl Pinger {
             names,
             program: "ping".into(),
             patience: PATIENCE,
-            places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
+            places: Arc::new(Shares::new(MOST_AT_ONCE)),
             pings: Arc::default(),
         }
     }
@@ -71,24 +72,24 @@ impl Pinger {
 
     /// Waits for a ping: the one that is under way, or a new one. Nothing may be locked meanwhile that
     /// others need.
-    pub async fn rtt_us(&self, dst: &str) -> Rtt {
+    pub async fn rtt_us(&self, client: IpAddr, dst: &str) -> Rtt {
         if let Some(rtt_us) = self.recent(dst) {
             return rtt_us;
         }
-        let mut under_way = self.under_way(dst)?;
+        let mut under_way = self.under_way(client, dst)?;
         let done = under_way.wait_for(Option::is_some).await;
         done.ok().and_then(|rtt_us| *rtt_us).flatten()
     }
 
-    /// `None` where too many are under way.
-    fn under_way(&self, dst: &str) -> Option<watch::Receiver<Option<Rtt>>> {
+    /// `None` where too many are under way, of all or of the client.
+    fn under_way(&self, client: IpAddr, dst: &str) -> Option<watch::Receiver<Option<Rtt>>> {
         let mut pings = self.pings();
         if let Some(Ping::UnderWay(result)) = pings.get(dst) {
             if result.has_changed().is_ok() {
                 return Some(result.clone());
             }
         }
-        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let place = self.places.take(client, 1)?;
         if pings.len() >= MOST_KEPT {
             pings.retain(|_, ping| matches!(ping, Ping::UnderWay(_)));
         }
@@ -132,6 +133,8 @@ impl Pinger {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     use std::os::unix::fs::PermissionsExt;
 
     /// A program in place of ping that writes a line into `log` and then does what `then` says.
@@ -152,10 +155,10 @@ pub mod tests {
 
     #[tokio::test]
     async fn switched_off_it_sends_nothing_and_a_result_is_kept() {
-        assert_eq!(Pinger::new(false, Arc::default()).rtt_us("192.0.2.7").await, None);
+        assert_eq!(Pinger::new(false, Arc::default()).rtt_us(CLIENT, "192.0.2.7").await, None);
         let pinger = Pinger::new(true, Arc::default());
         pinger.pings().insert("x".into(), Ping::Done(Instant::now(), Some(7)));
-        assert_eq!(pinger.rtt_us("x").await, Some(7));
+        assert_eq!(pinger.rtt_us(CLIENT, "x").await, Some(7));
     }
 
     #[tokio::test]
@@ -166,7 +169,7 @@ pub mod tests {
         let pinger = instead_of_ping(dir.path(), answer);
         let asking = (0..50).map(|_| {
             let pinger = pinger.clone();
-            tokio::spawn(async move { pinger.rtt_us("192.0.2.7").await })
+            tokio::spawn(async move { pinger.rtt_us(CLIENT, "192.0.2.7").await })
         });
         for one in asking.collect::<Vec<_>>() {
             assert_eq!(one.await.unwrap(), Some(7000));
@@ -179,10 +182,17 @@ pub mod tests {
     async fn only_so_many_pings_are_under_way_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let pinger = instead_of_ping(dir.path(), "exec sleep 30");
-        let waiting: Vec<_> =
-            (0..MOST_AT_ONCE).map(|i| pinger.under_way(&format!("192.0.2.{i}"))).collect();
-        assert!(waiting.iter().all(Option::is_some));
-        assert_eq!(pinger.rtt_us("192.0.2.99").await, None);
+        let of = |client: u8, i: usize| {
+            let client = IpAddr::from([198, 51, 100, client]);
+            pinger.under_way(client, &format!("192.0.2.{i}"))
+        };
+        let a_quarter = MOST_AT_ONCE / 4;
+        for client in 0..4 {
+            let from = usize::from(client) * a_quarter;
+            assert!((from..from + a_quarter).all(|i| of(client, i).is_some()));
+            assert!(of(client, 99).is_none());
+        }
+        assert_eq!(pinger.rtt_us(CLIENT, "192.0.2.99").await, None);
         // It is asked about again, as soon as there is a place.
         assert_eq!(pinger.recent("192.0.2.99"), None);
     }
@@ -193,10 +203,10 @@ pub mod tests {
         let pinger = instead_of_ping(dir.path(), "");
         for dst in ["224.0.0.1", "255.255.255.255", "0.0.0.0", "169.254.169.254", "ff02::1", "::1"]
         {
-            assert_eq!(pinger.rtt_us(dst).await, None);
+            assert_eq!(pinger.rtt_us(CLIENT, dst).await, None);
         }
-        assert_eq!(pinger.rtt_us("localhost").await, None, "nor by a name");
-        assert_eq!(pinger.rtt_us("192.0.2.7").await, None);
+        assert_eq!(pinger.rtt_us(CLIENT, "localhost").await, None, "nor by a name");
+        assert_eq!(pinger.rtt_us(CLIENT, "192.0.2.7").await, None);
         assert_eq!(pinged(dir.path()), ["192.0.2.7"]);
     }
 }

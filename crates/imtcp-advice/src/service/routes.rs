@@ -241,15 +241,21 @@ fn named(dst: &str) -> Result<String, Problem> {
 ))]
 pub async fn path(
     State(service): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
     Path(dst): Path<String>,
 ) -> Result<Json<PathView>, Problem> {
     let dst = named(&dst)?;
-    let path = match service.cache.store().path(&dst).await? {
-        None if dst == ALL_PATHS => PathInfo { dst, ..PathInfo::default() },
-        None => return Err(not_known()),
-        Some(path) => path,
+    let cache = Arc::clone(&service.cache);
+    // A path may have a thousand series.
+    let read = async move {
+        let path = match cache.store().path(&dst).await? {
+            None if dst == ALL_PATHS => PathInfo { dst, ..PathInfo::default() },
+            None => return Err(not_known()),
+            Some(path) => path,
+        };
+        view(&cache, path).await
     };
-    Ok(Json(view(&service.cache, path).await?))
+    Ok(Json(service.turns.run(client.ip(), read).await?))
 }
 
 /// Change settings of a path, or with `*` of all; null takes one back
@@ -377,18 +383,17 @@ pub async fn history(
     let (from_us, to_us) = period(params.from.as_deref(), params.to.as_deref())?;
     let dst = destination(&params.dst)?;
     let hop = destination_or_none(&params.hop)?;
-    let path = service.cache.store().path(&dst).await?.ok_or_else(not_known)?;
-    let hops = path.series.iter().map(|s| s.hop.clone()).collect();
-    let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
-    let ids: Vec<_> = series.iter().map(|s| s.id).collect();
     let cache = Arc::clone(&service.cache);
     let read = async move {
+        let path = cache.store().path(&dst).await?.ok_or_else(not_known)?;
+        let hops = path.series.iter().map(|s| s.hop.clone()).collect();
+        let series: Vec<_> = path.series.into_iter().filter(|s| s.hop == hop).collect();
+        let ids: Vec<_> = series.iter().map(|s| s.id).collect();
         let points = cache.store().history(&ids, from_us, to_us, params.points).await?;
         let tests = cache.store().tests(&series, from_us, to_us, params.points).await?;
-        Ok((points, tests))
+        Ok(History { dst, hop, hops, points, tests })
     };
-    let (points, tests) = service.turns.run(client.ip(), read).await?;
-    Ok(Json(History { dst, hop, hops, points, tests }))
+    Ok(Json(service.turns.run(client.ip(), read).await?))
 }
 
 /// Numbers for Prometheus
@@ -413,6 +418,5 @@ pub struct Health {
 ))]
 pub async fn health(State(service): State<Shared>) -> Result<Json<Health>, Problem> {
     service.health.check()?;
-    service.cache.store().generation().await?;
     Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }

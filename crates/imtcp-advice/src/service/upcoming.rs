@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::advice::capacity::Key;
 
 /// Upcoming records of one hop kept in memory, some 100 bytes each. The store holds the others.
-pub const MOST: usize = 1000;
+pub const MOST: usize = 100;
 
 pub struct Upcoming<T> {
     records: BTreeMap<Key, T>,

@@ -27,6 +27,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::AtomicI64;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use imtcp_client::secret_file::why_not_opened;
 use sqlx::any::AnyConnectOptions;
@@ -59,6 +60,10 @@ pub struct Store {
     seen: AtomicI64,
 }
 
+/// How long the end waits for those who read.
+const CLOSING: Duration = Duration::from_millis(300);
+/// SQLite begins its log anew when nobody reads it, so reads that overlap let it grow.
+const LONG_LOG_BYTES: u64 = 96 << 20;
 /// Files up to this size are checked whole when they are opened.
 const CHECKED_WHOLE_BYTES: u64 = 64 << 20;
 
@@ -142,7 +147,8 @@ impl Store {
     }
 
     pub async fn close(&self) {
-        self.readers.close().await;
+        // A long read ends when its rows are wanted no more; nobody waits for it.
+        let _ = tokio::time::timeout(CLOSING, self.readers.close()).await;
         // SQLite moves its log into the file when the last connection ends: which is the last is
         // not ours to say, and a reader cannot. Where this fails, the log still has it all.
         self.checkpoint().await;
@@ -153,11 +159,22 @@ impl Store {
         }
     }
 
-    /// Moves SQLite's log into the file. Whoever ends does not wait for another process's lock.
-    async fn checkpoint(&self) {
+    /// Is SQLite's log so long that it has to go into the file while nobody reads?
+    pub fn has_long_log(&self) -> bool {
+        let Place::File(path) = &self.place else { return false };
+        let mut log = path.clone().into_os_string();
+        log.push("-wal");
+        std::fs::metadata(log).is_ok_and(|found| found.len() > LONG_LOG_BYTES)
+    }
+
+    /// Moves SQLite's log into the file. It does not wait for another process's lock.
+    pub async fn checkpoint(&self) {
         if self.dialect == Dialect::Sqlite {
-            let sql = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE)";
-            let _ = self.writer.execute(sql).await;
+            let patience = connect::LOCKED_BY_ANOTHER.as_millis();
+            let sql = format!(
+                "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = {patience}"
+            );
+            let _ = self.writer.execute(&*sql).await;
         }
     }
 

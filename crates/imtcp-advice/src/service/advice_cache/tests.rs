@@ -5,6 +5,8 @@ use imtcp_client::time::{DAY_US, HOUR_US, MINUTE_US};
 use proptest::prelude::*;
 use serde_json::{json, Value};
 
+use std::time::Duration;
+
 use super::*;
 use crate::advice::answer::{Mode, Reason};
 use crate::service::ping::tests::{instead_of_ping, pinged};
@@ -75,7 +77,7 @@ async fn report(cache: &AdviceCache, records: Vec<Record>, now_us: i64) {
     let batch = Batch { id: None, records: records.into_iter().map(Into::into).collect() };
     let batches = [batch];
     let (written, _) = cache.store().write(&batches, now_us).await.unwrap();
-    cache.wrote(&batches, &written, now_us).await;
+    cache.wrote(&batches, &written, now_us);
 }
 
 fn made() -> impl Strategy<Value = Made> {
@@ -176,7 +178,7 @@ async fn answers_are_those_of_a_service_just_started(
             Event::Report(made) => {
                 let records = made.iter().map(|m| m.record(t0_us)).collect();
                 let (batch, written) = put(records, now_us).await;
-                cache.wrote(&[batch], &written, now_us).await;
+                cache.wrote(&[batch], &written, now_us);
             }
             Event::Import(made) => {
                 put(made.iter().map(|m| m.record(t0_us)).collect(), now_us).await;
@@ -373,14 +375,45 @@ async fn reports_do_not_wait_for_a_path_that_is_read_and_whoever_asks_then_hears
         kept.advice.computed_from.newest_bps
     };
     assert_eq!(newest_bps().await, Some(60_000_000));
+    let has_block = |place: &Option<CachedPath>| place.as_ref().unwrap().block.is_some();
     let entry = cache.paths().get(DST).cloned().unwrap();
     let reading = entry.lock().await;
-    let begun = Instant::now();
     report(&cache, vec![record(begin_us, 5)], begin_us).await;
-    assert!(begun.elapsed() < Duration::from_secs(5));
-    assert_eq!(newest_bps().await, Some(5));
     drop(reading);
     assert_eq!(newest_bps().await, Some(5));
+    // What was read is kept: a path with a report each second would be read for ever.
+    assert!(has_block(&*entry.lock().await));
+    // More than may lie beside it, and what is not told: it is read again.
+    let reading = entry.lock().await;
+    let many = (0..=MOST_LATE as i64).map(|i| record(begin_us + 1 + i, 7)).collect();
+    report(&cache, many, begin_us + SECOND_US).await;
+    drop(reading);
+    assert!(entry.lock().await.is_none());
+    let last = cache.at(CLIENT, DST, move || (begin_us + SECOND_US, begin_us + SECOND_US)).await;
+    assert_eq!(last.unwrap().advice.computed_from.newest_bps, Some(7));
+}
+
+/// Sixty strangers asked for one path that takes a second to read: each took a turn to wait for the others.
+#[tokio::test]
+async fn who_asks_for_a_path_that_another_reads_takes_no_turn_to_wait() {
+    let begin_us = 1_774_500_000_000_000;
+    let (_dir, _store, cache) = with_past_days(begin_us).await;
+    let entry = cache.entry(DST).await.unwrap().unwrap();
+    let reading = entry.begin_reading();
+    let waiting: Vec<_> = (1..9)
+        .map(|n| {
+            let cache = Arc::clone(&cache);
+            let client = IpAddr::from([198, 51, 100, n]);
+            tokio::spawn(async move { cache.at(client, DST, move || (begin_us, begin_us)).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(cache.turns.hold_all().await.is_some());
+    drop(reading);
+    for one in waiting {
+        let answered = tokio::time::timeout(Duration::from_secs(30), one).await.unwrap();
+        assert!(answered.unwrap().is_ok());
+    }
 }
 
 #[tokio::test]
@@ -392,7 +425,10 @@ async fn who_needs_the_store_waits_for_a_turn_and_what_is_kept_and_others_do_not
         let asked = cache.at(client, dst, move || (at_us, at_us));
         tokio::time::timeout(Duration::from_millis(200), asked).await.is_ok()
     };
-    let (of_client, cold) = (Arc::clone(&cache), "192.0.2.8");
+    let cold = "192.0.2.8";
+    let one = Record { dst: cold.into(), ..record(begin_us - SECOND_US, 60_000_000) };
+    report(&cache, vec![one], begin_us).await;
+    let of_client = Arc::clone(&cache);
     let long = tokio::spawn(async move {
         of_client
             .turns
@@ -406,6 +442,7 @@ async fn who_needs_the_store_waits_for_a_turn_and_what_is_kept_and_others_do_not
     assert!(has_answer(CLIENT, DST, begin_us + SECOND_US).await);
     assert!(!has_answer(CLIENT, cold, begin_us).await);
     assert!(has_answer(other, cold, begin_us).await);
+    assert!(has_answer(CLIENT, "192.0.2.9", begin_us).await, "of which there is no history");
     long.abort();
 }
 

@@ -17,7 +17,12 @@ const REFUSALS: [(&str, &str, &str, Option<&str>); 8] = [
     ("403", "Forbidden", "Nobody may write here, or a page of another site asks", None),
     ("408", "RequestTimeout", "The request or its answer takes too long", None),
     ("413", "ContentTooLarge", "The body is larger than 64 KiB, or a report than 4 MiB", None),
-    ("421", "MisdirectedRequest", "The service has another name than the header Host", None),
+    (
+        "421",
+        "MisdirectedRequest",
+        "The service has another name than the header Host or the target",
+        None,
+    ),
     (
         "429",
         "TooManyRequests",
@@ -74,7 +79,6 @@ fn add_refusals(path: &str, operation: &mut Value, reading_needs_token: bool) {
     }
     for (status, name, ..) in REFUSALS {
         let can_come = match status {
-            "400" => operation["parameters"].is_array() || operation["requestBody"].is_object(),
             "401" => !is_open,
             "503" => path != "/metrics",
             _ => true,
