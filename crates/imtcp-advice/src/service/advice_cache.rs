@@ -17,16 +17,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use imtcp_client::record::Record;
 use imtcp_client::time::{now_us, SECOND_US};
-use tokio::sync::{MutexGuard, Notify};
 
 use super::block::{self, Block, Span, BLOCK_US};
 use super::cached_path::{self, Answered, CachedHop, CachedPath};
+use super::entry::{Entry, WrittenOfPath};
 use super::ping::{Pinger, Rtt};
 use super::problem::Problem;
 use super::turns::Turns;
@@ -48,95 +47,6 @@ pub struct AdviceCache {
     turns: Turns,
 }
 
-/// A path's place. Nothing but the store may be waited for under its lock; and who wrote does not wait for it: what
-/// comes while a path is read lies beside it, and whoever has the lock next takes it in first.
-#[derive(Default)]
-struct Entry {
-    place: tokio::sync::Mutex<Option<CachedPath>>,
-    late: Mutex<Late>,
-    /// Does somebody read it from the store? One does at a time.
-    is_read: AtomicBool,
-    has_been_read: Notify,
-}
-
-/// The one who reads a path, until this is dropped.
-struct Reading<'a>(&'a Entry);
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        self.0.is_read.store(false, Ordering::Release);
-        self.0.has_been_read.notify_waiters();
-    }
-}
-
-/// What was written while the path was read. The reader may have seen it or not: each record counts once.
-#[derive(Default)]
-struct Late {
-    /// Each with its span, and the time at which it was written.
-    records: Vec<(Record, u32, i64)>,
-    /// It was too much, or not told what: read again.
-    unknown: bool,
-}
-
-impl Entry {
-    /// `None` while another reads.
-    fn begin_reading(&self) -> Option<Reading<'_>> {
-        let begun = self.is_read.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
-        begun.is_ok().then_some(Reading(self))
-    }
-
-    /// Waits for the one who reads. All who wait go on at once: a lock would be handed from one to the next, and
-    /// never be free for one of them to read.
-    async fn until_read(&self) {
-        let read = self.has_been_read.notified();
-        if self.is_read.load(Ordering::Acquire) {
-            read.await;
-        }
-    }
-
-    async fn lock(&self) -> MutexGuard<'_, Option<CachedPath>> {
-        let place = self.place.lock().await;
-        self.up_to_date(place)
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, Option<CachedPath>>> {
-        let place = self.place.try_lock().ok()?;
-        Some(self.up_to_date(place))
-    }
-
-    fn up_to_date<'a>(
-        &self,
-        mut place: MutexGuard<'a, Option<CachedPath>>,
-    ) -> MutexGuard<'a, Option<CachedPath>> {
-        let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(|e| e.into_inner()));
-        let take_in = |known: &mut CachedPath| {
-            late.records
-                .iter()
-                .all(|(record, span_s, at_us)| known.take_in(record, *span_s, *at_us))
-        };
-        if late.unknown || !place.as_mut().is_some_and(take_in) && !late.records.is_empty() {
-            *place = None;
-        }
-        place
-    }
-
-    /// Takes in what was written, now or when the path has been read.
-    fn wrote(&self, written: &WrittenOfPath, now_us: i64) {
-        {
-            let mut late = self.late.lock().unwrap_or_else(|e| e.into_inner());
-            late.unknown |= written.some_known;
-            late.unknown |= late.records.len() + written.records.len() > MOST_LATE;
-            if late.unknown {
-                late.records = Vec::new();
-            } else {
-                let records = written.records.iter();
-                late.records.extend(records.map(|(r, span_s)| ((*r).clone(), *span_s, now_us)));
-            }
-        }
-        drop(self.try_lock());
-    }
-}
-
 /// What is next on the way to advice.
 enum Step {
     Answer(Arc<Answered>),
@@ -156,16 +66,6 @@ const MOST_SAMPLES: usize = 200_000;
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
 /// Requests of one client that wait for its turn to read: each is done in some ten milliseconds as a rule.
 const MOST_WAITING: usize = 128;
-/// Records of one path that lie beside it while it is read, some 200 bytes each.
-const MOST_LATE: usize = 10_000;
-
-/// Records of one path that were written, each with its span in seconds.
-#[derive(Default)]
-struct WrittenOfPath<'r> {
-    records: Vec<(&'r Record, u32)>,
-    /// Some of them, which is not told, were there before.
-    some_known: bool,
-}
 
 impl AdviceCache {
     pub fn new(store: Arc<Store>, pinger: Pinger) -> Arc<Self> {
@@ -352,7 +252,7 @@ impl AdviceCache {
         self.paths().clear();
     }
 
-    fn paths(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Entry>>> {
+    fn paths(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
         self.paths.lock().unwrap_or_else(|e| e.into_inner())
     }
 

@@ -7,6 +7,7 @@ mod cached_path;
 mod clients;
 pub mod connections;
 mod deadlines;
+mod entry;
 pub mod gate;
 pub mod guard;
 mod health;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What is kept of a path is what the store would tell.
 
+use imtcp_client::record::Record;
 use imtcp_client::time::{DAY_US, HOUR_US, MINUTE_US};
 use proptest::prelude::*;
 use serde_json::{json, Value};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::advice::answer::{Mode, Reason};
+use crate::service::entry::MOST_LATE;
 use crate::service::ping::tests::{instead_of_ping, pinged};
 use crate::store::write::Batch;
 use crate::store::Place;
