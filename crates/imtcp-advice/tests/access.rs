@@ -129,6 +129,33 @@ fn the_rate_of_one_client_is_limited() {
 }
 
 #[test]
+fn who_comes_through_a_trusted_proxy_has_limits_of_its_own_and_nobody_else_may_name_a_client() {
+    let statuses = |service: &Service, name: &dyn Fn(u8) -> String| -> Vec<u16> {
+        let ask = |i| {
+            let request = http().get(format!("{}/healthz", service.url));
+            request.header("X-Forwarded-For", name(i)).call().unwrap().status().as_u16()
+        };
+        (0..40).map(ask).collect()
+    };
+    let proxied = Service::start(&[
+        "--rate-limit",
+        "20",
+        "--trusted-proxy",
+        "127.0.0.1",
+        "--trusted-proxy",
+        "::1",
+    ]);
+    // What a client writes itself stands on the left.
+    let one = statuses(&proxied, &|i| format!("203.0.113.{i}, 192.0.2.1"));
+    assert!(one[..20].iter().all(|s| *s == 200) && one.contains(&429), "{one:?}");
+    let other = statuses(&proxied, &|_| "192.0.2.2:4711".into());
+    assert!(other[..20].iter().all(|s| *s == 200), "{other:?}");
+    let direct = Service::start(&["--rate-limit", "20"]);
+    let all = statuses(&direct, &|i| format!("192.0.2.{i}"));
+    assert!(all.contains(&429), "{all:?}");
+}
+
+#[test]
 fn huge_requests_are_refused() {
     let service = Service::start(&[]);
     let (status, problem) = service.post("/v1/reports", Some(TOKEN), &" ".repeat(5 << 20));

@@ -75,24 +75,34 @@ pub enum Behind {
 }
 
 impl Forwarded {
-    /// From the right, for on the left a client may have written what it liked: the first that is no
-    /// trusted proxy. `host` is who connected, `more` what follows the bytes.
+    /// Of a line of a log: `host` is who connected, `more` what follows the bytes.
     pub fn behind(&self, host: IpAddr, more: &str) -> Behind {
-        let is_trusted = |address| self.proxies.iter().any(|proxy| proxy.is(address));
-        if !is_trusted(host) {
-            return Behind::Client(host);
-        }
-        let Some(header) = field(more, self.field) else { return Behind::Proxies };
-        for name in header.rsplit(',').map(str::trim) {
-            match address(name) {
-                Some(address) if is_trusted(address) => {}
-                Some(address) => return Behind::Client(address),
-                None if matches!(name, "" | "-") => return Behind::Proxies,
-                None => return Behind::NoAddress,
-            }
-        }
-        Behind::Proxies
+        behind(&self.proxies, host, || field(more, self.field))
     }
+}
+
+/// Whose request it is that came from `host`, with this header X-Forwarded-For. From the right, for on the left a client
+/// may have written what it liked: the first that is no trusted proxy.
+pub fn behind<'a>(
+    proxies: &[Proxy],
+    host: IpAddr,
+    header: impl FnOnce() -> Option<&'a str>,
+) -> Behind {
+    let is_trusted = |address| proxies.iter().any(|proxy| proxy.is(address));
+    let host = host.to_canonical();
+    if !is_trusted(host) {
+        return Behind::Client(host);
+    }
+    let Some(header) = header() else { return Behind::Proxies };
+    for name in header.rsplit(',').map(str::trim) {
+        match address(name) {
+            Some(address) if is_trusted(address) => {}
+            Some(address) => return Behind::Client(address),
+            None if matches!(name, "" | "-") => return Behind::Proxies,
+            None => return Behind::NoAddress,
+        }
+    }
+    Behind::Proxies
 }
 
 /// `192.0.2.7`, and with a port, as some proxies write it.

@@ -19,6 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Frame, SizeHint};
+use imtcp_logs::proxies::{self, Behind};
 use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::Timestamp;
 
@@ -39,10 +40,13 @@ const MOST_OTHER_BYTES: usize = 64 << 10;
 /// Checks the head, runs the request, and completes the answer.
 pub async fn gate(
     State(service): State<Shared>,
-    ConnectInfo(client): ConnectInfo<SocketAddr>,
-    request: Request,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    mut request: Request,
     next: Next,
 ) -> Response {
+    let client = SocketAddr::new(client(&service, peer.ip(), request.headers()), peer.port());
+    // For all who ask whose request it is.
+    request.extensions_mut().insert(ConnectInfo(client));
     let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_string());
     let response = match check_head(&service, client.ip(), route.as_deref(), &request) {
         Ok(()) => run(route.as_deref(), request, next).await,
@@ -54,6 +58,19 @@ pub async fn gate(
     };
     service.metrics.count_request(route.as_deref(), response.status());
     with_headers(response)
+}
+
+/// The one who asks: where a trusted proxy does for somebody, that one.
+fn client(service: &Service, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    if service.trusted_proxies.is_empty() {
+        return peer;
+    }
+    let names = headers.get_all("x-forwarded-for").iter().map(|names| names.to_str());
+    let header = names.collect::<Result<Vec<_>, _>>().unwrap_or_default().join(",");
+    match proxies::behind(&service.trusted_proxies, peer, || Some(&header)) {
+        Behind::Client(client) => client,
+        Behind::Proxies | Behind::NoAddress => peer,
+    }
 }
 
 fn check_head(

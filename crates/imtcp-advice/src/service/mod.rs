@@ -43,6 +43,7 @@ use axum::routing::{get, post, put};
 use axum::Router;
 use imtcp_client::hosts::Hosts;
 use imtcp_client::time::now_us;
+use imtcp_logs::proxies::Proxy;
 
 use crate::error::{Error, Result};
 use crate::store::maintain::{Maintained, Retention};
@@ -70,6 +71,8 @@ pub struct Config {
     /// The rate of clients on this machine is not limited.
     pub spares_loopback: bool,
     pub most_connections: connections::Most,
+    /// Whose X-Forwarded-For counts.
+    pub trusted_proxies: Vec<Proxy>,
     pub retention: Retention,
     pub limits: Limits,
     /// Ask ping(8) for the RTT of paths whose records do not tell it.
@@ -88,6 +91,7 @@ pub struct Service {
     /// Wrong tokens without a line, since the last one with a line.
     wrong_tokens_untold: AtomicU64,
     connections: Arc<Connections>,
+    trusted_proxies: Vec<Proxy>,
     names: Arc<Names>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
@@ -144,6 +148,7 @@ impl Service {
             wrong_token_lines: Buckets::new(WRONG_TOKENS, f64::from(WRONG_TOKENS) / 60.0, false),
             wrong_tokens_untold: AtomicU64::new(0),
             connections: Connections::new(config.most_connections),
+            trusted_proxies: config.trusted_proxies,
             names,
             metrics,
             health,

@@ -11,6 +11,7 @@ use imtcp_common::completions::CompletionsArgs;
 use imtcp_common::man::ManArgs;
 use imtcp_common::rate::Rate;
 use imtcp_logs::args::ClientsArgs;
+use imtcp_logs::proxies::Proxy;
 
 /// Ask the advice service what a transfer to a host should do now
 ///
@@ -159,6 +160,12 @@ pub struct ServeArgs {
     /// tokens within a minute, the service refuses a limited client until the minute is over.
     #[arg(long, value_name = "N")]
     pub rate_limit: Option<u32>,
+    /// A reverse proxy, or a network of them
+    ///
+    /// Repeat the option for more of them. The client is then the one that this proxy names in the header X-Forwarded-For, and has
+    /// limits and turns of its own. Without this option all who come through a proxy are one client.
+    #[arg(long, value_name = "ADDR")]
+    pub trusted_proxy: Vec<Proxy>,
     /// Open connections of one client
     ///
     /// Without this option the limit is 128. For a client on this machine it is 2048: a reverse proxy is

@@ -89,6 +89,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         rate_limit: args.rate_limit.unwrap_or(RATE_LIMIT),
         spares_loopback: args.rate_limit.is_none(),
         most_connections: most_connections(args.client_connections)?,
+        trusted_proxies: args.trusted_proxy.clone(),
         retention,
         limits: Limits { paths: args.most_paths, series_of_path: MOST_SERIES_OF_PATH },
         ping: !args.no_ping,
