@@ -148,6 +148,8 @@ fn who_comes_through_a_trusted_proxy_has_limits_of_its_own_and_nobody_else_may_n
     // What a client writes itself stands on the left.
     let one = statuses(&proxied, &|i| format!("203.0.113.{i}, 192.0.2.1"));
     assert!(one[..20].iter().all(|s| *s == 200) && one.contains(&429), "{one:?}");
+    let bytes = statuses(&proxied, &|_| "\u{e9}, 192.0.2.3".into());
+    assert!(bytes.contains(&429), "{bytes:?}");
     let other = statuses(&proxied, &|_| "192.0.2.2:4711".into());
     assert!(other[..20].iter().all(|s| *s == 200), "{other:?}");
     let direct = Service::start(&["--rate-limit", "20"]);

@@ -60,8 +60,10 @@ enum Step {
 
 /// Paths kept in memory; with a year of minutes, one takes half a megabyte at most.
 const MOST_PATHS: usize = 512;
-/// Samples of one path kept in memory; with more, past days are read at each request.
+/// Samples of one path kept in memory. An answer from more counts as one that took five seconds to make: it holds for
+/// ten, also beside new records.
 const MOST_SAMPLES: usize = 200_000;
+const UNKEPT_US: i64 = 5 * SECOND_US;
 /// Samples of all paths; 16 bytes each, so 128 MB.
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
 /// Requests of one client that wait for its turn to read: each is done in some ten milliseconds as a rule.
@@ -436,7 +438,10 @@ fn make(
     };
     let request = known.request(dst, (t0_us, now_us), rtt_us);
     let answer = Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?);
-    known.keep((t0_us, now_us), begun.elapsed().as_micros() as i64, &answer);
+    let took_us = begun.elapsed().as_micros() as i64;
+    // What is too much to keep would be read at each record.
+    let took_us = if known.block.is_none() { took_us.max(UNKEPT_US) } else { took_us };
+    known.keep((t0_us, now_us), took_us, &answer);
     Ok(Step::Answer(answer))
 }
 

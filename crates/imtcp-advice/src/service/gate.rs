@@ -65,8 +65,10 @@ fn client(service: &Service, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
     if service.trusted_proxies.is_empty() {
         return peer;
     }
-    let names = headers.get_all("x-forwarded-for").iter().map(|names| names.to_str());
-    let header = names.collect::<Result<Vec<_>, _>>().unwrap_or_default().join(",");
+    let lines = headers.get_all("x-forwarded-for").iter();
+    // On the left stands what a client wrote, of any bytes: it must not hide what the proxy wrote on the right.
+    let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    let header = lines.join(",");
     match proxies::behind(&service.trusted_proxies, peer, || Some(&header)) {
         Behind::Client(client) => client,
         Behind::Proxies | Behind::NoAddress => peer,

@@ -73,6 +73,9 @@ impl From<Error> for Problem {
     fn from(e: Error) -> Self {
         match e {
             Error::Input(detail) => Problem::bad_request(detail),
+            Error::Db(sqlx::Error::PoolClosed) => {
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service ends: try again later")
+            }
             e => {
                 log(&e.to_string(), Instant::now());
                 let detail = "the history cannot be read at present: see the service's log";

@@ -395,6 +395,25 @@ async fn reports_do_not_wait_for_a_path_that_is_read_and_whoever_asks_then_hears
     assert_eq!(last.unwrap().advice.computed_from.newest_bps, Some(7));
 }
 
+/// Each record had it read anew, and requests waited for each other longer and longer.
+#[tokio::test]
+async fn an_answer_of_more_than_is_kept_holds_for_ten_seconds_also_beside_records() {
+    let begin_us = 1_774_500_000_000_000;
+    let (_dir, store) = empty_store().await;
+    let cache = without_ping(&store);
+    let of_day = |i: i64| record(begin_us - DAY_US + i * 15_000, 60_000_000).into();
+    let records = (0..MOST_SAMPLES as i64 + 1).map(of_day).collect();
+    store.write(&[Batch { id: None, records }], begin_us).await.unwrap();
+    let newest_bps = async |at_us: i64| {
+        let kept = cache.at(CLIENT, DST, move || (at_us, at_us)).await.unwrap();
+        kept.advice.computed_from.newest_bps
+    };
+    assert_eq!(newest_bps(begin_us).await, Some(60_000_000));
+    report(&cache, vec![record(begin_us, 5)], begin_us).await;
+    assert_eq!(newest_bps(begin_us + 9 * SECOND_US).await, Some(60_000_000));
+    assert_eq!(newest_bps(begin_us + 10 * SECOND_US).await, Some(5));
+}
+
 /// Sixty strangers asked for one path that takes a second to read: each took a turn to wait for the others.
 #[tokio::test]
 async fn who_asks_for_a_path_that_another_reads_takes_no_turn_to_wait() {
