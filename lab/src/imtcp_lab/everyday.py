@@ -20,7 +20,7 @@ LONGEST_S = 120.0
 
 #: Wi-Fi: Linux's ath9k long bounded an aggregate to 4 ms of air.
 AGGREGATE_MS = 4.0
-#: What TCP gets of the rates 1, 3, 5 and 7 of 802.11n, one stream: ours, 0.8 of 13 to 65 Mbit/s.
+#: TCP gets some four fifths of 802.11n's rates, 13 to 65 Mbit/s with one antenna.  Ours.
 WIFI_BPS = (10.4e6, 20.8e6, 41.6e6, 52e6)
 #: Ours: someone walks about, and the rate control follows.
 WIFI_CHANGE_S, WIFI_MOVES = 0.2, 0.5

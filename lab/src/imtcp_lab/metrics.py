@@ -80,8 +80,11 @@ def background_bytes(tcp: pl.DataFrame | None, window: Window) -> dict[int, floa
 
 def counted(rows: pl.DataFrame, column: str, window: Window) -> float:
     """Sum of what a receiver counted, where each row ends an interval, over the window."""
-    inside = rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
-    return float(inside[column].sum())
+    return float(_ended(rows, window)[column].sum())
+
+
+def _ended(rows: pl.DataFrame, window: Window) -> pl.DataFrame:
+    return rows.filter((rows["t_us"] > window.start_us) & (rows["t_us"] <= window.end_us))
 
 
 def mean_delay_s(udp: pl.DataFrame, window: Window) -> float:
@@ -92,9 +95,7 @@ def mean_delay_s(udp: pl.DataFrame, window: Window) -> float:
 
 def delay_quantile_s(udp: pl.DataFrame, window: Window, share: float) -> float:
     """Of the packets' delays in the window, where a row has a packet or two; NaN of none."""
-    inside = udp.filter(
-        (udp["t_us"] > window.start_us) & (udp["t_us"] <= window.end_us) & (udp["packets"] > 0)
-    )
+    inside = _ended(udp, window).filter(pl.col("packets") > 0)
     return quantile(inside["delay_most_us"].to_list(), share) / 1e6
 
 

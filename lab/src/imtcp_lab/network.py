@@ -16,22 +16,43 @@ def delays_by_source(
     namespace: str, device: str, rtts_ms: Mapping[str, float], way_back: WayBack = STEADY
 ) -> str:
     """What leaves a device waits for as long as its source address says."""
-    waiting = {address: ms for address, ms in rtts_ms.items() if ms > 0}
-    if not waiting:
+    bands = _bands(rtts_ms)
+    if not bands:
         return ""
     # What no filter catches (ARP, the UDP sink) goes to the last band: no delay.
-    last = len(waiting)
+    last = len(bands)
     lines = [
         f"qdisc add dev {device} root handle 1: prio bands {max(2, last + 1)}"
         f" priomap{f' {last}' * 16}"
     ]
-    for band, (address, ms) in enumerate(sorted(waiting.items()), start=1):
+    for address, band in bands.items():
         lines += [
-            f"qdisc add dev {device} parent 1:{band:x} handle {16 + band:x}: {way_back.netem(ms)}",
+            f"qdisc add {_delay(device, band, way_back.netem(rtts_ms[address]))}",
             f"filter add dev {device} parent 1: protocol ip prio 1"
             f" u32 match ip src {address}/32 flowid 1:{band:x}",
         ]
     return batch(namespace, lines)
+
+
+def changed_delay(
+    device: str,
+    rtts_ms: Mapping[str, float],
+    address: str,
+    rtt_ms: float,
+    way_back: WayBack = STEADY,
+) -> str:
+    """Another delay for one of them, as a line for tc."""
+    return f"qdisc change {_delay(device, _bands(rtts_ms)[address], way_back.netem(rtt_ms))}"
+
+
+def _bands(rtts_ms: Mapping[str, float]) -> dict[str, int]:
+    """The bands of those that wait at all."""
+    waiting = sorted(address for address, ms in rtts_ms.items() if ms > 0)
+    return {address: band for band, address in enumerate(waiting, start=1)}
+
+
+def _delay(device: str, band: int, netem: str) -> str:
+    return f"dev {device} parent 1:{band:x} handle {16 + band:x}: {netem}"
 
 
 def links_by_source(namespace: str, device: str, rates_bps: Mapping[str, float]) -> str:
@@ -127,10 +148,17 @@ done
 
 def shaper(device: str, capacity_bps: float, burst_bytes: int) -> str:
     """A bottleneck's rate; its own limit is unused once it has a child."""
-    return (
-        f"qdisc add dev {device} root handle 1: tbf rate {capacity_bps:.0f}bit"
-        f" burst {burst_bytes} limit 10000000"
-    )
+    return f"qdisc add {_tbf(device, capacity_bps, burst_bytes, 10_000_000)}"
+
+
+def changed_shaper(device: str, capacity_bps: float, burst_bytes: int, inside: int) -> str:
+    """Another rate.  A tbf hands `inside` on to a fifo inside, as its limit in its own unit."""
+    return f"qdisc change {_tbf(device, capacity_bps, burst_bytes, inside)}"
+
+
+def _tbf(device: str, capacity_bps: float, burst_bytes: int, limit: int) -> str:
+    rate = f"rate {capacity_bps:.0f}bit burst {burst_bytes} limit {limit}"
+    return f"dev {device} root handle 1: tbf {rate}"
 
 
 def frame_burst_bytes(capacity_bps: float) -> int:

@@ -63,9 +63,9 @@ def _red_ecn(limit_pkts: int, capacity_bps: float) -> str:
 def _lp_ecn(limit_pkts: int, capacity_bps: float) -> str:
     """RED with both thresholds at the same place; who does not ask for marks is not dropped there.
 
-    The burst is that for which tc averages with a weight of 1/8 per packet, which is TCP-LP's own
-    for delays [LP eq. 1]: with a = burst + 1 - threshold, the first W = 1/2, 1/4, … for which
-    (1 - (1 - W)^burst) / W >= a.
+    tc derives from the burst the weight W of a packet in the average: of 1/2, 1/4, … the first for
+    which (1 - (1 - W)^burst) / W >= burst + 1 - threshold.  The burst here makes it 1/8, which is
+    TCP-LP's own weight for delays [LP eq. 1].
     """
     threshold = LP_ECN_SHARE * limit_pkts * FRAME_BYTES
     burst = _first_burst_of_an_eighth(threshold / FRAME_BYTES)

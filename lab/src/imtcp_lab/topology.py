@@ -19,9 +19,12 @@ seconds of processor per ten thousand packet hops.
 * **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address,
   never on the bottleneck's queue.  A round trip sees the sum either way, and
   acknowledgements are half as many packets to hold.
-* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).  Where the way
-  back is a link of its own, for traffic against the stream (``reverse.py``), its shaper is on
-  ``rx``'s device and the delays are behind it, on ``rt``'s devices towards the senders.
+* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).  For
+  traffic against the stream (``reverse.py``) the way back is a link of its own.  Its shaper is on
+  ``rx``'s device.  The delays are behind it, on ``rt``'s devices towards the senders.
+* **Bunches**: what has crossed waits in netem's slots, on an ``ifb`` that ``rx`` receives by.
+* **Changes** of rate and round trip while the path is used: tc, beside the traffic
+  (``changes.py``).
 * **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit;
   around another discipline, which then keeps its own.
 * **Segmentation**: TSO off at the senders with GSO on, so the stack builds
@@ -42,6 +45,8 @@ from imtcp_lab.changes import Change
 from imtcp_lab.hosts import LINUX, Hosts
 from imtcp_lab.network import (
     batch,
+    changed_delay,
+    changed_shaper,
     default_route,
     delays_by_source,
     frame_burst_bytes,
@@ -216,14 +221,11 @@ class Dumbbell:
 
     def _commands_of(self, change: Change) -> list[tuple[str, str]]:
         bucket_bytes = max(frame_burst_bytes(change.capacity_bps), self.bucket_bytes)
-        # A tbf hands its limit on to a fifo inside, in that one's own unit.
-        rate = f"rate {change.capacity_bps:.0f}bit burst {bucket_bytes} limit {self.buffer_pkts}"
-        commands = [("rt", f"qdisc change dev {BOTTLENECK_DEVICE} root handle 1: tbf {rate}")]
+        rate = (BOTTLENECK_DEVICE, change.capacity_bps, bucket_bytes, self.buffer_pkts)
+        commands = [("rt", changed_shaper(*rate))]
         if change.rtt_ms is not None:
-            addresses = sorted((*self.client_addresses, BACKGROUND_RECEIVER))
-            band = 1 + addresses.index(BACKGROUND_RECEIVER)
-            delay = f"parent 1:{band:x} handle {16 + band:x}: {self.way_back.netem(change.rtt_ms)}"
-            commands.append(("rx", f"qdisc change dev rx0 {delay}"))
+            delay = ("rx0", self._rtts_ms, BACKGROUND_RECEIVER, change.rtt_ms, self.way_back)
+            commands.append(("rx", changed_delay(*delay)))
         return commands
 
     def _links(self) -> str:
@@ -329,11 +331,17 @@ class Dumbbell:
             "sleep 0.2"
         )
 
-    def _delays(self) -> str:
+    @property
+    def _rtts_ms(self) -> dict[str, float]:
+        """Of each receiver."""
         clients = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
-        background = {BACKGROUND_RECEIVER: self.background_rtt_ms}
+        return clients | {BACKGROUND_RECEIVER: self.background_rtt_ms}
+
+    def _delays(self) -> str:
+        clients = self._rtts_ms
         if not self.way_back.link_pkts:
-            return delays_by_source("rx", "rx0", clients | background, self.way_back)
+            return delays_by_source("rx", "rx0", clients, self.way_back)
+        background = {BACKGROUND_RECEIVER: clients.pop(BACKGROUND_RECEIVER)}
         link_bps = self.capacity_bps * self.way_back.link_share
         link = [
             shaper("rx0", link_bps, frame_burst_bytes(link_bps)),

@@ -47,13 +47,14 @@ pub struct AdviceCache {
     turns: Turns,
 }
 
+/// An advice, or what the client is told in its place.
+pub type Advised = std::result::Result<Arc<Answered>, Problem>;
+
 /// What is next on the way to advice.
 enum Step {
     Answer(Arc<Answered>),
     /// The store has to be read.
     Read,
-    /// Another reads this path.
-    Wait(Arc<Entry>),
     /// No record tells the RTT.
     Ping,
 }
@@ -99,11 +100,7 @@ impl AdviceCache {
     }
 
     /// Advice as of now, made once a second.
-    pub async fn now(
-        self: &Arc<Self>,
-        client: IpAddr,
-        dst: &str,
-    ) -> std::result::Result<Arc<Answered>, Problem> {
+    pub async fn now(self: &Arc<Self>, client: IpAddr, dst: &str) -> Advised {
         let name = dst.to_string();
         let clock = move || {
             let now_us = now_us();
@@ -131,77 +128,54 @@ impl AdviceCache {
         client: IpAddr,
         dst: &str,
         clock: impl Fn() -> (i64, i64) + Clone + Send + 'static,
-    ) -> std::result::Result<Arc<Answered>, Problem> {
+    ) -> Advised {
         let mut pinged = self.pinger.recent(dst);
         loop {
-            let mut step = self.step_in_memory(dst, &clock, pinged).await?;
+            // Anew each time: all may have been forgotten meanwhile.
+            let Some(entry) = self.entry(dst).await? else {
+                return Ok(self.unknown(dst, clock().0).await?);
+            };
+            let mut step = step_in_memory(&entry, dst, &clock, pinged).await?;
             if let Step::Read = step {
-                let (cache, dst, clock) = (Arc::clone(self), dst.to_string(), clock.clone());
-                let read = async move { Ok(cache.step_in_store(&dst, clock, pinged).await?) };
+                let (cache, entry, clock) = (Arc::clone(self), Arc::clone(&entry), clock.clone());
+                let dst = dst.to_string();
+                let read =
+                    async move { Ok(cache.step_in_store(&entry, &dst, clock, pinged).await?) };
                 step = self.turns.run(client, read).await?;
             }
             match step {
                 Step::Answer(answer) => return Ok(answer),
                 Step::Ping => pinged = Some(self.pinger.rtt_us(client, dst).await),
-                // Without a turn. Then the memory has it.
-                Step::Wait(entry) => entry.until_read().await,
-                Step::Read => {}
+                // Another reads it. This one waits without a turn; then the memory has it.
+                Step::Read => entry.until_read().await,
             }
         }
     }
 
-    /// The next step to advice without the store, but for whether it has the path.
-    async fn step_in_memory(
-        &self,
-        dst: &str,
-        clock: impl Fn() -> (i64, i64),
-        pinged: Option<Rtt>,
-    ) -> Result<Step> {
-        let Some(entry) = self.entry(dst).await? else {
-            return Ok(Step::Answer(self.unknown(dst, clock().0).await?));
-        };
-        let mut place = entry.lock().await;
-        // Under the lock: what others count meanwhile has come by then.
-        let times = clock();
-        if let Some(answer) = answer_in(&mut place, times) {
-            return Ok(Step::Answer(answer));
-        }
-        let Some(known) = place.as_mut() else { return Ok(Step::Read) };
-        let begun = Instant::now();
-        match known.lines_from_block(times.0) {
-            Some(lines) => make(known, dst, times, lines, pinged, begun),
-            None => Ok(Step::Read),
-        }
-    }
-
-    /// The same with the store.
+    /// The next step to advice, with the store. [`Step::Read`] where another reads the path.
     async fn step_in_store(
         &self,
+        entry: &Entry,
         dst: &str,
         clock: impl Fn() -> (i64, i64),
         pinged: Option<Rtt>,
     ) -> Result<Step> {
-        let Some(entry) = self.entry(dst).await? else {
-            return Ok(Step::Answer(self.unknown(dst, clock().0).await?));
-        };
-        let Some(_reading) = entry.begin_reading() else {
-            return Ok(Step::Wait(Arc::clone(&entry)));
-        };
+        let Some(_reading) = entry.begin_reading() else { return Ok(Step::Read) };
         let mut place = entry.lock().await;
-        let (t0_us, now_us) = clock();
-        if let Some(answer) = answer_in(&mut place, (t0_us, now_us)) {
+        let times = clock();
+        if let Some(answer) = answer_in(&mut place, times) {
             return Ok(Step::Answer(answer));
         }
         let known = match place.as_mut() {
             Some(known) => known,
             None => {
                 let path = self.store.path(dst).await?.unwrap_or_default();
-                place.insert(self.learn_for_long(&path, t0_us, now_us).await?)
+                place.insert(self.learn_for_long(&path, times.0, times.1).await?)
             }
         };
         let begun = Instant::now();
-        let lines = self.lines(dst, known, t0_us).await?;
-        make(known, dst, (t0_us, now_us), lines, pinged, begun)
+        let lines = self.lines(dst, known, times.0).await?;
+        make(known, dst, times, lines, pinged, begun)
     }
 
     /// Advice as of another time: nothing that came after it counts.
@@ -401,6 +375,27 @@ impl AdviceCache {
         }
         self.make_room(dst, count);
         Ok(Some(Block::new(t0_us, hops, &self.held)))
+    }
+}
+
+/// The next step to advice, without the store.
+async fn step_in_memory(
+    entry: &Entry,
+    dst: &str,
+    clock: impl Fn() -> (i64, i64),
+    pinged: Option<Rtt>,
+) -> Result<Step> {
+    let mut place = entry.lock().await;
+    // Under the lock: what others count meanwhile has come by then.
+    let times = clock();
+    if let Some(answer) = answer_in(&mut place, times) {
+        return Ok(Step::Answer(answer));
+    }
+    let Some(known) = place.as_mut() else { return Ok(Step::Read) };
+    let begun = Instant::now();
+    match known.lines_from_block(times.0) {
+        Some(lines) => make(known, dst, times, lines, pinged, begun),
+        None => Ok(Step::Read),
     }
 }
 

@@ -49,6 +49,14 @@ impl Files {
         Ok(Files([Known::new(path.into())?, beside("-wal")?, beside("-shm")?]))
     }
 
+    /// Bytes of the log; none where it is away.
+    pub(super) fn log_bytes(&self) -> io::Result<u64> {
+        match std::fs::metadata(&self.0[1].path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+            found => Ok(found?.len()),
+        }
+    }
+
     /// The file's rights, where others have any.
     fn rights_of_others(&self) -> Option<u32> {
         let mode = std::fs::metadata(&self.0[0].path).ok()?.mode() & 0o777;

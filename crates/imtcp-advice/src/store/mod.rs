@@ -161,10 +161,8 @@ impl Store {
 
     /// Is SQLite's log so long that it has to go into the file while nobody reads?
     pub fn has_long_log(&self) -> bool {
-        let Place::File(path) = &self.place else { return false };
-        let mut log = path.clone().into_os_string();
-        log.push("-wal");
-        std::fs::metadata(log).is_ok_and(|found| found.len() > LONG_LOG_BYTES)
+        let bytes = self.files.as_ref().map(Files::log_bytes);
+        matches!(bytes, Some(Ok(bytes)) if bytes > LONG_LOG_BYTES)
     }
 
     /// Moves SQLite's log into the file. It does not wait for another process's lock.

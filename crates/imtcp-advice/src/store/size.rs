@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! How large the history is.
 
-use std::io::ErrorKind;
-
 use sqlx::{Executor, Row};
 
 use super::forget::HIDDEN;
@@ -38,15 +36,9 @@ impl Store {
     }
 
     async fn bytes(&self) -> Result<i64> {
-        let Place::File(path) = &self.place else {
+        let (Place::File(path), Some(files)) = (&self.place, &self.files) else {
             return Ok(self.reading().await?.fetch_one(POSTGRES_BYTES).await?.try_get(0)?);
         };
-        let mut log = path.clone().into_os_string();
-        log.push("-wal");
-        let log = match tokio::fs::metadata(log).await {
-            Err(e) if e.kind() == ErrorKind::NotFound => 0,
-            found => found?.len(),
-        };
-        Ok((tokio::fs::metadata(path).await?.len() + log) as i64)
+        Ok((tokio::fs::metadata(path).await?.len() + files.log_bytes()?) as i64)
     }
 }

@@ -2,9 +2,9 @@
 
 U is the share of what the foreground alone leaves, of the mean capacity where that changes.  Harm:
 
-web     mean time of the objects, less 1
-call    milliseconds by which the 95th and the 99th percentile of its packets' delay is later than
-        alone, and the share of packets that is lost beside it and not alone
+web     mean time of the objects over that alone, less 1
+call    milliseconds more than alone at the 95th and the 99th percentile of its packets' delay, and
+        the share of packets that only the run with the background loses
 greedy  goodput alone over goodput beside the background, less 1
 
 A peer *beats* another control where the 95 % intervals of both, U and harm, say so.
@@ -19,10 +19,10 @@ import polars as pl
 
 from imtcp_lab import everyday
 from imtcp_lab.controls import CONTROLS, Control
-from imtcp_lab.experiments.base import Experiment, Rows, background_bps, judged_seconds
-from imtcp_lab.experiments.greedy import rival_bps
+from imtcp_lab.experiments.base import Experiment, Rows, judged_seconds
+from imtcp_lab.experiments.scoreboard import harm_and_use
 from imtcp_lab.measured import alone_of
-from imtcp_lab.metrics import Window, counted, delay_quantile_s, point_metrics
+from imtcp_lab.metrics import Window, counted, delay_quantile_s
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.stats import ensemble
@@ -102,25 +102,21 @@ def _rows(points: Sequence[Point]) -> Rows:
     alone = alone_of(points)
     out = []
     for point in points:
-        scenario, window = point.scenario, point.scenario.window
+        scenario = point.scenario
         reference = alone.get((scenario.variant, scenario.seed))
         if reference is None or scenario.control.is_none:
             continue
-        capacity_bps = scenario.path.mean_capacity_bps(window.start_us / 1e6, window.end_us / 1e6)
+        harm, use = harm_and_use(point, reference)
         row = {
             "path": scenario.variant,
             "control": scenario.control.name,
             "seed": scenario.seed,
+            "U": use,
+            "harm": harm,
         }
-        if isinstance(scenario.foreground, Rival):
-            rival = rival_bps(point, window)
-            row["harm"] = rival_bps(reference, window) / rival - 1 if rival else None
-            row["U"] = (rival + background_bps(point)) / capacity_bps
-        else:
-            metrics = point_metrics(point.tables, reference.tables, capacity_bps, window)
-            row |= {"U": metrics["U"], "harm": metrics["I_mean"]}
         if "udp" in point.tables:
-            row |= _call_harm(point.tables["udp"], reference.tables["udp"], window)
+            tables = (run.tables["udp"] for run in (point, reference))
+            row |= _call_harm(*tables, scenario.window)
             row["harm"] = row["later_p95_ms"]
         out.append(row)
     return out

@@ -174,7 +174,8 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 def harm_and_use(point: Point, alone: Point) -> tuple[float | None, float | None]:
     """I and U as this foreground has them."""
     scenario = point.scenario
-    window, capacity_bps = scenario.window, scenario.path.capacity_bps
+    window = scenario.window
+    capacity_bps = scenario.path.mean_capacity_bps(window.start_us / 1e6, window.end_us / 1e6)
     if isinstance(scenario.foreground, Rival):
         rival = rival_bps(point, window)
         harm = rival_bps(alone, window) / rival - 1 if rival else None
