@@ -88,7 +88,7 @@ fn a_free_path_gets_congestion_control_off_and_the_next_time() {
     assert_eq!(advice.valid_until, at(T0) + 570 * SECOND_US);
     assert_eq!((advice.age_s, advice.sample_count), (Some(30.0), 180));
     let from = &advice.computed_from;
-    assert_eq!((from.days_used, from.days[0].date.as_str()), (3, "2026-03-19"));
+    assert_eq!((from.days_used, from.days[0].date), (3, jiff::civil::date(2026, 3, 19)));
     assert_eq!(from.days[1].r2, None);
     assert!((from.days[2].r2.unwrap() - 1.0).abs() < 1e-9);
 }

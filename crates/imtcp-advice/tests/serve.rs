@@ -391,15 +391,7 @@ fn where_no_record_tells_the_rtt_ping_does_unless_forbidden() {
         return;
     }
     let dst = route.local_addr().unwrap().ip().to_string();
-    let now = jiff::Timestamp::now();
-    let records: Vec<_> = (1..5)
-        .flat_map(|day| (0..60).map(move |minute| 1440 * day - minute))
-        .chain([0])
-        .map(|minute| {
-            let at = now - jiff::SignedDuration::from_mins(minute);
-            json!({"dst": dst, "time": at, "available_bps": 80_000_000})
-        })
-        .collect();
+    let records = past_days(&dst);
     for (more, pings) in [(&[][..], true), (&["--no-ping"][..], false)] {
         let service = Service::start(more);
         assert_eq!(service.report("b", &records).0, 200);
@@ -407,6 +399,39 @@ fn where_no_record_tells_the_rtt_ping_does_unless_forbidden() {
         assert_eq!(advice["rtt_us"].is_u64(), pings, "{advice}");
         assert_eq!(advice["buffer_bytes"].is_u64(), pings, "{advice}");
     }
+}
+
+/// Records of the last five days, each minute.
+fn past_days(dst: &str) -> Vec<Value> {
+    let now = jiff::Timestamp::now();
+    let minutes = (0..5).flat_map(|day| (0..60).map(move |minute| 1440 * day - minute));
+    let record = |minute: i64| {
+        let at = now - jiff::SignedDuration::from_mins(minute);
+        json!({"dst": dst, "time": at, "available_bps": 80_000_000 + minute % 7 * 1_000_000})
+    };
+    minutes.filter(|minute| *minute >= 0).map(record).collect()
+}
+
+/// Records come meanwhile, some of them within the second of an answer.
+#[test]
+fn an_answer_asked_for_again_as_of_its_own_moment_is_the_same() {
+    let service = Service::start(&["--no-ping"]);
+    assert_eq!(service.report("past", &past_days(DST)).0, 200);
+    let mut moments = std::collections::BTreeSet::new();
+    for i in 0..40 {
+        let now = jiff::Timestamp::now();
+        let newest = json!({"dst": DST, "time": now, "available_bps": 60_000_000 + i * 1_000_000,
+            "capacity_bps": 100_000_000, "rtt_us": 30_000 + i});
+        assert_eq!(service.report(&format!("b{i}"), &[newest]).0, 200);
+        let (_, now) = service.get(&format!("/v1/advice?dst={DST}&bytes=1000"));
+        let at = now["at"].as_str().unwrap();
+        let (_, again) = service.get(&format!("/v1/advice?dst={DST}&bytes=1000&at={at}"));
+        assert_eq!(now, again);
+        assert_eq!((&now["rtt_us"], &now["verdict"]), (&json!(30_000 + i), &json!("advice")));
+        moments.insert(at.to_string());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(moments.len(), 40);
 }
 
 #[test]

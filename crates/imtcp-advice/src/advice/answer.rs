@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use imtcp_client::time::rfc3339;
+use jiff::civil::Date;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -159,17 +160,17 @@ pub struct Basis {
     pub days: Days,
 }
 
-/// The lines of past days, the newest first. An answer tells some of them; answers of the same lines share them.
+/// The lines of past days, the newest first. An answer tells some of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Days(Arc<Vec<Day>>);
 
-/// Days in an answer, a month: a year of them is 58 kB, a path's answer of each second.
+/// Days in an answer, a month: a year of them is 58 kB.
 const MOST_TOLD: usize = 31;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Day {
-    #[schema(format = Date)]
-    pub date: String,
+    #[schema(value_type = String, format = Date)]
+    pub date: Date,
     /// When the window begins.
     #[serde(with = "rfc3339")]
     #[schema(value_type = String, format = DateTime)]
@@ -213,7 +214,14 @@ mod tests {
 
     fn day(from: i64) -> Day {
         let (b0_bps, b1_bps_per_s) = (5e7, -1e3);
-        Day { date: "2026-03-19".into(), from, samples: 60, b0_bps, b1_bps_per_s, r2: None }
+        Day {
+            date: jiff::civil::date(2026, 3, 19),
+            from,
+            samples: 60,
+            b0_bps,
+            b1_bps_per_s,
+            r2: None,
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::days::{windows, Window};
-use super::fit::{least_squares, Sample};
+use super::decide::day_line;
 use super::model::mean_and_deviation;
 use crate::error::Result;
 use crate::settings::{HistorySet, Settings};
@@ -158,12 +158,10 @@ impl Past<'_> {
         let mut days = Vec::new();
         let middle_s = f64::from(self.settings.horizon_s) / 2.0;
         for window in self.windows(set, self.horizon_us()) {
-            let sample =
-                |s: &(i64, f64)| Sample { t_s: (s.0 - window.start_us) as f64 / 1e6, b_bps: s.1 };
             let within = slice(self.series, window.start_us, window.end_us);
-            if window.is_covered(within, self.settings) {
-                let fit = least_squares(&within.iter().map(sample).collect::<Vec<_>>());
-                days.extend(fit.map(|f| f.b0_bps + f.b1_bps_per_s * middle_s));
+            if let Some(line) = day_line(&window, within, self.settings) {
+                let fit = line.in_window(window.start_us);
+                days.push(fit.b0_bps + fit.b1_bps_per_s * middle_s);
             }
         }
         self.of_days(&days)

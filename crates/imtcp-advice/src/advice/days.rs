@@ -17,6 +17,11 @@ pub struct Window {
 }
 
 impl Window {
+    /// For a request so much later.
+    pub fn later(&self, by_us: i64) -> Self {
+        Window { start_us: self.start_us + by_us, end_us: self.end_us + by_us, ..*self }
+    }
+
     /// Was enough of it measured for a line through it? From a sliver the line would lead far beyond
     /// everything that was seen. Samples in the order of time.
     pub fn is_covered(&self, samples: &[(i64, f64)], settings: &Settings) -> bool {

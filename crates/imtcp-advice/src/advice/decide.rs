@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::answer::{Advice, Basis, Day, Days, Mode, Reason, Switch};
 use super::capacity::Capacity;
 use super::days::Window;
-use super::fit::{least_squares, Sample};
+use super::fit::DayLine;
 use super::model::{estimate, Estimate, Line};
 use crate::error::Result;
 use crate::settings::Settings;
@@ -50,10 +50,6 @@ pub struct Request<'a> {
 /// When nothing tells when to ask again, and as long as an answer that is no ground for a decision
 /// holds: what it lacks may come with the next record.
 const RETRY_S: f64 = 60.0;
-
-/// A newest record lies at most this long after the request, a second: an answer is made for the
-/// beginning of the present second, of records until now.
-const MOST_AHEAD_US: i64 = SECOND_US;
 
 pub const METHOD: &str = "linear, same time of day";
 
@@ -121,7 +117,7 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
         available_bps: available_bps.map(told),
         available_low_bps: available_bps.zip(swing_bps).map(|(b, s)| told(b - s)),
         available_high_bps: available_bps.zip(swing_bps).map(|(b, s)| told(b + s)),
-        age_s: oldest_newest(hops).map(|t| (request.t0_us - t).max(0) as f64 / 1e6),
+        age_s: oldest_newest(hops).map(|t| (request.t0_us - t) as f64 / 1e6),
         sample_count: shown.map_or(0, |f| f.hop.days.iter().map(|d| u64::from(d.samples)).sum()),
         method: METHOD.into(),
         valid_until: holds_until_us.min(next_us).min(last_us()),
@@ -155,36 +151,35 @@ pub fn advise(request: &Request, settings: &Settings, hops: &[Hop]) -> Result<Ad
     })
 }
 
-/// The lines of past days, each through (time, available bandwidth) in its window. A day whose
-/// window is not covered does not count.
+/// The lines of past days, each through (time, available bandwidth) in its window.
 pub fn fit_days<'a>(
     days: impl IntoIterator<Item = (Window, &'a [(i64, f64)])>,
     settings: &Settings,
 ) -> Days {
-    let mut fitted = Vec::new();
-    // One for all days: a year of them has some 20 000 samples.
-    let mut samples = Vec::new();
-    for (window, within) in days {
-        if !window.is_covered(within, settings) {
-            continue;
+    let line =
+        |(window, samples): (Window, _)| Some((window, day_line(&window, samples, settings)?));
+    days_of(days.into_iter().filter_map(line))
+}
+
+/// A day whose window is not covered has none, and does not count.
+pub fn day_line(window: &Window, samples: &[(i64, f64)], settings: &Settings) -> Option<DayLine> {
+    window.is_covered(samples, settings).then(|| DayLine::through(samples)).flatten()
+}
+
+/// Lines, each in its window.
+pub fn days_of(lines: impl IntoIterator<Item = (Window, DayLine)>) -> Days {
+    let day = |(window, line): (Window, DayLine)| {
+        let fit = line.in_window(window.start_us);
+        Day {
+            date: window.day,
+            from: window.start_us,
+            samples: fit.samples as u32,
+            b0_bps: fit.b0_bps,
+            b1_bps_per_s: fit.b1_bps_per_s,
+            r2: fit.r2,
         }
-        samples.clear();
-        samples.extend(within.iter().map(|(t_us, b_bps)| Sample {
-            t_s: (t_us - window.start_us) as f64 / 1e6,
-            b_bps: *b_bps,
-        }));
-        if let Some(fit) = least_squares(&samples) {
-            fitted.push(Day {
-                date: window.day.to_string(),
-                from: window.start_us,
-                samples: fit.samples as u32,
-                b0_bps: fit.b0_bps,
-                b1_bps_per_s: fit.b1_bps_per_s,
-                r2: fit.r2,
-            });
-        }
-    }
-    fitted.into()
+    };
+    lines.into_iter().map(day).collect::<Vec<_>>().into()
 }
 
 fn estimate_hop<'a>(hop: &'a Hop, settings: &Settings) -> Estimated<'a> {
@@ -219,7 +214,7 @@ enum Gravity {
 }
 
 fn gravity(hop: &Hop, t0_us: i64, settings: &Settings) -> Gravity {
-    let Some(newest) = hop.newest.filter(|n| n.t_us <= t0_us + MOST_AHEAD_US) else {
+    let Some(newest) = hop.newest.filter(|n| n.t_us <= t0_us) else {
         return Gravity::Nothing;
     };
     if t0_us - newest.t_us > i64::from(settings.freshness_s) * SECOND_US {

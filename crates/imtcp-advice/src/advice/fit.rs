@@ -53,6 +53,31 @@ pub fn least_squares(samples: &[Sample]) -> Option<Fit> {
     Some(Fit { samples: samples.len(), b0_bps: b0, b1_bps_per_s: b1, r2 })
 }
 
+/// The line through the samples of one day. Where it is read does not change it: as long as a window has the same
+/// samples, it has this line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DayLine {
+    first_us: i64,
+    /// Its time runs from the first sample on.
+    fit: Fit,
+}
+
+impl DayLine {
+    /// Through (time, available bandwidth); `None` without two different times.
+    pub fn through(samples: &[(i64, f64)]) -> Option<Self> {
+        let first_us = samples.first()?.0;
+        let sample = |s: &(i64, f64)| Sample { t_s: (s.0 - first_us) as f64 / 1e6, b_bps: s.1 };
+        let fit = least_squares(&samples.iter().map(sample).collect::<Vec<_>>())?;
+        Some(DayLine { first_us, fit })
+    }
+
+    /// The same line, with the time of a window that begins then.
+    pub fn in_window(&self, start_us: i64) -> Fit {
+        let early_s = (self.first_us - start_us) as f64 / 1e6;
+        Fit { b0_bps: self.fit.b0_bps - self.fit.b1_bps_per_s * early_s, ..self.fit }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +97,16 @@ mod tests {
         assert!((fit.b0_bps - 1.5).abs() < 1e-12);
         assert!((fit.r2.unwrap() - (1.0 - 1.5 / 14.0)).abs() < 1e-12);
         assert_eq!(fit.samples, 3);
+    }
+
+    /// The same line; it has risen by 2.5 for each second before its first sample.
+    #[test]
+    fn a_days_line_is_read_where_its_window_begins() {
+        let line = DayLine::through(&[(7_000_000, 2.0), (8_000_000, 3.0), (9_000_000, 7.0)]);
+        let fit = line.unwrap().in_window(6_500_000);
+        assert!((fit.b0_bps - (1.5 - 0.5 * 2.5)).abs() < 1e-12);
+        assert!((fit.b1_bps_per_s - 2.5).abs() < 1e-12);
+        assert_eq!(DayLine::through(&[(3, 1.0), (3, 9.0)]), None);
     }
 
     #[test]

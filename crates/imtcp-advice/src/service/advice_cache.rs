@@ -3,19 +3,17 @@
 //! so a request every few milliseconds need not read them again.
 //!
 //! Kept per path: the samples around the request's time of day ([`Block`], good for ten
-//! minutes; the next one takes over what both hold), the lines fitted through them in the
-//! present second, each hop's newest record and capacities, and the answer of the present second
-//! ([`CachedPath`]). All of it is dropped when something is written that it rests upon: a new newest
+//! minutes; the next one takes over what both hold), the lines fitted through them, each hop's newest
+//! record and capacities, and the last answer, for a second ([`CachedPath`]). All of it is dropped when something is written that it rests upon: a new newest
 //! record takes the answer with it, one in a past day's window the block and its lines as well.
 //!
-//! An answer is for the beginning of a second and counts records until now. A record that lies
-//! ahead is upcoming until its time has come.
+//! An answer is of the moment that it tells as `at`: its lines are of then, and records until then count. Asked for
+//! again as of that moment, it is the same. A record that lies ahead is upcoming until its time has come.
 //!
 //! What is kept answers most requests. The others read the store, and wait for a turn first ([`Turns`]):
 //! who asks for one path after another keeps neither other clients waiting nor reports.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -99,41 +97,35 @@ impl AdviceCache {
         })
     }
 
-    /// Advice as of now, made once a second.
+    /// Advice as of now, or of less than a second ago where no record has come since.
     pub async fn now(self: &Arc<Self>, client: IpAddr, dst: &str) -> Advised {
-        let name = dst.to_string();
-        let clock = move || {
-            let now_us = now_us();
-            (this_second(&name, now_us), now_us)
-        };
-        match self.answered(dst, &clock) {
+        match self.answered(dst) {
             Some(answer) => Ok(answer),
             // On the heap: each layer around a request would move what this needs.
-            None => Box::pin(self.at(client, dst, clock)).await,
+            None => Box::pin(self.at(client, dst, now_us)).await,
         }
     }
 
-    /// The answer of this second, if it is made already and nobody is at the path: most requests end here.
-    fn answered(&self, dst: &str, clock: impl Fn() -> (i64, i64)) -> Option<Arc<Answered>> {
+    /// The answer, if it is made already and nobody is at the path: most requests end here.
+    fn answered(&self, dst: &str) -> Option<Arc<Answered>> {
         let entry = self.paths().get(dst).cloned()?;
         let mut place = entry.try_lock()?;
-        answer_in(&mut place, clock())
+        answer_in(&mut place, now_us())
     }
 
-    /// Advice for the second that begins at the first time of the clock, of records until the second one,
-    /// from what is kept where that will do. Nothing is held during a ping, nor a turn while another reads the path,
+    /// Advice as of the clock's time, from what is kept where that will do. Nothing is held during a ping, nor a turn while another reads the path,
     /// nor a path's lock while a turn is waited for.
     async fn at(
         self: &Arc<Self>,
         client: IpAddr,
         dst: &str,
-        clock: impl Fn() -> (i64, i64) + Clone + Send + 'static,
+        clock: impl Fn() -> i64 + Clone + Send + 'static,
     ) -> Advised {
         let mut pinged = self.pinger.recent(dst);
         loop {
             // Anew each time: all may have been forgotten meanwhile.
             let Some(entry) = self.entry(dst).await? else {
-                return Ok(self.unknown(dst, clock().0).await?);
+                return Ok(self.unknown(dst, clock()).await?);
             };
             let mut step = step_in_memory(&entry, dst, &clock, pinged).await?;
             if let Step::Read = step {
@@ -157,42 +149,37 @@ impl AdviceCache {
         &self,
         entry: &Entry,
         dst: &str,
-        clock: impl Fn() -> (i64, i64),
+        clock: impl Fn() -> i64,
         pinged: Option<Rtt>,
     ) -> Result<Step> {
         let Some(_reading) = entry.begin_reading() else { return Ok(Step::Read) };
         let mut place = entry.lock().await;
-        let times = clock();
-        if let Some(answer) = answer_in(&mut place, times) {
+        let t0_us = clock();
+        if let Some(answer) = answer_in(&mut place, t0_us) {
             return Ok(Step::Answer(answer));
         }
         let known = match place.as_mut() {
             Some(known) => known,
             None => {
                 let path = self.store.path(dst).await?.unwrap_or_default();
-                place.insert(self.learn_for_long(&path, times.0, times.1).await?)
+                place.insert(self.learn_for_long(&path, t0_us).await?)
             }
         };
         let begun = Instant::now();
-        let lines = self.lines(dst, known, times.0).await?;
-        make(known, dst, times, lines, pinged, begun)
+        let lines = self.lines(dst, known, t0_us).await?;
+        make(known, dst, t0_us, lines, pinged, begun)
     }
 
-    /// Advice as of another time: nothing that came after it counts.
+    /// Advice as of another time, from the store alone and without a ping: nothing that came after it counts.
     pub async fn as_of(&self, dst: &str, t0_us: i64) -> Result<Arc<Answered>> {
-        self.read(dst, (t0_us, t0_us)).await
-    }
-
-    /// From the store alone, and without a ping.
-    async fn read(&self, dst: &str, (t0_us, now_us): (i64, i64)) -> Result<Arc<Answered>> {
         let Some(path) = self.store.path(dst).await? else {
             return self.unknown(dst, t0_us).await;
         };
-        let mut known = self.learn(&path, t0_us, now_us).await?;
-        known.hops.retain(|hop| hop.oldest_us <= now_us);
+        let mut known = self.learn(&path, t0_us).await?;
+        known.hops.retain(|hop| hop.oldest_us <= t0_us);
         let lines = self.read_lines(&known, t0_us).await?;
-        let hops = known.with_lines(lines, now_us);
-        let request = known.request(dst, (t0_us, now_us), known.fresh_tested_rtt_us(t0_us));
+        let hops = known.with_lines(lines, t0_us);
+        let request = known.request(dst, t0_us, known.fresh_tested_rtt_us(t0_us));
         Ok(Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?))
     }
 
@@ -256,17 +243,17 @@ impl AdviceCache {
     }
 
     /// Reads from the store all that a request about a path needs, of records until a time.
-    async fn learn(&self, path: &PathInfo, t0_us: i64, until_us: i64) -> Result<CachedPath> {
+    async fn learn(&self, path: &PathInfo, t0_us: i64) -> Result<CachedPath> {
         let settings = self.settings(Some(path)).await?;
         let least = settings.min_validity_pct;
         let mut hops = cached_path::hops(&path.series);
         for hop in &mut hops {
-            self.learn_records(hop, until_us, least).await?;
+            self.learn_records(hop, t0_us, least).await?;
         }
         // Those of the path as a whole, and none that would not be fresh.
         let tests: Vec<_> = path.series.iter().filter(|s| s.hop.is_empty()).cloned().collect();
         let since_us = t0_us - i64::from(settings.freshness_s) * SECOND_US;
-        let tested_rtt = self.store.newest_tested_rtt(&tests, (since_us, until_us), least).await?;
+        let tested_rtt = self.store.newest_tested_rtt(&tests, (since_us, t0_us), least).await?;
         Ok(CachedPath {
             zone: settings.time_zone()?,
             settings,
@@ -281,21 +268,21 @@ impl AdviceCache {
     }
 
     /// The same with the records that come later.
-    async fn learn_for_long(&self, path: &PathInfo, t0_us: i64, now_us: i64) -> Result<CachedPath> {
-        let mut known = self.learn(path, t0_us, now_us).await?;
+    async fn learn_for_long(&self, path: &PathInfo, t0_us: i64) -> Result<CachedPath> {
+        let mut known = self.learn(path, t0_us).await?;
         let least = known.settings.min_validity_pct;
         let most = upcoming::MOST as u32;
         for hop in &mut known.hops {
             let mut later = Vec::new();
-            for one in hop.series.iter().filter(|s| s.newest_us.is_some_and(|t| t > now_us)) {
-                later.extend(self.store.upcoming(one.id, now_us, least, most).await?);
+            for one in hop.series.iter().filter(|s| s.newest_us.is_some_and(|t| t > t0_us)) {
+                later.extend(self.store.upcoming(one.id, t0_us, least, most).await?);
             }
             hop.upcoming = Upcoming::new(later);
         }
         let mut rtts = Vec::new();
         let of_path = path.series.iter().filter(|s| s.hop.is_empty());
-        for one in of_path.filter(|s| s.newest_test_us.is_some_and(|t| t > now_us)) {
-            rtts.extend(self.store.upcoming_rtts(one.id, now_us, least, most).await?);
+        for one in of_path.filter(|s| s.newest_test_us.is_some_and(|t| t > t0_us)) {
+            rtts.extend(self.store.upcoming_rtts(one.id, t0_us, least, most).await?);
         }
         known.upcoming_rtts = Upcoming::new(rtts);
         Ok(known)
@@ -382,29 +369,29 @@ impl AdviceCache {
 async fn step_in_memory(
     entry: &Entry,
     dst: &str,
-    clock: impl Fn() -> (i64, i64),
+    clock: impl Fn() -> i64,
     pinged: Option<Rtt>,
 ) -> Result<Step> {
     let mut place = entry.lock().await;
     // Under the lock: what others count meanwhile has come by then.
-    let times = clock();
-    if let Some(answer) = answer_in(&mut place, times) {
+    let t0_us = clock();
+    if let Some(answer) = answer_in(&mut place, t0_us) {
         return Ok(Step::Answer(answer));
     }
     let Some(known) = place.as_mut() else { return Ok(Step::Read) };
     let begun = Instant::now();
-    match known.lines_from_block(times.0) {
-        Some(lines) => make(known, dst, times, lines, pinged, begun),
+    match known.lines_from_block(t0_us) {
+        Some(lines) => make(known, dst, t0_us, lines, pinged, begun),
         None => Ok(Step::Read),
     }
 }
 
-/// The answer of a second, if it is made already. A path that cannot be kept up to date is forgotten.
-fn answer_in(place: &mut Option<CachedPath>, (t0_us, now_us): (i64, i64)) -> Option<Arc<Answered>> {
+/// The answer, if it is made already. A path that cannot be kept up to date is forgotten.
+fn answer_in(place: &mut Option<CachedPath>, now_us: i64) -> Option<Arc<Answered>> {
     if !place.as_mut()?.count_until(now_us) {
         *place = None;
     }
-    place.as_ref()?.answer(t0_us, now_us)
+    place.as_ref()?.answer(now_us)
 }
 
 /// Forgets a path: any but this one will do, it is read again when it is asked for. False when there is none.
@@ -413,16 +400,16 @@ fn forget_another(paths: &mut HashMap<String, Arc<Entry>>, dst: &str) -> bool {
     one.is_some_and(|name| paths.remove(&name).is_some())
 }
 
-/// The answer from a path's lines, kept for its second, or a ping first. `begun`: when its making did.
+/// The answer from a path's lines, kept for a second, or a ping first. `begun`: when its making did.
 fn make(
     known: &mut CachedPath,
     dst: &str,
-    (t0_us, now_us): (i64, i64),
+    t0_us: i64,
     lines: Vec<Days>,
     pinged: Option<Rtt>,
     begun: Instant,
 ) -> Result<Step> {
-    let hops = known.with_lines(lines, now_us);
+    let hops = known.with_lines(lines, t0_us);
     let told = hops.iter().any(|h| h.newest.is_some_and(|n| n.rtt_us.is_some()));
     let tested = known.fresh_tested_rtt_us(t0_us);
     let rtt_us = match pinged {
@@ -431,22 +418,13 @@ fn make(
         Some(rtt_us) => rtt_us,
         None => return Ok(Step::Ping),
     };
-    let request = known.request(dst, (t0_us, now_us), rtt_us);
+    let request = known.request(dst, t0_us, rtt_us);
     let answer = Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?);
     let took_us = begun.elapsed().as_micros() as i64;
     // What is too much to keep would be read at each record.
     let took_us = if known.block.is_none() { took_us.max(UNKEPT_US) } else { took_us };
-    known.keep((t0_us, now_us), took_us, &answer);
+    known.keep(t0_us, took_us, &answer);
     Ok(Step::Answer(answer))
-}
-
-/// When the present second of a path began. Each path has its own beat: if all were due at
-/// once, requests would wait for the others' at the turn of each second.
-fn this_second(dst: &str, now_us: i64) -> i64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    dst.hash(&mut hasher);
-    let beat_us = (hasher.finish() % SECOND_US as u64) as i64;
-    now_us - (now_us - beat_us).rem_euclid(SECOND_US)
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What past days hold around the time of day of requests, kept for ten minutes of them, and the
-//! lines fitted through it in the present second.
+//! lines fitted through it.
+//!
+//! Lines are of the request's own moment, to the microsecond. From one request to the next most windows have the same
+//! samples, and so the same line, read elsewhere.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -9,22 +13,29 @@ use imtcp_client::time::MINUTE_US;
 
 use crate::advice::answer::Days;
 use crate::advice::days::Window;
-use crate::advice::decide::fit_days;
+use crate::advice::decide::{day_line, days_of};
+use crate::advice::fit::DayLine;
 use crate::settings::Settings;
 
 /// Requests up to this much later find their samples in the block.
 pub const BLOCK_US: i64 = 10 * MINUTE_US;
 
-const SPAN_SAMPLES: usize = 8;
+const SPAN_SAMPLES: usize = 12;
 
 /// The samples of all windows of requests between two times.
 pub struct Block {
     from_us: i64,
     /// By hop; the newest day first.
     hops: Vec<Vec<Span>>,
-    /// Each hop's lines at a time: those of this second.
-    lines: Option<(i64, Vec<Days>)>,
+    minute: Option<Minute>,
     _held: Held,
+}
+
+/// Each hop's windows of requests in one minute. In a minute they all move with the request: clocks change, and
+/// days begin, at its end.
+struct Minute {
+    begins_us: i64,
+    hops: Vec<Vec<Window>>,
 }
 
 /// The samples of one day's windows.
@@ -34,6 +45,14 @@ pub struct Span {
     /// (time, available bandwidth), in the order of time.
     samples: Vec<(i64, f64)>,
     read_until_us: i64,
+    fitted: Option<Fitted>,
+}
+
+/// The line through the samples of a window, if they make one.
+struct Fitted {
+    /// Where else the window may begin and have the same samples.
+    starts_us: Range<i64>,
+    line: Option<DayLine>,
 }
 
 /// Counts samples for as long as they are kept.
@@ -56,7 +75,7 @@ impl Block {
     /// For requests from then on; its samples count among `held`.
     pub fn new(from_us: i64, hops: Vec<Vec<Span>>, held: &Arc<AtomicUsize>) -> Self {
         let count = count(&hops);
-        Block { from_us, hops, lines: None, _held: Held::new(held, count) }
+        Block { from_us, hops, minute: None, _held: Held::new(held, count) }
     }
 
     /// Its spans, for the next block; its samples do not count any more.
@@ -73,32 +92,46 @@ impl Block {
         self.hops.iter().flatten().any(over)
     }
 
-    /// Each hop's lines for a request then, in its windows. `None` when one lies outside of what was
-    /// read: a day began in between, or clocks changed.
+    /// Each hop's lines for a request then. `windows`: each hop's windows for a request at a time. `None` when one lies
+    /// outside of what was read: a day began in between, or clocks changed.
     pub fn lines(
         &mut self,
         t0_us: i64,
-        windows: impl FnOnce() -> Vec<Vec<Window>>,
+        windows: impl FnOnce(i64) -> Vec<Vec<Window>>,
         settings: &Settings,
     ) -> Option<Vec<Days>> {
-        if let Some((_, lines)) = self.lines.as_ref().filter(|(at_us, _)| *at_us == t0_us) {
-            return Some(lines.clone());
-        }
-        let mut lines = Vec::new();
-        for (windows, spans) in windows().into_iter().zip(&self.hops) {
-            if windows.len() != spans.len() {
-                return None;
-            }
-            let days = windows.into_iter().zip(spans).map(|(w, span)| Some((w, span.within(&w)?)));
-            let days = days.collect::<Option<Vec<_>>>()?;
-            lines.push(fit_days(days, settings));
-        }
-        self.lines = Some((t0_us, lines.clone()));
-        Some(lines)
+        let begins_us = t0_us - t0_us.rem_euclid(MINUTE_US);
+        let minute = match self.minute.take().filter(|m| m.begins_us == begins_us) {
+            Some(minute) => minute,
+            None => Minute { begins_us, hops: windows(begins_us) },
+        };
+        let later_us = t0_us - begins_us;
+        let hops = minute.hops.iter().zip(&mut self.hops);
+        let lines = hops.map(|(windows, spans)| lines_of_hop(windows, later_us, spans, settings));
+        let lines = lines.collect();
+        self.minute = Some(minute);
+        lines
     }
 }
 
-/// Samples in the spans of all hops. A span and the line through it take as much memory as eight.
+fn lines_of_hop(
+    windows: &[Window],
+    later_us: i64,
+    spans: &mut [Span],
+    settings: &Settings,
+) -> Option<Days> {
+    if windows.len() != spans.len() {
+        return None;
+    }
+    let mut lines = Vec::new();
+    for (window, span) in windows.iter().zip(spans) {
+        let window = window.later(later_us);
+        lines.extend(span.line(&window, settings)?.map(|line| (window, line)));
+    }
+    Some(days_of(lines))
+}
+
+/// Samples in the spans of all hops. A span and the line through it take as much memory as twelve.
 pub fn count(hops: &[Vec<Span>]) -> usize {
     hops.iter().flatten().map(|span| SPAN_SAMPLES + span.samples.len()).sum()
 }
@@ -117,7 +150,7 @@ pub fn take_over(before: Vec<Span>, windows: Vec<Window>) -> Vec<Span> {
 
 impl Span {
     fn empty(window: Window) -> Self {
-        Span { window, samples: Vec::new(), read_until_us: window.start_us - 1 }
+        Span { window, samples: Vec::new(), read_until_us: window.start_us - 1, fitted: None }
     }
 
     /// The part that a later window shares; `None` if that begins elsewhere.
@@ -128,6 +161,7 @@ impl Span {
         }
         self.samples.drain(..self.samples.partition_point(|s| s.0 < window.start_us));
         self.window = window;
+        self.fitted = None;
         Some(self)
     }
 
@@ -143,16 +177,28 @@ impl Span {
         self.samples.extend(samples);
         self.samples.shrink_to_fit();
         self.read_until_us = self.window.end_us;
+        self.fitted = None;
     }
 
-    /// `None` when the window lies outside.
-    fn within(&self, window: &Window) -> Option<&[(i64, f64)]> {
+    /// The line through the samples of a window, if they make one. `None` when the window lies outside.
+    fn line(&mut self, window: &Window, settings: &Settings) -> Option<Option<DayLine>> {
         if window.start_us < self.window.start_us || window.end_us > self.window.end_us {
             return None;
         }
-        let from = self.samples.partition_point(|s| s.0 < window.start_us);
-        let to = self.samples.partition_point(|s| s.0 <= window.end_us);
-        Some(&self.samples[from..to])
+        let known = self.fitted.take().filter(|f| f.starts_us.contains(&window.start_us));
+        Some(self.fitted.insert(known.unwrap_or_else(|| self.fit(window, settings))).line)
+    }
+
+    fn fit(&self, window: &Window, settings: &Settings) -> Fitted {
+        let samples = &self.samples;
+        let from = samples.partition_point(|s| s.0 < window.start_us);
+        let to = samples.partition_point(|s| s.0 <= window.end_us);
+        let long_us = window.end_us - window.start_us;
+        // The window's end is no sample's time yet, nor its beginning any more.
+        let enters_us = samples.get(to).map_or(i64::MAX, |s| s.0 - long_us);
+        let leaves_us = samples.get(from).map_or(i64::MAX, |s| s.0 + 1);
+        let starts_us = window.start_us..enters_us.min(leaves_us);
+        Fitted { starts_us, line: day_line(window, &samples[from..to], settings) }
     }
 }
 
@@ -187,8 +233,30 @@ mod tests {
         assert_eq!(next.missing(), window(171, 180));
         next.append(&[(171, 4.0), (180, 5.0)]);
         assert_eq!(next.samples, [(115, 2.0), (170, 3.0), (171, 4.0), (180, 5.0)]);
-        assert_eq!(next.within(&window(170, 171)), Some(&[(170, 3.0), (171, 4.0)][..]));
-        assert_eq!(next.within(&window(170, 181)), None);
         assert!(next.moved_to(window(181, 251)).is_none());
+    }
+
+    /// Each moment's line is the one that nothing kept would have.
+    #[test]
+    fn a_line_is_kept_for_as_long_as_its_window_has_the_same_samples() {
+        let settings = Settings { min_samples: 2, min_span_pct: 0, ..Settings::default() };
+        let day = jiff::civil::date(2026, 3, 20);
+        let window = |from| Window { day, start_us: from, end_us: from + 20 };
+        let samples = [(103, 1.0), (110, 2.0), (111, 5.0), (124, 3.0), (140, 9.0), (160, 2.0)];
+        let whole = || {
+            let mut span = Span::empty(Window { end_us: 170, ..window(100) });
+            span.append(&samples);
+            span
+        };
+        let (mut kept, mut fits) = (whole(), 0);
+        for start_us in 100..=150 {
+            let line = kept.line(&window(start_us), &settings);
+            assert_eq!(line, whole().line(&window(start_us), &settings), "{start_us}");
+            fits += usize::from(kept.fitted.as_ref().unwrap().starts_us.start == start_us);
+        }
+        // At 100; samples enter at 104, 120 and 140, and leave at 104, 111, 112, 125 and 141.
+        assert_eq!(fits, 8);
+        assert_eq!(kept.line(&window(151), &settings), None);
+        assert_eq!(kept.line(&window(99), &settings), None);
     }
 }

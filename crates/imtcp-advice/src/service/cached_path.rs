@@ -52,10 +52,10 @@ impl Answered {
     }
 }
 
-/// The answer of a second.
+/// An answer, of its own moment.
 pub struct Kept {
-    pub t0_us: i64,
-    /// It holds until then: the next record comes.
+    pub at_us: i64,
+    /// It holds until then: its second is over, or the next record comes.
     pub until_us: i64,
     /// How long it took to make. One that took more than a second holds for as long again, also beside
     /// new records: or one path with a long history would have the service compute all the time.
@@ -68,10 +68,10 @@ impl Kept {
         self.took_us > SECOND_US
     }
 
-    fn holds(&self, t0_us: i64, now_us: i64) -> bool {
-        let made_anew_at_us = self.t0_us.saturating_add(2 * self.took_us);
-        let is_of_then = self.t0_us == t0_us && now_us < self.until_us;
-        is_of_then || self.took_long() && (self.t0_us..made_anew_at_us).contains(&t0_us)
+    fn holds(&self, now_us: i64) -> bool {
+        let made_anew_at_us = self.at_us.saturating_add(2 * self.took_us);
+        let until_us = if self.took_long() { made_anew_at_us } else { self.until_us };
+        (self.at_us..until_us).contains(&now_us)
     }
 }
 
@@ -120,28 +120,28 @@ impl CachedPath {
         !self.upcoming_rtts.is_used_up() && !self.hops.iter().any(|h| h.upcoming.is_used_up())
     }
 
-    /// The answer for this second, where nothing has come since.
-    pub fn answer(&self, t0_us: i64, now_us: i64) -> Option<Arc<Answered>> {
+    /// The answer of less than a second ago, where nothing has come since.
+    pub fn answer(&self, now_us: i64) -> Option<Arc<Answered>> {
         let kept = self.answer.as_ref()?;
-        kept.holds(t0_us, now_us).then(|| Arc::clone(&kept.answered))
+        kept.holds(now_us).then(|| Arc::clone(&kept.answered))
     }
 
-    /// Keeps the answer for a second, of records until a time, that it took so long to make.
-    pub fn keep(&mut self, (t0_us, now_us): (i64, i64), took_us: i64, answered: &Arc<Answered>) {
+    /// Keeps the answer of a moment, that it took so long to make.
+    pub fn keep(&mut self, at_us: i64, took_us: i64, answered: &Arc<Answered>) {
         let begins = self.hops.iter().map(|h| h.oldest_us).chain(self.oldest_test_us);
-        let begins = begins.filter(|t_us| *t_us > now_us);
+        let begins = begins.filter(|t_us| *t_us > at_us);
         let upcoming = self.hops.iter().filter_map(|h| h.upcoming.next_us());
-        let until_us = begins.chain(upcoming).chain(self.upcoming_rtts.next_us()).min();
-        let answered = Arc::clone(answered);
-        let until_us = until_us.unwrap_or(i64::MAX);
-        self.answer = Some(Kept { t0_us, until_us, took_us, answered });
+        let next_us = begins.chain(upcoming).chain(self.upcoming_rtts.next_us()).min();
+        let second_us = at_us + SECOND_US;
+        let until_us = next_us.map_or(second_us, |t_us| t_us.min(second_us));
+        self.answer = Some(Kept { at_us, until_us, took_us, answered: Arc::clone(answered) });
     }
 
     /// Each hop's lines for a request then, from the block. `None` where the block is not for then, or
     /// does not hold the windows.
     pub fn lines_from_block(&mut self, t0_us: i64) -> Option<Vec<Days>> {
         let mut block = self.block.take_if(|b| b.is_for(t0_us))?;
-        let windows = || self.hops.iter().map(|hop| self.windows(hop, t0_us, 0)).collect();
+        let windows = |t_us| self.hops.iter().map(|hop| self.windows(hop, t_us, 0)).collect();
         let lines = block.lines(t0_us, windows, &self.settings);
         self.block = Some(block);
         lines
@@ -159,13 +159,13 @@ impl CachedPath {
     }
 
     /// The hops with a record by now, as the algorithm takes them.
-    pub fn with_lines(&self, lines: Vec<Days>, now_us: i64) -> Vec<Hop> {
+    pub fn with_lines(&self, lines: Vec<Days>, t0_us: i64) -> Vec<Hop> {
         let hop = |(hop, days): (&CachedHop, Days)| {
             let newest = hop.newest.map(|(_, newest)| newest);
             let capacity = newest.and_then(|n| hop.told.capacity(n.t_us));
             Hop { name: hop.name.clone(), newest, capacity, days }
         };
-        self.hops.iter().zip(lines).filter(|(h, _)| h.oldest_us <= now_us).map(hop).collect()
+        self.hops.iter().zip(lines).filter(|(h, _)| h.oldest_us <= t0_us).map(hop).collect()
     }
 
     pub fn fresh_tested_rtt_us(&self, t0_us: i64) -> Option<u64> {
@@ -174,13 +174,8 @@ impl CachedPath {
         fresh.map(|(_, rtt_us)| rtt_us)
     }
 
-    pub fn request<'a>(
-        &self,
-        dst: &'a str,
-        (t0_us, now_us): (i64, i64),
-        ping_rtt_us: Option<u64>,
-    ) -> Request<'a> {
-        let has_tests = self.oldest_test_us.is_some_and(|t_us| t_us <= now_us);
+    pub fn request<'a>(&self, dst: &'a str, t0_us: i64, ping_rtt_us: Option<u64>) -> Request<'a> {
+        let has_tests = self.oldest_test_us.is_some_and(|t_us| t_us <= t0_us);
         Request { dst, t0_us, ping_rtt_us, has_tests }
     }
 
@@ -271,20 +266,20 @@ mod tests {
     use super::*;
     use crate::advice::decide::advise;
 
-    fn kept(t0_s: i64, until_s: i64, took_s: i64) -> Kept {
+    fn kept(at_s: i64, until_s: i64, took_s: i64) -> Kept {
         let request = Request { dst: "192.0.2.7", t0_us: 0, ping_rtt_us: None, has_tests: false };
         let advice = advise(&request, &Settings::default(), &[]).unwrap();
         let answered = Arc::new(Answered { advice, json: String::new() });
-        let [t0_us, until_us, took_us] = [t0_s, until_s, took_s].map(|s| s * SECOND_US);
-        Kept { t0_us, until_us, took_us, answered }
+        let [at_us, until_us, took_us] = [at_s, until_s, took_s].map(|s| s * SECOND_US);
+        Kept { at_us, until_us, took_us, answered }
     }
 
     #[test]
-    fn an_answer_is_of_its_second_and_one_that_took_long_holds_for_as_long_again() {
-        let holds = |kept: &Kept, s: i64| kept.holds(s * SECOND_US, s * SECOND_US);
-        let quick = kept(10, 100, 0);
+    fn an_answer_holds_until_its_time_and_one_that_took_long_for_as_long_again() {
+        let holds = |kept: &Kept, s: i64| kept.holds(s * SECOND_US);
+        let quick = kept(10, 11, 0);
         assert!(holds(&quick, 10) && !holds(&quick, 11) && !holds(&quick, 9));
-        // Until a record comes.
+        // A record comes at once.
         assert!(!holds(&kept(10, 10, 0), 10));
         // Made from 10 to 13, it serves who waited, and until 15.
         let slow = kept(10, 10, 3);

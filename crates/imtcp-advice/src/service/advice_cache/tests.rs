@@ -22,7 +22,6 @@ const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 #[derive(Clone, Debug)]
 enum Event {
     Later(i64),
-    WithinTheSecond(i64),
     /// The clock is set back.
     Earlier(i64),
     Report(Vec<Made>),
@@ -111,6 +110,7 @@ fn made() -> impl Strategy<Value = Made> {
 fn event() -> impl Strategy<Value = Event> {
     let later_us = prop_oneof![
         Just(0),
+        0..SECOND_US,
         Just(SECOND_US),
         0..20 * MINUTE_US,
         0..20 * MINUTE_US,
@@ -132,7 +132,6 @@ fn event() -> impl Strategy<Value = Event> {
     ]);
     prop_oneof![
         3 => later_us.prop_map(Event::Later),
-        1 => (0..SECOND_US).prop_map(Event::WithinTheSecond),
         1 => (0..3 * HOUR_US).prop_map(Event::Earlier),
         3 => prop::collection::vec(made(), 1..4).prop_map(Event::Report),
         1 => prop::collection::vec(made(), 1..4).prop_map(Event::Import),
@@ -146,8 +145,7 @@ async fn answers_are_those_of_a_service_just_started(
 ) -> std::result::Result<(), TestCaseError> {
     let (_dir, store) = empty_store().await;
     let cache = without_ping(&store);
-    // An answer is for the beginning of a second, of records until now.
-    let (mut t0_us, mut now_us) = (begin_us, begin_us);
+    let mut now_us = begin_us;
     let put = |records: Vec<Record>, now_us| {
         let store = Arc::clone(&store);
         let batch = Batch { id: None, records: records.into_iter().map(Into::into).collect() };
@@ -165,25 +163,18 @@ async fn answers_are_those_of_a_service_just_started(
         capacity_bps: (i % 3 == 0).then_some(100_000_000),
         validity_pct: None,
     };
-    put((0..5 * 144).map(|i| usual(i).record(t0_us)).collect(), t0_us).await;
+    put((0..5 * 144).map(|i| usual(i).record(now_us)).collect(), now_us).await;
     for event in events {
         match &event {
-            Event::Later(us) => {
-                t0_us = now_us + us;
-                now_us = t0_us;
-            }
-            Event::Earlier(us) => {
-                t0_us = now_us - us;
-                now_us = t0_us;
-            }
-            Event::WithinTheSecond(us) => now_us = (now_us + us).min(t0_us + SECOND_US - 1),
+            Event::Later(us) => now_us += us,
+            Event::Earlier(us) => now_us -= us,
             Event::Report(made) => {
-                let records = made.iter().map(|m| m.record(t0_us)).collect();
+                let records = made.iter().map(|m| m.record(now_us)).collect();
                 let (batch, written) = put(records, now_us).await;
                 cache.wrote(&[batch], &written, now_us);
             }
             Event::Import(made) => {
-                put(made.iter().map(|m| m.record(t0_us)).collect(), now_us).await;
+                put(made.iter().map(|m| m.record(now_us)).collect(), now_us).await;
                 cache.forget_all();
             }
             Event::Setting(change) => {
@@ -192,20 +183,14 @@ async fn answers_are_those_of_a_service_just_started(
                 cache.forget_all();
             }
         }
-        let at = (t0_us, now_us);
-        let kept = &cache.at(CLIENT, DST, move || at).await.unwrap().json;
-        let started = without_ping(&store);
-        prop_assert_eq!(
-            kept,
-            &started.at(CLIENT, DST, move || at).await.unwrap().json,
-            "{:?}",
-            event
-        );
+        let kept = cache.at(CLIENT, DST, move || now_us).await.unwrap();
+        let at_us = kept.advice.at;
+        prop_assert!((now_us - SECOND_US + 1..=now_us).contains(&at_us), "{:?}", event);
+        let started = without_ping(&store).at(CLIENT, DST, move || at_us).await.unwrap();
+        prop_assert_eq!(&kept.json, &started.json, "{:?}", event);
         // And those of what keeps nothing.
-        prop_assert_eq!(kept, &started.read(DST, at).await.unwrap().json, "{:?}", event);
-        if t0_us == now_us {
-            prop_assert_eq!(kept, &started.as_of(DST, t0_us).await.unwrap().json, "{:?}", event);
-        }
+        let read = cache.as_of(DST, at_us).await.unwrap();
+        prop_assert_eq!(&kept.json, &read.json, "{:?}", event);
     }
     store.close().await;
     Ok(())
@@ -234,7 +219,7 @@ async fn a_record_that_lies_ahead_does_not_count_until_its_time_has_come() {
         let early = Record { time: begin_us + ahead_us, ..test };
         report(&cache, vec![early], begin_us).await;
         let check = async |now_us: i64| {
-            let kept = cache.at(CLIENT, DST, move || (now_us, now_us)).await.unwrap();
+            let kept = cache.at(CLIENT, DST, move || now_us).await.unwrap();
             assert_eq!(kept.json, cache.as_of(DST, now_us).await.unwrap().json);
             let from = &kept.advice.computed_from;
             (kept.advice.reason, kept.advice.age_s, from.capacity_bps, kept.advice.rtt_us)
@@ -259,7 +244,7 @@ async fn capacities_that_alternate_do_not_flip_the_mode() {
             let capacity_bps = if i == 30 { Some(222_000_000) } else { capacity_bps };
             let one = Record { capacity_bps, ..record(now_us, available_bps) };
             report(&cache, vec![one], now_us).await;
-            let kept = cache.at(CLIENT, DST, move || (now_us, now_us)).await.unwrap();
+            let kept = cache.at(CLIENT, DST, move || now_us).await.unwrap();
             assert_eq!(kept.json, cache.as_of(DST, now_us).await.unwrap().json);
             if i >= 4 {
                 modes.insert(kept.advice.mode == Mode::Bg);
@@ -331,7 +316,7 @@ async fn a_capacity_holds_for_records_of_the_day_after_that_tell_none() {
     report(&cache, told, begin_us + 23 * HOUR_US).await;
     let capacity_at = async |hours: i64| {
         let at_us = begin_us + hours * HOUR_US;
-        let kept = cache.at(CLIENT, DST, move || (at_us, at_us)).await.unwrap();
+        let kept = cache.at(CLIENT, DST, move || at_us).await.unwrap();
         kept.advice.computed_from.capacity_bps
     };
     assert_eq!(capacity_at(23).await, Some(1e8));
@@ -358,7 +343,7 @@ async fn a_day_that_begins_has_a_block_of_its_own() {
         (midnight_us + MINUTE_US, midnight_us + MINUTE_US),
         (midnight_us + 2 * MINUTE_US, midnight_us + MINUTE_US),
     ] {
-        let kept = cache.at(CLIENT, DST, move || (t0_us, t0_us)).await.unwrap();
+        let kept = cache.at(CLIENT, DST, move || t0_us).await.unwrap();
         assert_eq!(kept.json, cache.as_of(DST, t0_us).await.unwrap().json);
         let entry = cache.entry(DST).await.unwrap().unwrap();
         let known = entry.lock().await;
@@ -373,7 +358,7 @@ async fn reports_do_not_wait_for_a_path_that_is_read_and_whoever_asks_then_hears
     let begin_us = 1_774_500_000_000_000;
     let (_dir, _store, cache) = with_past_days(begin_us).await;
     let newest_bps = async || {
-        let kept = cache.at(CLIENT, DST, move || (begin_us, begin_us)).await.unwrap();
+        let kept = cache.at(CLIENT, DST, move || begin_us).await.unwrap();
         kept.advice.computed_from.newest_bps
     };
     assert_eq!(newest_bps().await, Some(60_000_000));
@@ -391,7 +376,7 @@ async fn reports_do_not_wait_for_a_path_that_is_read_and_whoever_asks_then_hears
     report(&cache, many, begin_us + SECOND_US).await;
     drop(reading);
     assert!(entry.lock().await.is_none());
-    let last = cache.at(CLIENT, DST, move || (begin_us + SECOND_US, begin_us + SECOND_US)).await;
+    let last = cache.at(CLIENT, DST, move || begin_us + SECOND_US).await;
     assert_eq!(last.unwrap().advice.computed_from.newest_bps, Some(7));
 }
 
@@ -405,7 +390,7 @@ async fn an_answer_of_more_than_is_kept_holds_for_ten_seconds_also_beside_record
     let records = (0..MOST_SAMPLES as i64 + 1).map(of_day).collect();
     store.write(&[Batch { id: None, records }], begin_us).await.unwrap();
     let newest_bps = async |at_us: i64| {
-        let kept = cache.at(CLIENT, DST, move || (at_us, at_us)).await.unwrap();
+        let kept = cache.at(CLIENT, DST, move || at_us).await.unwrap();
         kept.advice.computed_from.newest_bps
     };
     assert_eq!(newest_bps(begin_us).await, Some(60_000_000));
@@ -425,7 +410,7 @@ async fn who_asks_for_a_path_that_another_reads_takes_no_turn_to_wait() {
         .map(|n| {
             let cache = Arc::clone(&cache);
             let client = IpAddr::from([198, 51, 100, n]);
-            tokio::spawn(async move { cache.at(client, DST, move || (begin_us, begin_us)).await })
+            tokio::spawn(async move { cache.at(client, DST, move || begin_us).await })
         })
         .collect();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -443,7 +428,7 @@ async fn who_needs_the_store_waits_for_a_turn_and_what_is_kept_and_others_do_not
     let (_dir, _store, cache) = with_past_days(begin_us).await;
     let other = IpAddr::from([192, 0, 2, 1]);
     let has_answer = async |client: IpAddr, dst: &str, at_us: i64| {
-        let asked = cache.at(client, dst, move || (at_us, at_us));
+        let asked = cache.at(client, dst, move || at_us);
         tokio::time::timeout(Duration::from_millis(200), asked).await.is_ok()
     };
     let cold = "192.0.2.8";
@@ -479,7 +464,7 @@ async fn a_path_more_than_there_is_room_for_takes_the_place_of_one() {
         report(&cache, past.collect(), begin_us).await;
     }
     let ask = async |dst: &str| {
-        cache.at(CLIENT, dst, move || (begin_us, begin_us)).await.unwrap();
+        cache.at(CLIENT, dst, move || begin_us).await.unwrap();
         cache.held.load(Ordering::Relaxed)
     };
     let of_one = ask(names[0]).await;
