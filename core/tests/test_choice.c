@@ -335,6 +335,9 @@ static void streams_of_few_acks_spoil_a_result(void **state)
 	judged_as(&m, "UUFF");
 	m.tally.few = 3;
 	rejected(&m, IMTCP_FEW_ACKS);
+	judged_as(&m, "UUFF");
+	m.tally.thinned = 1;
+	rejected(&m, IMTCP_FEW_ACKS);
 }
 
 static void streams_without_a_trend_or_a_fit_spoil_a_result(void **state)

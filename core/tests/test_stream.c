@@ -385,6 +385,31 @@ static void stretch_acks_leave_too_few_intervals(void **state)
 	assert_int_equal(t.v.intervals, 0);
 }
 
+/* A receiver answers one packet or two. A filter on the way back leaves the newest of those that wait for the link. */
+static void an_ack_for_more_than_two_packets_took_the_place_of_others(void **state)
+{
+	struct through t;
+
+	(void)state;
+	through_fifo(&t, 30 * MBPS, 50 * MBPS, 12, 40 * MBPS, 1);
+	assert_false(t.s.thinned);
+	through_fifo(&t, 30 * MBPS, 50 * MBPS, 12, 40 * MBPS, 2);
+	assert_false(t.s.thinned);
+	send_stream(&t, 30 * MBPS, 50 * MBPS, 12, 40 * MBPS);
+	ack(&t, 1);
+	ack(&t, 3);
+	assert_false(t.s.thinned);
+	ack(&t, 7);
+	assert_true(t.s.thinned);
+	ack(&t, 9);
+	ack(&t, 11);
+	assert_true(t.s.thinned);
+	/* what lies before the stream is not of it */
+	send_stream(&t, 30 * MBPS, 50 * MBPS, 12, 40 * MBPS);
+	imtcp_stream_on_ack(&t.s, FIRST_SEQ + 2 * M, 1, 2, C);
+	assert_false(t.s.thinned);
+}
+
 /* Rates 34.3 38.6 42.9 47.1 51.4 ...; 42.9 and 47.1 become one interval, with A = 45 within it:
  * the last rate on line (i) is 38.6. */
 static void a_lost_ack_makes_one_interval_of_two(void **state)
@@ -559,7 +584,8 @@ SUITE(stream, T(the_climb_of_a_stream_follows_the_equation_of_im_3_2_3),
       T(line_ii_must_have_a_slope_below_one), T(the_cost_of_a_line_is_its_sum_of_squared_residuals),
       T(trends_are_pathloads_two_tests), T(a_rise_below_what_clocks_can_tell_is_flat),
       T(two_intervals_make_no_trend), T(every_second_packet_is_enough),
-      T(stretch_acks_leave_too_few_intervals), T(a_lost_ack_makes_one_interval_of_two),
+      T(stretch_acks_leave_too_few_intervals),
+      T(an_ack_for_more_than_two_packets_took_the_place_of_others), T(a_lost_ack_makes_one_interval_of_two),
       T(duplicate_and_old_acks_change_nothing), T(an_ack_before_the_stream_is_not_of_it),
       T(an_ack_within_a_chunk_tells_when_its_first_byte_arrived),
       T(times_that_run_backwards_are_not_samples), T(acks_in_a_bunch_are_counted),

@@ -176,8 +176,7 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m, imtcp_u64 
 		return IMTCP_BUNCHED;
 	if (m->tally.late * 2 >= m->judged)
 		return IMTCP_NOT_FILLED;
-	if (m->tally.few * 2 > m->judged ||
-	    m->ack_ratio_q8 > IMTCP_THINNED_Q8 * imtcp_max(m->chunk_segs, 1))
+	if (m->tally.few * 2 > m->judged || m->tally.thinned)
 		return IMTCP_FEW_ACKS;
 	if (m->tally.unknown * 2 > m->judged || m->result.validity_pct < IMTCP_VALID_LEAST_PCT)
 		return IMTCP_POOR_FIT;
@@ -358,6 +357,7 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 	m->tally.few += v->intervals < IMTCP_STREAM_LEAST_INTERVALS;
 	m->tally.bunched += v->bunched * IMTCP_BUNCHED_DIV > v->intervals;
 	m->tally.late += v->slow || v->late * 2 > v->intervals;
+	m->tally.thinned += m->stream[i & IMTCP_SUB_RANGE_MASK].thinned;
 }
 
 /*

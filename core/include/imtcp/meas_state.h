@@ -80,9 +80,6 @@
  * round trip. ours: above the jitter of two hosts; fewer tell nothing. */
 #define IMTCP_SQUEEZE_APART_US 100U
 #define IMTCP_SQUEEZE_PAIRS 4U
-/* More segments per ACK than three packets have, scale 256: ACKs are thinned, and the times of those
- * that come are the filter's. ours: delayed ACKs answer two. */
-#define IMTCP_THINNED_Q8 768U
 /* After bunched ACKs capacity counts up to eight times what was delivered. ours: a window that
  * can carry streams delivers an eighth of most paths. */
 #define IMTCP_BUNCHED_TRUST 8U
@@ -168,6 +165,8 @@ struct imtcp_tally {
 	imtcp_u32 few;	   /* too few intervals */
 	imtcp_u32 bunched; /* a third of the intervals or more */
 	imtcp_u32 late;	   /* not filled in time, or slower than its sub-range */
+	imtcp_u32 thinned; /* an ACK answered too much */
+	imtcp_u32 _pad;
 };
 
 struct imtcp_meas {
@@ -410,7 +409,7 @@ IMTCP_INLINE void imtcp_meas_end(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u
 	if (outcome == IMTCP_NOT_FILLED)
 		m->resume_us += (imtcp_u64)srtt_us * (now_us % 64) / 128;
 	m->failures = 0;
-	m->tally = (struct imtcp_tally){0, 0, 0, 0};
+	m->tally = (struct imtcp_tally){0, 0, 0, 0, 0, 0};
 	m->planned = 0;
 	m->sending = 0;
 	m->judged = 0;

@@ -36,6 +36,8 @@
  *  5. Pathload's medians of groups are left out: there are no groups in N <= 16 packets.
  *  6. An interval in which the window or the application held the stream up is no part of it.
  *  7. A rise of the delay within the clocks' grain is none (IMTCP_STRAIN_FLOOR_SHIFT).
+ *  8. An ACK that answers more packets than a receiver lets come together took the place of others. Those that are left
+ *     come at the pace of the way back, not of this one, so their stream says nothing.
  */
 #ifndef IMTCP_STREAM_H
 #define IMTCP_STREAM_H
@@ -58,6 +60,8 @@
 /* A rise of delay below 1/128 of the stream's length is none. ours: at the middle of a sub-range
  * 1/20 wide, with A = C/3, the FIFO rises by 1/120; clocks tick in microseconds. */
 #define IMTCP_STRAIN_FLOOR_SHIFT 7
+/* Packets that one ACK answers: every second one is acknowledged at least [RFC 5681 §4.2]. */
+#define IMTCP_STREAM_PKTS_PER_ACK 2U
 /* Resolution of the clocks on both ways, microseconds. ours: a step of one tick each. */
 #define IMTCP_CLOCK_NOISE_US 2U
 
@@ -84,7 +88,7 @@ struct imtcp_stream {
 	imtcp_u32 cursor;	   /* packets that are acknowledged entirely */
 	imtcp_u32 next_seq;	   /* of the next one */
 	imtcp_u32 least_intervals; /* of a verdict */
-	imtcp_u32 _pad;
+	imtcp_u32 thinned;	   /* one ACK answered more packets than receivers do */
 	struct imtcp_stream_pkt pkt[IMTCP_STREAM_MAX];
 };
 
@@ -115,6 +119,7 @@ IMTCP_INLINE void imtcp_stream_start(struct imtcp_stream *s, imtcp_u64 low_bps, 
 	s->sent = 0;
 	s->cursor = 0;
 	s->least_intervals = IMTCP_STREAM_LEAST_INTERVALS;
+	s->thinned = 0;
 }
 
 /* Rate of the interval that ends with packet j (1...N-1, the paper's j - 1) [IM §3.2.3]. */
@@ -145,7 +150,7 @@ IMTCP_INLINE void imtcp_stream_on_sent(struct imtcp_stream *s, imtcp_u32 end_seq
 IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
 				     imtcp_u32 now_us, imtcp_u64 capacity_bps)
 {
-	imtcp_u32 j;
+	imtcp_u32 j, answered = 0;
 
 	if (!s)
 		return 0;
@@ -156,8 +161,10 @@ IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtc
 			break;
 		if (j < s->cursor)
 			continue;
-		if (!imtcp_seq_before(una, p->end_seq))
+		if (!imtcp_seq_before(una, p->end_seq)) {
 			s->cursor = j + 1;
+			answered++;
+		}
 		if (!imtcp_seq_before(p->end_seq, una)) {
 			imtcp_u64 into = imtcp_time_us(una - p->start_seq, capacity_bps);
 
@@ -169,6 +176,8 @@ IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtc
 			break;
 		}
 	}
+	if (answered > IMTCP_STREAM_PKTS_PER_ACK)
+		s->thinned = 1;
 	return 0;
 }
 

@@ -34,7 +34,7 @@ async fn put(store: &Store, source: &str, count: i64) -> u64 {
 }
 
 async fn maintain(store: &Store) -> u64 {
-    store.maintain(&Retention::default(), at(NOON)).await.unwrap().removed
+    store.maintain(&Retention::default(), at(NOON), &mut |_, _, _| {}).await.unwrap().removed
 }
 
 async fn a_path_that_is_being_removed_is_seen_nowhere_and_its_name_is_free(place: Place) {

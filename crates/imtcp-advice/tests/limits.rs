@@ -225,10 +225,10 @@ async fn means_of_the_greatest_values_are_rolled_up(place: Place) {
     let test = Record { available_bps: None, rtt_us: Some(1), ..record(DST, at(NOON), 1) };
     put(&store, vec![test.into()]).await;
     let keep = Retention { raw_days: 30, minute_days: 40, ..Retention::default() };
-    assert_eq!(store.maintain(&keep, at(NOON)).await.unwrap().rolled_up, 6);
+    assert_eq!(store.maintain(&keep, at(NOON), &mut |_, _, _| {}).await.unwrap().rolled_up, 6);
     // What comes late joins.
     put(&store, heavy(DST, old + 57 * SECOND_US, 600_000)).await;
-    assert_eq!(store.maintain(&keep, at(NOON)).await.unwrap().rolled_up, 6);
+    assert_eq!(store.maintain(&keep, at(NOON), &mut |_, _, _| {}).await.unwrap().rolled_up, 6);
     let path = store.path(DST).await.unwrap().unwrap();
     for kind in Kind::ALL {
         let of = (&path.series[0], kind);

@@ -16,6 +16,7 @@ fn main() {
         a_source_that_went_silent_ages_with_the_others_of_its_path,
         a_path_whose_sources_are_all_silent_stays_as_it_is,
         a_mean_is_no_more_than_the_greatest_of_its_records,
+        a_mean_is_of_the_records_that_count_and_of_no_others,
     ])
 }
 
@@ -53,7 +54,7 @@ async fn a_source_that_went_silent_ages_with_the_others_of_its_path(place: Place
     // A test counts as the path's newest, too.
     let ping = Record { available_bps: None, rtt_us: Some(1), ..record(DST, at(NOON), 0) };
     put(&store, vec![ping]).await;
-    let done = store.maintain(&Retention::default(), at(NOON)).await.unwrap();
+    let done = store.maintain(&Retention::default(), at(NOON), &mut |_, _, _| {}).await.unwrap();
     // What is due for hours becomes one of them first.
     assert!((1..=50).contains(&done.removed), "{done:?}");
     assert_eq!(spans(&store, "gone").await, [0; 0]);
@@ -68,7 +69,7 @@ async fn a_path_whose_sources_are_all_silent_stays_as_it_is(place: Place) {
     put(&store, of("b", 5010)).await;
     // Another path's newest says nothing of this one.
     put(&store, vec![record("192.0.2.8", at(NOON), 1)]).await;
-    let done = store.maintain(&Retention::default(), at(NOON)).await.unwrap();
+    let done = store.maintain(&Retention::default(), at(NOON), &mut |_, _, _| {}).await.unwrap();
     assert_eq!((done.rolled_up, done.removed), (0, 0));
 }
 
@@ -87,12 +88,40 @@ async fn a_mean_is_no_more_than_the_greatest_of_its_records(place: Place) {
     assert_eq!(mean().await, (odd_bps, odd_bps));
     // The second joins the mean that the first has become.
     for _ in 0..2 {
-        assert_eq!(store.maintain(&Retention::default(), at(NOON)).await.unwrap().rolled_up, 1);
+        assert_eq!(
+            store
+                .maintain(&Retention::default(), at(NOON), &mut |_, _, _| {})
+                .await
+                .unwrap()
+                .rolled_up,
+            1
+        );
         let stored = store.stored(DST, (series, Kind::Bandwidth), (0, 0), old + DAY_US, 9).await;
         let minute = &stored.unwrap()[0];
         let values = (minute.low_bps, minute.record.available_bps, minute.high_bps);
         assert_eq!((minute.span_s, values), (60, (odd_bps, Some(odd_bps), odd_bps)));
         assert_eq!(mean().await, (odd_bps, odd_bps));
         put(&store, vec![record(DST, old, odd_bps)]).await;
+    }
+}
+
+/// Who reports with little validity moved the mean, which counted then; and what counts with a validity of 0 was lost.
+async fn a_mean_is_of_the_records_that_count_and_of_no_others(place: Place) {
+    let store = Store::open(&place).await.unwrap();
+    let old = at(NOON) - 40 * DAY_US;
+    let of = |validity_pct, available_bps| Record {
+        validity_pct: Some(validity_pct),
+        ..record(DST, old + i64::from(validity_pct) * SECOND_US / 10, available_bps)
+    };
+    for (least_pct, mean_bps, samples) in [(50, 10, 1), (0, 40, 3)] {
+        store.forget(DST, &mut |_| {}).await.unwrap();
+        put(&store, vec![of(100, 10), of(20, 90), of(0, 20), record(DST, at(NOON), 1)]).await;
+        let change = serde_json::json!({ "min_validity_pct": least_pct });
+        store.change_settings(DST, change.as_object().unwrap()).await.unwrap();
+        let done = store.maintain(&Retention::default(), at(NOON), &mut |_, _, _| {}).await;
+        assert_eq!(done.unwrap().rolled_up, 3);
+        let path = store.path(DST).await.unwrap().unwrap();
+        let points = store.history(&[path.series[0].id], old - 1, old + DAY_US, 1).await.unwrap();
+        assert_eq!((points[0].available_bps, points[0].samples), (mean_bps, samples));
     }
 }

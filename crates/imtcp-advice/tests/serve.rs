@@ -353,7 +353,7 @@ for call in (lambda: server.EnableGetBufferSize("198.51.100.9"), lambda: server.
         assert fault.faultString, fault
     else:
         raise AssertionError("no fault")
-for host, missing in [("198.51.100.9", "no history"), ("192.0.2.8", "tells the RTT")]:
+for host, missing in [("198.51.100.9", "no history"), ("192.0.2.8", "does not tell the RTT")]:
     try:
         server.EnableGetBufferSize(host)
     except xmlrpc.client.Fault as fault:

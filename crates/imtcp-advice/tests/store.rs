@@ -129,7 +129,7 @@ async fn what_is_written_is_read_again(place: Place) {
         end_us: at(NOON),
     };
     let empty = Window { start_us: 0, end_us: 9, ..window };
-    let samples = store.samples(&[hop.id], &[empty, window], 1).await.unwrap();
+    let samples = store.samples(&[hop.id], &[empty, window], 1, 100).await.unwrap().unwrap();
     assert_eq!(samples[0], []);
     assert_eq!(samples[1], [(at(NOON), 42e6)]);
     assert_eq!(store.path("192.0.2.99").await.unwrap().map(|p| p.dst), None);
@@ -277,7 +277,7 @@ async fn roll_up_keeps_means_and_counts(place: Place) {
     let every_10_s =
         |from: i64| (0..360).map(move |i| record(DST, from + i * 10_000_000, i as u64 * 1000));
     put(&store, every_10_s(old).chain(every_10_s(now - HOUR_US)).collect()).await;
-    let done = store.maintain(&Retention::default(), now).await.unwrap();
+    let done = store.maintain(&Retention::default(), now, &mut |_, _, _| {}).await.unwrap();
     assert_eq!((done.rolled_up, done.removed), (360, 0));
 
     let path = path(&store).await;
@@ -293,7 +293,7 @@ async fn roll_up_keeps_means_and_counts(place: Place) {
     assert_eq!(minute.record.time, old + 25_000_000);
 
     let keep = Retention { minute_days: 35, ..Retention::default() };
-    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 60);
+    assert_eq!(store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap().rolled_up, 60);
     let hour = &store
         .stored(DST, (&path.series[0], Kind::Bandwidth), (0, 0), i64::MAX, 5000)
         .await
@@ -308,19 +308,25 @@ async fn roll_up_twice_changes_nothing(place: Place) {
     put(&store, minutes(now - 50 * DAY_US, 600, 10)).await;
     let keep = Retention::default();
     // An old trace stays as it came, until something newer follows.
-    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 0);
+    assert_eq!(store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap().rolled_up, 0);
     put(&store, vec![record(DST, now, 1)]).await;
     let before = store.generation().await.unwrap();
-    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 600);
-    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 0);
-    // Nobody reads anew for means, which say the same.
-    assert_eq!(store.generation().await.unwrap(), before);
+    let mut rolled = Vec::new();
+    let mut hear = |dst: &str, from_us, until_us| rolled.push((dst.to_string(), from_us, until_us));
+    assert_eq!(store.maintain(&keep, now, &mut hear).await.unwrap().rolled_up, 600);
+    assert_eq!(store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap().rolled_up, 0);
+    // This process hears of what has changed; others read all anew.
+    let first_us = now - 50 * DAY_US;
+    assert!(rolled.iter().all(|(dst, from, until)| dst == DST && *from < *until));
+    assert!(rolled[0].1 <= first_us && rolled.last().unwrap().2 > first_us + 599 * MINUTE_US);
+    let raised = store.generation().await.unwrap() - before;
+    assert_eq!(raised, i64::from(!matches!(place, Place::File(_))));
     // A late record joins the others at the next roll-up.
     put(&store, vec![record(DST, now - 50 * DAY_US + 1, 1)]).await;
-    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);
+    assert_eq!(store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap().rolled_up, 1);
     let before = store.generation().await.unwrap();
     let short = Retention { raw_days: 1, minute_days: 2, hour_days: 3, ..keep };
-    assert!(store.maintain(&short, now).await.unwrap().removed > 0);
+    assert!(store.maintain(&short, now, &mut |_, _, _| {}).await.unwrap().removed > 0);
     assert_eq!(store.generation().await.unwrap(), before + 1, "what is removed is forgotten");
 }
 
@@ -330,7 +336,7 @@ async fn what_comes_late_widens_the_mean_that_it_joins(place: Place) {
     put(&store, vec![record(DST, now, 1)]).await;
     for bps in [30, 10, 50] {
         put(&store, vec![record(DST, old, bps)]).await;
-        store.maintain(&Retention::default(), now).await.unwrap();
+        store.maintain(&Retention::default(), now, &mut |_, _, _| {}).await.unwrap();
     }
     let path = path(&store).await;
     let minute =
@@ -344,7 +350,7 @@ async fn the_oldest_go(place: Place) {
     let now = at(NOON);
     put(&store, [20, 5, 0].map(|days| record(DST, now - days * DAY_US, 1)).into()).await;
     let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10, ..Retention::default() };
-    assert_eq!(store.maintain(&keep, now).await.unwrap().removed, 1);
+    assert_eq!(store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap().removed, 1);
 }
 
 fn ping(time_us: i64, rtt_us: Option<u64>, loss: f64) -> Record {
@@ -404,7 +410,7 @@ async fn active_tests_become_means_of_what_they_tell(place: Place) {
     put(&store, vec![iperf3(old, 10), iperf3(old + 5, 20), iperf3(now, 5)]).await;
     put(&store, vec![ping(now, Some(1), 0.0)]).await;
     let keep = Retention::default();
-    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 5);
+    assert_eq!(store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap().rolled_up, 5);
     let stored = tests_of(&store).await;
     let mean = stored.iter().find(|s| s.span_s == 60 && s.record.rtt_us.is_some()).unwrap();
     assert_eq!((mean.samples, mean.record.rtt_us), (3, Some(40_000)));
@@ -415,13 +421,13 @@ async fn active_tests_become_means_of_what_they_tell(place: Place) {
     assert_eq!(throughput, [15, 5]);
     // A late record joins, also where the mean lacks that value.
     put(&store, vec![ping(old + 20_000_000, None, 0.8)]).await;
-    assert_eq!(store.maintain(&keep, now).await.unwrap().rolled_up, 1);
+    assert_eq!(store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap().rolled_up, 1);
     let stored = tests_of(&store).await;
     let mean = stored.iter().find(|s| s.samples == 4).unwrap();
     assert_eq!(mean.record.rtt_us, Some(40_000));
     assert!((mean.record.loss.unwrap() - 0.5).abs() < 1e-9);
     let keep = Retention { raw_days: 1, minute_days: 2, hour_days: 10, ..Retention::default() };
-    assert_eq!(store.maintain(&keep, now).await.unwrap().removed, 2);
+    assert_eq!(store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap().removed, 2);
 }
 
 async fn an_export_carries_active_tests(place: Place) {
@@ -431,7 +437,7 @@ async fn an_export_carries_active_tests(place: Place) {
     put(&store, tests.into()).await;
     put(&store, minutes(now - 50 * DAY_US, 3, 5)).await;
     put(&store, vec![ping(now - 50 * DAY_US, Some(7), 0.0)]).await;
-    store.maintain(&Retention::default(), now).await.unwrap();
+    store.maintain(&Retention::default(), now, &mut |_, _, _| {}).await.unwrap();
     let everything = (0, i64::MAX);
     let mut first = Vec::new();
     exchange::export(&store, &[path(&store).await], everything, &mut first).await.unwrap();
@@ -641,7 +647,10 @@ async fn an_export_can_be_imported_again(place: Place) {
     assert_eq!((done.read, done.stored, done.known), (2, 0, 2));
     put(&store, minutes(now - 60 * DAY_US, 120, 7)).await;
     put(&store, vec![record(DST, now, 1)]).await;
-    store.maintain(&Retention { raw_days: 30, ..Retention::default() }, now).await.unwrap();
+    store
+        .maintain(&Retention { raw_days: 30, ..Retention::default() }, now, &mut |_, _, _| {})
+        .await
+        .unwrap();
 
     let everything = (0, i64::MAX);
     let mut first = Vec::new();
@@ -707,7 +716,7 @@ async fn importing_again_after_a_roll_up_changes_nothing(place: Place) {
     assert_eq!(import().await.unwrap().stored, 4);
     // The oldest become an hour, the next a minute, the newest stays.
     let keep = Retention { raw_days: 30, minute_days: 45, ..Retention::default() };
-    store.maintain(&keep, now).await.unwrap();
+    store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap();
     let everything = (0, i64::MAX);
     let mut before = Vec::new();
     exchange::export(&store, &[path(&store).await], everything, &mut before).await.unwrap();
@@ -715,7 +724,7 @@ async fn importing_again_after_a_roll_up_changes_nothing(place: Place) {
     assert_eq!((done.read, done.stored, done.known), (4, 0, 4));
     let done = exchange::import(&store, None, "", &before[..]).await.unwrap();
     assert_eq!((done.read, done.stored, done.known), (3, 0, 3));
-    store.maintain(&keep, now).await.unwrap();
+    store.maintain(&keep, now, &mut |_, _, _| {}).await.unwrap();
     let mut after = Vec::new();
     exchange::export(&store, &[path(&store).await], everything, &mut after).await.unwrap();
     assert_eq!(String::from_utf8(before).unwrap(), String::from_utf8(after).unwrap());
@@ -802,7 +811,7 @@ async fn a_clock_that_leaps_ahead_removes_nothing_for_weeks(place: Place) {
     };
     let roll_up = async |now_us: i64| {
         let aged_us = store.aged_us(now_us).await.unwrap();
-        store.maintain(&Retention::default(), aged_us).await.unwrap()
+        store.maintain(&Retention::default(), aged_us, &mut |_, _, _| {}).await.unwrap()
     };
     let kept = async || store.path_names("", 10).await.unwrap().len();
     report(DST, at(NOON)).await;
@@ -977,14 +986,14 @@ async fn silent_paths_go_and_imported_ones_stay(place: Place) {
     let keep = Retention { silent_days: 20, ..Retention::default() };
     let names = async || store.path_names("", 9).await.unwrap();
     // A clock that is wrong, or agents that are all away, remove nothing.
-    let done = store.maintain(&keep, start + 9000 * DAY_US).await.unwrap();
+    let done = store.maintain(&keep, start + 9000 * DAY_US, &mut |_, _, _| {}).await.unwrap();
     assert_eq!((done.silent_paths, names().await.len()), (0, 3));
     for (days, left) in [(20, 3), (21, 2)] {
         let later = start + days * DAY_US;
         store.write(&[reported("192.0.2.2", later)], later).await.unwrap();
         let never = Retention { silent_days: 0, ..keep };
-        store.maintain(&never, later).await.unwrap();
-        let done = store.maintain(&keep, later).await.unwrap();
+        store.maintain(&never, later, &mut |_, _, _| {}).await.unwrap();
+        let done = store.maintain(&keep, later, &mut |_, _, _| {}).await.unwrap();
         assert_eq!((done.silent_paths, names().await.len()), (3 - left as u64, left), "{days}");
     }
     assert_eq!(names().await, ["192.0.2.1", "192.0.2.2"]);
@@ -1051,7 +1060,7 @@ async fn each_record_of_a_long_backlog_is_rolled_up_once(place: Place) {
         put(&store, chunk.to_vec()).await;
     }
     let keep = Retention { raw_days: 0, minute_days: 0, ..Retention::default() };
-    let done = store.maintain(&keep, end).await.unwrap();
+    let done = store.maintain(&keep, end, &mut |_, _, _| {}).await.unwrap();
     // Each record once into its hour, without a minute in between.
     assert_eq!(done.rolled_up, (days * a_day - 1) as u64);
     assert_eq!(store.all_samples(&[path(&store).await.series[0].id], 0).await.unwrap().len(), 7201);

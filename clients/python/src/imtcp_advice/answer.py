@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ class Advice:
     available_high_bps: int | None = None
     rtt_us: int | None = None
     buffer_bytes: int | None = None
+    #: How long the remaining bytes take at `available_bps`, if the question told them.
+    transfer_s: float | None = None
     #: Seconds from the answer on until the next advice is due. Ask again at the sooner one of
     #: `ask_again_s` and `valid_s`: an unknown verdict is valid for a minute only.
     ask_again_s: float = RETRY_S
@@ -53,6 +56,7 @@ class Advice:
             available_high_bps=_count_or_none(answer["available_high_bps"]),
             rtt_us=_count_or_none(answer["rtt_us"]),
             buffer_bytes=_count_or_none(answer["buffer_bytes"]),
+            transfer_s=_seconds_or_none(answer.get("transfer_s")),
             ask_again_s=max(1.0, (next_advice_at - at).total_seconds()),
             valid_s=max(0.0, (valid_until - at).total_seconds()),
             because=text(answer["because"]),
@@ -90,6 +94,14 @@ def _count(value: object, most: int = MOST_COUNT) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise ValueError("no count")
     return value
+
+
+def _seconds_or_none(value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise ValueError("no time")
+    return float(value)
 
 
 def _count_or_none(value: object) -> int | None:

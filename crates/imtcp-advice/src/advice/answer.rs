@@ -72,8 +72,9 @@ pub struct Advice {
     pub available_high_bps: Option<u64>,
     /// Age of the newest record; of the hop whose newest is oldest.
     pub age_s: Option<f64>,
-    /// Observations that were fitted.
+    /// Records of past days that were fitted.
     pub sample_count: u64,
+    /// How past days were made into a prediction.
     pub method: String,
     /// Not to be relied upon after this: ask again at the sooner of this and `next_advice_at`. At most
     /// a minute after `at` where the verdict is unknown, or the capacity is.
@@ -127,14 +128,21 @@ pub struct Basis {
     pub local_time: String,
     /// t1 − t0 of the fits.
     pub horizon_s: u32,
+    /// Past days with enough records at this time of day.
     pub days_used: u32,
-    /// As the lines say, without bounds.
+    /// B̂0, the mean of the days' B0(i): what the lines say of now, without bounds.
     pub b0_hat_bps: Option<f64>,
+    /// Standard deviation of the days' B0(i).
     pub b0_sigma_bps: Option<f64>,
+    /// Mean of the days' B1(i): how fast the bandwidth changes.
     pub b1_mean_bps_per_s: Option<f64>,
+    /// σ, the standard deviation of the days' B1(i).
     pub sigma_bps_per_s: Option<f64>,
+    /// How many σ the uncertainty S and the range of `available_bps` have.
     pub z: f64,
+    /// S, how fast the bandwidth may change.
     pub s_bps_per_s: Option<f64>,
+    /// ε, the change after which the next advice is due.
     pub epsilon_bps: Option<f64>,
     /// ε/S before it is kept within its limits; null when S = 0.
     pub tau_s: Option<f64>,
@@ -175,10 +183,13 @@ pub struct Day {
     #[serde(with = "rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     pub from: i64,
+    /// Records in it.
     pub samples: u32,
+    /// B0(i), the line's value when the window begins.
     pub b0_bps: f64,
+    /// B1(i), its slope.
     pub b1_bps_per_s: f64,
-    /// Null when the day's values are all the same.
+    /// Goodness of the fit. Null when the day's values are all the same.
     pub r2: Option<f64>,
 }
 

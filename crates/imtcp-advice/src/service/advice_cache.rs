@@ -30,7 +30,8 @@ use super::turns::Turns;
 use super::upcoming::{self, Upcoming};
 use crate::advice::answer::Days;
 use crate::advice::capacity::HOLDS_US;
-use crate::advice::decide::{advise, fit_days, Request};
+use crate::advice::days::Window;
+use crate::advice::decide::{advise, day_line, days_of, fit_days, Request};
 use crate::error::{Error, Result};
 use crate::settings::{Changes, Settings};
 use crate::store::read::{PathInfo, ALL_PATHS};
@@ -63,6 +64,8 @@ const MOST_PATHS: usize = 512;
 /// ten, also beside new records.
 const MOST_SAMPLES: usize = 200_000;
 const UNKEPT_US: i64 = 5 * SECOND_US;
+/// Samples in one window of a path with more: each takes some 140 bytes while it is read.
+const MOST_SAMPLES_OF_DAY: usize = 500_000;
 /// Samples of all paths; 16 bytes each, so 128 MB.
 const MOST_SAMPLES_OF_ALL: usize = 8_000_000;
 /// Requests of one client that wait for its turn to read: each is done in some ten milliseconds as a rule.
@@ -210,6 +213,14 @@ impl AdviceCache {
         }
     }
 
+    /// Records of a path have become means in the store.
+    pub fn rolled_up(&self, dst: &str, from_us: i64, until_us: i64) {
+        let entry = self.paths().get(dst).cloned();
+        if let Some(entry) = entry {
+            entry.rolled_up(from_us, until_us);
+        }
+    }
+
     /// Somebody else wrote: nothing that is kept may be relied upon.
     pub fn forget_all(&self) {
         self.paths().clear();
@@ -264,6 +275,7 @@ impl AdviceCache {
             series: path.series.clone(),
             block: None,
             answer: None,
+            asked_us: t0_us,
         })
     }
 
@@ -326,12 +338,50 @@ impl AdviceCache {
         let mut lines = Vec::new();
         for hop in &known.hops {
             let windows = known.windows(hop, t0_us, 0);
-            let least = known.settings.min_validity_pct;
-            let samples = self.store.samples(&hop.ids(), &windows, least).await?;
-            let days = windows.into_iter().zip(samples.iter().map(Vec::as_slice));
-            lines.push(fit_days(days, &known.settings));
+            lines.push(match self.samples(known, hop, &windows, MOST_SAMPLES).await? {
+                Some(samples) => {
+                    let days = windows.into_iter().zip(samples.iter().map(Vec::as_slice));
+                    fit_days(days, &known.settings)
+                }
+                None => self.lines_day_by_day(known, hop, windows).await?,
+            });
         }
         Ok(lines)
+    }
+
+    /// Of more than can be had in memory.
+    async fn lines_day_by_day(
+        &self,
+        known: &CachedPath,
+        hop: &CachedHop,
+        windows: Vec<Window>,
+    ) -> Result<Days> {
+        let mut lines = Vec::new();
+        for window in windows {
+            let samples = self.samples(known, hop, &[window], MOST_SAMPLES_OF_DAY).await?;
+            let samples = samples.ok_or_else(|| {
+                Error::Input(format!(
+                    "{} has more than {MOST_SAMPLES_OF_DAY} records in the horizon of one day: set a shorter horizon_s, \
+                     or roll up sooner (imtcp-advice serve --keep-raw)",
+                    window.day
+                ))
+            })?;
+            let line = day_line(&window, &samples[0], &known.settings);
+            lines.extend(line.map(|line| (window, line)));
+        }
+        Ok(days_of(lines))
+    }
+
+    /// `None` where there are more.
+    async fn samples(
+        &self,
+        known: &CachedPath,
+        hop: &CachedHop,
+        windows: &[Window],
+        most: usize,
+    ) -> Result<Option<Vec<Vec<(i64, f64)>>>> {
+        let least = known.settings.min_validity_pct;
+        self.store.samples(&hop.ids(), windows, least, most).await
     }
 
     /// `None` when there is too much to keep. Only what the block before it does not hold is read:
@@ -349,8 +399,9 @@ impl AdviceCache {
             let windows = known.windows(hop, t0_us, BLOCK_US);
             let mut spans = block::take_over(before.next().unwrap_or_default(), windows);
             let missing: Vec<_> = spans.iter().map(Span::missing).collect();
-            let least = known.settings.min_validity_pct;
-            let found = self.store.samples(&hop.ids(), &missing, least).await?;
+            let Some(found) = self.samples(known, hop, &missing, MOST_SAMPLES).await? else {
+                return Ok(None);
+            };
             for (span, found) in spans.iter_mut().zip(found) {
                 span.append(&found);
             }

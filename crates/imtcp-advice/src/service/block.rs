@@ -28,11 +28,13 @@ pub struct Block {
     /// By hop; the newest day first.
     hops: Vec<Vec<Span>>,
     minute: Option<Minute>,
+    /// Is all of it read?
+    whole: bool,
     _held: Held,
 }
 
 /// Each hop's windows of requests in one minute. In a minute they all move with the request: clocks change, and
-/// days begin, at its end.
+/// days begin, at its end, since 1972.
 struct Minute {
     begins_us: i64,
     hops: Vec<Vec<Window>>,
@@ -75,7 +77,7 @@ impl Block {
     /// For requests from then on; its samples count among `held`.
     pub fn new(from_us: i64, hops: Vec<Vec<Span>>, held: &Arc<AtomicUsize>) -> Self {
         let count = count(&hops);
-        Block { from_us, hops, minute: None, _held: Held::new(held, count) }
+        Block { from_us, hops, minute: None, whole: true, _held: Held::new(held, count) }
     }
 
     /// Its spans, for the next block; its samples do not count any more.
@@ -84,7 +86,17 @@ impl Block {
     }
 
     pub fn is_for(&self, t0_us: i64) -> bool {
-        (self.from_us..self.from_us + BLOCK_US).contains(&t0_us)
+        self.whole && (self.from_us..self.from_us + BLOCK_US).contains(&t0_us)
+    }
+
+    /// What was read of this stretch is not so any more: the next block reads the days that have some of it.
+    pub fn forget(&mut self, from_us: i64, until_us: i64) {
+        for span in self.hops.iter_mut().flatten() {
+            if span.window.start_us < until_us && from_us <= span.window.end_us {
+                *span = Span::empty(span.window);
+                self.whole = false;
+            }
+        }
     }
 
     pub fn spans_over(&self, t_us: i64) -> bool {

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use super::block::Block;
 use super::upcoming::Upcoming;
 use crate::advice::answer::{Advice, Days};
-use crate::advice::capacity::{Key, Told};
+use crate::advice::capacity::{Key, Told, HOLDS_US};
 use crate::advice::days::{windows, Window};
 use crate::advice::decide::{Hop, Newest, Request};
 use crate::error::Result;
@@ -37,6 +37,8 @@ pub struct CachedPath {
     pub series: Vec<SeriesInfo>,
     pub block: Option<Block>,
     pub answer: Option<Kept>,
+    /// The latest time that it was asked for.
+    pub asked_us: i64,
 }
 
 /// An advice, and its JSON.
@@ -101,14 +103,13 @@ impl CachedHop {
 }
 
 impl CachedPath {
-    /// Counts the records whose time has come by now. False when the store has to be read again: one that
-    /// counts is of later, so the clock went back, or more come than are kept.
+    /// Counts the records whose time has come by now. False when the store has to be read again: the clock went back,
+    /// or more come than are kept.
     pub fn count_until(&mut self, until_us: i64) -> bool {
-        let counted = self.hops.iter().filter_map(|hop| hop.newest.map(|(key, _)| key.t_us));
-        let tested = self.tested_rtt.map(|(t_us, _)| t_us);
-        if counted.chain(tested).any(|t_us| t_us > until_us) {
+        if until_us < self.asked_us {
             return false;
         }
+        self.asked_us = until_us;
         for hop in &mut self.hops {
             for (key, seen) in hop.upcoming.take_until(until_us) {
                 hop.count(key, seen);
@@ -231,6 +232,21 @@ impl CachedPath {
             self.tested_rtt = self.tested_rtt.max(Some((key.t_us, rtt_us)));
             self.make_anew();
         }
+    }
+
+    /// Records between two times have become means. False when what is kept has to be read again: the newest is one,
+    /// or tells of the capacity, of a path that has been silent for long.
+    pub fn rolled_up(&mut self, from_us: i64, until_us: i64) -> bool {
+        let newest = self.hops.iter().filter_map(|h| h.newest.map(|(key, _)| key.t_us - HOLDS_US));
+        let tested = self.tested_rtt.map(|(t_us, _)| t_us);
+        if newest.chain(tested).any(|t_us| t_us < until_us) {
+            return false;
+        }
+        if let Some(block) = &mut self.block {
+            block.forget(from_us, until_us);
+        }
+        self.make_anew();
+        true
     }
 
     /// The answer rests on what has changed.

@@ -40,6 +40,8 @@ struct Late {
     records: Vec<(Record, u32, i64)>,
     /// It was too much, or not told what: read again.
     unknown: bool,
+    /// When the records were that have become means meanwhile.
+    rolled_up: Option<(i64, i64)>,
 }
 
 impl Entry {
@@ -81,7 +83,22 @@ impl Entry {
         if late.unknown || !place.as_mut().is_some_and(take_in) && !late.records.is_empty() {
             *place = None;
         }
+        if let (Some(known), Some((from_us, until_us))) = (place.as_mut(), late.rolled_up) {
+            if !known.rolled_up(from_us, until_us) {
+                *place = None;
+            }
+        }
         place
+    }
+
+    /// Records from then until then have become means.
+    pub fn rolled_up(&self, from_us: i64, until_us: i64) {
+        {
+            let mut late = self.late.lock().unwrap_or_else(|e| e.into_inner());
+            let (first_us, last_us) = late.rolled_up.unwrap_or((from_us, until_us));
+            late.rolled_up = Some((first_us.min(from_us), last_us.max(until_us)));
+        }
+        drop(self.try_lock());
     }
 
     /// Takes in what was written, now or when the path has been read.

@@ -214,8 +214,10 @@ impl Service {
     }
 }
 
-async fn roll_up_once(store: &Store, keep: &Retention) -> Result<Maintained> {
-    store.maintain(keep, store.aged_us(now_us()).await?).await
+async fn roll_up_once(cache: &AdviceCache, keep: &Retention) -> Result<Maintained> {
+    let store = cache.store();
+    let mut rolled = |dst: &str, from_us, until_us| cache.rolled_up(dst, from_us, until_us);
+    store.maintain(keep, store.aged_us(now_us()).await?, &mut rolled).await
 }
 
 async fn roll_up(cache: Arc<AdviceCache>, keep: Retention, metrics: Arc<Metrics>) {
@@ -223,7 +225,7 @@ async fn roll_up(cache: Arc<AdviceCache>, keep: Retention, metrics: Arc<Metrics>
     loop {
         due.tick().await;
         let begun = Instant::now();
-        let done = roll_up_once(cache.store(), &keep).await;
+        let done = roll_up_once(&cache, &keep).await;
         metrics.count_roll_up(done.as_ref().ok(), begun.elapsed());
         match done {
             Ok(done) if done.rolled_up + done.removed > 0 => {

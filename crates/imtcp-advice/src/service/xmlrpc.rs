@@ -185,8 +185,8 @@ impl Caller<'_> {
             let missing = match advice.rtt_us {
                 _ if advice.computed_from.hops == 0 => found.because.as_str(),
                 None => {
-                    "no fresh record tells the RTT, and no ping: report rtt_us, or test the path \
-                     with `imtcp-agent feed --ping`"
+                    "the newest record does not tell the RTT, nor do a fresh test or a ping: report rtt_us, or \
+                     test the path with `imtcp-agent feed --ping`"
                 }
                 Some(_) => {
                     "no record tells the capacity, and past days not the available bandwidth"

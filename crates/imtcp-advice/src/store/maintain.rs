@@ -14,9 +14,11 @@ use sqlx::Row;
 
 use super::dialect::{table, Dialect};
 use super::forget::HIDDEN;
+use super::read::{from_text, ALL_PATHS};
 use super::write::BATCH_MEMORY_US;
 use super::Store;
 use crate::error::Result;
+use crate::settings::Settings;
 
 /// How long each form is kept, in days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +61,8 @@ pub(super) const RECORDS_A_STEP: i64 = 2_000;
 /// day; without its id a batch that comes again is still known by its records.
 const MOST_BATCH_IDS: i64 = 1_000_000;
 
-/// Joins the records of bandwidth of a bucket. Means are weighted with the samples in them; the time is
+/// Joins the records of bandwidth of a bucket that count: a mean tells nothing of who is in it, so those that do not
+/// ($5, the least validity) are in none. Means are weighted with the samples in them; the time is
 /// the mean too, so that a line through the means is the line through the records. Sums are doubles:
 /// products with samples are more than 64 bits hold.
 fn roll_up_bandwidth(dialect: Dialect) -> String {
@@ -91,7 +94,7 @@ fn roll_up_bandwidth(dialect: Dialect) -> String {
             CAST(ROUND(AVG(congested)) AS BIGINT), CAST(AVG(validity_pct) AS BIGINT)
          FROM record
          WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4
-            AND (validity_pct IS NULL OR validity_pct > 0)
+            AND (validity_pct IS NULL OR validity_pct >= $5)
          GROUP BY series_id, t_us / $2
          ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
             samples = record.samples + excluded.samples,
@@ -116,7 +119,7 @@ SELECT series_id,
     CAST(AVG(validity_pct) AS BIGINT)
 FROM active_test
 WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4
-    AND (validity_pct IS NULL OR validity_pct > 0)
+    AND (validity_pct IS NULL OR validity_pct >= $5)
 GROUP BY series_id, t_us / $2
 ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
     samples = active_test.samples + excluded.samples,
@@ -130,12 +133,25 @@ ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
         / (active_test.samples + excluded.samples) AS BIGINT),
         active_test.throughput_bps, excluded.throughput_bps)";
 
+/// Whose records, and the least validity with which they count.
+struct Of {
+    kind: Kind,
+    series: i64,
+    least_pct: u8,
+}
+
+/// Hears after each step of a series how many records were rolled up, of all, and of which time.
+type Step<'a> = &'a mut (dyn FnMut(u64, (i64, i64)) + Send);
+
 fn roll_up_sql(dialect: Dialect, kind: Kind) -> String {
     match kind {
         Kind::Bandwidth => roll_up_bandwidth(dialect),
         Kind::Test => ROLL_UP_TESTS.into(),
     }
 }
+
+/// Records of a path that became means or went: its name, from when until when.
+pub type Rolled<'a> = &'a mut (dyn FnMut(&str, i64, i64) + Send);
 
 /// The retention, the time, and whether somebody waits.
 struct Task<'a> {
@@ -146,9 +162,15 @@ struct Task<'a> {
 }
 
 impl Store {
-    /// Rolls up and removes what is due, beside reports that come in.
-    pub async fn maintain(&self, keep: &Retention, now_us: i64) -> Result<Maintained> {
-        self.maintain_task(&Task { keep, now_us, rests: true }, &mut |_| {}).await
+    /// Rolls up and removes what is due, beside reports that come in. `rolled` hears of each stretch after its
+    /// transaction: a cache of this process need not read all days of all paths anew, which takes seconds.
+    pub async fn maintain(
+        &self,
+        keep: &Retention,
+        now_us: i64,
+        rolled: Rolled<'_>,
+    ) -> Result<Maintained> {
+        self.maintain_task(&Task { keep, now_us, rests: true }, &mut |_| {}, rolled).await
     }
 
     /// The same without a rest, telling after each step how far it is.
@@ -158,20 +180,21 @@ impl Store {
         now_us: i64,
         tell: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Maintained> {
-        self.maintain_task(&Task { keep, now_us, rests: false }, tell).await
+        self.maintain_task(&Task { keep, now_us, rests: false }, tell, &mut |_, _, _| {}).await
     }
 
     async fn maintain_task(
         &self,
         task: &Task<'_>,
         tell: &mut (dyn FnMut(Progress) + Send),
+        rolled: Rolled<'_>,
     ) -> Result<Maintained> {
         // First, so that none of them is rolled up in vain.
         let of_hidden = self.remove_all_hidden(task.rests).await?;
-        let mut done = self.maintain_all(task, tell).await?;
-        // Means say the same of a path as the records in them, so caches of these stay good: reading all days of
-        // 100 paths anew costs 12 s. Removed records are gone for everybody.
-        if done.removed > 0 {
+        let mut done = self.maintain_all(task, tell, rolled).await?;
+        // Other processes hear of a generation alone, and a database may have several services.
+        let others = !task.rests || self.dialect == Dialect::Postgres;
+        if done.removed > 0 || others && done.rolled_up > 0 {
             let mut tx = self.writing().await?;
             self.raise_generation(&mut tx).await?;
             self.commit(tx).await?;
@@ -186,11 +209,14 @@ impl Store {
         &self,
         task: &Task<'_>,
         tell: &mut (dyn FnMut(Progress) + Send),
+        rolled: Rolled<'_>,
     ) -> Result<Maintained> {
         let mut done = Maintained::default();
+        let all_paths = self.path(ALL_PATHS).await?.map(|p| p.settings).unwrap_or_default();
         let sql = format!(
-            "SELECT path_id, id FROM series
-             WHERE path_id NOT IN (SELECT id FROM path WHERE {HIDDEN}) ORDER BY path_id, id"
+            "SELECT s.path_id, s.id, p.dst, p.settings FROM series s JOIN path p ON p.id = s.path_id
+             WHERE p.id NOT IN (SELECT id FROM path WHERE {HIDDEN})
+             ORDER BY s.path_id, s.id"
         );
         let query = self.dialect.query(&sql);
         let all = query.fetch_all(&mut *self.reading().await?).await?;
@@ -202,12 +228,17 @@ impl Store {
                 newest = (Some(path), self.newest_of_path(path).await?);
             }
             let Some(newest_us) = newest.1 else { continue };
-            let mut rolled_up = |rolled_up| {
+            let dst: String = row.try_get(2)?;
+            let own = from_text(row, 3).unwrap_or_default();
+            // Of settings that are wrong nothing is known, and no advice is given.
+            let settings = Settings::layered(&[&all_paths, &own]).unwrap_or_default();
+            let mut step = |rolled_up, (from_us, until_us)| {
+                rolled(&dst, from_us, until_us);
                 tell(Progress { series: series_number, of_series, rolled_up });
             };
             for kind in Kind::ALL {
-                let of = (kind, series);
-                self.maintain_series(of, newest_us, task, &mut done, &mut rolled_up).await?;
+                let of = Of { kind, series, least_pct: settings.min_validity_pct };
+                self.maintain_series(&of, newest_us, task, &mut done, &mut step).await?;
             }
         }
         self.forget_batch_ids(task.now_us).await?;
@@ -243,14 +274,14 @@ impl Store {
 
     async fn maintain_series(
         &self,
-        of: (Kind, i64),
+        of: &Of,
         newest_us: i64,
         task: &Task<'_>,
         done: &mut Maintained,
-        tell: &mut (dyn FnMut(u64) + Send),
+        step: Step<'_>,
     ) -> Result<()> {
         let keep = task.keep;
-        let (table, series) = (table(of.0), of.1);
+        let (table, series) = (table(of.kind), of.series);
         let sql = format!("SELECT MIN(t_us) FROM {table} WHERE series_id = $1");
         let query = self.dialect.query(&sql).bind(series);
         let row = query.fetch_one(&mut *self.reading().await?).await?;
@@ -261,12 +292,14 @@ impl Store {
         let minutes = before(keep.minute_days) / HOUR_US * HOUR_US;
         // Hours first: what is old enough for them need not become minutes before.
         let rests = task.rests;
-        self.roll_up(of, (HOUR_US, rests), (oldest, minutes), done, tell).await?;
-        self.roll_up(of, (MINUTE_US, rests), (oldest.max(minutes), raw), done, tell).await?;
+        self.roll_up(of, (HOUR_US, rests), (oldest, minutes), done, step).await?;
+        self.roll_up(of, (MINUTE_US, rests), (oldest.max(minutes), raw), done, step).await?;
         if oldest >= before(keep.hour_days) {
             return Ok(());
         }
-        done.removed += self.remove_records(of, before(keep.hour_days), rests, &mut |_| {}).await?;
+        done.removed += self
+            .remove_records((of.kind, of.series), before(keep.hour_days), rests, &mut |_| {})
+            .await?;
         Ok(())
     }
 
@@ -274,11 +307,11 @@ impl Store {
     /// ended: from the oldest record on it would read all means again that were made before.
     async fn roll_up(
         &self,
-        (kind, series): (Kind, i64),
+        &Of { kind, series, least_pct }: &Of,
         (bucket_us, rests): (i64, bool),
         (mut from_us, until_us): (i64, i64),
         done: &mut Maintained,
-        tell: &mut (dyn FnMut(u64) + Send),
+        step: Step<'_>,
     ) -> Result<()> {
         let due = format!(
             "FROM {} WHERE series_id = $1 AND span_s < $2 / 1000000 AND t_us >= $3 AND t_us < $4",
@@ -301,15 +334,14 @@ impl Store {
             let end_us = next.map_or(until_us, hour).max(hour(first) + HOUR_US).min(until_us);
             let mut tx = self.writing().await?;
             let begun = Instant::now();
-            for sql in [&roll_up, &rolled] {
+            let of_step = |sql| {
                 let query = self.dialect.query(sql).bind(series).bind(bucket_us);
-                let changed = query.bind(first).bind(end_us).execute(&mut *tx).await?;
-                if *sql == rolled {
-                    done.rolled_up += changed.rows_affected();
-                }
-            }
+                query.bind(first).bind(end_us)
+            };
+            of_step(&roll_up).bind(i64::from(least_pct)).execute(&mut *tx).await?;
+            done.rolled_up += of_step(&rolled).execute(&mut *tx).await?.rows_affected();
             self.commit(tx).await?;
-            tell(done.rolled_up);
+            step(done.rolled_up, (first, end_us));
             from_us = end_us;
             if rests {
                 tokio::time::sleep(begun.elapsed()).await;

@@ -136,24 +136,26 @@ impl Store {
     }
 
     /// (time, available bandwidth) of series in each window. Their order is one whichever way the
-    /// database found them: sums of the same samples have the same last digits.
+    /// database found them: sums of the same samples have the same last digits. `None` where there are more than `most`.
     pub async fn samples(
         &self,
         series: &[i64],
         windows: &[Window],
         min_validity_pct: u8,
-    ) -> Result<Vec<Vec<(i64, f64)>>> {
+        most: usize,
+    ) -> Result<Option<Vec<Vec<(i64, f64)>>>> {
         let mut samples: Vec<Vec<(i64, f64)>> = vec![Vec::new(); windows.len()];
         if windows.is_empty() {
-            return Ok(samples);
+            return Ok(Some(samples));
         }
         let mut tx = self.reading().await?;
         let bounds: Vec<_> =
             windows.iter().enumerate().map(|(i, w)| json!([w.start_us, w.end_us, i])).collect();
         let sql = format!(
-            "SELECT w.i, {found} FROM (SELECT {from} AS a, {to} AS b, {i} AS i FROM {windows}) w
-             CROSS JOIN (SELECT {from} AS id FROM {series}) s {records} GROUP BY w.i",
-            found = self.dialect.as_one_text("r.t_us, r.available_bps"),
+            "SELECT i, {found} FROM (SELECT w.i AS i, r.t_us AS t_us, r.available_bps AS available_bps
+             FROM (SELECT {from} AS a, {to} AS b, {i} AS i FROM {windows}) w
+             CROSS JOIN (SELECT {from} AS id FROM {series}) s {records} LIMIT $4) found GROUP BY i",
+            found = self.dialect.as_one_text("t_us, available_bps"),
             records = self.dialect.records(
                 Kind::Bandwidth,
                 &format!("r.series_id = s.id AND r.t_us BETWEEN w.a AND w.b AND {VALID}")
@@ -169,16 +171,22 @@ impl Store {
             .query(&sql)
             .bind(i64::from(min_validity_pct))
             .bind(ids(series))
-            .bind(serde_json::Value::Array(bounds).to_string());
+            .bind(serde_json::Value::Array(bounds).to_string())
+            .bind(most as i64 + 1);
+        let mut count = 0;
         for row in query.fetch_all(&mut *tx).await? {
             let i: i64 = row.try_get(0)?;
             let found: Vec<(i64, i64)> = from_text(&row, 1)?;
+            count += found.len();
             samples[i as usize] = found.into_iter().map(|(t_us, bps)| (t_us, bps as f64)).collect();
+        }
+        if count > most {
+            return Ok(None);
         }
         for of_window in &mut samples {
             of_window.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         }
-        Ok(samples)
+        Ok(Some(samples))
     }
 
     /// All samples of series, in the order of time.

@@ -70,6 +70,12 @@ pub fn import(args: ImportArgs) -> Result<u8> {
     } else {
         let read = format::count(done.read, "record");
         outln!("{read} read: {} stored, {} were there", done.stored, done.known);
+        if done.known > 0 {
+            outln!(
+                "what was there stays as it was, whatever is read now: to put other values in its place, remove the \
+                 path first (imtcp-advice forget --path DESTINATION --yes)"
+            );
+        }
         if done.read == 0 {
             eprintln!("imtcp-advice: warning: there is no record in {shown}");
         }

@@ -34,8 +34,7 @@ const MOST_SERIES_OF_PATH: u32 = 1000;
 const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(86_400);
 
 pub fn main(args: ServeArgs) -> Result<u8> {
-    let has_tokens = args.token_file.is_some() || args.read_token_file.is_some();
-    if !args.listen.ip().is_loopback() && !has_tokens && !args.open {
+    if !args.listen.ip().is_loopback() && !has_tokens(&args) && !args.open {
         bail!(
             "{} can be reached from other hosts: give --read-token-file or --token-file, \
              or say --open",
@@ -58,6 +57,10 @@ pub fn main(args: ServeArgs) -> Result<u8> {
     served.map(|()| exit::OK)
 }
 
+fn has_tokens(args: &ServeArgs) -> bool {
+    args.token_file.is_some() || args.read_token_file.is_some()
+}
+
 /// How many connections may be open: each has a descriptor, and this process may have so many.
 fn most_connections(of_client: Option<u16>) -> Result<Most> {
     let mut most = Most::default();
@@ -78,6 +81,7 @@ fn most_connections(of_client: Option<u16>) -> Result<Most> {
 
 async fn serve(args: ServeArgs) -> Result<()> {
     let (access, tls) = secrets(&args)?;
+    let has_tokens = has_tokens(&args);
     let retention = crate::histories::retention(args.keep)?;
     let ended = ended()?;
     tokio::pin!(ended);
@@ -105,6 +109,12 @@ async fn serve(args: ServeArgs) -> Result<()> {
         () = &mut ended => return Ok(()),
     };
     tell_of_certificate(&service, tls.as_ref());
+    if has_tokens && tls.is_none() && !args.listen.ip().is_loopback() {
+        tracing::warn!(
+            "tokens cross the network in the clear: give --tls-cert and --tls-key, or listen on loopback behind a \
+             proxy that has TLS"
+        );
+    }
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {} (--listen chooses another)", args.listen))?;

@@ -12,6 +12,7 @@ use super::*;
 use crate::advice::answer::{Mode, Reason};
 use crate::service::entry::MOST_LATE;
 use crate::service::ping::tests::{instead_of_ping, pinged};
+use crate::store::maintain::Retention;
 use crate::store::write::Batch;
 use crate::store::Place;
 
@@ -28,6 +29,7 @@ enum Event {
     /// By another process: the service hears that something was written.
     Import(Vec<Made>),
     Setting(Value),
+    RollUp(Retention),
 }
 
 /// A record, by how long before the request it was measured; less than 0 for one that lies ahead.
@@ -136,6 +138,10 @@ fn event() -> impl Strategy<Value = Event> {
         3 => prop::collection::vec(made(), 1..4).prop_map(Event::Report),
         1 => prop::collection::vec(made(), 1..4).prop_map(Event::Import),
         1 => setting.prop_map(Event::Setting),
+        1 => (1..4u32, 0..3u32, 4..9u32).prop_map(|(raw_days, more_days, hour_days)| {
+            let minute_days = raw_days + more_days;
+            Event::RollUp(Retention { raw_days, minute_days, hour_days, silent_days: 0 })
+        }),
     ]
 }
 
@@ -181,6 +187,13 @@ async fn answers_are_those_of_a_service_just_started(
                 let change = change.as_object().unwrap();
                 store.change_settings(DST, change).await.unwrap();
                 cache.forget_all();
+            }
+            Event::RollUp(keep) => {
+                let mut rolled = |dst: &str, from, until| cache.rolled_up(dst, from, until);
+                let done = store.maintain(keep, now_us, &mut rolled).await.unwrap();
+                if done.removed > 0 {
+                    cache.forget_all();
+                }
             }
         }
         let kept = cache.at(CLIENT, DST, move || now_us).await.unwrap();
@@ -229,6 +242,21 @@ async fn a_record_that_lies_ahead_does_not_count_until_its_time_has_come() {
         let its_time = check(begin_us + ahead_us).await;
         assert_eq!((its_time.1, its_time.2, its_time.3), (Some(0.0), Some(1.0), Some(9)));
     }
+}
+
+/// A test tells the RTT for as long as it is fresh, 600 s. Seen from later on it was none, and the clock was set back.
+#[tokio::test]
+async fn a_clock_that_is_set_back_has_the_path_read_again() {
+    let begin_us = 1_774_500_000_000_000;
+    let (_dir, _store, cache) = with_past_days(begin_us).await;
+    let test = Record { available_bps: None, rtt_us: Some(9), ..record(begin_us, 0) };
+    report(&cache, vec![test], begin_us).await;
+    let rtt_us = async |cache: &Arc<AdviceCache>, at_us| {
+        cache.at(CLIENT, DST, move || at_us).await.unwrap().advice.rtt_us
+    };
+    let started = without_ping(&cache.store);
+    assert_eq!(rtt_us(&started, begin_us + 700 * SECOND_US).await, None);
+    assert_eq!(rtt_us(&started, begin_us + 10 * SECOND_US).await, Some(9));
 }
 
 /// The threshold is 42 % of the capacity: 5.3 or 9.3 Mbit/s.
