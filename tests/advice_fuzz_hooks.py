@@ -7,8 +7,9 @@ Only requests that are meant to be right pass through here; wrong ones stay as t
 - A record's time is after 1970 and not ahead.
 - An address of a client is a host's (`is_peer` of the service).
 - A zone is one of the time zone database.
-- `min_days` is at most `max_days`, and `next_min_s` at most `next_max_s`. What is not set here may
-  be set by an earlier request, so each pair is set together or not at all.
+- `min_days` is at most `max_days`, and 7 with the history of a week; `next_min_s` is at most
+  `next_max_s`. What is not set here may be set by an earlier request, so they are set together or
+  not at all.
 """
 
 from __future__ import annotations
@@ -83,6 +84,10 @@ def is_peer(dst: str) -> bool:
 
 def settings_agree(body: Mapping[str, object]) -> bool:
     if body.get("zone") is not None and body["zone"] not in ZONES:
+        return False
+    if ("history" in body) != ("min_days" in body):
+        return False
+    if body.get("history") == "week" and (body["min_days"] or 0) > 7:
         return False
     for least, most in [("min_days", "max_days"), ("next_min_s", "next_max_s")]:
         if (least in body) != (most in body):

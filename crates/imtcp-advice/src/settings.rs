@@ -173,10 +173,6 @@ impl Settings {
                 self.history != HistorySet::Week || self.min_days <= 7,
                 "min_days is at most 7 with the history of a week",
             ),
-            (
-                !matches!((self.threshold, self.capacity_bps), (Bound::Bps(t), Some(c)) if t > c),
-                "threshold is at most capacity_bps, or the path is never free",
-            ),
             (self.next_min_s >= 1, "next_min_s is at least 1"),
             (self.next_min_s <= self.next_max_s, "next_min_s must not exceed next_max_s"),
         ];
@@ -218,7 +214,6 @@ mod tests {
             (json!({"epsilon": {"bps": 0}}), "epsilon"),
             (json!({"min_span_pct": 300}), "min_span_pct: is a whole number from 0 to 100"),
             (json!({"history": "week", "min_days": 8}), "min_days is at most 7"),
-            (json!({"threshold": {"bps": 5e7}, "capacity_bps": 4e7}), "at most capacity_bps"),
             (json!({"threshold": "42M"}), r#"threshold: write {"bps": 42000000}"#),
             (json!({"threshold": 42_000_000}), r#"or {"share": 0.42}"#),
             (json!({"epsilon": {"bps": 1, "share": 1}}), r#"epsilon: write {"bps": 42000000}"#),
