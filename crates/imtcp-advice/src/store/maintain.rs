@@ -140,8 +140,8 @@ struct Of {
     least_pct: u8,
 }
 
-/// Hears after each step of a series how many records were rolled up, of all, and of which time.
-type Step<'a> = &'a mut (dyn FnMut(u64, (i64, i64)) + Send);
+/// Hears after each step of a series how many records were rolled up, of all, and from when until when others are there now.
+type Step<'a> = &'a mut (dyn FnMut(u64, Option<(i64, i64)>) + Send);
 
 fn roll_up_sql(dialect: Dialect, kind: Kind) -> String {
     match kind {
@@ -150,7 +150,7 @@ fn roll_up_sql(dialect: Dialect, kind: Kind) -> String {
     }
 }
 
-/// Records of a path that became means or went: its name, from when until when.
+/// Records of a path that became others: its name, from when until when.
 pub type Rolled<'a> = &'a mut (dyn FnMut(&str, i64, i64) + Send);
 
 /// The retention, the time, and whether somebody waits.
@@ -162,7 +162,7 @@ struct Task<'a> {
 }
 
 impl Store {
-    /// Rolls up and removes what is due, beside reports that come in. `rolled` hears of each stretch after its
+    /// Rolls up and removes what is due, beside reports that come in. `rolled` hears of each stretch with other records after its
     /// transaction: a cache of this process need not read all days of all paths anew, which takes seconds.
     pub async fn maintain(
         &self,
@@ -232,8 +232,10 @@ impl Store {
             let own = from_text(row, 3).unwrap_or_default();
             // Of settings that are wrong nothing is known, and no advice is given.
             let settings = Settings::layered(&[&all_paths, &own]).unwrap_or_default();
-            let mut step = |rolled_up, (from_us, until_us)| {
-                rolled(&dst, from_us, until_us);
+            let mut step = |rolled_up, changed: Option<(i64, i64)>| {
+                if let Some((from_us, until_us)) = changed {
+                    rolled(&dst, from_us, until_us);
+                }
                 tell(Progress { series: series_number, of_series, rolled_up });
             };
             for kind in Kind::ALL {
@@ -318,6 +320,10 @@ impl Store {
             table(kind)
         );
         let (roll_up, rolled) = (roll_up_sql(self.dialect, kind), format!("DELETE {due}"));
+        let count = format!(
+            "SELECT COUNT(*) FROM {} WHERE series_id = $1 AND t_us >= $2 AND t_us < $3",
+            table(kind)
+        );
         let nth = format!("SELECT t_us {due} ORDER BY t_us LIMIT 1 OFFSET $5");
         while from_us < until_us {
             let mut tx = self.reading().await?;
@@ -338,10 +344,14 @@ impl Store {
                 let query = self.dialect.query(sql).bind(series).bind(bucket_us);
                 query.bind(first).bind(end_us)
             };
+            let count = || self.dialect.query_i64(&count).bind(series).bind(first).bind(end_us);
+            let before: Option<i64> = count().fetch_optional(&mut *tx).await?;
             of_step(&roll_up).bind(i64::from(least_pct)).execute(&mut *tx).await?;
             done.rolled_up += of_step(&rolled).execute(&mut *tx).await?.rows_affected();
+            let after = count().fetch_optional(&mut *tx).await?;
             self.commit(tx).await?;
-            step(done.rolled_up, (first, end_us));
+            // As many as before: each became a mean of its own, which says the same.
+            step(done.rolled_up, (before != after).then_some((first, end_us)));
             from_us = end_us;
             if rests {
                 tokio::time::sleep(begun.elapsed()).await;
