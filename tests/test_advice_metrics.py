@@ -116,7 +116,7 @@ def test_a_fresh_service_has_each_known_label_at_zero(service: Service) -> None:
     ]:  # fmt: skip
         for value in known:
             assert values[f'imtcp_advice_{metric}{{{label}="{value}"}}'] == 0
-    for route in ("/v1/paths", "/v1/paths/{dst}", "/v1/reports", "/v1/timeline"):
+    for route in ("/", "/RPC2", "/v1/paths", "/v1/paths/{dst}", "/v1/reports", "/v1/timeline"):
         assert values[f'imtcp_advice_requests_total{{route="{route}",status="200"}}'] == 0, route
     for metric in ("records_total", "failed_requests_total", "queue_records", "roll_up_failed"):
         assert values[f"imtcp_advice_{metric}"] == 0, metric

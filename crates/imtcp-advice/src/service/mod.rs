@@ -127,7 +127,8 @@ impl Service {
         let cache = AdviceCache::new(Arc::new(store), pinger);
         // Fails now rather than at the first request.
         cache.settings(None).await?;
-        let metrics = Arc::new(Metrics::new(&openapi::routes()).map_err(std::io::Error::other)?);
+        let routes = [openapi::routes(), UNDESCRIBED.map(String::from).to_vec()].concat();
+        let metrics = Arc::new(Metrics::new(&routes).map_err(std::io::Error::other)?);
         let health = Arc::new(Health::default());
         let ingest = Ingest::start(Arc::clone(&cache), Arc::clone(&metrics), Arc::clone(&health));
         history_size::watch(Arc::clone(&cache), Arc::clone(&metrics)).await;
@@ -213,6 +214,9 @@ impl Service {
         self.cache.store().close().await;
     }
 }
+
+/// Routes that the description does not have.
+const UNDESCRIBED: [&str; 3] = ["/", "/RPC2", "/openapi.json"];
 
 async fn roll_up_once(cache: &AdviceCache, keep: &Retention) -> Result<Maintained> {
     let store = cache.store();
