@@ -192,15 +192,16 @@ static void without_a_round_trip_time_there_is_no_cap_and_the_window_is_renos(vo
 static void the_threshold_is_a_quarter_of_deltas_queue_and_one_segment_of_ones_own(void **state)
 {
 	(void)state;
-	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 1), 996 + 1000);
-	assert_int_equal(imtcp_bg_threshold_us(384, 20000, 20 << 16, 1), 2500 + 1000);
-	assert_int_equal(imtcp_bg_threshold_us(307, 2000, 20 << 16, 1), 300 + 100); /* the hosts */
+	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 1, 0), 996 + 1000);
+	assert_int_equal(imtcp_bg_threshold_us(384, 20000, 20 << 16, 1, 0), 2500 + 1000);
+	assert_int_equal(imtcp_bg_threshold_us(307, 2000, 20 << 16, 1, 0),
+			 300 + 100); /* the hosts */
 	/* of 300 ms as of 30; a window of two has no more than these of its own */
-	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 100 << 16, 1), 1494 + 3000);
-	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 2 << 16, 1), 1494 + 30000);
+	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 100 << 16, 1, 0), 1494 + 3000);
+	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 2 << 16, 1, 0), 1494 + 30000);
 	/* four to one host share that segment; who was not counted is alone */
-	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 4), 996 + 250);
-	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 0), 996 + 1000);
+	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 4, 0), 996 + 250);
+	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 0, 0), 996 + 1000);
 }
 
 /* 80 Mbit/s and its 20th in 20 ms are 168 segments. A window of 112 is 56 away: 56/448 for each of 112 are 14. */
@@ -372,20 +373,29 @@ static void a_longer_path_grows_as_much_in_a_second_as_one_of_30_ms(void **state
 	assert_int_equal(f.b.window_q16, (40 << 16) + 40 * 3276);
 }
 
-/* RTTmin 100 us, 100 segments: a millisecond is noise, and a cut is that of a path of a millisecond: 400 / 4000. */
-static void the_noise_of_a_lan_is_no_queue(void **state)
+/* RTTmin 100 us, 100 segments, of which one is 1 us: a cut is that of a path as long as the noise, 120 / (4 * 300), 200 / (4 *
+ * 500) and 400 / (4 * 1000). */
+static void the_noise_of_a_lan_is_twice_what_its_rtts_differ_by(void **state)
 {
+	static const struct {
+		uint32_t jitter_us, noise_us, above_us;
+	} of[] = {{0, 300, 120}, {250, 500, 200}, {5000, 1000, 400}};
 	struct flow f;
+	size_t i;
 
 	(void)state;
-	start(&f, 100, 2, 100);
-	f.b.queue_us = 1000;
-	ack(&f, 1);
-	assert_int_equal(f.w.cwnd_segs, 100);
-	start(&f, 100, 2, 100);
-	f.b.queue_us = 1001 + 400;
-	ack(&f, 100);
-	assert_int_equal(f.w.cwnd_segs, 90);
+	for (i = 0; i < 3; i++) {
+		start(&f, 100, 2, 100);
+		f.b.jitter_us = of[i].jitter_us;
+		f.b.queue_us = of[i].noise_us;
+		ack(&f, 1);
+		assert_int_equal(f.w.cwnd_segs, 100);
+		start(&f, 100, 2, 100);
+		f.b.jitter_us = of[i].jitter_us;
+		f.b.queue_us = of[i].noise_us + 1 + of[i].above_us;
+		ack(&f, 100);
+		assert_int_equal(f.w.cwnd_segs, 90);
+	}
 }
 
 static void a_window_that_is_not_full_does_not_grow(void **state)
@@ -712,7 +722,8 @@ SUITE(cc_bg, T(the_cap_is_available_bandwidth_times_least_rtt), T(above_it_the_c
       T(the_least_window_of_many_to_one_host_is_two_for_all_of_them),
       T(a_loss_halves_a_window_below_two),
       T(a_timeouts_window_of_one_is_no_pace_while_it_is_repaired),
-      T(a_longer_path_grows_as_much_in_a_second_as_one_of_30_ms), T(the_noise_of_a_lan_is_no_queue),
+      T(a_longer_path_grows_as_much_in_a_second_as_one_of_30_ms),
+      T(the_noise_of_a_lan_is_twice_what_its_rtts_differ_by),
       T(a_window_that_is_not_full_does_not_grow), T(the_window_keeps_to_its_limit),
       T(a_window_that_tcp_wrote_is_followed),
       T(slow_start_doubles_until_a_queue_and_then_leaves_what_the_path_carried),

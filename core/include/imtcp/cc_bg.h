@@ -90,6 +90,9 @@
 #define IMTCP_BG_FADE_SHIFT 8
 /* Mean distance of two RTTs that follow each other to the range of all of them, where they are anywhere in it: a third. */
 #define IMTCP_BG_JITTER_RANGE 3U
+/* On a LAN what RTTs that follow each other differ by, twice, is no queue. ours: a millisecond cost the web three times as
+ * much, and 300 us used half as much (lab/notes/0030-how-late-hosts-are.md). */
+#define IMTCP_BG_NOISE_JITTERS 2U
 /* The slack of the cap. ours: in a window of exactly A_s, what a hold kept back is lost for good
  * (lab/notes/0002-the-cap-after-a-calm-round.md). */
 #define IMTCP_BG_SLACK_DIV 20U
@@ -111,11 +114,12 @@ struct imtcp_bg {
 	imtcp_u32 queue_us;	 /* q */
 	imtcp_u32 longest_us;	 /* the longest queue, fading */
 	imtcp_u32 newest_rtt_us; /* 0: none yet */
-	imtcp_u32 jitter_us;	 /* mean distance of an RTT from the one before, at most RTTmin */
-	imtcp_u32 lost_segs;	 /* lost when the newest loss was told */
-	imtcp_u32 since_segs;	 /* acknowledged since */
-	imtcp_u32 apart_segs;	 /* of losses, on the mean; 0: there was none */
-	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
+	imtcp_u32
+		jitter_us; /* mean distance of an RTT from the one before, each RTTmin or a millisecond at most */
+	imtcp_u32 lost_segs;  /* lost when the newest loss was told */
+	imtcp_u32 since_segs; /* acknowledged since */
+	imtcp_u32 apart_segs; /* of losses, on the mean; 0: there was none */
+	imtcp_u32 draining;   /* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
 	imtcp_u32 _pad;
 };
@@ -126,11 +130,14 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(imtcp_u32 base_us)
 	return (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
 }
 
-/* What may be no queue but the hosts. Where RTTmin is less than a millisecond, that: TCP puts as much into one buffer
- * there, and a window that is cut for it lets both ends sleep (lab/notes/0017-what-is-no-queue-on-a-lan.md). */
-IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us)
+/* What may be no queue but the hosts. Where RTTmin is less than a millisecond, up to that: two fast hosts wait for their
+ * processors so long, and a window that is cut for it lets both sleep. Then RTTs that follow each other differ. */
+IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us, imtcp_u32 jitter_us)
 {
-	return imtcp_too_short(base_us) ? IMTCP_SHORT_RTT_US : IMTCP_HOST_NOISE_US;
+	if (!imtcp_too_short(base_us))
+		return IMTCP_HOST_NOISE_US;
+	return (imtcp_u32)imtcp_clamp((imtcp_u64)jitter_us * IMTCP_BG_NOISE_JITTERS,
+				      IMTCP_HOST_NOISE_US, IMTCP_SHORT_RTT_US);
 }
 
 /* The least window of a connection among so many to the same host, scale 65536. */
@@ -141,7 +148,8 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_least_q16(imtcp_u32 neighbours)
 
 /* q0 of (3), microseconds. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_threshold_us(imtcp_u32 delta_q8, imtcp_u32 base_us,
-					     imtcp_u64 window_q16, imtcp_u32 neighbours)
+					     imtcp_u64 window_q16, imtcp_u32 neighbours,
+					     imtcp_u32 jitter_us)
 {
 	imtcp_u32 reference_us = imtcp_bg_reference_us(base_us);
 	imtcp_u64 own_us = imtcp_div((imtcp_u64)base_us << 16,
@@ -149,7 +157,7 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_threshold_us(imtcp_u32 delta_q8, imtcp_u32 base_
 	imtcp_u64 tolerated_us = imtcp_scale(reference_us, delta_q8 - 256,
 					     256 * IMTCP_BG_THRESHOLD_DIV);
 
-	return (imtcp_u32)(imtcp_max(tolerated_us, imtcp_bg_noise_us(base_us)) +
+	return (imtcp_u32)(imtcp_max(tolerated_us, imtcp_bg_noise_us(base_us, jitter_us)) +
 			   imtcp_min(own_us, reference_us));
 }
 
@@ -215,8 +223,9 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u32 base_us, imtcp_u
 		return;
 	if (b->newest_rtt_us) {
 		imtcp_u64 apart_us = imtcp_apart(rtt, b->newest_rtt_us);
+		imtcp_u64 most_us = imtcp_max(base_us, IMTCP_SHORT_RTT_US);
 
-		b->jitter_us = (imtcp_u32)imtcp_ewma(b->jitter_us, imtcp_min(apart_us, base_us));
+		b->jitter_us = (imtcp_u32)imtcp_ewma(b->jitter_us, imtcp_min(apart_us, most_us));
 	}
 	b->newest_rtt_us = rtt;
 	b->stretch_samples++;
@@ -327,7 +336,7 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 	}
 	base_us = f->minrtt.base_us;
 	/* a path that is too short to tell from the hosts' noise holds as much as that */
-	empty_us = (imtcp_u32)imtcp_max(base_us, imtcp_bg_noise_us(base_us));
+	empty_us = (imtcp_u32)imtcp_max(base_us, imtcp_bg_noise_us(base_us, b->jitter_us));
 	if (!b->written_segs)
 		b->window_q16 = (imtcp_u64)w->cwnd_segs << 16;
 	else if (w->cwnd_segs != b->written_segs)
@@ -335,7 +344,8 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 	window = b->window_q16;
 	acked_q16 = (imtcp_u64)s->acked_segs << 16;
 	least_q16 = imtcp_bg_least_q16(f->neighbours);
-	threshold_us = imtcp_bg_threshold_us(delta_q8, base_us, window, f->neighbours);
+	threshold_us = imtcp_bg_threshold_us(delta_q8, base_us, window, f->neighbours,
+					     b->jitter_us);
 	queued = b->queue_us >= threshold_us;
 	if (queued && imtcp_in_slow_start(w)) {
 		imtcp_u64 carried_segs = imtcp_carried_segs(s->delivered_segs, s->delivered_in_us,
@@ -412,7 +422,8 @@ IMTCP_INLINE void imtcp_bg_learn(struct imtcp_flow *c, struct imtcp_bg *b,
 	if (news) {
 		/* up only where no queue stands: a queue says that what seems free is not */
 		calm = b->queue_us < imtcp_bg_threshold_us(c->params.delta_q8, base_us,
-							   b->window_q16, c->facts.neighbours);
+							   b->window_q16, c->facts.neighbours,
+							   b->jitter_us);
 		imtcp_estimate_on_result(m, &c->params, &m->result, calm);
 	}
 	/* RTTmin and the estimate's age may wait for the end of a round trip; slow start may not wait for a cap */
