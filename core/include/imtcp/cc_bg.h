@@ -90,9 +90,6 @@
 #define IMTCP_BG_FADE_SHIFT 8
 /* Mean distance of two RTTs that follow each other to the range of all of them, where they are anywhere in it: a third. */
 #define IMTCP_BG_JITTER_RANGE 3U
-/* On a LAN what RTTs that follow each other differ by, twice, is no queue. ours: a millisecond cost the web three times as
- * much, and 300 us used half as much (lab/notes/0030-how-late-hosts-are.md). */
-#define IMTCP_BG_NOISE_JITTERS 2U
 /* The slack of the cap. ours: in a window of exactly A_s, what a hold kept back is lost for good
  * (lab/notes/0002-the-cap-after-a-calm-round.md). */
 #define IMTCP_BG_SLACK_DIV 20U
@@ -130,14 +127,14 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(imtcp_u32 base_us)
 	return (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
 }
 
-/* What may be no queue but the hosts. Where RTTmin is less than a millisecond, up to that: two fast hosts wait for their
- * processors so long, and a window that is cut for it lets both sleep. Then RTTs that follow each other differ. */
+/* What may be no queue but the hosts. Where RTTmin is less than a millisecond, what RTTs that follow each other differ by, up
+ * to a millisecond: hosts that wait for their processors delay one window and not the next, and a queue that stands delays
+ * all alike. ours: lab/notes/0030-how-late-hosts-are.md. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us, imtcp_u32 jitter_us)
 {
 	if (!imtcp_too_short(base_us))
 		return IMTCP_HOST_NOISE_US;
-	return (imtcp_u32)imtcp_clamp((imtcp_u64)jitter_us * IMTCP_BG_NOISE_JITTERS,
-				      IMTCP_HOST_NOISE_US, IMTCP_SHORT_RTT_US);
+	return (imtcp_u32)imtcp_clamp(jitter_us, IMTCP_HOST_NOISE_US, IMTCP_SHORT_RTT_US);
 }
 
 /* The least window of a connection among so many to the same host, scale 65536. */
@@ -335,8 +332,8 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 		return 0;
 	}
 	base_us = f->minrtt.base_us;
-	/* a path that is too short to tell from the hosts' noise holds as much as that */
-	empty_us = (imtcp_u32)imtcp_max(base_us, imtcp_bg_noise_us(base_us, b->jitter_us));
+	/* a LAN's queue is many RTTmin long, and while it empties each ACK tells of it again */
+	empty_us = (imtcp_u32)imtcp_max(base_us, IMTCP_SHORT_RTT_US);
 	if (!b->written_segs)
 		b->window_q16 = (imtcp_u64)w->cwnd_segs << 16;
 	else if (w->cwnd_segs != b->written_segs)
