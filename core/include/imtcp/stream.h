@@ -150,10 +150,11 @@ IMTCP_INLINE void imtcp_stream_on_sent(struct imtcp_stream *s, imtcp_u32 end_seq
 IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
 				     imtcp_u32 now_us, imtcp_u64 capacity_bps)
 {
-	imtcp_u32 j, answered = 0;
+	imtcp_u32 j, before;
 
 	if (!s)
 		return 0;
+	before = s->cursor;
 	for (j = 0; j < IMTCP_STREAM_MAX; j++) {
 		struct imtcp_stream_pkt *p = &s->pkt[j];
 
@@ -161,10 +162,8 @@ IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtc
 			break;
 		if (j < s->cursor)
 			continue;
-		if (!imtcp_seq_before(una, p->end_seq)) {
+		if (!imtcp_seq_before(una, p->end_seq))
 			s->cursor = j + 1;
-			answered++;
-		}
 		if (!imtcp_seq_before(p->end_seq, una)) {
 			imtcp_u64 into = imtcp_time_us(una - p->start_seq, capacity_bps);
 
@@ -176,7 +175,7 @@ IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtc
 			break;
 		}
 	}
-	if (answered > IMTCP_STREAM_PKTS_PER_ACK)
+	if (s->cursor - before > IMTCP_STREAM_PKTS_PER_ACK)
 		s->thinned = 1;
 	return 0;
 }
