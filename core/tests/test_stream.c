@@ -567,7 +567,7 @@ static void null_pointers_are_refused(void **state)
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	assert_int_equal(imtcp_stream_on_ack(NULL, 0, 0, 0, 0), 0);
+	assert_int_equal(imtcp_stream_take_ack(NULL, 0, 0, 0, 0), 0);
 	assert_int_equal(imtcp_stream_judge(NULL, 0, 0, &t.g, &t.v), 0);
 	assert_int_equal(imtcp_two_lines(NULL, &cost), 0);
 	assert_int_equal(imtcp_judge_interval(NULL, NULL), 0);

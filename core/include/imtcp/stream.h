@@ -147,14 +147,13 @@ IMTCP_INLINE void imtcp_stream_on_sent(struct imtcp_stream *s, imtcp_u32 end_seq
  * sent_us. capacity_bps (of payload; 0: unknown) leads back from una to the first byte of the
  * packet that it ends in. Only the first ACK within a packet counts: it has the shortest way back.
  */
-IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
-				     imtcp_u32 now_us, imtcp_u64 capacity_bps)
+IMTCP_GLOBAL int imtcp_stream_take_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
+				       imtcp_u32 now_us, imtcp_u64 capacity_bps)
 {
-	imtcp_u32 j, before;
+	imtcp_u32 j;
 
 	if (!s)
 		return 0;
-	before = s->cursor;
 	for (j = 0; j < IMTCP_STREAM_MAX; j++) {
 		struct imtcp_stream_pkt *p = &s->pkt[j];
 
@@ -175,9 +174,18 @@ IMTCP_GLOBAL int imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtc
 			break;
 		}
 	}
+	return 0;
+}
+
+/* The same, and whether it answers too many. By itself, or the verifier would follow every way through the loop apart. */
+IMTCP_INLINE void imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
+				      imtcp_u32 now_us, imtcp_u64 capacity_bps)
+{
+	imtcp_u32 before = s->cursor;
+
+	imtcp_stream_take_ack(s, una, sent_us, now_us, capacity_bps);
 	if (s->cursor - before > IMTCP_STREAM_PKTS_PER_ACK)
 		s->thinned = 1;
-	return 0;
 }
 
 /* Every packet has left and is acknowledged. */
