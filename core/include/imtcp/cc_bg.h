@@ -84,9 +84,9 @@
 #define IMTCP_BG_NOISE_MOST_SEGS 2U
 /* And no distance counts for more than a thousand segments: one long quiet time would cover a hundred losses. ours. */
 #define IMTCP_BG_APART_MOST_SEGS 1000U
-/* The longest queue that losses are held against fades by a 256th of its distance to the queue with each stretch: by a half
- * in two seconds or more. ours: or one moment of late ACKs made noise of what a short buffer lost, for a minute
- * (lab/notes/0026-one-moment-of-late-acks.md). */
+/* Losses are held against the longest queue. It fades: each stretch takes a 256th of its distance to the queue of now, which
+ * halves it in two seconds or more. ours: without, one moment of late ACKs made noise of what a short buffer lost. That
+ * lasted a minute (lab/notes/0026-one-moment-of-late-acks.md). */
 #define IMTCP_BG_FADE_SHIFT 8
 /* Mean distance of two RTTs that follow each other to the range of all of them, where they are anywhere in it: a third. */
 #define IMTCP_BG_JITTER_RANGE 3U
@@ -111,12 +111,11 @@ struct imtcp_bg {
 	imtcp_u32 queue_us;	 /* q */
 	imtcp_u32 longest_us;	 /* the longest queue, fading */
 	imtcp_u32 newest_rtt_us; /* 0: none yet */
-	imtcp_u32
-		jitter_us; /* mean distance of an RTT from the one before, each RTTmin or a millisecond at most */
-	imtcp_u32 lost_segs;  /* lost when the newest loss was told */
-	imtcp_u32 since_segs; /* acknowledged since */
-	imtcp_u32 apart_segs; /* of losses, on the mean; 0: there was none */
-	imtcp_u32 draining;   /* RTTmin is on trial: send almost nothing */
+	imtcp_u32 jitter_us;	 /* mean distance of an RTT from the one before */
+	imtcp_u32 lost_segs;	 /* lost when the newest loss was told */
+	imtcp_u32 since_segs;	 /* acknowledged since */
+	imtcp_u32 apart_segs;	 /* of losses, on the mean; 0: there was none */
+	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
 	imtcp_u32 _pad;
 };
@@ -332,7 +331,7 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 		return 0;
 	}
 	base_us = f->minrtt.base_us;
-	/* a LAN's queue is many RTTmin long, and while it empties each ACK tells of it again */
+	/* at least a millisecond: on a LAN a queue is many RTTs long, and while it empties each ACK tells of it again */
 	empty_us = (imtcp_u32)imtcp_max(base_us, IMTCP_SHORT_RTT_US);
 	if (!b->written_segs)
 		b->window_q16 = (imtcp_u64)w->cwnd_segs << 16;

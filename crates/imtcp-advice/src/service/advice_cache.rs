@@ -111,7 +111,7 @@ impl AdviceCache {
 
     /// The answer, if it is made already and nobody is at the path: most requests end here.
     fn answered(&self, dst: &str) -> Option<Arc<Answered>> {
-        let entry = self.paths().get(dst).cloned()?;
+        let entry = self.kept(dst)?;
         let mut place = entry.try_lock()?;
         answer_in(&mut place, now_us())
     }
@@ -206,8 +206,7 @@ impl AdviceCache {
             }
         }
         for (dst, written) in by_path {
-            let entry = self.paths().get(dst).cloned();
-            if let Some(entry) = entry {
+            if let Some(entry) = self.kept(dst) {
                 entry.wrote(&written, now_us);
             }
         }
@@ -215,8 +214,7 @@ impl AdviceCache {
 
     /// Records of a path have become means in the store.
     pub fn rolled_up(&self, dst: &str, from_us: i64, until_us: i64) {
-        let entry = self.paths().get(dst).cloned();
-        if let Some(entry) = entry {
+        if let Some(entry) = self.kept(dst) {
             entry.rolled_up(from_us, until_us);
         }
     }
@@ -230,9 +228,13 @@ impl AdviceCache {
         self.paths.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    fn kept(&self, dst: &str) -> Option<Arc<Entry>> {
+        self.paths().get(dst).cloned()
+    }
+
     /// The place of a path that there is; strangers take none.
     async fn entry(&self, dst: &str) -> Result<Option<Arc<Entry>>> {
-        let known = self.paths().get(dst).cloned();
+        let known = self.kept(dst);
         if known.is_some() || !self.store.has_path(dst).await? {
             return Ok(known);
         }
@@ -399,7 +401,8 @@ impl AdviceCache {
             let windows = known.windows(hop, t0_us, BLOCK_US);
             let mut spans = block::take_over(before.next().unwrap_or_default(), windows);
             let missing: Vec<_> = spans.iter().map(Span::missing).collect();
-            let Some(found) = self.samples(known, hop, &missing, MOST_SAMPLES).await? else {
+            let room = MOST_SAMPLES.saturating_sub(block::count(&hops));
+            let Some(found) = self.samples(known, hop, &missing, room).await? else {
                 return Ok(None);
             };
             for (span, found) in spans.iter_mut().zip(found) {

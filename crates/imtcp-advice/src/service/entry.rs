@@ -60,6 +60,10 @@ impl Entry {
         }
     }
 
+    fn late(&self) -> std::sync::MutexGuard<'_, Late> {
+        self.late.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     pub async fn lock(&self) -> MutexGuard<'_, Option<CachedPath>> {
         let place = self.place.lock().await;
         self.up_to_date(place)
@@ -74,7 +78,7 @@ impl Entry {
         &self,
         mut place: MutexGuard<'a, Option<CachedPath>>,
     ) -> MutexGuard<'a, Option<CachedPath>> {
-        let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(|e| e.into_inner()));
+        let late = std::mem::take(&mut *self.late());
         let take_in = |known: &mut CachedPath| {
             late.records
                 .iter()
@@ -94,7 +98,7 @@ impl Entry {
     /// Records from then until then have become means.
     pub fn rolled_up(&self, from_us: i64, until_us: i64) {
         {
-            let mut late = self.late.lock().unwrap_or_else(|e| e.into_inner());
+            let mut late = self.late();
             let (first_us, last_us) = late.rolled_up.unwrap_or((from_us, until_us));
             late.rolled_up = Some((first_us.min(from_us), last_us.max(until_us)));
         }
@@ -104,7 +108,7 @@ impl Entry {
     /// Takes in what was written, now or when the path has been read.
     pub fn wrote(&self, written: &WrittenOfPath, now_us: i64) {
         {
-            let mut late = self.late.lock().unwrap_or_else(|e| e.into_inner());
+            let mut late = self.late();
             late.unknown |= written.some_known;
             late.unknown |= late.records.len() + written.records.len() > MOST_LATE;
             if late.unknown {

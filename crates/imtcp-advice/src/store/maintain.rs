@@ -345,10 +345,10 @@ impl Store {
                 query.bind(first).bind(end_us)
             };
             let count = || self.dialect.query_i64(&count).bind(series).bind(first).bind(end_us);
-            let before: Option<i64> = count().fetch_optional(&mut *tx).await?;
+            let before: i64 = count().fetch_one(&mut *tx).await?;
             of_step(&roll_up).bind(i64::from(least_pct)).execute(&mut *tx).await?;
             done.rolled_up += of_step(&rolled).execute(&mut *tx).await?.rows_affected();
-            let after = count().fetch_optional(&mut *tx).await?;
+            let after = count().fetch_one(&mut *tx).await?;
             self.commit(tx).await?;
             // As many as before: each became a mean of its own, which says the same.
             step(done.rolled_up, (before != after).then_some((first, end_us)));
