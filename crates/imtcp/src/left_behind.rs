@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What is said of processes that a run's command left running.
 
-use imtcp_common::{format, procfs};
+use imtcp_common::format;
 
 use crate::nested::{self, Around};
 use crate::runs::LeftBehind;
@@ -72,7 +72,7 @@ fn remedy(tops: &[i32], orders: &str) -> String {
 /// Those that no other of them has started.
 fn tops(all: &[LeftBehind]) -> impl Iterator<Item = &LeftBehind> {
     let is_left = |pid| all.iter().any(|l| l.pid == pid);
-    all.iter().filter(move |l| !procfs::parent(l.pid).is_some_and(is_left))
+    all.iter().filter(move |l| !l.parent_pid.is_some_and(is_left))
 }
 
 fn top(all: &[LeftBehind]) -> Option<&LeftBehind> {
@@ -84,7 +84,15 @@ mod tests {
     use super::*;
 
     fn left(pid: i32) -> LeftBehind {
-        LeftBehind { pid, started_ticks: 1, command: "nginx".into() }
+        LeftBehind { pid, started_ticks: 1, parent_pid: None, command: "nginx".into() }
+    }
+
+    #[test]
+    fn the_one_that_started_the_others_is_named_though_they_have_ended_since() {
+        let child = |pid| LeftBehind { parent_pid: Some(-7), command: "sleep".into(), ..left(pid) };
+        let storm = [child(-9), left(-7), child(-2)];
+        assert_eq!(told(&storm).unwrap(), "nginx (pid -7) and 2 more processes");
+        assert_eq!(tops(&storm).map(|l| l.pid).collect::<Vec<_>>(), [-7]);
     }
 
     #[test]

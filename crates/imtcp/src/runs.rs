@@ -140,13 +140,17 @@ pub struct LeftBehind {
     pub pid: i32,
     /// With the pid, which is used again.
     pub started_ticks: u64,
+    /// When the run ended: it may have ended since, and cannot be asked then. None in a file of an older imtcp.
+    #[serde(default)]
+    pub parent_pid: Option<i32>,
     pub command: String,
 }
 
 impl LeftBehind {
     fn of(pid: i32) -> Option<Self> {
         let started_ticks = procfs::alive_since_ticks(pid)?;
-        Some(LeftBehind { pid, started_ticks, command: procfs::command(pid)? })
+        let parent_pid = procfs::parent(pid);
+        Some(LeftBehind { pid, started_ticks, parent_pid, command: procfs::command(pid)? })
     }
 
     pub fn is_alive(&self) -> bool {
@@ -165,7 +169,8 @@ pub fn end_cgroup(dir: &Path, refuge: &Path) -> (Vec<LeftBehind>, Result<()>) {
     if moved.iter().any(LeftBehind::is_alive) {
         moved.retain(LeftBehind::is_alive);
     }
-    moved.sort_by_key(|l| l.pid);
+    // Pids begin anew at their highest.
+    moved.sort_by_key(|l| (l.started_ticks, l.pid));
     (moved, removed)
 }
 
