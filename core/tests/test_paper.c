@@ -479,6 +479,41 @@ static void imtcp_bg_cuts_to_maxcwnd_at_once(void **state)
 	assert_int_equal(f.u.c.facts.reductions_cap, 1);
 }
 
+/* The mean window, of 60 segments that A fills, where each round trip has a result: A, or as far above as below it. */
+static uint32_t mean_window(uint32_t gamma_pct, uint64_t apart_bps)
+{
+	uint32_t gamma_q16 = gamma_pct * 65536 / 100, chance = 1, sum = 0, rounds = 2000, i;
+	struct deciding f;
+
+	begin_deciding(&f, 60, 60);
+	f.s.srtt_us = 30000;
+	f.s.round_over = 1;
+	f.u.c.meas.smoothed_bps = 20 * MBPS;
+	for (i = 0; i < rounds; i++) {
+		chance = chance * 1664525 + 1013904223;
+		f.u.c.meas.smoothed_bps = imtcp_ewma_by(
+			f.u.c.meas.smoothed_bps,
+			20 * MBPS + (chance >> 31 ? apart_bps : -apart_bps), gamma_q16);
+		f.s.acked_segs = f.u.d.w.cwnd_segs;
+		imtcp_paper_bg_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
+		sum += f.u.d.w.cwnd_segs;
+	}
+	return sum / rounds;
+}
+
+/* [BG fig. 5]: a low result cuts at once, and a high one gives back a segment in a round trip. The last result alone, 30 or 90
+ * segments: 30 and as many as round trips since a low one, 1 on the mean. Results that say the same leave nothing to gamma. */
+static void
+a_large_gamma_makes_the_window_small_only_where_results_scatter_about_what_is_free(void **state)
+{
+	(void)state;
+	assert_in_range(mean_window(5, 10 * MBPS), 57, 60);
+	assert_in_range(mean_window(12, 10 * MBPS), 52, 56);
+	assert_in_range(mean_window(90, 10 * MBPS), 31, 34);
+	assert_int_equal(mean_window(5, 0), 60);
+	assert_int_equal(mean_window(90, 0), 60);
+}
+
 /* g RTT A = 0.5 · 40 ms · 20 Mbit/s = 40 segments; m N = 25 holds it, and 5 · 8 does not. */
 static void imtcps_own_background_mode_is_bounded_only_above_m_n(void **state)
 {
@@ -845,6 +880,7 @@ SUITE(paper, T(fragmentation_on_the_way_changes_little),
       T(imtcp_bg_cuts_by_the_ratio_of_round_trips),
       T(eq_3_is_judged_once_in_a_round_trip_or_at_each_ack_of_srtt_or_the_newest),
       T(what_eq_4_cuts_is_not_given_back_by_slow_start), T(imtcp_bg_cuts_to_maxcwnd_at_once),
+      T(a_large_gamma_makes_the_window_small_only_where_results_scatter_about_what_is_free),
       T(imtcps_own_background_mode_is_bounded_only_above_m_n),
       T(full_speed_adds_h_times_what_is_missing_each_round_trip),
       T(tcp_lp_indicates_above_its_share_of_the_lifes_range),

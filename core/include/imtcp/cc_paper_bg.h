@@ -88,6 +88,9 @@ IMTCP_INLINE void imtcp_paper_bg_decide(struct imtcp_flow *c, struct imtcp_paper
 	if (c->meas.smoothed_bps)
 		max_segs = (imtcp_u32)imtcp_max(
 			imtcp_window_segs(c->meas.smoothed_bps, p->min_rtt_us, s->pkt_bytes), 1);
+	/* no slow start below a window that was cut: growth is additive [BG §4.1.1] */
+	if (max_segs && d->w.cwnd_segs > max_segs)
+		d->w.ssthresh_segs = (imtcp_u32)imtcp_max(max_segs, IMTCP_RENO_LEAST_SEGS);
 	imtcp_paper_bound(&c->facts, &d->w, max_segs);
 }
 
