@@ -310,6 +310,9 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 	dep->chunk_most_segs = sk->sk_gso_max_segs;
 	dep->chunk_most_bytes = sk->sk_gso_max_size;
 	dep->pacing_shift = sk->sk_pacing_shift;
+	dep->chunk_extra_bytes = imtcp_extra_bytes(
+		sk->sk_gso_max_size, tp->rtt_min.s[0].v,
+		sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_tso_rtt_log);
 	dep->late_ns = imtcp_sub(tp->tcp_clock_cache, tp->tcp_wstamp_ns);
 	dep->rtt_dev_us = tp->mdev_us >> 2;
 	dep->srtt_us = tp->srtt_us >> 3;

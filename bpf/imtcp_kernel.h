@@ -48,6 +48,7 @@ struct ns_common {
 struct tcp_congestion_ops;
 struct netns_ipv4 {
 	const struct tcp_congestion_ops *tcp_congestion_control; /* the default */
+	__u8 sysctl_tcp_tso_rtt_log;
 } IMTCP_CORE;
 
 struct net {

@@ -91,6 +91,26 @@ static void a_buffer_has_what_the_sockets_limits_say(void **state)
 	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 1000 * MBPS), 122);
 }
 
+/* 65 536 bytes below 512 us; a half from there, a quarter from 1024; 65 536 / 2^15 from 7680, the last that is not nothing at 8191. */
+static void on_a_short_path_a_buffer_has_more(void **state)
+{
+	struct house h;
+
+	(void)state;
+	assert_int_equal(imtcp_extra_bytes(65536, 511, 9), 65536);
+	assert_int_equal(imtcp_extra_bytes(65536, 512, 9), 32768);
+	assert_int_equal(imtcp_extra_bytes(65536, 2000, 9), 8192);
+	assert_int_equal(imtcp_extra_bytes(65536, 8191, 9), 2);
+	assert_int_equal(imtcp_extra_bytes(65536, 20000, 9), 0);
+	assert_int_equal(imtcp_extra_bytes(65536, IMTCP_U32_MAX, 9), 0); /* no RTT yet */
+	assert_int_equal(imtcp_extra_bytes(65536, 2000, 0), 0);		 /* switched off */
+	begin(&h);
+	h.dep.chunk_extra_bytes = 8192; /* beside 4882 */
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 13);
+	h.dep.chunk_most_bytes = 10000;
+	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 10);
+}
+
 static void before_the_first_round_trip_no_control_sets_a_pace(void **state)
 {
 	struct house h;
@@ -424,7 +444,7 @@ static void a_loss_that_was_none_costs_neither_the_pause_nor_two_seconds(void **
 
 SUITE(flow, T(a_loss_that_was_none_costs_neither_the_pause_nor_two_seconds),
       T(a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_a_cap_at_1_05),
-      T(a_buffer_has_what_the_sockets_limits_say),
+      T(a_buffer_has_what_the_sockets_limits_say), T(on_a_short_path_a_buffer_has_more),
       T(before_the_first_round_trip_no_control_sets_a_pace),
       T(a_window_below_two_segments_is_paced_but_not_below_the_floor),
       T(a_control_that_measures_sends_plain_until_there_is_a_range_and_then_in_streams),

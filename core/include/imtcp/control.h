@@ -83,13 +83,14 @@ struct imtcp_departure {
 	imtcp_u32 unsent_bytes;	    /* written by the application, not yet sent */
 	imtcp_u32 receiver_bytes;   /* that the receiver's window still takes */
 	imtcp_u32 mss_bytes;
-	imtcp_u32 pkt_bytes;	    /* a full segment on the wire */
-	imtcp_u32 chunk_segs;	    /* segments that the stack sends at one instant at base_bps */
-	imtcp_u32 chunk_most_segs;  /* and at any rate: what the device takes */
-	imtcp_u32 chunk_most_bytes; /* and what the socket takes */
-	imtcp_u32 pacing_shift;	    /* a buffer has what base_bps carries in 2^-pacing_shift s */
-	imtcp_u32 rtt_dev_us;	    /* D_RTT */
-	imtcp_u32 srtt_us;	    /* imtcp_space_streams makes it the round trip to send by */
+	imtcp_u32 pkt_bytes;	     /* a full segment on the wire */
+	imtcp_u32 chunk_segs;	     /* segments that the stack sends at one instant at base_bps */
+	imtcp_u32 chunk_most_segs;   /* and at any rate: what the device takes */
+	imtcp_u32 chunk_most_bytes;  /* and what the socket takes */
+	imtcp_u32 pacing_shift;	     /* a buffer has what base_bps carries in 2^-pacing_shift s */
+	imtcp_u32 chunk_extra_bytes; /* and what TCP adds on a short path */
+	imtcp_u32 rtt_dev_us;	     /* D_RTT */
+	imtcp_u32 srtt_us;	     /* imtcp_space_streams makes it the round trip to send by */
 	imtcp_u32 newest_rtt_us;
 	imtcp_u32 recovering; /* loss recovery goes on */
 	imtcp_u32 limited;    /* the window limited what was sent */

@@ -136,14 +136,26 @@ IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
 }
 
 /*
+ * What TCP adds to a buffer on a short path: all that the socket takes where the least RTT is below 2^rtt_log us
+ * (net.ipv4.tcp_tso_rtt_log), half as much with each 2^rtt_log us more, and nothing from 32 of them on.
+ */
+IMTCP_INLINE imtcp_u32 imtcp_extra_bytes(imtcp_u32 most_bytes, imtcp_u32 min_rtt_us,
+					 imtcp_u32 rtt_log)
+{
+	imtcp_u32 halvings = min_rtt_us >> (rtt_log & 31);
+
+	return halvings < 32 ? most_bytes >> halvings : 0;
+}
+
+/*
  * Segments that TCP puts into one buffer at this rate (tcp_tso_autosize), made even where the receiver acknowledges
  * every second segment, so that each buffer's end has an ACK of its own.
  */
 IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, const struct imtcp_departure *dep,
 					imtcp_u64 bps)
 {
-	imtcp_u64 bytes = imtcp_min((bps / IMTCP_BITS_PER_BYTE) >> dep->pacing_shift,
-				    dep->chunk_most_bytes);
+	imtcp_u64 paced_bytes = (bps / IMTCP_BITS_PER_BYTE) >> dep->pacing_shift;
+	imtcp_u64 bytes = imtcp_min(paced_bytes + dep->chunk_extra_bytes, dep->chunk_most_bytes);
 	imtcp_u32 segs = (imtcp_u32)imtcp_clamp(imtcp_div(bytes, dep->mss_bytes), 1,
 						dep->chunk_most_segs);
 
