@@ -11,6 +11,7 @@
  *   imtcp_opened       prints the socket of each descriptor, and the cgroup that it was opened in
  *   imtcp_held         prints the connections of a network namespace that a file holds, and their cgroups
  *   imtcp_set_orders  writes new orders into a policy, beside the programs that count in it
+ *   imtcp_keep_dscp, imtcp_set_priority  mark packets (imtcp_ctl_marks.h)
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
  * The command loads each where it needs it, onto the maps that the congestion controls use.
@@ -22,7 +23,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define AF_INET 2
 /* net/tcp_states.h */
 enum {
 	TCP_ESTABLISHED = 1,
@@ -32,11 +32,6 @@ enum {
 	TCP_LISTEN = 10,
 	TCP_CLOSING = 11,
 };
-#define SOL_IP 0
-#define IP_TOS 1
-#define SOL_IPV6 41
-#define IPV6_TCLASS 67
-#define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
 
 /* --- imtcp_sockops ------------------------------------------------------------------- */
 
@@ -47,7 +42,6 @@ enum {
 	BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB = 5,
 	BPF_SOCK_OPS_TCP_LISTEN_CB = 11,
 };
-struct bpf_sock;
 struct bpf_sock_ops {
 	__u32 op;
 	__u32 args[4];
@@ -66,8 +60,8 @@ struct bpf_sock_ops {
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "as in uapi/linux/bpf.h");
 
 #include "imtcp_ctl_filter.h"
-
 SEC(".rodata.cfg") const volatile struct imtcp_ctl_cfg cfg;
+#include "imtcp_ctl_marks.h"
 
 /* The control of each mode. */
 static const char controls[IMTCP_MODES][TCP_CA_NAME_MAX] __attribute__((aligned(8))) = {
@@ -99,22 +93,21 @@ static __always_inline long set_control(struct bpf_sock_ops *ctx, __u32 mode)
 			      TCP_CA_NAME_MAX);
 }
 
-/* An address ::ffff:a.b.c.d: IPv4 on an IPv6 socket. */
-static __always_inline int peer_is_mapped(const struct bpf_sock_ops *ctx)
+/* Returns 0 where its packets are marked. A connection that is accepted has its listener's tag and mark. */
+static __always_inline long set_dscp(struct bpf_sock_ops *ctx, struct imtcp_tag *tag, __u32 dscp)
 {
-	return !ctx->remote_ip6[0] && !ctx->remote_ip6[1] &&
-	       ctx->remote_ip6[2] == bpf_htonl(0xffff);
-}
+	__u32 address[4] = {ctx->remote_ip6[0], ctx->remote_ip6[1], ctx->remote_ip6[2]};
+	int is_ipv6 = ctx->family == AF_INET6 && !imtcp_is_mapped(address);
+	int tos = (int)(dscp << DSCP_SHIFT), before = 0;
 
-/* Returns 0 where its packets are marked. IPv4 packets go by IP_TOS, on an IPv6 socket, too. Some kernels take that
- * from BPF on IPv4 sockets only. */
-static __always_inline long set_dscp(struct bpf_sock_ops *ctx, __u32 dscp)
-{
-	int tos = (int)(dscp << DSCP_SHIFT);
-
-	if (ctx->family == AF_INET6 && !peer_is_mapped(ctx))
-		return bpf_setsockopt(ctx, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
-	return bpf_setsockopt(ctx, SOL_IP, IP_TOS, &tos, sizeof(tos));
+	bpf_getsockopt(ctx, is_ipv6 ? SOL_IPV6 : SOL_IP, is_ipv6 ? IPV6_TCLASS : IP_TOS, &before,
+		       sizeof(before));
+	if (imtcp_set_tos(ctx, is_ipv6, &tos))
+		return 1;
+	if (!tag->has_dscp)
+		tag->tos_before = (__u32)before;
+	tag->has_dscp = 1;
+	return 0;
 }
 
 /* Is this tag of another run or attachment, with orders in force? */
@@ -196,7 +189,7 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 	if (set_control(ctx, policy->mode) && policy->mode != IMTCP_MODE_NONE &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		__sync_fetch_and_add(&policy->refused_conns, 1);
-	if (policy->dscp_plus1 && set_dscp(ctx, policy->dscp_plus1 - 1) &&
+	if (policy->dscp_plus1 && set_dscp(ctx, tag, policy->dscp_plus1 - 1) &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		__sync_fetch_and_add(&policy->unmarked_conns, 1);
 	return 1;
@@ -460,8 +453,8 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		return 0;
 	icsk = (struct inet_connection_sock___ctl *)tp;
 	BPF_CORE_READ_STR_INTO(&cc, icsk, icsk_ca_ops, name);
+	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
 	if (order.given_up) {
-		tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
 		if (!tag)
 			return 0;
 		policy = tag->policy;
@@ -483,6 +476,8 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		order.failed++;
 		return 0;
 	}
+	if (tag && cfg.tags_have_dscp)
+		imtcp_give_back_tos((struct sock *)tp, tag);
 	bpf_sk_storage_delete(&imtcp_tags, tp);
 	if (moved)
 		__sync_fetch_and_add(moved, 1);
@@ -567,6 +562,7 @@ int imtcp_set_orders(struct imtcp_orders *orders)
 	policy->max_bps = orders->max_bps;
 	policy->mode = orders->mode;
 	policy->dscp_plus1 = orders->dscp_plus1;
+	policy->is_behind = orders->is_behind;
 	policy->params = orders->params;
 	return 1;
 }

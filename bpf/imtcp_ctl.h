@@ -35,8 +35,10 @@ struct imtcp_filter {
 
 /* Read-only configuration of one load of the sockops program, or of imtcp_tag_subflows. */
 struct imtcp_ctl_cfg {
-	__imtcp_u64 policy;	   /* id of the run or attachment that it serves */
-	__imtcp_u64 master_cookie; /* whose subflows are tagged */
+	__imtcp_u64 policy;	    /* id of the run or attachment that it serves */
+	__imtcp_u64 master_cookie;  /* whose subflows are tagged */
+	__imtcp_u32 tags_have_dscp; /* 0: the tags are those of programs before version 11 */
+	__imtcp_u32 _pad0;
 	struct imtcp_filter filter;
 };
 
@@ -47,6 +49,8 @@ struct imtcp_orders {
 	__imtcp_u64 max_bps;
 	__imtcp_u32 mode;
 	__imtcp_u32 dscp_plus1;
+	__imtcp_u32 is_behind;
+	__imtcp_u32 _pad0;
 	struct imtcp_params params;
 };
 

@@ -12,6 +12,7 @@
 #define IMTCP_LIFE_H
 
 #include "imtcp_adapter.h"
+#include "imtcp_marks.h"
 
 /* The name of a control. CO-RE places it: libbpf matches struct tcp_congestion_ops by its size, too. */
 struct tcp_congestion_ops___name {
@@ -37,6 +38,7 @@ static __always_inline int imtcp_gave_back(struct sock *sk, const struct imtcp_t
 	policy = bpf_map_lookup_elem(&imtcp_policies, &id);
 	if (policy && policy->mode != IMTCP_MODE_NONE)
 		return 0;
+	imtcp_give_back_tos(sk, tag);
 	bpf_sk_storage_delete(&imtcp_tags, sk);
 	if (!usual || usual == tcp_sk(sk)->inet_conn.icsk_ca_ops)
 		return 0;

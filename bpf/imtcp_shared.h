@@ -30,7 +30,7 @@ typedef uint64_t __imtcp_u64;
 
 #include <imtcp/params.h>
 
-#define IMTCP_ABI_VERSION 10
+#define IMTCP_ABI_VERSION 11
 
 /* Names under which the congestion controls are registered (TCP_CONGESTION). */
 #define IMTCP_CC_MEASURE "imtcp"
@@ -216,6 +216,8 @@ struct imtcp_policy {
 	__imtcp_u64 max_bps;	/* ceiling for the sum; 0: none */
 	__imtcp_u32 mode;	/* enum imtcp_mode, what sockops sets */
 	__imtcp_u32 dscp_plus1; /* 0: leave alone, else DSCP + 1 to set on each socket */
+	__imtcp_u32 is_behind;	/* its packets wait behind others in this host's queues */
+	__imtcp_u32 _pad0;
 	/* shared state of the ceiling and the floor, see bpf/imtcp_policy.h */
 	__imtcp_u64 clock_ns; /* when all that was sent would have left at the ceiling */
 	__imtcp_u64 epoch_start_ns;
@@ -252,6 +254,8 @@ struct imtcp_policy {
  * by file descriptor, the sockops program sets it for new sockets. */
 struct imtcp_tag {
 	__imtcp_u64 policy;
+	__imtcp_u32 has_dscp; /* its policy's, and this was its TOS byte before */
+	__imtcp_u32 tos_before;
 };
 
 #endif

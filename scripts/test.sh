@@ -127,7 +127,7 @@ else
 	# All of them: a part for each paper, so that both lanes have some.
 	papers=
 	[ "${IMTCP_TEST_FIGURES:-}" != all ] || papers="BG IM EN LP turn"
-	guests="connections clean_machine nocc modes kernels parameters rates token_bucket"
+	guests="connections clean_machine nocc modes kernels marks parameters rates token_bucket"
 	now=$guests without_guest='' left_out=''
 	if [ -z "$all" ]; then
 		# Each kernel, one figure and what judges the command's own words always run.

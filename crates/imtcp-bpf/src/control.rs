@@ -13,7 +13,7 @@ use imtcp_common::shell;
 
 use crate::netns::{self, NetNs};
 use crate::raw::{self, Plain};
-use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_tagged};
+use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_tag, imtcp_tagged};
 use crate::{meta, objects, paths, walk, Obstacle, Unseen};
 
 /// Lets the control object use the maps that are pinned.
@@ -29,9 +29,16 @@ fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
     Ok(())
 }
 
+/// The programs that are loaded may be of an older imtcp, which `down` has to end, too.
+fn tags_have_dscp() -> bool {
+    let tags = MapHandle::from_pinned_path(paths::pin("imtcp_tags"));
+    tags.is_ok_and(|tags| tags.value_size() as usize >= size_of::<imtcp_tag>())
+}
+
 /// Loads one of the control programs that serve a run or attachment.
-pub(crate) fn load_for(name: &str, cfg: imtcp_ctl_cfg, what: &str) -> Result<Object> {
+pub(crate) fn load_for(name: &str, mut cfg: imtcp_ctl_cfg, what: &str) -> Result<Object> {
     let mut object = objects::open_ctl(name)?;
+    cfg.tags_have_dscp = tags_have_dscp().into();
     objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(cfg.bytes())?;
     reuse_pinned_maps(&mut object)?;
     objects::load(object, what)
@@ -61,15 +68,29 @@ pub(crate) fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'
         .ok_or_else(|| anyhow!("the control object has no program {name}"))
 }
 
-/// Gives the new connections and listeners of a cgroup that pass a filter to a policy, for as long as the link
-/// lives. The default filter lets all pass. Of several programs on a cgroup the one that was attached first runs
-/// first.
-pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64, filter: imtcp_filter) -> Result<Link> {
+/// What a cgroup has of one policy, for as long as this lives.
+pub struct Links {
+    gives: Link,
+    /// Each with the suffix of its pin.
+    marks: Vec<(&'static str, Link)>,
+}
+
+/// Gives the new connections and listeners of a cgroup that pass a filter to a policy, and marks what they send. The
+/// default filter lets all pass. Of several programs on a cgroup the one that was attached first runs first. Where
+/// the cgroup takes no program that marks, as where another's is to be alone, it does without.
+pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64, filter: imtcp_filter) -> Result<Links> {
     meta::require_same_layout()?;
     let cfg = imtcp_ctl_cfg { policy, filter, ..Default::default() };
+    let attach = |name: &str| -> Result<Link> {
+        let object = load_for(name, cfg, "the cgroup program")?;
+        Ok(program(&object, name)?.attach_cgroup(cgroup.as_raw_fd())?)
+    };
     let object = load_for(objects::SOCKOPS, cfg, "the cgroup program")?;
     let prog = program(&object, objects::SOCKOPS)?;
-    prog.attach_cgroup(cgroup.as_raw_fd()).map_err(|e| refused(cgroup, e.into()))
+    let gives = prog.attach_cgroup(cgroup.as_raw_fd()).map_err(|e| refused(cgroup, e.into()))?;
+    let marks = objects::MARKS.into_iter();
+    let marks = marks.filter_map(|(name, suffix)| Some((suffix, attach(name).ok()?))).collect();
+    Ok(Links { gives, marks })
 }
 
 /// Why a cgroup does not take the program: mostly because another's, on it or above it, is to be alone.
@@ -116,15 +137,30 @@ pub fn linked_cgroups(id: u64, links: usize) -> BTreeSet<u64> {
 
 /// Ends these links.
 pub fn remove_links(id: u64, links: usize) {
-    for index in 0..links {
-        let _ = std::fs::remove_file(attachment_pin(id, index));
+    for pin in (0..links).map(|index| attachment_pin(id, index)) {
+        for suffix in objects::MARKS.map(|(_, suffix)| suffix) {
+            let _ = std::fs::remove_file(beside(&pin, suffix));
+        }
+        let _ = std::fs::remove_file(pin);
     }
 }
 
-/// Keeps a link alive after this process.
-pub fn pin_link(link: &Link, path: &Path) -> Result<()> {
+fn beside(pin: &Path, suffix: &str) -> PathBuf {
+    let mut name = pin.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Keeps the links of one cgroup alive after this process.
+pub fn pin_links(links: &Links, path: &Path) -> Result<()> {
     std::fs::create_dir_all(paths::attach_dir())?;
-    raw::obj_pin(link.as_fd(), path).with_context(|| format!("cannot pin {}", path.display()))
+    let pin = |link: &Link, path: &Path| {
+        raw::obj_pin(link.as_fd(), path).with_context(|| format!("cannot pin {}", path.display()))
+    };
+    for (suffix, link) in &links.marks {
+        pin(link, &beside(path, suffix))?;
+    }
+    pin(&links.gives, path)
 }
 
 /// The result of switching sockets.

@@ -33,6 +33,10 @@ pub(crate) const TAGGED: &str = "imtcp_tagged";
 /// The control object's program of a cgroup.
 pub(crate) const SOCKOPS: &str = "imtcp_sockops";
 
+/// Those beside it that mark packets, each with the suffix of its link's pin (bpf/imtcp_ctl_marks.h).
+pub(crate) const MARKS: [(&str, &str); 2] =
+    [("imtcp_keep_dscp", "-dscp"), ("imtcp_set_priority", "-priority")];
+
 /// The control object's program that writes into a policy.
 pub(crate) const SET_ORDERS: &str = "imtcp_set_orders";
 

@@ -56,6 +56,7 @@ impl Policies {
             max_bps: orders.max_bps,
             mode: orders.mode,
             dscp_plus1: orders.dscp_plus1,
+            is_behind: orders.is_behind,
             params: orders.params,
             ..Default::default()
         };
@@ -77,7 +78,9 @@ impl Policies {
             max_bps: orders.max_bps,
             mode: orders.mode,
             dscp_plus1: orders.dscp_plus1,
+            is_behind: orders.is_behind,
             params: orders.params,
+            ..Default::default()
         };
         let mut context = wanted.bytes().to_vec();
         let input = ProgramInput { context_in: Some(&mut context), ..Default::default() };
@@ -101,7 +104,8 @@ impl Policies {
         for id in self.ids() {
             let Ok(Some(mut policy)) = self.get(id) else { continue };
             policy.mode = IMTCP_MODE_NONE;
-            (policy.min_bps, policy.max_bps, policy.dscp_plus1) = (0, 0, 0);
+            (policy.min_bps, policy.max_bps) = (0, 0);
+            (policy.dscp_plus1, policy.is_behind) = (0, 0);
             let _ = self.set_orders(id, &policy);
         }
     }

@@ -50,7 +50,7 @@ pub const IMTCP_PAPER_STREAM_PACKETS_MOST: u32 = 10;
 pub const IMTCP_PAPER_RTT_SRTT: u32 = 1;
 pub const IMTCP_PAPER_RTT_SRTT_ACK: u32 = 2;
 pub const IMTCP_PAPER_RTT_NEWEST: u32 = 3;
-pub const IMTCP_ABI_VERSION: u32 = 10;
+pub const IMTCP_ABI_VERSION: u32 = 11;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -424,6 +424,8 @@ pub struct imtcp_policy {
     pub max_bps: __imtcp_u64,
     pub mode: __imtcp_u32,
     pub dscp_plus1: __imtcp_u32,
+    pub is_behind: __imtcp_u32,
+    pub _pad0: __imtcp_u32,
     pub clock_ns: __imtcp_u64,
     pub epoch_start_ns: __imtcp_u64,
     pub epoch_conns: __imtcp_u32,
@@ -449,7 +451,7 @@ pub struct imtcp_policy {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 256usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 264usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -458,61 +460,69 @@ const _: () = {
     ["Offset of field: imtcp_policy::mode"][::std::mem::offset_of!(imtcp_policy, mode) - 16usize];
     ["Offset of field: imtcp_policy::dscp_plus1"]
         [::std::mem::offset_of!(imtcp_policy, dscp_plus1) - 20usize];
+    ["Offset of field: imtcp_policy::is_behind"]
+        [::std::mem::offset_of!(imtcp_policy, is_behind) - 24usize];
+    ["Offset of field: imtcp_policy::_pad0"][::std::mem::offset_of!(imtcp_policy, _pad0) - 28usize];
     ["Offset of field: imtcp_policy::clock_ns"]
-        [::std::mem::offset_of!(imtcp_policy, clock_ns) - 24usize];
+        [::std::mem::offset_of!(imtcp_policy, clock_ns) - 32usize];
     ["Offset of field: imtcp_policy::epoch_start_ns"]
-        [::std::mem::offset_of!(imtcp_policy, epoch_start_ns) - 32usize];
+        [::std::mem::offset_of!(imtcp_policy, epoch_start_ns) - 40usize];
     ["Offset of field: imtcp_policy::epoch_conns"]
-        [::std::mem::offset_of!(imtcp_policy, epoch_conns) - 40usize];
+        [::std::mem::offset_of!(imtcp_policy, epoch_conns) - 48usize];
     ["Offset of field: imtcp_policy::active_conns"]
-        [::std::mem::offset_of!(imtcp_policy, active_conns) - 44usize];
+        [::std::mem::offset_of!(imtcp_policy, active_conns) - 52usize];
     ["Offset of field: imtcp_policy::ended_conns"]
-        [::std::mem::offset_of!(imtcp_policy, ended_conns) - 48usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_conns) - 56usize];
     ["Offset of field: imtcp_policy::ended_bytes_acked"]
-        [::std::mem::offset_of!(imtcp_policy, ended_bytes_acked) - 56usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_bytes_acked) - 64usize];
     ["Offset of field: imtcp_policy::ended_busy_us"]
-        [::std::mem::offset_of!(imtcp_policy, ended_busy_us) - 64usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_busy_us) - 72usize];
     ["Offset of field: imtcp_policy::ended_yielding_us"]
-        [::std::mem::offset_of!(imtcp_policy, ended_yielding_us) - 72usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_yielding_us) - 80usize];
     ["Offset of field: imtcp_policy::avail_sum_kbps"]
-        [::std::mem::offset_of!(imtcp_policy, avail_sum_kbps) - 80usize];
+        [::std::mem::offset_of!(imtcp_policy, avail_sum_kbps) - 88usize];
     ["Offset of field: imtcp_policy::avail_count"]
-        [::std::mem::offset_of!(imtcp_policy, avail_count) - 88usize];
+        [::std::mem::offset_of!(imtcp_policy, avail_count) - 96usize];
     ["Offset of field: imtcp_policy::avail_min_bps"]
-        [::std::mem::offset_of!(imtcp_policy, avail_min_bps) - 96usize];
+        [::std::mem::offset_of!(imtcp_policy, avail_min_bps) - 104usize];
     ["Offset of field: imtcp_policy::avail_max_bps"]
-        [::std::mem::offset_of!(imtcp_policy, avail_max_bps) - 104usize];
+        [::std::mem::offset_of!(imtcp_policy, avail_max_bps) - 112usize];
     ["Offset of field: imtcp_policy::params"]
-        [::std::mem::offset_of!(imtcp_policy, params) - 112usize];
+        [::std::mem::offset_of!(imtcp_policy, params) - 120usize];
     ["Offset of field: imtcp_policy::ended_min_rtt_us"]
-        [::std::mem::offset_of!(imtcp_policy, ended_min_rtt_us) - 184usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_min_rtt_us) - 192usize];
     ["Offset of field: imtcp_policy::inner_conns"]
-        [::std::mem::offset_of!(imtcp_policy, inner_conns) - 192usize];
+        [::std::mem::offset_of!(imtcp_policy, inner_conns) - 200usize];
     ["Offset of field: imtcp_policy::bytes_acked"]
-        [::std::mem::offset_of!(imtcp_policy, bytes_acked) - 200usize];
+        [::std::mem::offset_of!(imtcp_policy, bytes_acked) - 208usize];
     ["Offset of field: imtcp_policy::ended_bytes_received"]
-        [::std::mem::offset_of!(imtcp_policy, ended_bytes_received) - 208usize];
+        [::std::mem::offset_of!(imtcp_policy, ended_bytes_received) - 216usize];
     ["Offset of field: imtcp_policy::left_conns"]
-        [::std::mem::offset_of!(imtcp_policy, left_conns) - 216usize];
+        [::std::mem::offset_of!(imtcp_policy, left_conns) - 224usize];
     ["Offset of field: imtcp_policy::uncounted_conns"]
-        [::std::mem::offset_of!(imtcp_policy, uncounted_conns) - 224usize];
+        [::std::mem::offset_of!(imtcp_policy, uncounted_conns) - 232usize];
     ["Offset of field: imtcp_policy::no_room_conns"]
-        [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 232usize];
+        [::std::mem::offset_of!(imtcp_policy, no_room_conns) - 240usize];
     ["Offset of field: imtcp_policy::refused_conns"]
-        [::std::mem::offset_of!(imtcp_policy, refused_conns) - 240usize];
+        [::std::mem::offset_of!(imtcp_policy, refused_conns) - 248usize];
     ["Offset of field: imtcp_policy::unmarked_conns"]
-        [::std::mem::offset_of!(imtcp_policy, unmarked_conns) - 248usize];
+        [::std::mem::offset_of!(imtcp_policy, unmarked_conns) - 256usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_tag {
     pub policy: __imtcp_u64,
+    pub has_dscp: __imtcp_u32,
+    pub tos_before: __imtcp_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_tag"][::std::mem::size_of::<imtcp_tag>() - 8usize];
+    ["Size of imtcp_tag"][::std::mem::size_of::<imtcp_tag>() - 16usize];
     ["Alignment of imtcp_tag"][::std::mem::align_of::<imtcp_tag>() - 8usize];
     ["Offset of field: imtcp_tag::policy"][::std::mem::offset_of!(imtcp_tag, policy) - 0usize];
+    ["Offset of field: imtcp_tag::has_dscp"][::std::mem::offset_of!(imtcp_tag, has_dscp) - 8usize];
+    ["Offset of field: imtcp_tag::tos_before"]
+        [::std::mem::offset_of!(imtcp_tag, tos_before) - 12usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -570,18 +580,24 @@ const _: () = {
 pub struct imtcp_ctl_cfg {
     pub policy: __imtcp_u64,
     pub master_cookie: __imtcp_u64,
+    pub tags_have_dscp: __imtcp_u32,
+    pub _pad0: __imtcp_u32,
     pub filter: imtcp_filter,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_ctl_cfg"][::std::mem::size_of::<imtcp_ctl_cfg>() - 1176usize];
+    ["Size of imtcp_ctl_cfg"][::std::mem::size_of::<imtcp_ctl_cfg>() - 1184usize];
     ["Alignment of imtcp_ctl_cfg"][::std::mem::align_of::<imtcp_ctl_cfg>() - 8usize];
     ["Offset of field: imtcp_ctl_cfg::policy"]
         [::std::mem::offset_of!(imtcp_ctl_cfg, policy) - 0usize];
     ["Offset of field: imtcp_ctl_cfg::master_cookie"]
         [::std::mem::offset_of!(imtcp_ctl_cfg, master_cookie) - 8usize];
+    ["Offset of field: imtcp_ctl_cfg::tags_have_dscp"]
+        [::std::mem::offset_of!(imtcp_ctl_cfg, tags_have_dscp) - 16usize];
+    ["Offset of field: imtcp_ctl_cfg::_pad0"]
+        [::std::mem::offset_of!(imtcp_ctl_cfg, _pad0) - 20usize];
     ["Offset of field: imtcp_ctl_cfg::filter"]
-        [::std::mem::offset_of!(imtcp_ctl_cfg, filter) - 16usize];
+        [::std::mem::offset_of!(imtcp_ctl_cfg, filter) - 24usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -591,11 +607,13 @@ pub struct imtcp_orders {
     pub max_bps: __imtcp_u64,
     pub mode: __imtcp_u32,
     pub dscp_plus1: __imtcp_u32,
+    pub is_behind: __imtcp_u32,
+    pub _pad0: __imtcp_u32,
     pub params: imtcp_params,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_orders"][::std::mem::size_of::<imtcp_orders>() - 104usize];
+    ["Size of imtcp_orders"][::std::mem::size_of::<imtcp_orders>() - 112usize];
     ["Alignment of imtcp_orders"][::std::mem::align_of::<imtcp_orders>() - 8usize];
     ["Offset of field: imtcp_orders::policy"]
         [::std::mem::offset_of!(imtcp_orders, policy) - 0usize];
@@ -606,8 +624,11 @@ const _: () = {
     ["Offset of field: imtcp_orders::mode"][::std::mem::offset_of!(imtcp_orders, mode) - 24usize];
     ["Offset of field: imtcp_orders::dscp_plus1"]
         [::std::mem::offset_of!(imtcp_orders, dscp_plus1) - 28usize];
+    ["Offset of field: imtcp_orders::is_behind"]
+        [::std::mem::offset_of!(imtcp_orders, is_behind) - 32usize];
+    ["Offset of field: imtcp_orders::_pad0"][::std::mem::offset_of!(imtcp_orders, _pad0) - 36usize];
     ["Offset of field: imtcp_orders::params"]
-        [::std::mem::offset_of!(imtcp_orders, params) - 32usize];
+        [::std::mem::offset_of!(imtcp_orders, params) - 40usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

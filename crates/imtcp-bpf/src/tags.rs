@@ -24,13 +24,18 @@ impl Tags {
     }
 
     pub fn set(&self, socket: BorrowedFd, policy: u64) -> Result<()> {
-        let tag = shared::imtcp_tag { policy };
+        // What its packets were marked with before stays noted.
+        let tag = shared::imtcp_tag { policy, ..self.whole(socket).unwrap_or_default() };
         Ok(self.0.update(&socket.as_raw_fd().to_ne_bytes(), tag.bytes(), MapFlags::ANY)?)
     }
 
     pub fn get(&self, socket: BorrowedFd) -> Option<u64> {
+        self.whole(socket).map(|t| t.policy)
+    }
+
+    fn whole(&self, socket: BorrowedFd) -> Option<shared::imtcp_tag> {
         let value = self.0.lookup(&socket.as_raw_fd().to_ne_bytes(), MapFlags::ANY).ok()??;
-        shared::imtcp_tag::from_bytes(&value).map(|t| t.policy)
+        shared::imtcp_tag::from_bytes(&value)
     }
 
     pub fn clear(&self, socket: BorrowedFd) {

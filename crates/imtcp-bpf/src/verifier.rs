@@ -48,7 +48,8 @@ pub fn costs() -> Result<Vec<Cost>> {
     for program in objects::ctl_programs()? {
         let mut object = objects::open_ctl(&program)?;
         if program == objects::SOCKOPS {
-            let worst = imtcp_ctl_cfg { filter: full_filter(), ..Default::default() };
+            let worst =
+                imtcp_ctl_cfg { filter: full_filter(), tags_have_dscp: 1, ..Default::default() };
             objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(worst.bytes())?;
         }
         match costs_of("imtcp_ctl", object) {

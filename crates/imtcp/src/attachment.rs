@@ -20,7 +20,7 @@ use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::open_sockets::Unreached;
 use crate::param::{self, InForce};
-use crate::policy::{self, Limits};
+use crate::policy::{self, Limits, Marks};
 use crate::state;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -102,6 +102,8 @@ pub struct Attachment {
     pub mode: Mode,
     #[serde(flatten)]
     pub limits: Limits,
+    #[serde(flatten)]
+    pub marks: Marks,
     #[serde(default)]
     pub params: InForce,
     /// The rule that attached it (`imtcp rules`); none by hand.
@@ -143,6 +145,7 @@ impl Attachment {
         if let Some(mode) = u8::try_from(orders.mode).ok().and_then(Mode::of_number) {
             self.mode = mode;
             self.limits = Limits::of(&orders);
+            self.marks = Marks::of(&orders);
             self.params = param::in_force(mode, &orders.params);
         }
         self

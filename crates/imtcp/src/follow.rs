@@ -26,6 +26,7 @@ use crate::cgroup;
 use crate::cli::RunArgs;
 use crate::each_socket::{self, Part, Pass};
 use crate::mode::Mode;
+use crate::policy::OrderArgs;
 use crate::socket::{self, Thread};
 
 /// Between looks at who the peers are.
@@ -131,9 +132,10 @@ impl Service {
 
     /// Follows for as long as this process lives. The thread keeps the privileges that the
     /// caller has now; it needs them to change sockets of the command.
-    pub fn follow(self, policy: u64, cgroup: PathBuf) -> Result<()> {
+    /// `orders` says how each mode that is advised marks packets.
+    pub fn follow(self, policy: u64, cgroup: PathBuf, orders: OrderArgs) -> Result<()> {
         let Service { asking, url, quiet } = self;
-        Follower { asking, url, quiet, policy, cgroup }.start()
+        Follower { asking, url, quiet, policy, cgroup, orders }.start()
     }
 }
 
@@ -143,6 +145,7 @@ struct Follower {
     quiet: bool,
     policy: u64,
     cgroup: PathBuf,
+    orders: OrderArgs,
 }
 
 impl Follower {
@@ -229,7 +232,7 @@ impl Follower {
 
     fn order(&self, policies: &Policies, mode: Mode) {
         if let Ok(Some(mut orders)) = policies.get(self.policy) {
-            orders.mode = mode.number() as _;
+            self.orders.give_mode(mode, &mut orders);
             let _ = policies.replace_orders(self.policy, &orders);
         }
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use imtcp_bpf::{netns, Policy};
 use imtcp_common::exit::{Coded, USAGE};
 use imtcp_common::format;
@@ -14,21 +14,88 @@ use serde::{Deserialize, Serialize};
 use crate::mode::Mode;
 use crate::param::{self, Assignment, AssignmentParser, InForce};
 
-/// A differentiated services code point, 0…63.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dscp(pub u8);
+/// A differentiated services code point, 0…63, or none: the packets keep what they have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dscp(pub Option<u8>);
+
+impl Dscp {
+    /// Of RFC 8622: the lower effort.
+    const LE: Self = Dscp(Some(1));
+
+    fn plus1(self) -> u32 {
+        self.0.map_or(0, |code| u32::from(code) + 1)
+    }
+}
+
+/// As --dscp takes it.
+impl std::fmt::Display for Dscp {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self.0 {
+            Some(code) => code.fmt(f),
+            None => f.write_str("none"),
+        }
+    }
+}
+
+/// Where packets stand in the queues of this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// Behind others: the lowest band, and Wi-Fi's background class
+    Background,
+    /// As the program says
+    #[default]
+    None,
+}
+
+impl Priority {
+    /// As --priority takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Priority::Background => "background",
+            Priority::None => "none",
+        }
+    }
+}
+
+/// What packets are marked with. An older imtcp has left none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Marks {
+    pub dscp: Dscp,
+    pub priority: Priority,
+}
+
+impl Marks {
+    /// Where nobody chooses others.
+    fn of_mode(mode: Mode) -> Self {
+        match mode.holds_back() {
+            true => Marks { dscp: Dscp::LE, priority: Priority::Background },
+            false => Marks::default(),
+        }
+    }
+
+    pub fn of(orders: &Policy) -> Self {
+        let code = orders.dscp_plus1.checked_sub(1).and_then(|code| u8::try_from(code).ok());
+        let priority = if orders.is_behind == 0 { Priority::None } else { Priority::Background };
+        Marks { dscp: Dscp(code), priority }
+    }
+}
 
 impl FromStr for Dscp {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let name = text.to_ascii_lowercase();
+        if name == "none" {
+            return Ok(Dscp(None));
+        }
         let digit = |i: usize, range: std::ops::RangeInclusive<u8>| {
             let d = name.as_bytes().get(i)?.checked_sub(b'0')?;
             range.contains(&d).then_some(d)
         };
         let value = match name.as_bytes() {
-            b"le" => Some(1),  // RFC 8622
+            b"le" => Dscp::LE.0,
             b"ef" => Some(46), // RFC 3246
             [b'c', b's', _] => digit(2, 0..=7).map(|c| c * 8),
             [b'a', b'f', _, _] => {
@@ -36,8 +103,10 @@ impl FromStr for Dscp {
             }
             _ => name.parse().ok().filter(|v| *v < 64),
         };
-        value.map(Dscp).ok_or_else(|| {
-            format!("'{text}' is not a DSCP: write le, cs0 to cs7, af11 to af43, ef, or 0 to 63")
+        value.map(|code| Dscp(Some(code))).ok_or_else(|| {
+            format!(
+                "'{text}' is not a DSCP: write none, le, cs0 to cs7, af11 to af43, ef, or 0 to 63"
+            )
         })
     }
 }
@@ -77,13 +146,20 @@ pub fn told(mode: Mode, params: &InForce, limits: &Limits) -> String {
 
 /// The same as options of `imtcp attach`, each behind a blank. The defaults of the mode and of its section of
 /// /etc/imtcp.conf hold without.
-pub fn options(mode: Mode, params: &InForce, limits: &Limits) -> String {
+pub fn options(mode: Mode, params: &InForce, limits: &Limits, marks: Marks) -> String {
     let mut options = String::new();
     if mode != Mode::Bg {
         options += &format!(" --mode {}", mode.name());
     }
     for (name, bps) in [("min", limits.min_bps), ("max", limits.max_bps)] {
         options += &bps.map_or_else(String::new, |bps| format!(" --{name}-rate {}", written(bps)));
+    }
+    let usual = Marks::of_mode(mode);
+    if marks.dscp != usual.dscp {
+        options += &format!(" --dscp {}", marks.dscp);
+    }
+    if marks.priority != usual.priority {
+        options += &format!(" --priority {}", marks.priority.name());
     }
     for param in param::not_by_itself(mode, params) {
         options += &format!(" --param {param}");
@@ -119,6 +195,22 @@ pub fn chose_another(connections: u64, consequence: &str) -> Option<String> {
     })
 }
 
+/// Those of a run without options.
+#[cfg(test)]
+pub(crate) fn usual_orders() -> Policy {
+    Policy {
+        mode: Mode::Bg.number(),
+        dscp_plus1: Dscp::LE.plus1(),
+        is_behind: 1,
+        ..Default::default()
+    }
+}
+
+/// Nobody may have asked for that one.
+pub fn has_default_dscp(orders: &Policy) -> bool {
+    orders.dscp_plus1 == Dscp::LE.plus1()
+}
+
 /// The same of the DSCP.
 pub fn unmarked(connections: u64) -> Option<String> {
     (connections > 0).then(|| {
@@ -150,6 +242,26 @@ pub struct OrderArgs {
     /// yields to a queue all the same.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
+    /// Mark the packets with a DSCP; none does not [le]
+    ///
+    /// Names are le, ef, cs0 to cs7 and af11 to af43. A number is 0 to 63. The name le is the lower effort of
+    /// RFC 8622, which CAKE and other queues serve after the rest. It is the default of the modes that yield. Others have none.
+    /// Connections that were open before keep theirs. Some kernels let imtcp mark no IPv4 on an IPv6 socket.
+    #[arg(long, value_name = "DSCP")]
+    pub dscp: Option<Dscp>,
+    /// Queue the packets on this host: background, none [background]
+    ///
+    /// With background they wait behind others in the queues of this host: in the lowest band of pfifo_fast, prio and
+    /// fq (Linux 6.7 or later), and in Wi-Fi's background class. UDP of the command, as QUIC, waits too. It is the default of
+    /// the modes that yield. Others have none.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PRIORITY",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub priority: Option<Priority>,
     /// Set a parameter of the mode; may be repeated
     ///
     /// For example --param g=0.7 --param delta=1.1.
@@ -158,21 +270,27 @@ pub struct OrderArgs {
 }
 
 /// The part of a policy that user space writes.
-pub fn orders(
-    args: &OrderArgs,
-    config: Option<&Path>,
-    dscp: Option<Dscp>,
-) -> Result<Policy, Coded> {
+pub fn orders(args: &OrderArgs, config: Option<&Path>) -> Result<Policy, Coded> {
     rate::check_order(args.min_rate, args.max_rate)
         .map_err(|message| Coded { code: USAGE, message })?;
-    Ok(Policy {
+    let mut orders = Policy {
         min_bps: args.min_rate.map_or(0, |r| r.0),
         max_bps: args.max_rate.map_or(0, |r| r.0),
-        mode: args.mode.number(),
-        dscp_plus1: dscp.map_or(0, |d| u32::from(d.0) + 1),
         params: param::chosen(args.mode, &args.params, config)?,
         ..Default::default()
-    })
+    };
+    args.give_mode(args.mode, &mut orders);
+    Ok(orders)
+}
+
+impl OrderArgs {
+    /// The mode, and how it marks packets.
+    pub fn give_mode(&self, mode: Mode, orders: &mut Policy) {
+        let usual = Marks::of_mode(mode);
+        orders.mode = mode.number();
+        orders.dscp_plus1 = self.dscp.unwrap_or(usual.dscp).plus1();
+        orders.is_behind = (self.priority.unwrap_or(usual.priority) == Priority::Background).into();
+    }
 }
 
 /// Warns, in a line, of what the mode does not find in the calling thread's network namespace.
@@ -195,14 +313,33 @@ mod tests {
     #[test]
     fn code_points_have_their_names() {
         let value = |t: &str| t.parse::<Dscp>().map(|d| d.0);
-        assert_eq!(value("le"), Ok(1));
-        assert_eq!(value("CS1"), Ok(8));
-        assert_eq!(value("af43"), Ok(38));
-        assert_eq!(value("ef"), Ok(46));
-        assert_eq!(value("10"), Ok(10));
+        assert_eq!(value("le"), Ok(Some(1)));
+        assert_eq!(value("CS1"), Ok(Some(8)));
+        assert_eq!(value("af43"), Ok(Some(38)));
+        assert_eq!(value("ef"), Ok(Some(46)));
+        assert_eq!(value("10"), Ok(Some(10)));
+        assert_eq!(value("none"), Ok(None));
         for wrong in ["64", "-1", "cs8", "af44", "low", ""] {
             assert!(value(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_yields_is_marked_so_unless_another_mark_is_chosen() {
+        let of = |mode: Mode, dscp: Option<&str>, priority: Option<Priority>| {
+            let mut orders = Policy::default();
+            let dscp = dscp.map(|d| d.parse().unwrap());
+            let (min_rate, max_rate) = (None, None);
+            OrderArgs { mode, min_rate, max_rate, dscp, priority, params: Vec::new() }
+                .give_mode(mode, &mut orders);
+            (orders.dscp_plus1, orders.is_behind)
+        };
+        assert_eq!(of(Mode::Bg, None, None), (2, 1));
+        assert_eq!(of(Mode::Lp, None, None), (2, 1));
+        assert_eq!(of(Mode::Measure, None, None), (0, 0));
+        assert_eq!(of(Mode::Fs, None, None), (0, 0));
+        assert_eq!(of(Mode::Bg, Some("none"), Some(Priority::None)), (0, 0));
+        assert_eq!(of(Mode::Measure, Some("cs1"), Some(Priority::Background)), (9, 1));
     }
 
     #[test]
@@ -210,7 +347,7 @@ mod tests {
         let of = |mode: Mode, min_bps, max_bps, line: &[Assignment]| {
             let chosen = param::chosen(mode, line, None).unwrap();
             let params = param::in_force(mode, &chosen);
-            options(mode, &params, &Limits { min_bps, max_bps })
+            options(mode, &params, &Limits { min_bps, max_bps }, Marks::of_mode(mode))
         };
         assert_eq!(of(Mode::Bg, None, None, &[]), "");
         assert_eq!(
@@ -221,6 +358,8 @@ mod tests {
         let target = Assignment::of_toml(Mode::Ledbat, "target", &toml::Value::Integer(20));
         let told = of(Mode::Ledbat, None, None, &[target]);
         assert_eq!(told, " --mode ledbat --param target=20");
+        let none = options(Mode::Bg, &InForce::default(), &Limits::default(), Marks::default());
+        assert!(none.starts_with(" --dscp none --priority none"), "{none}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup;
 use crate::mode::Mode;
 use crate::param::InForce;
-use crate::policy::{self, Limits};
+use crate::policy::{self, Limits, Marks};
 use crate::state::{read_all, replace, try_lock, write_private, ChangeLock};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,6 +31,8 @@ pub struct Run {
     pub mode: Mode,
     #[serde(flatten)]
     pub limits: Limits,
+    #[serde(flatten)]
+    pub marks: Marks,
     #[serde(default)]
     pub params: InForce,
     pub command: String,
@@ -78,7 +80,7 @@ impl Run {
 
     /// The same as options of `imtcp attach`.
     pub fn options(&self) -> String {
-        policy::options(self.mode, &self.params, &self.limits)
+        policy::options(self.mode, &self.params, &self.limits, self.marks)
     }
 }
 

@@ -161,19 +161,6 @@ fn lpecn_without_ecn_is_told_where_the_connections_are_made() {
 }
 
 #[test]
-fn packets_are_marked_when_asked_for() {
-    let Some(_alone) = alone() else { return };
-    let Some(client) = static_client() else { return };
-    let net = Net::new();
-    let (host, port) = net.peer();
-    let client = client.to_str().unwrap();
-    let output = net.run(&["--dscp", "le", "--", client, &host, &port, "1000"]);
-    assert!(text(&output.stdout).contains("tos=4\n"), "{}", text(&output.stdout));
-    let output = net.run(&["--", client, &host, &port, "1000"]);
-    assert!(text(&output.stdout).contains("tos=0\n"), "{}", text(&output.stdout));
-}
-
-#[test]
 fn the_inner_of_two_runs_decides() {
     let Some(_alone) = alone() else { return };
     let Some(client) = static_client() else { return };

@@ -22,6 +22,8 @@ class Control:
     label: str = ""
     #: Parameters of the mode, as ``imtcp run --param`` takes them.
     params: tuple[str, ...] = ()
+    #: Given by ``imtcp run``, which also marks packets; not by socket option.
+    by_run: bool = False
 
     @property
     def is_none(self) -> bool:
@@ -66,6 +68,10 @@ CONTROLS: dict[str, Control] = {
         _kernel("westwood", "Westwood+"),
         Control("imtcp", "imtcp", run_mode="measure", label="imtcp (measures, else Reno)"),
         Control("imtcp_bg", "imtcp_bg", run_mode="bg", label="imtcp background"),
+        Control(
+            "imtcp_run", "imtcp_bg", run_mode="bg", by_run=True,
+            label="imtcp background, packets marked",
+        ),
         Control(
             "imtcp_bg_g", "imtcp_bg", run_mode="bg", label="imtcp background, g = 0.7",
             params=("g=0.7",),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from imtcp_lab.changes import OUT_BPS, Change
-from imtcp_lab.queues import CAKE, CODEL_ECN, FQ_CODEL, PIE, RED_ECN, WayBack
+from imtcp_lab.queues import CAKE, CODEL_ECN, FQ, FQ_CODEL, PFIFO_FAST, PIE, RED_ECN, WayBack
 from imtcp_lab.topology import Dumbbell, bdp_pkts
 
 #: A radio's changes are made up to here; longer runs would go on with the last rate.
@@ -134,6 +134,14 @@ EVERYDAY: dict[str, Everyday] = {
     "dsl-cake": Everyday("DSL with CAKE in the router", _steady(10, 30, queue=CAKE)),
     "fq_codel": Everyday(
         "a router with fq_codel", _steady(20, 20, queue=FQ_CODEL, buffer_pkts=1000)
+    ),
+    "own-link": Everyday(
+        "a host's own interface, pfifo_fast",
+        _steady(50, 30, buffer_pkts=1000, one_host=True, queue=PFIFO_FAST),
+    ),
+    "own-link-fq": Everyday(
+        "a host's own interface, fq",
+        _steady(50, 30, buffer_pkts=1000, one_host=True, queue=FQ),
     ),
     "starlink": Everyday("another satellite each 15 s, bursts of loss", _starlink),
     "geo": Everyday(

@@ -48,6 +48,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "nv": ("#e377c2", ">"),
     "imtcp": ("#1f77b4", "X"),
     "imtcp_bg": ("#0b6fd6", "*"),
+    "imtcp_run": ("#0b6fd6", "P"),
     "imtcp_bg_g": ("#5aa9f7", "*"),
     "imtcp_fs": ("#003f8c", "p"),
     "imtcp_lp": ("#5e3c99", "d"),

@@ -20,8 +20,12 @@ LP_ECN = "lp-ecn"
 CODEL_ECN = "codel-ecn"
 #: Drops at random, the more the longer packets wait, as cable modems do [RFC 8034].
 PIE = "pie"
+#: Of a host's own interface, by the priority that packets have on the host.
+PFIFO_FAST = "pfifo_fast"
+PRIO = "prio"
+FQ = "fq"
 #: Disciplines by name.  The fair ones keep their own defaults, as people run them.
-QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, LP_ECN, CODEL_ECN, PIE)
+QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, LP_ECN, CODEL_ECN, PIE, PFIFO_FAST, PRIO, FQ)
 #: Their hosts ask for marks: else nobody does.
 WITH_MARKS = (RED_ECN, CODEL_ECN)
 #: RFC 8034 §4.1: DOCSIS-PIE's target of latency and its update interval.
@@ -45,6 +49,8 @@ def discipline(queue: str, limit_pkts: int, capacity_bps: float) -> str:
         return f"codel limit {limit_pkts} ecn"
     if queue == PIE:
         return f"pie limit {limit_pkts} target {PIE_TARGET_MS}ms tupdate {PIE_UPDATE_MS}ms"
+    if queue in (PFIFO_FAST, PRIO, FQ):
+        return queue
     return f"pfifo limit {limit_pkts}"
 
 

@@ -27,6 +27,8 @@ seconds of processor per ten thousand packet hops.
   (``changes.py``).
 * **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit;
   around another discipline, which then keeps its own.
+* **One host** (``one_host``): ``bg`` and ``fg`` are names of ``rt``, whose own interface is the
+  bottleneck.  Their addresses are on its loopback.
 * **Segmentation**: TSO off at the senders with GSO on, so the stack builds
   large segments and the device splits them, as behind a network card: the
   bottleneck sees packets of the MTU.  GRO off, ordinary delayed ACKs.
@@ -127,6 +129,8 @@ class Dumbbell:
     mtu_bytes: int = 1500
     #: What changes while the path is used, in the order of time.
     changes: tuple[Change, ...] = ()
+    #: Both senders are one host, and its own interface is the bottleneck.
+    one_host: bool = False
     #: For kernels without netem and prio: a user-space delay line behind the
     #: bottleneck.  All paths then have the background's round trip.
     delay_line: bool = False
@@ -154,9 +158,12 @@ class Dumbbell:
             raise ValueError(
                 "a burst of losses has more than one packet, and a share of them is lost"
             )
+        needs_netem = self.loss_pct or self.reordered_ms or self.bunched_ms
+        has_links = self.server_links_bps or self.single_segments or self.mtu_bytes != 1500
+        if self.one_host and (has_links or self.paced or self.delay_line or needs_netem):
+            raise ValueError("one host has no links of its senders")
         if self.changes and self.priority:
             raise ValueError("nothing says yet how strict priority changes its rate")
-        needs_netem = self.loss_pct or self.reordered_ms or self.bunched_ms
         if self.delay_line and (needs_netem or self.way_back != STEADY):
             raise ValueError("loss, reordering and what befalls ACKs need a kernel with netem")
 
@@ -190,7 +197,7 @@ class Dumbbell:
         """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
         delays = self._delay_line() if self.delay_line else self._delays()
         parts = [
-            prelude(("bg", "fg", "rt", "rx", "dl")),
+            prelude(("rt", "rx") if self.one_host else ("bg", "fg", "rt", "rx", "dl")),
             self._links(),
             host_settings(("bg", "fg", "rx")),
             default_route("rx", "quickack 1") if self.prompt_acks else "",
@@ -229,11 +236,12 @@ class Dumbbell:
         return commands
 
     def _links(self) -> str:
+        links = _ONE_HOST if self.one_host else _LINKS
         clients = "\n".join(
             f"addr add {address}/24 dev rx0" for address in (UDP_RECEIVER, *self.client_addresses)
         )
         receivers = _RECEIVERS_DELAY_LINE if self.delay_line else _RECEIVERS
-        return _LINKS.replace("@CLIENTS@", clients).replace("@RECEIVERS@", receivers)
+        return links.replace("@CLIENTS@", clients).replace("@RECEIVERS@", receivers)
 
     def _bottleneck(self) -> str:
         lines = [
@@ -417,4 +425,29 @@ ns bg ethtool -K bg0 tso off gso on gro off >/dev/null
 ns fg ethtool -K fg0 tso off gso on gro off >/dev/null
 ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
 ns rt sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
+"""
+
+#: The background's receiver is reached from the background's address.
+_ONE_HOST = """\
+for n in bg fg; do touch /var/run/netns/$n; mount --bind /var/run/netns/rt /var/run/netns/$n; done
+ip -batch - <<'EOF'
+@RECEIVERS@
+EOF
+ip -n rt -batch - <<'EOF'
+link set lo up
+addr add 10.1.0.2/32 dev lo
+addr add 10.2.0.2/32 dev lo
+addr add 10.9.0.1/24 dev rt-rx
+link set rt-rx up
+route add 10.9.0.2/32 dev rt-rx src 10.1.0.2
+EOF
+ip -n rx -batch - <<'EOF'
+link set lo up
+addr add 10.9.0.2/24 dev rx0
+@CLIENTS@
+link set rx0 up
+route add default via 10.9.0.1
+EOF
+ns rt ethtool -K rt-rx tso off gso on gro off >/dev/null
+ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
 """

@@ -282,7 +282,7 @@ def _send_bulk(
 ) -> str:
     """One sender of greedy flows: the control by socket option, or by run with its parameters."""
     prefix, chosen = "ns bg ", f" --cc {control.congestion_control}"
-    if (control.params or params) and control.run_mode is not None:
+    if control.by_run or ((control.params or params) and control.run_mode is not None):
         prefix = program_prefix(control, params)
         chosen = ""
     return (

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, ValueHint};
 use imtcp_common::exit;
 
 use crate::filter::{Filter, Network, Ports};
-use crate::policy::{Dscp, OrderArgs};
+use crate::policy::OrderArgs;
 
 /// Run a command whose TCP connections take only spare bandwidth
 ///
@@ -69,12 +69,6 @@ pub struct RunArgs {
     pub orders: OrderArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Mark the packets with a DSCP, as le
-    ///
-    /// Names are le, ef, cs0 to cs7 and af11 to af43. A number is 0 to 63. The name le is the lower-effort
-    /// DSCP of RFC 8622. IPv4 connections on IPv6 sockets cannot be marked.
-    #[arg(long, value_name = "DSCP")]
-    pub dscp: Option<Dscp>,
     /// Run as this user, with their groups and HOME
     ///
     /// The command gets the user's USER and LOGNAME too. Without this option it runs as the caller of

@@ -24,7 +24,7 @@ use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::nested::{Around, Nest};
 use crate::open_sockets::{Taking, Unreached};
-use crate::policy::Limits;
+use crate::policy::{Limits, Marks};
 use crate::runs::Run;
 use crate::sweep::sweep;
 use crate::{cgroup, nested, nocc, param, policy, state};
@@ -32,7 +32,7 @@ use crate::{cgroup, nested, nocc, param, policy, state};
 const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 
 pub fn main(args: AttachArgs) -> Result<u8> {
-    let orders = policy::orders(&args.orders, args.config.config.as_deref(), None)?;
+    let orders = policy::orders(&args.orders, args.config.config.as_deref())?;
     let filter = args.filter.of(args.cgroup.as_ref())?;
     probe::require_privileges("imtcp attach")?;
     let target = match (args.pid, &args.cgroup) {
@@ -179,6 +179,8 @@ fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
             "mode": a.mode,
             "min_bps": a.limits.min_bps,
             "max_bps": a.limits.max_bps,
+            "dscp": a.marks.dscp,
+            "priority": a.marks.priority,
             "params": a.params,
             "processes": processes,
             "sockets": a.sockets.len(),
@@ -210,6 +212,7 @@ fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
         filter: wanted.filter.clone(),
         mode: wanted.mode,
         limits: Limits::of(&wanted.orders),
+        marks: Marks::of(&wanted.orders),
         params: param::in_force(wanted.mode, &wanted.orders.params),
         rule: wanted.rule.clone(),
         since_unix_s: now.as_secs(),
@@ -317,6 +320,7 @@ fn change(mut attachment: Attachment, wanted: &Wanted) -> Result<Done> {
     let had_orders = attachment.has_orders();
     attachment.mode = wanted.mode;
     attachment.limits = Limits::of(&wanted.orders);
+    attachment.marks = Marks::of(&wanted.orders);
     attachment.params = param::in_force(wanted.mode, &wanted.orders.params);
     attachment.rule = wanted.rule.clone();
     attachment.half_done = true;

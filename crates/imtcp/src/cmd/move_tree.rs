@@ -5,7 +5,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{bail, Result};
-use imtcp_bpf::control::{self, Link};
+use imtcp_bpf::control::{self, Links};
 use imtcp_common::procfs;
 
 use crate::attachment::{self, Attachment, Moved, Target};
@@ -14,14 +14,14 @@ use crate::filter::Filter;
 use crate::nested::{self, Nest};
 
 pub(super) fn link(attachment: &mut Attachment, dir: BorrowedFd) -> Result<()> {
-    let link = new_link(attachment, dir)?;
+    let links = new_links(attachment, dir)?;
     let pin = control::attachment_pin(attachment.policy, attachment.links);
     attachment.links += 1;
     attachment.save()?;
-    control::pin_link(&link, &pin)
+    control::pin_links(&links, &pin)
 }
 
-fn new_link(attachment: &Attachment, dir: BorrowedFd) -> Result<Link> {
+fn new_links(attachment: &Attachment, dir: BorrowedFd) -> Result<Links> {
     let filter = attachment.filter.as_ref().map(Filter::program).unwrap_or_default();
     control::attach_to_cgroup(dir, attachment.policy, filter)
 }
@@ -37,9 +37,9 @@ pub(super) fn link_in_order(attachment: &Attachment) -> Result<()> {
         return Ok(());
     }
     for a in all.iter().skip_while(|a| a.policy != attachment.policy) {
-        let link = new_link(a, fs::File::open(dir)?.as_fd())?;
+        let links = new_links(a, fs::File::open(dir)?.as_fd())?;
         control::remove_links(a.policy, a.links);
-        control::pin_link(&link, &control::attachment_pin(a.policy, 0))?;
+        control::pin_links(&links, &control::attachment_pin(a.policy, 0))?;
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ impl Without {
         let is_left = |r: &&Record| r.policy == policy && mode.is_left_on(r.mode);
         Without {
             control: counted.refused_conns,
-            mark: counted.unmarked_conns,
+            mark: if policy::has_default_dscp(&counted) { 0 } else { counted.unmarked_conns },
             left: counted.left_conns + records.iter().filter(is_left).count() as u64,
         }
     }
@@ -234,6 +234,8 @@ impl ListedAttachment {
             "in_force": self.in_force == InForceNow::Yes && covered.has_any(&a.target),
             "min_bps": a.limits.min_bps,
             "max_bps": a.limits.max_bps,
+            "dscp": a.marks.dscp,
+            "priority": a.marks.priority,
             "params": a.params,
             "since_unix_s": a.since_unix_s,
             "sockets": a.sockets.len(),

@@ -13,7 +13,7 @@ use super::Rule;
 use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::param::{one_line, Assignment};
-use crate::policy::{self, OrderArgs};
+use crate::policy::{self, OrderArgs, Priority};
 
 /// What a rule names. All of it together is what it covers.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +99,8 @@ struct Written {
     mode: Option<String>,
     min_rate: Option<String>,
     max_rate: Option<String>,
+    dscp: Option<String>,
+    priority: Option<String>,
     #[serde(default)]
     param: toml::Table,
 }
@@ -112,6 +114,8 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
         mode,
         min_rate: rate(written.min_rate).map_err(|e| format!("min-rate: {e}"))?,
         max_rate: rate(written.max_rate).map_err(|e| format!("max-rate: {e}"))?,
+        dscp: written.dscp.map(|t| t.parse()).transpose().map_err(|e| format!("dscp: {e}"))?,
+        priority: written.priority.as_deref().map(priority).transpose()?,
         params: written.param.iter().map(|(n, v)| Assignment::of_toml(mode, n, v)).collect(),
     };
     let names = Names {
@@ -137,7 +141,7 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
              as unit = \"restic.service\""
             .into());
     }
-    let orders = policy::orders(&args, None, None).map_err(|e| e.message)?;
+    let orders = policy::orders(&args, None).map_err(|e| e.message)?;
     Ok(Rule { name: name.into(), names, filter, mode, orders })
 }
 
@@ -154,6 +158,11 @@ fn mode(name: &str) -> Result<Mode, String> {
             question.unwrap_or_else(|| format!("modes are {}", names.join(", ")))
         )
     })
+}
+
+fn priority(name: &str) -> Result<Priority, String> {
+    Priority::from_str(name, false)
+        .map_err(|_| format!("there is no priority {name}: write background or none"))
 }
 
 fn patterns(
@@ -216,6 +225,8 @@ pub fn text(names: &[(&str, Vec<String>)], orders: &OrderArgs) -> String {
     for (key, rate) in [("min-rate", orders.min_rate), ("max-rate", orders.max_rate)] {
         lines.extend(rate.map(|rate| format!("{key} = \"{}\"", rate.0)));
     }
+    lines.extend(orders.dscp.map(|dscp| format!("dscp = \"{dscp}\"")));
+    lines.extend(orders.priority.map(|priority| format!("priority = \"{}\"", priority.name())));
     if !orders.params.is_empty() {
         lines.push("[param]".into());
         for param in &orders.params {
@@ -231,6 +242,7 @@ pub fn text(names: &[(&str, Vec<String>)], orders: &OrderArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::{Dscp, Marks};
 
     fn refused(text: &str) -> String {
         parse("a", text).unwrap_err()
@@ -279,6 +291,8 @@ mod tests {
             ("unit = \"a\"\nmax-rate = \"10MB\"", "max-rate: '10MB' may mean bits or bytes"),
             ("unit = \"a\"\nmin-rate = \"9M\"\nmax-rate = \"8M\"", "is over"),
             ("unit = \"a\"\n[param]\ngama = 1", "gama"),
+            ("unit = \"a\"\ndscp = \"low\"", "dscp: 'low' is not a DSCP: write none, le, cs0"),
+            ("unit = \"a\"\npriority = \"7\"", "there is no priority 7: write background or none"),
             ("unit = \"a\"\nmaxrate = \"8M\"", "unknown field `maxrate`"),
             ("unit = \"a[\"", "is no pattern"),
             ("unit = a", "(line 1)"),
@@ -293,6 +307,8 @@ mod tests {
         let names =
             [("unit", units.to_vec()), ("cgroup", Vec::new()), ("port", vec!["22-23".into()])];
         let orders = OrderArgs {
+            dscp: Some(Dscp(None)),
+            priority: Some(Priority::None),
             mode: Mode::Bg,
             min_rate: None,
             max_rate: Some(Rate(20_000_000)),
@@ -302,5 +318,9 @@ mod tests {
         assert_eq!(rule.filter.as_ref().unwrap().to_string(), "port 22-23");
         assert_eq!(rule.names.to_string(), "unit a \"quoted\" one.service, unit b.service");
         assert_eq!(rule.told(), "bg, g=0.9, at most 20.0 Mbit/s");
+        assert_eq!(Marks::of(&rule.orders), Marks::default());
+        let orders = OrderArgs { dscp: Some(Dscp(Some(8))), priority: None, ..orders };
+        let marks = Marks::of(&parse("x", &text(&names, &orders)).unwrap().orders);
+        assert_eq!(marks, Marks { dscp: Dscp(Some(8)), priority: Priority::Background });
     }
 }

@@ -131,7 +131,7 @@ def beaten(rows: Rows, control: str) -> list[tuple[str, str]]:
             continue
         use, harm = _intervals(by_control[(control,)])
         for (peer,), its in by_control.items():
-            if peer == control or peer.startswith("priority"):
+            if CONTROLS[peer].by_run or peer == control or peer.startswith("priority"):
                 continue
             peers_use, peers_harm = _intervals(its)
             if peers_use[0] > use[1] and peers_harm[1] < harm[0]:

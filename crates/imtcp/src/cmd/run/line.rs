@@ -41,7 +41,7 @@ pub fn line(s: &Summary) -> String {
     };
     parts.extend(inner(s));
     parts.extend(not_held_back(s));
-    let orders = policy::options(s.mode, &s.params, &s.limits);
+    let orders = policy::options(s.mode, &s.params, &s.limits, s.marks);
     parts.extend(left_behind::told_with_remedy(&s.left_behind, &orders));
     format!("imtcp: {until}{}", parts.join("; "))
 }
@@ -193,9 +193,10 @@ mod tests {
     use super::super::summary::Available;
     use super::*;
     use crate::mode::Mode;
+    use crate::policy::usual_orders;
 
     fn nothing() -> Summary {
-        Summary::new(Mode::Bg, &Policy::default(), 2_000_000)
+        Summary::new(Mode::Bg, &usual_orders(), 2_000_000)
     }
 
     fn measured() -> Summary {

@@ -38,7 +38,7 @@ use self::uncovered::Watch;
 use super::up;
 use crate::cli::RunArgs;
 use crate::follow::Service;
-use crate::policy::Limits;
+use crate::policy::{Limits, Marks};
 use crate::runs::{self, LeftBehind};
 use crate::signals::{self, Blocked};
 use crate::sweep::sweep;
@@ -48,7 +48,7 @@ use imtcp_common::exit::{self, Coded};
 use imtcp_common::{out, procfs};
 
 pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
-    let orders = policy::orders(&args.orders, args.config.config.as_deref(), args.dscp)?;
+    let orders = policy::orders(&args.orders, args.config.config.as_deref())?;
     match run(args, orders, home) {
         Ok(status) if libc::WIFSIGNALED(status) => Ok(signals::end_by(libc::WTERMSIG(status))),
         Ok(status) => Ok(libc::WEXITSTATUS(status) as u8),
@@ -100,7 +100,8 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     // The command has its own.
     own_arguments::blank(args.command.len() - 1);
     if let Some(service) = service {
-        if let Err(e) = service.follow(session.policy, session.cgroup.clone()) {
+        if let Err(e) = service.follow(session.policy, session.cgroup.clone(), args.orders.clone())
+        {
             eprintln!("imtcp: cannot follow the advice: {e:#}");
         }
     }
@@ -159,7 +160,7 @@ struct Session {
     /// Why the last look at open connections may have missed some.
     unseen: RefCell<Option<String>>,
     // In the order of their ends: no new connections, then no registration.
-    link: Option<control::Link>,
+    links: Option<control::Links>,
     registered: Option<runs::Registered>,
 }
 
@@ -200,7 +201,7 @@ impl Session {
             watch: None,
             inherited: Inherited::default(),
             unseen: RefCell::default(),
-            link: None,
+            links: None,
             registered: None,
         };
         if let Err(e) = session.equip(args, lock) {
@@ -227,6 +228,7 @@ impl Session {
             policy: self.policy,
             mode: args.orders.mode,
             limits: Limits::of(&self.orders),
+            marks: Marks::of(&self.orders),
             params: param::in_force(args.orders.mode, &self.orders.params),
             command: command_line(args),
             cgroup: self.cgroup.clone(),
@@ -237,7 +239,7 @@ impl Session {
         self.registered = Some(runs::Registered::new(run, lock)?);
         let own = cgroup::Own::create(&self.cgroup)?;
         self.policies.insert(self.policy, &self.orders)?;
-        self.link = Some(control::attach_to_cgroup(own.as_fd(), self.policy, Default::default())?);
+        self.links = Some(control::attach_to_cgroup(own.as_fd(), self.policy, Default::default())?);
         self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup, own.as_fd()));
         self.own = Some(own);
         let (inherited, unreached) = Inherited::take(self.policy, args.orders.mode)?;
@@ -304,6 +306,7 @@ impl Session {
         } else {
             (!nocc::may_be(args.orders.mode)).then_some(TakenAway::Nocc)
         };
+        sum.dscp_is_chosen = args.orders.dscp.is_some();
         sum.add_ended(counted);
         self.each_open(|record| sum.add_open(record));
         if let Some(watch) = &self.watch {
@@ -315,7 +318,7 @@ impl Session {
     /// Ends the run's traces, and tells which processes go on without it. Its policy stays while connections
     /// have it, its registration while these or those processes go on; a later command sweeps them.
     fn end(&mut self) -> Vec<LeftBehind> {
-        (self.watch, self.link) = (None, None);
+        (self.watch, self.links) = (None, None);
         self.inherited.give_back();
         let (left_behind, removed) = runs::end_cgroup(&self.cgroup, &self.refuge);
         if let Err(e) = removed {

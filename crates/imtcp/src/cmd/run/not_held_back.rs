@@ -23,7 +23,7 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
         )
     });
     let refused = refused_control(s.refused_connections).filter(|_| s.taken_away.is_none());
-    let unmarked = unmarked(s.unmarked_connections);
+    let unmarked = unmarked(s.unmarked_connections).filter(|_| s.dscp_is_chosen);
     let Uncovered { udp_bytes, other_bytes, nfs_bytes, daemons, moved } = &s.uncovered;
     let by = |bytes: Option<u64>, how| {
         let least =
@@ -33,7 +33,7 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     };
     let udp = by(*udp_bytes, "UDP");
     let other = by(*other_bytes, "IP without TCP or UDP");
-    let orders = options(s.mode, &s.params, &s.limits);
+    let orders = options(s.mode, &s.params, &s.limits, s.marks);
     let moved = moved.as_ref().map(|m| {
         let (command, cgroup) = (format::others_text(&m.command), format::others_text(&m.cgroup));
         format!(
@@ -84,9 +84,10 @@ mod tests {
     use super::super::uncovered::Moved;
     use super::*;
     use crate::mode::Mode;
+    use crate::policy::usual_orders;
 
     fn nothing() -> Summary {
-        Summary::new(Mode::Bg, &Policy::default(), 2_000_000)
+        Summary::new(Mode::Bg, &usual_orders(), 2_000_000)
     }
 
     fn sent() -> Summary {
@@ -122,6 +123,8 @@ mod tests {
              `imtcp up` loads it again"
         );
         let s = Summary { unmarked_connections: 1, ..sent() };
+        assert_eq!(line(&s), line(&sent()));
+        let s = Summary { dscp_is_chosen: true, ..s };
         says(&s, "; 1 connection without the DSCP: this kernel lets imtcp mark no IPv4 on an IPv6");
     }
 

@@ -20,7 +20,7 @@ use crate::{cgroup, policy, socket, state};
 pub fn rehearse() -> Result<()> {
     let words = ["imtcp", "run", "--quiet", "--", "imtcp", "doctor"];
     let Command::Run(args) = Cli::parse_from(words).command else { unreachable!() };
-    let orders = policy::orders(&args.orders, args.config.config.as_deref(), None)?;
+    let orders = policy::orders(&args.orders, args.config.config.as_deref())?;
     let mut session = Session::start(&args, orders, &state::lock()?)?;
     let connected = connect_within(&session, args.orders.mode);
     // A process still in it at its end would count as left behind.

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::uncovered::Uncovered;
 use crate::mode::Mode;
 use crate::param::{self, InForce};
-use crate::policy::Limits;
+use crate::policy::{Limits, Marks};
 use crate::runs::LeftBehind;
 
 /// Less is names that were looked up, and handshakes.
@@ -25,6 +25,7 @@ pub enum TakenAway {
 pub struct Summary {
     pub mode: Mode,
     pub limits: Limits,
+    pub marks: Marks,
     pub params: InForce,
     pub elapsed_us: u64,
     /// Its mode was ended from outside, at a time that is not known: the figures are up to then.
@@ -45,6 +46,8 @@ pub struct Summary {
     pub refused_connections: u64,
     /// The kernel refused to mark them with the run's DSCP.
     pub unmarked_connections: u64,
+    /// The caller chose a DSCP: who did not is not told of packets without.
+    pub dscp_is_chosen: bool,
     pub bytes_acked: u64,
     /// Written by the command and not acknowledged yet.
     pub queued_bytes: u64,
@@ -70,6 +73,7 @@ impl Summary {
         Summary {
             mode,
             limits: Limits::of(orders),
+            marks: Marks::of(orders),
             params: param::in_force(mode, &orders.params),
             elapsed_us,
             taken_away: None,
@@ -81,6 +85,7 @@ impl Summary {
             no_room_connections: 0,
             refused_connections: 0,
             unmarked_connections: 0,
+            dscp_is_chosen: false,
             bytes_acked: 0,
             queued_bytes: 0,
             bytes_received: 0,

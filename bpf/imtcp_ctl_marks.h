@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What tells a queue that a connection's packets can wait: the DSCP on the wire, and the packet's priority on this host.
+ *
+ *   imtcp_sockops         gives a new connection the DSCP, and notes what it had (imtcp_ctl.bpf.c)
+ *   imtcp_keep_dscp       keeps it when the program sets its own, as OpenSSH does
+ *   imtcp_switch          gives back what it had when imtcp leaves the connection
+ *   imtcp_set_priority    sets each packet's priority at its way out; it ends with its link, and leaves nothing on a socket
+ */
+#ifndef IMTCP_CTL_MARKS_H
+#define IMTCP_CTL_MARKS_H
+
+#include "imtcp_conn.h"
+#include "imtcp_ctl_filter.h"
+#include "imtcp_marks.h"
+
+#define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
+#define IPPROTO_TCP 6
+
+/*
+ * Wi-Fi takes 256 to 263 for 802.1D's user priority 0 to 7 itself: 1 is background (cfg80211_classify8021d). pfifo_fast,
+ * prio and mqprio take the last four bits, 1 here, and give it their lowest band (TC_PRIO_FILLER).
+ */
+#define BACKGROUND_PRIORITY 257
+
+/* The option that marks packets. */
+static __always_inline int is_dscp_option(int level, int name)
+{
+	return (level == SOL_IP && name == IP_TOS) || (level == SOL_IPV6 && name == IPV6_TCLASS);
+}
+
+/* --- imtcp_keep_dscp ----------------------------------------------------------------- */
+
+/* uapi/linux/bpf.h; the layouts are fixed */
+struct bpf_sock;
+struct bpf_sockopt {
+	struct bpf_sock *sk;
+	void *optval;
+	void *optval_end;
+	__s32 level;
+	__s32 optname;
+	__s32 optlen;
+	__s32 retval;
+};
+_Static_assert(__builtin_offsetof(struct bpf_sockopt, optlen) == 32, "as in uapi/linux/bpf.h");
+
+/* Always returns 1: the call succeeds. A length of 0 has the kernel take what the program wrote, however long it is; -1
+ * has it go no further. */
+SEC("cgroup/setsockopt")
+int imtcp_keep_dscp(struct bpf_sockopt *ctx)
+{
+	struct imtcp_tag *tag = NULL;
+
+	if (is_dscp_option(ctx->level, ctx->optname) && ctx->sk)
+		tag = bpf_sk_storage_get(&imtcp_tags, ctx->sk, NULL, 0);
+	ctx->optlen = tag && tag->policy == cfg.policy && tag->has_dscp ? -1 : 0;
+	return 1;
+}
+
+/* --- imtcp_set_priority -------------------------------------------------------------- */
+
+struct bpf_sock {
+	__u32 bound_dev_if;
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+};
+struct __sk_buff {
+	__u32 _to_priority[8];
+	__u32 priority;
+	__u32 _to_sk[33];
+	struct bpf_sock *sk;
+};
+_Static_assert(__builtin_offsetof(struct __sk_buff, priority) == 32, "as in uapi/linux/bpf.h");
+_Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "as in uapi/linux/bpf.h");
+
+/* Always returns 1: the packet may leave. Of TCP those of the run or attachment; of the rest, as QUIC, all that the
+ * cgroup sends, where no filter chooses among it. Below fq flows take turns already, and its lowest band has a quarter of the
+ * link for itself (lab/notes/0031-marks.md). */
+SEC("cgroup_skb/egress")
+int imtcp_set_priority(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct imtcp_policy *policy;
+	struct imtcp_conn *conn;
+	struct imtcp_tag *tag;
+	__u64 id = cfg.policy;
+
+	if (sk)
+		sk = bpf_sk_fullsock(sk);
+	if (!sk)
+		return 1;
+	policy = bpf_map_lookup_elem(&imtcp_policies, &id);
+	if (!policy || !policy->is_behind || policy->mode == IMTCP_MODE_NONE)
+		return 1;
+	if (sk->protocol == IPPROTO_TCP) {
+		tag = bpf_sk_storage_get(&imtcp_tags, sk, NULL, 0);
+		conn = bpf_sk_storage_get(&imtcp_conns, sk, NULL, 0);
+		if (!tag || tag->policy != id || (conn && conn->pacing == SK_PACING_FQ))
+			return 1;
+	} else if (imtcp_filter_is_set(&cfg.filter)) {
+		return 1;
+	}
+	skb->priority = BACKGROUND_PRIORITY;
+	return 1;
+}
+
+#endif
