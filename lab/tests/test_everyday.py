@@ -10,8 +10,15 @@ import pytest
 from imtcp_lab import everyday, segments
 from imtcp_lab.changes import Change
 from imtcp_lab.experiments import everyday as experiment
-from imtcp_lab.metrics import Window, background_bytes, carried_bps, counted, foreground_queue_pkts
-from imtcp_lab.queues import CODEL_ECN, PIE, WayBack
+from imtcp_lab.metrics import (
+    Window,
+    background_bytes,
+    carried_bps,
+    counted,
+    delay_quantile_s,
+    foreground_queue_pkts,
+)
+from imtcp_lab.queues import CODEL_ECN, FQ, PFIFO_FAST, PIE, WayBack
 from imtcp_lab.reverse import BulkBack, Together
 from imtcp_lab.topology import FRAME_BYTES, Dumbbell
 from imtcp_lab.traffic import Times, Udp
@@ -66,10 +73,12 @@ def test_a_burst_of_losses_is_left_after_its_length_and_entered_for_its_share():
         {"loss_pct": 1, "loss_burst_pkts": 1},
         {"changes": (Change(1, 1e6),), "priority": True},
         {"bunched_ms": 4, "delay_line": True},
+        {"one_host": True, "mtu_bytes": 1420},
+        {"one_host": True, "paced": True},
     ],
 )
 def test_what_a_path_cannot_do_is_refused(wrong):
-    with pytest.raises(ValueError, match=r"burst|priority|netem"):
+    with pytest.raises(ValueError, match=r"burst|priority|netem|one host"):
         Dumbbell(**wrong)
 
 
@@ -190,3 +199,26 @@ def test_pie_holds_the_queue_at_its_target_and_codel_marks_in_place_of_drops():
     assert 3 < pie_ms < 20 and carried > 17e6 and dropped > 0
     codel_ms, carried, dropped = queue_ms(CODEL_ECN)
     assert codel_ms < 10 and carried > 15e6 and dropped == 0
+
+
+@pytest.mark.vm
+def test_on_one_host_marked_packets_wait_for_the_others_and_unmarked_ones_do_not():
+    def later_ms(control, queue):
+        path = Dumbbell(capacity_bps=20e6, one_host=True, queue=queue)
+        udp = Udp("0:10M", wake_us=200)
+        scenario, tables = measure(control, udp, times=Times(3, 4, 0.5), path=path)
+        window = scenario.window
+        carried = carried_bps(tables["queue"], window)
+        return delay_quantile_s(tables["udp"], window, 0.95) * 1e3, carried
+
+    alone_ms, _ = later_ms("none", PFIFO_FAST)
+    marked_ms, carried = later_ms("imtcp_run", PFIFO_FAST)
+    # It waits for the packet that has begun, which takes 606 µs.
+    assert marked_ms < alone_ms + 1.5
+    assert carried > 0.95 * 20e6
+    unmarked_ms, carried = later_ms("cubic", PFIFO_FAST)
+    assert unmarked_ms > alone_ms + 3
+    assert carried > 0.98 * 20e6
+    # fq's turns are its own.
+    fq_ms, _ = later_ms("imtcp_run", FQ)
+    assert fq_ms < alone_ms + 3
