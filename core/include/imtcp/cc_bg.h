@@ -28,17 +28,17 @@
  * Below two segments W is a pace: two segments leave at a time, W of them a round trip (flow.h). W is a quarter at least, and
  * two segments over all n.
  *
- * Walk: learn takes each RTT into q, each result into A_s, and sets the cap by (2). decide sets the window by slow start, by (4)
- * or by (5). target answers a loss: half of the window, or all of it where the loss is noise.
+ * Walk: learn takes each RTT into q and each result into A_s. It sets the cap by (2). decide sets the window by slow start,
+ * by (4) or by (5). target answers a loss with half of the window, or with all of it where the loss is noise.
  *
- * g is that of the ImTCP paper's own background mode, MaxCwnd = g·RTT·A while that exceeds m·N, 0 < g <= 1 [IM §5.1]:
- * smaller g, less bandwidth and less interference.
+ * g is that of the ImTCP paper's own background mode: MaxCwnd = g·RTT·A while that exceeds m·N, 0 < g <= 1 [IM §5.1]. A
+ * smaller g takes less and interferes less.
  *
  * References: [BG §3.2]; [IM §5.1] for g and the floor of the cap.
  *
  * Differences from the paper (cc_paper_bg.h has its control without any of them)
- *  1. q comes from the least RTT of the newest 10 to 20 ms, not from srtt: with delayed ACKs srtt of a small window stays
- *     above delta·RTTmin. And q0 has one segment of its own, or a small window would be congestion by itself; the n
+ *  1. q comes from the least RTT of the newest 10 to 20 ms, not from srtt. With delayed ACKs srtt of a small window
+ *     stays above delta·RTTmin. And q0 has one segment of its own, or a small window would be congestion by itself. The n
  *     connections to one host share that segment (neighbours.h).
  *  2. (5) takes a quarter of what would empty the queue in a round trip, where (4) of the paper takes all of it at once.
  *  3. (4) is faster than one segment per round trip far from the cap, and slower near to it.
@@ -58,13 +58,13 @@
 
 /* Below this window, segments, two leave at a time: each ACK of a receiver that delays them is still at once. */
 #define IMTCP_BG_PAIR_SEGS 2U
-/* Least window, a quarter of a segment, scale 65536; and that of all connections to one host together, two. ours: with
- * two each, a greedy flow lost five times as much, and 64 connections took half of its link
+/* Least window, a quarter of a segment, scale 65536; and that of all connections to one host
+ * together, two. ours: with two each, 64 connections took half of a greedy flow's link
  * (lab/notes/0027-windows-below-two.md). */
 #define IMTCP_BG_LEAST_Q16 16384U
 #define IMTCP_BG_LEAST_ALL_Q16 131072U
-/* The longest RTTmin that a queue is held against, 30 ms. ours: a fifth of 300 ms would be a queue of 60 ms before anything
- * is given way to: lab/notes/0007-a-long-way-is-judged-as-a-short-one.md. */
+/* The longest RTTmin that a queue is held against, 30 ms. ours: a fifth of 300 ms would allow a
+ * queue of 60 ms (lab/notes/0007-a-long-way-is-judged-as-a-short-one.md). */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
 /* Of (3), (4) and (5): lab/notes/0025-the-queue-moves-the-window.md has what others do. */
 #define IMTCP_BG_THRESHOLD_DIV 4U
@@ -84,9 +84,10 @@
 #define IMTCP_BG_NOISE_MOST_SEGS 2U
 /* And no distance counts for more than a thousand segments: one long quiet time would cover a hundred losses. ours. */
 #define IMTCP_BG_APART_MOST_SEGS 1000U
-/* Losses are held against the longest queue. It fades: each stretch takes a 256th of its distance to the queue of now, which
- * halves it in two seconds or more. ours: without, one moment of late ACKs made noise of what a short buffer lost. That
- * lasted a minute (lab/notes/0026-one-moment-of-late-acks.md). */
+/* Losses are held against the longest queue, which fades. Each stretch takes a 256th of its
+ * distance to the queue of now, so it halves in two seconds or more. ours: else one moment of late
+ * ACKs makes noise of what a short buffer loses, for a minute
+ * (lab/notes/0026-one-moment-of-late-acks.md). */
 #define IMTCP_BG_FADE_SHIFT 8
 /* Mean distance of two RTTs that follow each other to the range of all of them, where they are anywhere in it: a third. */
 #define IMTCP_BG_JITTER_RANGE 3U
@@ -126,9 +127,10 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(imtcp_u32 base_us)
 	return (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
 }
 
-/* What may be no queue but the hosts. Where RTTmin is less than a millisecond, what RTTs that follow each other differ by, up
- * to a millisecond: hosts that wait for their processors delay one window and not the next, and a queue that stands delays
- * all alike. ours: lab/notes/0030-how-late-hosts-are.md. */
+/* What may be no queue but the hosts. Where RTTmin is less than a millisecond the noise is what
+ * RTTs that follow each other differ by, up to a millisecond. Hosts that wait for their processors
+ * delay one window and not the next. A queue that stands delays all alike. ours:
+ * lab/notes/0030-how-late-hosts-are.md. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us, imtcp_u32 jitter_us)
 {
 	if (!imtcp_too_short(base_us))
@@ -159,11 +161,10 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_threshold_us(imtcp_u32 delta_q8, imtcp_u32 base_
 
 /* ---- the cap ---- */
 
-/*
- * What the cap is above A_s, bit/s: a 20th of A_s, a 16th of what is missing to the capacity, or what results differ by, the
- * most of these; never more than the capacity and a 20th. Beside steady traffic the second counts, beside bursts the third:
- * lab/notes/0009-a-cap-for-results-that-are-right.md, lab/notes/0010-what-each-rule-earns.md.
- */
+/* What the cap is above A_s, bit/s: the most of a 20th of A_s, a 16th of what is missing to the
+ * capacity, and what results differ by. The cap is never more than the capacity and a 20th. Beside
+ * steady traffic the second counts, beside bursts the third:
+ * lab/notes/0009-a-cap-for-results-that-are-right.md, lab/notes/0010-what-each-rule-earns.md. */
 IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_estimate *e)
 {
 	imtcp_u64 least, slack, missing;

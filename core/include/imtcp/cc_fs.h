@@ -17,15 +17,13 @@
  * Differences from the paper
  *  1. (1) is spread over the ACKs of the round trip, not added at its end in one burst.
  *  2. A step of (1) does not go beyond V: with h above V it would.
- *  3. The paper leaves what a loss costs to Reno. But what the path
- *     carries was not too much, and growing back to it takes as long as losses that come by chance let
- *     it. D·RTTmin gives up the queue and nothing else. D and not A: where every few round trips
- *     lose something there is seldom a result, and D is never older than a round trip; after a
- *     timeout it is, and a loss costs half.
- *  4. A in (1) is the average A_s of estimate.h, but a result "above the range" raises it to the range's
- *     end at once: that is a bound, not an estimate whose noise has to be averaged out. Before the
- *     first result, which losses may put off for long, it is the middle of the search range, as
- *     in cc_bg.h.
+ *  3. The paper leaves what a loss costs to Reno. But the path carried what it carried, and losses
+ *     by chance hinder growing back to it. D·RTTmin gives up the queue and nothing else. D and not A:
+ *     where losses are frequent results are rare, and D is never older than a round trip. After a
+ *     timeout D is old, and the loss costs half.
+ *  4. A in (1) is the average A_s of estimate.h. A result "above the range" raises it to the range's end
+ *     at once: it is a bound without noise. Before the first result A is the middle of the search
+ *     range, as in cc_bg.h: losses may put the first result off for long.
  *  5. Slow start is Reno's.
  */
 #ifndef IMTCP_CC_FS_H

@@ -9,9 +9,9 @@
  *
  *        d = (v - v_0)·q - (s - s_0) + a constant
  *
- *   Neither clock need be right, only steady: differences of d are differences of the way
- *   forward, and what happens on the way back is not in them. Who uses d resets what he derives
- *   from it now and then, since two clocks drift apart (50 ppm are 3 ms in a minute).
+ *   Neither clock need be right, only steady. Differences of d are those of the way forward.
+ *   What happens on the way back is not in them. Two clocks drift apart, 50 ppm are 3 ms in a
+ *   minute: who uses d resets what he derives from it now and then.
  *
  * The peer's tick
  *   RFC 7323 §5.4 allows any tick from 1 ms to 1 s; 1 ms is today's. It is taken as 1 ms at
@@ -36,17 +36,14 @@
 
 /* ---- which packets' delays can be compared ---- */
 
-/* Small segments in a row, without a full one, from which on their delays count. ours: more than a
- * handshake of TLS or a request of HTTP has; a stream of nothing but small ones reaches it at once. */
+/* Small segments in a row, without a full one, from which on their delays count. ours: a handshake
+ * of TLS or a request of HTTP has fewer. A stream of nothing but small ones reaches it at once. */
 #define IMTCP_SMALL_SEGS_MOST 32U
 
-/*
- * A segment that is not full is that much sooner across each link, 3 ms at 4 Mbit/s, and most
- * connections begin with one. Taken for the base it is a queue that never ends: the first of two LEDBAT++
- * flows, which had begun with 37 bytes, kept a third of what the second had, whose base was that of full
- * ones. Does an ACK of acked_bytes in acked_segs segments tell a delay that counts? small_segs: the small
- * ones in a row.
- */
+/* A segment that is not full is sooner across each link, by up to 3 ms at 4 Mbit/s, and most
+ * connections begin with one. A base taken from it is a queue that never ends: such a LEDBAT++ flow
+ * kept a third of its share. Does an ACK of acked_bytes in acked_segs segments tell a delay that
+ * counts? small_segs: the small ones in a row. */
 IMTCP_INLINE int imtcp_delay_counts(imtcp_u32 *small_segs, imtcp_u32 acked_bytes,
 				    imtcp_u32 acked_segs, imtcp_u32 mss_bytes)
 {

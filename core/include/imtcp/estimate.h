@@ -22,12 +22,12 @@
 
 #include "meas.h"
 
-/* A result this far from A_s, a quarter, may be half of a step. ours: beside
- * steady cross traffic nine of ten valid results are within 11 % of what is available (README). */
+/* A result this far from A_s, a quarter, may be half of a step. ours: beside steady cross traffic
+ * nine of ten valid results are within 11 % of what is available. */
 #define IMTCP_STEP_DIV 4U
-/* Results that are a step down lie this near to each other, an eighth of the first. ours: with four in a row in the
- * place of two that agree a step was followed later, and beside the web nothing changed:
- * lab/notes/0013-a-step-down.md. */
+/* Results that are a step down lie this near to each other, an eighth of the first. ours: two that
+ * agree follow a step sooner than four, and beside the web nothing else changes
+ * (lab/notes/0013-a-step-down.md). */
 #define IMTCP_STEP_AGREE_DIV 8U
 
 /* An estimate is believed for this long, ten seconds, after the last result that counted. ours: a pause of 20 round

@@ -4,18 +4,18 @@
  * clock and a least RTT that can age.
  *
  * imtcp_minrtt, why it ages and how
- *   RTTmin is the least RTT of the connection [BG §3.2.1]. Kept for ever it is wrong after a
- *   route change to a longer path (the connection would yield to a queue that does not
- *   exist), and a plain window over the last seconds learns the connection's own standing
- *   queue. So when no sample has come near the base for IMTCP_MINRTT_TRIAL_US, the control is
- *   asked to drain: to send almost nothing for IMTCP_MINRTT_DRAIN_ROUNDS round trips, as in
- *   LEDBAT++'s periodic slowdown (draft-irtf-iccrg-ledbat-plus-plus §4.4), but only when it is
- *   needed. Its own queue is gone then, and the base is seen again.
+ *   RTTmin is the least RTT of the connection [BG §3.2.1]. Two simple ways to keep it fail:
+ *     for ever             after a change to a longer path it yields to a queue that is not there
+ *     of the last seconds  it learns the connection's own standing queue
+ *   So the control drains when no sample has come near the base for IMTCP_MINRTT_TRIAL_US. It
+ *   sends almost nothing for IMTCP_MINRTT_DRAIN_ROUNDS round trips. Then its own queue is gone,
+ *   and the base is seen again. LEDBAT++ slows down like that too, but again and again
+ *   (draft-irtf-iccrg-ledbat-plus-plus §4.4).
  *
- *   Where it is not, the path is longer or others' queue stands in it. A longer path has the
- *   same round trip time again and again, and a queue has not: the base rises where the round
- *   trips of the least window, those of drains among them, have agreed for
- *   IMTCP_MINRTT_STEADY_US, or where nobody has seen it for IMTCP_MINRTT_AGE_US.
+ *   If the base is not seen then, the path is longer, or others' queue stands in it. A longer
+ *   path has the same RTT again and again. A queue has not. So the base rises in two cases:
+ *     the RTTs of the least window, those of drains among them, agree for IMTCP_MINRTT_STEADY_US
+ *     nobody has seen the base for IMTCP_MINRTT_AGE_US
  *
  *        sample <= base·17/16         10 s without one             rounds over
  *      ┌──────────────┐   ┌─────────────────────────┐   ┌──────────────────────────────┐
@@ -200,25 +200,23 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 /* A tick of Linux's TCP timestamps. */
 #define IMTCP_TICK_US 1000U
 
-/*
- * What a sample proves of the least RTT. What was sent again is timed by TCP's timestamps (RFC 7323
- * §4.1), which Linux reads in whole ticks at both ends: 30.3 ms come as 30 or 31. Taken as it is, one
- * such sample after a loss makes all the others seem to have waited, for as long as the least is kept;
- * so one of whole ticks is worth a tick more. ours: of those by the microsecond clock that is one in a
- * thousand, and where that clock is no finer itself the least is a tick too long, and no more.
- */
+/* What a sample proves of the least RTT. TCP times what it sent again by timestamps (RFC 7323
+ * §4.1). Linux reads these in whole ticks at both ends: 30.3 ms come as 30 or 31. One such sample
+ * after a loss would make all others seem to have waited, for as long as the least is kept. So a
+ * sample of whole ticks counts as a tick more. ours: one sample in a thousand by the microsecond clock
+ * has whole ticks too. Where that clock is no finer the least is a tick too long. */
 IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
 {
 	return rtt_us % IMTCP_TICK_US ? rtt_us : imtcp_to_u32((imtcp_u64)rtt_us + IMTCP_TICK_US);
 }
 
-/* A sample this near to the base refreshes it: base + 1/16. ours: half of the way to the RTT
- * rule's threshold would be 1/10; half of the noise of a 30 ms path is less than 1/16. */
+/* A sample this near to the base refreshes it: base + 1/16. ours: half of the way to the RTT rule's
+ * threshold would be 1/10. Half of the noise of a 30 ms path is less than 1/16. */
 #define IMTCP_MINRTT_NEAR_SHIFT 4
 /* From one trial to the next. ours: as BBR's min_rtt window (10 s), which the field has found short enough. */
 #define IMTCP_MINRTT_TRIAL_US (10 * IMTCP_USEC_PER_SEC)
-/* A base that nobody sees for three minutes is none. ours: a greedy transfer that stands in the queue all the time is
- * longer than that only where it is of gigabytes; until then everything else is given way to. */
+/* A base that nobody sees for three minutes is none. ours: a greedy transfer that stands in the
+ * queue for longer has gigabytes. Until then imtcp_bg gives way to it. */
 #define IMTCP_MINRTT_AGE_US (180 * IMTCP_USEC_PER_SEC)
 /* The round trip time of another path stays for this long, five seconds, within a millisecond and what it jitters by.
  * ours: CUBIC's queue is that flat for about four seconds, at its plateau on 50 Mbit/s, and moves after it. */
@@ -227,8 +225,8 @@ IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
 /* ours: one round trip empties what is in flight, the second one measures. */
 #define IMTCP_MINRTT_DRAIN_ROUNDS 2U
 /* The least sample counts for nothing while every other is over 3/2 of it. ours: a packet overtook
- * the rest once, or a proxy answered the handshake; the delay law keeps the connection's own queue
- * well below half of the base, so it is not that. */
+ * the rest once, or a proxy answered the handshake. The delay law keeps the connection's own queue
+ * well below half of the base, so the difference is no queue. */
 #define IMTCP_MINRTT_ALONE_DIV 2U
 
 struct imtcp_minrtt {

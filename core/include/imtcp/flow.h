@@ -135,10 +135,9 @@ IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
 	return imtcp_rate_bps(bytes * gain_q8 / 256, rtt_us);
 }
 
-/*
- * What TCP adds to a buffer on a short path: all that the socket takes where the least RTT is below 2^rtt_log us
- * (net.ipv4.tcp_tso_rtt_log), half as much with each 2^rtt_log us more, and nothing from 32 of them on.
- */
+/* What TCP adds to a buffer on a short path (net.ipv4.tcp_tso_rtt_log). Where the least RTT is
+ * below 2^rtt_log us it adds all that the socket takes. Each 2^rtt_log us more halve that, and 32 of
+ * them leave nothing. */
 IMTCP_INLINE imtcp_u32 imtcp_extra_bytes(imtcp_u32 most_bytes, imtcp_u32 min_rtt_us,
 					 imtcp_u32 rtt_log)
 {
@@ -147,10 +146,8 @@ IMTCP_INLINE imtcp_u32 imtcp_extra_bytes(imtcp_u32 most_bytes, imtcp_u32 min_rtt
 	return halvings < 32 ? most_bytes >> halvings : 0;
 }
 
-/*
- * Segments that TCP puts into one buffer at this rate (tcp_tso_autosize), made even where the receiver acknowledges
- * every second segment, so that each buffer's end has an ACK of its own.
- */
+/* Segments that TCP puts into one buffer at this rate (tcp_tso_autosize). Where the receiver
+ * acknowledges every second segment they are even: so each buffer's end has an ACK of its own. */
 IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, const struct imtcp_departure *dep,
 					imtcp_u64 bps)
 {

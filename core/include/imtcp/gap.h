@@ -2,23 +2,22 @@
 /*
  * What the streams of one measurement say together: by how much each became longer on its way.
  *
- * In a FIFO bottleneck of capacity C that stays busy, what leaves in the time R of a stream is the
- * stream, of rate x, and the cross traffic, of rate c, that came in the time S in which the stream came:
+ * A stream of rate x comes to a busy FIFO bottleneck of capacity C in the time S, and cross traffic of
+ * rate c comes with it. Both leave in the time R:
  *
  *      C R = (x + c) S,  so  A = C - c = x - C (R/S - 1)
  *
- * A stream's rate less its strain, then, is A, in whichever of its intervals the cross traffic came. A
- * stream below A empties the queue, is not strained, and says only that A is above x. So the strain of
- * stream j is max(0, x_j - A), lines (i) and (ii) of [IM fig. 3] for whole streams, and A is that for
- * which the squared differences from it are least.
+ * So A is a stream's rate less its strain, whichever of its intervals the cross traffic came in. A
+ * stream below A empties the queue and is not strained: it says only that A is above x. So the strain of
+ * stream j is max(0, x_j - A), which is lines (i) and (ii) of [IM fig. 3] for whole streams. A is where
+ * the squared differences from that are least.
  *
  * Differences from the paper
  *  1. [IM §3.2.4, §3.2.5] ask of each stream whether delay rises from interval to interval, and split
- *     the intervals of one stream. Where cross traffic comes in bursts most intervals of a stream meet
- *     none, and look undisturbed whatever its rate: with bursts of six packets, 42 of 100 Mbit/s, the
- *     results are near the capacity (core/tests/test_meas.c; lab/notes/0008-bursts.md). Its lines
- *     remain where no capacity is known, or trains do not agree on it
- *     (imtcp_meas_asks_gaps).
+ *     the intervals of one stream. Where cross traffic comes in bursts most intervals meet none, and
+ *     look undisturbed whatever its rate. The results are near the capacity then
+ *     (core/tests/test_meas.c; lab/notes/0008-bursts.md). The paper's lines remain where no capacity is
+ *     known, or trains do not agree on it (imtcp_meas_asks_gaps).
  *  2. What is below the range is told as it is: with the strain of all streams known, it need not be
  *     searched for.
  *
@@ -31,9 +30,9 @@
 
 #include "stream.h"
 
-/* Streams of one measurement that are judged together, the fastest of the sub-ranges; a power of two: a mask.
- * ours: with the strain known no sub-range has to be found, and with two a result comes nearly twice as often
- * as with four: lab/notes/0009-a-cap-for-results-that-are-right.md. */
+/* Streams of one measurement that are judged together: those of the fastest sub-ranges. A power of
+ * two: a mask. ours: the strain needs no sub-range to be found. Two streams give a result nearly twice
+ * as often as four (lab/notes/0009-a-cap-for-results-that-are-right.md). */
 #define IMTCP_GAP_STREAMS 2U
 
 /* One stream: its rate x, and what it left to think free, in units of 1/4096 of the highest rate. */

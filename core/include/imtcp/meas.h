@@ -3,9 +3,9 @@
  * ImTCP's inline measurement of available bandwidth: the Control unit (when packets leave) and
  * the Measurement unit (what their ACKs say).
  *
- * One measurement [IM §3.2]: a search range (B_l, B_u) is cut into k sub-ranges, the highest
- * first; one stream per sub-range (stream.h); the trends choose a sub-range, its two lines the
- * value; past values set the next range. The first range is (A_c/2, A_c), A_c the dispersion
+ * One measurement [IM §3.2] cuts a search range (B_l, B_u) into k sub-ranges, the highest first,
+ * with a stream for each (stream.h). The trends choose a sub-range, and its two lines the value.
+ * Past values set the next range. The first range is (A_c/2, A_c), A_c the dispersion
  * rate of packets that left back to back (Cprobe).
  *
  * Control unit [IM §3.3, fig. 5]
@@ -23,8 +23,8 @@
  *
  * The unit owns no buffer and no timer. It answers one question, asked before each departure:
  * at which rate is the gap *after* the packet that leaves now? The caller's pacing timer does
- * the holding: a packet is held by a long gap after the one before it, never longer than T, and
- * a stream is a row of computed gaps. So nothing waits for an event that might not come.
+ * the holding. A long gap after the packet before holds a packet, never for longer than T. A
+ * stream is a row of computed gaps. So nothing waits for an event that might not come.
  * imtcp_meas_on_send may be asked any number of times before a packet really leaves; it moves
  * on only when snd_nxt has.
  *
@@ -36,9 +36,8 @@
  *  2. After a stream that leaves m packets held, the next one follows at once. Else the room
  *     is filled at IMTCP_EMPTY_GAIN_Q8 times the ordinary rate and at most at the capacity, not in
  *     one burst.
- *  3. A not-found sub-range ("below" against "lowest") is told by the fit: the tie of the sums
- *     for a = k and a = k + 1 is "below" if every interval of stream k is strained. Other
- *     ties go to the higher sub-range.
+ *  3. The sums for a = k and a = k + 1 tie. The fit decides: A is below the range if every
+ *     interval of stream k is strained. Other ties go to the higher sub-range.
  *     If every interval of stream a is strained, A is read from the next lower stream.
  *  4. For a = 0, A := B_u and for a = k + 1, A := B_l: the paper prints the two exchanged.
  *  5. A failed store raises m (the paper prints "decrement").

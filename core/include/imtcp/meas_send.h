@@ -68,9 +68,9 @@ IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_de
 }
 
 /*
- * Segments of room that the next stream uses up, m packets at most. While its N packets leave at x,
- * ACKs bring room at r, so N (1 - r/x) packets, the first, and what one ACK brings at a time have to
- * be there; holding more would only leave the path idle. Each failure adds one packet (spare), and F
+ * Segments of room that the next stream uses up, m packets at most. Its N packets leave at x while
+ * ACKs bring room at r. So N (1 - r/x) packets have to be there, the first, and what one ACK brings
+ * at a time. Holding more would leave the path idle. Each failure adds one packet (spare), and F
  * good measurements take it back. Where m was chosen it is what is held.
  */
 IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
@@ -162,10 +162,9 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
 
 /*
  * TCP shortens the gap after a buffer that leaves late, by as much as it is late, at most by half
- * (tcp_update_skb_after_send): good for a rate, fatal for a hold or a stream's intervals. So where the gap
- * after `bytes` counts, ask for it longer by what will be taken off, gap + min(gap, lateness): the answer is
- * between half of bytes_per_sec and all of it, also where there are no bytes, for the rate stays in the socket, and a
- * retransmission may be what leaves by it.
+ * (tcp_update_skb_after_send). That is good for a rate, and fatal for a hold or a stream's intervals. So where the gap
+ * after `bytes` counts, ask for gap + min(gap, lateness). The answer is between half of bytes_per_sec and all of it. It
+ * is so without bytes, too: the rate stays in the socket, and a retransmission may leave by it.
  */
 IMTCP_INLINE imtcp_u64 imtcp_uncredited(imtcp_u64 bytes_per_sec, imtcp_u64 bytes, imtcp_u64 late_ns)
 {
@@ -180,9 +179,9 @@ IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct i
 {
 	if (!m->high_bps || ev->recovering || m->blocked || imtcp_too_short(ev->srtt_us))
 		return 0;
-	/* the window must carry a stream [IM §3.3]: all of it, or what is in flight at once where
-	 * a round trip is shorter than a stream, at least two packets; two more segments, or
-	 * nothing would be left to ACK */
+	/* The window must carry a stream [IM §3.3]. Where a round trip is shorter than a stream it
+	 * must carry what is in flight at once, at least two packets. Without two more segments
+	 * nothing would be left to ACK. */
 	if (ev->cwnd_segs < imtcp_min(m->n, 2) * ev->chunk_segs + 2)
 		return 0;
 	if (!m->planned && ev->now_us < m->resume_us)
@@ -205,8 +204,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
 	imtcp_u64 high = imtcp_meas_edge_bps(m, m->sending);
 
 	m->tight = need > want;
-	/* The hold is over: fewer than m will do if it is two, for the others come while these
-	 * leave; whether they came in time is seen by what really left. */
+	/* The hold is over: two will do where m did not come together. The others come while these
+	 * leave. What really leaves shows whether they came in time. */
 	if (m->held)
 		want = (imtcp_u32)imtcp_min(want, IMTCP_STORE_PACKETS_LEAST * ev->chunk_segs);
 	if (room >= want) {
@@ -235,9 +234,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
 
 /*
  * The rate at which the window fills again after a hold: IMTCP_EMPTY_GAIN_Q8 times the ordinary one, but above
- * that no faster than the bottleneck delivers. What is faster stands in its buffer: with one of a tenth of a
- * bandwidth-delay product full speed lost packets at four fifths of the path's window, and had 368 to 421 of
- * 500 Mbit/s in three runs, now 427 to 450 in four (lab run IM-F15 --controls imtcp_fs: lab/measurements.md).
+ * that no faster than the bottleneck delivers. What is faster stands in the bottleneck's buffer, and a short one loses it
+ * (IM-F15: lab/measurements.md).
  */
 IMTCP_INLINE imtcp_u64 imtcp_meas_refill_bps(const struct imtcp_meas *m, imtcp_u64 base_bps)
 {

@@ -11,14 +11,14 @@
 #include "gap.h"
 #include "params.h"
 
-/* k, sub-ranges of one measurement. ours: 4 cut a range of 20 % into steps of 5 %, and four
- * streams of 1 ms gaps fit into one round trip of 30 ms. A power of two: a mask. */
+/* k, sub-ranges of one measurement. ours: 4 cut a range of 20 % into steps of 5 %. Four streams of
+ * 1 ms gaps fit into one round trip of 30 ms. A power of two: a mask. */
 #define IMTCP_SUB_RANGES 4U
 #define IMTCP_SUB_RANGE_MASK (IMTCP_SUB_RANGES - 1U)
 /* F: measurements in a row that succeed before m falls by one [IM §3.4.1]. */
 #define IMTCP_GOOD_BEFORE_LESS 2U
-/* And before what is held beyond m falls by one. ours: with F of them a third of the measurements was not filled,
- * as each that fails raises it by one. */
+/* And before what is held beyond m falls by one. ours: each failure raises it by one, and with F of
+ * them a third of the measurements failed. */
 #define IMTCP_GOOD_BEFORE_LESS_SPARE 16U
 /* Streams of one measurement that may fail to be filled. ours: as many as there are streams. */
 #define IMTCP_TRIES_MOST 4U
@@ -30,15 +30,16 @@
  * (one more or less within a stream) decide the trends. */
 #define IMTCP_WIDTH_DIV 5U
 #define IMTCP_WIDTH_CAPACITY_DIV 16U
-/* Where streams are judged by gaps, the middle of the next range lies three quarters of the way from A
- * to C, and the range is half as wide as that way: a stream not far above A lets the queue run empty
- * between two bursts of cross traffic, and is strained by more than x - A. ours; at C none would be, but
- * a wrong C would count for more. */
+/* Where streams are judged by gaps, the middle of the next range lies three quarters of the way
+ * from A to C. The range is half as wide as that way. ours: a stream not far above A lets the queue
+ * run empty between two bursts of cross traffic, so it is strained by more than x - A. A stream at C
+ * would not be, but then a wrong C would count for more. */
 #define IMTCP_GAP_ABOVE_QUARTERS 3U
 #define IMTCP_GAP_WIDTH_DIV 4U
-/* What trains show above the capacity on the mean of the last 32; and the most of that, a 32nd of the capacity,
- * with which it is believed. Cross traffic makes a train longer, never shorter; jitter does both. ours: 0 to
- * 1 % with any cross traffic, 5 % with 100 us of jitter in trains of 1 ms, 22 % with 300 (core/tests/test_meas.c). */
+/* What trains show above the capacity, on the mean of the last 32, and the most of it with which
+ * the capacity is believed: a 32nd. Cross traffic makes a train longer, never shorter. Jitter does
+ * both. ours: cross traffic alone shows 0 to 1 %, jitter of 100 us in trains of 1 ms 5 %
+ * (core/tests/test_meas.c). */
 #define IMTCP_EXCESS_DIV 32U
 #define IMTCP_EXCESS_MOST_DIV 32U
 /* Lowest B_l and B_u as shares of capacity. ours: below, a stream lasts longer than the network
@@ -50,8 +51,8 @@
 /* Rate of EMPTY against the ordinary one, scale 256. ours: 1.5; at 2 the backlog of a hold makes a
  * queue that the next stream mistakes for its own. */
 #define IMTCP_EMPTY_GAIN_Q8 384U
-/* Two packets left back to back if less than this lies between them. ours: above the time
- * that a sender needs for ten segments, below the 1 ms between paced large buffers. */
+/* Two packets left back to back if less than this lies between them. ours: a sender needs less for
+ * ten segments, and paced large buffers are 1 ms apart. */
 #define IMTCP_BURST_GAP_US 250U
 /* Least segments of a train for a first range. ours: n >= 5 as in [IM §3.2.1] with N = 5. */
 #define IMTCP_TRAIN_SEGS 5U
@@ -64,20 +65,19 @@
  * see it fall before it matters. */
 #define IMTCP_PAUSE_UNUSED_RTTS 8U
 #define IMTCP_UNUSED_FACTOR 4U
-/* Measurements in a row that a tight window could not fill, each of which doubles the pause to the
- * next. ours: a window too small for streams stays so for many round trips; 2^4 is near
- * IMTCP_PAUSE_RTTS. */
+/* Measurements in a row that a tight window could not fill. Each doubles the pause to the next.
+ * ours: such a window stays for many round trips. 2^4 is near IMTCP_PAUSE_RTTS. */
 #define IMTCP_UNFILLED_MOST 4U
 /* Rounds in a row with a standing queue that make a path congested. ours: two measurements. */
 #define IMTCP_CONGESTED_ROUNDS 8U
-/* A standing queue: a round whose least RTT is over 5/4 of RTTmin, and 2 ms. ours: just over
- * delta = 1.2 of [BG]; 2 ms keeps a LAN's noise out. */
+/* A standing queue: a round whose least RTT is over 5/4 of RTTmin, and 2 ms. ours: 5/4 is just over
+ * delta = 1.2 of [BG], and hosts on a LAN vary by less than 2 ms. */
 #define IMTCP_STANDING_DIV 4U
 #define IMTCP_STANDING_US 2000U
 /* Share of bunched intervals that spoils a stream: a third. ours. */
 #define IMTCP_BUNCHED_DIV 3U
-/* Departures at least so far apart tell whether their ACKs were squeezed, and so many of them in a
- * round trip. ours: above the jitter of two hosts; fewer tell nothing. */
+/* Departures so far apart tell whether their ACKs were squeezed, if there are so many in a round
+ * trip. ours: two hosts jitter by less. */
 #define IMTCP_SQUEEZE_APART_US 100U
 #define IMTCP_SQUEEZE_PAIRS 4U
 /* After bunched ACKs capacity counts up to eight times what was delivered. ours: a window that
@@ -92,25 +92,25 @@
 /* How far a range and a result may be above the capacity: an eighth, since it is itself an estimate.
  * ours. */
 #define IMTCP_ABOVE_CAPACITY_DIV 8U
-/* A train met a queue: its RTT, and the least of its round, are over 9/8 of RTTmin, and 2 ms.
- * ours: imtcp_bg, its cap an eighth too high, makes one that stands there. A round of fewer samples
- * shows a delayed ACK. */
+/* A train met a queue if its RTT and the least of its round are over 9/8 of RTTmin, and 2 ms. ours:
+ * imtcp_bg makes such a queue when its cap is an eighth too high. A round of fewer samples shows a
+ * delayed ACK. */
 #define IMTCP_QUEUED_DIV 8U
 #define IMTCP_QUEUED_SAMPLES 4U
-/* So long what a queue showed of the capacity counts alone. ours: a minute, for a flow that yields may meet none
- * in RTTmin's ten seconds, and behind a token bucket the bucket's rate counted again. But where none was met for two
- * seconds, each measurement without strain raises it by a 64th, up to an eighth above what the queue showed:
- * behind a bucket what is above the rate soon meets a queue, and elsewhere nobody is held below a value that was
- * a little too low. */
+/* For a minute what a queue showed of the capacity counts alone. ours: a flow that yields may meet
+ * no queue for a minute, and behind a token bucket the rate of the bucket would count. After two
+ * seconds without a queue each measurement without strain raises the capacity by a 64th, up to an
+ * eighth above what the queue showed. So a value that was a little too low holds nobody back. Behind a
+ * bucket a rate that is too high soon meets a queue. */
 #define IMTCP_QUEUED_DOUBT_US (2 * IMTCP_USEC_PER_SEC)
 #define IMTCP_QUEUED_DOUBT_DIV 64U
 #define IMTCP_QUEUED_AGE_US (60 * IMTCP_USEC_PER_SEC)
 /* ACKs of the last stream that have not come after this many srtt will not come. ours. */
 #define IMTCP_PASS_TIMEOUT_SRTTS 4U
 
-/* Round trips below 1 ms are too short to measure in. ours: TCP puts a millisecond of data into one buffer, and more
- * where the round trip is shorter (tcp_tso_autosize), so that a window which is right there has no two of them.
- * Over veth none of hundreds of measurements was valid: lab/notes/0012-round-trips-of-a-lan.md. */
+/* Round trips below 1 ms are too short to measure in. ours: TCP puts a millisecond of data into one
+ * buffer, and more on a shorter path (tcp_tso_autosize). A window that is right there does not hold
+ * two of them: lab/notes/0012-round-trips-of-a-lan.md. */
 #define IMTCP_SHORT_RTT_US 1000U
 
 IMTCP_INLINE int imtcp_too_short(imtcp_u32 rtt_us)
@@ -356,11 +356,10 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_edge_bps(const struct imtcp_meas *m, imtcp_u32
 	return m->high_bps - imtcp_sub(m->high_bps, m->low_bps) * i / IMTCP_SUB_RANGES;
 }
 
-/*
- * Round trips to the next measurement: as many as were chosen, or on a free path none [IM §4.5], unless what is
- * available is far more than the connection uses (its application, its ceiling or slow start limits it), or the window
- * could not carry the last streams: each hold in vain costs about its own length.
- */
+/* Round trips to the next measurement. On a free path there are none, unless somebody chose a
+ * number [IM §4.5]. There are some where far more is available than the connection uses, because of
+ * its application, its ceiling or slow start. There are some where the window could not carry the last
+ * streams: each hold in vain costs about its own length. */
 IMTCP_INLINE imtcp_u32 imtcp_meas_pause_rtts(const struct imtcp_meas *m)
 {
 	if (m->pause_plus1)

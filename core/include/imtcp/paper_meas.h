@@ -15,15 +15,15 @@
  * References: [IM §3.2, §3.4.1, §3.5].
  *
  * Differences from the paper
- *  1. (4): the paper prints B_l and B_u the other way round, and S as "the variance": misprints, as (5) shows.
- *  2. (3) has the same sum for a = k and a = k + 1: k + 1 if each interval of stream k is strained.
- *  3. With delayed ACKs only each second packet has an ACK of its own, so intervals are of two packets. N is half as
- *     large again then [IM §3.5.1: "increased appropriately"].
+ *  1. The paper prints B_l and B_u of (4) the other way round, and S as "the variance". (5) shows that these are misprints.
+ *  2. (3) has the same sum for a = k and a = k + 1. Then a = k + 1 if each interval of stream k is strained.
+ *  3. With delayed ACKs only each second packet has an ACK of its own, so intervals are of two packets. Then N is half
+ *     as large again: [IM §3.5.1] says "increased appropriately".
  *  4. k = 4, B_m = A/5 and the thresholds of the trends are in no paper (meas_state.h, stream.h).
  *  5. A stream without two packets that are acknowledged apart has no trend, and A is the low end of its sub-range.
- *  6. The range ends at IMTCP_PAPER_MOST_BPS. Where ACKs come in bunches no stream shows a trend, and the range climbs
- *     for as long as it may: nothing in the paper tells that from a path that is free.
- *  7. Streams are judged by stream.h, with its differences: line (i) is y = x, and a rise within the clocks' grain is none.
+ *  6. The range ends at IMTCP_PAPER_MOST_BPS. Where ACKs come in bunches no stream shows a trend. So the range climbs for
+ *     as long as it may, as on a free path. Nothing in the paper tells the two apart.
+ *  7. stream.h judges streams, with its differences. Line (i) is y = x, and a rise within the clocks' grain is none.
  *  8. q and S of (5) forget: beyond 32 results the older ones lose half of their weight (filter.h).
  *  9. A tie of (3) between a = 0 and a = 1 is a = 1.
  */

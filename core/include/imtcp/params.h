@@ -1,88 +1,84 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * The numbers of the papers that a user may choose for a connection: their defaults, their ranges
- * and nothing else. Who needs one is given the structure; a connection that nobody chose anything
- * for has the defaults.
- *
- * The structure is also what user space writes for a run and reads of a connection
- * (bpf/imtcp_shared.h), so its rules hold: fields are appended, 0 is "not chosen".
- * docs/reference/parameters.md tells users what each does.
- */
+/* The numbers of the papers that a user may choose for a connection: their defaults, their ranges
+ * and nothing else. A connection for which nobody chose anything has the defaults. User space writes
+ * this structure for a run and reads it of a connection (bpf/imtcp_shared.h). So fields are only
+ * appended, and 0 is "not chosen". docs/reference/parameters.md tells users what each does. */
 #ifndef IMTCP_PARAMS_H
 #define IMTCP_PARAMS_H
 
 #include "types.h"
 
-/* gamma, the weight of a new result in the smoothed available bandwidth, scale 65536: 1/8
- * [BG §4.1.1], as RFC 6298 §2.3. ours: at least 0.01, or a step of the path takes minutes. */
+/* gamma, the weight of a new result in the smoothed available bandwidth, scale 65536: 1/8 [BG
+ * §4.1.1], as in RFC 6298 §2.3. ours: at least 0.01, or it follows a step of the path only in minutes.
+ * */
 #define IMTCP_GAMMA_Q16 8192U
 #define IMTCP_GAMMA_LEAST_Q16 655U
 #define IMTCP_GAMMA_MOST_Q16 65536U
 
-/* delta, the ratio of RTT to RTTmin that is congestion, scale 256: 1.2 [BG §4.1.2]. ours: at
- * least 1.05, which the noise of a common path stays below; beyond 4 the rule rules nothing. */
+/* delta, the ratio of RTT to RTTmin that is congestion, scale 256: 1.2 [BG §4.1.2]. ours: 1.05 to
+ * 4. Noise of a common path stays below 1.05, and no path reaches 4. */
 #define IMTCP_DELTA_Q8 307U
 #define IMTCP_DELTA_LEAST_Q8 269U
 #define IMTCP_DELTA_MOST_Q8 1024U
 
-/* g, the share of the available bandwidth that the background takes, 0 < g <= 1, scale 256
- * [IM §5.1]. ours: 1 by default, what [BG eq. 2] has; at least a twentieth, or little more than
- * the measuring itself is left. */
+/* g, the share of the available bandwidth that the background takes, 0 < g <= 1, scale 256 [IM
+ * §5.1]. ours: 1 by default, as in [BG eq. 2]. Below a twentieth the measurement would take most of
+ * it. */
 #define IMTCP_G_Q8 256U
 #define IMTCP_G_LEAST_Q8 13U
 #define IMTCP_G_MOST_Q8 256U
 
-/* h, the segments that full speed adds in a round trip far below the available bandwidth: 100
- * [IM §5.2, fig. 16]; 1 is Reno. ours: at most 1000, a window that most buffers cannot take. */
+/* h, the segments that full speed adds in a round trip far below the available bandwidth: 100 [IM
+ * §5.2, fig. 16]. 1 is Reno. ours: at most 1000, which most buffers cannot take. */
 #define IMTCP_H_SEGS 100U
 #define IMTCP_H_LEAST_SEGS 1U
 #define IMTCP_H_MOST_SEGS 1000U
 
-/* N, the packets of a stream where each has its own ACK; half as many more where an ACK answers
- * several [IM §3.5.1]: six intervals of two, for 8. [IM §4.1.1] finds 5 enough in simulation and
- * more accuracy in more; ours: 8, seven intervals, where real cross traffic comes in packets too.
- * At most 10: with 15 a stream still fits into IMTCP_STREAM_MAX. */
+/* N, the packets of a stream where each has its own ACK. Where an ACK answers several, half as many
+ * more [IM §3.5.1]: six intervals of two, for 8. [IM §4.1.1] finds 5 enough in simulation, and more of
+ * them more accurate. ours: 8, because real cross traffic comes in packets too. At most 10: with 15 a
+ * stream still fits into IMTCP_STREAM_MAX. */
 #define IMTCP_STREAM_PACKETS 8U
 #define IMTCP_STREAM_PACKETS_LEAST 5U
 #define IMTCP_STREAM_PACKETS_MOST 10U
 
-/* m, the packets that are held before a stream leaves. By default it adapts [IM §3.4.1]: to N less than
- * what ACKs bring meanwhile (imtcp_meas_need_segs). A chosen one does not, as in [IM §4.1.2, table 1], which
- * has 2 to N. At most what N is with delayed ACKs, and N where it is less. */
+/* m, the packets that are held before a stream leaves. By default it adapts [IM §3.4.1]: it is N
+ * less what ACKs bring meanwhile (imtcp_meas_need_segs). A chosen one does not adapt, as in [IM
+ * §4.1.2, table 1], which has 2 to N. It is at most what N is with delayed ACKs, and N where that is
+ * less. */
 #define IMTCP_STORE_PACKETS_LEAST 2U
 #define IMTCP_STORE_PACKETS_MOST 15U
 
-/* T, the longest time that a packet may be held, microseconds. By default it adapts to the stream and
- * to the deviation of the round trip time [IM §3.4.2] (IMTCP_T_DEVIATIONS); a chosen one does not, as
- * in [IM §4.1.3, table 2]. ours: at least 1 ms, the gap between paced large buffers; at most
- * IMTCP_T_MAX_US: a quarter of the least delayed-ACK and RTO times of common stacks (200 ms), so that
- * no hold can cause a spurious timeout. */
+/* T, the longest time that a packet may be held, microseconds. By default it adapts to the stream
+ * and to the deviation of the RTT [IM §3.4.2] (IMTCP_T_DEVIATIONS). A chosen one does not adapt, as in
+ * [IM §4.1.3, table 2]. ours: at least 1 ms, the gap between paced large buffers. At most
+ * IMTCP_T_MAX_US, a quarter of the least delayed-ACK and RTO times of common stacks (200 ms): no hold
+ * can cause a spurious timeout. */
 #define IMTCP_T_LEAST_US 1000U
 #define IMTCP_T_MAX_US 50000U
 
-/* The pause between two measurements, round trips, plus one, for 0 is "not chosen". By default it follows
- * congestion (IMTCP_PAUSE_RTTS, meas_state.h); a chosen one does not, as in [IM §4.5, fig. 13], which has 0,
- * 12, 15 and 20. ours: at most 100, some seconds on a common path. */
+/* The pause between two measurements, round trips, plus one: 0 is "not chosen". By default it
+ * follows congestion (IMTCP_PAUSE_RTTS, meas_state.h). A chosen one does not, as in [IM §4.5, fig.
+ * 13], which has 0, 12, 15 and 20. ours: at most 100, some seconds on a common path. */
 #define IMTCP_PAUSE_LEAST_PLUS1 1U
 #define IMTCP_PAUSE_MOST_PLUS1 101U
 
-/* TCP-LP's delta, the share of the delays' range above which they are congestion, percent: 0.15
- * [LP §III-D]. ours: from 0.01 to 0.99, all that is kept apart from 0, which any delay is above, and
- * from 1, which none is [LP eq. 2]. */
+/* TCP-LP's delta, the share of the delays' range above which they are congestion, percent: 0.15 [LP
+ * §III-D]. ours: 0.01 to 0.99. Any delay is above 0, and none is above 1 [LP eq. 2]. */
 #define IMTCP_LP_DELTA_PCT 15U
 #define IMTCP_LP_DELTA_LEAST_PCT 1U
 #define IMTCP_LP_DELTA_MOST_PCT 99U
 
-/* itt, the inference phase, round trips: 3 [LP §III-D]. ours: at least 1, or no second indication
- * could fall into it, since there is one reaction in a round trip; at most 100, seconds on a common
- * path, after which a second one says nothing of the first. */
+/* itt, the inference phase, round trips: 3 [LP §III-D]. ours: at least 1, because a second
+ * indication comes a round trip after the first. At most 100, which are seconds on a common path: a
+ * later one says nothing of the first. */
 #define IMTCP_LP_ITT_RTTS 3U
 #define IMTCP_LP_ITT_LEAST_RTTS 1U
 #define IMTCP_LP_ITT_MOST_RTTS 100U
 
-/* Nice's t, the share of the range of RTTs above which a packet is late, and f, the share of a
- * round's packets that may be, percent: 0.1 and 0.5 [NICE §4]. ours: from 0.01 to 0.99, since at 1
- * no packet is late, or no round has too many [NICE §3]. */
+/* Nice's t, the share of the range of RTTs above which a packet is late, percent: 0.1. And f, the
+ * share of a round's packets that may be late: 0.5 [NICE §4]. ours: 0.01 to 0.99. At 1 no packet is
+ * late, or no round has too many [NICE §3]. */
 #define IMTCP_NICE_T_PCT 10U
 #define IMTCP_NICE_T_LEAST_PCT 1U
 #define IMTCP_NICE_T_MOST_PCT 99U

@@ -8,7 +8,7 @@
  *
  *      M / (S(j) - S(j-1)) = B(i+1) + (j-1) (B(i) - B(i+1)) / (N-1)        j = 2...N
  *
- * While that rate is below the available bandwidth A, delay D(j) = R(j) - S(j) stays; above
+ * While that rate is below the available bandwidth A, delay D(j) = R(j) - S(j) stays. Above
  * it, a FIFO bottleneck of capacity C falls behind by (x - A)/C of each interval.
  *
  *      arrival rate y                          x(j) = M/(S(j)-S(j-1))
@@ -27,10 +27,10 @@
  *  2. Only packets whose own ACK arrived are samples. Delayed ACKs thus make intervals of
  *     three packets without being told of [IM §3.5.1].
  *  3. S and R are those of a packet's first byte: the ACK's time less that of the bytes between
- *     at capacity. The gap that a packet leaves behind it is in proportion to its own size, so
- *     that with sizes that vary (the end of a large buffer) x is the size of the packet
- *     *before* the gap over the gap; with the arrival of last bytes, x and y would be of two
- *     different packets. An ACK that ends inside of a packet serves as well.
+ *     at capacity. The gap behind a packet is in proportion to that packet's size. Sizes vary
+ *     at the end of a large buffer. So x is the size of the packet *before* the gap over the
+ *     gap. With the arrival of last bytes, x and y would be of two different packets. An ACK
+ *     that ends inside of a packet serves as well.
  *  4. Line (i) is fixed at y = x, which FIFO makes exact, not fitted: two to four noisy
  *     points cannot carry a slope of their own.
  *  5. Pathload's medians of groups are left out: there are no groups in N <= 16 packets.
@@ -57,8 +57,8 @@
 #define IMTCP_PDT_DOWN_PCT 45U
 /* Least intervals that a trend or a fit is made from. ours: two points always lie on a line. */
 #define IMTCP_STREAM_LEAST_INTERVALS 3U
-/* A rise of delay below 1/128 of the stream's length is none. ours: at the middle of a sub-range
- * 1/20 wide, with A = C/3, the FIFO rises by 1/120; clocks tick in microseconds. */
+/* A rise of delay below 1/128 of the stream's length is none, as clocks tick in microseconds. ours:
+ * at the middle of a sub-range 1/20 wide, with A = C/3, the FIFO rises by 1/120. */
 #define IMTCP_STRAIN_FLOOR_SHIFT 7
 /* Packets that one ACK answers: every second one is acknowledged at least [RFC 5681 §4.2]. */
 #define IMTCP_STREAM_PKTS_PER_ACK 2U
