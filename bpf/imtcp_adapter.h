@@ -17,13 +17,14 @@
  *
  * Facts of the kernel that shape it
  *  - min_tso_segs runs once per tcp_write_xmit, before the pacing check and often without a
- *    departure; the rate set there is the one that spaces the buffer that leaves next, and
- *    decides how many segments it has (about 1 ms of data). With SK_PACING_NEEDED one buffer
- *    leaves per call, then TCP's own high-resolution timer calls again: it is the hold's timer.
+ *    departure. The rate set there spaces the buffer that leaves next, and decides how many
+ *    segments it has (about 1 ms of data).
+ *  - With SK_PACING_NEEDED one buffer leaves per call. Then TCP's own high-resolution timer calls
+ *    again: it is the hold's timer.
  *  - tcp_update_pacing_rate overwrites the rate after each ACK, so it is set where it is used.
- *  - The first ten segments of a connection are never paced: the opening train is free.
- *  - cong_avoid, pkts_acked and min_tso_segs have the same signatures on 6.1 and 6.12, while
- *    cong_control has not; and with cong_avoid the kernel keeps PRR, undo and recovery.
+ *  - The kernel never paces the first ten segments of a connection: the opening train is free.
+ *  - cong_avoid, pkts_acked and min_tso_segs have the same signatures on 6.1 and 6.12. cong_control
+ *    has not. With cong_avoid the kernel keeps PRR, undo and recovery.
  */
 #ifndef IMTCP_ADAPTER_H
 #define IMTCP_ADAPTER_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The kernel's structures, as far as these programs touch them. Field offsets are relocated at
- * load time (CO-RE), so only names and types matter and one object fits many kernels; hence no
- * generated vmlinux.h, which would be 3 MB of one kernel's layout.
+ * The kernel's structures, as far as these programs touch them. The loader relocates field offsets
+ * (CO-RE). So only names and types matter, and one object fits many kernels. A generated vmlinux.h
+ * would be 3 MB of one kernel's layout.
  */
 #ifndef IMTCP_KERNEL_H
 #define IMTCP_KERNEL_H

@@ -2,11 +2,11 @@
 /*
  * A connection's state from its congestion control's `init` to its `release`, the same for every
  * control. Switching a connection from one of ours to another ends the one state and begins the
- * other; what was learned of the path goes on as its window and ssthresh, which are the kernel's.
+ * other. Window and ssthresh, which are the kernel's, carry on what was learned of the path.
  *
- * A connection is counted once, and its bytes once, however often it changes: `release` cannot know
- * what comes next, so it counts the connection as ended and leaves its state behind, marked; the
- * `init` of ours that finds it takes that back. Until then nobody is shown it.
+ * A connection counts once, and its bytes once, however often it changes. `release` cannot know
+ * what comes next. It counts the connection as ended and leaves its state behind, marked. The
+ * `init` of ours that finds the state takes that back. Until then nobody sees it.
  */
 #ifndef IMTCP_LIFE_H
 #define IMTCP_LIFE_H

@@ -26,8 +26,8 @@
  *  1. The one-way delay is that of TCP timestamps (delay.h); where there are none, or they tick
  *     like no known clock, the RTT takes its place.
  *  2. Slow start (RFC 6817 leaves the start to the sender) ends when the queue reaches TARGET.
- *  3. (3) takes at most half of the window for one window of ACKs: what one wild delay says
- *     (a host that slept) is not worth more.
+ *  3. (3) takes at most half of the window for one window of ACKs: a host that slept makes one
+ *     wild delay.
  *
  * Known of it, and why LEDBAT++ exists (cc_ledbatpp.h): who comes late takes the queue of those
  * before him for the path, and pushes them out.

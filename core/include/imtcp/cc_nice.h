@@ -32,11 +32,10 @@
  *  3. A window below two is sent as two packets in twice as many round trips, since a receiver
  *     that acknowledges every second segment would make every lone packet late.
  *  4. Slow start doubles each round trip, not every second one, and ends when diff > gamma.
- *  5. No packet is late while the margin of (1) is within what hosts alone add to an RTT: on an idle
- *     path the whole range is that, most packets are "late", and 50 Mbit/s were used to a quarter.
- *  6. For minRTT and maxRTT an RTT of whole milliseconds is worth one more (imtcp_rtt_at_most_us). With a minRTT
- *     that is half of one too short, one packet of 66 seems to wait (3), and 50 Mbit/s over 30 ms were
- *     used to a half.
+ *  5. No packet is late while the margin of (1) is within what hosts alone add to an RTT. On an idle
+ *     path that is the whole range, and most packets would be "late".
+ *  6. For minRTT and maxRTT an RTT of whole milliseconds is worth one more (imtcp_rtt_at_most_us). With a
+ *     minRTT half a millisecond too short, one packet of 66 seems to wait (3).
  */
 #ifndef IMTCP_CC_NICE_H
 #define IMTCP_CC_NICE_H

@@ -5,8 +5,8 @@
  * Model [EN §2.3]: cwnd is what the receiver offers. Flow control, retransmission and the
  * retransmission timer stay as they are.
  *
- * It is a risk to everybody on the path, by design: off by default, for an administrator to allow,
- * and logged. bpf/imtcp_nocc.bpf.c registers it, and nothing loads that by itself.
+ * It is a risk to everybody on the path, by design. So it is off, an administrator may allow it, and
+ * its use is logged. bpf/imtcp_nocc.bpf.c registers it, and nothing loads that by itself.
  *
  * Reference: [EN §2.3.1].
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What is known of a connection whatever control it has: its base RTT, its round trips and what
- * they delivered, how long it had data under way, and for how long others came first.
+ * What is known of a connection whatever control it has: base RTT, round trips and what they delivered. Also
+ * how long it had data under way, and for how long others came first.
  *
  * A control reads these. It writes only what it alone can know: that it yields, the most that it
  * lets the window be, and a window below two segments.

@@ -21,9 +21,9 @@ IMTCP_INLINE int imtcp_meas_meets_queue(const struct imtcp_round *r, const struc
 }
 
 /*
- * A train is over. The capacity of one that met a queue is the one that lasts: behind a token bucket the
- * others leave in its burst, as fast as the link in front of it. So once a queue was met they do not
- * count, and the first that meets one starts anew. It is at least what was delivered meanwhile.
+ * A train is over. Only a train that met a queue shows the capacity that lasts. Behind a token bucket the
+ * others leave in its burst, as fast as the link in front of it. So once a queue was met the others do not
+ * count. The first train that meets one starts anew. The capacity is at least what was delivered meanwhile.
  */
 IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u64 rate_bps)
 {
@@ -49,8 +49,8 @@ IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, 
 }
 
 /*
- * Packets that left back to back: capacity from the dispersion of each train that is over (its
- * whole length, the longest base against noise), the first range from the first [IM §3.2.1].
+ * Packets that left back to back. The dispersion of each train that is over gives the capacity, over its
+ * whole length against noise. That of the first gives the first range [IM §3.2.1].
  */
 IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_round *r,
 				   const struct imtcp_sample *ev)
@@ -257,8 +257,8 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 			imtcp_meas_set_range(m, imtcp_sub(m->low_bps, least), m->high_bps);
 		}
 	}
-	/* what was delivered without a queue is available, and with one it is not far above what is:
-	 * from a first train that was held up somewhere the range would else climb by half widths */
+	/* What was delivered without a queue is available. With a queue it is not far above that. Else the
+	 * range of a first train that was held up somewhere would climb by half widths. */
 	if (m->delivery_bps > m->high_bps + m->high_bps / 4) {
 		if (!m->standing_rounds && !queued)
 			m->capacity_bps = imtcp_max(m->capacity_bps, m->delivery_bps);

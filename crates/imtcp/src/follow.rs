@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `imtcp run --advise`: the run's mode follows the advice for its peers, and is the safe one
-//! (bg) whenever there is none: before the first answer, for a peer that nobody knows, with
-//! the service away. `imtcp-advice follow` asks the service: TLS, tokens and answers from outside are no
-//! matter of a program that loads others into the kernel.
+//! `imtcp run --advise`: the run's mode follows the advice for its peers. Without advice it is the safe one, bg: before the
+//! first answer, for a peer that nobody knows, with the service away. `imtcp-advice follow` asks the service: a program
+//! that loads others into the kernel has no TLS and no tokens, and reads no answers from outside.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Attachments and runs inside one another: the inner one decides for what it has, in whatever order
-//! they came, and the outer one has it when the inner one has ended.
+//! Attachments and runs inside one another. The inner one decides for what it has, in whatever order they came. When it
+//! ends, the outer one has that.
 
 use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeSet;

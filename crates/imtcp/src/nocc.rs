@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The mode without congestion control: only where the administrator allows it, and whoever uses it
-//! is in the system's log, or, where no such service runs, in the kernel's.
+//! The mode without congestion control. The administrator has to allow it. The system's log names who uses it, or the
+//! kernel's where no such service runs.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};

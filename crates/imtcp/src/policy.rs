@@ -251,9 +251,9 @@ pub struct OrderArgs {
     pub dscp: Option<Dscp>,
     /// Queue the packets on this host: background, none [background]
     ///
-    /// With background they wait behind others in the queues of this host: in the lowest band of pfifo_fast, prio and
-    /// fq (Linux 6.7 or later), and in Wi-Fi's background class. UDP of the command, as QUIC, waits too. It is the default of
-    /// the modes that yield. Others have none.
+    /// With background they wait behind others in the queues of this host. Those are the lowest band of pfifo_fast and
+    /// prio, and Wi-Fi's background class. UDP of the command, as QUIC, waits too. TCP through fq does not: flows take
+    /// turns there. It is the default of the modes that yield. Others have none.
     #[arg(
         long,
         value_enum,

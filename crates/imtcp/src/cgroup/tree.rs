@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A cgroup and those in it, of any depth: users nest theirs as they like, and a path to a deep one is longer than the
-//! kernel takes. So each is opened from the one around it, and what it takes grows with their number alone.
+//! A cgroup and those in it. Users nest theirs as they like, and the kernel takes no path to a deep one. So imtcp opens
+//! each from the one around it. The work grows with their number alone.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};

@@ -44,8 +44,8 @@ pub(super) fn link_in_order(attachment: &Attachment) -> Result<()> {
     Ok(())
 }
 
-/// Gives each of its cgroups a link anew where one has none, or where it had no orders any more: links may
-/// be of programs whose maps nobody reads any more. A killed `attach` or `detach` leaves such.
+/// Links each of its cgroups anew if one has no link, or if it had no orders any more: then the links may be of programs
+/// whose maps nobody reads. A killed `attach` or `detach` leaves such.
 pub(super) fn mend_links(attachment: &mut Attachment, had_orders: bool) -> Result<()> {
     if had_orders && attachment.unlinked().is_empty() {
         return Ok(());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `imtcp run`: a cgroup for the command, the sockops program on it by a link that the kernel
-//! ends with us (also after SIGKILL), the command inside, a line at the end.
+//! `imtcp run`: a cgroup for the command, programs on it, the command inside, and a line at the end. The kernel ends the
+//! programs' links with us, after SIGKILL too.
 
 mod inherited;
 mod last_line;

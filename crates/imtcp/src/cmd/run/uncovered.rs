@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a run does that no congestion control of ours holds back: seen while it goes on, for the line at
-//! its end to name what was seen and nothing else.
+//! What a run does that no congestion control of ours holds back. It is watched while the run goes on: the line at the
+//! run's end names what was seen, and nothing else.
 
 use std::collections::BTreeSet;
 use std::fs;
