@@ -93,21 +93,12 @@ static __always_inline long set_control(struct bpf_sock_ops *ctx, __u32 mode)
 			      TCP_CA_NAME_MAX);
 }
 
-/* Returns 0 where its packets are marked. A connection that is accepted has its listener's tag and mark. */
+/* Returns 0 where its packets are marked. A connection that is accepted has its listener's tag and marks. */
 static __always_inline long set_dscp(struct bpf_sock_ops *ctx, struct imtcp_tag *tag, __u32 dscp)
 {
-	__u32 address[4] = {ctx->remote_ip6[0], ctx->remote_ip6[1], ctx->remote_ip6[2]};
-	int is_ipv6 = ctx->family == AF_INET6 && !imtcp_is_mapped(address);
-	int tos = (int)(dscp << DSCP_SHIFT), before = 0;
-
-	bpf_getsockopt(ctx, is_ipv6 ? SOL_IPV6 : SOL_IP, is_ipv6 ? IPV6_TCLASS : IP_TOS, &before,
-		       sizeof(before));
-	if (imtcp_set_tos(ctx, is_ipv6, &tos))
-		return 1;
-	if (!tag->has_dscp)
-		tag->tos_before = (__u32)before;
-	tag->has_dscp = 1;
-	return 0;
+	if (ctx->family == AF_INET6 && !imtcp_is_mapped(ctx->remote_ip6))
+		return imtcp_mark(ctx, 1, tag, dscp);
+	return imtcp_mark(ctx, 0, tag, dscp);
 }
 
 /* Is this tag of another run or attachment, with orders in force? */
@@ -464,8 +455,11 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 	}
 	if (!is_ours(cc)) {
 		/* A listener of an attachment with a filter, or a connection whose program chose another control. */
-		if (order.given_up)
+		if (order.given_up) {
+			if (tag && cfg.tags_have_dscp)
+				imtcp_give_back_tos((struct sock *)tp, tag);
 			bpf_sk_storage_delete(&imtcp_tags, tp);
+		}
 		return 0;
 	}
 	__builtin_memcpy(only, order.only, sizeof(only));

@@ -3,6 +3,7 @@
  * What tells a queue that a connection's packets can wait: the DSCP on the wire, and the packet's priority on this host.
  *
  *   imtcp_sockops         gives a new connection the DSCP, and notes what it had (imtcp_ctl.bpf.c)
+ *   init of a control     the same for one that was open before (imtcp_life.h)
  *   imtcp_keep_dscp       keeps it when the program sets its own, as OpenSSH does
  *   imtcp_switch          gives back what it had when imtcp leaves the connection
  *   imtcp_set_priority    sets each packet's priority at its way out; it ends with its link, and leaves nothing on a socket
@@ -14,7 +15,7 @@
 #include "imtcp_ctl_filter.h"
 #include "imtcp_marks.h"
 
-#define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
+#define SHOWN_BYTES 4096 /* of an option's value, a page at most */
 #define IPPROTO_TCP 6
 
 /*
@@ -23,16 +24,16 @@
  */
 #define BACKGROUND_PRIORITY 257
 
-/* The option that marks packets. */
-static __always_inline int is_dscp_option(int level, int name)
-{
-	return (level == SOL_IP && name == IP_TOS) || (level == SOL_IPV6 && name == IPV6_TCLASS);
-}
+struct bpf_sock {
+	__u32 bound_dev_if;
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+};
 
 /* --- imtcp_keep_dscp ----------------------------------------------------------------- */
 
 /* uapi/linux/bpf.h; the layouts are fixed */
-struct bpf_sock;
 struct bpf_sockopt {
 	struct bpf_sock *sk;
 	void *optval;
@@ -44,27 +45,39 @@ struct bpf_sockopt {
 };
 _Static_assert(__builtin_offsetof(struct bpf_sockopt, optlen) == 32, "as in uapi/linux/bpf.h");
 
-/* Always returns 1: the call succeeds. A length of 0 has the kernel take what the program wrote, however long it is; -1
- * has it go no further. */
+/* Would the kernel take this for the mark of the socket's packets? */
+static __always_inline int sets_dscp(const struct bpf_sockopt *ctx)
+{
+	if (ctx->level == SOL_IP && ctx->optname == IP_TOS)
+		return ctx->optlen >= 1;
+	return ctx->level == SOL_IPV6 && ctx->optname == IPV6_TCLASS &&
+	       ctx->optlen >= (int)sizeof(int) && ctx->sk->family == AF_INET6;
+}
+
+/*
+ * Always returns 1: the call succeeds. With a length of -1 the kernel goes no further. Other programs of the cgroups around may
+ * have judged the call, so the rest stays as it is. Of what is longer than the kernel shows to programs, it takes what the
+ * program wrote if the length is 0.
+ */
 SEC("cgroup/setsockopt")
 int imtcp_keep_dscp(struct bpf_sockopt *ctx)
 {
-	struct imtcp_tag *tag = NULL;
+	struct imtcp_tag *tag;
 
-	if (is_dscp_option(ctx->level, ctx->optname) && ctx->sk)
+	if (!ctx->sk)
+		return 1;
+	if (sets_dscp(ctx)) {
 		tag = bpf_sk_storage_get(&imtcp_tags, ctx->sk, NULL, 0);
-	ctx->optlen = tag && tag->policy == cfg.policy && tag->has_dscp ? -1 : 0;
+		if (tag && tag->marked)
+			ctx->optlen = -1;
+	} else if (ctx->optlen > SHOWN_BYTES) {
+		ctx->optlen = 0;
+	}
 	return 1;
 }
 
 /* --- imtcp_set_priority -------------------------------------------------------------- */
 
-struct bpf_sock {
-	__u32 bound_dev_if;
-	__u32 family;
-	__u32 type;
-	__u32 protocol;
-};
 struct __sk_buff {
 	__u32 _to_priority[8];
 	__u32 priority;

@@ -114,6 +114,8 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	imtcp_params_init(&conn->flow.params);
 	policy = imtcp_policy_of(conn);
 	if (policy) {
+		if (tag && policy->dscp_plus1 && !tag->marked)
+			imtcp_mark_open(sk, tag, policy->dscp_plus1 - 1);
 		imtcp_params_choose(&conn->flow.params, &policy->params);
 		/* before a connection's first packet TCP's own clock has not been read */
 		imtcp_policy_look_at_others(policy, conn, bpf_ktime_get_ns() / 1000);

@@ -254,8 +254,15 @@ struct imtcp_policy {
  * by file descriptor, the sockops program sets it for new sockets. */
 struct imtcp_tag {
 	__imtcp_u64 policy;
-	__imtcp_u32 has_dscp; /* its policy's, and this was its TOS byte before */
-	__imtcp_u32 tos_before;
+	__imtcp_u32
+		marked; /* IMTCP_MARKED_*: with a policy's DSCP, and these were the bytes before */
+	__imtcp_u16 tos_before;
+	__imtcp_u16 tclass_before;
+};
+
+enum {
+	IMTCP_MARKED_TOS = 1,	 /* packets of IPv4 */
+	IMTCP_MARKED_TCLASS = 2, /* and of IPv6 */
 };
 
 #endif

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 pub use libbpf_rs::Link;
 use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, Object, OpenObject, ProgramMut};
+use libbpf_sys as sys;
 
 use imtcp_common::shell;
 
@@ -73,24 +74,75 @@ pub struct Links {
     gives: Link,
     /// Each with the suffix of its pin.
     marks: Vec<(&'static str, Link)>,
+    /// What its user should know: what is not done, and whose program does not run any more.
+    pub told: Vec<String>,
 }
 
-/// Gives the new connections and listeners of a cgroup that pass a filter to a policy, and marks what they send. The
-/// default filter lets all pass. Of several programs on a cgroup the one that was attached first runs first. Where
-/// the cgroup takes no program that marks, as where another's is to be alone, it does without.
-pub fn attach_to_cgroup(cgroup: BorrowedFd, policy: u64, filter: imtcp_filter) -> Result<Links> {
+/// Which programs that mark packets a policy may need.
+#[derive(Clone, Copy, Debug)]
+pub struct Marking {
+    pub dscp: bool,
+    pub priority: bool,
+}
+
+/// Gives the new connections and listeners of a cgroup that pass a filter to a policy, and marks what they send. The default filter lets all pass. Of several programs on a cgroup the one that was attached first runs first.
+pub fn attach_to_cgroup(
+    cgroup: BorrowedFd,
+    policy: u64,
+    filter: imtcp_filter,
+    marking: Marking,
+) -> Result<Links> {
     meta::require_same_layout()?;
     let cfg = imtcp_ctl_cfg { policy, filter, ..Default::default() };
-    let attach = |name: &str| -> Result<Link> {
-        let object = load_for(name, cfg, "the cgroup program")?;
-        Ok(program(&object, name)?.attach_cgroup(cgroup.as_raw_fd())?)
-    };
     let object = load_for(objects::SOCKOPS, cfg, "the cgroup program")?;
     let prog = program(&object, objects::SOCKOPS)?;
     let gives = prog.attach_cgroup(cgroup.as_raw_fd()).map_err(|e| refused(cgroup, e.into()))?;
-    let marks = objects::MARKS.into_iter();
-    let marks = marks.filter_map(|(name, suffix)| Some((suffix, attach(name).ok()?))).collect();
-    Ok(Links { gives, marks })
+    let mut links = Links { gives, marks: Vec::new(), told: Vec::new() };
+    if let Some((dir, id)) = hidden_by_ours(cgroup, sys::BPF_CGROUP_SOCK_OPS) {
+        let dir = dir.display();
+        links
+            .told
+            .push(format!("the sock_ops program {id} on {dir} does not run for these processes"));
+    }
+    for (name, suffix, kind) in objects::MARKS {
+        if !(if suffix == objects::DSCP { marking.dscp } else { marking.priority }) {
+            continue;
+        }
+        match attach_beside_others(name, cfg, cgroup, kind) {
+            Ok(link) => links.marks.push((suffix, link)),
+            Err(e) => links.told.push(format!("packets are not marked in full: {e:#}")),
+        }
+    }
+    Ok(links)
+}
+
+fn attach_beside_others(
+    name: &str,
+    cfg: imtcp_ctl_cfg,
+    cgroup: BorrowedFd,
+    kind: sys::bpf_attach_type,
+) -> Result<Link> {
+    if let Some((dir, id)) = hidden_by_ours(cgroup, kind) {
+        bail!("the program {id} on {} would not run any more below it", dir.display());
+    }
+    let object = load_for(name, cfg, "the cgroup program")?;
+    Ok(program(&object, name)?.attach_cgroup(cgroup.as_raw_fd())?)
+}
+
+/// A program of a cgroup around this one that lets others be in its place, as BPF_F_ALLOW_OVERRIDE says. One of ours would be:
+/// it may be a firewall's.
+pub(crate) fn hidden_by_ours(
+    cgroup: BorrowedFd,
+    kind: sys::bpf_attach_type,
+) -> Option<(PathBuf, u32)> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd())).ok()?;
+    let nearest = path.ancestors().skip(1).find_map(|dir| {
+        let open = std::fs::File::open(dir).ok()?;
+        let (flags, ids) = raw::programs_of_cgroup(open.as_fd(), kind).ok()?;
+        Some((dir.to_path_buf(), flags, *ids.first()?))
+    });
+    let (dir, flags, id) = nearest?;
+    (flags & sys::BPF_F_ALLOW_MULTI == 0).then_some((dir, id))
 }
 
 /// Why a cgroup does not take the program: mostly because another's, on it or above it, is to be alone.
@@ -119,8 +171,8 @@ fn refused(cgroup: BorrowedFd, error: anyhow::Error) -> anyhow::Error {
 /// The id of a cgroup's own sock_ops program, where it was attached to be the only one.
 fn lone_program(dir: &Path) -> Option<u32> {
     let dir = std::fs::File::open(dir).ok()?;
-    let (flags, ids) = raw::sock_ops_of_cgroup(dir.as_fd()).ok()?;
-    ids.first().copied().filter(|_| flags & libbpf_sys::BPF_F_ALLOW_MULTI == 0)
+    let (flags, ids) = raw::programs_of_cgroup(dir.as_fd(), sys::BPF_CGROUP_SOCK_OPS).ok()?;
+    ids.first().copied().filter(|_| flags & sys::BPF_F_ALLOW_MULTI == 0)
 }
 
 /// Where the links of an attachment are pinned.
@@ -138,7 +190,7 @@ pub fn linked_cgroups(id: u64, links: usize) -> BTreeSet<u64> {
 /// Ends these links.
 pub fn remove_links(id: u64, links: usize) {
     for pin in (0..links).map(|index| attachment_pin(id, index)) {
-        for suffix in objects::MARKS.map(|(_, suffix)| suffix) {
+        for suffix in objects::MARKS.map(|(_, suffix, _)| suffix) {
             let _ = std::fs::remove_file(beside(&pin, suffix));
         }
         let _ = std::fs::remove_file(pin);

@@ -3,6 +3,7 @@
 
 use anyhow::{anyhow, Result};
 use libbpf_rs::{Object, ObjectBuilder, OpenMapMut, OpenObject};
+use libbpf_sys as sys;
 
 use crate::probe;
 
@@ -33,9 +34,12 @@ pub(crate) const TAGGED: &str = "imtcp_tagged";
 /// The control object's program of a cgroup.
 pub(crate) const SOCKOPS: &str = "imtcp_sockops";
 
+pub(crate) const DSCP: &str = "-dscp";
 /// Those beside it that mark packets, each with the suffix of its link's pin (bpf/imtcp_ctl_marks.h).
-pub(crate) const MARKS: [(&str, &str); 2] =
-    [("imtcp_keep_dscp", "-dscp"), ("imtcp_set_priority", "-priority")];
+pub(crate) const MARKS: [(&str, &str, sys::bpf_attach_type); 2] = [
+    ("imtcp_keep_dscp", DSCP, sys::BPF_CGROUP_SETSOCKOPT),
+    ("imtcp_set_priority", "-priority", sys::BPF_CGROUP_INET_EGRESS),
+];
 
 /// The control object's program that writes into a policy.
 pub(crate) const SET_ORDERS: &str = "imtcp_set_orders";

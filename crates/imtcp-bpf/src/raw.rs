@@ -77,19 +77,15 @@ pub fn cgroup_of_link(link: BorrowedFd) -> io::Result<Option<u64>> {
     Ok((id != 0).then_some(id))
 }
 
-/// The flags and ids of the sock_ops programs that were attached to this very cgroup.
-pub fn sock_ops_of_cgroup(cgroup: BorrowedFd) -> io::Result<(u32, Vec<u32>)> {
+/// The flags and ids of the programs of a kind that were attached to this very cgroup.
+pub fn programs_of_cgroup(
+    cgroup: BorrowedFd,
+    kind: sys::bpf_attach_type,
+) -> io::Result<(u32, Vec<u32>)> {
     let (mut flags, mut count, mut ids) = (0, 64, [0u32; 64]);
     // SAFETY: the descriptor is open, and `ids` has as many places as `count` says.
     check(unsafe {
-        sys::bpf_prog_query(
-            cgroup.as_raw_fd(),
-            sys::BPF_CGROUP_SOCK_OPS,
-            0,
-            &mut flags,
-            ids.as_mut_ptr(),
-            &mut count,
-        )
+        sys::bpf_prog_query(cgroup.as_raw_fd(), kind, 0, &mut flags, ids.as_mut_ptr(), &mut count)
     })?;
     Ok((flags, ids[..count as usize].to_vec()))
 }

@@ -512,18 +512,24 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_tag {
     pub policy: __imtcp_u64,
-    pub has_dscp: __imtcp_u32,
-    pub tos_before: __imtcp_u32,
+    pub marked: __imtcp_u32,
+    pub tos_before: __imtcp_u16,
+    pub tclass_before: __imtcp_u16,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of imtcp_tag"][::std::mem::size_of::<imtcp_tag>() - 16usize];
     ["Alignment of imtcp_tag"][::std::mem::align_of::<imtcp_tag>() - 8usize];
     ["Offset of field: imtcp_tag::policy"][::std::mem::offset_of!(imtcp_tag, policy) - 0usize];
-    ["Offset of field: imtcp_tag::has_dscp"][::std::mem::offset_of!(imtcp_tag, has_dscp) - 8usize];
+    ["Offset of field: imtcp_tag::marked"][::std::mem::offset_of!(imtcp_tag, marked) - 8usize];
     ["Offset of field: imtcp_tag::tos_before"]
         [::std::mem::offset_of!(imtcp_tag, tos_before) - 12usize];
+    ["Offset of field: imtcp_tag::tclass_before"]
+        [::std::mem::offset_of!(imtcp_tag, tclass_before) - 14usize];
 };
+pub const IMTCP_MARKED_TOS: _bindgen_ty_1 = 1;
+pub const IMTCP_MARKED_TCLASS: _bindgen_ty_1 = 2;
+pub type _bindgen_ty_1 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct imtcp_filter_network {

@@ -11,6 +11,13 @@ use crate::{paths, shared};
 
 pub struct Tags(MapHandle);
 
+/// What a socket that imtcp has marked had before: IP_TOS and IPV6_TCLASS; nothing of what imtcp has left alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unmarked {
+    pub tos: Option<u16>,
+    pub tclass: Option<u16>,
+}
+
 impl Tags {
     pub fn open() -> Result<Self> {
         let map = MapHandle::from_pinned_path(paths::pin("imtcp_tags"))
@@ -31,6 +38,15 @@ impl Tags {
 
     pub fn get(&self, socket: BorrowedFd) -> Option<u64> {
         self.whole(socket).map(|t| t.policy)
+    }
+
+    pub fn unmarked(&self, socket: BorrowedFd) -> Unmarked {
+        let tag = self.whole(socket).unwrap_or_default();
+        let has = |mark: u32| tag.marked & mark != 0;
+        Unmarked {
+            tos: has(shared::IMTCP_MARKED_TOS).then_some(tag.tos_before),
+            tclass: has(shared::IMTCP_MARKED_TCLASS).then_some(tag.tclass_before),
+        }
     }
 
     fn whole(&self, socket: BorrowedFd) -> Option<shared::imtcp_tag> {

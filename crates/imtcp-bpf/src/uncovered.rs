@@ -12,6 +12,9 @@ use std::os::unix::fs::MetadataExt;
 use anyhow::{anyhow, Result};
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ProgramMut};
 
+use libbpf_sys as sys;
+
+use crate::control::hidden_by_ours;
 use crate::objects;
 use crate::raw::Plain;
 use crate::shared::{imtcp_moved, imtcp_uncovered, imtcp_unix_peer};
@@ -47,10 +50,14 @@ pub struct Moved {
 
 impl Uncovered {
     pub fn watch(cgroup: BorrowedFd) -> Self {
-        let attach = |program| Attached::to_cgroup(program, cgroup).ok();
+        // None in the place of another's, which may be a firewall's.
+        let attach = |program, kind| match hidden_by_ours(cgroup, kind) {
+            Some(_) => None,
+            None => Attached::to_cgroup(program, cgroup).ok(),
+        };
         Uncovered {
-            udp: attach("imtcp_udp"),
-            unix: attach("imtcp_unix_connect"),
+            udp: attach("imtcp_udp", sys::BPF_CGROUP_INET_EGRESS),
+            unix: attach("imtcp_unix_connect", sys::BPF_CGROUP_UNIX_CONNECT),
             leaves: Attached::to_moves(cgroup).ok(),
         }
     }

@@ -47,7 +47,7 @@ pub fn costs() -> Result<Vec<Cost>> {
     // Loaded one at a time, as the command does.
     for program in objects::ctl_programs()? {
         let mut object = objects::open_ctl(&program)?;
-        if program == objects::SOCKOPS {
+        if program == objects::SOCKOPS || program == objects::SWITCH {
             let worst =
                 imtcp_ctl_cfg { filter: full_filter(), tags_have_dscp: 1, ..Default::default() };
             objects::open_map(&mut object, ".rodata.cfg")?.set_initial_value(worst.bytes())?;

@@ -178,7 +178,7 @@ impl Attachment {
 
     /// What is ordered, for people.
     pub fn orders(&self) -> String {
-        policy::told(self.mode, &self.params, &self.limits)
+        policy::told(self.mode, &self.params, &self.limits, self.marks)
     }
 
     pub fn forget(&self) {

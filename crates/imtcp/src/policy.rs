@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use imtcp_bpf::control::Marking;
 use imtcp_bpf::{netns, Policy};
 use imtcp_common::exit::{Coded, USAGE};
 use imtcp_common::format;
@@ -75,6 +76,10 @@ impl Marks {
         }
     }
 
+    pub fn marking(self) -> Marking {
+        Marking { dscp: self.dscp.0.is_some(), priority: self.priority == Priority::Background }
+    }
+
     pub fn of(orders: &Policy) -> Self {
         let code = orders.dscp_plus1.checked_sub(1).and_then(|code| u8::try_from(code).ok());
         let priority = if orders.is_behind == 0 { Priority::None } else { Priority::Background };
@@ -137,9 +142,16 @@ impl std::fmt::Display for Limits {
 }
 
 /// The orders in words: `bg, g=0.9, at most 10.0 Mbit/s`.
-pub fn told(mode: Mode, params: &InForce, limits: &Limits) -> String {
+pub fn told(mode: Mode, params: &InForce, limits: &Limits, marks: Marks) -> String {
     let mut parts = vec![mode.name().to_string()];
     parts.extend(param::unusual(mode, params));
+    let usual = Marks::of_mode(mode);
+    if marks.dscp != usual.dscp {
+        parts.push(format!("DSCP {}", marks.dscp));
+    }
+    if marks.priority != usual.priority {
+        parts.push(format!("priority {}", marks.priority.name()));
+    }
     parts.push(limits.to_string());
     parts.join(", ")
 }
@@ -246,7 +258,7 @@ pub struct OrderArgs {
     ///
     /// Names are le, ef, cs0 to cs7 and af11 to af43. A number is 0 to 63. The name le is the lower effort of
     /// RFC 8622, which CAKE and other queues serve after the rest. It is the default of the modes that yield. Others have none.
-    /// Connections that were open before keep theirs. Some kernels let imtcp mark no IPv4 on an IPv6 socket.
+    /// Some kernels let imtcp mark no IPv4 on an IPv6 socket.
     #[arg(long, value_name = "DSCP")]
     pub dscp: Option<Dscp>,
     /// Queue the packets on this host: background, none [background]

@@ -75,7 +75,7 @@ impl Run {
 
     /// What is ordered, for people.
     pub fn orders(&self) -> String {
-        policy::told(self.mode, &self.params, &self.limits)
+        policy::told(self.mode, &self.params, &self.limits, self.marks)
     }
 
     /// The same as options of `imtcp attach`.

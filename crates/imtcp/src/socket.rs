@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use imtcp_bpf::probe;
+use imtcp_bpf::tags::Unmarked;
 
 /// A thread, held so that its number cannot come to mean another.
 pub struct Thread(OwnedFd);
@@ -166,6 +167,28 @@ pub fn set_control(fd: BorrowedFd, name: &str) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Marks its packets as before imtcp did. IP_TOS sets the socket's priority as well, which is the program's.
+pub fn unmark(fd: BorrowedFd, before: Unmarked) -> io::Result<()> {
+    let set = |level: i32, option: i32, value: i32| {
+        // SAFETY: an integer, which lives through the call.
+        let rc = unsafe {
+            let length = size_of::<i32>() as libc::socklen_t;
+            libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), length)
+        };
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    if let Some(tos) = before.tos {
+        let priority = get(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, 0)?;
+        set(libc::IPPROTO_IP, libc::IP_TOS, tos.into())?;
+        set(libc::SOL_SOCKET, libc::SO_PRIORITY, priority)?;
+    }
+    before.tclass.map_or(Ok(()), |class| set(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class.into()))
 }
 
 #[cfg(test)]

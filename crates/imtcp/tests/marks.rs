@@ -33,6 +33,7 @@ impl Asked {
         Asked { process: Background(process), tell, hear: BufReader::new(hear) }
     }
 
+    /// A statement has an "=", and an expression has none.
     fn does(&mut self, statement: &str) {
         writeln!(self.tell, "{statement}").unwrap();
     }
@@ -106,14 +107,130 @@ fn a_connection_gets_back_its_mark_when_its_attachment_ends() {
     imtcp_ok(&["attach", "--pid", &asked.pid()]);
     asked.does("plain = connect()");
     asked.does("marked = connect(0x48)");
-    let attached = asked.says("(tos(before), tos(plain), tos(marked))");
+    let all = "(tos(before), tos(plain), tos(marked))";
+    let attached = asked.says(all);
     imtcp_ok(&["detach", "--all"]);
-    let detached = asked.says("(tos(before), tos(plain), tos(marked))");
+    let detached = asked.says(all);
     asked.does("after = connect()");
     let after = asked.says("tos(after)");
-    assert_eq!((attached.as_str(), detached.as_str()), ("(72, 4, 4)", "(72, 0, 72)"));
-    assert_eq!(after, "0");
+    // What is saved of a socket at a second `attach` is that it was imtcp's.
+    imtcp_ok(&["attach", "--pid", &asked.pid()]);
+    imtcp_ok(&["attach", "--pid", &asked.pid(), "--dscp", "cs1"]);
+    let again = asked.says(all);
+    asked.does("marked.setsockopt(6, 13, b'reno'); before = before");
+    imtcp_ok(&["detach", "--all"]);
+    let at_last = asked.says(all);
     asked.process.signal(libc::SIGKILL);
+    assert_eq!((attached.as_str(), detached.as_str()), ("(4, 4, 4)", "(72, 0, 72)"));
+    assert_eq!(after, "0");
+    assert_eq!((again.as_str(), at_last.as_str()), ("(4, 4, 4)", "(72, 0, 72)"));
+}
+
+#[test]
+fn what_a_run_has_left_has_its_own_mark_after_it_was_attached_and_detached() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let scratch = Scratch::new();
+    let (host, port) = net.peer();
+    let said = scratch.path("said");
+    let script = format!(
+        "import os, socket, time\n\
+         s = socket.socket(); s.setsockopt(0, 1, 0x48); s.connect(('{host}', {port}))\n\
+         s.sendall(b'x')\n\
+         if os.fork(): print(os.getpid() + 0, flush=True); os._exit(0)\n\
+         os.setsid(); os.close(1); os.close(2)\n\
+         while True:\n\
+         \x20   open('{0}.new', 'w').write(f\"{{os.getpid()}} {{s.getsockopt(0, 1)}}\")\n\
+         \x20   os.rename('{0}.new', '{0}'); time.sleep(0.05)",
+        said.display()
+    );
+    let output = net.run(&["-q", "--", "python3", "-c", &script]);
+    assert!(output.status.success(), "{output:?}");
+    let read = || std::fs::read_to_string(&said).unwrap_or_default();
+    eventually("it goes on", || read().ends_with(" 4"));
+    let pid = read().split(' ').next().unwrap().to_string();
+    imtcp_ok(&["attach", "--pid", &pid]);
+    imtcp_ok(&["detach", "--pid", &pid]);
+    eventually("it has its own mark", || read().ends_with(" 72"));
+    // SAFETY: our own grandchild.
+    unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
+}
+
+#[test]
+fn an_ipv4_connection_of_an_ipv6_listener_gets_back_both_of_its_marks() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let mut asked = Asked::start(&net);
+    imtcp_ok(&["attach", "--pid", &asked.pid()]);
+    asked.does("l = socket.socket(socket.AF_INET6); l.setsockopt(0, 1, 0x48)");
+    asked.does("l.setsockopt(41, 67, 0x20); r = l.bind(('::', 0)); r = l.listen()");
+    asked
+        .does("c = socket.create_connection(('127.0.0.1', l.getsockname()[1])); a = l.accept()[0]");
+    imtcp_ok(&["detach", "--all"]);
+    let back = asked.says("(tos(a), a.getsockopt(41, 67), tos(c))");
+    asked.process.signal(libc::SIGKILL);
+    assert_eq!(back, "(72, 32, 0)");
+}
+
+#[test]
+fn a_socket_keeps_the_priority_that_its_program_chose() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let mut asked = Asked::start(&net);
+    imtcp_ok(&["attach", "--pid", &asked.pid(), "--priority", "none"]);
+    asked.does("s = socket.socket(); s.setsockopt(1, 12, 6)");
+    let (host, port) = net.peer();
+    asked.does(&format!("r = s.connect(('{host}', {port}))"));
+    let attached = asked.says("(tos(s), s.getsockopt(1, 12))");
+    imtcp_ok(&["detach", "--all"]);
+    let detached = asked.says("(tos(s), s.getsockopt(1, 12))");
+    asked.process.signal(libc::SIGKILL);
+    assert_eq!((attached.as_str(), detached.as_str()), ("(4, 6)", "(0, 6)"));
+}
+
+#[test]
+fn in_a_run_within_a_run_a_program_does_not_undo_the_mark_either() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let (host, port) = net.peer();
+    let script = format!(
+        "import socket\ns = socket.create_connection(('{host}', {port}))\n\
+         s.setsockopt(0, 1, 0x48)\nprint(s.getsockopt(0, 1))"
+    );
+    let inner = ["-q", "--dscp", "cs1", "--", &IMTCP, "run", "-q", "--", "python3", "-c", &script];
+    let output = net.run(&inner);
+    assert_eq!(text(&output.stdout).trim(), "4", "{output:?}");
+}
+
+#[test]
+fn options_that_the_kernel_refuses_are_refused_within_a_run_too() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let net = Net::new();
+    let then = "def refused(level, name, value):\n\
+        \x20   try: s.setsockopt(level, name, value)\n\
+        \x20   except OSError as e: return e.errno\n\
+        assert refused(41, 67, 4) == 92, 'IPv6 on IPv4'\n\
+        assert refused(0xdead, 1, 1) == 92, 'no such level'\n\
+        v6 = socket.socket(socket.AF_INET6)\n\
+        s, v4 = v6, s\n\
+        assert refused(41, 67, b'x') == 22, 'too short'\n\
+        s = v4";
+    assert_eq!(tos_in_a_run(&net, &[], then), "4");
 }
 
 #[test]
@@ -169,4 +286,56 @@ fn a_killed_run_marks_nothing_that_is_connected_later() {
     std::fs::write(&go, "").unwrap();
     eventually("it has connected", || said.exists());
     assert_eq!(std::fs::read_to_string(&said).unwrap(), "72");
+}
+
+/// A firewall's program, as systemd and others attach one: no packet leaves. Others may be attached below it in its place.
+fn let_nothing_out(unit: &Unit) {
+    const PROG_LOAD: libc::c_long = 5;
+    const PROG_ATTACH: libc::c_long = 8;
+    const CGROUP_SKB: u32 = 8;
+    const EGRESS: u32 = 1;
+    const ALLOW_OVERRIDE: u32 = 1;
+    // r0 = 0; exit
+    let program: [u64; 2] = [0xb7, 0x95];
+    let license = c"GPL";
+    // union bpf_attr of uapi/linux/bpf.h.
+    let mut load = [0u32; 30];
+    (load[0], load[1]) = (CGROUP_SKB, 2);
+    let pointers = [program.as_ptr() as u64, license.as_ptr() as u64];
+    for (i, pointer) in pointers.into_iter().enumerate() {
+        (load[2 + 2 * i], load[3 + 2 * i]) = (pointer as u32, (pointer >> 32) as u32);
+    }
+    load[17] = EGRESS;
+    let dir = std::fs::File::open(&unit.0).unwrap();
+    // SAFETY: the program and its licence live through the first call, and the kernel keeps none of the attributes.
+    unsafe {
+        let loaded = libc::syscall(libc::SYS_bpf, PROG_LOAD, load.as_ptr(), size_of_val(&load));
+        assert!(loaded >= 0, "{}", std::io::Error::last_os_error());
+        let attach =
+            [std::os::fd::AsRawFd::as_raw_fd(&dir) as u32, loaded as u32, EGRESS, ALLOW_OVERRIDE];
+        let size = size_of_val(&attach);
+        let attached = libc::syscall(libc::SYS_bpf, PROG_ATTACH, attach.as_ptr(), size);
+        assert_eq!(attached, 0, "{}", std::io::Error::last_os_error());
+        libc::close(loaded as i32);
+    }
+}
+
+#[test]
+fn a_firewall_of_the_cgroup_around_still_holds_within_a_run_and_the_missing_marks_are_told() {
+    let Some(_alone) = alone() else { return };
+    if !python3_is_there() {
+        return;
+    }
+    let unit = Unit::new();
+    let_nothing_out(&unit);
+    let script = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                  try: s.sendto(b'x', ('127.0.0.1', 9)); print('sent')\n\
+                  except PermissionError: print('held')";
+    for options in ["", "--priority none"] {
+        let line = format!("exec \"$0\" run {options} -- python3 -c \"{script}\"");
+        let output = unit.command(&line).output().unwrap();
+        assert_eq!(text(&output.stdout).trim(), "held", "{options}: {output:?}");
+        let told = text(&output.stderr).contains("packets are not marked in full: the program ");
+        assert_eq!(told, options.is_empty(), "{output:?}");
+    }
 }

@@ -317,16 +317,17 @@ fn give_back_to(run: &Run, given_up: &BTreeSet<i32>, before: BTreeSet<u64>) -> R
 fn change(mut attachment: Attachment, wanted: &Wanted) -> Result<Done> {
     let policies = Policies::open()?;
     let before = Some(attachment.clone().as_in_kernel(&policies).orders());
-    let had_orders = attachment.has_orders();
+    let marks = Marks::of(&wanted.orders);
+    let links_are_right = attachment.has_orders() && attachment.marks == marks;
     attachment.mode = wanted.mode;
     attachment.limits = Limits::of(&wanted.orders);
-    attachment.marks = Marks::of(&wanted.orders);
+    attachment.marks = marks;
     attachment.params = param::in_force(wanted.mode, &wanted.orders.params);
     attachment.rule = wanted.rule.clone();
     attachment.half_done = true;
     attachment.save()?;
     policies.replace_orders(attachment.policy, &wanted.orders)?;
-    mend_links(&mut attachment, had_orders)?;
+    mend_links(&mut attachment, links_are_right)?;
     link_in_order(&attachment)?;
     if let Target::Pid(pid) = attachment.target {
         move_tree(&mut attachment, pid)?;

@@ -15,6 +15,9 @@ use crate::nested::{self, Nest};
 
 pub(super) fn link(attachment: &mut Attachment, dir: BorrowedFd) -> Result<()> {
     let links = new_links(attachment, dir)?;
+    for told in &links.told {
+        eprintln!("imtcp: {told}");
+    }
     let pin = control::attachment_pin(attachment.policy, attachment.links);
     attachment.links += 1;
     attachment.save()?;
@@ -23,7 +26,7 @@ pub(super) fn link(attachment: &mut Attachment, dir: BorrowedFd) -> Result<()> {
 
 fn new_links(attachment: &Attachment, dir: BorrowedFd) -> Result<Links> {
     let filter = attachment.filter.as_ref().map(Filter::program).unwrap_or_default();
-    control::attach_to_cgroup(dir, attachment.policy, filter)
+    control::attach_to_cgroup(dir, attachment.policy, filter, attachment.marks.marking())
 }
 
 /// The kernel asks the programs of one cgroup in the order in which they were attached. Gives this attachment's
@@ -44,10 +47,10 @@ pub(super) fn link_in_order(attachment: &Attachment) -> Result<()> {
     Ok(())
 }
 
-/// Links each of its cgroups anew if one has no link, or if it had no orders any more: then the links may be of programs
-/// whose maps nobody reads. A killed `attach` or `detach` leaves such.
-pub(super) fn mend_links(attachment: &mut Attachment, had_orders: bool) -> Result<()> {
-    if had_orders && attachment.unlinked().is_empty() {
+/// Links each of its cgroups anew if one has no link, or if they are not right: of other marks, or of programs whose maps
+/// nobody reads, as where it had no orders any more. A killed `attach` or `detach` leaves such.
+pub(super) fn mend_links(attachment: &mut Attachment, are_right: bool) -> Result<()> {
+    if are_right && attachment.unlinked().is_empty() {
         return Ok(());
     }
     control::remove_links(attachment.policy, attachment.links);

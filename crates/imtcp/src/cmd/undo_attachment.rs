@@ -135,7 +135,10 @@ fn restore(
         // A program may have chosen another control since: that stays.
         let still_ours = socket::control(copy).is_ok_and(|c| c.starts_with("imtcp"));
         let given = still_ours && socket::set_control(copy, control).is_ok();
+        // Without a tag no program keeps the mark.
+        let before = tags.unmarked(copy);
         tags.clear(copy);
+        let _ = socket::unmark(copy, before);
         pass.done(part, given)?;
     }
     Ok(())

@@ -65,16 +65,16 @@ impl<T> Several<T> {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Port {
+enum NumberOrText {
     Number(u16),
-    Range(String),
+    Text(String),
 }
 
-impl std::fmt::Display for Port {
+impl std::fmt::Display for NumberOrText {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            Port::Number(port) => port.fmt(f),
-            Port::Range(range) => range.fmt(f),
+            NumberOrText::Number(port) => port.fmt(f),
+            NumberOrText::Text(text) => text.fmt(f),
         }
     }
 }
@@ -95,11 +95,11 @@ struct Written {
     #[serde(default)]
     to: Several<String>,
     #[serde(default)]
-    port: Several<Port>,
+    port: Several<NumberOrText>,
     mode: Option<String>,
     min_rate: Option<String>,
     max_rate: Option<String>,
-    dscp: Option<String>,
+    dscp: Option<NumberOrText>,
     priority: Option<String>,
     #[serde(default)]
     param: toml::Table,
@@ -114,7 +114,11 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
         mode,
         min_rate: rate(written.min_rate).map_err(|e| format!("min-rate: {e}"))?,
         max_rate: rate(written.max_rate).map_err(|e| format!("max-rate: {e}"))?,
-        dscp: written.dscp.map(|t| t.parse()).transpose().map_err(|e| format!("dscp: {e}"))?,
+        dscp: written
+            .dscp
+            .map(|t| t.to_string().parse())
+            .transpose()
+            .map_err(|e| format!("dscp: {e}"))?,
         priority: written.priority.as_deref().map(priority).transpose()?,
         params: written.param.iter().map(|(n, v)| Assignment::of_toml(mode, n, v)).collect(),
     };
@@ -317,8 +321,10 @@ mod tests {
         let rule = parse("x", &text(&names, &orders)).unwrap();
         assert_eq!(rule.filter.as_ref().unwrap().to_string(), "port 22-23");
         assert_eq!(rule.names.to_string(), "unit a \"quoted\" one.service, unit b.service");
-        assert_eq!(rule.told(), "bg, g=0.9, at most 20.0 Mbit/s");
+        assert_eq!(rule.told(), "bg, g=0.9, DSCP none, priority none, at most 20.0 Mbit/s");
         assert_eq!(Marks::of(&rule.orders), Marks::default());
+        let number = parse("x", "unit = \"a\"\ndscp = 8").unwrap();
+        assert_eq!(Marks::of(&number.orders).dscp, Dscp(Some(8)));
         let orders = OrderArgs { dscp: Some(Dscp(Some(8))), priority: None, ..orders };
         let marks = Marks::of(&parse("x", &text(&names, &orders)).unwrap().orders);
         assert_eq!(marks, Marks { dscp: Dscp(Some(8)), priority: Priority::Background });

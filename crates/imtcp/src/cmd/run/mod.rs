@@ -239,8 +239,18 @@ impl Session {
         self.registered = Some(runs::Registered::new(run, lock)?);
         let own = cgroup::Own::create(&self.cgroup)?;
         self.policies.insert(self.policy, &self.orders)?;
-        self.links = Some(control::attach_to_cgroup(own.as_fd(), self.policy, Default::default())?);
-        self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup, own.as_fd()));
+        // Advice changes the mode, and with it what marks packets.
+        let marking = match args.advise {
+            Some(_) => control::Marking { dscp: true, priority: true },
+            None => Marks::of(&self.orders).marking(),
+        };
+        let own_fd = own.as_fd();
+        let links = control::attach_to_cgroup(own_fd, self.policy, Default::default(), marking)?;
+        for told in links.told.iter().filter(|_| !args.quiet) {
+            eprintln!("imtcp: {told}");
+        }
+        self.links = Some(links);
+        self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup, own_fd));
         self.own = Some(own);
         let (inherited, unreached) = Inherited::take(self.policy, args.orders.mode)?;
         self.inherited = inherited;
