@@ -78,8 +78,6 @@ fn remedy(cgroup: &str, orders: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use imtcp_bpf::Policy;
-
     use super::super::line::line;
     use super::super::uncovered::Moved;
     use super::*;
