@@ -60,7 +60,10 @@ struct bpf_sock_ops {
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "as in uapi/linux/bpf.h");
 
 #include "imtcp_ctl_filter.h"
+
 SEC(".rodata.cfg") const volatile struct imtcp_ctl_cfg cfg;
+
+/* Its programs read cfg. */
 #include "imtcp_ctl_marks.h"
 
 /* The control of each mode. */
@@ -425,6 +428,16 @@ static __always_inline int is_ours(const char *name)
 	return 0;
 }
 
+/* It is nobody's any more, and its packets are marked as before. */
+static __always_inline void leave(struct tcp_sock *tp)
+{
+	struct imtcp_tag *tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
+
+	if (tag && cfg.tags_have_dscp)
+		imtcp_give_back_tos((struct sock *)tp, tag);
+	bpf_sk_storage_delete(&imtcp_tags, tp);
+}
+
 SEC("iter/tcp")
 int imtcp_switch(struct bpf_iter__tcp *ctx)
 {
@@ -444,8 +457,8 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		return 0;
 	icsk = (struct inet_connection_sock___ctl *)tp;
 	BPF_CORE_READ_STR_INTO(&cc, icsk, icsk_ca_ops, name);
-	tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
 	if (order.given_up) {
+		tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
 		if (!tag)
 			return 0;
 		policy = tag->policy;
@@ -455,11 +468,8 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 	}
 	if (!is_ours(cc)) {
 		/* A listener of an attachment with a filter, or a connection whose program chose another control. */
-		if (order.given_up) {
-			if (tag && cfg.tags_have_dscp)
-				imtcp_give_back_tos((struct sock *)tp, tag);
-			bpf_sk_storage_delete(&imtcp_tags, tp);
-		}
+		if (order.given_up)
+			leave(tp);
 		return 0;
 	}
 	__builtin_memcpy(only, order.only, sizeof(only));
@@ -470,9 +480,7 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 		order.failed++;
 		return 0;
 	}
-	if (tag && cfg.tags_have_dscp)
-		imtcp_give_back_tos((struct sock *)tp, tag);
-	bpf_sk_storage_delete(&imtcp_tags, tp);
+	leave(tp);
 	if (moved)
 		__sync_fetch_and_add(moved, 1);
 	if (skc->skc_state == TCP_LISTEN)

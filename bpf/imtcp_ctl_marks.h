@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What tells a queue that a connection's packets can wait: the DSCP on the wire, and the packet's priority on this host.
+ * Marks tell queues that packets can wait: the DSCP on the wire, and the priority on this host.
  *
  *   imtcp_sockops         gives a new connection the DSCP, and notes what it had (imtcp_ctl.bpf.c)
  *   init of a control     the same for one that was open before (imtcp_life.h)
@@ -14,22 +14,15 @@
 #include "imtcp_conn.h"
 #include "imtcp_ctl_filter.h"
 #include "imtcp_marks.h"
+#include "imtcp_packet.h"
 
 #define SHOWN_BYTES 4096 /* of an option's value, a page at most */
-#define IPPROTO_TCP 6
 
 /*
- * Wi-Fi takes 256 to 263 for 802.1D's user priority 0 to 7 itself: 1 is background (cfg80211_classify8021d). pfifo_fast,
- * prio and mqprio take the last four bits, 1 here, and give it their lowest band (TC_PRIO_FILLER).
+ * Wi-Fi takes 256 to 263 for 802.1D's user priorities 0 to 7, and 1 is background (cfg80211_classify8021d). pfifo_fast,
+ * prio and mqprio take the last four bits. These are TC_PRIO_FILLER here, which is in their lowest band.
  */
 #define BACKGROUND_PRIORITY 257
-
-struct bpf_sock {
-	__u32 bound_dev_if;
-	__u32 family;
-	__u32 type;
-	__u32 protocol;
-};
 
 /* --- imtcp_keep_dscp ----------------------------------------------------------------- */
 
@@ -77,15 +70,6 @@ int imtcp_keep_dscp(struct bpf_sockopt *ctx)
 }
 
 /* --- imtcp_set_priority -------------------------------------------------------------- */
-
-struct __sk_buff {
-	__u32 _to_priority[8];
-	__u32 priority;
-	__u32 _to_sk[33];
-	struct bpf_sock *sk;
-};
-_Static_assert(__builtin_offsetof(struct __sk_buff, priority) == 32, "as in uapi/linux/bpf.h");
-_Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "as in uapi/linux/bpf.h");
 
 /* Always returns 1: the packet may leave. Of TCP those of the run or attachment; of the rest, as QUIC, all that the
  * cgroup sends, where no filter chooses among it. Below fq flows take turns already, and its lowest band has a quarter of the

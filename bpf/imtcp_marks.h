@@ -15,21 +15,23 @@
 #define SO_PRIORITY 12
 
 /*
- * IPv4 goes by IP_TOS, on an IPv6 socket, too. Some kernels take that from BPF on IPv4 sockets only. IP_TOS sets the socket's
- * priority as well, which is the program's. `sk` is what the helpers of the program at hand take. `failed` is 0 where it is
+ * IPv4 goes by IP_TOS, on an IPv6 socket, too. Some kernels take that from BPF on IPv4 sockets only. IP_TOS also sets the
+ * socket's priority: the program's is put back. `sk` is what the helpers of the program at hand take. Returns 0 where it is
  * done.
  */
-#define imtcp_set_tos(sk, is_ipv6, tos, failed)                                                    \
-	do {                                                                                       \
+#define imtcp_set_tos(sk, is_ipv6, tos)                                                            \
+	({                                                                                         \
 		int _priority = 0;                                                                 \
 		int _is_known = !bpf_getsockopt(sk, SOL_SOCKET, SO_PRIORITY, &_priority,           \
 						sizeof(_priority));                                \
-		failed = bpf_setsockopt(sk, (is_ipv6) ? SOL_IPV6 : SOL_IP,                         \
-					(is_ipv6) ? IPV6_TCLASS : IP_TOS, tos, sizeof(*(tos)));    \
+		long _failed = bpf_setsockopt(sk, (is_ipv6) ? SOL_IPV6 : SOL_IP,                   \
+					      (is_ipv6) ? IPV6_TCLASS : IP_TOS, tos,               \
+					      sizeof(*(tos)));                                     \
 		if (_is_known)                                                                     \
 			bpf_setsockopt(sk, SOL_SOCKET, SO_PRIORITY, &_priority,                    \
 				       sizeof(_priority));                                         \
-	} while (0)
+		_failed;                                                                           \
+	})
 
 #define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
 
@@ -42,18 +44,18 @@
 	({                                                                                         \
 		int _tos = (int)((dscp) << DSCP_SHIFT), _before = 0;                               \
 		__u32 _mark = (is_ipv6) ? IMTCP_MARKED_TCLASS : IMTCP_MARKED_TOS;                  \
-		long _failed;                                                                      \
+		long _unmarked;                                                                    \
 		bpf_getsockopt(sk, (is_ipv6) ? SOL_IPV6 : SOL_IP,                                  \
 			       (is_ipv6) ? IPV6_TCLASS : IP_TOS, &_before, sizeof(_before));       \
-		imtcp_set_tos(sk, is_ipv6, &_tos, _failed);                                        \
-		if (!_failed && !((tag)->marked & _mark)) {                                        \
+		_unmarked = imtcp_set_tos(sk, is_ipv6, &_tos);                                     \
+		if (!_unmarked && !((tag)->marked & _mark)) {                                      \
 			if (is_ipv6)                                                               \
 				(tag)->tclass_before = (__u16)_before;                             \
 			else                                                                       \
 				(tag)->tos_before = (__u16)_before;                                \
 			(tag)->marked |= _mark;                                                    \
 		}                                                                                  \
-		_failed;                                                                           \
+		_unmarked;                                                                         \
 	})
 
 /* A connection that was open before its policy. */
@@ -72,13 +74,11 @@ static __always_inline void imtcp_mark_open(struct sock *sk, struct imtcp_tag *t
 static __always_inline void imtcp_give_back_tos(struct sock *sk, const struct imtcp_tag *tag)
 {
 	int tos = tag->tos_before, tclass = tag->tclass_before;
-	long failed = 0;
 
 	if (tag->marked & IMTCP_MARKED_TOS)
-		imtcp_set_tos(sk, 0, &tos, failed);
+		imtcp_set_tos(sk, 0, &tos);
 	if (tag->marked & IMTCP_MARKED_TCLASS)
-		imtcp_set_tos(sk, 1, &tclass, failed);
-	(void)failed;
+		imtcp_set_tos(sk, 1, &tclass);
 }
 
 #endif

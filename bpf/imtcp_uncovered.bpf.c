@@ -9,7 +9,7 @@
  *
  * They watch and change nothing. The command does without each that a kernel refuses.
  */
-#include "imtcp_kernel.h"
+#include "imtcp_packet.h"
 #include "imtcp_ctl.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -19,22 +19,6 @@ SEC(".data.uncovered") struct imtcp_uncovered uncovered;
 /* --- imtcp_udp ----------------------------------------------------------------------- */
 
 #define SOCK_RAW 3
-#define IPPROTO_TCP 6
-#define IPPROTO_UDP 17
-
-/* uapi/linux/bpf.h; the layouts are fixed */
-struct bpf_sock {
-	__u32 bound_dev_if;
-	__u32 family;
-	__u32 type;
-	__u32 protocol;
-};
-struct __sk_buff {
-	__u32 len;
-	__u32 _to_sk[41];
-	struct bpf_sock *sk;
-};
-_Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "as in uapi/linux/bpf.h");
 
 /* Always returns 1: the packet may leave. */
 SEC("cgroup_skb/egress")

@@ -91,7 +91,7 @@ static void a_buffer_has_what_the_sockets_limits_say(void **state)
 	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 1000 * MBPS), 122);
 }
 
-/* 65 536 bytes below 512 us; a half from there, a quarter from 1024; 65 536 / 2^15 from 7680, the last that is not nothing at 8191. */
+/* All of the 65 536 bytes below 512 us, a half from there. 2^15 is the last that leaves something, up to 8191. */
 static void on_a_short_path_a_buffer_has_more(void **state)
 {
 	struct house h;

@@ -25,7 +25,7 @@
  *  1. No text says "once per round trip". At each ACK (4) takes the window to one segment before the first cut can show
  *     in the RTT: srtt-ack does that.
  *  2. The window is one segment at least.
- *  3. No text says what (4) does to ssthresh. Here it follows the window, down to two. With the ssthresh of the last loss,
+ *  3. No text says what (4) and (2) do to ssthresh, but growth is additive [BG §4.1.1]. Here it follows the window, down to two. With the ssthresh of the last loss,
  *     slow start would give back in the next round trip what was cut: delta would decide nothing (BG-F6 in the laboratory).
  */
 #ifndef IMTCP_CC_PAPER_BG_H

@@ -13,6 +13,7 @@ use libbpf_sys as sys;
 use imtcp_common::shell;
 
 use crate::netns::{self, NetNs};
+use crate::objects::Mark;
 use crate::raw::{self, Plain};
 use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_tag, imtcp_tagged};
 use crate::{meta, objects, paths, walk, Obstacle, Unseen};
@@ -85,7 +86,8 @@ pub struct Marking {
     pub priority: bool,
 }
 
-/// Gives the new connections and listeners of a cgroup that pass a filter to a policy, and marks what they send. The default filter lets all pass. Of several programs on a cgroup the one that was attached first runs first.
+/// Gives the new connections and listeners of a cgroup that pass a filter to a policy, and marks what they send. The
+/// default filter lets all pass. Of several programs on a cgroup the one that was attached first runs first.
 pub fn attach_to_cgroup(
     cgroup: BorrowedFd,
     policy: u64,
@@ -104,29 +106,23 @@ pub fn attach_to_cgroup(
             .told
             .push(format!("the sock_ops program {id} on {dir} does not run for these processes"));
     }
-    for (name, suffix, kind) in objects::MARKS {
-        if !(if suffix == objects::DSCP { marking.dscp } else { marking.priority }) {
-            continue;
-        }
-        match attach_beside_others(name, cfg, cgroup, kind) {
-            Ok(link) => links.marks.push((suffix, link)),
+    let dscp = marking.dscp.then_some(objects::KEEP_DSCP);
+    let priority = marking.priority.then_some(objects::SET_PRIORITY);
+    for mark in dscp.into_iter().chain(priority) {
+        match attach_beside_others(&mark, cfg, cgroup) {
+            Ok(link) => links.marks.push((mark.suffix, link)),
             Err(e) => links.told.push(format!("packets are not marked in full: {e:#}")),
         }
     }
     Ok(links)
 }
 
-fn attach_beside_others(
-    name: &str,
-    cfg: imtcp_ctl_cfg,
-    cgroup: BorrowedFd,
-    kind: sys::bpf_attach_type,
-) -> Result<Link> {
-    if let Some((dir, id)) = hidden_by_ours(cgroup, kind) {
+fn attach_beside_others(mark: &Mark, cfg: imtcp_ctl_cfg, cgroup: BorrowedFd) -> Result<Link> {
+    if let Some((dir, id)) = hidden_by_ours(cgroup, mark.kind) {
         bail!("the program {id} on {} would not run any more below it", dir.display());
     }
-    let object = load_for(name, cfg, "the cgroup program")?;
-    Ok(program(&object, name)?.attach_cgroup(cgroup.as_raw_fd())?)
+    let object = load_for(mark.program, cfg, "the cgroup program")?;
+    Ok(program(&object, mark.program)?.attach_cgroup(cgroup.as_raw_fd())?)
 }
 
 /// A program of a cgroup around this one that lets others be in its place, as BPF_F_ALLOW_OVERRIDE says. One of ours would be:
@@ -135,23 +131,24 @@ pub(crate) fn hidden_by_ours(
     cgroup: BorrowedFd,
     kind: sys::bpf_attach_type,
 ) -> Option<(PathBuf, u32)> {
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd())).ok()?;
-    let nearest = path.ancestors().skip(1).find_map(|dir| {
-        let open = std::fs::File::open(dir).ok()?;
-        let (flags, ids) = raw::programs_of_cgroup(open.as_fd(), kind).ok()?;
-        Some((dir.to_path_buf(), flags, *ids.first()?))
-    });
-    let (dir, flags, id) = nearest?;
-    (flags & sys::BPF_F_ALLOW_MULTI == 0).then_some((dir, id))
+    let path = path_of(cgroup);
+    let mut around = path.ancestors().skip(1);
+    let (dir, first) = around.find_map(|dir| Some((dir, first_program(dir, kind)?)))?;
+    first.is_alone.then(|| (dir.to_path_buf(), first.id))
+}
+
+fn path_of(cgroup: BorrowedFd) -> PathBuf {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd()));
+    path.unwrap_or_default()
 }
 
 /// Why a cgroup does not take the program: mostly because another's, on it or above it, is to be alone.
 fn refused(cgroup: BorrowedFd, error: anyhow::Error) -> anyhow::Error {
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd()));
-    let path = path.unwrap_or_default();
+    let path = path_of(cgroup);
     let reason = error.root_cause();
     let refused = format!("cannot attach to the cgroup {}: {reason}", path.display());
-    let Some((dir, id)) = path.ancestors().find_map(|dir| Some((dir, lone_program(dir)?))) else {
+    let lone = |dir| first_program(dir, sys::BPF_CGROUP_SOCK_OPS).filter(|first| first.is_alone);
+    let Some((dir, id)) = path.ancestors().find_map(|dir| Some((dir, lone(dir)?.id))) else {
         return anyhow!(refused);
     };
     let detach = match shell::quoted_path(dir) {
@@ -168,11 +165,17 @@ fn refused(cgroup: BorrowedFd, error: anyhow::Error) -> anyhow::Error {
     .into()
 }
 
-/// The id of a cgroup's own sock_ops program, where it was attached to be the only one.
-fn lone_program(dir: &Path) -> Option<u32> {
+/// Of the programs of a kind that were attached to one very cgroup.
+struct FirstProgram {
+    id: u32,
+    /// It was attached to be the only one.
+    is_alone: bool,
+}
+
+fn first_program(dir: &Path, kind: sys::bpf_attach_type) -> Option<FirstProgram> {
     let dir = std::fs::File::open(dir).ok()?;
-    let (flags, ids) = raw::programs_of_cgroup(dir.as_fd(), sys::BPF_CGROUP_SOCK_OPS).ok()?;
-    ids.first().copied().filter(|_| flags & sys::BPF_F_ALLOW_MULTI == 0)
+    let (flags, ids) = raw::programs_of_cgroup(dir.as_fd(), kind).ok()?;
+    Some(FirstProgram { id: *ids.first()?, is_alone: flags & sys::BPF_F_ALLOW_MULTI == 0 })
 }
 
 /// Where the links of an attachment are pinned.
@@ -190,8 +193,8 @@ pub fn linked_cgroups(id: u64, links: usize) -> BTreeSet<u64> {
 /// Ends these links.
 pub fn remove_links(id: u64, links: usize) {
     for pin in (0..links).map(|index| attachment_pin(id, index)) {
-        for suffix in objects::MARKS.map(|(_, suffix, _)| suffix) {
-            let _ = std::fs::remove_file(beside(&pin, suffix));
+        for mark in [objects::KEEP_DSCP, objects::SET_PRIORITY] {
+            let _ = std::fs::remove_file(beside(&pin, mark.suffix));
         }
         let _ = std::fs::remove_file(pin);
     }

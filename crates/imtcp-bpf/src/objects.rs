@@ -34,12 +34,18 @@ pub(crate) const TAGGED: &str = "imtcp_tagged";
 /// The control object's program of a cgroup.
 pub(crate) const SOCKOPS: &str = "imtcp_sockops";
 
-pub(crate) const DSCP: &str = "-dscp";
-/// Those beside it that mark packets, each with the suffix of its link's pin (bpf/imtcp_ctl_marks.h).
-pub(crate) const MARKS: [(&str, &str, sys::bpf_attach_type); 2] = [
-    ("imtcp_keep_dscp", DSCP, sys::BPF_CGROUP_SETSOCKOPT),
-    ("imtcp_set_priority", "-priority", sys::BPF_CGROUP_INET_EGRESS),
-];
+/// A program of a cgroup that marks packets (bpf/imtcp_ctl_marks.h).
+pub(crate) struct Mark {
+    pub program: &'static str,
+    /// Of its link's pin.
+    pub suffix: &'static str,
+    pub kind: sys::bpf_attach_type,
+}
+
+pub(crate) const KEEP_DSCP: Mark =
+    Mark { program: "imtcp_keep_dscp", suffix: "-dscp", kind: sys::BPF_CGROUP_SETSOCKOPT };
+pub(crate) const SET_PRIORITY: Mark =
+    Mark { program: "imtcp_set_priority", suffix: "-priority", kind: sys::BPF_CGROUP_INET_EGRESS };
 
 /// The control object's program that writes into a policy.
 pub(crate) const SET_ORDERS: &str = "imtcp_set_orders";

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! How the packets of what yields are marked, who may change that, and how it ends. What queues do with it is tested in guests
-//! (tests/test_connections.py).
+//! (tests/test_marks.py).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
 
 use imtcp_test_support::*;
+
+/// For a test that needs Python. The lock is held for as long as the test lasts.
+fn begin() -> Option<(Alone, Net)> {
+    let alone = alone()?;
+    python3_is_there().then(|| (alone, Net::new()))
+}
 
 /// A program that connects, sets options and says what its sockets have, as it is told.
 struct Asked {
@@ -24,7 +30,7 @@ impl Asked {
              \x20   s.sendall(b'x'); return s\n\
              def tos(s): return s.getsockopt(0, 1)\n\
              for line in sys.stdin:\n\
-             \x20   exec(line) if '=' in line else print(eval(line), flush=True)\n"
+             \x20   exec(line[1:]) if line[0] == '!' else print(eval(line), flush=True)\n"
         );
         let mut python = net.command("python3");
         python.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -33,9 +39,8 @@ impl Asked {
         Asked { process: Background(process), tell, hear: BufReader::new(hear) }
     }
 
-    /// A statement has an "=", and an expression has none.
     fn does(&mut self, statement: &str) {
-        writeln!(self.tell, "{statement}").unwrap();
+        writeln!(self.tell, "!{statement}").unwrap();
     }
 
     fn says(&mut self, expression: &str) -> String {
@@ -64,11 +69,7 @@ fn tos_in_a_run(net: &Net, options: &[&str], then: &str) -> String {
 
 #[test]
 fn what_yields_has_lower_effort_and_what_shares_has_no_mark() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let tos = |options: &[&str]| tos_in_a_run(&net, options, "");
     assert_eq!(tos(&[]), "4");
     assert_eq!(tos(&["--mode", "ledbat"]), "4");
@@ -80,11 +81,7 @@ fn what_yields_has_lower_effort_and_what_shares_has_no_mark() {
 
 #[test]
 fn a_program_that_marks_its_packets_itself_does_not_undo_it_and_sees_no_error() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let own = "s.setsockopt(0, 1, 0x48)\ns.setsockopt(1, 8, 65536)";
     assert_eq!(tos_in_a_run(&net, &[], own), "4");
     assert_eq!(tos_in_a_run(&net, &["--dscp", "none"], own), "72");
@@ -96,11 +93,7 @@ fn a_program_that_marks_its_packets_itself_does_not_undo_it_and_sees_no_error() 
 
 #[test]
 fn a_connection_gets_back_its_mark_when_its_attachment_ends() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let mut asked = Asked::start(&net);
     asked.does("before = connect(0x48)");
     assert_eq!(asked.says("tos(before)"), "72");
@@ -117,7 +110,7 @@ fn a_connection_gets_back_its_mark_when_its_attachment_ends() {
     imtcp_ok(&["attach", "--pid", &asked.pid()]);
     imtcp_ok(&["attach", "--pid", &asked.pid(), "--dscp", "cs1"]);
     let again = asked.says(all);
-    asked.does("marked.setsockopt(6, 13, b'reno'); before = before");
+    asked.does("marked.setsockopt(6, 13, b'reno')");
     imtcp_ok(&["detach", "--all"]);
     let at_last = asked.says(all);
     asked.process.signal(libc::SIGKILL);
@@ -128,11 +121,7 @@ fn a_connection_gets_back_its_mark_when_its_attachment_ends() {
 
 #[test]
 fn what_a_run_has_left_has_its_own_mark_after_it_was_attached_and_detached() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let scratch = Scratch::new();
     let (host, port) = net.peer();
     let said = scratch.path("said");
@@ -140,7 +129,7 @@ fn what_a_run_has_left_has_its_own_mark_after_it_was_attached_and_detached() {
         "import os, socket, time\n\
          s = socket.socket(); s.setsockopt(0, 1, 0x48); s.connect(('{host}', {port}))\n\
          s.sendall(b'x')\n\
-         if os.fork(): print(os.getpid() + 0, flush=True); os._exit(0)\n\
+         if os.fork(): os._exit(0)\n\
          os.setsid(); os.close(1); os.close(2)\n\
          while True:\n\
          \x20   open('{0}.new', 'w').write(f\"{{os.getpid()}} {{s.getsockopt(0, 1)}}\")\n\
@@ -161,15 +150,11 @@ fn what_a_run_has_left_has_its_own_mark_after_it_was_attached_and_detached() {
 
 #[test]
 fn an_ipv4_connection_of_an_ipv6_listener_gets_back_both_of_its_marks() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let mut asked = Asked::start(&net);
     imtcp_ok(&["attach", "--pid", &asked.pid()]);
     asked.does("l = socket.socket(socket.AF_INET6); l.setsockopt(0, 1, 0x48)");
-    asked.does("l.setsockopt(41, 67, 0x20); r = l.bind(('::', 0)); r = l.listen()");
+    asked.does("l.setsockopt(41, 67, 0x20); l.bind(('::', 0)); l.listen()");
     asked
         .does("c = socket.create_connection(('127.0.0.1', l.getsockname()[1])); a = l.accept()[0]");
     imtcp_ok(&["detach", "--all"]);
@@ -180,16 +165,12 @@ fn an_ipv4_connection_of_an_ipv6_listener_gets_back_both_of_its_marks() {
 
 #[test]
 fn a_socket_keeps_the_priority_that_its_program_chose() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let mut asked = Asked::start(&net);
     imtcp_ok(&["attach", "--pid", &asked.pid(), "--priority", "none"]);
     asked.does("s = socket.socket(); s.setsockopt(1, 12, 6)");
     let (host, port) = net.peer();
-    asked.does(&format!("r = s.connect(('{host}', {port}))"));
+    asked.does(&format!("s.connect(('{host}', {port}))"));
     let attached = asked.says("(tos(s), s.getsockopt(1, 12))");
     imtcp_ok(&["detach", "--all"]);
     let detached = asked.says("(tos(s), s.getsockopt(1, 12))");
@@ -199,11 +180,7 @@ fn a_socket_keeps_the_priority_that_its_program_chose() {
 
 #[test]
 fn in_a_run_within_a_run_a_program_does_not_undo_the_mark_either() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let (host, port) = net.peer();
     let script = format!(
         "import socket\ns = socket.create_connection(('{host}', {port}))\n\
@@ -216,11 +193,7 @@ fn in_a_run_within_a_run_a_program_does_not_undo_the_mark_either() {
 
 #[test]
 fn options_that_the_kernel_refuses_are_refused_within_a_run_too() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let then = "def refused(level, name, value):\n\
         \x20   try: s.setsockopt(level, name, value)\n\
         \x20   except OSError as e: return e.errno\n\
@@ -235,11 +208,7 @@ fn options_that_the_kernel_refuses_are_refused_within_a_run_too() {
 
 #[test]
 fn down_gives_back_each_mark_and_what_was_accepted_has_its_listeners() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let mut asked = Asked::start(&net);
     imtcp_ok(&["attach", "--pid", &asked.pid()]);
     asked.does(
@@ -256,11 +225,7 @@ fn down_gives_back_each_mark_and_what_was_accepted_has_its_listeners() {
 
 #[test]
 fn a_killed_run_marks_nothing_that_is_connected_later() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
-    let net = Net::new();
+    let Some((_alone, net)) = begin() else { return };
     let scratch = Scratch::new();
     let (go, said) = (scratch.path("go"), scratch.path("said"));
     let (host, port) = net.peer();
@@ -322,10 +287,7 @@ fn let_nothing_out(unit: &Unit) {
 
 #[test]
 fn a_firewall_of_the_cgroup_around_still_holds_within_a_run_and_the_missing_marks_are_told() {
-    let Some(_alone) = alone() else { return };
-    if !python3_is_there() {
-        return;
-    }
+    let Some(_alone) = alone().filter(|_| python3_is_there()) else { return };
     let unit = Unit::new();
     let_nothing_out(&unit);
     let script = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\

@@ -22,10 +22,9 @@ CODEL_ECN = "codel-ecn"
 PIE = "pie"
 #: Of a host's own interface, by the priority that packets have on the host.
 PFIFO_FAST = "pfifo_fast"
-PRIO = "prio"
 FQ = "fq"
 #: Disciplines by name.  The fair ones keep their own defaults, as people run them.
-QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, LP_ECN, CODEL_ECN, PIE, PFIFO_FAST, PRIO, FQ)
+QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, LP_ECN, CODEL_ECN, PIE, PFIFO_FAST, FQ)
 #: Their hosts ask for marks: else nobody does.
 WITH_MARKS = (RED_ECN, CODEL_ECN)
 #: RFC 8034 §4.1: DOCSIS-PIE's target of latency and its update interval.
@@ -49,7 +48,7 @@ def discipline(queue: str, limit_pkts: int, capacity_bps: float) -> str:
         return f"codel limit {limit_pkts} ecn"
     if queue == PIE:
         return f"pie limit {limit_pkts} target {PIE_TARGET_MS}ms tupdate {PIE_UPDATE_MS}ms"
-    if queue in (PFIFO_FAST, PRIO, FQ):
+    if queue in (PFIFO_FAST, FQ):
         return queue
     return f"pfifo limit {limit_pkts}"
 

@@ -241,6 +241,7 @@ class Dumbbell:
             f"addr add {address}/24 dev rx0" for address in (UDP_RECEIVER, *self.client_addresses)
         )
         receivers = _RECEIVERS_DELAY_LINE if self.delay_line else _RECEIVERS
+        links = links.replace("@RX@", _RX)
         return links.replace("@CLIENTS@", clients).replace("@RECEIVERS@", receivers)
 
     def _bottleneck(self) -> str:
@@ -388,6 +389,15 @@ _HOSTS_AND_ROUTER = (
     (("fg", "fg0", "10.2.0.2"), ("rt", "rt-fg", "10.2.0.1")),
 )
 
+_RX = """\
+ip -n rx -batch - <<'EOF'
+link set lo up
+addr add 10.9.0.2/24 dev rx0
+@CLIENTS@
+link set rx0 up
+route add default via 10.9.0.1
+EOF"""
+
 _LINKS = """\
 ip -batch - <<'EOF'
 link add bg0 netns bg type veth peer name rt-bg netns rt
@@ -414,13 +424,7 @@ link set rt-bg up
 link set rt-fg up
 link set rt-rx up
 EOF
-ip -n rx -batch - <<'EOF'
-link set lo up
-addr add 10.9.0.2/24 dev rx0
-@CLIENTS@
-link set rx0 up
-route add default via 10.9.0.1
-EOF
+@RX@
 ns bg ethtool -K bg0 tso off gso on gro off >/dev/null
 ns fg ethtool -K fg0 tso off gso on gro off >/dev/null
 ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
@@ -441,13 +445,7 @@ addr add 10.9.0.1/24 dev rt-rx
 link set rt-rx up
 route add 10.9.0.2/32 dev rt-rx src 10.1.0.2
 EOF
-ip -n rx -batch - <<'EOF'
-link set lo up
-addr add 10.9.0.2/24 dev rx0
-@CLIENTS@
-link set rx0 up
-route add default via 10.9.0.1
-EOF
+@RX@
 ns rt ethtool -K rt-rx tso off gso on gro off >/dev/null
 ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
 """
