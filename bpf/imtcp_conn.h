@@ -10,6 +10,7 @@
 #define IMTCP_CONN_H
 
 #include "imtcp_kernel.h"
+#include "imtcp_receive.h"
 #include "imtcp_shared.h"
 #include <imtcp/cc_bg.h>
 #include <imtcp/cc_ledbatpp.h>

@@ -12,6 +12,7 @@
  *   imtcp_held         prints the connections of a network namespace that a file holds, and their cgroups
  *   imtcp_set_orders  writes new orders into a policy, beside the programs that count in it
  *   imtcp_keep_dscp, imtcp_set_priority  mark packets (imtcp_ctl_marks.h)
+ *   imtcp_receive, imtcp_let_receive  steer the windows that connections offer (imtcp_ctl_receive.h)
  *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
  *
  * The command loads each where it needs it, onto the maps that the congestion controls use.
@@ -52,7 +53,9 @@ struct bpf_sock_ops {
 	__u32 local_ip6[4];
 	__u32 remote_port;
 	__u32 local_port;
-	__u32 _to_sk[24];
+	__u32 _to_flags[3];
+	__u32 bpf_sock_ops_cb_flags;
+	__u32 _to_received[20];
 	__u64 bytes_received;
 	__u64 bytes_acked;
 	struct bpf_sock *sk;
@@ -266,6 +269,9 @@ struct bpf_iter__task_file {
 	struct file *file __attribute__((aligned(8)));
 };
 
+/* Its programs read cfg, and the iterators' contexts. */
+#include "imtcp_ctl_receive.h"
+
 /* --- imtcp_connections --------------------------------------------------------------- */
 
 static __always_inline __u64 socket_inode(struct sock___ctl *sk)
@@ -300,6 +306,17 @@ static __always_inline void fill_addresses(struct imtcp_record *rec, struct sock
 		bpf_core_read(rec->saddr, sizeof(rec->saddr), &skc->skc_v6_rcv_saddr);
 	else
 		bpf_core_read(rec->saddr, sizeof(__be32), &skc->skc_rcv_saddr);
+}
+
+static __always_inline void fill_received(struct imtcp_record *rec, struct tcp_sock *tp)
+{
+	struct imtcp_receiver *receiver = bpf_sk_storage_get(&imtcp_receivers, tp, NULL, 0);
+
+	if (!receiver)
+		return;
+	rec->offered_bytes = receiver->offered_bytes;
+	rec->received_rtt_us = receiver->state.rtt_us;
+	rec->received_yielding_us = receiver->state.facts.yielding_us;
 }
 
 /* The sequence number after what was written is also that of a SYN or FIN before they are
@@ -340,6 +357,7 @@ static __always_inline void print_record(struct seq_file *seq, struct imtcp_conn
 		return;
 	imtcp_record_fill(rec, conn, tp);
 	fill_addresses(rec, sk);
+	fill_received(rec, tp);
 	rec->tcp_state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	rec->queued_bytes = queued_bytes(tp, rec->tcp_state);
 	rec->netns_ino = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
@@ -435,6 +453,7 @@ static __always_inline void leave(struct tcp_sock *tp)
 
 	if (tag && cfg.tags_have_dscp)
 		imtcp_give_back_tos((struct sock *)tp, tag);
+	imtcp_let_receive_freely(tp);
 	bpf_sk_storage_delete(&imtcp_tags, tp);
 }
 
@@ -565,6 +584,7 @@ int imtcp_set_orders(struct imtcp_orders *orders)
 	policy->mode = orders->mode;
 	policy->dscp_plus1 = orders->dscp_plus1;
 	policy->is_behind = orders->is_behind;
+	policy->receives = orders->receives;
 	policy->params = orders->params;
 	return 1;
 }

@@ -50,7 +50,7 @@ struct imtcp_orders {
 	__imtcp_u32 mode;
 	__imtcp_u32 dscp_plus1;
 	__imtcp_u32 is_behind;
-	__imtcp_u32 _pad0;
+	__imtcp_u32 receives;
 	struct imtcp_params params;
 };
 

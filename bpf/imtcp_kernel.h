@@ -89,6 +89,7 @@ struct sock {
 	__u8 sk_pacing_shift;  /* a buffer has what the rate carries in 2^-shift s */
 	__u32 sk_gso_max_size; /* bytes of a buffer at most */
 	__u16 sk_gso_max_segs; /* segments, too */
+	int sk_rcvbuf;	       /* bytes */
 } IMTCP_CORE;
 
 struct inet_sock {
@@ -100,15 +101,22 @@ struct inet_connection_sock_af_ops {
 	__u16 net_header_len; /* bytes */
 } IMTCP_CORE;
 
+/* Of a member without a name in the kernel. */
+struct inet_connection_sock_ack {
+	__u16 rcv_mss; /* the peer's segments, bytes */
+} IMTCP_CORE;
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	const struct inet_connection_sock_af_ops *icsk_af_ops;
 	__u8 icsk_ca_state : 5;
+	struct inet_connection_sock_ack icsk_ack;
 } IMTCP_CORE;
 
 struct tcp_options_received {
 	__u32 rcv_tsval; /* of the newest segment that came */
+	__u32 rcv_tsecr; /* our own in it, less tcp_sock.tsoffset */
 	__u16 saw_tstamp : 1;
 } IMTCP_CORE;
 
@@ -159,6 +167,13 @@ struct tcp_sock {
 	struct minmax rtt_min;
 	struct tcp_rack rack;
 	struct tcp_options_received rx_opt;
+	__u32 rcv_nxt;
+	__u32 rcv_ooopack;  /* segments that came before one that is missing */
+	__u32 rcv_wup;	    /* rcv_nxt when the window was offered last */
+	__u32 rcv_wnd;	    /* and that window, bytes */
+	__u32 window_clamp; /* the most that it may be */
+	__u8 bpf_sock_ops_cb_flags;
+	__u8 tcp_usec_ts : 1; /* timestamps have ticks of 1 us; from Linux 6.7 on */
 	__u16 tcp_header_len;
 	__u8 ecn_flags;
 	__u8 is_cwnd_limited : 1;

@@ -35,29 +35,39 @@ static __always_inline struct imtcp_host imtcp_host_of(const struct sock *sk, __
 	return host;
 }
 
-/* Once a second: how many connections of this control go where this one goes, and the RTTmin that they know. */
+/*
+ * Once a second: how many connections of a kind go to this host. Where others know a lesser RTTmin, it is this one's, too.
+ */
+static __always_inline __u32 imtcp_note_at(const struct imtcp_host *host, __u64 second,
+					   struct imtcp_minrtt *f)
+{
+	struct imtcp_neighbours *found, first = {};
+	__u32 neighbours;
+
+	found = bpf_map_lookup_elem(&imtcp_hosts, host);
+	if (found) {
+		neighbours = imtcp_neighbours_note(found, second);
+		imtcp_minrtt_hear(f, imtcp_neighbours_base_us(found, second, f->base_us));
+		return neighbours;
+	}
+	neighbours = imtcp_neighbours_note(&first, second);
+	imtcp_neighbours_base_us(&first, second, f->base_us);
+	bpf_map_update_elem(&imtcp_hosts, host, &first, 0);
+	return neighbours;
+}
+
 static __always_inline void imtcp_note_neighbours(struct sock *sk, struct imtcp_conn *conn,
 						  __u64 now_us)
 {
 	struct imtcp_facts *f = &conn->flow.facts;
-	struct imtcp_neighbours *found, first = {};
-	struct imtcp_host host;
 	__u64 second = now_us / IMTCP_USEC_PER_SEC;
+	struct imtcp_host host;
 
 	if (conn->noted_second == second)
 		return;
 	conn->noted_second = second;
 	host = imtcp_host_of(sk, conn->mode);
-	found = bpf_map_lookup_elem(&imtcp_hosts, &host);
-	if (found) {
-		f->neighbours = imtcp_neighbours_note(found, second);
-		imtcp_minrtt_hear(&f->minrtt,
-				  imtcp_neighbours_base_us(found, second, f->minrtt.base_us));
-		return;
-	}
-	f->neighbours = imtcp_neighbours_note(&first, second);
-	imtcp_neighbours_base_us(&first, second, f->minrtt.base_us);
-	bpf_map_update_elem(&imtcp_hosts, &host, &first, 0);
+	f->neighbours = imtcp_note_at(&host, second, &f->minrtt);
 }
 
 #endif

@@ -30,7 +30,7 @@ typedef uint64_t __imtcp_u64;
 
 #include <imtcp/params.h>
 
-#define IMTCP_ABI_VERSION 11
+#define IMTCP_ABI_VERSION 12
 
 /* Names under which the congestion controls are registered (TCP_CONGESTION). */
 #define IMTCP_CC_MEASURE "imtcp"
@@ -171,7 +171,11 @@ struct imtcp_record {
 	__imtcp_u64 busy_us;	    /* time with data to send */
 	__imtcp_u64 yielding_us;    /* of it, time held back by the cap or the delay law */
 	__imtcp_u64 bytes_received; /* since it came to its control */
-	struct imtcp_params params; /* that it goes by; which of them count, its mode says */
+	/* what is received, where its window is steered (imtcp_ctl_receive.h) */
+	__imtcp_u32 offered_bytes;	  /* the window's bound; 0: not steered */
+	__imtcp_u32 received_rtt_us;	  /* as the receiver sees it; 0: unknown */
+	__imtcp_u64 received_yielding_us; /* time in which others came first */
+	struct imtcp_params params;	  /* that it goes by; which of them count, its mode says */
 };
 
 /* One measurement that ended, in the ring buffer imtcp_events. */
@@ -217,7 +221,7 @@ struct imtcp_policy {
 	__imtcp_u32 mode;	/* enum imtcp_mode, what sockops sets */
 	__imtcp_u32 dscp_plus1; /* 0: leave alone, else DSCP + 1 to set on each socket */
 	__imtcp_u32 is_behind;	/* its packets wait behind others in this host's queues */
-	__imtcp_u32 _pad0;
+	__imtcp_u32 receives;	/* its downloads yield */
 	/* shared state of the ceiling and the floor, see bpf/imtcp_policy.h */
 	__imtcp_u64 clock_ns; /* when all that was sent would have left at the ceiling */
 	__imtcp_u64 epoch_start_ns;
@@ -248,6 +252,9 @@ struct imtcp_policy {
 	__imtcp_u64 no_room_conns;  /* beside those ended: their socket had no room for our state */
 	__imtcp_u64 refused_conns;  /* beside those ended: the kernel refused them the control */
 	__imtcp_u64 unmarked_conns; /* the kernel refused them the DSCP */
+	/* of the downloads that yield: time with data under way, and of it time in which others came first */
+	__imtcp_u64 received_busy_us;
+	__imtcp_u64 received_yielding_us;
 };
 
 /* Socket-local storage imtcp_tags: which policy a socket belongs to. User space may set it

@@ -23,6 +23,7 @@
 	X(cc_ledbatpp)                                                                             \
 	X(cc_fs)                                                                                   \
 	X(paper)                                                                                   \
+	X(receive)                                                                                 \
 	X(steps)                                                                                   \
 	X(property)
 

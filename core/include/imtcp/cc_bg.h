@@ -118,7 +118,7 @@ struct imtcp_bg {
 	imtcp_u32 apart_segs;	 /* of losses, on the mean; 0: there was none */
 	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
-	imtcp_u32 _pad;
+	imtcp_u32 uncapped_q16; /* G of (4) without a cap, scale 65536; 0: a half */
 };
 
 /* B: what a queue is held against. */
@@ -302,8 +302,11 @@ IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b, imtcp_u32 base_us,
 IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struct imtcp_facts *f,
 					   imtcp_u64 now_us, imtcp_u32 threshold_us)
 {
-	imtcp_u64 cap_q16 = (imtcp_u64)f->cap_segs << 16, up = 65536 / IMTCP_BG_GROWTH_DIV;
+	imtcp_u64 cap_q16 = (imtcp_u64)f->cap_segs << 16, up = b->uncapped_q16;
 	imtcp_u32 base_us = f->minrtt.base_us;
+
+	if (!up)
+		up = 65536 / IMTCP_BG_GROWTH_DIV;
 
 	/* far below the cap as slow start, and no faster */
 	if (f->cap_segs)

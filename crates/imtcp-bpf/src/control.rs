@@ -16,7 +16,7 @@ use crate::netns::{self, NetNs};
 use crate::objects::Mark;
 use crate::raw::{self, Plain};
 use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_tag, imtcp_tagged};
-use crate::{meta, objects, paths, walk, Obstacle, Unseen};
+use crate::{meta, objects, paths, receive, walk, Obstacle, Unseen};
 
 /// Lets the control object use the maps that are pinned.
 fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
@@ -24,6 +24,10 @@ fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
         let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) else {
             continue;
         };
+        // Programs before version 12 have none: then there is nothing in it.
+        if name == paths::RECEIVERS && !paths::pin(name).exists() {
+            continue;
+        }
         let pinned = MapHandle::from_pinned_path(paths::pin(name))
             .with_context(|| format!("cannot open the pinned map {name}: run `imtcp up`"))?;
         map.reuse_fd(pinned.as_fd())?;
@@ -74,16 +78,17 @@ pub(crate) fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'
 pub struct Links {
     gives: Link,
     /// Each with the suffix of its pin.
-    marks: Vec<(&'static str, Link)>,
+    others: Vec<(&'static str, Link)>,
     /// What its user should know: what is not done, and whose program does not run any more.
     pub told: Vec<String>,
 }
 
-/// Which programs that mark packets a policy may need.
+/// Which programs a policy may need beside the one that gives connections to it.
 #[derive(Clone, Copy, Debug)]
-pub struct Marking {
-    pub dscp: bool,
-    pub priority: bool,
+pub struct Programs {
+    pub keep_dscp: bool,
+    pub set_priority: bool,
+    pub receive: bool,
 }
 
 /// Gives the new connections and listeners of a cgroup that pass a filter to a policy, and marks what they send. The
@@ -92,29 +97,41 @@ pub fn attach_to_cgroup(
     cgroup: BorrowedFd,
     policy: u64,
     filter: imtcp_filter,
-    marking: Marking,
+    programs: Programs,
 ) -> Result<Links> {
     meta::require_same_layout()?;
     let cfg = imtcp_ctl_cfg { policy, filter, ..Default::default() };
     let object = load_for(objects::SOCKOPS, cfg, "the cgroup program")?;
     let prog = program(&object, objects::SOCKOPS)?;
     let gives = prog.attach_cgroup(cgroup.as_raw_fd()).map_err(|e| refused(cgroup, e.into()))?;
-    let mut links = Links { gives, marks: Vec::new(), told: Vec::new() };
+    let mut links = Links { gives, others: Vec::new(), told: Vec::new() };
     if let Some((dir, id)) = hidden_by_ours(cgroup, sys::BPF_CGROUP_SOCK_OPS) {
         let dir = dir.display();
         links
             .told
             .push(format!("the sock_ops program {id} on {dir} does not run for these processes"));
     }
-    let dscp = marking.dscp.then_some(objects::KEEP_DSCP);
-    let priority = marking.priority.then_some(objects::SET_PRIORITY);
+    if programs.receive {
+        match attach_receive(cfg, cgroup) {
+            Ok(link) => links.others.push((objects::RECEIVE.suffix, link)),
+            Err(e) => links.told.push(format!("downloads are not held back: {e:#}")),
+        }
+    }
+    let dscp = programs.keep_dscp.then_some(objects::KEEP_DSCP);
+    let priority = programs.set_priority.then_some(objects::SET_PRIORITY);
     for mark in dscp.into_iter().chain(priority) {
         match attach_beside_others(&mark, cfg, cgroup) {
-            Ok(link) => links.marks.push((mark.suffix, link)),
+            Ok(link) => links.others.push((mark.suffix, link)),
             Err(e) => links.told.push(format!("packets are not marked in full: {e:#}")),
         }
     }
     Ok(links)
+}
+
+/// After the program that gives connections to the policy, since the kernel runs them in the order in which they came.
+fn attach_receive(cfg: imtcp_ctl_cfg, cgroup: BorrowedFd) -> Result<Link> {
+    let object = load_for(objects::RECEIVE.program, cfg, "the program for downloads")?;
+    Ok(program(&object, objects::RECEIVE.program)?.attach_cgroup(cgroup.as_raw_fd())?)
 }
 
 fn attach_beside_others(mark: &Mark, cfg: imtcp_ctl_cfg, cgroup: BorrowedFd) -> Result<Link> {
@@ -193,7 +210,7 @@ pub fn linked_cgroups(id: u64, links: usize) -> BTreeSet<u64> {
 /// Ends these links.
 pub fn remove_links(id: u64, links: usize) {
     for pin in (0..links).map(|index| attachment_pin(id, index)) {
-        for mark in [objects::KEEP_DSCP, objects::SET_PRIORITY] {
+        for mark in [objects::KEEP_DSCP, objects::SET_PRIORITY, objects::RECEIVE] {
             let _ = std::fs::remove_file(beside(&pin, mark.suffix));
         }
         let _ = std::fs::remove_file(pin);
@@ -206,13 +223,33 @@ fn beside(pin: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Where a run's program for downloads is pinned: if the run is killed, open downloads go on to yield, with no window that
+/// nobody moves any more, until the run is swept.
+fn run_pin(policy: u64) -> PathBuf {
+    paths::attach_dir().join(format!("{policy:016x}-run{}", objects::RECEIVE.suffix))
+}
+
+pub fn keep_for_downloads(links: &Links, policy: u64) -> Result<()> {
+    let receive = links.others.iter().find(|(suffix, _)| *suffix == objects::RECEIVE.suffix);
+    let Some((_, link)) = receive else { return Ok(()) };
+    std::fs::create_dir_all(paths::attach_dir())?;
+    Ok(raw::obj_pin(link.as_fd(), &run_pin(policy))?)
+}
+
+/// Ends that, once the run's links are gone, and gives open downloads their windows back.
+pub fn end_downloads_of_run(policy: u64) {
+    if std::fs::remove_file(run_pin(policy)).is_ok() {
+        receive::give_back(&BTreeSet::from([policy]));
+    }
+}
+
 /// Keeps the links of one cgroup alive after this process.
 pub fn pin_links(links: &Links, path: &Path) -> Result<()> {
     std::fs::create_dir_all(paths::attach_dir())?;
     let pin = |link: &Link, path: &Path| {
         raw::obj_pin(link.as_fd(), path).with_context(|| format!("cannot pin {}", path.display()))
     };
-    for (suffix, link) in &links.marks {
+    for (suffix, link) in &links.others {
         pin(link, &beside(path, suffix))?;
     }
     pin(&links.gives, path)
@@ -259,7 +296,7 @@ pub fn tag_subflows(ns: &NetNs, master_cookie: u64, policy: u64) -> Result<()> {
 
 /// The numbers of the namespaces that have sockets of these policies; nothing where this kernel does not tell.
 /// This iterator waits for no socket.
-fn namespaces_of(policies: &BTreeSet<u64>) -> Option<BTreeSet<u64>> {
+pub(crate) fn namespaces_of(policies: &BTreeSet<u64>) -> Option<BTreeSet<u64>> {
     let object = load_for(objects::TAGGED, Default::default(), "the iterator over tags").ok()?;
     let tags = MapHandle::from_pinned_path(paths::pin("imtcp_tags")).ok()?;
     let link = program(&object, objects::TAGGED).ok()?.attach_iter(tags.as_fd()).ok()?;

@@ -11,8 +11,9 @@ use crate::objects::{self, Fnv};
 use crate::paths::SHARED_MAPS;
 
 /// The structures that are values of the shared maps.
-const VALUES: [&str; 7] = [
+const VALUES: [&str; 8] = [
     "imtcp_conn",
+    "imtcp_receiver",
     "imtcp_tag",
     "imtcp_policy",
     "imtcp_event",

@@ -21,6 +21,7 @@ pub mod paths;
 pub mod policy;
 pub mod probe;
 mod raw;
+pub mod receive;
 pub mod records;
 mod registrations;
 pub mod rundir;

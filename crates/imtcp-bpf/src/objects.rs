@@ -47,6 +47,14 @@ pub(crate) const KEEP_DSCP: Mark =
 pub(crate) const SET_PRIORITY: Mark =
     Mark { program: "imtcp_set_priority", suffix: "-priority", kind: sys::BPF_CGROUP_INET_EGRESS };
 
+/// The program of a cgroup that steers the windows its connections offer (bpf/imtcp_ctl_receive.h).
+pub(crate) const RECEIVE: Mark =
+    Mark { program: "imtcp_receive", suffix: "-receive", kind: sys::BPF_CGROUP_SOCK_OPS };
+
+/// The same for connections that are open, and the program that takes their windows back.
+pub(crate) const ASK_OF_OPEN: &str = "imtcp_ask_of_open";
+pub(crate) const LET_RECEIVE: &str = "imtcp_let_receive";
+
 /// The control object's program that writes into a policy.
 pub(crate) const SET_ORDERS: &str = "imtcp_set_orders";
 

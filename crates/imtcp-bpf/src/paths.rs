@@ -15,9 +15,19 @@ use crate::{raw, Obstacle};
 
 pub const BPFFS: &str = "/sys/fs/bpf";
 
+/// Of connections whose offered windows are steered.
+pub(crate) const RECEIVERS: &str = "imtcp_receivers";
+
 /// Maps that outlive an upgrade when their layouts agree.
-pub const SHARED_MAPS: [&str; 6] =
-    ["imtcp_conns", "imtcp_tags", "imtcp_policies", "imtcp_events", "imtcp_totals", "imtcp_hosts"];
+pub const SHARED_MAPS: [&str; 7] = [
+    "imtcp_conns",
+    RECEIVERS,
+    "imtcp_tags",
+    "imtcp_policies",
+    "imtcp_events",
+    "imtcp_totals",
+    "imtcp_hosts",
+];
 
 /// The pinned iterator: reading the file gives one `imtcp_record` per connection.
 pub const CONNECTIONS: &str = "connections";

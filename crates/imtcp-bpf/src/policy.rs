@@ -57,6 +57,7 @@ impl Policies {
             mode: orders.mode,
             dscp_plus1: orders.dscp_plus1,
             is_behind: orders.is_behind,
+            receives: orders.receives,
             params: orders.params,
             ..Default::default()
         };
@@ -79,6 +80,7 @@ impl Policies {
             mode: orders.mode,
             dscp_plus1: orders.dscp_plus1,
             is_behind: orders.is_behind,
+            receives: orders.receives,
             params: orders.params,
             ..Default::default()
         };
@@ -105,7 +107,7 @@ impl Policies {
             let Ok(Some(mut policy)) = self.get(id) else { continue };
             policy.mode = IMTCP_MODE_NONE;
             (policy.min_bps, policy.max_bps) = (0, 0);
-            (policy.dscp_plus1, policy.is_behind) = (0, 0);
+            (policy.dscp_plus1, policy.is_behind, policy.receives) = (0, 0, 0);
             let _ = self.set_orders(id, &policy);
         }
     }

@@ -50,7 +50,7 @@ pub const IMTCP_PAPER_STREAM_PACKETS_MOST: u32 = 10;
 pub const IMTCP_PAPER_RTT_SRTT: u32 = 1;
 pub const IMTCP_PAPER_RTT_SRTT_ACK: u32 = 2;
 pub const IMTCP_PAPER_RTT_NEWEST: u32 = 3;
-pub const IMTCP_ABI_VERSION: u32 = 11;
+pub const IMTCP_ABI_VERSION: u32 = 12;
 pub const IMTCP_CC_MEASURE: &[u8; 6] = b"imtcp\0";
 pub const IMTCP_CC_BG: &[u8; 9] = b"imtcp_bg\0";
 pub const IMTCP_CC_FS: &[u8; 9] = b"imtcp_fs\0";
@@ -236,11 +236,14 @@ pub struct imtcp_record {
     pub busy_us: __imtcp_u64,
     pub yielding_us: __imtcp_u64,
     pub bytes_received: __imtcp_u64,
+    pub offered_bytes: __imtcp_u32,
+    pub received_rtt_us: __imtcp_u32,
+    pub received_yielding_us: __imtcp_u64,
     pub params: imtcp_params,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 448usize];
+    ["Size of imtcp_record"][::std::mem::size_of::<imtcp_record>() - 464usize];
     ["Alignment of imtcp_record"][::std::mem::align_of::<imtcp_record>() - 8usize];
     ["Offset of field: imtcp_record::abi"][::std::mem::offset_of!(imtcp_record, abi) - 0usize];
     ["Offset of field: imtcp_record::family"]
@@ -332,8 +335,14 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_record, yielding_us) - 360usize];
     ["Offset of field: imtcp_record::bytes_received"]
         [::std::mem::offset_of!(imtcp_record, bytes_received) - 368usize];
+    ["Offset of field: imtcp_record::offered_bytes"]
+        [::std::mem::offset_of!(imtcp_record, offered_bytes) - 376usize];
+    ["Offset of field: imtcp_record::received_rtt_us"]
+        [::std::mem::offset_of!(imtcp_record, received_rtt_us) - 380usize];
+    ["Offset of field: imtcp_record::received_yielding_us"]
+        [::std::mem::offset_of!(imtcp_record, received_yielding_us) - 384usize];
     ["Offset of field: imtcp_record::params"]
-        [::std::mem::offset_of!(imtcp_record, params) - 376usize];
+        [::std::mem::offset_of!(imtcp_record, params) - 392usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -425,7 +434,7 @@ pub struct imtcp_policy {
     pub mode: __imtcp_u32,
     pub dscp_plus1: __imtcp_u32,
     pub is_behind: __imtcp_u32,
-    pub _pad0: __imtcp_u32,
+    pub receives: __imtcp_u32,
     pub clock_ns: __imtcp_u64,
     pub epoch_start_ns: __imtcp_u64,
     pub epoch_conns: __imtcp_u32,
@@ -448,10 +457,12 @@ pub struct imtcp_policy {
     pub no_room_conns: __imtcp_u64,
     pub refused_conns: __imtcp_u64,
     pub unmarked_conns: __imtcp_u64,
+    pub received_busy_us: __imtcp_u64,
+    pub received_yielding_us: __imtcp_u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 264usize];
+    ["Size of imtcp_policy"][::std::mem::size_of::<imtcp_policy>() - 280usize];
     ["Alignment of imtcp_policy"][::std::mem::align_of::<imtcp_policy>() - 8usize];
     ["Offset of field: imtcp_policy::min_bps"]
         [::std::mem::offset_of!(imtcp_policy, min_bps) - 0usize];
@@ -462,7 +473,8 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_policy, dscp_plus1) - 20usize];
     ["Offset of field: imtcp_policy::is_behind"]
         [::std::mem::offset_of!(imtcp_policy, is_behind) - 24usize];
-    ["Offset of field: imtcp_policy::_pad0"][::std::mem::offset_of!(imtcp_policy, _pad0) - 28usize];
+    ["Offset of field: imtcp_policy::receives"]
+        [::std::mem::offset_of!(imtcp_policy, receives) - 28usize];
     ["Offset of field: imtcp_policy::clock_ns"]
         [::std::mem::offset_of!(imtcp_policy, clock_ns) - 32usize];
     ["Offset of field: imtcp_policy::epoch_start_ns"]
@@ -507,6 +519,10 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_policy, refused_conns) - 248usize];
     ["Offset of field: imtcp_policy::unmarked_conns"]
         [::std::mem::offset_of!(imtcp_policy, unmarked_conns) - 256usize];
+    ["Offset of field: imtcp_policy::received_busy_us"]
+        [::std::mem::offset_of!(imtcp_policy, received_busy_us) - 264usize];
+    ["Offset of field: imtcp_policy::received_yielding_us"]
+        [::std::mem::offset_of!(imtcp_policy, received_yielding_us) - 272usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -614,7 +630,7 @@ pub struct imtcp_orders {
     pub mode: __imtcp_u32,
     pub dscp_plus1: __imtcp_u32,
     pub is_behind: __imtcp_u32,
-    pub _pad0: __imtcp_u32,
+    pub receives: __imtcp_u32,
     pub params: imtcp_params,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -632,7 +648,8 @@ const _: () = {
         [::std::mem::offset_of!(imtcp_orders, dscp_plus1) - 28usize];
     ["Offset of field: imtcp_orders::is_behind"]
         [::std::mem::offset_of!(imtcp_orders, is_behind) - 32usize];
-    ["Offset of field: imtcp_orders::_pad0"][::std::mem::offset_of!(imtcp_orders, _pad0) - 36usize];
+    ["Offset of field: imtcp_orders::receives"]
+        [::std::mem::offset_of!(imtcp_orders, receives) - 36usize];
     ["Offset of field: imtcp_orders::params"]
         [::std::mem::offset_of!(imtcp_orders, params) - 40usize];
 };

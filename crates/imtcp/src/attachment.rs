@@ -20,7 +20,7 @@ use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::open_sockets::Unreached;
 use crate::param::{self, InForce};
-use crate::policy::{self, Limits, Marks};
+use crate::policy::{self, Handling, Limits};
 use crate::state;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -103,7 +103,7 @@ pub struct Attachment {
     #[serde(flatten)]
     pub limits: Limits,
     #[serde(flatten)]
-    pub marks: Marks,
+    pub handling: Handling,
     #[serde(default)]
     pub params: InForce,
     /// The rule that attached it (`imtcp rules`); none by hand.
@@ -145,7 +145,7 @@ impl Attachment {
         if let Some(mode) = u8::try_from(orders.mode).ok().and_then(Mode::of_number) {
             self.mode = mode;
             self.limits = Limits::of(&orders);
-            self.marks = Marks::of(&orders);
+            self.handling = Handling::of(&orders);
             self.params = param::in_force(mode, &orders.params);
         }
         self
@@ -178,7 +178,7 @@ impl Attachment {
 
     /// What is ordered, for people.
     pub fn orders(&self) -> String {
-        policy::told(self.mode, &self.params, &self.limits, self.marks)
+        policy::told(self.mode, &self.params, &self.limits, self.handling)
     }
 
     pub fn forget(&self) {

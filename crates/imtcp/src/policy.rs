@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use imtcp_bpf::control::Marking;
+use imtcp_bpf::control::Programs;
 use imtcp_bpf::{netns, Policy};
 use imtcp_common::exit::{Coded, USAGE};
 use imtcp_common::format;
@@ -59,31 +59,75 @@ impl Priority {
     }
 }
 
-/// What packets are marked with. An older imtcp has left none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Marks {
-    pub dscp: Dscp,
-    pub priority: Priority,
+/// Which way of a connection yields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// What is sent, by the mode; and what is received, by the window that is offered
+    Both,
+    /// What is sent
+    #[default]
+    Send,
+    /// What is received; what is sent is measured
+    Receive,
 }
 
-impl Marks {
-    /// Where nobody chooses others.
-    fn of_mode(mode: Mode) -> Self {
-        match mode.holds_back() {
-            true => Marks { dscp: Dscp::LE, priority: Priority::Background },
-            false => Marks::default(),
+impl Direction {
+    /// As --direction takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Both => "both",
+            Direction::Send => "send",
+            Direction::Receive => "receive",
         }
     }
 
-    pub fn marking(self) -> Marking {
-        Marking { dscp: self.dscp.0.is_some(), priority: self.priority == Priority::Background }
+    fn receives(self) -> bool {
+        self != Direction::Send
+    }
+}
+
+/// What is done to packets and windows beside the mode's control. An older imtcp has left nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Handling {
+    pub dscp: Dscp,
+    pub priority: Priority,
+    /// Do downloads yield?
+    pub receives: bool,
+}
+
+impl Handling {
+    /// Where nobody chooses others.
+    fn of_mode(mode: Mode) -> Self {
+        let receives = mode == Mode::Bg;
+        match mode.holds_back() {
+            true => Handling { dscp: Dscp::LE, priority: Priority::Background, receives },
+            false => Handling::default(),
+        }
+    }
+
+    pub fn programs(self) -> Programs {
+        Programs {
+            keep_dscp: self.dscp.0.is_some(),
+            set_priority: self.priority == Priority::Background,
+            receive: self.receives,
+        }
+    }
+
+    /// As --direction names it.
+    fn direction(self, mode: Mode) -> Direction {
+        match (self.receives, mode) {
+            (false, _) => Direction::Send,
+            (true, Mode::Measure) => Direction::Receive,
+            (true, _) => Direction::Both,
+        }
     }
 
     pub fn of(orders: &Policy) -> Self {
         let code = orders.dscp_plus1.checked_sub(1).and_then(|code| u8::try_from(code).ok());
         let priority = if orders.is_behind == 0 { Priority::None } else { Priority::Background };
-        Marks { dscp: Dscp(code), priority }
+        Handling { dscp: Dscp(code), priority, receives: orders.receives != 0 }
     }
 }
 
@@ -142,15 +186,18 @@ impl std::fmt::Display for Limits {
 }
 
 /// The orders in words: `bg, g=0.9, at most 10.0 Mbit/s`.
-pub fn told(mode: Mode, params: &InForce, limits: &Limits, marks: Marks) -> String {
+pub fn told(mode: Mode, params: &InForce, limits: &Limits, handling: Handling) -> String {
     let mut parts = vec![mode.name().to_string()];
     parts.extend(param::unusual(mode, params));
-    let usual = Marks::of_mode(mode);
-    if marks.dscp != usual.dscp {
-        parts.push(format!("DSCP {}", marks.dscp));
+    let usual = Handling::of_mode(mode);
+    if handling.dscp != usual.dscp {
+        parts.push(format!("DSCP {}", handling.dscp));
     }
-    if marks.priority != usual.priority {
-        parts.push(format!("priority {}", marks.priority.name()));
+    if handling.priority != usual.priority {
+        parts.push(format!("priority {}", handling.priority.name()));
+    }
+    if handling.receives != usual.receives {
+        parts.push(format!("direction {}", handling.direction(mode).name()));
     }
     parts.push(limits.to_string());
     parts.join(", ")
@@ -158,7 +205,7 @@ pub fn told(mode: Mode, params: &InForce, limits: &Limits, marks: Marks) -> Stri
 
 /// The same as options of `imtcp attach`, each behind a blank. The defaults of the mode and of its section of
 /// /etc/imtcp.conf hold without.
-pub fn options(mode: Mode, params: &InForce, limits: &Limits, marks: Marks) -> String {
+pub fn options(mode: Mode, params: &InForce, limits: &Limits, handling: Handling) -> String {
     let mut options = String::new();
     if mode != Mode::Bg {
         options += &format!(" --mode {}", mode.name());
@@ -166,12 +213,15 @@ pub fn options(mode: Mode, params: &InForce, limits: &Limits, marks: Marks) -> S
     for (name, bps) in [("min", limits.min_bps), ("max", limits.max_bps)] {
         options += &bps.map_or_else(String::new, |bps| format!(" --{name}-rate {}", written(bps)));
     }
-    let usual = Marks::of_mode(mode);
-    if marks.dscp != usual.dscp {
-        options += &format!(" --dscp {}", marks.dscp);
+    let usual = Handling::of_mode(mode);
+    if handling.dscp != usual.dscp {
+        options += &format!(" --dscp {}", handling.dscp);
     }
-    if marks.priority != usual.priority {
-        options += &format!(" --priority {}", marks.priority.name());
+    if handling.priority != usual.priority {
+        options += &format!(" --priority {}", handling.priority.name());
+    }
+    if handling.receives != usual.receives {
+        options += &format!(" --direction {}", handling.direction(mode).name());
     }
     for param in param::not_by_itself(mode, params) {
         options += &format!(" --param {param}");
@@ -214,6 +264,7 @@ pub(crate) fn usual_orders() -> Policy {
         mode: Mode::Bg.number(),
         dscp_plus1: Dscp::LE.plus1(),
         is_behind: 1,
+        receives: 1,
         ..Default::default()
     }
 }
@@ -274,6 +325,19 @@ pub struct OrderArgs {
         hide_short_help = true
     )]
     pub priority: Option<Priority>,
+    /// Yield with what is sent, received or both [both]
+    ///
+    /// What is sent goes by the mode. What is received yields by the window that this host offers: the sender needs
+    /// nothing but TCP timestamps, which all but Windows hosts use by default. With receive, what is sent is measured and shares
+    /// the path as usual. The default is both in mode bg, and send in the other modes.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "DIRECTION",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub direction: Option<Direction>,
     /// Set a parameter of the mode; may be repeated
     ///
     /// For example --param g=0.7 --param delta=1.1.
@@ -296,12 +360,29 @@ pub fn orders(args: &OrderArgs, config: Option<&Path>) -> Result<Policy, Coded> 
 }
 
 impl OrderArgs {
-    /// The mode, and how it marks packets.
+    /// With --direction receive the mode is that of what is sent.
+    pub fn settle(mut self) -> Result<Self, Coded> {
+        if self.direction == Some(Direction::Receive) {
+            if !matches!(self.mode, Mode::Bg | Mode::Measure) {
+                let message = format!(
+                    "--direction receive leaves what is sent alone, and --mode {} is of that: \
+                     leave one out",
+                    self.mode.name()
+                );
+                return Err(Coded { code: USAGE, message });
+            }
+            self.mode = Mode::Measure;
+        }
+        Ok(self)
+    }
+
+    /// The mode, and what is done beside its control.
     pub fn give_mode(&self, mode: Mode, orders: &mut Policy) {
-        let usual = Marks::of_mode(mode);
+        let usual = Handling::of_mode(mode);
         orders.mode = mode.number();
         orders.dscp_plus1 = self.dscp.unwrap_or(usual.dscp).plus1();
         orders.is_behind = (self.priority.unwrap_or(usual.priority) == Priority::Background).into();
+        orders.receives = self.direction.map_or(usual.receives, Direction::receives).into();
     }
 }
 
@@ -342,7 +423,8 @@ mod tests {
             let mut orders = Policy::default();
             let dscp = dscp.map(|d| d.parse().unwrap());
             let (min_rate, max_rate) = (None, None);
-            OrderArgs { mode, min_rate, max_rate, dscp, priority, params: Vec::new() }
+            let (direction, params) = (None, Vec::new());
+            OrderArgs { mode, min_rate, max_rate, dscp, priority, direction, params }
                 .give_mode(mode, &mut orders);
             (orders.dscp_plus1, orders.is_behind)
         };
@@ -359,7 +441,7 @@ mod tests {
         let of = |mode: Mode, min_bps, max_bps, line: &[Assignment]| {
             let chosen = param::chosen(mode, line, None).unwrap();
             let params = param::in_force(mode, &chosen);
-            options(mode, &params, &Limits { min_bps, max_bps }, Marks::of_mode(mode))
+            options(mode, &params, &Limits { min_bps, max_bps }, Handling::of_mode(mode))
         };
         assert_eq!(of(Mode::Bg, None, None, &[]), "");
         assert_eq!(
@@ -370,7 +452,7 @@ mod tests {
         let target = Assignment::of_toml(Mode::Ledbat, "target", &toml::Value::Integer(20));
         let told = of(Mode::Ledbat, None, None, &[target]);
         assert_eq!(told, " --mode ledbat --param target=20");
-        let none = options(Mode::Bg, &InForce::default(), &Limits::default(), Marks::default());
+        let none = options(Mode::Bg, &InForce::default(), &Limits::default(), Handling::default());
         assert!(none.starts_with(" --dscp none --priority none"), "{none}");
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup;
 use crate::mode::Mode;
 use crate::param::InForce;
-use crate::policy::{self, Limits, Marks};
+use crate::policy::{self, Handling, Limits};
 use crate::state::{read_all, replace, try_lock, write_private, ChangeLock};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct Run {
     #[serde(flatten)]
     pub limits: Limits,
     #[serde(flatten)]
-    pub marks: Marks,
+    pub handling: Handling,
     #[serde(default)]
     pub params: InForce,
     pub command: String,
@@ -75,12 +75,12 @@ impl Run {
 
     /// What is ordered, for people.
     pub fn orders(&self) -> String {
-        policy::told(self.mode, &self.params, &self.limits, self.marks)
+        policy::told(self.mode, &self.params, &self.limits, self.handling)
     }
 
     /// The same as options of `imtcp attach`.
     pub fn options(&self) -> String {
-        policy::options(self.mode, &self.params, &self.limits, self.marks)
+        policy::options(self.mode, &self.params, &self.limits, self.handling)
     }
 }
 

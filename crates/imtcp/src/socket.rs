@@ -169,7 +169,7 @@ pub fn set_control(fd: BorrowedFd, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Marks its packets as before imtcp did. IP_TOS sets the socket's priority as well, which is the program's.
+/// Handling its packets as before imtcp did. IP_TOS sets the socket's priority as well, which is the program's.
 pub fn unmark(fd: BorrowedFd, before: Unmarked) -> io::Result<()> {
     let set = |level: i32, option: i32, value: i32| {
         // SAFETY: an integer, which lives through the call.

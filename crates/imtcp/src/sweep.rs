@@ -22,6 +22,7 @@ pub fn sweep_runs(_lock: &ChangeLock) {
     thaw_attachments();
     let ended = runs::runs_that(false);
     let policies = Policies::open();
+    ended.iter().for_each(|(_, run)| control::end_downloads_of_run(run.policy));
     if let Ok(policies) = &policies {
         ended.iter().for_each(|(_, run)| policies.end_for_new(run.policy));
     }

@@ -136,7 +136,7 @@ impl App {
     }
 
     fn head(&self) -> Line<'static> {
-        let sum: u64 = self.connections.iter().filter_map(|c| c.rate_bps).sum();
+        let sum: u64 = self.connections.iter().filter_map(Connection::main_bps).sum();
         let filter = if self.filter.is_empty() {
             String::new()
         } else {
@@ -171,12 +171,12 @@ impl App {
                 c.command.as_deref().map_or_else(dash, format::others_text),
                 c.dst.to_string(),
                 c.mode.to_string(),
-                c.rate_bps.map_or_else(dash, format::rate_short),
+                c.rate_shown(format::rate_short),
                 c.avail_smoothed_bps.or(c.avail_last_bps).map_or_else(dash, format::rate_short),
                 history.map(History::spark).unwrap_or_default(),
                 c.srtt_us.map_or_else(dash, |us| format::micros(us.into())),
                 c.cwnd_segs.to_string(),
-                format::bytes(c.bytes_acked),
+                c.bytes_shown(),
             ]
         };
         let shown = columns_within(area.width);
@@ -251,12 +251,12 @@ const COLUMNS: [(&str, u16); 10] = [
     ("RATE OF AVAILABLE", SPARK_WIDTH as u16),
     ("RTT", 8),
     ("CWND", 5),
-    ("SENT", 9),
+    ("BYTES", 9),
 ];
 
 /// Columns that a narrow terminal goes without, the first first.
 const DISPENSABLE: [&str; 7] =
-    ["RATE OF AVAILABLE", "CWND", "SENT", "PID", "RTT", "MODE", "COMMAND"];
+    ["RATE OF AVAILABLE", "CWND", "BYTES", "PID", "RTT", "MODE", "COMMAND"];
 
 /// The columns that fit side by side, a blank between them; rather fewer than cut ones.
 fn columns_within(width: u16) -> Vec<usize> {
@@ -353,7 +353,7 @@ mod tests {
         app.look(Ok(vec![record(1, 1, 0)]));
         app.look(Ok(vec![record(1, 2, 1_250_000)]));
         for (width, there, gone) in [
-            (140, &["RATE OF AVAILABLE", "CWND", "SENT"][..], &[][..]),
+            (140, &["RATE OF AVAILABLE", "CWND", "BYTES"][..], &[][..]),
             (80, &["PID", "RTT", "AVAIL", "20.0M"], &["RATE OF", "CWND"]),
             (40, &["192.0.2.1:443", "10.0M", "20.0M"], &["COMMAND", "PID"]),
         ] {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use imtcp_bpf::names::{mode, outcome, reduction, tcp_state, unit_state};
 use imtcp_bpf::{shared, Event, Record};
+use imtcp_common::format;
 use imtcp_common::procfs::{self, Owner};
 use serde::Serialize;
 
@@ -50,6 +51,14 @@ pub struct Connection {
     pub pacing_bps: Option<u64>,
     pub bytes_acked: u64,
     pub bytes_retrans: u64,
+    /// The rate received since the look before; null at the first.
+    pub received_bps: Option<u64>,
+    pub bytes_received: u64,
+    /// The window is steered, and this is its bound.
+    pub offered_bytes: Option<u32>,
+    pub received_rtt_us: Option<u32>,
+    /// Time in which what is received gave way.
+    pub received_yielding_us: u64,
     pub unit_state: &'static str,
     pub meas_started: u64,
     pub meas_completed: u64,
@@ -103,6 +112,11 @@ impl Connection {
             pacing_bps: known(r.pacing_bps).filter(|bps| *bps < UNLIMITED_PACING_BPS),
             bytes_acked: r.bytes_acked,
             bytes_retrans: r.bytes_retrans,
+            received_bps: None,
+            bytes_received: r.bytes_received,
+            offered_bytes: known(r.offered_bytes),
+            received_rtt_us: known(r.received_rtt_us),
+            received_yielding_us: r.received_yielding_us,
             unit_state: unit_state(r.unit_state),
             meas_started: r.meas_started,
             meas_completed: r.meas_completed,
@@ -112,6 +126,41 @@ impl Connection {
             yielding_us: r.yielding_us,
             policy: known(r.policy),
             netns: r.netns_ino,
+        }
+    }
+
+    /// A download is shown by what it receives, with an arrow.
+    fn receives_most(&self) -> bool {
+        self.bytes_received > self.bytes_acked
+    }
+
+    /// The rate of the way that carries more, as `format` writes it.
+    pub fn rate_shown(&self, format: fn(u64) -> String) -> String {
+        let (arrow, bps) = match self.receives_most() {
+            true => ("↓", self.received_bps),
+            false => ("", self.rate_bps),
+        };
+        bps.map_or_else(|| "-".into(), |bps| format!("{arrow}{}", format(bps)))
+    }
+
+    /// The same of its bytes.
+    pub fn bytes_shown(&self) -> String {
+        match self.receives_most() {
+            true => format!("↓{}", format::bytes(self.bytes_received)),
+            false => format::bytes(self.bytes_acked),
+        }
+    }
+
+    fn bytes_carried(&self) -> u64 {
+        self.bytes_acked.max(self.bytes_received)
+    }
+
+    /// For order and chart.
+    pub fn main_bps(&self) -> Option<u64> {
+        if self.receives_most() {
+            self.received_bps
+        } else {
+            self.rate_bps
         }
     }
 
@@ -195,17 +244,17 @@ impl From<&Event> for Result {
 pub struct Looks {
     known: HashMap<u64, Owner>,
     searched: Option<(Instant, HashSet<u64>)>,
-    before: HashMap<u64, Acked>,
+    before: HashMap<u64, [Carried; 2]>,
 }
 
 /// So many bytes at that time.
 #[derive(Clone, Copy)]
-struct Acked {
+struct Carried {
     t_us: u64,
     bytes: u64,
 }
 
-impl Acked {
+impl Carried {
     fn rate_bps(self, before: Self) -> u64 {
         let elapsed_us = self.t_us.saturating_sub(before.t_us).max(1);
         let bits = u128::from(self.bytes.saturating_sub(before.bytes)) * 8;
@@ -225,9 +274,11 @@ impl Looks {
         let mut now = HashMap::new();
         for c in &mut connections {
             let Some(cookie) = c.cookie else { continue };
-            let acked = Acked { t_us: c.t_us, bytes: c.bytes_acked };
-            c.rate_bps = self.before.get(&cookie).map(|before| acked.rate_bps(*before));
-            now.insert(cookie, acked);
+            let carried = |bytes| Carried { t_us: c.t_us, bytes };
+            let both = [carried(c.bytes_acked), carried(c.bytes_received)];
+            let rates = self.before.get(&cookie).map(|b| [0, 1].map(|i| both[i].rate_bps(b[i])));
+            (c.rate_bps, c.received_bps) = (rates.map(|r| r[0]), rates.map(|r| r[1]));
+            now.insert(cookie, both);
         }
         self.before = now;
         connections
@@ -253,9 +304,9 @@ impl Looks {
 pub fn sort(connections: &mut [Connection], key: SortKey) {
     connections.sort_by(|a, b| {
         let order = match key {
-            SortKey::Rate => b.rate_bps.cmp(&a.rate_bps),
+            SortKey::Rate => b.main_bps().cmp(&a.main_bps()),
             SortKey::Avail => b.avail_smoothed_bps.cmp(&a.avail_smoothed_bps),
-            SortKey::Bytes => b.bytes_acked.cmp(&a.bytes_acked),
+            SortKey::Bytes => b.bytes_carried().cmp(&a.bytes_carried()),
             SortKey::Rtt => b.srtt_us.cmp(&a.srtt_us),
             SortKey::Command => a.command.cmp(&b.command),
             SortKey::Peer => a.dst.cmp(&b.dst),
@@ -298,6 +349,9 @@ mod tests {
             "min_rtt_us",
             "rate_bps",
             "delivery_bps",
+            "received_bps",
+            "offered_bytes",
+            "received_rtt_us",
             "pacing_bps",
             "policy",
             "pid",
@@ -340,6 +394,24 @@ mod tests {
         assert_eq!(looks.look(&[at(1, 0)])[0].rate_bps, None);
         assert_eq!(looks.look(&[at(3, 1_000_000)])[0].rate_bps, Some(4_000_000));
         assert_eq!(looks.look(&[at(4, 1_000_000)])[0].rate_bps, Some(0));
+    }
+
+    #[test]
+    fn a_download_is_shown_by_what_it_receives() {
+        let at = |second: u64, bytes_received| Record {
+            cookie: 7,
+            now_ns: second * 1_000_000_000,
+            bytes_acked: 100,
+            bytes_received,
+            offered_bytes: 65_536,
+            ..record()
+        };
+        let mut looks = Looks::default();
+        assert_eq!(looks.look(&[at(1, 0)])[0].bytes_shown(), "100 bytes");
+        let now = looks.look(&[at(3, 1_000_000)]).remove(0);
+        assert_eq!((now.received_bps, now.rate_bps), (Some(4_000_000), Some(0)));
+        assert_eq!(now.rate_shown(format::rate), "↓4.00 Mbit/s");
+        assert_eq!((now.bytes_shown().as_str(), now.offered_bytes), ("↓1.00 MB", Some(65_536)));
     }
 
     #[test]

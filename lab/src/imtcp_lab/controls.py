@@ -24,6 +24,8 @@ class Control:
     params: tuple[str, ...] = ()
     #: Given by ``imtcp run``, which also marks packets; not by socket option.
     by_run: bool = False
+    #: Given to the receiver, by ``imtcp run``; the sender has the congestion control as it is.
+    receives: bool = False
 
     @property
     def is_none(self) -> bool:
@@ -71,6 +73,13 @@ CONTROLS: dict[str, Control] = {
         Control(
             "imtcp_run", "imtcp_bg", run_mode="bg", by_run=True,
             label="imtcp background, packets marked",
+        ),
+        *(
+            Control(
+                f"imtcp_from_{sender}", sender, run_mode="bg", receives=True,
+                label=f"imtcp at the receiver, from {sender}",
+            )
+            for sender in ("cubic", "reno", "bbr")
         ),
         Control(
             "imtcp_bg_g", "imtcp_bg", run_mode="bg", label="imtcp background, g = 0.7",

@@ -120,7 +120,10 @@ class Scenario:
         )
         parts = [path.script(), PROCESSES]
         parts.append(ALLOW_ALL_CONTROLS)
-        parts += [part.prepare(path) for part in (self.foreground, active) if part is not None]
+        if self.foreground is not None:
+            parts.append(self.foreground.prepare(path))
+        if active is not None:
+            parts.append(active.prepare(path, self.control))
         if self.trace_segments:
             parts.append(segments.start())
         parts.append(CLOCK)

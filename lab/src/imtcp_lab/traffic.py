@@ -76,7 +76,7 @@ class Foreground(Protocol):
 class Background(Protocol):
     """Whose traffic should yield."""
 
-    def prepare(self, path: Dumbbell) -> str: ...
+    def prepare(self, path: Dumbbell, control: Control) -> str: ...
 
     def start(self, control: Control, times: Times) -> str: ...
 
@@ -269,10 +269,11 @@ class Steady:
         )
 
 
-def _receive_bulk() -> str:
+def _receive_bulk(control: Control) -> str:
     """The background's receiver, which counts bytes per flow."""
+    run = f"imtcp run --mode {control.run_mode} -- " if control.receives else ""
     return (
-        f"ns rx imtcp-load bulk-server --listen {BACKGROUND_RECEIVER}:{BULK_PORT}"
+        f"ns rx {run}imtcp-load bulk-server --listen {BACKGROUND_RECEIVER}:{BULK_PORT}"
         f' --out "$OUT/bulk.csv" & STOP="$STOP $!"\n'
     )
 
@@ -282,7 +283,9 @@ def _send_bulk(
 ) -> str:
     """One sender of greedy flows: the control by socket option, or by run with its parameters."""
     prefix, chosen = "ns bg ", f" --cc {control.congestion_control}"
-    if control.by_run or ((control.params or params) and control.run_mode is not None):
+    if control.by_run or (
+        (control.params or params) and control.run_mode is not None and not control.receives
+    ):
         prefix = program_prefix(control, params)
         chosen = ""
     return (
@@ -304,9 +307,9 @@ class Bulk:
     #: Parameters of the mode, as ``imtcp run --param`` takes them.
     params: tuple[str, ...] = ()
 
-    def prepare(self, path: Dumbbell) -> str:
+    def prepare(self, path: Dumbbell, control: Control) -> str:
         """The receiver."""
-        return _receive_bulk()
+        return _receive_bulk(control)
 
     def start(self, control: Control, times: Times) -> str:
         """The flows."""
@@ -321,9 +324,9 @@ class Joining:
     #: (start, end) of each, s after ``$T0``.
     spans_s: tuple[tuple[float, float], ...]
 
-    def prepare(self, path: Dumbbell) -> str:
+    def prepare(self, path: Dumbbell, control: Control) -> str:
         """The receiver."""
-        return _receive_bulk()
+        return _receive_bulk(control)
 
     def start(self, control: Control, times: Times) -> str:
         """A sender per flow."""
@@ -358,7 +361,7 @@ class Rsync:
     #: Size of the tree; more than the run can carry, so that it lasts.
     tree_bytes: int = 130_000_000
 
-    def prepare(self, path: Dumbbell) -> str:
+    def prepare(self, path: Dumbbell, control: Control) -> str:
         """The tree and the daemon."""
         return f"""\
 imtcp-load tree --out tree --bytes {self.tree_bytes} --seed 1

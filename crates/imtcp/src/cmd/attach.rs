@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Result};
 use imtcp_bpf::policy::Policies;
-use imtcp_bpf::{netns, paths, probe, Policy};
+use imtcp_bpf::{netns, paths, probe, receive, Policy};
 use imtcp_common::out::print_json;
 use imtcp_common::{exit, format, procfs};
 use serde_json::json;
@@ -24,14 +24,15 @@ use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::nested::{Around, Nest};
 use crate::open_sockets::{Taking, Unreached};
-use crate::policy::{Limits, Marks};
+use crate::policy::{Handling, Limits};
 use crate::runs::Run;
 use crate::sweep::sweep;
 use crate::{cgroup, nested, nocc, param, policy, state};
 
 const ONE_SERVICE: &str = "`imtcp attach --cgroup system.slice/NAME.service`";
 
-pub fn main(args: AttachArgs) -> Result<u8> {
+pub fn main(mut args: AttachArgs) -> Result<u8> {
+    args.orders = args.orders.settle()?;
     let orders = policy::orders(&args.orders, args.config.config.as_deref())?;
     let filter = args.filter.of(args.cgroup.as_ref())?;
     probe::require_privileges("imtcp attach")?;
@@ -179,8 +180,9 @@ fn report(args: &AttachArgs, done: &Done) -> Result<u8> {
             "mode": a.mode,
             "min_bps": a.limits.min_bps,
             "max_bps": a.limits.max_bps,
-            "dscp": a.marks.dscp,
-            "priority": a.marks.priority,
+            "dscp": a.handling.dscp,
+            "priority": a.handling.priority,
+            "receives": a.handling.receives,
             "params": a.params,
             "processes": processes,
             "sockets": a.sockets.len(),
@@ -212,7 +214,7 @@ fn attach(target: Target, wanted: &Wanted) -> Result<Done> {
         filter: wanted.filter.clone(),
         mode: wanted.mode,
         limits: Limits::of(&wanted.orders),
-        marks: Marks::of(&wanted.orders),
+        handling: Handling::of(&wanted.orders),
         params: param::in_force(wanted.mode, &wanted.orders.params),
         rule: wanted.rule.clone(),
         since_unix_s: now.as_secs(),
@@ -251,6 +253,34 @@ fn take(attachment: &mut Attachment) -> Result<()> {
 
 /// Changes the sockets of its processes, and notes what those had that it has not had before.
 fn take_all_sockets(attachment: &mut Attachment) -> Result<()> {
+    take_each_socket(attachment)?;
+    if let Some(told) = steer_open(attachment) {
+        eprintln!("imtcp: {told}");
+    }
+    Ok(())
+}
+
+/// The windows of what is open follow the orders, too. Says which do not: the kernel asks programs of the cgroup that a socket
+/// was opened in.
+fn steer_open(attachment: &Attachment) -> Option<String> {
+    if !attachment.handling.receives {
+        // Those that came from another attachment or run, or had other orders.
+        receive::give_back(&BTreeSet::from([attachment.policy]));
+        return None;
+    }
+    let open = attachment.sockets.len();
+    let (count, why) = match attachment.target {
+        Target::Pid(_) => (open, "they were opened in another cgroup"),
+        Target::Cgroup(_) => {
+            let refused = receive::steer_open(attachment.policy).unwrap_or(open);
+            (refused, "that takes Linux 6.12 or later")
+        }
+    };
+    let connections = format::count(count, "open connection");
+    (count > 0).then(|| format!("downloads of {connections} do not yield: {why}; new ones do"))
+}
+
+fn take_each_socket(attachment: &mut Attachment) -> Result<()> {
     let saved = attachment.sockets.drain(..).map(|s| (s.cookie, s.control)).collect();
     let nest = Nest::now();
     let mut taking = Taking::new(attachment.policy, attachment.mode, saved)?
@@ -317,11 +347,11 @@ fn give_back_to(run: &Run, given_up: &BTreeSet<i32>, before: BTreeSet<u64>) -> R
 fn change(mut attachment: Attachment, wanted: &Wanted) -> Result<Done> {
     let policies = Policies::open()?;
     let before = Some(attachment.clone().as_in_kernel(&policies).orders());
-    let marks = Marks::of(&wanted.orders);
-    let links_are_right = attachment.has_orders() && attachment.marks == marks;
+    let handling = Handling::of(&wanted.orders);
+    let links_are_right = attachment.has_orders() && attachment.handling == handling;
     attachment.mode = wanted.mode;
     attachment.limits = Limits::of(&wanted.orders);
-    attachment.marks = marks;
+    attachment.handling = handling;
     attachment.params = param::in_force(wanted.mode, &wanted.orders.params);
     attachment.rule = wanted.rule.clone();
     attachment.half_done = true;

@@ -26,7 +26,7 @@ pub(super) fn link(attachment: &mut Attachment, dir: BorrowedFd) -> Result<()> {
 
 fn new_links(attachment: &Attachment, dir: BorrowedFd) -> Result<Links> {
     let filter = attachment.filter.as_ref().map(Filter::program).unwrap_or_default();
-    control::attach_to_cgroup(dir, attachment.policy, filter, attachment.marks.marking())
+    control::attach_to_cgroup(dir, attachment.policy, filter, attachment.handling.programs())
 }
 
 /// The kernel asks the programs of one cgroup in the order in which they were attached. Gives this attachment's
@@ -47,7 +47,7 @@ pub(super) fn link_in_order(attachment: &Attachment) -> Result<()> {
     Ok(())
 }
 
-/// Links each of its cgroups anew if one has no link, or if they are not right: of other marks, or of programs whose maps
+/// Links each of its cgroups anew if one has no link, or if they are not right: of other handling, or of programs whose maps
 /// nobody reads, as where it had no orders any more. A killed `attach` or `detach` leaves such.
 pub(super) fn mend_links(attachment: &mut Attachment, are_right: bool) -> Result<()> {
     if are_right && attachment.unlinked().is_empty() {

@@ -9,6 +9,7 @@ use anyhow::{anyhow, Context, Error, Result};
 use imtcp_bpf::control::{self, Switcher, Which};
 use imtcp_bpf::in_child;
 use imtcp_bpf::policy::Policies;
+use imtcp_bpf::receive;
 use imtcp_bpf::tags::Tags;
 use imtcp_common::{exit, format, procfs};
 
@@ -39,6 +40,7 @@ pub(super) fn undo_all(attachments: &[Attachment]) -> Vec<Result<Undone>> {
     for attachment in &which {
         control::remove_links(attachment.policy, attachment.links);
     }
+    receive::give_back(&which.iter().map(|a| a.policy).collect());
     let mut given_back: Vec<(usize, Option<String>)> = which.iter().map(|a| give_back(a)).collect();
     let (moved, unseen) = switch(&which.iter().map(|a| a.policy).collect());
     let mut undone = which.iter().zip(&mut given_back).map(|(attachment, (restored, locked))| {

@@ -115,7 +115,7 @@ fn tell_end(fault: &mut Fault) {
 }
 
 const HEAD: [&str; 10] =
-    ["PID", "COMMAND", "LOCAL", "PEER", "MODE", "RATE", "AVAILABLE", "RTT", "SENT", "COOKIE"];
+    ["PID", "COMMAND", "LOCAL", "PEER", "MODE", "RATE", "AVAILABLE", "RTT", "BYTES", "COOKIE"];
 
 fn table(connections: &[Connection]) -> String {
     let mut rows = vec![HEAD.map(str::to_string).to_vec()];
@@ -127,10 +127,10 @@ fn table(connections: &[Connection]) -> String {
             c.src.to_string(),
             c.dst.to_string(),
             c.mode.into(),
-            c.rate_bps.map_or_else(dash, format::rate),
+            c.rate_shown(format::rate),
             c.avail_smoothed_bps.or(c.avail_last_bps).map_or_else(dash, format::rate),
             c.srtt_us.map_or_else(dash, |us| format::micros(us.into())),
-            format::bytes(c.bytes_acked),
+            c.bytes_shown(),
             c.cookie.map_or_else(dash, |cookie| cookie.to_string()),
         ]);
     }

@@ -13,7 +13,7 @@ use imtcp_bpf::Policy;
 use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::param;
-use crate::policy::{self, Limits, Marks};
+use crate::policy::{self, Handling, Limits};
 
 pub use found::Machine;
 pub use written::{parse, text, Names};
@@ -47,7 +47,7 @@ impl Rule {
             self.mode,
             &param::in_force(self.mode, &self.orders.params),
             &Limits::of(&self.orders),
-            Marks::of(&self.orders),
+            Handling::of(&self.orders),
         )
     }
 }

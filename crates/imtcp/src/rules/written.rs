@@ -13,7 +13,7 @@ use super::Rule;
 use crate::filter::Filter;
 use crate::mode::Mode;
 use crate::param::{one_line, Assignment};
-use crate::policy::{self, OrderArgs, Priority};
+use crate::policy::{self, Direction, OrderArgs, Priority};
 
 /// What a rule names. All of it together is what it covers.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +101,7 @@ struct Written {
     max_rate: Option<String>,
     dscp: Option<NumberOrText>,
     priority: Option<String>,
+    direction: Option<String>,
     #[serde(default)]
     param: toml::Table,
 }
@@ -120,6 +121,7 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
             .transpose()
             .map_err(|e| format!("dscp: {e}"))?,
         priority: written.priority.as_deref().map(priority).transpose()?,
+        direction: written.direction.as_deref().map(direction).transpose()?,
         params: written.param.iter().map(|(n, v)| Assignment::of_toml(mode, n, v)).collect(),
     };
     let names = Names {
@@ -145,8 +147,9 @@ pub fn parse(name: &str, text: &str) -> Result<Rule, String> {
              as unit = \"restic.service\""
             .into());
     }
+    let args = args.settle().map_err(|e| e.message)?;
     let orders = policy::orders(&args, None).map_err(|e| e.message)?;
-    Ok(Rule { name: name.into(), names, filter, mode, orders })
+    Ok(Rule { name: name.into(), names, filter, mode: args.mode, orders })
 }
 
 fn parsed<T: FromStr<Err = String>>(written: Several<impl ToString>) -> Result<Vec<T>, String> {
@@ -167,6 +170,11 @@ fn mode(name: &str) -> Result<Mode, String> {
 fn priority(name: &str) -> Result<Priority, String> {
     Priority::from_str(name, false)
         .map_err(|_| format!("there is no priority {name}: write background or none"))
+}
+
+fn direction(name: &str) -> Result<Direction, String> {
+    Direction::from_str(name, false)
+        .map_err(|_| format!("there is no direction {name}: write both, send or receive"))
 }
 
 fn patterns(
@@ -231,6 +239,7 @@ pub fn text(names: &[(&str, Vec<String>)], orders: &OrderArgs) -> String {
     }
     lines.extend(orders.dscp.map(|dscp| format!("dscp = \"{dscp}\"")));
     lines.extend(orders.priority.map(|priority| format!("priority = \"{}\"", priority.name())));
+    lines.extend(orders.direction.map(|way| format!("direction = \"{}\"", way.name())));
     if !orders.params.is_empty() {
         lines.push("[param]".into());
         for param in &orders.params {
@@ -246,7 +255,7 @@ pub fn text(names: &[(&str, Vec<String>)], orders: &OrderArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Dscp, Marks};
+    use crate::policy::{Dscp, Handling};
 
     fn refused(text: &str) -> String {
         parse("a", text).unwrap_err()
@@ -295,6 +304,10 @@ mod tests {
             ("unit = \"a\"\nmax-rate = \"10MB\"", "max-rate: '10MB' may mean bits or bytes"),
             ("unit = \"a\"\nmin-rate = \"9M\"\nmax-rate = \"8M\"", "is over"),
             ("unit = \"a\"\n[param]\ngama = 1", "gama"),
+            (
+                "unit = \"a\"\ndirection = \"up\"",
+                "there is no direction up: write both, send or receive",
+            ),
             ("unit = \"a\"\ndscp = \"low\"", "dscp: 'low' is not a DSCP: write none, le, cs0"),
             ("unit = \"a\"\npriority = \"7\"", "there is no priority 7: write background or none"),
             ("unit = \"a\"\nmaxrate = \"8M\"", "unknown field `maxrate`"),
@@ -316,17 +329,25 @@ mod tests {
             mode: Mode::Bg,
             min_rate: None,
             max_rate: Some(Rate(20_000_000)),
+            direction: Some(Direction::Send),
             params: vec![Assignment::of_toml(Mode::Bg, "g", &toml::Value::Float(0.9))],
         };
         let rule = parse("x", &text(&names, &orders)).unwrap();
         assert_eq!(rule.filter.as_ref().unwrap().to_string(), "port 22-23");
         assert_eq!(rule.names.to_string(), "unit a \"quoted\" one.service, unit b.service");
-        assert_eq!(rule.told(), "bg, g=0.9, DSCP none, priority none, at most 20.0 Mbit/s");
-        assert_eq!(Marks::of(&rule.orders), Marks::default());
+        assert_eq!(
+            rule.told(),
+            "bg, g=0.9, DSCP none, priority none, direction send, at most 20.0 Mbit/s"
+        );
+        assert_eq!(Handling::of(&rule.orders), Handling::default());
         let number = parse("x", "unit = \"a\"\ndscp = 8").unwrap();
-        assert_eq!(Marks::of(&number.orders).dscp, Dscp(Some(8)));
-        let orders = OrderArgs { dscp: Some(Dscp(Some(8))), priority: None, ..orders };
-        let marks = Marks::of(&parse("x", &text(&names, &orders)).unwrap().orders);
-        assert_eq!(marks, Marks { dscp: Dscp(Some(8)), priority: Priority::Background });
+        assert_eq!(Handling::of(&number.orders).dscp, Dscp(Some(8)));
+        let received = parse("x", "unit = \"a\"\ndirection = \"receive\"").unwrap();
+        assert_eq!(received.told(), "measure, direction receive, no limits");
+        let orders =
+            OrderArgs { dscp: Some(Dscp(Some(8))), priority: None, direction: None, ..orders };
+        let handling = Handling::of(&parse("x", &text(&names, &orders)).unwrap().orders);
+        let priority = Priority::Background;
+        assert_eq!(handling, Handling { dscp: Dscp(Some(8)), priority, receives: true });
     }
 }

@@ -23,7 +23,7 @@ pub struct History {
 
 impl History {
     pub fn note(&mut self, c: &Connection) {
-        if let Some(rate_bps) = c.rate_bps {
+        if let Some(rate_bps) = c.main_bps() {
             let avail_bps = c.avail_smoothed_bps.or(c.avail_last_bps);
             self.moments.push_back(Moment { rate_bps, avail_bps });
             if self.moments.len() > HISTORY {

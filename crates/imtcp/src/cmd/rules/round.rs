@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::super::attach::{self, Done, Wanted};
 use crate::attachment::{key, Attachment, Key, Target};
-use crate::policy::{Limits, Marks};
+use crate::policy::{Handling, Limits};
 use crate::rules::{Machine, Rule, Rules};
 use crate::{nocc, param};
 
@@ -107,7 +107,7 @@ fn has_it(a: &Attachment, rule: &Rule) -> bool {
         && a.filter == rule.filter
         && a.mode == rule.mode
         && a.limits == Limits::of(&rule.orders)
-        && a.marks == Marks::of(&rule.orders)
+        && a.handling == Handling::of(&rule.orders)
         && a.params == param::in_force(rule.mode, &rule.orders.params)
         && !a.half_done
         && a.has_orders()

@@ -13,7 +13,7 @@ use crate::attachment::{self, Attachment, Key, Target};
 use crate::cli::rules::{ListArgs, TestArgs};
 use crate::coverage::Coverage;
 use crate::nested::Nest;
-use crate::policy::{Limits, Marks};
+use crate::policy::{Handling, Limits};
 use crate::rules::{Machine, Rule, Rules};
 use crate::{cgroup, param, state};
 
@@ -106,7 +106,7 @@ fn show(
         && shown.iter().all(|(_, covered)| covered.iter().all(|c| c.gap.is_none()));
     if in_json {
         let of_rule = |(rule, covered): &(&Rule, Vec<Covered>)| {
-            let (limits, marks) = (Limits::of(&rule.orders), Marks::of(&rule.orders));
+            let (limits, handling) = (Limits::of(&rule.orders), Handling::of(&rule.orders));
             json!({
                 "name": rule.name,
                 "names": rule.names.to_string(),
@@ -114,8 +114,9 @@ fn show(
                 "mode": rule.mode,
                 "min_bps": limits.min_bps,
                 "max_bps": limits.max_bps,
-                "dscp": marks.dscp,
-                "priority": marks.priority,
+                "dscp": handling.dscp,
+                "priority": handling.priority,
+                "receives": handling.receives,
                 "params": param::in_force(rule.mode, &rule.orders.params),
                 "targets": covered.iter().map(Covered::json).collect::<Vec<_>>(),
             })

@@ -41,7 +41,7 @@ pub fn line(s: &Summary) -> String {
     };
     parts.extend(inner(s));
     parts.extend(not_held_back(s));
-    let orders = policy::options(s.mode, &s.params, &s.limits, s.marks);
+    let orders = policy::options(s.mode, &s.params, &s.limits, s.handling);
     parts.extend(left_behind::told_with_remedy(&s.left_behind, &orders));
     format!("imtcp: {until}{}", parts.join("; "))
 }
@@ -70,11 +70,18 @@ fn is_download(s: &Summary) -> bool {
 }
 
 fn download(s: &Summary) -> String {
+    let gave_way = match s.received_yielded_pct() {
+        _ if !s.handling.receives => "not held back (direction send)".into(),
+        None => "not held back (without TCP timestamps no download is)".into(),
+        Some(0) => "never had to yield".into(),
+        Some(pct) => format!("gave way to a queue {pct} % of the time"),
+    };
     format!(
-        "{} received and {} sent in {}; the sender paces a download: run imtcp there",
+        "{} received and {} sent in {}{}; {gave_way}",
         format::bytes(s.bytes_received),
         format::bytes(s.bytes_acked),
-        format::micros(s.elapsed_us)
+        format::micros(s.elapsed_us),
+        limits(s)
     )
 }
 
@@ -193,7 +200,7 @@ mod tests {
     use super::super::summary::Available;
     use super::*;
     use crate::mode::Mode;
-    use crate::policy::usual_orders;
+    use crate::policy::{usual_orders, Handling};
 
     fn nothing() -> Summary {
         Summary::new(Mode::Bg, &usual_orders(), 2_000_000)
@@ -427,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_download_says_who_paces_it() {
+    fn a_download_says_whether_it_yielded() {
         let s = Summary {
             connections: 1,
             bytes_received: 31_000_000,
@@ -438,8 +445,15 @@ mod tests {
         assert_eq!(
             line(&s),
             "imtcp: 31.0 MB received and 120 bytes sent in 2.00 s; \
-             the sender paces a download: run imtcp there"
+             not held back (without TCP timestamps no download is)"
         );
+        let s = Summary { handling: Handling { receives: false, ..s.handling }, ..s };
+        assert!(line(&s).ends_with("in 2.00 s; not held back (direction send)"), "{}", line(&s));
+        let s = Summary { handling: Handling { receives: true, ..s.handling }, ..s };
+        let s = Summary { received_busy_us: 1_000_000, ..s };
+        assert!(line(&s).ends_with("in 2.00 s; never had to yield"), "{}", line(&s));
+        let s = Summary { received_yielding_us: 250_000, ..s };
+        assert!(line(&s).ends_with("in 2.00 s; gave way to a queue 25 % of the time"));
         let both = Summary { bytes_acked: 31_000_000, ..s };
         assert!(!line(&both).contains("download"), "{}", line(&both));
     }

@@ -38,7 +38,7 @@ use self::uncovered::Watch;
 use super::up;
 use crate::cli::RunArgs;
 use crate::follow::Service;
-use crate::policy::{Limits, Marks};
+use crate::policy::{Handling, Limits};
 use crate::runs::{self, LeftBehind};
 use crate::signals::{self, Blocked};
 use crate::sweep::sweep;
@@ -47,7 +47,8 @@ use imtcp_bpf::mountns::Home;
 use imtcp_common::exit::{self, Coded};
 use imtcp_common::{out, procfs};
 
-pub fn main(args: RunArgs, home: Option<Home>) -> Result<u8> {
+pub fn main(mut args: RunArgs, home: Option<Home>) -> Result<u8> {
+    args.orders = args.orders.settle()?;
     let orders = policy::orders(&args.orders, args.config.config.as_deref())?;
     match run(args, orders, home) {
         Ok(status) if libc::WIFSIGNALED(status) => Ok(signals::end_by(libc::WTERMSIG(status))),
@@ -228,7 +229,7 @@ impl Session {
             policy: self.policy,
             mode: args.orders.mode,
             limits: Limits::of(&self.orders),
-            marks: Marks::of(&self.orders),
+            handling: Handling::of(&self.orders),
             params: param::in_force(args.orders.mode, &self.orders.params),
             command: command_line(args),
             cgroup: self.cgroup.clone(),
@@ -239,16 +240,17 @@ impl Session {
         self.registered = Some(runs::Registered::new(run, lock)?);
         let own = cgroup::Own::create(&self.cgroup)?;
         self.policies.insert(self.policy, &self.orders)?;
-        // Advice changes the mode, and with it what marks packets.
-        let marking = match args.advise {
-            Some(_) => control::Marking { dscp: true, priority: true },
-            None => Marks::of(&self.orders).marking(),
+        // Advice changes the mode, and with it what else is done.
+        let programs = match args.advise {
+            Some(_) => control::Programs { keep_dscp: true, set_priority: true, receive: true },
+            None => Handling::of(&self.orders).programs(),
         };
         let own_fd = own.as_fd();
-        let links = control::attach_to_cgroup(own_fd, self.policy, Default::default(), marking)?;
+        let links = control::attach_to_cgroup(own_fd, self.policy, Default::default(), programs)?;
         for told in links.told.iter().filter(|_| !args.quiet) {
             eprintln!("imtcp: {told}");
         }
+        control::keep_for_downloads(&links, self.policy)?;
         self.links = Some(links);
         self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup, own_fd));
         self.own = Some(own);
@@ -329,6 +331,7 @@ impl Session {
     /// have it, its registration while these or those processes go on; a later command sweeps them.
     fn end(&mut self) -> Vec<LeftBehind> {
         (self.watch, self.links) = (None, None);
+        control::end_downloads_of_run(self.policy);
         self.inherited.give_back();
         let (left_behind, removed) = runs::end_cgroup(&self.cgroup, &self.refuge);
         if let Err(e) = removed {

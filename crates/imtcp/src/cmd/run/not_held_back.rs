@@ -33,7 +33,7 @@ pub fn not_held_back(s: &Summary) -> Vec<String> {
     };
     let udp = by(*udp_bytes, "UDP");
     let other = by(*other_bytes, "IP without TCP or UDP");
-    let orders = options(s.mode, &s.params, &s.limits, s.marks);
+    let orders = options(s.mode, &s.params, &s.limits, s.handling);
     let moved = moved.as_ref().map(|m| {
         let (command, cgroup) = (format::others_text(&m.command), format::others_text(&m.cgroup));
         format!(

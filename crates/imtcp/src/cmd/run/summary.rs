@@ -7,7 +7,7 @@ use serde_json::json;
 use super::uncovered::Uncovered;
 use crate::mode::Mode;
 use crate::param::{self, InForce};
-use crate::policy::{Limits, Marks};
+use crate::policy::{Handling, Limits};
 use crate::runs::LeftBehind;
 
 /// Less is names that were looked up, and handshakes.
@@ -25,7 +25,7 @@ pub enum TakenAway {
 pub struct Summary {
     pub mode: Mode,
     pub limits: Limits,
-    pub marks: Marks,
+    pub handling: Handling,
     pub params: InForce,
     pub elapsed_us: u64,
     /// Its mode was ended from outside, at a time that is not known: the figures are up to then.
@@ -54,6 +54,9 @@ pub struct Summary {
     pub bytes_received: u64,
     pub busy_us: u64,
     pub yielding_us: u64,
+    /// The same of downloads whose windows are steered.
+    pub received_busy_us: u64,
+    pub received_yielding_us: u64,
     pub min_rtt_us: Option<u64>,
     pub available: Option<Available>,
     pub uncovered: Uncovered,
@@ -73,7 +76,7 @@ impl Summary {
         Summary {
             mode,
             limits: Limits::of(orders),
-            marks: Marks::of(orders),
+            handling: Handling::of(orders),
             params: param::in_force(mode, &orders.params),
             elapsed_us,
             taken_away: None,
@@ -91,6 +94,8 @@ impl Summary {
             bytes_received: 0,
             busy_us: 0,
             yielding_us: 0,
+            received_busy_us: 0,
+            received_yielding_us: 0,
             min_rtt_us: None,
             available: None,
             uncovered: Uncovered::default(),
@@ -110,6 +115,8 @@ impl Summary {
         self.bytes_received += p.ended_bytes_received;
         self.busy_us += p.ended_busy_us;
         self.yielding_us += p.ended_yielding_us;
+        self.received_busy_us += p.received_busy_us;
+        self.received_yielding_us += p.received_yielding_us;
         self.saw_rtt(p.ended_min_rtt_us);
         self.available = p.avail_sum_kbps.checked_div(p.avail_count).map(|mean_kbps| Available {
             results: p.avail_count,
@@ -168,6 +175,12 @@ impl Summary {
         (self.busy_us > 0).then(|| (yielding_us * 100 / self.busy_us).min(100))
     }
 
+    /// Nothing where no window was steered.
+    pub fn received_yielded_pct(&self) -> Option<u64> {
+        let pct = (self.received_yielding_us * 100).checked_div(self.received_busy_us)?;
+        Some(pct.min(100))
+    }
+
     pub fn json(&self) -> serde_json::Value {
         json!({
             "mode": self.mode,
@@ -195,6 +208,7 @@ impl Summary {
             "busy_us": self.busy_us,
             "yielding_us": self.yielding_us(),
             "yielded_pct": self.yielded_pct(),
+            "received_yielded_pct": self.received_yielded_pct(),
             "uncovered": self.uncovered,
         })
     }
