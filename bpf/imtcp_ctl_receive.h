@@ -102,6 +102,10 @@ static __always_inline void read_arrival(struct tcp_sock *tp, struct imtcp_recei
 	a->marked = tp->ecn_flags & ECN_DEMAND_CWR;
 	a->left_bytes = tp->rcv_wup + tp->rcv_wnd - tp->rcv_nxt;
 	a->delta_q8 = policy->params.delta_q8 ? policy->params.delta_q8 : IMTCP_DELTA_Q8;
+	if (policy->mode == IMTCP_MODE_LEDBATPP)
+		a->ledbatpp_target_us = policy->params.ledbatpp_target_us
+						? policy->params.ledbatpp_target_us
+						: IMTCP_LEDBATPP_TARGET_US;
 	count_receivers(tp, receiver, a->now_us);
 	a->neighbours = receiver->neighbours;
 	a->floor_bps = share_bps(tp, receiver, policy->min_bps);

@@ -23,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		a.marked = take8(&in) & 4;
 		a.left_bytes = (uint32_t)take_any(&in);
 		a.delta_q8 = IMTCP_DELTA_LEAST_Q8 + take8(&in);
+		a.ledbatpp_target_us = take8(&in) & 1 ? IMTCP_LEDBATPP_TARGET_US : 0;
 		a.neighbours = take8(&in);
 		a.floor_bps = take_any(&in) >> 16;
 		a.ceiling_bps = take_any(&in) >> 16;

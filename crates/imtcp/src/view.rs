@@ -244,21 +244,26 @@ impl From<&Event> for Result {
 pub struct Looks {
     known: HashMap<u64, Owner>,
     searched: Option<(Instant, HashSet<u64>)>,
-    before: HashMap<u64, [Carried; 2]>,
+    before: HashMap<u64, Carried>,
 }
 
-/// So many bytes at that time.
+/// The bytes of both ways at that time.
 #[derive(Clone, Copy)]
 struct Carried {
     t_us: u64,
-    bytes: u64,
+    acked: u64,
+    received: u64,
 }
 
 impl Carried {
-    fn rate_bps(self, before: Self) -> u64 {
+    /// What was acknowledged and what was received since then, per second.
+    fn rates_bps(self, before: Self) -> (u64, u64) {
         let elapsed_us = self.t_us.saturating_sub(before.t_us).max(1);
-        let bits = u128::from(self.bytes.saturating_sub(before.bytes)) * 8;
-        (bits * 1_000_000 / u128::from(elapsed_us)) as u64
+        let rate_bps = |now: u64, before: u64| {
+            let bits = u128::from(now.saturating_sub(before)) * 8;
+            (bits * 1_000_000 / u128::from(elapsed_us)) as u64
+        };
+        (rate_bps(self.acked, before.acked), rate_bps(self.received, before.received))
     }
 }
 
@@ -274,11 +279,11 @@ impl Looks {
         let mut now = HashMap::new();
         for c in &mut connections {
             let Some(cookie) = c.cookie else { continue };
-            let carried = |bytes| Carried { t_us: c.t_us, bytes };
-            let both = [carried(c.bytes_acked), carried(c.bytes_received)];
-            let rates = self.before.get(&cookie).map(|b| [0, 1].map(|i| both[i].rate_bps(b[i])));
-            (c.rate_bps, c.received_bps) = (rates.map(|r| r[0]), rates.map(|r| r[1]));
-            now.insert(cookie, both);
+            let carried =
+                Carried { t_us: c.t_us, acked: c.bytes_acked, received: c.bytes_received };
+            let rates = self.before.get(&cookie).map(|before| carried.rates_bps(*before));
+            (c.rate_bps, c.received_bps) = rates.unzip();
+            now.insert(cookie, carried);
         }
         self.before = now;
         connections

@@ -26,6 +26,8 @@ class Control:
     by_run: bool = False
     #: Given to the receiver, by ``imtcp run``; the sender has the congestion control as it is.
     receives: bool = False
+    #: Its sender keeps to this share of the link, whoever else is there.
+    share: float | None = None
 
     @property
     def is_none(self) -> bool:
@@ -81,6 +83,11 @@ CONTROLS: dict[str, Control] = {
             )
             for sender in ("cubic", "reno", "bbr")
         ),
+        Control(
+            "rledbat", "cubic", run_mode="ledbatpp", receives=True,
+            label="LEDBAT++ at the receiver (RFC 9840), from cubic",
+        ),
+        Control("cubic_half", "cubic", share=0.5, label="CUBIC at half of the link"),
         Control(
             "imtcp_bg_g", "imtcp_bg", run_mode="bg", label="imtcp background, g = 0.7",
             params=("g=0.7",),

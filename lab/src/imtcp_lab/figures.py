@@ -49,6 +49,8 @@ STYLES: dict[str, tuple[str, str]] = {
     "imtcp": ("#1f77b4", "X"),
     "imtcp_bg": ("#0b6fd6", "*"),
     "imtcp_from_cubic": ("#0b6fd6", "<"),
+    "rledbat": ("#888888", "<"),
+    "cubic_half": ("#555555", "_"),
     "imtcp_from_reno": ("#0b6fd6", ">"),
     "imtcp_from_bbr": ("#0b6fd6", "v"),
     "imtcp_run": ("#0b6fd6", "P"),

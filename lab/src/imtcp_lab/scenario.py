@@ -133,7 +133,7 @@ class Scenario:
         if self.foreground is not None:
             parts.append(self.foreground.start(path, self.times, self.seed))
         if active is not None:
-            parts.append(active.start(self.control, self.times))
+            parts.append(active.start(path, self.control, self.times))
         if active is not None and self.control.needs_imtcp:
             parts.append(look_at_connections(self.times))
         parts.append(end(self.times, segments.keep() if self.trace_segments else ""))

@@ -78,7 +78,7 @@ class Background(Protocol):
 
     def prepare(self, path: Dumbbell, control: Control) -> str: ...
 
-    def start(self, control: Control, times: Times) -> str: ...
+    def start(self, path: Dumbbell, control: Control, times: Times) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,9 @@ class Steady:
 
 def _receive_bulk(control: Control) -> str:
     """The background's receiver, which counts bytes per flow."""
-    run = f"imtcp run --mode {control.run_mode} -- " if control.receives else ""
+    run = ""
+    if control.receives:
+        run = f"imtcp run --mode {control.run_mode} --direction both -- "
     return (
         f"ns rx {run}imtcp-load bulk-server --listen {BACKGROUND_RECEIVER}:{BULK_PORT}"
         f' --out "$OUT/bulk.csv" & STOP="$STOP $!"\n'
@@ -311,9 +313,12 @@ class Bulk:
         """The receiver."""
         return _receive_bulk(control)
 
-    def start(self, control: Control, times: Times) -> str:
+    def start(self, path: Dumbbell, control: Control, times: Times) -> str:
         """The flows."""
         options = f"--flows {self.flows} --stagger {self.stagger_s:g}"
+        if control.share is not None:
+            payload_bps = control.share * path.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
+            options += f" --max-rate {payload_bps / self.flows:.0f}"
         return _send_bulk(control, options, self.start_s, times.total_s - self.start_s, self.params)
 
 
@@ -328,7 +333,7 @@ class Joining:
         """The receiver."""
         return _receive_bulk(control)
 
-    def start(self, control: Control, times: Times) -> str:
+    def start(self, path: Dumbbell, control: Control, times: Times) -> str:
         """A sender per flow."""
         return "".join(
             _send_bulk(control, "--flows 1", start_s, end_s - start_s)
@@ -379,7 +384,7 @@ ns rx rsync --daemon --no-detach --config="$PWD/rsyncd.conf" \
 --address {BACKGROUND_RECEIVER} --port {RSYNC_PORT} & STOP="$STOP $!"
 """
 
-    def start(self, control: Control, times: Times) -> str:
+    def start(self, path: Dumbbell, control: Control, times: Times) -> str:
         """The upload; it must still run at the end, or the point is worthless."""
         return (
             f"{select_control(control)}"

@@ -32,8 +32,8 @@ use crate::policy::OrderArgs;
 /// When the command ends, imtcp waits up to two seconds for data that the kernel still holds. Ctrl-C ends
 /// the wait. With --quiet, or if a signal ended the command, there is none. The last line says how much was still on its way then.
 ///
-/// imtcp yields for what this host SENDS. The sender paces a download: run imtcp there. imtcp does not
-/// touch UDP, and so not QUIC.
+/// Downloads yield, too: imtcp makes the window smaller that this host offers (--direction). imtcp does not hold back
+/// UDP, and so not QUIC.
 ///
 /// The run loads the programs if they are not loaded, as `imtcp up` does. They stay loaded, unless the
 /// command cannot be started.
@@ -63,7 +63,7 @@ use crate::policy::OrderArgs;
 #[command(after_help = "Examples:\n  \
     sudo imtcp run -- rsync -a backup/ host:backup/\n  \
     sudo --preserve-env=SSH_AUTH_SOCK imtcp run --user $USER -- rsync -a a/ host:a\n\n\
-    It yields for what this host SENDS; not for downloads, UDP or QUIC.")]
+    Uploads and downloads by TCP yield; UDP and QUIC do not.")]
 pub struct RunArgs {
     #[command(flatten)]
     pub orders: OrderArgs,
