@@ -20,7 +20,6 @@ RESULTS = DOCS / "explanation" / "results.md"
 NAMES = (
     "explanation/limits",
     "explanation/results",
-    "explanation/scoreboard",
     "how-to/run",
     "reference/commands",
     "reference/modes",

@@ -112,7 +112,7 @@ static void a_late_answer_is_no_queue(void **state)
 {
 	struct imtcp_receive r;
 	uint64_t now_us = begin(&r) + 500000;
-	struct imtcp_arrival a = arrival(now_us, 530000, 4);
+	struct imtcp_arrival a = arrival(now_us, 500000, 4);
 
 	(void)state;
 	imtcp_receive_on_arrival(&r, &a);
@@ -122,6 +122,23 @@ static void a_late_answer_is_no_queue(void **state)
 	imtcp_receive_on_arrival(&r, &a);
 	assert_int_equal(r.bg.newest_rtt_us, 38000);
 	assert_int_equal(r.facts.minrtt.base_us, BASE);
+}
+
+/* A queue of 210 ms, and the window comes in one burst in each of its round trips: the sender's own window holds it back. */
+static void a_window_that_comes_in_bursts_tells_its_queue(void **state)
+{
+	struct imtcp_receive r;
+	uint64_t now_us = begin(&r), i;
+
+	(void)state;
+	for (i = 0; i < 100; i++) {
+		struct imtcp_arrival a = arrival(now_us + i / 50 * 240000 + i % 50 * 500, 240300,
+						 2);
+
+		imtcp_receive_on_arrival(&r, &a);
+	}
+	assert_int_equal(r.bg.queue_us, 210000);
+	assert_in_range(r.w.cwnd_segs, 2, 60);
 }
 
 /* The same silence where the window was used up: the answer came late for a queue. */
@@ -381,6 +398,7 @@ SUITE(receive, T(a_window_is_at_most_twice_what_arrives_and_the_first),
       T(a_queue_shrinks_the_window_by_the_law_of_the_sender),
       T(the_window_grows_by_a_twelfth_in_a_round_trip),
       T(a_sender_without_timestamps_is_not_held_back), T(a_late_answer_is_no_queue),
+      T(a_window_that_comes_in_bursts_tells_its_queue),
       T(an_answer_that_the_window_held_back_counts), T(a_loss_halves_the_window),
       T(a_mark_halves_the_window_once_in_a_round_trip),
       T(a_segment_that_others_overtook_is_no_loss), T(a_rare_loss_beside_an_empty_queue_is_noise),

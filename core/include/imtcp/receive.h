@@ -69,7 +69,8 @@ struct imtcp_receive {
 	struct imtcp_sample told; /* to the law: what an arrival cannot know stays 0 */
 	struct imtcp_window w;	  /* W, segments */
 	imtcp_u64 hole_us;	  /* since when a segment is missing; 0: none is */
-	imtcp_u64 resumed_us;	  /* when the sender went on after a silence of its own */
+	imtcp_u64 silent_us;	  /* since when the sender was silent, by its own will, */
+	imtcp_u64 resumed_us;	  /* and when it went on */
 	imtcp_u64 round_us;	  /* when this round trip began; 0: none did */
 	imtcp_u64 round_bytes;	  /* that arrived in it */
 	imtcp_u64 last_bytes;	  /* and in the one before, */
@@ -86,24 +87,30 @@ struct imtcp_receive {
 
 IMTCP_INLINE void imtcp_receive_begin(struct imtcp_receive *r, imtcp_u64 now_us)
 {
-	r->facts.acked_at_us = r->resumed_us = now_us;
+	r->facts.acked_at_us = r->silent_us = r->resumed_us = now_us;
 	r->w.cwnd_segs = IMTCP_RECEIVE_FIRST_SEGS;
 	r->w.ssthresh_segs = IMTCP_U32_MAX;
 }
 
 /*
- * The RTT of this arrival, or 0. A sender that has nothing to send answers late: its segment carries the timestamp of an ACK
- * that came long before. If it was silent for more than a round trip, and the window did not hold it back, only answers to
- * later ACKs count.
+ * The RTT of this arrival, or 0. A sender that had nothing to send answers late: its segment carries the timestamp of the newest
+ * ACK, which came long before. So after a silence of more than a round trip, in which the window did not hold it back, what
+ * answers the last ACK before the silence does not count. What answers an earlier one does: the sender had not heard of the
+ * last one yet, so these segments were under way, as those of a window that comes in one burst.
  */
 IMTCP_INLINE imtcp_s32 imtcp_receive_rtt_us(struct imtcp_receive *r, const struct imtcp_arrival *a)
 {
-	imtcp_u64 silence_us = a->now_us - r->facts.acked_at_us;
+	imtcp_u64 before_us = r->facts.acked_at_us, answered_us;
 
-	if (silence_us > (imtcp_u64)r->rtt_us + IMTCP_BG_STRETCH_MOST_US &&
-	    a->left_bytes >= IMTCP_RECEIVE_LEAST_SEGS * (imtcp_u64)a->mss_bytes)
+	if (a->now_us - before_us > (imtcp_u64)r->rtt_us + IMTCP_BG_STRETCH_MOST_US &&
+	    a->left_bytes >= IMTCP_RECEIVE_LEAST_SEGS * (imtcp_u64)a->mss_bytes) {
+		r->silent_us = before_us;
 		r->resumed_us = a->now_us;
-	if (a->rtt_us <= 0 || a->now_us - (imtcp_u32)a->rtt_us < r->resumed_us)
+	}
+	if (a->rtt_us <= 0)
+		return 0;
+	answered_us = a->now_us - (imtcp_u32)a->rtt_us;
+	if (answered_us + IMTCP_TICK_US >= r->silent_us && answered_us < r->resumed_us)
 		return 0;
 	return a->rtt_us;
 }

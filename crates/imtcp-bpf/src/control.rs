@@ -16,7 +16,7 @@ use crate::netns::{self, NetNs};
 use crate::objects::Mark;
 use crate::raw::{self, Plain};
 use crate::shared::{imtcp_ctl_cfg, imtcp_ctl_switch, imtcp_filter, imtcp_tag, imtcp_tagged};
-use crate::{meta, objects, paths, receive, walk, Obstacle, Unseen};
+use crate::{meta, objects, paths, walk, Obstacle, Unseen};
 
 /// Lets the control object use the maps that are pinned.
 fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
@@ -81,6 +81,14 @@ pub struct Links {
     others: Vec<(&'static str, Link)>,
     /// What its user should know: what is not done, and whose program does not run any more.
     pub told: Vec<String>,
+}
+
+impl Links {
+    /// Of the program for downloads, where there is one.
+    pub(crate) fn receive(&self) -> Option<&Link> {
+        let mut others = self.others.iter();
+        others.find(|(suffix, _)| *suffix == objects::RECEIVE.suffix).map(|(_, link)| link)
+    }
 }
 
 /// Which programs a policy may need beside the one that gives connections to it.
@@ -221,26 +229,6 @@ fn beside(pin: &Path, suffix: &str) -> PathBuf {
     let mut name = pin.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-/// Where a run's program for downloads is pinned: if the run is killed, open downloads go on to yield, with no window that
-/// nobody moves any more, until the run is swept.
-fn run_pin(policy: u64) -> PathBuf {
-    paths::attach_dir().join(format!("{policy:016x}-run{}", objects::RECEIVE.suffix))
-}
-
-pub fn keep_for_downloads(links: &Links, policy: u64) -> Result<()> {
-    let receive = links.others.iter().find(|(suffix, _)| *suffix == objects::RECEIVE.suffix);
-    let Some((_, link)) = receive else { return Ok(()) };
-    std::fs::create_dir_all(paths::attach_dir())?;
-    Ok(raw::obj_pin(link.as_fd(), &run_pin(policy))?)
-}
-
-/// Ends that, once the run's links are gone, and gives open downloads their windows back.
-pub fn end_downloads_of_run(policy: u64) {
-    if std::fs::remove_file(run_pin(policy)).is_ok() {
-        receive::give_back(&BTreeSet::from([policy]));
-    }
 }
 
 /// Keeps the links of one cgroup alive after this process.

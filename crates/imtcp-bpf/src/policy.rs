@@ -82,7 +82,6 @@ impl Policies {
             is_behind: orders.is_behind,
             receives: orders.receives,
             params: orders.params,
-            ..Default::default()
         };
         let mut context = wanted.bytes().to_vec();
         let input = ProgramInput { context_in: Some(&mut context), ..Default::default() };

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use imtcp_bpf::control;
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
 use imtcp_bpf::rundir::{ATTACHMENTS, RUNS};
+use imtcp_bpf::{control, receive};
 
 use crate::attachment::{self, Attachment};
 use crate::cgroup;
@@ -22,7 +22,7 @@ pub fn sweep_runs(_lock: &ChangeLock) {
     thaw_attachments();
     let ended = runs::runs_that(false);
     let policies = Policies::open();
-    ended.iter().for_each(|(_, run)| control::end_downloads_of_run(run.policy));
+    ended.iter().for_each(|(_, run)| receive::end_of_run(run.policy));
     if let Ok(policies) = &policies {
         ended.iter().for_each(|(_, run)| policies.end_for_new(run.policy));
     }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use imtcp_bpf::policy::Policies;
 use imtcp_bpf::records::Records;
-use imtcp_bpf::{control, probe, Policy, Record};
+use imtcp_bpf::{control, probe, receive, Policy, Record};
 use nix::unistd::getpid;
 
 use self::inherited::Inherited;
@@ -250,7 +250,7 @@ impl Session {
         for told in links.told.iter().filter(|_| !args.quiet) {
             eprintln!("imtcp: {told}");
         }
-        control::keep_for_downloads(&links, self.policy)?;
+        receive::keep_for_run(&links, self.policy)?;
         self.links = Some(links);
         self.watch = (!args.quiet).then(|| Watch::new(&self.cgroup, own_fd));
         self.own = Some(own);
@@ -331,7 +331,7 @@ impl Session {
     /// have it, its registration while these or those processes go on; a later command sweeps them.
     fn end(&mut self) -> Vec<LeftBehind> {
         (self.watch, self.links) = (None, None);
-        control::end_downloads_of_run(self.policy);
+        receive::end_of_run(self.policy);
         self.inherited.give_back();
         let (left_behind, removed) = runs::end_cgroup(&self.cgroup, &self.refuge);
         if let Err(e) = removed {
