@@ -111,11 +111,13 @@ MOST_INSNS = {
     "imtcp_modes": 20_000,
     "imtcp_paper": 60_000,
     "imtcp_nocc": 10_000,
-    "imtcp_ctl": 20_000,
+    # imtcp_receive has imtcp_bg's law in it; all others stay below 10 000.
+    "imtcp_ctl": 60_000,
     # imtcp_leaves walks up to 16 parents of a process, and 32 cgroups of each.
     "imtcp_uncovered": 30_000,
 }
-MOST_STACK_BYTES = 400
+#: Of the kernel's 512. A record on the stack has most of it.
+MOST_STACK_BYTES = 420
 
 
 def within_budget(told: bytes) -> None:

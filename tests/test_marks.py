@@ -88,8 +88,9 @@ def test_what_yields_waits_behind_others_on_its_host_and_is_marked_and_nothing_e
         assert sent[name].lower_effort > 500_000, (name, sent[name])
         assert sent[name].others < A_LITTLE, (name, sent[name])
     for name in ("detached", "measure", "unmarked", "plain"):
-        assert sent[name].bands[2] == 0, (name, sent[name])
-        assert sent[name].lower_effort == 0, (name, sent[name])
+        # The connection before it may still say its last word.
+        assert sent[name].bands[2] < A_LITTLE, (name, sent[name])
+        assert sent[name].lower_effort < A_LITTLE, (name, sent[name])
         assert sent[name].others > 500_000, (name, sent[name])
     # Its packets have the program's own mark: only sockets of TCP are given another.
     assert sent["udp"].bands[2] > 500_000, sent["udp"]
