@@ -28,6 +28,9 @@
 #define RECEIVING_FOR_POLICY (IMTCP_MODES + 1)
 #define ECN_DEMAND_CWR 0x04U /* TCP_ECN_DEMAND_CWR */
 #define QUARTER_US (IMTCP_USEC_PER_SEC / 4)
+/* Two segments of Ethernet, with timestamps. A peer that has sent small messages may send such segments next, and waits for its
+ * persist timer where the window is less than one. */
+#define WINDOW_LEAST_BYTES (2U * 1448)
 #define WINDOW_MOST_BYTES (1U << 30) /* of TCP (RFC 7323 §2.3) */
 
 /* Since our ACK that the newest segment answers, microseconds; 0: it has no timestamp. Linux's tick is a millisecond or, on
@@ -131,9 +134,9 @@ static __always_inline void offer(struct bpf_sock_ops *ctx, struct bpf_sock *sk,
 	read_arrival(tp, receiver, policy, &a);
 	busy_us = receiver->state.facts.busy_us;
 	yielding_us = receiver->state.facts.yielding_us;
-	window_bytes = (int)imtcp_min((__u64)imtcp_receive_on_arrival(&receiver->state, &a) *
-					      a.mss_bytes,
-				      WINDOW_MOST_BYTES);
+	window_bytes = (int)imtcp_clamp((__u64)imtcp_receive_on_arrival(&receiver->state, &a) *
+						a.mss_bytes,
+					WINDOW_LEAST_BYTES, WINDOW_MOST_BYTES);
 	if (!receiver->state.rtt_us)
 		return;
 	__sync_fetch_and_add(&policy->received_busy_us, receiver->state.facts.busy_us - busy_us);
@@ -142,6 +145,17 @@ static __always_inline void offer(struct bpf_sock_ops *ctx, struct bpf_sock *sk,
 	if ((__u32)window_bytes != tp->window_clamp &&
 	    !bpf_setsockopt(ctx, SOL_TCP, TCP_WINDOW_CLAMP, &window_bytes, sizeof(window_bytes)))
 		receiver->offered_bytes = (__u32)window_bytes;
+}
+
+/* The kernel is to call before each packet that leaves, but for those of multipath connections: their window is one of all paths. */
+static __always_inline void ask(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (!tp || (bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp))
+		return;
+	bpf_sock_ops_cb_flags_set(ctx,
+				  ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
 /* Always returns 1, as imtcp_sockops does, which runs before it and gives the connection its tag. */
@@ -167,8 +181,7 @@ int imtcp_receive(struct bpf_sock_ops *ctx)
 	if (ctx->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB)
 		offer(ctx, sk, policy);
 	else
-		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
-						       BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+		ask(ctx, sk);
 	return 1;
 }
 
@@ -195,7 +208,7 @@ int imtcp_ask_of_open(struct bpf_iter__tcp *ctx)
 	__u64 refused = 1;
 	int flags;
 
-	if (!tp)
+	if (!tp || (bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp))
 		return 0;
 	flags = tp->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
 	if (bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))

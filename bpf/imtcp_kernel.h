@@ -172,6 +172,7 @@ struct tcp_sock {
 	__u32 rcv_wup;	    /* rcv_nxt when the window was offered last */
 	__u32 rcv_wnd;	    /* and that window, bytes */
 	__u32 window_clamp; /* the most that it may be */
+	__u8 is_mptcp;	    /* a path of a multipath connection */
 	__u8 bpf_sock_ops_cb_flags;
 	__u8 tcp_usec_ts : 1; /* timestamps have ticks of 1 us; from Linux 6.7 on */
 	__u16 tcp_header_len;

@@ -113,6 +113,20 @@ fn a_direction_that_leaves_sending_alone_takes_no_mode_of_sending() {
 }
 
 #[test]
+fn small_messages_leave_room_for_full_segments() {
+    let Some((_alone, net)) = begin() else { return };
+    let mut reader = Reader::in_a_run(&net, &["-q"]);
+    let mut sender = reader.connected(&net);
+    sender.set_nodelay(true).unwrap();
+    for _ in 0..300 {
+        sender.write_all(&[7; 100]).unwrap();
+        let (bound, _) = reader.says("read 100");
+        assert!(bound >= 2 * 1448, "{bound}");
+    }
+    assert!(reader.is_steered(&mut sender));
+}
+
+#[test]
 fn the_last_line_and_watch_tell_of_a_download() {
     let Some((_alone, net)) = begin() else { return };
     let mut reader = Reader::in_a_run(&net, &["--json"]);
