@@ -260,7 +260,7 @@ IMTCP_INLINE imtcp_u32 imtcp_receive_by_ledbatpp(struct imtcp_receive *r,
 	return r->w.cwnd_segs;
 }
 
-/* Data arrived. Returns the window to offer now, segments. */
+/* A packet arrived. Returns the window to offer now, segments. Without data in it only a missing segment is noted. */
 IMTCP_INLINE imtcp_u32 imtcp_receive_on_arrival(struct imtcp_receive *r,
 						const struct imtcp_arrival *a)
 {

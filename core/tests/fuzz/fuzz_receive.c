@@ -30,8 +30,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		segs = imtcp_receive_on_arrival(&r, &a);
 		MUST(segs >= 1);
 		ceiling = r.mss_bytes ? imtcp_receive_segs_for(&r, a.ceiling_bps) : 0;
-		/* a lie makes nobody faster than the ceiling at the round trip that it pretends */
-		MUST(!ceiling || segs <= imtcp_max(ceiling, IMTCP_MEASURING_LEAST_SEGS));
+		/* a lie makes nobody faster than the ceiling at the round trip that it pretends; a new ceiling holds
+		 * from the next byte on */
+		MUST(!a.bytes || !ceiling ||
+		     segs <= imtcp_max(ceiling, IMTCP_MEASURING_LEAST_SEGS));
 		MUST(r.facts.yielding_us <= r.facts.busy_us);
 	}
 	return 0;

@@ -60,7 +60,7 @@ fn without_room_for_open_files_the_remedy_is_told() {
 #[test]
 fn help_says_what_run_does_not_do() {
     let help = imtcp_ok(&["run", "--help"]);
-    assert!(help.contains("yields for what this host SENDS"), "{help}");
+    assert!(help.contains("Uploads and downloads by TCP yield; UDP and QUIC do not."), "{help}");
 }
 
 #[test]
