@@ -124,6 +124,9 @@ book: ## docs/ as a book in target/book, with mdBook
 lint: setup lab-env ## clippy, rustfmt, clang-format, ruff, shellcheck, who may know whom
 	scripts/lint.sh
 
+audit: setup ## known faults, licences and origins of the libraries: cargo-deny and pip-audit
+	scripts/audit.sh
+
 format: ## rewrite sources as lint wants them
 	$(CARGO) fmt --all
 	clang-format-19 -i $$(git ls-files '*.c' '*.h')

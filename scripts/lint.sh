@@ -16,5 +16,9 @@ check .venv/bin/ruff format --check clients lab tests scripts
 check .venv/bin/ruff check clients lab tests scripts
 check sh -c 'git ls-files "*.sh" | xargs shellcheck'
 check scripts/check-layers.py
+printf '== scripts/audit.sh\n'
+scripts/audit.sh
+# Without the network nobody can look; that is said, and is no fault of the sources.
+case $? in 0 | 3) ;; *) status=1 ;; esac
 [ "$status" = 0 ] && echo "lint: clean" || echo "lint: see above" >&2
 exit "$status"

@@ -19,6 +19,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, SigSet, Signal};
 use nix::sys::termios::{tcgetattr, tcsetattr, SetArg, SpecialCharacterIndices};
 use nix::unistd::{getpid, Pid};
+use ratatui::layout::Rect;
 use ratatui::{DefaultTerminal, Frame};
 
 use crate::signals;
@@ -85,7 +86,9 @@ impl Screen {
         enable_raw_mode()?;
         read_what_is_there();
         execute!(stdout(), EnterAlternateScreen)?;
-        Ok(self.terminal.clear()?)
+        // Draws all anew. Terminal::clear would ask the terminal where its cursor is, and read keys as the answer.
+        let size = self.terminal.size()?;
+        Ok(self.terminal.resize(Rect::new(0, 0, size.width, size.height))?)
     }
 }
 
