@@ -16,9 +16,8 @@ esac
 log=target/test
 mkdir -p "$log"
 rm -f "$log"/*.group
-# A part that takes longer hangs: it is ended, and its log names the test. None takes half of it.
-limit_s=1800
-pytest=".venv/bin/pytest -q -rfEs --durations=10"
+# A part that takes longer hangs: it is ended. Before that pytest names the test and where it stands.
+limit_s=2400
 passed=0 failed=0 skipped=0 broken=
 
 # run NAME COMMAND...: into its log.
@@ -38,9 +37,8 @@ run() {
 	echo $status >"$log/$name.status"
 }
 
-# end_all: what runs, and what waits.
+# end_all: what runs.
 end_all() {
-	: >"$log/queue"
 	for group in "$log"/*.group; do
 		[ ! -e "$group" ] || kill -INT -- "-$(cat "$group")"
 	done
@@ -81,23 +79,6 @@ part() {
 	end "$1"
 }
 
-# next_queued: takes the first line of the queue; two lanes never the same.
-next_queued() {
-	(
-		flock 9
-		sed -n 1p "$log/queue"
-		sed -i 1d "$log/queue"
-	) 9>"$log/queue.lock"
-}
-
-# lane: runs pytest on what the queue has next, "NAME ARGUMENT...", until it is empty.
-lane() {
-	while next=$(next_queued) && [ -n "$next" ]; do
-		# shellcheck disable=SC2086 # words of a command
-		run "${next%% *}" $pytest ${next#* }
-	done
-}
-
 # The compiler seldom keeps both cores busy, and the core's own tests never do. The profile of `make
 # build`: what others wrote is built once.
 rust="cargo test --release --locked --workspace --quiet"
@@ -115,52 +96,22 @@ loaded=
 part rust $rust --no-fail-fast
 [ -z "$all" ] || end fast-guests
 [ -n "$loaded" ] || target/release/imtcp down >/dev/null 2>&1 || true
+# conftest.py says which tests run beside each other: a guest uses one processor, and tests without one mostly wait.
+chosen=
 if [ -n "$quick" ]; then
-	# shellcheck disable=SC2086
-	part lab $pytest -m "not vm" lab/tests
-	# shellcheck disable=SC2086
-	part e2e $pytest -m "not vm" tests
-else
-	# A guest uses one processor: two at a time, and the longest first. Tests without a guest mostly wait, so they
-	# run beside them.
-	figures=lab/tests/test_quick_figures.py
-	# All of them: a part for each paper, so that both lanes have some.
-	papers=
-	[ "${IMTCP_TEST_FIGURES:-}" != all ] || papers="BG IM EN LP turn"
-	guests="connections clean_machine nocc modes kernels marks parameters rates token_bucket"
-	now=$guests without_guest='' left_out=''
-	if [ -z "$all" ]; then
-		# Each kernel, one figure and what judges the command's own words always run.
-		now=kernels without_guest='-m not(vm)'
-		left_out="what nothing changed for since it passed with $(cut -c1-7 .ci/tested): the other guests"
-	elif [ -z "$asked_for_all" ]; then
-		left_out='the test of equal builds (tests/test_same_bytes.py)'
-	fi
+	chosen="-m not(vm)"
+elif [ -z "$all" ]; then
+	chosen="--guests few"
+	echo "== left out: guests, since nothing changed for them after they passed with $(cut -c1-7 .ci/tested)" \
+		"(\`make test-all\` runs all)"
+elif [ -z "$asked_for_all" ]; then
 	# It builds everything twice, which is for the runs that have time.
-	[ -n "$all" ] && [ -z "$asked_for_all" ] || now="same_bytes $now"
-	# shellcheck disable=SC2086 # words
-	{
-		echo "lab $without_guest --ignore=$figures lab/tests"
-		if [ -n "$papers" ]; then
-			printf '%s\n' $papers | sed "s|.*|figures-& $figures -k &|"
-		else
-			echo "figures $figures"
-		fi
-		printf '%s\n' $now | sed 's|.*|& tests/test_&.py|'
-		# What asks a stock kernel; the kernel of the fast guests takes minutes to build.
-		[ -n "$all" ] || printf '%s\n' nocc parameters | sed 's|.*|& tests/test_&.py -k 6.1|'
-	} >"$log/queue"
-	# shellcheck disable=SC2046,SC2086
-	begin e2e $pytest $(printf ' --ignore=tests/test_%s.py' same_bytes $guests) tests
-	queued=$(sed 's/ .*//' "$log/queue")
-	# shellcheck disable=SC2086
-	echo "== two at a time, most in the virtual machine; this takes a while:" $queued
-	[ -z "$left_out" ] || echo "== left out: $left_out (\`make test-all\` runs all)"
-	lane &
-	lane &
-	wait
-	for name in e2e $queued; do report "$name"; done
+	chosen="--deselect tests/test_same_bytes.py"
+	echo "== left out: the test of equal builds, tests/test_same_bytes.py (\`make test-all\` runs it)"
 fi
+# shellcheck disable=SC2086 # words
+part pytest .venv/bin/pytest -q -rfEs -o faulthandler_timeout=900 --durations=25 -n 3 --dist loadgroup --no-loadscope-reorder \
+	--junitxml="$log/pytest.xml" $chosen lab/tests tests
 
 printf '\n== all parts\n'
 [ "$skipped" = 0 ] || grep -hE '^SKIPPED|^skipped:' "$log"/*.log

@@ -56,6 +56,7 @@ def archive(root: Path) -> bytes:
 
 
 @needs_debian
+@pytest.mark.vm
 @pytest.mark.skipif(
     shutil.which("mmdebstrap") is None or os.geteuid() != 0, reason="needs mmdebstrap and root"
 )
