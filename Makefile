@@ -130,8 +130,8 @@ audit: setup ## known faults, licences and origins of the libraries: cargo-deny 
 format: ## rewrite sources as lint wants them
 	$(CARGO) fmt --all
 	clang-format-19 -i $$(git ls-files '*.c' '*.h')
-	.venv/bin/ruff format clients lab tests scripts
-	.venv/bin/ruff check --fix clients lab tests scripts
+	.venv/bin/ruff format conftest.py clients lab tests scripts
+	.venv/bin/ruff check --fix conftest.py clients lab tests scripts
 
 bench: setup-tests build lab-env ## speed and memory, as ratios in one run
 	.venv/bin/lab bench

@@ -12,8 +12,8 @@ check() {
 check cargo fmt --all --check
 check cargo clippy --release --locked --workspace --all-targets --quiet -- -D warnings
 check sh -c 'git ls-files "*.c" "*.h" | xargs clang-format-19 --dry-run -Werror'
-check .venv/bin/ruff format --check clients lab tests scripts
-check .venv/bin/ruff check clients lab tests scripts
+check .venv/bin/ruff format --check conftest.py clients lab tests scripts
+check .venv/bin/ruff check conftest.py clients lab tests scripts
 check sh -c 'git ls-files "*.sh" | xargs shellcheck'
 check scripts/check-layers.py
 printf '== scripts/audit.sh\n'
