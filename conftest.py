@@ -1,4 +1,4 @@
-"""Which tests run beside each other, which come first, and which guests run at all (scripts/test.sh)."""
+"""Which tests run beside each other, in which order, and which guests run (scripts/test.sh)."""
 
 from __future__ import annotations
 
@@ -65,6 +65,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if runs_always(item)]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
-    # Tests without a guest mostly wait, and take long: they begin first and have the other workers beside them.
+    # Tests without a guest take long and mostly wait: they begin first, guests run beside them.
     order = {file: n for n, file in enumerate(WITH_GUESTS)}
     items.sort(key=lambda item: order.get(path(item), -1))
