@@ -1,102 +1,120 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ImTCP-bg: background transfer that takes the bandwidth nobody else wants.
+ * ImTCP-bg: background transfer that uses only the bandwidth that nobody else wants [BG §3.2].
  *
- * Two things steer it. The measurement says what is free: it bounds the window. The queueing delay q says when others
- * came: it moves the window below that bound.
+ * Two rules set the window W. The measured available bandwidth bounds W. The queueing delay q moves
+ * W below that bound, because a queue means that others are sending.
  *
- *   W the window, RTTmin the base RTT, B the lesser of RTTmin and 30 ms, n the connections to the same host
+ *   ── Model ─────────────────────────────────────────────────────────────────────────────────────
+ *   W       congestion window                     RTTmin  base RTT
+ *   A, A_s  available bandwidth: a result, and    B       min(RTTmin, 30 ms)
+ *           the average of results                n       connections to the same host
  *
- *   (1) A_s <- (1 - gamma) A_s + gamma A                     each result (estimate.h)          [BG eq. 1]
- *   (2) W <= cap = g (A_s + slack) RTTmin                    while A_s is believed             [BG eq. 2]
- *   (3) q0 = (delta - 1) B / 4 + min(B, RTTmin / (n W))      the queue that is no congestion   [BG eq. 3]
- *   for each segment that is acknowledged
- *   (4) q < q0:   W <- W + G (1 - q / q0) B / RTTmin         G = (cap - W) / (4 W), 1 at most; 1/2 without a cap
- *   (5) q >= q0:  W <- W - (q - q0) / (4 RTTmin)                                               [BG eq. 4]
+ *   (1) A_s <- (1 - gamma) A_s + gamma A                   each result (estimate.h)     [BG eq. 1]
+ *   (2) W <= cap = g (A_s + slack) RTTmin                  while A_s is trusted         [BG eq. 2]
+ *   (3) q0 = (delta - 1) B / 4 + min(B, RTTmin / (n W))    tolerated queueing delay     [BG eq. 3]
+ *   for each acknowledged segment
+ *   (4) q < q0:   W <- W + G (1 - q / q0) B / RTTmin       G = (cap - W) / (4 W), at most 1;
+ *                                                          without a cap 1/2
+ *   (5) q >= q0:  W <- W - (q - q0) / (4 RTTmin)                                        [BG eq. 4]
  *
  *      ┌────────────┐ q >= q0,   ┌──────────┐  a loss or a mark   ┌───────────────────────┐
  *      │ slow start │ W = cap    │ (4), (5) │ ──────────────────▶ │ W / 2; G <= 1 / W for │
  *      └────────────┘ ─────────▶ └──────────┘ ◀────────────────── │ two seconds           │
- *             ▲                    │      ▲        two seconds    └───────────────────────┘
- *             │ timeout, idle time │      │ RTTmin was tried
- *             └────────────────────┤      │
- *          RTTmin unseen for 10 s  ▼      │
- *                               ┌───────────┐
- *                               │ drain     │ W <= 4 (filter.h)
- *                               └───────────┘
+ *        ▲    ▲                    │      │        two seconds    └───────────────────────┘
+ *        │    └────────────────────┘      │
+ *        │      timeout, idle time        │ RTTmin unseen for 10 s
+ *        │                                ▼
+ *        │       rounds over          ┌───────┐
+ *        └─────────────────────────── │ drain │ W <= 4 (filter.h)
+ *                                     └───────┘
  *
- * Below two segments W is a pace: two segments leave at a time, W of them a round trip (flow.h). W is a quarter at least, and
- * two segments over all n.
+ * States
+ * - Slow start adds a segment for each acknowledged segment. A queue or the cap ends it. A queue
+ *   also cuts W to what the path carried in RTTmin.
+ * - After it W follows (4) and (5): up while q is below q0, down while q is above.
+ * - A loss or a mark halves W. For two seconds W then grows by at most one segment per round trip.
+ *   A loss that is noise changes nothing.
+ * - The drain shows RTTmin again: W is at most 4, so the connection's own queue disappears. Slow
+ *   start then returns to the window before.
  *
- * Walk: learn takes each RTT into q and each result into A_s. It sets the cap by (2). decide sets the window by slow start,
- * by (4) or by (5). target answers a loss with half of the window, or with all of it where the loss is noise.
+ * learn takes each RTT into q and each result into A_s, and sets the cap by (2). decide sets W.
+ * target answers a loss or a mark.
  *
- * g is that of the ImTCP paper's own background mode: MaxCwnd = g·RTT·A while that exceeds m·N, 0 < g <= 1 [IM §5.1]. A
- * smaller g takes less and interferes less.
+ * Below two segments W is a pace: two segments leave at a time, W of them per round trip (flow.h).
+ * W is at least a quarter of a segment, and at least two segments over all n connections.
  *
- * References: [BG §3.2]; [IM §5.1] for g and the floor of the cap.
+ * A smaller g uses less and interferes less. It is g of the ImTCP paper's background mode [IM
+ * §5.1], which also gives the floor of the cap.
  *
- * Differences from the paper (cc_paper_bg.h has its control without any of them)
- *  1. q comes from the least RTT of the newest 10 to 20 ms, not from srtt. With delayed ACKs srtt of a small window
- *     stays above delta·RTTmin. And q0 has one segment of its own, or a small window would be congestion by itself. The n
- *     connections to one host share that segment (neighbours.h).
- *  2. (5) takes a quarter of what would empty the queue in a round trip, where (4) of the paper takes all of it at once.
- *  3. (4) is faster than one segment per round trip far from the cap, and slower near to it.
- *  4. Where RTTmin is above 30 ms the queue is held against 30 ms: others wait in it however long this path is.
- *  5. The cap has a slack (imtcp_bg_slack_bps) and a floor of N + 2 segments: what a measurement needs. There is none
- *     while the estimate is not believed (estimate.h), and none where RTTmin is below a millisecond: nothing is measured.
- *  6. Before the first result the cap is the middle of the first search range.
- *  7. A loss beside a short queue is noise (imtcp_bg_is_noise). After any other the window grows as Reno's for two seconds.
- *  8. RTTmin ages, and follows a path that has changed (filter.h).
- *  9. A result "above the range" never lowers A_s, and two that agree are a step (estimate.h).
- * 10. W may be less than a segment: with two at least, ten connections keep 20 in the queue whatever they are told.
+ * Differences from the paper (cc_paper_bg.h implements it without them)
+ *  1. q is the least RTT of the newest 10 to 20 ms, less RTTmin. srtt does not serve: with delayed
+ *     ACKs and a small window it stays above delta·RTTmin. q0 tolerates one segment of its own, or
+ *     a small window would be congestion by itself. The n connections to one host share that
+ *     segment (neighbours.h).
+ *  2. (5) drains a quarter of the excess queue in a round trip. The paper drains all of it at once.
+ *  3. (4) grows faster than Reno far from the cap, and slower near it.
+ *  4. If RTTmin exceeds 30 ms, q0 is that of 30 ms. Others wait in the queue however long this path
+ *     is.
+ *  5. The cap has a slack (imtcp_bg_slack_bps), and a floor of N + 2 segments for a measurement.
+ *     There is no cap while the estimate is not trusted (estimate.h). There is none if RTTmin is
+ *     below 1 ms, where nothing is measured.
+ *  6. Before the first result, A in (2) is the middle of the first search range.
+ *  7. A loss beside a short queue is noise (imtcp_bg_is_noise). After any other, W grows as Reno's
+ *     for two seconds.
+ *  8. RTTmin ages, and follows a change of the path (filter.h).
+ *  9. A result "above the range" never lowers A_s. Two results that agree are a step (estimate.h).
+ * 10. W may be less than a segment. With two at least, ten connections would keep 20 segments in
+ *     the queue at any q.
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
 
 #include "flow.h"
 
-/* Below this window, segments, two leave at a time: each ACK of a receiver that delays them is still at once. */
+/* Below this window, in segments, two segments leave at a time. So a receiver with delayed ACKs
+ * answers at once. */
 #define IMTCP_BG_PAIR_SEGS 2U
-/* Least window, a quarter of a segment, scale 65536; and that of all connections to one host
- * together, two. ours: with two each, 64 connections took half of a greedy flow's link
- * (lab/notes/0027-windows-below-two.md). */
+/* Least window, scale 65536: a quarter of a segment for one connection, two segments for all
+ * connections to one host. ours: see lab/notes/0027-windows-below-two.md. */
 #define IMTCP_BG_LEAST_Q16 16384U
 #define IMTCP_BG_LEAST_ALL_Q16 131072U
-/* The longest RTTmin that a queue is held against, 30 ms. ours: a fifth of 300 ms would allow a
- * queue of 60 ms (lab/notes/0007-a-long-way-is-judged-as-a-short-one.md). */
+/* B is at most this, 30 ms. ours: On a long path the paper's q0 would tolerate a long queue
+ * (lab/notes/0007-a-long-way-is-judged-as-a-short-one.md). */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
-/* Of (3), (4) and (5): lab/notes/0025-the-queue-moves-the-window.md has what others do. */
+/* Divisors in (3), (4) and (5). ours: see lab/notes/0025-the-queue-moves-the-window.md. */
 #define IMTCP_BG_THRESHOLD_DIV 4U
 #define IMTCP_BG_APPROACH_DIV 4U
 #define IMTCP_BG_GROWTH_DIV 2U
 #define IMTCP_BG_BRAKE_DIV 4U
-/* A stretch of ACKs: a round trip, 10 ms at most, and two samples at least. The queue is the least RTT of the newest two
- * stretches. ours: a lone sample may be of a delayed ACK. Stretches of 5 ms used less at the same harm (the same note). */
+/* A stretch of ACKs lasts a round trip, at most 10 ms, and has at least two samples. q comes from
+ * the least RTT of the newest two stretches. ours: A single sample may be a delayed ACK. Shorter
+ * stretches use less and harm as much (lab/notes/0025-the-queue-moves-the-window.md). */
 #define IMTCP_BG_STRETCH_MOST_US 10000U
 #define IMTCP_BG_STRETCH_SAMPLES 2U
-/* For two seconds after a loss the window grows by one segment per round trip at most. ours: without, short buffers lost
- * three times as much (the same note). */
+/* For two seconds after a loss, W grows by at most one segment per round trip. ours: Otherwise
+ * short buffers lose much more (lab/notes/0025-the-queue-moves-the-window.md). */
 #define IMTCP_BG_AFTER_LOSS_US (2 * IMTCP_USEC_PER_SEC)
-/* Losses that are noise lie 50 segments apart on the mean, 2 %, and are two at once at most. ours: a policer's, or a full
- * buffer's, are more. */
+/* Losses are noise if they are 50 segments apart on average, and at most two at once. ours: A
+ * policer or a full buffer loses more. */
 #define IMTCP_BG_NOISE_APART_SEGS 50U
 #define IMTCP_BG_NOISE_MOST_SEGS 2U
-/* And no distance counts for more than a thousand segments: one long quiet time would cover a hundred losses. ours. */
+/* No distance counts for more than a thousand segments. ours: One long quiet time would excuse a
+ * hundred losses. */
 #define IMTCP_BG_APART_MOST_SEGS 1000U
-/* Losses are held against the longest queue, which fades. Each stretch takes a 256th of its
- * distance to the queue of now, so it halves in two seconds or more. ours: else one moment of late
- * ACKs makes noise of what a short buffer loses, for a minute
- * (lab/notes/0026-one-moment-of-late-acks.md). */
+/* The longest queue fades: each stretch takes a 256th of its distance to the present queue, so it
+ * halves in two seconds or more. ours: One moment of late ACKs would else turn losses of a short
+ * buffer into noise for a minute (lab/notes/0026-one-moment-of-late-acks.md). */
 #define IMTCP_BG_FADE_SHIFT 8
-/* Mean distance of two RTTs that follow each other to the range of all of them, where they are anywhere in it: a third. */
+/* Range of RTTs in multiples of the mean distance between consecutive ones: three if they are
+ * uniform. */
 #define IMTCP_BG_JITTER_RANGE 3U
-/* The slack of the cap. ours: in a window of exactly A_s, what a hold kept back is lost for good
- * (lab/notes/0002-the-cap-after-a-calm-round.md). */
+/* Divisors of the slack of the cap. ours: A window of exactly A_s·RTTmin never catches up on what a
+ * hold kept back (lab/notes/0002-the-cap-after-a-calm-round.md). */
 #define IMTCP_BG_SLACK_DIV 20U
 #define IMTCP_BG_SLACK_MISSING_DIV 16U
 
-/* RTTs of a stretch of ACKs, microseconds. */
+/* RTTs of one stretch of ACKs, microseconds. */
 struct imtcp_bg_stretch {
 	imtcp_u32 least_us; /* 0: no sample */
 	imtcp_u32 most_us;
@@ -104,33 +122,33 @@ struct imtcp_bg_stretch {
 
 struct imtcp_bg {
 	imtcp_u64 window_q16; /* W, scale 65536 */
-	imtcp_u64 lost_at_us; /* the newest loss that was no noise; 0: none */
+	imtcp_u64 lost_at_us; /* time of the newest loss that was not noise; 0: none */
 	imtcp_u64 stretch_start_us;
 	struct imtcp_bg_stretch stretch, stretch_before;
 	imtcp_u32 stretch_samples;
-	imtcp_u32 written_segs;	 /* the window that this control wrote last: another one is TCP's */
+	imtcp_u32
+		written_segs; /* the window that this control wrote last; another value is TCP's own */
 	imtcp_u32 queue_us;	 /* q */
-	imtcp_u32 longest_us;	 /* the longest queue, fading */
+	imtcp_u32 longest_us;	 /* the longest queue; it fades */
 	imtcp_u32 newest_rtt_us; /* 0: none yet */
-	imtcp_u32 jitter_us;	 /* mean distance of an RTT from the one before */
-	imtcp_u32 lost_segs;	 /* lost when the newest loss was told */
-	imtcp_u32 since_segs;	 /* acknowledged since */
-	imtcp_u32 apart_segs;	 /* of losses, on the mean; 0: there was none */
-	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
+	imtcp_u32 jitter_us;	 /* mean distance between consecutive RTTs */
+	imtcp_u32 lost_segs;	 /* lost segments of the connection up to the newest loss */
+	imtcp_u32 since_segs;	 /* segments acknowledged since then */
+	imtcp_u32 apart_segs;	 /* mean distance between losses; 0: no loss yet */
+	imtcp_u32 draining;	 /* RTTmin is on trial, and the window is at most 4 */
 	imtcp_u32 before_drain_segs;
-	imtcp_u32 uncapped_q16; /* G of (4) without a cap, scale 65536; 0: a half */
+	imtcp_u32 uncapped_q16; /* G of (4) without a cap, scale 65536; 0: 1/2 */
 };
 
-/* B: what a queue is held against. */
+/* B of the model. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(imtcp_u32 base_us)
 {
 	return (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
 }
 
-/* What may be no queue but the hosts. Where RTTmin is less than a millisecond the noise is what
- * RTTs that follow each other differ by, up to a millisecond. Hosts that wait for their processors
- * delay one window and not the next. A queue that stands delays all alike. ours:
- * lab/notes/0030-how-late-hosts-are.md. */
+/* RTT variation that the hosts may cause, microseconds. If RTTmin is below 1 ms, it follows the
+ * distance between consecutive RTTs: busy hosts delay one window and not the next, and a standing
+ * queue delays all alike. ours: see lab/notes/0030-how-late-hosts-are.md. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us, imtcp_u32 jitter_us)
 {
 	if (!imtcp_too_short(base_us))
@@ -138,7 +156,7 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us, imtcp_u32 jitter_us)
 	return (imtcp_u32)imtcp_clamp(jitter_us, IMTCP_HOST_NOISE_US, IMTCP_SHORT_RTT_US);
 }
 
-/* The least window of a connection among so many to the same host, scale 65536. */
+/* Least window of a connection that has so many neighbours, scale 65536. */
 IMTCP_INLINE imtcp_u64 imtcp_bg_least_q16(imtcp_u32 neighbours)
 {
 	return imtcp_min(IMTCP_BG_LEAST_Q16, IMTCP_BG_LEAST_ALL_Q16 / imtcp_max(neighbours, 1));
@@ -161,10 +179,10 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_threshold_us(imtcp_u32 delta_q8, imtcp_u32 base_
 
 /* ---- the cap ---- */
 
-/* What the cap is above A_s, bit/s: the most of a 20th of A_s, a 16th of what is missing to the
- * capacity, and what results differ by. The cap is never more than the capacity and a 20th. Beside
- * steady traffic the second counts, beside bursts the third:
- * lab/notes/0009-a-cap-for-results-that-are-right.md, lab/notes/0010-what-each-rule-earns.md. */
+/* Slack of the cap above A_s, bit/s. It is the maximum of a 20th of A_s, a 16th of the distance to
+ * the capacity, and the deviation of the results. A_s and the slack together stay below the
+ * capacity and a 20th. The second term matters beside steady traffic, the third beside bursts
+ * (lab/notes/0009-a-cap-for-results-that-are-right.md, lab/notes/0010-what-each-rule-earns.md). */
 IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_estimate *e)
 {
 	imtcp_u64 least, slack, missing;
@@ -178,7 +196,8 @@ IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_estimate *e)
 	return imtcp_min(slack, imtcp_max(missing + e->capacity_bps / IMTCP_BG_SLACK_DIV, least));
 }
 
-/* (2): the cap for this estimate, at least least_segs, the window that a measurement needs [IM §5.1]; 0: none. */
+/* (2): the cap for an estimate, in segments; 0: none. It is at least least_segs, the window that a
+ * measurement needs [IM §5.1]. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_cap_segs(const struct imtcp_estimate *e, imtcp_u32 g_q8,
 					 imtcp_u32 base_us, imtcp_u32 pkt_bytes,
 					 imtcp_u32 least_segs)
@@ -187,13 +206,14 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_cap_segs(const struct imtcp_estimate *e, imtcp_u
 
 	if (!bps || !base_us || imtcp_too_short(base_us))
 		return 0;
-	/* no share of what is not known: the first result needs a window that carries its streams */
+	/* Before the first result g and the slack do not apply: the window must carry the first
+	 * streams. */
 	if (e->trust == IMTCP_TRUST_RESULTS)
 		bps = imtcp_scale(bps + imtcp_bg_slack_bps(e), g_q8, 256);
 	return (imtcp_u32)imtcp_max(imtcp_window_segs(bps, base_us, pkt_bytes), least_segs);
 }
 
-/* (2): the cap of now. */
+/* (2): sets the present cap. */
 IMTCP_INLINE void imtcp_bg_bound(struct imtcp_flow *c, const struct imtcp_sample *s)
 {
 	struct imtcp_estimate e = imtcp_estimate_now(&c->meas, s->now_us);
@@ -204,13 +224,14 @@ IMTCP_INLINE void imtcp_bg_bound(struct imtcp_flow *c, const struct imtcp_sample
 
 /* ---- the queue ---- */
 
-/* How long a stretch of ACKs is: no longer than a round trip, or the window would swing about what q was. */
+/* Length of a stretch of ACKs. It is at most a round trip, or the window would oscillate with an
+ * outdated q. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_stretch_us(imtcp_u32 base_us)
 {
 	return (imtcp_u32)imtcp_clamp(base_us, IMTCP_SHORT_RTT_US, IMTCP_BG_STRETCH_MOST_US);
 }
 
-/* An ACK told an RTT, microseconds; base_us is RTTmin. */
+/* Takes an RTT from an ACK, microseconds. base_us is RTTmin. */
 IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u32 base_us, imtcp_u64 now_us,
 				  imtcp_s32 rtt_us)
 {
@@ -249,14 +270,14 @@ IMTCP_INLINE void imtcp_bg_on_rtt(struct imtcp_bg *b, imtcp_u32 base_us, imtcp_u
 
 /* ---- losses ---- */
 
-/* The longest queue that a packet of the newest stretches saw: those beside the hole are among them. */
+/* The longest queue in the newest stretches. Packets beside a loss are among them. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_beside_us(const struct imtcp_bg *b, imtcp_u32 base_us)
 {
 	return (imtcp_u32)imtcp_sub(imtcp_max(b->stretch.most_us, b->stretch_before.most_us),
 				    base_us);
 }
 
-/* How far losses lie apart, with the newest, segments. */
+/* Mean distance between losses with the newest one, segments. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_apart_segs(const struct imtcp_bg *b, imtcp_u32 lost_segs)
 {
 	imtcp_u64 apart = imtcp_div(b->since_segs, imtcp_max(lost_segs, 1));
@@ -266,8 +287,11 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_apart_segs(const struct imtcp_bg *b, imtcp_u32 l
 }
 
 /*
- * Is a loss noise? A buffer that overflowed was full when its neighbours passed: they saw half of the longest queue or
- * more. Where they did not, and losses are few, the path loses at random. A mark is none, and a timeout is no noise.
+ * Is a loss noise? The path then loses at random, and no buffer overflowed.
+ *
+ * A buffer that overflows was full for the packets beside the loss, so they saw half of the longest
+ * queue or more. If they did not, and losses are few, the loss is noise. A mark is no loss. A
+ * timeout is never noise.
  */
 IMTCP_INLINE int imtcp_bg_is_noise(const struct imtcp_bg *b, imtcp_u32 base_us,
 				   const struct imtcp_sample *s)
@@ -279,7 +303,7 @@ IMTCP_INLINE int imtcp_bg_is_noise(const struct imtcp_bg *b, imtcp_u32 base_us,
 	       imtcp_bg_beside_us(b, base_us) < b->longest_us / 2;
 }
 
-/* A loss was told: what is known of losses. */
+/* Updates the record of losses after a loss or a mark. */
 IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b, imtcp_u32 base_us,
 				   const struct imtcp_sample *s)
 {
@@ -287,7 +311,7 @@ IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b, imtcp_u32 base_us,
 
 	if (!imtcp_bg_is_noise(b, base_us, s)) {
 		b->lost_at_us = s->now_us;
-		/* the window after the drain is that of a loss */
+		/* The window after the drain is reduced, too. */
 		b->before_drain_segs = imtcp_reno_ssthresh(b->before_drain_segs);
 	}
 	b->longest_us = (imtcp_u32)imtcp_max(b->longest_us, beside_us);
@@ -298,7 +322,7 @@ IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b, imtcp_u32 base_us,
 
 /* ---- the window ---- */
 
-/* What (4) adds for one segment acknowledged, scale 65536. */
+/* Increase by (4) for one acknowledged segment, scale 65536. */
 IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struct imtcp_facts *f,
 					   imtcp_u64 now_us, imtcp_u32 threshold_us)
 {
@@ -308,7 +332,7 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struc
 	if (!up)
 		up = 65536 / IMTCP_BG_GROWTH_DIV;
 
-	/* far below the cap as slow start, and no faster */
+	/* Far below the cap it is as fast as slow start, and no faster. */
 	if (f->cap_segs)
 		up = imtcp_min(65536, imtcp_scale(imtcp_sub(cap_q16, b->window_q16),
 						  65536 / IMTCP_BG_APPROACH_DIV, b->window_q16));
@@ -318,8 +342,9 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struc
 	return imtcp_scale(up, threshold_us - b->queue_us, threshold_us);
 }
 
-/* The window after an ACK, within the cap: slow start, (4) or (5); Reno's where no RTT is known. Returns 1 where a queue
- * holds it back. A function of its own, or the verifier would follow every way through it once for each way to it. */
+/* Sets the window after an ACK, within the cap: slow start, (4) or (5); Reno's growth if no RTT is
+ * known. Returns 1 if a queue holds the window back. It is a global function, so the verifier
+ * follows its paths only once. */
 IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp_u32 delta_q8,
 				struct imtcp_window *w, const struct imtcp_sample *s)
 {
@@ -335,7 +360,8 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 		return 0;
 	}
 	base_us = f->minrtt.base_us;
-	/* at least a millisecond: on a LAN a queue is many RTTs long, and while it empties each ACK tells of it again */
+	/* At least 1 ms: on a LAN a queue lasts many RTTs, and each ACK reports it again while it
+	 * drains. */
 	empty_us = (imtcp_u32)imtcp_max(base_us, IMTCP_SHORT_RTT_US);
 	if (!b->written_segs)
 		b->window_q16 = (imtcp_u64)w->cwnd_segs << 16;
@@ -358,7 +384,7 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 		imtcp_u64 cut = imtcp_scale(acked_q16, b->queue_us - threshold_us,
 					    (imtcp_u64)IMTCP_BG_BRAKE_DIV * empty_us);
 
-		/* a stretch ACK of a whole window takes no more than half of it */
+		/* A stretch ACK of a whole window takes at most half of it. */
 		cut = imtcp_min(cut, window / 2);
 		window -= imtcp_min(cut, imtcp_sub(window, least_q16));
 	} else if (s->full && imtcp_in_slow_start(w)) {
@@ -371,13 +397,13 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 	window = imtcp_min(window, most_q16);
 	window = imtcp_max(window, least_q16);
 	segs = (imtcp_u32)(window >> 16);
-	/* slow start ends at a queue or at the cap, and does not give back what either took */
+	/* A queue or the cap ends slow start: it must not take the reduction back. */
 	if (queued || segs == f->cap_segs)
 		w->ssthresh_segs = (imtcp_u32)imtcp_min(w->ssthresh_segs,
 							imtcp_max(segs, IMTCP_RENO_LEAST_SEGS));
 	w->cwnd_segs = (imtcp_u32)imtcp_max(segs, 1);
 	f->trickle_q16 = 0;
-	/* after a timeout the window is TCP's, and one segment leaves */
+	/* After a timeout the window is TCP's, and one segment leaves. */
 	if (segs < IMTCP_BG_PAIR_SEGS && !s->timed_out) {
 		f->trickle_q16 = (imtcp_u32)window;
 		w->cwnd_segs = IMTCP_TRICKLE_CWND_SEGS;
@@ -387,7 +413,7 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 	return queued;
 }
 
-/* A round trip ended: is RTTmin to be tried? */
+/* A round trip ended: starts or ends the drain. */
 IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 				    const struct imtcp_sample *s, struct imtcp_window *w)
 {
@@ -420,13 +446,14 @@ IMTCP_INLINE void imtcp_bg_learn(struct imtcp_flow *c, struct imtcp_bg *b,
 	imtcp_meas_on_ack(m, &c->facts.round, s);
 	news = imtcp_estimate_news(m);
 	if (news) {
-		/* up only where no queue stands: a queue says that what seems free is not */
+		/* Step up only without a queue: a queue shows that the bandwidth is not free. */
 		calm = b->queue_us < imtcp_bg_threshold_us(c->params.delta_q8, base_us,
 							   b->window_q16, c->facts.neighbours,
 							   b->jitter_us);
 		imtcp_estimate_on_result(m, &c->params, &m->result, calm);
 	}
-	/* RTTmin and the estimate's age may wait for the end of a round trip; slow start may not wait for a cap */
+	/* RTTmin and the estimate's age can wait for the end of a round trip. Slow start cannot
+	 * wait for a cap. */
 	if (news || s->round_over || !c->facts.cap_segs)
 		imtcp_bg_bound(c, s);
 }
@@ -440,7 +467,7 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 	d->least_segs = IMTCP_MEASURING_LEAST_SEGS;
 	if (f->undone)
 		b->lost_at_us = 0;
-	/* a floor above the cap keeps the window */
+	/* If the floor exceeds the cap, the window is not reduced to the cap. */
 	if (f->cap_segs && before_segs > imtcp_max(f->cap_segs, d->floor_segs))
 		f->reductions_cap++;
 	if (s->round_over)

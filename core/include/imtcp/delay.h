@@ -1,33 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Delays of packets, for the controls that judge the queue by them: the one-way delay from TCP
- * timestamps, and LEDBAT's histories of delays.
+ * Packet delays for the controls that judge a queue by them: the one-way delay from TCP timestamps,
+ * and LEDBAT's histories of delays.
  *
- * One-way delay
- *   A packet leaves at s (our clock, microseconds) and its ACK carries the peer's clock at its
- *   arrival, v, in ticks of q microseconds:
+ * One-way delay. A packet leaves at s (our clock, microseconds). Its ACK carries v, the peer's
+ * clock at its arrival, in ticks of q microseconds:
  *
- *        d = (v - v_0)·q - (s - s_0) + a constant
+ *   d = (v - v_0)·q - (s - s_0) + a constant
  *
- *   Neither clock need be right, only steady. Differences of d are those of the way forward.
- *   What happens on the way back is not in them. Two clocks drift apart, 50 ppm are 3 ms in a
- *   minute: who uses d resets what he derives from it now and then.
+ * The clocks need to be steady, not right. Differences of d are differences of the forward delay
+ * alone. Two clocks drift apart, by 3 ms per minute at 50 ppm. So a user of d resets from time to
+ * time what it derives from d.
  *
- * The peer's tick
- *   RFC 7323 §5.4 allows any tick from 1 ms to 1 s; 1 ms is today's. It is taken as 1 ms at
- *   first and measured over each quarter of a second: elapsed time by ticks, rounded to the
- *   nearest tick that systems use. A ratio of two clocks' readings that is divided to an integer
- *   and then used as a factor would put any error of it into every delay.
+ * The peer's tick. RFC 7323 §5.4 allows ticks from 1 ms to 1 s, and 1 ms is common today. q begins
+ * at 1 ms. Each quarter of a second q is measured: elapsed time per tick, rounded to the nearest
+ * tick that systems use. Without rounding, an error of q would multiply into every delay.
  *
  *        first ACK           ticks do not fit             no timestamps
  *      ─────────────▶ OK ◀──────────────────▶ UNKNOWN    NONE
  *                      └──── a tick anew: epoch + 1 ────┘
  *
- * Reference: [LP §III-A]; RFC 7323 §5; RFC 6817 §2.4.2, §3.4.
+ * References: [LP §III-A]; RFC 7323 §5; RFC 6817 §2.4.2, §3.4.
  *
  * Differences from the papers
- *  1. [LP §III-A] subtracts two timestamps; here the departure is known to the microsecond (from
- *     the RTT sample), so only the peer's half is coarse.
+ *  1. [LP §III-A] subtracts two timestamps. Here the RTT sample gives the departure to the
+ *     microsecond, so only the peer's half is coarse.
  */
 #ifndef IMTCP_DELAY_H
 #define IMTCP_DELAY_H
@@ -36,14 +33,13 @@
 
 /* ---- which packets' delays can be compared ---- */
 
-/* Small segments in a row, without a full one, from which on their delays count. ours: a handshake
- * of TLS or a request of HTTP has fewer. A stream of nothing but small ones reaches it at once. */
+/* Small segments count after so many in a row without a full one. ours: A TLS handshake or an HTTP
+ * request has fewer. A stream of small segments reaches it soon. */
 #define IMTCP_SMALL_SEGS_MOST 32U
 
-/* A segment that is not full is sooner across each link, by up to 3 ms at 4 Mbit/s, and most
- * connections begin with one. A base taken from it is a queue that never ends: such a LEDBAT++ flow
- * kept a third of its share. Does an ACK of acked_bytes in acked_segs segments tell a delay that
- * counts? small_segs: the small ones in a row. */
+/* Is the delay of this ACK comparable with others? A small segment crosses each link sooner than a
+ * full one. A base delay from a small segment would make full segments look queued for ever, and
+ * most connections begin with a small one. small_segs counts small segments in a row. */
 IMTCP_INLINE int imtcp_delay_counts(imtcp_u32 *small_segs, imtcp_u32 acked_bytes,
 				    imtcp_u32 acked_segs, imtcp_u32 mss_bytes)
 {
@@ -57,32 +53,33 @@ IMTCP_INLINE int imtcp_delay_counts(imtcp_u32 *small_segs, imtcp_u32 acked_bytes
 
 /* ---- one-way delay ---- */
 
-/* Interval over which the peer's tick is measured. ours: long beside the jitter of a path, so
- * that a tick is never mistaken for its neighbour, which is twice as far or more. */
+/* Interval over which the peer's tick is measured. ours: It is long compared with jitter, so a tick
+ * is never mistaken for its neighbour, which differs by a factor of two or more. */
 #define IMTCP_OWD_TICK_US (IMTCP_USEC_PER_SEC / 4)
-/* Where the delay of the first packet lies: delays below it must not wrap. ours: 18 minutes. */
+/* Delay of the first packet. A large offset keeps smaller delays from wrapping. ours: 18
+ * minutes. */
 #define IMTCP_OWD_ORIGIN_US (1U << 30)
-/* The tick taken for granted until it is measured, microseconds: Linux, BSD, Windows, macOS. */
+/* The tick until it is measured, microseconds: that of Linux, BSD, Windows and macOS. */
 #define IMTCP_OWD_USUAL_TICK_US 1000U
 
 enum imtcp_owd_clock {
 	IMTCP_OWD_NONE = 0,    /* no timestamps on this connection */
-	IMTCP_OWD_OK = 1,      /* tick_us holds */
-	IMTCP_OWD_UNKNOWN = 2, /* the timestamps tick like no clock that is known */
+	IMTCP_OWD_OK = 1,      /* tick_us is valid */
+	IMTCP_OWD_UNKNOWN = 2, /* the timestamps fit no known tick */
 };
 
 struct imtcp_owd {
 	imtcp_u64 sent0_us;    /* s_0 */
-	imtcp_u64 measured_us; /* arrival of the ACK that began the interval */
+	imtcp_u64 measured_us; /* arrival of the ACK at the begin of the interval */
 	imtcp_u32 value0;      /* v_0 */
-	imtcp_u32 measured;    /* its timestamp */
+	imtcp_u32 measured;    /* timestamp of that ACK */
 	imtcp_u32 tick_us;     /* q */
 	imtcp_u32 clock;       /* enum imtcp_owd_clock */
-	imtcp_u32 epoch;       /* changes when delays before and after cannot be compared */
+	imtcp_u32 epoch;       /* changes when earlier and later delays are not comparable */
 	imtcp_u32 delay_us;    /* d of the newest packet */
 };
 
-/* The tick that systems use next to a measured one; 0: none is near. */
+/* The common tick nearest to a measured one; 0: none is near. */
 IMTCP_INLINE imtcp_u32 imtcp_owd_nearest_tick_us(imtcp_u64 tick_us)
 {
 	if (tick_us <= 2)
@@ -107,7 +104,7 @@ IMTCP_INLINE void imtcp_owd_restart(struct imtcp_owd *o, imtcp_u64 sent_us, imtc
 	o->epoch++;
 }
 
-/* The interval is over: what does the peer's clock tick at? */
+/* Measures the peer's tick at the end of an interval. */
 IMTCP_INLINE void imtcp_owd_measure_tick(struct imtcp_owd *o, imtcp_u64 now_us, imtcp_u64 sent_us,
 					 imtcp_u32 value)
 {
@@ -116,7 +113,7 @@ IMTCP_INLINE void imtcp_owd_measure_tick(struct imtcp_owd *o, imtcp_u64 now_us, 
 
 	if (elapsed_us < IMTCP_OWD_TICK_US)
 		return;
-	/* A clock of seconds may not have moved yet: wait for two ticks of it. */
+	/* A clock of seconds may not have moved yet: wait for two of its ticks. */
 	if (ticks < 2 && elapsed_us < 3 * IMTCP_USEC_PER_SEC)
 		return;
 	o->measured_us = now_us;
@@ -134,8 +131,8 @@ IMTCP_INLINE void imtcp_owd_measure_tick(struct imtcp_owd *o, imtcp_u64 now_us, 
 }
 
 /*
- * An ACK arrived at now_us for a packet that left at sent_us, with the peer's timestamp. Returns
- * 1 where delay_us is that packet's.
+ * An ACK arrived at now_us for a packet that left at sent_us, with the peer's timestamp. Returns 1
+ * if delay_us is that packet's delay.
  */
 IMTCP_INLINE int imtcp_owd_on_ack(struct imtcp_owd *o, imtcp_u64 now_us, imtcp_u64 sent_us,
 				  imtcp_u32 value)
@@ -150,7 +147,7 @@ IMTCP_INLINE int imtcp_owd_on_ack(struct imtcp_owd *o, imtcp_u64 now_us, imtcp_u
 	imtcp_owd_measure_tick(o, now_us, sent_us, value);
 	if (o->clock != IMTCP_OWD_OK)
 		return 0;
-	/* modulo 2^32, as both clocks are: the constant keeps the result away from the wrap */
+	/* Modulo 2^32, as both clocks are. The offset keeps the result away from the wrap. */
 	o->delay_us = IMTCP_OWD_ORIGIN_US + (value - o->value0) * o->tick_us -
 		      (imtcp_u32)(sent_us - o->sent0_us);
 	return 1;
@@ -165,10 +162,11 @@ IMTCP_INLINE int imtcp_owd_on_ack(struct imtcp_owd *o, imtcp_u64 now_us, imtcp_u
 #define IMTCP_CURRENT_FILTER 4U
 
 struct imtcp_delays {
-	imtcp_u64 minute_us;		       /* when the present minute began; 0: no sample yet */
-	imtcp_u32 base_us[IMTCP_BASE_HISTORY]; /* least of each minute, the present one first */
+	imtcp_u64 minute_us; /* begin of the present minute; 0: no sample yet */
+	imtcp_u32
+		base_us[IMTCP_BASE_HISTORY]; /* least delay of each minute, the present one first */
 	imtcp_u32 last_us[IMTCP_CURRENT_FILTER];
-	imtcp_u32 samples; /* of last_us */
+	imtcp_u32 samples; /* count of samples; indexes last_us */
 	imtcp_u32 _pad;
 };
 
@@ -201,7 +199,7 @@ IMTCP_INLINE void imtcp_delays_on_sample(struct imtcp_delays *d, imtcp_u64 now_u
 	d->last_us[d->samples++ % IMTCP_CURRENT_FILTER] = delay_us;
 }
 
-/* The delay without a queue; 0 before the first sample. */
+/* The delay without a queue, which is the least of the history; 0 before the first sample. */
 IMTCP_GLOBAL imtcp_u32 imtcp_delays_base_us(const struct imtcp_delays *d)
 {
 	imtcp_u32 i, least;

@@ -1,61 +1,67 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What results add up to: the estimate that a control steers by. Who steers asks for it
- * (imtcp_estimate_now) and knows nothing of streams.
+ * The estimate of available bandwidth that a control steers by. It averages the results of the
+ * measurement [BG §3.2]. A control calls imtcp_estimate_now and does not see streams.
  *
- *   (1) A_s <- (1 - gamma) A_s + gamma A          each result of the measurement (meas.h)
+ *   ── Model ─────────────────────────────────────────────────────────────────────────────
+ *   (1) A_s <- (1 - gamma) A_s + gamma A          each result (meas.h)          [BG eq. 1]
  *
  *   trust:  NONE ── first search range ──▶ RANGE ── first result that counts ──▶ RESULTS
  *             ▲                              │                                     │
  *             └──────── old, or unclear (imtcp_estimate_age) ──────────────────────┘
  *
- * An estimate is old ten seconds after the last result that counted. It is unclear if more than an eighth of the newest
- * results could not be told from how ACKs came: then the others are not to be believed either. A result that counts
- * renews an old estimate; an unclear one returns when few results are unclear.
+ * - NONE: nothing is known, or the estimate is no longer trusted.
+ * - RANGE: the estimate is the middle of the search range.
+ * - RESULTS: the estimate is A_s.
  *
- * Reference: [BG §3.2] eq. 1; [IM §3.2.5] for results outside of the search range.
+ * An estimate is old ten seconds after the last result that counted. The next such result renews
+ * it.
  *
- * The differences from the paper are 6 and 9 of cc_bg.h.
+ * An estimate is unclear if ACKs could not show more than an eighth of the newest results. Then the
+ * other results are not trustworthy either. It is trusted again when few results are unclear.
+ *
+ * [IM §3.2.5] gives results outside of the search range. The differences from the paper are 6 and 9
+ * of cc_bg.h.
  */
 #ifndef IMTCP_ESTIMATE_H
 #define IMTCP_ESTIMATE_H
 
 #include "meas.h"
 
-/* A result this far from A_s, a quarter, may be half of a step. ours: beside steady cross traffic
- * nine of ten valid results are within 11 % of what is available. */
+/* A result this far from A_s, a quarter, may begin a step. ours: Beside steady cross traffic, valid
+ * results are much nearer. */
 #define IMTCP_STEP_DIV 4U
-/* Results that are a step down lie this near to each other, an eighth of the first. ours: two that
- * agree follow a step sooner than four, and beside the web nothing else changes
- * (lab/notes/0013-a-step-down.md). */
+/* Two results make a step down if they differ by at most this, an eighth of the first. ours: Two
+ * that agree follow a step sooner than four (lab/notes/0013-a-step-down.md). */
 #define IMTCP_STEP_AGREE_DIV 8U
 
-/* An estimate is believed for this long, ten seconds, after the last result that counted. ours: a pause of 20 round
- * trips of 300 ms, and a measurement after it. A program that writes little at a time is not measured at all, and stayed
- * at a third of the line after what had shared it was gone: lab/notes/0022-what-is-old-steers-nothing.md. */
+/* An estimate is trusted for ten seconds after the last result that counted. ours: It covers a
+ * pause of 20 long round trips and a measurement. A longer time would keep a program that writes
+ * little at an outdated rate (lab/notes/0022-what-is-old-steers-nothing.md). */
 #define IMTCP_ESTIMATE_AGE_US (10 * IMTCP_USEC_PER_SEC)
-/* An eighth of the newest 16 results, or so, may be unclear. ours: where ACKs come one by one, 1 % of them are. Where ACKs
- * jitter by 2 ms a quarter is, and where they come every 4 ms a half: lab/notes/0023-what-steers-where-acks-say-little.md. */
+/* Weight of a result in the share of unclear ones, 1/16, and the largest share that is trusted,
+ * 1/8. ours: Hardly any result is unclear where ACKs come one by one, and a quarter or more where
+ * they jitter (lab/notes/0023-what-steers-where-acks-say-little.md). */
 #define IMTCP_UNCLEAR_SHIFT 4
 #define IMTCP_UNCLEAR_MOST_Q8 32U
 
 /* How far available_bps can be trusted. */
 enum imtcp_trust {
-	IMTCP_TRUST_NONE = 0,	 /* nothing is known, or believed any more */
-	IMTCP_TRUST_RANGE = 1,	 /* the middle of the search range: no result yet */
+	IMTCP_TRUST_NONE = 0,	 /* nothing is known, or no longer trusted */
+	IMTCP_TRUST_RANGE = 1,	 /* the middle of the search range; no result yet */
 	IMTCP_TRUST_RESULTS = 2, /* A_s */
 };
 
 struct imtcp_estimate {
 	imtcp_u64 available_bps; /* 0: unknown */
-	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
+	imtcp_u64 deviation_bps; /* mean distance between a result and the A_s before it */
 	imtcp_u64 capacity_bps;	 /* 0: unknown */
 	imtcp_u32 trust;	 /* enum imtcp_trust */
 	imtcp_u32 _pad;
 };
 
-/* Is there a result that the control has not heard of? One may have ended on a send or by a loss: it is heard
- * of at the next ACK, where decisions are taken, and nowhere else. */
+/* Is there a result that the control has not seen? A send or a loss may end a measurement. The
+ * control sees its result at the next ACK, because it decides only there. */
 IMTCP_INLINE int imtcp_estimate_news(struct imtcp_meas *m)
 {
 	int news = m->ends != m->heard;
@@ -64,7 +70,8 @@ IMTCP_INLINE int imtcp_estimate_news(struct imtcp_meas *m)
 	return news;
 }
 
-/* A measurement ended: could ACKs tell it, and did it count? */
+/* A measurement ended: updates the share of unclear results, and the time of the last that
+ * counted. */
 IMTCP_INLINE void imtcp_estimate_note(struct imtcp_meas *m, const struct imtcp_result *r)
 {
 	if (r->outcome == IMTCP_BUNCHED || r->outcome == IMTCP_FEW_ACKS) {
@@ -77,7 +84,7 @@ IMTCP_INLINE void imtcp_estimate_note(struct imtcp_meas *m, const struct imtcp_r
 	}
 }
 
-/* The estimate is forgotten when it is not believed any more: what it said is of another time, or of how ACKs came. */
+/* Drops the estimate when it is old or unclear. */
 IMTCP_INLINE void imtcp_estimate_age(struct imtcp_meas *m, imtcp_u64 now_us)
 {
 	if (!m->high_bps)
@@ -93,7 +100,7 @@ IMTCP_INLINE void imtcp_estimate_age(struct imtcp_meas *m, imtcp_u64 now_us)
 	m->far_bps = 0;
 }
 
-/* What a control steers by at now_us. */
+/* The estimate at now_us. */
 IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(struct imtcp_meas *m, imtcp_u64 now_us)
 {
 	struct imtcp_estimate e = {0, 0, m->capacity_bps, IMTCP_TRUST_NONE, 0};
@@ -112,10 +119,12 @@ IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(struct imtcp_meas *m, imtc
 }
 
 /*
- * Does a result count in (1)? "Above the range" says only that A is at least the range's end. Where the
- * window cannot carry streams, as with g < 1 by design, or after a silence, ranges lie around what it
- * delivers, and A_s would follow their ends down, the window after it. So such an end may raise A_s and
- * not lower it.
+ * Does a result count in (1)? "Above the range" shows only that A is at least the range's end, so
+ * it may raise A_s but not lower it.
+ *
+ * If the window cannot carry streams, ranges lie around the delivery rate. This happens with g < 1
+ * by design, and after a silence. A_s would follow the ends of such ranges down, and the window
+ * would follow A_s.
  */
 IMTCP_INLINE int imtcp_estimate_counts(const struct imtcp_meas *m, const struct imtcp_result *r)
 {
@@ -125,8 +134,11 @@ IMTCP_INLINE int imtcp_estimate_counts(const struct imtcp_meas *m, const struct 
 }
 
 /*
- * A_s after a step to avail_bps, or 0: there was none. Up only where the caller knows of no queue (calm). Down
- * only where the two agree: beside bursts two that are low are common, and each has met another part of one.
+ * A_s after a step to avail_bps; 0: no step. A step takes two results in a row.
+ *
+ * - A step up needs a caller that knows of no queue (calm).
+ * - A step down needs two results that agree. Two low results are common beside bursts, but they
+ *   differ, because each met another part of a burst.
  */
 IMTCP_INLINE imtcp_u64 imtcp_estimate_step(struct imtcp_meas *m, imtcp_u64 avail_bps, int calm)
 {
@@ -142,7 +154,7 @@ IMTCP_INLINE imtcp_u64 imtcp_estimate_step(struct imtcp_meas *m, imtcp_u64 avail
 	return 0;
 }
 
-/* (1): a measurement ended. Returns 1 where A_s stepped upwards. */
+/* (1): takes the result of a measurement. Returns 1 if A_s stepped up. */
 IMTCP_INLINE int imtcp_estimate_on_result(struct imtcp_meas *m, const struct imtcp_params *p,
 					  const struct imtcp_result *r, int calm)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What is known of a connection whatever control it has: base RTT, round trips and what they delivered. Also
- * how long it had data under way, and for how long others came first.
+ * Facts about a connection that every control needs: base RTT, round trips, delivery rate, busy
+ * time and yielding time.
  *
- * A control reads these. It writes only what it alone can know: that it yields, the most that it
- * lets the window be, and a window below two segments.
+ * A control reads these. It writes only three of them: yields, cap_segs and trickle_q16.
  */
 #ifndef IMTCP_FACTS_H
 #define IMTCP_FACTS_H
@@ -12,39 +11,41 @@
 #include "control.h"
 #include "delay.h"
 
-/* Busy time counts gaps between ACKs up to this: longer ones are idle or stalled. */
+/* A gap between ACKs counts as busy time up to this length. A longer one is idle time or a
+ * stall. */
 #define IMTCP_BUSY_GAP_US IMTCP_USEC_PER_SEC
 
 struct imtcp_facts {
 	struct imtcp_minrtt minrtt; /* RTTmin */
-	struct imtcp_round round;   /* and what a round trip delivered */
-	imtcp_u64 acked_at_us;	    /* of the ACK before */
+	struct imtcp_round round;   /* round trips, and the delivery rate of each */
+	imtcp_u64 acked_at_us;	    /* when the previous ACK came */
 	imtcp_u64 busy_us;
-	imtcp_u64 yielding_us; /* of it, time in which others came first */
+	imtcp_u64 yielding_us; /* the part of busy_us in which the control held back for others */
 	imtcp_u64 reductions_loss;
 	imtcp_u64 reductions_rto;
-	imtcp_u64 reductions_rtt; /* for a queue */
-	imtcp_u64 reductions_cap; /* to cap_segs */
+	imtcp_u64 reductions_rtt; /* because of a queue */
+	imtcp_u64 reductions_cap; /* down to cap_segs */
 	imtcp_u32 last_una;
-	imtcp_u32 small_segs;	/* of imtcp_delay_counts */
-	imtcp_u32 small_rtt_us; /* least round trip of those that do not count; 0: none */
-	imtcp_u32 round_over;	/* a round trip ended and the window rules have not seen it yet */
+	imtcp_u32 small_segs;	/* state of imtcp_delay_counts */
+	imtcp_u32 small_rtt_us; /* least RTT of small segments that do not count; 0: none */
+	imtcp_u32 round_over;	/* a round trip ended, and decide has not seen it yet */
 	imtcp_u32 full;		/* the window was full in this round trip */
 	imtcp_u32 yields;	/* the control held the window back in this round trip */
-	imtcp_u32 cap_segs;	/* the most that the control lets the window be; 0: no such bound */
+	imtcp_u32 cap_segs;	/* upper bound that the control sets for its window; 0: none */
 	imtcp_u32 trickle_q16;	/* a window below two segments, scale 65536; 0: two or more */
-	imtcp_u32 neighbours;	/* connections to the same host, with this one; 0: not counted */
-	imtcp_u32 pathless;	/* the control's window says nothing of the path */
-	imtcp_u32 undone;	/* the newest loss was none: TCP took its window back */
+	imtcp_u32 neighbours; /* connections to the same host, this one included; 0: not counted */
+	imtcp_u32 pathless;   /* the control's window does not follow the path */
+	imtcp_u32 undone;     /* the newest loss was spurious: TCP restored its window */
 };
 
-/* The least round trip as it is told: of small segments alone where there were no others. 0: none. */
+/* The least RTT for reports: RTTmin, or that of small segments if there were no others. 0: none. */
 IMTCP_INLINE imtcp_u32 imtcp_told_min_rtt_us(const struct imtcp_facts *f)
 {
 	return f->minrtt.base_us ? f->minrtt.base_us : f->small_rtt_us;
 }
 
-/* Time with data under way since the ACK before, and of it the time held back by the control. */
+/* Adds the time since the previous ACK to busy time, and to yielding time if the control held
+ * back. */
 IMTCP_INLINE void imtcp_facts_busy(struct imtcp_facts *f, const struct imtcp_sample *s)
 {
 	imtcp_u64 gap_us = s->now_us - f->acked_at_us;
@@ -57,16 +58,16 @@ IMTCP_INLINE void imtcp_facts_busy(struct imtcp_facts *f, const struct imtcp_sam
 		f->yielding_us += gap_us;
 }
 
-/* An ACK: fills prior_una, acked_bytes, delay_us and min_rtt_us of the sample. ever_bytes is all that
- * was acknowledged since the connection began. */
+/* An ACK came: fills prior_una, acked_bytes, delay_us and min_rtt_us of the sample. ever_bytes is
+ * the number of bytes acknowledged since the connection began. */
 IMTCP_INLINE void imtcp_facts_on_ack(struct imtcp_facts *f, struct imtcp_sample *s,
 				     imtcp_u64 ever_bytes)
 {
 	s->prior_una = f->last_una;
 	f->last_una = s->snd_una;
 	s->acked_bytes = s->snd_una - s->prior_una;
-	/* A control chosen before the handshake began saw no initial sequence number: more than
-	 * was ever acknowledged is that number, not data. */
+	/* A control chosen before the handshake saw no initial sequence number. Then the difference
+	 * is that number, not data. */
 	if (s->acked_bytes > ever_bytes)
 		s->acked_bytes = 0;
 	s->delay_us = s->rtt_us > 0 ? (imtcp_u32)s->rtt_us : 0;
@@ -86,10 +87,10 @@ IMTCP_INLINE void imtcp_facts_on_ack(struct imtcp_facts *f, struct imtcp_sample 
 	f->round_over |= s->round_over;
 }
 
-/* The window may grow: fills full and what the sample says of the round trip that ended. */
+/* The window may grow: fills full, and round_* if a round trip ended. */
 IMTCP_INLINE void imtcp_facts_on_window(struct imtcp_facts *f, struct imtcp_sample *s)
 {
-	/* our own pacing is what limits */
+	/* Our own pacing is the limit. */
 	s->full |= f->trickle_q16 != 0;
 	f->full |= s->full;
 	if (!f->round_over)

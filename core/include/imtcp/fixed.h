@@ -2,11 +2,11 @@
 /*
  * Integer arithmetic of the core.
  *
- * Fixed-point values name their scale: gain_q8 is a value times 2^8. Rates are u64 bits per
- * second (_bps), times u64 or u32 microseconds (_us).
+ * A fixed-point value names its scale: gain_q8 is a value times 2^8. Rates are u64 bits per second
+ * (_bps). Times are u64 or u32 microseconds (_us).
  *
- * Nothing here overflows silently: products saturate, and the one division is guarded, since
- * BPF defines x / 0 as 0 and a native program traps.
+ * Nothing overflows silently. Products saturate. The one division is guarded, because BPF defines x
+ * / 0 as 0 and a native program traps.
  */
 #ifndef IMTCP_FIXED_H
 #define IMTCP_FIXED_H
@@ -19,7 +19,7 @@
 #define IMTCP_NSEC_PER_SEC 1000000000ULL
 #define IMTCP_BITS_PER_BYTE 8U
 
-/* a / b; 0 where b is 0, on every target. */
+/* a / b; 0 if b is 0, on every target. */
 IMTCP_INLINE imtcp_u64 imtcp_div(imtcp_u64 a, imtcp_u64 b)
 {
 	return b ? a / b : 0;
@@ -35,31 +35,31 @@ IMTCP_INLINE imtcp_u64 imtcp_max(imtcp_u64 a, imtcp_u64 b)
 	return a > b ? a : b;
 }
 
-/* low <= high expected; high wins where they cross, so that a ceiling always holds. */
+/* v within [low, high]. If low > high, high wins, so a ceiling always holds. */
 IMTCP_INLINE imtcp_u64 imtcp_clamp(imtcp_u64 v, imtcp_u64 low, imtcp_u64 high)
 {
 	return imtcp_min(imtcp_max(v, low), high);
 }
 
-/* a - b, not below 0. */
+/* a - b, at least 0. */
 IMTCP_INLINE imtcp_u64 imtcp_sub(imtcp_u64 a, imtcp_u64 b)
 {
 	return a > b ? a - b : 0;
 }
 
-/* How far a and b are from each other. */
+/* Distance between a and b. */
 IMTCP_INLINE imtcp_u64 imtcp_apart(imtcp_u64 a, imtcp_u64 b)
 {
 	return imtcp_sub(a, b) + imtcp_sub(b, a);
 }
 
-/* a * b, saturating. The division is for large factors alone. */
+/* a * b, saturating. It divides only if a factor is large. */
 IMTCP_INLINE imtcp_u64 imtcp_mul(imtcp_u64 a, imtcp_u64 b)
 {
 	if ((a | b) >> 32) {
 		imtcp_u64 most = imtcp_div(IMTCP_U64_MAX, a);
 
-		/* or the compiler makes a 128-bit product of it, which BPF has not */
+		/* Else the compiler makes a 128-bit product, which BPF does not have. */
 		IMTCP_OPAQUE(most);
 		if (a && b > most)
 			return IMTCP_U64_MAX;
@@ -73,15 +73,15 @@ IMTCP_INLINE imtcp_u32 imtcp_to_u32(imtcp_u64 v)
 }
 
 /*
- * Rate of `bytes` in `us` microseconds, bits per second; 0 where us is 0 (no rate can be
- * told). Exact to 2^64 / 8e6 bytes = 2.3 TB.
+ * Rate of `bytes` in `us` microseconds, bits per second; 0 if us is 0. Exact up to 2.3 TB (2^64 /
+ * 8e6 bytes).
  */
 IMTCP_INLINE imtcp_u64 imtcp_rate_bps(imtcp_u64 bytes, imtcp_u64 us)
 {
 	return imtcp_div(imtcp_mul(bytes, IMTCP_BITS_PER_BYTE * IMTCP_USEC_PER_SEC), us);
 }
 
-/* Time that `bytes` take at `bps`, microseconds; 0 where bps is 0. */
+/* Time for `bytes` at `bps`, microseconds; 0 if bps is 0. */
 IMTCP_INLINE imtcp_u64 imtcp_time_us(imtcp_u64 bytes, imtcp_u64 bps)
 {
 	return imtcp_div(imtcp_mul(bytes, IMTCP_BITS_PER_BYTE * IMTCP_USEC_PER_SEC), bps);
@@ -93,16 +93,17 @@ IMTCP_INLINE imtcp_u64 imtcp_bytes_in(imtcp_u64 bps, imtcp_u64 us)
 	return imtcp_mul(bps, us) / (IMTCP_BITS_PER_BYTE * IMTCP_USEC_PER_SEC);
 }
 
-/* v * num / den with a product that saturates; 0 where den is 0. */
+/* v * num / den; the product saturates. 0 if den is 0. */
 IMTCP_INLINE imtcp_u64 imtcp_scale(imtcp_u64 v, imtcp_u64 num, imtcp_u64 den)
 {
 	return imtcp_div(imtcp_mul(v, num), den);
 }
 
 /*
- * Floor of the square root. Newton from above: the first guess is a power of two at most twice
- * the root, so the relative error goes 1, 1/4, 1/40, 3e-4, 5e-8, 1e-15: six steps are exact.
- * No loop over binary digits: the verifier would follow every combination of them.
+ * Floor of the square root, by Newton's method.
+ *
+ * The first guess is a power of two between the root and twice the root, so six steps are exact.
+ * There is no loop over binary digits, because the verifier would follow every combination of them.
  */
 IMTCP_GLOBAL imtcp_u64 imtcp_isqrt(imtcp_u64 v)
 {
@@ -121,7 +122,7 @@ IMTCP_GLOBAL imtcp_u64 imtcp_isqrt(imtcp_u64 v)
 	x <<= 1;
 	for (i = 0; i < 6; i++)
 		x = (x + imtcp_div(v, x)) / 2;
-	/* the last step may leave it one above */
+	/* The last step may end one above. */
 	return imtcp_div(v, x) < x ? x - 1 : x;
 }
 

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A connection as each control sees it: what the user chose, what is known, and the measurement;
- * how its packets are spaced; and the answers of a control that needs nothing special.
+ * A connection as each control sees it: parameters, facts, measurement and held packets. Also how
+ * its packets are spaced, and default answers for controls.
  *
- * A control is a header cc_<name>.h with six functions, named in a row of a table (bpf/imtcp_mode_ops.h):
+ * A control is a header cc_<name>.h with six functions. A row of a table names them
+ * (bpf/imtcp_mode_ops.h):
  *
- *   start    it begins, or the connection is switched to it
- *   learn    an ACK came: its model
- *   decide   the window may grow: its window
- *   space    TCP may send: the gap after the packet that leaves next
- *   target   a loss or a mark: ssthresh
- *   reduced  the same, after the window's target was set
+ *   function  called when                                     result
+ *   start     the connection begins or changes to the control  its state
+ *   learn     an ACK came                                      its model
+ *   decide    the window may grow                              its window
+ *   space     TCP may send                                     the gap after the next packet
+ *   target    a loss or a mark                                 ssthresh
+ *   reduced   after target                                     its state
  *
- * Windows below two segments: a control sets trickle_q16. The pace is then that of the small
- * window, and two segments leave at a time, so that a receiver that acknowledges every second one
- * answers at once. The kernel puts no more than half of its window into one buffer (tcp_cwnd_test),
- * so its window is four meanwhile, and never full.
+ * Windows below two segments: the control sets trickle_q16, and space paces at the rate of that
+ * window. Two segments leave at a time, so a receiver with delayed ACKs answers at once. The kernel
+ * puts at most half of its window into one buffer (tcp_cwnd_test). So its window is four segments
+ * meanwhile, and never full.
  */
 #ifndef IMTCP_FLOW_H
 #define IMTCP_FLOW_H
@@ -23,24 +25,24 @@
 #include "estimate.h"
 #include "facts.h"
 
-/* Ordinary pacing against cwnd/srtt, scale 256: 2 in slow start and 1.2 after it, as the
+/* Ordinary pacing relative to cwnd/srtt, scale 256: 2 in slow start and 1.2 after it, as the
  * kernel's tcp_pacing_ss_ratio and tcp_pacing_ca_ratio. */
 #define IMTCP_PACE_SLOW_START_Q8 512U
 #define IMTCP_PACE_Q8 307U
-/* The same under a control's cap: 1.05. ours: smooth, yet able to fill the window. */
+/* The same with a cap: 1.05. ours: smooth, and still able to fill the window. */
 #define IMTCP_PACE_CAPPED_Q8 269U
-/* What leaves at a time while the control's window is smaller, and the kernel's window then. */
+/* Windows below two segments: segments that leave at a time, and the kernel's window meanwhile. */
 #define IMTCP_TRICKLE_SEGS 2U
 #define IMTCP_TRICKLE_CWND_SEGS 4U
-/* No ceiling takes the window of a control that measures below this. ours: with fewer a loss is not found by
- * three duplicate ACKs. */
+/* A ceiling leaves a control that measures at least this window. ours: three duplicate ACKs need it
+ * to reveal a loss. */
 #define IMTCP_MEASURING_LEAST_SEGS 4U
 
 /* A control that holds packets back makes TCP's window smaller than its own. */
 struct imtcp_hold {
-	imtcp_u32 held_segs;  /* TCP's; 0: nothing is held */
-	imtcp_u32 whole_segs; /* the control's */
-	imtcp_u32 loss_segs;  /* the control's at the newest loss or mark; 0: there was none */
+	imtcp_u32 held_segs;  /* TCP's window; 0: nothing is held */
+	imtcp_u32 whole_segs; /* the control's window */
+	imtcp_u32 loss_segs;  /* the control's window at the newest loss or mark; 0: none yet */
 	imtcp_u32 _pad;
 };
 
@@ -51,13 +53,13 @@ struct imtcp_flow {
 	struct imtcp_hold hold;
 };
 
-/* The control's window, from TCP's. A window that no hold wrote is TCP's own, and the control's too. */
+/* The control's window, from TCP's. If no hold wrote TCP's window, both are the same. */
 IMTCP_INLINE imtcp_u32 imtcp_whole_segs(const struct imtcp_flow *c, imtcp_u32 cwnd_segs)
 {
 	return cwnd_segs == c->hold.held_segs ? c->hold.whole_segs : cwnd_segs;
 }
 
-/* After space: TCP's window, held or whole. */
+/* TCP's window after space: held or whole. */
 IMTCP_INLINE imtcp_u32 imtcp_held_segs(struct imtcp_flow *c, const struct imtcp_decision *d,
 				       imtcp_u32 whole_segs)
 {
@@ -68,7 +70,7 @@ IMTCP_INLINE imtcp_u32 imtcp_held_segs(struct imtcp_flow *c, const struct imtcp_
 	return holds ? d->hold_segs : whole_segs;
 }
 
-/* A loss or a mark: what is held goes. The control's window and the pause before it are kept for undo. */
+/* A loss or a mark ends the hold. The control's window and the pause are saved for undo. */
 IMTCP_INLINE void imtcp_hold_on_loss(struct imtcp_flow *c, imtcp_u32 whole_segs)
 {
 	c->hold.held_segs = 0;
@@ -77,14 +79,14 @@ IMTCP_INLINE void imtcp_hold_on_loss(struct imtcp_flow *c, imtcp_u32 whole_segs)
 	imtcp_meas_before_loss(&c->meas);
 }
 
-/* That loss was none (RFC 3522, RFC 3708): what was done for it is taken back, as TCP takes its window back. */
+/* The loss was spurious (RFC 3522, RFC 3708): undo the reaction, as TCP restores its window. */
 IMTCP_INLINE void imtcp_flow_undo(struct imtcp_flow *c)
 {
 	c->facts.undone = 1;
 	imtcp_meas_on_undo(&c->meas);
 }
 
-/* A connection comes to one of our controls: its state is zero, as the kernel gives it. */
+/* A connection starts with one of our controls. The kernel has zeroed its state. */
 IMTCP_INLINE void imtcp_flow_begin(struct imtcp_flow *c, imtcp_u64 now_us, imtcp_u32 snd_una,
 				   imtcp_u32 snd_nxt)
 {
@@ -95,14 +97,15 @@ IMTCP_INLINE void imtcp_flow_begin(struct imtcp_flow *c, imtcp_u64 now_us, imtcp
 
 /* ---- the gap after the packet that leaves next ---- */
 
-/* The window will still double, or nearly: as tcp_update_pacing_rate sees slow start. */
+/* Will the window still double, or nearly? tcp_update_pacing_rate uses the same condition. */
 IMTCP_INLINE int imtcp_early_slow_start(const struct imtcp_departure *dep)
 {
 	return dep->cwnd_segs < dep->ssthresh_segs / 2;
 }
 
-/* The round trip time to send by. In slow start the newest one where it is shorter: srtt may be that of a
- * queue which drained in a silence, and paced by it a window would not fill in its round trip. */
+/* The RTT to pace by. In slow start it is the newest one if that is shorter: after a silence srtt
+ * may still contain a queue that has drained, and pacing by it would not fill the window in a round
+ * trip. */
 IMTCP_INLINE imtcp_u32 imtcp_send_rtt_us(const struct imtcp_departure *dep)
 {
 	if (!dep->newest_rtt_us || !imtcp_early_slow_start(dep))
@@ -111,10 +114,12 @@ IMTCP_INLINE imtcp_u32 imtcp_send_rtt_us(const struct imtcp_departure *dep)
 }
 
 /*
- * Ordinary pacing rate, on the wire: cwnd/RTT times a gain; U64_MAX before the first RTT. In slow
- * start after a silence cwnd/RTTmin: no newer one is known yet. While a loss is
- * repaired the window is about what is left in flight (PRR), and pacing by that would
- * hold retransmissions back: as tcp_update_pacing_rate, out_segs where it is more.
+ * Ordinary pacing rate on the wire: cwnd/RTT times a gain; U64_MAX before the first RTT.
+ *
+ * - In slow start after a silence it uses RTTmin, because there is no newer RTT yet.
+ * - It uses out_segs if that exceeds cwnd. In loss recovery PRR shrinks the window to about what is
+ *   in flight, and pacing by that would hold retransmissions back. tcp_update_pacing_rate does the
+ *   same.
  */
 IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
 				      const struct imtcp_departure *dep)
@@ -135,9 +140,8 @@ IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
 	return imtcp_rate_bps(bytes * gain_q8 / 256, rtt_us);
 }
 
-/* What TCP adds to a buffer on a short path (net.ipv4.tcp_tso_rtt_log). Where the least RTT is
- * below 2^rtt_log us it adds all that the socket takes. Each 2^rtt_log us more halve that, and 32 of
- * them leave nothing. */
+/* Bytes that TCP adds to a buffer on a short path (net.ipv4.tcp_tso_rtt_log): most_bytes below an
+ * RTT of 2^rtt_log us, and half as much for each further 2^rtt_log us. */
 IMTCP_INLINE imtcp_u32 imtcp_extra_bytes(imtcp_u32 most_bytes, imtcp_u32 min_rtt_us,
 					 imtcp_u32 rtt_log)
 {
@@ -146,8 +150,8 @@ IMTCP_INLINE imtcp_u32 imtcp_extra_bytes(imtcp_u32 most_bytes, imtcp_u32 min_rtt
 	return halvings < 32 ? most_bytes >> halvings : 0;
 }
 
-/* Segments that TCP puts into one buffer at this rate (tcp_tso_autosize). Where the receiver
- * acknowledges every second segment they are even: so each buffer's end has an ACK of its own. */
+/* Segments that TCP puts into one buffer at this rate (tcp_tso_autosize). With delayed ACKs the
+ * number is even, so that the end of each buffer has its own ACK. */
 IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, const struct imtcp_departure *dep,
 					imtcp_u64 bps)
 {
@@ -161,13 +165,15 @@ IMTCP_INLINE imtcp_u32 imtcp_chunk_segs(imtcp_u32 ack_ratio_q8, const struct imt
 	return segs;
 }
 
-/* The window of a control that lets one segment leave in so many round trips, scale 65536; 0 of 0. */
+/* The window of a control that sends one segment in rtts_per_segment round trips, scale 65536; 0
+ * for 0. */
 IMTCP_INLINE imtcp_u32 imtcp_trickle_q16(imtcp_u32 rtts_per_segment)
 {
 	return rtts_per_segment ? 65536 / rtts_per_segment : 0;
 }
 
-/* space of a control that measures nothing: the ordinary rate, or that of a window below two segments. */
+/* space for a control that does not measure: the ordinary rate, or the pace of a window below two
+ * segments. */
 IMTCP_INLINE void imtcp_space(struct imtcp_flow *c, const void *own, struct imtcp_departure *dep,
 			      struct imtcp_decision *d)
 {
@@ -188,7 +194,7 @@ IMTCP_INLINE void imtcp_space(struct imtcp_flow *c, const void *own, struct imtc
 	d->segs = dep->chunk_segs;
 }
 
-/* space of a control that measures: the Control unit says how long the gap is. */
+/* space for a control that measures: the Control unit sets the gap. */
 IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
 				      struct imtcp_departure *dep, struct imtcp_decision *d)
 {
@@ -201,12 +207,12 @@ IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
 		return;
 	dep->base_bps = imtcp_min(dep->base_bps, dep->ceiling_bps);
 	dep->srtt_us = imtcp_send_rtt_us(dep);
-	/* Slow start paces at twice its window: streams of buffers for that rate were hundreds of segments,
-	 * and many round trips, long (lab/notes/0004-random-loss.md). */
+	/* Slow start paces at twice the window's rate. Buffers sized for that rate would make
+	 * streams far too long (lab/notes/0004-random-loss.md), so high_bps limits it. */
 	dep->chunk_segs = imtcp_chunk_segs(
 		m->ack_ratio_q8, dep,
 		m->high_bps && early ? imtcp_min(dep->base_bps, m->high_bps) : dep->base_bps);
-	/* the window will double if it was full, or if what waits will fill it */
+	/* The window will double if it was full, or if the waiting data will fill it. */
 	dep->slow_start = early &&
 			  (dep->limited ||
 			   dep->unsent_bytes >=
@@ -216,15 +222,18 @@ IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
 	d->pace_bps = m->next_bps;
 	d->segs = m->burst_segs ? m->burst_segs : dep->chunk_segs;
 	d->plan = m->plan;
-	/* A round trip that is shorter than what TCP puts into one buffer is not spaced: ACKs are the clock
-	 * there, as they are Reno's, and a timer for each buffer, on whichever processor, lets packets overtake
-	 * each other, which looks like loss (lab/notes/0012-round-trips-of-a-lan.md). */
+	/* An RTT shorter than one buffer takes is not paced: ACKs are the clock, as for Reno. One
+	 * timer per buffer, on any processor, would reorder packets, which looks like loss
+	 * (lab/notes/0012-round-trips-of-a-lan.md). */
 	d->unpaced = (imtcp_u32)imtcp_too_short(dep->srtt_us);
 }
 
 /*
- * What the kernel's pacing counts: bytes of payload per second, for a gap of bps on the wire, one at least. The gap
- * of a hold or a stream lasts whatever TCP credits for how late the buffer before left.
+ * Pacing rate for the kernel, in bytes of payload per second, for a gap of bps on the wire. At
+ * least 1.
+ *
+ * The gap of a hold or a stream must be exact, so imtcp_uncredited cancels TCP's credit for a
+ * buffer that left late.
  */
 IMTCP_INLINE imtcp_u64 imtcp_pace_bytes_per_sec(const struct imtcp_departure *dep,
 						const struct imtcp_decision *d, imtcp_u64 bps)
@@ -241,18 +250,19 @@ IMTCP_INLINE imtcp_u64 imtcp_pace_bytes_per_sec(const struct imtcp_departure *de
 
 /* ---- the window ---- */
 
-/* Before decide: what the sample says of the round trip, and a decision for the window w as it is. */
+/* Before decide: completes the sample, and starts a decision with the present window w. */
 IMTCP_INLINE void imtcp_decision_begin(struct imtcp_flow *c, struct imtcp_sample *s,
 				       struct imtcp_decision *d, const struct imtcp_window *w)
 {
 	imtcp_facts_on_window(&c->facts, s);
 	d->w = *w;
-	/* after a timeout the floor waits: what is in flight is unknown (RFC 5681 §3.1) */
+	/* After a timeout the floor does not apply: the amount in flight is unknown (RFC 5681
+	 * §3.1). */
 	d->floor_segs = s->timed_out ? 0 : s->floor_segs;
 	d->least_segs = IMTCP_TRICKLE_SEGS;
 }
 
-/* After decide: the window within floor and ceiling (its window; 0: none). It is written whole. */
+/* After decide: puts the window between its floor and the ceiling (0: none), and ends a hold. */
 IMTCP_INLINE void imtcp_decision_bound(struct imtcp_flow *c, const struct imtcp_sample *s,
 				       struct imtcp_decision *d, imtcp_u32 ceiling_segs)
 {
@@ -267,7 +277,7 @@ IMTCP_INLINE void imtcp_decision_bound(struct imtcp_flow *c, const struct imtcp_
 	d->w.ssthresh_segs = (imtcp_u32)imtcp_max(d->w.ssthresh_segs, IMTCP_RENO_LEAST_SEGS);
 }
 
-/* ---- answers of a control that needs nothing special there ---- */
+/* ---- default answers of a control ---- */
 
 IMTCP_INLINE void imtcp_no_start(struct imtcp_flow *c, const void *own,
 				 const struct imtcp_window *w)

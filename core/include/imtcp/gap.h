@@ -1,41 +1,40 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the streams of one measurement say together: by how much each became longer on its way.
+ * Available bandwidth from all streams of one measurement together: from how much each stream
+ * became longer on its way.
  *
- * A stream of rate x comes to a busy FIFO bottleneck of capacity C in the time S, and cross traffic of
- * rate c comes with it. Both leave in the time R:
+ * Model. A stream of rate x reaches a busy FIFO bottleneck of capacity C in the time S, together
+ * with cross traffic of rate c. Both leave in the time R:
  *
- *      C R = (x + c) S,  so  A = C - c = x - C (R/S - 1)
+ *   C R = (x + c) S,  so  A = C - c = x - C (R/S - 1)
  *
- * So A is a stream's rate less its strain, whichever of its intervals the cross traffic came in. A
- * stream below A empties the queue and is not strained: it says only that A is above x. So the strain of
- * stream j is max(0, x_j - A), which is lines (i) and (ii) of [IM fig. 3] for whole streams. A is where
- * the squared differences from that are least.
+ * C (R/S - 1) is the strain of a stream. A stream above A has the strain x - A, whichever of its
+ * intervals met the cross traffic. A stream below A has no strain, and shows only that A is above
+ * x. So the expected strain of stream j is max(0, x_j - A): lines (i) and (ii) of [IM fig. 3] for
+ * whole streams. The result is the A with the least squared error.
  *
  * Differences from the paper
- *  1. [IM §3.2.4, §3.2.5] ask of each stream whether delay rises from interval to interval, and split
- *     the intervals of one stream. Where cross traffic comes in bursts most intervals meet none, and
- *     look undisturbed whatever its rate. The results are near the capacity then
- *     (core/tests/test_meas.c; lab/notes/0008-bursts.md). The paper's lines remain where no capacity is
- *     known, or trains do not agree on it (imtcp_meas_asks_gaps).
- *  2. What is below the range is told as it is: with the strain of all streams known, it need not be
- *     searched for.
+ *  1. [IM §3.2.4, §3.2.5] look for a rise of delay in each stream, and split the intervals of one
+ *     stream. If cross traffic is bursty, most intervals meet none of it and look undisturbed. The
+ *     results are then near the capacity (lab/notes/0008-bursts.md). The paper's lines apply if no
+ *     capacity is known, or if trains disagree on it (imtcp_meas_asks_gaps).
+ *  2. A result below the range is reported as it is. The strains of all streams give it, so no
+ *     further search is needed.
  *
- * The idea that a gap's growth tells the cross traffic is that of J. Strauss, D. Katabi, F. Kaashoek, "A
- * measurement study of available bandwidth estimation tools", IMC 2003 (Spruce), of pairs at capacity;
- * here of streams.
+ * Spruce uses the growth of a gap in the same way, for pairs of packets at capacity: J. Strauss, D.
+ * Katabi, F. Kaashoek, "A measurement study of available bandwidth estimation tools", IMC 2003.
  */
 #ifndef IMTCP_GAP_H
 #define IMTCP_GAP_H
 
 #include "stream.h"
 
-/* Streams of one measurement that are judged together: those of the fastest sub-ranges. A power of
- * two: a mask. ours: the strain needs no sub-range to be found. Two streams give a result nearly twice
+/* Streams of one measurement, those of the fastest sub-ranges. A power of two, because it is a
+ * mask. ours: The strain needs no search for a sub-range, and two streams give results almost twice
  * as often as four (lab/notes/0009-a-cap-for-results-that-are-right.md). */
 #define IMTCP_GAP_STREAMS 2U
 
-/* One stream: its rate x, and what it left to think free, in units of 1/4096 of the highest rate. */
+/* One stream: its rate x, and x less its strain, in units of 1/4096 of the highest rate. */
 struct imtcp_gap_stream {
 	imtcp_u32 x;
 	imtcp_u32 left;
@@ -43,14 +42,14 @@ struct imtcp_gap_stream {
 
 struct imtcp_gap {
 	imtcp_u32 avail;    /* A, in the same units */
-	imtcp_u32 strained; /* so many of the fastest streams are above A; 0: A is above all */
-	/* 100 less the RMS distance of the strains from max(0, x - A), in percent of the highest rate */
+	imtcp_u32 strained; /* how many of the fastest streams are above A; 0: none */
+	/* 100 less the RMS error of the strains, in percent of the highest rate */
 	imtcp_u32 validity_pct;
 	imtcp_u32 n;
 	struct imtcp_gap_stream of[IMTCP_GAP_STREAMS];
 };
 
-/* Adds a stream, the fastest first; one of too few intervals is none. */
+/* Adds a stream, the fastest first. A stream of too few intervals is ignored. */
 IMTCP_INLINE void imtcp_gap_add(struct imtcp_gap *g, const struct imtcp_verdict *v,
 				imtcp_u64 top_bps)
 {
@@ -58,7 +57,7 @@ IMTCP_INLINE void imtcp_gap_add(struct imtcp_gap *g, const struct imtcp_verdict 
 
 	if (!v->rate_bps || g->n >= IMTCP_GAP_STREAMS)
 		return;
-	/* bounded: squares of four fit into 32 bits */
+	/* Bounded, so that squares of four fit into 32 bits. */
 	g->of[n].x = (imtcp_u32)imtcp_min(imtcp_scale(v->rate_bps, IMTCP_FIT_ONE, top_bps),
 					  IMTCP_FIT_MAX);
 	g->of[n].left = (imtcp_u32)imtcp_min(imtcp_scale(v->free_bps, IMTCP_FIT_ONE, top_bps),
@@ -67,9 +66,9 @@ IMTCP_INLINE void imtcp_gap_add(struct imtcp_gap *g, const struct imtcp_verdict 
 }
 
 /*
- * Sum of squared distances, if the k fastest streams are above A and the others below; the greatest number
- * where there are fewer. A function of its own, which decides how many there are: 6.1's verifier would
- * else follow every way through all k.
+ * Sum of squared errors if the k fastest streams are above A and the others below; U64_MAX if there
+ * are fewer than k streams. It is a global function, because the verifier of 6.1 would else follow
+ * all paths for each k.
  */
 IMTCP_GLOBAL imtcp_u64 imtcp_gap_cost(const struct imtcp_gap *g, imtcp_u32 k, imtcp_u32 avail)
 {
@@ -84,7 +83,8 @@ IMTCP_GLOBAL imtcp_u64 imtcp_gap_cost(const struct imtcp_gap *g, imtcp_u32 k, im
 
 		if (j >= g->n)
 			break;
-		/* below A a queue of before may drain: no strain, and none was expected */
+		/* A stream below A may meet an older queue that drains. That is no strain, and none
+		 * was expected. */
 		if (j < k)
 			far += imtcp_sub(left, expected);
 		cost += far * far;
@@ -93,8 +93,8 @@ IMTCP_GLOBAL imtcp_u64 imtcp_gap_cost(const struct imtcp_gap *g, imtcp_u32 k, im
 }
 
 /*
- * Joins the streams. With each number of strained ones A is the mean of what these left; the best
- * number counts, of equal ones the smallest.
+ * Joins the streams. For each number k of strained streams, A is the mean of their x less strain.
+ * The k with the least error is taken, the smallest if errors are equal.
  */
 IMTCP_GLOBAL int imtcp_gap_join(struct imtcp_gap *g)
 {

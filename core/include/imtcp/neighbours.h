@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How many connections of one control go to the same host. They share its queue: what one of them tolerates there, all
- * of them may, n times over.
+ * Counts the connections of one control to the same host. They share its queue, so together they
+ * may tolerate no more than one connection does.
  *
- * Each connection says once a second that it is there, and is told how many said so in the second before, or have in this
- * one. Nothing has to be taken back, so a connection that ends without a word is forgotten within two seconds.
+ * Each connection announces itself once a second. It gets the larger of two counts: announcements
+ * in the second before, and in this second so far. Nothing needs to be withdrawn: a connection that
+ * ends silently is forgotten within two seconds.
  */
 #ifndef IMTCP_NEIGHBOURS_H
 #define IMTCP_NEIGHBOURS_H
 
 #include "filter.h"
 
-/* More count as so many. ours: a segment of one's own is less than hosts' noise then. */
+/* Largest count. ours: with more connections, the share of a segment in q0 is less than the noise
+ * of hosts. */
 #define IMTCP_NEIGHBOURS_MOST 64U
 
-/* Of one host. */
+/* The connections to one host. */
 struct imtcp_neighbours {
 	imtcp_u64 second;
-	imtcp_u64 seen_second; /* in which one of them last had an RTTmin near to base_us */
-	imtcp_u32 now;	       /* that spoke in this second, */
-	imtcp_u32 before;      /* and in the one before it */
-	imtcp_u32 base_us;     /* the least RTTmin that one of them had; 0: none */
+	imtcp_u64 seen_second; /* last second in which one of them had an RTTmin near base_us */
+	imtcp_u32 now;	       /* announcements in this second */
+	imtcp_u32 before;      /* announcements in the second before */
+	imtcp_u32 base_us;     /* least RTTmin of them; 0: none */
 	imtcp_u32 _pad;
 };
 
-/* A connection is there in this second. Returns how many there are, itself included. Two processors may count at once and
- * lose one: it is an estimate. */
+/* Announces a connection in this second. Returns the count, itself included. Two processors may
+ * count at once and lose one: it is an estimate. */
 IMTCP_INLINE imtcp_u32 imtcp_neighbours_note(struct imtcp_neighbours *n, imtcp_u64 second)
 {
 	if (second != n->second) {
@@ -37,7 +39,7 @@ IMTCP_INLINE imtcp_u32 imtcp_neighbours_note(struct imtcp_neighbours *n, imtcp_u
 	return (imtcp_u32)imtcp_min(imtcp_max(n->before, n->now), IMTCP_NEIGHBOURS_MOST);
 }
 
-/* The least RTTmin of them, of the last three minutes, with this one's own. */
+/* The least RTTmin of these connections in the last three minutes, own_us included. */
 IMTCP_INLINE imtcp_u32 imtcp_neighbours_base_us(struct imtcp_neighbours *n, imtcp_u64 second,
 						imtcp_u32 own_us)
 {

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The numbers of the papers that a user may choose for a connection: their defaults, their ranges
- * and nothing else. A connection for which nobody chose anything has the defaults. User space writes
- * this structure for a run and reads it of a connection (bpf/imtcp_shared.h). So fields are only
- * appended, and 0 is "not chosen". docs/reference/parameters.md tells users what each does. */
+/*
+ * Parameters from the papers that a user may choose for a connection, with their defaults and
+ * ranges.
+ *
+ * User space writes this structure for a run and reads it for a connection (bpf/imtcp_shared.h). So
+ * fields are only appended, and 0 is "not chosen". docs/reference/parameters.md describes each
+ * parameter to users.
+ */
 #ifndef IMTCP_PARAMS_H
 #define IMTCP_PARAMS_H
 
 #include "types.h"
 
 /* gamma, the weight of a new result in the smoothed available bandwidth, scale 65536: 1/8 [BG
- * §4.1.1], as in RFC 6298 §2.3. ours: at least 0.01, or it follows a step of the path only in minutes.
- * */
+ * §4.1.1], as in RFC 6298 §2.3. ours: at least 0.01. A lower weight would need minutes to follow a
+ * step of the path. */
 #define IMTCP_GAMMA_Q16 8192U
 #define IMTCP_GAMMA_LEAST_Q16 655U
 #define IMTCP_GAMMA_MOST_Q16 65536U
@@ -22,63 +26,77 @@
 #define IMTCP_DELTA_MOST_Q8 1024U
 
 /* g, the share of the available bandwidth that the background takes, 0 < g <= 1, scale 256 [IM
- * §5.1]. ours: 1 by default, as in [BG eq. 2]. Below a twentieth the measurement would take most of
- * it. */
+ * §5.1]. ours: 1 by default, as in [BG eq. 2]; at least a twentieth, or the measurement would take
+ * most of it. */
 #define IMTCP_G_Q8 256U
 #define IMTCP_G_LEAST_Q8 13U
 #define IMTCP_G_MOST_Q8 256U
 
-/* h, the segments that full speed adds in a round trip far below the available bandwidth: 100 [IM
- * §5.2, fig. 16]. 1 is Reno. ours: at most 1000, which most buffers cannot take. */
+/* h, the segments that full speed adds per round trip far below the available bandwidth: 100 [IM
+ * §5.2, fig. 16]. h = 1 is Reno. ours: at most 1000, which most buffers cannot take. */
 #define IMTCP_H_SEGS 100U
 #define IMTCP_H_LEAST_SEGS 1U
 #define IMTCP_H_MOST_SEGS 1000U
 
-/* N, the packets of a stream where each has its own ACK. Where an ACK answers several, half as many
- * more [IM §3.5.1]: six intervals of two, for 8. [IM §4.1.1] finds 5 enough in simulation, and more of
- * them more accurate. ours: 8, because real cross traffic comes in packets too. At most 10: with 15 a
- * stream still fits into IMTCP_STREAM_MAX. */
+/*
+ * N, the packets of a stream if each has its own ACK. If an ACK answers several packets, a stream
+ * has half as many more [IM §3.5.1].
+ *
+ * [IM §4.1.1] finds 5 enough in simulation, and more of them more accurate. ours: 8, because real
+ * cross traffic comes in packets too. At most 10: half as many more still fit into
+ * IMTCP_STREAM_MAX.
+ */
 #define IMTCP_STREAM_PACKETS 8U
 #define IMTCP_STREAM_PACKETS_LEAST 5U
 #define IMTCP_STREAM_PACKETS_MOST 10U
 
-/* m, the packets that are held before a stream leaves. By default it adapts [IM §3.4.1]: it is N
- * less what ACKs bring meanwhile (imtcp_meas_need_segs). A chosen one does not adapt, as in [IM
- * §4.1.2, table 1], which has 2 to N. It is at most what N is with delayed ACKs, and N where that is
- * less. */
+/*
+ * m, the packets that are held before a stream leaves. By default it adapts [IM §3.4.1]: it is N
+ * less the packets that ACKs allow meanwhile (imtcp_meas_need_segs).
+ *
+ * A chosen m does not adapt, as in [IM §4.1.2, table 1]. A connection uses at most its own N of it.
+ * The range ends at the largest N with delayed ACKs.
+ */
 #define IMTCP_STORE_PACKETS_LEAST 2U
 #define IMTCP_STORE_PACKETS_MOST 15U
 
-/* T, the longest time that a packet may be held, microseconds. By default it adapts to the stream
- * and to the deviation of the RTT [IM §3.4.2] (IMTCP_T_DEVIATIONS). A chosen one does not adapt, as in
- * [IM §4.1.3, table 2]. ours: at least 1 ms, the gap between paced large buffers. At most
- * IMTCP_T_MAX_US, a quarter of the least delayed-ACK and RTO times of common stacks (200 ms): no hold
- * can cause a spurious timeout. */
+/*
+ * T, the longest time that a packet may be held, microseconds. By default it adapts to the stream
+ * and to the deviation of the RTT [IM §3.4.2] (IMTCP_T_DEVIATIONS). A chosen T does not adapt, as
+ * in [IM §4.1.3, table 2].
+ *
+ * ours: at least 1 ms, the gap between paced large buffers. At most IMTCP_T_MAX_US, a quarter of
+ * the least RTO of common stacks (200 ms), so no hold causes a spurious timeout.
+ */
 #define IMTCP_T_LEAST_US 1000U
 #define IMTCP_T_MAX_US 50000U
 
-/* The pause between two measurements, round trips, plus one: 0 is "not chosen". By default it
- * follows congestion (IMTCP_PAUSE_RTTS, meas_state.h). A chosen one does not, as in [IM §4.5, fig.
- * 13], which has 0, 12, 15 and 20. ours: at most 100, some seconds on a common path. */
+/*
+ * The pause between two measurements, round trips, plus one, because 0 is "not chosen". By default
+ * it follows congestion (IMTCP_PAUSE_RTTS, meas_state.h). A chosen pause does not, as in [IM §4.5,
+ * fig. 13].
+ *
+ * ours: at most 100, some seconds on a common path.
+ */
 #define IMTCP_PAUSE_LEAST_PLUS1 1U
 #define IMTCP_PAUSE_MOST_PLUS1 101U
 
-/* TCP-LP's delta, the share of the delays' range above which they are congestion, percent: 0.15 [LP
- * §III-D]. ours: 0.01 to 0.99. Any delay is above 0, and none is above 1 [LP eq. 2]. */
+/* TCP-LP's delta, percent: a delay above this share of the delays' range is congestion: 0.15 [LP
+ * §III-D]. ours: 0.01 to 0.99, because every delay is above 0 and none is above 1 [LP eq. 2]. */
 #define IMTCP_LP_DELTA_PCT 15U
 #define IMTCP_LP_DELTA_LEAST_PCT 1U
 #define IMTCP_LP_DELTA_MOST_PCT 99U
 
 /* itt, the inference phase, round trips: 3 [LP §III-D]. ours: at least 1, because a second
- * indication comes a round trip after the first. At most 100, which are seconds on a common path: a
- * later one says nothing of the first. */
+ * indication comes a round trip after the first. At most 100: after so many the second indication
+ * is unrelated to the first. */
 #define IMTCP_LP_ITT_RTTS 3U
 #define IMTCP_LP_ITT_LEAST_RTTS 1U
 #define IMTCP_LP_ITT_MOST_RTTS 100U
 
-/* Nice's t, the share of the range of RTTs above which a packet is late, percent: 0.1. And f, the
- * share of a round's packets that may be late: 0.5 [NICE §4]. ours: 0.01 to 0.99. At 1 no packet is
- * late, or no round has too many [NICE §3]. */
+/* Nice's t and f, percent. A packet is late above the share t of the range of RTTs: 0.1. A round is
+ * congested if more than the share f of its packets is late: 0.5 [NICE §4]. ours: 0.01 to 0.99. At
+ * 1 no packet is late, or no round has too many [NICE §3]. */
 #define IMTCP_NICE_T_PCT 10U
 #define IMTCP_NICE_T_LEAST_PCT 1U
 #define IMTCP_NICE_T_MOST_PCT 99U
@@ -86,14 +104,14 @@
 #define IMTCP_NICE_F_LEAST_PCT 1U
 #define IMTCP_NICE_F_MOST_PCT 99U
 
-/* LEDBAT's TARGET, the queue that it keeps, microseconds: 100 ms, the most that is allowed
- * (RFC 6817 §2.5). ours: at least 5 ms, five ticks of the peer's clock (IMTCP_OWD_USUAL_TICK_US). */
+/* LEDBAT's TARGET, the queueing delay that it keeps, microseconds: 100 ms, the maximum of RFC 6817
+ * §2.5. ours: at least 5 ms, five ticks of the peer's clock (IMTCP_OWD_USUAL_TICK_US). */
 #define IMTCP_LEDBAT_TARGET_US 100000U
 #define IMTCP_LEDBAT_TARGET_LEAST_US 5000U
 #define IMTCP_LEDBAT_TARGET_MOST_US 100000U
 
-/* LEDBAT's GAIN, scale 256: 1, the most that is allowed (RFC 6817 §2.5). ours: at least the 1/16
- * that is LEDBAT++'s least [L++ §4.2]. */
+/* LEDBAT's GAIN, scale 256: 1, the maximum of RFC 6817 §2.5. ours: at least 1/16, the minimum of
+ * LEDBAT++ [L++ §4.2]. */
 #define IMTCP_LEDBAT_GAIN_Q8 256U
 #define IMTCP_LEDBAT_GAIN_LEAST_Q8 16U
 #define IMTCP_LEDBAT_GAIN_MOST_Q8 256U
@@ -103,12 +121,12 @@
 #define IMTCP_LEDBATPP_TARGET_LEAST_US IMTCP_LEDBAT_TARGET_LEAST_US
 #define IMTCP_LEDBATPP_TARGET_MOST_US IMTCP_LEDBAT_TARGET_MOST_US
 
-/* N of the papers' controls: 5 [IM §4.1.1], which has 3 as well, and finds it far off. */
+/* N of the papers' controls: 5 [IM §4.1.1]. The paper also tries 3, and finds it inaccurate. */
 #define IMTCP_PAPER_STREAM_PACKETS 5U
 #define IMTCP_PAPER_STREAM_PACKETS_LEAST 3U
 #define IMTCP_PAPER_STREAM_PACKETS_MOST IMTCP_STREAM_PACKETS_MOST
 
-/* RTT of [BG eq. 3, 4], and when they are judged (cc_paper_bg.h). */
+/* The RTT in [BG eq. 3, 4], and when the control applies them (cc_paper_bg.h). */
 #define IMTCP_PAPER_RTT_SRTT 1U
 #define IMTCP_PAPER_RTT_SRTT_ACK 2U
 #define IMTCP_PAPER_RTT_NEWEST 3U
@@ -131,7 +149,7 @@ struct imtcp_params {
 	imtcp_u32 store_packets;	/* m; 0: adapts */
 	imtcp_u32 paper_stream_packets; /* N of the papers' controls */
 	imtcp_u32 paper_rtt;		/* RTT of [BG eq. 3] */
-	imtcp_u32 _pad;			/* a record ends with these, and is of whole words */
+	imtcp_u32 _pad; /* records end with this structure, and have whole 64-bit words */
 };
 
 IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
@@ -156,7 +174,7 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->_pad = 0;
 }
 
-/* What was chosen, within its range; what was not stays as it is. */
+/* Takes the chosen value, within its range. 0 leaves the default. */
 IMTCP_INLINE void imtcp_params_choose_one(imtcp_u32 *value, imtcp_u32 chosen, imtcp_u32 least,
 					  imtcp_u32 most)
 {
@@ -200,7 +218,7 @@ IMTCP_INLINE void imtcp_params_choose(struct imtcp_params *p, const struct imtcp
 				IMTCP_PAPER_RTT_NEWEST);
 }
 
-/* N packets where an ACK answers several. */
+/* N if an ACK answers several packets. */
 IMTCP_INLINE imtcp_u32 imtcp_delack_packets(imtcp_u32 n)
 {
 	return n + n / 2;

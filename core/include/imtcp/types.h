@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Types and target switches of the core: the only file with a target #if.
+ * Types and target switches of the core. No other file has an #if on the target.
  *
- * The core is freestanding C: no libc, no clock, no socket type, no floating point, no
- * signed division (BPF has none before v4). The same headers compile as C11
- * (-ffreestanding -pedantic), as C++20 and as BPF.
+ * The core is freestanding C. It uses no libc, no clock, no socket type, no floating point and no
+ * signed division (BPF has none before v4). The same headers compile as C11 (-ffreestanding
+ * -pedantic), as C++20 and as BPF.
  *
- * Linkage. A core function is either
- *   IMTCP_INLINE  small, inlined where it is used, or
- *   IMTCP_GLOBAL  large: natively the same thing, in BPF a global function, which the
- *                 verifier checks once and alone. Its pointer arguments may be NULL as far
- *                 as the verifier knows, hence the checks at the head of each.
+ * A core function has one of two linkages:
+ *   IMTCP_INLINE  small: the compiler inlines it at each call
+ *   IMTCP_GLOBAL  large: a global function in BPF, which the verifier checks once and alone
+ *
+ * The verifier assumes that pointer arguments of a global function may be NULL. So each of them
+ * checks its pointers first.
  */
 #ifndef IMTCP_TYPES_H
 #define IMTCP_TYPES_H
@@ -24,7 +25,7 @@ typedef signed int imtcp_s32;
 typedef signed long long imtcp_s64;
 #define IMTCP_INLINE static inline __attribute__((always_inline))
 #define IMTCP_GLOBAL __attribute__((noinline))
-/* Keeps the compiler from folding a bound that the verifier has to see. */
+/* Hides a value from the compiler, so that it keeps a bound which the verifier has to see. */
 #define IMTCP_OPAQUE(var) __asm__ volatile("" : "+r"(var))
 #else
 #include <stdint.h>
@@ -47,7 +48,8 @@ typedef int64_t imtcp_s64;
 #endif
 #endif
 
-/* Sequence numbers are modulo 2^32: a is before b when b is up to 2^31 ahead (RFC 9293 §3.4). */
+/* Is a before b? Sequence numbers are modulo 2^32, so this holds up to 2^31 apart (RFC 9293
+ * §3.4). */
 IMTCP_INLINE int imtcp_seq_before(imtcp_u32 a, imtcp_u32 b)
 {
 	return (imtcp_s32)(a - b) < 0;
