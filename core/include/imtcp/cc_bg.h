@@ -34,7 +34,7 @@
  *   also cuts W to what the path carried in RTTmin.
  * - After it W follows (4) and (5): up while q is below q0, down while q is above.
  * - A loss or a mark halves W. For two seconds W then grows by at most one segment per round trip.
- *   A loss that is noise changes nothing.
+ *   A loss that is noise keeps W.
  * - The drain shows RTTmin again: W is at most 4, so the connection's own queue disappears. Slow
  *   start then returns to the window before.
  *

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What else ImTCP does with the available bandwidth A: full speed.
+ * Full speed: ImTCP's other use of the available bandwidth A, which fills it fast [IM §5.2].
  *
- * Model
- *   full speed [IM §5.2], in congestion avoidance, per round trip
- *      (1) cwnd <- cwnd + max(1, h (1 - cwnd/V)),  V = A·RTT
- *      h >= 1; h = 1 is Reno. Far below V the window grows by h segments, near V by one.
- *   a loss
- *      (2) ssthresh <- max(cwnd/2, min(cwnd, D·RTTmin)),  D the rate that was delivered before it
+ *   ── Model ─────────────────────────────────────────────────────────────────────────────────
+ *   in congestion avoidance, per round trip
+ *   (1) cwnd <- cwnd + max(1, h (1 - cwnd/V))          V = A·RTT, h >= 1
+ *   at a loss
+ *   (2) ssthresh <- max(cwnd/2, min(cwnd, D·RTTmin))   D the delivery rate before the loss
  *
- * Walk: learn takes each result into A and measures on without a pause. decide grows the window of a full round trip by
- * (1), Reno's slow start before it. target answers a loss with (2).
+ * Far below V the window grows by h segments, near V by one. h = 1 is Reno.
+ *
+ * learn takes each result into A, and measures again without a pause. decide grows a full window:
+ * by Reno's slow start first, then by (1). target answers a loss with (2).
  *
  * References: [IM §5.2] for (1); TCP Westwood (Mascolo et al., MobiCom 2001) for D·RTTmin.
  *
  * Differences from the paper
- *  1. (1) is spread over the ACKs of the round trip, not added at its end in one burst.
- *  2. A step of (1) does not go beyond V: with h above V it would.
- *  3. The paper leaves what a loss costs to Reno. But the path carried what it carried, and losses
- *     by chance hinder growing back to it. D·RTTmin gives up the queue and nothing else. D and not A:
- *     where losses are frequent results are rare, and D is never older than a round trip. After a
- *     timeout D is old, and the loss costs half.
- *  4. A in (1) is the average A_s of estimate.h. A result "above the range" raises it to the range's end
- *     at once: it is a bound without noise. Before the first result A is the middle of the search
- *     range, as in cc_bg.h: losses may put the first result off for long.
+ *  1. (1) is spread over the ACKs of the round trip. The paper adds it at the end, in one burst.
+ *  2. A step of (1) ends at V. With h above V it would exceed V.
+ *  3. The paper leaves a loss to Reno. But random losses hinder growth, and the path carried D.
+ *     D·RTTmin gives up only the queue. (2) uses D and not A, because results are rare where losses
+ *     are frequent, and D is at most a round trip old. After a timeout D is outdated, so the window
+ *     halves.
+ *  4. A in (1) is A_s of estimate.h. A result "above the range" raises A_s to the range's end at
+ *     once, because it is a bound without noise. Before the first result A is the middle of the
+ *     search range, as in cc_bg.h, because losses may delay the first result for long.
  *  5. Slow start is Reno's.
  */
 #ifndef IMTCP_CC_FS_H
@@ -31,13 +32,13 @@
 
 #include "flow.h"
 
-/* Segments of pkt_bytes on the wire in flight at bps over rtt_us: V of (1). */
+/* V of (1): segments of pkt_bytes on the wire in flight at avail_bps over rtt_us. */
 IMTCP_GLOBAL imtcp_u32 imtcp_fs_v_segs(imtcp_u64 avail_bps, imtcp_u32 rtt_us, imtcp_u32 pkt_bytes)
 {
 	return imtcp_to_u32(imtcp_div(imtcp_bytes_in(avail_bps, rtt_us), pkt_bytes));
 }
 
-/* What (1) adds in one round trip; 1 where V is not known (0) or reached. h is a parameter
+/* Step of (1) for one round trip. It is 1 if V is unknown (0) or reached. h is a parameter
  * (params.h). */
 IMTCP_GLOBAL imtcp_u32 imtcp_fs_step_segs(imtcp_u32 cwnd_segs, imtcp_u32 v_segs, imtcp_u32 h)
 {
@@ -53,14 +54,14 @@ IMTCP_INLINE imtcp_u64 imtcp_fs_smoothed_bps(imtcp_u64 smoothed_bps, const struc
 	return imtcp_above_range(r) ? imtcp_max(smoothed_bps, r->avail_bps) : smoothed_bps;
 }
 
-/* (2). */
+/* (2): the window after a loss. */
 IMTCP_INLINE imtcp_u32 imtcp_fs_after_loss(imtcp_u32 cwnd_segs, imtcp_u32 carried_segs)
 {
 	return (imtcp_u32)imtcp_max(imtcp_reno_ssthresh(cwnd_segs),
 				    imtcp_min(cwnd_segs, carried_segs));
 }
 
-/* acked_segs were acknowledged while the window was full; step_segs is (1) of this round. */
+/* acked_segs were acknowledged while the window was full. step_segs is (1) of this round. */
 IMTCP_INLINE void imtcp_fs_grow(struct imtcp_window *w, imtcp_u32 acked_segs, imtcp_u32 step_segs,
 				imtcp_u32 limit_segs)
 {
@@ -70,7 +71,7 @@ IMTCP_INLINE void imtcp_fs_grow(struct imtcp_window *w, imtcp_u32 acked_segs, im
 		imtcp_reno_grow(w, acked_segs, limit_segs);
 		return;
 	}
-	/* a stretch ACK of many windows still adds one step */
+	/* A stretch ACK of many windows adds only one step. */
 	credit = w->credit_segs +
 		 (imtcp_u64)(imtcp_u32)imtcp_min(acked_segs, w->cwnd_segs) * step_segs;
 	w->credit_segs = (imtcp_u32)(credit % imtcp_max(w->cwnd_segs, 1));

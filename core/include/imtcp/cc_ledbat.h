@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * LEDBAT: keeps a queue of TARGET of its own at the bottleneck, and yields to who makes it
- * longer.
+ * LEDBAT: keeps its own queue of TARGET at the bottleneck, and yields to flows that make the queue
+ * longer (RFC 6817).
  *
- * Model (RFC 6817 §2.4.2), each ACK:
- *
+ *   ── Model (RFC 6817 §2.4.2), each ACK ──────────────────────────────────────────
  *   (1) queuing_delay = min(last delays) - min(base delays)          delay.h
  *   (2) off_target = (TARGET - queuing_delay) / TARGET
  *   (3) cwnd += GAIN · off_target · acked / cwnd                     in segments
@@ -14,23 +13,26 @@
  *      cwnd grows  ───────────────────▶  cwnd shrinks
  *            0 ········ TARGET ········
  *
- *   A loss halves the window, once in a round trip (the stack does that).
+ * States
+ * - Slow start goes on until the queueing delay reaches TARGET.
+ * - Then each ACK moves the window by (3): up below TARGET if the window is full, down above
+ *   TARGET.
+ * - A loss halves the window, once per round trip. The stack does that.
  *
- * Walk: learn keeps the least delays of ten minutes and of the last four packets (imtcp_ledbat_on_delay). Slow start
- * goes on until the queue reaches TARGET. From then on each ACK moves the window (imtcp_ledbat_on_ack): up while the
- * queue is shorter than TARGET and the window is full, down while it is longer.
+ * learn keeps the least delays of ten minutes and of the last four packets (imtcp_ledbat_on_delay).
+ * decide moves the window (imtcp_ledbat_on_ack).
+ *
+ * Known fault: a late flow takes the queue of earlier flows for part of the path, and displaces
+ * them. LEDBAT++ corrects that (cc_ledbatpp.h).
  *
  * Reference: RFC 6817 §2.4, §2.5, §3.
  *
  * Differences from the RFC
- *  1. The one-way delay is that of TCP timestamps (delay.h); where there are none, or they tick
- *     like no known clock, the RTT takes its place.
- *  2. Slow start (RFC 6817 leaves the start to the sender) ends when the queue reaches TARGET.
- *  3. (3) takes at most half of the window for one window of ACKs: a host that slept makes one
+ *  1. The one-way delay comes from TCP timestamps (delay.h). If there are none, or their tick is
+ *     unknown, the RTT replaces it.
+ *  2. Slow start ends when the queue reaches TARGET. RFC 6817 leaves the start to the sender.
+ *  3. (3) takes at most half of the window per window of ACKs, because a host that slept gives one
  *     wild delay.
- *
- * Known of it, and why LEDBAT++ exists (cc_ledbatpp.h): who comes late takes the queue of those
- * before him for the path, and pushes them out.
  */
 #ifndef IMTCP_CC_LEDBAT_H
 #define IMTCP_CC_LEDBAT_H
@@ -43,15 +45,15 @@
 /* MIN_CWND, segments: 2 (RFC 6817 §2.5). */
 #define IMTCP_LEDBAT_LEAST_SEGS 2U
 
-/* One segment, in the unit of a window's fraction. */
+/* One segment as a fixed-point number. */
 #define IMTCP_LEDBAT_SEG_Q16 65536U
 
 struct imtcp_ledbat {
 	struct imtcp_owd owd;
 	struct imtcp_delays delays;
-	imtcp_u32 epoch;	/* of owd, that delays belong to */
-	imtcp_u32 one_way;	/* delays are of the way forward, not round trips */
-	imtcp_u32 fraction_q16; /* of a segment, beyond cwnd_segs */
+	imtcp_u32 epoch;	/* epoch of owd to which delays belongs */
+	imtcp_u32 one_way;	/* delays are one-way delays, not RTTs */
+	imtcp_u32 fraction_q16; /* part of a segment beyond cwnd_segs */
 	imtcp_u32 target_us;	/* TARGET */
 	imtcp_u32 gain_q8;	/* GAIN */
 	imtcp_u32 _pad;
@@ -59,7 +61,7 @@ struct imtcp_ledbat {
 
 /* ---- windows with a fraction ---- */
 
-/* The window less or more by a part of a segment; not below MIN_CWND. */
+/* Adds to the window and subtracts from it, in parts of a segment; not below MIN_CWND. */
 IMTCP_INLINE void imtcp_ledbat_add(struct imtcp_window *w, imtcp_u32 *fraction_q16,
 				   imtcp_u64 more_q16, imtcp_u64 less_q16)
 {
@@ -71,7 +73,7 @@ IMTCP_INLINE void imtcp_ledbat_add(struct imtcp_window *w, imtcp_u32 *fraction_q
 	*fraction_q16 = (imtcp_u32)(window % IMTCP_LEDBAT_SEG_Q16);
 }
 
-/* acked segments as a share of the window, at most 1. */
+/* acked_segs as a share of the window, at most 1. */
 IMTCP_INLINE imtcp_u64 imtcp_ledbat_share_q16(imtcp_u32 acked_segs, imtcp_u32 cwnd_segs)
 {
 	imtcp_u64 share = imtcp_div((imtcp_u64)acked_segs * IMTCP_LEDBAT_SEG_Q16, cwnd_segs);
@@ -79,7 +81,7 @@ IMTCP_INLINE imtcp_u64 imtcp_ledbat_share_q16(imtcp_u32 acked_segs, imtcp_u32 cw
 	return imtcp_min(share, IMTCP_LEDBAT_SEG_Q16);
 }
 
-/* Growth stops at what is in flight and ALLOWED_INCREASE (4); a window that is above is left. */
+/* (4): growth stops at flight_size and ALLOWED_INCREASE. A larger window stays as it is. */
 IMTCP_INLINE imtcp_u32 imtcp_ledbat_most_segs(const struct imtcp_window *w, imtcp_u32 flight_segs,
 					      imtcp_u32 limit_segs)
 {
@@ -89,7 +91,7 @@ IMTCP_INLINE imtcp_u32 imtcp_ledbat_most_segs(const struct imtcp_window *w, imtc
 	return imtcp_to_u32(imtcp_min(most, limit_segs));
 }
 
-/* From here on the window is above or at ssthresh. */
+/* Ends slow start: the window is now at ssthresh. */
 IMTCP_INLINE void imtcp_ledbat_end_slow_start(struct imtcp_window *w)
 {
 	w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
@@ -97,15 +99,15 @@ IMTCP_INLINE void imtcp_ledbat_end_slow_start(struct imtcp_window *w)
 
 /* ---- LEDBAT ---- */
 
-/* A connection begins, or is switched to LEDBAT. */
+/* A connection begins with LEDBAT, or changes to it. */
 IMTCP_INLINE void imtcp_ledbat_begin(struct imtcp_ledbat *l, const struct imtcp_params *p)
 {
 	l->target_us = p->ledbat_target_us;
 	l->gain_q8 = p->ledbat_gain_q8;
 }
 
-/* (1): an ACK of a packet that left rtt_us ago; stamped: with the peer's timestamp, value. Returns
- * the queuing delay. */
+/* (1): an ACK of a packet that left rtt_us ago. stamped: value is the peer's timestamp. Returns the
+ * queueing delay. */
 IMTCP_GLOBAL imtcp_u32 imtcp_ledbat_on_delay(struct imtcp_ledbat *l, imtcp_u64 now_us,
 					     imtcp_u32 rtt_us, imtcp_u32 value, int stamped)
 {
@@ -122,7 +124,7 @@ IMTCP_GLOBAL imtcp_u32 imtcp_ledbat_on_delay(struct imtcp_ledbat *l, imtcp_u64 n
 	return imtcp_delays_queue_us(&l->delays);
 }
 
-/* What (3) adds or takes for that share of the window, off_us away from TARGET. */
+/* Size of (3) for that share of the window, off_us away from TARGET. */
 IMTCP_INLINE imtcp_u64 imtcp_ledbat_step_q16(const struct imtcp_ledbat *l, imtcp_u64 share_q16,
 					     imtcp_u32 off_us)
 {
@@ -130,8 +132,8 @@ IMTCP_INLINE imtcp_u64 imtcp_ledbat_step_q16(const struct imtcp_ledbat *l, imtcp
 }
 
 /*
- * (2), (3), (4): acked_segs were acknowledged, flight_segs were in flight before. full: the
- * window limited what was sent.
+ * (2), (3), (4): acked_segs were acknowledged, and flight_segs were in flight before. full: the
+ * window limited sending.
  */
 IMTCP_INLINE void imtcp_ledbat_on_ack(struct imtcp_ledbat *l, struct imtcp_window *w,
 				      imtcp_u32 acked_segs, imtcp_u32 flight_segs, int full,

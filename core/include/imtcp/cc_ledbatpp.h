@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * LEDBAT++: LEDBAT without the latecomer's advantage and without clocks: round trips, additive
- * increase, multiplicative decrease, and a pause now and then in which all see the empty path.
+ * LEDBAT++: LEDBAT without one-way clocks, and without the latecomer's advantage. It uses RTTs,
+ * multiplicative decrease, and slowdowns in which all flows see the empty path
+ * (draft-irtf-iccrg-ledbat-plus-plus).
  *
- * Model (draft-irtf-iccrg-ledbat-plus-plus §4)
- *
+ *   ── Model (§4) ─────────────────────────────────────────────────────────────────────────
  *   (1) queuing_delay = min(last RTTs) - min(base RTTs)                        delay.h
  *   (2) GAIN = 1 / min(16, ceil(2·TARGET / base))
  *   (3) queuing_delay < TARGET:  W += GAIN                                   per round trip
@@ -17,19 +17,25 @@
  *                                            ▲      ssthresh <- W, W <- 2
  *                            W = ssthresh    │                ▼
  *                          ┌────────┐ (5)    │          ┌────────┐
- *                          │  RAMP  │ ───────┘ ◀─────── │ FROZEN │ 2 RTT: the queue drains, the
- *                          └────────┘                   └────────┘ base is seen
+ *                          │  RAMP  │ ───────┘ ◀─────── │ FROZEN │ 2 RTT
+ *                          └────────┘                   └────────┘
  *
- * Walk: learn keeps the least round trips (imtcp_ledbatpp_on_delay). At each ACK decide first asks whether a phase
- * ends (imtcp_ledbatpp_turn), then moves the window (imtcp_ledbatpp_on_ack): by slow start, by (3) or (4), in
- * FROZEN not at all.
+ * States
+ * - Slow start grows by (5) until the queueing delay exceeds three quarters of TARGET.
+ * - Steady follows (3) and (4). When the next slowdown is due, the window falls to two segments.
+ * - Frozen keeps that window for two round trips. The queue drains, and the base RTT shows.
+ * - Ramp grows by (5) to the window before the slowdown.
  *
- * Reference: draft-irtf-iccrg-ledbat-plus-plus-06, §4.1 (slow start), §4.2 (GAIN), §4.3
- * (decrease), §4.4 (slowdowns), §4.5 (TARGET).
+ * learn keeps the least RTTs (imtcp_ledbatpp_on_delay). At each ACK decide changes the phase if it
+ * is over (imtcp_ledbatpp_turn), and then moves the window (imtcp_ledbatpp_on_ack).
+ *
+ *   ── Reference: draft-irtf-iccrg-ledbat-plus-plus-06 ──────────────────────────────
+ *   §4.1 slow start, §4.2 GAIN, §4.3 decrease, §4.4 slowdowns, §4.5 TARGET
  *
  * Differences from the draft
- *  1. Where §4.4 has the window ramp up "by the slow start algorithm" we take §4.1's, with GAIN.
- *  2. A loss in RAMP ends it: ssthresh is then the stack's.
+ *  1. §4.4 ramps the window up "by the slow start algorithm". This one takes slow start of §4.1,
+ *     with GAIN.
+ *  2. A loss in RAMP ends it, because ssthresh is then the stack's.
  */
 #ifndef IMTCP_CC_LEDBATPP_H
 #define IMTCP_CC_LEDBATPP_H
@@ -41,9 +47,11 @@
 #define IMTCP_LEDBATPP_MOST_DIVISOR 16U
 /* The window in a slowdown, segments (§4.4). */
 #define IMTCP_LEDBATPP_SLOW_SEGS 2U
-/* How long it is frozen, and how long after slow start the first one comes, round trips (§4.4). */
+/* Length of the frozen phase, and time from slow start to the first slowdown, round trips
+ * (§4.4). */
 #define IMTCP_LEDBATPP_SLOW_RTTS 2U
-/* From one slowdown to the next, times the length of the one: a tenth of the time (§4.4). */
+/* Time from one slowdown to the next, in lengths of a slowdown: slowdowns take a tenth of the time
+ * (§4.4). */
 #define IMTCP_LEDBATPP_INTERVAL 9U
 
 enum imtcp_ledbatpp_phase {
@@ -54,23 +62,23 @@ enum imtcp_ledbatpp_phase {
 };
 
 struct imtcp_ledbatpp {
-	struct imtcp_delays delays; /* of round trips */
-	imtcp_u64 slowed_us;	    /* the present or last slowdown began then */
-	imtcp_u64 due_us;	    /* STEADY: the next one begins; FROZEN: it thaws */
+	struct imtcp_delays delays; /* of RTTs */
+	imtcp_u64 slowed_us;	    /* begin of the present or last slowdown */
+	imtcp_u64 due_us;	    /* STEADY: the next slowdown; FROZEN: its end */
 	imtcp_u32 phase;	    /* enum imtcp_ledbatpp_phase */
-	imtcp_u32 fraction_q16;	    /* of a segment, beyond cwnd_segs */
+	imtcp_u32 fraction_q16;	    /* part of a segment beyond cwnd_segs */
 	imtcp_u32 target_us;	    /* TARGET */
 	imtcp_u32 _pad;
 	imtcp_u64 slowdowns;
 };
 
-/* A connection begins, or is switched to LEDBAT++. */
+/* A connection begins with LEDBAT++, or changes to it. */
 IMTCP_INLINE void imtcp_ledbatpp_begin(struct imtcp_ledbatpp *l, const struct imtcp_params *p)
 {
 	l->target_us = p->ledbatpp_target_us;
 }
 
-/* (1): an ACK of a packet that left rtt_us ago. Returns the queuing delay. */
+/* (1): an ACK of a packet that left rtt_us ago. Returns the queueing delay. */
 IMTCP_GLOBAL imtcp_u32 imtcp_ledbatpp_on_delay(struct imtcp_ledbatpp *l, imtcp_u64 now_us,
 					       imtcp_u32 rtt_us)
 {
@@ -89,7 +97,7 @@ IMTCP_INLINE imtcp_u32 imtcp_ledbatpp_divisor(imtcp_u32 target_us, imtcp_u32 bas
 				      IMTCP_LEDBATPP_MOST_DIVISOR);
 }
 
-/* The first slow start or a ramp is over. */
+/* Enters STEADY after the first slow start or a ramp. */
 IMTCP_INLINE void imtcp_ledbatpp_steady(struct imtcp_ledbatpp *l, imtcp_u64 now_us,
 					imtcp_u32 srtt_us)
 {
@@ -99,7 +107,7 @@ IMTCP_INLINE void imtcp_ledbatpp_steady(struct imtcp_ledbatpp *l, imtcp_u64 now_
 	l->phase = IMTCP_LEDBATPP_STEADY;
 }
 
-/* The phases, by the clock and by where the window is. */
+/* Changes the phase, by time and window. */
 IMTCP_INLINE void imtcp_ledbatpp_turn(struct imtcp_ledbatpp *l, struct imtcp_window *w,
 				      imtcp_u64 now_us, imtcp_u32 srtt_us)
 {
@@ -137,7 +145,7 @@ IMTCP_INLINE void imtcp_ledbatpp_turn(struct imtcp_ledbatpp *l, struct imtcp_win
 	}
 }
 
-/* (3), (4), (5): acked_segs were acknowledged. full: the window limited what was sent. */
+/* (3), (4), (5): acked_segs were acknowledged. full: the window limited sending. */
 IMTCP_INLINE void imtcp_ledbatpp_on_ack(struct imtcp_ledbatpp *l, struct imtcp_window *w,
 					imtcp_u64 now_us, imtcp_u32 srtt_us, imtcp_u32 acked_segs,
 					int full, imtcp_u32 limit_segs)
@@ -151,7 +159,7 @@ IMTCP_INLINE void imtcp_ledbatpp_on_ack(struct imtcp_ledbatpp *l, struct imtcp_w
 		return;
 	queue = imtcp_delays_queue_us(&l->delays);
 	share_q16 = imtcp_ledbat_share_q16(acked_segs, w->cwnd_segs);
-	/* slow start: the first one, a ramp, or after a timeout */
+	/* Slow start is the first one, a ramp, or that after a timeout. */
 	if (imtcp_in_slow_start(w))
 		more_q16 = (imtcp_u64)imtcp_min(acked_segs, w->cwnd_segs) * IMTCP_LEDBAT_SEG_Q16 /
 			   divisor;

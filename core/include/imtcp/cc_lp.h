@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * TCP-LP: two priorities without help from the network. It leaves the path when its delays say
- * that somebody else came, before his packets are lost.
+ * TCP-LP: low priority without help from the network. It yields when one-way delays show another
+ * flow, before that flow loses packets [LP §III].
  *
- * Model [LP §III]
- *
+ *   ── Model ──────────────────────────────────────────────────────────────
  *   (1) sd <- (1 - gamma) sd + gamma d                   each one-way delay d
  *   (2) early indication when sd > d_min + delta (d_max - d_min)
  *
@@ -13,95 +12,99 @@
  *      │ increase │ ─────────────────▶ │ inference │ ───────────┐
  *      │ +1 / RTT │ ◀───────────────── │ no growth │ ◀──────────┘ itt anew
  *      └──────────┘    itt is over     └───────────┘
- *        ▲ at most one reaction in a round trip, those to loss counted
+ *        ▲
  *        └── slow start, to the first loss or the greatest window: it shows d_max
  *
- *   TCP-LP/ECN [LP §IV-A] is the same machine, with a mark of the router in the place of (2):
- *   imtcp_lp_on_mark.
+ * States
+ * - Slow start ignores (2) until d_max is known. A loss or the greatest window ends that.
+ * - Increase: the window grows as Reno's. An early indication halves it and begins the inference
+ *   phase.
+ * - Inference: the window does not grow for itt round trips. Another indication takes it to one
+ *   packet and begins the phase anew.
+ * - A loss is Reno's. There is at most one reaction per round trip, and a loss counts as one.
  *
- * Walk: learn smooths the delay and says whether (2) holds (imtcp_lp_on_delay). At the first indication decide halves
- * the window and the inference phase begins (imtcp_lp_on_early). In that phase nothing grows, and another indication
- * takes the window to one packet. After it the window grows as Reno's (imtcp_lp_grow). A loss is Reno's, and counts as
- * the reaction of its round trip.
+ * learn smooths the delay and evaluates (2) (imtcp_lp_on_delay). decide reacts (imtcp_lp_on_early)
+ * or grows (imtcp_lp_grow).
+ *
+ * TCP-LP/ECN [LP §IV-A] is the same machine. A mark of the router replaces (2) (imtcp_lp_on_mark).
+ *
+ * Without usable timestamps. The one-way delay needs timestamps of the peer with ticks below delta
+ * (d_max - d_min). If there are none, or their tick is unknown or too coarse, the RTT replaces d;
+ * `signal` has the reason. The RTT includes the way back, so a queue of ACKs may cause needless
+ * yielding, and never the opposite. (2) depends only on the position of sd between d_min and d_max,
+ * so half of the RTT would give the same answers.
  *
  * Reference: [LP §III-A, §III-B, §III-D, §IV-A].
  *
- * Where the timestamps do not carry it
- *   The one-way delay needs a peer whose timestamps tick finer than what is looked for,
- *   delta (d_max - d_min). Where there are none, or they tick like no known clock, or too
- *   coarsely, the round trip time takes the place of d; `signal` says which of these holds. The
- *   way back is then in the delay: queues of ACKs make TCP-LP yield where it need not, never the
- *   other way. Since (2) looks at where sd lies between d_min and d_max, half of the RTT would
- *   give the same answers as the whole.
- *
  * Differences from the paper
- *  1. d_min and d_max are those of the last one to two minutes, not reset to nothing: a reset
- *     would make (2) blind until it had seen a full queue again.
- *  2. A delay range too small to be told from noise indicates nothing.
- *  3. A window of one packet is sent as two packets in two round trips: a receiver that
- *     acknowledges every second segment would add 40 ms and more to every delay of a lone one,
- *     and (2) would hold for ever (imtcp_lp_rtts_per_segment).
- *  4. Slow start "encounters the first loss or maximum window size" [LP §II], and (2) holds from
- *     then on. The greatest window is one that has not grown for some round trips, be it for the
- *     receiver's buffer, the sender's, a ceiling or the application; where it grows again, slow
- *     start goes on. By losses alone a connection that a buffer keeps from filling the queue would
- *     never yield to anybody (lab/notes/0019-a-slow-start-without-a-loss.md).
- *  5. [LP fig. 3] does not say whether an indication within itt starts the timer anew: it does,
- *     as "persistent congestion" has to hold the window at one packet.
+ *  1. d_min and d_max are those of the last one to two minutes. The paper resets them. After a
+ *     reset (2) would be blind until it saw a full queue again.
+ *  2. A range of delays that may be noise gives no indication.
+ *  3. A window of one packet leaves as two packets in two round trips. A receiver with delayed ACKs
+ *     would add 40 ms or more to the delay of a single packet, and (2) would hold for ever
+ *     (imtcp_lp_rtts_per_segment).
+ *  4. Slow start "encounters the first loss or maximum window size" [LP §II]. The maximum is a
+ *     window that did not grow for some round trips, for whatever reason: a buffer, a ceiling or
+ *     the application. If it grows again, slow start goes on. With losses alone a connection whose
+ *     buffer is too small to fill the queue would never yield
+ *     (lab/notes/0019-a-slow-start-without-a-loss.md).
+ *  5. An indication within itt starts the timer anew. [LP fig. 3] leaves that open, but "persistent
+ *     congestion" has to hold the window at one packet.
  */
 #ifndef IMTCP_CC_LP_H
 #define IMTCP_CC_LP_H
 
 #include "flow.h"
 
-/* delta and itt are parameters (params.h); gamma is IMTCP_EWMA_SHIFT: 1/8 [LP §III-D]. */
-/* Half of the time over which d_min and d_max hold, microseconds. The paper has "minutes". */
+/* delta and itt are parameters (params.h). gamma is 1/8 (IMTCP_EWMA_SHIFT) [LP §III-D]. */
+/* Half of the time for which d_min and d_max hold, microseconds. The paper says "minutes". */
 #define IMTCP_LP_WINDOW_US (60 * IMTCP_USEC_PER_SEC)
 
-/* So many round trips without growth make a window the greatest. ours: a receiver that sizes its
- * buffer by what arrives is behind slow start for one or two. */
+/* A window is the greatest after so many round trips without growth. ours: A receiver that adapts
+ * its buffer lags behind slow start by one or two. */
 #define IMTCP_LP_STALLED_RTTS 4U
-/* The first window (RFC 6928). In it only round trips that fill it count: a handshake's do not. */
+/* The initial window (RFC 6928). Below it only round trips with a full window count, so a handshake
+ * does not. */
 #define IMTCP_LP_FIRST_SEGS 10U
 
-/* Where d comes from. */
+/* The source of d. */
 enum imtcp_lp_signal {
 	IMTCP_LP_NO_SIGNAL = 0,
-	IMTCP_LP_ONE_WAY = 1,	    /* timestamps, as the paper has it */
-	IMTCP_LP_RTT_NO_STAMPS = 2, /* the rest: the RTT, because there are no timestamps, */
-	IMTCP_LP_RTT_UNKNOWN = 3,   /* because they tick like no known clock, */
-	IMTCP_LP_RTT_COARSE = 4,    /* because they tick too coarsely for this path */
+	IMTCP_LP_ONE_WAY = 1,	    /* timestamps, as in the paper */
+	IMTCP_LP_RTT_NO_STAMPS = 2, /* the RTT: there are no timestamps */
+	IMTCP_LP_RTT_UNKNOWN = 3,   /* the RTT: timestamps fit no known tick */
+	IMTCP_LP_RTT_COARSE = 4,    /* the RTT: the tick is too coarse for this path */
 };
 
 /* Smoothed delay, and its range over the last one to two windows. */
 struct imtcp_lp_delay {
-	imtcp_u64 turned_us;   /* when the present window began */
+	imtcp_u64 turned_us;   /* begin of the present window */
 	imtcp_u64 smoothed_us; /* sd of (1); 0: no sample */
-	imtcp_u32 least_us[2]; /* d_min of the present window, and of the one before */
+	imtcp_u32 least_us[2]; /* d_min of the present window and of the previous one */
 	imtcp_u32 most_us[2];  /* d_max */
 };
 
 struct imtcp_lp {
 	struct imtcp_owd owd;
 	struct imtcp_lp_delay one_way, rtt;
-	imtcp_u64 inference_us;	 /* the inference phase ends then */
-	imtcp_u64 reacted_us;	 /* the last reaction, to delay or to loss; 0: none */
-	imtcp_u32 one_way_epoch; /* of owd, that one_way belongs to */
+	imtcp_u64 inference_us;	 /* end of the inference phase */
+	imtcp_u64 reacted_us;	 /* the last reaction to delay or loss; 0: none */
+	imtcp_u32 one_way_epoch; /* epoch of owd to which one_way belongs */
 	imtcp_u32 signal;	 /* enum imtcp_lp_signal of the newest decision */
 	imtcp_u32 early;	 /* (2) held at the newest ACK */
-	imtcp_u16 lost;		 /* a loss ended the first slow start: d_max is known */
-	imtcp_u16 single;	 /* the window is one packet, whatever the stack's is */
-	imtcp_u32 delta_pct;	 /* of (2) */
+	imtcp_u16 lost;		 /* the first slow start is over: d_max is known */
+	imtcp_u16 single;	 /* the window is one packet, whatever the stack's window is */
+	imtcp_u32 delta_pct;	 /* delta of (2) */
 	imtcp_u32 itt_rtts;
 	imtcp_u32 most_segs;	/* the greatest window at the end of a round trip */
-	imtcp_u32 stalled_rtts; /* round trips since then */
+	imtcp_u32 stalled_rtts; /* full round trips without a greater one */
 	imtcp_u64 halvings;	/* first indications */
-	imtcp_u64 retreats;	/* second ones: to one packet */
-	imtcp_u32 by_marks;	/* the router's marks are the indications, not delays */
+	imtcp_u64 retreats;	/* second indications: to one packet */
+	imtcp_u32 by_marks;	/* the router's marks replace (2) */
 	imtcp_u32 _pad;
 };
 
-/* A connection begins, or one that goes on already is switched to TCP-LP. */
+/* A connection begins with TCP-LP, or changes to it. */
 IMTCP_INLINE void imtcp_lp_begin(struct imtcp_lp *lp, const struct imtcp_params *p,
 				 const struct imtcp_window *w)
 {
@@ -143,7 +146,7 @@ IMTCP_INLINE imtcp_u32 imtcp_lp_margin_us(const struct imtcp_lp_delay *f, imtcp_
 	return (imtcp_u32)imtcp_scale(most - imtcp_lp_least_us(f), delta_pct, 100);
 }
 
-/* (2), where the margin is at least resolution_us. */
+/* (2), if the margin is at least resolution_us. */
 IMTCP_INLINE int imtcp_lp_early(const struct imtcp_lp_delay *f, imtcp_u32 delta_pct,
 				imtcp_u32 resolution_us)
 {
@@ -153,8 +156,8 @@ IMTCP_INLINE int imtcp_lp_early(const struct imtcp_lp_delay *f, imtcp_u32 delta_
 }
 
 /*
- * An ACK of a packet that left rtt_us ago; stamped: with the peer's timestamp, value. Takes it
- * into (1) and answers (2), in `early` too.
+ * Takes an ACK of a packet that left rtt_us ago. stamped: value is the peer's timestamp. Updates
+ * (1), evaluates (2) and returns it, also in `early`.
  */
 IMTCP_GLOBAL int imtcp_lp_on_delay(struct imtcp_lp *lp, imtcp_u64 now_us, imtcp_u32 rtt_us,
 				   imtcp_u32 value, int stamped)
@@ -202,7 +205,7 @@ IMTCP_INLINE imtcp_u32 imtcp_lp_reduced_segs(const struct imtcp_lp *lp, imtcp_u3
 	return (imtcp_u32)imtcp_max(cwnd_segs / 2, 1);
 }
 
-/* The router's mark, where the stack itself takes the window down to imtcp_lp_reduced_segs. */
+/* A router's mark. The stack itself reduces the window to imtcp_lp_reduced_segs. */
 IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u32 cwnd_segs, imtcp_u64 now_us,
 				   imtcp_u32 srtt_us)
 {
@@ -211,12 +214,12 @@ IMTCP_INLINE void imtcp_lp_on_mark(struct imtcp_lp *lp, imtcp_u32 cwnd_segs, imt
 	else
 		lp->halvings++;
 	lp->single = imtcp_lp_reduced_segs(lp, cwnd_segs, now_us) == 1;
-	lp->lost = 1; /* the first slow start is over, as by a loss */
+	lp->lost = 1; /* as a loss, it ends the first slow start */
 	lp->reacted_us = now_us;
 	lp->inference_us = now_us + (imtcp_u64)lp->itt_rtts * srtt_us;
 }
 
-/* A round trip ended, in which the window was full at some time or not. */
+/* A round trip ended. full: the window was full at some time in it. */
 IMTCP_INLINE void imtcp_lp_on_round(struct imtcp_lp *lp, const struct imtcp_window *w, int full)
 {
 	if (w->cwnd_segs > lp->most_segs) {
@@ -227,30 +230,30 @@ IMTCP_INLINE void imtcp_lp_on_round(struct imtcp_lp *lp, const struct imtcp_wind
 	}
 }
 
-/* The first slow start goes on: d_max is not known yet. */
+/* Is the first slow start still under way? Then d_max is unknown. */
 IMTCP_INLINE int imtcp_lp_starts(const struct imtcp_lp *lp)
 {
 	return !lp->lost && lp->stalled_rtts < IMTCP_LP_STALLED_RTTS;
 }
 
-/* (2) held. Returns 1 where the window was reduced. */
+/* Reacts to (2). Returns 1 if it reduced the window. */
 IMTCP_INLINE int imtcp_lp_on_early(struct imtcp_lp *lp, struct imtcp_window *w, imtcp_u64 now_us,
 				   imtcp_u32 srtt_us)
 {
 	imtcp_u32 reduced_segs = imtcp_lp_reduced_segs(lp, w->cwnd_segs, now_us);
 
-	/* d_max is not known yet, or the last reaction cannot have shown its effect */
+	/* d_max is unknown, or the last reaction cannot show in the delay yet. */
 	if (imtcp_lp_starts(lp) || (lp->reacted_us && now_us - lp->reacted_us < srtt_us))
 		return 0;
 	imtcp_lp_on_mark(lp, w->cwnd_segs, now_us, srtt_us);
 	w->cwnd_segs = reduced_segs;
-	/* what follows is additive increase, from wherever it starts */
+	/* Additive increase follows, from any window. */
 	w->ssthresh_segs = (imtcp_u32)imtcp_max(reduced_segs, IMTCP_RENO_LEAST_SEGS);
 	w->credit_segs = 0;
 	return 1;
 }
 
-/* A loss: Reno's business, but it counts as the reaction of this round trip. */
+/* A loss. Reno handles it, but it counts as the reaction of this round trip. */
 IMTCP_INLINE void imtcp_lp_on_loss(struct imtcp_lp *lp, imtcp_u64 now_us)
 {
 	lp->lost = 1;
@@ -271,7 +274,7 @@ IMTCP_INLINE void imtcp_lp_grow(struct imtcp_lp *lp, struct imtcp_window *w, imt
 	w->cwnd_segs = (imtcp_u32)imtcp_min(2, limit_segs);
 }
 
-/* Round trips in which one segment may leave, where the window is below two; else 0. */
+/* Round trips per segment if the window is below two segments; else 0. */
 IMTCP_INLINE imtcp_u32 imtcp_lp_rtts_per_segment(const struct imtcp_lp *lp)
 {
 	return lp->single;
@@ -293,9 +296,9 @@ IMTCP_INLINE void imtcp_lpecn_start(const struct imtcp_flow *c, struct imtcp_lp 
 }
 
 /*
- * By marks on a connection whose ends did not agree on ECN would be Reno, so that is TCP-LP by delay. It asks
- * for ECN as any connection does (net.ipv4.tcp_ecn = 1): TCP_CONG_NEEDS_ECN would set ECT on the SYN,
- * which ordinary receivers refuse, and on connections without ECN.
+ * Without ECN on the connection, TCP-LP/ECN would be Reno, so it then uses delays. It requests ECN
+ * as any connection does (net.ipv4.tcp_ecn = 1). TCP_CONG_NEEDS_ECN would set ECT on the SYN, which
+ * ordinary receivers refuse, and on connections without ECN.
  */
 IMTCP_INLINE void imtcp_lp_learn(const struct imtcp_flow *c, struct imtcp_lp *lp,
 				 const struct imtcp_sample *s)

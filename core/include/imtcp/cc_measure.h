@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reno that measures: its window is Reno's, and its packets leave in streams (meas.h).
+ * Reno with inline measurement: Reno sets the window, and packets leave in streams (meas.h) [IM §3,
+ * §4.5].
  *
  *   learn ──▶ the measurement          decide ──▶ Reno grows
  *   space ──▶ the Control unit         a loss ──▶ half of the window, and a whole pause
- *
- * References: [IM §3, §4.5].
  */
 #ifndef IMTCP_CC_MEASURE_H
 #define IMTCP_CC_MEASURE_H
 
 #include "flow.h"
 
-/* Level with Reno only if it measures little after a loss [IM §4.5]: a pause lasts as it began. The
- * background needs to know soon what is available. */
+/* Pauses keep their length here, so that it competes evenly with Reno: it must measure little after
+ * a loss [IM §4.5]. The background control shortens its pauses instead, because it needs a result
+ * soon. */
 IMTCP_INLINE void imtcp_measure_start(struct imtcp_flow *c, const void *own,
 				      const struct imtcp_window *w)
 {

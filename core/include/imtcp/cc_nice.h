@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * TCP Nice: Vegas that halves its window when a queue begins, down to a packet every 48 round
- * trips.
+ * TCP Nice: Vegas that halves its window when a queue begins, down to one packet in 48 round trips
+ * [NICE §3].
  *
- * Model [NICE §3], once per round trip, over the packets whose ACKs came in it:
- *
+ *   ── Model: once per round trip, over the packets whose ACKs came in it ─────────────────────
  *   (1) a packet is late when its RTT > minRTT + t (maxRTT - minRTT)
  *   (2) congestion when more than the share f of them is late: cwnd <- cwnd/2
  *   (3) else Vegas: diff = cwnd (RTT - minRTT) / RTT, in packets
- *           diff < alpha: +1     alpha...beta: as it is     diff > beta: -1
+ *           diff < alpha: +1     alpha...beta: unchanged     diff > beta: -1
  *
  *                  (2)               (2) at one packet
  *      ┌───────┐ cwnd/2  ┌───────┐ ──────────────────▶ ┌─────────────────┐
@@ -16,26 +15,35 @@
  *      └───────┘   (3)   └───────┘ ◀────────────────── │ round trips     │
  *                                      a calm round    └─────────────────┘
  *
- * Walk: learn counts a round's packets and the late ones among them (imtcp_nice_on_ack). When the round ends, decide
- * halves the window if too many were late, else moves it by one as Vegas does (imtcp_nice_on_round). Between rounds only
- * slow start moves it (imtcp_nice_grow). Below two packets the window is a number of round trips per packet, which
- * doubles with each halving and ends with a calm round.
+ * States
+ * - Slow start doubles the window per round trip. It ends when diff exceeds gamma.
+ * - Vegas moves the window by one per round trip.
+ * - Too many late packets halve the window instead.
+ * - Below two packets the window is a number of round trips per packet. Each halving doubles that
+ *   number, and a calm round ends it.
  *
- * Reference: [NICE] A. Venkataramani, R. Kokku, M. Dahlin, TCP Nice: A Mechanism for Background
- * Transfers, OSDI 2002, §3; [VEGAS] L. Brakmo, L. Peterson, TCP Vegas: End to End Congestion
- * Avoidance on a Global Internet, IEEE JSAC 13(8), 1995, §III.
+ * learn counts the packets of a round, and the late ones (imtcp_nice_on_ack). decide applies (2)
+ * and (3) when the round ends (imtcp_nice_on_round). Between rounds only slow start moves the
+ * window (imtcp_nice_grow).
+ *
+ * References:
+ *   ── ─────────────────────────────────────────────────────────────────────────────────────
+ *   [NICE]   A. Venkataramani, R. Kokku, M. Dahlin, TCP Nice: A Mechanism for Background
+ *            Transfers, OSDI 2002, §3
+ *   [VEGAS]  L. Brakmo, L. Peterson, TCP Vegas: End to End Congestion Avoidance on a Global
+ *            Internet, IEEE JSAC 13(8), 1995, §III
  *
  * Differences from the papers
- *  1. The share f is of the packets acknowledged in the round, not of cwnd: a window that is not
+ *  1. f is a share of the packets acknowledged in the round, and not of cwnd: a window that is not
  *     full sends fewer.
- *  2. RTT in (3) is the least of the round, which a delayed ACK does not lengthen.
- *  3. A window below two is sent as two packets in twice as many round trips, since a receiver
- *     that acknowledges every second segment would make every lone packet late.
- *  4. Slow start doubles each round trip, not every second one, and ends when diff > gamma.
- *  5. No packet is late while the margin of (1) is within what hosts alone add to an RTT. On an idle
- *     path that is the whole range, and most packets would be "late".
- *  6. For minRTT and maxRTT an RTT of whole milliseconds is worth one more (imtcp_rtt_at_most_us). With a
- *     minRTT half a millisecond too short, one packet of 66 seems to wait (3).
+ *  2. RTT in (3) is the least of the round, because delayed ACKs do not lengthen that.
+ *  3. A window below two leaves as two packets in twice as many round trips. A receiver with
+ *     delayed ACKs would make each single packet late.
+ *  4. Slow start doubles each round trip and not every second one. It ends when diff > gamma.
+ *  5. No packet is late while the margin of (1) is within the noise of the hosts. On an idle path
+ *     that noise is the whole range, and most packets would be "late".
+ *  6. In minRTT and maxRTT an RTT of whole milliseconds counts as one more (imtcp_rtt_at_most_us).
+ *     A minRTT that is half a millisecond short would make one packet of 66 seem to wait in (3).
  */
 #ifndef IMTCP_CC_NICE_H
 #define IMTCP_CC_NICE_H
@@ -43,7 +51,7 @@
 #include "flow.h"
 
 /* t and f are parameters (params.h). */
-/* The least window is one packet in so many round trips: 48 [NICE §4]. */
+/* The least window is one packet in 48 round trips [NICE §4]. */
 #define IMTCP_NICE_MOST_RTTS 48U
 /* alpha, beta and gamma, packets: 1, 3, 1 [VEGAS §III]. */
 #define IMTCP_NICE_ALPHA_SEGS 1U
@@ -53,23 +61,23 @@
 struct imtcp_nice {
 	imtcp_u32 min_rtt_us; /* 0: no sample yet */
 	imtcp_u32 max_rtt_us;
-	imtcp_u32 round_segs; /* acknowledged in this round trip, with an RTT */
-	imtcp_u32 late_segs;  /* of these, late (1) */
-	imtcp_u32 rtts;	 /* round trips in which one packet leaves; 0: cwnd_segs holds, over one */
-	imtcp_u32 t_pct; /* of (1) */
-	imtcp_u32 f_pct; /* of (2) */
+	imtcp_u32 round_segs; /* acknowledged with an RTT in this round trip */
+	imtcp_u32 late_segs;  /* the late ones of these (1) */
+	imtcp_u32 rtts;	 /* round trips per packet; 0: the window is cwnd_segs per round trip */
+	imtcp_u32 t_pct; /* t of (1) */
+	imtcp_u32 f_pct; /* f of (2) */
 	imtcp_u32 _pad;
 	imtcp_u64 halvings;
 };
 
-/* A connection begins, or is switched to Nice. */
+/* A connection begins with Nice, or changes to it. */
 IMTCP_INLINE void imtcp_nice_begin(struct imtcp_nice *n, const struct imtcp_params *p)
 {
 	n->t_pct = p->nice_t_pct;
 	n->f_pct = p->nice_f_pct;
 }
 
-/* (1): segs segments were acknowledged by an ACK of this RTT. */
+/* (1): an ACK with this RTT acknowledged segs segments. */
 IMTCP_INLINE void imtcp_nice_on_ack(struct imtcp_nice *n, imtcp_u32 rtt_us, imtcp_u32 segs)
 {
 	imtcp_u32 at_most_us = imtcp_rtt_at_most_us(rtt_us), margin_us;
@@ -105,8 +113,12 @@ IMTCP_INLINE void imtcp_nice_halve(struct imtcp_nice *n, struct imtcp_window *w)
 }
 
 /*
- * A round trip ended: (2) and (3) for its RTT (0: none was measured), with round_segs packets that (2) takes the share
- * of. busy: the window was full in it, so growing it means something. Returns 1 where the window was halved.
+ * A round trip ended: applies (2) and (3). Returns 1 if it halved the window.
+ *
+ *   ── ──────────────────────────────────────────────────────────────────────────
+ *   rtt_us      RTT of (3); 0: none was measured
+ *   round_segs  the packets of which f is a share
+ *   busy        the window was full in the round trip, so it may grow
  */
 IMTCP_INLINE int imtcp_nice_react(struct imtcp_nice *n, struct imtcp_window *w, imtcp_u32 rtt_us,
 				  imtcp_u32 round_segs, int busy, imtcp_u32 limit_segs)
@@ -123,7 +135,7 @@ IMTCP_INLINE int imtcp_nice_react(struct imtcp_nice *n, struct imtcp_window *w, 
 	if (!rtt_us)
 		return 0;
 	if (n->rtts) {
-		/* +1: from a part of a packet to one, from one to two */
+		/* +1: from a fraction of a packet to one, or from one to two. */
 		w->cwnd_segs = n->rtts > 1 ? 1 : (imtcp_u32)imtcp_min(2, limit_segs);
 		n->rtts = n->rtts > 1;
 		return 0;
@@ -137,13 +149,13 @@ IMTCP_INLINE int imtcp_nice_react(struct imtcp_nice *n, struct imtcp_window *w, 
 		w->cwnd_segs++;
 	} else if (queued_q8 > IMTCP_NICE_BETA_SEGS << 8 && w->cwnd_segs > 2) {
 		w->cwnd_segs--;
-		/* or the next ACK would put it back by slow start */
+		/* Else the next ACK would restore it by slow start. */
 		w->ssthresh_segs = (imtcp_u32)imtcp_max(w->cwnd_segs, IMTCP_RENO_LEAST_SEGS);
 	}
 	return 0;
 }
 
-/* The same of the packets that were acknowledged in it, rtt_us its least RTT. */
+/* The same for the packets acknowledged in the round. rtt_us is its least RTT. */
 IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *w, imtcp_u32 rtt_us,
 				     int busy, imtcp_u32 limit_segs)
 {
@@ -153,7 +165,7 @@ IMTCP_INLINE int imtcp_nice_on_round(struct imtcp_nice *n, struct imtcp_window *
 	return imtcp_nice_react(n, w, rtt_us, round_segs, busy, limit_segs);
 }
 
-/* Between the rounds only slow start moves the window, and that not below two packets. */
+/* Between rounds only slow start moves the window, and not below two packets. */
 IMTCP_INLINE void imtcp_nice_grow(const struct imtcp_nice *n, struct imtcp_window *w,
 				  imtcp_u32 acked_segs, imtcp_u32 limit_segs)
 {
@@ -163,7 +175,7 @@ IMTCP_INLINE void imtcp_nice_grow(const struct imtcp_nice *n, struct imtcp_windo
 				limit_segs);
 }
 
-/* Round trips in which one segment may leave, where the window is below two; else 0. */
+/* Round trips per segment if the window is below two segments; else 0. */
 IMTCP_INLINE imtcp_u32 imtcp_nice_rtts_per_segment(const struct imtcp_nice *n)
 {
 	return n->rtts;

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * No congestion control: the receiver's window alone limits the sender.
+ * No congestion control: only the receiver's window limits the sender [EN §2.3.1].
  *
- * Model [EN §2.3]: cwnd is what the receiver offers. Flow control, retransmission and the
- * retransmission timer stay as they are.
+ * Model [EN §2.3]: cwnd is the window that the receiver offers. Flow control, retransmission and
+ * the retransmission timer stay as they are.
  *
- * It is a risk to everybody on the path, by design. So it is off, an administrator may allow it, and
- * its use is logged. bpf/imtcp_nocc.bpf.c registers it, and nothing loads that by itself.
- *
- * Reference: [EN §2.3.1].
+ * It is a risk to everybody on the path, by design. So it is off until an administrator allows it,
+ * and its use is logged. bpf/imtcp_nocc.bpf.c registers it, and nothing loads that by itself.
  */
 #ifndef IMTCP_CC_NOCC_H
 #define IMTCP_CC_NOCC_H
 
 #include "flow.h"
 
-/* The window that fills the receiver's, segments: the last one may be a part of one. */
+/* The window that fills the receiver's, in segments. The last segment may be a partial one. */
 IMTCP_INLINE imtcp_u32 imtcp_nocc_window_segs(imtcp_u32 receiver_bytes, imtcp_u32 mss_bytes,
 					      imtcp_u32 limit_segs)
 {
@@ -34,14 +32,14 @@ IMTCP_INLINE void imtcp_nocc_start(struct imtcp_flow *c, const void *own,
 				   const struct imtcp_window *w)
 {
 	(void)own, (void)w;
-	/* what a receiver takes says nothing of the path */
+	/* The receiver's window is unrelated to the path. */
 	c->facts.pathless = 1;
 }
 
 /*
- * While a loss is repaired the kernel sends what was delivered (PRR, RFC 6937), up to the receiver's
- * window, which ssthresh asks for; after a timeout slow start leads back there, since what is in
- * flight is not known.
+ * The window is the receiver's. ssthresh is the same (target), so PRR sends up to it in loss
+ * recovery (RFC 6937). After a timeout the amount in flight is unknown, so slow start leads back to
+ * it.
  */
 IMTCP_INLINE void imtcp_nocc_decide(struct imtcp_flow *c, const void *own,
 				    const struct imtcp_sample *s, struct imtcp_decision *d)

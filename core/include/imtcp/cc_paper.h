@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ImTCP as its paper prints it: Reno whose packets measure.
+ * ImTCP as its paper prints it: Reno with inline measurement [IM §3].
  *
- *   learn ──▶ the Measurement unit (paper_meas.h)     decide ──▶ Reno grows
- *   space ──▶ the Control unit (paper_unit.h)         a loss ──▶ half of the window, and all that is held goes
+ *   learn ──▶ the Measurement unit (paper_meas.h)   decide ──▶ Reno grows
+ *   space ──▶ the Control unit (paper_unit.h)       a loss ──▶ half of the window; the hold ends
  *
- * Walk: an ACK goes to the Measurement unit, which may end a measurement with it. Then Reno grows its window if the
- * window limits what is sent. Before each departure the Control unit lets go or holds. Ordinary packets leave at once:
- * no paper's control paces them.
+ * learn gives an ACK to the Measurement unit, which may end a measurement. decide lets Reno grow if
+ * the window limits sending. Before each departure the Control unit holds packets or lets them go.
+ * Other packets leave at once, because no paper's control paces them.
  *
- * The functions that all controls of the paper have in common are here: cc_paper_bg.h, cc_paper_cap.h and cc_paper_fs.h
- * differ in what they make of a result.
- *
- * Reference: [IM §3].
+ * The other controls of the paper share these functions. cc_paper_bg.h, cc_paper_cap.h and
+ * cc_paper_fs.h differ in their use of a result.
  */
 #ifndef IMTCP_CC_PAPER_H
 #define IMTCP_CC_PAPER_H

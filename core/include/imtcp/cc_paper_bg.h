@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ImTCP-bg as its thesis prints it.
+ * ImTCP-bg as its thesis prints it [BG §3.2].
  *
+ *   ── Model ───────────────────────────────────────────────────────────────────
  *   (1) A_s <- (1 - gamma) A_s + gamma A          each result
- *   (2) maxcwnd = A_s RTTmin                      cwnd is cut to it at once when above
+ *   (2) maxcwnd = A_s RTTmin                      cwnd falls to it at once
  *   (3) congestion when RTT / RTTmin > delta
  *   (4) cwnd <- cwnd RTTmin / RTT                 at once
  *
@@ -12,21 +13,25 @@
  *      └──────┘ ◀──────────────────────────────── └─────┘
  *        Reno        the next ACK
  *
- * Walk: a result goes into (1). decide judges (3), cuts by (4), lets Reno grow, and cuts to (2). All else is Reno's.
+ * learn takes a result into (1). decide cuts by (4) if (3) holds, lets Reno grow, and cuts to (2).
+ * All else is Reno's.
  *
- * Three texts differ on RTT, and on when (3) is judged. The parameter `rtt` has all three:
- *   srtt        the smoothed RTT, once per round trip                        [BG §3.2.2]
- *   srtt-ack    the smoothed RTT, at each ACK                                [BG §5.1.2]
- *   newest      the newest RTT, once per round trip                          [SL]
+ * Three texts differ in RTT, and in when (3) applies. The parameter `rtt` has all three:
+ *   ── rtt ──── RTT of (3) and (4) ──── (3) applies ────────── text ──────
+ *   srtt       the smoothed RTT        once per round trip    [BG §3.2.2]
+ *   srtt-ack   the smoothed RTT        at each ACK            [BG §5.1.2]
+ *   newest     the newest RTT          once per round trip    [SL]
  *
  * References: [BG §3.2, §5.1.2], [SL].
  *
  * Differences from the paper
- *  1. No text says "once per round trip". At each ACK (4) takes the window to one segment before the first cut can show
- *     in the RTT: srtt-ack does that.
- *  2. The window is one segment at least.
- *  3. No text says what (4) and (2) do to ssthresh, but growth is additive [BG §4.1.1]. Here it follows the window, down to two. With the ssthresh of the last loss,
- *     slow start would give back in the next round trip what was cut: delta would decide nothing (BG-F6 in the laboratory).
+ *  1. No text says "once per round trip". At each ACK, (4) takes the window to one segment before
+ *     the first cut can show in the RTT. srtt-ack does that.
+ *  2. The window is at least one segment.
+ *  3. ssthresh follows the window down to two, because growth is additive [BG §4.1.1]. No text
+ *     gives the effect of (4) and (2) on ssthresh. With an older ssthresh, slow start would take
+ *     each cut back in the next round trip, and delta would have no effect (BG-F6 in the
+ *     laboratory).
  */
 #ifndef IMTCP_CC_PAPER_BG_H
 #define IMTCP_CC_PAPER_BG_H
@@ -44,7 +49,7 @@ IMTCP_INLINE void imtcp_paper_bg_learn(struct imtcp_flow *c, struct imtcp_paper 
 		p->min_rtt_us = p->newest_rtt_us;
 }
 
-/* (3), (4). Returns the window. */
+/* (3), (4): returns the window. */
 IMTCP_INLINE imtcp_u32 imtcp_paper_bg_by_rtt(imtcp_u32 cwnd_segs, imtcp_u32 rtt_us,
 					     imtcp_u32 min_rtt_us, imtcp_u32 delta_q8)
 {
@@ -53,7 +58,7 @@ IMTCP_INLINE imtcp_u32 imtcp_paper_bg_by_rtt(imtcp_u32 cwnd_segs, imtcp_u32 rtt_
 	return (imtcp_u32)imtcp_max(imtcp_scale(cwnd_segs, min_rtt_us, rtt_us), 1);
 }
 
-/* maxcwnd of (2), or no bound (0). The window is cut to it. */
+/* Cuts the window to maxcwnd of (2); 0: no bound. */
 IMTCP_INLINE void imtcp_paper_bound(struct imtcp_facts *f, struct imtcp_window *w,
 				    imtcp_u32 max_segs)
 {
@@ -88,7 +93,7 @@ IMTCP_INLINE void imtcp_paper_bg_decide(struct imtcp_flow *c, struct imtcp_paper
 	if (c->meas.smoothed_bps)
 		max_segs = (imtcp_u32)imtcp_max(
 			imtcp_window_segs(c->meas.smoothed_bps, p->min_rtt_us, s->pkt_bytes), 1);
-	/* no slow start below a window that was cut: growth is additive [BG §4.1.1] */
+	/* A cut window must not slow-start: growth is additive [BG §4.1.1]. */
 	if (max_segs && d->w.cwnd_segs > max_segs)
 		d->w.ssthresh_segs = (imtcp_u32)imtcp_max(max_segs, IMTCP_RENO_LEAST_SEGS);
 	imtcp_paper_bound(&c->facts, &d->w, max_segs);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The background mode of the ImTCP paper.
+ * The background mode of the ImTCP paper: an upper bound of the window, and no rule on the RTT [IM
+ * §5.1].
  *
- *   MaxCwnd = g RTT A, while that is more than m N segments; else there is no bound      0 < g <= 1
+ *   MaxCwnd = g RTT A if that exceeds m N segments, else no bound      0 < g <= 1
  *
- * Walk: ImTCP (cc_paper.h), and decide cuts the window to MaxCwnd. A is the newest result, RTT the smoothed one. There
- * is no rule on the RTT: the bound is all.
- *
- * Reference: [IM §5.1].
+ * It is ImTCP (cc_paper.h), and decide cuts the window to MaxCwnd. A is the newest result, and RTT
+ * the smoothed RTT.
  */
 #ifndef IMTCP_CC_PAPER_CAP_H
 #define IMTCP_CC_PAPER_CAP_H

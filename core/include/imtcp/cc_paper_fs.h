@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The full-speed mode of the ImTCP paper.
+ * The full-speed mode of the ImTCP paper [IM §5.2].
  *
  *   in congestion avoidance, per round trip:  cwnd <- cwnd + max(1, h (1 - cwnd/V)),  V = A RTT
  *
- * Walk: ImTCP (cc_paper.h), but decide adds the step at the end of each round trip that the window limited, and not the
- * hold alone. Slow start
- * and what a loss costs are Reno's. Before the first result V is unknown, and the step is 1.
- *
- * Reference: [IM §5.2].
+ * It is ImTCP (cc_paper.h), and decide adds the step at the end of a round trip. The step needs a
+ * round trip in which the window limited sending, and not the hold alone. Slow start and a loss are
+ * Reno's. Before the first result V is unknown, and the step is 1.
  */
 #ifndef IMTCP_CC_PAPER_FS_H
 #define IMTCP_CC_PAPER_FS_H
 
 #include "cc_paper.h"
 
-/* max(1, h (1 - cwnd/V)). */
+/* The step: max(1, h (1 - cwnd/V)). */
 IMTCP_INLINE imtcp_u32 imtcp_paper_fs_step_segs(imtcp_u32 cwnd_segs, imtcp_u32 v_segs,
 						imtcp_u32 h_segs)
 {

@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * TCP-LP as its paper prints it. cc_lp.h has the model and the diagram, and the rules that keep it from indicating
- * noise; here they are left out.
+ * TCP-LP as its paper prints it [LP §III]. cc_lp.h has the diagram, and additional rules against
+ * noise that are absent here.
  *
- *   (1) sd <- (1 - gamma) sd + gamma d                        each one-way delay d
- *   (2) early indication when sd > d_min + delta (d_max - d_min),  d_min and d_max of the connection's life
+ *   ── Model ────────────────────────────────────────────────────────────────
+ *   (1) sd <- (1 - gamma) sd + gamma d                   each one-way delay d
+ *   (2) early indication when sd > d_min + delta (d_max - d_min)
+ *       d_min and d_max of the connection's life
  *
- * Walk: learn takes the one-way delay of an ACK into (1) and judges (2). decide halves the window at the first
- * indication and begins the inference phase of itt round trips, in which nothing grows. Another indication in it takes
- * the window to one packet, which leaves alone. After the phase the window grows by one each round trip. There is one
- * reaction in a round trip, losses counted. Slow start goes on to the first loss or the greatest window.
+ * States
+ * - Slow start goes on to the first loss or the greatest window.
+ * - Increase: the window grows by one per round trip. An indication halves it and begins the
+ *   inference phase of itt round trips.
+ * - Inference: nothing grows. Another indication takes the window to one packet, which leaves
+ *   alone.
+ * - There is at most one reaction per round trip, and a loss counts as one.
+ *
+ * learn takes the one-way delay of an ACK into (1) and evaluates (2). decide reacts or grows.
  *
  * Reference: [LP §III-A, §III-B, §III-D, fig. 3].
  *
  * Differences from the paper
- *  1. Without the peer's timestamps, or where they tick like no known clock, d is the round trip time.
- *  2. The range begins anew where the peer's clock turns out to tick otherwise (delay.h): delays before and after it
- *     cannot be compared.
- *  3. An indication within itt starts the phase anew: [LP fig. 3] does not say.
+ *  1. If the peer sends no timestamps, or their tick is unknown, d is the RTT.
+ *  2. The range begins anew if the peer's tick proves to be another (delay.h), because earlier and
+ *     later delays are not comparable.
+ *  3. An indication within itt starts the phase anew. [LP fig. 3] leaves that open.
  */
 #ifndef IMTCP_CC_PAPER_LP_H
 #define IMTCP_CC_PAPER_LP_H
@@ -27,17 +34,17 @@
 struct imtcp_paper_lp {
 	struct imtcp_owd owd;
 	imtcp_u64 smoothed_us;	/* sd of (1); 0: no sample */
-	imtcp_u64 inference_us; /* the inference phase ends then */
-	imtcp_u64 reacted_us;	/* the last reaction, to delay or to loss; 0: none */
+	imtcp_u64 inference_us; /* end of the inference phase */
+	imtcp_u64 reacted_us;	/* the last reaction to delay or loss; 0: none */
 	imtcp_u32 least_us;	/* d_min */
 	imtcp_u32 most_us;	/* d_max */
-	imtcp_u32 epoch;	/* of owd, that these belong to */
+	imtcp_u32 epoch;	/* epoch of owd to which these belong */
 	imtcp_u32 early;	/* (2) held at the newest ACK */
 	imtcp_u32 started;	/* the first slow start is over: d_max is known */
 	imtcp_u32 _pad;
 };
 
-/* (1) and (2): a delay. Returns 1 where it is an early indication. */
+/* (1) and (2): takes a delay. Returns 1 if it is an early indication. */
 IMTCP_INLINE int imtcp_paper_lp_on_delay(struct imtcp_paper_lp *lp, imtcp_u32 delay_us,
 					 imtcp_u32 delta_pct)
 {

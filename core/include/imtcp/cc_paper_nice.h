@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * TCP Nice as its paper prints it. cc_nice.h has the diagram, and the rules that keep hosts' noise from counting; here
- * they are left out.
+ * TCP Nice as its paper prints it [NICE §3]. cc_nice.h has the diagram, and additional rules
+ * against noise that are absent here.
  *
+ *   ── Model ──────────────────────────────────────────────────────────────────────
  *   (1) a packet is late when its RTT > minRTT + t (maxRTT - minRTT)
- *   (2) congestion when more than f cwnd packets of a round trip are late: cwnd <- cwnd/2, down to 1/48
+ *   (2) congestion when more than f cwnd packets of a round trip are late:
+ *           cwnd <- cwnd/2, down to 1/48
  *   (3) else Vegas: diff = cwnd (RTT - minRTT) / RTT, RTT the mean of the round trip
- *           diff < alpha: +1     alpha...beta: as it is     diff > beta: -1
+ *           diff < alpha: +1     alpha...beta: unchanged     diff > beta: -1
  *           in slow start: doubled each second round trip, until diff > gamma
  *
- * Walk: learn counts the late packets of a round trip and sums its RTTs. At its end decide asks Nice's own rules
- * (imtcp_nice_react) with that mean, and with the window in the place of what was acknowledged. A window below one is a
- * number of round trips for one packet, which leaves alone.
+ * learn counts the late packets of a round trip, and sums its RTTs. At its end decide applies
+ * Nice's rules (imtcp_nice_react) with the mean RTT, and with f as a share of the window. A window
+ * below one is a number of round trips for one packet, which leaves alone.
  *
  * References: [NICE §3], [VEGAS §III].
  *
- * Difference from the papers: Vegas timed one packet of a round trip. Here RTT is the mean of its ACKs.
+ * Difference from the papers: RTT is the mean of the ACKs of a round trip. Vegas timed one packet
+ * of it.
  *
- * A receiver that delays ACKs makes each lone packet late, and the window stays at 1/48. The papers' receivers do not.
+ * With delayed ACKs each single packet is late, and the window stays at 1/48. The papers' receivers
+ * do not delay ACKs.
  */
 #ifndef IMTCP_CC_PAPER_NICE_H
 #define IMTCP_CC_PAPER_NICE_H
@@ -26,12 +30,12 @@
 
 struct imtcp_paper_nice {
 	struct imtcp_nice nice;
-	imtcp_u64 rtt_sum_us; /* of this round's ACKs */
+	imtcp_u64 rtt_sum_us; /* sum over the ACKs of this round */
 	imtcp_u32 acks;
-	imtcp_u32 rounds; /* so far: slow start doubles in each second one */
+	imtcp_u32 rounds; /* rounds so far; slow start doubles in every second one */
 };
 
-/* (1): segs segments were acknowledged by an ACK of this RTT. */
+/* (1): an ACK with this RTT acknowledged segs segments. */
 IMTCP_INLINE void imtcp_paper_nice_on_ack(struct imtcp_paper_nice *p, imtcp_u32 rtt_us,
 					  imtcp_u32 segs)
 {
@@ -47,12 +51,12 @@ IMTCP_INLINE void imtcp_paper_nice_on_ack(struct imtcp_paper_nice *p, imtcp_u32 
 	p->acks++;
 }
 
-/* A round trip ended. Returns 1 where the window was halved. */
+/* A round trip ended. Returns 1 if it halved the window. */
 IMTCP_INLINE int imtcp_paper_nice_on_round(struct imtcp_paper_nice *p, struct imtcp_window *w,
 					   int full, imtcp_u32 limit_segs)
 {
 	imtcp_u32 rtt_us = imtcp_to_u32(imtcp_div(p->rtt_sum_us, p->acks));
-	/* below one packet any that is late is more than f of the window */
+	/* Below one packet, any late packet exceeds the share f of the window. */
 	imtcp_u32 window_segs = p->nice.rtts ? 0 : w->cwnd_segs;
 
 	p->rtt_sum_us = 0;
@@ -94,7 +98,7 @@ IMTCP_INLINE void imtcp_paper_nice_decide(struct imtcp_flow *c, struct imtcp_pap
 	c->facts.trickle_q16 = imtcp_trickle_q16(imtcp_nice_rtts_per_segment(&p->nice));
 }
 
-/* Unpaced, but for a window below one: there one packet at a time leaves. */
+/* Unpaced, unless the window is below one packet. Then one packet leaves at a time. */
 IMTCP_INLINE void imtcp_paper_nice_space(struct imtcp_flow *c, const struct imtcp_paper_nice *p,
 					 struct imtcp_departure *dep, struct imtcp_decision *d)
 {

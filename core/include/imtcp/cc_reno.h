@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reno: slow start and congestion avoidance, in segments.
+ * Reno: slow start and congestion avoidance, in segments (RFC 5681 §3.1).
  *
- * Model (RFC 5681 §3.1): cwnd < ssthresh: +1 segment per segment acknowledged; else +1 segment
- * per window acknowledged. On loss ssthresh = max(flight/2, 2 segments). The kernel does the
- * recovery itself (SACK, RACK, PRR); this file only says how windows grow and what a loss
- * costs.
+ *   ── Model ───────────────────────────────────────────────────────────
+ *   cwnd < ssthresh:  +1 segment per segment acknowledged
+ *   else:             +1 segment per window acknowledged
+ *   loss:             ssthresh = max(cwnd/2, 2 segments)
  *
- * Difference: half of cwnd, not of flight_size, at a loss, as Linux's Reno; flight may be
- * small for reasons of the application.
+ * The kernel does loss recovery itself (SACK, RACK, PRR). This file gives the growth of the window,
+ * and its reduction after a loss.
+ *
+ * Difference: a loss halves cwnd and not flight_size, as in Linux's Reno. flight_size may be small
+ * because of the application.
  */
 #ifndef IMTCP_CC_RENO_H
 #define IMTCP_CC_RENO_H
@@ -50,7 +53,7 @@ IMTCP_INLINE void imtcp_reno_grow(struct imtcp_window *w, imtcp_u32 acked_segs,
 		w->credit_segs += acked_segs;
 		if (w->credit_segs >= w->cwnd_segs) {
 			w->credit_segs = (imtcp_u32)imtcp_sub(w->credit_segs, w->cwnd_segs);
-			/* a stretch ACK of many windows still adds one */
+			/* A stretch ACK of many windows adds only one. */
 			if (w->credit_segs > w->cwnd_segs)
 				w->credit_segs = 0;
 			w->cwnd_segs++;

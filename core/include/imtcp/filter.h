@@ -223,8 +223,8 @@ IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
 	return rtt_us % IMTCP_TICK_US ? rtt_us : imtcp_to_u32((imtcp_u64)rtt_us + IMTCP_TICK_US);
 }
 
-/* A sample this near to the base, within 1/16, refreshes it. ours: It is below half of the usual
- * q0, and above half of the noise of a 30 ms path. */
+/* A sample this near to the base, within 1/16, refreshes it. ours: More than the usual noise of a
+ * 30 ms path. */
 #define IMTCP_MINRTT_NEAR_SHIFT 4
 /* Time between two trials. ours: as BBR's min_rtt window, 10 s. */
 #define IMTCP_MINRTT_TRIAL_US (10 * IMTCP_USEC_PER_SEC)

@@ -1,31 +1,41 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Measurement unit as the ImTCP paper prints it: what the ACKs of streams say of the available bandwidth A.
+ * The Measurement unit as the ImTCP paper prints it: available bandwidth A from the ACKs of streams
+ * [IM §3.2].
  *
- *   (1) A_c = (n - 1) M / (R(n) - R(1)); the first range is (A_c/2, A_c)             [IM §3.2.1]
- *   (2) k sub-ranges, a stream for each; trends T(i) by Pathload's two tests         [IM §3.2.2, §3.2.3]
- *   (3) a maximises sum(T(j), j <= a) - sum(T(j), j > a)                             [IM §3.2.4]
- *   (4) A is the greatest x on line (i) of stream a; B_u for a = 0, B_l for k + 1    [IM §3.2.5]
- *   (5) found: A +- max(1.96 S/sqrt(q), B_m/2); else the range grows by half its width on one side [IM §3.2.6]
+ *   ── Model ──────────────────────────────────────────────────────────────────────────────────
+ *   (1) A_c = (n - 1) M / (R(n) - R(1)); the first range is (A_c/2, A_c)     [IM §3.2.1]
+ *   (2) k sub-ranges, a stream for each; trends T(i) by Pathload's tests     [IM §3.2.2, §3.2.3]
+ *   (3) a maximises sum(T(j), j <= a) - sum(T(j), j > a)                     [IM §3.2.4]
+ *   (4) A is the greatest x on line (i) of stream a;                         [IM §3.2.5]
+ *       B_u for a = 0, B_l for a = k + 1
+ *   (5) the next range is A +- max(1.96 S/sqrt(q), B_m/2) if A was found;    [IM §3.2.6]
+ *       else it grows by half its width on one side
  *
- * Walk: the ACKs of the train make the first range (imtcp_paper_train). stream.h judges each stream when its ACKs are
- * all in. If two streams in a row show no trend, the unit sends no others. imtcp_paper_conclude does (3) to (5). It
- * rejects no result. The next measurement begins at the next question, or after the pause that somebody chose.
+ * 1. The ACKs of the train give the first range (imtcp_paper_train).
+ * 2. stream.h judges each stream when it has all ACKs. After two streams in a row without a trend
+ *    the unit sends no more.
+ * 3. imtcp_paper_conclude applies (3) to (5). It rejects no result.
+ * 4. The next measurement begins when TCP asks next, or after the chosen pause.
  *
  * References: [IM §3.2, §3.4.1, §3.5].
  *
  * Differences from the paper
- *  1. The paper prints B_l and B_u of (4) the other way round, and S as "the variance". (5) shows that these are misprints.
- *  2. (3) has the same sum for a = k and a = k + 1. Then a = k + 1 if each interval of stream k is strained.
- *  3. With delayed ACKs only each second packet has an ACK of its own, so intervals are of two packets. Then N is half
- *     as large again: [IM §3.5.1] says "increased appropriately".
- *  4. k = 4, B_m = A/5 and the thresholds of the trends are in no paper (meas_state.h, stream.h).
- *  5. A stream without two packets that are acknowledged apart has no trend, and A is the low end of its sub-range.
- *  6. The range ends at IMTCP_PAPER_MOST_BPS. Where ACKs come in bunches no stream shows a trend. So the range climbs for
- *     as long as it may, as on a free path. Nothing in the paper tells the two apart.
- *  7. stream.h judges streams, with its differences. Line (i) is y = x, and a rise within the clocks' grain is none.
- *  8. q and S of (5) forget: beyond 32 results the older ones lose half of their weight (filter.h).
- *  9. A tie of (3) between a = 0 and a = 1 is a = 1.
+ *  1. The paper prints B_l and B_u of (4) exchanged, and calls S "the variance". (5) shows that
+ *     these are misprints.
+ *  2. a = k and a = k + 1 have the same sum in (3). a is k + 1 if each interval of stream k is
+ *     strained.
+ *  3. With delayed ACKs only every second packet has its own ACK, so intervals are of two packets.
+ *     N is then half as large again. [IM §3.5.1] says "increased appropriately".
+ *  4. No paper gives k = 4, B_m = A/5 and the thresholds of the trends (meas_state.h, stream.h).
+ *  5. A stream without two packets that are acknowledged apart has no trend. A is then the low end
+ *     of its sub-range.
+ *  6. The range ends at IMTCP_PAPER_MOST_BPS. With bunched ACKs no stream shows a trend, so the
+ *     range grows without end, as on a free path. The paper cannot distinguish the two.
+ *  7. stream.h judges streams, with its own differences. Line (i) is y = x, and a rise within the
+ *     clocks' resolution is none.
+ *  8. q and S of (5) forget: beyond 32 results, older ones lose half of their weight (filter.h).
+ *  9. If a = 0 and a = 1 tie in (3), a is 1.
  */
 #ifndef IMTCP_PAPER_MEAS_H
 #define IMTCP_PAPER_MEAS_H
@@ -33,10 +43,11 @@
 #include "meas_ack.h"
 #include "paper_unit.h"
 
-/* The most that is searched, 100 Gbit/s. ours: more than the fastest link that one connection fills. */
+/* The end of the search, 100 Gbit/s. ours: It is faster than any link that one connection fills. */
 #define IMTCP_PAPER_MOST_BPS (100000ULL * 1000 * 1000)
 
-/* A connection begins. It stores from its first packet on, and pauses only if somebody chose a pause [IM §4.5]. */
+/* A connection begins. It stores from its first packet on, and pauses only if somebody chose a
+ * pause [IM §4.5]. */
 IMTCP_INLINE void imtcp_paper_begin(struct imtcp_meas *m, const struct imtcp_params *params)
 {
 	imtcp_meas_set_n(m, params->paper_stream_packets);
@@ -44,7 +55,7 @@ IMTCP_INLINE void imtcp_paper_begin(struct imtcp_meas *m, const struct imtcp_par
 	m->unit = IMTCP_STORE;
 }
 
-/* N where an ACK answers several packets, between measurements (difference 3). */
+/* Adapts N to delayed ACKs, between measurements (difference 3). */
 IMTCP_INLINE void imtcp_paper_adapt_n(struct imtcp_meas *m, const struct imtcp_params *params,
 				      imtcp_u32 chunk_segs)
 {
@@ -55,7 +66,7 @@ IMTCP_INLINE void imtcp_paper_adapt_n(struct imtcp_meas *m, const struct imtcp_p
 		imtcp_meas_set_n(m, n);
 }
 
-/* B_l >= 0, B_u at most the fastest link (difference 6). */
+/* Sets the range. B_u is at most IMTCP_PAPER_MOST_BPS (difference 6). */
 IMTCP_INLINE void imtcp_paper_set_range(struct imtcp_meas *m, imtcp_u64 low_bps, imtcp_u64 high_bps)
 {
 	high_bps = imtcp_min(high_bps, IMTCP_PAPER_MOST_BPS);
@@ -63,7 +74,7 @@ IMTCP_INLINE void imtcp_paper_set_range(struct imtcp_meas *m, imtcp_u64 low_bps,
 	m->low_bps = imtcp_min(low_bps, m->high_bps);
 }
 
-/* (1): an ACK, perhaps of the train. */
+/* (1): takes an ACK, which may be of the train. */
 IMTCP_INLINE void imtcp_paper_train(struct imtcp_meas *m, struct imtcp_paper *p,
 				    const struct imtcp_sample *s)
 {
@@ -80,7 +91,7 @@ IMTCP_INLINE void imtcp_paper_train(struct imtcp_meas *m, struct imtcp_paper *p,
 	rate_bps = imtcp_rate_bps((imtcp_u64)(imtcp_u32)(s->snd_una - p->train_first_una) *
 					  s->wire_q8 / 256,
 				  s->now_us - p->train_first_us);
-	/* all in one ACK: another train */
+	/* All in one ACK shows nothing: another train follows. */
 	if (rate_bps) {
 		m->capacity_bps = rate_bps;
 		imtcp_paper_set_range(m, rate_bps / 2, rate_bps);
@@ -89,12 +100,12 @@ IMTCP_INLINE void imtcp_paper_train(struct imtcp_meas *m, struct imtcp_paper *p,
 	m->unit = IMTCP_STORE;
 }
 
-/* (5), where A was found in a sub-range. */
+/* (5), if A was found in a sub-range. */
 IMTCP_INLINE void imtcp_paper_range_around(struct imtcp_meas *m, imtcp_u64 a_bps)
 {
 	imtcp_u64 half = a_bps / IMTCP_WIDTH_DIV / 2;
 
-	/* with nothing stored, the last width again */
+	/* With nothing stored, the range keeps its width. */
 	if (!m->store.count)
 		half = imtcp_max(half, imtcp_sub(m->high_bps, m->low_bps) / 2);
 	imtcp_store_add(&m->store, a_bps);
@@ -102,7 +113,7 @@ IMTCP_INLINE void imtcp_paper_range_around(struct imtcp_meas *m, imtcp_u64 a_bps
 	imtcp_paper_set_range(m, imtcp_sub(a_bps, half), a_bps + half);
 }
 
-/* (5), where it lies above the range or below. */
+/* (5), if A lies above or below the range. */
 IMTCP_INLINE void imtcp_paper_widen(struct imtcp_meas *m, int above)
 {
 	imtcp_u64 half = imtcp_max(imtcp_sub(m->high_bps, m->low_bps) / 2, 1);
@@ -134,7 +145,7 @@ IMTCP_GLOBAL int imtcp_paper_conclude(struct imtcp_meas *m, const struct imtcp_s
 	m->result.avail_bps = a_bps;
 	m->result.validity_pct = found ? v->validity_pct : 100;
 	imtcp_meas_end(m, s->now_us, s->srtt_us, found ? IMTCP_OK : IMTCP_OUT_OF_RANGE);
-	/* what [IM §3.2.5] calls the temporary value is the newest, too */
+	/* The temporary value of [IM §3.2.5] also counts as the newest result. */
 	m->avail_bps = a_bps;
 	m->avail_at_us = s->now_us;
 	if (found)
@@ -160,7 +171,8 @@ IMTCP_GLOBAL int imtcp_paper_on_ack(struct imtcp_meas *m, struct imtcp_paper *p,
 	imtcp_paper_train(m, p, s);
 	if (m->planned && imtcp_meas_streams_on_ack(m, s, 0)) {
 		imtcp_paper_conclude(m, s);
-		/* two streams may say enough while the third is held: EMPTY lets it go at the next question */
+		/* Two streams may suffice while the third is held. EMPTY then lets it go when TCP
+		 * asks next. */
 		p->empty_seq = s->snd_nxt + 1;
 		p->stored_us = 0;
 	}

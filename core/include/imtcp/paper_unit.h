@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Control unit as the ImTCP paper prints it: it holds packets below TCP and lets them go in streams.
+ * The Control unit as the ImTCP paper prints it: it holds packets below TCP and sends them in
+ * streams [IM §3.3].
  *
  *                 m packets held                    last stream of a measurement
  *       ┌─────────┐ ──────────────▶ ┌────────┐ ──────────────────────────▶ ┌────────┐
@@ -15,58 +16,65 @@
  *        └──────────────────────────────────────────────────────────────────────┘
  *                             every ACK of the streams has come
  *
- * Walk: TCP asks before each departure (imtcp_paper_unit). The ImTCP buffer is what the window admits and has not left.
- * STORE lets no packet go: it answers with a window of what is in flight. When m packets wait, SEND lets one go at a
- * time. The gap after each is that of the stream's rate. After the stream EMPTY lets all of the buffer go at once. After
- * the last stream PASS does the same, until the Measurement unit (paper_meas.h) has its ACKs.
+ * States. The ImTCP buffer is the data that the window admits and that has not left.
+ * - STORE lets no packet go: it limits the window to the amount in flight.
+ * - SEND lets one packet go at a time. The gap after each is that of the stream's rate.
+ * - EMPTY lets the whole buffer go at once.
+ * - PASS does the same after the last stream, until the Measurement unit has its ACKs
+ *   (paper_meas.h).
+ *
+ * TCP calls imtcp_paper_unit before each departure.
  *
  * References: [IM §3.3] for the states, [IM §3.4] for m and T, [IM §3.5.3] for a loss.
  *
  * Differences from the paper
- *  1. No timer: a hold ends where TCP asks, at an ACK or a write. So T is over at the first of them after T.
- *     With nothing in flight no ACK would come, and the hold ends.
- *  2. The packet after a stream waits for one more gap of the stream's highest rate. TCP asks again when its pacing
- *     timer fires, and that gap sets the timer.
- *  3. A packet is what TCP puts into one buffer (control.h: chunk_segs). With gso_max_segs 1 on the device it is one
- *     segment.
- *  4. No interval of a stream is longer than IMTCP_T_MAX_US. B_l may reach 0, and a stream would last for ever.
- *  5. Nothing is held while TCP repairs a loss or answers a mark: the window is the kernel's then (PRR). The paper holds
- *     from the first new ACK on.
- *  6. A stream that was not filled is tried again after EMPTY. The paper says "create the stream again" and no more.
+ *  1. There is no timer. A hold ends when TCP asks, which is at an ACK or a write. So T ends at the
+ *     first of them after T. With nothing in flight no ACK would come, so the hold ends at once.
+ *  2. The packet after a stream waits for one more gap at the stream's highest rate. That gap sets
+ *     TCP's pacing timer, and TCP asks again when it fires.
+ *  3. A packet is one buffer of TCP (control.h: chunk_segs). With gso_max_segs 1 on the device it
+ *     is one segment.
+ *  4. No interval of a stream exceeds IMTCP_T_MAX_US. B_l may reach 0, and such a stream would
+ *     never end.
+ *  5. Nothing is held in loss recovery or while TCP answers a mark, because the kernel then sets
+ *     the window (PRR). The paper holds from the first new ACK on.
+ *  6. A stream that was not filled is tried again after EMPTY. The paper only says "create the
+ *     stream again".
  */
 #ifndef IMTCP_PAPER_UNIT_H
 #define IMTCP_PAPER_UNIT_H
 
 #include "flow.h"
 
-/* Least intervals of a verdict: as few as there are, where N = 3 leaves two [IM fig. 8]. */
+/* Least intervals of a verdict. With N = 3 a stream may have only two [IM fig. 8]. */
 #define IMTCP_PAPER_LEAST_INTERVALS 1U
 
-/* The unit's own state. The streams, N, m and the range are in struct imtcp_meas. */
+/* The unit's own state. struct imtcp_meas has the streams, N, m and the range. */
 struct imtcp_paper {
-	imtcp_u64 stored_us; /* since when packets are held; 0: none is */
-	imtcp_u64 asked_us;  /* when TCP asked before: packets that left since left then */
-	imtcp_u32 empty_seq; /* EMPTY lets all go that is before this */
-	/* the Cprobe train, the first stream of all [IM §3.2.1] */
+	imtcp_u64 stored_us; /* begin of the hold; 0: nothing is held */
+	imtcp_u64 asked_us;  /* when TCP asked last: packets sent since then left at that time */
+	imtcp_u32 empty_seq; /* EMPTY lets all data before this go */
+	/* the Cprobe train, the first stream [IM §3.2.1] */
 	imtcp_u32 train_seq;	   /* its first byte */
-	imtcp_u32 train_end_seq;   /* the first after it; equal: there is none */
-	imtcp_u32 train_first_una; /* what its first ACK acknowledged */
-	imtcp_u64 train_first_us;  /* when; 0: it has not come */
-	imtcp_u32 limited;	   /* the window limits what is sent, and not the hold alone */
-	imtcp_u32 round_limited;   /* of full speed: it did in this round trip */
-	/* of the background modes */
-	imtcp_u32 min_rtt_us;	 /* RTTmin, of the connection's life; 0: none */
+	imtcp_u32 train_end_seq;   /* end of the train; equal to train_seq: no train */
+	imtcp_u32 train_first_una; /* snd_una of its first ACK */
+	imtcp_u64 train_first_us;  /* time of its first ACK; 0: not yet */
+	imtcp_u32 limited;	   /* the window limits sending, and not the hold alone */
+	imtcp_u32 round_limited;   /* for full speed: limited at some time in this round trip */
+	/* for the background modes */
+	imtcp_u32 min_rtt_us;	 /* RTTmin of the connection's life; 0: none */
 	imtcp_u32 newest_rtt_us; /* RTT_cur */
 };
 
-/* A packet on the wire. */
+/* Bytes of a packet on the wire. */
 IMTCP_INLINE imtcp_u64 imtcp_paper_packet_bytes(const struct imtcp_departure *dep)
 {
 	return (imtcp_u64)dep->chunk_segs * dep->pkt_bytes;
 }
 
-/* Segments that the window admits and that have not left: the ImTCP buffer. One that is not full is none: it would be
- * sooner across each link, and a stream of such packets seems to meet an ever shorter queue. */
+/* The ImTCP buffer: full segments that the window admits and that have not left. A small segment is
+ * not part of it. It crosses each link sooner, so a stream of such packets would seem to meet a
+ * draining queue. */
 IMTCP_INLINE imtcp_u32 imtcp_paper_waiting_segs(const struct imtcp_departure *dep)
 {
 	imtcp_u64 bytes = imtcp_min(dep->unsent_bytes, dep->receiver_bytes);
@@ -75,8 +83,8 @@ IMTCP_INLINE imtcp_u32 imtcp_paper_waiting_segs(const struct imtcp_departure *de
 	return imtcp_to_u32(imtcp_min(unsent, imtcp_sub(dep->cwnd_segs, dep->flight_segs)));
 }
 
-/* T = M (N - 1) / A + 4 D_RTT [IM §3.4.2], or the T that was chosen; microseconds. Before the first result A is the
- * middle of the search range. */
+/* T = M (N - 1) / A + 4 D_RTT [IM §3.4.2], or the chosen T; microseconds. Before the first result A
+ * is the middle of the search range. */
 IMTCP_INLINE imtcp_u64 imtcp_paper_hold_limit_us(const struct imtcp_meas *m,
 						 const struct imtcp_departure *dep)
 {
@@ -88,7 +96,7 @@ IMTCP_INLINE imtcp_u64 imtcp_paper_hold_limit_us(const struct imtcp_meas *m,
 	return imtcp_time_us(bytes, a_bps) + (imtcp_u64)IMTCP_T_DEVIATIONS * dep->rtt_dev_us;
 }
 
-/* The rate of the interval that ends with packet j, on the wire (difference 4). */
+/* Rate of the interval that ends with packet j, on the wire (difference 4). */
 IMTCP_INLINE imtcp_u64 imtcp_paper_rate_bps(const struct imtcp_stream *s, imtcp_u32 j,
 					    const struct imtcp_departure *dep)
 {
@@ -101,7 +109,7 @@ IMTCP_INLINE struct imtcp_stream *imtcp_paper_stream(struct imtcp_meas *m)
 	return &m->stream[m->sending & IMTCP_SUB_RANGE_MASK];
 }
 
-/* Lets go all that is held: waiting_segs. */
+/* Lets the whole buffer of waiting_segs go. */
 IMTCP_INLINE void imtcp_paper_empty(struct imtcp_meas *m, struct imtcp_paper *p,
 				    const struct imtcp_departure *dep, imtcp_u32 waiting_segs)
 {
@@ -111,7 +119,7 @@ IMTCP_INLINE void imtcp_paper_empty(struct imtcp_meas *m, struct imtcp_paper *p,
 							   dep->unsent_bytes);
 }
 
-/* Something left since the question before. */
+/* Accounts for a packet that left since TCP asked last. */
 IMTCP_INLINE void imtcp_paper_commit(struct imtcp_meas *m, struct imtcp_paper *p,
 				     const struct imtcp_departure *dep, imtcp_u32 waiting_segs)
 {
@@ -141,8 +149,8 @@ IMTCP_INLINE void imtcp_paper_commit(struct imtcp_meas *m, struct imtcp_paper *p
 	m->last_nxt = dep->snd_nxt;
 }
 
-/* Was the stream not filled in time? Its next packet is late by more than half of the planned interval (stream.h has
- * the same bound: the pacing timer is late, too). */
+/* Was the stream not filled in time? Its next packet is late by more than half of the planned
+ * interval. stream.h has the same bound, because the pacing timer is late, too. */
 IMTCP_INLINE int imtcp_paper_unfilled(const struct imtcp_meas *m, const struct imtcp_stream *s,
 				      const struct imtcp_departure *dep)
 {
@@ -155,7 +163,7 @@ IMTCP_INLINE int imtcp_paper_unfilled(const struct imtcp_meas *m, const struct i
 	return dep->now_us - m->sent_us > planned_us + planned_us / 2 + IMTCP_LATE_US;
 }
 
-/* STORE: may packets be held at all? [IM §3.3, §3.5.3] */
+/* STORE: may packets be held? [IM §3.3, §3.5.3] */
 IMTCP_INLINE int imtcp_paper_may_store(const struct imtcp_meas *m,
 				       const struct imtcp_departure *dep)
 {
@@ -163,7 +171,7 @@ IMTCP_INLINE int imtcp_paper_may_store(const struct imtcp_meas *m,
 	       (m->planned || dep->now_us >= m->resume_us);
 }
 
-/* A hold goes on, or a stream begins, or T is over. */
+/* STORE: continues the hold, begins a stream, or ends the hold after T. */
 IMTCP_INLINE void imtcp_paper_store(struct imtcp_meas *m, struct imtcp_paper *p,
 				    const struct imtcp_departure *dep, imtcp_u32 waiting_segs,
 				    struct imtcp_decision *d)
@@ -172,7 +180,7 @@ IMTCP_INLINE void imtcp_paper_store(struct imtcp_meas *m, struct imtcp_paper *p,
 		p->stored_us = 0;
 		return;
 	}
-	/* the train is of N packets, and no rate is asked of it */
+	/* The train has N packets, and no rate. */
 	if (waiting_segs >= (m->high_bps ? m->m : m->n) * dep->chunk_segs) {
 		m->unit = IMTCP_SEND;
 		m->hold_us = p->stored_us ? imtcp_to_u32(dep->now_us - p->stored_us) : 0;
@@ -191,8 +199,8 @@ IMTCP_INLINE void imtcp_paper_store(struct imtcp_meas *m, struct imtcp_paper *p,
 }
 
 /*
- * Before a departure. Sets hold_segs of the decision if not all of the window may go, and the pace of a stream's packet.
- * All other packets leave at once. TCP may ask any number of times.
+ * Called before a departure, any number of times. Sets hold_segs of the decision if part of the
+ * window must wait, and the pace of a stream's packet. All other packets leave at once.
  */
 IMTCP_GLOBAL int imtcp_paper_unit(struct imtcp_meas *m, struct imtcp_paper *p,
 				  const struct imtcp_departure *dep, struct imtcp_decision *d)
@@ -232,7 +240,7 @@ IMTCP_GLOBAL int imtcp_paper_unit(struct imtcp_meas *m, struct imtcp_paper *p,
 	return 0;
 }
 
-/* A loss: all that is held goes, and nothing is measured before a new ACK [IM §3.5.3]. */
+/* A loss ends the hold. Nothing is measured before a new ACK [IM §3.5.3]. */
 IMTCP_INLINE void imtcp_paper_unit_on_loss(struct imtcp_meas *m, struct imtcp_paper *p)
 {
 	m->blocked = 1;
