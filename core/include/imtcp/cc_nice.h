@@ -20,14 +20,13 @@
  * - Vegas moves the window by one per round trip.
  * - Too many late packets halve the window instead.
  * - Below two packets the window is a number of round trips per packet. Each halving doubles that
- *   number, and a calm round ends it.
+ *   number. A calm round takes it back to one packet per round trip, and the next to two.
  *
  * learn counts the packets of a round, and the late ones (imtcp_nice_on_ack). decide applies (2)
  * and (3) when the round ends (imtcp_nice_on_round). Between rounds only slow start moves the
  * window (imtcp_nice_grow).
  *
  * References:
- *   ── ─────────────────────────────────────────────────────────────────────────────────────
  *   [NICE]   A. Venkataramani, R. Kokku, M. Dahlin, TCP Nice: A Mechanism for Background
  *            Transfers, OSDI 2002, §3
  *   [VEGAS]  L. Brakmo, L. Peterson, TCP Vegas: End to End Congestion Avoidance on a Global
@@ -115,7 +114,6 @@ IMTCP_INLINE void imtcp_nice_halve(struct imtcp_nice *n, struct imtcp_window *w)
 /*
  * A round trip ended: applies (2) and (3). Returns 1 if it halved the window.
  *
- *   ── ──────────────────────────────────────────────────────────────────────────
  *   rtt_us      RTT of (3); 0: none was measured
  *   round_segs  the packets of which f is a share
  *   busy        the window was full in the round trip, so it may grow

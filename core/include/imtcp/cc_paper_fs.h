@@ -2,6 +2,7 @@
 /*
  * The full-speed mode of the ImTCP paper [IM §5.2].
  *
+ *   ── Model ──────────────────────────────────────────────────────────────────────────────────
  *   in congestion avoidance, per round trip:  cwnd <- cwnd + max(1, h (1 - cwnd/V)),  V = A RTT
  *
  * It is ImTCP (cc_paper.h), and decide adds the step at the end of a round trip. The step needs a

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Measurement unit (meas.h): what ACKs say. Trains give capacity and the first range, streams
- * their verdicts, verdicts a result and the next range [IM §3.2.3-3.2.6].
+ * The Measurement unit (meas.h): it reads ACKs [IM §3.2.3-3.2.6]. Trains give the capacity and the
+ * first range. Streams give verdicts, and verdicts give a result and the next range.
  */
 #ifndef IMTCP_MEAS_ACK_H
 #define IMTCP_MEAS_ACK_H
 
 #include "meas_state.h"
 
-/* Does what is acknowledged now come through a queue? It is late, and so are the others of its round,
- * or, at a round's begin, of the one before. */
+/* Did the acknowledged data meet a queue? Its RTT and the least RTT of its round are late. At the
+ * begin of a round the previous round counts. */
 IMTCP_INLINE int imtcp_meas_meets_queue(const struct imtcp_round *r, const struct imtcp_sample *ev)
 {
 	int begun = r->samples >= IMTCP_QUEUED_SAMPLES;
@@ -21,9 +21,12 @@ IMTCP_INLINE int imtcp_meas_meets_queue(const struct imtcp_round *r, const struc
 }
 
 /*
- * A train is over. Only a train that met a queue shows the capacity that lasts. Behind a token bucket the
- * others leave in its burst, as fast as the link in front of it. So once a queue was met the others do not
- * count. The first train that meets one starts anew. The capacity is at least what was delivered meanwhile.
+ * A train is complete: updates the capacity.
+ *
+ * Only a train that met a queue shows the sustained capacity. Behind a token bucket other trains
+ * fit into its burst, and show the link in front of it. So while a queue was met lately, other
+ * trains do not count. The first train that meets a queue replaces a higher capacity. The capacity
+ * is at least the delivery rate meanwhile.
  */
 IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u64 rate_bps)
 {
@@ -49,8 +52,8 @@ IMTCP_INLINE void imtcp_meas_dispersion(struct imtcp_meas *m, imtcp_u64 now_us, 
 }
 
 /*
- * Packets that left back to back. The dispersion of each train that is over gives the capacity, over its
- * whole length against noise. That of the first gives the first range [IM §3.2.1].
+ * Collects the ACKs of packets that left back to back. Each complete train gives its dispersion
+ * over its whole length, to limit noise. The first train gives the first range [IM §3.2.1].
  */
 IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_round *r,
 				   const struct imtcp_sample *ev)
@@ -63,7 +66,8 @@ IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_roun
 		bytes = (imtcp_u32)(m->train_last_una - m->train_first_una);
 		rate = imtcp_rate_bps(bytes * ev->wire_q8 / 256,
 				      m->train_last_us - m->train_first_us);
-		/* less than a segment measures the clock; what left a quarter as far apart as it came, its pace */
+		/* Skip trains below one segment: they measure clock noise. Skip trains that left
+		 * more than a quarter as far apart as they arrived: they measure our own pace. */
 		if (bytes >= ev->mss_bytes && rate && !m->bunching &&
 		    m->train_span_us * 4 <= m->train_last_us - m->train_first_us)
 			imtcp_meas_dispersion(m, ev->now_us, rate);
@@ -84,8 +88,8 @@ IMTCP_INLINE void imtcp_meas_train(struct imtcp_meas *m, const struct imtcp_roun
 }
 
 /*
- * Are ACKs bunched on this path? Two whose packets left apart, but which came together, are
- * squeezed; a third of them in one round trip, and neither streams nor trains can be believed.
+ * Detects bunched ACKs. A pair is squeezed if its packets left apart and its ACKs came together.
+ * With a third of the pairs squeezed in a round trip, neither streams nor trains are valid.
  */
 IMTCP_INLINE void imtcp_meas_squeeze(struct imtcp_meas *m, const struct imtcp_sample *ev)
 {
@@ -100,11 +104,11 @@ IMTCP_INLINE void imtcp_meas_squeeze(struct imtcp_meas *m, const struct imtcp_sa
 	m->prev_acked_us = ev->now_us;
 }
 
-/* Once per round trip: how congested the path is, hence the pause. */
+/* A round trip ended: updates delivery rates, bunching and the pause. */
 IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_round *r,
 				   const struct imtcp_sample *ev)
 {
-	/* one round may live on a burst, two do not */
+	/* One round may use a burst, two do not. */
 	m->twice_bps = imtcp_min(r->delivery_bps, m->delivery_bps);
 	m->delivery_bps = r->delivery_bps;
 	if (imtcp_meas_queued(m, ev->now_us))
@@ -113,11 +117,12 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_roun
 		m->bunching = m->squeezed * IMTCP_BUNCHED_DIV > m->pairs;
 	m->pairs = 0;
 	m->squeezed = 0;
-	/* no train came in IMTCP_TRAIN_ROUNDS: thinned ACKs, or an application that sends little */
+	/* No train came in IMTCP_TRAIN_ROUNDS. ACKs are thinned, or the application sends
+	 * little. */
 	if (!m->high_bps && r->count >= IMTCP_TRAIN_ROUNDS && m->delivery_bps)
 		imtcp_meas_set_range(m, m->delivery_bps / 2, 2 * m->delivery_bps);
-	/* the first train was wrong (a burst that a token bucket let by): slow start would wait for
-	 * that range, and where the sender's own queue limits it, for ever */
+	/* The first train was wrong, because a token bucket let a burst pass. Slow start would wait
+	 * for that range, for ever if the sender's own queue limits it. */
 	if (!m->planned && m->low_bps > imtcp_meas_top_bps(m))
 		imtcp_meas_set_range(m, m->capacity_bps / 2, m->capacity_bps);
 	if (imtcp_over_least(r->last_least_rtt_us, ev->min_rtt_us, IMTCP_STANDING_DIV)) {
@@ -126,18 +131,19 @@ IMTCP_INLINE void imtcp_meas_round(struct imtcp_meas *m, const struct imtcp_roun
 			m->pause_rtts = IMTCP_PAUSE_RTTS;
 	} else {
 		m->standing_rounds = 0;
-		/* a free path: halve the pause, 0 after five rounds; and what is left of the one that goes on */
+		/* A free path: halve the pause, which is 0 after five rounds, and the rest of the
+		 * present one. */
 		m->pause_rtts /= 2;
 		if (!m->whole_pause)
 			m->resume_us = ev->now_us + imtcp_sub(m->resume_us, ev->now_us) / 2;
 	}
 }
 
-/* a of [IM §3.2.4]: 0 above the range, 1...k a sub-range, k + 1 below. */
+/* a of [IM §3.2.4]: 0 above the range, 1...k a sub-range, k + 1 below it. */
 IMTCP_GLOBAL imtcp_u32 imtcp_meas_choose(const struct imtcp_meas *m)
 {
 	imtcp_u32 a, i, best = 0;
-	/* the sum for a = 0 is -T(1) - ... ; offset by k to stay unsigned */
+	/* The sum for a = 0 is -T(1) - ... . An offset of k keeps it unsigned. */
 	imtcp_u32 sum = IMTCP_SUB_RANGES, best_sum;
 
 	if (!m)
@@ -153,10 +159,10 @@ IMTCP_GLOBAL imtcp_u32 imtcp_meas_choose(const struct imtcp_meas *m)
 		imtcp_u32 t = a <= m->judged ? m->verdict[a - 1].trend
 					     : (imtcp_u32)IMTCP_TREND_FLAT;
 
-		/* moving T(a) from the second sum to the first changes it by 2 T(a) */
+		/* Moving T(a) from the second sum to the first adds 2 T(a). */
 		sum += 2 * (t == IMTCP_TREND_UP);
 		sum -= 2 * (t == IMTCP_TREND_FLAT);
-		/* ties: the highest sub-range rather than "above", which must be earned */
+		/* A tie gives the highest sub-range and not "above". */
 		if (sum > best_sum || (sum == best_sum && !best)) {
 			best_sum = sum;
 			best = a;
@@ -167,7 +173,7 @@ IMTCP_GLOBAL imtcp_u32 imtcp_meas_choose(const struct imtcp_meas *m)
 	return best;
 }
 
-/* What the result is worth, by what its streams showed; the first that applies. */
+/* The outcome of a measurement, by the faults of its streams. The first that applies counts. */
 IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m, imtcp_u64 now_us)
 {
 	imtcp_u32 a = m->result.sub_range;
@@ -190,7 +196,7 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m, imtcp_u64 
 	return IMTCP_OK;
 }
 
-/* The next search range, after a result with this outcome [IM §3.2.6]. */
+/* Sets the next search range after a result [IM §3.2.6]. */
 IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 outcome)
 {
 	int queued = imtcp_meas_queued(m, now_us);
@@ -204,7 +210,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 				 imtcp_max(avail / IMTCP_WIDTH_DIV,
 					   m->capacity_bps / IMTCP_WIDTH_CAPACITY_DIV) /
 					 2);
-		/* with nothing stored before, the last width again */
+		/* With nothing stored before, the range keeps its width. */
 		if (m->store.count == 1)
 			half = imtcp_max(half, width / 2);
 		if (m->joined) {
@@ -215,7 +221,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		}
 		imtcp_meas_set_range(m, imtcp_sub(avail, half), avail + half);
 	} else if (outcome == IMTCP_BUNCHED) {
-		/* the dispersion of bunched ACKs shows no capacity either */
+		/* Nor does the dispersion of bunched ACKs show a capacity. */
 		m->queued_at_us = 0;
 		if (m->delivery_bps)
 			m->capacity_bps = imtcp_min(
@@ -223,8 +229,8 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		if (m->capacity_bps)
 			imtcp_meas_set_range(m, m->capacity_bps / 2, m->capacity_bps);
 	} else if (outcome == IMTCP_NOT_FILLED) {
-		/* the window cannot carry streams so fast: first those around A, if it was not these; then what
-		 * it will need next */
+		/* The window cannot carry such fast streams. First try streams around A, if these
+		 * were not; then the delivery rate that the window will need next. */
 		if (m->joined && m->avail_bps)
 			imtcp_meas_set_range(m, m->avail_bps - m->avail_bps / IMTCP_WIDTH_DIV,
 					     m->avail_bps + m->avail_bps / IMTCP_WIDTH_DIV);
@@ -234,12 +240,13 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		imtcp_meas_set_range(m, m->low_bps, m->high_bps);
 	} else if (outcome == IMTCP_OUT_OF_RANGE) {
 		imtcp_store_clear(&m->store);
-		/* what leaves no strain is within capacity: above it, the trains were wrong, unless a
-		 * queue showed them right */
+		/* A stream without strain is within the capacity. Above the capacity, the trains
+		 * were wrong, unless a queue confirmed them. */
 		if (a == 0) {
 			if (m->capacity_bps && m->high_bps > m->capacity_bps && !queued)
 				m->capacity_bps = m->high_bps + (m->joined ? 0 : least);
-			/* no queue at its rate, no strain above it: what the queue showed was too low */
+			/* There is neither a queue at this rate nor strain above it: the capacity
+			 * from the queue was too low. */
 			if (queued && now_us - m->queued_at_us > IMTCP_QUEUED_DOUBT_US)
 				m->capacity_bps = imtcp_max(
 					m->capacity_bps,
@@ -249,7 +256,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 							  m->queued_bps /
 								  IMTCP_ABOVE_CAPACITY_DIV));
 			imtcp_meas_set_range(m, m->low_bps, m->high_bps + least);
-			/* as wide as before below what ends there, streams would be slow */
+			/* At the old width below this end, streams would be slow. */
 			if (queued)
 				imtcp_meas_set_range(m, imtcp_max(m->low_bps, m->high_bps / 2),
 						     m->high_bps);
@@ -257,8 +264,8 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 			imtcp_meas_set_range(m, imtcp_sub(m->low_bps, least), m->high_bps);
 		}
 	}
-	/* What was delivered without a queue is available. With a queue it is not far above that. Else the
-	 * range of a first train that was held up somewhere would climb by half widths. */
+	/* The delivery rate without a queue is available, and with a queue A is not far above it. A
+	 * range from a delayed first train would else climb by half widths. */
 	if (m->delivery_bps > m->high_bps + m->high_bps / 4) {
 		if (!m->standing_rounds && !queued)
 			m->capacity_bps = imtcp_max(m->capacity_bps, m->delivery_bps);
@@ -267,7 +274,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 	}
 }
 
-/* A by trends and lines [IM §3.2.4, §3.2.5]: into the result. */
+/* A by trends and lines [IM §3.2.4, §3.2.5]: sets the result. */
 IMTCP_INLINE void imtcp_meas_by_lines(struct imtcp_meas *m)
 {
 	imtcp_u64 avail;
@@ -281,7 +288,7 @@ IMTCP_INLINE void imtcp_meas_by_lines(struct imtcp_meas *m)
 	} else if (a) {
 		const struct imtcp_verdict *v = &m->verdict[(a - 1) & IMTCP_SUB_RANGE_MASK];
 
-		/* strained from its first interval on: A lies in the next lower sub-range */
+		/* All intervals are strained: A lies in the next lower sub-range. */
 		if (v->all_strained && a < m->judged)
 			v = &m->verdict[a & IMTCP_SUB_RANGE_MASK];
 		avail = v->avail_bps;
@@ -290,7 +297,7 @@ IMTCP_INLINE void imtcp_meas_by_lines(struct imtcp_meas *m)
 	m->result.avail_bps = avail;
 }
 
-/* A by the strains of all streams (gap.h): into the result. */
+/* A by the strains of all streams (gap.h): sets the result. */
 IMTCP_INLINE void imtcp_meas_by_gaps(struct imtcp_meas *m)
 {
 	imtcp_u64 width = imtcp_sub(m->high_bps, m->low_bps), avail;
@@ -310,12 +317,12 @@ IMTCP_INLINE void imtcp_meas_by_gaps(struct imtcp_meas *m)
 	if (!m->gap.strained || avail >= m->high_bps)
 		return;
 	m->result.avail_bps = avail;
-	/* what is below the range counts as in its lowest part */
+	/* A result below the range counts as in its lowest part. */
 	m->result.sub_range = (imtcp_u32)imtcp_min(
 		1 + imtcp_div((m->high_bps - avail) * IMTCP_SUB_RANGES, width), IMTCP_SUB_RANGES);
 }
 
-/* All streams are judged: the result and the next range [IM §3.2.5, §3.2.6]. */
+/* All streams are judged: sets the result and the next range [IM §3.2.5, §3.2.6]. */
 IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_sample *ev)
 {
 	imtcp_u32 outcome;
@@ -333,7 +340,7 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_sa
 		m->spare += m->spare < IMTCP_SPARE_MOST;
 	}
 
-	/* A <= C, where a queue showed it */
+	/* A <= C, if a queue showed C. */
 	if (imtcp_meas_queued(m, ev->now_us))
 		m->result.avail_bps = imtcp_min(m->result.avail_bps, m->capacity_bps);
 
@@ -342,14 +349,14 @@ IMTCP_GLOBAL int imtcp_meas_conclude(struct imtcp_meas *m, const struct imtcp_sa
 	return 0;
 }
 
-/* Stream i has all its ACKs: its verdict, and its faults in the tally. */
+/* Stream i has all its ACKs: judges it, and counts its faults. */
 IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 {
 	struct imtcp_verdict *v = &m->verdict[i & IMTCP_SUB_RANGE_MASK];
 
 	imtcp_stream_judge(&m->stream[i & IMTCP_SUB_RANGE_MASK], m->capacity_bps, m->wire_q8,
 			   &m->judging, v);
-	/* a strain is one in whichever interval it came */
+	/* A strain counts, whichever interval it came in. */
 	if (m->joined && v->rate_bps)
 		v->trend = v->free_bps < v->rate_bps ? IMTCP_TREND_UP : IMTCP_TREND_FLAT;
 	m->judged = i + 1;
@@ -361,8 +368,9 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 }
 
 /*
- * What an ACK says of the streams under way: those that have all their ACKs are judged. payload_bps is the capacity in
- * bytes of payload, or 0 (imtcp_stream_on_ack). Returns 1 where the last stream of the measurement is judged.
+ * Gives an ACK to the streams under way, and judges those that are complete. payload_bps is the
+ * capacity in payload, or 0 (imtcp_stream_on_ack). Returns 1 if the last stream of the measurement
+ * is judged.
  */
 IMTCP_INLINE int imtcp_meas_streams_on_ack(struct imtcp_meas *m, const struct imtcp_sample *ev,
 					   imtcp_u64 payload_bps)
@@ -384,7 +392,7 @@ IMTCP_INLINE int imtcp_meas_streams_on_ack(struct imtcp_meas *m, const struct im
 			break;
 		imtcp_meas_judge(m, i);
 	}
-	/* two streams in a row that show nothing: the lower ones will not either [IM §3.2.3] */
+	/* After two streams in a row without a trend, lower ones have none either [IM §3.2.3]. */
 	i = m->judged;
 	if (i >= 2 && i <= IMTCP_SUB_RANGES && i < m->planned &&
 	    m->verdict[(i - 1) & IMTCP_SUB_RANGE_MASK].trend == IMTCP_TREND_FLAT &&
@@ -394,7 +402,7 @@ IMTCP_INLINE int imtcp_meas_streams_on_ack(struct imtcp_meas *m, const struct im
 }
 
 /*
- * An ACK that moved snd_una. r is the round trip of the connection, which this ACK may have ended.
+ * An ACK moved snd_una. r is the round trip of the connection, which this ACK may have ended.
  * Returns 1 if a measurement ended (m->result).
  */
 IMTCP_GLOBAL int imtcp_meas_on_ack(struct imtcp_meas *m, const struct imtcp_round *r,

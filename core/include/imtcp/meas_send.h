@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Control unit of the inline measurement (meas.h): when packets leave [IM §3.3, §3.4].
+ * The Control unit of the inline measurement (meas.h): it decides when packets leave [IM §3.3,
+ * §3.4].
  */
 #ifndef IMTCP_MEAS_SEND_H
 #define IMTCP_MEAS_SEND_H
@@ -8,8 +9,8 @@
 #include "meas_state.h"
 
 /*
- * The stream was not filled in time: everything held goes, and the next try waits for one packet
- * more [IM §3.4.1]. After IMTCP_TRIES_MOST failures the measurement is given up.
+ * A stream was not filled in time. The hold ends, and the next try waits for one packet more [IM
+ * §3.4.1]. After IMTCP_TRIES_MOST failures the measurement ends.
  */
 IMTCP_INLINE void imtcp_meas_not_filled(struct imtcp_meas *m, imtcp_u64 now_us, imtcp_u32 srtt_us)
 {
@@ -23,7 +24,7 @@ IMTCP_INLINE void imtcp_meas_not_filled(struct imtcp_meas *m, imtcp_u64 now_us, 
 		imtcp_meas_abandon(m, now_us, srtt_us, IMTCP_NOT_FILLED);
 }
 
-/* The first stream of a measurement is tried. */
+/* Begins a measurement with its first stream. */
 IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
 {
 	if (m->planned)
@@ -33,7 +34,7 @@ IMTCP_INLINE void imtcp_meas_begin(struct imtcp_meas *m)
 	m->started++;
 }
 
-/* Rate at which ACKs bring room where segs are in flight: they arrive within a round trip. */
+/* Rate at which ACKs make room with segs in flight: they arrive within a round trip. */
 IMTCP_INLINE imtcp_u64 imtcp_meas_flight_bps(const struct imtcp_meas *m,
 					     const struct imtcp_departure *ev, imtcp_u64 segs)
 {
@@ -43,11 +44,13 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_flight_bps(const struct imtcp_meas *m,
 }
 
 /*
- * Streams slower than what is in flight anyway show nothing new and only slow the connection down:
- * in slow start after a silence, when the range is older than it. Above the range the next one is
- * around that rate; above twice the range a measurement that goes on is given up for it. In slow
- * start what was in flight in the round trip before counts: after a hold little is, and a
- * range from before the silence, when the receiver's window closed, would keep the window from doubling.
+ * Moves the range up to the rate of the present flight. Slower streams show nothing new, and only
+ * slow the connection down.
+ *
+ * - If the flight's rate exceeds the range, the next range is around it. If it exceeds twice the
+ *   range, the present measurement ends.
+ * - In slow start the largest flight of the previous round trip counts, because little is in flight
+ *   after a hold. A range from before a silence would else keep the window from doubling.
  */
 IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
@@ -68,10 +71,12 @@ IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_de
 }
 
 /*
- * Segments of room that the next stream uses up, m packets at most. Its N packets leave at x while
- * ACKs bring room at r. So N (1 - r/x) packets have to be there, the first, and what one ACK brings
- * at a time. Holding more would leave the path idle. Each failure adds one packet (spare), and F
- * good measurements take it back. Where m was chosen it is what is held.
+ * Segments of room that the next stream needs, at most m packets.
+ *
+ * The N packets of a stream leave at rate x while ACKs make room at rate r. So N (1 - r/x) packets
+ * must be there, and the first, and those that one ACK allows. Holding more would leave the path
+ * idle. Each failure adds one packet (spare), and successful measurements take it back. A chosen m
+ * is the need itself.
  */
 IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 					    const struct imtcp_departure *ev)
@@ -87,20 +92,21 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_need_segs(const struct imtcp_meas *m,
 	if (m->ack_ratio_q8 / 256 > ev->chunk_segs)
 		need += m->ack_ratio_q8 / 256;
 	need = imtcp_max(need, IMTCP_STORE_PACKETS_LEAST * (imtcp_u64)ev->chunk_segs);
-	/* near the capacity fewer would not do, however often a few were enough for slower streams */
+	/* Streams near the capacity need all of it, even if fewer packets were enough for slower
+	 * streams. */
 	if (imtcp_meas_asks_gaps(m))
 		return (imtcp_u32)imtcp_min(need, all);
 	return (imtcp_u32)imtcp_min(need, (imtcp_u64)m->m * ev->chunk_segs);
 }
 
-/* Segments of room that start a stream which needs need_segs. At most half of the window: a longer
- * hold makes a silence of ACKs in which the stream starves. */
+/* Segments of room that start a stream. At most half of the window: a longer hold makes a silence
+ * of ACKs in which the stream starves. */
 IMTCP_INLINE imtcp_u32 imtcp_meas_want_segs(const struct imtcp_departure *ev, imtcp_u32 need_segs)
 {
 	return (imtcp_u32)imtcp_min(need_segs, ev->cwnd_segs / 2);
 }
 
-/* A packet has really left: [last_nxt, snd_nxt), as it was planned. */
+/* A packet [last_nxt, snd_nxt) has left as planned: advances the state. */
 IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
 	struct imtcp_stream *s = &m->stream[m->sending & IMTCP_SUB_RANGE_MASK];
@@ -128,7 +134,7 @@ IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_dep
 			m->sending++;
 			m->emptied_segs = 0;
 			m->unit = m->sending < m->planned ? IMTCP_EMPTY : IMTCP_PASS;
-			/* what the next stream needs is still held */
+			/* The packets of the next stream are still held. */
 			if (m->unit == IMTCP_EMPTY &&
 			    ev->cwnd_segs >=
 				    ev->flight_segs +
@@ -145,8 +151,8 @@ IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_dep
 	m->last_nxt = ev->snd_nxt;
 }
 
-/* T, the longest time that a packet may be held, microseconds [IM §3.4.2], whatever D_RTT says at most
- * IMTCP_T_MAX_US; or the one that was chosen [IM §4.1.3]. */
+/* T, the longest hold of a packet, microseconds [IM §3.4.2]. At most IMTCP_T_MAX_US. A chosen T
+ * replaces it [IM §4.1.3]. */
 IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
 						const struct imtcp_departure *ev,
 						imtcp_u64 rate_bps)
@@ -161,10 +167,13 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_hold_limit_us(const struct imtcp_meas *m,
 }
 
 /*
- * TCP shortens the gap after a buffer that leaves late, by as much as it is late, at most by half
- * (tcp_update_skb_after_send). That is good for a rate, and fatal for a hold or a stream's intervals. So where the gap
- * after `bytes` counts, ask for gap + min(gap, lateness). The answer is between half of bytes_per_sec and all of it. It
- * is so without bytes, too: the rate stays in the socket, and a retransmission may leave by it.
+ * Rate that gives the exact gap in spite of TCP's credit, for a gap after `bytes`.
+ *
+ * TCP shortens the gap after a late buffer by its lateness, at most by half
+ * (tcp_update_skb_after_send). That keeps a rate, but it spoils a hold and the intervals of a
+ * stream. So this asks for gap + min(gap, lateness). The result lies between half of bytes_per_sec
+ * and bytes_per_sec. That also holds without bytes, because the rate stays in the socket, and a
+ * retransmission may leave by it.
  */
 IMTCP_INLINE imtcp_u64 imtcp_uncredited(imtcp_u64 bytes_per_sec, imtcp_u64 bytes, imtcp_u64 late_ns)
 {
@@ -179,22 +188,21 @@ IMTCP_INLINE int imtcp_meas_may_store(const struct imtcp_meas *m, const struct i
 {
 	if (!m->high_bps || ev->recovering || m->blocked || imtcp_too_short(ev->srtt_us))
 		return 0;
-	/* The window must carry a stream [IM §3.3]. Where a round trip is shorter than a stream it
-	 * must carry what is in flight at once, at least two packets. Without two more segments
-	 * nothing would be left to ACK. */
+	/* The window must carry a stream [IM §3.3]. If a round trip is shorter than a stream, two
+	 * packets suffice. Two more segments keep ACKs coming. */
 	if (ev->cwnd_segs < imtcp_min(m->n, 2) * ev->chunk_segs + 2)
 		return 0;
 	if (!m->planned && ev->now_us < m->resume_us)
 		return 0;
-	/* slow start below the range: a stream would use up what is held faster than it comes, and
-	 * the hold costs growth; a few round trips later it costs nothing */
+	/* Slow start below the range: a stream would use held packets faster than they come, and
+	 * the hold would cost growth. A few round trips later it costs nothing. */
 	if (!m->planned && ev->slow_start && ev->base_bps < 2 * m->low_bps)
 		return 0;
 	return ev->unsent_bytes >=
 	       imtcp_meas_want_segs(ev, imtcp_meas_need_segs(m, ev)) * ev->mss_bytes;
 }
 
-/* STORE: what the packet that leaves next is, and the rate of the gap after it. */
+/* STORE: sets the plan of the next packet, and the rate of the gap after it. */
 IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
 	imtcp_u32 room = (imtcp_u32)imtcp_sub(ev->cwnd_segs, ev->flight_segs);
@@ -204,8 +212,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
 	imtcp_u64 high = imtcp_meas_edge_bps(m, m->sending);
 
 	m->tight = need > want;
-	/* The hold is over: two will do where m did not come together. The others come while these
-	 * leave. What really leaves shows whether they came in time. */
+	/* The hold is over. Two packets suffice if m did not come together, because more come while
+	 * these leave. The departures show whether they came in time. */
 	if (m->held)
 		want = (imtcp_u32)imtcp_min(want, IMTCP_STORE_PACKETS_LEAST * ev->chunk_segs);
 	if (room >= want) {
@@ -216,7 +224,7 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
 	} else if (!m->held) {
 		imtcp_u64 wire = (imtcp_u64)ev->mss_bytes * m->wire_q8 / 256;
 		imtcp_u64 rate = imtcp_meas_flight_bps(m, ev, ev->flight_segs);
-		/* one packet more: the one that leaves now */
+		/* One packet more: the one that leaves now. */
 		imtcp_u64 bytes = (want - room + ev->chunk_segs) * wire;
 		imtcp_u64 us = imtcp_min(imtcp_time_us(bytes, rate),
 					 imtcp_meas_hold_limit_us(m, ev, rate));
@@ -224,7 +232,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
 		m->plan = IMTCP_PLAN_HOLD;
 		m->hold_us = imtcp_to_u32(us);
 		bytes = imtcp_max(imtcp_min(room, ev->chunk_segs), 1) * wire;
-		/* no time at all is no rate: one microsecond, or the gap would have no end */
+		/* At least one microsecond: a time of zero would give a rate of zero, and the gap
+		 * would never end. */
 		m->next_bps = imtcp_min(imtcp_max(imtcp_rate_bps(bytes, imtcp_max(us, 1)), 1),
 					ev->base_bps);
 	} else {
@@ -233,9 +242,9 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
 }
 
 /*
- * The rate at which the window fills again after a hold: IMTCP_EMPTY_GAIN_Q8 times the ordinary one, but above
- * that no faster than the bottleneck delivers. What is faster stands in the bottleneck's buffer, and a short one loses it
- * (IM-F15: lab/measurements.md).
+ * Rate at which the window fills again after a hold: IMTCP_EMPTY_GAIN_Q8 times the ordinary rate.
+ * Above the ordinary rate, the capacity is the limit: what exceeds it queues at the bottleneck, and
+ * a short buffer loses it (IM-F15 in lab/measurements.md).
  */
 IMTCP_INLINE imtcp_u64 imtcp_meas_refill_bps(const struct imtcp_meas *m, imtcp_u64 base_bps)
 {
@@ -247,8 +256,8 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_refill_bps(const struct imtcp_meas *m, imtcp_u
 }
 
 /*
- * Before a departure. Sets m->next_bps, the pacing rate on the wire for the gap after the packet
- * that leaves next, and m->burst_segs. Returns 1 if a measurement ended (m->result).
+ * Called before a departure. Sets m->next_bps, the pacing rate on the wire for the gap after the
+ * next packet, and m->burst_segs. Returns 1 if a measurement ended (m->result).
  */
 IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
@@ -264,7 +273,7 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_dep
 	m->next_bps = ev->base_bps;
 	m->burst_segs = 0;
 	m->plan = IMTCP_PLAN_PLAIN;
-	/* what a hold and a stream kept back goes until the window is full once */
+	/* The backlog of a hold and a stream ends when the window is full once. */
 	if (ev->flight_segs + ev->chunk_segs >= ev->cwnd_segs)
 		m->backlog = 0;
 	if (m->backlog)
@@ -278,7 +287,7 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_dep
 
 		if (ev->now_us - m->sent_us >
 		    IMTCP_T_MAX_US + 2 * imtcp_time_us(bytes, s->low_bps)) {
-			/* the application or the receiver's window stopped it */
+			/* The application or the receiver's window stopped the stream. */
 			imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
 		} else {
 			m->plan = IMTCP_PLAN_STREAM;
@@ -300,12 +309,12 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_dep
 				m->unit = IMTCP_STORE;
 				imtcp_meas_store(m, ev);
 			} else if (m->planned) {
-				/* the application is slow, or the window fell */
+				/* The application is slow, or the window fell. */
 				if (ev->now_us - m->sent_us > 2ULL * ev->srtt_us + IMTCP_T_MAX_US)
 					imtcp_meas_not_filled(m, ev->now_us, ev->srtt_us);
 			} else if (!m->high_bps) {
 				m->unit = IMTCP_OFF;
-				/* no train at the start: make one when there is room */
+				/* No train came at the start: make one when there is room. */
 				if (ev->unsent_bytes >= 2 * IMTCP_TRAIN_SEGS * ev->mss_bytes &&
 				    ev->cwnd_segs >= ev->flight_segs + 2 * IMTCP_TRAIN_SEGS) {
 					m->plan = IMTCP_PLAN_TRAIN;
@@ -317,8 +326,8 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_dep
 	return m->ends != ended;
 }
 
-/* N and the segments of one packet for the ACKs that this receiver sends [IM §3.5.1]. Between
- * measurements only: a stream keeps its N. */
+/* Sets N and the segments per packet for the ACKs of this receiver [IM §3.5.1]. Only between
+ * measurements, because a stream keeps its N. */
 IMTCP_INLINE void imtcp_meas_adapt_n(struct imtcp_meas *m, const struct imtcp_params *p,
 				     imtcp_u32 chunk_segs)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * One measurement stream: what was sent when, what was acknowledged when, whether delay
- * rises within it, and where its two lines part.
+ * One measurement stream: departures, arrivals, the trend of the delay, and the two lines [IM
+ * §3.2.3].
  *
- * Model [IM §3.2.3]. N packets leave so that the rate climbs from the sub-range's lower end
- * B(i+1) to its upper end B(i):
+ * Model. N packets leave so that the rate climbs from the lower end B(i+1) of the sub-range to its
+ * upper end B(i):
  *
  *      M / (S(j) - S(j-1)) = B(i+1) + (j-1) (B(i) - B(i+1)) / (N-1)        j = 2...N
  *
- * While that rate is below the available bandwidth A, delay D(j) = R(j) - S(j) stays. Above
- * it, a FIFO bottleneck of capacity C falls behind by (x - A)/C of each interval.
+ * Below the available bandwidth A, the delay D(j) = R(j) - S(j) is constant. Above A, a FIFO
+ * bottleneck of capacity C falls behind by (x - A)/C of each interval.
  *
  *      arrival rate y                          x(j) = M/(S(j)-S(j-1))
  *        │        line (i)  ╱ · · ·            y(j) = M/(R(j)-R(j-1))
@@ -18,64 +18,65 @@
  *        └────────────┴─────────▶ sending rate x      [IM fig. 3]
  *                     A
  *
- * References: [IM §3.2.3-3.2.5]; trends: M. Jain, C. Dovrolis, "Pathload: a measurement tool
- * for end-to-end available bandwidth", PAM 2002 (PCT, PDT and their thresholds).
+ * References: [IM §3.2.3-3.2.5]. Trends: M. Jain, C. Dovrolis, "Pathload: a measurement tool for
+ * end-to-end available bandwidth", PAM 2002 (PCT, PDT and their thresholds).
  *
  * Differences from the paper
- *  1. A "packet" is what leaves at one instant: one segment, or the several segments of one
- *     large buffer (TSO, GSO), whose size then is M. Its arrival is that of its last segment.
- *  2. Only packets whose own ACK arrived are samples. Delayed ACKs thus make intervals of
- *     three packets without being told of [IM §3.5.1].
- *  3. S and R are those of a packet's first byte: the ACK's time less that of the bytes between
- *     at capacity. The gap behind a packet is in proportion to that packet's size. Sizes vary
- *     at the end of a large buffer. So x is the size of the packet *before* the gap over the
- *     gap. With the arrival of last bytes, x and y would be of two different packets. An ACK
- *     that ends inside of a packet serves as well.
- *  4. Line (i) is fixed at y = x, which FIFO makes exact, not fitted: two to four noisy
- *     points cannot carry a slope of their own.
- *  5. Pathload's medians of groups are left out: there are no groups in N <= 16 packets.
- *  6. An interval in which the window or the application held the stream up is no part of it.
- *  7. A rise of the delay within the clocks' grain is none (IMTCP_STRAIN_FLOOR_SHIFT).
- *  8. An ACK that answers more packets than a receiver lets come together took the place of others. Those that are left
- *     come at the pace of the way back, not of this one, so their stream says nothing.
+ *  1. A "packet" is all that leaves at one instant: one segment, or the segments of one large
+ *     buffer (TSO, GSO). M is its size. It arrives with its last segment.
+ *  2. Only packets with an ACK of their own are samples. So delayed ACKs give intervals of three
+ *     packets without further rules [IM §3.5.1].
+ *  3. S and R are those of a packet's first byte. R is the ACK's time less the time of the bytes
+ *     between at capacity. The gap behind a packet is proportional to its size, and sizes vary at
+ *     the end of a large buffer. So x is the size of the packet *before* the gap over the gap. With
+ *     last bytes, x and y would belong to two different packets. An ACK that ends inside a packet
+ *     also serves.
+ *  4. Line (i) is fixed at y = x, which FIFO makes exact. Two to four noisy points cannot give a
+ *     slope.
+ *  5. Pathload's medians of groups are absent. N <= 16 packets have no groups.
+ *  6. An interval is left out if the window or the application delayed the stream in it.
+ *  7. A rise of delay within the clocks' resolution is none (IMTCP_STRAIN_FLOOR_SHIFT).
+ *  8. A stream is invalid if one ACK answers more packets than a receiver combines. That ACK
+ *     replaced others, so the remaining ACKs show the pace of the way back.
  */
 #ifndef IMTCP_STREAM_H
 #define IMTCP_STREAM_H
 
 #include "fixed.h"
 
-/* Most packets of one stream. ours: N = 10 with delayed ACKs leaves four clean intervals; 16
- * leaves room for larger N and is a mask for the verifier. */
+/* Most packets of one stream. ours: N = 10 with delayed ACKs gives four clean intervals. 16 leaves
+ * room for more, and is a mask for the verifier. */
 #define IMTCP_STREAM_MAX 16U
 #define IMTCP_STREAM_MASK (IMTCP_STREAM_MAX - 1U)
 
-/* Pathload's thresholds, percent (PAM 2002 §3; program pathload 1.x): increasing above the
- * upper, not increasing below the lower, in between undecided. */
+/* Pathload's thresholds, percent (PAM 2002 §3; program pathload 1.x). Delay increases above the
+ * upper threshold, and does not below the lower. In between the test is undecided. */
 #define IMTCP_PCT_UP_PCT 66U
 #define IMTCP_PCT_DOWN_PCT 54U
 #define IMTCP_PDT_UP_PCT 55U
 #define IMTCP_PDT_DOWN_PCT 45U
-/* Least intervals that a trend or a fit is made from. ours: two points always lie on a line. */
+/* Least intervals for a trend or a fit. ours: Two points always lie on a line. */
 #define IMTCP_STREAM_LEAST_INTERVALS 3U
-/* A rise of delay below 1/128 of the stream's length is none, as clocks tick in microseconds. ours:
- * at the middle of a sub-range 1/20 wide, with A = C/3, the FIFO rises by 1/120. */
+/* A rise of delay below 1/128 of the stream's length is none, because clocks tick in microseconds.
+ * ours: In the middle of a narrow sub-range the FIFO rises by about as much. */
 #define IMTCP_STRAIN_FLOOR_SHIFT 7
-/* Packets that one ACK answers: every second one is acknowledged at least [RFC 5681 §4.2]. */
+/* Most packets that one ACK of a receiver answers: it acknowledges at least every second one [RFC
+ * 5681 §4.2]. */
 #define IMTCP_STREAM_PKTS_PER_ACK 2U
 /* Resolution of the clocks on both ways, microseconds. ours: a step of one tick each. */
 #define IMTCP_CLOCK_NOISE_US 2U
 
-/* A departure this much later than planned is late, beside half of the plan. ours: the timer's
- * own slack (50 us) twice. */
+/* Least delay that makes a departure late, beside half of the planned gap. ours: twice the timer's
+ * own slack of 50 us. */
 #define IMTCP_LATE_US 100U
 
 enum imtcp_trend { IMTCP_TREND_UNKNOWN = 0, IMTCP_TREND_UP = 1, IMTCP_TREND_FLAT = 2 };
 
 struct imtcp_stream_pkt {
 	imtcp_u32 start_seq;
-	imtcp_u32 end_seq;  /* first sequence number after it */
+	imtcp_u32 end_seq;  /* first sequence number after the packet */
 	imtcp_u32 sent_us;  /* S, low 32 bits of the clock */
-	imtcp_u32 acked_us; /* R, of its first byte */
+	imtcp_u32 acked_us; /* R of the first byte */
 };
 
 struct imtcp_stream {
@@ -84,29 +85,29 @@ struct imtcp_stream {
 	imtcp_u32 first_seq;	   /* of the first packet */
 	imtcp_u32 seen;		   /* bit j: packet j has S and R */
 	imtcp_u32 planned;	   /* N */
-	imtcp_u32 sent;		   /* packets that have left */
-	imtcp_u32 cursor;	   /* packets that are acknowledged entirely */
-	imtcp_u32 next_seq;	   /* of the next one */
-	imtcp_u32 least_intervals; /* of a verdict */
-	imtcp_u32 thinned;	   /* one ACK answered more packets than receivers do */
+	imtcp_u32 sent;		   /* packets that left */
+	imtcp_u32 cursor;	   /* packets that are acknowledged completely */
+	imtcp_u32 next_seq;	   /* start of the next packet */
+	imtcp_u32 least_intervals; /* for a verdict */
+	imtcp_u32 thinned;	   /* one ACK answered more packets than receivers combine */
 	struct imtcp_stream_pkt pkt[IMTCP_STREAM_MAX];
 };
 
-/* What one stream says. */
+/* The verdict on one stream. */
 struct imtcp_verdict {
 	imtcp_u64 avail_bps;	/* greatest x on line (i); low_bps if every interval is strained */
 	imtcp_u64 rate_bps;	/* x of the whole stream; 0: too few intervals */
-	imtcp_u64 free_bps;	/* and what it leaves to think free: x less its strain (gap.h) */
+	imtcp_u64 free_bps;	/* x less the strain of the stream (gap.h) */
 	imtcp_u32 trend;	/* enum imtcp_trend */
-	imtcp_u32 validity_pct; /* 100 less the relative RMS distance from the two lines */
-	imtcp_u32 intervals;	/* usable ones */
-	imtcp_u32 bunched;	/* of them, faster than the bottleneck can deliver */
+	imtcp_u32 validity_pct; /* 100 less the relative RMS error of the two lines */
+	imtcp_u32 intervals;	/* usable intervals */
+	imtcp_u32 bunched;	/* intervals faster than the bottleneck can deliver */
 	imtcp_u32 all_strained; /* line (i) is empty */
-	imtcp_u32 late;		/* intervals left out: a packet left much later than planned */
-	imtcp_u32 slow;		/* its mean rate did not reach the sub-range: it was not filled */
+	imtcp_u32 late;		/* intervals left out, because a packet left too late */
+	imtcp_u32 slow;		/* not filled: the mean rate did not reach the sub-range */
 };
 
-/* Starts a stream over the sub-range (low, high) of n packets; the first leaves at first_seq. */
+/* Starts a stream of n packets over the sub-range (low, high). The first leaves at first_seq. */
 IMTCP_INLINE void imtcp_stream_start(struct imtcp_stream *s, imtcp_u64 low_bps, imtcp_u64 high_bps,
 				     imtcp_u32 n, imtcp_u32 first_seq)
 {
@@ -143,9 +144,11 @@ IMTCP_INLINE void imtcp_stream_on_sent(struct imtcp_stream *s, imtcp_u32 end_seq
 }
 
 /*
- * A cumulative ACK up to una arrived at now_us; the newest segment that it covers left at
- * sent_us. capacity_bps (of payload; 0: unknown) leads back from una to the first byte of the
- * packet that it ends in. Only the first ACK within a packet counts: it has the shortest way back.
+ * Takes a cumulative ACK up to una that arrived at now_us. The newest segment that it covers left
+ * at sent_us.
+ *
+ * capacity_bps (of payload; 0: unknown) converts the arrival to that of the packet's first byte.
+ * Only the first ACK within a packet counts, because its conversion is the shortest.
  */
 IMTCP_GLOBAL int imtcp_stream_take_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
 				       imtcp_u32 now_us, imtcp_u64 capacity_bps)
@@ -177,7 +180,8 @@ IMTCP_GLOBAL int imtcp_stream_take_ack(struct imtcp_stream *s, imtcp_u32 una, im
 	return 0;
 }
 
-/* The same, and whether it answers too many. By itself, or the verifier would follow every way through the loop apart. */
+/* The same, and detects an ACK that answers too many packets. It is separate from
+ * imtcp_stream_take_ack, or the verifier would follow every path of that loop again. */
 IMTCP_INLINE void imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
 				      imtcp_u32 now_us, imtcp_u64 capacity_bps)
 {
@@ -188,15 +192,15 @@ IMTCP_INLINE void imtcp_stream_on_ack(struct imtcp_stream *s, imtcp_u32 una, imt
 		s->thinned = 1;
 }
 
-/* Every packet has left and is acknowledged. */
+/* Has every packet left, and is it acknowledged? */
 IMTCP_INLINE int imtcp_stream_done(const struct imtcp_stream *s)
 {
 	return s->planned && s->sent >= s->planned && s->cursor >= s->planned;
 }
 
-/* Relative rates of one interval: x and y in units of 1/4096 of the stream's highest rate. */
+/* Unit of x and y in an interval: 1/4096 of the stream's highest rate. */
 #define IMTCP_FIT_ONE 4096U
-/* Bound of both: four times the highest rate; squares of 16 of them stay below 2^33. */
+/* Bound of x and y: four times the highest rate. Squares of 16 of them stay below 2^33. */
 #define IMTCP_FIT_MAX (4U * IMTCP_FIT_ONE)
 
 struct imtcp_interval {
@@ -204,7 +208,7 @@ struct imtcp_interval {
 	imtcp_u32 y;
 };
 
-/* The intervals of one stream, in the order of sending. */
+/* The intervals of one stream, in sending order. */
 struct imtcp_intervals {
 	imtcp_u32 n;
 	imtcp_u32 _pad;
@@ -237,9 +241,10 @@ IMTCP_INLINE void imtcp_line_remove(struct imtcp_line *l, imtcp_u64 x, imtcp_u64
 }
 
 /*
- * Sum of squared residuals of the least-squares line through l, and in *gentle whether its
- * slope is below 1. With n-fold sums Sxx = n·Σxx - (Σx)² and so on, the sum is
- * (Syy - Sxy²/Sxx)/n. All unsigned: Sxy is split into sign and size.
+ * Sum of squared residuals of the least-squares line through l. *gentle: its slope is below 1.
+ *
+ * With n-fold sums Sxx = n·Σxx - (Σx)² and so on, the sum is (Syy - Sxy²/Sxx)/n. All values are
+ * unsigned, so Sxy is split into sign and size.
  */
 IMTCP_INLINE imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
 {
@@ -256,17 +261,17 @@ IMTCP_INLINE imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
 	return imtcp_div(imtcp_sub(syy, explained), l->n);
 }
 
-/* Splits of a stream's intervals into line (i) and line (ii), one after another. */
+/* Splits of a stream's intervals into line (i) and line (ii). */
 struct imtcp_split {
 	struct imtcp_line rest; /* line (ii) */
-	imtcp_u64 first_cost;	/* of line (i) */
-	imtcp_u64 best_cost;	/* of both, over the splits so far; U64_MAX: none was one */
-	imtcp_u32 best;		/* and how many intervals line (i) has there */
+	imtcp_u64 first_cost;	/* cost of line (i) */
+	imtcp_u64 best_cost;	/* least cost of both lines so far; U64_MAX: no valid split */
+	imtcp_u32 best;		/* intervals on line (i) in that split */
 	imtcp_u32 _pad;
 };
 
-/* The split with so many intervals on line (i): the best so far? A function of its own, or the verifier would follow
- * every way through it once for each way to it. */
+/* Tries the split with `first` intervals on line (i), and keeps it if it is the best. It is a
+ * global function, so the verifier follows its paths only once. */
 IMTCP_GLOBAL int imtcp_split_try(struct imtcp_split *s, imtcp_u32 first)
 {
 	imtcp_u64 cost;
@@ -277,7 +282,7 @@ IMTCP_GLOBAL int imtcp_split_try(struct imtcp_split *s, imtcp_u32 first)
 	cost = s->first_cost;
 	if (s->rest.n >= 2) {
 		cost += imtcp_line_cost(&s->rest, &gentle);
-		/* its middle must lie below y = x, or there is no strain in it */
+		/* The middle of line (ii) must lie below y = x, or it shows no strain. */
 		if (!gentle || s->rest.y >= s->rest.x)
 			return 0;
 	} else if (s->rest.n) {
@@ -291,8 +296,8 @@ IMTCP_GLOBAL int imtcp_split_try(struct imtcp_split *s, imtcp_u32 first)
 }
 
 /*
- * Best split of n intervals into line (i), y = x, and line (ii), least squares with slope below
- * 1 [IM §3.2.5]. Returns how many intervals line (i) has; *cost is the sum of squares.
+ * Best split of n intervals into line (i), y = x, and line (ii), least squares with a slope below 1
+ * [IM §3.2.5]. Returns the number of intervals on line (i). *cost is the sum of squares.
  */
 IMTCP_GLOBAL imtcp_u32 imtcp_two_lines(const struct imtcp_intervals *iv, imtcp_u64 *cost)
 {
@@ -326,24 +331,24 @@ IMTCP_GLOBAL imtcp_u32 imtcp_two_lines(const struct imtcp_intervals *iv, imtcp_u
 	return s.best;
 }
 
-/* What a stream's intervals add up to, while it is judged. Kept by the caller: the BPF stack is
- * too small for it. */
+/* Working state while a stream is judged. The caller provides it, because the BPF stack is too
+ * small. */
 struct imtcp_judging {
 	struct imtcp_intervals intervals;
 	imtcp_u64 length_us;  /* S(N) - S(1) */
-	imtcp_u64 sent_bytes; /* in it, on the wire */
+	imtcp_u64 sent_bytes; /* sent in length_us, on the wire */
 	imtcp_u64 moved_us;   /* sum of |D(j) - D(j-1)| */
-	imtcp_u64 up_us;      /* sum of the growths of delay, and of its falls: */
-	imtcp_u64 down_us;    /* D(N) - D(1) = up - down */
+	imtcp_u64 up_us;      /* sum of the rises of delay */
+	imtcp_u64 down_us;    /* sum of its falls; D(N) - D(1) = up - down */
 	imtcp_u64 wire_q8;    /* wire bytes per payload byte, scale 256 */
 	imtcp_u64 capacity_bps;
 	imtcp_u64 low_bps, high_bps;
-	imtcp_u32 rises; /* intervals in which delay grew */
+	imtcp_u32 rises; /* intervals with a rise of delay */
 	imtcp_u32 bunched;
 	imtcp_u32 late; /* intervals left out */
-	imtcp_u32 have; /* there is a packet before */
+	imtcp_u32 have; /* there is a previous packet */
 	struct imtcp_stream_pkt prev;
-	imtcp_u32 least_intervals; /* of a verdict */
+	imtcp_u32 least_intervals; /* for a verdict */
 };
 
 /* Did delay rise from the stream's first packet to its last? */
@@ -353,7 +358,7 @@ IMTCP_INLINE int imtcp_delay_rises(const struct imtcp_judging *g)
 	       (g->length_us >> IMTCP_STRAIN_FLOOR_SHIFT) + IMTCP_CLOCK_NOISE_US;
 }
 
-/* Pathload's two tests, joined: undecided where they disagree. */
+/* Pathload's two tests together. The trend is unknown if they disagree. */
 IMTCP_INLINE imtcp_u32 imtcp_trend(const struct imtcp_judging *g)
 {
 	imtcp_u64 rise_us = imtcp_sub(g->up_us, g->down_us);
@@ -377,7 +382,7 @@ IMTCP_INLINE imtcp_u32 imtcp_trend(const struct imtcp_judging *g)
 	return IMTCP_TREND_UNKNOWN;
 }
 
-/* x or y of an interval: its rate in units of 1/4096 of top_bps, bounded. */
+/* x or y of an interval, in units of 1/4096 of top_bps, bounded. */
 IMTCP_INLINE imtcp_u32 imtcp_fit_units(imtcp_u64 bytes, imtcp_u32 us, imtcp_u64 top_bps)
 {
 	if (!us)
@@ -386,7 +391,7 @@ IMTCP_INLINE imtcp_u32 imtcp_fit_units(imtcp_u64 bytes, imtcp_u32 us, imtcp_u64 
 				    IMTCP_FIT_MAX);
 }
 
-/* The interval from the packet before to p. */
+/* Adds the interval from the previous packet to p. */
 IMTCP_GLOBAL int imtcp_judge_interval(struct imtcp_judging *g, const struct imtcp_stream_pkt *p)
 {
 	imtcp_u32 ds, dr, n;
@@ -402,19 +407,19 @@ IMTCP_GLOBAL int imtcp_judge_interval(struct imtcp_judging *g, const struct imtc
 		g->prev = *p;
 		return 0;
 	}
-	/* times that run backwards: reordered, or a peer that lies */
+	/* Times run backwards: reordered packets, or a dishonest peer. */
 	if ((imtcp_s32)ds <= 0 || (imtcp_s32)dr < 0)
 		return 0;
 	g->prev = *p;
-	/* More than half as long again as the slowest interval planned: the window or the
-	 * application held it up. No part of the stream; what follows begins anew. */
+	/* The gap exceeds the slowest planned one by more than half: the window or the application
+	 * delayed the packet. The interval is left out, and the next begins anew. */
 	planned_us = imtcp_time_us(bytes, g->low_bps);
 	if (ds > planned_us + planned_us / 2 + IMTCP_LATE_US) {
 		g->late++;
 		return 0;
 	}
-	/* faster than twice what the bottleneck can deliver; or, since a capacity that bunched
-	 * ACKs have shown is none, than eight times what was sent */
+	/* Faster than twice the capacity. Bunched ACKs may have given a wrong capacity, so eight
+	 * times the sending rate also counts. */
 	least_us = imtcp_max(imtcp_time_us(bytes, g->capacity_bps) / 2, ds / 8);
 	g->bunched += dr < least_us;
 	g->length_us += ds;
@@ -434,7 +439,7 @@ IMTCP_GLOBAL int imtcp_judge_interval(struct imtcp_judging *g, const struct imtc
 	return 0;
 }
 
-/* The greatest x on line (i), bit/s, within the sub-range; its low end if the line is empty. */
+/* The greatest x on line (i), bit/s, within the sub-range. The low end if the line is empty. */
 IMTCP_INLINE imtcp_u64 imtcp_greatest_x_bps(const struct imtcp_judging *g, imtcp_u32 split)
 {
 	imtcp_u64 best = g->low_bps;
@@ -449,8 +454,8 @@ IMTCP_INLINE imtcp_u64 imtcp_greatest_x_bps(const struct imtcp_judging *g, imtcp
 }
 
 /*
- * x - C (R/S - 1), bit/s: the stream's rate x less what it was strained by, S the time in which it left
- * and R that in which it arrived (gap.h); x where delay does not rise, and more where it falls.
+ * x - C (R/S - 1), bit/s: the rate x of the stream less its strain (gap.h). S and R are its lengths
+ * at departure and at arrival. It is x if delay does not rise, and more if delay falls.
  */
 IMTCP_INLINE imtcp_u64 imtcp_free_bps(const struct imtcp_judging *g, imtcp_u64 rate_bps)
 {
@@ -464,8 +469,8 @@ IMTCP_INLINE imtcp_u64 imtcp_free_bps(const struct imtcp_judging *g, imtcp_u64 r
 }
 
 /*
- * Judges a stream of which all ACKs are in. wire_q8 is wire bytes per payload byte, scale 256;
- * capacity_bps 0: unknown. g is scratch.
+ * Judges a stream with all its ACKs. wire_q8 is wire bytes per payload byte, scale 256.
+ * capacity_bps is 0 if unknown. g is scratch.
  */
 IMTCP_GLOBAL int imtcp_stream_judge(const struct imtcp_stream *s, imtcp_u64 capacity_bps,
 				    imtcp_u32 wire_q8, struct imtcp_judging *g,
