@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The congestion controls that measure: `imtcp` (Reno and nothing else), `imtcp_bg` (background
- * transfer) and `imtcp_fs` (full speed).
+ * The congestion controls that measure: `imtcp` (Reno), `imtcp_bg` (background transfer) and
+ * `imtcp_fs` (full speed).
  *
- * `imtcp_fs` takes most of a line that it shares with Reno (docs/reference/modes.md). So its row has 0 in the place
- * of TCP_CONG_NON_RESTRICTED: without CAP_NET_ADMIN nobody may choose it. The sockops program may give it to a
- * connection of anybody, because BPF programs pass that check.
+ * `imtcp_fs` takes most of a link that it shares with Reno (docs/reference/modes.md). So its row
+ * has 0 and not TCP_CONG_NON_RESTRICTED: nobody may choose it without CAP_NET_ADMIN. The sockops
+ * program may give it to any connection, because BPF programs pass that check.
  */
 #include "imtcp_mode_ops.h"
 #include <imtcp/cc_fs.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Between the kernel's TCP and a control: read the socket, ask the control, write the socket. It
- * is the same for every control (core/include/imtcp/flow.h says what one is); imtcp_mode_ops.h makes
- * a control's programs of it.
+ * The adapter between the kernel's TCP and a control: it reads the socket, asks the control, and
+ * writes the socket. It is the same for every control (core/include/imtcp/flow.h). imtcp_mode_ops.h
+ * makes programs from it.
  *
  *   kernel calls                  filled here        control      written back
  *   ─────────────                 ───────────        ───────      ─────────────────────────
@@ -12,19 +12,20 @@
  *   set_state    (the same)   ──▶ sample         ──▶ reduced
  *   min_tso_segs (may send)   ──▶ departure      ──▶ space    ──▶ sk_pacing_rate; snd_cwnd of a hold
  *
- * Floor and ceiling of a run hold for every control (imtcp_policy.h). What the kernel does by itself
- * (PRR, undo, the retransmission timer) stays its own.
+ * Floor and ceiling of a run apply to every control (imtcp_policy.h). The kernel keeps PRR, undo
+ * and the retransmission timer.
  *
- * Facts of the kernel that shape it
+ * Facts of the kernel that shape the adapter
  *  - min_tso_segs runs once per tcp_write_xmit, before the pacing check and often without a
- *    departure. The rate set there spaces the buffer that leaves next, and decides how many
- *    segments it has (about 1 ms of data).
- *  - With SK_PACING_NEEDED one buffer leaves per call. Then TCP's own high-resolution timer calls
- *    again: it is the hold's timer.
- *  - tcp_update_pacing_rate overwrites the rate after each ACK, so it is set where it is used.
- *  - The kernel never paces the first ten segments of a connection: the opening train is free.
- *  - cong_avoid, pkts_acked and min_tso_segs have the same signatures on 6.1 and 6.12. cong_control
- *    has not. With cong_avoid the kernel keeps PRR, undo and recovery.
+ *    departure. The rate set there spaces the next buffer, and decides how many segments it has
+ *    (about 1 ms of data).
+ *  - With SK_PACING_NEEDED one buffer leaves per call. Then TCP's high-resolution timer calls
+ *    again, so it is the timer of a hold.
+ *  - tcp_update_pacing_rate overwrites the rate after each ACK. So the adapter sets it where TCP
+ *    uses it.
+ *  - The kernel never paces the first ten segments of a connection, so the opening train is free.
+ *  - cong_avoid, pkts_acked and min_tso_segs have the same signatures on 6.1 and 6.12, and
+ *    cong_control has not. With cong_avoid the kernel keeps PRR, undo and recovery.
  */
 #ifndef IMTCP_ADAPTER_H
 #define IMTCP_ADAPTER_H
@@ -33,9 +34,10 @@
 #include "imtcp_neighbours.h"
 #include "imtcp_policy.h"
 
-/* What the kernel sends at a time where the control says nothing: TCP's own default. */
+/* Segments that the kernel sends at a time if the control sets none: TCP's default. */
 #define IMTCP_USUAL_SEGS 2U
-/* The floor's window is a 20th more: what holds keep back is caught up, as under imtcp_bg's cap. */
+/* The window for the floor is a 20th larger, to catch up on what holds keep back. imtcp_bg's cap
+ * does the same. */
 #define IMTCP_FLOOR_SLACK_DIV 20U
 
 static __always_inline struct imtcp_conn *imtcp_conn_of(struct sock *sk)
@@ -67,14 +69,14 @@ static __always_inline struct imtcp_totals *imtcp_totals_of(void)
 	return bpf_map_lookup_elem(&imtcp_totals, &zero);
 }
 
-/* A full segment on the wire. TCP's header is known only after the handshake. */
+/* A full segment on the wire. The size of TCP's header is known only after the handshake. */
 static __always_inline __u32 imtcp_pkt_bytes(const struct imtcp_conn *conn,
 					     const struct tcp_sock *tp)
 {
 	return tp->mss_cache + tp->tcp_header_len + conn->ip_header_bytes;
 }
 
-/* The window limited what was sent, or it may double in slow start. */
+/* Did the window limit sending, or may it double in slow start? */
 static __always_inline int imtcp_window_full(const struct tcp_sock *tp, __u32 cwnd_segs)
 {
 	if (cwnd_segs < tp->snd_ssthresh)
@@ -94,9 +96,9 @@ static __always_inline struct imtcp_window imtcp_read_window(const struct tcp_so
 	return w;
 }
 
-/* ---- what ended a measurement ---- */
+/* ---- results of the measurement ---- */
 
-/* A measurement ended: to the ring buffer, or to the count of those it had no room for. */
+/* Writes a measurement that ended into the ring buffer. Counts it if the buffer has no room. */
 static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *conn)
 {
 	struct imtcp_meas *m = &conn->flow.meas;
@@ -120,7 +122,7 @@ static __always_inline void imtcp_publish(struct sock *sk, struct imtcp_conn *co
 		return;
 	}
 	e->at_ns = m->result.at_us * 1000;
-	/* Congestion controls may not ask for a cookie; sockops and the iterator have it made. */
+	/* A congestion control cannot make the cookie. sockops and the iterator make it. */
 	conn->cookie = (__u64)sk->__sk_common.skc_cookie.counter;
 	e->cookie = conn->cookie;
 	e->policy = conn->policy;
@@ -150,7 +152,7 @@ static __always_inline void imtcp_measures_nothing(struct sock *sk, struct imtcp
 
 /* ---- pkts_acked ---- */
 
-/* What the ACK tells, for learn. */
+/* Fills the sample for learn from an ACK. */
 static __always_inline void imtcp_read_ack(struct sock *sk, struct imtcp_conn *conn,
 					   const struct ack_sample *told, struct imtcp_sample *s)
 {
@@ -160,8 +162,8 @@ static __always_inline void imtcp_read_ack(struct sock *sk, struct imtcp_conn *c
 	s->now_us = tp->tcp_mstamp;
 	s->snd_una = tp->snd_una;
 	s->snd_nxt = tp->snd_nxt;
-	/* While some segments are only SACKed, the sample may be of one that overtook the others:
-	 * no round trip of the path that the window fills. */
+	/* If segments are SACKed, the RTT may be that of one that overtook the others. It is then
+	 * not the RTT of the path. */
 	s->rtt_us = tp->sacked_out ? -1 : told->rtt_us;
 	s->acked_segs = told->pkts_acked;
 	s->stamp = options->rcv_tsval;
@@ -179,8 +181,8 @@ static __always_inline void imtcp_read_ack(struct sock *sk, struct imtcp_conn *c
 
 /* ---- cong_avoid, ssthresh and set_state ---- */
 
-/* Window that carries bps at this round trip, one segment or more; 0 without bps. A global function, or the
- * verifier would follow every way through the control once for each way through this. */
+/* Window that carries bps at this RTT, at least one segment; 0 without bps. It is a global
+ * function, or the verifier would follow every path of the control again for each path here. */
 IMTCP_GLOBAL __u32 imtcp_window_for(__u64 bps, __u32 rtt_us, __u32 pkt_bytes)
 {
 	if (!bps || bps == IMTCP_U64_MAX)
@@ -188,7 +190,7 @@ IMTCP_GLOBAL __u32 imtcp_window_for(__u64 bps, __u32 rtt_us, __u32 pkt_bytes)
 	return imtcp_max(imtcp_window_segs(bps, rtt_us, pkt_bytes), 1);
 }
 
-/* What the window is and may be, for all but learn. */
+/* Fills the window of a sample, for all functions but learn. */
 static __always_inline void imtcp_read_sample(struct sock *sk, struct imtcp_conn *conn,
 					      struct imtcp_sample *s)
 {
@@ -230,7 +232,7 @@ static __always_inline void imtcp_before_decision(struct sock *sk, struct imtcp_
 	imtcp_decision_begin(&conn->flow, s, d, &w);
 }
 
-/* After decide. */
+/* After decide: writes the window. */
 static __always_inline void imtcp_write_window(struct sock *sk, struct imtcp_conn *conn,
 					       const struct imtcp_sample *s,
 					       struct imtcp_decision *d)
@@ -243,19 +245,21 @@ static __always_inline void imtcp_write_window(struct sock *sk, struct imtcp_con
 	tp->snd_cwnd = d->w.cwnd_segs;
 	tp->snd_ssthresh = d->w.ssthresh_segs;
 	tp->snd_cwnd_cnt = d->w.credit_segs;
-	/* last, or the verifier would follow every way through the control once for each way through this */
+	/* This comes last, or the verifier would follow every path of the control again for each
+	 * path here. */
 	imtcp_note_neighbours(sk, conn, s->now_us);
 }
 
-/* The window before the newest loss or mark. TCP's prior_cwnd may be that of a hold; a connection that came to
- * its control later has no other. */
+/* The window before the newest loss or mark. TCP's prior_cwnd may be that of a hold. A connection
+ * that changed to its control later has only prior_cwnd. */
 static __always_inline __u32 imtcp_undone_segs(const struct imtcp_conn *conn,
 					       const struct tcp_sock *tp)
 {
 	return conn->flow.hold.loss_segs ? conn->flow.hold.loss_segs : tp->prior_cwnd;
 }
 
-/* Before target. A timer that expired has all in flight taken for lost, and tells its state later. */
+/* Before target. If the retransmission timer expired, nothing is in flight, and TCP sets its state
+ * later. */
 static __always_inline void imtcp_read_loss(struct sock *sk, struct imtcp_conn *conn,
 					    struct imtcp_sample *s)
 {
@@ -263,7 +267,8 @@ static __always_inline void imtcp_read_loss(struct sock *sk, struct imtcp_conn *
 	s->timed_out |= s->lost && !s->flight_segs;
 }
 
-/* Before reduced: the window of before it, whether CWR was a mark, and the state that TCP enters. */
+/* Before reduced: the window before the reduction, the state that TCP enters, and whether CWR was a
+ * mark. */
 static __always_inline void imtcp_read_reduction(struct sock *sk, struct imtcp_conn *conn,
 						 __u8 new_state, struct imtcp_sample *s)
 {
@@ -279,8 +284,9 @@ static __always_inline void imtcp_read_reduction(struct sock *sk, struct imtcp_c
 
 /* ---- min_tso_segs ---- */
 
-/* What may leave, for space. Returns 0 where nothing will: most attempts, one per ACK, end at the gap after
- * the packet before (tcp_pacing_check). What left is noted first, the rest would be in vain. */
+/* Fills the departure for space. Returns 0 if nothing will leave: most attempts, one per ACK, end
+ * in the gap after the previous packet (tcp_pacing_check). A packet that left since is always
+ * processed first. */
 static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_conn *conn,
 						struct imtcp_policy *policy,
 						struct imtcp_departure *dep)
@@ -323,14 +329,14 @@ static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_co
 	return 1;
 }
 
-/* The rate that the program set, bytes per second; ~0: none. TCP takes a rate of 0 for none. */
+/* The rate that the program set, bytes per second; ~0: none. TCP treats a rate of 0 as none. */
 static __always_inline unsigned long imtcp_max_pacing(const struct sock *sk)
 {
 	return sk->sk_max_pacing_rate ? sk->sk_max_pacing_rate : ~0UL;
 }
 
-/* Who paces this connection where we do not: TCP where its program asked for it, whenever that was; fq where the
- * connection leaves through one. */
+/* The pacing of this connection without us: by TCP if its program requested that at any time, by fq
+ * if it leaves through one. */
 static __always_inline __u32 imtcp_pacing_without_us(const struct sock *sk,
 						     const struct imtcp_conn *conn)
 {
@@ -339,9 +345,9 @@ static __always_inline __u32 imtcp_pacing_without_us(const struct sock *sk,
 }
 
 /*
- * TCP's own timer ends our gaps, below fq, too: for fq TCP would hand over several buffers where we were asked about
- * one. Each packet then comes to fq at its time of departure, so fq delays none again. fq notes itself in the socket
- * once for each flow, so we remember it.
+ * Sets the pacing rate. TCP's own timer ends our gaps, also with fq: TCP would give several buffers
+ * to fq for one question to us. Each packet then reaches fq at its departure time, so fq does not
+ * delay it again. fq sets the pacing status of a socket once per flow, so we remember it.
  */
 static __always_inline void imtcp_write_pacing(struct sock *sk, struct imtcp_conn *conn,
 					       __u64 bytes_per_sec, int unpaced)
@@ -352,7 +358,8 @@ static __always_inline void imtcp_write_pacing(struct sock *sk, struct imtcp_con
 	sk->sk_pacing_status = unpaced ? imtcp_pacing_without_us(sk, conn) : SK_PACING_NEEDED;
 }
 
-/* After space: the pace of the gap, within the ceiling. Returns the segments that may leave at once. */
+/* After space: writes the pace of the gap, within the ceiling. Returns the segments that may leave
+ * at once. */
 static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn *conn,
 					      struct imtcp_policy *policy,
 					      const struct imtcp_departure *dep,
@@ -362,7 +369,7 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 	__u64 bps = d->pace_bps;
 
 	if (!bps)
-		return IMTCP_USUAL_SEGS; /* no RTT yet: as the kernel does it */
+		return IMTCP_USUAL_SEGS; /* no RTT yet: the kernel's default */
 	conn->spaced_nxt = dep->snd_nxt;
 	if (d->hold_segs | conn->flow.hold.held_segs)
 		tcp_sk(sk)->snd_cwnd = imtcp_held_segs(&conn->flow, d, dep->cwnd_segs);
@@ -370,8 +377,8 @@ static __always_inline __u32 imtcp_write_pace(struct sock *sk, struct imtcp_conn
 		__u64 paced_bps = imtcp_policy_pace(policy, dep->now_us, bps,
 						    (__u64)dep->chunk_segs * dep->pkt_bytes);
 
-		/* A stream is faster than the ceiling for its few milliseconds, or nothing could be
-		 * measured below one: what follows it pays. */
+		/* A stream may exceed the ceiling for a few milliseconds, or nothing could be
+		 * measured below one. Later packets compensate. */
 		if (d->plan != IMTCP_PLAN_STREAM)
 			bps = paced_bps;
 	}

@@ -2,8 +2,8 @@
 /*
  * The state of one connection (socket-local storage), and the maps of the main object.
  *
- * Every program of a connection runs under its socket's lock, so its state needs no other.
- * Readers (the iterator) look without a lock: each field is whole, two fields may be of two
+ * All programs of a connection run under its socket's lock, so its state needs no other lock. The
+ * iterator reads without a lock: each field is consistent, but two fields may be from different
  * moments.
  */
 #ifndef IMTCP_CONN_H
@@ -20,43 +20,43 @@
 #include <imtcp/cc_paper_nice.h>
 #include <imtcp/paper_unit.h>
 
-/* What a connection did that its policy did not order. */
+/* How a connection departed from its policy. */
 enum {
 	IMTCP_WENT_FREE = 1,   /* it sent on a control that does not hold back as ordered */
-	IMTCP_WENT_ASTRAY = 2, /* on one that is none of ours: what it sent is not known */
+	IMTCP_WENT_ASTRAY = 2, /* it sent on a control that is not ours, so its bytes are unknown */
 };
 
 struct imtcp_conn {
 	__u64 policy; /* 0: none */
 	__u64 cookie;
 	__u64 started_us;
-	__u64 acked_before;    /* tp->bytes_acked when it came to its control */
-	__u64 received_before; /* tp->bytes_received then */
-	__u64 epoch_ns;	       /* policy epoch in which this connection was last counted */
-	__u64 counted_bytes;   /* that it added to its policy's bytes_acked */
-	/* of the policy's other connections, at this one's valid result before */
+	__u64 acked_before;    /* tp->bytes_acked when it got its control */
+	__u64 received_before; /* tp->bytes_received when it got its control */
+	__u64 epoch_ns;	       /* newest epoch of the policy that counts this connection */
+	__u64 counted_bytes;   /* its share of the policy's bytes_acked */
+	/* the policy's other connections at the previous valid result */
 	__u64 others_bytes;
 	__u64 others_at_us;
-	__u64 published;     /* measurements that ended and are in the ring buffer */
-	__u64 charged_bytes; /* tp->bytes_sent when its policy's clock was last moved on for it */
-	__u64 noted_second;  /* in which its neighbours were counted */
+	__u64 published;     /* measurements in the ring buffer */
+	__u64 charged_bytes; /* tp->bytes_sent at the newest charge to the policy's clock */
+	__u64 noted_second;  /* second of the newest count of neighbours */
 	__u32 mode;	     /* enum imtcp_mode */
 	__u32 ip_header_bytes;
-	__u32 spaced_nxt; /* snd_nxt when the control was asked for a gap */
-	__u32 left;	  /* on another control at present, which may be one of ours soon */
-	__u32 pacing;	  /* sk_pacing_status as it is without us */
-	__u32 went;	  /* IMTCP_WENT_*, before it had this control, as its policy counts it */
+	__u32 spaced_nxt; /* snd_nxt when the control last set a gap */
+	__u32 left;	  /* on another control now, which may soon be ours again */
+	__u32 pacing;	  /* sk_pacing_status without us */
+	__u32 went;	  /* IMTCP_WENT_* before this control, as the policy counts it */
 	struct imtcp_flow flow;
 	struct imtcp_sample
-		newest; /* ACK: the stack is too small for it where streams are judged */
-	/* of the control that mode names; those that are not here have no state of their own */
+		newest; /* newest ACK; the stack is too small for it where streams are judged */
+	/* state of the control that mode names; other controls have none */
 	union {
 		struct imtcp_bg bg;
 		struct imtcp_lp lp;
 		struct imtcp_nice nice;
 		struct imtcp_ledbat ledbat;
 		struct imtcp_ledbatpp ledbatpp;
-		struct imtcp_paper paper; /* and of what is built upon it */
+		struct imtcp_paper paper; /* also for the controls built on it */
 		struct imtcp_paper_lp paper_lp;
 		struct imtcp_paper_nice paper_nice;
 	} own;
@@ -69,7 +69,7 @@ struct {
 	__type(value, struct imtcp_conn);
 } imtcp_conns SEC(".maps");
 
-/* Cloned: a connection that is accepted belongs to the policy of its listener. */
+/* Cloned: an accepted connection belongs to the policy of its listener. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
@@ -84,10 +84,10 @@ struct {
 	__type(value, struct imtcp_policy);
 } imtcp_policies SEC(".maps");
 
-/* Half a megabyte holds 5000 results: 100 connections at 20 a second for 2.5 s. */
+/* Half a megabyte holds 5000 results, those of 100 busy connections for some seconds. */
 #define IMTCP_EVENTS_BYTES (512 * 1024)
-/* Anybody may choose a control by name and so fill the buffer: connections without a policy have a quarter of it.
- * ours: that is 1200 results. */
+/* Connections without a policy have a quarter of the buffer, because anybody may choose a control
+ * by name and so fill it. ours. */
 #define IMTCP_EVENTS_STRANGERS_BYTES (IMTCP_EVENTS_BYTES / 4)
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

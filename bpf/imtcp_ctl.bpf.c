@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The control programs beside the congestion controls:
+ * The control programs beside the congestion controls. The command loads each when it needs it,
+ * with the maps of the congestion controls.
  *
- *   imtcp_sockops      gives a cgroup's new connections and listeners, or those that pass a filter, to a run or
- *                      attachment
- *   imtcp_connections  prints a record of every connection that has our state
- *   imtcp_connections_here  the same for one network namespace, where a kernel accepts only that
- *   imtcp_tagged       prints the policy and the network namespace of every socket that has a tag
- *   imtcp_switch       takes sockets of a network namespace off our congestion controls
- *   imtcp_opened       prints the socket of each descriptor, and the cgroup that it was opened in
- *   imtcp_held         prints the connections of a network namespace that a file holds, and their cgroups
- *   imtcp_set_orders  writes new orders into a policy, beside the programs that count in it
+ *   ── program ───────────── what it does ──────────────────────────────────────────────────────
+ *   imtcp_sockops           gives new connections and listeners of a cgroup to a run or
+ *                           attachment, or those that pass its filter
+ *   imtcp_connections       prints a record of every connection with our state
+ *   imtcp_connections_here  the same for one network namespace, if a kernel accepts only that
+ *   imtcp_tagged            prints policy and network namespace of every tagged socket
+ *   imtcp_switch            takes sockets of a network namespace off our congestion controls
+ *   imtcp_opened            prints the socket of each file descriptor, and its original cgroup
+ *   imtcp_held              prints the connections of a network namespace that a file holds,
+ *                           and their original cgroups
+ *   imtcp_set_orders        writes new orders into a policy while programs count in it
  *   imtcp_keep_dscp, imtcp_set_priority  mark packets (imtcp_ctl_marks.h)
- *   imtcp_receive, imtcp_let_receive  steer the windows that connections offer (imtcp_ctl_receive.h)
- *   imtcp_tag_subflows  gives the subflows of a multipath connection to a run or attachment
- *
- * The command loads each where it needs it, onto the maps that the congestion controls use.
+ *   imtcp_receive, imtcp_let_receive     steer the windows that connections offer
+ *                                        (imtcp_ctl_receive.h)
+ *   imtcp_tag_subflows      gives subflows of a multipath connection to a run or attachment
  */
 #include "imtcp_conn.h"
 #include "imtcp_ctl.h"
@@ -36,7 +38,7 @@ enum {
 
 /* --- imtcp_sockops ------------------------------------------------------------------- */
 
-/* uapi/linux/bpf.h; the layout is fixed */
+/* uapi/linux/bpf.h; the layout is fixed. */
 enum {
 	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
 	BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4,
@@ -66,7 +68,7 @@ _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "as in uapi/l
 
 SEC(".rodata.cfg") const volatile struct imtcp_ctl_cfg cfg;
 
-/* Its programs read cfg. */
+/* The programs of this header read cfg. */
 #include "imtcp_ctl_marks.h"
 
 /* The control of each mode. */
@@ -88,18 +90,19 @@ static const char controls[IMTCP_MODES][TCP_CA_NAME_MAX] __attribute__((aligned(
 	[IMTCP_MODE_PAPER_NICE] = IMTCP_CC_PAPER_NICE,
 };
 
-/* Returns 0 where it has the control now. */
+/* Returns 0 on success. */
 static __always_inline long set_control(struct bpf_sock_ops *ctx, __u32 mode)
 {
-	/* One comparison: with two, clang compares mode - 1 and the verifier learns nothing of mode.
-	 * No mode at all has no name, which the kernel refuses. */
+	/* One comparison: with two, clang compares mode - 1, and the verifier learns nothing of
+	 * mode. Mode 0 has no name, and the kernel refuses that. */
 	if (mode >= IMTCP_MODES)
 		return 0;
 	return bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, (void *)controls[mode],
 			      TCP_CA_NAME_MAX);
 }
 
-/* Returns 0 where its packets are marked. A connection that is accepted has its listener's tag and marks. */
+/* Marks the packets of a connection. Returns 0 on success. An accepted connection has its
+ * listener's tag and marks. */
 static __always_inline long set_dscp(struct bpf_sock_ops *ctx, struct imtcp_tag *tag, __u32 dscp)
 {
 	if (ctx->family == AF_INET6 && !imtcp_is_mapped(ctx->remote_ip6))
@@ -107,7 +110,7 @@ static __always_inline long set_dscp(struct bpf_sock_ops *ctx, struct imtcp_tag 
 	return imtcp_mark(ctx, 0, tag, dscp);
 }
 
-/* Is this tag of another run or attachment, with orders in force? */
+/* Does this tag belong to another run or attachment with orders in force? */
 static __always_inline int is_anothers(const struct imtcp_tag *tag)
 {
 	__u64 id = tag->policy;
@@ -119,8 +122,8 @@ static __always_inline int is_anothers(const struct imtcp_tag *tag)
 	return policy && policy->mode != IMTCP_MODE_NONE;
 }
 
-/* What is not to be had by this attachment because of its filter. A connection that is accepted has its
- * listener's tag: without it the attachments further out have their turn. */
+/* Does the filter exclude this connection? An accepted connection has its listener's tag. Without
+ * it outer attachments may take the connection. */
 static __always_inline int is_filtered_out(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
 {
 	struct imtcp_tag *tag;
@@ -128,7 +131,7 @@ static __always_inline int is_filtered_out(struct bpf_sock_ops *ctx, struct bpf_
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 0;
 	tag = bpf_sk_storage_get(&imtcp_tags, sk, NULL, 0);
-	/* Seen when it connected, or open when the attachment began. */
+	/* It was seen when it connected, or it was open when the attachment began. */
 	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && tag && tag->policy)
 		return 1;
 	if (imtcp_filter_passes(&cfg.filter, ctx))
@@ -138,7 +141,8 @@ static __always_inline int is_filtered_out(struct bpf_sock_ops *ctx, struct bpf_
 	return 1;
 }
 
-/* Always returns 1 and leaves ctx->reply alone: programs of other cgroups may answer too. */
+/* Always returns 1 and leaves ctx->reply alone, because programs of other cgroups may answer,
+ * too. */
 SEC("sockops")
 int imtcp_sockops(struct bpf_sock_ops *ctx)
 {
@@ -148,8 +152,8 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 	struct bpf_sock *sk;
 	__u64 id = cfg.policy;
 
-	/* A filter needs an address, which a connection that is being made at the attachment's beginning shows
-	 * to user space only when it is established. */
+	/* A filter needs an address. A connection that is being made when the attachment begins has
+	 * one for user space only once it is established. */
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB &&
 	    ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    !(filters && ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB))
@@ -164,25 +168,27 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 		return 1;
 	tag = bpf_sk_storage_get(&imtcp_tags, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!tag) {
-		/* more than net.core.optmem_max */
+		/* Storage is limited by net.core.optmem_max. */
 		if (ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 			__sync_fetch_and_add(&policy->no_room_conns, 1);
 		return 1;
 	}
-	/* The inner of two nested cgroups comes first and wins, while its policy is in force. */
+	/* The inner of two nested cgroups comes first, and wins while its policy is in force. */
 	if (is_anothers(tag)) {
 		if (ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 			__sync_fetch_and_add(&policy->inner_conns, 1);
 		return 1;
 	}
-	/* From now on it is there, for the events of this connection to carry. */
+	/* Makes the cookie, for the events of this connection. */
 	bpf_get_socket_cookie(ctx);
-	/* Before the control: its init looks for the tag. */
+	/* Before the control, whose init reads the tag. */
 	tag->policy = id;
-	/* Where there is a filter, a listener's tag says who decides on what it accepts, and no more. */
+	/* With a filter, the tag of a listener only shows who decides on its accepted
+	 * connections. */
 	if (filters && ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
-	/* Without orders none is asked for. A listener's connections are looked at when it accepts them. */
+	/* Without orders no control is expected. Accepted connections of a listener are checked
+	 * when it accepts them. */
 	if (set_control(ctx, policy->mode) && policy->mode != IMTCP_MODE_NONE &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		__sync_fetch_and_add(&policy->refused_conns, 1);
@@ -194,7 +200,7 @@ int imtcp_sockops(struct bpf_sock_ops *ctx)
 
 /* --- the kernel's structures for the iterators --------------------------------------- */
 
-/* "___ctl": flavours of the structures in imtcp_kernel.h, with the members used here. */
+/* "___ctl": variants of the structures in imtcp_kernel.h, with the members used here. */
 struct file;
 
 struct socket {
@@ -246,7 +252,7 @@ struct bpf_iter_meta {
 
 struct bpf_map;
 
-/* Contexts of the iterators, members of 8 bytes each. */
+/* Contexts of the iterators. Their members have 8 bytes each. */
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;
 	struct bpf_map *map;
@@ -269,7 +275,7 @@ struct bpf_iter__task_file {
 	struct file *file __attribute__((aligned(8)));
 };
 
-/* Its programs read cfg, and the iterators' contexts. */
+/* The programs of this header read cfg and the iterators' contexts. */
 #include "imtcp_ctl_receive.h"
 
 /* --- imtcp_connections --------------------------------------------------------------- */
@@ -279,13 +285,13 @@ static __always_inline __u64 socket_inode(struct sock___ctl *sk)
 	char *file = (char *)BPF_CORE_READ(sk, sk_socket);
 
 	if (!file)
-		return 0; /* orphaned: closed by its process, still sending */
+		return 0; /* orphaned: its process closed it, and it still sends */
 	file -= bpf_core_field_offset(struct socket_alloc, socket);
 	return BPF_CORE_READ((struct socket_alloc *)file, vfs_inode.i_ino);
 }
 
-/* Of a record or any other structure with these members: a function would take them by address, and a record
- * leaves no room for that on the stack. */
+/* Fills addresses and ports of a record or another structure with these members. A function would
+ * take them by address, and the stack has no room for that beside a record. */
 #define fill_peer(to, skc)                                                                         \
 	do {                                                                                       \
 		(to)->family = BPF_CORE_READ(skc, skc_family);                                     \
@@ -319,8 +325,7 @@ static __always_inline void fill_received(struct imtcp_record *rec, struct tcp_s
 	rec->received_yielding_us = receiver->state.facts.yielding_us;
 }
 
-/* The sequence number after what was written is also that of a SYN or FIN before they are
- * acknowledged. */
+/* An unacknowledged SYN or FIN also takes a sequence number, and is no data. */
 static __always_inline __u32 queued_bytes(const struct tcp_sock *tp, __u8 state)
 {
 	__u32 bytes = tp->write_seq - tp->snd_una;
@@ -338,9 +343,9 @@ static __always_inline __u32 queued_bytes(const struct tcp_sock *tp, __u8 state)
 	}
 }
 
-/* The parameters are written from where they are: with a copy of them the record takes most of the 512
- * bytes that a program's stack has. Of a record that does not fit into the reader's buffer neither part
- * is kept, and it is made again. */
+/* Writes the parameters from their place, because a record with them takes most of the 512 bytes of
+ * a program's stack. If a record does not fit into the reader's buffer, the kernel drops both parts
+ * and calls again. */
 #define RECORD_WITHOUT_PARAMS_BYTES __builtin_offsetof(struct imtcp_record, params)
 _Static_assert(RECORD_WITHOUT_PARAMS_BYTES + sizeof(struct imtcp_params) ==
 		       sizeof(struct imtcp_record),
@@ -389,7 +394,7 @@ int imtcp_connections_here(struct bpf_iter__tcp *ctx)
 
 	if (!ctx->sk_common)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(ctx->sk_common); /* not those in TIME_WAIT, nor requests */
+	tp = bpf_skc_to_tcp_sock(ctx->sk_common); /* NULL in TIME_WAIT and for requests */
 	if (!tp)
 		return 0;
 	conn = bpf_sk_storage_get(&imtcp_conns, tp, NULL, 0);
@@ -419,7 +424,7 @@ int imtcp_tagged(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 SEC(".data.switch") struct imtcp_ctl_switch order;
 
-/* The policies whose sockets are moved, each with how many were. */
+/* The policies whose sockets move, with the count of moved sockets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -428,7 +433,7 @@ struct {
 	__type(value, __u64);
 } imtcp_given_up SEC(".maps");
 
-/* Names are padded with zeros: 16 bytes are two words. */
+/* Are two names equal? They are padded with zeros, so 16 bytes are two words. */
 static __always_inline int same_name(const char *name, const char *other)
 {
 	const __u64 *words = (const __u64 *)name, *others = (const __u64 *)other;
@@ -446,7 +451,7 @@ static __always_inline int is_ours(const char *name)
 	return 0;
 }
 
-/* It is nobody's any more, and its packets are marked as before. */
+/* Removes the tag, and restores the marks. */
 static __always_inline void leave(struct tcp_sock *tp)
 {
 	struct imtcp_tag *tag = bpf_sk_storage_get(&imtcp_tags, tp, NULL, 0);
@@ -471,7 +476,7 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 
 	if (!skc || !order.armed)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(skc); /* not those in TIME_WAIT, nor requests */
+	tp = bpf_skc_to_tcp_sock(skc); /* NULL in TIME_WAIT and for requests */
 	if (!tp)
 		return 0;
 	icsk = (struct inet_connection_sock___ctl *)tp;
@@ -486,7 +491,8 @@ int imtcp_switch(struct bpf_iter__tcp *ctx)
 			return 0;
 	}
 	if (!is_ours(cc)) {
-		/* A listener of an attachment with a filter, or a connection whose program chose another control. */
+		/* A listener of an attachment with a filter, or a connection whose program chose
+		 * another control. */
 		if (order.given_up)
 			leave(tp);
 		return 0;
@@ -538,7 +544,8 @@ int imtcp_opened(struct bpf_iter__task_file *ctx)
 
 /* --- imtcp_held ---------------------------------------------------------------------- */
 
-/* One that its process has closed or that waits to be accepted has no file, nor has one of the kernel's own. */
+/* A connection has no file if its process closed it, if it waits for accept, or if it is the
+ * kernel's own. */
 SEC("iter/tcp")
 int imtcp_held(struct bpf_iter__tcp *ctx)
 {
@@ -549,7 +556,7 @@ int imtcp_held(struct bpf_iter__tcp *ctx)
 
 	if (!ctx->sk_common || ctx->sk_common->skc_state == TCP_LISTEN)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(ctx->sk_common); /* not those in TIME_WAIT, nor requests */
+	tp = bpf_skc_to_tcp_sock(ctx->sk_common); /* NULL in TIME_WAIT and for requests */
 	if (!tp)
 		return 0;
 	sk = (struct sock___ctl *)tp;
@@ -569,8 +576,8 @@ int imtcp_held(struct bpf_iter__tcp *ctx)
 
 /* --- imtcp_set_orders ----------------------------------------------------------------- */
 
-/* User space can only replace a whole element of the map, and would lose what is counted between its look and that.
- * Returns 0 where there is no such policy. */
+/* User space can only replace a whole element of the map, and would lose counts made meanwhile.
+ * Returns 0 if there is no such policy. */
 SEC("syscall")
 int imtcp_set_orders(struct imtcp_orders *orders)
 {
@@ -599,8 +606,8 @@ struct tcp_sock___mptcp {
 	__u8 is_mptcp;
 } IMTCP_CORE;
 
-/* A multipath connection's descriptor is its master's. Its subflows have the congestion controls, whose
- * init looks for a tag. */
+/* The descriptor of a multipath connection is that of its master. Its subflows have the congestion
+ * controls, whose init reads the tag. */
 SEC("iter/tcp")
 int imtcp_tag_subflows(struct bpf_iter__tcp *ctx)
 {

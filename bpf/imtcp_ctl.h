@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the control programs (imtcp_ctl.bpf.c, imtcp_uncovered.bpf.c) and the command say to each other, beside
- * imtcp_shared.h. Same rules: fixed-width types, explicit padding.
+ * The interface between the control programs (imtcp_ctl.bpf.c, imtcp_uncovered.bpf.c) and the
+ * command, beside imtcp_shared.h. The same rules apply: fixed-width types, explicit padding.
  */
 #ifndef IMTCP_CTL_H
 #define IMTCP_CTL_H
@@ -10,11 +10,12 @@
 
 #define IMTCP_CA_NAME_MAX 16 /* TCP_CA_NAME_MAX of the kernel */
 
-/* The verifier goes through each entry, so there is a bound. */
+/* The lists are bounded, because the verifier follows each entry. */
 #define IMTCP_FILTER_NETWORKS 32
 #define IMTCP_FILTER_PORTS 32
 
-/* Addresses that agree with this one in the bits of the mask. Network order; IPv4 is mapped into IPv6. */
+/* The addresses that agree with this one in the bits of the mask. Network order; IPv4 is mapped
+ * into IPv6. */
 struct imtcp_filter_network {
 	__imtcp_u32 address[4];
 	__imtcp_u32 mask[4];
@@ -25,7 +26,7 @@ struct imtcp_filter_ports {
 	__imtcp_u16 last;
 };
 
-/* The connections that an attachment takes of those in its cgroup. An empty list lets all pass. */
+/* The connections of its cgroup that an attachment takes. An empty list takes all. */
 struct imtcp_filter {
 	__imtcp_u32 networks_len;
 	__imtcp_u32 ports_len;
@@ -35,14 +36,14 @@ struct imtcp_filter {
 
 /* Read-only configuration of one load of the sockops program, or of imtcp_tag_subflows. */
 struct imtcp_ctl_cfg {
-	__imtcp_u64 policy;	    /* id of the run or attachment that it serves */
-	__imtcp_u64 master_cookie;  /* whose subflows are tagged */
-	__imtcp_u32 tags_have_dscp; /* 0: the tags are those of programs before version 11 */
+	__imtcp_u64 policy;	    /* id of its run or attachment */
+	__imtcp_u64 master_cookie;  /* the master whose subflows are tagged */
+	__imtcp_u32 tags_have_dscp; /* 0: programs before version 11 made the tags */
 	__imtcp_u32 _pad0;
 	struct imtcp_filter filter;
 };
 
-/* New orders for a policy that is there: the fields of struct imtcp_policy that user space writes. */
+/* New orders for an existing policy: the fields of struct imtcp_policy that user space writes. */
 struct imtcp_orders {
 	__imtcp_u64 policy; /* its id */
 	__imtcp_u64 min_bps;
@@ -54,33 +55,33 @@ struct imtcp_orders {
 	struct imtcp_params params;
 };
 
-/* The socket of a descriptor, as imtcp_opened prints it. */
+/* The socket of a file descriptor, as imtcp_opened prints it. */
 struct imtcp_opened {
 	__imtcp_u64 fd;
 	__imtcp_u64 inode;
-	__imtcp_u64 cgroup; /* that it was opened in: its id */
+	__imtcp_u64 cgroup; /* id of the cgroup in which it was opened */
 };
 
 /* A connection of a network namespace that a file holds, as imtcp_held prints it. */
 struct imtcp_held {
 	__imtcp_u64 inode;
-	__imtcp_u64 cgroup;   /* that it was opened in: its id */
+	__imtcp_u64 cgroup;   /* id of the cgroup in which it was opened */
 	__imtcp_u64 policy;   /* of its tag; 0: none */
 	__imtcp_u8 daddr[16]; /* network order; IPv4 in the first four bytes */
 	__imtcp_u16 family;
-	__imtcp_u16 sport; /* host order, as dport */
+	__imtcp_u16 sport; /* host order, also dport */
 	__imtcp_u16 dport;
 	__imtcp_u16 _pad0;
 	char cc[IMTCP_CA_NAME_MAX];
 };
 
-/* The order to the program that switches sockets, and what it did. */
+/* The order for the program that switches sockets, and its counts. */
 struct imtcp_ctl_switch {
-	__imtcp_u32 armed; /* 0: it moves nothing: whoever ordered it has gone on */
+	__imtcp_u32 armed; /* 0: it moves nothing, because the command has gone on */
 	__imtcp_u32
 		given_up; /* 0: every socket on imtcp*; else only those of policies in imtcp_given_up */
 	char cc[IMTCP_CA_NAME_MAX];   /* the congestion control to switch to */
-	char only[IMTCP_CA_NAME_MAX]; /* empty: whichever; else only those on this one of ours */
+	char only[IMTCP_CA_NAME_MAX]; /* move only sockets on this control of ours; empty: any */
 	__imtcp_u32 moved_listeners;
 	__imtcp_u32 moved_connections;
 	__imtcp_u32 failed;
@@ -93,12 +94,12 @@ struct imtcp_tagged {
 	__imtcp_u64 netns_ino;
 };
 
-/* What the programs of imtcp_uncovered.bpf.c count for one run. */
+/* Counts of imtcp_uncovered.bpf.c for one run. */
 struct imtcp_uncovered {
 	__imtcp_u64 udp_bytes;	 /* sent, with headers */
-	__imtcp_u64 other_bytes; /* the same by IP without TCP and UDP, and by raw sockets */
-	__imtcp_u64 cgroup;	 /* the run's: its id */
-	__imtcp_u32 runner;	 /* the process that waits for the command; 0 before that began */
+	__imtcp_u64 other_bytes; /* the same for IP without TCP and UDP, and for raw sockets */
+	__imtcp_u64 cgroup;	 /* id of the run's cgroup */
+	__imtcp_u32 runner; /* the process that waits for the command; 0 before the command began */
 	__imtcp_u32 _pad0;
 };
 
@@ -108,13 +109,13 @@ struct imtcp_uncovered {
 /* A process of a run that was moved out of the run's cgroup. */
 struct imtcp_moved {
 	char command[IMTCP_COMM_MAX];
-	char cgroup[IMTCP_CGROUP_PATH_MAX]; /* where it is now */
-	__imtcp_u32 by_root;		    /* who has moved it is root, as imtcp is */
+	char cgroup[IMTCP_CGROUP_PATH_MAX]; /* its present cgroup */
+	__imtcp_u32 by_root;		    /* root moved it, and imtcp runs as root, too */
 };
 
-#define IMTCP_UNIX_PATH_MAX 108 /* of sockaddr_un */
+#define IMTCP_UNIX_PATH_MAX 108 /* the size in sockaddr_un */
 
-/* A Unix socket that a process of a run asked to be connected to. */
+/* A Unix socket that a process of a run connected to. */
 struct imtcp_unix_peer {
 	char path[IMTCP_UNIX_PATH_MAX];
 	char command[IMTCP_COMM_MAX];

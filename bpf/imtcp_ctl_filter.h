@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which connections an attachment with a filter takes. The filter is read-only data of the program, so the
- * verifier knows every entry. crates/imtcp/src/filter.rs asks the same of open sockets.
+ * Selects the connections of an attachment with a filter. The filter is read-only data of the
+ * program, so the verifier knows every entry. crates/imtcp/src/filter.rs has the same rules for
+ * open sockets.
  */
 #ifndef IMTCP_CTL_FILTER_H
 #define IMTCP_CTL_FILTER_H
@@ -41,8 +42,8 @@ static __always_inline int imtcp_filter_has_port(const volatile struct imtcp_fil
 	return !filter->ports_len;
 }
 
-/* The peer's address, and the port of the service: the peer's for connections made here, ours for those
- * that are accepted. */
+/* Compares the peer's address and the service port. That is the peer's port for outgoing
+ * connections and ours for accepted ones. */
 static __always_inline int imtcp_filter_passes(const volatile struct imtcp_filter *filter,
 					       struct bpf_sock_ops *ctx)
 {
@@ -55,7 +56,8 @@ static __always_inline int imtcp_filter_passes(const volatile struct imtcp_filte
 		address[1] = ctx->remote_ip6[1];
 		address[2] = ctx->remote_ip6[2];
 		address[3] = ctx->remote_ip6[3];
-		/* Else clang makes one load of both branches, and the kernel wants constant offsets. */
+		/* Else clang merges the loads of both branches, and the kernel requires constant
+		 * offsets. */
 		barrier_var(address[3]);
 	} else {
 		address[3] = ctx->remote_ip4;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Marks tell queues that packets can wait: the DSCP on the wire, and the priority on this host.
+ * Marks show queues that packets can wait: the DSCP on the wire, and the priority on this host.
  *
- *   imtcp_sockops         gives a new connection the DSCP, and notes what it had (imtcp_ctl.bpf.c)
- *   init of a control     the same for one that was open before (imtcp_life.h)
- *   imtcp_keep_dscp       keeps it when the program sets its own, as OpenSSH does
- *   imtcp_switch          gives back what it had when imtcp leaves the connection
- *   imtcp_set_priority    sets each packet's priority at its way out; it ends with its link, and leaves nothing on a socket
+ *   ── program ────────── what it does ─────────────────────────────────────────────────────
+ *   imtcp_sockops        marks a new connection, and saves its old DSCP (imtcp_ctl.bpf.c)
+ *   init of a control    the same for a connection that was open before (imtcp_life.h)
+ *   imtcp_keep_dscp      keeps the DSCP if the program sets its own, as OpenSSH does
+ *   imtcp_switch         restores the old DSCP when imtcp leaves the connection
+ *   imtcp_set_priority   sets the priority of each departing packet, and changes no socket
  */
 #ifndef IMTCP_CTL_MARKS_H
 #define IMTCP_CTL_MARKS_H
@@ -16,17 +17,18 @@
 #include "imtcp_marks.h"
 #include "imtcp_packet.h"
 
-#define SHOWN_BYTES 4096 /* of an option's value, a page at most */
+#define SHOWN_BYTES 4096 /* a value longer than a page is visible only in part */
 
 /*
- * Wi-Fi takes 256 to 263 for 802.1D's user priorities 0 to 7, and 1 is background (cfg80211_classify8021d). pfifo_fast,
- * prio and mqprio take the last four bits. These are TC_PRIO_FILLER here, which is in their lowest band.
+ * Wi-Fi takes 256 plus the user priority of 802.1D, and 1 is background (cfg80211_classify8021d).
+ * pfifo_fast, prio and mqprio use the last four bits. Here these are TC_PRIO_FILLER, which is in
+ * their lowest band.
  */
 #define BACKGROUND_PRIORITY 257
 
 /* --- imtcp_keep_dscp ----------------------------------------------------------------- */
 
-/* uapi/linux/bpf.h; the layouts are fixed */
+/* uapi/linux/bpf.h; the layouts are fixed. */
 struct bpf_sockopt {
 	struct bpf_sock *sk;
 	void *optval;
@@ -38,7 +40,7 @@ struct bpf_sockopt {
 };
 _Static_assert(__builtin_offsetof(struct bpf_sockopt, optlen) == 32, "as in uapi/linux/bpf.h");
 
-/* Would the kernel take this for the mark of the socket's packets? */
+/* Would the kernel take this option as the mark of the socket's packets? */
 static __always_inline int sets_dscp(const struct bpf_sockopt *ctx)
 {
 	if (ctx->level == SOL_IP && ctx->optname == IP_TOS)
@@ -48,9 +50,9 @@ static __always_inline int sets_dscp(const struct bpf_sockopt *ctx)
 }
 
 /*
- * Always returns 1: the call succeeds. With a length of -1 the kernel goes no further. Other programs of the cgroups around may
- * have judged the call, so the rest stays as it is. Of what is longer than the kernel shows to programs, it takes what the
- * program wrote if the length is 0.
+ * Always returns 1: the call succeeds. A length of -1 makes the kernel ignore the option. Programs
+ * of other cgroups may have processed the call, so nothing else changes. A length of 0 makes the
+ * kernel use the program's own value, if that is longer than the part that BPF sees.
  */
 SEC("cgroup/setsockopt")
 int imtcp_keep_dscp(struct bpf_sockopt *ctx)
@@ -71,9 +73,10 @@ int imtcp_keep_dscp(struct bpf_sockopt *ctx)
 
 /* --- imtcp_set_priority -------------------------------------------------------------- */
 
-/* Always returns 1: the packet may leave. Of TCP those of the run or attachment; of the rest, as QUIC, all that the
- * cgroup sends, where no filter chooses among it. Below fq flows take turns already, and its lowest band has a quarter of the
- * link for itself (lab/notes/0031-marks.md). */
+/* Always returns 1: the packet may leave. It sets the priority of TCP packets of the run or
+ * attachment. It also sets that of all other packets of the cgroup, as QUIC, if there is no filter.
+ * It leaves packets for fq as they are: flows take turns there, and its lowest band has a share of
+ * the link (lab/notes/0031-marks.md). */
 SEC("cgroup_skb/egress")
 int imtcp_set_priority(struct __sk_buff *skb)
 {

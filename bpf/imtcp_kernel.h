@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The kernel's structures, as far as these programs touch them. The loader relocates field offsets
- * (CO-RE). So only names and types matter, and one object fits many kernels. A generated vmlinux.h
+ * The kernel's structures, as far as these programs use them. The loader relocates field offsets
+ * (CO-RE), so only names and types matter, and one object fits many kernels. A generated vmlinux.h
  * would be 3 MB of one kernel's layout.
  */
 #ifndef IMTCP_KERNEL_H
@@ -9,7 +9,7 @@
 
 #include <imtcp/types.h>
 
-/* What bpf_helpers.h expects of linux/types.h. */
+/* Types that bpf_helpers.h expects from linux/types.h. */
 typedef imtcp_u8 __u8;
 typedef imtcp_u16 __u16;
 typedef imtcp_u32 __u32;
@@ -84,11 +84,11 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	unsigned long sk_pacing_rate;	  /* bytes per second */
-	unsigned long sk_max_pacing_rate; /* SO_MAX_PACING_RATE; ~0: none */
+	unsigned long sk_max_pacing_rate; /* bytes per second (SO_MAX_PACING_RATE); ~0: none */
 	__u32 sk_pacing_status;
-	__u8 sk_pacing_shift;  /* a buffer has what the rate carries in 2^-shift s */
-	__u32 sk_gso_max_size; /* bytes of a buffer at most */
-	__u16 sk_gso_max_segs; /* segments, too */
+	__u8 sk_pacing_shift;  /* a buffer contains the rate for 2^-shift s */
+	__u32 sk_gso_max_size; /* most bytes of a buffer */
+	__u16 sk_gso_max_segs; /* most segments of a buffer */
 	int sk_rcvbuf;	       /* bytes */
 } IMTCP_CORE;
 
@@ -96,12 +96,12 @@ struct inet_sock {
 	struct sock sk;
 } IMTCP_CORE;
 
-/* Of IPv4 also for IPv4 on an IPv6 socket. */
+/* That of IPv4 also serves IPv4 on an IPv6 socket. */
 struct inet_connection_sock_af_ops {
 	__u16 net_header_len; /* bytes */
 } IMTCP_CORE;
 
-/* Of a member without a name in the kernel. */
+/* An unnamed member in the kernel. */
 struct inet_connection_sock_ack {
 	__u16 rcv_mss; /* the peer's segments, bytes */
 } IMTCP_CORE;
@@ -115,12 +115,12 @@ struct inet_connection_sock {
 } IMTCP_CORE;
 
 struct tcp_options_received {
-	__u32 rcv_tsval; /* of the newest segment that came */
-	__u32 rcv_tsecr; /* our own in it, less tcp_sock.tsoffset */
+	__u32 rcv_tsval; /* timestamp of the newest segment received */
+	__u32 rcv_tsecr; /* our own timestamp in it, less tcp_sock.tsoffset */
 	__u16 saw_tstamp : 1;
 } IMTCP_CORE;
 
-/* The least of a windowed minimum is s[0].v. */
+/* The minimum of a window is s[0].v. */
 struct minmax_sample {
 	__u32 v;
 } IMTCP_CORE;
@@ -130,7 +130,7 @@ struct minmax {
 } IMTCP_CORE;
 
 struct tcp_rack {
-	__u32 rtt_us; /* of the newest segment that was acknowledged */
+	__u32 rtt_us; /* of the newest acknowledged segment */
 } IMTCP_CORE;
 
 struct tcp_sock {
@@ -138,7 +138,7 @@ struct tcp_sock {
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 write_seq;
-	__u32 snd_wnd; /* that the receiver offers, bytes */
+	__u32 snd_wnd; /* the receiver's window, bytes */
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_cnt;
 	__u32 snd_cwnd_clamp;
@@ -148,33 +148,33 @@ struct tcp_sock {
 	__u32 retrans_out;
 	__u32 sacked_out;
 	__u32 lost_out;
-	__u32 lost; /* segments, of the connection so far */
+	__u32 lost; /* segments of the connection so far */
 	__u32 max_packets_out;
 	__u32 mss_cache;
 	__u32 srtt_us;	       /* scale 8 */
 	__u32 mdev_us;	       /* scale 4 */
 	__u64 tcp_wstamp_ns;   /* earliest departure of the next buffer */
-	__u64 tcp_clock_cache; /* ns, of the present attempt to send */
+	__u64 tcp_clock_cache; /* ns, at the present attempt to send */
 	__u64 tcp_mstamp;      /* us, refreshed by each ACK and each attempt to send */
 	__u64 bytes_received;
 	__u64 bytes_acked;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
-	__u32 data_segs_out;	/* segments with data that were sent, again, too */
-	__u64 delivered_mstamp; /* us, when something was delivered last */
-	__u32 rate_delivered;	/* segments of the newest rate sample, and its time */
+	__u32 data_segs_out;	/* segments sent with data, retransmissions included */
+	__u64 delivered_mstamp; /* us, time of the newest delivery */
+	__u32 rate_delivered;	/* segments of the newest rate sample, with its time below */
 	__u32 rate_interval_us;
 	struct minmax rtt_min;
 	struct tcp_rack rack;
 	struct tcp_options_received rx_opt;
 	__u32 rcv_nxt;
-	__u32 rcv_ooopack;  /* segments that came before one that is missing */
-	__u32 rcv_wup;	    /* rcv_nxt when the window was offered last */
-	__u32 rcv_wnd;	    /* and that window, bytes */
-	__u32 window_clamp; /* the most that it may be */
-	__u8 is_mptcp;	    /* a path of a multipath connection */
+	__u32 rcv_ooopack;  /* segments received ahead of a missing one */
+	__u32 rcv_wup;	    /* rcv_nxt when the window was last offered */
+	__u32 rcv_wnd;	    /* that window, bytes */
+	__u32 window_clamp; /* its limit */
+	__u8 is_mptcp;	    /* a subflow of a multipath connection */
 	__u8 bpf_sock_ops_cb_flags;
-	__u8 tcp_usec_ts : 1; /* timestamps have ticks of 1 us; from Linux 6.7 on */
+	__u8 tcp_usec_ts : 1; /* timestamps tick in 1 us; since Linux 6.7 */
 	__u16 tcp_header_len;
 	__u8 ecn_flags;
 	__u8 is_cwnd_limited : 1;
@@ -188,7 +188,7 @@ struct ack_sample {
 
 /* enum tcp_ca_state */
 enum { TCP_CA_Open = 0, TCP_CA_Disorder = 1, TCP_CA_CWR = 2, TCP_CA_Recovery = 3, TCP_CA_Loss = 4 };
-/* net/tcp_states.h: without a connection, before and after it */
+/* net/tcp_states.h: the state before and after a connection */
 #define TCP_CLOSE 7
 /* enum sk_pacing */
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
@@ -199,7 +199,7 @@ enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 #define TCP_CONG_NON_RESTRICTED 0x1
 #define TCP_CA_NAME_MAX 16
 
-/* Only the members that are set here: libbpf matches them by name with the kernel's. */
+/* Only the members that the programs set. libbpf matches them with the kernel's by name. */
 struct tcp_congestion_ops {
 	__u32 flags;
 	__u32 (*ssthresh)(struct sock *sk);

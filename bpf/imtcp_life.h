@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A connection's state from its congestion control's `init` to its `release`, the same for every
- * control. Switching a connection from one of ours to another ends the one state and begins the
- * other. Window and ssthresh, which are the kernel's, carry on what was learned of the path.
+ * The life of a connection's state, from its control's `init` to its `release`. It is the same for
+ * every control. A change between our controls ends one state and begins another. The kernel's
+ * window and ssthresh carry on what was learned of the path.
  *
- * A connection counts once, and its bytes once, however often it changes. `release` cannot know
- * what comes next. It counts the connection as ended and leaves its state behind, marked. The
- * `init` of ours that finds the state takes that back. Until then nobody sees it.
+ * A connection and its bytes count once, however often it changes. `release` cannot know what comes
+ * next. So it counts the connection as ended, and keeps the state with a mark. The next `init` of
+ * ours finds that state and takes the count back. Nobody sees the marked state meanwhile.
  */
 #ifndef IMTCP_LIFE_H
 #define IMTCP_LIFE_H
@@ -14,14 +14,16 @@
 #include "imtcp_adapter.h"
 #include "imtcp_marks.h"
 
-/* The name of a control. CO-RE places it: libbpf matches struct tcp_congestion_ops by its size, too. */
+/* The name of a control. CO-RE finds its offset: libbpf also compares the size of struct
+ * tcp_congestion_ops. */
 struct tcp_congestion_ops___name {
 	char name[TCP_CA_NAME_MAX];
 } IMTCP_CORE;
 
 /*
- * A listener keeps its tag and control after its run has ended, and what it accepts inherits both. Such
- * a connection has the default of its namespace instead, unless that is refused.
+ * Gives a connection the default control of its namespace if its run has ended. A listener keeps
+ * its tag and control after its run, and its accepted connections inherit both. Returns 0 if the
+ * change is refused or not needed.
  */
 static __always_inline int imtcp_gave_back(struct sock *sk, const struct imtcp_tag *tag)
 {
@@ -47,8 +49,8 @@ static __always_inline int imtcp_gave_back(struct sock *sk, const struct imtcp_t
 	return !bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, name, sizeof(name));
 }
 
-/* The state that this connection had under another control of ours, if it had one. Returns what
- * imtcp_policy_on_return() says of it. */
+/* Removes the state under a previous control of ours, if there was one. Returns the flags of
+ * imtcp_policy_on_return(). */
 static __always_inline __u32 imtcp_forget_former(struct sock *sk, __u64 policy,
 						 struct imtcp_totals *totals)
 {
@@ -67,7 +69,7 @@ static __always_inline __u32 imtcp_forget_former(struct sock *sk, __u64 policy,
 	return went;
 }
 
-/* No more of the window than the path carried in a least round trip: D·RTTmin of cc_fs.h. */
+/* Limits the window to what the path carried in RTTmin: D·RTTmin of cc_fs.h. */
 static __always_inline void imtcp_keep_what_was_carried(struct tcp_sock *tp)
 {
 	__u32 segs = imtcp_carried_segs(tp->rate_delivered, tp->rate_interval_us,
@@ -96,7 +98,7 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 	went = imtcp_forget_former(sk, policy_id, imtcp_totals_of());
 	conn = bpf_sk_storage_get(&imtcp_conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!conn) {
-		/* more than net.core.optmem_max */
+		/* Storage is limited by net.core.optmem_max. */
 		policy = policy_id ? bpf_map_lookup_elem(&imtcp_policies, &policy_id) : NULL;
 		if (policy)
 			imtcp_count(&policy->no_room_conns);
@@ -117,7 +119,7 @@ static __always_inline struct imtcp_conn *imtcp_start(struct sock *sk, __u32 mod
 		if (tag && policy->dscp_plus1 && !tag->marked)
 			imtcp_mark_open(sk, tag, policy->dscp_plus1 - 1);
 		imtcp_params_choose(&conn->flow.params, &policy->params);
-		/* before a connection's first packet TCP's own clock has not been read */
+		/* Before a connection's first packet TCP's clock is unset. */
 		imtcp_policy_look_at_others(policy, conn, bpf_ktime_get_ns() / 1000);
 	}
 	imtcp_flow_begin(&conn->flow, tp->tcp_mstamp, tp->snd_una, tp->snd_nxt);
@@ -140,7 +142,7 @@ static __always_inline void imtcp_end(struct sock *sk)
 		tp->snd_cwnd = imtcp_whole_segs(&conn->flow, tp->snd_cwnd);
 	acked = tp->bytes_acked - conn->acked_before;
 	closed = sk->__sk_common.skc_state == TCP_CLOSE;
-	/* a short connection may never have been asked since it sent */
+	/* A short connection may have sent without another call of space. */
 	imtcp_policy_charge(imtcp_policy_of(conn), conn, tp, imtcp_pkt_bytes(conn, tp));
 	imtcp_policy_on_end(conn, acked, tp->bytes_received - conn->received_before, !closed);
 	if (totals) {
@@ -158,7 +160,7 @@ static __always_inline void imtcp_end(struct sock *sk)
 		imtcp_keep_what_was_carried(tp);
 }
 
-/* cong_avoid of a connection whose state could not be allocated: Reno. */
+/* cong_avoid if the connection's state could not be allocated: Reno. */
 static __always_inline void imtcp_without_state(struct sock *sk, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -171,7 +173,7 @@ static __always_inline void imtcp_without_state(struct sock *sk, __u32 acked)
 	tp->snd_cwnd_cnt = w.credit_segs;
 }
 
-/* A loss that was none: the window before it, as tcp_reno_undo_cwnd. */
+/* The loss was spurious: returns the window before it, as tcp_reno_undo_cwnd. */
 static __always_inline __u32 imtcp_undone_cwnd(struct sock *sk)
 {
 	struct imtcp_conn *conn = imtcp_conn_of(sk);

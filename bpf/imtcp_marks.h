@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The DSCP of a socket, as set by BPF, and what it was before. */
+/* Sets the DSCP of a socket from BPF, and saves the old one. */
 #ifndef IMTCP_MARKS_H
 #define IMTCP_MARKS_H
 
@@ -15,9 +15,11 @@
 #define SO_PRIORITY 12
 
 /*
- * IPv4 goes by IP_TOS, on an IPv6 socket, too. Some kernels take that from BPF on IPv4 sockets only. IP_TOS also sets the
- * socket's priority: the program's is put back. `sk` is what the helpers of the program at hand take. Returns 0 where it is
- * done.
+ * Sets the TOS byte or traffic class. Returns 0 on success. `sk` is the socket in the type that the
+ * helpers of the program take.
+ *
+ * IPv4 uses IP_TOS, also on an IPv6 socket. Some kernels accept that from BPF only on IPv4 sockets.
+ * IP_TOS also sets the socket's priority, so this restores it.
  */
 #define imtcp_set_tos(sk, is_ipv6, tos)                                                            \
 	({                                                                                         \
@@ -33,13 +35,14 @@
 		_failed;                                                                           \
 	})
 
-#define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
+#define DSCP_SHIFT 2 /* the low two bits of the byte are ECN */
 
-/* Of an address: is it ::ffff:a.b.c.d, IPv4 on an IPv6 socket? */
+/* Is an address ::ffff:a.b.c.d, IPv4 on an IPv6 socket? */
 #define imtcp_is_mapped(address)                                                                   \
 	(!(address)[0] && !(address)[1] && (address)[2] == bpf_htonl(0xffff))
 
-/* Marks a connection that nobody has marked, and notes what it had. `sk` as above. Returns 0 where it is done. */
+/* Marks a connection without a mark, and saves its old DSCP. `sk` as above. Returns 0 on
+ * success. */
 #define imtcp_mark(sk, is_ipv6, tag, dscp)                                                         \
 	({                                                                                         \
 		int _tos = (int)((dscp) << DSCP_SHIFT), _before = 0;                               \
@@ -58,7 +61,7 @@
 		_unmarked;                                                                         \
 	})
 
-/* A connection that was open before its policy. */
+/* Marks a connection that was open before its policy. */
 static __always_inline void imtcp_mark_open(struct sock *sk, struct imtcp_tag *tag, __u32 dscp)
 {
 	__u32 address[4] = {};
@@ -70,7 +73,7 @@ static __always_inline void imtcp_mark_open(struct sock *sk, struct imtcp_tag *t
 		imtcp_mark(sk, 0, tag, dscp);
 }
 
-/* Its packets are marked as before its policy. */
+/* Restores the marks from before the policy. */
 static __always_inline void imtcp_give_back_tos(struct sock *sk, const struct imtcp_tag *tag)
 {
 	int tos = tag->tos_before, tclass = tag->tclass_before;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The controls that measure nothing: TCP-LP by delay and by marks, TCP Nice, LEDBAT, LEDBAT++. Each
- * takes less than Reno, so anybody may choose them.
+ * The controls that do not measure: TCP-LP by delay and by marks, TCP Nice, LEDBAT, LEDBAT++. They
+ * take less than Reno, so anybody may choose them.
  */
 #include "imtcp_mode_ops.h"
 

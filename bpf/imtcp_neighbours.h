@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The hosts that connections of a control go to, each with how many do (core/include/imtcp/neighbours.h). */
+/* Counts the connections of a control to each host (core/include/imtcp/neighbours.h). */
 #ifndef IMTCP_BPF_NEIGHBOURS_H
 #define IMTCP_BPF_NEIGHBOURS_H
 
 #include "imtcp_conn.h"
 #include <imtcp/neighbours.h>
 
-/* A host as one namespace reaches it: those of two containers are two. */
+/* A host as seen from one namespace: two containers count separately. */
 struct imtcp_host {
 	__u64 address[2];
 	__u32 netns;
 	__u32 mode;
 };
 
-/* Hosts that nobody asked about for the longest time make room: half a megabyte. */
+/* The least recently used hosts make room. The table takes half a megabyte. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -36,7 +36,8 @@ static __always_inline struct imtcp_host imtcp_host_of(const struct sock *sk, __
 }
 
 /*
- * Once a second: how many connections of a kind go to this host. Where others know a lesser RTTmin, it is this one's, too.
+ * Once a second: returns how many connections of a kind go to this host, and takes over a lower
+ * RTTmin of theirs.
  */
 static __always_inline __u32 imtcp_note_at(const struct imtcp_host *host, __u64 second,
 					   struct imtcp_minrtt *f)

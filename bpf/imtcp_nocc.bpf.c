@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * No congestion control [EN §2.3], alone in its object: `imtcp up` loads it only where the
- * administrator asks for it, and without TCP_CONG_NON_RESTRICTED the kernel gives it to nobody who
- * lacks CAP_NET_ADMIN. It uses the maps of the main object, as imtcp_modes.bpf.c.
+ * No congestion control [EN §2.3], alone in its object. `imtcp up` loads it only if the
+ * administrator asks for it. Without TCP_CONG_NON_RESTRICTED it needs CAP_NET_ADMIN. It uses the
+ * maps of the main object, as imtcp_modes.bpf.c.
  */
 #include "imtcp_mode_ops.h"
 #include <imtcp/cc_nocc.h>

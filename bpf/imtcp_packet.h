@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet and its socket, as programs of cgroups see them: uapi/linux/bpf.h, whose layouts are fixed. */
+/* A packet and its socket in programs of cgroups: uapi/linux/bpf.h, whose layouts are fixed. */
 #ifndef IMTCP_PACKET_H
 #define IMTCP_PACKET_H
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The controls as their papers print them, for comparison: ImTCP, ImTCP-bg, ImTCP's own background and full-speed
- * modes, TCP-LP, TCP Nice. Full speed takes more than Reno, so it is not for everybody.
+ * The controls as their papers print them, for comparison: ImTCP, ImTCP-bg, ImTCP's own background
+ * and full-speed modes, TCP-LP, TCP Nice. Full speed takes more than Reno, so it needs
+ * CAP_NET_ADMIN.
  */
 #include "imtcp_mode_ops.h"
 #include <imtcp/cc_paper_cap.h>

@@ -2,39 +2,43 @@
 /*
  * Floor and ceiling for the sum of a run's connections.
  *
- * Ceiling: one clock for all of them, the time at which everything they sent would have left at
- * the ceiling. Each packet moves the clock on by its own time. So does a retransmission. After a packet that leaves
- * ahead of the clock comes a gap that lets the clock pass:
+ * Ceiling. All connections share one clock: the time at which all their data would have left at the
+ * ceiling. Each packet advances the clock by its own time, and so does a retransmission. If the
+ * clock is ahead of the time, the next packet waits for it:
  *
+ *   ── rule ─────────────────────────────────────────────── applies to ─────────────────
  *      clock <- max(clock, now - credit) + bytes / ceiling          each packet, of any connection
- *      next departure of the connection that sent it >= clock       but within a stream
+ *      next departure of the connection that sent it >= clock       except within a stream
  *
- * So the sum over any time t is at most ceiling · (t + credit), and what is ahead at its end: the
- * stream of each connection that sends one, and the first ten segments of each connection that began, which Linux
- * does not pace (tcp_update_skb_after_send). While the clock is ahead of the time, a window of one segment lets one of
- * these go in a round trip. The clock counts them like all others, so connections that go on pay for them. But they
- * take the clock no further ahead than IMTCP_DEBT_NS. n connections that want more each send a packet every
- * n packets' times; what one leaves, the others have, with nobody counting them.
+ * So the sum over any time t is at most ceiling · (t + credit), with two exceptions:
+ * - the stream of each connection that sends one
+ * - the first ten segments of each connection, which Linux does not pace
+ *   (tcp_update_skb_after_send). While the clock is ahead, a window of one segment lets one of them
+ *   go per round trip.
  *
- * Floor: floor / n for each of the n connections that had something acknowledged in the last epoch.
- * Connections of one policy run on several processors: the clock and the counters move
- * atomically, and the one that moves the epoch's start ends it.
+ * The clock counts both, so later packets compensate. The unpaced segments advance it at most to
+ * IMTCP_DEBT_NS ahead. n connections with data each send a packet per n packets' times. A
+ * connection that sends less leaves its share to the others, without any accounting.
+ *
+ * Floor. Each of the n connections that had an ACK in the last epoch gets floor / n. Connections of
+ * one policy run on several processors. So the clock and the counters change atomically, and the
+ * one that changes the epoch's start ends it.
  */
 #ifndef IMTCP_POLICY_H
 #define IMTCP_POLICY_H
 
 #include "imtcp_conn.h"
 
-/* ours: a few round trips of a common path, short beside what a user would call a rate. */
+/* ours: some round trips of a common path, and short for what a user calls a rate. */
 #define IMTCP_EPOCH_NS (100ULL * 1000 * 1000)
 
-/* What was not used is saved up for this long. ours: the longest hold (T_MAX), or all that is held
- * back for a stream would be lost. */
+/* Unused time is saved for this long. ours: the longest hold (T_MAX), or the time of a hold would
+ * be lost. */
 #define IMTCP_CREDIT_NS (IMTCP_T_MAX_US * 1000ULL)
 
-/* Segments at a connection's beginning that Linux does not pace. */
+/* Segments at the begin of a connection that Linux does not pace. */
 #define IMTCP_UNPACED_SEGS 10U
-/* The unpaced beginnings of connections make nobody wait longer. ours: programs bear a silence of some seconds. */
+/* Limit for the debt from unpaced segments. ours: Programs tolerate a silence of some seconds. */
 #define IMTCP_DEBT_NS (10 * IMTCP_NSEC_PER_SEC)
 
 static __always_inline struct imtcp_policy *imtcp_policy_of(struct imtcp_conn *conn)
@@ -44,7 +48,7 @@ static __always_inline struct imtcp_policy *imtcp_policy_of(struct imtcp_conn *c
 	return id ? bpf_map_lookup_elem(&imtcp_policies, &id) : NULL;
 }
 
-/* Some bytes of this connection were acknowledged at now_us: it counts in this epoch. */
+/* Bytes of this connection were acknowledged at now_us, so it counts in this epoch. */
 static __always_inline void imtcp_policy_on_ack(struct imtcp_conn *conn, __u64 now_us, __u32 bytes)
 {
 	struct imtcp_policy *p = imtcp_policy_of(conn);
@@ -69,7 +73,7 @@ static __always_inline void imtcp_policy_on_ack(struct imtcp_conn *conn, __u64 n
 	}
 }
 
-/* What all connections together may send, bit/s; U64_MAX without a ceiling. */
+/* The ceiling for all connections together, bit/s; U64_MAX: none. */
 static __always_inline __u64 imtcp_policy_ceiling_bps(const struct imtcp_policy *p)
 {
 	return p && p->max_bps ? p->max_bps : IMTCP_U64_MAX;
@@ -81,7 +85,7 @@ static __always_inline __u64 imtcp_policy_cost_ns(const struct imtcp_policy *p, 
 	return imtcp_div(bytes * IMTCP_BITS_PER_BYTE * IMTCP_NSEC_PER_SEC, p->max_bps);
 }
 
-/* Is what was sent ahead of the ceiling? */
+/* Is the clock ahead of the time? */
 static __always_inline int imtcp_policy_is_ahead(const struct imtcp_policy *p, __u64 now_us)
 {
 	return p && p->max_bps && p->clock_ns > now_us * 1000;
@@ -93,8 +97,8 @@ static __always_inline int imtcp_is_unpaced(const struct tcp_sock *tp)
 }
 
 /*
- * Moves the clock on by what this connection sent since it was asked before; a full segment is pkt_bytes on the wire.
- * Where there is no ceiling it is noted all the same: one that comes later is not of what was sent before.
+ * Charges the bytes that this connection sent since the last charge. pkt_bytes is a full segment on
+ * the wire. Without a ceiling it only records them, because a later ceiling does not apply to them.
  */
 static __always_inline void imtcp_policy_charge(struct imtcp_policy *p, struct imtcp_conn *conn,
 						const struct tcp_sock *tp, __u32 pkt_bytes)
@@ -106,7 +110,7 @@ static __always_inline void imtcp_policy_charge(struct imtcp_policy *p, struct i
 	if (!p || !p->max_bps)
 		return;
 	clock_ns = p->clock_ns;
-	/* who loses this race finds it moved by the winner */
+	/* The loser of this race finds the clock set by the winner. */
 	if (clock_ns + IMTCP_CREDIT_NS < now_ns)
 		__sync_bool_compare_and_swap(&p->clock_ns, clock_ns, now_ns - IMTCP_CREDIT_NS);
 	if (!bytes || (imtcp_is_unpaced(tp) && clock_ns > now_ns + IMTCP_DEBT_NS))
@@ -115,8 +119,8 @@ static __always_inline void imtcp_policy_charge(struct imtcp_policy *p, struct i
 	__sync_fetch_and_add(&p->clock_ns, imtcp_policy_cost_ns(p, bytes));
 }
 
-/* The rate of the gap after the packet that leaves next, about `bytes` long on the wire: want_bps, or what lets the
- * clock pass. */
+/* The rate of the gap after the next packet of about `bytes` on the wire: want_bps, or less if the
+ * clock is ahead. */
 static __always_inline __u64 imtcp_policy_pace(const struct imtcp_policy *p, __u64 now_us,
 					       __u64 want_bps, __u64 bytes)
 {
@@ -131,20 +135,20 @@ static __always_inline __u64 imtcp_policy_pace(const struct imtcp_policy *p, __u
 				   1));
 }
 
-/* What one connection is to have at least, bit/s; 0 without a floor. */
+/* The floor of one connection, bit/s; 0: none. */
 static __always_inline __u64 imtcp_policy_floor_bps(const struct imtcp_policy *p)
 {
 	return p && p->min_bps ? p->min_bps / imtcp_max(p->active_conns, 1) : 0;
 }
 
-/* What the policy's other connections have had acknowledged so far. */
+/* Acknowledged bytes of the policy's other connections so far. */
 static __always_inline __u64 imtcp_policy_others_bytes(const struct imtcp_policy *p,
 						       const struct imtcp_conn *conn)
 {
 	return p->bytes_acked - conn->counted_bytes;
 }
 
-/* From now on what the others have is counted for this connection. */
+/* Starts to count the other connections for this one's next result. */
 static __always_inline void imtcp_policy_look_at_others(const struct imtcp_policy *p,
 							struct imtcp_conn *conn, __u64 now_us)
 {
@@ -153,9 +157,9 @@ static __always_inline void imtcp_policy_look_at_others(const struct imtcp_polic
 }
 
 /*
- * A valid result, for the summary at the end of a run. To one of several connections the others' traffic
- * is a stranger's: what it can have is what they leave. All together could have had that, and what the
- * others had meanwhile (docs/adr/0022-what-a-run-could-have-had.md).
+ * Takes a valid result, for the summary of a run. To one connection of several the others are cross
+ * traffic, so its result excludes their traffic. All connections together could have had the result
+ * and that traffic (docs/adr/0022-what-a-run-could-have-had.md).
  */
 static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u64 avail_bps,
 						   __u64 now_us)
@@ -170,7 +174,7 @@ static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u6
 		avail_bps += imtcp_rate_bps(bytes * conn->flow.meas.wire_q8 / 256,
 					    now_us - conn->others_at_us);
 	imtcp_policy_look_at_others(p, conn, now_us);
-	/* What is available can be nothing: 0 is no sign that there was no result. */
+	/* 0 is a valid result, so it cannot stand for "none". */
 	if (!p->avail_count || avail_bps < p->avail_min_bps)
 		p->avail_min_bps = avail_bps;
 	if (avail_bps > p->avail_max_bps)
@@ -184,14 +188,15 @@ static __always_inline int imtcp_holds_back(__u32 mode)
 	return mode < IMTCP_MODES && IMTCP_MODES_THAT_YIELD >> mode & 1;
 }
 
-/* Has this connection chosen a control of ours that holds nothing back, though its policy orders one that does? */
+/* Is this connection on a control of ours that does not hold back, against the order of its
+ * policy? */
 static __always_inline int imtcp_policy_is_let_go(const struct imtcp_policy *p,
 						  const struct imtcp_conn *conn)
 {
 	return imtcp_holds_back(p->mode) && !imtcp_holds_back(conn->mode);
 }
 
-/* Counts for a policy what one of its connections did, or takes it back (by -1). */
+/* Counts IMTCP_WENT_* of a connection for a policy, or takes that back (by -1). */
 static __always_inline void imtcp_policy_count_went(struct imtcp_policy *p, __u32 went, int by)
 {
 	if (went & IMTCP_WENT_FREE)
@@ -201,9 +206,9 @@ static __always_inline void imtcp_policy_count_went(struct imtcp_policy *p, __u3
 }
 
 /*
- * A connection that had left is on a control of ours again, and was not to be counted as ended where it has the same
- * policy. Returns IMTCP_WENT_* as that policy goes on to count it: only where it sent meanwhile, or before on one
- * that holds nothing back. What changes a control for us does so between two packets.
+ * A connection that had left is on a control of ours again. Under the same policy it no longer
+ * counts as ended. Returns the IMTCP_WENT_* that still apply: those of before, and those for bytes
+ * that it sent meanwhile. imtcp changes a control between two packets, so it causes none.
  */
 static __always_inline __u32 imtcp_policy_on_return(struct imtcp_conn *former, __u64 policy,
 						    const struct tcp_sock *tp)
@@ -220,12 +225,12 @@ static __always_inline __u32 imtcp_policy_on_return(struct imtcp_conn *former, _
 		if (tp->bytes_sent != former->charged_bytes)
 			went |= IMTCP_WENT_FREE | IMTCP_WENT_ASTRAY;
 	}
-	/* imtcp_policy_on_end() has counted all that it might do */
+	/* imtcp_policy_on_end() counted both in advance. */
 	imtcp_policy_count_went(p, (IMTCP_WENT_FREE | IMTCP_WENT_ASTRAY) & ~went, -1);
 	return former->policy == policy ? went : 0;
 }
 
-/* A connection ends, or changes its control (left), with so many bytes since it had this one. */
+/* A connection ends, or leaves its control (left). The bytes are those since it got its control. */
 static __always_inline void imtcp_policy_on_end(struct imtcp_conn *conn, __u64 bytes_acked,
 						__u64 bytes_received, int left)
 {

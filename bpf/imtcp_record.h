@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A connection's state as the record that user space reads. Made when somebody looks, so that it
- * costs the connection nothing.
+ * The record of a connection that user space reads. It is made on demand, so it costs the
+ * connection nothing.
  */
 #ifndef IMTCP_RECORD_H
 #define IMTCP_RECORD_H
@@ -10,8 +10,8 @@
 
 #define IMTCP_NS_PER_US 1000ULL
 
-/* Fills what comes from the connection's state and its tcp_sock; addresses, inodes, now_ns and the
- * parameters, behind all else, are the caller's. */
+/* Fills the fields from the connection's state and its tcp_sock. The caller fills addresses,
+ * inodes, now_ns, and the parameters at the end. */
 static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct imtcp_conn *conn,
 					      struct tcp_sock *tp)
 {
@@ -22,7 +22,7 @@ static __always_inline void imtcp_record_fill(struct imtcp_record *rec, struct i
 	rec->abi = IMTCP_ABI_VERSION;
 	rec->mode = (__u8)conn->mode;
 	if (conn->mode == IMTCP_MODE_LPECN && !conn->own.lp.by_marks)
-		rec->mode = IMTCP_MODE_LP; /* without ECN that is what it does */
+		rec->mode = IMTCP_MODE_LP; /* without ECN it behaves as TCP-LP */
 	rec->policy = conn->policy;
 	rec->cookie = conn->cookie;
 	rec->started_ns = conn->started_us * IMTCP_NS_PER_US;

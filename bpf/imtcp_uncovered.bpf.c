@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * These programs see what a run does that no congestion control holds back. The line at its end tells it.
+ * These programs count what a run does beyond any congestion control. The last line of the run
+ * reports it. They only watch. If a kernel refuses one of them, the command continues without it.
  *
- *   imtcp_udp           counts the bytes that the run's cgroup sends by UDP, and by neither TCP nor UDP
- *   imtcp_unix_connect  notes the Unix sockets that its processes turn to: daemons may send for them
- *
- *   imtcp_leaves        notes the processes that are moved out of the run's cgroup
- *
- * They watch and change nothing. The command does without each that a kernel refuses.
+ *   ── program ───────── what it notes ──────────────────────────────────────────────────────
+ *   imtcp_udp           bytes that the run's cgroup sends by UDP, and by neither TCP nor UDP
+ *   imtcp_unix_connect  Unix sockets that its processes connect to: daemons may send for them
+ *   imtcp_leaves        processes that are moved out of the run's cgroup
  */
 #include "imtcp_packet.h"
 #include "imtcp_ctl.h"
@@ -45,16 +44,16 @@ struct sockaddr_un {
 } IMTCP_CORE;
 
 struct bpf_sock_addr_kern {
-	struct sockaddr_un *uaddr; /* struct sockaddr to the kernel */
+	struct sockaddr_un *uaddr; /* the kernel has struct sockaddr */
 	__u32 uaddrlen;
 } IMTCP_CORE;
 
 struct bpf_sock_addr;
 
-/* Linux 6.2 and later; the hook itself is of 6.7. */
+/* Linux 6.2 and later. The hook itself needs 6.7. */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 
-/* A run turns to few; those beyond are not noted. */
+/* A run connects to few. The map ignores others. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 64);
@@ -70,7 +69,7 @@ int imtcp_unix_connect(struct bpf_sock_addr *ctx)
 	struct imtcp_unix_peer peer = {};
 	__u32 one = 1, bytes = addr->uaddrlen;
 
-	/* The path may lack its NUL here: it ends where the address does, which may be the structure's end. */
+	/* The path may lack its NUL: it ends with the address, or with the structure. */
 	bytes -= __builtin_offsetof(struct sockaddr_un, sun_path) - 1;
 	if (bytes > sizeof(peer.path))
 		bytes = sizeof(peer.path);
@@ -110,11 +109,11 @@ struct task_struct {
 	char comm[IMTCP_COMM_MAX];
 } IMTCP_CORE;
 
-/* Deeper than anybody has cgroups, and more than a run has parents within one another. */
+/* Limits: deeper than cgroups nest in practice, and more ancestors than a process of a run has. */
 #define CGROUP_DEPTH 32
 #define PARENTS 16
 
-/* The first few: a run that moves many is told by the first. */
+/* The first few suffice to report that a run moves processes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 64);
@@ -153,7 +152,7 @@ static __always_inline int descends_from_the_run(struct task_struct *task)
 	return 0;
 }
 
-/* The arguments are where to, its path and which task; that is there already. */
+/* Arguments: the destination, its path and the task. The task is already there. */
 SEC("tp_btf/cgroup_attach_task")
 int imtcp_leaves(__u64 *ctx)
 {
@@ -167,7 +166,7 @@ int imtcp_leaves(__u64 *ctx)
 	if (BPF_CORE_READ(to, root) != BPF_CORE_READ(task, cgroups, dfl_cgrp, root))
 		return 0;
 	if (is_in_the_run(to)) {
-		/* The command is the first to be moved into it. */
+		/* The command is the first process to be moved into the run. */
 		if (!uncovered.runner)
 			uncovered.runner = BPF_CORE_READ(task, real_parent, tgid);
 		return 0;

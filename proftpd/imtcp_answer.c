@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What an answer of GET /v1/advice says.
+ * Reads an answer of GET /v1/advice.
  *
- *   congestion_control  "off": may be left out of account; "on": see mode
- *   mode                "bg" or "measure", as of imtcp run
- *   verdict             "unknown": the path is; anything else, or none: it is advice
- *   buffer_bytes        or null
+ *   ── field ────────── values ───────────────────────────────────────────────────────────
+ *   congestion_control  "off": may be omitted; "on": see mode
+ *   mode                "bg" or "measure", as in imtcp run
+ *   verdict             "unknown": the path is unknown; any other or none: it is advice
+ *   buffer_bytes        bytes, or null
  *   at, next_advice_at, valid_until   RFC 3339
  *
- * Times count from the answer's own: the service's clock need not be this host's. Whatever is not as
- * it should be makes all of it no advice; half an answer is worth none.
+ * Times count from `at`, because the service's clock may differ from this host's. One invalid field
+ * makes the whole answer invalid.
  */
 #define _GNU_SOURCE
 #include "mod_imtcp.h"
@@ -17,9 +18,9 @@
 #include <json-c/json.h>
 #include <time.h>
 
-/* Timers of ProFTPD count seconds. */
+/* ProFTPD's timers count seconds. */
 #define LEAST_S 1
-/* next_max_s of the service's settings. */
+/* The service's setting next_max_s. */
 #define MOST_S 86400
 
 static const char *text(struct json_object *answer, const char *key)
@@ -32,7 +33,7 @@ static const char *text(struct json_object *answer, const char *key)
 	return json_object_get_string(value);
 }
 
-/* Seconds since 1970; false where it is no time. */
+/* Seconds since 1970; false if it is no time. */
 static bool moment(struct json_object *answer, const char *key, time_t *seconds)
 {
 	const char *rest, *written = text(answer, key);
@@ -45,7 +46,7 @@ static bool moment(struct json_object *answer, const char *key, time_t *seconds)
 	rest = rest ? strptime(rest, "%z", &tm) : NULL;
 	if (rest == NULL || *rest != '\0')
 		return false;
-	/* timegm() takes the fields for UTC, and forgets the offset. */
+	/* timegm() takes the fields as UTC, and drops the offset. */
 	east_s = tm.tm_gmtoff;
 	*seconds = timegm(&tm) - east_s;
 	return true;
@@ -107,7 +108,7 @@ const char *imtcp_read_answer(struct json_object *answer, struct imtcp_advice *a
 	if (!moment(answer, "at", &at) || !moment(answer, "next_advice_at", &next) ||
 	    !moment(answer, "valid_until", &until))
 		return "the answer has no times (at, next_advice_at, valid_until)";
-	/* When advice is due, or sooner where this one does not hold for so long. */
+	/* When new advice is due, or earlier if this one expires earlier. */
 	next = (next < until ? next : until) - at;
 	advice->ask_again_s = next < LEAST_S ? LEAST_S : next > MOST_S ? MOST_S : (int)next;
 	because = text(answer, "because");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How much of a transfer has arrived, by the kernel: ProFTPD counts what sendfile(2) sends only when
- * it has sent all.
+ * How much of a transfer has arrived, from the kernel. ProFTPD counts the bytes of sendfile(2) only
+ * when all are sent.
  *
- * A file of its own, without ProFTPD's headers: they bring the C library's <netinet/tcp.h>, whose
- * struct tcp_info ends before these fields, and which excludes the kernel's.
+ * This file has none of ProFTPD's headers. They include the C library's <netinet/tcp.h>, which
+ * excludes the kernel's. Its struct tcp_info lacks these fields.
  */
 #include "imtcp_arrived.h"
 

@@ -2,7 +2,7 @@
 #ifndef IMTCP_ARRIVED_H
 #define IMTCP_ARRIVED_H
 
-/* Bytes of this connection that the client has acknowledged; 0 where the kernel does not say. */
+/* Bytes of this connection that the client acknowledged; 0 if the kernel does not report them. */
 long long imtcp_arrived_bytes(int fd);
 
 #endif

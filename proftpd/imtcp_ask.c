@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The question to the advice service, by libcurl.
+ * Asks the advice service, by libcurl.
  *
- * A session that sends must not stand still for it, so the question runs beside the transfer
- * (curl's multi interface), and whoever asked looks after it. It must not look up names either: it
- * may live in a chroot without resolv.conf, and a resolver cannot be broken off. What names and
- * certificates tell is therefore found out when the configuration is read.
+ * A sending session must not stop for the question. So it runs beside the transfer (curl's multi
+ * interface), and the caller polls for the answer. It must not look up names: a session may be in a
+ * chroot without resolv.conf, and a resolver cannot be interrupted. So names and certificates are
+ * read with the configuration.
  */
 #include "mod_imtcp.h"
 
@@ -14,13 +14,13 @@
 
 /* An answer from a year of history has 58 kB. */
 #define MOST_ANSWER_BYTES (1 << 20)
-/* An answer has four levels; deeper ones are no answers, and cost the reader's stack. */
+/* An answer has four levels. Deeper ones are invalid, and would use the reader's stack. */
 #define MOST_LEVELS 16
-/* A bundle of certificates of Debian's has 220 kB. */
+/* Debian's bundle of certificates has 220 kB. */
 #define MOST_CA_BYTES (8 << 20)
 
 static CURLM *multi;
-/* Kept with its connection from question to question. */
+/* Reused with its connection for each question. */
 static CURL *easy;
 
 static struct {
@@ -89,7 +89,7 @@ static const char *read_ca(pool *p, const char *file, struct imtcp_service *serv
 	return NULL;
 }
 
-/* A name without address is not fatal: the service may be away when the server starts. */
+/* A name without an address is not fatal: the service may be away when the server starts. */
 static void resolve(pool *p, const char *host, const char *port, struct imtcp_service *service)
 {
 	const pr_netaddr_t *address = pr_netaddr_get_addr(p, host, NULL);
@@ -127,7 +127,7 @@ static const char *find(pool *p, CURLU *url, const char *ca_file, struct imtcp_s
 		wrong = read_ca(p, ca_file, service);
 	if (wrong)
 		return wrong;
-	/* curl knows localhost without asking anybody. */
+	/* curl knows localhost without a lookup. */
 	if (!is_address(host) && strcmp(host, "localhost") != 0)
 		resolve(p, host, part(p, url, CURLUPART_PORT, CURLU_DEFAULT_PORT), service);
 	if (path[strlen(path) - 1] == '/')
@@ -152,7 +152,7 @@ const char *imtcp_find_service(pool *p, const char *text, const char *ca_file,
 	return wrong;
 }
 
-/* curl's callback for what comes; anything but the length ends the question. */
+/* curl's callback for data. Any result but the length ends the question. */
 static size_t take(char *chunk, size_t one, size_t bytes, void *nothing)
 {
 	struct json_object *whole;
@@ -187,13 +187,13 @@ static void set_options(const struct imtcp_service *service, int limit_ms)
 {
 	struct curl_blob ca = {(void *)service->ca_pem, service->ca_bytes, CURL_BLOB_NOCOPY};
 
-	/* All but the connections. */
+	/* Resets everything except the connections. */
 	curl_easy_reset(easy);
 	curl_easy_setopt(easy, CURLOPT_CURLU, question.url);
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)limit_ms);
 	/* SIGALRM is ProFTPD's. */
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-	/* The environment of whoever started the server has no say. */
+	/* Ignore the proxy in the environment of the process that started the server. */
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
@@ -244,7 +244,7 @@ void imtcp_ask(const struct imtcp_service *service, const char *dst, off_t bytes
 	question.under_way = curl_multi_add_handle(multi, easy) == CURLM_OK;
 }
 
-/* A refusal's own words (RFC 9457), where it has some. */
+/* Logs the refusal's own text (RFC 9457), if there is one. */
 static void refused(long status)
 {
 	struct json_object *detail;
@@ -304,7 +304,7 @@ enum imtcp_heard imtcp_hear(int wait_ms, struct imtcp_advice *advice, const char
 		left_ms = until_ms - now_ms();
 		if (left_ms <= 0)
 			return IMTCP_NOT_YET;
-		/* A signal ends it early; ProFTPD sees to the signal afterwards. */
+		/* A signal ends it early. ProFTPD handles the signal afterwards. */
 		curl_multi_poll(multi, NULL, 0, (int)left_ms, NULL);
 	}
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The directives. docs/how-to/ftp.md says what each is for.
+ * The directives (docs/how-to/ftp.md).
  *
- * All but the log are looked up when a transfer begins, by where the file lies and who asks for it; a
- * log is opened once, before the session goes into a chroot.
+ * A transfer looks up all but the log when it begins, by the place of its file and by its user. A
+ * session opens the log once, before it enters a chroot.
  */
 #include "mod_imtcp.h"
 
@@ -87,8 +87,11 @@ static bool is_control_name(const char *name)
 				 ".")] == '\0';
 }
 
-/* usage: ImtcpControls [off NAME|default] [bg NAME|default] [measure NAME|default]
- *	  [unknown NAME|default], which is bg's where it is not named */
+/*
+ * usage: ImtcpControls [off NAME|default] [bg NAME|default] [measure NAME|default]
+ * 	  [unknown NAME|default]
+ * unknown defaults to the value of bg.
+ */
 MODRET set_controls(cmd_rec *cmd)
 {
 	static const char *const cases[] = {"off", "bg", "measure", "unknown"};
@@ -128,8 +131,8 @@ MODRET set_controls(cmd_rec *cmd)
 	return PR_HANDLED(cmd);
 }
 
-/* What is wrong with a path for a log, or NULL. Sessions open it, and whoever starts the server sees
- * nothing of that. */
+/* The fault of a path for a log, or NULL. Sessions open the log, so the person who starts the
+ * server would not see a failure. */
 static const char *wrong_log(pool *p, const char *path)
 {
 	const char *directory;
@@ -139,7 +142,7 @@ static const char *wrong_log(pool *p, const char *path)
 	if (dir_exists2(p, path))
 		return "this is a directory: write the path of a file, or none";
 	directory = pstrndup(p, path, (size_t)(strrchr(path, '/') - path));
-	/* Of a file in the root, nothing is left. */
+	/* For a file in the root, the directory is empty. */
 	if (directory[0] != '\0' && !dir_exists2(p, directory))
 		return pstrcat(p, "there is no directory ", directory,
 			       ": make it, or write another path, or none", NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Congestion control and send buffer of a data connection, and back to what they were.
+ * Sets the congestion control and the send buffer of a data connection, and restores them.
  *
- * Below mod_tls too this is the TCP connection: both are options of the socket.
+ * Both are socket options, so this also works below mod_tls.
  */
 #include "mod_imtcp.h"
 
@@ -45,7 +45,7 @@ static void back_to_default(int fd, const struct imtcp_before *before)
 			  strerror(errno));
 }
 
-/* True where the connection has the control now. */
+/* True if the connection has the control now. */
 static bool switch_control(int fd, const char *name)
 {
 	if (has_control(fd, name) || set_control(fd, name) == 0)
@@ -61,12 +61,12 @@ static bool switch_control(int fd, const char *name)
 	return false;
 }
 
-/* The kernel finds the size itself again: a size once set would keep it from that. */
+/* Restores the kernel's own sizing. A size once set would prevent that. */
 static void free_buffer(int fd, const struct imtcp_before *before)
 {
 	int half = before->sndbuf_bytes / 2, lock = before->locked;
 
-	/* It doubles what it is given. */
+	/* The kernel doubles the value. */
 	if (before->locked & SOCK_SNDBUF_LOCK)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &half, sizeof(half));
 	else
@@ -74,8 +74,8 @@ static void free_buffer(int fd, const struct imtcp_before *before)
 }
 
 /*
- * A buffer smaller than advised would bind a transfer that the kernel's own sizing does not, so it is
- * all of it or none. Returns the bytes that were set.
+ * Sets the whole advised buffer or none, because a smaller buffer would limit a transfer that the
+ * kernel's own sizing does not. Returns the bytes that were set.
  */
 static int set_buffer(int fd, const struct imtcp_before *before, int bytes)
 {
@@ -108,7 +108,7 @@ void imtcp_set(int fd, const struct imtcp_before *before, const struct imtcp_con
 	imtcp_log("congestion control %s, send buffer %d%s", name, buffer_bytes,
 		  buffer_bytes ? " bytes" : " (the kernel's choice)");
 	if (advice && advice->which == IMTCP_OFF && strcmp(name, "imtcp_nocc") == 0)
-		/* It harms everybody on the path: each use is in the system's log. */
+		/* It harms everybody on the path, so the system's log has each use. */
 		pr_log_pri(PR_LOG_NOTICE, MOD_IMTCP_VERSION
 			   ": no congestion control (nocc) for a transfer, as advised");
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * The module: when a transfer begins and ends, the timer in between. See mod_imtcp.h.
- */
+/* The module: begin and end of a transfer, and the timer in between (mod_imtcp.h). */
 #include "mod_imtcp.h"
 #include "imtcp_arrived.h"
 
@@ -10,28 +8,28 @@
 
 module imtcp_module;
 
-/* Of imtcp-advice serve. */
+/* The default of imtcp-advice serve. */
 #define DEFAULT_URL "http://127.0.0.1:8750"
-/* A service on this machine answers in a few; a client notices hundreds. */
+/* A service on this machine answers in a few milliseconds. Clients notice hundreds. */
 #define DEFAULT_TIMEOUT_MS 300
-/* What a transfer stands still for an answer that is there at once. */
+/* How long a transfer waits for an answer that is there at once. */
 #define GLANCE_MS 20
-/* Nobody waits for an answer during a transfer, and ProFTPD's timers look for it each second. */
+/* Nobody waits for an answer during a transfer. ProFTPD's timers check for it each second. */
 #define LATER_LIMIT_MS 5000
 #define LOOK_S 1
-/* As imtcp run --advise: so long a service that did not answer is left alone. */
+/* Time without questions after a service that did not answer, as in imtcp run --advise. */
 #define RETRY_S 30
 
 static int log_fd = -1;
 static const struct imtcp_service *default_service;
-/* Before this (CLOCK_MONOTONIC) the service is not asked: many small files would each wait. */
+/* No questions before this time (CLOCK_MONOTONIC), or many small files would each wait. */
 static time_t quiet_until_s;
 
 /* The one transfer of this session. */
 static struct {
-	/* RETR runs and its connection is not yet open. */
+	/* RETR runs, and its connection is not open yet. */
 	cmd_rec *waiting;
-	/* Its connection has been looked at. */
+	/* The module has handled its connection. */
 	bool under_way;
 	bool asking;
 	int timer;
@@ -52,7 +50,7 @@ void imtcp_log(const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
-	/* Some of it comes from elsewhere, and must not write a line of its own. */
+	/* Parts of the line are foreign, and must not begin a new line. */
 	for (c = line; *c != '\0'; c++)
 		if (!isprint((unsigned char)*c))
 			*c = '?';
@@ -88,7 +86,7 @@ static void follow(int fd, const struct imtcp_advice *advice)
 	set_timer(advice->ask_again_s);
 }
 
-/* Without advice the connection is as if the module were not there. */
+/* Without advice the connection stays as it is without the module. */
 static void go_on_without(int fd, const char *why)
 {
 	imtcp_log("%s: no advice: %s; asking again in %d s", transfer.dst, why, RETRY_S);
@@ -108,7 +106,7 @@ static void conclude(int fd, enum imtcp_heard heard, const struct imtcp_advice *
 	imtcp_forget_question();
 }
 
-/* The data connection while it sends; -1 before and after. */
+/* The data connection while it sends, else -1. */
 static int sending_fd(void)
 {
 	if (!transfer.under_way || session.d == NULL || session.d->outstrm == NULL)
@@ -116,7 +114,7 @@ static int sending_fd(void)
 	return PR_NETIO_FD(session.d->outstrm);
 }
 
-/* ProFTPD's timer: advice is due, or an answer may have come. */
+/* ProFTPD's timer: new advice is due, or an answer may have come. */
 static int look_again(CALLBACK_FRAME)
 {
 	struct imtcp_advice advice;
@@ -132,7 +130,7 @@ static int look_again(CALLBACK_FRAME)
 	if (!transfer.asking) {
 		left_bytes = transfer.bytes - imtcp_arrived_bytes(fd);
 		transfer.asking = true;
-		/* TLS adds some. */
+		/* TLS adds some bytes. */
 		imtcp_ask(transfer.service, transfer.dst, left_bytes > 0 ? left_bytes : 0,
 			  LATER_LIMIT_MS);
 	}
@@ -141,7 +139,7 @@ static int look_again(CALLBACK_FRAME)
 		set_timer(LOOK_S);
 	else
 		conclude(fd, heard, &advice, why);
-	/* This timer is done: the next one has been set. */
+	/* This timer is done, because the next one is set. */
 	return 0;
 }
 
@@ -161,13 +159,13 @@ static off_t remaining_bytes(const cmd_rec *cmd)
 
 static void set_destination(pool *p, const pr_netaddr_t *address)
 {
-	/* The history of a path has one name, whichever socket the client came to. */
+	/* A path has one name in the history, whichever socket the client used. */
 	if (pr_netaddr_is_v4mappedv6(address) == TRUE)
 		address = pr_netaddr_v6tov4(p, address);
 	snprintf(transfer.dst, sizeof(transfer.dst), "%s", pr_netaddr_get_ipstr(address));
 }
 
-/* The data connection of a RETR is there, and nothing has been sent on it. */
+/* The data connection of a RETR is open, and nothing has been sent on it. */
 static void begin(int fd, const pr_netaddr_t *address)
 {
 	cmd_rec *cmd = transfer.waiting;
@@ -213,9 +211,9 @@ static void forget_transfer(void)
 	transfer.timer = -1;
 }
 
-/* --- what ProFTPD tells --- */
+/* --- events of ProFTPD --- */
 
-/* Active: just before the server connects to the client. */
+/* Active mode: just before the server connects to the client. */
 static void on_data_connect(const void *event, void *nothing)
 {
 	const struct socket_ctx *socket = event;
@@ -226,8 +224,8 @@ static void on_data_connect(const void *event, void *nothing)
 }
 
 /*
- * Passive: no event tells that the client has connected, but the first thing that the server says
- * then, on the control connection, is 150.
+ * Passive mode: there is no event for the client's connection. The first line on the control
+ * connection after it is 150.
  */
 static void on_control_write(const void *event, void *nothing)
 {
@@ -240,7 +238,7 @@ static void on_control_write(const void *event, void *nothing)
 
 MODRET before_retr(cmd_rec *cmd)
 {
-	/* The last one ended with a command's end; nothing of it may reach this one. */
+	/* The previous transfer ended with its command. None of its state may remain. */
 	forget_transfer();
 	transfer.waiting = cmd;
 	return PR_DECLINED(cmd);
@@ -277,7 +275,7 @@ static void open_log(void)
 						 : strerror(error));
 }
 
-/* HOST has chosen another virtual server. */
+/* HOST chose another virtual server. */
 static void on_session_reinit(const void *event, void *nothing)
 {
 	(void)event;
@@ -310,7 +308,7 @@ static int start(void)
 {
 	struct imtcp_service *service = pcalloc(permanent_pool, sizeof(*service));
 
-	/* Once, before there are sessions: not safe later where other modules have threads. */
+	/* Once, before there are sessions: later it is unsafe if other modules have threads. */
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
 	    imtcp_find_service(permanent_pool, DEFAULT_URL, NULL, service) != NULL) {
 		pr_log_pri(PR_LOG_ERR, MOD_IMTCP_VERSION ": libcurl does not start");

@@ -147,7 +147,7 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(imtcp_u32 base_us)
 }
 
 /* RTT variation that the hosts may cause, microseconds. If RTTmin is below 1 ms, it follows the
- * distance between consecutive RTTs: busy hosts delay one window and not the next, and a standing
+ * distance between consecutive RTTs. Busy hosts delay one window and not the next, and a standing
  * queue delays all alike. ours: see lab/notes/0030-how-late-hosts-are.md. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us, imtcp_u32 jitter_us)
 {

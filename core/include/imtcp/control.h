@@ -25,8 +25,8 @@ struct imtcp_sample {
 	imtcp_u32 snd_una;
 	imtcp_u32 prior_una;
 	imtcp_u32 snd_nxt;
-	imtcp_s32 rtt_us;      /* of the newest segment acknowledged; <= 0: none (retransmitted) */
-	imtcp_u32 delay_us;    /* rtt_us if it is comparable (imtcp_delay_counts); else 0 */
+	imtcp_s32 rtt_us;   /* RTT of the newest segment acknowledged; <= 0: none (retransmitted) */
+	imtcp_u32 delay_us; /* rtt_us if it is comparable (imtcp_delay_counts); else 0 */
 	imtcp_u32 acked_bytes; /* 0: nothing new, or the initial sequence number was unknown */
 	imtcp_u32 stamp;       /* the peer's timestamp */
 	imtcp_u32 stamped;     /* stamp is present */
@@ -90,7 +90,7 @@ struct imtcp_departure {
 	imtcp_u32 chunk_most_segs;   /* limit of the device for one buffer */
 	imtcp_u32 chunk_most_bytes;  /* limit of the socket for one buffer */
 	imtcp_u32 pacing_shift;	     /* a buffer contains base_bps for 2^-pacing_shift s */
-	imtcp_u32 chunk_extra_bytes; /* what TCP adds to a buffer on a short path */
+	imtcp_u32 chunk_extra_bytes; /* TCP adds this to a buffer on a short path */
 	imtcp_u32 rtt_dev_us;	     /* D_RTT */
 	imtcp_u32 srtt_us;	     /* imtcp_space_streams sets it to the RTT to pace by */
 	imtcp_u32 newest_rtt_us;

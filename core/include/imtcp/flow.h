@@ -6,7 +6,7 @@
  * A control is a header cc_<name>.h with six functions. A row of a table names them
  * (bpf/imtcp_mode_ops.h):
  *
- *   function  called when                                     result
+ *   function  called when ─────────────────────────────────── result ─────────────────────
  *   start     the connection begins or changes to the control  its state
  *   learn     an ACK came                                      its model
  *   decide    the window may grow                              its window
@@ -103,7 +103,7 @@ IMTCP_INLINE int imtcp_early_slow_start(const struct imtcp_departure *dep)
 	return dep->cwnd_segs < dep->ssthresh_segs / 2;
 }
 
-/* The RTT to pace by. In slow start it is the newest one if that is shorter: after a silence srtt
+/* The RTT to pace by. In slow start it is the newest one if that is shorter. After a silence srtt
  * may still contain a queue that has drained, and pacing by it would not fill the window in a round
  * trip. */
 IMTCP_INLINE imtcp_u32 imtcp_send_rtt_us(const struct imtcp_departure *dep)

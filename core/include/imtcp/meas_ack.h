@@ -221,7 +221,7 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		}
 		imtcp_meas_set_range(m, imtcp_sub(avail, half), avail + half);
 	} else if (outcome == IMTCP_BUNCHED) {
-		/* Nor does the dispersion of bunched ACKs show a capacity. */
+		/* The dispersion of bunched ACKs shows no capacity either. */
 		m->queued_at_us = 0;
 		if (m->delivery_bps)
 			m->capacity_bps = imtcp_min(

@@ -12,28 +12,29 @@
 
 #include "types.h"
 
-/* gamma, the weight of a new result in the smoothed available bandwidth, scale 65536: 1/8 [BG
- * §4.1.1], as in RFC 6298 §2.3. ours: at least 0.01. A lower weight would need minutes to follow a
+/* gamma, the weight of a new result in the smoothed available bandwidth, scale 65536. Default: 1/8
+ * [BG §4.1.1], as in RFC 6298. ours: At least 0.01. A lower weight would need minutes to follow a
  * step of the path. */
 #define IMTCP_GAMMA_Q16 8192U
 #define IMTCP_GAMMA_LEAST_Q16 655U
 #define IMTCP_GAMMA_MOST_Q16 65536U
 
-/* delta, the ratio of RTT to RTTmin that is congestion, scale 256: 1.2 [BG §4.1.2]. ours: 1.05 to
- * 4. Noise of a common path stays below 1.05, and no path reaches 4. */
+/* delta, the ratio of RTT to RTTmin that is congestion, scale 256. Default: 1.2 [BG §4.1.2]. ours:
+ * Between 1.05 and 4. Noise of a common path stays below 1.05, and no path reaches 4. */
 #define IMTCP_DELTA_Q8 307U
 #define IMTCP_DELTA_LEAST_Q8 269U
 #define IMTCP_DELTA_MOST_Q8 1024U
 
-/* g, the share of the available bandwidth that the background takes, 0 < g <= 1, scale 256 [IM
- * §5.1]. ours: 1 by default, as in [BG eq. 2]; at least a twentieth, or the measurement would take
- * most of it. */
+/* g, the share of the available bandwidth that the background takes, scale 256. It is above 0 and
+ * at most 1 [IM §5.1]. ours: 1 by default, as in [BG eq. 2]. At least a twentieth, or the
+ * measurement would take most of it. */
 #define IMTCP_G_Q8 256U
 #define IMTCP_G_LEAST_Q8 13U
 #define IMTCP_G_MOST_Q8 256U
 
-/* h, the segments that full speed adds per round trip far below the available bandwidth: 100 [IM
- * §5.2, fig. 16]. h = 1 is Reno. ours: at most 1000, which most buffers cannot take. */
+/* h, the segments that full speed adds per round trip far below the available bandwidth. Default:
+ * 100 [IM §5.2, fig. 16]. With 1 it is Reno. ours: At most 1000. Most buffers cannot take that
+ * many. */
 #define IMTCP_H_SEGS 100U
 #define IMTCP_H_LEAST_SEGS 1U
 #define IMTCP_H_MOST_SEGS 1000U
@@ -42,9 +43,9 @@
  * N, the packets of a stream if each has its own ACK. If an ACK answers several packets, a stream
  * has half as many more [IM §3.5.1].
  *
- * [IM §4.1.1] finds 5 enough in simulation, and more of them more accurate. ours: 8, because real
- * cross traffic comes in packets too. At most 10: half as many more still fit into
- * IMTCP_STREAM_MAX.
+ * In simulation 5 packets are enough, and more of them are more accurate [IM §4.1.1]. ours: 8,
+ * because real cross traffic comes in packets too. At most 10, because half as many more still fit
+ * into IMTCP_STREAM_MAX.
  */
 #define IMTCP_STREAM_PACKETS 8U
 #define IMTCP_STREAM_PACKETS_LEAST 5U
@@ -81,22 +82,23 @@
 #define IMTCP_PAUSE_LEAST_PLUS1 1U
 #define IMTCP_PAUSE_MOST_PLUS1 101U
 
-/* TCP-LP's delta, percent: a delay above this share of the delays' range is congestion: 0.15 [LP
- * §III-D]. ours: 0.01 to 0.99, because every delay is above 0 and none is above 1 [LP eq. 2]. */
+/* TCP-LP's delta, percent. A delay above this share of the delays' range is congestion. Default:
+ * 0.15 [LP §III-D]. ours: Between 0.01 and 0.99, because every delay is above 0 and none is above 1
+ * [LP eq. 2]. */
 #define IMTCP_LP_DELTA_PCT 15U
 #define IMTCP_LP_DELTA_LEAST_PCT 1U
 #define IMTCP_LP_DELTA_MOST_PCT 99U
 
-/* itt, the inference phase, round trips: 3 [LP §III-D]. ours: at least 1, because a second
- * indication comes a round trip after the first. At most 100: after so many the second indication
- * is unrelated to the first. */
+/* itt, the inference phase, round trips. Default: 3 [LP §III-D]. ours: At least 1, because a second
+ * indication comes a round trip after the first. At most 100, because a later indication is
+ * unrelated to the first. */
 #define IMTCP_LP_ITT_RTTS 3U
 #define IMTCP_LP_ITT_LEAST_RTTS 1U
 #define IMTCP_LP_ITT_MOST_RTTS 100U
 
-/* Nice's t and f, percent. A packet is late above the share t of the range of RTTs: 0.1. A round is
- * congested if more than the share f of its packets is late: 0.5 [NICE §4]. ours: 0.01 to 0.99. At
- * 1 no packet is late, or no round has too many [NICE §3]. */
+/* Nice's t and f, percent. A packet is late above the share t of the range of RTTs. A round is
+ * congested if more than the share f of its packets is late. Defaults: 0.1 and 0.5 [NICE §4]. ours:
+ * Between 0.01 and 0.99. At 1 no packet is late, or no round has too many [NICE §3]. */
 #define IMTCP_NICE_T_PCT 10U
 #define IMTCP_NICE_T_LEAST_PCT 1U
 #define IMTCP_NICE_T_MOST_PCT 99U
@@ -104,14 +106,14 @@
 #define IMTCP_NICE_F_LEAST_PCT 1U
 #define IMTCP_NICE_F_MOST_PCT 99U
 
-/* LEDBAT's TARGET, the queueing delay that it keeps, microseconds: 100 ms, the maximum of RFC 6817
- * §2.5. ours: at least 5 ms, five ticks of the peer's clock (IMTCP_OWD_USUAL_TICK_US). */
+/* LEDBAT's TARGET, the queueing delay that it keeps, microseconds. Default: 100 ms, the maximum of
+ * RFC 6817 §2.5. ours: At least five ticks of the peer's clock (IMTCP_OWD_USUAL_TICK_US). */
 #define IMTCP_LEDBAT_TARGET_US 100000U
 #define IMTCP_LEDBAT_TARGET_LEAST_US 5000U
 #define IMTCP_LEDBAT_TARGET_MOST_US 100000U
 
-/* LEDBAT's GAIN, scale 256: 1, the maximum of RFC 6817 §2.5. ours: at least 1/16, the minimum of
- * LEDBAT++ [L++ §4.2]. */
+/* LEDBAT's GAIN, scale 256. Default: 1, the maximum of RFC 6817 §2.5. ours: At least 1/16, the
+ * minimum of LEDBAT++ [L++ §4.2]. */
 #define IMTCP_LEDBAT_GAIN_Q8 256U
 #define IMTCP_LEDBAT_GAIN_LEAST_Q8 16U
 #define IMTCP_LEDBAT_GAIN_MOST_Q8 256U

@@ -7,6 +7,7 @@
  * -pedantic), as C++20 and as BPF.
  *
  * A core function has one of two linkages:
+ *   ── linkage ── use ──────────────────────────────────────────────────────────────────────
  *   IMTCP_INLINE  small: the compiler inlines it at each call
  *   IMTCP_GLOBAL  large: a global function in BPF, which the verifier checks once and alone
  *
@@ -48,7 +49,7 @@ typedef int64_t imtcp_s64;
 #endif
 #endif
 
-/* Is a before b? Sequence numbers are modulo 2^32, so this holds up to 2^31 apart (RFC 9293
+/* Is a before b? Sequence numbers wrap, so this holds up to half of their range apart (RFC 9293
  * §3.4). */
 IMTCP_INLINE int imtcp_seq_before(imtcp_u32 a, imtcp_u32 b)
 {
