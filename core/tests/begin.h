@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A connection of a delay-based control begins: its state is zero, as the kernel gives it, and the
- * control takes what was chosen.
+ * Begins a connection of a delay-based control: its state is zero, as the kernel gives it, and it
+ * takes the chosen parameters.
  */
 #ifndef IMTCP_BEGIN_H
 #define IMTCP_BEGIN_H

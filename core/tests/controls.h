@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The rows of controls (flow.h) as tables of functions, for tests that drive any of them as the kernel's programs do
- * (bpf/imtcp_mode_ops.h).
+ * The rows of controls (flow.h) as tables of functions. Tests drive any control with them, as the
+ * kernel's programs do (bpf/imtcp_mode_ops.h).
  */
 #ifndef IMTCP_CONTROLS_H
 #define IMTCP_CONTROLS_H

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A peer that says anything: drives the core with numbers from a source of bytes (random, or the
- * fuzzer's), as the kernel could: snd_nxt only grows, snd_una stays within what was sent, the
- * clock does not run backwards; everything that the peer decides (which ACK, when, which round
- * trip time its timestamps make) is free. What must hold is checked at each step.
+ * A peer that may say anything. It drives the core with numbers from a source of bytes (random, or
+ * the fuzzer's), and checks invariants at each step.
+ *
+ * - As in the kernel, snd_nxt only grows, snd_una stays within the data sent, and the clock never
+ *   runs backwards.
+ * - The peer freely chooses its ACKs, their times, and the RTTs that its timestamps give.
  */
 #ifndef IMTCP_DRIVE_H
 #define IMTCP_DRIVE_H
@@ -25,10 +27,10 @@ struct drive {
 	uint64_t now_us, acked_segs;
 	uint32_t una, nxt, mss, header, floor_segs, limit_segs;
 	uint32_t chunk_segs, round_over, srtt_us;
-	uint32_t honest; /* of 64 things that the peer says, so many are plausible */
+	uint32_t honest; /* share of plausible statements of the peer, in 64ths */
 };
 
-/* Why it failed; NULL: all holds. */
+/* The reason of a failure; NULL: none. */
 #define DRIVE_CHECK(what)                                                                          \
 	do {                                                                                       \
 		if (!(what))                                                                       \
@@ -72,7 +74,7 @@ static inline const char *drive_invariants(const struct drive *d)
 	DRIVE_CHECK(m->result.outcome < IMTCP_OUTCOMES);
 	DRIVE_CHECK(m->result.validity_pct <= 100);
 	DRIVE_CHECK(m->result.sub_range <= IMTCP_SUB_RANGES + 1);
-	/* the estimate is within the range that was searched */
+	/* The estimate lies within the searched range. */
 	DRIVE_CHECK(m->result.avail_bps <= m->result.high_bps);
 	DRIVE_CHECK(m->completed <= m->started);
 	DRIVE_CHECK(m->store.count <= IMTCP_STORE_MAX);
@@ -107,7 +109,7 @@ static inline void drive_init(struct drive *d, const struct drive_source *src)
 	chosen.delta_q8 = (uint32_t)drive_any(src);
 	chosen.stream_packets = (uint32_t)drive_any(src);
 	chosen.g_q8 = (uint32_t)drive_any(src);
-	/* of a number that is drawn already: the corpus's inputs go on meaning what they did */
+	/* These use a number that is drawn already, so inputs of the corpus keep their meaning. */
 	if (chosen.gamma_q16 & 1)
 		chosen.pause_plus1 = chosen.gamma_q16 >> 24;
 	if (chosen.gamma_q16 & 2)
@@ -145,7 +147,7 @@ static inline const char *drive_send(struct drive *d, const struct drive_source 
 	if (why)
 		return why;
 	DRIVE_CHECK(d->m.next_bps > 0);
-	/* never faster than EMPTY, or than the range that is searched */
+	/* Never faster than EMPTY or the searched range. */
 	most = imtcp_max(ev.base_bps, imtcp_scale(ev.base_bps, IMTCP_EMPTY_GAIN_Q8, 256));
 	most = imtcp_max(most, d->m.high_bps);
 	DRIVE_CHECK(d->m.next_bps <= most);
@@ -226,7 +228,8 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 					 d->bg.queue_us < ev.min_rtt_us / 10);
 	d->round_over |= ev.round_over;
 
-	/* the window, as the adapter; segments that the peer has not received grow nothing */
+	/* The window, as the adapter sets it. Segments that the peer has not received grow
+	 * nothing. */
 	segs = (acked + d->mss - 1) / d->mss;
 	before = d->w.cwnd_segs;
 	slow_start = imtcp_in_slow_start(&d->w);
@@ -235,13 +238,14 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 
 		if (why)
 			return why;
-		/* never more than slow start [RFC 5681 §3.1]; a pace below two has a window of four */
+		/* never above slow start [RFC 5681 §3.1]; a pace below two segments has a window of
+		 * four */
 		DRIVE_CHECK(d->facts.trickle_q16 || d->w.cwnd_segs <= (uint64_t)before + segs);
 	} else {
 		uint64_t credit = d->w.credit_segs;
 
 		imtcp_reno_grow(&d->w, segs, d->limit_segs);
-		/* RFC 5681: at most what was acknowledged, in slow start; else one a window */
+		/* RFC 5681: in slow start at most the acknowledged segments; else one per window */
 		DRIVE_CHECK(d->w.cwnd_segs <= (uint64_t)before + segs);
 		DRIVE_CHECK(slow_start || d->w.cwnd_segs <= before + 1);
 		DRIVE_CHECK(slow_start || credit + segs >= before || d->w.cwnd_segs <= before);
@@ -265,7 +269,7 @@ static inline const char *drive_loss(struct drive *d)
 	return drive_invariants(d);
 }
 
-/* Steps until the source is empty or something does not hold. */
+/* Steps until the source is empty or a check fails. */
 static inline const char *drive_run(struct drive *d, const struct drive_source *src)
 {
 	const char *why = NULL;

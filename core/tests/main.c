@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* tests [suite [pattern]]: runs all suites, or one, or the tests of it that match. */
+/* tests [suite [pattern]]: runs all suites, one suite, or the tests of it that match. */
 #include "test.h"
 
 #define SUITES(X)                                                                                  \
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 		failed += suites[i].run(&count);
 	}
 	fflush(stderr);
-	if (argc > 2) /* the filter does not tell how many it took */
+	if (argc > 2) /* the filter does not report how many it took */
 		printf("%d failed\n", failed);
 	else
 		printf("%d passed, %d failed\n", count - failed, failed);

@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A path and a sender, deterministic: asks a control by the functions that the kernel's programs ask it by
- * (flow.h), with what the kernel's TCP would tell it.
+ * A deterministic path and sender. It calls the functions of a control as the kernel's programs do
+ * (flow.h), with the data that the kernel's TCP would give.
  *
- *	sender ──▶ FIFO of capacity C ──▶ delay ──▶ receiver
- *	   ▲       (or token bucket)                   │
- *	   └───── delay ◀── bunching, ACK filter ◀─────┘
+ * 	sender ──▶ FIFO of capacity C ──▶ delay ──▶ receiver
+ * 	   ▲       (or token bucket)                   │
+ * 	   └───── delay ◀── bunching, ACK filter ◀─────┘
  *
- * Sender: one question, then chunks of segments as tcp_write_xmit sends them, until the window is full or a gap begins.
- * The gap is that of the answer, with the kernel's credit (tcp_update_skb_after_send: a packet that left late shortens
- * the next gap by up to a half). The first ten segments are unpaced. The control is the one of the configuration, else
- * imtcp_bg; with a fixed window, or with reno, it is the one that measures and nothing else. The application may write
- * slowly, and the socket buffer and the receiver's window may be small. Losses: none by itself (the buffer is deep);
- * tests call imtcp_meas_on_loss.
+ * The sender calls space once. Then chunks of segments leave as in tcp_write_xmit, until the window
+ * is full or a gap begins. The gap is the control's, with the kernel's credit: a late packet
+ * shortens the next gap by up to a half (tcp_update_skb_after_send). The first ten segments are
+ * unpaced.
  *
- * FIFO and receiver: sim_path.h.
+ * - Control: that of the configuration, else imtcp_bg. With a fixed window or with reno, it is
+ *   `measure`.
+ * - Application: may write slowly. The socket buffer and the receiver's window may be small.
+ * - Losses: none, because the buffer is deep. Tests call imtcp_meas_on_loss.
+ *
+ * sim_path.h has the FIFO and the receiver.
  */
 #ifndef IMTCP_PATH_SIM_H
 #define IMTCP_PATH_SIM_H
 
 #include "sim_path.h"
 
-/* ---- sender: what bpf/imtcp_adapter.h reads and writes ---- */
+/* ---- sender: the counterpart of bpf/imtcp_adapter.h ---- */
 
 static inline uint32_t sim_flight_segs(const struct sim *s)
 {
 	return (s->snd_nxt - s->snd_una + SIM_MSS - 1) / SIM_MSS;
 }
 
-/* What the connection may send on the whole, and its window. */
+/* The connection's ceiling as a window. */
 static inline uint32_t sim_ceiling_segs(const struct sim *s)
 {
 	return s->cfg.max_bps ? (uint32_t)imtcp_max(
@@ -36,7 +39,7 @@ static inline uint32_t sim_ceiling_segs(const struct sim *s)
 			      : 0;
 }
 
-/* For the tests: a measurement that ended. */
+/* Records a measurement that ended, for the tests. */
 static inline void sim_note_result(struct sim *s)
 {
 	const struct imtcp_meas *m = &s->flow.meas;
@@ -59,7 +62,7 @@ static inline void sim_note_result(struct sim *s)
 	s->n_results++;
 }
 
-/* What must hold whatever happens. */
+/* Invariants of every run. */
 static inline void sim_invariants(const struct sim *s)
 {
 	const struct imtcp_meas *m = &s->flow.meas;
@@ -74,7 +77,7 @@ static inline void sim_invariants(const struct sim *s)
 	assert_true(m->unit <= IMTCP_PASS);
 }
 
-/* Written and not sent: within what the application has, and what its socket buffer takes. */
+/* Written and not sent: limited by the application and its socket buffer. */
 static inline uint64_t sim_unsent(const struct sim *s)
 {
 	uint64_t unsent = s->written;
@@ -91,7 +94,7 @@ static inline uint64_t sim_unsent(const struct sim *s)
 	return unsent;
 }
 
-/* What TCP's window, and the receiver's, let go. */
+/* Room in TCP's window and in the receiver's. */
 static inline uint32_t sim_room(const struct sim *s)
 {
 	uint64_t window = s->w.cwnd_segs;
@@ -144,7 +147,7 @@ static inline void sim_validate(struct sim *s, uint32_t limited)
 	s->usage_seq = s->snd_nxt;
 }
 
-/* One buffer leaves: segs segments at most, and the gap after it at bps (0: none). */
+/* Sends one buffer of at most segs segments, with a gap at bps after it (0: none). */
 static inline void sim_send(struct sim *s, const struct imtcp_departure *dep,
 			    const struct imtcp_decision *d, uint32_t segs, uint64_t bps)
 {
@@ -160,7 +163,7 @@ static inline void sim_send(struct sim *s, const struct imtcp_departure *dep,
 		s->wstamp_ns = s->now_ns;
 		len_ns -= imtcp_min(len_ns / 2, credit_ns);
 		s->wstamp_ns += len_ns;
-		/* slower than the ordinary gap, or it is none */
+		/* slower than the ordinary gap, or it is no hold */
 		if (d->plan == IMTCP_PLAN_HOLD && bps < dep->base_bps)
 			s->longest_hold_us = imtcp_max(s->longest_hold_us, len_ns / 1000);
 		s->longest_silence_us = imtcp_max(s->longest_silence_us, len_ns / 1000);
@@ -178,7 +181,7 @@ static inline void sim_send(struct sim *s, const struct imtcp_departure *dep,
 		if (s->flight_tail - s->flight_head >= SIM_FLIGHT)
 			fail_msg("path_sim: too much in flight");
 		out_ns = sim_fifo(s, s->now_ns, sim_fragmented(s, payload + SIM_PKT - SIM_MSS));
-		/* the way back is half of the shortest way; nothing overtakes */
+		/* the way back is half of the base RTT; nothing overtakes */
 		out_ns += (sim_way_us(s) - s->cfg.rtt_us / 2) * 1000;
 		s->arrival_ns = imtcp_max(s->arrival_ns, out_ns);
 		sim_receive(s, s->arrival_ns, payload, !left);
@@ -187,7 +190,8 @@ static inline void sim_send(struct sim *s, const struct imtcp_departure *dep,
 	s->departures++;
 }
 
-/* An ACK came, a gap is over or something was written: asks once, and sends (tcp_write_xmit). */
+/* An ACK came, a gap ended or the application wrote: calls space once, and sends
+ * (tcp_write_xmit). */
 static inline void sim_write_xmit(struct sim *s)
 {
 	uint64_t bps, ends = s->flow.meas.ends;
@@ -242,7 +246,7 @@ static inline void sim_rtt(struct sim *s, uint32_t rtt_us)
 	}
 }
 
-/* An ACK of acked segments, the newest of which left at sent_us: pkts_acked. */
+/* pkts_acked: an ACK of acked segments, the newest of which left at sent_us. */
 static inline void sim_learn(struct sim *s, uint32_t acked, uint64_t sent_us)
 {
 	uint64_t ends = s->flow.meas.ends;
@@ -267,7 +271,7 @@ static inline void sim_learn(struct sim *s, uint32_t acked, uint64_t sent_us)
 		sim_note_result(s);
 }
 
-/* The window may grow: cong_avoid. */
+/* cong_avoid: the window may grow. */
 static inline void sim_decide(struct sim *s, uint32_t acked)
 {
 	struct imtcp_window w = s->w;
@@ -312,7 +316,7 @@ static inline void sim_on_ack(struct sim *s, uint32_t una)
 	sim_decide(s, acked);
 }
 
-/* Goes on until until_us, or until the measurement says so. */
+/* Runs until until_us, or until the measurement stops it. */
 static inline void sim_run(struct sim *s, uint64_t until_us)
 {
 	uint64_t until_ns = until_us * 1000;
@@ -324,14 +328,14 @@ static inline void sim_run(struct sim *s, uint64_t until_us)
 		sim_write_xmit(s);
 		if (s->ack_head != s->ack_tail)
 			next_ns = a->at_ns;
-		/* a departure may come before the receiver gives up to wait for it */
+		/* a departure may come before the delayed ACK */
 		if (s->wstamp_ns > s->now_ns)
 			next_ns = imtcp_min(next_ns, s->wstamp_ns);
-		/* the application writes a millisecond's worth at a time */
+		/* the application writes each millisecond */
 		if (s->cfg.app_bps)
 			next_ns = imtcp_min(next_ns, s->now_ns + 1000000);
 		if (s->delack_at_ns && s->delack_at_ns < next_ns) {
-			/* what waits at the receiver comes before anything later */
+			/* the delayed ACK comes before anything later */
 			sim_ack_leaves(s, s->delack_at_ns);
 			continue;
 		}
@@ -349,12 +353,12 @@ static inline void sim_run(struct sim *s, uint64_t until_us)
 	}
 }
 
-/* ---- what came out ---- */
+/* ---- results ---- */
 
 struct sim_summary {
 	uint32_t count[IMTCP_OUTCOMES];
 	uint32_t results;
-	uint64_t median_bps, least_bps, most_bps; /* of the valid ones */
+	uint64_t median_bps, least_bps, most_bps; /* of the valid results */
 	double error_p50_pct, error_p90_pct;	  /* against truth_bps */
 };
 
@@ -414,7 +418,7 @@ static inline struct sim_summary sim_summary(const struct sim *s, uint64_t from_
 	return out;
 }
 
-/* A run of so many seconds from the start, and what its results after warm_up_us say. */
+/* Runs some seconds, and summarizes the results after warm_up_us. */
 static inline struct sim_summary sim_over(struct sim *s, const struct sim_cfg *cfg,
 					  uint64_t seconds, uint64_t warm_up_us)
 {
@@ -426,7 +430,7 @@ static inline struct sim_summary sim_over(struct sim *s, const struct sim_cfg *c
 	return sim_summary(s, start_us + warm_up_us, sim_avail_bps(s));
 }
 
-/* On the wire, of what was acknowledged in them. */
+/* Goodput on the wire, from the acknowledged bytes. */
 static inline double sim_goodput_bps(const struct sim *s, uint64_t seconds)
 {
 	return (double)s->bytes_acked * SIM_PKT / SIM_MSS * 8.0 / (double)seconds;

@@ -2,12 +2,13 @@
 /*
  * The simulated path (path_sim.h): its state, the FIFO, the receiver and the way back.
  *
- * FIFO: work in nanoseconds, drained at what cross traffic leaves. Cross traffic is a constant
- * rate, fluid or in packets (near to regular, or Poisson), and may step to a second value.
- *
- * Receiver: acknowledges every acks_every-th segment, or after 40 ms; with gro a chunk's segments
- * count as one. Then the way back: with bunch_us, ACKs wait for the next multiple of it and come
- * together (Wi-Fi aggregation, interrupt coalescing); with ack_filter only the newest of them.
+ * - FIFO: work in nanoseconds. It drains at the rate that cross traffic leaves. Cross traffic has a
+ *   constant rate, and may step to a second one. It is fluid or in packets, almost regular or
+ *   Poisson.
+ * - Receiver: acknowledges every acks_every-th segment, or after 40 ms. With gro the segments of a
+ *   chunk count as one.
+ * - Way back: with bunch_us, ACKs wait for its next multiple and come together (Wi-Fi aggregation,
+ *   interrupt coalescing). With ack_filter only the newest of them comes.
  */
 #ifndef IMTCP_SIM_PATH_H
 #define IMTCP_SIM_PATH_H
@@ -19,7 +20,7 @@
 #define SIM_MSS 1448U
 #define SIM_PKT 1500U /* on the wire */
 #define SIM_DELACK_NS (40 * 1000000ULL)
-#define SIM_ACKS 8192U /* ACKs on their way back */
+#define SIM_ACKS 8192U /* ACKs on the way back */
 #define SIM_FLIGHT 16384U
 #define SIM_CWND_MOST 4096U /* the receiver's window */
 #define SIM_RESULTS 8192U
@@ -27,7 +28,7 @@
 
 struct sim_cfg {
 	const char *name;
-	const struct control *control; /* NULL: imtcp_bg, or what measures and nothing else */
+	const struct control *control; /* NULL: imtcp_bg or measure */
 	uint64_t capacity_bps;
 	uint64_t cross_bps;
 	uint64_t step_at_us; /* 0: no step */
@@ -35,20 +36,20 @@ struct sim_cfg {
 	uint64_t bucket_bps; /* token bucket in front of the FIFO; 0: none */
 	uint64_t bucket_bytes;
 	uint64_t max_bps;      /* pacing ceiling; 0: none */
-	uint64_t app_bytes;    /* what the application has written; 0: without end */
-	uint64_t app_bps;      /* at which rate it writes; 0: at once */
-	uint32_t sndbuf_bytes; /* in flight and unsent at most; 0: as much as it likes */
-	uint32_t unsent_bytes; /* unsent at most (TCP_NOTSENT_LOWAT); 0: as much as it likes */
-	uint32_t rcv_segs;     /* the receiver's window; 0: it never limits */
-	uint64_t stall_us;     /* ACKs stop for a time, then go on */
-	uint64_t stall_at_us;  /* when */
-	uint32_t mtu_bytes; /* of the bottleneck, which fragments what is longer; 0: nothing is */
-	uint32_t rtt_us;    /* without queue */
+	uint64_t app_bytes;    /* data of the application; 0: endless */
+	uint64_t app_bps;      /* rate of its writes; 0: all at once */
+	uint32_t sndbuf_bytes; /* most in flight and unsent; 0: no limit */
+	uint32_t unsent_bytes; /* most unsent (TCP_NOTSENT_LOWAT); 0: no limit */
+	uint32_t rcv_segs;     /* the receiver's window; 0: no limit */
+	uint64_t stall_us;     /* length of a stall of ACKs */
+	uint64_t stall_at_us;  /* begin of the stall */
+	uint32_t mtu_bytes;    /* of the bottleneck, which fragments longer packets; 0: none */
+	uint32_t rtt_us;       /* without queue */
 	uint32_t rtt_after_us; /* after step_at_us; 0: the same */
 	uint32_t
-		others_us; /* others' queue that never empties: at most, and half of that at least */
+		others_us; /* most delay from others' queue that never empties; the least is half of it */
 	uint32_t others_period_us;
-	uint32_t cwnd_segs;  /* fixed window; 0: the control's */
+	uint32_t cwnd_segs;  /* fixed window; 0: the control sets it */
 	uint32_t acks_every; /* 0 and 1: every segment */
 	uint32_t bunch_us;
 	uint32_t jitter_us;    /* on the way back, in order */
@@ -56,11 +57,11 @@ struct sim_cfg {
 	uint32_t pacing_shift; /* sk_pacing_shift; 0: the usual one */
 	uint64_t seed;
 	int cross_in_packets; /* 1: gaps within half of their mean, 2: exponential */
-	uint32_t cross_burst; /* packets at once; 0: one */
+	uint32_t cross_burst; /* packets per burst; 0: one */
 	int ack_filter;
 	int gro;
-	int reno;	 /* grows without the brakes of imtcp_bg, with cwnd_segs the limit */
-	int idempotence; /* ask many times before each departure */
+	int reno;	 /* grows without the brakes of imtcp_bg, up to cwnd_segs */
+	int idempotence; /* call space many times before each departure */
 };
 
 struct sim_ack {
@@ -78,24 +79,24 @@ struct sim {
 	struct imtcp_flow flow;
 	const struct control *control;
 	union control_own own;
-	struct imtcp_window w; /* TCP's */
+	struct imtcp_window w; /* TCP's window */
 	uint64_t now_ns, seed;
 	/* sender */
 	uint32_t snd_una, snd_nxt;
-	uint64_t written; /* bytes that are left to send */
+	uint64_t written; /* bytes left to send */
 	uint64_t began_ns;
 	uint32_t srtt_us, mdev_us, newest_rtt_us;
-	uint32_t limited, most_out_segs, usage_seq; /* of tcp_cwnd_validate */
-	uint64_t wstamp_ns;			    /* the next departure is not before */
+	uint32_t limited, most_out_segs, usage_seq; /* state of tcp_cwnd_validate */
+	uint64_t wstamp_ns;			    /* no departure before this */
 	uint64_t segs_out;
-	uint64_t first_nxt_ns; /* when the first segment left */
+	uint64_t first_nxt_ns; /* departure of the first segment */
 	struct {
 		uint32_t end_seq;
 		uint64_t sent_us;
 	} flight[SIM_FLIGHT];
 	uint32_t flight_head, flight_tail;
 	/* FIFO */
-	uint64_t fifo_ns; /* work in it */
+	uint64_t fifo_ns; /* work in the FIFO */
 	uint64_t fifo_at_ns;
 	uint64_t cross_next_ns;
 	uint64_t last_out_ns;
@@ -108,16 +109,17 @@ struct sim {
 	struct sim_ack acks[SIM_ACKS];
 	uint32_t ack_head, ack_tail;
 	uint64_t last_ack_ns;
-	/* what the tests ask for */
+	/* results for the tests */
 	struct sim_result results[SIM_RESULTS];
 	uint32_t n_results;
 	uint64_t bytes_acked;
-	uint64_t longest_hold_us;    /* gap after the last packet before a store */
-	uint64_t longest_silence_us; /* between departures with room and data and recovery off */
+	uint64_t longest_hold_us; /* longest gap before a stream */
+	uint64_t
+		longest_silence_us; /* longest gap between departures with room, data and no loss recovery */
 	uint64_t queue_sum_us, queue_samples;
 	uint64_t last_departure_ns;
 	uint32_t departures;
-	uint32_t holds; /* questions that were answered by a hold of the papers' controls */
+	uint32_t holds; /* holds of the papers' controls */
 	uint64_t bytes_out;
 };
 
@@ -148,7 +150,7 @@ static inline uint64_t sim_us(const struct sim *s)
 	return s->now_ns / 1000;
 }
 
-/* What a segment that leaves now waits for by the path and by others' sawtooth. */
+/* Delay of a segment that leaves now, from the path and others' sawtooth. */
 static inline uint64_t sim_way_us(const struct sim *s)
 {
 	uint64_t us = s->cfg.rtt_us;
@@ -168,7 +170,7 @@ static inline uint64_t sim_cross_bps(const struct sim *s, uint64_t at_ns)
 								      : s->cfg.cross_bps;
 }
 
-/* What the path leaves to this flow now. */
+/* Available bandwidth now. */
 static inline uint64_t sim_avail_bps(const struct sim *s)
 {
 	return s->cfg.capacity_bps - sim_cross_bps(s, s->now_ns);
@@ -187,7 +189,8 @@ static inline void sim_fifo_drain(struct sim *s, uint64_t at_ns, uint64_t cross_
 	s->fifo_at_ns = at_ns;
 }
 
-/* A packet's bytes on a link that fragments it: each further piece has Ethernet's and IP's header. */
+/* Bytes of a packet on a link that fragments it. Each further piece has the headers of Ethernet and
+ * IP. */
 static inline uint32_t sim_fragmented(const struct sim *s, uint32_t bytes)
 {
 	uint32_t mtu = s->cfg.mtu_bytes;
@@ -200,10 +203,10 @@ static inline uint64_t sim_wire_ns(const struct sim *s, uint64_t bytes)
 	return bytes * 8 * SIM_NSEC / s->cfg.capacity_bps;
 }
 
-/* -ln(u), u uniform in (0, 1): a sum over bits, no libm. Mean 1. */
+/* -ln(u), u uniform in (0, 1), with mean 1. It sums over bits, without libm. */
 static inline double sim_exponential(uint64_t *seed)
 {
-	/* the count of failures of a coin of probability 1/32, in units of 1/32 */
+	/* Failures of a coin with probability 1/32, in units of 1/32. */
 	uint32_t i = 1;
 
 	while (i < 400 && (rnd(seed) & 31))
@@ -211,7 +214,7 @@ static inline double sim_exponential(uint64_t *seed)
 	return (double)i / 32.0;
 }
 
-/* One packet into the queue at at_ns; when it has left. Calls must be in order of time. */
+/* Queues one packet at at_ns, and returns its departure. Calls must be in order of time. */
 static inline uint64_t sim_fifo(struct sim *s, uint64_t at_ns, uint32_t bytes)
 {
 	uint64_t step_ns = s->cfg.step_at_us * 1000;
@@ -226,7 +229,7 @@ static inline uint64_t sim_fifo(struct sim *s, uint64_t at_ns, uint32_t bytes)
 		}
 		if (s->tokens > (double)s->cfg.bucket_bytes)
 			s->tokens = (double)s->cfg.bucket_bytes;
-		if (s->tokens < bytes) { /* waits for the rest */
+		if (s->tokens < bytes) { /* waits for the missing tokens */
 			uint64_t wait_ns = (uint64_t)(((double)bytes - s->tokens) / per_ns) + 1;
 
 			from_ns += wait_ns;

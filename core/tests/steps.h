@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What holds for the delay-based controls whatever happens: each takes its steps from bytes (the
- * fuzzer's, or random ones) and says what did not hold; NULL: all did. Times run forward, as the
- * socket's clock does; round trips, timestamps and windows are anything.
+ * Invariants of the delay-based controls. Each function takes its steps from bytes (random, or the
+ * fuzzer's), and returns the failed check or NULL. Time runs forward, as the socket's clock does.
+ * RTTs, timestamps and windows have any value.
  */
 #ifndef IMTCP_STEPS_H
 #define IMTCP_STEPS_H
@@ -19,7 +19,7 @@
 			return #what;                                                              \
 	} while (0)
 
-/* What a kernel may say: a window of 1...limit, a clock that runs forward. */
+/* The kernel's part: a window of 1...limit, and a clock that runs forward. */
 struct steps_flow {
 	struct imtcp_window w;
 	uint64_t now_us;
@@ -66,7 +66,7 @@ static inline const char *steps_delay(struct bytes *in)
 		imtcp_delays_on_sample(&d, now_us, rtt_us);
 		HOLDS(imtcp_delays_base_us(&d) <= rtt_us);
 		HOLDS(!before || imtcp_delays_base_us(&d) <= before ||
-		      d.minute_us == now_us); /* only a new minute forgets */
+		      d.minute_us == now_us); /* the base falls, unless a new minute forgets */
 		HOLDS(imtcp_delays_queue_us(&d) <= rtt_us);
 	}
 	return NULL;
@@ -197,7 +197,7 @@ static inline const char *steps_ledbat(struct bytes *in)
 					    f.limit_segs);
 			HOLDS(full || f.w.cwnd_segs <= imtcp_max(before, IMTCP_LEDBAT_LEAST_SEGS));
 			HOLDS(slow || f.w.cwnd_segs <= imtcp_max(before + 1ULL, 2));
-			/* at most half goes for one window of ACKs */
+			/* One window of ACKs takes at most half. */
 			HOLDS(2ULL * f.w.cwnd_segs + 2 >= before);
 			HOLDS(imtcp_delays_queue_us(&l.delays) < l.target_us ||
 			      f.w.cwnd_segs <= imtcp_max(before, IMTCP_LEDBAT_LEAST_SEGS));
@@ -239,7 +239,8 @@ static inline const char *steps_ledbatpp(struct bytes *in)
 			HOLDS(l.phase <= IMTCP_LEDBATPP_RAMP);
 			if (l.phase == IMTCP_LEDBATPP_FROZEN)
 				HOLDS(f.w.cwnd_segs <= imtcp_max(before, IMTCP_LEDBATPP_SLOW_SEGS));
-			/* a slowdown may take all but two; nothing else more than half */
+			/* A slowdown takes all but two segments. Nothing else takes more than
+			 * half. */
 			HOLDS(phase == IMTCP_LEDBATPP_STEADY ||
 			      2ULL * f.w.cwnd_segs + 2 >= before ||
 			      l.phase != IMTCP_LEDBATPP_STEADY);
@@ -285,7 +286,7 @@ static inline const char *steps_fs(struct bytes *in)
 	return NULL;
 }
 
-/* What holds of the papers' units after each step. */
+/* Invariants of the papers' units after each step. */
 static inline const char *steps_paper_units(const struct imtcp_meas *m)
 {
 	HOLDS(m->low_bps <= m->high_bps);
@@ -299,19 +300,19 @@ static inline const char *steps_paper_units(const struct imtcp_meas *m)
 	return NULL;
 }
 
-/* What a Control unit's answer has to hold to. */
+/* Invariants of a Control unit's answer. */
 static inline const char *steps_paper_answer(const struct imtcp_flow *c,
 					     const struct imtcp_paper *p,
 					     const struct imtcp_departure *dep,
 					     const struct imtcp_decision *d)
 {
 	if (d->plan == IMTCP_PLAN_STREAM) {
-		/* a packet, within 50 ms, give or take the division */
+		/* One packet takes at most 50 ms, within the rounding of the division. */
 		HOLDS(imtcp_time_us(imtcp_paper_packet_bytes(dep), d->pace_bps) <=
 		      IMTCP_T_MAX_US + 1);
 		HOLDS(d->hold_segs == dep->flight_segs + dep->chunk_segs);
 	} else if (d->hold_segs && c->meas.unit == IMTCP_STORE) {
-		/* an ACK is to come, which asks again */
+		/* An ACK will come, and TCP will ask again. */
 		HOLDS(d->hold_segs == dep->flight_segs);
 		HOLDS(!dep->recovering && !c->meas.blocked);
 		HOLDS(p->stored_us &&
@@ -321,7 +322,7 @@ static inline const char *steps_paper_answer(const struct imtcp_flow *c,
 	return steps_paper_units(&c->meas);
 }
 
-/* A question before a departure, and what leaves by its answer. */
+/* Calls space before a departure, and sends what its answer allows. */
 static inline const char *steps_ask(struct bytes *in, const struct control *control,
 				    struct imtcp_flow *c, union control_own *own,
 				    struct steps_flow *f, struct imtcp_sample *s,
@@ -415,7 +416,8 @@ static inline const char *steps_paper(struct bytes *in)
 			imtcp_decision_begin(&c, &s, &d, &f.w);
 			control->learn(&c, &own, &s);
 			control->decide(&c, &own, &s, &d);
-			/* never more than was acknowledged, but for full speed's step */
+			/* Never more than the acknowledged segments, except for full speed's
+			 * step. */
 			HOLDS(d.w.cwnd_segs <=
 			      (uint64_t)before + s.acked_segs +
 				      (control == &control_paper_fs ? c.params.h_segs : 1));

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * What every test file shares: cmocka, suites, seeded random numbers, comparisons in percent.
- */
+/* Shared by all test files: cmocka, suites, seeded random numbers, comparisons in percent. */
 #ifndef IMTCP_TEST_H
 #define IMTCP_TEST_H
 
@@ -21,7 +19,8 @@
 #define GBPS 1000000000ULL
 #define MSEC 1000ULL
 
-/* A suite is a function that runs its tests, adds their number and returns how many failed. */
+/* A suite is a function that runs its tests, adds their number and returns the number of
+ * failures. */
 #define SUITE(name, ...)                                                                           \
 	int suite_##name(int *count)                                                               \
 	{                                                                                          \
@@ -31,7 +30,7 @@
 	}
 #define T(fn) cmocka_unit_test(fn)
 
-/* xorshift64*: the same numbers everywhere. */
+/* xorshift64*: the same numbers on every target. */
 static inline uint64_t rnd(uint64_t *state)
 {
 	*state ^= *state >> 12;
@@ -54,7 +53,7 @@ static inline uint64_t rnd_any(uint64_t *state)
 	return v >> (rnd(state) & 63);
 }
 
-/* What a connection has that nobody chose anything for. */
+/* The parameters of a connection for which nobody chose any. */
 static inline const struct imtcp_params *defaults(void)
 {
 	static struct imtcp_params p;
@@ -63,7 +62,7 @@ static inline const struct imtcp_params *defaults(void)
 	return &p;
 }
 
-/* An ACK, of which the connection knows whether it ended a round trip. */
+/* An ACK, with round_over from the connection's round trips. */
 static inline int meas_on_ack(struct imtcp_meas *m, struct imtcp_round *r, struct imtcp_sample *s)
 {
 	s->round_over = (uint32_t)imtcp_round_on_ack(r, s->now_us, s->snd_una, s->snd_nxt,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The cap [BG eq. 2] and the delay law of cc_bg.h by hand, and what holds around them. */
+/* The cap [BG eq. 2] and the delay law of cc_bg.h, worked by hand. */
 #include "test.h"
 
 #define PKT 1250U /* bytes on the wire: 10 000 bits */
@@ -12,7 +12,7 @@ struct flow {
 	struct imtcp_sample s;
 };
 
-/* A flow of a known RTTmin, whose window is full. */
+/* A flow with a known RTTmin and a full window. */
 static void start(struct flow *f, uint32_t cwnd, uint32_t ssthresh, uint32_t base_us)
 {
 	memset(f, 0, sizeof(*f));
@@ -29,7 +29,7 @@ static void start(struct flow *f, uint32_t cwnd, uint32_t ssthresh, uint32_t bas
 	f->s.full = 1;
 }
 
-/* So many segments are acknowledged at once. */
+/* One ACK of so many segments. */
 static void ack(struct flow *f, uint32_t segs)
 {
 	struct imtcp_decision d = {0};
@@ -56,7 +56,7 @@ static uint32_t cap_of(struct flow *f, uint32_t stream_segs)
 	return imtcp_bg_cap_segs(&e, f->c.params.g_q8, f->c.facts.minrtt.base_us, PKT, stream_segs);
 }
 
-/* An RTT of each of so many ACKs, over_us apart. */
+/* So many ACKs with this RTT, apart_us from each other. */
 static void rtts(struct flow *f, int count, uint64_t apart_us, uint32_t rtt_us)
 {
 	for (int i = 0; i < count; i++) {
@@ -65,7 +65,7 @@ static void rtts(struct flow *f, int count, uint64_t apart_us, uint32_t rtt_us)
 	}
 }
 
-/* A loss, as the kernel tells it; returns ssthresh. */
+/* A loss, reported as by the kernel. Returns ssthresh. */
 static uint32_t loses(struct flow *f, uint32_t lost_segs)
 {
 	uint32_t target;
@@ -81,7 +81,10 @@ static uint32_t loses(struct flow *f, uint32_t lost_segs)
 
 /* ---- (2) ---- */
 
-/* 42 Mbit/s, A_s and its 20th, · 30 ms = 1.26 Mbit = 126 packets of 10 000 bits. */
+/*
+ * A_s and its 20th: 42 Mbit/s
+ * 42 Mbit/s · 30 ms = 1.26 Mbit = 126 packets
+ */
 static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 {
 	struct flow f;
@@ -96,11 +99,18 @@ static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 	assert_int_equal(f.c.facts.reductions_cap, 1);
 	ack(&f, 100);
 	assert_int_equal(f.w.cwnd_segs, 126);
-	assert_int_equal(f.c.facts.reductions_cap, 1); /* only when above */
+	assert_int_equal(f.c.facts.reductions_cap, 1); /* only if the window is above the cap */
 }
 
-/* 40 of 100 Mbit/s are free, 120 packets. The greatest counts: a 20th of 40, 2; a 16th of the missing 60, 3.75
- * (131 packets); a deviation of 4 (44 Mbit/s, 132 packets) or of 8 (144). */
+/*
+ * 40 of 100 Mbit/s are free, which are 120 packets. The slack is the greatest of its three terms:
+ *
+ * ── term ────────────────── slack ──── cap ────────
+ * 20th of A_s               2 Mbit/s
+ * 16th of the missing 60    3.75       131 packets
+ * deviation of 4            4          132
+ * deviation of 8            8          144
+ */
 static void above_it_the_cap_has_a_slack(void **state)
 {
 	struct flow f;
@@ -116,7 +126,7 @@ static void above_it_the_cap_has_a_slack(void **state)
 	assert_int_equal(cap_of(&f, 10), 144);
 }
 
-/* However much the results scatter: 21/20 of the capacity of 100 Mbit/s, 315 packets. */
+/* However much the results scatter, the cap is at most 21/20 of the capacity, 315 packets. */
 static void the_slack_ends_at_the_capacity(void **state)
 {
 	struct flow f;
@@ -129,7 +139,7 @@ static void the_slack_ends_at_the_capacity(void **state)
 	assert_int_equal(cap_of(&f, 10), 315);
 }
 
-/* [IM §5.1], g = 1/2: 0.5 · 126 = 63 packets. */
+/* [IM §5.1], g = 1/2: half of 126 packets. */
 static void a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves(void **state)
 {
 	struct flow f;
@@ -139,12 +149,12 @@ static void a_chosen_g_is_the_share_of_the_bandwidth_that_the_cap_leaves(void **
 	f.c.params.g_q8 = 128;
 	f.c.meas.low_bps = 20 * MBPS;
 	f.c.meas.high_bps = 60 * MBPS;
-	assert_int_equal(cap_of(&f, 10), 120); /* nothing is known yet to take a share of */
+	assert_int_equal(cap_of(&f, 10), 120); /* before the first result there is no share */
 	f.c.meas.smoothed_bps = 40 * MBPS;
 	assert_int_equal(cap_of(&f, 10), 63);
 }
 
-/* [IM §5.1]: "while that exceeds m·N". 0.05 · 120 = 6 packets carry no stream of 8. */
+/* [IM §5.1]: "while that exceeds m·N". g = 0.05 gives 6 packets, too few for a stream of 8. */
 static void a_small_g_leaves_what_a_measurement_needs(void **state)
 {
 	struct flow f;
@@ -154,7 +164,7 @@ static void a_small_g_leaves_what_a_measurement_needs(void **state)
 	f.c.params.g_q8 = IMTCP_G_LEAST_Q8;
 	f.c.meas.smoothed_bps = 40 * MBPS;
 	assert_int_equal(cap_of(&f, f.c.meas.n + 2), 10);
-	f.c.meas.smoothed_bps = 1; /* of which the share is nothing */
+	f.c.meas.smoothed_bps = 1; /* its share rounds to nothing */
 	assert_int_equal(cap_of(&f, f.c.meas.n + 2), 10);
 }
 
@@ -188,23 +198,24 @@ static void without_a_round_trip_time_there_is_no_cap_and_the_window_is_renos(vo
 
 /* ---- (3), (4), (5) ---- */
 
-/* 20 ms, 20 segments: 20 000 · 51/1024 and a twentieth of 20 000. With 1.5 the first is 2500. */
+/* q0 of 20 segments and 20 ms: (delta - 1)/4 of 20 ms, and a 20th of it for a segment. */
 static void the_threshold_is_a_quarter_of_deltas_queue_and_one_segment_of_ones_own(void **state)
 {
 	(void)state;
 	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 1, 0), 996 + 1000);
 	assert_int_equal(imtcp_bg_threshold_us(384, 20000, 20 << 16, 1, 0), 2500 + 1000);
 	assert_int_equal(imtcp_bg_threshold_us(307, 2000, 20 << 16, 1, 0),
-			 300 + 100); /* the hosts */
-	/* of 300 ms as of 30; a window of two has no more than these of its own */
+			 300 + 100); /* noise of the hosts */
+	/* 300 ms counts as 30 ms; with a window of two the own part is at most that */
 	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 100 << 16, 1, 0), 1494 + 3000);
 	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 2 << 16, 1, 0), 1494 + 30000);
-	/* four to one host share that segment; who was not counted is alone */
+	/* Four neighbours share that segment. A count of zero means alone. */
 	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 4, 0), 996 + 250);
 	assert_int_equal(imtcp_bg_threshold_us(307, 20000, 20 << 16, 0, 0), 996 + 1000);
 }
 
-/* 80 Mbit/s and its 20th in 20 ms are 168 segments. A window of 112 is 56 away: 56/448 for each of 112 are 14. */
+/* The cap is 168 segments. A window of 112 is 56 below it. Each of 112 segments adds 56/448,
+ * together 14. */
 static void under_the_cap_a_round_trip_goes_a_quarter_of_the_way_to_it(void **state)
 {
 	struct flow f;
@@ -217,7 +228,7 @@ static void under_the_cap_a_round_trip_goes_a_quarter_of_the_way_to_it(void **st
 	assert_int_equal(f.w.cwnd_segs, 126);
 }
 
-/* Far below a cap it doubles, as in slow start. */
+/* Far below a cap the window doubles, as in slow start. */
 static void without_a_cap_a_round_trip_adds_half_of_the_window(void **state)
 {
 	struct flow f;
@@ -233,7 +244,7 @@ static void without_a_cap_a_round_trip_adds_half_of_the_window(void **state)
 	assert_int_equal(f.w.cwnd_segs, 80);
 }
 
-/* The threshold of 40 segments and 20 ms is 996 + 500: at half of it half. */
+/* q0 of 40 segments and 20 ms is 1496 us. Half of it halves the growth. */
 static void growth_falls_to_nothing_at_the_threshold(void **state)
 {
 	struct flow f;
@@ -249,7 +260,7 @@ static void growth_falls_to_nothing_at_the_threshold(void **state)
 	assert_int_equal(f.w.cwnd_segs, 40);
 }
 
-/* 2000 us above it: 2000 / 80 000 of each of 40 segments is one. */
+/* 2000 us above q0, 40 segments take 2000/80000 each, together one. */
 static void
 above_the_threshold_a_quarter_of_what_empties_the_queue_goes_each_round_trip(void **state)
 {
@@ -265,7 +276,7 @@ above_the_threshold_a_quarter_of_what_empties_the_queue_goes_each_round_trip(voi
 	assert_int_equal(f.w.cwnd_segs, 39);
 	assert_int_equal(f.c.facts.yields, 1);
 	assert_int_equal(f.c.facts.reductions_rtt, 1);
-	/* and slow start does not give it back */
+	/* and slow start does not take it back */
 	assert_int_equal(f.w.ssthresh_segs, 2);
 }
 
@@ -280,7 +291,8 @@ static void an_ack_of_a_whole_window_takes_no_more_than_half_of_it(void **state)
 	assert_int_equal(f.w.cwnd_segs, 20);
 }
 
-/* Half of it each time: 40, 20, 10, 5, 2.5, 1.25, 0.625, 0.3125, and then a quarter. TCP has a window of four for two. */
+/* Each cut halves W: from 40 over 2.5, 1.25 and so on down to a quarter. TCP's window is four when
+ * W is below two. */
 static void below_two_segments_the_window_is_a_pace_down_to_a_quarter(void **state)
 {
 	struct flow f;
@@ -299,7 +311,7 @@ static void below_two_segments_the_window_is_a_pace_down_to_a_quarter(void **sta
 	for (int i = 0; i < 10; i++)
 		ack(&f, 40);
 	assert_int_equal(f.c.facts.trickle_q16, 1 << 14);
-	/* a pair of segments without a queue: half of each */
+	/* two segments without a queue: W grows by half of each */
 	f.b.queue_us = 0;
 	ack(&f, 2);
 	assert_int_equal(f.c.facts.trickle_q16, 5 << 14);
@@ -308,7 +320,7 @@ static void below_two_segments_the_window_is_a_pace_down_to_a_quarter(void **sta
 	assert_int_equal(f.w.cwnd_segs, 2);
 }
 
-/* Two over 64 are a 32nd. */
+/* Two segments over 64 connections are a 32nd each. */
 static void the_least_window_of_many_to_one_host_is_two_for_all_of_them(void **state)
 {
 	struct flow f;
@@ -324,7 +336,7 @@ static void the_least_window_of_many_to_one_host_is_two_for_all_of_them(void **s
 	assert_int_equal(f.c.facts.trickle_q16, 65536 / 32);
 }
 
-/* Of a window of four TCP makes two; the control's, of 1.25, is half as large then. */
+/* TCP halves its window of four to two. The control's, 1.25, halves with it. */
 static void a_loss_halves_a_window_below_two(void **state)
 {
 	struct flow f;
@@ -342,7 +354,7 @@ static void a_loss_halves_a_window_below_two(void **state)
 	assert_int_equal(f.c.facts.trickle_q16, 5 << 13);
 }
 
-/* It is TCP's, and grows by what is acknowledged. */
+/* The window is TCP's, and grows by the acknowledged segments. */
 static void a_timeouts_window_of_one_is_no_pace_while_it_is_repaired(void **state)
 {
 	struct flow f;
@@ -361,7 +373,7 @@ static void a_timeouts_window_of_one_is_no_pace_while_it_is_repaired(void **stat
 	assert_int_equal(f.w.cwnd_segs, 2);
 }
 
-/* 300 ms: half of 40 segments, times 30/300, are two. */
+/* 300 ms: 40 segments add half of them, times 30/300, which is two. */
 static void a_longer_path_grows_as_much_in_a_second_as_one_of_30_ms(void **state)
 {
 	struct flow f;
@@ -369,11 +381,12 @@ static void a_longer_path_grows_as_much_in_a_second_as_one_of_30_ms(void **state
 	(void)state;
 	start(&f, 40, 2, 300000);
 	ack(&f, 40);
-	/* 0.05 in 65536ths is cut to 3276 */
+	/* 0.05 in 65536ths rounds down to 3276 */
 	assert_int_equal(f.b.window_q16, (40 << 16) + 40 * 3276);
 }
 
-/* RTTmin 100 us, 100 segments, of which one is 1 us: a cut is that of a path of a millisecond, 400 / 4000. */
+/* RTTmin 100 us, 100 segments, 1 us per segment. A cut is that of a path of 1 ms: 400/4000 of the
+ * window. */
 static void the_noise_of_a_lan_is_what_its_rtts_differ_by(void **state)
 {
 	static const struct {
@@ -422,7 +435,7 @@ static void the_window_keeps_to_its_limit(void **state)
 	assert_int_equal(f.w.cwnd_segs, 45);
 }
 
-/* TCP halved 40 and a half. */
+/* TCP halved a window of 40.5. */
 static void a_window_that_tcp_wrote_is_followed(void **state)
 {
 	struct flow f;
@@ -450,7 +463,7 @@ static void slow_start_doubles_until_a_queue_and_then_leaves_what_the_path_carri
 	assert_int_equal(f.w.cwnd_segs, 40);
 	f.b.queue_us = 10000;
 	f.s.delivered_segs = 33;
-	f.s.delivered_in_us = 22000; /* 33 in 22 ms are 30 in 20 */
+	f.s.delivered_in_us = 22000; /* 33 in 22 ms are 30 in 20 ms */
 	ack(&f, 1);
 	assert_int_equal(f.w.cwnd_segs, 30);
 	assert_int_equal(f.w.ssthresh_segs, 30);
@@ -477,7 +490,8 @@ static void the_queue_is_the_least_of_the_newest_two_stretches(void **state)
 	assert_int_equal(f.b.queue_us, 1000);
 }
 
-/* Two samples at least: a lone one may be of a delayed ACK. And an ACK that tells none changes nothing. */
+/* A stretch needs two samples, because one may be a delayed ACK. An ACK without an RTT changes
+ * nothing. */
 static void a_lone_sample_is_no_stretch(void **state)
 {
 	struct flow f;
@@ -506,7 +520,7 @@ static void a_loss_halves_the_window_and_for_two_seconds_a_round_trip_adds_one_s
 	assert_int_equal(f.w.cwnd_segs, 40);
 	f.s.now_us += IMTCP_BG_AFTER_LOSS_US - 1;
 	ack(&f, 40);
-	/* 1/40 in 65536ths is cut to 1638 */
+	/* 1/40 in 65536ths rounds down to 1638 */
 	assert_int_equal(f.b.window_q16, (40 << 16) + 40 * 1638);
 	f.s.now_us++;
 	ack(&f, 40);
@@ -525,7 +539,8 @@ static void a_loss_that_was_none_is_forgotten(void **state)
 	assert_int_equal(f.w.cwnd_segs, 60);
 }
 
-/* A flow of 40 segments that has seen 40 ms of queue, and losses 200 segments apart. Now its packets meet 1 ms. */
+/* A flow of 40 segments that saw a queue of 40 ms, with losses 200 segments apart. Its packets now
+ * meet 1 ms. */
 static void saw_a_queue(struct flow *f)
 {
 	start(f, 40, 2, 20000);
@@ -548,8 +563,8 @@ static void a_loss_beside_a_short_queue_is_noise_and_costs_nothing(void **state)
 	assert_int_equal(f.b.longest_us, 40000);
 }
 
-/* By a 256th of the 39 ms beyond the queue with each stretch of 10 ms: 152 us. A moment of ACKs that are 300 ms late is
- * worth 30 ms after six seconds, and little after twenty. */
+/* Each stretch of 10 ms takes a 256th of the distance to the present queue, here 152 us. A burst of
+ * ACKs that are 300 ms late leaves 30 ms after six seconds, and little after twenty. */
 static void the_longest_queue_fades_with_time(void **state)
 {
 	struct flow f;
@@ -566,7 +581,7 @@ static void the_longest_queue_fades_with_time(void **state)
 	assert_at_most(f.b.longest_us, 2000);
 }
 
-/* One of the packets beside the hole waited for 20 ms of 40. */
+/* One of the packets beside the loss waited for 20 ms, half of the longest queue. */
 static void a_loss_beside_half_of_the_longest_queue_is_congestion(void **state)
 {
 	struct flow f;
@@ -581,7 +596,8 @@ static void a_loss_beside_half_of_the_longest_queue_is_congestion(void **state)
 	assert_int_equal(f.b.lost_at_us, f.s.now_us);
 }
 
-/* ours: a policer, which has no queue, loses many. (7·200 + 6.67)/8 > 50, but three at once are no noise. */
+/* ours: A policer has no queue and loses many. Three losses at once are no noise, even at a mean
+ * distance above 50. */
 static void many_losses_are_congestion_whatever_the_queue(void **state)
 {
 	uint32_t kept = 0;
@@ -590,7 +606,7 @@ static void many_losses_are_congestion_whatever_the_queue(void **state)
 	(void)state;
 	saw_a_queue(&f);
 	assert_int_equal(loses(&f, IMTCP_BG_NOISE_MOST_SEGS + 1), 20);
-	/* one of ten: 200, 176, 155, 137, ... are 50 after a dozen */
+	/* One loss in ten segments: the mean distance falls from 200 to 50 in a dozen losses. */
 	saw_a_queue(&f);
 	for (int i = 0; i < 20; i++) {
 		f.b.since_segs = 10;
@@ -645,7 +661,7 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	while (f.b.draining) {
 		assert_int_equal(f.w.cwnd_segs, IMTCP_MEASURING_LEAST_SEGS);
 		assert_int_equal(f.w.ssthresh_segs,
-				 IMTCP_MEASURING_LEAST_SEGS); /* it cannot grow */
+				 IMTCP_MEASURING_LEAST_SEGS); /* the window cannot grow */
 		drained++;
 		f.s.now_us = f.c.facts.acked_at_us += 35000;
 		imtcp_minrtt_on_sample(m, f.s.now_us, 31001);
@@ -653,11 +669,11 @@ static void an_aged_least_rtt_is_put_to_trial_and_the_window_comes_back(void **s
 	}
 	assert_int_equal(drained, IMTCP_MINRTT_DRAIN_ROUNDS + 1);
 	assert_int_equal(m->base_us, 31001);
-	assert_int_equal(f.w.ssthresh_segs, 120); /* slow start to where it was */
+	assert_int_equal(f.w.ssthresh_segs, 120); /* slow start returns to the old window */
 	assert_int_equal(f.w.cwnd_segs, 8);
 }
 
-/* A timeout in the drain: slow start ends at half of the window before it. */
+/* A timeout in the drain: slow start ends at half of the window before the drain. */
 static void a_loss_while_the_path_is_drained_halves_the_window_that_comes_back(void **state)
 {
 	struct flow f;
@@ -675,7 +691,7 @@ static void a_loss_while_the_path_is_drained_halves_the_window_that_comes_back(v
 	assert_int_equal(f.w.ssthresh_segs, 60);
 }
 
-/* Every RTT is 90 ms over a base of 30, at the least window. */
+/* At the least window every RTT is 90 ms, above a base of 30 ms. */
 static void a_path_that_became_longer_is_no_queue_after_five_seconds(void **state)
 {
 	struct imtcp_facts *facts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* [IM §5.2] and [EN §2.3] by hand. */
+/* [IM §5.2] and [EN §2.3], worked by hand. */
 #include "test.h"
 #include <imtcp/cc_fs.h>
 #include <imtcp/cc_nocc.h>
@@ -7,14 +7,14 @@
 #define PKT 1250U /* bytes on the wire: 10 000 bits */
 #define NO_LIMIT IMTCP_U32_MAX
 
-/* V = 40 Mbit/s · 30 ms = 120 packets. h = 10: 10·(1 - 60/120) = 5 in a round trip. */
+/* V = 40 Mbit/s · 30 ms = 120 packets. At cwnd 60, h = 10 adds 5 per round trip. */
 static void far_below_v_the_window_grows_by_h(void **state)
 {
 	(void)state;
 	assert_int_equal(imtcp_fs_v_segs(40 * MBPS, 30000, PKT), 120);
 	assert_int_equal(imtcp_fs_step_segs(60, 120, 10), 5);
 	assert_int_equal(imtcp_fs_step_segs(12, 120, 10), 9);
-	assert_int_equal(imtcp_fs_step_segs(114, 120, 10), 1); /* 0.5: one */
+	assert_int_equal(imtcp_fs_step_segs(114, 120, 10), 1); /* 0.5, so one */
 	assert_int_equal(imtcp_fs_step_segs(120, 120, 10), 1);
 	assert_int_equal(imtcp_fs_step_segs(500, 120, 10), 1);
 }
@@ -30,7 +30,7 @@ static void h_of_one_is_reno_and_so_is_an_unknown_v(void **state)
 static void a_step_does_not_go_beyond_v(void **state)
 {
 	(void)state;
-	/* 100·(1 - 90/120) = 25 is within; 1000·(1 - 90/120) = 250 is not */
+	/* h = 100 adds 25, within V. h = 1000 would add 250, beyond V. */
 	assert_int_equal(imtcp_fs_step_segs(90, 120, 100), 25);
 	assert_int_equal(imtcp_fs_step_segs(90, 120, 1000), 30);
 }
@@ -43,12 +43,12 @@ static void a_step_is_spread_over_the_acks_of_its_round_trip(void **state)
 	(void)state;
 	for (i = 0; i < 6; i++)
 		imtcp_fs_grow(&w, 1, 10, NO_LIMIT);
-	assert_int_equal(w.cwnd_segs, 61); /* 6 ACKs of 60, 10 a round trip */
+	assert_int_equal(w.cwnd_segs, 61); /* 6 ACKs of 60 segments, 10 segments per round trip */
 	for (; i < 60; i++)
 		imtcp_fs_grow(&w, 1, 10, NO_LIMIT);
 	assert_in_range(w.cwnd_segs, 69, 70);
 	imtcp_fs_grow(&w, 10000, 10, NO_LIMIT);
-	assert_in_range(w.cwnd_segs, 79, 80); /* one step, however much one ACK covers */
+	assert_in_range(w.cwnd_segs, 79, 80); /* one step, however many segments one ACK covers */
 	imtcp_fs_grow(&w, 10000, 10, 75);
 	assert_int_equal(w.cwnd_segs, 75);
 }
@@ -62,16 +62,16 @@ static void slow_start_is_renos(void **state)
 	assert_int_equal(w.cwnd_segs, 20);
 }
 
-/* D·RTTmin: 200 packets in 50 ms, over 30 ms, are 120. */
+/* D·RTTmin: 200 packets in 50 ms are 120 in 30 ms. */
 static void a_loss_leaves_what_the_path_carries_and_never_less_than_half(void **state)
 {
 	(void)state;
 	assert_int_equal(imtcp_carried_segs(200, 50000, 30000), 120);
 	assert_int_equal(imtcp_carried_segs(200, 0, 30000), 0);
-	assert_int_equal(imtcp_fs_after_loss(150, 120), 120); /* a queue of 30 is given up */
-	assert_int_equal(imtcp_fs_after_loss(100, 120), 100); /* no queue: nothing to give up */
+	assert_int_equal(imtcp_fs_after_loss(150, 120), 120); /* gives up a queue of 30 */
+	assert_int_equal(imtcp_fs_after_loss(100, 120), 100); /* no queue to give up */
 	assert_int_equal(imtcp_fs_after_loss(300, 120), 150); /* Reno's half is more */
-	assert_int_equal(imtcp_fs_after_loss(100, 0), 50);    /* D is not known */
+	assert_int_equal(imtcp_fs_after_loss(100, 0), 50);    /* D is unknown */
 	assert_int_equal(imtcp_fs_after_loss(1, 0), 2);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* RFC 6817 §2.4.2 by hand. */
+/* RFC 6817 §2.4.2, worked by hand. */
 #include "test.h"
 #include "begin.h"
 
 #define NOW 9000000ULL
 #define NO_LIMIT IMTCP_U32_MAX
 
-/* Base delay 20 ms, at present queue_us more; window past slow start. */
+/* The base delay is 20 ms, and the present delay queue_us more. The window is past slow start. */
 static void start_with(const struct imtcp_params *p, struct imtcp_ledbat *l, struct imtcp_window *w,
 		       uint32_t cwnd, uint32_t queue_us)
 {
@@ -26,7 +26,7 @@ static void start(struct imtcp_ledbat *l, struct imtcp_window *w, uint32_t cwnd,
 	start_with(defaults(), l, w, cwnd, queue_us);
 }
 
-/* A window's worth of ACKs, two segments each. */
+/* ACKs for one window, two segments each. */
 static void round_trip(struct imtcp_ledbat *l, struct imtcp_window *w)
 {
 	uint32_t acks = w->cwnd_segs / 2, i;
@@ -43,7 +43,7 @@ static void on_an_empty_path_the_window_grows_by_a_segment_in_a_round_trip(void 
 	(void)state;
 	start(&l, &w, 40, 0);
 	round_trip(&l, &w);
-	/* acked/cwnd summed over the window is 1, less what its own growth makes of it */
+	/* acked/cwnd sums to 1 over a window, less the effect of its growth */
 	assert_in_range(w.cwnd_segs * 65536ULL + l.fraction_q16, 40 * 65536 + 64000, 41 * 65536);
 }
 
@@ -71,8 +71,14 @@ static void at_the_target_it_stays(void **state)
 	assert_int_equal(l.fraction_q16, 0);
 }
 
-/* Of the same queue of 50 ms, off_target is (100 - 50)/100 = 1/2, (50 - 50)/50 = 0 and
- * (25 - 50)/25 = -1. */
+/*
+ * A queue of 50 ms:
+ *
+ * ── TARGET ── off_target ──
+ * 100 ms       1/2
+ * 50 ms        0
+ * 25 ms        -1
+ */
 static void a_smaller_target_holds_and_shrinks_the_window_at_shorter_queues(void **state)
 {
 	struct imtcp_params p = *defaults();
@@ -95,7 +101,7 @@ static void a_smaller_target_holds_and_shrinks_the_window_at_shorter_queues(void
 	assert_in_range(w.cwnd_segs * 65536ULL + l.fraction_q16, 39 * 65536 - 2000, 39 * 65536);
 }
 
-/* GAIN 1/4: a quarter of a segment in a round trip on an empty path, and of two above. */
+/* GAIN 1/4: a round trip adds a quarter of a segment on an empty path. */
 static void the_gain_weighs_growth_and_decrease_alike(void **state)
 {
 	struct imtcp_params p = *defaults();
@@ -111,11 +117,11 @@ static void the_gain_weighs_growth_and_decrease_alike(void **state)
 	start_with(&p, &l, &w, 40, 300000);
 	round_trip(&l, &w);
 	assert_int_equal(w.cwnd_segs, 39);
-	/* 1/2, and a little more, since acked/cwnd is 2/39 from the second ACK on */
+	/* 1/2, and a little more, because acked/cwnd is 2/39 from the second ACK on */
 	assert_in_range(l.fraction_q16, 31900, 32768);
 }
 
-/* off_target = (100 - 300)/100 = -2: two segments less in a round trip. */
+/* off_target = (100 - 300)/100 = -2: a round trip takes two segments. */
 static void above_the_target_it_shrinks_in_proportion(void **state)
 {
 	struct imtcp_ledbat l;
@@ -152,7 +158,7 @@ static void it_grows_to_one_more_than_is_in_flight(void **state)
 		imtcp_ledbat_on_ack(&l, &w, 10, 11, 1, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 12);
 	for (i = 0; i < 100; i++)
-		imtcp_ledbat_on_ack(&l, &w, 10, 40, 0, NO_LIMIT); /* not full: no reason */
+		imtcp_ledbat_on_ack(&l, &w, 10, 40, 0, NO_LIMIT); /* not full: does not matter */
 	assert_int_equal(w.cwnd_segs, 12);
 }
 
@@ -173,7 +179,7 @@ static void slow_start_ends_at_the_target(void **state)
 	assert_false(imtcp_in_slow_start(&w));
 }
 
-/* The latecomer: a base delay that holds the queue of those before is no queue of his. */
+/* The latecomer takes the queue of earlier flows as part of its base delay. */
 static void who_starts_on_a_full_queue_takes_it_for_the_path(void **state)
 {
 	struct imtcp_ledbat l;
@@ -184,7 +190,7 @@ static void who_starts_on_a_full_queue_takes_it_for_the_path(void **state)
 	memset(&w, 0, sizeof(w));
 	w.cwnd_segs = 40;
 	w.ssthresh_segs = 2;
-	imtcp_ledbat_on_delay(&l, NOW, 120000, 0, 0); /* 20 ms of path, 100 of queue */
+	imtcp_ledbat_on_delay(&l, NOW, 120000, 0, 0); /* 20 ms of path and 100 ms of queue */
 	assert_int_equal(imtcp_delays_queue_us(&l.delays), 0);
 	round_trip(&l, &w);
 	assert_true(l.fraction_q16 > 60000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* draft-irtf-iccrg-ledbat-plus-plus §4 by hand. */
+/* draft-irtf-iccrg-ledbat-plus-plus §4, worked by hand. */
 #include "test.h"
 #include "begin.h"
 
@@ -7,7 +7,8 @@
 #define RTT 30000U
 #define NO_LIMIT IMTCP_U32_MAX
 
-/* In the steady phase, base RTT 30 ms, at present queue_us more, no slowdown due. */
+/* The steady phase with a base RTT of 30 ms and the present RTT queue_us more. No slowdown is
+ * due. */
 static void start_with(const struct imtcp_params *p, struct imtcp_ledbatpp *l,
 		       struct imtcp_window *w, uint32_t cwnd, uint32_t queue_us)
 {
@@ -35,7 +36,15 @@ static void ack(struct imtcp_ledbatpp *l, struct imtcp_window *w, uint64_t now_u
 	imtcp_ledbatpp_on_ack(l, w, now_us, RTT, segs, 1, NO_LIMIT);
 }
 
-/* GAIN = 1/min(16, ceil(120/base)): 1/16 below 8 ms, 1/4 at 30 ms, 1/2 at 100 ms, 1 from 120. */
+/*
+ * GAIN = 1/min(16, ceil(120/base)):
+ *
+ * ── base ─────── GAIN ──
+ * below 8 ms     1/16
+ * 30 ms          1/4
+ * 100 ms         1/2
+ * from 120 ms    1
+ */
 static void the_gain_is_small_on_short_paths(void **state)
 {
 	(void)state;
@@ -46,7 +55,7 @@ static void the_gain_is_small_on_short_paths(void **state)
 	assert_int_equal(imtcp_ledbatpp_divisor(60000, 120000), 1);
 	assert_int_equal(imtcp_ledbatpp_divisor(60000, 900000), 1);
 	assert_int_equal(imtcp_ledbatpp_divisor(60000, 0), 16);
-	/* ceil(2·20/30) = 2: with a smaller target it is larger */
+	/* ceil(2·20/30) = 2: a smaller target gives a larger GAIN */
 	assert_int_equal(imtcp_ledbatpp_divisor(20000, 30000), 2);
 }
 
@@ -56,7 +65,7 @@ static void below_the_target_a_round_trip_adds_the_gain(void **state)
 	struct imtcp_window w;
 
 	(void)state;
-	start(&l, &w, 40, 59000); /* just below: additive, not in proportion */
+	start(&l, &w, 40, 59000); /* just below TARGET: additive, not proportional */
 	ack(&l, &w, NOW, 40);
 	assert_int_equal(w.cwnd_segs, 40);
 	assert_int_equal(l.fraction_q16, 65536 / 4);
@@ -75,8 +84,8 @@ static void above_the_target_it_decreases_with_the_window(void **state)
 	assert_int_equal(l.fraction_q16, 65536 / 4);
 }
 
-/* TARGET 40 ms: GAIN = 1/ceil(80/30) = 1/3. Queue 50 ms: W += 1/3 - 40·(50/40 - 1) = -9.67, where
- * 60 ms would have it grow. */
+/* TARGET 40 ms gives GAIN 1/3. At a queue of 50 ms W changes by 1/3 - 40·(50/40 - 1) = -9.67. With
+ * a TARGET of 60 ms it would grow. */
 static void a_smaller_target_shrinks_the_window_at_shorter_queues(void **state)
 {
 	struct imtcp_params p = *defaults();
@@ -89,7 +98,7 @@ static void a_smaller_target_shrinks_the_window_at_shorter_queues(void **state)
 	ack(&l, &w, NOW, 40);
 	assert_int_equal(w.cwnd_segs, 30);
 	assert_int_equal(l.fraction_q16, 65536 / 3);
-	/* slow start ends at 3/4 of it */
+	/* slow start ends at 3/4 of TARGET */
 	start_with(&p, &l, &w, 40, 30001);
 	l.phase = IMTCP_LEDBATPP_START;
 	w.ssthresh_segs = 1000;
@@ -129,7 +138,8 @@ static void slow_start_ends_at_three_quarters_of_the_target_and_grows_by_the_gai
 	assert_int_equal(l.due_us, NOW + 2 * RTT);
 }
 
-/* Down to two for two round trips, up to where it was, and the next after 9 times as long. */
+/* A slowdown takes W to two for two round trips, and back up. The next follows after 9 times its
+ * length. */
 static void a_slowdown_shows_the_path_and_costs_a_tenth(void **state)
 {
 	struct imtcp_ledbatpp l;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* [LP §III], equations 1 and 2 and the state machine by hand. */
+/* [LP §III], worked by hand: equations 1 and 2, and the state machine. */
 #include "test.h"
 #include "begin.h"
 
@@ -7,8 +7,8 @@
 #define RTT 30000U
 #define NO_LIMIT IMTCP_U32_MAX
 
-/* A flow that has lost a packet, with RTTs between 30 and 130 ms behind it: d_max - d_min is
- * 100 ms, so (2) holds above 45 ms. */
+/* A flow that lost a packet, and saw RTTs between 30 and 130 ms. d_max - d_min is 100 ms, so (2)
+ * holds above 45 ms. */
 static void start_with(const struct imtcp_params *p, struct imtcp_lp *lp, struct imtcp_window *w,
 		       uint32_t cwnd)
 {
@@ -49,15 +49,15 @@ static void an_early_indication_is_a_delay_above_the_threshold(void **state)
 
 	(void)state;
 	start(&lp, &w, 40);
-	lp.rtt.smoothed_us = 45000; /* 30 + 0.15·100 ms: not above it */
+	lp.rtt.smoothed_us = 45000; /* 30 + 0.15·100 ms: not above */
 	assert_false(imtcp_lp_early(&lp.rtt, 15, 0));
 	lp.rtt.smoothed_us = 45001;
 	assert_true(imtcp_lp_early(&lp.rtt, 15, 0));
 	assert_true(imtcp_lp_early(&lp.rtt, 15, 15000));
-	assert_false(imtcp_lp_early(&lp.rtt, 15, 15001)); /* the range cannot be told from noise */
+	assert_false(imtcp_lp_early(&lp.rtt, 15, 15001)); /* the range may be noise */
 }
 
-/* The same delays: 0.15 of their range is above 45 ms, 0.3 above 60 ms. */
+/* The same delays: a delta of 0.15 indicates above 45 ms, one of 0.3 above 60 ms. */
 static void a_larger_delta_indicates_later(void **state)
 {
 	struct imtcp_params p = *defaults();
@@ -88,7 +88,7 @@ static void the_first_indication_halves_and_stops_growth_for_three_round_trips(v
 	assert_int_equal(lp.halvings, 1);
 	imtcp_lp_grow(&lp, &w, NOW + 3 * RTT - 1, 1000, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 20);
-	/* afterwards one segment in a window: additive increase, no slow start */
+	/* Afterwards a window adds one segment: additive increase, no slow start. */
 	imtcp_lp_grow(&lp, &w, NOW + 3 * RTT, 20, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 21);
 }
@@ -105,7 +105,7 @@ static void a_second_indication_within_itt_leaves_one_packet(void **state)
 	assert_int_equal(w.cwnd_segs, 1);
 	assert_int_equal(lp.retreats, 1);
 	assert_int_equal(imtcp_lp_rtts_per_segment(&lp), 1);
-	/* itt runs anew from the second one */
+	/* The second indication begins itt anew. */
 	assert_true(imtcp_lp_in_inference(&lp, NOW + 4 * RTT - 1));
 	assert_false(imtcp_lp_in_inference(&lp, NOW + 4 * RTT));
 	imtcp_lp_grow(&lp, &w, NOW + 4 * RTT - 1, 1, NO_LIMIT);
@@ -129,7 +129,7 @@ static void itt_is_as_long_as_was_chosen(void **state)
 	assert_int_equal(w.cwnd_segs, 20);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW + 5 * RTT - 1, RTT));
 	assert_int_equal(w.cwnd_segs, 1);
-	/* and where a router's mark began it */
+	/* So does a router's mark. */
 	start_with(&p, &lp, &w, 40);
 	imtcp_lp_on_mark(&lp, 40, NOW, RTT);
 	assert_int_equal(imtcp_lp_reduced_segs(&lp, 20, NOW + 5 * RTT - 1), 1);
@@ -176,7 +176,7 @@ static void the_first_slow_start_runs_to_the_first_loss(void **state)
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 	imtcp_lp_on_loss(&lp, NOW);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW + RTT, RTT));
-	/* a connection that is past slow start when it becomes TCP-LP waits for no loss */
+	/* A connection past slow start that changes to TCP-LP waits for no loss. */
 	w.cwnd_segs = w.ssthresh_segs = 40;
 	begin_lp(&lp, defaults(), &w);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
@@ -188,7 +188,7 @@ static void round_trips(struct imtcp_lp *lp, const struct imtcp_window *w, int f
 		imtcp_lp_on_round(lp, w, full);
 }
 
-/* [LP §II]: to the first loss, or the maximum window size. */
+/* [LP §II]: to the first loss or the maximum window size. */
 static void a_slow_start_that_stands_for_four_round_trips_is_over(void **state)
 {
 	struct imtcp_window w = {20, 1000, 0, 0};
@@ -196,13 +196,13 @@ static void a_slow_start_that_stands_for_four_round_trips_is_over(void **state)
 
 	(void)state;
 	begin_lp(&lp, defaults(), &w);
-	/* the first one grows to it, from nothing */
+	/* in the first round trip the window grows from nothing */
 	round_trips(&lp, &w, 0, 1 + 3);
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 	round_trips(&lp, &w, 0, 1);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 	assert_int_equal(w.cwnd_segs, 10);
-	/* and what follows is additive increase */
+	/* Additive increase follows. */
 	imtcp_lp_grow(&lp, &w, NOW + 3 * RTT, 10, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 11);
 }
@@ -218,7 +218,7 @@ static void a_slow_start_that_goes_on_after_a_pause_is_not_over(void **state)
 	w.cwnd_segs = 40;
 	round_trips(&lp, &w, 1, 1 + 3);
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
-	/* to grow back to what it was is not to grow */
+	/* Growth back to the old window does not count. */
 	w.cwnd_segs = 30;
 	round_trips(&lp, &w, 1, 1);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
@@ -233,7 +233,7 @@ static void a_first_window_that_is_not_filled_is_no_greatest(void **state)
 	begin_lp(&lp, defaults(), &w);
 	round_trips(&lp, &w, 0, 9);
 	assert_false(imtcp_lp_on_early(&lp, &w, NOW, RTT));
-	/* filled, and no larger: a ceiling's */
+	/* A full window that does not grow: a ceiling limits it. */
 	round_trips(&lp, &w, 1, 4);
 	assert_true(imtcp_lp_on_early(&lp, &w, NOW, RTT));
 }
@@ -256,7 +256,7 @@ static void marks_drive_the_same_machine(void **state)
 	assert_int_equal(lp.retreats, 1);
 }
 
-/* 50 ms forward at most, 10 at least: 0.15·40 = 6 ms, which a tick of 1 ms can show. */
+/* Forward delays lie between 10 and 50 ms. 0.15·40 = 6 ms is more than a tick of 1 ms. */
 static void the_one_way_delay_is_used_where_timestamps_carry_it(void **state)
 {
 	struct imtcp_window w;
@@ -270,7 +270,7 @@ static void the_one_way_delay_is_used_where_timestamps_carry_it(void **state)
 		uint32_t forward = i < 20 ? 10000 : 50000;
 
 		at += 10000;
-		/* the way back takes 100 ms at first, then 60: the RTT is the same throughout */
+		/* the way back takes 100 ms first, then 60, so the RTT is constant */
 		early = imtcp_lp_on_delay(&lp, at + 110000, 110000,
 					  (uint32_t)((at + forward) / 1000), 1);
 		if (i == 19)
@@ -292,11 +292,11 @@ static void without_fine_timestamps_the_round_trip_is_used_and_said(void **state
 	lp.rtt.smoothed_us = 60000;
 	assert_true(imtcp_lp_on_delay(&lp, NOW, 60000, 0, 0));
 	assert_int_equal(lp.signal, IMTCP_LP_RTT_NO_STAMPS);
-	/* a path whose delays differ by less than a tick */
+	/* The path's delays differ by less than a tick. */
 	for (i = 0; i < 10; i++, at += 1000)
 		imtcp_lp_on_delay(&lp, at, 60000, (uint32_t)(at / 1000), 1);
 	assert_int_equal(lp.signal, IMTCP_LP_RTT_COARSE);
-	/* a clock that ticks 10 000 times a second */
+	/* The clock ticks 10 000 times a second. */
 	for (i = 0; i < 600; i++, at += 1000)
 		imtcp_lp_on_delay(&lp, at, 60000, (uint32_t)(at / 100), 1);
 	assert_int_equal(lp.signal, IMTCP_LP_RTT_UNKNOWN);
@@ -312,7 +312,7 @@ static void the_range_of_delays_is_forgotten_within_two_minutes(void **state)
 	imtcp_lp_delay_on_sample(&f, now, 10000);
 	imtcp_lp_delay_on_sample(&f, now, 90000);
 	imtcp_lp_delay_on_sample(&f, now += IMTCP_LP_WINDOW_US, 20000);
-	assert_int_equal(imtcp_lp_margin_us(&f, 15), 12000); /* of 10...90 ms still */
+	assert_int_equal(imtcp_lp_margin_us(&f, 15), 12000); /* still of 10...90 ms */
 	imtcp_lp_delay_on_sample(&f, now += IMTCP_LP_WINDOW_US, 20000);
 	assert_int_equal(imtcp_lp_margin_us(&f, 15), 0);
 	assert_int_equal(imtcp_lp_least_us(&f), 20000);

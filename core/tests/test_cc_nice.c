@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* [NICE §3] by hand. */
+/* [NICE §3], worked by hand. */
 #include "test.h"
 #include "begin.h"
 
 #define NO_LIMIT IMTCP_U32_MAX
 
-/* RTTs between 30 and 130 ms were seen: a packet is late above 40 ms. */
+/* RTTs between 30 and 130 ms were seen, so a packet is late above 40 ms. */
 static void start_with(const struct imtcp_params *p, struct imtcp_nice *n, struct imtcp_window *w,
 		       uint32_t cwnd)
 {
@@ -38,7 +38,7 @@ static void a_packet_is_late_above_a_tenth_of_the_range(void **state)
 	assert_int_equal(n.min_rtt_us, 25001);
 }
 
-/* What was sent again is timed in ticks of a millisecond, cut off. */
+/* Retransmissions are timed in ticks of 1 ms, rounded down. */
 static void a_sample_of_whole_milliseconds_makes_no_shorter_least_round_trip(void **state)
 {
 	struct imtcp_window w;
@@ -47,19 +47,19 @@ static void a_sample_of_whole_milliseconds_makes_no_shorter_least_round_trip(voi
 	(void)state;
 	start(&n, &w, 66);
 	n.min_rtt_us = 0;
-	imtcp_nice_on_ack(&n, 30000, 1); /* better than none */
+	imtcp_nice_on_ack(&n, 30000, 1); /* better than no sample */
 	assert_int_equal(n.min_rtt_us, 31000);
 	assert_int_equal(n.late_segs, 0);
 	imtcp_nice_on_ack(&n, 30268, 1);
 	assert_int_equal(n.min_rtt_us, 30268);
 	imtcp_nice_on_ack(&n, 30000, 1);
 	assert_int_equal(n.min_rtt_us, 30268);
-	/* 66 * 246 / 30514 of a packet waits: below alpha */
+	/* 66 * 246 / 30514 of a packet waits, which is below alpha */
 	imtcp_nice_on_round(&n, &w, 30514, 1, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 67);
 }
 
-/* 15 % of the range is 45 ms, 20 % is 50 ms. */
+/* 15 % of the range is 45 ms, and 20 % is 50 ms. */
 static void with_a_threshold_of_a_fifth_a_packet_at_15_percent_is_not_late(void **state)
 {
 	struct imtcp_params p = *defaults();
@@ -76,7 +76,7 @@ static void with_a_threshold_of_a_fifth_a_packet_at_15_percent_is_not_late(void 
 	assert_int_equal(n.late_segs, 3);
 }
 
-/* A tenth of 3 ms is what hosts add by themselves. */
+/* A tenth of 3 ms is noise of the hosts. */
 static void on_an_idle_path_whose_round_trips_only_tremble_no_packet_is_late(void **state)
 {
 	struct imtcp_window w;
@@ -100,15 +100,15 @@ static void more_than_half_of_a_round_late_halves_the_window(void **state)
 	(void)state;
 	start(&n, &w, 40);
 	imtcp_nice_on_ack(&n, 50000, 20);
-	imtcp_nice_on_ack(&n, 35000, 20); /* half of them: not more than f */
+	imtcp_nice_on_ack(&n, 35000, 20); /* half of them, which is not more than f */
 	assert_false(imtcp_nice_on_round(&n, &w, 30000, 1, NO_LIMIT));
-	assert_int_equal(w.cwnd_segs, 41); /* Vegas: nothing queued, +1 */
+	assert_int_equal(w.cwnd_segs, 41); /* Vegas: no queue, +1 */
 	imtcp_nice_on_ack(&n, 50000, 21);
 	imtcp_nice_on_ack(&n, 35000, 20);
 	assert_true(imtcp_nice_on_round(&n, &w, 35000, 1, NO_LIMIT));
 	assert_int_equal(w.cwnd_segs, 20);
 	assert_int_equal(n.halvings, 1);
-	/* counted for that round alone */
+	/* late packets count only for their round */
 	assert_false(imtcp_nice_on_round(&n, &w, 0, 1, NO_LIMIT));
 	assert_int_equal(w.cwnd_segs, 20);
 }
@@ -123,7 +123,7 @@ static void a_smaller_share_of_late_packets_halves_where_it_was_chosen(void **st
 	p.nice_f_pct = 20;
 	start_with(&p, &n, &w, 40);
 	imtcp_nice_on_ack(&n, 50000, 8);
-	imtcp_nice_on_ack(&n, 35000, 32); /* a fifth: not more than f */
+	imtcp_nice_on_ack(&n, 35000, 32); /* a fifth, which is not more than f */
 	assert_false(imtcp_nice_on_round(&n, &w, 30000, 1, NO_LIMIT));
 	imtcp_nice_on_ack(&n, 50000, 9);
 	imtcp_nice_on_ack(&n, 35000, 32);
@@ -140,14 +140,14 @@ static void below_one_packet_the_round_trips_between_double_up_to_48(void **stat
 	(void)state;
 	start(&n, &w, 2);
 	for (i = 0; i < sizeof(rtts) / sizeof(rtts[0]); i++) {
-		w.cwnd_segs = 2; /* the stack's, while ours is below */
+		w.cwnd_segs = 2; /* the stack's window, while ours is below */
 		imtcp_nice_on_ack(&n, 50000, 2);
 		assert_true(imtcp_nice_on_round(&n, &w, 50000, 1, NO_LIMIT));
 		assert_int_equal(imtcp_nice_rtts_per_segment(&n), rtts[i]);
 		imtcp_nice_grow(&n, &w, 2, NO_LIMIT);
 		assert_int_equal(w.cwnd_segs, 1);
 	}
-	/* a calm round: one packet in a round trip, then two, then three */
+	/* Calm rounds: one packet per round trip, then two, then three. */
 	imtcp_nice_on_ack(&n, 31000, 2);
 	imtcp_nice_on_round(&n, &w, 31000, 1, NO_LIMIT);
 	assert_int_equal(imtcp_nice_rtts_per_segment(&n), 1);
@@ -160,7 +160,15 @@ static void below_one_packet_the_round_trips_between_double_up_to_48(void **stat
 	assert_int_equal(w.cwnd_segs, 3);
 }
 
-/* cwnd 40, minRTT 30 ms: at 31 ms diff is 40·1/31 = 1.3 packets, at 32.3 ms 2.8, at 33 ms 3.6, at 34 ms 4.7. */
+/*
+ * cwnd 40 and minRTT 30 ms:
+ *
+ * ── RTT ──── diff ─────────
+ * 31 ms      1.3 packets
+ * 32.3 ms    2.8
+ * 33 ms      3.6
+ * 34 ms      4.7
+ */
 static void vegas_keeps_one_to_three_packets_in_the_queue(void **state)
 {
 	struct imtcp_window w;

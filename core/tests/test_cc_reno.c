@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* RFC 5681 §3.1, by hand. */
+/* RFC 5681 §3.1, worked by hand. */
 #include "test.h"
 
 #define NO_LIMIT IMTCP_U32_MAX
@@ -21,7 +21,7 @@ static void slow_start_doubles_the_window_in_a_round_trip(void **state)
 		imtcp_reno_grow(&w, 1, NO_LIMIT);
 	assert_int_equal(w.cwnd_segs, 20);
 	for (i = 0; i < 10; i++)
-		imtcp_reno_grow(&w, 2, NO_LIMIT); /* delayed ACKs: bytes count, not ACKs */
+		imtcp_reno_grow(&w, 2, NO_LIMIT); /* delayed ACKs: the bytes count */
 	assert_int_equal(w.cwnd_segs, 40);
 	assert_true(imtcp_in_slow_start(&w));
 }
@@ -48,7 +48,7 @@ static void what_an_ack_acknowledges_beyond_ssthresh_counts_in_congestion_avoida
 	struct imtcp_window w = window(8, 10);
 
 	(void)state;
-	imtcp_reno_grow(&w, 7, NO_LIMIT); /* 2 reach ssthresh, 5 of 10 are credit */
+	imtcp_reno_grow(&w, 7, NO_LIMIT); /* 2 reach ssthresh, and 5 of 10 are credit */
 	assert_int_equal(w.cwnd_segs, 10);
 	assert_int_equal(w.credit_segs, 5);
 	imtcp_reno_grow(&w, 5, NO_LIMIT);

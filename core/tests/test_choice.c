@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What follows from the trends: the sub-range, the outcome, the next range [IM §3.2.4-3.2.6]. */
+/* From trends to results: the sub-range, the outcome, the next range [IM §3.2.4-3.2.6]. */
 #include "test.h"
 
 #define K IMTCP_SUB_RANGES
 #define NOW 9000000ULL
 
-/* 'U' rises, 'F' does not, '?' unknown; one letter a stream, the highest sub-range first. */
+/* One letter per stream, the highest sub-range first: 'U' rises, 'F' is flat, '?' is unknown. */
 static void judged_as(struct imtcp_meas *m, const char *trends)
 {
 	uint32_t i;
@@ -28,7 +28,7 @@ static void judged_as(struct imtcp_meas *m, const char *trends)
 	}
 }
 
-/* The sum of [IM §3.2.4] for a; streams that were not sent count as -1. */
+/* The sum of [IM §3.2.4] for a. Streams that were not sent count as -1. */
 static int sum_for(const struct imtcp_meas *m, uint32_t a)
 {
 	int sum = 0;
@@ -80,7 +80,7 @@ static void clear_cases_are_chosen_as_by_hand(void **state)
 		uint32_t a;
 	} table[] = {
 		{"FFFF", 0}, {"UFFF", 1}, {"UUFF", 2}, {"UUUF", 3},
-		{"UUUU", K}, {"UFUU", K}, {"FF", 0}, /* the rest was not sent */
+		{"UUUU", K}, {"UFUU", K}, {"FF", 0}, /* the others were not sent */
 		{"UFF", 1},  {"FUUU", K},
 	};
 	struct imtcp_meas m;
@@ -96,7 +96,7 @@ static void clear_cases_are_chosen_as_by_hand(void **state)
 	}
 }
 
-/* "Other ties go to the higher sub-range", and "above" must be earned. */
+/* A tie gives the higher sub-range, but not "above". */
 static void ties_go_to_the_highest_sub_range_but_not_above_it(void **state)
 {
 	static const struct {
@@ -121,7 +121,7 @@ static void ties_go_to_the_highest_sub_range_but_not_above_it(void **state)
 	}
 }
 
-/* The sums of a = k and a = k + 1 are equal (T(k+1) = 0): the fit decides. */
+/* The sums of a = k and a = k + 1 are equal, because T(k+1) = 0. The fit decides. */
 static void below_the_range_is_told_by_an_empty_line_i(void **state)
 {
 	struct imtcp_meas m;
@@ -132,14 +132,14 @@ static void below_the_range_is_told_by_an_empty_line_i(void **state)
 	m.verdict[K - 1].all_strained = 1;
 	assert_int_equal(imtcp_meas_choose(&m), K + 1);
 	judged_as(&m, "UFFF");
-	m.verdict[K - 1].all_strained = 1; /* not the chosen one: of no importance */
+	m.verdict[K - 1].all_strained = 1; /* of another stream than the chosen one: irrelevant */
 	assert_int_equal(imtcp_meas_choose(&m), 1);
 	assert_int_equal(imtcp_meas_choose(NULL), 0);
 }
 
 /* ---- sub-ranges ---- */
 
-/* (40, 80), k = 4: 80 70 60 50 40. */
+/* Ends of the sub-ranges of (40, 80). */
 static void sub_ranges_are_of_equal_width_the_highest_first(void **state)
 {
 	struct imtcp_meas m;
@@ -180,7 +180,7 @@ static void the_first_value_keeps_the_last_width(void **state)
 	assert_int_equal(m.result.outcome, IMTCP_OK);
 	assert_int_equal(m.result.sub_range, 2);
 	assert_int_equal(m.result.avail_bps, 65 * MBPS);
-	assert_int_equal(m.result.low_bps, 40 * MBPS); /* the range that was searched */
+	assert_int_equal(m.result.low_bps, 40 * MBPS); /* the searched range */
 	assert_int_equal(m.result.high_bps, 80 * MBPS);
 	assert_int_equal(m.result.streams, 4);
 	assert_int_equal(m.result.validity_pct, 95);
@@ -193,9 +193,15 @@ static void the_first_value_keeps_the_last_width(void **state)
 }
 
 /*
- * Stored: 20 40 40 40 50 50 70 90, now 65. Sum 465; squares 400 + 3·1600 + 2·2500 + 4900 + 8100
- * = 23 200, and 4225: 27 425. q = 9: mean 51.667; 3047.2 - 2669.4 = 377.8, S = 19.44;
- * 1.96 · 19.44 / 3 = 12.70 Mbit/s.
+ * Stored: 20 40 40 40 50 50 70 90, and now 65 Mbit/s.
+ *
+ * ── quantity ───────────────── value ─────────
+ * q                            9
+ * sum, mean                    465, 51.667
+ * sum of squares               27 425
+ * S² = 3047.2 - 2669.4         377.8
+ * S                            19.44
+ * 1.96 · S / 3                 12.70 Mbit/s
  */
 static void the_next_range_is_the_confidence_interval_of_the_stored_values(void **state)
 {
@@ -226,7 +232,7 @@ static void the_range_has_a_least_width(void **state)
 		imtcp_store_add(&m.store, 65 * MBPS);
 	conclude(&m);
 	assert_within_pct(2 * half_width(&m), 65 * MBPS / IMTCP_WIDTH_DIV, 0.1);
-	/* a share of capacity where A is small against it */
+	/* If A is small, the least width is a share of the capacity. */
 	judged_as(&m, "UUFF");
 	for (i = 0; i < 9; i++)
 		imtcp_store_add(&m.store, 65 * MBPS);
@@ -275,7 +281,7 @@ static void the_range_stays_within_the_capacity(void **state)
 	imtcp_meas_set_range(&m, 0, 1);
 	assert_int_equal(m.high_bps, 80 * MBPS / IMTCP_HIGH_CAPACITY_DIV);
 	assert_int_equal(m.low_bps, 80 * MBPS / IMTCP_LOW_CAPACITY_DIV);
-	/* crossing ends: still a range, with room between */
+	/* Crossing ends still give a range of some width. */
 	imtcp_meas_set_range(&m, 500 * MBPS, 30 * MBPS);
 	assert_true(m.low_bps < m.high_bps);
 	m.capacity_bps = 0;
@@ -283,7 +289,7 @@ static void the_range_stays_within_the_capacity(void **state)
 	assert_true(m.low_bps > 0 && m.low_bps < m.high_bps);
 }
 
-/* ---- results that are not averaged in ---- */
+/* ---- results that are not averaged ---- */
 
 static void rejected(struct imtcp_meas *m, uint32_t outcome)
 {
@@ -301,8 +307,8 @@ static void rejected(struct imtcp_meas *m, uint32_t outcome)
 	assert_int_equal(m->planned, 0);
 }
 
-/* Bunched ACKs may also have spoiled the capacity, so the range may change; but never below what
- * is being delivered, and not where nothing is known of that. */
+/* Bunched ACKs may also have given a wrong capacity, so the range may change. It never falls below
+ * the delivery rate, and does not change if that is unknown. */
 static void bunched_streams_spoil_a_result(void **state)
 {
 	struct imtcp_meas m;
@@ -356,7 +362,7 @@ static void streams_without_a_trend_or_a_fit_spoil_a_result(void **state)
 	assert_int_equal(m.result.outcome, IMTCP_OK);
 }
 
-/* A queue stands while 30 Mbit/s are delivered, and the stream says 65: a token bucket. */
+/* A queue stands at a delivery rate of 30 Mbit/s, and the stream gives 65: a token bucket. */
 static void more_than_a_standing_queue_lets_through_is_no_strain(void **state)
 {
 	struct imtcp_meas m;
@@ -366,18 +372,18 @@ static void more_than_a_standing_queue_lets_through_is_no_strain(void **state)
 	m.standing_rounds = IMTCP_CONGESTED_ROUNDS;
 	m.delivery_bps = 30 * MBPS;
 	rejected(&m, IMTCP_NO_STRAIN);
-	/* no queue: delivery may be less for any reason (window, application) */
+	/* Without a queue the window or the application may limit the delivery rate. */
 	judged_as(&m, "UUFF");
 	m.delivery_bps = 30 * MBPS;
 	conclude(&m);
 	assert_int_equal(m.result.outcome, IMTCP_OK);
-	/* a queue, but as much delivered as estimated */
+	/* There is a queue, but the delivery rate is that of the estimate. */
 	judged_as(&m, "UUFF");
 	m.standing_rounds = IMTCP_CONGESTED_ROUNDS;
 	m.delivery_bps = 60 * MBPS;
 	conclude(&m);
 	assert_int_equal(m.result.outcome, IMTCP_OK);
-	/* "above the range" is no way around it */
+	/* The same holds for "above the range". */
 	judged_as(&m, "FF");
 	m.standing_rounds = IMTCP_CONGESTED_ROUNDS;
 	m.delivery_bps = 30 * MBPS;
@@ -385,8 +391,8 @@ static void more_than_a_standing_queue_lets_through_is_no_strain(void **state)
 }
 
 /*
- * A queue shows a capacity of 50 Mbit/s while a range from before it is searched: at most 9/8 of it,
- * 56.25, can be true. The range ends there now; and "above the range" at its end widens it no more.
+ * A queue shows a capacity of 50 Mbit/s while an older range is searched. At most 9/8 of that,
+ * 56.25, can be true. The range now ends there, and "above the range" does not widen it.
  */
 static void more_than_the_capacity_that_a_queue_showed_is_no_strain(void **state)
 {
@@ -416,7 +422,7 @@ static void more_than_the_capacity_that_a_queue_showed_is_no_strain(void **state
 	assert_int_equal(m.low_bps, 40 * MBPS);
 	assert_int_equal(m.high_bps, 56250 * KBPS);
 	assert_int_equal(m.capacity_bps, 50 * MBPS);
-	/* nor does one that reaches far down stay so slow */
+	/* A range with a low lower end does not stay that slow. */
 	judged_as(&m, "FF");
 	m.capacity_bps = 50 * MBPS;
 	m.queued_at_us = NOW;
@@ -427,7 +433,7 @@ static void more_than_the_capacity_that_a_queue_showed_is_no_strain(void **state
 	assert_int_equal(m.high_bps, 56250 * KBPS);
 }
 
-/* The middle of (60, 70) is 65, and a queue showed 60: A <= C. */
+/* The middle of (60, 70) is 65, but a queue showed a capacity of 60. */
 static void a_result_is_at_most_the_capacity_that_a_queue_showed(void **state)
 {
 	struct imtcp_meas m;

@@ -5,7 +5,7 @@
 #define MSS 1448U
 #define K IMTCP_SUB_RANGES
 
-/* A sender that the test moves by hand. */
+/* A sender under manual control. */
 struct hand {
 	struct imtcp_meas m;
 	struct imtcp_round round;
@@ -35,7 +35,7 @@ static int ask(struct hand *h)
 	return imtcp_meas_on_send(&h->m, &h->ev);
 }
 
-/* A packet leaves after it was asked about; returns what on_send said before it. */
+/* A packet leaves after a call of on_send. Returns the result of that call. */
 static int leave(struct hand *h)
 {
 	int ended = ask(h);
@@ -47,7 +47,7 @@ static int leave(struct hand *h)
 	return ended;
 }
 
-/* All that is in flight is acknowledged, rtt_us after it left; every packet with its own ACK. */
+/* ACKs of all packets in flight, one each, with this RTT. */
 static int acknowledge(struct hand *h, uint32_t segs, int32_t rtt_us)
 {
 	struct imtcp_sample a;
@@ -81,7 +81,7 @@ static void a_packet_climbs_through_store_send_empty_and_pass(void **state)
 	begin(&h);
 	for (stream = 0; stream < IMTCP_GAP_STREAMS; stream++) {
 		for (guard = 0; h.m.plan != IMTCP_PLAN_STREAM && guard < 200; guard++) {
-			h.ev.flight_segs = 0; /* room for all that it may want */
+			h.ev.flight_segs = 0; /* room for any need */
 			leave(&h);
 		}
 		assert_int_equal(h.m.plan, IMTCP_PLAN_STREAM); /* the first has left */
@@ -95,7 +95,7 @@ static void a_packet_climbs_through_store_send_empty_and_pass(void **state)
 		assert_int_equal(h.m.stream[stream].sent, h.m.n);
 		if (stream + 1 == IMTCP_GAP_STREAMS)
 			assert_int_equal(h.m.unit, IMTCP_PASS);
-		else /* m packets are still held: the next one at once */
+		else /* m packets are still held: the next stream follows at once */
 			assert_int_equal(h.m.plan, IMTCP_PLAN_STREAM);
 		if (stream + 1 < IMTCP_GAP_STREAMS)
 			leave(&h);
@@ -104,7 +104,7 @@ static void a_packet_climbs_through_store_send_empty_and_pass(void **state)
 	for (j = 0; j < 50; j++) {
 		leave(&h);
 		assert_int_equal(h.m.unit, IMTCP_PASS);
-		/* released at once: as usual, or faster while there is a backlog */
+		/* sent at once: at the ordinary rate, or faster with a backlog */
 		assert_true(h.m.next_bps >= h.ev.base_bps);
 	}
 }
@@ -120,7 +120,7 @@ static void the_gaps_of_a_stream_are_those_of_the_equation(void **state)
 		ask(&h);
 		assert_int_equal(h.m.plan, IMTCP_PLAN_STREAM);
 		if (j + 1 < h.m.n) {
-			/* (70, 80): 70 + (j+1) · 10/(N-1), the gap after packet j */
+			/* (70, 80): the gap after packet j has the rate 70 + (j+1) · 10/(N-1) */
 			uint64_t low = 80 * MBPS - 40 * MBPS / K, width = 40 * MBPS / K;
 
 			assert_int_equal(h.m.next_bps, low + width * (j + 1) / (h.m.n - 1));
@@ -176,7 +176,7 @@ static void a_hold_is_never_longer_than_t(void **state)
 		holds++;
 		bytes = (uint64_t)imtcp_min(room, h.ev.chunk_segs) * MSS;
 		gap_us = imtcp_time_us(bytes, h.m.next_bps);
-		/* T at the slower of what paces and what is delivered */
+		/* T at the slower of pacing and delivery */
 		rate = imtcp_min(h.ev.base_bps,
 				 imtcp_rate_bps((uint64_t)h.ev.flight_segs * MSS, h.ev.srtt_us));
 		limit_us = imtcp_min(
@@ -192,7 +192,7 @@ static void a_hold_is_never_longer_than_t(void **state)
 	assert_true(holds > 1000);
 }
 
-/* [IM §4.1.3]: at 4 Mbit/s 12 packets take 36 ms, and a deviation of 10 ms would add 40. */
+/* [IM §4.1.3]: at 4 Mbit/s 12 packets take 36 ms. A deviation of 10 ms would add 40 ms. */
 static void a_chosen_t_is_the_longest_hold_whatever_the_deviation_says(void **state)
 {
 	const uint32_t chosen_us[] = {4000, 10000, 40000};
@@ -218,7 +218,8 @@ static void a_chosen_t_is_the_longest_hold_whatever_the_deviation_says(void **st
 	}
 }
 
-/* 1500 bytes at 1.5 MB/s: a gap of 1 ms, asked for as 1.25 ms where 0.25 will be taken off, and as 2 ms at most. */
+/* 1500 bytes at 1.5 MB/s: a gap of 1 ms. With a credit of 0.25 ms the request is 1.25 ms, and at
+ * most 2 ms. */
 static void a_gap_is_asked_for_longer_by_what_will_be_taken_off_it(void **state)
 {
 	(void)state;
@@ -228,7 +229,7 @@ static void a_gap_is_asked_for_longer_by_what_will_be_taken_off_it(void **state)
 	assert_int_equal(imtcp_uncredited(1500000, 1500, 900000000), 750000);
 }
 
-/* A rate of nearly nothing would silence the connection for as long as its next buffer takes then. */
+/* A rate near zero would silence the connection for its next buffer. */
 static void whatever_leaves_next_the_rate_of_a_gap_is_at_least_half_of_what_was_asked(void **state)
 {
 	static const uint64_t bytes[] = {0, 1, 2, 52, 1448, 65160, 0xffffffff};
@@ -269,7 +270,7 @@ static void a_hold_on_a_very_fast_path_ends(void **state)
 	assert_at_most(imtcp_time_us(MSS, h.m.next_bps), IMTCP_T_MAX_US);
 }
 
-/* A buffer has a millisecond of data: in less than that no two of them leave. */
+/* A buffer contains a millisecond of data, so a shorter round trip has at most one. */
 static void in_a_round_trip_below_a_millisecond_nothing_is_held_and_no_stream_begins(void **state)
 {
 	struct hand h;
@@ -286,8 +287,9 @@ static void in_a_round_trip_below_a_millisecond_nothing_is_held_and_no_stream_be
 }
 
 /*
- * 40 segments in the round trip of 30 ms before, of which none is in flight now: 16 Mbit/s, above a
- * range that ends at 4. In slow start the range is around that rate; else what is in flight counts.
+ * The previous round trip of 30 ms had 40 segments in flight, 16 Mbit/s. Now none is in flight, and
+ * the range ends at 4 Mbit/s. In slow start the next range is around 16 Mbit/s. Else the present
+ * flight counts.
  */
 static void in_slow_start_a_range_below_what_was_in_flight_is_given_up(void **state)
 {
@@ -298,7 +300,7 @@ static void in_slow_start_a_range_below_what_was_in_flight_is_given_up(void **st
 	begin(&h);
 	h.m.low_bps = 2 * MBPS;
 	h.m.high_bps = 4 * MBPS;
-	h.m.resume_us = h.ev.now_us + 1000000; /* nothing is measured meanwhile */
+	h.m.resume_us = h.ev.now_us + 1000000; /* no measurement meanwhile */
 	h.m.unit = IMTCP_STORE;
 	h.ev.flight_segs = 0;
 	h.ev.most_flight_segs = 40;
@@ -308,14 +310,14 @@ static void in_slow_start_a_range_below_what_was_in_flight_is_given_up(void **st
 	ask(&h);
 	assert_int_equal(h.m.low_bps, rate / 2);
 	assert_int_equal(h.m.high_bps, 2 * rate);
-	h.ev.most_flight_segs = 0; /* not known */
+	h.ev.most_flight_segs = 0; /* unknown */
 	ask(&h);
 	assert_int_equal(h.m.high_bps, 2 * rate);
 }
 
 /* ---- m ---- */
 
-/* Room never comes: each try fails, m rises to N, and a result says NOT_FILLED. */
+/* Room never comes. Each try fails, m rises to N, and the result is NOT_FILLED. */
 static void a_store_that_cannot_be_filled_raises_m_up_to_n(void **state)
 {
 	struct hand h;
@@ -326,7 +328,7 @@ static void a_store_that_cannot_be_filled_raises_m_up_to_n(void **state)
 	h.m.m = IMTCP_STORE_PACKETS_LEAST;
 	before = h.m.m;
 	for (i = 0; i < 400; i++) {
-		h.ev.flight_segs = h.ev.cwnd_segs - 1; /* ACK by ACK */
+		h.ev.flight_segs = h.ev.cwnd_segs - 1; /* one segment per ACK */
 		leave(&h);
 		assert_in_range(h.m.m, before, before + 1);
 		before = h.m.m;
@@ -358,7 +360,7 @@ static void good_measurements_lower_m_down_to_two(void **state)
 		imtcp_meas_end(&m, i, 30000, IMTCP_OK);
 		assert_int_equal(m.m, expected);
 	}
-	/* a bad one between two good ones: they are not successive */
+	/* A failure between two successes: they are not consecutive. */
 	m.m = 5;
 	m.good_runs = 0;
 	imtcp_meas_end(&m, i, 30000, IMTCP_OK);
@@ -367,7 +369,7 @@ static void good_measurements_lower_m_down_to_two(void **state)
 	assert_int_equal(m.m, 5);
 }
 
-/* ---- when nothing is measured ---- */
+/* ---- no measurement ---- */
 
 static void expect_plain(struct hand *h, uint32_t departures)
 {
@@ -394,11 +396,11 @@ static void a_retransmission_empties_and_blocks_until_a_new_cumulative_ack(void 
 	assert_int_equal(imtcp_meas_on_loss(&h.m, h.ev.now_us, h.ev.snd_nxt, h.ev.srtt_us), 1);
 	assert_int_equal(h.m.result.outcome, IMTCP_RETRANSMITTED);
 	assert_int_equal(h.m.invalid[IMTCP_RETRANSMITTED], 1);
-	/* a second loss ends nothing more */
+	/* A second loss ends no other measurement. */
 	assert_int_equal(imtcp_meas_on_loss(&h.m, h.ev.now_us, h.ev.snd_nxt, h.ev.srtt_us), 0);
-	h.m.resume_us = 0; /* the pause apart */
+	h.m.resume_us = 0; /* without the pause */
 	expect_plain(&h, 10);
-	acknowledge(&h, 2, 30000); /* a part of what was in flight at the loss */
+	acknowledge(&h, 2, 30000); /* a part of the flight at the loss */
 	h.m.resume_us = 0;
 	expect_plain(&h, 10);
 	assert_true(h.m.blocked);
@@ -412,7 +414,7 @@ static void a_retransmission_empties_and_blocks_until_a_new_cumulative_ack(void 
 	assert_int_equal(h.m.plan, IMTCP_PLAN_STREAM);
 }
 
-/* A retransmitted segment's ACK has no RTT: it makes no sample, but it unblocks. */
+/* The ACK of a retransmission has no RTT. It unblocks, and is no sample. */
 static void an_ack_of_a_retransmission_unblocks_without_being_a_sample(void **state)
 {
 	struct hand h;
@@ -538,7 +540,7 @@ static void before_a_range_is_known_a_train_is_sent_when_there_is_room(void **st
 	assert_at_least(h.m.burst_segs, IMTCP_TRAIN_SEGS);
 }
 
-/* Ten segments back to back, one ACK each 120 us: 1500 bytes on the wire make 100 Mbit/s. */
+/* Ten segments back to back, with an ACK each 120 us: 1500 bytes on the wire give 100 Mbit/s. */
 static void the_first_range_is_half_of_the_trains_rate_to_all_of_it(void **state)
 {
 	struct imtcp_sample a;
@@ -597,8 +599,8 @@ static void packets_that_left_apart_are_no_train(void **state)
 /* ---- capacity behind a token bucket ---- */
 
 /*
- * 800 Mbit/s without a queue, 50 in one: 50 from then on, whatever comes without a queue, for ten
- * seconds. Then at most twice of it counts: 50 + (100 - 50)/16.
+ * A train shows 800 Mbit/s without a queue, and one shows 50 in a queue. For a minute only trains
+ * in a queue count. Then at most twice the capacity counts: 50 + (100 - 50)/16.
  */
 static void once_a_queue_was_met_only_trains_that_meet_one_show_the_capacity(void **state)
 {
@@ -621,7 +623,8 @@ static void once_a_queue_was_met_only_trains_that_meet_one_show_the_capacity(voi
 	assert_int_equal(m.capacity_bps, 53125 * KBPS);
 }
 
-/* One that was stretched (cross traffic, a delayed ACK) shows less than two rounds delivered. */
+/* Cross traffic or a delayed ACK stretched a train, so it shows less than the delivery rate of two
+ * rounds. */
 static void the_capacity_in_a_queue_is_at_least_what_is_delivered(void **state)
 {
 	struct imtcp_meas m;
@@ -635,7 +638,7 @@ static void the_capacity_in_a_queue_is_at_least_what_is_delivered(void **state)
 	assert_int_equal(m.capacity_bps, 30 * MBPS);
 }
 
-/* RTTmin 30 ms; 9/8 of it are 33.75 ms. */
+/* RTTmin is 30 ms, and 9/8 of it are 33.75 ms. */
 static void a_train_met_a_queue_if_it_and_its_round_were_late(void **state)
 {
 	static const struct {
@@ -686,11 +689,11 @@ static void after_a_queue_what_two_rounds_in_a_row_deliver_is_capacity(void **st
 	round.delivery_bps = 70 * MBPS;
 	imtcp_meas_round(&m, &round, &a);
 	imtcp_meas_round(&m, &round, &a);
-	assert_int_equal(m.capacity_bps, 50 * MBPS); /* no queue was met: trains say what it is */
+	assert_int_equal(m.capacity_bps, 50 * MBPS); /* without a queue trains give the capacity */
 	m.queued_at_us = a.now_us;
 	round.delivery_bps = 40 * MBPS;
 	imtcp_meas_round(&m, &round, &a);
-	round.delivery_bps = 90 * MBPS; /* one may live on a burst */
+	round.delivery_bps = 90 * MBPS; /* one round may use a burst */
 	imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.capacity_bps, 50 * MBPS);
 	round.delivery_bps = 60 * MBPS;
@@ -710,12 +713,12 @@ static void receivers_that_acknowledge_every_second_packet_get_the_larger_n(void
 	imtcp_meas_adapt_n(&m, defaults(), 1);
 	assert_int_equal(m.n, 8);
 	m.ack_ratio_q8 = 512;
-	imtcp_meas_adapt_n(&m, defaults(), 2); /* a chunk of two has an ACK of its own */
+	imtcp_meas_adapt_n(&m, defaults(), 2); /* a chunk of two has its own ACK */
 	assert_int_equal(m.n, 8);
 	imtcp_meas_adapt_n(&m, defaults(), 1);
 	assert_int_equal(m.n, 12);
 	assert_int_equal(m.m, m.n);
-	m.planned = IMTCP_SUB_RANGES; /* a measurement goes on: it keeps its N */
+	m.planned = IMTCP_SUB_RANGES; /* a measurement under way keeps its N */
 	imtcp_meas_adapt_n(&m, defaults(), 2);
 	assert_int_equal(m.n, 12);
 	m.planned = 0;
@@ -723,7 +726,7 @@ static void receivers_that_acknowledge_every_second_packet_get_the_larger_n(void
 	assert_int_equal(m.n, 8);
 }
 
-/* N = 5, as in [IM §4.1]: 7 where an ACK answers two packets. The largest N still fits. */
+/* N = 5 [IM §4.1] becomes 7 if an ACK answers two packets. The largest N still fits. */
 static void a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream(void **state)
 {
 	struct imtcp_params p = *defaults();
@@ -744,7 +747,7 @@ static void a_chosen_n_is_half_as_many_more_with_delayed_acks_and_fits_a_stream(
 
 /* ---- the pause follows congestion ---- */
 
-/* A measurement and an ACK of a path of 30 ms. */
+/* A measurement, and an ACK of a path of 30 ms. */
 static void begin_pausing(struct imtcp_meas *m, struct imtcp_sample *a,
 			  const struct imtcp_params *p)
 {
@@ -775,7 +778,7 @@ static void the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_
 	for (i = 0; i < 8; i++)
 		imtcp_meas_round(&m, &round, &a);
 	assert_int_equal(m.pause_rtts, 0);
-	/* the noise of a LAN is no congestion */
+	/* noise of a LAN is no congestion */
 	a.min_rtt_us = 200;
 	round.last_least_rtt_us = 200 + IMTCP_STANDING_US;
 	for (i = 0; i < 100; i++)
@@ -783,7 +786,7 @@ static void the_pause_is_twenty_round_trips_under_congestion_and_none_on_a_free_
 	assert_int_equal(m.pause_rtts, 0);
 }
 
-/* 20 round trips of 30 ms; 30 ms later half of what is left of it. */
+/* The pause is 20 round trips of 30 ms. Each calm round halves the rest. */
 static void a_calm_round_halves_what_is_left_of_a_pause_unless_it_is_to_last(void **state)
 {
 	struct imtcp_sample a;
@@ -812,15 +815,15 @@ static void a_window_fills_again_no_faster_than_the_bottleneck_delivers(void **s
 	(void)state;
 	memset(&m, 0, sizeof(m));
 	imtcp_meas_init(&m, defaults(), 0);
-	assert_int_equal(imtcp_meas_refill_bps(&m, 40 * MBPS), 60 * MBPS); /* capacity unknown */
+	assert_int_equal(imtcp_meas_refill_bps(&m, 40 * MBPS), 60 * MBPS); /* unknown capacity */
 	m.capacity_bps = 100 * MBPS;
 	assert_int_equal(imtcp_meas_refill_bps(&m, 40 * MBPS), 60 * MBPS);
 	assert_int_equal(imtcp_meas_refill_bps(&m, 80 * MBPS), 100 * MBPS);
-	/* the window alone is faster: it is Reno's to find that out */
+	/* The window alone is faster: Reno has to find the limit. */
 	assert_int_equal(imtcp_meas_refill_bps(&m, 110 * MBPS), 110 * MBPS);
 }
 
-/* [IM §4.1.2]: neither failures nor good measurements move it, and it is never above N. */
+/* [IM §4.1.2]: neither failures nor successes change it, and it is at most N. */
 static void a_chosen_m_does_not_adapt(void **state)
 {
 	struct imtcp_params p = *defaults();
@@ -840,7 +843,8 @@ static void a_chosen_m_does_not_adapt(void **state)
 	imtcp_meas_set_n(&h.m, h.m.n);
 	assert_int_equal(imtcp_meas_need_segs(&h.m, &h.ev), 3 * h.ev.chunk_segs);
 	for (i = 0; i < 400; i++) {
-		h.ev.flight_segs = h.ev.cwnd_segs - 1; /* ACK by ACK: none is filled */
+		h.ev.flight_segs = h.ev.cwnd_segs -
+				   1; /* one segment per ACK: no stream is filled */
 		leave(&h);
 	}
 	assert_true(h.m.invalid[IMTCP_NOT_FILLED] > 0);
@@ -854,7 +858,7 @@ static void a_chosen_m_does_not_adapt(void **state)
 	assert_int_equal(m.m, 7);
 }
 
-/* 12 round trips of 30 ms after a loss, after a result, and in a queue, whatever comes. */
+/* 12 round trips of 30 ms, after a loss, after a result and with a queue. */
 static void a_chosen_pause_does_not_follow_congestion(void **state)
 {
 	struct imtcp_params p = *defaults();
@@ -884,7 +888,7 @@ static void a_chosen_pause_does_not_follow_congestion(void **state)
 	begin_pausing(&m, &a, &p);
 	imtcp_meas_on_loss(&m, 1000000, 0, 30000);
 	assert_int_equal(m.resume_us, 1000000);
-	assert_int_equal(m.blocked, 1); /* until what was in flight is acknowledged [IM §3.5.3] */
+	assert_int_equal(m.blocked, 1); /* until an ACK of the flight [IM §3.5.3] */
 }
 
 static void null_pointers_are_refused(void **state)

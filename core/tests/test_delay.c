@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* One-way delays from timestamps, and LEDBAT's histories, by hand. */
+/* One-way delays from timestamps, and LEDBAT's histories, worked by hand. */
 #include "test.h"
 #include <imtcp/delay.h>
 
 #define SENT 7000000ULL
-#define FIRST_STAMP 4000000000U /* any: the peer's clock has an offset of its own */
+#define FIRST_STAMP 4000000000U /* any: the peer's clock has its own offset */
 
-/* A clock of 1 ms whose readings begin anywhere; arrival_us after the first packet's departure. */
+/* The peer's clock, arrival_us after the first packet's departure. Its readings begin anywhere. */
 static uint32_t stamp(uint64_t arrival_us, uint32_t tick_us)
 {
 	return FIRST_STAMP + (uint32_t)(arrival_us / tick_us);
 }
 
-/* Packets of 10 ms each, 20 ms forward, 5 ms back, forward_us more from now on. */
+/* Packets 10 ms apart take 20 ms forward and 5 ms back, and from now on more_us more forward. */
 static uint32_t delay_after(struct imtcp_owd *o, uint64_t *at_us, uint32_t packets,
 			    uint32_t tick_us, uint32_t more_us)
 {
@@ -49,7 +49,7 @@ static void a_queue_on_the_way_back_is_not_in_it(void **state)
 	memset(&o, 0, sizeof(o));
 	imtcp_owd_on_ack(&o, SENT + 25000, SENT, stamp(20000, 1000));
 	before = o.delay_us;
-	/* sent 10 ms later, 20 ms forward again, 300 ms back */
+	/* Sent 10 ms later, 20 ms forward again, 300 ms back. */
 	imtcp_owd_on_ack(&o, SENT + 330000, SENT + 10000, stamp(30000, 1000));
 	assert_int_equal(o.delay_us, before);
 }
@@ -67,7 +67,7 @@ static void a_timestamp_that_wraps_is_one_tick_later(void **state)
 	assert_int_equal(o.delay_us, before);
 }
 
-/* A peer of 4 ms is taken for one of 1 ms for a quarter of a second, then known. */
+/* A tick of 4 ms counts as 1 ms for a quarter of a second. Then it is known. */
 static void the_tick_of_the_peer_is_found(void **state)
 {
 	static const uint32_t ticks[] = {1, 1000, 4000, 10000, 100000};
@@ -96,14 +96,14 @@ static void a_clock_that_is_none_is_not_believed(void **state)
 
 	(void)state;
 	memset(&o, 0, sizeof(o));
-	delay_after(&o, &at, 101, 100, 0); /* 100 us: no system ticks so */
+	delay_after(&o, &at, 101, 100, 0); /* 100 us: no system has this tick */
 	assert_int_equal(o.clock, IMTCP_OWD_UNKNOWN);
 	assert_int_equal(imtcp_owd_nearest_tick_us(100), 0);
 	assert_int_equal(imtcp_owd_nearest_tick_us(0), 1);
 	assert_int_equal(imtcp_owd_nearest_tick_us(5000000), 0);
 }
 
-/* RFC 6817 §3.4.1: the least of each of the last ten minutes. */
+/* RFC 6817 §3.4.1: the least delay of each of the last ten minutes. */
 static void the_base_delay_is_forgotten_after_ten_minutes(void **state)
 {
 	struct imtcp_delays d;
@@ -160,7 +160,7 @@ static void where_there_are_only_small_segments_they_count(void **state)
 	for (i = 0; i < IMTCP_SMALL_SEGS_MOST; i++)
 		assert_false(imtcp_delay_counts(&small, 300, 1, 1448));
 	assert_true(imtcp_delay_counts(&small, 300, 1, 1448));
-	/* and no count of them comes round to nothing again */
+	/* The count does not wrap. */
 	small = UINT32_MAX;
 	assert_true(imtcp_delay_counts(&small, 300, 1, 1448));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* [BG eq. 1] by hand, steps, and how long an estimate is believed. */
+/* [BG eq. 1], steps, and trust in an estimate, worked by hand. */
 #include "test.h"
 
 #define NOW 5000000ULL
@@ -7,8 +7,8 @@
 struct known {
 	struct imtcp_params p;
 	struct imtcp_meas m;
-	uint64_t at_us; /* of the newest result */
-	int calm;	/* no queue stands */
+	uint64_t at_us; /* time of the newest result */
+	int calm;	/* there is no queue */
 };
 
 static void start(struct known *k)
@@ -48,7 +48,7 @@ static void results_are_smoothed_by_an_eighth(void **state)
 	assert_int_equal(k.m.smoothed_bps, 73 * MBPS);
 }
 
-/* A step: both of two results 25 % above A_s, after a calm round. */
+/* A step: two results in a row 25 % above A_s, after a calm round. */
 static void two_results_in_a_row_that_are_far_above_the_mean_are_a_step(void **state)
 {
 	struct known k;
@@ -64,7 +64,7 @@ static void two_results_in_a_row_that_are_far_above_the_mean_are_a_step(void **s
 	assert_int_equal(k.m.smoothed_bps, 90 * MBPS);
 }
 
-/* Each of several bursts leaves something else free; what a step leaves free is the same again. */
+/* Bursts leave something different free each time. A step leaves the same again. */
 static void two_results_in_a_row_that_are_far_below_the_mean_and_alike_are_a_step(void **state)
 {
 	struct known k;
@@ -76,13 +76,13 @@ static void two_results_in_a_row_that_are_far_below_the_mean_and_alike_are_a_ste
 	result(&k, IMTCP_OK, 61 * MBPS); /* 110 */
 	result(&k, IMTCP_OK, 46 * MBPS); /* 102 */
 	assert_int_equal(k.m.smoothed_bps, 102 * MBPS);
-	result(&k, IMTCP_OK, 50 * MBPS); /* within 46/8 = 5.75 of the one before */
+	result(&k, IMTCP_OK, 50 * MBPS); /* within 46/8 = 5.75 of the previous result */
 	assert_int_equal(k.m.smoothed_bps, 50 * MBPS);
-	result(&k, IMTCP_OK, 42 * MBPS); /* (50·7 + 42)/8 = 49: near to the new A_s */
+	result(&k, IMTCP_OK, 42 * MBPS); /* (50·7 + 42)/8 = 49: near the new A_s */
 	assert_int_equal(k.m.smoothed_bps, 49 * MBPS);
 }
 
-/* The streams of the first low result may have met the path before and after. */
+/* The streams of the first low result may have met the path before and after the step. */
 static void a_step_down_goes_all_the_way_when_its_first_result_lies_between(void **state)
 {
 	struct known k;
@@ -97,7 +97,7 @@ static void a_step_down_goes_all_the_way_when_its_first_result_lies_between(void
 	assert_int_equal(k.m.smoothed_bps, 24 * MBPS);
 }
 
-/* A step within a step: what is below the new A_s counts anew. */
+/* A second step follows the first: results below the new A_s count anew. */
 static void after_a_step_down_another_is_found(void **state)
 {
 	struct known k;
@@ -159,7 +159,8 @@ static void rejected_results_are_not_averaged_in(void **state)
 	assert_int_equal(k.m.smoothed_bps, 80 * MBPS);
 }
 
-/* "Above 30 Mbit/s" is no news where 80 are known; 7/8 · 80 + 1/8 · 96 = 82; below is news. */
+/* A_s is 80 Mbit/s. "Above 30 Mbit/s" changes nothing. "Above 96" gives 7/8 · 80 + 1/8 · 96 = 82. A
+ * result below the range counts. */
 static void a_result_above_the_range_never_lowers_the_average(void **state)
 {
 	struct imtcp_result above = {NOW, 30 * MBPS, 0, 0, IMTCP_OUT_OF_RANGE, 100, 0, 4};
@@ -237,7 +238,8 @@ static void a_range_without_any_result_is_believed_for_ten_seconds_too(void **st
 	trusts_at(&k, NOW + 1000001 + IMTCP_ESTIMATE_AGE_US, IMTCP_TRUST_NONE);
 }
 
-/* 80 Mbit/s, until the third result in a row that is bunched: of the newest sixteen 1 - (15/16)^3 = 0.18. */
+/* A_s is 80 Mbit/s until the third bunched result in a row. Their share of the newest sixteen is
+ * then 1 - (15/16)^3 = 0.18. */
 static void where_more_than_an_eighth_of_the_results_is_bunched_none_is_believed(void **state)
 {
 	struct known k;
@@ -252,7 +254,8 @@ static void where_more_than_an_eighth_of_the_results_is_bunched_none_is_believed
 	trusts(&k, IMTCP_TRUST_NONE);
 }
 
-/* The share is 0.18 in 1/256: 45. Each result that counts takes a sixteenth of it, rounded up: 42, 39, 36, 33, 30. */
+/* The share is 45/256. Each result that counts takes a sixteenth of it, rounded up. The fifth takes
+ * it to 30, below an eighth. */
 static void an_unclear_estimate_returns_when_fewer_results_are_bunched(void **state)
 {
 	struct known k;

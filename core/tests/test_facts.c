@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What is known of a connection, whatever control it has. */
+/* Facts about a connection, for every control. */
 #include "test.h"
 #include <imtcp/facts.h>
 
@@ -22,7 +22,7 @@ static void begin(struct known *k)
 	k->s.cwnd_segs = 10;
 }
 
-/* An ACK of so many bytes in so many segments, us after the one before. */
+/* An ACK of so many bytes in so many segments, us after the previous one. */
 static void ack(struct known *k, uint32_t bytes, uint32_t segs, int32_t rtt_us, uint32_t us)
 {
 	k->s.now_us += us;
@@ -49,7 +49,7 @@ full_segments_tell_the_least_round_trip_and_small_ones_only_where_there_are_no_o
 	assert_int_equal(k.s.delay_us, 30123);
 	assert_int_equal(k.s.min_rtt_us, 30123);
 	assert_int_equal(imtcp_told_min_rtt_us(&k.f), 30123);
-	ack(&k, MSS, 1, -1, 1000); /* sent again: it has none */
+	ack(&k, MSS, 1, -1, 1000); /* retransmitted: no RTT */
 	assert_int_equal(k.s.delay_us, 0);
 	assert_int_equal(k.s.min_rtt_us, 30123);
 }
@@ -102,7 +102,7 @@ static void a_window_at_its_cap_and_a_control_that_yields_are_time_for_others(vo
 	assert_int_equal(k.f.yielding_us, 2000);
 }
 
-/* Ten segments were under way at the first ACK: the round trip ends with the last of them. */
+/* Ten segments are under way at the first ACK. The round trip ends with the last of them. */
 static void
 the_window_rules_see_the_end_of_a_round_trip_once_however_long_they_were_not_asked(void **state)
 {
@@ -123,7 +123,7 @@ the_window_rules_see_the_end_of_a_round_trip_once_however_long_they_were_not_ask
 	assert_int_equal(k.s.round_over, 1);
 	assert_int_equal(k.s.round_full, 1);
 	assert_int_equal(k.s.round_rtt_us, 30123);
-	assert_int_equal(k.f.yields, 0); /* a new round trip: who yields says so again */
+	assert_int_equal(k.f.yields, 0); /* a new round trip: a control that yields sets it again */
 	k.s.round_over = 0;
 	imtcp_facts_on_window(&k.f, &k.s);
 	assert_int_equal(k.s.round_over, 0);

@@ -10,10 +10,10 @@ static void the_average_follows_equation_1_of_bg(void **state)
 	uint64_t avg = 0;
 
 	(void)state;
-	assert_int_equal(IMTCP_GAMMA_Q16, 65536 / 8); /* the paper's, not tuning */
+	assert_int_equal(IMTCP_GAMMA_Q16, 65536 / 8); /* the paper's value */
 	assert_int_equal(1U << IMTCP_EWMA_SHIFT, 8);
 	avg = imtcp_ewma(avg, 80 * MBPS);
-	assert_int_equal(avg, 80 * MBPS); /* the first sample whole */
+	assert_int_equal(avg, 80 * MBPS); /* the first sample is the average */
 	avg = imtcp_ewma(avg, 40 * MBPS);
 	assert_int_equal(avg, 75 * MBPS); /* 7/8 · 80 + 1/8 · 40 */
 	avg = imtcp_ewma(avg, 40 * MBPS);
@@ -22,7 +22,8 @@ static void the_average_follows_equation_1_of_bg(void **state)
 	assert_int_equal(avg, 66796875); /* 7/8 · 70.625 + 5 */
 }
 
-/* gamma = 1/4: 3/4 · 80 + 1/4 · 40 = 70; 1: the newest alone; and no product overflows. */
+/* gamma = 1/4 gives 3/4 · 80 + 1/4 · 40 = 70. gamma = 1 gives the newest sample. No product
+ * overflows. */
 static void the_weight_of_a_sample_can_be_chosen(void **state)
 {
 	(void)state;
@@ -42,7 +43,7 @@ static void a_constant_sample_is_its_own_average(void **state)
 	for (i = 0; i < 100; i++)
 		avg = imtcp_ewma(avg, 12345677);
 	assert_int_equal(avg, 12345677);
-	/* a step is forgotten to 1 % in 35 samples: (7/8)^35 = 0.9 % */
+	/* 35 samples reduce a step to 1 %: (7/8)^35 = 0.9 % */
 	for (i = 0; i < 35; i++)
 		avg = imtcp_ewma(avg, 24691354);
 	assert_within_pct(avg, 24691354, 0.6);
@@ -50,7 +51,8 @@ static void a_constant_sample_is_its_own_average(void **state)
 
 /* ---- the store [IM §3.2.6] ---- */
 
-/* 2 4 4 4 5 5 7 9 Mbit/s: mean 5, squares sum to 232, variance 232/8 - 25 = 4, deviation 2. */
+/* 2 4 4 4 5 5 7 9 Mbit/s. The mean is 5, and the squares sum to 232. The variance is 232/8 - 25 =
+ * 4, so the deviation is 2. */
 static void the_deviation_of_a_hand_worked_set_is_two(void **state)
 {
 	static const unsigned set[] = {2, 4, 4, 4, 5, 5, 7, 9};
@@ -93,7 +95,7 @@ static void a_full_store_forgets_half_of_its_past(void **state)
 	assert_int_equal(s.count, IMTCP_STORE_MAX);
 	imtcp_store_add(&s, 10 * MBPS);
 	assert_int_equal(s.count, IMTCP_STORE_MAX / 2 + 1);
-	/* a new level drives the old one out */
+	/* a new level displaces the old one */
 	for (i = 0; i < 8 * IMTCP_STORE_MAX; i++)
 		imtcp_store_add(&s, 50 * MBPS);
 	assert_within_pct(s.sum_kbps / s.count, 50 * MBPS / 1000, 1);
@@ -111,7 +113,7 @@ static void the_store_holds_any_rate_without_overflow(void **state)
 	assert_int_equal(imtcp_store_deviation_bps(&s), 0);
 	for (i = 0; i < 3 * IMTCP_STORE_MAX; i++)
 		imtcp_store_add(&s, i & 1 ? IMTCP_U64_MAX : 0);
-	/* half at the bound b, half at 0: deviation b/2 */
+	/* half of the values at the bound b, half at 0: the deviation is b/2 */
 	assert_within_pct(imtcp_store_deviation_bps(&s), (1ULL << 28) * 1000, 1);
 }
 
@@ -139,8 +141,8 @@ static void a_compressed_pair_of_acks_counts_as_twice_the_capacity_at_most(void 
 			 IMTCP_U64_MAX / 2 + 5 + ((IMTCP_U64_MAX / 2 - 4) >> 4));
 }
 
-/* Half of the samples at C, half at C/2 (cross traffic between the packets): the expectile e
- * satisfies 3 (C - e) = e - C/2, e = 7/8 C. */
+/* Half of the samples are at C, and half at C/2 because of cross traffic. The expectile e satisfies
+ * 3 (C - e) = e - C/2, so e = 7/8 C. */
 static void capacity_settles_near_the_top_of_its_samples(void **state)
 {
 	uint64_t c = 0;
@@ -154,8 +156,8 @@ static void capacity_settles_near_the_top_of_its_samples(void **state)
 
 /* ---- round trips ---- */
 
-/* Ten segments in flight, one ACK a millisecond; the round is over when what was sent at its
- * start is acknowledged, 10 ms later: 10 · 1448 bytes in 10 ms. */
+/* Ten segments are in flight, with one ACK per millisecond. The round ends with the ACK of the data
+ * sent at its start. That comes 10 ms later, so the rate is 10 · 1448 bytes in 10 ms. */
 static void a_round_lasts_from_a_departure_to_its_ack(void **state)
 {
 	struct imtcp_round r;
@@ -174,12 +176,12 @@ static void a_round_lasts_from_a_departure_to_its_ack(void **state)
 	assert_int_equal(r.count, 1);
 	assert_int_equal(r.last_least_rtt_us, 9500);
 	assert_int_equal(r.delivery_bps, 10ULL * MSS * 8 * 100);
-	/* the next round begins without the old one's least RTT */
+	/* The next round begins without the old least RTT. */
 	assert_int_equal(r.least_rtt_us, 0);
 	assert_int_equal(r.end_seq, 20 * MSS);
 }
 
-/* Two segments at a time, one ACK for both: nothing is in flight then, and each ACK ends a round. */
+/* One ACK for two segments: nothing is in flight then, so each ACK ends a round. */
 static void a_window_that_one_ack_empties_is_a_round_from_its_departure(void **state)
 {
 	struct imtcp_round r;
@@ -191,7 +193,7 @@ static void a_window_that_one_ack_empties_is_a_round_from_its_departure(void **s
 	imtcp_round_on_ack(&r, now, una, una + 2 * MSS, 9000, 256);
 	for (uint32_t i = 1; i <= 5; i++) {
 		una += 2 * MSS;
-		now += 30000; /* of which the sender did nothing for 20 */
+		now += 30000; /* 20 ms of it idle */
 		assert_int_equal(imtcp_round_on_ack(&r, now, una, una, 10000, 256), 1);
 		assert_int_equal(r.count, i);
 		assert_int_equal(r.last_samples, 1);
@@ -199,7 +201,8 @@ static void a_window_that_one_ack_empties_is_a_round_from_its_departure(void **s
 		if (i > 1)
 			assert_int_equal(r.delivery_bps, 2ULL * MSS * 8 * 100);
 	}
-	/* six leave after a silence, two to an ACK: the round ends with the last */
+	/* After a silence six segments leave, with two per ACK. The round ends with the last
+	 * ACK. */
 	now += 500000;
 	assert_int_equal(imtcp_round_on_ack(&r, now, una + 2 * MSS, una + 6 * MSS, 10000, 256), 0);
 	assert_int_equal(
@@ -208,7 +211,7 @@ static void a_window_that_one_ack_empties_is_a_round_from_its_departure(void **s
 		imtcp_round_on_ack(&r, now + 2000, una + 6 * MSS, una + 6 * MSS, 12000, 256), 1);
 	assert_int_equal(r.delivery_bps, 6ULL * MSS * 8 * 1000000 / 12000);
 	assert_int_equal(r.last_samples, 3);
-	/* without a sample nobody knows when it left: an idle time is no round trip */
+	/* Without a sample the departure is unknown, and idle time is no round trip. */
 	assert_int_equal(imtcp_round_on_ack(&r, now + 90000, una + 8 * MSS, una + 8 * MSS, -1, 256),
 			 0);
 }
@@ -223,9 +226,9 @@ static void a_round_counts_wire_bytes_and_survives_the_wrap(void **state)
 	imtcp_round_on_ack(&r, 0, una, una + 4 * MSS, 0, 512);
 	assert_int_equal(imtcp_round_on_ack(&r, 2000, una + 2 * MSS, una + 6 * MSS, 0, 512), 0);
 	assert_int_equal(imtcp_round_on_ack(&r, 4000, una + 4 * MSS, una + 8 * MSS, 0, 512), 1);
-	/* 4 segments in 4 ms, two wire bytes for each of payload */
+	/* 4 segments in 4 ms, two wire bytes per payload byte */
 	assert_int_equal(r.delivery_bps, 2ULL * MSS * 8 * 1000);
-	/* no RTT sample (retransmissions): none is invented */
+	/* retransmissions give no RTT sample */
 	assert_int_equal(r.last_least_rtt_us, 0);
 }
 
@@ -255,7 +258,7 @@ static void a_shorter_path_is_learned_at_once(void **state)
 	assert_int_equal(f.base_us, 20001);
 }
 
-/* The handshake overtook everything on a path of 30 ms. */
+/* On a path of 30 ms the handshake overtook everything. */
 static void a_sample_far_below_all_others_is_not_the_base(void **state)
 {
 	struct imtcp_minrtt f;
@@ -267,10 +270,10 @@ static void a_sample_far_below_all_others_is_not_the_base(void **state)
 	assert_int_equal(f.base_us, 31001);
 	imtcp_minrtt_on_sample(&f, 3000, 30001);
 	assert_int_equal(f.base_us, 30001);
-	/* a second one: the path is so short */
+	/* a second sample: the path is that short */
 	imtcp_minrtt_on_sample(&f, 4000, 15501);
 	assert_int_equal(f.base_us, 15001);
-	/* 3/2 may be the connection's own queue after one sample of an empty path */
+	/* After one sample of an empty path, 3/2 may be the connection's own queue. */
 	memset(&f, 0, sizeof(f));
 	imtcp_minrtt_on_sample(&f, 1000, 20001);
 	imtcp_minrtt_on_sample(&f, 2000, 30001);
@@ -291,7 +294,7 @@ static void samples_near_the_base_keep_it_fresh_for_ever(void **state)
 	assert_int_equal(f.drains, 0);
 }
 
-/* The flow's own queue keeps every RTT at 40 ms over a path of 30: the trial drains it. */
+/* The flow's own queue keeps every RTT at 40 ms on a path of 30 ms. The trial drains it. */
 static void a_flow_whose_own_queue_stands_does_not_learn_it_as_base(void **state)
 {
 	struct imtcp_minrtt f;
@@ -307,7 +310,7 @@ static void a_flow_whose_own_queue_stands_does_not_learn_it_as_base(void **state
 		assert_int_equal(f.base_us, 30001);
 		assert_at_most(now, IMTCP_MINRTT_TRIAL_US + 100000);
 	}
-	/* the drain: the first round still carries the old queue, then the path is empty */
+	/* In the drain the first round still has the old queue. Then the path is empty. */
 	do {
 		now += 40000;
 		imtcp_minrtt_on_sample(&f, now, rounds ? 30200 : 40001);
@@ -320,7 +323,8 @@ static void a_flow_whose_own_queue_stands_does_not_learn_it_as_base(void **state
 	assert_int_equal(imtcp_minrtt_on_round(&f, now + 1000, 1, 0), 0);
 }
 
-/* Rounds of busy windows above a base of 30 ms until that rises, or until_us: when it did. */
+/* Rounds with full windows above a base of 30 ms, until the base rises or until until_us. Returns
+ * that time. */
 static uint64_t rises(struct imtcp_minrtt *f, uint64_t until_us,
 		      uint32_t (*rtt_us)(uint64_t now_us), int least_window)
 {
@@ -342,7 +346,7 @@ static uint32_t way_of_80_ms(uint64_t now_us)
 	return 80001 + (now_us / 80001) % 2 * 900; /* within a millisecond */
 }
 
-/* A sawtooth of 4 s from 50 to 100 ms in a path of 30 that never empties. */
+/* A sawtooth of 4 s between 50 and 100 ms, on a path of 30 ms that never empties. */
 static uint32_t sawtooth(uint64_t now_us)
 {
 	return 80001 + (uint32_t)(now_us % 4000000 / 80);
@@ -360,7 +364,7 @@ static void a_longer_path_is_learned_within_five_seconds_of_least_windows(void *
 	assert_int_equal(f.drains, 0);
 }
 
-/* With a window that is never the least, as under a floor. */
+/* The window is never the least, as with a floor. */
 static void a_longer_path_is_learned_by_two_drains_that_agree(void **state)
 {
 	struct imtcp_minrtt f;
@@ -400,20 +404,20 @@ static void a_drain_without_samples_keeps_the_base(void **state)
 	assert_int_equal(f.base_us, 30001);
 }
 
-/* A retransmission is timed in ticks: 30.3 ms come as 30 or 31. Nobody yields to the rest of one. */
+/* A retransmission is timed in whole ticks, so 30.3 ms gives 30 or 31. The rounding is no queue. */
 static void a_sample_of_whole_milliseconds_is_worth_one_more(void **state)
 {
 	struct imtcp_minrtt f;
 
 	(void)state;
 	memset(&f, 0, sizeof(f));
-	imtcp_minrtt_on_sample(&f, 1000, 30000); /* better than none */
+	imtcp_minrtt_on_sample(&f, 1000, 30000); /* better than no sample */
 	assert_int_equal(f.base_us, 31000);
 	imtcp_minrtt_on_sample(&f, 2000, 30268);
 	assert_int_equal(f.base_us, 30268);
 	imtcp_minrtt_on_sample(&f, 3000, 30000);
 	assert_int_equal(f.base_us, 30268);
-	imtcp_minrtt_on_sample(&f, 4000, 29000); /* shorter all the same */
+	imtcp_minrtt_on_sample(&f, 4000, 29000); /* still shorter */
 	assert_int_equal(f.base_us, 30000);
 	assert_int_equal(imtcp_rtt_at_most_us(UINT32_MAX / 1000 * 1000), UINT32_MAX);
 }
@@ -430,7 +434,8 @@ static void an_idle_connection_is_not_asked_to_drain(void **state)
 	assert_int_equal(f.drains, 0);
 }
 
-/* Heard once it is the base, and is tried ten seconds after a sample came near it. Who found a longer path hears no more. */
+/* A base from others counts once the connection has its own, and is tried after ten seconds without
+ * a sample near it. A connection that found a longer path ignores others. */
 static void a_base_that_others_saw_is_believed_until_ones_own_path_is_longer(void **state)
 {
 	struct imtcp_minrtt f;
@@ -438,7 +443,7 @@ static void a_base_that_others_saw_is_believed_until_ones_own_path_is_longer(voi
 	(void)state;
 	memset(&f, 0, sizeof(f));
 	imtcp_minrtt_hear(&f, 20000);
-	assert_int_equal(f.base_us, 0); /* of oneself first */
+	assert_int_equal(f.base_us, 0); /* its own sample must come first */
 	imtcp_minrtt_on_sample(&f, 1000, 30001);
 	imtcp_minrtt_hear(&f, 29000); /* the same, within a 16th */
 	assert_int_equal(f.base_us, 30001);

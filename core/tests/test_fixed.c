@@ -49,7 +49,7 @@ static void rates_times_and_bytes_are_one_equation(void **state)
 	assert_int_equal(imtcp_bytes_in(100 * MBPS, 120), 1500);
 	/* 100 Mbit/s over 30 ms: 375 000 bytes */
 	assert_int_equal(imtcp_bytes_in(100 * MBPS, 30 * MSEC), 375000);
-	/* the comment's bound: 2.3 TB in an hour, exact */
+	/* the limit in the header's comment: 2.3 TB in an hour, exact */
 	assert_int_equal(imtcp_rate_bps(2300000000000ULL, 3600 * IMTCP_USEC_PER_SEC),
 			 5111111111ULL);
 	assert_int_equal(imtcp_scale(300, 7, 10), 210);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* One way in, one way out: what each control answers to a sample and to a departure. */
+/* The answers of each control to a sample and to a departure. */
 #include "test.h"
 #include <imtcp/cc_bg.h>
 #include <imtcp/cc_fs.h>
@@ -20,7 +20,7 @@ struct house {
 	struct imtcp_decision d;
 };
 
-/* 100 segments in 25 ms: 40 Mbit/s, of which 100 are in flight. */
+/* 100 segments in flight, in 25 ms: 40 Mbit/s. */
 static void begin(struct house *h)
 {
 	memset(h, 0, sizeof(*h));
@@ -61,16 +61,16 @@ a_window_is_paced_at_1_2_of_its_rate_in_slow_start_at_2_and_below_a_cap_at_1_05(
 	assert_int_equal(imtcp_base_bps(&h.c.facts, &h.dep), 80 * MBPS);
 	h.dep.newest_rtt_us = 12500; /* the queue drained in a silence */
 	assert_int_equal(imtcp_base_bps(&h.c.facts, &h.dep), 160 * MBPS);
-	h.c.facts.minrtt.base_us = 6250; /* and no ACK has come for longer than that */
+	h.c.facts.minrtt.base_us = 6250; /* and no ACK came for longer than that */
 	h.dep.now_us += 12501;
 	assert_int_equal(imtcp_base_bps(&h.c.facts, &h.dep), 320 * MBPS);
 	h.dep.ssthresh_segs = 10;
 	h.c.facts.cap_segs = 0;
-	h.dep.cwnd_segs = 10; /* a loss is repaired: retransmissions are not held back */
+	h.dep.cwnd_segs = 10; /* loss recovery: retransmissions are not held back */
 	assert_within_pct(imtcp_base_bps(&h.c.facts, &h.dep), 40 * MBPS * 307 / 256, 0.01);
 }
 
-/* 40 Mbit/s are 5 MB/s: a millisecond has 4882 bytes, with a shift of 7 39062. */
+/* 40 Mbit/s are 5 MB/s. A millisecond has 4882 bytes, and a shift of 7 gives 39062. */
 static void a_buffer_has_what_the_sockets_limits_say(void **state)
 {
 	struct house h;
@@ -91,7 +91,7 @@ static void a_buffer_has_what_the_sockets_limits_say(void **state)
 	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 1000 * MBPS), 122);
 }
 
-/* All of the 65 536 bytes below 512 us, a half from there. 2^15 is the last that leaves something, up to 8191. */
+/* Below 512 us all of the 65 536 bytes, and half of them after each further 512 us. */
 static void on_a_short_path_a_buffer_has_more(void **state)
 {
 	struct house h;
@@ -103,9 +103,9 @@ static void on_a_short_path_a_buffer_has_more(void **state)
 	assert_int_equal(imtcp_extra_bytes(65536, 8191, 9), 2);
 	assert_int_equal(imtcp_extra_bytes(65536, 20000, 9), 0);
 	assert_int_equal(imtcp_extra_bytes(65536, IMTCP_U32_MAX, 9), 0); /* no RTT yet */
-	assert_int_equal(imtcp_extra_bytes(65536, 2000, 0), 0);		 /* switched off */
+	assert_int_equal(imtcp_extra_bytes(65536, 2000, 0), 0);		 /* off */
 	begin(&h);
-	h.dep.chunk_extra_bytes = 8192; /* beside 4882 */
+	h.dep.chunk_extra_bytes = 8192; /* added to 4882 */
 	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 13);
 	h.dep.chunk_most_bytes = 10000;
 	assert_int_equal(imtcp_chunk_segs(256, &h.dep, 40 * MBPS), 10);
@@ -123,7 +123,7 @@ static void before_the_first_round_trip_no_control_sets_a_pace(void **state)
 	assert_int_equal(h.d.pace_bps, 0);
 }
 
-/* One segment in three round trips of 25 ms; two leave at a time. */
+/* One segment in three round trips of 25 ms. Two leave at a time. */
 static void a_window_below_two_segments_is_paced_but_not_below_the_floor(void **state)
 {
 	struct house h;
@@ -158,7 +158,7 @@ a_control_that_measures_sends_plain_until_there_is_a_range_and_then_in_streams(v
 	assert_int_equal(h.d.plan, IMTCP_PLAN_STREAM);
 	assert_int_equal(h.d.pace_bps, h.c.meas.next_bps);
 	assert_int_equal(h.d.unpaced, 0);
-	h.dep.srtt_us = IMTCP_SHORT_RTT_US - 1; /* ACKs are the clock there */
+	h.dep.srtt_us = IMTCP_SHORT_RTT_US - 1; /* ACKs are the clock */
 	imtcp_measure_space(&h.c, NULL, &h.dep, &h.d);
 	assert_int_equal(h.d.unpaced, 1);
 }
@@ -190,7 +190,7 @@ while_the_background_empties_the_path_nothing_is_measured_and_no_floor_holds(voi
 	assert_int_equal(h.d.floor_segs, 50);
 }
 
-/* The same, of the background's control, with an RTTmin of 30 ms. */
+/* The same for imtcp_bg, with an RTTmin of 30 ms. */
 static void begin_background(struct house *h, struct imtcp_bg *b)
 {
 	begin(h);
@@ -198,8 +198,9 @@ static void begin_background(struct house *h, struct imtcp_bg *b)
 	h->c.facts.minrtt.base_us = h->s.min_rtt_us = 30000;
 }
 
-/* 40 Mbit/s and its 20th in 30 ms are 126 segments: the decision is the cap, and the facts tell it. When the estimate is
- * 20 Mbit/s, and nobody measured that, the end of the round trip brings 63. */
+/* 40 Mbit/s and a 20th of it in 30 ms are 126 segments. The decision is that cap, and the facts
+ * contain it. A new estimate of 20 Mbit/s without a result changes the cap to 63 at the end of the
+ * round trip. */
 static void the_background_decides_by_the_estimate_and_the_facts_tell_its_cap(void **state)
 {
 	struct imtcp_bg b;
@@ -223,7 +224,7 @@ static void the_background_decides_by_the_estimate_and_the_facts_tell_its_cap(vo
 	assert_int_equal(h.c.facts.cap_segs, 63);
 }
 
-/* A floor of 100 segments above a cap of 63 keeps the window: nothing was reduced. */
+/* A floor of 100 segments exceeds a cap of 63, so the window stays. That is no reduction. */
 static void a_cap_below_the_floor_reduces_nothing(void **state)
 {
 	struct imtcp_bg b;
@@ -240,7 +241,7 @@ static void a_cap_below_the_floor_reduces_nothing(void **state)
 	assert_int_equal(h.c.facts.reductions_cap, 1);
 }
 
-/* The middle of the range is a guess; by the paper's rules there is none. */
+/* ours: the middle of the range is a first guess. The paper has none. */
 static void before_the_first_result_full_speed_grows_towards_the_middle_of_the_range(void **state)
 {
 	struct house h;
@@ -264,8 +265,7 @@ static void a_loss_costs_half_and_at_full_speed_what_the_path_did_not_carry(void
 	begin(&h);
 	assert_int_equal(imtcp_halve(&h.c, NULL, &h.s), 50);
 	h.c.facts.minrtt.base_us = 20000;
-	assert_int_equal(imtcp_fs_target(&h.c, NULL, &h.s),
-			 50); /* nothing is known of the newest round */
+	assert_int_equal(imtcp_fs_target(&h.c, NULL, &h.s), 50); /* the newest round is unknown */
 	h.s.delivered_segs = 100;
 	h.s.delivered_in_us = 25000;
 	assert_int_equal(imtcp_fs_target(&h.c, NULL, &h.s), 80);
@@ -286,7 +286,8 @@ static void after_a_loss_full_speed_measures_at_once_and_the_others_pause(void *
 	assert_int_equal(h.c.meas.resume_us, NOW);
 }
 
-/* 200 segments in 25 ms are 80 Mbit/s: more than twice the range that is measured, which is given up on the send. */
+/* 200 segments in 25 ms are 80 Mbit/s, more than twice the range. So the send ends the
+ * measurement. */
 static void a_result_that_ends_on_a_send_is_heard_of_at_the_next_ack(void **state)
 {
 	struct house h;
@@ -302,7 +303,7 @@ static void a_result_that_ends_on_a_send_is_heard_of_at_the_next_ack(void **stat
 	assert_int_equal(h.c.meas.ends, 1);
 	assert_int_equal(h.c.meas.smoothed_bps, 0);
 	h.s.rtt_us = -1;
-	imtcp_measure_learn(&h.c, NULL, &h.s); /* nothing new was acknowledged */
+	imtcp_measure_learn(&h.c, NULL, &h.s); /* nothing new is acknowledged */
 	assert_int_equal(h.c.meas.smoothed_bps, 0);
 	h.s.acked_bytes = h.s.snd_una = MSS;
 	imtcp_measure_learn(&h.c, NULL, &h.s);
@@ -312,8 +313,18 @@ static void a_result_that_ends_on_a_send_is_heard_of_at_the_next_ack(void **stat
 	assert_int_equal(h.c.meas.smoothed_bps, 20 * MBPS);
 }
 
-/* Marks are indications only where both ends agreed on ECN; a loss is none. */
-/* The flags as Linux has them: OK or RFC 3168 1, QUEUE_CWR 2, DEMAND_CWR 4, SEEN 8, ACCECN 16, ECT_1 32. */
+/* Marks are indications only if both ends agreed on ECN. A loss is no indication. */
+/*
+ * The flags of Linux:
+ *
+ * ── flag ───────────── value ──
+ * OK, or RFC 3168      1
+ * QUEUE_CWR            2
+ * DEMAND_CWR           4
+ * SEEN                 8
+ * ACCECN               16
+ * ECT_1                32
+ */
 static void ecn_is_agreed_in_either_mode_and_not_by_other_flags(void **state)
 {
 	(void)state;
@@ -371,7 +382,8 @@ static void a_delay_that_cannot_be_compared_teaches_no_control(void **state)
 	assert_int_equal(n.min_rtt_us, 25001);
 }
 
-/* All of a round's packets were late: half, and below two segments one in some round trips. */
+/* All packets of a round were late: Nice halves its window. Below two segments one leaves in some
+ * round trips. */
 static void nice_halves_says_so_and_leaves_windows_below_two_to_the_pace(void **state)
 {
 	struct imtcp_nice n;
@@ -394,7 +406,7 @@ static void nice_halves_says_so_and_leaves_windows_below_two_to_the_pace(void **
 	assert_int_equal(h.c.facts.trickle_q16, 65536);
 }
 
-/* 20 segments fit into what the receiver offers; a timeout leads there by slow start. */
+/* The receiver's window takes 20 segments. After a timeout slow start leads there. */
 static void without_congestion_control_the_receivers_window_is_the_answer_to_all(void **state)
 {
 	struct house h;
@@ -414,7 +426,7 @@ static void without_congestion_control_the_receivers_window_is_the_answer_to_all
 	assert_int_equal(h.d.w.cwnd_segs, 2);
 }
 
-/* RFC 3708: the receiver says that it had all of it. */
+/* RFC 3708: the receiver reports that it had all the data. */
 static void a_loss_that_was_none_costs_neither_the_pause_nor_two_seconds(void **state)
 {
 	struct imtcp_bg b = {0};
@@ -427,7 +439,7 @@ static void a_loss_that_was_none_costs_neither_the_pause_nor_two_seconds(void **
 	h.s.snd_nxt = 5000;
 	imtcp_hold_on_loss(&h.c, 100);
 	imtcp_bg_reduced(&h.c, &b, &h.s);
-	imtcp_bg_reduced(&h.c, &b, &h.s); /* a timeout after it */
+	imtcp_bg_reduced(&h.c, &b, &h.s); /* a timeout after the loss */
 	assert_int_equal(h.c.meas.pause_rtts, IMTCP_PAUSE_RTTS);
 	assert_int_equal(b.lost_at_us, NOW);
 	imtcp_flow_undo(&h.c);
@@ -435,7 +447,7 @@ static void a_loss_that_was_none_costs_neither_the_pause_nor_two_seconds(void **
 	assert_int_equal(h.c.meas.pause_rtts, 3);
 	assert_int_equal(h.c.meas.resume_us, NOW + 7);
 	assert_int_equal(b.lost_at_us, 0);
-	/* the next one may be one again */
+	/* The next loss may be real. */
 	imtcp_hold_on_loss(&h.c, 100);
 	imtcp_bg_reduced(&h.c, &b, &h.s);
 	imtcp_bg_decide(&h.c, &b, &h.s, &h.d);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What streams say together, worked from A = x - C (R/S - 1). C = 100 Mbit/s; a packet of 1250 bytes
- * takes 100 us of it.
+ * Streams together, worked from A = x - C (R/S - 1). C is 100 Mbit/s, so a packet of 1250 bytes
+ * takes 100 us.
  */
 #include "test.h"
 
 #define M 1250U
 #define C (100 * MBPS)
 
-/* A stream of rate x that left so much to think free. */
+/* A stream of rate x, with x less its strain. */
 static struct imtcp_verdict stream(uint64_t rate_mbps, uint64_t free_mbps)
 {
 	struct imtcp_verdict v;
@@ -60,7 +60,7 @@ static void a_stream_below_it_is_not_strained_and_does_not_count(void **state)
 
 static void without_any_strain_it_is_above_all(void **state)
 {
-	/* the second let a queue of before drain */
+	/* the second let an older queue drain */
 	struct imtcp_verdict v[] = {stream(75, 75), stream(65, 80)};
 	struct imtcp_gap g = join(v, 2);
 
@@ -69,7 +69,7 @@ static void without_any_strain_it_is_above_all(void **state)
 	assert_int_equal(g.validity_pct, 100);
 }
 
-/* 58 and 38: the mean is 48, and both are 10 of 100 Mbit/s away. */
+/* The mean of 58 and 38 is 48, and both are 10 Mbit/s away from it. */
 static void streams_that_disagree_are_worth_less(void **state)
 {
 	struct imtcp_verdict v[] = {stream(95, 58), stream(85, 38)};
@@ -93,9 +93,8 @@ static void a_stream_of_too_few_intervals_is_left_out_and_no_stream_says_nothing
 	assert_int_equal(g.validity_pct, 0);
 }
 
-/* A stream of eight packets at 80 Mbit/s, 125 us apart, and a burst of four packets of others, 400 us of
- * work, before packet `before` of it: seven intervals of 125 us become longer by what of the burst had
- * not been sent in the 25 us that each interval has to spare. */
+/* A stream of eight packets at 80 Mbit/s, 125 us apart. Before packet `before` comes a burst of 400
+ * us of cross traffic. Each interval has 25 us to spare, which shorten the queue. */
 static uint64_t left_after_a_burst(uint32_t before)
 {
 	struct imtcp_stream s;
@@ -117,14 +116,19 @@ static uint64_t left_after_a_burst(uint32_t before)
 	return v.free_bps;
 }
 
-/* Rise of 400 us less 25 for each later packet, of 875: with the burst before the last packet
- * 80 - 100 * 400/875 = 34.3, before the fourth 80 - 100 * 300/875 = 45.7. */
+/*
+ * The stream rises by 400 us, less 25 us for each packet after the burst, of 875 us:
+ *
+ * ── burst before ──── A ──────────────────────────
+ * the last packet     80 - 100 * 400/875 = 34.3
+ * the fourth          80 - 100 * 300/875 = 45.7
+ */
 static void a_burst_strains_a_stream_in_whichever_interval_it_comes(void **state)
 {
 	(void)state;
 	assert_within_pct(left_after_a_burst(7), 34.286e6, 0.1);
 	assert_within_pct(left_after_a_burst(3), 45.714e6, 0.1);
-	/* none within it: after its first packet there is only the queue that drains */
+	/* The burst comes first: only its queue drains within the stream. */
 	assert_at_least(left_after_a_burst(0), 80 * MBPS);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Whole connections over simulated paths. IMTCP_SHOW=1 prints what each measured. */
+/* Whole connections on simulated paths. IMTCP_SHOW=1 prints the results of each. */
 #include "path_sim.h"
 
 #define SEC 1000000ULL
@@ -28,10 +28,10 @@ static void after_the_first_train_the_range_is_half_of_its_rate_to_all_of_it(voi
 	sim_init(&s, &c);
 	while (!s.flow.meas.high_bps && s.now_ns < 3000000000ULL)
 		sim_run(&s, sim_us(&s) + 100);
-	/* ten segments behind each other: A_c = C on a free path */
+	/* ten segments back to back: A_c = C on a free path */
 	assert_within_pct(s.flow.meas.high_bps, 100 * MBPS, 2);
 	assert_within_pct(s.flow.meas.low_bps, s.flow.meas.high_bps / 2, 1);
-	/* within the first round trip and the train's own length */
+	/* within the first round trip and the train's length */
 	assert_at_most(sim_us(&s) - START, 30000 + 2 * 10 * 120 + 100);
 }
 
@@ -73,8 +73,8 @@ static void available_bandwidth_is_found_within_a_few_percent(void **state)
 	}
 }
 
-/* Cross traffic in packets of 1500 bytes, near to regular and Poisson: single results scatter
- * (one packet more or less in a stream), the middle of them must be near. */
+/* Cross traffic in packets of 1500 bytes, almost regular or Poisson. One packet more or less in a
+ * stream scatters single results. Their median must be near. */
 static void cross_traffic_in_packets_does_not_bias_the_estimate(void **state)
 {
 	static const struct {
@@ -106,7 +106,7 @@ static void cross_traffic_in_packets_does_not_bias_the_estimate(void **state)
 	}
 }
 
-/* The same judged by gaps: right, with bursts or without. */
+/* The same judged by gaps: correct with bursts and without. */
 static void judged_by_gaps_bursts_do_not_bias_the_estimate(void **state)
 {
 	static const struct {
@@ -140,8 +140,8 @@ static void judged_by_gaps_bursts_do_not_bias_the_estimate(void **state)
 	}
 }
 
-/* What is taken, four samples of each pattern: never more than is there, and 9/10 of it on the mean of the
- * patterns (0.93; beside Poisson bursts of six, where most round trips meet a queue, 0.89). */
+/* Goodput beside bursts, over four samples of each pattern. It never exceeds the available
+ * bandwidth, and is about 9/10 of it on average. */
 static void beside_bursts_no_more_is_taken_than_is_there(void **state)
 {
 	static const struct {
@@ -205,7 +205,7 @@ static void the_estimate_follows_a_step_down_and_up(void **state)
 				found_us = s.results[j].at_us - c.step_at_us;
 		if (getenv("IMTCP_SHOW"))
 			printf("   found after %.0f ms\n", (double)found_us / 1e3);
-		/* twenty pauses' worth of congestion included: 20 RTT, and some more to search */
+		/* includes a pause of 20 RTT, and time to search */
 		assert_true(found_us > 0);
 		assert_at_most(found_us, 2 * SEC);
 	}
@@ -234,7 +234,8 @@ static void paths_of_every_size_are_measured(void **state)
 		c.rtt_us = table[i].rtt_us;
 		c.acks_every = 2;
 		r = sim_over(&s, &c, 20, 5 * SEC);
-		/* a window of nine packets carries few streams: one result in ten is of another range */
+		/* A window of nine packets carries few streams, so some results are of another
+		 * range. */
 		if (!r.count[IMTCP_OK] || r.error_p50_pct > 15 || (i && r.error_p90_pct > 15))
 			fail_msg("%s: %u valid of %u, median %llu of %llu, p90 %.1f %%",
 				 table[i].name, r.count[IMTCP_OK], r.results,
@@ -263,9 +264,9 @@ static void every_second_packet_acknowledged_chooses_the_larger_n(void **state)
 }
 
 /*
- * ACKs wait for the next multiple of some ms, as an aggregating Wi-Fi sender makes them. Where a stream's
- * intervals are that long, too, they look undisturbed: over eleven rates of cross traffic, no more than a
- * tenth of the results.
+ * ACKs wait for the next multiple of some milliseconds, as with Wi-Fi aggregation. A stream with
+ * intervals of that length looks undisturbed. At most a tenth of the results may be valid, over
+ * eleven rates of cross traffic.
  */
 static void bunched_acks_are_rejected_not_averaged_in(void **state)
 {
@@ -335,7 +336,7 @@ static void jitter_on_the_way_back_costs_accuracy_not_sanity(void **state)
 
 /* ---- token bucket ---- */
 
-/* 20 Mbit/s through a bucket of 64 KB on a 100 Mbit/s line: 43 packets pass without strain. */
+/* A bucket of 64 KB with 20 Mbit/s on a link of 100 Mbit/s: 43 packets pass without strain. */
 static void behind_a_token_bucket_the_sustained_rate_is_found(void **state)
 {
 	struct sim_cfg c = path("token bucket 20 Mbit/s, 64 KB");
@@ -355,7 +356,7 @@ static void behind_a_token_bucket_the_sustained_rate_is_found(void **state)
 	assert_at_least((uint64_t)sim_goodput_bps(&s, 20), 19 * MBPS);
 }
 
-/* ---- the measured connection ---- */
+/* ---- the connection that measures ---- */
 
 static void a_hold_lasts_no_longer_than_t(void **state)
 {
@@ -371,7 +372,7 @@ static void a_hold_lasts_no_longer_than_t(void **state)
 		c.cross_in_packets = 1;
 		c.acks_every = 2;
 		sim_over(&s, &c, 6, SEC);
-		/* wire bytes for payload in 1/256: less than 1 % */
+		/* wire bytes per payload byte are in 1/256: an error below 1 % */
 		assert_at_most(s.longest_hold_us, IMTCP_T_MAX_US * 101 / 100);
 	}
 }
@@ -385,7 +386,7 @@ static void measuring_leaves_an_idle_path_nearly_full(void **state)
 	sim_over(&s, &c, 10, 2 * SEC);
 	if (sim_goodput_bps(&s, 10) < 90e6)
 		fail_msg("goodput %.1f of 100 Mbit/s", sim_goodput_bps(&s, 10) / 1e6);
-	/* and without a queue worth the name: 12 packets */
+	/* and with a short queue of at most 12 packets */
 	assert_at_most(s.queue_sum_us / s.queue_samples, 12 * 120);
 }
 
@@ -439,7 +440,7 @@ static void two_runs_are_equal(void **state)
 	assert_memory_equal(&first, &s, sizeof(s));
 }
 
-/* Two streams in a row below A: the rest are not sent [IM §3.2.3]. */
+/* Two streams in a row are below A, so the others are not sent [IM §3.2.3]. */
 static void two_flat_streams_end_a_measurement_early(void **state)
 {
 	struct sim_cfg c = path("a step up");
@@ -455,10 +456,11 @@ static void two_flat_streams_end_a_measurement_early(void **state)
 
 		if (r->outcome != IMTCP_OUT_OF_RANGE || r->sub_range)
 			continue;
-		/* above the range: never more than two */
+		/* above the range: never more than two streams */
 		early += r->streams == 2;
 		assert_true(r->next_high_bps > r->high_bps ||
-			    r->high_bps >= s.flow.meas.capacity_bps); /* or capacity stops it */
+			    r->high_bps >=
+				    s.flow.meas.capacity_bps); /* or the capacity limits it */
 	}
 	assert_true(early > 0);
 }
@@ -495,7 +497,7 @@ static void misses_widen(struct sim_cfg c)
 	assert_true(below > 0);
 }
 
-/* As printed: ours tell what is below the range, and do not search for it. */
+/* As in the paper. Judged by gaps, a result below the range needs no search. */
 static void misses_widen_the_range_by_half_of_its_width(void **state)
 {
 	struct sim_cfg c = path("misses");
@@ -512,9 +514,9 @@ static void a_free_path_is_measured_without_pause_and_a_congested_one_with(void 
 	(void)state;
 	sim_over(&s, &c, 6, SEC);
 	assert_int_equal(s.flow.meas.pause_rtts, 0);
-	/* a measurement each few round trips */
+	/* a measurement every few round trips */
 	assert_at_least(s.n_results, 6 * SEC / 30000 / 8);
-	/* Reno with a window of three times the path: the queue stands */
+	/* Reno with a window of three times the path keeps a queue. */
 	c.name = "congested";
 	c.reno = 1;
 	c.cwnd_segs = 750;
@@ -523,10 +525,10 @@ static void a_free_path_is_measured_without_pause_and_a_congested_one_with(void 
 	assert_at_most(s.n_results, 10 * SEC / 30000 / 8);
 }
 
-/* ---- bad luck ---- */
+/* ---- adverse conditions ---- */
 
-/* A token bucket let the first train by at 3 Gbit/s, and slow start waits for that range: the trains
- * after it, at 50 Mbit/s, leave half of it to all. */
+/* A token bucket passed the first train at 3 Gbit/s, and slow start waits for that range. Later
+ * trains show 50 Mbit/s. */
 static void a_range_that_the_capacity_rules_out_is_left(void **state)
 {
 	struct imtcp_round round = {0};
@@ -540,7 +542,7 @@ static void a_range_that_the_capacity_rules_out_is_left(void **state)
 	imtcp_meas_round(&m, &round, &ev);
 	assert_int_equal(m.low_bps, 25000000);
 	assert_int_equal(m.high_bps, 50000000);
-	/* not while its streams are under way, and not for one that overlaps */
+	/* Not while its streams are under way, and not for a range that overlaps. */
 	imtcp_meas_set_range(&m, 25000000, 56000000);
 	m.capacity_bps = 23000000;
 	imtcp_meas_round(&m, &round, &ev);
@@ -551,8 +553,8 @@ static void a_range_that_the_capacity_rules_out_is_left(void **state)
 	assert_int_equal(m.low_bps, 25000000);
 }
 
-/* The first train's ACKs stop for half a second: its rate says nothing. The connection must not
- * crawl for ever at what it says. */
+/* The ACKs of the first train stop for half a second, so its rate is wrong. The connection must not
+ * stay at that rate. */
 static void a_stalled_first_train_does_not_starve_the_connection(void **state)
 {
 	static const uint64_t stall_at[] = {30500, 30900, 33000};
@@ -611,7 +613,7 @@ static void a_short_transfer_ends_as_fast_as_without_measuring(void **state)
 	sim_init(&s, &c);
 	while (s.bytes_acked < c.app_bytes && at_us < 3 * SEC)
 		sim_run(&s, START + (at_us += 1000));
-	/* slow start from 10: 10 20 40 80 160 segments, five round trips and their sending */
+	/* slow start from 10 to 160 segments: five round trips, and their sending */
 	assert_at_most(at_us, 6 * 30000 + 50000);
 }
 
@@ -651,8 +653,8 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 			s.flow.params.g_q8 = shares_q8[i];
 			sim_run(&s, START + 10 * SEC);
 			assert_within_pct(s.flow.meas.smoothed_bps, 100 * MBPS, 8);
-			/* what holds keep back is more of a smaller window; the cap is a 20th above, and
-			 * of whole segments */
+			/* Holds cost more of a smaller window. The cap is a 20th above the
+			 * estimate, in whole segments. */
 			assert_at_least((uint64_t)sim_goodput_bps(&s, 10),
 					(uint64_t)(share * 85 * MBPS));
 			assert_at_most((uint64_t)sim_goodput_bps(&s, 10),
@@ -660,9 +662,9 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 		}
 }
 
-/* ---- what is old steers nothing ---- */
+/* ---- outdated estimates ---- */
 
-/* Bit/s of each of the seconds from from_s to until_s of imtcp_bg on 50 Mbit/s or more. */
+/* Goodput in bit/s of imtcp_bg between from_s and until_s, on 50 Mbit/s or more. */
 static double goodput_bps(const struct sim_cfg *c, uint64_t from_s, uint64_t until_s)
 {
 	uint64_t start_us, before;
@@ -683,7 +685,7 @@ static struct sim_cfg path_of_30_ms(uint64_t capacity_bps)
 	return c;
 }
 
-/* At most 16 KB unsent: no stream ever comes together. It stayed at 32 Mbit/s. */
+/* At most 16 KB are unsent, so no stream is ever filled. */
 static void a_program_that_writes_little_takes_what_becomes_free(void **state)
 {
 	struct sim_cfg c = path_of_30_ms(100 * MBPS);
@@ -696,7 +698,7 @@ static void a_program_that_writes_little_takes_what_becomes_free(void **state)
 	assert_true(goodput_bps(&c, 20, 30) > 0.9 * 100e6);
 }
 
-/* Wi-Fi that sends the newest ACK alone, each 8 ms. It went down to 6 Mbit/s, and each 4 ms stayed at 31. */
+/* Wi-Fi sends only the newest ACK, each 8 ms. */
 static void where_acks_are_thinned_an_idle_path_is_used(void **state)
 {
 	struct sim_cfg c = path_of_30_ms(100 * MBPS);
@@ -716,17 +718,19 @@ static void a_path_that_becomes_longer_is_used_again_after_seconds(void **state)
 	(void)state;
 	c.step_at_us = 11 * IMTCP_USEC_PER_SEC;
 	c.rtt_after_us = 90000;
-	/* five seconds until it is another path, and six for a window that grows from a quarter of a segment, as one of 30 ms */
+	/* five seconds until the path counts as another, and six for the window to grow from a
+	 * quarter of a segment */
 	assert_true(goodput_bps(&c, 22, 24) > 0.9 * 50e6);
 	c.jitter_us = 4000;
 	assert_true(goodput_bps(&c, 22, 30) > 0.75 * 50e6);
-	/* less than what is yielded to: after two drains */
+	/* Less than the tolerated queue: learned after two drains. */
 	c.jitter_us = 0;
 	c.rtt_after_us = 35000;
 	assert_true(goodput_bps(&c, 32, 40) > 0.95 * 50e6);
 }
 
-/* Two machines behind one address: the other's connections have half of this path's RTT, and say so each second. */
+/* Two machines behind one address: the other's connections have half of this path's RTT, and report
+ * it each second. */
 static void who_hears_of_a_shorter_way_that_is_not_ones_own_gives_it_up_after_seconds(void **state)
 {
 	struct sim_cfg c = path_of_30_ms(50 * MBPS);
@@ -746,7 +750,8 @@ static void who_hears_of_a_shorter_way_that_is_not_ones_own_gives_it_up_after_se
 	assert_true(sim_goodput_bps(&s, 5) > 0.9 * 50e6);
 }
 
-/* Somebody's queue of 100 to 200 ms that never empties, for three minutes. Half of the capacity would be free. */
+/* For three minutes a foreign queue of 100 to 200 ms never empties. Half of the capacity would be
+ * free. */
 static void beside_a_queue_that_never_empties_it_goes_on_yielding(void **state)
 {
 	struct sim_cfg c = path_of_30_ms(50 * MBPS);

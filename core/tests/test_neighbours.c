@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Counting the connections to one host by hand. */
+/* The count of connections to one host, worked by hand. */
 #include "test.h"
 
 #include <imtcp/neighbours.h>
 
-/* Three in each second: the first of a second hears of the second before, which was whole. */
+/* Three in each second. The first of a second gets the count of the previous one, which was
+ * complete. */
 static void each_hears_how_many_there_were_in_the_second_before(void **state)
 {
 	struct imtcp_neighbours n = {0};
@@ -15,7 +16,7 @@ static void each_hears_how_many_there_were_in_the_second_before(void **state)
 	assert_int_equal(imtcp_neighbours_note(&n, 7), 3);
 	assert_int_equal(imtcp_neighbours_note(&n, 8), 3);
 	assert_int_equal(imtcp_neighbours_note(&n, 8), 3);
-	/* one left: after a second of two there are two */
+	/* One has left. After a second of two the count is two. */
 	assert_int_equal(imtcp_neighbours_note(&n, 9), 2);
 }
 
@@ -27,7 +28,7 @@ static void after_a_second_without_any_nobody_is_there(void **state)
 	for (int i = 0; i < 5; i++)
 		imtcp_neighbours_note(&n, 7);
 	assert_int_equal(imtcp_neighbours_note(&n, 9), 1);
-	/* nor where a clock went back */
+	/* A clock that went back gives no count of before. */
 	assert_int_equal(imtcp_neighbours_note(&n, 3), 1);
 }
 
@@ -42,7 +43,7 @@ static void more_than_64_count_as_64(void **state)
 	assert_int_equal(told, 64);
 }
 
-/* 180 s, and 21.2 ms are within a 16th of 20. */
+/* 180 s; 21.2 ms is within a 16th of 20 ms. */
 static void the_least_round_trip_of_all_holds_for_three_minutes_after_it_was_seen(void **state)
 {
 	struct imtcp_neighbours n = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The papers' controls as printed: their equations by hand, and what they do on a path. */
+/* The papers' controls as printed: their equations by hand, and their behaviour on a path. */
 #include <string.h>
 #include "path_sim.h"
 #include <imtcp/cc_paper_lp.h>
@@ -20,7 +20,7 @@ struct unit {
 	struct imtcp_decision d;
 };
 
-/* N = 5, a range of 40 to 80 Mbit/s, a window of 100 segments with 98 in flight: two wait. */
+/* N = 5, a range of 40 to 80 Mbit/s, and 98 of 100 segments in flight: two wait. */
 static void begin(struct unit *u)
 {
 	memset(u, 0, sizeof(*u));
@@ -47,14 +47,14 @@ static void ask(struct unit *u)
 	imtcp_paper_unit(&u->c.meas, &u->p, &u->dep, &u->d);
 }
 
-/* What the answer lets go leaves: segs segments. */
+/* segs segments leave, as the answer allows. */
 static void leaves(struct unit *u, uint32_t segs)
 {
 	u->dep.snd_nxt += segs * MSS;
 	u->dep.flight_segs += segs;
 }
 
-/* An ACK made room for segs. */
+/* An ACK made room for segs segments. */
 static void acked(struct unit *u, uint32_t segs, uint64_t after_us)
 {
 	u->dep.flight_segs -= segs;
@@ -69,7 +69,7 @@ static void store_lets_nothing_go_until_m_packets_wait(void **state)
 	begin(&u);
 	ask(&u);
 	assert_int_equal(u.c.meas.unit, IMTCP_STORE);
-	assert_int_equal(u.d.hold_segs, 98); /* what is in flight */
+	assert_int_equal(u.d.hold_segs, 98); /* the amount in flight */
 	acked(&u, 2, 100);
 	ask(&u);
 	assert_int_equal(u.d.hold_segs, 96);
@@ -82,7 +82,11 @@ static void store_lets_nothing_go_until_m_packets_wait(void **state)
 	assert_int_equal(u.c.meas.hold_us, 200);
 }
 
-/* M/(S_j - S_j-1) = B_2 + (j-1)(B_1 - B_2)/(N-1): the highest of four sub-ranges is 70 to 80 Mbit/s. */
+/*
+ * The highest of four sub-ranges is 70 to 80 Mbit/s:
+ *
+ * M/(S_j - S_j-1) = B_2 + (j-1)(B_1 - B_2)/(N-1)
+ */
 static void a_stream_leaves_at_its_computed_rates_and_then_everything(void **state)
 {
 	static const uint64_t kbps[] = {72500, 75000, 77500, 80000, 80000};
@@ -103,10 +107,10 @@ static void a_stream_leaves_at_its_computed_rates_and_then_everything(void **sta
 	ask(&u);
 	assert_int_equal(u.c.meas.sending, 1);
 	assert_int_equal(u.c.meas.unit, IMTCP_EMPTY);
-	assert_int_equal(u.d.hold_segs, 0); /* all of the window, at once */
+	assert_int_equal(u.d.hold_segs, 0); /* the whole window at once */
 	assert_int_equal(u.d.unpaced, 1);
 	leaves(&u, 2);
-	ask(&u); /* nothing is held: the next stream is stored for */
+	ask(&u); /* nothing is held: store for the next stream */
 	assert_int_equal(u.c.meas.unit, IMTCP_STORE);
 	acked(&u, 1, 100);
 	ask(&u);
@@ -136,7 +140,11 @@ static void after_the_last_stream_all_passes_until_its_acks_are_in(void **state)
 	}
 }
 
-/* T = M (N-1)/A + 4 D_RTT = 10 000 bits · 4 / 60 Mbit/s + 4 ms = 4666 us; A is the middle of the range. */
+/*
+ * A is the middle of the range, 60 Mbit/s:
+ *
+ * T = M (N-1)/A + 4 D_RTT = 666 us + 4 ms
+ */
 static void a_hold_ends_by_t(void **state)
 {
 	struct unit u;
@@ -152,7 +160,7 @@ static void a_hold_ends_by_t(void **state)
 	assert_int_equal(u.d.hold_segs, 0);
 	assert_int_equal(u.c.meas.unit, IMTCP_EMPTY);
 	begin(&u);
-	u.c.meas.avail_bps = 20 * MBPS; /* a result: 2 ms + 4 ms */
+	u.c.meas.avail_bps = 20 * MBPS; /* a result gives 2 ms + 4 ms */
 	assert_int_equal(imtcp_paper_hold_limit_us(&u.c.meas, &u.dep), 6000);
 	u.c.meas.t_us = 1000; /* chosen [IM §4.1.3] */
 	assert_int_equal(imtcp_paper_hold_limit_us(&u.c.meas, &u.dep), 1000);
@@ -201,7 +209,7 @@ static void nothing_else_ends_a_hold(void **state)
 	}
 }
 
-/* [IM §3.4.1]: a stream whose packets do not come in time, and two good measurements. */
+/* [IM §3.4.1]: packets of a stream that come late, and two successful measurements. */
 static void m_grows_by_a_stream_that_is_not_filled_and_falls_by_two_good_measurements(void **state)
 {
 	struct imtcp_sample s = {0};
@@ -261,7 +269,8 @@ static void after_a_loss_all_goes_and_nothing_is_held_before_a_new_ack(void **st
 
 /* ---- the Measurement unit [IM §3.2] ---- */
 
-/* Five packets back to back: four, 40 000 bits, arrive within 1 ms after the first. */
+/* Five packets leave back to back. Four of them, 40 000 bits, arrive within 1 ms after the
+ * first. */
 static void the_first_range_is_half_of_the_trains_rate_to_all_of_it(void **state)
 {
 	struct imtcp_sample s = {0};
@@ -322,7 +331,7 @@ static void every_measurement_gives_a_result_and_the_next_range(void **state)
 	conclude(&u, second, 4);
 	assert_int_equal(u.c.meas.result.outcome, IMTCP_OK);
 	assert_int_equal(u.c.meas.avail_bps, 67 * MBPS);
-	/* nothing was stored: the last width again, 40 Mbit/s */
+	/* nothing was stored: the range keeps its width of 40 Mbit/s */
 	assert_int_equal(u.c.meas.low_bps, 47 * MBPS);
 	assert_int_equal(u.c.meas.high_bps, 87 * MBPS);
 	conclude(&u, second, 4);
@@ -352,7 +361,13 @@ static void every_measurement_gives_a_result_and_the_next_range(void **state)
 	assert_int_equal(u.c.meas.high_bps, 80 * MBPS);
 }
 
-/* 60 and 64 Mbit/s: S = 2, q = 2; 1.96 · 2 / 1.414 = 2.77 is less than A/10; 40 and 64: 16.6 is more. */
+/*
+ * Two results, with q = 2:
+ *
+ * ── results ─────── 1.96 S / sqrt(q) ──── width ──────────
+ * 60 and 64 Mbit/s  2.77                  the least, A/10
+ * 40 and 64 Mbit/s  16.6                  the interval
+ */
 static void the_width_is_that_of_the_95_percent_interval_or_the_least_one(void **state)
 {
 	struct unit u;
@@ -393,7 +408,7 @@ static void the_next_measurement_begins_at_once_unless_a_pause_was_chosen(void *
 static void imtcp_bg_cuts_by_the_ratio_of_round_trips(void **state)
 {
 	(void)state;
-	/* (3), (4): 1.2 · 30 = 36 ms */
+	/* (3), (4): the limit is 1.2 · 30 = 36 ms */
 	assert_int_equal(imtcp_paper_bg_by_rtt(100, 35900, 30000, IMTCP_DELTA_Q8), 100);
 	assert_int_equal(imtcp_paper_bg_by_rtt(100, 40000, 30000, IMTCP_DELTA_Q8), 75);
 	assert_int_equal(imtcp_paper_bg_by_rtt(1, 90000, 30000, IMTCP_DELTA_Q8), 1);
@@ -437,12 +452,13 @@ static void eq_3_is_judged_once_in_a_round_trip_or_at_each_ack_of_srtt_or_the_ne
 	assert_int_equal(f.u.d.w.cwnd_segs, 56);
 	f.s.round_over = 1;
 	f.u.c.params.paper_rtt = IMTCP_PAPER_RTT_NEWEST;
-	f.u.p.newest_rtt_us = 30000; /* the queue is gone, though srtt is not back */
+	f.u.p.newest_rtt_us = 30000; /* the queue is gone, and srtt is still high */
 	imtcp_paper_bg_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
 	assert_in_range(f.u.d.w.cwnd_segs, 56, 57);
 }
 
-/* In slow start a round trip of ACKs would give 75 back: delta would decide nothing. Reno adds one. */
+/* In slow start a round trip of ACKs would restore 75 segments, and delta would have no effect.
+ * Reno adds one. */
 static void what_eq_4_cuts_is_not_given_back_by_slow_start(void **state)
 {
 	struct deciding f;
@@ -464,7 +480,8 @@ static void what_eq_4_cuts_is_not_given_back_by_slow_start(void **state)
 	assert_int_equal(f.u.d.w.ssthresh_segs, 2);
 }
 
-/* (2): 20 Mbit/s · 30 ms / 10 000 bits = 60, at once; without a result there is no bound. */
+/* (2): 20 Mbit/s · 30 ms / 10 000 bits = 60 segments, at once. Without a result there is no
+ * bound. */
 static void imtcp_bg_cuts_to_maxcwnd_at_once(void **state)
 {
 	struct deciding f;
@@ -479,7 +496,8 @@ static void imtcp_bg_cuts_to_maxcwnd_at_once(void **state)
 	assert_int_equal(f.u.c.facts.reductions_cap, 1);
 }
 
-/* The mean window, of 60 segments that A fills, where each round trip has a result: A, or as far above as below it. */
+/* Mean window with a result per round trip, alternately apart_bps above and below A. A fills 60
+ * segments. */
 static uint32_t mean_window(uint32_t gamma_pct, uint64_t apart_bps)
 {
 	uint32_t gamma_q16 = gamma_pct * 65536 / 100, chance = 1, sum = 0, rounds = 2000, i;
@@ -501,8 +519,9 @@ static uint32_t mean_window(uint32_t gamma_pct, uint64_t apart_bps)
 	return sum / rounds;
 }
 
-/* [BG fig. 5]: a low result cuts at once, and a high one gives back a segment in a round trip. The last result alone, 30 or 90
- * segments: 30 and as many as round trips since a low one, 1 on the mean. Results that say the same leave nothing to gamma. */
+/* [BG fig. 5]: a low result cuts the window at once, and a high one restores one segment per round
+ * trip. With gamma = 1 the window is 30 segments plus the round trips since a low result, one on
+ * average. If all results agree, gamma has no effect. */
 static void
 a_large_gamma_makes_the_window_small_only_where_results_scatter_about_what_is_free(void **state)
 {
@@ -514,7 +533,7 @@ a_large_gamma_makes_the_window_small_only_where_results_scatter_about_what_is_fr
 	assert_int_equal(mean_window(90, 0), 60);
 }
 
-/* g RTT A = 0.5 · 40 ms · 20 Mbit/s = 40 segments; m N = 25 holds it, and 5 · 8 does not. */
+/* g RTT A = 0.5 · 40 ms · 20 Mbit/s = 40 segments. m N = 25 is below that, and 5 · 8 is not. */
 static void imtcps_own_background_mode_is_bounded_only_above_m_n(void **state)
 {
 	struct deciding f;
@@ -530,7 +549,7 @@ static void imtcps_own_background_mode_is_bounded_only_above_m_n(void **state)
 	imtcp_paper_cap_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
 	assert_int_equal(f.u.d.w.cwnd_segs, 100);
 	assert_int_equal(f.u.c.facts.cap_segs, 0);
-	/* and no rule on the RTT */
+	/* and there is no rule on the RTT */
 	f.s.round_over = 1;
 	f.s.srtt_us = 400000;
 	f.u.c.meas.avail_bps = 0;
@@ -538,7 +557,8 @@ static void imtcps_own_background_mode_is_bounded_only_above_m_n(void **state)
 	assert_int_equal(f.u.d.w.cwnd_segs, 100);
 }
 
-/* V = 200, cwnd = 100: 100 · (1 - 100/200) = 50 at the end of the round trip; near V, above it and without it 1. */
+/* V = 200 and cwnd = 100 add 100 · (1 - 100/200) = 50 at the end of the round trip. Near V, above V
+ * and without V the step is 1. */
 static void full_speed_adds_h_times_what_is_missing_each_round_trip(void **state)
 {
 	struct deciding f;
@@ -551,19 +571,20 @@ static void full_speed_adds_h_times_what_is_missing_each_round_trip(void **state
 	/* beyond V, as printed */
 	assert_int_equal(imtcp_paper_fs_step_segs(10, 20, 100), 50);
 	begin_deciding(&f, 100, 50);
-	f.u.c.meas.avail_bps = 50 * MBPS; /* · 40 ms = 200 segments */
+	f.u.c.meas.avail_bps = 50 * MBPS; /* 40 ms of it are 200 segments */
 	imtcp_paper_fs_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
 	assert_int_equal(f.u.d.w.cwnd_segs, 100);
 	f.s.round_over = f.s.round_full = 1;
 	imtcp_paper_fs_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
 	assert_int_equal(f.u.d.w.cwnd_segs, 150);
-	/* TCP takes a hold for a window that limits: it does not where the application is what limits */
+	/* TCP counts a hold as a limiting window. If the application limits, there is no step. */
 	f.u.p.limited = 0;
 	imtcp_paper_fs_decide(&f.u.c, &f.u.p, &f.s, &f.u.d);
 	assert_int_equal(f.u.d.w.cwnd_segs, 150);
 }
 
-/* 10, 10 and 50 ms: sd = 15, d_min + 0.15 · 40 = 16; another 50: sd = 19.4. */
+/* 10, 10 and 50 ms: sd is 15 ms, below d_min + 0.15 · 40 = 16 ms. Another 50 ms takes sd to 19.4
+ * ms. */
 static void tcp_lp_indicates_above_its_share_of_the_lifes_range(void **state)
 {
 	struct imtcp_paper_lp lp;
@@ -589,11 +610,11 @@ static void tcp_lp_halves_and_then_goes_down_to_one_packet_within_itt(void **sta
 	memset(&lp, 0, sizeof(lp));
 	lp.early = 1;
 	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
-	assert_int_equal(f.u.d.w.cwnd_segs, 100); /* d_max is not known */
+	assert_int_equal(f.u.d.w.cwnd_segs, 100); /* d_max is unknown */
 	lp.started = 1;
 	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
 	assert_int_equal(f.u.d.w.cwnd_segs, 50);
-	f.s.now_us += 39999; /* one reaction in a round trip */
+	f.s.now_us += 39999; /* one reaction per round trip */
 	imtcp_paper_lp_decide(&f.u.c, &lp, &f.s, &f.u.d);
 	assert_int_equal(f.u.d.w.cwnd_segs, 50);
 	f.s.now_us += 1;
@@ -609,7 +630,8 @@ static void tcp_lp_halves_and_then_goes_down_to_one_packet_within_itt(void **sta
 	assert_int_equal(f.u.d.w.cwnd_segs, 2);
 }
 
-/* RTTs of 30 and 50 ms: late above 32 ms. Of a window of 10 more than 5 have to be. */
+/* With RTTs of 30 and 50 ms a packet is late above 32 ms. Congestion needs more than 5 late packets
+ * of 10. */
 static void nice_halves_when_more_than_half_of_the_window_is_late(void **state)
 {
 	struct imtcp_window w = {10, 2, 0, 0};
@@ -632,7 +654,8 @@ static void nice_halves_when_more_than_half_of_the_window_is_late(void **state)
 	assert_int_equal(w.cwnd_segs, 5); /* diff = 5 · 20/50 = 2, between alpha and beta */
 }
 
-/* Each round trip is late. Below one packet TCP's window is two times that of a trickle, which says nothing of Nice's. */
+/* Each round trip is late. Below one packet TCP's window is that of a trickle, and says nothing of
+ * Nice's. */
 static void nice_goes_down_to_one_packet_in_48_round_trips(void **state)
 {
 	struct imtcp_paper_nice p;
@@ -657,7 +680,7 @@ static void nice_goes_down_to_one_packet_in_48_round_trips(void **state)
 	assert_int_equal(f.u.c.facts.trickle_q16, 65536 / 48);
 }
 
-/* Ordinary packets leave at once; a window below one is kept by a pace. */
+/* Ordinary packets leave at once. Only a window below one is paced. */
 static void no_paper_paces_but_for_a_window_below_one(void **state)
 {
 	struct imtcp_paper_nice nice;
@@ -679,7 +702,8 @@ static void no_paper_paces_but_for_a_window_below_one(void **state)
 	assert_int_equal(u.d.unpaced, 0);
 }
 
-/* A timeout after the recovery began: the pause of before both comes back, one that was chosen too. */
+/* A timeout follows after the begin of the recovery. The pause before both returns, also a chosen
+ * one. */
 static void a_loss_that_was_none_leaves_the_pause_that_was_chosen(void **state)
 {
 	struct imtcp_sample s = {.now_us = NOW, .srtt_us = 25000, .lost = 1};
@@ -734,11 +758,11 @@ static void a_held_window_is_read_whole_until_tcp_writes_another(void **state)
 	d.hold_segs = 60;
 	assert_int_equal(imtcp_held_segs(&u.c, &d, 100), 60);
 	assert_int_equal(imtcp_whole_segs(&u.c, 60), 100);
-	assert_int_equal(imtcp_whole_segs(&u.c, 10), 10); /* TCP began anew after an idle time */
+	assert_int_equal(imtcp_whole_segs(&u.c, 10), 10); /* TCP began anew after idle time */
 	imtcp_hold_on_loss(&u.c, 100);
-	assert_int_equal(imtcp_whole_segs(&u.c, 60), 60); /* the loss recovery's own */
+	assert_int_equal(imtcp_whole_segs(&u.c, 60), 60); /* loss recovery set it */
 	assert_int_equal(u.c.hold.loss_segs, 100);
-	d.hold_segs = 200; /* more than the window: nothing is held */
+	d.hold_segs = 200; /* more than the window: no hold */
 	assert_int_equal(imtcp_held_segs(&u.c, &d, 100), 100);
 	assert_int_equal(imtcp_whole_segs(&u.c, 100), 100);
 }
@@ -747,7 +771,7 @@ static void a_held_window_is_read_whole_until_tcp_writes_another(void **state)
 
 static struct sim s;
 
-/* 100 Mbit/s over 30 ms in single packets, as in ns-2; 60 of it is taken. */
+/* 100 Mbit/s over 30 ms in single packets, as in ns-2. Cross traffic takes 60 Mbit/s. */
 static struct sim_cfg path(const char *name, const struct control *control)
 {
 	struct sim_cfg c = {.name = name,
@@ -779,7 +803,7 @@ static void imtcp_as_printed_is_as_fast_as_the_path_and_holds(void **state)
 	struct sim_summary r;
 
 	(void)state;
-	c.reno = 1; /* or the window grows without end: the buffer is deep */
+	c.reno = 1; /* else the window grows without end, because the buffer is deep */
 	c.cwnd_segs = 150;
 	r = sim_over(&s, &c, 20, 5 * SEC);
 	assert_true(r.results > 100);
@@ -788,7 +812,8 @@ static void imtcp_as_printed_is_as_fast_as_the_path_and_holds(void **state)
 	assert_true(s.holds > 0);
 }
 
-/* A rate far below the window: what is held may not wait for a stream that does not fill. */
+/* The rate is far below the window. Held packets must not wait for a stream that is never
+ * filled. */
 static void an_application_that_writes_little_is_not_slowed_down(void **state)
 {
 	struct sim_cfg c = path("paper, 1 Mbit/s written", &control_paper);
@@ -799,7 +824,8 @@ static void an_application_that_writes_little_is_not_slowed_down(void **state)
 	assert_true((double)s.bytes_acked * 8 > 0.98 * 20 * MBPS);
 }
 
-/* A socket buffer and a receiver's window of 20 segments: the window beyond them is never full. */
+/* The socket buffer or the receiver's window takes 20 segments, so a larger window is never
+ * full. */
 static void small_buffers_bound_what_is_in_flight_and_stop_nothing(void **state)
 {
 	struct sim_cfg c = path("paper, a small socket buffer", &control_paper);
@@ -817,7 +843,8 @@ static void small_buffers_bound_what_is_in_flight_and_stop_nothing(void **state)
 	}
 }
 
-/* A bottleneck of 576 bytes at once: 7 % more bytes, so 37.5 of 40 Mbit/s are free [IM §3.5.2]. */
+/* The bottleneck fragments to 576 bytes, which adds 7 % of bytes. So 37.5 of 40 Mbit/s are free [IM
+ * §3.5.2]. */
 static void fragmentation_on_the_way_changes_little(void **state)
 {
 	struct sim_cfg c = path("paper_bg, fragments", &control_paper_bg);
@@ -831,7 +858,8 @@ static void fragmentation_on_the_way_changes_little(void **state)
 	assert_true(sim_goodput_bps(&s, 20) > 0.5 * 37.5 * MBPS);
 }
 
-/* 38 Mbit/s written in pieces of any size, 40 free: a packet that is not full is in no stream. */
+/* The application writes 38 Mbit/s in pieces of any size, and 40 are free. Small packets are in no
+ * stream. */
 static void what_an_application_writes_in_pieces_is_measured_in_full_packets(void **state)
 {
 	struct sim_cfg c = path("paper, 38 Mbit/s written", &control_paper);
@@ -844,7 +872,7 @@ static void what_an_application_writes_in_pieces_is_measured_in_full_packets(voi
 	assert_true(r.error_p50_pct < 15);
 }
 
-/* ACKs each 10 ms: no stream shows a trend, and the range climbs. Measurements go on all the same. */
+/* ACKs come each 10 ms, so no stream shows a trend, and the range climbs. Measurements continue. */
 static void where_acks_say_nothing_the_range_climbs_to_its_bound_and_measuring_goes_on(void **state)
 {
 	struct sim_cfg c = path("paper_bg, ACKs in bunches", &control_paper_bg);

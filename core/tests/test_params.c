@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What a user may choose (params.h). */
+/* The choices of a user (params.h). */
 #include "test.h"
 
 static void the_defaults_are_those_of_the_papers(void **state)
@@ -40,7 +40,7 @@ static void what_is_not_chosen_stays_the_default(void **state)
 	assert_memory_equal(&p, defaults(), sizeof(p));
 }
 
-/* One number in each field. */
+/* The same number in each field. */
 static struct imtcp_params all_of(imtcp_u32 number)
 {
 	imtcp_u32 words[sizeof(struct imtcp_params) / sizeof(imtcp_u32)];
@@ -53,7 +53,8 @@ static struct imtcp_params all_of(imtcp_u32 number)
 	return p;
 }
 
-/* Whoever writes the map: a program that divides or loops by it meets no other value. */
+/* Anybody may have written the map. A program that divides or loops by a parameter gets only valid
+ * values. */
 static void what_is_out_of_range_becomes_the_nearest_that_is_in_it(void **state)
 {
 	struct imtcp_params p = *defaults(), low = all_of(1), high = all_of(~0U);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What holds for every input. Cases come from seeds; a failure prints its own, and
- * IMTCP_SEED=n runs that case alone.
+ * Invariants for every input. Cases come from seeds. A failure prints its seed, and IMTCP_SEED=n
+ * runs that case alone.
  */
 #include "path_sim.h"
 #include "drive.h"
@@ -26,7 +26,7 @@ static int random_more(void *of)
 	return r->left && r->left--;
 }
 
-/* The seeds to run: 1 to cases, or the one asked for. */
+/* The seeds to run: 1 to cases, or the chosen one. */
 static void seeds(uint64_t *from, uint64_t *to, uint64_t cases)
 {
 	const char *only = getenv("IMTCP_SEED");
@@ -56,10 +56,10 @@ static void a_peer_that_lies_gains_nothing_and_breaks_nothing(void **state)
 		printf("%llu started, %llu valid\n", (unsigned long long)results,
 		       (unsigned long long)valid);
 	if (!getenv("IMTCP_SEED"))
-		assert_true(results > CASES && valid > 0); /* it gets past the doors */
+		assert_true(results > CASES && valid > 0); /* the inputs reach the core */
 }
 
-/* Any path, any traffic, any receiver: the invariants of path_sim.h, and some more. */
+/* Any path, cross traffic and receiver: the invariants of path_sim.h, and some more. */
 static void connections_over_random_paths_keep_their_bounds(void **state)
 {
 	static struct sim s;
@@ -93,7 +93,7 @@ static void connections_over_random_paths_keep_their_bounds(void **state)
 		}
 		sim_init(&s, &c);
 		sim_run(&s, 5000000);
-		/* progress: something arrives, the window lives, holds end */
+		/* progress: data arrives, the window is not zero, holds end */
 		if (!s.bytes_acked || (!c.cwnd_segs && !s.w.cwnd_segs) ||
 		    s.longest_hold_us > IMTCP_T_MAX_US * 101 / 100)
 			fail_msg("IMTCP_SEED=%llu: %llu bytes, window %u, longest hold %llu us",
@@ -138,7 +138,7 @@ static void verdicts_stay_within_their_sub_range(void **state)
 	}
 }
 
-/* Whatever the points are: the split is within them, and costs no more than all on line (i). */
+/* For any points the split lies within them, and costs no more than all on line (i). */
 static void the_best_split_costs_at_most_one_line(void **state)
 {
 	uint64_t i, to;
@@ -187,7 +187,8 @@ static void the_deviation_is_that_of_floating_point(void **state)
 		variance = sumsq / n - sum / n * (sum / n);
 		deviation = imtcp_store_deviation_bps(&st) / 1000;
 		root = deviation * deviation;
-		/* mean and mean square are floored: two means' worth of variance */
+		/* mean and mean square are rounded down, which may change the variance by two
+		 * means */
 		slack = 2 * sum / n + 2 * (double)deviation + 2;
 		if ((double)root > variance + slack || (double)root < variance - slack)
 			fail_msg("IMTCP_SEED=%llu: variance %g, here %llu", (unsigned long long)i,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Streams, worked by hand through a fluid FIFO: capacity C, cross traffic C - A. A packet that
- * leaves ds after the one before arrives dr after it:
+ * Streams, worked by hand through a fluid FIFO with capacity C and cross traffic C - A. A packet
+ * that leaves ds after the previous one arrives dr after it:
  *
- *	dr = ds                        while x = M/ds <= A
- *	dr = ds (1 + (x - A)/C)        above
+ * 	dr = ds                        while x = M/ds <= A
+ * 	dr = ds (1 + (x - A)/C)        above
  *
- * Numbers: M = 1250 bytes = 10 000 bits, so M/(100 Mbit/s) = 100 us.
+ * M is 1250 bytes = 10 000 bits, which take 100 us at 100 Mbit/s.
  */
 #include "test.h"
 
@@ -15,13 +15,13 @@
 
 struct fifo {
 	uint64_t capacity_bps, avail_bps;
-	double queue_us; /* work in the queue after the packet before */
+	double queue_us; /* work in the queue after the previous packet */
 	double sent_us;
 	double sent_before_us;
 	int have;
 };
 
-/* When a packet that leaves at sent_us has crossed the queue. */
+/* Time at which a packet that leaves at sent_us has crossed the queue. */
 static double fifo_pass(struct fifo *f, double sent_us, uint32_t bytes)
 {
 	double drain = (double)f->avail_bps / (double)f->capacity_bps;
@@ -36,7 +36,7 @@ static double fifo_pass(struct fifo *f, double sent_us, uint32_t bytes)
 	return sent_us + f->queue_us;
 }
 
-#define FIRST_SEQ 0xfffff000U /* every stream here wraps around */
+#define FIRST_SEQ 0xfffff000U /* every stream here wraps */
 #define CLOCK 0xfffffe00U     /* and so does its clock */
 
 struct through {
@@ -46,7 +46,7 @@ struct through {
 	double sent[IMTCP_STREAM_MAX], arrived[IMTCP_STREAM_MAX];
 };
 
-/* Sends a stream of n packets over (low, high) and notes when each left and arrived. */
+/* Sends a stream of n packets over (low, high), and records departures and arrivals. */
 static void send_stream(struct through *t, uint64_t low, uint64_t high, uint32_t n, uint64_t avail)
 {
 	struct fifo f = {C, avail, 0, 0, 0, 0};
@@ -64,7 +64,7 @@ static void send_stream(struct through *t, uint64_t low, uint64_t high, uint32_t
 	}
 }
 
-/* The ACK of packet j alone, or of all up to it. */
+/* The ACK of packet j, alone or cumulative. */
 static void ack(struct through *t, uint32_t j)
 {
 	imtcp_stream_on_ack(&t->s, FIRST_SEQ + (j + 1) * M, CLOCK + (uint32_t)(t->sent[j] + 0.5),
@@ -92,7 +92,7 @@ static struct imtcp_verdict *through_fifo(struct through *t, uint64_t low, uint6
 
 /* ---- rates ---- */
 
-/* B(i+1) = 30, B(i) = 50, N = 5: M/(S(j) - S(j-1)) = 30 + (j-1) · 20/4, j = 2...5. */
+/* M/(S(j) - S(j-1)) = 30 + (j-1) · 20/4 for N = 5 packets over the sub-range from 30 to 50. */
 static void the_climb_of_a_stream_follows_the_equation_of_im_3_2_3(void **state)
 {
 	static const uint64_t expected_mbps[] = {35, 40, 45, 50};
@@ -127,9 +127,13 @@ static void the_last_interval_of_a_stream_has_the_upper_rate_whatever_n_is(void 
 /* ---- the FIFO by hand ---- */
 
 /*
- * C = 100, A = 40 Mbit/s; rates 35 40 45 50:
- *	ds = 285.7  250.0  222.2  200.0 us
- *	dr = 285.7  250.0  222.2 · 1.05 = 233.3   200.0 · 1.10 = 220.0 us
+ * C is 100 Mbit/s and A is 40:
+ *
+ * ── rate ──── ds ──────── dr ──────────────────────
+ * 35          285.7 us    285.7 us
+ * 40          250.0       250.0
+ * 45          222.2       222.2 · 1.05 = 233.3
+ * 50          200.0       200.0 · 1.10 = 220.0
  */
 static void a_stream_through_a_fifo_arrives_as_worked_by_hand(void **state)
 {
@@ -148,7 +152,7 @@ static void a_stream_through_a_fifo_arrives_as_worked_by_hand(void **state)
 	assert_int_equal(t.v.intervals, 4);
 	assert_int_equal(t.v.bunched, 0);
 	assert_int_equal(t.v.late, 0);
-	/* two of four intervals rise: PCT says flat, PDT says up: undecided */
+	/* Two of four intervals rise. PCT says flat and PDT says up, so it is undecided. */
 	assert_int_equal(t.v.trend, IMTCP_TREND_UNKNOWN);
 	/* line (i) has 35 and 40 */
 	assert_within_pct(t.v.avail_bps, 40 * MBPS, 0.5);
@@ -168,7 +172,7 @@ static void a_stream_below_the_available_bandwidth_is_flat(void **state)
 	assert_int_equal(t.v.trend, IMTCP_TREND_FLAT);
 }
 
-/* Pathload decides here: all intervals rise. Line (i) is empty, so the low end it is. */
+/* All intervals rise, so Pathload decides. Line (i) is empty, so A is the low end. */
 static void a_stream_above_the_available_bandwidth_rises_and_has_no_line_i(void **state)
 {
 	struct through t;
@@ -181,8 +185,8 @@ static void a_stream_above_the_available_bandwidth_rises_and_has_no_line_i(void 
 	assert_at_least(t.v.validity_pct, 98);
 }
 
-/* Rates climb by 30/7 Mbit/s: the answer is the last rate below A, at most one step below it. A
- * rate just above A (38.6 against 38) strains by less than a clock's tick, hence 2 %. */
+/* The rates climb by 30/7 Mbit/s. The result is the last rate below A, at most one step below it. A
+ * rate just above A strains by less than a clock's tick, hence 2 %. */
 static void the_two_lines_part_at_the_available_bandwidth(void **state)
 {
 	struct through t;
@@ -226,7 +230,8 @@ static struct imtcp_intervals lines(const unsigned (*xy)[2], uint32_t n)
 	return iv;
 }
 
-/* Line (i): y = x up to 3000. Line (ii): y = 3000 + (x - 3000)/2. Both exact: no cost. */
+/* Line (i) is y = x up to 3000, and line (ii) is y = 3000 + (x - 3000)/2. Both are exact, so the
+ * cost is 0. */
 static void two_exact_lines_are_split_where_they_meet(void **state)
 {
 	static const unsigned xy[][2] = {{2000, 2000}, {2400, 2400}, {2800, 2800},
@@ -254,7 +259,8 @@ static void one_line_alone_is_all_i_or_all_ii(void **state)
 	assert_at_most(cost, 4 * 64);
 }
 
-/* Slope 1 but 500 below: Sxx = Sxy, the slope is not below 1, so it is no line (ii). */
+/* The slope is 1, with y 500 below x. Sxx = Sxy, so the slope is not below 1, and it is no line
+ * (ii). */
 static void line_ii_must_have_a_slope_below_one(void **state)
 {
 	static const unsigned xy[][2] = {{2000, 1500}, {2400, 1900}, {2800, 2300}, {3200, 2700}};
@@ -267,7 +273,7 @@ static void line_ii_must_have_a_slope_below_one(void **state)
 	/* n-fold sums: Sxx = Sxy = Syy = 4 · 800 000 */
 	assert_at_most(imtcp_line_cost(&l, &gentle), 3200000 / 100);
 	assert_false(gentle);
-	/* and falling lines are gentle */
+	/* falling lines are gentle */
 	memset(&l, 0, sizeof(l));
 	for (i = 0; i < 4; i++)
 		imtcp_line_add(&l, xy[i][0], xy[3 - i][1]);
@@ -275,7 +281,8 @@ static void line_ii_must_have_a_slope_below_one(void **state)
 	assert_true(gentle);
 }
 
-/* Points (1000, 0) (2000, 300) (3000, 0): slope 0, mean 100, residuals -100, 200, -100. */
+/* The points are (1000, 0), (2000, 300) and (3000, 0). The slope is 0 and the mean 100. The
+ * residuals are -100, 200, -100. */
 static void the_cost_of_a_line_is_its_sum_of_squared_residuals(void **state)
 {
 	struct imtcp_line l = {0, 0, 0, 0, 0, 0};
@@ -293,7 +300,7 @@ static void the_cost_of_a_line_is_its_sum_of_squared_residuals(void **state)
 
 /* ---- trends ---- */
 
-/* One interval of 1000 us for each entry: how much later than sent it arrives. */
+/* One interval of 1000 us per entry. The entry is the rise of delay in it. */
 static uint32_t trend_of(const int *growth_us, uint32_t n)
 {
 	struct imtcp_judging g;
@@ -323,7 +330,7 @@ static void trends_are_pathloads_two_tests(void **state)
 	(void)state;
 	/* PCT 100 %, PDT 100 % */
 	assert_int_equal(TREND(50, 50, 50, 50), IMTCP_TREND_UP);
-	/* PCT 75 %, PDT (150 - 30)/180 = 67 %: one dip does not hide it */
+	/* PCT 75 %, PDT (150 - 30)/180 = 67 %: one dip does not hide the rise */
 	assert_int_equal(TREND(50, 50, -30, 50), IMTCP_TREND_UP);
 	/* PCT 50 %, PDT 0 */
 	assert_int_equal(TREND(50, -50, 50, -50), IMTCP_TREND_FLAT);
@@ -359,7 +366,7 @@ static void every_second_packet_is_enough(void **state)
 	struct through t;
 
 	(void)state;
-	/* 12 packets, ACKs after 2, 4 ... 12: five intervals of two packets */
+	/* 12 packets with an ACK for each two: five intervals of two packets */
 	through_fifo(&t, 30 * MBPS, 50 * MBPS, 12, 40 * MBPS, 2);
 	assert_int_equal(t.v.intervals, 5);
 	/* an interval of two packets is 2/11 of the range, and half of one may lie above A */
@@ -385,7 +392,8 @@ static void stretch_acks_leave_too_few_intervals(void **state)
 	assert_int_equal(t.v.intervals, 0);
 }
 
-/* A receiver answers one packet or two. A filter on the way back leaves the newest of those that wait for the link. */
+/* A receiver answers one packet or two. A filter on the way back keeps only the newest of the
+ * waiting ACKs. */
 static void an_ack_for_more_than_two_packets_took_the_place_of_others(void **state)
 {
 	struct through t;
@@ -404,14 +412,14 @@ static void an_ack_for_more_than_two_packets_took_the_place_of_others(void **sta
 	ack(&t, 9);
 	ack(&t, 11);
 	assert_true(t.s.thinned);
-	/* what lies before the stream is not of it */
+	/* data before the stream is not part of it */
 	send_stream(&t, 30 * MBPS, 50 * MBPS, 12, 40 * MBPS);
 	imtcp_stream_on_ack(&t.s, FIRST_SEQ + 2 * M, 1, 2, C);
 	assert_false(t.s.thinned);
 }
 
-/* Rates 34.3 38.6 42.9 47.1 51.4 ...; 42.9 and 47.1 become one interval, with A = 45 within it:
- * the last rate on line (i) is 38.6. */
+/* A is 45 Mbit/s. The lost ACK joins the rates 42.9 and 47.1 into one interval. So the last rate on
+ * line (i) is 38.6. */
 static void a_lost_ack_makes_one_interval_of_two(void **state)
 {
 	struct through t;
@@ -438,7 +446,7 @@ static void duplicate_and_old_acks_change_nothing(void **state)
 	send_stream(&t, 30 * MBPS, 60 * MBPS, 8, 45 * MBPS);
 	for (j = 0; j < 8; j++) {
 		ack(&t, j);
-		for (i = 0; i <= j; i++) /* again, at a later time */
+		for (i = 0; i <= j; i++) /* again, later */
 			imtcp_stream_on_ack(&t.s, FIRST_SEQ + (i + 1) * M, 77, CLOCK + 900000, C);
 	}
 	judge(&t);
@@ -455,7 +463,7 @@ static void an_ack_before_the_stream_is_not_of_it(void **state)
 	imtcp_stream_on_ack(&t.s, FIRST_SEQ, 1, 2, C);
 	assert_int_equal(t.s.seen, 0);
 	assert_int_equal(t.s.cursor, 0);
-	/* one ACK beyond its end completes it without a single sample */
+	/* one ACK beyond its end completes it without a sample */
 	imtcp_stream_on_ack(&t.s, FIRST_SEQ + 9 * M, 1, 2, C);
 	assert_int_equal(t.s.seen, 0);
 	assert_true(imtcp_stream_done(&t.s));
@@ -463,8 +471,8 @@ static void an_ack_before_the_stream_is_not_of_it(void **state)
 	assert_int_equal(t.v.intervals, 0);
 }
 
-/* A chunk of four segments of 1250 bytes, 100 us each at 100 Mbit/s: an ACK of the first two says
- * that its first byte was there 200 us before. The ACK of the rest comes too late to count. */
+/* A chunk has four segments of 1250 bytes, which take 100 us each at capacity. An ACK of the first
+ * two shows that its first byte arrived 200 us before. The ACK of the rest is too late to count. */
 static void an_ack_within_a_chunk_tells_when_its_first_byte_arrived(void **state)
 {
 	struct imtcp_stream s;
@@ -481,13 +489,13 @@ static void an_ack_within_a_chunk_tells_when_its_first_byte_arrived(void **state
 	imtcp_stream_on_ack(&s, FIRST_SEQ + 4 * M, 1001, 31260, C);
 	assert_int_equal(s.cursor, 1);
 	assert_int_equal(s.pkt[0].acked_us, 30800);
-	/* unknown capacity: at once */
+	/* unknown capacity: no conversion */
 	imtcp_stream_on_ack(&s, FIRST_SEQ + 6 * M, 5000, 36000, 0);
 	assert_int_equal(s.pkt[1].acked_us, 36000);
 	assert_false(imtcp_stream_done(&s));
 	imtcp_stream_on_sent(&s, FIRST_SEQ + 12 * M);
 	imtcp_stream_on_sent(&s, FIRST_SEQ + 16 * M);
-	/* one ACK for all: only the packet that it ends in is a sample */
+	/* one ACK for all: only its last packet is a sample */
 	imtcp_stream_on_ack(&s, FIRST_SEQ + 16 * M, 6000, 38000, C);
 	assert_int_equal(s.seen, 1 | 2 | 8);
 	assert_int_equal(s.pkt[3].acked_us, 37600);
@@ -501,7 +509,7 @@ static void times_that_run_backwards_are_not_samples(void **state)
 
 	(void)state;
 	through_fifo(&t, 30 * MBPS, 60 * MBPS, 8, 45 * MBPS, 1);
-	t.s.pkt[3].acked_us = t.s.pkt[2].acked_us - 50; /* before the one before */
+	t.s.pkt[3].acked_us = t.s.pkt[2].acked_us - 50; /* before the previous one */
 	judge(&t);
 	assert_int_equal(t.v.intervals, 6); /* 2 to 4 are one interval */
 	t.s.pkt[5].sent_us = t.s.pkt[4].sent_us;
@@ -522,14 +530,14 @@ static void acks_in_a_bunch_are_counted(void **state)
 	(void)state;
 	through_fifo(&t, 30 * MBPS, 60 * MBPS, 8, 45 * MBPS, 1);
 	assert_int_equal(t.v.bunched, 0);
-	/* the first four are held and come with the fifth, 5 us apart: 100 us is the least */
+	/* the first four are held and come with the fifth, 5 us apart; the least is 100 us */
 	for (j = 0; j < 4; j++)
 		t.s.pkt[j].acked_us = t.s.pkt[4].acked_us - (4 - j) * 5;
 	judge(&t);
 	assert_int_equal(t.v.bunched, 4);
 }
 
-/* Between 35 and 40 Mbit/s one packet is to follow after 286 us at most 333; it takes 3 ms. */
+/* Between 35 and 40 Mbit/s a packet is due after 286 us, at most 333 us. It takes 3 ms. */
 static void a_packet_that_leaves_much_later_than_planned_makes_the_stream_late(void **state)
 {
 	struct through t;
@@ -546,7 +554,7 @@ static void a_packet_that_leaves_much_later_than_planned_makes_the_stream_late(v
 	assert_int_equal(t.v.late, 1);
 }
 
-/* Wire bytes are 5/4 of the payload: every rate is 5/4 of what payload alone would say. */
+/* Wire bytes are 5/4 of the payload, so every rate is 5/4 of the payload's. */
 static void rates_are_of_bytes_on_the_wire(void **state)
 {
 	struct through t;
@@ -557,7 +565,7 @@ static void rates_are_of_bytes_on_the_wire(void **state)
 	assert_within_pct((uint64_t)t.g.intervals.v[3].x, IMTCP_FIT_ONE, 0.5);
 	imtcp_stream_judge(&t.s, C, 320, &t.g, &t.v);
 	assert_within_pct((uint64_t)t.g.intervals.v[3].x, IMTCP_FIT_ONE * 5 / 4, 0.5);
-	assert_in_range(t.v.avail_bps, 20 * MBPS, 40 * MBPS); /* never out of the sub-range */
+	assert_in_range(t.v.avail_bps, 20 * MBPS, 40 * MBPS); /* never outside of the sub-range */
 }
 
 static void null_pointers_are_refused(void **state)

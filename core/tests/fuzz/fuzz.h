@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Numbers from the fuzzer's bytes; zeros after their end. */
+/* Numbers from the fuzzer's bytes. Zeros follow after their end. */
 #ifndef IMTCP_FUZZ_H
 #define IMTCP_FUZZ_H
 
@@ -32,7 +32,7 @@ static inline uint8_t take8(struct bytes *b)
 	return *b->at++;
 }
 
-/* One of a few sizes, so that small inputs reach small and large numbers alike. */
+/* A number of a random size, so small inputs give small and large numbers. */
 static inline uint64_t take_any(struct bytes *b)
 {
 	uint64_t v;
@@ -50,7 +50,7 @@ static inline uint64_t take_any(struct bytes *b)
 	}
 }
 
-/* What is in force: half of the time nothing was chosen, else anything. */
+/* The parameters: half of the time the defaults, else any values. */
 static inline void take_params(struct bytes *b, struct imtcp_params *p)
 {
 	imtcp_u32 words[sizeof(*p) / sizeof(imtcp_u32)];

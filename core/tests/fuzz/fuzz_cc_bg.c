@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			imtcp_minrtt_on_sample(&c.facts.minrtt, s.now_us, (int32_t)v);
 			s.min_rtt_us = c.facts.minrtt.base_us;
 			imtcp_bg_on_rtt(&b, s.min_rtt_us, s.now_us, (int32_t)v);
-			/* no queue is longer than the newest round trip */
+			/* the queue is never longer than the newest RTT */
 			MUST((int32_t)v <= 0 || !s.min_rtt_us || b.queue_us <= (uint32_t)v);
 			break;
 		case 2:
@@ -69,7 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				imtcp_bg_bound(&c, &s);
 			d.w = w;
 			imtcp_bg_decide(&c, &b, &s, &d);
-			/* never faster than slow start, never beyond the cap; TCP's window for a pace below two is four */
+			/* never faster than slow start, never above the cap; a pace below two has a
+			 * window of four */
 			MUST(c.facts.trickle_q16 ||
 			     d.w.cwnd_segs <= before + (uint64_t)s.acked_segs);
 			if (c.facts.minrtt.base_us && !b.draining) {

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			MUST(round.count - count <= 1);
 			break;
 		case 4:
-			/* the second sample may show that the first was alone */
+			/* the second sample may show that the first was an outlier */
 			base = minrtt.second_us ? minrtt.base_us : 0;
 			imtcp_minrtt_on_sample(&minrtt, now, (int32_t)v);
 			MUST(!base || minrtt.base_us <= base);

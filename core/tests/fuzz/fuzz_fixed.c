@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(r <= IMTCP_U32_MAX);
 	MUST(r * r <= a);
 	MUST((unsigned __int128)(r + 1) * (r + 1) > a);
-	/* there and back is never more */
+	/* the round trip never gives more */
 	if (a < 1ULL << 40 && b && b < 1ULL << 40)
 		MUST(imtcp_bytes_in(imtcp_rate_bps(a, b), b) <= a);
 	MUST(imtcp_to_u32(a) <= a);
