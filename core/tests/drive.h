@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A peer that may say anything. It drives the core with numbers from a source of bytes (random, or
- * the fuzzer's), and checks invariants at each step.
+ * the fuzzer's). It checks invariants at each step.
  *
- * - As in the kernel, snd_nxt only grows, snd_una stays within the data sent, and the clock never
- *   runs backwards.
- * - The peer freely chooses its ACKs, their times, and the RTTs that its timestamps give.
+ * As in the kernel, snd_nxt only grows, snd_una stays within the data sent, and the clock never
+ * runs backwards. The peer freely chooses its ACKs, their times, and the RTTs that its timestamps
+ * give.
  */
 #ifndef IMTCP_DRIVE_H
 #define IMTCP_DRIVE_H

@@ -43,7 +43,7 @@ struct sim_cfg {
 	uint32_t rcv_segs;     /* the receiver's window; 0: no limit */
 	uint64_t stall_us;     /* length of a stall of ACKs */
 	uint64_t stall_at_us;  /* begin of the stall */
-	uint32_t mtu_bytes;    /* of the bottleneck, which fragments longer packets; 0: none */
+	uint32_t mtu_bytes;    /* the bottleneck fragments longer packets; 0: it does not */
 	uint32_t rtt_us;       /* without queue */
 	uint32_t rtt_after_us; /* after step_at_us; 0: the same */
 	uint32_t

@@ -81,10 +81,7 @@ static uint32_t loses(struct flow *f, uint32_t lost_segs)
 
 /* ---- (2) ---- */
 
-/*
- * A_s and its 20th: 42 Mbit/s
- * 42 Mbit/s · 30 ms = 1.26 Mbit = 126 packets
- */
+/* A_s and its 20th are 42 Mbit/s. In 30 ms that is 1.26 Mbit, or 126 packets. */
 static void the_cap_is_available_bandwidth_times_least_rtt(void **state)
 {
 	struct flow f;
@@ -581,7 +578,7 @@ static void the_longest_queue_fades_with_time(void **state)
 	assert_at_most(f.b.longest_us, 2000);
 }
 
-/* One of the packets beside the loss waited for 20 ms, half of the longest queue. */
+/* A packet beside the loss waited for 20 ms, half of the longest queue. */
 static void a_loss_beside_half_of_the_longest_queue_is_congestion(void **state)
 {
 	struct flow f;

@@ -71,7 +71,7 @@ static void below_the_target_a_round_trip_adds_the_gain(void **state)
 	assert_int_equal(l.fraction_q16, 65536 / 4);
 }
 
-/* Queue 90 ms: W += 1/4 - 40·(90/60 - 1) = -19.75. */
+/* A queue of 90 ms is 3/2 of TARGET: W += 1/4 - 40/2 = -19.75. */
 static void above_the_target_it_decreases_with_the_window(void **state)
 {
 	struct imtcp_ledbatpp l;
@@ -84,8 +84,8 @@ static void above_the_target_it_decreases_with_the_window(void **state)
 	assert_int_equal(l.fraction_q16, 65536 / 4);
 }
 
-/* TARGET 40 ms gives GAIN 1/3. At a queue of 50 ms W changes by 1/3 - 40·(50/40 - 1) = -9.67. With
- * a TARGET of 60 ms it would grow. */
+/* TARGET 40 ms gives GAIN 1/3. A queue of 50 ms is 5/4 of it: W += 1/3 - 40/4 = -9.67. With a
+ * TARGET of 60 ms it would grow. */
 static void a_smaller_target_shrinks_the_window_at_shorter_queues(void **state)
 {
 	struct imtcp_params p = *defaults();

@@ -132,7 +132,7 @@ static void below_the_range_is_told_by_an_empty_line_i(void **state)
 	m.verdict[K - 1].all_strained = 1;
 	assert_int_equal(imtcp_meas_choose(&m), K + 1);
 	judged_as(&m, "UFFF");
-	m.verdict[K - 1].all_strained = 1; /* of another stream than the chosen one: irrelevant */
+	m.verdict[K - 1].all_strained = 1; /* on a stream that is not chosen: irrelevant */
 	assert_int_equal(imtcp_meas_choose(&m), 1);
 	assert_int_equal(imtcp_meas_choose(NULL), 0);
 }

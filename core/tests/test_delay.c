@@ -134,7 +134,8 @@ static void one_slow_packet_in_four_is_no_queue(void **state)
 	imtcp_delays_on_sample(&d, SENT, 20000);
 	for (i = 0; i < 3; i++)
 		imtcp_delays_on_sample(&d, SENT, 90000);
-	assert_int_equal(imtcp_delays_queue_us(&d), 0); /* one of four was at the base */
+	assert_int_equal(imtcp_delays_queue_us(&d),
+			 0); /* only one of the last four was at the base */
 	imtcp_delays_on_sample(&d, SENT, 80000);
 	assert_int_equal(imtcp_delays_queue_us(&d), 60000);
 }

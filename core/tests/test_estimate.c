@@ -159,8 +159,14 @@ static void rejected_results_are_not_averaged_in(void **state)
 	assert_int_equal(k.m.smoothed_bps, 80 * MBPS);
 }
 
-/* A_s is 80 Mbit/s. "Above 30 Mbit/s" changes nothing. "Above 96" gives 7/8 · 80 + 1/8 · 96 = 82. A
- * result below the range counts. */
+/*
+ * A_s is 80 Mbit/s.
+ *
+ * ── result ──────────── A_s ──────────────────────────
+ * "above 30 Mbit/s"     unchanged
+ * "above 96 Mbit/s"     7/8 · 80 + 1/8 · 96 = 82
+ * below the range       it counts
+ */
 static void a_result_above_the_range_never_lowers_the_average(void **state)
 {
 	struct imtcp_result above = {NOW, 30 * MBPS, 0, 0, IMTCP_OUT_OF_RANGE, 100, 0, 4};

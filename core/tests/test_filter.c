@@ -22,8 +22,7 @@ static void the_average_follows_equation_1_of_bg(void **state)
 	assert_int_equal(avg, 66796875); /* 7/8 · 70.625 + 5 */
 }
 
-/* gamma = 1/4 gives 3/4 · 80 + 1/4 · 40 = 70. gamma = 1 gives the newest sample. No product
- * overflows. */
+/* gamma = 1/4 of 80 and 40 gives 70. gamma = 1 gives the newest sample. No product overflows. */
 static void the_weight_of_a_sample_can_be_chosen(void **state)
 {
 	(void)state;
@@ -51,8 +50,8 @@ static void a_constant_sample_is_its_own_average(void **state)
 
 /* ---- the store [IM §3.2.6] ---- */
 
-/* 2 4 4 4 5 5 7 9 Mbit/s. The mean is 5, and the squares sum to 232. The variance is 232/8 - 25 =
- * 4, so the deviation is 2. */
+/* The mean is 5 Mbit/s, and the squares sum to 232. The variance is 232/8 - 25 = 4, so the
+ * deviation is 2. */
 static void the_deviation_of_a_hand_worked_set_is_two(void **state)
 {
 	static const unsigned set[] = {2, 4, 4, 4, 5, 5, 7, 9};

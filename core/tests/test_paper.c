@@ -533,7 +533,7 @@ a_large_gamma_makes_the_window_small_only_where_results_scatter_about_what_is_fr
 	assert_int_equal(mean_window(90, 0), 60);
 }
 
-/* g RTT A = 0.5 · 40 ms · 20 Mbit/s = 40 segments. m N = 25 is below that, and 5 · 8 is not. */
+/* g RTT A is 40 segments. It applies above m N = 25, and not below 5 · 8. */
 static void imtcps_own_background_mode_is_bounded_only_above_m_n(void **state)
 {
 	struct deciding f;
@@ -557,8 +557,8 @@ static void imtcps_own_background_mode_is_bounded_only_above_m_n(void **state)
 	assert_int_equal(f.u.d.w.cwnd_segs, 100);
 }
 
-/* V = 200 and cwnd = 100 add 100 · (1 - 100/200) = 50 at the end of the round trip. Near V, above V
- * and without V the step is 1. */
+/* V = 200 and h = 100: a window of 100 grows by half of h at the end of the round trip. Near V,
+ * above V and without V the step is 1. */
 static void full_speed_adds_h_times_what_is_missing_each_round_trip(void **state)
 {
 	struct deciding f;
@@ -583,8 +583,8 @@ static void full_speed_adds_h_times_what_is_missing_each_round_trip(void **state
 	assert_int_equal(f.u.d.w.cwnd_segs, 150);
 }
 
-/* 10, 10 and 50 ms: sd is 15 ms, below d_min + 0.15 · 40 = 16 ms. Another 50 ms takes sd to 19.4
- * ms. */
+/* Delays of 10, 10 and 50 ms give sd = 15 ms, below the limit of 16 ms. Another 50 ms takes sd to
+ * 19.4 ms. */
 static void tcp_lp_indicates_above_its_share_of_the_lifes_range(void **state)
 {
 	struct imtcp_paper_lp lp;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Streams, worked by hand through a fluid FIFO with capacity C and cross traffic C - A. A packet
- * that leaves ds after the previous one arrives dr after it:
+ * Streams, worked by hand through a fluid FIFO with capacity C and cross traffic C - A. ds is the
+ * time from the departure of the previous packet, dr that from its arrival.
  *
- * 	dr = ds                        while x = M/ds <= A
- * 	dr = ds (1 + (x - A)/C)        above
+ * 	── dr ──────────────────────── while ──────────
+ * 	dr = ds                        x = M/ds <= A
+ * 	dr = ds (1 + (x - A)/C)        x > A
  *
  * M is 1250 bytes = 10 000 bits, which take 100 us at 100 Mbit/s.
  */
@@ -281,8 +282,8 @@ static void line_ii_must_have_a_slope_below_one(void **state)
 	assert_true(gentle);
 }
 
-/* The points are (1000, 0), (2000, 300) and (3000, 0). The slope is 0 and the mean 100. The
- * residuals are -100, 200, -100. */
+/* Points: (1000, 0) (2000, 300) (3000, 0). The slope is 0 and the mean 100. The residuals are -100,
+ * 200, -100. */
 static void the_cost_of_a_line_is_its_sum_of_squared_residuals(void **state)
 {
 	struct imtcp_line l = {0, 0, 0, 0, 0, 0};

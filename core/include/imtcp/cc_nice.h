@@ -112,9 +112,10 @@ IMTCP_INLINE void imtcp_nice_halve(struct imtcp_nice *n, struct imtcp_window *w)
 }
 
 /*
- * A round trip ended: applies (2) and (3). rtt_us is RTT of (3), or 0 if none was measured. f is a
- * share of round_segs packets. busy: the window was full, so it may grow. Returns 1 if it halved
- * the window.
+ * A round trip ended: applies (2) and (3). Returns 1 if it halved the window.
+ *
+ * RTT of (3) is rtt_us, or 0 if none was measured. The share f of (2) refers to round_segs packets.
+ * busy: the window was full, so it may grow.
  */
 IMTCP_INLINE int imtcp_nice_react(struct imtcp_nice *n, struct imtcp_window *w, imtcp_u32 rtt_us,
 				  imtcp_u32 round_segs, int busy, imtcp_u32 limit_segs)

@@ -3,7 +3,8 @@
  * Facts about a connection that every control needs: base RTT, round trips, delivery rate, busy
  * time and yielding time.
  *
- * A control reads these. It writes only three of them: yields, cap_segs and trickle_q16.
+ * A control reads these. It writes only fields that it alone knows, as yields, cap_segs and
+ * trickle_q16.
  */
 #ifndef IMTCP_FACTS_H
 #define IMTCP_FACTS_H
