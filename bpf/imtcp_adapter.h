@@ -33,7 +33,7 @@
 #include "imtcp_neighbours.h"
 #include "imtcp_policy.h"
 
-/* What the kernel sends at a time where the control says nothing: TCP's own default. */
+/* Segments that the kernel sends at once where the control says nothing: TCP's own default. */
 #define IMTCP_USUAL_SEGS 2U
 /* The floor's window is a 20th more: what holds keep back is caught up, as under imtcp_bg's cap. */
 #define IMTCP_FLOOR_SLACK_DIV 20U
@@ -150,7 +150,7 @@ static __always_inline void imtcp_measures_nothing(struct sock *sk, struct imtcp
 
 /* ---- pkts_acked ---- */
 
-/* What the ACK tells, for learn. */
+/* Reads the ACK, for learn. */
 static __always_inline void imtcp_read_ack(struct sock *sk, struct imtcp_conn *conn,
 					   const struct ack_sample *told, struct imtcp_sample *s)
 {
@@ -188,7 +188,7 @@ IMTCP_GLOBAL __u32 imtcp_window_for(__u64 bps, __u32 rtt_us, __u32 pkt_bytes)
 	return imtcp_max(imtcp_window_segs(bps, rtt_us, pkt_bytes), 1);
 }
 
-/* What the window is and may be, for all but learn. */
+/* Reads the window and its limits, for all but learn. */
 static __always_inline void imtcp_read_sample(struct sock *sk, struct imtcp_conn *conn,
 					      struct imtcp_sample *s)
 {
@@ -279,8 +279,8 @@ static __always_inline void imtcp_read_reduction(struct sock *sk, struct imtcp_c
 
 /* ---- min_tso_segs ---- */
 
-/* What may leave, for space. Returns 0 where nothing will: most attempts, one per ACK, end at the gap after
- * the packet before (tcp_pacing_check). What left is noted first, the rest would be in vain. */
+/* Reads what may leave, for space. Returns 0 if nothing will leave: most attempts, one per ACK, end in the
+ * gap after the last packet (tcp_pacing_check). That check comes first, since the rest would be wasted. */
 static __always_inline int imtcp_read_departure(struct sock *sk, struct imtcp_conn *conn,
 						struct imtcp_policy *policy,
 						struct imtcp_departure *dep)

@@ -20,7 +20,7 @@
 #include <imtcp/cc_paper_nice.h>
 #include <imtcp/paper_unit.h>
 
-/* What a connection did that its policy did not order. */
+/* A connection left the control that its policy ordered. */
 enum {
 	IMTCP_WENT_FREE = 1,   /* it sent on a control that does not hold back as ordered */
 	IMTCP_WENT_ASTRAY = 2, /* on one that is none of ours: what it sent is not known */
@@ -34,7 +34,7 @@ struct imtcp_conn {
 	__u64 received_before; /* tp->bytes_received then */
 	__u64 epoch_ns;	       /* policy epoch in which this connection was last counted */
 	__u64 counted_bytes;   /* that it added to its policy's bytes_acked */
-	/* of the policy's other connections, at this one's valid result before */
+	/* the other connections of the policy had so much at this one's last valid result */
 	__u64 others_bytes;
 	__u64 others_at_us;
 	__u64 published;     /* measurements that ended and are in the ring buffer */
@@ -49,7 +49,7 @@ struct imtcp_conn {
 	struct imtcp_flow flow;
 	struct imtcp_sample
 		newest; /* ACK: the stack is too small for it where streams are judged */
-	/* of the control that mode names; those that are not here have no state of their own */
+	/* state of the control that mode names; the other controls have none */
 	union {
 		struct imtcp_bg bg;
 		struct imtcp_lp lp;

@@ -119,8 +119,8 @@ static __always_inline int is_anothers(const struct imtcp_tag *tag)
 	return policy && policy->mode != IMTCP_MODE_NONE;
 }
 
-/* What is not to be had by this attachment because of its filter. A connection that is accepted has its
- * listener's tag: without it the attachments further out have their turn. */
+/* The filter keeps this connection from the attachment. An accepted connection has the tag of its listener.
+ * Without a tag the attachments further out have their turn. */
 static __always_inline int is_filtered_out(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
 {
 	struct imtcp_tag *tag;
@@ -284,8 +284,8 @@ static __always_inline __u64 socket_inode(struct sock___ctl *sk)
 	return BPF_CORE_READ((struct socket_alloc *)file, vfs_inode.i_ino);
 }
 
-/* Of a record or any other structure with these members: a function would take them by address, and a record
- * leaves no room for that on the stack. */
+/* Fills the peer of a record, or of another structure with these members. This is a macro, since a function
+ * would need the record's address, and the stack has no room for that. */
 #define fill_peer(to, skc)                                                                         \
 	do {                                                                                       \
 		(to)->family = BPF_CORE_READ(skc, skc_family);                                     \
@@ -339,8 +339,8 @@ static __always_inline __u32 queued_bytes(const struct tcp_sock *tp, __u8 state)
 }
 
 /* The parameters are written from where they are: with a copy of them the record takes most of the 512
- * bytes that a program's stack has. Of a record that does not fit into the reader's buffer neither part
- * is kept, and it is made again. */
+ * bytes that a program's stack has. If a record does not fit into the reader's buffer, the kernel drops
+ * both parts and calls again. */
 #define RECORD_WITHOUT_PARAMS_BYTES __builtin_offsetof(struct imtcp_record, params)
 _Static_assert(RECORD_WITHOUT_PARAMS_BYTES + sizeof(struct imtcp_params) ==
 		       sizeof(struct imtcp_record),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the control programs (imtcp_ctl.bpf.c, imtcp_uncovered.bpf.c) and the command say to each other, beside
- * imtcp_shared.h. Same rules: fixed-width types, explicit padding.
+ * Layouts that the control programs (imtcp_ctl.bpf.c, imtcp_uncovered.bpf.c) share with the command. The rules are
+ * those of imtcp_shared.h: fixed-width types, explicit padding.
  */
 #ifndef IMTCP_CTL_H
 #define IMTCP_CTL_H
@@ -93,7 +93,7 @@ struct imtcp_tagged {
 	__imtcp_u64 netns_ino;
 };
 
-/* What the programs of imtcp_uncovered.bpf.c count for one run. */
+/* The counters of imtcp_uncovered.bpf.c for one run. */
 struct imtcp_uncovered {
 	__imtcp_u64 udp_bytes;	 /* sent, with headers */
 	__imtcp_u64 other_bytes; /* the same by IP without TCP and UDP, and by raw sockets */

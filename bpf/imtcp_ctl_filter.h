@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which connections an attachment with a filter takes. The filter is read-only data of the program, so the
- * verifier knows every entry. crates/imtcp/src/filter.rs asks the same of open sockets.
+ * The filter of an attachment: addresses and ports of the connections that it takes. The filter is read-only data of
+ * the program, so the verifier knows every entry. crates/imtcp/src/filter.rs checks open sockets in the same way.
  */
 #ifndef IMTCP_CTL_FILTER_H
 #define IMTCP_CTL_FILTER_H

@@ -16,11 +16,11 @@
 #include "imtcp_marks.h"
 #include "imtcp_packet.h"
 
-#define SHOWN_BYTES 4096 /* of an option's value, a page at most */
+#define SHOWN_BYTES 4096 /* a page: the kernel shows programs no more of an option's value */
 
 /*
- * Wi-Fi takes 256 to 263 for 802.1D's user priorities 0 to 7, and 1 is background (cfg80211_classify8021d). pfifo_fast,
- * prio and mqprio take the last four bits. These are TC_PRIO_FILLER here, which is in their lowest band.
+ * Wi-Fi takes this number for the 802.1D user priority "background" (cfg80211_classify8021d). pfifo_fast, prio and
+ * mqprio take its last four bits for TC_PRIO_FILLER, which is in their lowest band.
  */
 #define BACKGROUND_PRIORITY 257
 
@@ -49,8 +49,8 @@ static __always_inline int sets_dscp(const struct bpf_sockopt *ctx)
 
 /*
  * Always returns 1: the call succeeds. With a length of -1 the kernel goes no further. Other programs of the cgroups around may
- * have judged the call, so the rest stays as it is. Of what is longer than the kernel shows to programs, it takes what the
- * program wrote if the length is 0.
+ * have judged the call, so the rest stays as it is. The kernel shows at most a page of the value. With a length of 0 it
+ * takes the caller's value whole.
  */
 SEC("cgroup/setsockopt")
 int imtcp_keep_dscp(struct bpf_sockopt *ctx)
@@ -71,9 +71,9 @@ int imtcp_keep_dscp(struct bpf_sockopt *ctx)
 
 /* --- imtcp_set_priority -------------------------------------------------------------- */
 
-/* Always returns 1: the packet may leave. Of TCP those of the run or attachment; of the rest, as QUIC, all that the
- * cgroup sends, where no filter chooses among it. Below fq flows take turns already, and its lowest band has a quarter of the
- * link for itself (lab/notes/0031-marks.md). */
+/* Always returns 1: the packet may leave. It marks the TCP packets of the run or attachment. Without a
+ * filter it also marks all else that the cgroup sends, as QUIC. It leaves fq alone: flows take turns there
+ * already, and fq's lowest band has a quarter of the link for itself (lab/notes/0031-marks.md). */
 SEC("cgroup_skb/egress")
 int imtcp_set_priority(struct __sk_buff *skb)
 {

@@ -96,12 +96,12 @@ struct inet_sock {
 	struct sock sk;
 } IMTCP_CORE;
 
-/* Of IPv4 also for IPv4 on an IPv6 socket. */
+/* An IPv6 socket that carries IPv4 has those of IPv4. */
 struct inet_connection_sock_af_ops {
 	__u16 net_header_len; /* bytes */
 } IMTCP_CORE;
 
-/* Of a member without a name in the kernel. */
+/* In the kernel this structure has no name. */
 struct inet_connection_sock_ack {
 	__u16 rcv_mss; /* the peer's segments, bytes */
 } IMTCP_CORE;
@@ -115,7 +115,7 @@ struct inet_connection_sock {
 } IMTCP_CORE;
 
 struct tcp_options_received {
-	__u32 rcv_tsval; /* of the newest segment that came */
+	__u32 rcv_tsval; /* its value in the newest segment */
 	__u32 rcv_tsecr; /* our own in it, less tcp_sock.tsoffset */
 	__u16 saw_tstamp : 1;
 } IMTCP_CORE;
@@ -130,7 +130,7 @@ struct minmax {
 } IMTCP_CORE;
 
 struct tcp_rack {
-	__u32 rtt_us; /* of the newest segment that was acknowledged */
+	__u32 rtt_us; /* for the newest segment that was acknowledged */
 } IMTCP_CORE;
 
 struct tcp_sock {

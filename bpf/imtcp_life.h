@@ -20,8 +20,8 @@ struct tcp_congestion_ops___name {
 } IMTCP_CORE;
 
 /*
- * A listener keeps its tag and control after its run has ended, and what it accepts inherits both. Such
- * a connection has the default of its namespace instead, unless that is refused.
+ * A listener keeps its tag and control after its run has ended, and the connections that it accepts inherit both. This
+ * gives such a connection the default control of its namespace instead, unless the kernel refuses that.
  */
 static __always_inline int imtcp_gave_back(struct sock *sk, const struct imtcp_tag *tag)
 {

@@ -35,7 +35,7 @@
 
 #define DSCP_SHIFT 2 /* the low two bits of the byte are ECN's */
 
-/* Of an address: is it ::ffff:a.b.c.d, IPv4 on an IPv6 socket? */
+/* Is the address ::ffff:a.b.c.d, IPv4 on an IPv6 socket? */
 #define imtcp_is_mapped(address)                                                                   \
 	(!(address)[0] && !(address)[1] && (address)[2] == bpf_htonl(0xffff))
 

@@ -25,9 +25,9 @@ __u32 BPF_PROG(mode_undo_cwnd, struct sock *sk)
 }
 
 /*
- * The programs of a control: `control` names its functions, `mode_number` what is noted in the
- * connection, `cc_flags` who may choose it; `publish` tells user space of a result, or does nothing. set_state comes
- * after the window's target was set.
+ * The programs of a control. `control` is the prefix of its functions. `mode_number` goes into the connection's state.
+ * `cc_flags` says who may choose it. `publish` tells user space of a result, or does nothing. The kernel calls
+ * set_state after ssthresh.
  */
 #define IMTCP_MODE(ops, control, mode_number, cc_name, cc_flags, publish)                            \
 	SEC("struct_ops")                                                                            \

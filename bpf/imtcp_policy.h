@@ -9,12 +9,15 @@
  *      clock <- max(clock, now - credit) + bytes / ceiling          each packet, of any connection
  *      next departure of the connection that sent it >= clock       but within a stream
  *
- * So the sum over any time t is at most ceiling · (t + credit), and what is ahead at its end: the
- * stream of each connection that sends one, and the first ten segments of each connection that began, which Linux
- * does not pace (tcp_update_skb_after_send). While the clock is ahead of the time, a window of one segment lets one of
- * these go in a round trip. The clock counts them like all others, so connections that go on pay for them. But they
- * take the clock no further ahead than IMTCP_DEBT_NS. n connections that want more each send a packet every
- * n packets' times; what one leaves, the others have, with nobody counting them.
+ * So the sum over any time t is at most ceiling · (t + credit), plus two things that may run ahead of the clock:
+ *
+ * - the stream of each connection that sends one,
+ * - the first ten segments of each new connection: Linux does not pace them (tcp_update_skb_after_send). While the
+ *   clock is ahead, a window of one segment lets one of these go in a round trip. Connections that go on pay for them,
+ *   since the clock counts them like all others. But they take the clock at most IMTCP_DEBT_NS ahead.
+ *
+ * If n connections want more than their share, each sends a packet every n packets' times. The others take what one
+ * leaves, and nobody has to count them.
  *
  * Floor: floor / n for each of the n connections that had something acknowledged in the last epoch.
  * Connections of one policy run on several processors: the clock and the counters move
@@ -28,8 +31,8 @@
 /* ours: a few round trips of a common path, short beside what a user would call a rate. */
 #define IMTCP_EPOCH_NS (100ULL * 1000 * 1000)
 
-/* What was not used is saved up for this long. ours: the longest hold (T_MAX), or all that is held
- * back for a stream would be lost. */
+/* Unused time is saved up to this. ours: the longest hold (T_MAX), or a hold would cost the connection its
+ * share. */
 #define IMTCP_CREDIT_NS (IMTCP_T_MAX_US * 1000ULL)
 
 /* Segments at a connection's beginning that Linux does not pace. */
@@ -69,7 +72,7 @@ static __always_inline void imtcp_policy_on_ack(struct imtcp_conn *conn, __u64 n
 	}
 }
 
-/* What all connections together may send, bit/s; U64_MAX without a ceiling. */
+/* The ceiling of all connections together, bit/s; U64_MAX without one. */
 static __always_inline __u64 imtcp_policy_ceiling_bps(const struct imtcp_policy *p)
 {
 	return p && p->max_bps ? p->max_bps : IMTCP_U64_MAX;
@@ -131,13 +134,13 @@ static __always_inline __u64 imtcp_policy_pace(const struct imtcp_policy *p, __u
 				   1));
 }
 
-/* What one connection is to have at least, bit/s; 0 without a floor. */
+/* This connection's share of the floor, bit/s; 0 without one. */
 static __always_inline __u64 imtcp_policy_floor_bps(const struct imtcp_policy *p)
 {
 	return p && p->min_bps ? p->min_bps / imtcp_max(p->active_conns, 1) : 0;
 }
 
-/* What the policy's other connections have had acknowledged so far. */
+/* Bytes of the policy's other connections that were acknowledged so far. */
 static __always_inline __u64 imtcp_policy_others_bytes(const struct imtcp_policy *p,
 						       const struct imtcp_conn *conn)
 {
@@ -170,7 +173,7 @@ static __always_inline void imtcp_policy_on_result(struct imtcp_conn *conn, __u6
 		avail_bps += imtcp_rate_bps(bytes * conn->flow.meas.wire_q8 / 256,
 					    now_us - conn->others_at_us);
 	imtcp_policy_look_at_others(p, conn, now_us);
-	/* What is available can be nothing: 0 is no sign that there was no result. */
+	/* The available bandwidth can be 0, so 0 does not mean "no result yet". */
 	if (!p->avail_count || avail_bps < p->avail_min_bps)
 		p->avail_min_bps = avail_bps;
 	if (avail_bps > p->avail_max_bps)
@@ -201,9 +204,9 @@ static __always_inline void imtcp_policy_count_went(struct imtcp_policy *p, __u3
 }
 
 /*
- * A connection that had left is on a control of ours again, and was not to be counted as ended where it has the same
- * policy. Returns IMTCP_WENT_* as that policy goes on to count it: only where it sent meanwhile, or before on one
- * that holds nothing back. What changes a control for us does so between two packets.
+ * A connection that had left came back to a control of ours. If it has the same policy, it had not ended: this takes
+ * that count back. Returns IMTCP_WENT_* for the policy to count, and only if the connection sent in between, or had
+ * sent before on a control that holds nothing back. The command itself changes a control between two packets.
  */
 static __always_inline __u32 imtcp_policy_on_return(struct imtcp_conn *former, __u64 policy,
 						    const struct tcp_sock *tp)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the BPF programs and user space say to each other: the one place where these
- * layouts are written. crates/imtcp-bpf/src/shared.rs is generated from it (bindgen) and
- * committed; a test compares the two.
+ * Layouts that the BPF programs share with user space. bindgen generates crates/imtcp-bpf/src/shared.rs from this file.
+ * The result is committed, and a test compares the two.
  *
  * Rules: fixed-width types only, naturally aligned with explicit padding, every structure
  * a multiple of 8 bytes. Fields are appended, never reordered; a change of meaning raises
@@ -165,13 +164,13 @@ struct imtcp_record {
 	__imtcp_u64 delivery_bps; /* over the last round trip */
 	__imtcp_u64 reductions[IMTCP_REDUCTIONS];
 	__imtcp_u64 bytes_acked;
-	__imtcp_u64 bytes_acked_before; /* of them, before it came to its control */
+	__imtcp_u64 bytes_acked_before; /* acked before the connection came to its control */
 	__imtcp_u64 bytes_sent;		/* with retransmissions */
 	__imtcp_u64 bytes_retrans;
 	__imtcp_u64 busy_us;	    /* time with data to send */
-	__imtcp_u64 yielding_us;    /* of it, time held back by the cap or the delay law */
+	__imtcp_u64 yielding_us;    /* busy time in which the cap or the delay law held it back */
 	__imtcp_u64 bytes_received; /* since it came to its control */
-	/* what is received, where its window is steered (imtcp_ctl_receive.h) */
+	/* for downloads whose window is steered (imtcp_ctl_receive.h) */
 	__imtcp_u32 offered_bytes;	  /* the window's bound; 0: not steered */
 	__imtcp_u32 received_rtt_us;	  /* as the receiver sees it; 0: unknown */
 	__imtcp_u64 received_yielding_us; /* time in which others came first */
@@ -244,7 +243,7 @@ struct imtcp_policy {
 	struct imtcp_params params;
 	__imtcp_u64 ended_min_rtt_us; /* the least of the connections that have ended; 0: none */
 	__imtcp_u64 inner_conns;      /* made inside, and taken by a run or attachment in there */
-	__imtcp_u64 bytes_acked;      /* of all connections, ended or not */
+	__imtcp_u64 bytes_acked;      /* from all connections, ended or not */
 	__imtcp_u64 ended_bytes_received;
 	/* they sent on a control that does not hold them back as ordered; of these, on none of ours */
 	__imtcp_u64 left_conns;
@@ -252,7 +251,7 @@ struct imtcp_policy {
 	__imtcp_u64 no_room_conns;  /* beside those ended: their socket had no room for our state */
 	__imtcp_u64 refused_conns;  /* beside those ended: the kernel refused them the control */
 	__imtcp_u64 unmarked_conns; /* the kernel refused them the DSCP */
-	/* of the downloads that yield: time with data under way, and of it time in which others came first */
+	/* downloads that yield: time with data under way, and the part of it in which others came first */
 	__imtcp_u64 received_busy_us;
 	__imtcp_u64 received_yielding_us;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * These programs see what a run does that no congestion control holds back. The line at its end tells it.
+ * These programs count what a run sends beside its congestion control. The run's last line reports it.
  *
  *   imtcp_udp           counts the bytes that the run's cgroup sends by UDP, and by neither TCP nor UDP
  *   imtcp_unix_connect  notes the Unix sockets that its processes turn to: daemons may send for them

@@ -58,15 +58,14 @@
 
 /* Below this window, segments, two leave at a time: each ACK of a receiver that delays them is still at once. */
 #define IMTCP_BG_PAIR_SEGS 2U
-/* Least window, a quarter of a segment, scale 65536; and that of all connections to one host
- * together, two. ours: with two each, 64 connections took half of a greedy flow's link
- * (lab/notes/0027-windows-below-two.md). */
+/* Least window: a quarter of a segment, scale 65536. ours: with two segments each, many connections take
+ * half of a greedy flow's link (lab/notes/0027-windows-below-two.md). */
 #define IMTCP_BG_LEAST_Q16 16384U
 #define IMTCP_BG_LEAST_ALL_Q16 131072U
 /* The longest RTTmin that a queue is held against, 30 ms. ours: a fifth of 300 ms would allow a
  * queue of 60 ms (lab/notes/0007-a-long-way-is-judged-as-a-short-one.md). */
 #define IMTCP_BG_REFERENCE_MOST_US 30000U
-/* Of (3), (4) and (5): lab/notes/0025-the-queue-moves-the-window.md has what others do. */
+/* Constants of (3), (4) and (5). lab/notes/0025-the-queue-moves-the-window.md tried other values. */
 #define IMTCP_BG_THRESHOLD_DIV 4U
 #define IMTCP_BG_APPROACH_DIV 4U
 #define IMTCP_BG_GROWTH_DIV 2U
@@ -84,10 +83,9 @@
 #define IMTCP_BG_NOISE_MOST_SEGS 2U
 /* And no distance counts for more than a thousand segments: one long quiet time would cover a hundred losses. ours. */
 #define IMTCP_BG_APART_MOST_SEGS 1000U
-/* Losses are held against the longest queue, which fades. Each stretch takes a 256th of its
- * distance to the queue of now, so it halves in two seconds or more. ours: else one moment of late
- * ACKs makes noise of what a short buffer loses, for a minute
- * (lab/notes/0026-one-moment-of-late-acks.md). */
+/* Losses are held against the longest queue, which fades. The stretch moves a 256th of the way to each new
+ * queue, so it halves in two seconds or more. ours: without this, one moment of late ACKs makes losses of a
+ * short buffer look like noise for a minute (lab/notes/0026-one-moment-of-late-acks.md). */
 #define IMTCP_BG_FADE_SHIFT 8
 /* Mean distance of two RTTs that follow each other to the range of all of them, where they are anywhere in it: a third. */
 #define IMTCP_BG_JITTER_RANGE 3U
@@ -115,7 +113,7 @@ struct imtcp_bg {
 	imtcp_u32 jitter_us;	 /* mean distance of an RTT from the one before */
 	imtcp_u32 lost_segs;	 /* lost when the newest loss was told */
 	imtcp_u32 since_segs;	 /* acknowledged since */
-	imtcp_u32 apart_segs;	 /* of losses, on the mean; 0: there was none */
+	imtcp_u32 apart_segs;	 /* mean over losses; 0: there was none */
 	imtcp_u32 draining;	 /* RTTmin is on trial: send almost nothing */
 	imtcp_u32 before_drain_segs;
 	imtcp_u32 uncapped_q16; /* G of (4) without a cap, scale 65536; 0: a half */
@@ -127,9 +125,9 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_reference_us(imtcp_u32 base_us)
 	return (imtcp_u32)imtcp_min(base_us, IMTCP_BG_REFERENCE_MOST_US);
 }
 
-/* What may be no queue but the hosts. Where RTTmin is less than a millisecond the noise is what
- * RTTs that follow each other differ by, up to a millisecond. Hosts that wait for their processors
- * delay one window and not the next. A queue that stands delays all alike. ours:
+/* Delay that may come from the hosts and not from a queue. Where RTTmin is less than a millisecond the
+ * noise is what RTTs that follow each other differ by, up to a millisecond. Hosts that wait for their
+ * processors delay one window and not the next. A queue that stands delays all alike. ours:
  * lab/notes/0030-how-late-hosts-are.md. */
 IMTCP_INLINE imtcp_u32 imtcp_bg_noise_us(imtcp_u32 base_us, imtcp_u32 jitter_us)
 {
@@ -161,8 +159,8 @@ IMTCP_INLINE imtcp_u32 imtcp_bg_threshold_us(imtcp_u32 delta_q8, imtcp_u32 base_
 
 /* ---- the cap ---- */
 
-/* What the cap is above A_s, bit/s: the most of a 20th of A_s, a 16th of what is missing to the
- * capacity, and what results differ by. The cap is never more than the capacity and a 20th. Beside
+/* Slack of the cap above A_s, bit/s. It is the greatest of three: a 20th of A_s, a 16th of the distance to
+ * the capacity, and the deviation of results. The cap is never more than the capacity and a 20th. Beside
  * steady traffic the second counts, beside bursts the third:
  * lab/notes/0009-a-cap-for-results-that-are-right.md, lab/notes/0010-what-each-rule-earns.md. */
 IMTCP_GLOBAL imtcp_u64 imtcp_bg_slack_bps(const struct imtcp_estimate *e)
@@ -298,7 +296,7 @@ IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b, imtcp_u32 base_us,
 
 /* ---- the window ---- */
 
-/* What (4) adds for one segment acknowledged, scale 65536. */
+/* The growth of (4) for one acknowledged segment, scale 65536. */
 IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struct imtcp_facts *f,
 					   imtcp_u64 now_us, imtcp_u32 threshold_us)
 {

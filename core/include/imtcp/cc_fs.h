@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What else ImTCP does with the available bandwidth A: full speed.
+ * Full speed: the window follows the available bandwidth A.
  *
  * Model
  *   full speed [IM §5.2], in congestion avoidance, per round trip
@@ -37,8 +37,7 @@ IMTCP_GLOBAL imtcp_u32 imtcp_fs_v_segs(imtcp_u64 avail_bps, imtcp_u32 rtt_us, im
 	return imtcp_to_u32(imtcp_div(imtcp_bytes_in(avail_bps, rtt_us), pkt_bytes));
 }
 
-/* What (1) adds in one round trip; 1 where V is not known (0) or reached. h is a parameter
- * (params.h). */
+/* Growth by (1) in one round trip, segments; 1 if V is unknown (0) or reached. h is a parameter (params.h). */
 IMTCP_GLOBAL imtcp_u32 imtcp_fs_step_segs(imtcp_u32 cwnd_segs, imtcp_u32 v_segs, imtcp_u32 h)
 {
 	imtcp_u64 room = imtcp_sub(v_segs, cwnd_segs);

@@ -49,7 +49,7 @@
 struct imtcp_ledbat {
 	struct imtcp_owd owd;
 	struct imtcp_delays delays;
-	imtcp_u32 epoch;	/* of owd, that delays belong to */
+	imtcp_u32 epoch;	/* clock of the newest one-way delay */
 	imtcp_u32 one_way;	/* delays are of the way forward, not round trips */
 	imtcp_u32 fraction_q16; /* of a segment, beyond cwnd_segs */
 	imtcp_u32 target_us;	/* TARGET */
@@ -122,7 +122,7 @@ IMTCP_GLOBAL imtcp_u32 imtcp_ledbat_on_delay(struct imtcp_ledbat *l, imtcp_u64 n
 	return imtcp_delays_queue_us(&l->delays);
 }
 
-/* What (3) adds or takes for that share of the window, off_us away from TARGET. */
+/* Change by (3) for this share of the window, off_us away from TARGET. */
 IMTCP_INLINE imtcp_u64 imtcp_ledbat_step_q16(const struct imtcp_ledbat *l, imtcp_u64 share_q16,
 					     imtcp_u32 off_us)
 {

@@ -86,7 +86,7 @@ struct imtcp_lp {
 	struct imtcp_lp_delay one_way, rtt;
 	imtcp_u64 inference_us;	 /* the inference phase ends then */
 	imtcp_u64 reacted_us;	 /* the last reaction, to delay or to loss; 0: none */
-	imtcp_u32 one_way_epoch; /* of owd, that one_way belongs to */
+	imtcp_u32 one_way_epoch; /* clock of one_way */
 	imtcp_u32 signal;	 /* enum imtcp_lp_signal of the newest decision */
 	imtcp_u32 early;	 /* (2) held at the newest ACK */
 	imtcp_u16 lost;		 /* a loss ended the first slow start: d_max is known */
@@ -244,7 +244,7 @@ IMTCP_INLINE int imtcp_lp_on_early(struct imtcp_lp *lp, struct imtcp_window *w, 
 		return 0;
 	imtcp_lp_on_mark(lp, w->cwnd_segs, now_us, srtt_us);
 	w->cwnd_segs = reduced_segs;
-	/* what follows is additive increase, from wherever it starts */
+	/* additive increase follows, from wherever it starts */
 	w->ssthresh_segs = (imtcp_u32)imtcp_max(reduced_segs, IMTCP_RENO_LEAST_SEGS);
 	w->credit_segs = 0;
 	return 1;

@@ -34,14 +34,13 @@ IMTCP_INLINE void imtcp_nocc_start(struct imtcp_flow *c, const void *own,
 				   const struct imtcp_window *w)
 {
 	(void)own, (void)w;
-	/* what a receiver takes says nothing of the path */
+	/* the receiver's window says nothing about the path */
 	c->facts.pathless = 1;
 }
 
 /*
- * While a loss is repaired the kernel sends what was delivered (PRR, RFC 6937), up to the receiver's
- * window, which ssthresh asks for; after a timeout slow start leads back there, since what is in
- * flight is not known.
+ * In loss recovery the kernel sends as much as was delivered (PRR, RFC 6937), up to ssthresh: the receiver's window.
+ * After a timeout nobody knows what is in flight, so slow start leads back there.
  */
 IMTCP_INLINE void imtcp_nocc_decide(struct imtcp_flow *c, const void *own,
 				    const struct imtcp_sample *s, struct imtcp_decision *d)

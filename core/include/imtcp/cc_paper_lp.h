@@ -31,7 +31,7 @@ struct imtcp_paper_lp {
 	imtcp_u64 reacted_us;	/* the last reaction, to delay or to loss; 0: none */
 	imtcp_u32 least_us;	/* d_min */
 	imtcp_u32 most_us;	/* d_max */
-	imtcp_u32 epoch;	/* of owd, that these belong to */
+	imtcp_u32 epoch;	/* clock of these delays */
 	imtcp_u32 early;	/* (2) held at the newest ACK */
 	imtcp_u32 started;	/* the first slow start is over: d_max is known */
 	imtcp_u32 _pad;

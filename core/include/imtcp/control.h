@@ -19,11 +19,11 @@
 /* An ACK. Fields that an event cannot know are 0. */
 struct imtcp_sample {
 	imtcp_u64 now_us;
-	/* of the sequence space: learn alone */
+	/* sequence numbers, for learn alone */
 	imtcp_u32 snd_una;
 	imtcp_u32 prior_una;
 	imtcp_u32 snd_nxt;
-	imtcp_s32 rtt_us; /* of the newest segment acknowledged; <= 0: none (retransmitted) */
+	imtcp_s32 rtt_us; /* RTT of the newest acknowledged segment; <= 0: none (retransmitted) */
 	imtcp_u32
 		delay_us; /* the same where it can be compared (imtcp_delay_counts); 0: it cannot */
 	imtcp_u32
@@ -38,7 +38,7 @@ struct imtcp_sample {
 	imtcp_u32 srtt_us;
 	imtcp_u32 min_rtt_us; /* RTTmin; learn alone, others read facts */
 	imtcp_u32 acked_segs;
-	/* of the window: all but learn */
+	/* the window, for all but learn */
 	imtcp_u32 cwnd_segs;
 	imtcp_u32 flight_segs;	/* before this ACK */
 	imtcp_u32 limit_segs;	/* the window is never more */
@@ -49,8 +49,7 @@ struct imtcp_sample {
 	imtcp_u32 round_rtt_us; /* with round_over: the least RTT of that round trip; 0: none */
 	imtcp_u32 lost;		/* a segment was lost, or the retransmission timer fired: no mark */
 	imtcp_u32 timed_out;	/* the retransmission timer's recovery goes on */
-	imtcp_u32
-		lost_segs; /* of the connection so far, those sent again that were lost again, too */
+	imtcp_u32 lost_segs;	/* lost so far; a retransmission that is lost counts again */
 	imtcp_u32 receiver_bytes;  /* the window that the receiver offers */
 	imtcp_u32 delivered_segs;  /* in the newest round trip; 0: unknown, */
 	imtcp_u32 delivered_in_us; /* and in what time */
@@ -71,7 +70,7 @@ IMTCP_INLINE imtcp_u32 imtcp_ecn_is_agreed(imtcp_u32 ecn_flags)
 struct imtcp_departure {
 	imtcp_u64 now_us;
 	imtcp_u64 base_bps;    /* ordinary pacing rate, on the wire; set by space */
-	imtcp_u64 ceiling_bps; /* what all connections of the run may send; U64_MAX: no ceiling */
+	imtcp_u64 ceiling_bps; /* ceiling of all connections of the run; U64_MAX: no ceiling */
 	imtcp_u64 floor_bps;   /* this connection's share of the floor; 0: none */
 	imtcp_u64 late_ns;     /* the buffer before left so much later than it might have */
 	imtcp_u32 snd_nxt;
@@ -97,7 +96,7 @@ struct imtcp_departure {
 	imtcp_u32 slow_start; /* early and growing; base_bps is twice the window's rate then */
 };
 
-/* What the packet that leaves next is. */
+/* The kind of packet that leaves next. */
 enum imtcp_plan {
 	IMTCP_PLAN_PLAIN = 0,
 	IMTCP_PLAN_TRAIN = 1,	 /* a Cprobe train, one large burst */
@@ -125,7 +124,8 @@ IMTCP_INLINE imtcp_u32 imtcp_window_segs(imtcp_u64 bps, imtcp_u32 rtt_us, imtcp_
 	return imtcp_to_u32(imtcp_div(imtcp_bytes_in(bps, rtt_us) + pkt_bytes / 2, pkt_bytes));
 }
 
-/* What the path carried in a least round trip, segments: delivered_segs in interval_us, over min_rtt_us; 0 where one is unknown. */
+/* Segments that the path carries in a base RTT: delivered_segs in interval_us, times min_rtt_us. 0 if one
+ * of them is unknown. */
 IMTCP_INLINE imtcp_u32 imtcp_carried_segs(imtcp_u32 delivered_segs, imtcp_u32 interval_us,
 					  imtcp_u32 min_rtt_us)
 {

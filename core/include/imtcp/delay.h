@@ -57,8 +57,8 @@ IMTCP_INLINE int imtcp_delay_counts(imtcp_u32 *small_segs, imtcp_u32 acked_bytes
 
 /* ---- one-way delay ---- */
 
-/* Interval over which the peer's tick is measured. ours: long beside the jitter of a path, so
- * that a tick is never mistaken for its neighbour, which is twice as far or more. */
+/* The peer's clock tick is measured over this interval. ours: it is long against the jitter of a path, so
+ * one tick is never mistaken for another. Ticks differ by a factor of two or more. */
 #define IMTCP_OWD_TICK_US (IMTCP_USEC_PER_SEC / 4)
 /* Where the delay of the first packet lies: delays below it must not wrap. ours: 18 minutes. */
 #define IMTCP_OWD_ORIGIN_US (1U << 30)

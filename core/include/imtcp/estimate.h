@@ -22,12 +22,11 @@
 
 #include "meas.h"
 
-/* A result this far from A_s, a quarter, may be half of a step. ours: beside steady cross traffic
- * nine of ten valid results are within 11 % of what is available. */
+/* A result this far from A_s, a quarter, may be half of a step. ours: beside steady cross traffic most
+ * valid results are within half of that. */
 #define IMTCP_STEP_DIV 4U
-/* Results that are a step down lie this near to each other, an eighth of the first. ours: two that
- * agree follow a step sooner than four, and beside the web nothing else changes
- * (lab/notes/0013-a-step-down.md). */
+/* Two results make a step down if they are this near to each other, an eighth of the first. ours: two
+ * follow a step sooner than four (lab/notes/0013-a-step-down.md). */
 #define IMTCP_STEP_AGREE_DIV 8U
 
 /* An estimate is believed for this long, ten seconds, after the last result that counted. ours: a pause of 20 round
@@ -93,7 +92,7 @@ IMTCP_INLINE void imtcp_estimate_age(struct imtcp_meas *m, imtcp_u64 now_us)
 	m->far_bps = 0;
 }
 
-/* What a control steers by at now_us. */
+/* The estimate at now_us. */
 IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(struct imtcp_meas *m, imtcp_u64 now_us)
 {
 	struct imtcp_estimate e = {0, 0, m->capacity_bps, IMTCP_TRUST_NONE, 0};
@@ -112,10 +111,9 @@ IMTCP_INLINE struct imtcp_estimate imtcp_estimate_now(struct imtcp_meas *m, imtc
 }
 
 /*
- * Does a result count in (1)? "Above the range" says only that A is at least the range's end. Where the
- * window cannot carry streams, as with g < 1 by design, or after a silence, ranges lie around what it
- * delivers, and A_s would follow their ends down, the window after it. So such an end may raise A_s and
- * not lower it.
+ * Does a result count in (1)? "Above the range" says only that A is at least the range's end. A window that is too
+ * small for streams, as with g < 1 or after a silence, has ranges around its own rate. A_s would follow the ends of
+ * these ranges down, and the window would follow A_s. So such an end may raise A_s and not lower it.
  */
 IMTCP_INLINE int imtcp_estimate_counts(const struct imtcp_meas *m, const struct imtcp_result *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What is known of a connection whatever control it has: base RTT, round trips and what they delivered. Also
- * how long it had data under way, and for how long others came first.
+ * Facts about a connection that hold under any control: base RTT, round trips and the data that they delivered. Also
+ * the time with data under way, and the part of it in which others came first.
  *
  * A control reads these. It writes only what it alone can know: that it yields, the most that it
  * lets the window be, and a window below two segments.
@@ -20,7 +20,7 @@ struct imtcp_facts {
 	struct imtcp_round round;   /* and what a round trip delivered */
 	imtcp_u64 acked_at_us;	    /* of the ACK before */
 	imtcp_u64 busy_us;
-	imtcp_u64 yielding_us; /* of it, time in which others came first */
+	imtcp_u64 yielding_us; /* the part of it in which others came first */
 	imtcp_u64 reductions_loss;
 	imtcp_u64 reductions_rto;
 	imtcp_u64 reductions_rtt; /* for a queue */

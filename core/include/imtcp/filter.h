@@ -30,8 +30,8 @@
  * much for reasons of the hosts alone (interrupts, delayed softirqs). */
 #define IMTCP_HOST_NOISE_US 300U
 
-/* Weight of a new sample in an exponential average: 1/8 [LP §III-D], as RFC 6298 §2.3. Of
- * available bandwidth it is a parameter (params.h). */
+/* Weight of a new sample in an exponential average: 1/8 [LP §III-D], as RFC 6298 §2.3. For the available
+ * bandwidth it is a parameter (params.h). */
 #define IMTCP_EWMA_SHIFT 3
 
 /* v·weight, at most 1, without a product of more than 64 bits. */
@@ -61,7 +61,7 @@ IMTCP_INLINE imtcp_u64 imtcp_ewma(imtcp_u64 avg, imtcp_u64 sample)
 #define IMTCP_STORE_MAX 32U
 
 struct imtcp_store {
-	imtcp_u64 sum_kbps;   /* of the values, kbit/s: squares of 1 Tbit/s then fit in u64 */
+	imtcp_u64 sum_kbps;   /* values in kbit/s: squares of 1 Tbit/s then fit in u64 */
 	imtcp_u64 sumsq_kbps; /* of their squares, (kbit/s)^2 */
 	imtcp_u32 count;      /* q */
 	imtcp_u32 _pad;
@@ -147,14 +147,14 @@ enum imtcp_round_state {
 
 struct imtcp_round {
 	imtcp_u64 start_us;
-	imtcp_u64 delivery_bps; /* of the round before: what was acknowledged in it, on the wire */
+	imtcp_u64 delivery_bps; /* acknowledged in the last round, on the wire */
 	imtcp_u32 start_una;
 	imtcp_u32 end_seq;	     /* the round ends when this is acknowledged */
 	imtcp_u32 least_rtt_us;	     /* in this round so far; 0: no sample yet */
 	imtcp_u32 last_least_rtt_us; /* in the round before */
 	imtcp_u32 count;	     /* rounds since the start */
 	imtcp_u32 state;	     /* enum imtcp_round_state */
-	imtcp_u32 samples;	     /* of the RTT, in this round so far */
+	imtcp_u32 samples;	     /* RTT samples in this round so far */
 	imtcp_u32 last_samples;
 };
 
@@ -200,11 +200,11 @@ IMTCP_INLINE int imtcp_round_on_ack(struct imtcp_round *r, imtcp_u64 now_us, imt
 /* A tick of Linux's TCP timestamps. */
 #define IMTCP_TICK_US 1000U
 
-/* What a sample proves of the least RTT. TCP times what it sent again by timestamps (RFC 7323
- * §4.1). Linux reads these in whole ticks at both ends: 30.3 ms come as 30 or 31. One such sample
- * after a loss would make all others seem to have waited, for as long as the least is kept. So a
- * sample of whole ticks counts as a tick more. ours: one sample in a thousand by the microsecond clock
- * has whole ticks too. Where that clock is no finer the least is a tick too long. */
+/* Upper bound of the base RTT that a sample proves. TCP times what it sent again by timestamps (RFC 7323
+ * §4.1). Linux reads these in whole ticks at both ends: 30.3 ms come as 30 or 31. One such sample after a
+ * loss would make all others seem to have waited, for as long as the least is kept. So a sample of whole
+ * ticks counts as a tick more. ours: one sample in a thousand by the microsecond clock has whole ticks too.
+ * Where that clock is no finer the least is a tick too long. */
 IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
 {
 	return rtt_us % IMTCP_TICK_US ? rtt_us : imtcp_to_u32((imtcp_u64)rtt_us + IMTCP_TICK_US);

@@ -100,9 +100,9 @@ IMTCP_INLINE imtcp_u64 imtcp_scale(imtcp_u64 v, imtcp_u64 num, imtcp_u64 den)
 }
 
 /*
- * Floor of the square root. Newton from above: the first guess is a power of two at most twice
- * the root, so the relative error goes 1, 1/4, 1/40, 3e-4, 5e-8, 1e-15: six steps are exact.
- * No loop over binary digits: the verifier would follow every combination of them.
+ * Floor of the square root. Newton's method from above. The first guess is a power of two, at most twice the root. The
+ * relative error then squares in each step, so six steps are exact. No loop over binary digits: the verifier would
+ * follow every combination of them.
  */
 IMTCP_GLOBAL imtcp_u64 imtcp_isqrt(imtcp_u64 v)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A connection as each control sees it: what the user chose, what is known, and the measurement;
- * how its packets are spaced; and the answers of a control that needs nothing special.
+ * A connection as each control sees it: the chosen parameters, the facts, the measurement, and the spacing of packets.
+ * Also the answers of a control that needs nothing special.
  *
  * A control is a header cc_<name>.h with six functions, named in a row of a table (bpf/imtcp_mode_ops.h):
  *
@@ -29,7 +29,8 @@
 #define IMTCP_PACE_Q8 307U
 /* The same under a control's cap: 1.05. ours: smooth, yet able to fill the window. */
 #define IMTCP_PACE_CAPPED_Q8 269U
-/* What leaves at a time while the control's window is smaller, and the kernel's window then. */
+/* Segments that leave together while the control's window is smaller than two. The kernel's window is as
+ * large then. */
 #define IMTCP_TRICKLE_SEGS 2U
 #define IMTCP_TRICKLE_CWND_SEGS 4U
 /* No ceiling takes the window of a control that measures below this. ours: with fewer a loss is not found by
@@ -101,8 +102,8 @@ IMTCP_INLINE int imtcp_early_slow_start(const struct imtcp_departure *dep)
 	return dep->cwnd_segs < dep->ssthresh_segs / 2;
 }
 
-/* The round trip time to send by. In slow start the newest one where it is shorter: srtt may be that of a
- * queue which drained in a silence, and paced by it a window would not fill in its round trip. */
+/* The round trip time to send by. In slow start a newer, shorter RTT counts instead. srtt may still hold a
+ * queue that drained in a silence, and a window paced by that would not fill in its round trip. */
 IMTCP_INLINE imtcp_u32 imtcp_send_rtt_us(const struct imtcp_departure *dep)
 {
 	if (!dep->newest_rtt_us || !imtcp_early_slow_start(dep))
@@ -135,9 +136,9 @@ IMTCP_INLINE imtcp_u64 imtcp_base_bps(const struct imtcp_facts *f,
 	return imtcp_rate_bps(bytes * gain_q8 / 256, rtt_us);
 }
 
-/* What TCP adds to a buffer on a short path (net.ipv4.tcp_tso_rtt_log). Where the least RTT is
- * below 2^rtt_log us it adds all that the socket takes. Each 2^rtt_log us more halve that, and 32 of
- * them leave nothing. */
+/* Bytes that TCP adds to a buffer on a short path (net.ipv4.tcp_tso_rtt_log). Where the least RTT is below
+ * 2^rtt_log us it adds all that the socket takes. Each 2^rtt_log us more halve that, and 32 of them leave
+ * nothing. */
 IMTCP_INLINE imtcp_u32 imtcp_extra_bytes(imtcp_u32 most_bytes, imtcp_u32 min_rtt_us,
 					 imtcp_u32 rtt_log)
 {
@@ -223,7 +224,7 @@ IMTCP_INLINE void imtcp_space_streams(struct imtcp_flow *c, const void *own,
 }
 
 /*
- * What the kernel's pacing counts: bytes of payload per second, for a gap of bps on the wire, one at least. The gap
+ * The same rate as the kernel paces it: bytes of payload per second for bps on the wire, at least one. The gap
  * of a hold or a stream lasts whatever TCP credits for how late the buffer before left.
  */
 IMTCP_INLINE imtcp_u64 imtcp_pace_bytes_per_sec(const struct imtcp_departure *dep,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the streams of one measurement say together: by how much each became longer on its way.
+ * Judges the streams of one measurement together, by how much each became longer on its way.
  *
  * A stream of rate x comes to a busy FIFO bottleneck of capacity C in the time S, and cross traffic of
  * rate c comes with it. Both leave in the time R:
@@ -18,8 +18,7 @@
  *     look undisturbed whatever its rate. The results are near the capacity then
  *     (core/tests/test_meas.c; lab/notes/0008-bursts.md). The paper's lines remain where no capacity is
  *     known, or trains do not agree on it (imtcp_meas_asks_gaps).
- *  2. What is below the range is told as it is: with the strain of all streams known, it need not be
- *     searched for.
+ *  2. A result below the range is kept as it is: the strain of all streams is known, so no search is needed.
  *
  * The idea that a gap's growth tells the cross traffic is that of J. Strauss, D. Katabi, F. Kaashoek, "A
  * measurement study of available bandwidth estimation tools", IMC 2003 (Spruce), of pairs at capacity;

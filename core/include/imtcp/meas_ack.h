@@ -167,7 +167,7 @@ IMTCP_GLOBAL imtcp_u32 imtcp_meas_choose(const struct imtcp_meas *m)
 	return best;
 }
 
-/* What the result is worth, by what its streams showed; the first that applies. */
+/* The verdict on a result, by what its streams showed. The first that applies counts. */
 IMTCP_INLINE imtcp_u32 imtcp_meas_outcome(const struct imtcp_meas *m, imtcp_u64 now_us)
 {
 	imtcp_u32 a = m->result.sub_range;
@@ -234,8 +234,8 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		imtcp_meas_set_range(m, m->low_bps, m->high_bps);
 	} else if (outcome == IMTCP_OUT_OF_RANGE) {
 		imtcp_store_clear(&m->store);
-		/* what leaves no strain is within capacity: above it, the trains were wrong, unless a
-		 * queue showed them right */
+		/* a stream without strain is within the capacity, so trains that say less were wrong,
+		 * unless a queue proved them */
 		if (a == 0) {
 			if (m->capacity_bps && m->high_bps > m->capacity_bps && !queued)
 				m->capacity_bps = m->high_bps + (m->joined ? 0 : least);
@@ -257,8 +257,8 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 			imtcp_meas_set_range(m, imtcp_sub(m->low_bps, least), m->high_bps);
 		}
 	}
-	/* What was delivered without a queue is available. With a queue it is not far above that. Else the
-	 * range of a first train that was held up somewhere would climb by half widths. */
+	/* A rate that was delivered without a queue is available. With a queue it is not far above that.
+	 * Else the range of a first train that was held up somewhere would climb by half widths. */
 	if (m->delivery_bps > m->high_bps + m->high_bps / 4) {
 		if (!m->standing_rounds && !queued)
 			m->capacity_bps = imtcp_max(m->capacity_bps, m->delivery_bps);
@@ -310,7 +310,7 @@ IMTCP_INLINE void imtcp_meas_by_gaps(struct imtcp_meas *m)
 	if (!m->gap.strained || avail >= m->high_bps)
 		return;
 	m->result.avail_bps = avail;
-	/* what is below the range counts as in its lowest part */
+	/* a result below the range counts as in its lowest part */
 	m->result.sub_range = (imtcp_u32)imtcp_min(
 		1 + imtcp_div((m->high_bps - avail) * IMTCP_SUB_RANGES, width), IMTCP_SUB_RANGES);
 }
@@ -361,8 +361,8 @@ IMTCP_INLINE void imtcp_meas_judge(struct imtcp_meas *m, imtcp_u32 i)
 }
 
 /*
- * What an ACK says of the streams under way: those that have all their ACKs are judged. payload_bps is the capacity in
- * bytes of payload, or 0 (imtcp_stream_on_ack). Returns 1 where the last stream of the measurement is judged.
+ * An ACK for the streams under way. Streams that have all their ACKs are judged. payload_bps is the capacity in
+ * payload, or 0 (imtcp_stream_on_ack). Returns 1 where the last stream of the measurement is judged.
  */
 IMTCP_INLINE int imtcp_meas_streams_on_ack(struct imtcp_meas *m, const struct imtcp_sample *ev,
 					   imtcp_u64 payload_bps)

@@ -45,9 +45,9 @@ IMTCP_INLINE imtcp_u64 imtcp_meas_flight_bps(const struct imtcp_meas *m,
 /*
  * Streams slower than what is in flight anyway show nothing new and only slow the connection down:
  * in slow start after a silence, when the range is older than it. Above the range the next one is
- * around that rate; above twice the range a measurement that goes on is given up for it. In slow
- * start what was in flight in the round trip before counts: after a hold little is, and a
- * range from before the silence, when the receiver's window closed, would keep the window from doubling.
+ * around that rate; above twice the range a measurement that goes on is given up for it. In slow start the flight of
+ * the last round trip counts, since little is in flight after a hold. A range from before a silence, as when the
+ * receiver's window closed, would keep the window from doubling.
  */
 IMTCP_INLINE void imtcp_meas_keep_up(struct imtcp_meas *m, const struct imtcp_departure *ev)
 {
@@ -128,7 +128,7 @@ IMTCP_INLINE void imtcp_meas_commit(struct imtcp_meas *m, const struct imtcp_dep
 			m->sending++;
 			m->emptied_segs = 0;
 			m->unit = m->sending < m->planned ? IMTCP_EMPTY : IMTCP_PASS;
-			/* what the next stream needs is still held */
+			/* the packets of the next stream are still held */
 			if (m->unit == IMTCP_EMPTY &&
 			    ev->cwnd_segs >=
 				    ev->flight_segs +
@@ -204,8 +204,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
 	imtcp_u64 high = imtcp_meas_edge_bps(m, m->sending);
 
 	m->tight = need > want;
-	/* The hold is over: two will do where m did not come together. The others come while these
-	 * leave. What really leaves shows whether they came in time. */
+	/* The hold is over: two will do where m did not come together. The others come while these leave.
+	 * The packets that really leave show whether the writes came in time. */
 	if (m->held)
 		want = (imtcp_u32)imtcp_min(want, IMTCP_STORE_PACKETS_LEAST * ev->chunk_segs);
 	if (room >= want) {
@@ -234,8 +234,8 @@ IMTCP_INLINE void imtcp_meas_store(struct imtcp_meas *m, const struct imtcp_depa
 
 /*
  * The rate at which the window fills again after a hold: IMTCP_EMPTY_GAIN_Q8 times the ordinary one, but above
- * that no faster than the bottleneck delivers. What is faster stands in the bottleneck's buffer, and a short one loses it
- * (IM-F15: lab/measurements.md).
+ * that no faster than the bottleneck delivers. Faster packets wait in the bottleneck's buffer, and a short buffer drops
+ * them (IM-F15: lab/measurements.md).
  */
 IMTCP_INLINE imtcp_u64 imtcp_meas_refill_bps(const struct imtcp_meas *m, imtcp_u64 base_bps)
 {
@@ -264,7 +264,7 @@ IMTCP_GLOBAL int imtcp_meas_on_send(struct imtcp_meas *m, const struct imtcp_dep
 	m->next_bps = ev->base_bps;
 	m->burst_segs = 0;
 	m->plan = IMTCP_PLAN_PLAIN;
-	/* what a hold and a stream kept back goes until the window is full once */
+	/* the refill goes on until the window is full once */
 	if (ev->flight_segs + ev->chunk_segs >= ev->cwnd_segs)
 		m->backlog = 0;
 	if (m->backlog)

@@ -30,16 +30,15 @@
  * (one more or less within a stream) decide the trends. */
 #define IMTCP_WIDTH_DIV 5U
 #define IMTCP_WIDTH_CAPACITY_DIV 16U
-/* Where streams are judged by gaps, the middle of the next range lies three quarters of the way
- * from A to C. The range is half as wide as that way. ours: a stream not far above A lets the queue
- * run empty between two bursts of cross traffic, so it is strained by more than x - A. A stream at C
- * would not be, but then a wrong C would count for more. */
+/* Where streams are judged by gaps, the middle of the next range lies three quarters of the way from A to
+ * C. The range is half as wide as that distance. ours: beside bursts a stream just above A lets the queue
+ * run empty between them, so its strain exceeds x - A. A stream at C would not be, but then a wrong C would
+ * count for more. */
 #define IMTCP_GAP_ABOVE_QUARTERS 3U
 #define IMTCP_GAP_WIDTH_DIV 4U
-/* What trains show above the capacity, on the mean of the last 32, and the most of it with which
- * the capacity is believed: a 32nd. Cross traffic makes a train longer, never shorter. Jitter does
- * both. ours: cross traffic alone shows 0 to 1 %, jitter of 100 us in trains of 1 ms 5 %
- * (core/tests/test_meas.c). */
+/* The capacity is believed while trains exceed it by at most a 32nd, on the mean of the last 32. Cross
+ * traffic makes a train longer, never shorter. Jitter does both. ours: cross traffic alone shows 0 to 1 %,
+ * jitter of 100 us in trains of 1 ms 5 % (core/tests/test_meas.c). */
 #define IMTCP_EXCESS_DIV 32U
 #define IMTCP_EXCESS_MOST_DIV 32U
 /* Lowest B_l and B_u as shares of capacity. ours: below, a stream lasts longer than the network
@@ -70,8 +69,8 @@
 #define IMTCP_UNFILLED_MOST 4U
 /* Rounds in a row with a standing queue that make a path congested. ours: two measurements. */
 #define IMTCP_CONGESTED_ROUNDS 8U
-/* A standing queue: a round whose least RTT is over 5/4 of RTTmin, and 2 ms. ours: 5/4 is just over
- * delta = 1.2 of [BG], and hosts on a LAN vary by less than 2 ms. */
+/* A round has a standing queue if its least RTT exceeds RTTmin by a quarter and by 2 ms. ours: a quarter is
+ * just above delta of [BG], and hosts on a LAN vary by less than 2 ms. */
 #define IMTCP_STANDING_DIV 4U
 #define IMTCP_STANDING_US 2000U
 /* Share of bunched intervals that spoils a stream: a third. ours. */
@@ -92,16 +91,16 @@
 /* How far a range and a result may be above the capacity: an eighth, since it is itself an estimate.
  * ours. */
 #define IMTCP_ABOVE_CAPACITY_DIV 8U
-/* A train met a queue if its RTT and the least of its round are over 9/8 of RTTmin, and 2 ms. ours:
- * imtcp_bg makes such a queue when its cap is an eighth too high. A round of fewer samples shows a
- * delayed ACK. */
+/* A train met a queue if its RTT, and the least of its round, exceed RTTmin by an eighth and by 2 ms. ours:
+ * imtcp_bg makes such a queue when its cap is an eighth too high. A round of fewer samples shows a delayed
+ * ACK. */
 #define IMTCP_QUEUED_DIV 8U
 #define IMTCP_QUEUED_SAMPLES 4U
-/* For a minute what a queue showed of the capacity counts alone. ours: a flow that yields may meet
- * no queue for a minute, and behind a token bucket the rate of the bucket would count. After two
- * seconds without a queue each measurement without strain raises the capacity by a 64th, up to an
- * eighth above what the queue showed. So a value that was a little too low holds nobody back. Behind a
- * bucket a rate that is too high soon meets a queue. */
+/* A capacity that a queue proved counts alone for a minute. ours: a flow that yields may meet no queue for
+ * that long, and behind a token bucket trains show the bucket's rate. After two seconds without a queue
+ * each measurement without strain raises the capacity by a 64th, up to an eighth above what the queue
+ * showed. So a value that was a little too low holds nobody back. Behind a bucket a rate that is too high
+ * soon meets a queue. */
 #define IMTCP_QUEUED_DOUBT_US (2 * IMTCP_USEC_PER_SEC)
 #define IMTCP_QUEUED_DOUBT_DIV 64U
 #define IMTCP_QUEUED_AGE_US (60 * IMTCP_USEC_PER_SEC)
@@ -182,17 +181,17 @@ struct imtcp_meas {
 	struct imtcp_result result; /* of the newest measurement */
 	imtcp_u64 avail_bps;	    /* newest valid one; 0: none yet */
 	imtcp_u64 avail_at_us;
-	/* what results add up to (estimate.h) */
+	/* the smoothed estimate (estimate.h) */
 	imtcp_u64 smoothed_bps;	 /* A_s; 0: none yet */
 	imtcp_u64 deviation_bps; /* mean distance of a result from A_s before it */
 	imtcp_u64 far_bps;	 /* the result before, where it was far from A_s; 0: it was not */
 	imtcp_u64
 		counted_at_us; /* when a result counted, or the first range was known; 0: neither */
-	imtcp_u32 unclear_q8; /* of the newest results, those that ACKs could not tell; scale 256 */
-	imtcp_u32 doubted;    /* nothing steers by the estimate until it is renewed */
+	imtcp_u32 unclear_q8;  /* share of the newest results that ACKs could not tell; scale 256 */
+	imtcp_u32 doubted;     /* nothing steers by the estimate until it is renewed */
 	imtcp_u64 started, completed;
 	imtcp_u64 ends;	 /* measurements that ended, however */
-	imtcp_u64 heard; /* of them, those that the estimate has */
+	imtcp_u64 heard; /* results that went into the estimate */
 	imtcp_u64 invalid[IMTCP_OUTCOMES];
 	/* the train that is arriving */
 	imtcp_u64 train_sent_us;
@@ -222,7 +221,7 @@ struct imtcp_meas {
 	imtcp_u32 held;		/* the hold of this stream was made */
 	imtcp_u32 failures;	/* streams of this measurement that were not filled */
 	imtcp_u32 emptied_segs; /* let go in EMPTY */
-	imtcp_u32 backlog;	/* what was kept back has not all left */
+	imtcp_u32 backlog;	/* held packets have not all left yet */
 	imtcp_u32 pause_rtts;
 	imtcp_u32 standing_rounds; /* in a row, with a standing queue */
 	imtcp_u32 blocked_seq;	   /* no stream before this is acknowledged [IM §3.5.3] */
@@ -264,7 +263,7 @@ IMTCP_INLINE imtcp_u32 imtcp_meas_n_for(const struct imtcp_meas *m, imtcp_u32 n,
 	return (m->ack_ratio_q8 + 64) / 256 > chunk_segs ? imtcp_delack_packets(n) : n;
 }
 
-/* What every ACK says: how many segments one answers, and what they are on the wire. */
+/* Learns from every ACK: how many segments one answers, and their size on the wire. */
 IMTCP_INLINE void imtcp_meas_note_ack(struct imtcp_meas *m, const struct imtcp_sample *s)
 {
 	imtcp_u32 segs = (imtcp_u32)imtcp_min(imtcp_div(s->snd_una - s->prior_una, s->mss_bytes),

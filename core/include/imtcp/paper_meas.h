@@ -134,7 +134,7 @@ IMTCP_GLOBAL int imtcp_paper_conclude(struct imtcp_meas *m, const struct imtcp_s
 	m->result.avail_bps = a_bps;
 	m->result.validity_pct = found ? v->validity_pct : 100;
 	imtcp_meas_end(m, s->now_us, s->srtt_us, found ? IMTCP_OK : IMTCP_OUT_OF_RANGE);
-	/* what [IM §3.2.5] calls the temporary value is the newest, too */
+	/* the newest one is also the temporary value of [IM §3.2.5] */
 	m->avail_bps = a_bps;
 	m->avail_at_us = s->now_us;
 	if (found)

@@ -53,7 +53,7 @@ struct imtcp_paper {
 	imtcp_u32 train_first_una; /* what its first ACK acknowledged */
 	imtcp_u64 train_first_us;  /* when; 0: it has not come */
 	imtcp_u32 limited;	   /* the window limits what is sent, and not the hold alone */
-	imtcp_u32 round_limited;   /* of full speed: it did in this round trip */
+	imtcp_u32 round_limited;   /* for full speed: it did in this round trip */
 	/* of the background modes */
 	imtcp_u32 min_rtt_us;	 /* RTTmin, of the connection's life; 0: none */
 	imtcp_u32 newest_rtt_us; /* RTT_cur */

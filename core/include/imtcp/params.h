@@ -8,9 +8,8 @@
 
 #include "types.h"
 
-/* gamma, the weight of a new result in the smoothed available bandwidth, scale 65536: 1/8 [BG
- * §4.1.1], as in RFC 6298 §2.3. ours: at least 0.01, or it follows a step of the path only in minutes.
- * */
+/* gamma, the weight of a new result in the smoothed available bandwidth, scale 65536: 1/8 [BG §4.1.1].
+ * ours: with less than 0.01 it would follow a step of the path only in minutes. */
 #define IMTCP_GAMMA_Q16 8192U
 #define IMTCP_GAMMA_LEAST_Q16 655U
 #define IMTCP_GAMMA_MOST_Q16 65536U
@@ -21,23 +20,21 @@
 #define IMTCP_DELTA_LEAST_Q8 269U
 #define IMTCP_DELTA_MOST_Q8 1024U
 
-/* g, the share of the available bandwidth that the background takes, 0 < g <= 1, scale 256 [IM
- * §5.1]. ours: 1 by default, as in [BG eq. 2]. Below a twentieth the measurement would take most of
- * it. */
+/* g, the share of the available bandwidth that the background takes, scale 256 [IM §5.1]. ours: all of it
+ * by default, as in [BG eq. 2]. Below a twentieth the measurement would take most of it. */
 #define IMTCP_G_Q8 256U
 #define IMTCP_G_LEAST_Q8 13U
 #define IMTCP_G_MOST_Q8 256U
 
-/* h, the segments that full speed adds in a round trip far below the available bandwidth: 100 [IM
- * §5.2, fig. 16]. 1 is Reno. ours: at most 1000, which most buffers cannot take. */
+/* h, the segments that full speed adds in a round trip far below the available bandwidth: 100 [IM §5.2,
+ * fig. 16]; 1 is Reno. ours: more than 1000 fits into few buffers. */
 #define IMTCP_H_SEGS 100U
 #define IMTCP_H_LEAST_SEGS 1U
 #define IMTCP_H_MOST_SEGS 1000U
 
-/* N, the packets of a stream where each has its own ACK. Where an ACK answers several, half as many
- * more [IM §3.5.1]: six intervals of two, for 8. [IM §4.1.1] finds 5 enough in simulation, and more of
- * them more accurate. ours: 8, because real cross traffic comes in packets too. At most 10: with 15 a
- * stream still fits into IMTCP_STREAM_MAX. */
+/* N, the packets of a stream where each has its own ACK. N is half as large again where an ACK answers
+ * several packets [IM §3.5.1]. ours: 8; the paper's 5 is enough in simulation [IM §4.1.1], but real cross
+ * traffic comes in packets too. At most 10: with 15 a stream still fits into IMTCP_STREAM_MAX. */
 #define IMTCP_STREAM_PACKETS 8U
 #define IMTCP_STREAM_PACKETS_LEAST 5U
 #define IMTCP_STREAM_PACKETS_MOST 10U
@@ -57,9 +54,9 @@
 #define IMTCP_T_LEAST_US 1000U
 #define IMTCP_T_MAX_US 50000U
 
-/* The pause between two measurements, round trips, plus one: 0 is "not chosen". By default it
- * follows congestion (IMTCP_PAUSE_RTTS, meas_state.h). A chosen one does not, as in [IM §4.5, fig.
- * 13], which has 0, 12, 15 and 20. ours: at most 100, some seconds on a common path. */
+/* The pause between two measurements, round trips, plus one: 0 is "not chosen". By default it follows
+ * congestion (IMTCP_PAUSE_RTTS, meas_state.h). A chosen one does not adapt, as in [IM §4.5, fig. 13]. ours:
+ * at most 100, some seconds on a common path. */
 #define IMTCP_PAUSE_LEAST_PLUS1 1U
 #define IMTCP_PAUSE_MOST_PLUS1 101U
 
@@ -92,8 +89,8 @@
 #define IMTCP_LEDBAT_TARGET_LEAST_US 5000U
 #define IMTCP_LEDBAT_TARGET_MOST_US 100000U
 
-/* LEDBAT's GAIN, scale 256: 1, the most that is allowed (RFC 6817 §2.5). ours: at least the 1/16
- * that is LEDBAT++'s least [L++ §4.2]. */
+/* LEDBAT's GAIN, scale 256: the greatest that RFC 6817 §2.5 allows. ours: at least that of LEDBAT++ [L++
+ * §4.2]. */
 #define IMTCP_LEDBAT_GAIN_Q8 256U
 #define IMTCP_LEDBAT_GAIN_LEAST_Q8 16U
 #define IMTCP_LEDBAT_GAIN_MOST_Q8 256U
@@ -156,7 +153,7 @@ IMTCP_INLINE void imtcp_params_init(struct imtcp_params *p)
 	p->_pad = 0;
 }
 
-/* What was chosen, within its range; what was not stays as it is. */
+/* Takes the chosen parameters, each within its range. The others stay. */
 IMTCP_INLINE void imtcp_params_choose_one(imtcp_u32 *value, imtcp_u32 chosen, imtcp_u32 least,
 					  imtcp_u32 most)
 {

@@ -57,8 +57,8 @@
 #define IMTCP_PDT_DOWN_PCT 45U
 /* Least intervals that a trend or a fit is made from. ours: two points always lie on a line. */
 #define IMTCP_STREAM_LEAST_INTERVALS 3U
-/* A rise of delay below 1/128 of the stream's length is none, as clocks tick in microseconds. ours:
- * at the middle of a sub-range 1/20 wide, with A = C/3, the FIFO rises by 1/120. */
+/* A rise of delay below 1/128 of the stream's length is none. ours: clocks tick in microseconds, and a true
+ * rise at the middle of a sub-range is larger. */
 #define IMTCP_STRAIN_FLOOR_SHIFT 7
 /* Packets that one ACK answers: every second one is acknowledged at least [RFC 5681 §4.2]. */
 #define IMTCP_STREAM_PKTS_PER_ACK 2U
@@ -100,7 +100,7 @@ struct imtcp_verdict {
 	imtcp_u32 trend;	/* enum imtcp_trend */
 	imtcp_u32 validity_pct; /* 100 less the relative RMS distance from the two lines */
 	imtcp_u32 intervals;	/* usable ones */
-	imtcp_u32 bunched;	/* of them, faster than the bottleneck can deliver */
+	imtcp_u32 bunched;	/* faster than the bottleneck can deliver */
 	imtcp_u32 all_strained; /* line (i) is empty */
 	imtcp_u32 late;		/* intervals left out: a packet left much later than planned */
 	imtcp_u32 slow;		/* its mean rate did not reach the sub-range: it was not filled */
@@ -143,9 +143,9 @@ IMTCP_INLINE void imtcp_stream_on_sent(struct imtcp_stream *s, imtcp_u32 end_seq
 }
 
 /*
- * A cumulative ACK up to una arrived at now_us; the newest segment that it covers left at
- * sent_us. capacity_bps (of payload; 0: unknown) leads back from una to the first byte of the
- * packet that it ends in. Only the first ACK within a packet counts: it has the shortest way back.
+ * A cumulative ACK up to una arrived at now_us. Its newest segment left at sent_us. capacity_bps (payload; 0: unknown)
+ * leads back from una to the first byte of its packet. Only the first ACK within a packet counts: it has the shortest
+ * way back.
  */
 IMTCP_GLOBAL int imtcp_stream_take_ack(struct imtcp_stream *s, imtcp_u32 una, imtcp_u32 sent_us,
 				       imtcp_u32 now_us, imtcp_u64 capacity_bps)
@@ -260,8 +260,9 @@ IMTCP_INLINE imtcp_u64 imtcp_line_cost(const struct imtcp_line *l, int *gentle)
 struct imtcp_split {
 	struct imtcp_line rest; /* line (ii) */
 	imtcp_u64 first_cost;	/* of line (i) */
-	imtcp_u64 best_cost;	/* of both, over the splits so far; U64_MAX: none was one */
-	imtcp_u32 best;		/* and how many intervals line (i) has there */
+	imtcp_u64
+		best_cost; /* the least of both sums over the splits so far; U64_MAX: none was one */
+	imtcp_u32 best;	   /* and how many intervals line (i) has there */
 	imtcp_u32 _pad;
 };
 
@@ -326,8 +327,7 @@ IMTCP_GLOBAL imtcp_u32 imtcp_two_lines(const struct imtcp_intervals *iv, imtcp_u
 	return s.best;
 }
 
-/* What a stream's intervals add up to, while it is judged. Kept by the caller: the BPF stack is
- * too small for it. */
+/* Sums over a stream's intervals while it is judged. Kept by the caller: the BPF stack is too small for it. */
 struct imtcp_judging {
 	struct imtcp_intervals intervals;
 	imtcp_u64 length_us;  /* S(N) - S(1) */
@@ -449,8 +449,8 @@ IMTCP_INLINE imtcp_u64 imtcp_greatest_x_bps(const struct imtcp_judging *g, imtcp
 }
 
 /*
- * x - C (R/S - 1), bit/s: the stream's rate x less what it was strained by, S the time in which it left
- * and R that in which it arrived (gap.h); x where delay does not rise, and more where it falls.
+ * x - C (R/S - 1), bit/s: the stream's rate x less its strain (gap.h). The stream left in time S and arrived in time R.
+ * It is x if delay does not rise, and more if delay falls.
  */
 IMTCP_INLINE imtcp_u64 imtcp_free_bps(const struct imtcp_judging *g, imtcp_u64 rate_bps)
 {

@@ -47,7 +47,7 @@ typedef int64_t imtcp_s64;
 #endif
 #endif
 
-/* Sequence numbers are modulo 2^32: a is before b when b is up to 2^31 ahead (RFC 9293 §3.4). */
+/* Is a before b? Sequence numbers wrap, so "before" means up to half of their range ahead (RFC 9293 §3.4). */
 IMTCP_INLINE int imtcp_seq_before(imtcp_u32 a, imtcp_u32 b)
 {
 	return (imtcp_s32)(a - b) < 0;
