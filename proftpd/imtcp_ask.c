@@ -4,8 +4,8 @@
  *
  * A session that sends must not stand still for it, so the question runs beside the transfer
  * (curl's multi interface), and whoever asked looks after it. It must not look up names either: it
- * may live in a chroot without resolv.conf, and a resolver cannot be broken off. What names and
- * certificates tell is therefore found out when the configuration is read.
+ * may live in a chroot without resolv.conf, and a resolver cannot be broken off. So names and certificates are looked
+ * up when the configuration is read.
  */
 #include "mod_imtcp.h"
 

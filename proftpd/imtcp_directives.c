@@ -2,8 +2,8 @@
 /*
  * The directives. docs/how-to/ftp.md says what each is for.
  *
- * All but the log are looked up when a transfer begins, by where the file lies and who asks for it; a
- * log is opened once, before the session goes into a chroot.
+ * When a transfer begins, all but the log are looked up by the file's place and the user. A log is opened once, before
+ * the session enters a chroot.
  */
 #include "mod_imtcp.h"
 
@@ -128,8 +128,8 @@ MODRET set_controls(cmd_rec *cmd)
 	return PR_HANDLED(cmd);
 }
 
-/* What is wrong with a path for a log, or NULL. Sessions open it, and whoever starts the server sees
- * nothing of that. */
+/* The fault of a path for a log, or NULL. Sessions open it, and whoever starts the server sees nothing of
+ * that. */
 static const char *wrong_log(pool *p, const char *path)
 {
 	const char *directory;
@@ -139,7 +139,7 @@ static const char *wrong_log(pool *p, const char *path)
 	if (dir_exists2(p, path))
 		return "this is a directory: write the path of a file, or none";
 	directory = pstrndup(p, path, (size_t)(strrchr(path, '/') - path));
-	/* Of a file in the root, nothing is left. */
+	/* A file in the root has nothing left. */
 	if (directory[0] != '\0' && !dir_exists2(p, directory))
 		return pstrcat(p, "there is no directory ", directory,
 			       ": make it, or write another path, or none", NULL);

@@ -14,7 +14,7 @@ module imtcp_module;
 #define DEFAULT_URL "http://127.0.0.1:8750"
 /* A service on this machine answers in a few; a client notices hundreds. */
 #define DEFAULT_TIMEOUT_MS 300
-/* What a transfer stands still for an answer that is there at once. */
+/* A transfer waits this long for an answer that comes at once. */
 #define GLANCE_MS 20
 /* Nobody waits for an answer during a transfer, and ProFTPD's timers look for it each second. */
 #define LATER_LIMIT_MS 5000

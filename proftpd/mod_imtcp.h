@@ -30,7 +30,7 @@
 /* TCP_CA_NAME_MAX of the kernel, which tells only itself. */
 #define IMTCP_NAME_BYTES 16
 
-/* What an answer can mean for the connection. */
+/* The meaning of an answer for the connection. */
 enum imtcp_case {
 	IMTCP_OFF,     /* congestion control may be left out of account [EN §2.3] */
 	IMTCP_BG,      /* take only spare bandwidth */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A peer that says anything: drives the core with numbers from a source of bytes (random, or the
- * fuzzer's), as the kernel could: snd_nxt only grows, snd_una stays within what was sent, the
- * clock does not run backwards; everything that the peer decides (which ACK, when, which round
- * trip time its timestamps make) is free. What must hold is checked at each step.
+ * A peer that says anything. It drives the core with numbers from a source of bytes, random or the fuzzer's, within the
+ * kernel's promises: snd_nxt only grows, snd_una stays within the data sent, and the clock does not run backwards. All
+ * that a peer decides is free: which ACK, when, and which round trip time its timestamps make. Each step checks the
+ * invariants.
  */
 #ifndef IMTCP_DRIVE_H
 #define IMTCP_DRIVE_H
@@ -25,7 +25,7 @@ struct drive {
 	uint64_t now_us, acked_segs;
 	uint32_t una, nxt, mss, header, floor_segs, limit_segs;
 	uint32_t chunk_segs, round_over, srtt_us;
-	uint32_t honest; /* of 64 things that the peer says, so many are plausible */
+	uint32_t honest; /* so many of 64 things that the peer says are plausible */
 };
 
 /* Why it failed; NULL: all holds. */
@@ -107,7 +107,7 @@ static inline void drive_init(struct drive *d, const struct drive_source *src)
 	chosen.delta_q8 = (uint32_t)drive_any(src);
 	chosen.stream_packets = (uint32_t)drive_any(src);
 	chosen.g_q8 = (uint32_t)drive_any(src);
-	/* of a number that is drawn already: the corpus's inputs go on meaning what they did */
+	/* from a number that is drawn already, so that the corpus's inputs keep their meaning */
 	if (chosen.gamma_q16 & 1)
 		chosen.pause_plus1 = chosen.gamma_q16 >> 24;
 	if (chosen.gamma_q16 & 2)

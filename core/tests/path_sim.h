@@ -28,7 +28,7 @@ static inline uint32_t sim_flight_segs(const struct sim *s)
 	return (s->snd_nxt - s->snd_una + SIM_MSS - 1) / SIM_MSS;
 }
 
-/* What the connection may send on the whole, and its window. */
+/* The data that the connection may send, and its window. */
 static inline uint32_t sim_ceiling_segs(const struct sim *s)
 {
 	return s->cfg.max_bps ? (uint32_t)imtcp_max(
@@ -91,7 +91,7 @@ static inline uint64_t sim_unsent(const struct sim *s)
 	return unsent;
 }
 
-/* What TCP's window, and the receiver's, let go. */
+/* Sends as much as TCP's window and the receiver's allow. */
 static inline uint32_t sim_room(const struct sim *s)
 {
 	uint64_t window = s->w.cwnd_segs;
@@ -331,7 +331,7 @@ static inline void sim_run(struct sim *s, uint64_t until_us)
 		if (s->cfg.app_bps)
 			next_ns = imtcp_min(next_ns, s->now_ns + 1000000);
 		if (s->delack_at_ns && s->delack_at_ns < next_ns) {
-			/* what waits at the receiver comes before anything later */
+			/* segments that wait at the receiver come before anything later */
 			sim_ack_leaves(s, s->delack_at_ns);
 			continue;
 		}

@@ -35,15 +35,15 @@ struct sim_cfg {
 	uint64_t bucket_bps; /* token bucket in front of the FIFO; 0: none */
 	uint64_t bucket_bytes;
 	uint64_t max_bps;      /* pacing ceiling; 0: none */
-	uint64_t app_bytes;    /* what the application has written; 0: without end */
+	uint64_t app_bytes;    /* bytes that the application has written; 0: without end */
 	uint64_t app_bps;      /* at which rate it writes; 0: at once */
 	uint32_t sndbuf_bytes; /* in flight and unsent at most; 0: as much as it likes */
 	uint32_t unsent_bytes; /* unsent at most (TCP_NOTSENT_LOWAT); 0: as much as it likes */
 	uint32_t rcv_segs;     /* the receiver's window; 0: it never limits */
 	uint64_t stall_us;     /* ACKs stop for a time, then go on */
 	uint64_t stall_at_us;  /* when */
-	uint32_t mtu_bytes; /* of the bottleneck, which fragments what is longer; 0: nothing is */
-	uint32_t rtt_us;    /* without queue */
+	uint32_t mtu_bytes;    /* MTU of the bottleneck, which fragments longer packets; 0: none */
+	uint32_t rtt_us;       /* without queue */
 	uint32_t rtt_after_us; /* after step_at_us; 0: the same */
 	uint32_t
 		others_us; /* others' queue that never empties: at most, and half of that at least */
@@ -148,7 +148,7 @@ static inline uint64_t sim_us(const struct sim *s)
 	return s->now_ns / 1000;
 }
 
-/* What a segment that leaves now waits for by the path and by others' sawtooth. */
+/* The delay of a segment that leaves now, by the path and by others' sawtooth. */
 static inline uint64_t sim_way_us(const struct sim *s)
 {
 	uint64_t us = s->cfg.rtt_us;
@@ -168,7 +168,7 @@ static inline uint64_t sim_cross_bps(const struct sim *s, uint64_t at_ns)
 								      : s->cfg.cross_bps;
 }
 
-/* What the path leaves to this flow now. */
+/* The bandwidth that the path leaves to this flow now. */
 static inline uint64_t sim_avail_bps(const struct sim *s)
 {
 	return s->cfg.capacity_bps - sim_cross_bps(s, s->now_ns);

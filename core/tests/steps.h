@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What holds for the delay-based controls whatever happens: each takes its steps from bytes (the
- * fuzzer's, or random ones) and says what did not hold; NULL: all did. Times run forward, as the
- * socket's clock does; round trips, timestamps and windows are anything.
+ * Invariants of the delay-based controls. Each takes its steps from bytes, the fuzzer's or random ones, and names the
+ * invariant that did not hold; NULL: all did. Times run forward, as the socket's clock does; round trips, timestamps
+ * and windows are anything.
  */
 #ifndef IMTCP_STEPS_H
 #define IMTCP_STEPS_H
@@ -19,7 +19,7 @@
 			return #what;                                                              \
 	} while (0)
 
-/* What a kernel may say: a window of 1...limit, a clock that runs forward. */
+/* Samples that a kernel may give: a window of 1...limit, a clock that runs forward. */
 struct steps_flow {
 	struct imtcp_window w;
 	uint64_t now_us;
@@ -285,7 +285,7 @@ static inline const char *steps_fs(struct bytes *in)
 	return NULL;
 }
 
-/* What holds of the papers' units after each step. */
+/* Invariants of the papers' units after each step. */
 static inline const char *steps_paper_units(const struct imtcp_meas *m)
 {
 	HOLDS(m->low_bps <= m->high_bps);
@@ -299,7 +299,7 @@ static inline const char *steps_paper_units(const struct imtcp_meas *m)
 	return NULL;
 }
 
-/* What a Control unit's answer has to hold to. */
+/* Invariants of a Control unit's answer. */
 static inline const char *steps_paper_answer(const struct imtcp_flow *c,
 					     const struct imtcp_paper *p,
 					     const struct imtcp_departure *dep,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What every test file shares: cmocka, suites, seeded random numbers, comparisons in percent.
+ * Shared by all test files: cmocka, suites, seeded random numbers, comparisons in percent.
  */
 #ifndef IMTCP_TEST_H
 #define IMTCP_TEST_H
@@ -54,7 +54,7 @@ static inline uint64_t rnd_any(uint64_t *state)
 	return v >> (rnd(state) & 63);
 }
 
-/* What a connection has that nobody chose anything for. */
+/* A connection with all defaults. */
 static inline const struct imtcp_params *defaults(void)
 {
 	static struct imtcp_params p;

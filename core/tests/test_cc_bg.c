@@ -154,7 +154,7 @@ static void a_small_g_leaves_what_a_measurement_needs(void **state)
 	f.c.params.g_q8 = IMTCP_G_LEAST_Q8;
 	f.c.meas.smoothed_bps = 40 * MBPS;
 	assert_int_equal(cap_of(&f, f.c.meas.n + 2), 10);
-	f.c.meas.smoothed_bps = 1; /* of which the share is nothing */
+	f.c.meas.smoothed_bps = 1; /* its share is nothing */
 	assert_int_equal(cap_of(&f, f.c.meas.n + 2), 10);
 }
 
@@ -196,7 +196,7 @@ static void the_threshold_is_a_quarter_of_deltas_queue_and_one_segment_of_ones_o
 	assert_int_equal(imtcp_bg_threshold_us(384, 20000, 20 << 16, 1, 0), 2500 + 1000);
 	assert_int_equal(imtcp_bg_threshold_us(307, 2000, 20 << 16, 1, 0),
 			 300 + 100); /* the hosts */
-	/* of 300 ms as of 30; a window of two has no more than these of its own */
+	/* 300 ms are as 30; a window of two has no more than these of its own */
 	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 100 << 16, 1, 0), 1494 + 3000);
 	assert_int_equal(imtcp_bg_threshold_us(307, 300000, 2 << 16, 1, 0), 1494 + 30000);
 	/* four to one host share that segment; who was not counted is alone */
@@ -324,7 +324,7 @@ static void the_least_window_of_many_to_one_host_is_two_for_all_of_them(void **s
 	assert_int_equal(f.c.facts.trickle_q16, 65536 / 32);
 }
 
-/* Of a window of four TCP makes two; the control's, of 1.25, is half as large then. */
+/* TCP halves its window of four to two, and the control halves its own, of 1.25. */
 static void a_loss_halves_a_window_below_two(void **state)
 {
 	struct flow f;

@@ -38,7 +38,7 @@ static void a_packet_is_late_above_a_tenth_of_the_range(void **state)
 	assert_int_equal(n.min_rtt_us, 25001);
 }
 
-/* What was sent again is timed in ticks of a millisecond, cut off. */
+/* Retransmissions are timed in ticks of a millisecond, cut off. */
 static void a_sample_of_whole_milliseconds_makes_no_shorter_least_round_trip(void **state)
 {
 	struct imtcp_window w;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What follows from the trends: the sub-range, the outcome, the next range [IM §3.2.4-3.2.6]. */
+/* From trends to the sub-range, the outcome and the next range [IM §3.2.4-3.2.6]. */
 #include "test.h"
 
 #define K IMTCP_SUB_RANGES
@@ -416,7 +416,7 @@ static void more_than_the_capacity_that_a_queue_showed_is_no_strain(void **state
 	assert_int_equal(m.low_bps, 40 * MBPS);
 	assert_int_equal(m.high_bps, 56250 * KBPS);
 	assert_int_equal(m.capacity_bps, 50 * MBPS);
-	/* nor does one that reaches far down stay so slow */
+	/* one that reaches far down does not stay so slow either */
 	judged_as(&m, "FF");
 	m.capacity_bps = 50 * MBPS;
 	m.queued_at_us = NOW;

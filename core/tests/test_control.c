@@ -176,7 +176,7 @@ static void a_hold_is_never_longer_than_t(void **state)
 		holds++;
 		bytes = (uint64_t)imtcp_min(room, h.ev.chunk_segs) * MSS;
 		gap_us = imtcp_time_us(bytes, h.m.next_bps);
-		/* T at the slower of what paces and what is delivered */
+		/* T at the slower of the pacing rate and the delivery rate */
 		rate = imtcp_min(h.ev.base_bps,
 				 imtcp_rate_bps((uint64_t)h.ev.flight_segs * MSS, h.ev.srtt_us));
 		limit_us = imtcp_min(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What is known of a connection, whatever control it has. */
+/* Facts about a connection under any control. */
 #include "test.h"
 #include <imtcp/facts.h>
 

@@ -191,7 +191,7 @@ static void a_window_that_one_ack_empties_is_a_round_from_its_departure(void **s
 	imtcp_round_on_ack(&r, now, una, una + 2 * MSS, 9000, 256);
 	for (uint32_t i = 1; i <= 5; i++) {
 		una += 2 * MSS;
-		now += 30000; /* of which the sender did nothing for 20 */
+		now += 30000; /* the sender was idle for 20 of them */
 		assert_int_equal(imtcp_round_on_ack(&r, now, una, una, 10000, 256), 1);
 		assert_int_equal(r.count, i);
 		assert_int_equal(r.last_samples, 1);

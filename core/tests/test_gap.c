@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What streams say together, worked from A = x - C (R/S - 1). C = 100 Mbit/s; a packet of 1250 bytes
+ * The joint result of streams, worked from A = x - C (R/S - 1). C = 100 Mbit/s; a packet of 1250 bytes
  * takes 100 us of it.
  */
 #include "test.h"

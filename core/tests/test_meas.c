@@ -651,8 +651,8 @@ static void with_a_share_the_whole_is_still_measured_and_the_share_is_taken(void
 			s.flow.params.g_q8 = shares_q8[i];
 			sim_run(&s, START + 10 * SEC);
 			assert_within_pct(s.flow.meas.smoothed_bps, 100 * MBPS, 8);
-			/* what holds keep back is more of a smaller window; the cap is a 20th above, and
-			 * of whole segments */
+			/* holds keep back more of a smaller window; the cap is a 20th above, in whole
+			 * segments */
 			assert_at_least((uint64_t)sim_goodput_bps(&s, 10),
 					(uint64_t)(share * 85 * MBPS));
 			assert_at_most((uint64_t)sim_goodput_bps(&s, 10),

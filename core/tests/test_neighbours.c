@@ -27,7 +27,7 @@ static void after_a_second_without_any_nobody_is_there(void **state)
 	for (int i = 0; i < 5; i++)
 		imtcp_neighbours_note(&n, 7);
 	assert_int_equal(imtcp_neighbours_note(&n, 9), 1);
-	/* nor where a clock went back */
+	/* the same if a clock went back */
 	assert_int_equal(imtcp_neighbours_note(&n, 3), 1);
 }
 

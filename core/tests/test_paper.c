@@ -47,7 +47,7 @@ static void ask(struct unit *u)
 	imtcp_paper_unit(&u->c.meas, &u->p, &u->dep, &u->d);
 }
 
-/* What the answer lets go leaves: segs segments. */
+/* The answer lets segs segments go, and they leave. */
 static void leaves(struct unit *u, uint32_t segs)
 {
 	u->dep.snd_nxt += segs * MSS;
@@ -609,7 +609,7 @@ static void tcp_lp_halves_and_then_goes_down_to_one_packet_within_itt(void **sta
 	assert_int_equal(f.u.d.w.cwnd_segs, 2);
 }
 
-/* RTTs of 30 and 50 ms: late above 32 ms. Of a window of 10 more than 5 have to be. */
+/* RTTs of 30 and 50 ms: late above 32 ms. With a window of 10, more than 5 have to be late. */
 static void nice_halves_when_more_than_half_of_the_window_is_late(void **state)
 {
 	struct imtcp_window w = {10, 2, 0, 0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What a user may choose (params.h). */
+/* Parameters that a user may choose (params.h). */
 #include "test.h"
 
 static void the_defaults_are_those_of_the_papers(void **state)

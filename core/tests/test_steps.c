@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What holds for every input (steps.h), over random ones. A failure prints its seed, and
+ * Invariants for every input (steps.h), over random ones. A failure prints its seed, and
  * IMTCP_SEED=n runs that case alone.
  */
 #include "test.h"

@@ -404,7 +404,7 @@ static void an_ack_for_more_than_two_packets_took_the_place_of_others(void **sta
 	ack(&t, 9);
 	ack(&t, 11);
 	assert_true(t.s.thinned);
-	/* what lies before the stream is not of it */
+	/* packets before the stream do not belong to it */
 	send_stream(&t, 30 * MBPS, 50 * MBPS, 12, 40 * MBPS);
 	imtcp_stream_on_ack(&t.s, FIRST_SEQ + 2 * M, 1, 2, C);
 	assert_false(t.s.thinned);

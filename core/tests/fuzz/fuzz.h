@@ -50,7 +50,7 @@ static inline uint64_t take_any(struct bytes *b)
 	}
 }
 
-/* What is in force: half of the time nothing was chosen, else anything. */
+/* The parameters in force: half of the time the defaults, else anything. */
 static inline void take_params(struct bytes *b, struct imtcp_params *p)
 {
 	imtcp_u32 words[sizeof(*p) / sizeof(imtcp_u32)];
