@@ -21,7 +21,7 @@
 /* uapi/linux/bpf.h */
 #define BPF_SOCK_OPS_HDR_OPT_LEN_CB 14
 #define BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG (1 << 6)
-#define TCP_BPF_SOCK_OPS_CB_FLAGS 1008 /* of bpf_setsockopt; from Linux 6.12 on */
+#define TCP_BPF_SOCK_OPS_CB_FLAGS 1008 /* an option of bpf_setsockopt since Linux 6.12 */
 
 /* Connections of a policy that receive are counted as those to a host are, in places that no mode has. */
 #define RECEIVING_FROM_HOST IMTCP_MODES
@@ -71,7 +71,8 @@ static __always_inline void count_receivers(struct tcp_sock *tp, struct imtcp_re
 	receiver->neighbours = imtcp_note_at(&place, second, &receiver->state.facts.minrtt);
 }
 
-/* Of a rate for all on the wire, this one's share of payload; 0 without one. */
+/* This connection's share of a rate, in payload: bps is for all connections, on the wire. 0 if there is no
+ * such rate. */
 static __always_inline __u64 share_bps(const struct tcp_sock *tp,
 				       const struct imtcp_receiver *receiver, __u64 bps)
 {
@@ -93,7 +94,7 @@ static __always_inline struct imtcp_receiver *receiver_of(struct bpf_sock *sk, s
 	return receiver;
 }
 
-/* What came since the packet before. */
+/* Reads what arrived since the last packet that left. */
 static __always_inline void read_arrival(struct tcp_sock *tp, struct imtcp_receiver *receiver,
 					 const struct imtcp_policy *policy, struct imtcp_arrival *a)
 {

@@ -75,7 +75,7 @@ def c_faults(files: list[str]) -> list[str]:
 def crate_faults() -> list[str]:
     faults = []
     for manifest in [*ROOT.glob("crates/*/Cargo.toml"), ROOT / "lab/load/Cargo.toml"]:
-        # What tests use is another matter.
+        # Tests are free to use anything.
         text = manifest.read_text().split("\n[dev-dependencies]")[0]
         name = re.search(r'^name *= *"([^"]+)"', text, re.MULTILINE)[1]
         if name not in CRATES_MAY_USE:

@@ -41,13 +41,13 @@ TESTS = tuple(
 
 #: Guest inputs that are tests: each matters to its own results alone.
 OTHER_TESTS = ("tests/test_", "lab/tests/test_")
-#: What is asked and said of a figure is no part of these tests.
+#: Questions and verdicts of figures are no part of these tests.
 FIGURES = ":!lab/src/imtcp_lab/experiments"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a test came to with a seed."""
+    """The outcome of a test with a seed."""
 
     #: Why it failed; ``""``: it passed.
     wrong: str
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def outcomes(seed: int, arguments: list[str]) -> dict[str, Outcome]:
-    """What each test came to with a seed."""
+    """The outcome of each test with a seed."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [sys.executable, "-m", "pytest", "-q", "-m", "vm", "-p", "no:cacheprovider"]
         command += [f"--junit-xml={report.name}", *arguments]

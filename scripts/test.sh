@@ -117,7 +117,7 @@ printf '\n== all parts\n'
 [ "$skipped" = 0 ] || grep -hE '^SKIPPED|^skipped:' "$log"/*.log
 for name in $broken; do
 	printf 'failed in %s (%s):\n' "$name" "$log/$name.log"
-	# What failed is named last, where a reader of a long log looks first.
+	# Failures come last, where a reader of a long log looks first.
 	sed -n '/^---- .* ----$/,/^note: run with\|^failures:/p; /^FAILED \|^ERROR /p' "$log/$name.log" | grep . ||
 		tail -n 5 "$log/$name.log"
 done

@@ -8,8 +8,8 @@ Only requests that are meant to be right pass through here; wrong ones stay as t
 - An address of a client is a host's (`is_peer` of the service).
 - A zone is one of the time zone database.
 - `min_days` is at most `max_days`, and 7 with the history of a week; `next_min_s` is at most
-  `next_max_s`. What is not set here may be set by an earlier request, so they are set together or
-  not at all.
+  `next_max_s`. An earlier request may have set a value that this one leaves out, so all are set
+  together or none.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ def inside(name: str, *command: str) -> list[str]:
 
 #: Nobody listens there: batches stay in the spool.
 AWAY = "http://127.0.0.1:1"
-#: Of connections in the network namespace of the sender.
+#: For connections in the network namespace of the sender.
 IN_A = ["--netns", f"/run/netns/{NAMES['a']}"]
-#: Of the tests alone: neither root nor programs in the kernel.
+#: For the tests alone: needs neither root nor programs in the kernel.
 ALONE = ["--no-connections"]
 #: An agent that needs nothing but itself. After 5 s there is about a result each second.
 PEERS = [f"127.0.0.{host}" for host in range(1, 6)]

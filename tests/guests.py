@@ -33,7 +33,7 @@ from vm_guests import runner
 ROOT = Path(__file__).resolve().parent.parent
 IMTCP = ROOT / "target" / "release" / "imtcp"
 RECEIVER = "10.2.0.2"
-#: Which sample of the tests this is: no guest of one has the seed of another's.
+#: The number of this sample of the tests: no two samples have guests with the same seed.
 SAMPLE = int(os.environ.get("IMTCP_TEST_SEED", "0"))
 SEEDS_OF_A_SAMPLE = 100
 
@@ -78,7 +78,7 @@ def run(
 ) -> JobResult:
     """Run `script` in a guest with ``./wire`` and ``$OUT``; it must succeed.
 
-    What a path does is told by the fast guests.  What a kernel takes is asked of stock ones.
+    Fast guests show the behaviour of paths.  Stock kernels show what a verifier accepts.
     """
     job = Job(
         _PRELUDE + script.removeprefix(UP),
@@ -239,8 +239,8 @@ BY_ACCIDENT = 1e-4
 SEEDS = range(1, 4)
 #: A valid result is at most so many times what the path carries: above, it is wrong.
 ERROR = 1.15
-#: At most one valid result in fifty is wrong.  Of 80 transfers behind a token bucket none had one,
-#: in another build one did (lab/results/test-seeds.md).
+#: At most one valid result in fifty is wrong.  Few transfers behind a token bucket have one
+#: (lab/results/test-seeds.md).
 WRONG = 0.02
 
 
@@ -255,7 +255,7 @@ def assert_seldom_wrong(valid_bps: list[int], carried_bps: float) -> None:
 
 
 def valid_bps(results: Iterable[JobResult], control: str, least_events: int) -> list[int]:
-    """What was measured and called valid, in order of size; each guest has so many events."""
+    """The valid results in order of size; each guest has so many events."""
     events = []
     for result in results:
         of_one = [e for e in lines(result, f"{control}.events") if "outcome" in e]

@@ -35,7 +35,7 @@ def within(what: str, value: float, least: float, most: float) -> None:
 
 
 def taken() -> str:
-    """What was met since the last call, as JSON; nothing if none was."""
+    """The bounds that were met since the last call, as JSON; empty if none was."""
     told = json.dumps(_met) if _met else ""
     _met.clear()
     return told

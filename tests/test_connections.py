@@ -161,8 +161,8 @@ def test_a_reader_that_stops_costs_no_more_than_it_costs_reno(control: str, allo
     at_most("of Reno's seconds", more_s / took_s("reno"), allowed)
 
 
-#: Guests of an ensemble, of two transfers each: enough to pass, and enough to fail. What falls
-#: beside its bound by chance alone is asked for twice as much again.
+#: Guests of an ensemble, of two transfers each: enough to pass, and enough to fail. A value that
+#: misses its bound by chance is measured again, with twice as much.
 GUESTS, GUESTS_MOST = 5, 15
 #: Standard errors of the difference. The first end the search early. Beyond the last what is within
 #: its bound is less than once in 10 000 samples (Student's t, 30 transfers of each control).
@@ -271,7 +271,7 @@ def test_on_a_lan_the_background_is_as_fast_as_reno_and_holds_nothing_to_measure
     assert last["meas_completed"] == 0
     # it yields all the same, to its own queue
     at_least("times that it yielded", last["reductions"]["rtt"], 1)
-    # of which one look may meet the top
+    # one look may meet the top
     at_most("median round trip, us", median(one["srtt_us"] for one in seen), 2_000)
 
 
@@ -469,9 +469,9 @@ def test_a_receiver_that_lies_gains_no_window_beyond_the_rules_and_all_data_arri
             window_rate = int(row["cwnd_segs"]) * int(row["mss_bytes"]) * 1e6 / int(row["rtt_us"])
             assert int(row["pacing_bytes_per_sec"]) <= max(3.1 * window_rate, 1.25 * 20e6 / 8)
     at_most("imtcp, of Reno's seconds", (seconds["imtcp"] - 0.1) / seconds["reno"], 1.15)
-    # Whoever makes the round trip look shorter than it is tells the background of a queue that
-    # is not there, and is sent to as if it were: slowly, but to the end.
-    # A quarter of a segment in each of 20 ms at the least: 2 MB are some 1400 segments.
+    # A peer that makes the round trip look shorter pretends a queue. The background sends to it
+    # slowly, but to the end. A quarter of a segment in each of 20 ms at the least: 2 MB are some
+    # 1400 segments.
     most_s = 1400 * 4 * 0.02 if mode == "optimistic" else seconds["reno"] * 2 + 0.1
     at_most("imtcp_bg, of the most seconds", seconds["imtcp_bg"] / most_s, 1)
 

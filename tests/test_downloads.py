@@ -1,4 +1,4 @@
-"""What a run receives yields: the windows on the wire, the queue that it leaves, its limits."""
+"""Downloads of a run yield: the windows on the wire, the queue, the limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.vm
 SENDER = "10.1.0.2"
 PATH = Path3(forward="rate 50mbit limit 1000")
 RTT_S = 0.030
-#: Of the guests' tcp_rmem of 16 MB.
+#: Window scale for the guests' tcp_rmem of 16 MB.
 WINDOW_SCALE = 9
 MSS = 1448
 SYN, RST = 2, 4
@@ -47,7 +47,7 @@ class Seen:
 
 
 def _packets(result: JobResult, name: str) -> Iterator[Seen]:
-    """Of the connection that carries the data, after its handshake."""
+    """Packets of the connection that carries the data, after its handshake."""
     captured = rows(result, name)
     sent: dict[str, int] = {}
     for row in captured:
@@ -74,7 +74,7 @@ def _beyond(a: int, b: int) -> int:
 def _flight_segs(result: JobResult, name: str) -> float:
     """Under way in the last half of six seconds, on the mean.
 
-    What was offered is never taken back, and nothing is sent beyond it.
+    An offer is never taken back, and nothing is sent beyond it.
     """
     newest, end, samples = None, None, []
     for seen in _packets(result, name):
@@ -105,7 +105,7 @@ def test_the_window_of_a_download_leaves_a_short_queue_and_is_never_taken_back(
     result = run(script, kernel)
     flight = {name: _flight_segs(result, f"{name}.csv") for name in orders}
     bdp_segs = 50e6 * RTT_S / 8 / 1514
-    # What is under way beyond that waits in the queue.
+    # Data in flight beyond that waits in the queue.
     at_most("steered, of what the path holds", flight["both"] / bdp_segs, 1.3)
     at_least("and otherwise", flight["send"] / bdp_segs, 3)
     received = {name: _summary(result, name)["bytes_received"] for name in orders}

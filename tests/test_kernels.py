@@ -33,7 +33,7 @@ OBJECTS = {
     ),
 }
 NAMES = tuple(name for names in OBJECTS.values() for name in names)
-#: What takes time is done with these: two that measure, one that does not, and one as printed.
+#: Slow tests use these: two that measure, one that does not, and one as printed.
 SOME = ("imtcp", "imtcp_bg", "imtcp_ledbat", "imtcp_paper")
 YES, NO = ["yes"] * len(NAMES), ["no"] * len(NAMES)
 
@@ -104,8 +104,8 @@ def test_bpftool_registers_the_objects_and_connections_work_without_the_command(
         assert {row["control"] for row in transfer.sent} == {control}
 
 
-#: What the verifier may go through for the programs of each object, and the bytes of stack of
-#: any.  The kernel's limits are a million instructions and 512 bytes for all frames.
+#: Most instructions that the verifier may go through for the programs of each object, and most
+#: bytes of stack.  The kernel's limits are a million instructions and 512 bytes for all frames.
 MOST_INSNS = {
     "imtcp": 100_000,
     "imtcp_modes": 20_000,

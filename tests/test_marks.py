@@ -1,4 +1,4 @@
-"""What queues see of a run's packets: the priority on its host, the DSCP on the wire."""
+"""Marks of a run's packets that queues see: the priority on its host, the DSCP on the wire."""
 
 from __future__ import annotations
 

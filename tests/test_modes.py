@@ -163,7 +163,7 @@ def test_the_modes_that_measure_nothing_use_an_idle_path() -> None:
 
 
 def latecomers_part(control: str) -> float:
-    """What the second of two flows gets, as a multiple of the first one's, in the end."""
+    """The second flow's rate in the end, as a multiple of the first one's."""
     path = Path3(forward="rate 4mbit limit 500")
     script = UP + path.script()
     script += watched(
@@ -282,7 +282,7 @@ def test_the_kernels_lp_is_reno_where_the_peers_clock_is_far_from_ours() -> None
             at_least(f"try {i}, of Reno's window", window, 0.9)
         else:
             assert apart > 0.02 or window < 0.9, (i, offset_ms, apart, window)
-    # Of all offsets seven eighths are so far: none of six is by chance once in 260 000 times.
+    # Seven eighths of all offsets are so far: six in a row miss by chance once in 260 000 times.
     assert seen
     # Where it is not Reno it is not TCP-LP either: alone on an idle path.
     same = Transfer.of(result, "same")

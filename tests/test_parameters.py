@@ -75,7 +75,7 @@ def test_ledbat_with_a_smaller_target_keeps_a_shorter_queue_on_the_same_path() -
         queue_us[target_ms] = record["srtt_us"] - record["min_rtt_us"]
         summary = json.loads(result.files[str(target_ms)].decode().splitlines()[-1])
         at_least(f"{target_ms} ms, of the link", summary["mean_bps"] / link_bps, 0.8)
-    # What slow start put beyond 100 ms goes slowly: by a packet in a round trip and less.
+    # The queue of slow start beyond 100 ms drains slowly: by a packet in a round trip and less.
     at_least("queue for 100 ms, us", queue_us[100], 90_000)
     within("queue for 20 ms, us", queue_us[20], 10_000, 30_000)
 

@@ -70,7 +70,7 @@ def test_what_is_sent_again_counts_towards_the_ceiling() -> None:
     counters = f"ns {path.tx} grep t0: /proc/net/dev"
     # Behind the name come eight numbers of what was received, then the bytes sent.
     sent = f"$({counters} | tr -s ': ' ' ' | cut -d ' ' -f 11)"
-    # Of four connections one waits for its timer now and then, and the others have its share. The
+    # Now and then one of four connections waits for its timer, and the others have its share. The
     # handshake can be lost, too: the ten seconds begin when they have sent for some three.
     script = UP + path.script()
     script += (
@@ -123,7 +123,7 @@ def test_what_is_available_to_a_run_of_several_connections_is_what_they_could_ha
     for parallel in ("1", "4"):
         told = json.loads(result.files[parallel].decode().splitlines()[-1])
         at_least(f"{parallel} of them, results", told["avail_results"], 11)
-        # of an idle path of 50 Mbit/s
+        # on an idle path of 50 Mbit/s
         mean_share = told["avail_mean_bps"] / 50e6
         within(f"{parallel} of them, mean, of the link", mean_share, 0.8, 1.15)
         # The mean is one of whole kbit/s.

@@ -38,7 +38,7 @@ def test_behind_a_token_bucket_what_exceeds_the_sustained_rate_is_rejected(burst
     for control, share in (("imtcp", 0.95), ("imtcp_bg", 0.7)):
         assert_seldom_wrong(valid_bps(results, control, least_events=1), SUSTAINED_BPS)
         at_least(f"{control}, of Reno's rate", bps(control) / bps("reno"), share)
-        # Nor is it averaged in: what a user is shown at the end is what can be had.
+        # The average leaves it out, too: the user sees the rate that can be had.
         looks = [lines(result, f"{control}.watch") for result in results]
         shown_bps = [
             [r["avail_smoothed_bps"] for r in each if r["avail_smoothed_bps"]] for each in looks

@@ -117,7 +117,7 @@ static void a_late_answer_is_no_queue(void **state)
 	(void)state;
 	imtcp_receive_on_arrival(&r, &a);
 	assert_int_equal(r.bg.queue_us, 0);
-	/* what answers the ACK of now counts again */
+	/* a segment that answers the ACK of now counts again */
 	a = arrival(now_us + 38000, 38000, 4);
 	imtcp_receive_on_arrival(&r, &a);
 	assert_int_equal(r.bg.newest_rtt_us, 38000);
@@ -161,7 +161,7 @@ static uint64_t miss_one(struct imtcp_receive *r, uint64_t now_us, uint32_t for_
 
 	a.early_segs = r->early_segs + 1;
 	imtcp_receive_on_arrival(r, &a);
-	/* what came behind it is in order now */
+	/* the segments behind it are in order now */
 	a = arrival(now_us + for_us, BASE, 4 + for_us / 250);
 	a.early_segs = r->early_segs;
 	imtcp_receive_on_arrival(r, &a);

@@ -147,6 +147,6 @@ def test_a_killed_worker_costs_no_point_and_none_counts_twice(tmp_path, loop):
         killer.join()
     assert [p.scenario.seed for p in points] == [1, 2, 3, 4, 5, 6]
     assert len(list(saved.iterdir())) == 6
-    # What the killed one was at was begun again elsewhere.
+    # The job of the killed one began again elsewhere.
     assert len(started(starts)) > 6
     assert {seed for seed, _ in started(starts)} == {1, 2, 3, 4, 5, 6}

@@ -1,4 +1,4 @@
-"""The papers' figures: what is run for each, how it is judged, drawn and reported."""
+"""The papers' figures: their runs, verdicts, pictures and report."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def commit() -> int:
 
 
 def chosen() -> list[str]:
-    """What this run is to run."""
+    """The figures of this run."""
     asked = os.environ.get("IMTCP_TEST_FIGURES")
     if asked == "all":
         return NAMES
@@ -40,7 +40,7 @@ def chosen() -> list[str]:
 
 
 def turn(number: int) -> str:
-    """Whose turn it is with this hash."""
+    """The figure whose turn it is with this hash."""
     return NAMES[number % len(NAMES)]
 
 

@@ -303,7 +303,7 @@ def test_a_commit_is_told_with_how_many_later_ones_changed_what_the_kernel_loads
     results.write_text(tmp_path / "core" / "include" / "rule.h", "int y;")
     committed(tmp_path)
     assert "(2 later commits changed" in results.told_of([f"{measured_at}-dirty"])
-    # Of a history that is not here, and of several, nothing is known.
+    # Nothing is known about a history that is not here, or about several.
     assert results.told_of(["f" * 40]) == "f" * 40
     assert results.told_of(["a", "b"]) == "a, b"
     assert results.told_of([]) == "-"

@@ -1,4 +1,4 @@
-"""What the dumbbell's script says to the kernel."""
+"""The dumbbell's script for the kernel."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from imtcp_lab.netns import NetnsRunner
 
 
 def files(**of_controls: tuple[float, int, int]) -> dict[str, bytes]:
-    """What a round leaves: bytes a second, and ticks of user and of idle time, by control."""
+    """The files of a round: bytes a second, and ticks of user and of idle time, by control."""
     out = {}
     for name, (rate, user, idle) in of_controls.items():
         received = {"bits_per_second": rate * 8, "bytes": int(rate)}

@@ -57,7 +57,7 @@ def same(first: JobResult, second: JobResult) -> None:
 
 
 def sent_bytes(result: JobResult) -> int:
-    """What netem let through at the bottleneck."""
+    """Packets that netem let through at the bottleneck."""
     words = result.files["qdisc.txt"].decode().split()
     return int(words[words.index("Sent") + 1])
 

@@ -1,4 +1,4 @@
-"""What a job finds in the VM, what comes back, and how failures are told."""
+"""Jobs in the VM: their surroundings, their results, and their failures."""
 
 from __future__ import annotations
 

@@ -509,7 +509,7 @@ struct tcp_packet {
 	uint8_t options[20];
 };
 
-/* What a liar knows of its one connection. */
+/* A liar's state of its one connection. */
 static struct {
 	int fd;
 	struct iphdr ip;   /* of the peer's last packet */

@@ -240,8 +240,8 @@ IMTCP_INLINE void imtcp_meas_next_range(struct imtcp_meas *m, imtcp_u64 now_us, 
 		imtcp_meas_set_range(m, m->low_bps, m->high_bps);
 	} else if (outcome == IMTCP_OUT_OF_RANGE) {
 		imtcp_store_clear(&m->store);
-		/* A stream without strain is within the capacity. Above the capacity, the trains
-		 * were wrong, unless a queue confirmed them. */
+		/* A stream without strain is within the capacity. If it exceeds the capacity, the
+		 * trains were wrong, unless a queue confirmed them. */
 		if (a == 0) {
 			if (m->capacity_bps && m->high_bps > m->capacity_bps && !queued)
 				m->capacity_bps = m->high_bps + (m->joined ? 0 : least);

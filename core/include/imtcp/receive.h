@@ -41,11 +41,11 @@
 /* W is at most so many times what arrives in a round trip, and the first window. ours: slow start doubles, and must not wait for
  * W. */
 #define IMTCP_RECEIVE_AHEAD 2U
-/* W grows by a twelfth in a round trip: no estimate bounds it, so it grows slowly. ours: imtcp_bg without an estimate has a half,
- * with which the web took 11 % longer here, and not 5 (lab/notes/0033-downloads.md). */
+/* W grows by a twelfth in a round trip. ours: no estimate bounds W, and with the half of imtcp_bg it harmed
+ * others twice as much (lab/notes/0033-downloads.md). */
 #define IMTCP_RECEIVE_GROWTH_DIV 12U
 
-/* What arrived since the packet before. bytes is 0 where nothing did in order. */
+/* Data that arrived since the last look. bytes is 0 if none came in order. */
 struct imtcp_arrival {
 	imtcp_u64 now_us;
 	imtcp_s32 rtt_us;     /* since our ACK that the newest segment answers; <= 0: none */
@@ -54,7 +54,7 @@ struct imtcp_arrival {
 	imtcp_u32 early_segs; /* that came before a missing one, of the connection so far */
 	imtcp_u32
 		marked; /* a router marked a segment, and the sender has not said yet that it knows (RFC 3168) */
-	imtcp_u32 left_bytes;	      /* of the window that was offered last */
+	imtcp_u32 left_bytes;	      /* left of the window that was offered last */
 	imtcp_u32 delta_q8;	      /* params.h */
 	imtcp_u32 ledbatpp_target_us; /* the same; 0: the law is that of imtcp_bg */
 	imtcp_u32 neighbours;	      /* connections from the same host, with this one */
@@ -94,9 +94,9 @@ IMTCP_INLINE void imtcp_receive_begin(struct imtcp_receive *r, imtcp_u64 now_us)
 
 /*
  * The RTT of this arrival, or 0. A sender that had nothing to send answers late: its segment carries the timestamp of the newest
- * ACK, which came long before. So after a silence of more than a round trip, in which the window did not hold it back, what
- * answers the last ACK before the silence does not count. What answers an earlier one does: the sender had not heard of the
- * last one yet, so these segments were under way, as those of a window that comes in one burst.
+ * ACK, which came long before. So after a silence of more than a round trip, in which the window did not hold the
+ * sender back, a segment that answers the last ACK before the silence does not count. A segment that answers an earlier
+ * ACK counts: it was under way already, as in a window that comes in one burst.
  */
 IMTCP_INLINE imtcp_s32 imtcp_receive_rtt_us(struct imtcp_receive *r, const struct imtcp_arrival *a)
 {
@@ -167,7 +167,7 @@ IMTCP_INLINE void imtcp_receive_bound(struct imtcp_receive *r, const struct imtc
 	r->facts.trickle_q16 = 0;
 }
 
-/* What this arrival tells of the path, for the law. */
+/* Learns what this arrival tells about the path. */
 IMTCP_INLINE void imtcp_receive_learn(struct imtcp_receive *r, const struct imtcp_arrival *a)
 {
 	struct imtcp_facts *f = &r->facts;

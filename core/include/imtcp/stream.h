@@ -58,7 +58,7 @@
 /* Least intervals for a trend or a fit. ours: Two points always lie on a line. */
 #define IMTCP_STREAM_LEAST_INTERVALS 3U
 /* A rise of delay below 1/128 of the stream's length is none, because clocks tick in microseconds.
- * ours: In the middle of a narrow sub-range the FIFO rises by about as much. */
+ * ours: In the middle of a narrow sub-range the FIFO rises by slightly more. */
 #define IMTCP_STRAIN_FLOOR_SHIFT 7
 /* Most packets that one ACK of a receiver answers: it acknowledges at least every second one [RFC
  * 5681 §4.2]. */

@@ -227,7 +227,7 @@ impl Columns {
         Columns { least_bps, ..self }
     }
 
-    /// Of the first records, before any is stored. An export has bit/s.
+    /// Checks the unit of the first records before any is stored. An export has bit/s.
     fn check_unit(&self, records: &[Stored], done: &Imported) -> Result<()> {
         let greatest_bps = records.iter().filter_map(|s| s.record.available_bps).max().unwrap_or(0);
         if done.read > 0 || self.tell_spans() || greatest_bps == 0 || greatest_bps >= self.least_bps

@@ -11,7 +11,7 @@ use imtcp_common::completions::CompletionsArgs;
 use imtcp_common::man::ManArgs;
 use imtcp_logs::args::LogLinesArgs;
 
-/// What this host's connections measure, for an advice service and for Prometheus
+/// Report what this host's connections measure, to an advice service and to Prometheus
 ///
 /// It needs root, to read what the kernel has.
 #[derive(Parser)]
@@ -119,9 +119,9 @@ pub struct FeedArgs {
 
 /// Show what this host's connections do to Prometheus
 ///
-/// It looks at all connections that use imtcp, and adds up what they did since the look before: by mode, and by whose word
-/// they have it (run, attach, a rule's name, or the program itself). What a connection did after the last look before its
-/// end is not in it. If a look takes more than a tenth of the interval, it looks less often.
+/// It looks at all connections that use imtcp, and adds up what they did since its last look. It sums by mode, and by
+/// who chose the mode: run, attach, a rule's name, or the program itself. It misses what a connection did between the
+/// last look and its end. If a look takes more than a tenth of the interval, it looks less often.
 ///
 /// While imtcp is not up, it waits and shows imtcp_loaded 0. It answers 16 connections at once at most, without a token
 /// and without TLS: let no stranger reach the address.

@@ -291,7 +291,7 @@ fn what_is_put_aside_counts_in_the_spools_bound_and_goes_first() {
     let refused = fs::read_dir(&dir)
         .unwrap()
         .filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|e| e == "refused"));
-    // What goes is counted: the log had said that it is put aside.
+    // Removed files are counted: the log had said that they are kept.
     let gone = 3 - refused.count() as u64;
     assert_eq!((spool.waiting().unwrap().len(), spool.dropped()), (2, gone));
     assert!(gone > 0);

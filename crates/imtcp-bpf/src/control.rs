@@ -74,24 +74,24 @@ pub(crate) fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'
         .ok_or_else(|| anyhow!("the control object has no program {name}"))
 }
 
-/// What a cgroup has of one policy, for as long as this lives.
+/// The programs of one policy on a cgroup. They stay as long as this value lives.
 pub struct Links {
     gives: Link,
     /// Each with the suffix of its pin.
     others: Vec<(&'static str, Link)>,
-    /// What its user should know: what is not done, and whose program does not run any more.
+    /// Sentences for the user: marks that are missing, and other programs that do not run any more.
     pub told: Vec<String>,
 }
 
 impl Links {
-    /// Of the program for downloads, where there is one.
+    /// The link of the program for downloads, if there is one.
     pub(crate) fn receive(&self) -> Option<&Link> {
         let mut others = self.others.iter();
         others.find(|(suffix, _)| *suffix == objects::RECEIVE.suffix).map(|(_, link)| link)
     }
 }
 
-/// Which programs a policy may need beside the one that gives connections to it.
+/// Programs that a policy may need beside the one that gives connections to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Programs {
     pub keep_dscp: bool,
@@ -100,7 +100,7 @@ pub struct Programs {
 }
 
 /// Gives the new connections and listeners of a cgroup that pass a filter to a policy, and marks what they send. The
-/// default filter lets all pass. Of several programs on a cgroup the one that was attached first runs first.
+/// default filter lets all pass. If a cgroup has several programs, they run in the order in which they were attached.
 pub fn attach_to_cgroup(
     cgroup: BorrowedFd,
     policy: u64,
@@ -150,8 +150,8 @@ fn attach_beside_others(mark: &Mark, cfg: imtcp_ctl_cfg, cgroup: BorrowedFd) -> 
     Ok(program(&object, mark.program)?.attach_cgroup(cgroup.as_raw_fd())?)
 }
 
-/// A program of a cgroup around this one that lets others be in its place, as BPF_F_ALLOW_OVERRIDE says. One of ours would be:
-/// it may be a firewall's.
+/// A program of a cgroup around this one that allows others in its place (BPF_F_ALLOW_OVERRIDE). Ours would take its
+/// place, and it may be a firewall.
 pub(crate) fn hidden_by_ours(
     cgroup: BorrowedFd,
     kind: sys::bpf_attach_type,
@@ -190,7 +190,7 @@ fn refused(cgroup: BorrowedFd, error: anyhow::Error) -> anyhow::Error {
     .into()
 }
 
-/// Of the programs of a kind that were attached to one very cgroup.
+/// The first program of a kind that was attached to this very cgroup.
 struct FirstProgram {
     id: u32,
     /// It was attached to be the only one.

@@ -63,8 +63,8 @@ impl Messages {
     }
 }
 
-/// Runs `work` in a child and hands over its messages, as far as they came. The child has no descriptors but
-/// `keep`: it must hold no lock and nobody's output when it is left behind.
+/// Runs `work` in a child and hands over its messages, as far as they came. The child has no descriptors but `keep`. So
+/// a child that is left behind holds no lock and nobody's output.
 ///
 /// # Errors
 /// [`held_up`], the failure of `work`, or why there is no child.

@@ -150,7 +150,7 @@ impl NetNs {
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
             std::thread::Builder::new()
-                // Of this thread only, which ends here.
+                // Enters with this thread alone, which ends here.
                 .spawn_scoped(scope, || self.enter().map(|()| work()))?
                 .join()
                 .unwrap_or_else(|e| std::panic::resume_unwind(e))

@@ -15,7 +15,7 @@ use crate::{raw, Obstacle};
 
 pub const BPFFS: &str = "/sys/fs/bpf";
 
-/// Of connections whose offered windows are steered.
+/// The map of connections whose offered windows are steered.
 pub(crate) const RECEIVERS: &str = "imtcp_receivers";
 
 /// Maps that outlive an upgrade when their layouts agree.

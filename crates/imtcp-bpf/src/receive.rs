@@ -18,16 +18,16 @@ pub fn steer_open(policy: u64) -> Result<usize> {
     Ok(refused)
 }
 
-/// Gives the connections of these policies the windows of their buffers again. What cannot be reached keeps its
-/// window until it ends.
+/// Gives the connections of these policies the windows of their buffers again. A connection that cannot be reached
+/// keeps its window until it ends.
 pub fn give_back(policies: &BTreeSet<u64>) {
     for policy in policies {
         let _ = each(*policy, objects::LET_RECEIVE, |_| ());
     }
 }
 
-/// Where a run's program for downloads is pinned: if the run is killed, open downloads go on to yield until the run is swept, and
-/// none has a window that nobody moves.
+/// The pin of a run's program for downloads. If the run is killed, its open downloads go on yielding until the run is
+/// swept. Without the pin their windows would stay as they are.
 fn run_pin(policy: u64) -> PathBuf {
     paths::attach_dir().join(format!("{policy:016x}-run{}", objects::RECEIVE.suffix))
 }

@@ -24,7 +24,7 @@ impl Descriptors {
         Self::of(std::process::id())
     }
 
-    /// Of all processes, whether or not /proc shows their descriptors to us.
+    /// The sockets of all processes, whether or not /proc shows their descriptors to us.
     pub fn of_all() -> Result<Self> {
         Self::of(0)
     }

@@ -11,7 +11,7 @@ use crate::{paths, shared};
 
 pub struct Tags(MapHandle);
 
-/// What a socket that imtcp has marked had before: IP_TOS and IPV6_TCLASS; nothing of what imtcp has left alone.
+/// The values of IP_TOS and IPV6_TCLASS that a socket had before imtcp marked it; `None` for one that imtcp left alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unmarked {
     pub tos: Option<u16>,
@@ -25,13 +25,13 @@ impl Tags {
         Ok(Tags(map))
     }
 
-    /// What a child keeps to use it (in_child.rs).
+    /// The descriptor that a child keeps (in_child.rs).
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
     pub fn set(&self, socket: BorrowedFd, policy: u64) -> Result<()> {
-        // What its packets were marked with before stays noted.
+        // The former mark of its packets stays noted.
         let tag = shared::imtcp_tag { policy, ..self.whole(socket).unwrap_or_default() };
         Ok(self.0.update(&socket.as_raw_fd().to_ne_bytes(), tag.bytes(), MapFlags::ANY)?)
     }

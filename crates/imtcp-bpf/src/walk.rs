@@ -43,7 +43,7 @@ pub(crate) fn read(mut iter: File, mut take: impl FnMut(&[u8])) -> io::Result<()
     }
 }
 
-/// What an iterator that waits for no socket prints.
+/// The items that an iterator prints. The iterator waits for no socket.
 pub(crate) fn items<T: Plain>(link: BorrowedFd) -> io::Result<Vec<T>> {
     let mut printed = Vec::new();
     read(File::from(raw::iter_create(link)?), |bytes| printed.extend_from_slice(bytes))?;

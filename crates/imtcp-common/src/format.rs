@@ -148,7 +148,7 @@ pub fn others_text(text: &str) -> String {
 /// Characters of a name within a line of ours, which must not hide the rest of it.
 const MOST_NAME_CHARS: usize = 300;
 
-/// Of a long name both ends: a path differs from its neighbours there.
+/// Both ends of a long name: paths differ from their neighbours there.
 pub fn short_name(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= MOST_NAME_CHARS {

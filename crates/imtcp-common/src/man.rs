@@ -16,9 +16,9 @@ pub struct ManArgs {
     pub dir: PathBuf,
 }
 
-/// What the pages of a program say beside its command line.
+/// Sections of a program's manual pages that its command line does not give.
 pub struct Pages {
-    /// Of the command with this name.
+    /// Sections for the command with this name.
     pub exit_status: fn(&str) -> &'static str,
     /// Files and what is in them, on the page of the command with this name.
     pub files: fn(&str) -> &'static [(&'static str, &'static str)],

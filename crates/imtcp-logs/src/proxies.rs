@@ -81,8 +81,8 @@ impl Forwarded {
     }
 }
 
-/// Whose request it is that came from `host`, with this header X-Forwarded-For. From the right, for on the left a client
-/// may have written what it liked: the first that is no trusted proxy.
+/// The client whose request came from `host`, with this header X-Forwarded-For. From the right, for on the left a
+/// client may have written what it liked: the first that is no trusted proxy.
 pub fn behind<'a>(
     proxies: &[Proxy],
     host: IpAddr,

@@ -49,8 +49,8 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What an attachment is known by. A cgroup may have several with different filters. A process is moved into one
-/// cgroup of ours alone.
+/// The key of an attachment. A cgroup may have several with different filters. A process is moved into one cgroup of
+/// ours alone.
 pub type Key = (Target, Option<Filter>);
 
 pub fn key(target: &Target, filter: Option<&Filter>) -> Key {
@@ -170,8 +170,8 @@ impl Attachment {
         }
     }
 
-    /// Of attachments of one cgroup the least has what several would take. One with a filter is more specific.
-    /// What was attached by hand keeps what it has. Rules come in the order of their names.
+    /// The order in which attachments of one cgroup take connections: the least first. One with a filter is more
+    /// specific. One by hand comes before a rule. Rules come in the order of their names.
     pub fn rank(&self) -> (bool, Option<&str>, u64, u64) {
         (self.filter.is_none(), self.rule.as_deref(), self.since_unix_s, self.policy)
     }

@@ -11,7 +11,7 @@ use imtcp_bpf::shared::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Of an IPv4 address that is mapped into IPv6.
+/// Bits of the prefix of an IPv4 address that is mapped into IPv6.
 const MAPPED_BITS: u8 = 96;
 
 /// Networks and ports; an empty list lets all pass. In an order of its own, so that the same is equal.

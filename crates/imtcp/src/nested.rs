@@ -111,7 +111,7 @@ pub fn own_processes(attachment: &Attachment, inner: &[Inner]) -> BTreeSet<i32> 
 }
 
 /// The kernel's numbers of the cgroups in which an attachment's sockets were opened, less those of inner runs and
-/// attachments. Those of a process were opened in what it was moved from, too.
+/// attachments. A moved process opened some of its sockets in its former cgroup: that one counts, too.
 pub fn opened_in(attachment: &Attachment, inner: &[Inner]) -> BTreeSet<u64> {
     let all = attachment.cgroups().into_iter().flat_map(|dir| cgroup::ids(&dir));
     let homes = attachment.moved.iter().filter_map(|moved| cgroup::id(&moved.home));

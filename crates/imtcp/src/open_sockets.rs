@@ -118,7 +118,7 @@ pub struct Taking {
     pub unreached: Unreached,
 }
 
-/// What came of one socket or process.
+/// The result for one socket or process.
 #[derive(Default, Serialize, Deserialize)]
 struct Gain {
     saved: Option<(u64, String)>,
@@ -265,7 +265,7 @@ impl<'t> Taker<'t> {
         let mut seen = HashSet::new();
         for thread in procfs::descriptor_tables(pid) {
             match self.of_table(thread, &mut seen, pass)? {
-                // Of a thread that ends meanwhile /proc says "permission denied".
+                // /proc says "permission denied" for a thread that ends meanwhile.
                 Err(e) if !is_gone(&e) && procfs::exists(thread) => {
                     self.gain.unreached.processes += 1;
                     self.gain.unreached.note(&e);
@@ -326,7 +326,7 @@ impl<'t> Taker<'t> {
         let Taking { policy, mode, filter, before, tags, .. } = self.taking;
         let is_before = tags.get(copy).is_some_and(|policy| before.contains(&policy));
         if socket::is_listener(copy) && (is_before || filter.is_some()) {
-            // What one opened elsewhere accepts is not shown to any program with a filter.
+            // A program with a filter does not see connections that a listener from elsewhere accepts.
             match (self.opened_inside.has(copy)?, filter) {
                 (true, Some(_)) if !is_before => return self.take_listener(thread, copy),
                 (true, _) => return Ok(()),

@@ -20,7 +20,7 @@ use crate::param::{self, Assignment, AssignmentParser, InForce};
 pub struct Dscp(pub Option<u8>);
 
 impl Dscp {
-    /// Of RFC 8622: the lower effort.
+    /// Lower effort (RFC 8622).
     const LE: Self = Dscp(Some(1));
 
     fn plus1(self) -> u32 {
@@ -59,16 +59,16 @@ impl Priority {
     }
 }
 
-/// Which way of a connection yields.
+/// The direction of a connection that yields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// What is sent, by the mode; and what is received, by the window that is offered
+    /// Sent data by the mode, and received data by the window that this host offers
     Both,
-    /// What is sent
+    /// Sent data
     #[default]
     Send,
-    /// What is received; what is sent is measured
+    /// Received data; sent data is measured
     Receive,
 }
 
@@ -87,7 +87,8 @@ impl Direction {
     }
 }
 
-/// What is done to packets and windows beside the mode's control. An older imtcp has left nothing.
+/// Marks and direction: what imtcp does to packets and windows beside the mode's control. An older imtcp has none
+/// stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Handling {
@@ -325,11 +326,11 @@ pub struct OrderArgs {
         hide_short_help = true
     )]
     pub priority: Option<Priority>,
-    /// Yield with what is sent, received or both [both]
+    /// Yield with sent data, received data or both [both]
     ///
-    /// What is sent goes by the mode. What is received yields by the window that this host offers: the sender needs
-    /// nothing but TCP timestamps, which all but Windows hosts use by default. With receive, what is sent is measured and shares
-    /// the path as usual. The default is both in mode bg, and send in the other modes.
+    /// Sent data goes by the mode. Received data yields by the window that this host offers. For that the sender needs
+    /// TCP timestamps, which all but Windows hosts use by default. With receive, sent data is measured and shares the
+    /// path as usual. The default is both in mode bg, and send in the other modes.
     #[arg(
         long,
         value_enum,
@@ -360,7 +361,7 @@ pub fn orders(args: &OrderArgs, config: Option<&Path>) -> Result<Policy, Coded> 
 }
 
 impl OrderArgs {
-    /// With --direction receive the mode is that of what is sent.
+    /// With --direction receive the mode holds for sent data.
     pub fn settle(mut self) -> Result<Self, Coded> {
         if self.direction == Some(Direction::Receive) {
             if !matches!(self.mode, Mode::Bg | Mode::Measure) {

@@ -132,7 +132,7 @@ pub(crate) fn replace(path: &Path, value: &impl Serialize) -> Result<()> {
     Ok(fs::rename(new, path)?)
 }
 
-/// What the files of a directory have in them.
+/// The contents of a directory's files.
 pub(crate) fn read_all<T: DeserializeOwned>(dir: &str) -> Vec<(PathBuf, T)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries

@@ -256,7 +256,7 @@ struct Carried {
 }
 
 impl Carried {
-    /// What was acknowledged and what was received since then, per second.
+    /// Bytes acknowledged and bytes received since then, per second.
     fn rates_bps(self, before: Self) -> (u64, u64) {
         let elapsed_us = self.t_us.saturating_sub(before.t_us).max(1);
         let rate_bps = |now: u64, before: u64| {

@@ -154,7 +154,7 @@ fn a_socket_that_a_unix_socket_carries_in_another_cgroup_is_none_of_an_attachmen
     subject.tell("send");
     imtcp_ok(&["attach", "--cgroup", unit.path()]);
     imtcp_ok(&["detach", "--all"]);
-    // Nor is one that it has already in need of anything.
+    // A socket that it has already needs nothing either.
     subject.tell("take");
     imtcp_ok(&["attach", "--cgroup", other.path()]);
     subject.tell("send");

@@ -34,7 +34,7 @@ fn a_connection_that_goes_on_waits_for_what_short_ones_sent_and_short_ones_begin
         let (window, seconds): (u32, f64) = (window.parse().unwrap(), seconds.parse().unwrap());
         assert!(window <= 2, "{mode}: a window of {window} segments");
         let least = f64::from(short * short_bytes + long_bytes) * 8.0 / 1e6;
-        // What the last packets are ahead is not waited for.
+        // The run does not wait for the time that its last packets are ahead.
         assert!(seconds > 0.9 * least, "{mode}: {seconds} s, and {least} s at the ceiling");
     }
 }

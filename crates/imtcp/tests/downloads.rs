@@ -16,7 +16,7 @@ fn begin() -> Option<(Alone, Net)> {
     python3_is_there().then(|| (alone, Net::new()))
 }
 
-/// A program that accepts connections, reads what it is told to read, and says how large their windows may be.
+/// A program that accepts connections, reads on command, and prints how large their windows may be.
 struct Reader {
     process: Background,
     tell: ChildStdin,

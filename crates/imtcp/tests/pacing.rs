@@ -36,7 +36,7 @@ fn no_control_exceeds_the_pacing_rate_that_a_program_sets_nor_leaves_the_connect
         let seconds: Vec<f64> =
             text(&output.stdout).lines().map(|line| line.parse().unwrap()).collect();
         let [with_ours, after] = seconds[..] else { panic!("{}", text(&output.stderr)) };
-        // What the connection saved up before counts, a buffer or two.
+        // The credit that the connection saved up before counts, a buffer or two.
         assert!(with_ours > 0.9 * least_s, "{mode}: {with_ours} s");
         assert!(after > 0.9 * least_s, "{mode}, then reno: {after} s");
     }

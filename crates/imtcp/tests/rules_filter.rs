@@ -53,7 +53,7 @@ for line in sys.stdin:
 
 const PORT: u16 = 7778;
 
-/// What runs in the client's namespace, with a listener, and the server's port.
+/// A program in the client's namespace with a listener, and the server's port.
 fn subject(net: &Net) -> Option<(Connecting, String)> {
     subject_in(net, None)
 }
@@ -184,7 +184,7 @@ fn of_a_unit_a_filter_takes_what_passes_and_the_rest_is_left_to_a_rule_without()
     assert_eq!(inside.accept(&net, "accepted"), "imtcp_bg");
     assert_eq!(outside.connect("new", SERVER, &port), usual);
 
-    // What one gives up, the next has.
+    // A connection that one rule gives up goes to the next.
     assert_eq!(rules.run(&["remove", "b-there"]).status.code(), Some(0));
     assert!(inside.is("old", "imtcp_ledbat") && inside.is("accepted", "imtcp_ledbat"));
     assert_eq!(inside.accept(&net, "accepted"), "imtcp_ledbat");
@@ -193,7 +193,7 @@ fn of_a_unit_a_filter_takes_what_passes_and_the_rest_is_left_to_a_rule_without()
     watch.says("rule c-there: ");
     eventually("the rest has all", || inside.is("old", "imtcp_nice"));
     assert_eq!(inside.accept(&net, "accepted"), "imtcp_nice");
-    // What has an earlier name comes first, though it is attached last.
+    // The rule with the earlier name comes first, though it is attached last.
     rules.write("b", &unit_rule(&unit, &format!("to = \"{SERVER}\"\nmode = \"measure\"")));
     watch.says("rule b: ");
     rules.write("a", &unit_rule(&unit, "to = \"10.98.0.0/16\"\nmode = \"lp\""));
@@ -368,7 +368,7 @@ fn a_socket_that_connects_after_its_program_was_taken_for_a_destination_is_told(
     subject.0.tell("socket late");
     assert_eq!(subject.0.tell(&connect("late")), ["imtcp_bg"]);
 
-    // What is connected by then is taken, and what was opened here is seen when it connects.
+    // Connections that exist by then are taken, and sockets opened here are seen when they connect.
     subject.0.tell("socket here");
     rules.write("early", &(rule + "mode = \"nice\"\n"));
     let said = watch.says("could not reach 1 open socket (a listener");

@@ -83,7 +83,7 @@ fn a_unit_that_takes_no_cgroup_is_not_left_but_named_with_the_cause() {
     assert!(cgroups_left().is_empty());
     let status = json(&imtcp_ok(&["status", "--json"]));
     assert_eq!(status["attachments"], serde_json::json!([]));
-    // What another test's run has left may live for a moment.
+    // Processes of another test's run may live for a moment.
     let runs = status["runs"].as_array().unwrap();
     assert!(runs.iter().all(|run| run["command"] != "echo it began"), "{status}");
 }

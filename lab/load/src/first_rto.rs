@@ -76,7 +76,7 @@ struct LoadAttr {
     count: u32,
     insns: u64,
     license: u64,
-    /// Of the verifier's log, the kernel's version, flags, name, …: nothing.
+    /// The verifier's log, the kernel's version, flags, name, …: none.
     rest: [u64; 14],
 }
 

@@ -25,7 +25,7 @@ pub struct Args {
     span: Span,
 }
 
-/// What one qdisc says of itself.
+/// The report of one qdisc.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     handle: u32,

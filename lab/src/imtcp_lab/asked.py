@@ -1,4 +1,5 @@
-"""What scenarios ask for, as a digest: whether a kept record is of those that there are now."""
+"""A digest of what scenarios ask for. It tells whether a kept record belongs to the scenarios of
+now."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Change:
 def mean_capacity_bps(
     first_bps: float, changes: Sequence[Change], start_s: float, end_s: float
 ) -> float:
-    """Of a path that begins with a capacity, between two times after ``$T0``."""
+    """The mean of a path that begins with a capacity, between two times after ``$T0``."""
     if not changes:
         return first_bps
     edges = [(0.0, first_bps), *((c.at_s, c.capacity_bps) for c in changes)]

@@ -1,9 +1,9 @@
 """Made days of available bandwidth, in the shape of the thesis's router [EN §5.5.1].
 
-Its trace was never published.  What is known of it is in the thesis's tables: what TCP got at five
-times of day (3, 6 and 9), and when the advice switched there, which is where the trace crosses the
-threshold of 42 Mbit/s (4, 7 and 10, figures 9, 11 and 13).  :data:`SHAPE` goes through these.
-"""
+Its trace was never published.  The thesis's tables give some points of it. Tables 3, 6 and 9 have
+TCP's throughput at five times of day. Tables 4, 7 and 10 and figures 9, 11 and 13 say when the
+advice switched: there the trace crosses the threshold of 42 Mbit/s.  :data:`SHAPE` goes through
+these."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Paths where people are, each with a name: what it is made of, and where its numbers are from.
 
 The link that is crossed is the bottleneck in the direction of the data; its way back is that of the
-ACKs.  What a source gives as a range has one value here; a choice of ours says so.  Seeds differ in
+ACKs.  A range in a source becomes one value here; a choice of ours says so.  Seeds differ in
 what a path does by chance: a radio's rates, where losses fall.
 """
 

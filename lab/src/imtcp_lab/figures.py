@@ -23,11 +23,11 @@ from imtcp_lab.controls import CONTROLS
 from imtcp_lab.results import Point
 
 DPI = 150
-#: Of a file: what is drawn has a dozen, and edges between them.
+#: Colours of a file: the picture has a dozen, and edges between them.
 COLOURS = 128
 #: Bins of throughput over time, ms.
 BIN_MS = 250
-#: Of points in the plane, and where their names may stand beside them; the first that is free.
+#: Places beside a point in the plane where its name may stand; the first free one is taken.
 MARKER_PT, NEAR_PT = 9, 9
 PLACES_PT = (
     *((0, 7), (0, -7), (9, 0), (-9, 0), (7, 7), (-7, 7), (7, -7), (-7, -7)),
@@ -124,7 +124,7 @@ def _params(theme: Theme) -> dict[str, Any]:
 def png(figure: Figure) -> bytes:
     """The figure's file; no date in it, so that equal figures are equal files.
 
-    With what stands outside of the axes, and with a palette: a third of the bytes.
+    Keeps what stands outside of the axes. With a palette it has a third of the bytes.
     """
     drawn, out = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI, bbox_inches="tight")

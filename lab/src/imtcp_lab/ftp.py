@@ -5,9 +5,9 @@ take what the trace does not leave.  With advice the service runs beside the ser
 of past days; the guest's clock is that of the test.  The test's own records are the trace's,
 reported as they come to be; on a busy path they are imtcp's own measurements, by ``imtcp-agent``.
 
-Half an hour of the thesis's is a minute and a half here: time runs :data:`TIMES_FASTER` times
-faster (trace, history, file), and rates are :data:`TIMES_SLOWER` times lower (link, trace, file,
-socket buffers), which needs fewer packets and keeps round trips as they are.
+Half an hour of the thesis is a minute and a half here. Time runs :data:`TIMES_FASTER` times faster:
+trace, history and file. Rates are :data:`TIMES_SLOWER` times lower: link, trace, file and socket
+buffers. That needs fewer packets and keeps round trips as they are.
 
 The job leaves ``ftp.csv`` {bytes, seconds}, ``advice.csv`` {off, again_s} with a row per answer,
 with other flows ``bulk.csv`` and on a busy path ``udp.csv``.
@@ -44,13 +44,13 @@ FILE_BYTES = round(16.4e9) // (TIMES_FASTER * TIMES_SLOWER)
 LONGEST = timedelta(hours=4)
 #: Past days: four weeks, so that the same weekday comes four times.
 PAST_DAYS = 28
-#: What the history holds of each day before the time of the test, and the service's settings; all
+#: The history's records of each day before the time of the test, and the service's settings; all
 #: in the thesis's time.
 BEFORE, HORIZON_S, FRESH_S = timedelta(hours=1), 3600, 600
 #: Ours, for the thesis does not tell its own: asks about as often as its table 4.
 EPSILON = "2%"
 
-#: What advice means: the thesis's, and of ours where others can be measured.
+#: Kinds of advice: the thesis's, and ours where others can be measured.
 THESIS_CONTROLS = "off imtcp_nocc bg default"
 OUR_CONTROLS = "off imtcp_fs bg imtcp_bg unknown default"
 
@@ -99,7 +99,7 @@ class FtpScenario(Scenario):
         return day.trace(first, PAST_DAYS + 2, self.least_used_pct, self.seed)
 
     def today(self) -> loss_schedule.Trace:
-        """What the transfer may meet, in the network's own rates."""
+        """Loads that the transfer may meet, in the network's own rates."""
         met = around(self.trace(), self.at, timedelta(0))
         return [(at, bps / TIMES_SLOWER) for at, bps in met]
 

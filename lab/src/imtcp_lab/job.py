@@ -1,4 +1,4 @@
-"""What the laboratory runs, the same in the virtual-time VM and in namespaces.
+"""A job of the laboratory, the same in the virtual-time VM and in namespaces.
 
 A :class:`Job` is a shell script with its input files; a :class:`Runner` runs
 it somewhere and hands back what the script left in ``$OUT``.  Experiments know
@@ -92,7 +92,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a guest took of the machine that ran it."""
+    """A guest's use of the machine that ran it."""
 
     #: From the start of the guest to the end of the job.
     wall_s: float
@@ -113,7 +113,7 @@ class JobResult:
     #: Where it ran: exact kernel version, QEMU version, digests, machine line,
     #: and ``missing``: the tools that this machine did not have.
     environment: Mapping[str, str]
-    #: What it took; never the same twice.
+    #: Its cost; never the same twice.
     cost: Cost | None = field(default=None, compare=False)
 
     def check(self) -> JobResult:

@@ -1,15 +1,14 @@
-"""What delayed information allows: a line in the (I, U) plane that no endpoint is expected to pass.
+"""The line of delayed information in the (I, U) plane: no endpoint is expected to pass it.
 
-The foreground's arrivals at the bottleneck, recorded in a run without background, go once more
-into a FIFO of the same capacity, together with a background that is a fluid: its rate follows
-from the queue and from the foreground's arrivals as they were a round trip before.  Several laws
-of this kind are tried, and the line is made of the best: for each U the least I.
+A run without background records the foreground's arrivals at the bottleneck. These go once more
+into a FIFO of the same capacity, together with a background that is a fluid. The fluid's rate
+follows from the queue and the arrivals of a round trip before.  Several laws of this kind are
+tried, and the line is made of the best: for each U the least I.
 
-What the model leaves out: the foreground does not react, nothing is lost, and packets are a
-fluid in steps of a millisecond.  Its I is that of the queue alone: an object takes as many round
-trips as it took, each longer by what the queue is longer meanwhile.  The same is computed for
-real controls from the queue that they left, so that the two can be compared.
-"""
+The model is simpler than a network: the foreground does not react, nothing is lost, and packets are
+a fluid in steps of a millisecond.  Its I comes from the queue alone: an object takes as many round
+trips as before, each longer by the growth of the queue.  The same is computed for real controls
+from the queue that they left, so that the two can be compared."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ LAWS = tuple(
 
 
 def arrivals_bytes(queue: pl.DataFrame, end_us: int) -> Array:
-    """What came to the bottleneck in each step: what left it, and what the queue grew by."""
+    """Arrivals at the bottleneck in each step: the departures, and the growth of the queue."""
     part = queue.filter(pl.col("handle") == SHAPER_HANDLE).sort("t_us")
     came = (part["sent_bytes"] + part["backlog_bytes"]).to_numpy()
     edges = np.arange(0, end_us + 1, STEP_US)

@@ -59,7 +59,7 @@ class Line:
     """Links of one capacity and delay."""
 
     capacity_bps: float = 1.5e6
-    #: Of one link, and of the access at both ends together.
+    #: Delay of one link, and of the access at both ends together.
     link_rtt_ms: float = 40.0
     access_rtt_ms: float = 8.0
     buffer_pkts: int = 15

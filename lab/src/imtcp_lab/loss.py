@@ -1,10 +1,9 @@
 """Loss that limits TCP to a wanted throughput: P = (C·S / (RTT·T))² [EN §5.3].
 
 T is the long-term throughput in bit/s, S the bytes per packet, RTT in seconds and C a constant:
-1.22 with bytes, 9.76 with bits as in the paper's script.  What S counts the paper leaves open:
-its table 1 is the equation with 1200 bytes, its appendix B.3 has 1076.  Here it is the payload,
-as T is.
-"""
+1.22 with bytes, 9.76 with bits as in the paper's script.  The paper leaves open which bytes S
+counts: its table 1 is the equation with 1200 bytes, its appendix B.3 has 1076.  Here it is the
+payload, as T is."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ def share(throughput_bps: float, rtt_s: float, packet_bytes: float, c: float = C
 
 
 def throughput_bps(loss: float, rtt_s: float, packet_bytes: float, c: float = C) -> float:
-    """What TCP gets where this share is lost."""
+    """TCP's throughput where this share is lost."""
     _positive(loss, rtt_s, packet_bytes, c)
     return 8 * c * packet_bytes / (rtt_s * math.sqrt(loss))
 

@@ -94,7 +94,8 @@ def mean_delay_s(udp: pl.DataFrame, window: Window) -> float:
 
 
 def delay_quantile_s(udp: pl.DataFrame, window: Window, share: float) -> float:
-    """Of the packets' delays in the window, where a row has a packet or two; NaN of none."""
+    """Percentiles of the packets' delays in the window, where a row has a packet or two; NaN of
+    none."""
     inside = _ended(udp, window).filter(pl.col("packets") > 0)
     return quantile(inside["delay_most_us"].to_list(), share) / 1e6
 
@@ -136,7 +137,7 @@ def drops_pkts(queue: pl.DataFrame, window: Window) -> int:
 
 @dataclass(frozen=True)
 class Interference:
-    """What happened to the foreground's objects, each relative to *none*, less 1."""
+    """Changes of the foreground's objects, each relative to *none*, less 1."""
 
     mean: float
     p95: float

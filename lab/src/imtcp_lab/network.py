@@ -15,11 +15,11 @@ LINK_BUFFER_PKTS = 1000
 def delays_by_source(
     namespace: str, device: str, rtts_ms: Mapping[str, float], way_back: WayBack = STEADY
 ) -> str:
-    """What leaves a device waits for as long as its source address says."""
+    """Packets that leave a device wait for as long as their source address says."""
     bands = _bands(rtts_ms)
     if not bands:
         return ""
-    # What no filter catches (ARP, the UDP sink) goes to the last band: no delay.
+    # Packets that no filter catches (ARP, the UDP sink) go to the last band: no delay.
     last = len(bands)
     lines = [
         f"qdisc add dev {device} root handle 1: prio bands {max(2, last + 1)}"
@@ -56,7 +56,7 @@ def _delay(device: str, band: int, netem: str) -> str:
 
 
 def links_by_source(namespace: str, device: str, rates_bps: Mapping[str, float]) -> str:
-    """What leaves a device passes its source address's own link first; what has none, none."""
+    """Packets that leave a device pass the link of their source address first, if it has one."""
     if not rates_bps:
         return ""
     lines = [f"qdisc add dev {device} root handle 1: htb"]

@@ -12,7 +12,8 @@ from imtcp_lab.vm.runner import DEFAULT_KERNEL
 
 
 def out_directory(text: str) -> Path:
-    """Of an option: an empty one, as a shell's unset variable leaves, is not where one stands."""
+    """The path of an option. An empty one, as from a shell's unset variable, is refused: it would
+    mean here."""
     if not text:
         raise argparse.ArgumentTypeError("is empty: write . for the directory you are in")
     if Path(text).is_file():

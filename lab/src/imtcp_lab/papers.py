@@ -60,7 +60,7 @@ def load_kept(experiment: Experiment) -> dict[str, Any] | None:
         if experiment.paper is not None:
             papers_report.section(experiment, record, pictures=False)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        # What a row has was changed after it was kept.
+        # The code of a row's fields changed after the row was kept.
         raise LabError(f"{path} holds rows of another form ({error!r}): {anew}") from error
     lacking = _lacking(experiment, record["rows"])
     if lacking:
@@ -111,7 +111,7 @@ def _virtual_s(experiment: Experiment, *, quick: bool) -> float:
 
 
 def _told(experiment: Experiment, record: dict[str, Any] | None) -> dict[str, Any]:
-    """What ``list`` and ``show`` say of one."""
+    """The words of ``list`` and ``show`` about one."""
     told: dict[str, Any] = {"name": experiment.name, "help": experiment.help}
     paper = experiment.paper
     if paper is None:

@@ -14,7 +14,7 @@ from imtcp_lab.tables import text_cells
 
 NOT_RUN, NOT_READABLE = "not run", "not readable"
 
-#: What the tables and texts call things.
+#: Names in tables and texts.
 WORDS = {
     "[IM], [BG], [LP], [EN], [SL]": "the papers: ImTCP, ImTCP-bg, TCP-LP, ENABLE, and the slides of"
     " ImTCP-bg (docs/reference/paper-to-code.md)",
@@ -50,7 +50,7 @@ class Section:
     quick: bool = False
     #: How many each number is a mean of; 0: it is computed.
     seeds: int = 0
-    #: What is wrong with what is kept, and what to do; empty: nothing.
+    #: The faults of kept rows, and the remedy; empty: none.
     problem: str = ""
 
     @property

@@ -111,7 +111,7 @@ def hoe(acks: Iterable[Ack], rtt_us: int) -> Samples:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Of the straight line nearest to the points in y; None where all have the same x."""
+    """Slope of the straight line nearest to the points in y; None where all have the same x."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)
     spread = sum((x - mean_x) ** 2 for x, _ in points)

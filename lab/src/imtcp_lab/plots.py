@@ -19,7 +19,7 @@ SERIES_KEYS = ("t_s", "value")
 
 #: More panels than these stand in two columns: a page holds no more below each other.
 PANELS_BELOW = 5
-#: Of more lines than these the names stand below the picture, where they cover none.
+#: With more lines than these, the names stand below the picture, where they cover none.
 LINES_BESIDE_LEGEND = 5
 
 

@@ -1,4 +1,4 @@
-"""What queues inside the bottleneck's shaper, and what befalls ACKs on their way back."""
+"""Queues inside the bottleneck's shaper, and the fate of ACKs on their way back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LP_ECN = "lp-ecn"
 CODEL_ECN = "codel-ecn"
 #: Drops at random, the more the longer packets wait, as cable modems do [RFC 8034].
 PIE = "pie"
-#: Of a host's own interface, by the priority that packets have on the host.
+#: A host's own interface: it serves packets by their priority on the host.
 PFIFO_FAST = "pfifo_fast"
 FQ = "fq"
 #: Disciplines by name.  The fair ones keep their own defaults, as people run them.
@@ -93,7 +93,7 @@ def _first_burst_of_an_eighth(threshold_pkts: float) -> int:
 
 @dataclass(frozen=True)
 class WayBack:
-    """What befalls ACKs beside the delay."""
+    """Effects on ACKs beside the delay."""
 
     #: The link back has the bottleneck's capacity and so much DropTail queue before the delay; 0:
     #: it is never full.

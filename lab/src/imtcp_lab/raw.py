@@ -1,4 +1,4 @@
-"""What a job left behind, as tables; times in µs after the run's ``t0``."""
+"""The files of a job as tables; times in µs after the run's ``t0``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EVENT_COLUMNS: dict[str, type[pl.DataType]] = {
     "hold_us": pl.Float64,
 }
 
-#: What the kernel counts for each BPF program, since it was loaded.
+#: The kernel's counts for each BPF program since it was loaded.
 PROGRAM_COLUMNS: dict[str, type[pl.DataType]] = {
     "t_us": pl.Int64,
     "id": pl.Int64,

@@ -29,9 +29,9 @@ from imtcp_lab.raw import Tables
 from imtcp_lab.scenario import Scenario
 
 SCHEMA_VERSION = 1
-#: Programs of this project whose change makes an old result another experiment: also for a
-#: control of the kernel's, since both are in the guest's image, and with another image the same
-#: seed is another sample.
+#: A change of these programs makes an old result another experiment. That holds for the kernel's
+#: controls, too: both programs are in the guest's image, and with another image the same seed is
+#: another sample.
 _PROGRAMS = ("imtcp-load", "imtcp")
 
 
@@ -107,7 +107,7 @@ def commit() -> str:
     return head + ("-dirty" if subprocess.run(differs, check=False).returncode else "")
 
 
-#: What is loaded into the kernel, and the algorithms in it.
+#: Programs that are loaded into the kernel, and the algorithms in them.
 _PROGRAM_SOURCES = ("bpf", "core/include")
 
 
@@ -210,7 +210,7 @@ def save(
 
 
 def _read_meta(place: Path) -> dict[str, Any]:
-    """What a point's directory says of it; nothing if absent, broken or of another schema."""
+    """The record in a point's directory; `None` if absent, broken or of another schema."""
     try:
         meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -259,7 +259,8 @@ def take_over(
 
 
 def record(rows: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a command prints as JSON and keeps: rows and their ensembles, and of which state."""
+    """The JSON that a command prints and keeps: rows, their ensembles, and the state that they come
+    from."""
     return plain(
         {"schema": SCHEMA_VERSION, "commit": commit(), "rows": rows, "summaries": summaries}
     )

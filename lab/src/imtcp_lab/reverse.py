@@ -1,4 +1,4 @@
-"""What crosses the path against the stream: data that the ACKs of the others wait behind.
+"""Traffic against the stream: data that the ACKs of the others wait behind.
 
 With :attr:`~imtcp_lab.queues.WayBack.link_pkts` the way back is a link with a queue; without,
 nobody waits there.

@@ -53,7 +53,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 
 def _common(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
-    """What every experiment takes; `inherited`: what was said before its name holds."""
+    """Options of every experiment. An option before the experiment's name holds, too."""
     add = parser.add_argument
     actions = [
         add("--seeds", type=int, help="runs per point (the experiment's own; quick: 1)"),

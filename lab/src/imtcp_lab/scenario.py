@@ -44,7 +44,7 @@ SETUP_LIMIT_S = 120
 
 
 def loading(control: Control) -> str:
-    """What is done in a guest before anything else, to have the control."""
+    """Commands that a guest runs first, to have the control."""
     if not control.needs_imtcp:
         return ""
     return UP_WITH_NOCC if control.must_be_allowed else UP
@@ -191,8 +191,8 @@ T0=$(($(imtcp-load now) + {LEAD_US}))
 echo $T0 >"$OUT/t0"
 """
 
-# Its second number is the time the guest's processor slept, in virtual time: one
-# nanosecond is one instruction, so what is left is work, and the same on every run.
+# Its second number is the virtual time in which the guest's processor slept. One nanosecond is one
+# instruction, so the rest is work, and the same on every run.
 _IDLE = """\
 ( programs() {{ imtcp-load now; bpftool -j prog show || echo '[]'; }}
   STATS=/proc/sys/kernel/bpf_stats_enabled

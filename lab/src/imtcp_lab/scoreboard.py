@@ -1,4 +1,4 @@
-"""What the scoreboard says of its rows: tables, who beats us, what is left to win."""
+"""Tables of the scoreboard: its rows, who beats us, and the distance to the best."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from imtcp_lab.tables import aligned, as_number, as_percent, groups
 Rows = Sequence[Mapping[str, Any]]
 Dimensions = Mapping[str, Sequence[Any]]
 
-#: What is judged, and what nobody at an end can reach.
+#: The controls that are judged, and the bound that no endpoint can reach.
 OURS, IDEAL = "imtcp_bg", "priority"
 #: The cell around which each dimension is varied.
 BASE = "base"
-#: What each dimension is, for readers.
+#: The dimensions in words.
 DIMENSIONS_TOLD = {
     "buffer_bdp": "room in front of the bottleneck, in bandwidth-delay products",
     "rtt_ms": "round trip without queues, ms",

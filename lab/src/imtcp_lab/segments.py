@@ -1,4 +1,4 @@
-"""What reaches the two ends of the background's connection, segment by segment.
+"""The segments that reach the two ends of the background's connection.
 
 The kernel tells it itself, by its tracepoint ``tcp:tcp_probe``, once for each segment that an
 established socket receives: ACKs at the sender, data at the receiver.  It is kept in the kernel's

@@ -34,13 +34,13 @@ def _from_zero(times_us: list[int], values: list[float]) -> tuple[list[int], lis
 
 
 def carried(queue: pl.DataFrame, bin_ms: int, end_us: int) -> Series:
-    """What left the bottleneck, in whole frames."""
+    """Rate out of the bottleneck, in whole frames."""
     part = queue.filter(pl.col("handle") == SHAPER_HANDLE).sort("t_us")
     return binned(part["t_us"].to_list(), part["sent_bytes"].to_list(), bin_ms, end_us)
 
 
 def throughput(tcp: pl.DataFrame | None, bin_ms: int, end_us: int) -> Series:
-    """What arrived at the background's receivers, in whole frames.
+    """Rate at the background's receivers, in whole frames.
 
     Counted in segments, not in bytes that are in order: behind a lost packet the
     latter stand still and then jump.
@@ -64,7 +64,7 @@ def available(alone_queue: pl.DataFrame, capacity_bps: float, bin_ms: int, end_u
 
 
 def estimate(watch: pl.DataFrame | None, column: str = "avail_smoothed_bps") -> Series:
-    """What imtcp said: the median over its connections."""
+    """imtcp's results: the median over its connections."""
     if watch is None or watch.is_empty():
         return [], []
     part = (

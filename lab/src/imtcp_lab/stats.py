@@ -29,7 +29,7 @@ def student_t95(degrees: int) -> float:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """What the seeds gave, in the unit of the values."""
+    """The values of the seeds, in their unit."""
 
     count: int
     mean: float

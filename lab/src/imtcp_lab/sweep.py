@@ -102,7 +102,7 @@ def run_all(
     another experiment ran at this commit are taken from its directory, one of `others`.
 
     A point that fails does not end the rest: the error comes at the end and names all that
-    failed, while what was complete stays saved.  What is missing on this machine ends all.
+    failed, while what was complete stays saved.  A prerequisite that this machine lacks ends all.
     """
     digests = {s.key: results.input_digest(s, runner) for s in scenarios}
     if len(digests) != len(scenarios):
@@ -189,8 +189,8 @@ def _run_missing(
         bar.finished += 1
         return point
 
-    # *none* takes a third of the others' time: last of its seed and variant, so that at the end no
-    # processor waits long for another, and what an interruption leaves can be compared.
+    # *none* takes a third of the others' time, so it is the last of its seed and variant. So no
+    # processor waits long at the end, and the points before an interruption can be compared.
     variants = {variant: n for n, variant in enumerate(dict.fromkeys(s.variant for s in scenarios))}
     in_turn = sorted(scenarios, key=lambda s: (s.seed, variants[s.variant], s.control.is_none))
     with ThreadPoolExecutor(max_workers=jobs) as pool:

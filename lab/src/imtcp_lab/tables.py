@@ -11,7 +11,7 @@ from imtcp_lab.stats import Ensemble, ensemble
 
 Row = Mapping[str, Any]
 
-#: What groups of rows are told apart by, in words; a key without its entry is one.
+#: Words for the keys that tell groups of rows apart; a key without an entry stands for itself.
 SETTINGS = {
     "available_mbps": "available, Mbit/s",
     "buffer_pkts": "buffer, pkts",
@@ -42,7 +42,7 @@ def as_mbps(value: float) -> str:
 
 
 def as_setting(value: object) -> str:
-    """What a group of rows has in common; a number without what division left of it."""
+    """The fields that a group of rows has in common; numbers are rounded."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

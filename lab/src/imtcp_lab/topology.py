@@ -9,20 +9,20 @@
 Four namespaces and three veth pairs, because virtual time costs one to two
 seconds of processor per ten thousand packet hops.
 
-* **Bottleneck**: ``tbf`` on ``rt``'s device towards the receivers, with a bucket
-  of one full frame and what accrues in :data:`~imtcp_lab.network.TIMER_SLACK_S`, and a ``pfifo``
-  of the stated number of packets inside, or another discipline.  A larger
-  bucket lets bursts pass above the capacity, which no wire does and which
-  deceives every measurement of dispersion (``bucket_bytes`` for those that are
-  about that); an exact single frame would lose the time by which the timer is
-  late.  Rates count whole Ethernet frames (1514 bytes for a full packet).
+* **Bottleneck**: ``tbf`` on ``rt``'s device towards the receivers, with a bucket of one full frame,
+* and of the bytes that accrue in :data:`~imtcp_lab.network.TIMER_SLACK_S`. Inside is a ``pfifo`` of
+* the stated number of packets, or another discipline.  A larger bucket lets bursts pass
+  above the capacity. No wire does that, and it deceives every measurement of dispersion;
+  ``bucket_bytes`` is for experiments about that. An exact single frame would lose the time by which
+  the timer is late.  Rates count whole Ethernet frames (1514 bytes for a full packet).
 * **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address,
   never on the bottleneck's queue.  A round trip sees the sum either way, and
   acknowledgements are half as many packets to hold.
 * **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).  For
   traffic against the stream (``reverse.py``) the way back is a link of its own.  Its shaper is on
   ``rx``'s device.  The delays are behind it, on ``rt``'s devices towards the senders.
-* **Bunches**: what has crossed waits in netem's slots, on an ``ifb`` that ``rx`` receives by.
+* **Bunches**: packets that have crossed wait in netem's slots, on the ``ifb`` by which ``rx``
+  receives.
 * **Changes** of rate and round trip while the path is used: tc, beside the traffic
   (``changes.py``).
 * **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit;
@@ -33,7 +33,8 @@ seconds of processor per ten thousand packet hops.
   large segments and the device splits them, as behind a network card: the
   bottleneck sees packets of the MTU.  GRO off, ordinary delayed ACKs.
 * **Strict priority** (the ideal background, the reference model of [LP §III]): ``prio`` inside the
-  shaper, packets of the background's sender in the lower band, each band with the full queue.
+* shaper. Packets of the background's sender are in the lower band, and each band has the full
+* queue.
   Flows of the lower band are served in turn (``fq``), as the model has it; the foreground keeps the
   ``pfifo`` that it has without a background, with which it is compared.
 """
@@ -110,7 +111,7 @@ class Dumbbell:
     loss_pct: float = 0.0
     #: Losses come in bursts of so many packets on average; 0: each by itself.
     loss_burst_pkts: float = 0.0
-    #: What queues inside the shaper, of :data:`~imtcp_lab.queues.QUEUES`.
+    #: The queue inside the shaper, one of :data:`~imtcp_lab.queues.QUEUES`.
     queue: str = DROPTAIL
     #: The shaper's bucket: bursts up to it pass at once.  0: one frame, as on a wire.
     bucket_bytes: int = 0
@@ -121,13 +122,13 @@ class Dumbbell:
     single_segments: bool = False
     #: The TCP of all hosts.
     hosts: Hosts = LINUX
-    #: One of a hundred of the background's packets leaves so late that others overtake it; 0: none.
+    #: One in a hundred of the background's packets leaves so late that others overtake it; 0: none.
     reordered_ms: float = 0.0
-    #: What has crossed the bottleneck waits so long and arrives together, as on a shared medium.
+    #: Packets that have crossed wait up to this, and arrive together, as on a shared medium.
     bunched_ms: float = 0.0
     #: The senders' devices take packets of so many bytes, as a tunnel's.
     mtu_bytes: int = 1500
-    #: What changes while the path is used, in the order of time.
+    #: Changes while the path is used, in the order of time.
     changes: tuple[Change, ...] = ()
     #: Both senders are one host, and its own interface is the bottleneck.
     one_host: bool = False

@@ -1,9 +1,8 @@
-"""What sends across the bottleneck, as shell that starts it.
+"""Traffic across the bottleneck, as the shell lines that start it.
 
-Each class writes lines for three moments: ``prepare`` (before the clock starts:
-servers, files), ``start`` (processes that begin at ``$T0`` on their own) and, for
-those that end by themselves, the name of the process to wait for.
-"""
+Each class writes lines for three moments. ``prepare`` is before the clock starts: servers, files.
+``start`` has processes that begin at ``$T0`` on their own. Traffic that ends by itself also names
+the process to wait for."""
 
 from __future__ import annotations
 
@@ -83,8 +82,8 @@ class Background(Protocol):
 
 @dataclass(frozen=True)
 class Web:
-    """Web-like objects of bounded Pareto sizes, a connection each: at Poisson times that wait for
-    nothing, or asked for by readers who wait for a page, think and ask for the next."""
+    """Web-like objects of bounded Pareto sizes, a connection each. They come at Poisson times that
+    wait for nothing, or readers ask for a page, think and ask for the next."""
 
     #: Mean load as a share of the capacity, in whole frames; nothing where there are readers.
     load: float = 0.4

@@ -2,10 +2,8 @@
 
 Two namespaces of the running kernel with nothing between them but a veth pair: no delay, no
 rate, no queue but the hosts'.  Each round sends with every control in turn, one flow of iperf3
-each, so that whatever else the machine does meets all of them.  What is told is the ratio to
-Reno of the same round; processor time is the whole machine's, so it means something on an idle
-one alone.
-"""
+each, so that whatever else the machine does meets all of them.  The table has the ratio to Reno of
+the same round. Processor time is the whole machine's, so it is right on an idle machine alone."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from imtcp_lab.netns import NetnsRunner
 from imtcp_lab.options import add_options
 from imtcp_lab.tables import Column, as_number, summary_records, text_table
 
-#: What the others are held against.
+#: The others are compared with this one.
 YARDSTICK = "reno"
 DEFAULT_CONTROLS = (YARDSTICK, "cubic", "bbr", "imtcp", "imtcp_bg", "imtcp_fs")
 #: Fields of ``/proc/stat``'s first line that are idle time: idle, iowait.

@@ -49,7 +49,7 @@ pub struct AdviceCache {
 /// An advice, or what the client is told in its place.
 pub type Advised = std::result::Result<Arc<Answered>, Problem>;
 
-/// What is next on the way to advice.
+/// The next step on the way to advice.
 enum Step {
     Answer(Arc<Answered>),
     /// The store has to be read.
@@ -351,7 +351,7 @@ impl AdviceCache {
         Ok(lines)
     }
 
-    /// Of more than can be had in memory.
+    /// The lines of a path that is too large for memory.
     async fn lines_day_by_day(
         &self,
         known: &CachedPath,
@@ -475,7 +475,7 @@ fn make(
     let request = known.request(dst, t0_us, rtt_us);
     let answer = Arc::new(Answered::new(advise(&request, &known.settings, &hops)?)?);
     let took_us = begun.elapsed().as_micros() as i64;
-    // What is too much to keep would be read at each record.
+    // A path that is too large to keep would be read again for each record.
     let took_us = if known.block.is_none() { took_us.max(UNKEPT_US) } else { took_us };
     known.keep(t0_us, took_us, &answer);
     Ok(Step::Answer(answer))

@@ -89,7 +89,7 @@ impl Block {
         self.whole && (self.from_us..self.from_us + BLOCK_US).contains(&t0_us)
     }
 
-    /// What was read of this stretch is not so any more: the next block reads the days that have some of it.
+    /// The records of this stretch changed: the next block reads the days that contain some of it.
     pub fn forget(&mut self, from_us: i64, until_us: i64) {
         for span in self.hops.iter_mut().flatten() {
             if span.window.start_us < until_us && from_us <= span.window.end_us {
@@ -104,8 +104,8 @@ impl Block {
         self.hops.iter().flatten().any(over)
     }
 
-    /// Each hop's lines for a request then. `windows`: each hop's windows for a request at a time. `None` when one lies
-    /// outside of what was read: a day began in between, or clocks changed.
+    /// Each hop's lines for a request at this time. `windows` gives each hop's windows for a request. `None` if a
+    /// window lies outside of the days that were read: a day began in between, or clocks changed.
     pub fn lines(
         &mut self,
         t0_us: i64,

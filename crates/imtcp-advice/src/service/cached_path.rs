@@ -19,8 +19,8 @@ use crate::settings::Settings;
 use crate::store::newest::Seen;
 use crate::store::read::SeriesInfo;
 
-/// Windows of past days that one answer reads, of all hops: with more hops fewer days count. ours: a window takes some
-/// 50 µs to read; ten years of one hop, or a year of 54.
+/// Windows of past days that one answer reads, over all hops: with more hops fewer days count. ours: enough for ten
+/// years of one hop; a second of reading.
 const MOST_WINDOWS: usize = 20_000;
 
 /// A path: records up to a time count, those after it are upcoming.

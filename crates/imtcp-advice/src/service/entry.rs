@@ -12,8 +12,8 @@ use super::cached_path::CachedPath;
 /// Records of one path that lie beside it while it is read, some 200 bytes each.
 pub const MOST_LATE: usize = 10_000;
 
-/// Nothing but the store may be waited for under its lock; and who wrote does not wait for it: what
-/// comes while a path is read lies beside it, and whoever has the lock next takes it in first.
+/// Whoever has the lock waits for nothing but the store. A writer does not wait for the lock: its records lie beside
+/// the path, and the next holder of the lock takes them in first.
 #[derive(Default)]
 pub struct Entry {
     place: tokio::sync::Mutex<Option<CachedPath>>,
@@ -33,7 +33,7 @@ impl Drop for Reading<'_> {
     }
 }
 
-/// What was written while the path was read. The reader may have seen it or not: each record counts once.
+/// Records that were written while the path was read. The reader may have seen them or not: each record counts once.
 #[derive(Default)]
 struct Late {
     /// Each with its span, and the time at which it was written.

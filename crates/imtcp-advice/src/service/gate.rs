@@ -101,8 +101,8 @@ fn check_head(
     Ok(())
 }
 
-/// A right token always counts: another behind the same address may be the one who guesses. What is limited is how
-/// often a wrong one gets an answer and a line in the log.
+/// A right token always counts: somebody else behind the same address may be guessing. The limit is on how often a
+/// wrong token gets an answer and a line in the log.
 fn check_right(
     service: &Service,
     client: IpAddr,

@@ -85,8 +85,8 @@ impl From<Error> for Problem {
     }
 }
 
-/// Who asks a thousand times a second while the history cannot be read must not fill the disk with its log: the
-/// same line is written once a minute, another one after a second.
+/// A client that asks a thousand times a second while the history cannot be read must not fill the disk with log lines.
+/// The same line is written once a minute, a different one after a second.
 fn log(error: &str, now: Instant) {
     static LAST: Mutex<Option<(Instant, String)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(|e| e.into_inner());

@@ -65,8 +65,8 @@ impl Store {
         self.seen.fetch_max(generation, Ordering::Relaxed);
     }
 
-    /// A generation that is less than one seen before is that of an older copy, which was put in the place of what
-    /// was here: ids are others' there.
+    /// A smaller generation than before means that somebody put an older copy of the database here. Its ids belong to
+    /// other series.
     pub(super) fn check_generation(&self, generation: i64, seen: i64) -> Result<()> {
         if generation >= seen {
             return Ok(());

@@ -53,8 +53,8 @@ impl Store {
         Ok(Some(Hidden(path)))
     }
 
-    /// Removes the records of a hidden path, then the path. Of several calls one works at a time, so that its
-    /// rests are for reports.
+    /// Removes the records of a hidden path, then the path. If there are several calls, one works at a time, so that
+    /// reports get in during its rests.
     pub async fn remove_hidden(
         &self,
         Hidden(path): Hidden,

@@ -133,7 +133,7 @@ ON CONFLICT (series_id, t_us, span_s) DO UPDATE SET
         / (active_test.samples + excluded.samples) AS BIGINT),
         active_test.throughput_bps, excluded.throughput_bps)";
 
-/// Whose records, and the least validity with which they count.
+/// The source of records, and the least validity with which they count.
 struct Of {
     kind: Kind,
     series: i64,
@@ -162,8 +162,8 @@ struct Task<'a> {
 }
 
 impl Store {
-    /// Rolls up and removes what is due, beside reports that come in. `rolled` hears of each stretch with other records after its
-    /// transaction: a cache of this process need not read all days of all paths anew, which takes seconds.
+    /// Rolls up and removes records that are due, while reports come in. After each transaction `rolled` hears of the
+    /// stretch that changed. So a cache of this process need not read all days of all paths again, which takes seconds.
     pub async fn maintain(
         &self,
         keep: &Retention,
@@ -230,7 +230,7 @@ impl Store {
             let Some(newest_us) = newest.1 else { continue };
             let dst: String = row.try_get(2)?;
             let own = from_text(row, 3).unwrap_or_default();
-            // Of settings that are wrong nothing is known, and no advice is given.
+            // Wrong settings count as none; such a path gets no advice.
             let settings = Settings::layered(&[&all_paths, &own]).unwrap_or_default();
             let mut step = |rolled_up, changed: Option<(i64, i64)>| {
                 if let Some((from_us, until_us)) = changed {

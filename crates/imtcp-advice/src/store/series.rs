@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// dst, hop, source
 pub(crate) type SeriesKey = (String, String, String);
 
-/// Which series a record belongs to.
+/// The series that a record belongs to.
 pub(crate) fn key_of(record: &Record) -> SeriesKey {
     (record.dst.clone(), record.hop.clone(), record.source.clone())
 }
@@ -67,7 +67,7 @@ impl KnownSeries {
 
 /// Series of records that are to be written.
 pub(super) struct Found {
-    /// Of each record of each batch; none where the limits do not allow its series.
+    /// One for each record of each batch; `None` if the limits do not allow its series.
     pub ids: Vec<Vec<Option<i64>>>,
     /// Those of reports that are not noted on this day yet.
     pub to_note: BTreeSet<SeriesKey>,
@@ -78,8 +78,8 @@ pub(super) struct Found {
 }
 
 impl Store {
-    /// The series of all records, made where they are new. What was made is known once it is on disk
-    /// ([`Store::learned`]): an id that was rolled back would be another's.
+    /// The series of all records, made where they are new. New ids are remembered once they are on disk
+    /// ([`Store::learned`]): an id that was rolled back will go to another series.
     pub(super) async fn series_of(
         &self,
         tx: &mut Transaction<'_, Any>,
@@ -118,7 +118,7 @@ impl Store {
         Ok(Found { ids, to_note, made, since })
     }
 
-    /// What was found, and today's note of it, is on disk.
+    /// The series found, and today's note of them, are on disk.
     pub(super) fn learned(&self, found: &Found, day: i64) {
         let mut known = self.known();
         if known.forgotten != found.since {

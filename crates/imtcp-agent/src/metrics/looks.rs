@@ -159,7 +159,7 @@ impl Looks {
                 self.begin(&labels);
             }
             *open.entry(labels.clone()).or_default() += 1;
-            // What it did before the first look of all is nobody's.
+            // Traffic from before the first look of all belongs to nobody.
             let is_new = self.looked_ns > 0 && record.started_ns >= self.looked_ns;
             let nothing = Record { min_rtt_us: record.min_rtt_us, ..Record::default() };
             let earlier = before.get(&record.cookie).or(is_new.then_some(&nothing));

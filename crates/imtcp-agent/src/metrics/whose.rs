@@ -29,7 +29,7 @@ struct Registered {
     rule: Option<String>,
 }
 
-/// What was found out about policies. Each number is of one run or attachment alone.
+/// The policies seen so far. Each number belongs to one run or attachment.
 #[derive(Default)]
 pub struct Policies {
     known: BTreeMap<u64, Whose>,

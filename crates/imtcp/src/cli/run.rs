@@ -120,15 +120,15 @@ pub struct RunArgs {
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// Of a cgroup's connections, those that pass.
+/// A filter for the connections of a cgroup.
 #[derive(Args, Clone)]
 pub struct FilterArgs {
-    /// Of the cgroup, only connections with these networks
+    /// Only connections of the cgroup with these networks
     ///
     /// Addresses as 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32; 32 at most.
     #[arg(long, value_name = "NET", value_delimiter = ',')]
     pub to: Vec<Network>,
-    /// Of the cgroup, only connections with these ports
+    /// Only connections of the cgroup with these ports
     ///
     /// Ports or ranges, as 22 or 8000-8010; 32 at most. The port is the service's: the peer's if the connection
     /// is made here, this machine's if it is accepted.

@@ -74,7 +74,7 @@ pub fn main(mut args: AttachArgs) -> Result<u8> {
     report(&args, &done)
 }
 
-/// What a target is to have.
+/// The orders for a target.
 pub(super) struct Wanted {
     pub mode: Mode,
     pub orders: Policy,

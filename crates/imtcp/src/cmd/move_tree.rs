@@ -47,8 +47,8 @@ pub(super) fn link_in_order(attachment: &Attachment) -> Result<()> {
     Ok(())
 }
 
-/// Links each of its cgroups anew if one has no link, or if they are not right: of other handling, or of programs whose maps
-/// nobody reads, as where it had no orders any more. A killed `attach` or `detach` leaves such.
+/// Links each of its cgroups again if one has no link, or if the links are not right. Wrong links have other marks, or
+/// programs whose maps nobody reads. A killed `attach` or `detach` leaves such links.
 pub(super) fn mend_links(attachment: &mut Attachment, are_right: bool) -> Result<()> {
     if are_right && attachment.unlinked().is_empty() {
         return Ok(());

@@ -156,7 +156,7 @@ pub fn main(args: StatusArgs) -> Result<u8> {
         sweep_runs(&lock);
     }
     let (records, unseen) = match loaded {
-        // Of other programs nothing can be read, and what else there is can still be shown.
+        // The state of another version's programs cannot be read. The rest can still be shown.
         Some(_) => Records::open()?.read_seen().unwrap_or_default(),
         None => Default::default(),
     };

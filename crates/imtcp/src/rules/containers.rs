@@ -31,7 +31,7 @@ fn read_json<T: for<'d> Deserialize<'d>>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// The usual one, that of the configuration, and that of docker as a snap.
+/// The usual directory, the configured one, and the one of docker as a snap.
 fn docker_roots() -> Vec<PathBuf> {
     #[derive(Deserialize)]
     #[serde(rename_all = "kebab-case")]

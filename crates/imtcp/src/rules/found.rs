@@ -38,7 +38,7 @@ pub struct Machine {
 struct Process {
     parent: i32,
     user: u32,
-    /// Its path; of a program that was replaced meanwhile, too. Of kernel threads none is known.
+    /// Its path; of a program that was replaced meanwhile, too. Kernel threads have none.
     program: Option<PathBuf>,
     command: String,
     cgroup: String,
@@ -80,13 +80,13 @@ impl Machine {
         Ok(Machine { mount, cgroups, containers, processes, made, left_out })
     }
 
-    /// What rules name and do not reach, in a sentence.
+    /// One sentence about targets that rules name and do not reach.
     pub fn fault(&self) -> Option<&str> {
         self.left_out.as_deref()
     }
 
     /// Has the process of a rule's attachment, or one that it started, left the cgroups of imtcp and those that are
-    /// attached? Of processes that were looked at.
+    /// attached? Of the processes seen.
     pub fn has_left(&self, a: &Attachment, attached: &[Attachment]) -> bool {
         let Target::Pid(root) = a.target else { return false };
         if a.rule.is_none() {
@@ -113,8 +113,8 @@ impl Machine {
         cgroup::shown_at(&self.mount, &process.cgroup)
     }
 
-    /// What a rule is to have: cgroups, none of them in another, and processes without those that descend from
-    /// them. `attached` is what is attached already.
+    /// The targets of a rule: cgroups, none of them in another, and processes without those that descend from them.
+    /// `attached` are the attachments that exist already.
     pub fn named(&self, names: &Names, attached: &[Attachment]) -> Vec<Target> {
         if names.is_empty() {
             return vec![Target::Cgroup(self.mount.clone())];

@@ -72,7 +72,7 @@ struct File {
     state: Option<State>,
     /// The last one that was right.
     rule: Option<Rule>,
-    /// What is wrong with what the file has now.
+    /// The fault of the file as it is now.
     wrong: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl Rules {
         &self.dir
     }
 
-    /// What is wrong: each a sentence that names the file.
+    /// The faults, each a sentence that names the file.
     pub fn faults(&self) -> Vec<&str> {
         let of_files = self.files.values().filter_map(|file| file.wrong.as_deref());
         self.fault.as_deref().into_iter().chain(of_files).collect()

@@ -31,9 +31,9 @@ pub struct Object {
     /// Since the start of the load.
     pub start_us: u64,
     pub size_bytes: u64,
-    /// Which of the clients' addresses asks.
+    /// The index of the client's address.
     pub class: usize,
-    /// Which of the servers is asked.
+    /// The index of the server.
     pub server: usize,
 }
 
@@ -109,7 +109,7 @@ struct Session {
     choices: Random,
     /// Objects of all its pages so far.
     asked: u64,
-    /// Of its page: who asks, what is not asked for yet, and what is not there yet.
+    /// The state of its page: the reader, the objects to ask for, and the objects on their way.
     class: usize,
     to_ask: u32,
     awaited: u32,

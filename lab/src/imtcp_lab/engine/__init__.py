@@ -1,1 +1,1 @@
-"""What both runners share: paths, host tools, small C programs, file trees."""
+"""Parts that both runners share: paths, host tools, small C programs, file trees."""

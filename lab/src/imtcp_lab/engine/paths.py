@@ -39,7 +39,7 @@ def programs() -> Path:
     return Path(named).resolve() if named else target() / "release"
 
 
-#: What to do where they are not there.
+#: The remedy if they are missing.
 BUILD_FIRST = "run make build first (or make demo, and set IMTCP_PROGRAMS=target/demo)"
 
 

@@ -23,7 +23,7 @@ _SYSFS = Path("/sys/devices/system/cpu")
 
 
 def by_core(processors: Iterable[int], sysfs: Path = _SYSFS) -> list[int]:
-    """One of each core before the second threads of any, fast cores before slow ones."""
+    """First one thread of each core, then the second threads; fast cores before slow ones."""
 
     def read(processor: int, name: str) -> int:
         with suppress(OSError, ValueError):

@@ -1,10 +1,10 @@
-"""What the thesis could not do: advice that chooses among CUBIC, `imtcp_fs` and `imtcp_bg`.
+"""Advice that chooses among CUBIC, `imtcp_fs` and `imtcp_bg`: the thesis could not do that.
 
-On a line that others load as the day's trace says, with the records of the transfer's own time from
-imtcp's measurements of it: `imtcp-agent` beside the FTP server.  Advice means `imtcp_fs` where the
-path is free, `imtcp_bg` where it is congested, and CUBIC where it is not known.  Congested is what
-lies in the lower half of the day's range: the thesis's threshold is so near to its trace, 2 %, that
-a measurement's error decides.
+Others load the line as the day's trace says.  The records come from the transfer's own time:
+`imtcp-agent` stands beside the FTP server and reports imtcp's measurements.  Advice means
+`imtcp_fs` where the path is free, `imtcp_bg` where it is congested, and CUBIC where nobody knows.
+A path is congested in the lower half of the day's range.  The thesis's threshold would be too near
+to its trace, 2 %: a measurement's error would decide.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _row(point: Point) -> dict:
 
 
 def available_bps(scenario: FtpScenario) -> float:
-    """What the others leave on average, as payload of TCP."""
+    """The mean bandwidth that the others leave, as payload of TCP."""
     end_s = scenario.times.measure_s * TIMES_FASTER
     steps = [((at - scenario.at).total_seconds(), bps) for at, bps in scenario.today()]
     ends = [at_s for at_s, _ in steps[1:]] + [end_s]

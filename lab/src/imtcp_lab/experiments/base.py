@@ -1,4 +1,4 @@
-"""What an experiment declares; how it is run is the same for all (``run.py``)."""
+"""The declaration of an experiment. All run in the same way (``run.py``)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Experiment:
     add_arguments: Callable[[argparse.ArgumentParser], None] = no_arguments
     #: File name → PNG.
     figures: Callable[[Rows, Sequence[Point]], dict[str, bytes]] = no_figures
-    #: What is printed in the place of the table of all columns.
+    #: A text that is printed in place of the table of all columns.
     text: Callable[[Rows], str] | None = None
     #: With points missing the others still say something.
     partial: bool = False

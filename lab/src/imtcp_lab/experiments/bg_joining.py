@@ -137,7 +137,7 @@ def _by_itself_mbps(rows: Sequence[dict], control: str) -> float:
 
 
 def _by_five_mbps(rows: Sequence[dict], control: str) -> float:
-    """What all five have together, while they are there."""
+    """The throughput of all five together, while they are there."""
     found = _rates_of_five(rows, control)
     return ensemble(sum(ensemble(rates).mean for rates in flows) for flows in found).mean
 

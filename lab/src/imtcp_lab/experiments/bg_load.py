@@ -174,7 +174,7 @@ def _judge_use(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _with_available(rows: Sequence[dict]) -> list[dict]:
-    """What the web alone leaves, in the place of a background's throughput."""
+    """The bandwidth that the web alone leaves, in place of a background's throughput."""
     out = []
     for row in rows:
         left_bps = bg_path.PATH.capacity_bps - row["foreground_alone_bps"]
@@ -250,7 +250,8 @@ USE = Experiment(
                 r
                 | {
                     "panel": bg_path.flows_told(r["flows"]),
-                    # Of all seeds: each has its own, and a line goes through their mean.
+                    # Points of all seeds: each seed has its own, and a line goes through their
+                    # mean.
                     "left_mbps": round(mean(rows, "left_mbps", servers=r["servers"])),
                 }
                 for r in rows

@@ -1,9 +1,8 @@
 """The path and the web of [BG fig. 3], with what the thesis leaves open filled in.
 
-50 Mbit/s, 10 ms, 1000 packets; web servers and clients behind links of their own.  That Reno has
-more than the web alone leaves [BG §4.2.1] says that the web is asked for less where it is slow:
-its readers wait for a document before they ask for the next.
-"""
+50 Mbit/s, 10 ms, 1000 packets; web servers and clients behind links of their own.  Reno has more
+than the web alone leaves [BG §4.2.1]. So a slow web is asked for less: its readers wait for a
+document before they ask for the next."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from imtcp_lab.scenario import Scenario
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Times, Web
 
-#: Of the bottleneck alone, one way.
+#: Delay of the bottleneck alone, one way.
 BOTTLENECK_MS = 10.0
-#: Of the link of each web server and each client: rates and one-way delays are drawn evenly.
+#: The link of each web server and each client: rates and one-way delays are drawn evenly.
 LINK_MBPS = (10.0, 100.0)
 LINK_MS = (10.0, 100.0)
 #: As many distances of clients as the model tells apart.

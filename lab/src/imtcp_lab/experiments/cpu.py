@@ -1,22 +1,25 @@
-"""What a control costs in processor time: instructions per byte, against Reno.
+"""The processor time of a control: instructions per byte, against Reno.
 
-One flow on an idle path in the virtual-time guest, where one nanosecond is one
-instruction and idle time is exact, so the figure is the same on every machine.  The
-guest is sender, router and receiver at once: ``ratio`` is of all of them, ``extra``
-(instructions per segment more than Reno) is the sender's alone, for the rest does
-the same for every control.  How a control sends decides more than its own code: whoever
-paces, and whoever keeps the queue short, pays for more timers and for smaller buffers
-in every layer.  So what its own programs take is counted apart, by the kernel's
-statistics of BPF programs: ``own`` is instructions per segment, ``own_ratio`` what Reno's
-segment costs with that on top, ``per_ack`` and ``per_send`` instructions per call.  (The
-kernel's own controls are not BPF: nothing is counted for them.)
+One flow on an idle path in the virtual-time guest.  One nanosecond is one instruction there and
+idle time is exact, so the figure is the same on every machine.
 
-Real processors execute different instructions at different speeds: this compares work,
-not seconds.
+The guest is sender, router and receiver at once.  ``ratio`` counts all of them.  ``extra``,
+instructions per segment more than Reno, is the sender's alone: the rest does the same for every
+control.
 
-Beside it stands what the laboratory itself takes of the machine that it runs on:
-seconds per virtual second and per packet across the bottleneck, with as many guests at
-once as there are processors, and the memory of one.
+How a control sends decides more than its own code.  A control that paces, or keeps the queue short,
+pays for more timers and for smaller buffers in every layer.  So the kernel's statistics of BPF
+programs count the control's own programs apart:
+
+* ``own``: their instructions per segment;
+* ``own_ratio``: the cost of Reno's segment with that on top;
+* ``per_ack`` and ``per_send``: instructions per call.
+
+The kernel's own controls are not BPF, so these are empty for them.  Real processors execute
+different instructions at different speeds: this compares work, not seconds.
+
+The table also has the laboratory's own cost on this machine: seconds per virtual second and per
+packet across the bottleneck, with one guest for each processor, and the memory of one.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from imtcp_lab.tables import Column, as_number
 from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
 from imtcp_lab.traffic import Bulk, Times, shift_s
 
-#: What the others are held against.
+#: The others are compared with this one.
 YARDSTICK = "reno"
 
 
@@ -113,7 +116,7 @@ def own_cost(point: Point) -> dict[str, float | None]:
 
 
 def laboratory_cost(point: Point) -> dict[str, float | None]:
-    """What the guest took of this machine; nothing is known of points of earlier versions."""
+    """The guest's use of this machine; points of earlier versions have none."""
     cost = point.meta["environment"].get("cost")
     if not cost:
         return {}

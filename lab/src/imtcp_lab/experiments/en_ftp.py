@@ -147,7 +147,7 @@ def _row(point: Point) -> dict[str, Any]:
         off = answers["off"].to_list()
         row["answers"] = len(off)
         row["switches"] = sum(a != b for a, b in itertools.pairwise(off))
-        # What the last of them is asked for ends with the transfer, not with its time.
+        # The last of them ends with the transfer, not with its time.
         row["off_share"] = ensemble(off).mean
     return row
 

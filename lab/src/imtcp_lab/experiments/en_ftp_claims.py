@@ -1,4 +1,4 @@
-"""What [EN §5.5] reports of FTP and the advice service, and whether our rows bear it out."""
+"""The reports of [EN §5.5] on FTP and the advice service, judged by our rows."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def judge_load(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _judge_times(rows: Sequence[dict], used_pct: int) -> list[Claim]:
-    """What the advice comes to at each time of day [EN §5.5.1.1, figure 15]."""
+    """The advice at each time of day [EN §5.5.1.1, figure 15]."""
     out = []
     for hour in values(rows, "hour"):
         here = [row for row in rows if row["hour"] == hour]
@@ -120,7 +120,8 @@ def _both_states(at: str, rows: Sequence[dict]) -> Claim:
 
 
 def _alike(at: str, mbps: dict[str, float], method: str) -> Claim:
-    """What differs by less than a twentieth is alike, as what is less is so by a twentieth."""
+    """Values that differ by less than a twentieth are alike; a lesser value is less by a
+    twentieth."""
     return Claim(
         f"{at}: FTP has {mbps[ADVICE]:.1f} Mbit/s as advised (wanted: within a twentieth of"
         f" {mbps[method]:.1f}, {METHODS[method]})",
@@ -151,7 +152,7 @@ def _as_hour(time: tuple[int, int]) -> float:
 
 
 def lost(rows: Sequence[dict], method: str, flows: int) -> float:
-    """What other flows lose beside the transfer, mean over the times of day."""
+    """The loss of other flows beside the transfer, mean over the times of day."""
     alone = mean(rows, "others_mbps", method="alone", flows=flows)
     return 1 - mean(rows, "others_mbps", method=method, flows=flows) / alone
 

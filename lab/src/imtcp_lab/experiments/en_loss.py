@@ -29,7 +29,7 @@ OTHER_C = 12.2 / 8
 #: Ours.  The observations are 10 to 15 % below the equation with the C that the thesis chose at
 #: 25 ms, and 4 to 6 % at 50 ms.
 TOLERANCE = 0.15
-#: Of a TCP header, in each packet.
+#: Bytes of headers in each packet.
 TIMESTAMPS_BYTES = 12
 
 

@@ -24,7 +24,7 @@ from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Rival, Times
 
-#: What follows the foreground's end, s.
+#: Time after the foreground's end, s.
 AFTER_S = 5.0
 #: The background is back when it has this share of the capacity for half a second.
 BACK_SHARE = 0.9

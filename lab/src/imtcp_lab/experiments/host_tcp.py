@@ -1,9 +1,9 @@
-"""What Linux's own TCP changes in the papers' controls, one setting at a time.
+"""The effect of Linux's own TCP on the papers' controls, one setting at a time.
 
-The papers' controls ran in simulators: receivers that acknowledge each packet, packets of 1000
-bytes that leave one by one, no SACK, no RACK, timeouts of seconds, a first window of two.  Each is
-set here by itself, and all together; so is what a control may not have on a real path, the
-timestamps.
+The papers' controls ran in simulators. Receivers there acknowledge each packet, and packets of 1000
+bytes leave one by one. There is no SACK and no RACK; timeouts last seconds, and the first window is
+two.  Each is set here by itself, and all together; so is what a control may not have on a real
+path, the timestamps.
 
 20 Mbit/s, 20 ms, web load of 40 % from Reno servers, and one BDP of buffer, in which packets are
 lost.

@@ -39,7 +39,7 @@ WARMUP_S = 4.0
 
 STEPS_CAPACITY_BPS = 100e6
 BUFFER_PKTS = 1000
-#: What the cross traffic leaves, one after another.
+#: The bandwidth that the cross traffic leaves, one after another.
 AVAILABLE_BPS = (60e6, 40e6, 60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 12.0, 5.0
 #: A fifth of the paper's rates. A run at those takes five times as long, and N = 5 is as far off.
@@ -54,14 +54,15 @@ PROMPT_ACKS = (
     " Receivers acknowledge every segment at once, as in the paper; Linux's own delay ACKs, and"
     " imtcp's streams are longer there [IM §3.5.1]."
 )
-#: What is left open by [IM fig. 7], or is another way here; of all experiments on that path.
+#: Choices where [IM fig. 7] leaves something open, and differences; for all experiments on that
+#: path.
 PATH_CHOICES = (
     " The links of the hosts have no rate, where the paper's have 100 Mbit/s [IM fig. 7]."
     " UDP across the bottleneck is of a constant rate, with frames of 90, 90, 590, 1514 and 1514"
     " bytes at random, each as likely as the others; the paper takes its sizes from a record of"
     " the Internet's traffic."
 )
-#: Of experiments that leave N and the rules to imtcp.
+#: For experiments that leave N and the rules to imtcp.
 OUR_RULES = (
     " The rules are imtcp's own, with streams of N = 8 packets, or 12 where the"
     " receiver delays ACKs and a packet is one segment; the paper's N is 5 [IM §4.1.1]."
@@ -138,7 +139,7 @@ def _steps(step_s: float) -> Steps:
 
 
 def true_line(steps: Steps, point: Point) -> dict[str, Any]:
-    """What the schedule leaves of the capacity, over time, to be drawn."""
+    """The capacity that the schedule leaves, over time, for the picture."""
     window, capacity_bps = point.scenario.window, point.scenario.path.capacity_bps
     times_us = range(window.start_us, window.end_us, 200_000)
     return {
@@ -178,7 +179,8 @@ def _step_rows(points: Sequence[Point]) -> Rows:
 
 
 def _step_errors(row: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Of each step, what is available and the median error of its results; NaN without any."""
+    """For each step the available bandwidth and the median error of its results; NaN without
+    any."""
     lines = {line["name"]: line for line in row["lines"]}
     measured, true = lines["measured"], lines["true"]
     befores = [None, *true["value"][:-1]]

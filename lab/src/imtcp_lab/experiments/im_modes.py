@@ -22,7 +22,7 @@ MANY_PCT = 1
 WIRELESS = Dumbbell(
     capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50, prompt_acks=True, single_segments=True
 )
-#: What a guest takes time for is packets, so its quick form has fewer.
+#: A guest's time goes into packets, so the quick form has fewer.
 FAST_BPS, QUICK_FAST_BPS = 500e6, 100e6
 #: At the first: a tenth of a bandwidth-delay product, and half of it.
 FAST_BUFFERS_PKTS = (200, 1000)

@@ -32,7 +32,7 @@ from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
 
 #: [IM §4.2]: cross traffic 1 and 3, which ACKs meet.
 BACK_BPS = 5e6 + 15e6
-#: What cross traffic 2 leaves, one after another; figure 10 is not in numbers.
+#: The bandwidth that cross traffic 2 leaves, one after another; figure 10 has no numbers.
 AVAILABLE_BPS, QUICK_AVAILABLE_BPS = (60e6, 20e6, 60e6, 30e6, 70e6), (60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 10.0, 6.0
 #: The quick form has this share of all rates and queues: packets are what a guest takes time for.
@@ -87,7 +87,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 
 def _steps(point: Point) -> Steps:
-    """Of cross traffic 2, as it was sent."""
+    """The rate of cross traffic 2, as it was sent."""
     together = point.scenario.foreground
     assert isinstance(together, Together)
     there = together.parts[0]
@@ -97,7 +97,7 @@ def _steps(point: Point) -> Steps:
 
 
 def samples(point: Point, estimator: str) -> passive.Samples:
-    """What an estimator says of a run, bit/s of whole frames, as the truth is."""
+    """An estimator's results for a run, bit/s of whole frames, like the truth."""
     if estimator == IMTCP:
         events = point.tables.get("events")
         if events is None:

@@ -40,7 +40,7 @@ JITTER_MS = 1.0
 JITTERED = "jitter"
 #: "Around 1" [IM §4.5]; ours.
 LEVEL_WITHIN = 0.2
-#: What counts as fair, for the runs are short: the paper has 0.986 and more.
+#: Fair from here on, since the runs are short: the paper has 0.986 and more.
 FAIR = 0.95
 #: So much less of the link than Reno is almost the same; the paper has 0.024 less at most.
 ALMOST = 0.05

@@ -25,7 +25,7 @@ PAPER = {
     4: {"40": 379, ADAPTS: 371, "10": 324, "4": 105},
     7: {"40": 486, ADAPTS: 488, "10": 423, "4": 298},
 }
-#: Of these, the quick form has one.
+#: The quick form has one of these.
 QUICK_MBPS = (7,)
 
 

@@ -1,11 +1,21 @@
-"""How far every control is from what delayed information allows, beside web-like traffic.
+"""How far every control is from the line of delayed information, beside web-like traffic.
 
-The line is computed (``limit.py``) from the foreground's arrivals in each seed's run without
-background; it is another one for each round trip of the background, which is how late it hears
-of the queue.  Everything else is as in ``web`` with 1000 packets of buffer.
+``limit.py`` computes the line from the foreground's arrivals in each seed's run without a
+background.  Each round trip of the background has its own line: the background hears of the queue
+that late.  Everything else is as in ``web`` with 1000 packets of buffer.
 
-Expected, from an earlier model of such traffic, (U, I) at 30 ms: (0.70, 2.5 %), (0.80, 3.4 %),
-(0.85, 4.2 %), (0.90, 5.4 %), (0.95, 7.0 %); at 15 ms a third less, at 100 ms twice as much.
+An earlier model of such traffic gave this line at 30 ms.  At 15 ms its I is a third less, at 100 ms
+twice as much:
+
+====  =====
+ U      I
+====  =====
+0.70  2.5 %
+0.80  3.4 %
+0.85  4.2 %
+0.90  5.4 %
+0.95  7.0 %
+====  =====
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from imtcp_lab.tables import Column, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Foreground, Rival, Times, shift_s
 
-#: Of the paper's two: its figure 10 has TCP's window between 0 and 30 packets.  This link and its
-#: queue hold 21 of ours, and 31 of 1000 bytes, ns-2's own; those of 10 Mbit/s 139 of ours.
+#: One of the paper's two: its figure 10 has TCP's window between 0 and 30 packets.  This link and
+#: its queue hold 21 of ours, and 31 of 1000 bytes, ns-2's own; those of 10 Mbit/s 139 of ours.
 CAPACITY_BPS = 1.5e6
 #: The table, as shares of the link: TCP-LP's, and TCP's alone and beside TCP-LP.
 PAPER_LP, PAPER_LP_TWO_WAY = 0.027, 0.073

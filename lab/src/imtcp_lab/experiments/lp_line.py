@@ -30,7 +30,7 @@ def _over(
 ) -> Callable[[argparse.Namespace], list[Scenario]]:
     line = Line(
         capacity_bps=CAPACITY_BPS,
-        # Of one link, as on the path of one link.
+        # Capacity of one link, as on the path of one link.
         buffer_pkts=round(lp_path.QUEUE_BDPS * bdp_pkts(CAPACITY_BPS, lp_path.RTT_MS / 1e3)),
         bulk=bulk,
         web=web,

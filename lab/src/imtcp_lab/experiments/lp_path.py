@@ -17,7 +17,7 @@ QUEUE_BDPS = 2.5
 
 
 def path(capacity_bps: float) -> Dumbbell:
-    """Of this capacity; the foreground is as far away as the background."""
+    """A path of this capacity; the foreground is as far away as the background."""
     return Dumbbell(
         capacity_bps=capacity_bps,
         background_rtt_ms=RTT_MS,

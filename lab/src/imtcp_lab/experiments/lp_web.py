@@ -21,8 +21,8 @@ from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.traffic import Bulk, Times, Web, shift_s
 
 CAPACITY_BPS = 1.5e6
-#: That TCP-LP's transfer and TCP's have different shares of the link beside the same web [LP §V-C]
-#: says that its clients wait: of ten objects' page for all, then for a second on average.
+#: Beside the same web TCP-LP and TCP have different shares of the link [LP §V-C]. So its clients
+#: wait: for all ten objects of a page, then for a second on average.
 WEB = Web(
     load=0,
     readers=2,
@@ -43,7 +43,7 @@ NEAR_10KB = (8_000, 12_500)
 LARGE = (40_000, 1_000_000)
 
 
-#: What the two queues are called in keys and tables.
+#: Names of the two queues in keys and tables.
 DROPS, MARKS = "drops", "marks"
 
 
@@ -99,7 +99,7 @@ def draw_10kb(rows: Sequence[dict], theme: Theme) -> bytes:
     return plots.bars(rows, "response_10kb_s", LABEL_10KB, theme)
 
 
-#: Of the rows that hold these.
+#: The values of the rows that hold these.
 COLUMNS = (
     Column("response_10kb_s", "10 kB, s", lambda v: as_number(v, 3)),
     Column("response_large_s", "from 40 kB, s", lambda v: as_number(v, 3)),

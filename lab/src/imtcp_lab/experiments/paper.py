@@ -1,4 +1,4 @@
-"""A table or figure of a paper: where it is, what it reports, how ours is judged.
+"""A table or figure of a paper: its place, its report, and the judgement of ours.
 
 A judgement is a list of claims, each a sentence of the paper's result that our rows
 bear out or not.  All of them: *reproduced*; none: *not reproduced*; else *differs*.
@@ -79,9 +79,9 @@ class Paper:
 
     #: Paper by its key, and the place in it.
     source: str
-    #: What the paper reports, in our words.
+    #: The paper's report, in our words.
     expected: str
-    #: What the paper leaves open and how we filled it; what is shortened.
+    #: Our choices where the paper leaves something open, and what we shortened.
     choices: str
     judge: Callable[[Rows], Sequence[Claim]]
     #: (rows, theme) → PNG in the paper's axes; from stored rows alone.
@@ -153,12 +153,12 @@ def at_each(text: str, found: Sequence[float], *, holds: bool, digits: int = 2) 
 
 
 def grows(text: str, found: Sequence[float], digits: int = 2) -> Claim:
-    """What was found falls nowhere in the sweep, and is more at its end."""
+    """Does the value fall nowhere in the sweep, and is it more at the end?"""
     holds = all(map(le, found, found[1:])) and found[0] <= LESS * found[-1]
     return at_each(text, found, holds=holds, digits=digits)
 
 
-#: What is to be less than something else is so by a twentieth: less than that is chance.
+#: "Less" means less by a twentieth: a smaller difference is chance.
 LESS = 0.95
 
 

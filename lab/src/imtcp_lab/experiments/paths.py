@@ -2,11 +2,10 @@
 
 Round trip, capacity, buffer, random loss, jitter of the ACKs and reordering together, on paths
 where nobody else is.  All combinations would be 1024; these sixteen are an orthogonal array of
-strength two: of any two properties each pair of values is in one of them or more.  What takes
-three properties together this design can miss.
+strength two: of any two properties each pair of values is in one of them or more.  This design can
+miss an effect of three properties together.
 
-What is judged is the longest time in a row, from the start on, in which less than a tenth of the
-capacity was used.
+The verdict is on the longest time in a row in which less than a tenth of the capacity was used.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Where imtcp stands: every control in every kind of path, one factor at a time.
 
-Around a base (20 Mbit/s, round trip 20 ms, four BDP of DropTail, web load 40 %, one
-background flow, nothing else amiss) each dimension is varied by itself: 23 cells
-that show which property of a path changes the order, at a fifteenth of a percent of
-the cost of all combinations (``--full``, for a cluster).  What two properties do
-together is what this design cannot show.  A longer round trip is the background's and fills a
-longer buffer; the foreground's are the same.
+The base path has 20 Mbit/s, a round trip of 20 ms, four BDP of DropTail, a web load of 40 % and one
+background flow.  Each dimension is varied by itself.  These 23 cells show which property of a path
+changes the order of controls.  All combinations (``--full``, for a cluster) would cost more than a
+thousand times as much.  So this design cannot show an effect of two properties together.  A longer
+round trip is the background's and fills a longer buffer; the foreground's are the same.
 
 Harm to the foreground, I, is what its users would notice, relative to *none*:
 

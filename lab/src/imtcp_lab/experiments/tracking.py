@@ -1,11 +1,16 @@
 """How well imtcp measures available bandwidth, against the truth.
 
-100 Mbit/s (or another capacity, all rates in proportion), RTT 30 ms, UDP cross traffic of 0,
-30 and 60 % of the capacity, and in steps that leave 70, 30 and 50 %; and TCP cross traffic, ten
-flows of 4 Mbit/s of which one joins each second (both the shape of [BG fig. 12]).  The truth is
-the capacity less the cross traffic's schedule, exact by construction, of TCP once each flow has
-its rate; whole frames, as the capacity is.  Errors are of valid results, in per cent of the
-truth, and a result within :data:`SETTLE_US` after a step is not judged: its packets saw both.
+The path has 100 Mbit/s and a round trip of 30 ms; for another capacity all rates change in
+proportion.  The cross traffic is one of these:
+
+* UDP of 0, 30 or 60 % of the capacity;
+* UDP in steps that leave 70, 30 and 50 % (the shape of [BG fig. 12]);
+* ten TCP flows of 4 Mbit/s, of which one joins each second (the same shape).
+
+The truth is the capacity less the cross traffic's schedule, in whole frames.  It is exact by
+construction; with TCP it is exact once each flow has its rate.  Errors are those of valid results,
+in per cent of the truth.  A result within :data:`SETTLE_US` after a step does not count: its
+packets saw both rates.
 """
 
 from __future__ import annotations

@@ -1,11 +1,22 @@
 """U and I beside web-like traffic: the project's scoreboard.
 
-50 Mbit/s, background RTT 30 ms, web load 40 %; a buffer of 1000 packets (about
-8 BDP) and of one BDP; 1 and 5 background flows.
+The link has 50 Mbit/s, the background a round trip of 30 ms, and the web a load of 40 %.  There
+are two buffers, 1000 packets (some 8 BDP) and one BDP, and 1 or 5 background flows.
 
-Expected (orders of magnitude from earlier trials, 1000 packets, one flow, (U, I)):
-reno (1.0, 70 %), cubic (1.0, 120 %), tcp_lp (1.0, 80 %), bbr (1.0, 40 %),
-vegas (1.0, 35 %), nv (0.95, 9 %), cdg (0.45, 2 %), priority (1.0, 0.2 %).
+Earlier trials, with 1000 packets and one flow, gave these orders of magnitude:
+
+========  ===  ======
+control    U     I
+========  ===  ======
+reno      1.0    70 %
+cubic     1.0   120 %
+tcp_lp    1.0    80 %
+bbr       1.0    40 %
+vegas     1.0    35 %
+nv       0.95     9 %
+cdg      0.45     2 %
+priority  1.0   0.2 %
+========  ===  ======
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What a job can leave in the running kernel outside its namespaces, and its removal.
+"""Traces of a job in the running kernel outside its namespaces, and their removal.
 
 Congestion controls registered by BPF struct_ops belong to the whole machine, not
-to a network namespace.  ``/sys/fs/bpf`` says which of them are ours, so a job
-sees the machine's own instance of it: with a private one, ``imtcp up`` would
-find no pins, though the name is taken.  What a job adds there goes when it ends:
-only this project's names, since others may use the machine at the same time.
-"""
+to a network namespace.  ``/sys/fs/bpf`` says which of them are ours, so a job sees the machine's
+own instance of it. With a private one ``imtcp up`` would find no pins, though the name is taken.
+At its end a job's additions there go: only those with this project's names, since others may use
+the machine."""
 
 from __future__ import annotations
 

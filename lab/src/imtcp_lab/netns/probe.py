@@ -1,4 +1,4 @@
-"""What the running kernel offers to jobs in namespaces."""
+"""Features of the running kernel for jobs in namespaces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def require_root() -> None:
         raise MissingPrerequisite("network namespaces need root: run it with sudo")
 
 
-#: What a discipline cannot be tried without.
+#: A discipline cannot be tried without these.
 _QDISC_ARGUMENTS = {"netem": "delay 1ms", "tbf": "rate 1mbit burst 10k limit 10k"}
 
 

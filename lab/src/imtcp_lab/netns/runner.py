@@ -26,9 +26,9 @@ LOG_TAIL_CHARS = 4000
 #: How often the job is looked at and `progress` called, seconds.
 POLL_S = 0.25
 
-#: Runs as process 1 of the new namespaces: mounts that show them, then the job.
-#: /sys is mounted anew for the namespace's own devices; the BPF file system and
-#: the control groups come back to the places they have in the VM.
+#: Runs as process 1 of the new namespaces: it mounts file systems that show them, then runs the
+#: job. /sys is mounted again for the namespace's own devices. The BPF file system and the control
+#: groups come back to the places that they have in the VM.
 SETUP = """\
 set -e
 echo $$ >"$LAB_CGROUP/cgroup.procs"

@@ -7,7 +7,7 @@ from imtcp_lab.vm.kernels import Kernel
 from imtcp_lab.vm.runner import DEFAULT_KERNEL, DEFAULT_MEMORY_MB, VmRunner
 from imtcp_lab.vm.uml import UmlRunner
 
-#: What ``--kernel`` knows: stock kernels in QEMU, and the fast one.
+#: Kernels for ``--kernel``: stock ones in QEMU, and the fast one.
 FAST = uml_kernel.SERIES
 KERNELS = (*kernels.SERIES, FAST)
 

@@ -2,10 +2,10 @@
 
 Virtual time is (instructions + bias); QEMU raises the bias to skip idle time.
 When the guest stops itself for the save, QEMU's main loop may, for an instant,
-take the stopped processor for an idle one and skip to the next timer.  Whether it
-does is a race on the host (up to one save in three on a busy machine), and every
-job from that snapshot would run a little later than from another.  The guest says
-what time it was when it stopped, so such a save is recognised and made again.
+take the stopped processor for an idle one and skip to the next timer.  This is a race on the host:
+on a busy machine up to one save in three has it. Every job from such a snapshot would run a little
+later than from another.  The guest says what time it was when it stopped, so such a save is
+recognised and made again.
 
 The section begins the stream ("timer" and its subsection "timer/icount" are fixed
 for migration between QEMU versions): version of the stream, head of the section,

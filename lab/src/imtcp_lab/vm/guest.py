@@ -43,7 +43,7 @@ class Channel:
         self.close()
 
     def news(self) -> bytes:
-        """What was written since the last call."""
+        """Text that was written since the last call."""
         size = os.fstat(self.fd).st_size
         pieces = []
         while self._read < size:
@@ -86,7 +86,7 @@ class Memory(Channel):
 class Guest:
     """A running guest, which is a process of the host."""
 
-    #: Of the program that it is.
+    #: Arguments of the program.
     name: str
     process: subprocess.Popen[bytes]
     frames_channel: Channel

@@ -81,7 +81,7 @@ def directory() -> Path:
 
 
 def describe(kernel: Kernel, initramfs: Initramfs, memory_mb: int) -> dict[str, str]:
-    """What decides about the guest's bytes."""
+    """Everything that decides about the guest's bytes."""
     machine = qemu.machine_arguments(memory_mb, BOOT_SEED, "ram", share=True)
     return {
         "kernel": kernel.release,

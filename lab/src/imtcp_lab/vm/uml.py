@@ -38,7 +38,7 @@ ARGUMENTS = (
     # Nothing random but the job's seed.
     "random.trust_cpu=on",
     "random.trust_bootloader=on",
-    # What has a path has a relative one: the arguments, too, are stirred into the kernel's chance.
+    # Paths are relative: the kernel stirs its arguments into its random numbers, too.
     "initrd=initrd",
     "uml_dir=.",
     "umid=lab",
@@ -53,9 +53,9 @@ SHARED = "imtcp-uml-"
 
 @contextmanager
 def _directory() -> Iterator[Path]:
-    """What guest and host share: in memory where there is room for it.
+    """The directory that guest and host share: in memory if there is room.
 
-    It is locked as long as this process lives.  What one that was killed has left is removed.
+    It is locked as long as this process lives.  The directory of a killed one is removed.
     """
     memory = Path("/dev/shm")
     where = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())

@@ -25,7 +25,7 @@ from imtcp_lab.vm.kernels import Kernel
 #: As the option ``--kernel`` calls it.
 SERIES = "uml"
 PACKAGE = "linux-source-6.12"
-#: What builds it, and the Debian package of each.
+#: Tools that build it, and the Debian package of each.
 BUILT_WITH = {
     "bc": "bc",
     "bison": "bison",
@@ -38,7 +38,7 @@ BUILT_WITH = {
     "xz": "xz-utils",
 }
 LIBRARIES = "libc6-dev, libelf-dev, zlib1g-dev"
-#: Of ours, and where in the source each belongs.
+#: Our sources, and where each belongs in the kernel's.
 ADDED = {
     "bpf_trampoline.c": "arch/um/kernel/bpf_trampoline.c",
     "perf_event.h": "arch/um/include/asm/perf_event.h",

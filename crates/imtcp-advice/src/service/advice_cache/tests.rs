@@ -396,7 +396,7 @@ async fn reports_do_not_wait_for_a_path_that_is_read_and_whoever_asks_then_hears
     report(&cache, vec![record(begin_us, 5)], begin_us).await;
     drop(reading);
     assert_eq!(newest_bps().await, Some(5));
-    // What was read is kept: a path with a report each second would be read for ever.
+    // The block is kept: otherwise a path with a report each second would be read for ever.
     assert!(has_block(&*entry.lock().await));
     // More than may lie beside it, and what is not told: it is read again.
     let reading = entry.lock().await;

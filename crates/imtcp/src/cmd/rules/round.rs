@@ -11,14 +11,14 @@ use crate::policy::{Handling, Limits};
 use crate::rules::{Machine, Rule, Rules};
 use crate::{nocc, param};
 
-/// What rules name, each with its rule.
+/// The targets that rules name, each with its rule.
 pub type Named<'r> = BTreeMap<Key, &'r Rule>;
 
 /// Targets of one rule. ours: more than units that a name matches; whoever may start processes adds some.
 pub const MOST_TARGETS: usize = 256;
 
-/// What rules name now: of two rules that name the same, the first holds. Beside it what is wrong with that, each
-/// in a sentence.
+/// The targets that rules name now. If two rules name the same one, the first holds. Also returns the faults, each in a
+/// sentence.
 pub fn named<'r>(
     rules: &'r Rules,
     machine: &Machine,
@@ -28,7 +28,7 @@ pub fn named<'r>(
     let mut all = Named::new();
     for rule in rules.in_force() {
         let mut targets = machine.named(&rule.names, attached);
-        // What has ended and left processes counts, too.
+        // A target that ended and left processes counts, too.
         let is_left =
             |a: &&Attachment| a.rule.as_deref() == Some(&rule.name) && !targets.contains(&a.target);
         let left = attached.iter().filter(is_left).count();
@@ -66,14 +66,14 @@ impl Change<'_> {
     }
 }
 
-/// What has to change for the rules to hold. What was attached by hand stays as it is.
+/// The changes after which the rules hold. Attachments by hand stay as they are.
 pub fn changes<'r>(
     mut named: Named<'r>,
     machine: &Machine,
     attached: Vec<Attachment>,
 ) -> Vec<Change<'r>> {
     let is_over = |a: &Attachment| match a.target {
-        // What it has started stays what the rule made it.
+        // Processes that it started keep what the rule gave them.
         Target::Pid(_) if a.has_ended() => a.is_over(),
         _ => true,
     };

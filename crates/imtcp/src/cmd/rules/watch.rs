@@ -23,7 +23,7 @@ use crate::sweep::sweep;
 const LOOK: Duration = Duration::from_secs(1);
 /// It looks no more than a tenth of the time, however many cgroups users make.
 const REST: u32 = 9;
-/// What could not be attached is tried again so much later.
+/// A target that could not be attached is tried again after this time.
 const AGAIN: Duration = Duration::from_secs(30);
 
 pub fn main(args: &WatchArgs) -> Result<u8> {
@@ -208,7 +208,7 @@ fn take(target: Target, rule: &Rule) -> Result<()> {
     Ok(())
 }
 
-/// Says what is given back, and returns why what is not.
+/// Tells which attachments it gives back. Returns the reason for each that it could not.
 fn give_back(some: &[Attachment], lock: ChangeLock) -> Result<Vec<Error>> {
     sweep(&lock);
     // Somebody else may have changed something before the lock.

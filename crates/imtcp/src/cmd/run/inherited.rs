@@ -83,7 +83,7 @@ impl Inherited {
     }
 }
 
-/// What these have now; nothing of one that is locked.
+/// The controls and tags of these sockets; `None` for one that is locked.
 fn had(sockets: &[OwnedFd], tags: &Tags) -> Vec<Option<Had>> {
     let copies: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
     let had = |_, copy: BorrowedFd| {

@@ -100,7 +100,7 @@ fn upload(s: &Summary) -> Vec<String> {
     let sent = match s.mean_bps() {
         Some(mean) => {
             let elapsed = format::micros(s.elapsed_us);
-            // Of less, it tells how long the command waited for something else.
+            // For less data, the mean would tell how long the command waited for something else.
             let mean = match s.bytes_acked {
                 0..WORTH_TELLING_BYTES => String::new(),
                 _ => format!(", mean {}", format::rate(mean)),
@@ -130,7 +130,7 @@ fn limits(s: &Summary) -> String {
     format!(" ({}{over})", s.limits)
 }
 
-/// What was sent beyond a ceiling.
+/// Bytes that were sent beyond a ceiling.
 fn exceeded_bytes(s: &Summary) -> u128 {
     let Some(max_bps) = s.limits.max_bps else { return 0 };
     let allowed_bits = u128::from(max_bps) * u128::from(s.elapsed_us + AHEAD_US) / 1_000_000;

@@ -134,7 +134,8 @@ fn run(args: RunArgs, orders: Policy, home: Option<Home>) -> Result<i32> {
     Ok(status)
 }
 
-/// What the log says of a command: everybody may read the log, and a command line may hold a password.
+/// The command's name for the log. Its arguments are left out: everybody may read the log, and they may hold a
+/// password.
 fn program(args: &RunArgs) -> Cow<'_, str> {
     args.command[0].to_string_lossy()
 }

@@ -50,8 +50,8 @@ pub enum Started {
     EndedBefore(Signal),
 }
 
-/// What the terminal sends its group reaches the command from the fork on. What came before, only we have: the
-/// child waits until we have looked.
+/// From the fork on, signals of the terminal reach the command too. Earlier ones reached us alone, so the child waits
+/// until we have looked.
 pub fn spawn(command: &[OsString], plan: &Plan) -> Result<Started> {
     let args = command
         .iter()

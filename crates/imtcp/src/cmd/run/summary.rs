@@ -38,7 +38,7 @@ pub struct Summary {
     /// Among the connections: they chose a congestion control that is none of ours, or one that holds nothing
     /// back.
     pub left_connections: u64,
-    /// Among these: on a control that is none of ours. What they sent with it is not known.
+    /// Among these: on a control that is none of ours. Nobody knows how much they sent with it.
     pub uncounted_connections: u64,
     /// Beside the connections: their sockets had no room for our state (net.core.optmem_max).
     pub no_room_connections: u64,

@@ -117,8 +117,8 @@ impl Watch {
         found
     }
 
-    /// One that was moved and has ended between two looks. What imtcp made may have gone since: its name is what
-    /// is left, and only root, who may load programs, moves anything there.
+    /// One that was moved and has ended between two looks. A cgroup that imtcp made may be gone since, and only its
+    /// name is left. Only root moves anything there.
     fn moved_in_passing(&self) -> Option<Moved> {
         let mount = cgroup::mount().ok()?;
         self.counters.moved().into_iter().find_map(|moved| {

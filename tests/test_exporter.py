@@ -149,8 +149,8 @@ def test_a_run_is_told_from_what_others_do_and_its_bytes_are_counted(
     assert 0 < held <= busy
     started = "imtcp_connections_started_total"
     assert values[started] > before[started]
-    # What is acknowledged before the first look at a connection, and after the last, is not
-    # counted: this one is there for both.
+    # Data that is acknowledged before the first look at a connection or after the last does not
+    # count. This connection is there for both.
     acked = f"imtcp_acked_bytes_total{of_run}"
     stays = SEND.partition("stream.sendall")[0] + (
         "stream.send(b'1')\ninput()\nstream.sendall(bytes(30_000_000))\ninput()\n"
