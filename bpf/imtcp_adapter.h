@@ -10,7 +10,7 @@
  *   cong_avoid   (may grow)   ──▶ sample         ──▶ decide   ──▶ snd_cwnd, snd_ssthresh
  *   ssthresh     (loss, mark) ──▶ sample         ──▶ target   ──▶ snd_ssthresh
  *   set_state    (the same)   ──▶ sample         ──▶ reduced
- *   min_tso_segs (may send)   ──▶ departure      ──▶ space    ──▶ sk_pacing_rate; snd_cwnd of a hold
+ *   min_tso_segs (may send)   ──▶ departure      ──▶ space    ──▶ sk_pacing_rate; held snd_cwnd
  *
  * Floor and ceiling of a run apply to every control (imtcp_policy.h). The kernel keeps PRR, undo
  * and the retransmission timer.

@@ -77,9 +77,8 @@ struct imtcp_held {
 
 /* The order for the program that switches sockets, and its counts. */
 struct imtcp_ctl_switch {
-	__imtcp_u32 armed; /* 0: it moves nothing, because the command has gone on */
-	__imtcp_u32
-		given_up; /* 0: every socket on imtcp*; else only those of policies in imtcp_given_up */
+	__imtcp_u32 armed;	      /* 0: it moves nothing, because the command has gone on */
+	__imtcp_u32 given_up;	      /* 0: every socket on imtcp*; else those of imtcp_given_up */
 	char cc[IMTCP_CA_NAME_MAX];   /* the congestion control to switch to */
 	char only[IMTCP_CA_NAME_MAX]; /* move only sockets on this control of ours; empty: any */
 	__imtcp_u32 moved_listeners;

@@ -6,7 +6,7 @@
  * ceiling. Each packet advances the clock by its own time, and so does a retransmission. If the
  * clock is ahead of the time, the next packet waits for it:
  *
- *   ── rule ─────────────────────────────────────────────── applies to ─────────────────
+ *      ── rule ──────────────────────────────────────────────── applies to ────────────────────
  *      clock <- max(clock, now - credit) + bytes / ceiling          each packet, of any connection
  *      next departure of the connection that sent it >= clock       except within a stream
  *
@@ -36,7 +36,7 @@
  * be lost. */
 #define IMTCP_CREDIT_NS (IMTCP_T_MAX_US * 1000ULL)
 
-/* Segments at the begin of a connection that Linux does not pace. */
+/* Segments at the start of a connection that Linux does not pace. */
 #define IMTCP_UNPACED_SEGS 10U
 /* Limit for the debt from unpaced segments. ours: Programs tolerate a silence of some seconds. */
 #define IMTCP_DEBT_NS (10 * IMTCP_NSEC_PER_SEC)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The module: begin and end of a transfer, and the timer in between (mod_imtcp.h). */
+/* The module: start and end of a transfer, and the timer in between (mod_imtcp.h). */
 #include "mod_imtcp.h"
 #include "imtcp_arrived.h"
 

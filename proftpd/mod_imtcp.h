@@ -7,7 +7,7 @@
  *                                        answer: set │ none: default         ▼ timer at the
  *                                                    └──── ask, nobody waits ◀ advised time
  *
- *   mod_imtcp.c         begin and end of a transfer; the timer
+ *   mod_imtcp.c         start and end of a transfer; the timer
  *   imtcp_directives.c  the administrator's configuration
  *   imtcp_ask.c         the question: HTTP, by libcurl
  *   imtcp_answer.c      the answer, by json-c

@@ -42,12 +42,11 @@ struct sim_cfg {
 	uint32_t unsent_bytes; /* most unsent (TCP_NOTSENT_LOWAT); 0: no limit */
 	uint32_t rcv_segs;     /* the receiver's window; 0: no limit */
 	uint64_t stall_us;     /* length of a stall of ACKs */
-	uint64_t stall_at_us;  /* begin of the stall */
+	uint64_t stall_at_us;  /* start of the stall */
 	uint32_t mtu_bytes;    /* the bottleneck fragments longer packets; 0: it does not */
 	uint32_t rtt_us;       /* without queue */
 	uint32_t rtt_after_us; /* after step_at_us; 0: the same */
-	uint32_t
-		others_us; /* most delay from others' queue that never empties; the least is half of it */
+	uint32_t others_us;    /* others' queue that never empties: the most; half is the least */
 	uint32_t others_period_us;
 	uint32_t cwnd_segs;  /* fixed window; 0: the control sets it */
 	uint32_t acks_every; /* 0 and 1: every segment */
@@ -113,9 +112,8 @@ struct sim {
 	struct sim_result results[SIM_RESULTS];
 	uint32_t n_results;
 	uint64_t bytes_acked;
-	uint64_t longest_hold_us; /* longest gap before a stream */
-	uint64_t
-		longest_silence_us; /* longest gap between departures with room, data and no loss recovery */
+	uint64_t longest_hold_us;    /* longest gap before a stream */
+	uint64_t longest_silence_us; /* longest gap with room, data and no loss recovery */
 	uint64_t queue_sum_us, queue_samples;
 	uint64_t last_departure_ns;
 	uint32_t departures;

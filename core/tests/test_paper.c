@@ -343,7 +343,7 @@ static void every_measurement_gives_a_result_and_the_next_range(void **state)
 	assert_int_equal(u.c.meas.low_bps, 40 * MBPS);
 	assert_int_equal(u.c.meas.high_bps, 100 * MBPS);
 	begin(&u);
-	conclude(&u, all, 4); /* a tie of k and k + 1: stream k was not strained at its begin */
+	conclude(&u, all, 4); /* a tie of k and k + 1: stream k was not strained at its start */
 	assert_int_equal(u.c.meas.result.sub_range, IMTCP_SUB_RANGES);
 	begin(&u);
 	u.c.meas.verdict[3].all_strained = 1;
@@ -702,7 +702,7 @@ static void no_paper_paces_but_for_a_window_below_one(void **state)
 	assert_int_equal(u.d.unpaced, 0);
 }
 
-/* A timeout follows after the begin of the recovery. The pause before both returns, also a chosen
+/* A timeout follows after the start of the recovery. The pause before both returns, also a chosen
  * one. */
 static void a_loss_that_was_none_leaves_the_pause_that_was_chosen(void **state)
 {

@@ -126,8 +126,7 @@ struct imtcp_bg {
 	imtcp_u64 stretch_start_us;
 	struct imtcp_bg_stretch stretch, stretch_before;
 	imtcp_u32 stretch_samples;
-	imtcp_u32
-		written_segs; /* the window that this control wrote last; another value is TCP's own */
+	imtcp_u32 written_segs;	 /* the window that this control wrote; another is TCP's own */
 	imtcp_u32 queue_us;	 /* q */
 	imtcp_u32 longest_us;	 /* the longest queue; it fades */
 	imtcp_u32 newest_rtt_us; /* 0: none yet */

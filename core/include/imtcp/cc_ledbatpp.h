@@ -63,7 +63,7 @@ enum imtcp_ledbatpp_phase {
 
 struct imtcp_ledbatpp {
 	struct imtcp_delays delays; /* of RTTs */
-	imtcp_u64 slowed_us;	    /* begin of the present or last slowdown */
+	imtcp_u64 slowed_us;	    /* start of the present or last slowdown */
 	imtcp_u64 due_us;	    /* STEADY: the next slowdown; FROZEN: its end */
 	imtcp_u32 phase;	    /* enum imtcp_ledbatpp_phase */
 	imtcp_u32 fraction_q16;	    /* part of a segment beyond cwnd_segs */

@@ -78,7 +78,7 @@ enum imtcp_lp_signal {
 
 /* Smoothed delay, and its range over the last one to two windows. */
 struct imtcp_lp_delay {
-	imtcp_u64 turned_us;   /* begin of the present window */
+	imtcp_u64 turned_us;   /* start of the present window */
 	imtcp_u64 smoothed_us; /* sd of (1); 0: no sample */
 	imtcp_u32 least_us[2]; /* d_min of the present window and of the previous one */
 	imtcp_u32 most_us[2];  /* d_max */

@@ -40,18 +40,16 @@ struct imtcp_sample {
 	imtcp_u32 acked_segs;
 	/* the window; not for learn */
 	imtcp_u32 cwnd_segs;
-	imtcp_u32 flight_segs; /* before this ACK */
-	imtcp_u32 limit_segs;  /* upper limit of the window */
-	imtcp_u32 floor_segs;  /* the user's least window; 0: none */
-	imtcp_u32 full;	       /* the window limited sending */
-	imtcp_u32 round_over;  /* also for learn */
-	imtcp_u32
-		round_full; /* with round_over: the window was full at some time in that round trip */
+	imtcp_u32 flight_segs;	/* before this ACK */
+	imtcp_u32 limit_segs;	/* upper limit of the window */
+	imtcp_u32 floor_segs;	/* the user's least window; 0: none */
+	imtcp_u32 full;		/* the window limited sending */
+	imtcp_u32 round_over;	/* also for learn */
+	imtcp_u32 round_full;	/* with round_over: the window was full in that round trip */
 	imtcp_u32 round_rtt_us; /* with round_over: least RTT of that round trip; 0: none */
 	imtcp_u32 lost;	     /* a segment was lost or the retransmission timer fired; not a mark */
 	imtcp_u32 timed_out; /* recovery from a retransmission timeout goes on */
-	imtcp_u32
-		lost_segs; /* lost segments of the connection so far; a repeated loss counts again */
+	imtcp_u32 lost_segs; /* lost segments so far; a repeated loss counts again */
 	imtcp_u32 receiver_bytes;  /* the receiver's window */
 	imtcp_u32 delivered_segs;  /* in the newest round trip; 0: unknown */
 	imtcp_u32 delivered_in_us; /* the time of delivered_segs */
@@ -96,8 +94,7 @@ struct imtcp_departure {
 	imtcp_u32 newest_rtt_us;
 	imtcp_u32 recovering; /* loss recovery goes on */
 	imtcp_u32 limited;    /* the window limited sending */
-	imtcp_u32
-		slow_start; /* early slow start, and growing; base_bps is then twice the window's rate */
+	imtcp_u32 slow_start; /* early, growing slow start; base_bps is twice the window's rate */
 };
 
 /* The role of the next packet. */

@@ -70,7 +70,7 @@ enum imtcp_owd_clock {
 
 struct imtcp_owd {
 	imtcp_u64 sent0_us;    /* s_0 */
-	imtcp_u64 measured_us; /* arrival of the ACK at the begin of the interval */
+	imtcp_u64 measured_us; /* arrival of the ACK at the start of the interval */
 	imtcp_u32 value0;      /* v_0 */
 	imtcp_u32 measured;    /* timestamp of that ACK */
 	imtcp_u32 tick_us;     /* q */
@@ -162,7 +162,7 @@ IMTCP_INLINE int imtcp_owd_on_ack(struct imtcp_owd *o, imtcp_u64 now_us, imtcp_u
 #define IMTCP_CURRENT_FILTER 4U
 
 struct imtcp_delays {
-	imtcp_u64 minute_us; /* begin of the present minute; 0: no sample yet */
+	imtcp_u64 minute_us; /* start of the present minute; 0: no sample yet */
 	imtcp_u32
 		base_us[IMTCP_BASE_HISTORY]; /* least delay of each minute, the present one first */
 	imtcp_u32 last_us[IMTCP_CURRENT_FILTER];

@@ -17,8 +17,9 @@
  * An estimate is old ten seconds after the last result that counted. The next such result renews
  * it.
  *
- * An estimate is unclear if ACKs could not show more than an eighth of the newest results. Then the
- * other results are not trustworthy either. It is trusted again when few results are unclear.
+ * An estimate is unclear if the ACKs spoiled more than an eighth of the newest measurements: they
+ * were bunched or too few. Then the other results are not trustworthy either. The estimate is
+ * trusted again when fewer are spoiled.
  *
  * [IM §3.2.5] gives results outside of the search range. The differences from the paper are 6 and 9
  * of cc_bg.h.

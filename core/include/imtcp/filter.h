@@ -7,7 +7,7 @@
  *
  * RTTmin is the least RTT of the connection [BG §3.2.1]. Two simple ways to keep it fail:
  *   ── how long ──────── fault ────────────────────────────────────────────────────────────
- *   for ever             after a change to a longer path, the control yields to no queue
+ *   for ever             after a change to a longer path, it shows a queue that is not there
  *   the last seconds     it contains the connection's own standing queue
  *
  * So the control drains if no sample came near the base for IMTCP_MINRTT_TRIAL_US. It sends almost
@@ -63,8 +63,7 @@ IMTCP_INLINE imtcp_u64 imtcp_ewma(imtcp_u64 avg, imtcp_u64 sample)
 #define IMTCP_STORE_MAX 32U
 
 struct imtcp_store {
-	imtcp_u64
-		sum_kbps; /* sum of the values, kbit/s; in kbit/s the squares of 1 Tbit/s fit in u64 */
+	imtcp_u64 sum_kbps; /* sum of the values, kbit/s, so that squares of 1 Tbit/s fit in u64 */
 	imtcp_u64 sumsq_kbps; /* sum of their squares, (kbit/s)^2 */
 	imtcp_u32 count;      /* q */
 	imtcp_u32 _pad;
@@ -244,7 +243,7 @@ IMTCP_INLINE imtcp_u32 imtcp_rtt_at_most_us(imtcp_u32 rtt_us)
 
 struct imtcp_minrtt {
 	imtcp_u64 refreshed_us; /* when a sample last came near the base */
-	imtcp_u64 began_us;	/* begin of the newest trial */
+	imtcp_u64 began_us;	/* start of the newest trial */
 	imtcp_u64 tried_us;	/* end of the newest trial; 0: none */
 	imtcp_u64 steady_at_us; /* since when the RTTs of least windows agree; 0: no such RTT */
 	imtcp_u32 steady_least_us;

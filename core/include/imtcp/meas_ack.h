@@ -9,7 +9,7 @@
 #include "meas_state.h"
 
 /* Did the acknowledged data meet a queue? Its RTT and the least RTT of its round are late. At the
- * begin of a round the previous round counts. */
+ * start of a round the previous round counts. */
 IMTCP_INLINE int imtcp_meas_meets_queue(const struct imtcp_round *r, const struct imtcp_sample *ev)
 {
 	int begun = r->samples >= IMTCP_QUEUED_SAMPLES;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * State of the inline measurement (meas.h): constants, results, and the begin and end of a
+ * State of the inline measurement (meas.h): constants, results, and the start and end of a
  * measurement. Both units of [IM §3.3] use it: meas_send.h and meas_ack.h.
  */
 #ifndef IMTCP_MEAS_STATE_H
@@ -101,8 +101,8 @@
 #define IMTCP_QUEUED_SAMPLES 4U
 /*
  * For a minute after a train met a queue, only such trains set the capacity. ours: Behind a token
- * bucket other trains show the rate of the link in front of it. A flow that yields may meet no
- * queue for a minute.
+ * bucket other trains show the rate of the link in front of it. It is a minute,
+ * because a flow that yields may meet no queue for that long.
  *
  * The capacity from a queue may be slightly too low, which would hold the flow back. So after two
  * seconds without a queue each measurement without strain raises it by a 64th, to at most an eighth
@@ -194,9 +194,9 @@ struct imtcp_meas {
 	imtcp_u64 deviation_bps; /* mean distance between a result and the A_s before it */
 	imtcp_u64 far_bps;	 /* the previous result if it was far from A_s; else 0 */
 	imtcp_u64
-		counted_at_us; /* last time that a result counted, or that of the first range; 0: neither */
-	imtcp_u32 unclear_q8; /* share of newest results that ACKs could not show, scale 256 */
-	imtcp_u32 doubted;    /* the estimate is not trusted until a result renews it */
+		counted_at_us; /* when a result last counted, or the first range began; 0: neither */
+	imtcp_u32 unclear_q8;  /* share of newest measurements that ACKs spoiled, scale 256 */
+	imtcp_u32 doubted;     /* the estimate is not trusted until a result renews it */
 	imtcp_u64 started, completed;
 	imtcp_u64 ends;	 /* measurements that ended, with any outcome */
 	imtcp_u64 heard; /* the part of ends that the estimate has seen */

@@ -51,7 +51,7 @@
 
 /* The unit's own state. struct imtcp_meas has the streams, N, m and the range. */
 struct imtcp_paper {
-	imtcp_u64 stored_us; /* begin of the hold; 0: nothing is held */
+	imtcp_u64 stored_us; /* start of the hold; 0: nothing is held */
 	imtcp_u64 asked_us;  /* when TCP asked last: packets sent since then left at that time */
 	imtcp_u32 empty_seq; /* EMPTY lets all data before this go */
 	/* the Cprobe train, the first stream [IM §3.2.1] */
