@@ -3,9 +3,9 @@
  * A deterministic path and sender. It calls the functions of a control as the kernel's programs do
  * (flow.h), with the data that the kernel's TCP would give.
  *
- * 	sender ──▶ FIFO of capacity C ──▶ delay ──▶ receiver
- * 	   ▲       (or token bucket)                   │
- * 	   └───── delay ◀── bunching, ACK filter ◀─────┘
+ *	sender ──▶ FIFO of capacity C ──▶ delay ──▶ receiver
+ *	   ▲       (or token bucket)                   │
+ *	   └───── delay ◀── bunching, ACK filter ◀─────┘
  *
  * The sender calls space once. Then chunks of segments leave as in tcp_write_xmit, until the window
  * is full or a gap begins. The gap is the control's, with the kernel's credit: a late packet

@@ -3,9 +3,9 @@
  * Streams, worked by hand through a fluid FIFO with capacity C and cross traffic C - A. ds is the
  * time from the departure of the previous packet, dr that from its arrival.
  *
- * 	── dr ──────────────────────── while ──────────
- * 	dr = ds                        x = M/ds <= A
- * 	dr = ds (1 + (x - A)/C)        x > A
+ *	── dr ──────────────────────── while ──────────
+ *	dr = ds                        x = M/ds <= A
+ *	dr = ds (1 + (x - A)/C)        x > A
  *
  * M is 1250 bytes = 10 000 bits, which take 100 us at 100 Mbit/s.
  */

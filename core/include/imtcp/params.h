@@ -55,7 +55,7 @@
  * m, the packets that are held before a stream leaves. By default it adapts [IM §3.4.1]: it is N
  * less the packets that ACKs allow meanwhile (imtcp_meas_need_segs).
  *
- * A chosen m does not adapt, as in [IM §4.1.2, table 1]. A connection uses at most its own N of it.
+ * A chosen m does not adapt, as in [IM §4.1.2, table 1]. A connection uses at most its own N.
  * The range ends at the largest N with delayed ACKs.
  */
 #define IMTCP_STORE_PACKETS_LEAST 2U
