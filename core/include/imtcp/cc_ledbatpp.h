@@ -29,8 +29,8 @@
  * learn keeps the least RTTs (imtcp_ledbatpp_on_delay). At each ACK decide changes the phase if it
  * is over (imtcp_ledbatpp_turn), and then moves the window (imtcp_ledbatpp_on_ack).
  *
- *   ── Reference: draft-irtf-iccrg-ledbat-plus-plus-06 ──────────────────────────────
- *   §4.1 slow start, §4.2 GAIN, §4.3 decrease, §4.4 slowdowns, §4.5 TARGET
+ * Reference: draft-irtf-iccrg-ledbat-plus-plus-06, §4.1 (slow start), §4.2 (GAIN), §4.3
+ * (decrease), §4.4 (slowdowns), §4.5 (TARGET).
  *
  * Differences from the draft
  *  1. §4.4 ramps the window up "by the slow start algorithm". This one takes slow start of §4.1,

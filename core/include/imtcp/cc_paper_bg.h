@@ -25,8 +25,8 @@
  * References: [BG §3.2, §5.1.2], [SL].
  *
  * Differences from the paper
- *  1. No text says "once per round trip". At each ACK, (4) takes the window to one segment before
- *     the first cut can show in the RTT. srtt-ack does that.
+ *  1. "Once per round trip" is ours, and in no text. At each ACK, (4) takes the window to one
+ *     segment before the first cut can show in the RTT. srtt-ack does that.
  *  2. The window is at least one segment.
  *  3. ssthresh follows the window down to two, because growth is additive [BG §4.1.1]. No text
  *     gives the effect of (4) and (2) on ssthresh. With an older ssthresh, slow start would take

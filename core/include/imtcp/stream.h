@@ -24,7 +24,7 @@
  * Differences from the paper
  *  1. A "packet" is all that leaves at one instant: one segment, or the segments of one large
  *     buffer (TSO, GSO). M is its size. It arrives with its last segment.
- *  2. Only packets with an ACK of their own are samples. So delayed ACKs give intervals of three
+ *  2. Only packets with an ACK of their own are samples. So delayed ACKs give intervals of two
  *     packets without further rules [IM §3.5.1].
  *  3. S and R are those of a packet's first byte. R is the ACK's time less the time of the bytes
  *     between at capacity. The gap behind a packet is proportional to its size, and sizes vary at
