@@ -218,6 +218,25 @@ static __always_inline void imtcp_read_sample(struct sock *sk, struct imtcp_conn
 	}
 }
 
+/* This host's own foreground in flight, segments: this connection's share. */
+static __always_inline __u32 imtcp_front_segs(struct sock *sk, struct imtcp_conn *conn,
+					      const struct imtcp_sample *s)
+{
+	struct imtcp_facts *f = &conn->flow.facts;
+	struct imtcp_way way;
+	__u64 *sent_bytes, flight_bytes;
+
+	if (!imtcp_way_of(tcp_sk(sk), &way))
+		return 0;
+	sent_bytes = bpf_map_lookup_elem(&imtcp_fronts, &way);
+	if (!sent_bytes)
+		return 0;
+	flight_bytes = imtcp_front_flight_bytes(&conn->front, s->now_us, f->minrtt.base_us,
+						*sent_bytes);
+	return imtcp_to_u32(
+		imtcp_div(flight_bytes, (__u64)s->pkt_bytes * imtcp_max(f->neighbours, 1)));
+}
+
 /* Before decide: acked_segs were acknowledged. */
 static __always_inline void imtcp_before_decision(struct sock *sk, struct imtcp_conn *conn,
 						  __u32 acked_segs, struct imtcp_sample *s,
@@ -228,6 +247,7 @@ static __always_inline void imtcp_before_decision(struct sock *sk, struct imtcp_
 	imtcp_read_sample(sk, conn, s);
 	s->acked_segs = acked_segs;
 	s->flight_segs += acked_segs;
+	s->front_segs = imtcp_front_segs(sk, conn, s);
 	w = imtcp_read_window(tcp_sk(sk), s->cwnd_segs);
 	imtcp_decision_begin(&conn->flow, s, d, &w);
 }

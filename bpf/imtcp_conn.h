@@ -9,6 +9,7 @@
 #ifndef IMTCP_CONN_H
 #define IMTCP_CONN_H
 
+#include "imtcp_front.h"
 #include "imtcp_kernel.h"
 #include "imtcp_receive.h"
 #include "imtcp_shared.h"
@@ -16,6 +17,7 @@
 #include <imtcp/cc_ledbatpp.h>
 #include <imtcp/cc_lp.h>
 #include <imtcp/cc_nice.h>
+#include <imtcp/front.h>
 #include <imtcp/cc_paper_lp.h>
 #include <imtcp/cc_paper_nice.h>
 #include <imtcp/paper_unit.h>
@@ -46,6 +48,7 @@ struct imtcp_conn {
 	__u32 left;	  /* on another control now, which may soon be ours again */
 	__u32 pacing;	  /* sk_pacing_status without us */
 	__u32 went;	  /* IMTCP_WENT_* before this control, as the policy counts it */
+	struct imtcp_front front;
 	struct imtcp_flow flow;
 	struct imtcp_sample
 		newest; /* newest ACK; the stack is too small for it where streams are judged */

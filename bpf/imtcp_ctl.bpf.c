@@ -71,6 +71,8 @@ SEC(".rodata.cfg") const volatile struct imtcp_ctl_cfg cfg;
 /* The programs of this header read cfg. */
 #include "imtcp_ctl_marks.h"
 
+#include "imtcp_ctl_front.h"
+
 /* The control of each mode. */
 static const char controls[IMTCP_MODES][TCP_CA_NAME_MAX] __attribute__((aligned(8))) = {
 	[IMTCP_MODE_MEASURE] = IMTCP_CC_MEASURE,

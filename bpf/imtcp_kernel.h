@@ -81,8 +81,31 @@ struct sock_common {
 	atomic64_t skc_cookie;
 } IMTCP_CORE;
 
+struct net_device {
+	int ifindex;
+} IMTCP_CORE;
+
+struct dst_entry {
+	struct net_device *dev;
+} IMTCP_CORE;
+
+/* The routes of IPv4 and IPv6; both begin with the dst_entry. */
+struct rtable {
+	struct dst_entry dst;
+	__u8 rt_gw_family; /* 0: the peer is on the same network */
+	__be32 rt_gw4;
+	struct in6_addr rt_gw6;
+} IMTCP_CORE;
+
+struct rt6_info {
+	struct dst_entry dst;
+	struct in6_addr rt6i_gateway;
+	__u32 rt6i_flags;
+} IMTCP_CORE;
+
 struct sock {
 	struct sock_common __sk_common;
+	struct dst_entry *sk_dst_cache;
 	unsigned long sk_pacing_rate;	  /* bytes per second */
 	unsigned long sk_max_pacing_rate; /* bytes per second (SO_MAX_PACING_RATE); ~0: none */
 	__u32 sk_pacing_status;
@@ -193,6 +216,7 @@ enum { TCP_CA_Open = 0, TCP_CA_Disorder = 1, TCP_CA_CWR = 2, TCP_CA_Recovery = 3
 /* enum sk_pacing */
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1, SK_PACING_FQ = 2 };
 
+#define AF_INET 2
 #define AF_INET6 10
 #define SOL_TCP 6
 #define TCP_CONGESTION 13

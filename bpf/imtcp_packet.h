@@ -19,7 +19,9 @@ struct __sk_buff {
 	__u32 len;
 	__u32 _to_priority[7];
 	__u32 priority;
-	__u32 _to_sk[33];
+	__u32 ingress_ifindex;
+	__u32 ifindex;
+	__u32 _to_sk[31];
 	struct bpf_sock *sk;
 };
 _Static_assert(__builtin_offsetof(struct __sk_buff, priority) == 32, "as in uapi/linux/bpf.h");

@@ -171,6 +171,7 @@ static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint
 	s->limit_segs = d->limit_segs;
 	s->full = s->round_full = 1;
 	s->delivered_segs = 0;
+	s->front_segs = d->limit_segs & 1 ? d->nxt >> 8 & 1023 : 0;
 	/* as imtcp_bg_learn does it */
 	if (d->round_over || !d->facts.cap_segs) {
 		e = imtcp_estimate_now(&d->m, d->now_us);
@@ -186,10 +187,9 @@ static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint
 		return NULL;
 	imtcp_bg_steer(&d->bg, &d->facts, d->params.delta_q8, &d->w, s);
 	DRIVE_CHECK(d->bg.window_q16 >= imtcp_bg_least_q16(d->facts.neighbours));
-	DRIVE_CHECK(d->w.cwnd_segs == (d->facts.trickle_q16
-					       ? IMTCP_TRICKLE_CWND_SEGS
-					       : imtcp_max(d->bg.window_q16 >> 16, 1)));
-	DRIVE_CHECK(!d->facts.cap_segs || d->w.cwnd_segs <= d->facts.cap_segs);
+	DRIVE_CHECK(!d->facts.cap_segs ||
+		    d->w.cwnd_segs <=
+			    d->facts.cap_segs + s->front_segs / IMTCP_BG_BESIDE_FRONT_DIV);
 	return NULL;
 }
 
@@ -234,13 +234,19 @@ static inline const char *drive_ack(struct drive *d, const struct drive_source *
 	before = d->w.cwnd_segs;
 	slow_start = imtcp_in_slow_start(&d->w);
 	if (bg) {
-		const char *why = drive_bg(d, &ev, segs);
+		uint32_t front_segs = d->bg.front_segs;
+		const char *why;
+
+		/* the part of the window that the own foreground had comes back at once */
+		before = (uint32_t)imtcp_max(before, d->bg.window_q16 >> 16);
+		why = drive_bg(d, &ev, segs);
 
 		if (why)
 			return why;
-		/* never above slow start [RFC 5681 §3.1]; a pace below two segments has a window of
-		 * four */
-		DRIVE_CHECK(d->facts.trickle_q16 || d->w.cwnd_segs <= (uint64_t)before + segs);
+		/* never above slow start [RFC 5681 §3.1], of all that the host has acknowledged; a pace
+		 * below two segments has a window of four */
+		DRIVE_CHECK(d->facts.trickle_q16 || ev.front_segs || front_segs ||
+			    d->w.cwnd_segs <= (uint64_t)before + segs);
 	} else {
 		uint64_t credit = d->w.credit_segs;
 

@@ -8,6 +8,7 @@
 	X(stream)                                                                                  \
 	X(gap)                                                                                     \
 	X(neighbours)                                                                              \
+	X(front)                                                                                   \
 	X(choice)                                                                                  \
 	X(params)                                                                                  \
 	X(facts)                                                                                   \

@@ -266,7 +266,7 @@ above_the_threshold_a_quarter_of_what_empties_the_queue_goes_each_round_trip(voi
 	(void)state;
 	start(&f, 40, 100, 20000);
 	f.b.written_segs = 40;
-	f.b.window_q16 = 40 << 16;
+	f.b.window_q16 = f.b.share_q16 = 40 << 16;
 	f.w.ssthresh_segs = 2;
 	f.b.queue_us = 1496 + 2000;
 	round_ends(&f, 40);
@@ -275,6 +275,81 @@ above_the_threshold_a_quarter_of_what_empties_the_queue_goes_each_round_trip(voi
 	assert_int_equal(f.c.facts.reductions_rtt, 1);
 	/* and slow start does not take it back */
 	assert_int_equal(f.w.ssthresh_segs, 2);
+}
+
+/* A window of 40 with nothing to gain or to lose: q is q0. */
+static void settled(struct flow *f)
+{
+	start(f, 40, 2, 20000);
+	f->b.queue_us = 1496;
+	ack(f, 40);
+	assert_int_equal(f->w.cwnd_segs, 40);
+}
+
+static void
+the_own_foreground_has_its_part_of_the_window_at_once_and_gives_it_back_at_once(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	settled(&f);
+	f.s.front_segs = 10;
+	ack(&f, 1);
+	assert_int_equal(f.w.cwnd_segs, 30);
+	assert_int_equal(f.c.facts.yields, 1);
+	f.s.front_segs = 0;
+	ack(&f, 1);
+	assert_int_equal(f.w.cwnd_segs, 40);
+}
+
+/* An eighth of 40 is left. */
+static void a_foreground_of_any_size_leaves_an_eighth(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	settled(&f);
+	f.s.front_segs = 1000000;
+	ack(&f, 1);
+	assert_int_equal(f.w.cwnd_segs, 5);
+}
+
+/* The foreground was there first: nothing says yet that the path has no room for both. */
+static void slow_start_goes_on_beside_a_foreground(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 10, 1000, 20000);
+	f.s.front_segs = 30;
+	ack(&f, 10);
+	assert_int_equal(f.w.cwnd_segs, 20);
+	f.s.front_segs = 25;
+	ack(&f, 20);
+	assert_int_equal(f.w.cwnd_segs, 40);
+	assert_int_equal(f.b.window_q16 >> 16, 65);
+	/* a queue ends it, and the foreground of now is part of the window */
+	f.b.queue_us = 5000;
+	f.w.ssthresh_segs = 1000;
+	ack(&f, 1);
+	assert_int_equal(f.b.window_q16 >> 16, 65);
+	f.s.front_segs = 35;
+	ack(&f, 0);
+	assert_int_equal(f.w.cwnd_segs, 30);
+}
+
+/* 40 Mbit/s, a slack of 2 and 20 ms are 84 packets: with 30 of the foreground the path has 114. */
+static void the_cap_is_what_others_leave_so_the_foreground_comes_on_top(void **state)
+{
+	struct flow f;
+
+	(void)state;
+	start(&f, 200, 2, 20000);
+	f.c.meas.smoothed_bps = 40 * MBPS;
+	f.s.front_segs = 30;
+	ack(&f, 1);
+	assert_int_equal(f.b.window_q16 >> 16, 114);
+	assert_int_equal(f.w.cwnd_segs, 84);
 }
 
 static void an_ack_of_a_whole_window_takes_no_more_than_half_of_it(void **state)
@@ -729,6 +804,9 @@ SUITE(cc_bg, T(the_cap_is_available_bandwidth_times_least_rtt), T(above_it_the_c
       T(without_a_cap_a_round_trip_adds_half_of_the_window),
       T(growth_falls_to_nothing_at_the_threshold),
       T(above_the_threshold_a_quarter_of_what_empties_the_queue_goes_each_round_trip),
+      T(the_own_foreground_has_its_part_of_the_window_at_once_and_gives_it_back_at_once),
+      T(a_foreground_of_any_size_leaves_an_eighth), T(slow_start_goes_on_beside_a_foreground),
+      T(the_cap_is_what_others_leave_so_the_foreground_comes_on_top),
       T(an_ack_of_a_whole_window_takes_no_more_than_half_of_it),
       T(below_two_segments_the_window_is_a_pace_down_to_a_quarter),
       T(the_least_window_of_many_to_one_host_is_two_for_all_of_them),

@@ -6,7 +6,7 @@
  * W below that bound, because a queue means that others are sending.
  *
  *   ── Model ─────────────────────────────────────────────────────────────────────────────────────
- *   W       congestion window                     RTTmin  base RTT
+ *   W       window of this host on the path       RTTmin  base RTT
  *   A, A_s  available bandwidth: a result, and    B       min(RTTmin, 30 ms)
  *           the average of results                n       connections to the same host
  *
@@ -17,6 +17,7 @@
  *   (4) q < q0:   W <- W + G (1 - q / q0) B / RTTmin       G = (cap - W) / (4 W), at most 1;
  *                                                          without a cap 1/2
  *   (5) q >= q0:  W <- W - (q - q0) / (4 RTTmin)                                        [BG eq. 4]
+ *   (6) cwnd = W - F / n, at least W / 8      F: this host's own foreground in flight (front.h)
  *
  *      ┌────────────┐ q >= q0,   ┌──────────┐  a loss or a mark   ┌───────────────────────┐
  *      │ slow start │ W = cap    │ (4), (5) │ ──────────────────▶ │ W / 2; G <= 1 / W for │
@@ -66,12 +67,17 @@
  *  9. A result "above the range" never lowers A_s. Two results that agree are a step (estimate.h).
  * 10. W may be less than a segment. With two at least, ten connections would keep 20 segments in
  *     the queue at any q.
+ * 11. This host's own foreground needs no queue to be heard: (6) makes room for it at once. The cap
+ *     is what others leave, so F comes on top of it.
  */
 #ifndef IMTCP_CC_BG_H
 #define IMTCP_CC_BG_H
 
 #include "flow.h"
 
+/* The own foreground takes no more of W than seven eighths. ours: it may pass another bottleneck, and W
+ * then grows by what is acknowledged (lab/notes/0034-the-own-foreground.md). */
+#define IMTCP_BG_BESIDE_FRONT_DIV 8U
 /* Below this window, in segments, two segments leave at a time. So a receiver with delayed ACKs
  * answers at once. */
 #define IMTCP_BG_PAIR_SEGS 2U
@@ -121,6 +127,7 @@ struct imtcp_bg_stretch {
 };
 
 struct imtcp_bg {
+	imtcp_u64 share_q16;  /* the part of W that the own foreground left: what was written */
 	imtcp_u64 window_q16; /* W, scale 65536 */
 	imtcp_u64 lost_at_us; /* time of the newest loss that was not noise; 0: none */
 	imtcp_u64 stretch_start_us;
@@ -137,6 +144,8 @@ struct imtcp_bg {
 	imtcp_u32 draining;	 /* RTTmin is on trial, and the window is at most 4 */
 	imtcp_u32 before_drain_segs;
 	imtcp_u32 uncapped_q16; /* G of (4) without a cap, scale 65536; 0: 1/2 */
+	imtcp_u32 front_segs;	/* F / n at the last ACK */
+	imtcp_u32 _pad;
 };
 
 /* B of the model. */
@@ -323,9 +332,9 @@ IMTCP_INLINE void imtcp_bg_on_loss(struct imtcp_bg *b, imtcp_u32 base_us,
 
 /* Increase by (4) for one acknowledged segment, scale 65536. */
 IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struct imtcp_facts *f,
-					   imtcp_u64 now_us, imtcp_u32 threshold_us)
+					   const struct imtcp_sample *s, imtcp_u32 threshold_us)
 {
-	imtcp_u64 cap_q16 = (imtcp_u64)f->cap_segs << 16, up = b->uncapped_q16;
+	imtcp_u64 cap_q16 = (imtcp_u64)(f->cap_segs + s->front_segs) << 16, up = b->uncapped_q16;
 	imtcp_u32 base_us = f->minrtt.base_us;
 
 	if (!up)
@@ -336,9 +345,21 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struc
 		up = imtcp_min(65536, imtcp_scale(imtcp_sub(cap_q16, b->window_q16),
 						  65536 / IMTCP_BG_APPROACH_DIV, b->window_q16));
 	up = imtcp_scale(up, imtcp_bg_reference_us(base_us), base_us);
-	if (b->lost_at_us && now_us - b->lost_at_us < IMTCP_BG_AFTER_LOSS_US)
+	if (b->lost_at_us && s->now_us - b->lost_at_us < IMTCP_BG_AFTER_LOSS_US)
 		up = imtcp_min(up, imtcp_div(1ULL << 32, b->window_q16));
 	return imtcp_scale(up, threshold_us - b->queue_us, threshold_us);
+}
+
+/* (6): the part of W that this host's own foreground leaves, scale 65536. Where W is new, it is what the
+ * connection had, and F. */
+IMTCP_GLOBAL imtcp_u64 imtcp_bg_beside_front_q16(imtcp_u64 window_q16, imtcp_u32 front_segs,
+						 int is_new)
+{
+	imtcp_u64 least_q16 = imtcp_min(window_q16, IMTCP_BG_PAIR_SEGS << 16);
+
+	if (!is_new)
+		least_q16 = imtcp_max(least_q16, window_q16 / IMTCP_BG_BESIDE_FRONT_DIV);
+	return imtcp_max(imtcp_sub(window_q16, (imtcp_u64)front_segs << 16), least_q16);
 }
 
 /* Sets the window after an ACK, within the cap: slow start, (4) or (5); Reno's growth if no RTT is
@@ -347,9 +368,9 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struc
 IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp_u32 delta_q8,
 				struct imtcp_window *w, const struct imtcp_sample *s)
 {
-	imtcp_u64 window, acked_q16, most_q16, least_q16;
+	imtcp_u64 window, acked_q16, most_q16, least_q16, front_q16, host_q16, share_q16;
 	imtcp_u32 base_us, empty_us, threshold_us, segs;
-	int queued;
+	int queued, slow_start, is_new;
 
 	if (!b || !f || !w || !s)
 		return 0;
@@ -362,44 +383,56 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 	/* At least 1 ms: on a LAN a queue lasts many RTTs, and each ACK reports it again while it
 	 * drains. */
 	empty_us = (imtcp_u32)imtcp_max(base_us, IMTCP_SHORT_RTT_US);
-	if (!b->written_segs)
-		b->window_q16 = (imtcp_u64)w->cwnd_segs << 16;
-	else if (w->cwnd_segs != b->written_segs)
-		b->window_q16 = imtcp_scale(b->window_q16, w->cwnd_segs, b->written_segs);
+	front_q16 = (imtcp_u64)s->front_segs << 16;
+	share_q16 = b->written_segs ? imtcp_scale(b->share_q16, w->cwnd_segs, b->written_segs)
+				    : (imtcp_u64)w->cwnd_segs << 16;
+	b->window_q16 = b->window_q16 - b->share_q16 + share_q16;
+	slow_start = imtcp_max(b->window_q16 >> 16, w->cwnd_segs) < w->ssthresh_segs;
 	window = b->window_q16;
+	/* as long as the path's window is unknown, the foreground is no part of it yet */
+	is_new = slow_start || !b->written_segs;
+	if (is_new)
+		window = imtcp_sub(window + front_q16, (imtcp_u64)b->front_segs << 16);
+	b->front_segs = s->front_segs;
 	acked_q16 = (imtcp_u64)s->acked_segs << 16;
+	/* W is the host's: of its foreground as much is acknowledged, by its part of W */
+	host_q16 = imtcp_scale(acked_q16, window, imtcp_max(share_q16, 1));
 	least_q16 = imtcp_bg_least_q16(f->neighbours);
 	threshold_us = imtcp_bg_threshold_us(delta_q8, base_us, window, f->neighbours,
 					     b->jitter_us);
 	queued = b->queue_us >= threshold_us;
-	if (queued && imtcp_in_slow_start(w)) {
+	if (queued && slow_start) {
 		imtcp_u64 carried_segs = imtcp_carried_segs(s->delivered_segs, s->delivered_in_us,
 							    empty_us);
 
 		if (carried_segs)
-			window = imtcp_min(window, imtcp_max(carried_segs, IMTCP_BG_PAIR_SEGS)
-							   << 16);
+			window = imtcp_min(
+				window,
+				front_q16 + (imtcp_max(carried_segs, IMTCP_BG_PAIR_SEGS) << 16));
 	} else if (queued) {
-		imtcp_u64 cut = imtcp_scale(acked_q16, b->queue_us - threshold_us,
+		imtcp_u64 cut = imtcp_scale(host_q16, b->queue_us - threshold_us,
 					    (imtcp_u64)IMTCP_BG_BRAKE_DIV * empty_us);
 
 		/* A stretch ACK of a whole window takes at most half of it. */
 		cut = imtcp_min(cut, window / 2);
 		window -= imtcp_min(cut, imtcp_sub(window, least_q16));
-	} else if (s->full && imtcp_in_slow_start(w)) {
+	} else if (s->full && slow_start) {
 		window += acked_q16;
 	} else if (s->full) {
-		window += s->acked_segs * imtcp_bg_growth_q16(b, f, s->now_us, threshold_us);
+		window += imtcp_scale(host_q16, imtcp_bg_growth_q16(b, f, s, threshold_us),
+				      1U << 16);
 	}
 	most_q16 = (imtcp_u64)imtcp_min(s->limit_segs, f->cap_segs ? f->cap_segs : s->limit_segs)
 		   << 16;
-	window = imtcp_min(window, most_q16);
+	window = imtcp_min(window, most_q16 + front_q16);
 	window = imtcp_max(window, least_q16);
+	b->window_q16 = window;
+	window = b->share_q16 = imtcp_bg_beside_front_q16(window, s->front_segs, is_new);
 	segs = (imtcp_u32)(window >> 16);
 	/* A queue or the cap ends slow start: it must not take the reduction back. */
 	if (queued || segs == f->cap_segs)
-		w->ssthresh_segs = (imtcp_u32)imtcp_min(w->ssthresh_segs,
-							imtcp_max(segs, IMTCP_RENO_LEAST_SEGS));
+		w->ssthresh_segs = (imtcp_u32)imtcp_min(
+			w->ssthresh_segs, imtcp_max(b->window_q16 >> 16, IMTCP_RENO_LEAST_SEGS));
 	w->cwnd_segs = (imtcp_u32)imtcp_max(segs, 1);
 	f->trickle_q16 = 0;
 	/* After a timeout the window is TCP's, and one segment leaves. */
@@ -407,7 +440,6 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 		f->trickle_q16 = (imtcp_u32)window;
 		w->cwnd_segs = IMTCP_TRICKLE_CWND_SEGS;
 	}
-	b->window_q16 = window;
 	b->written_segs = w->cwnd_segs;
 	return queued;
 }
@@ -462,6 +494,7 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 {
 	struct imtcp_facts *f = &c->facts;
 	imtcp_u32 before_segs = d->w.cwnd_segs;
+	int queued;
 
 	d->least_segs = IMTCP_MEASURING_LEAST_SEGS;
 	if (f->undone)
@@ -477,10 +510,10 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 		d->floor_segs = 0;
 		return;
 	}
-	if (!imtcp_bg_steer(b, f, c->params.delta_q8, &d->w, s))
-		return;
-	f->yields = 1;
-	if (!s->round_over)
+	queued = imtcp_bg_steer(b, f, c->params.delta_q8, &d->w, s);
+	if (queued || s->front_segs)
+		f->yields = 1;
+	if (!queued || !s->round_over)
 		return;
 	f->reductions_rtt += d->w.cwnd_segs < before_segs;
 	if (b->window_q16 >> 16 <= IMTCP_BG_PAIR_SEGS)

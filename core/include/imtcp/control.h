@@ -40,8 +40,10 @@ struct imtcp_sample {
 	imtcp_u32 acked_segs;
 	/* the window; not for learn */
 	imtcp_u32 cwnd_segs;
-	imtcp_u32 flight_segs;	/* before this ACK */
-	imtcp_u32 limit_segs;	/* upper limit of the window */
+	imtcp_u32 flight_segs; /* before this ACK */
+	imtcp_u32 limit_segs;  /* upper limit of the window */
+	imtcp_u32
+		front_segs; /* this host's own foreground in flight: this connection's share (front.h) */
 	imtcp_u32 floor_segs;	/* the user's least window; 0: none */
 	imtcp_u32 full;		/* the window limited sending */
 	imtcp_u32 round_over;	/* also for learn */

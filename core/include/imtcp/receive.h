@@ -141,7 +141,7 @@ IMTCP_INLINE imtcp_u32 imtcp_receive_segs_for(const struct imtcp_receive *r, imt
 /* W is this from now on. */
 IMTCP_INLINE void imtcp_receive_set(struct imtcp_receive *r, imtcp_u64 segs)
 {
-	r->bg.window_q16 = segs << 16;
+	r->bg.window_q16 = r->bg.share_q16 = segs << 16;
 	r->bg.written_segs = r->w.cwnd_segs = (imtcp_u32)segs;
 }
 

@@ -24,8 +24,8 @@ fn reuse_pinned_maps(object: &mut OpenObject) -> Result<()> {
         let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) else {
             continue;
         };
-        // Programs before version 12 have none: then there is nothing in it.
-        if name == paths::RECEIVERS && !paths::pin(name).exists() {
+        // The programs of an older imtcp do without these: then there is nothing in them.
+        if [paths::RECEIVERS, paths::FRONTS].contains(&name) && !paths::pin(name).exists() {
             continue;
         }
         let pinned = MapHandle::from_pinned_path(paths::pin(name))

@@ -34,6 +34,9 @@ pub(crate) const TAGGED: &str = "imtcp_tagged";
 /// The control object's program of a cgroup.
 pub(crate) const SOCKOPS: &str = "imtcp_sockops";
 
+/// The program that counts this host's own foreground (bpf/imtcp_ctl_front.h).
+pub(crate) const FRONT: &str = "imtcp_count_front";
+
 /// A program of a cgroup that marks packets (bpf/imtcp_ctl_marks.h).
 pub(crate) struct Mark {
     pub program: &'static str,

@@ -18,8 +18,11 @@ pub const BPFFS: &str = "/sys/fs/bpf";
 /// The map of connections whose offered windows are steered.
 pub(crate) const RECEIVERS: &str = "imtcp_receivers";
 
+/// The map of bytes that this host's own foreground sent.
+pub(crate) const FRONTS: &str = "imtcp_fronts";
+
 /// Maps that outlive an upgrade when their layouts agree.
-pub const SHARED_MAPS: [&str; 7] = [
+pub const SHARED_MAPS: [&str; 8] = [
     "imtcp_conns",
     RECEIVERS,
     "imtcp_tags",
@@ -27,12 +30,15 @@ pub const SHARED_MAPS: [&str; 7] = [
     "imtcp_events",
     "imtcp_totals",
     "imtcp_hosts",
+    FRONTS,
 ];
 
 /// The pinned iterator: reading the file gives one `imtcp_record` per connection.
 pub const CONNECTIONS: &str = "connections";
 /// The one in its place where the kernel does not accept it: of the reader's network namespace alone.
 pub const CONNECTIONS_HERE: &str = "connections_here";
+/// The counter of this host's own foreground.
+pub const FRONT: &str = "front";
 pub const META: &str = "meta";
 
 /// Where everything is pinned.

@@ -6,15 +6,16 @@
 //! names. A failure on the way undoes the steps before it.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{anyhow, Result};
+use imtcp_common::procfs;
 use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, OpenObject};
 
 use crate::meta::{self, Meta};
 use crate::registrations::Registrations;
 use crate::staged::{Staged, STAGED};
-use crate::{down, netns, objects, paths, probe, usual_controls, NOCC};
+use crate::{down, netns, objects, paths, probe, raw, usual_controls, NOCC};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -92,6 +93,11 @@ fn up_in_dir(force: bool, nocc: Nocc) -> Result<Outcome> {
     }
     pins.commit()?;
     registered.commit();
+    // Not staged: two of them at once would count each packet twice.
+    let _ = fs::remove_file(paths::pin(paths::FRONT));
+    if let Some(front) = load_front(&objects[0]) {
+        let _ = raw::obj_pin(front.as_fd(), &paths::pin(paths::FRONT));
+    }
 
     Ok(match old {
         Some(old) if complete => Outcome::Upgraded { from: old.version(), kept },
@@ -172,13 +178,7 @@ fn load_iterator(controls: &Object) -> Result<(Link, &'static str)> {
 }
 
 fn load_iterator_named(controls: &Object, program: &str) -> Result<Link> {
-    let mut object = objects::open_ctl(program)?;
-    for mut map in object.maps_mut() {
-        if let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) {
-            map.reuse_fd(shared_map(controls, name)?.as_fd())?;
-        }
-    }
-    let object = objects::load(object, "the iterator over connections")?;
+    let object = load_ctl(controls, program, "the iterator over connections")?;
     let conns = shared_map(controls, "imtcp_conns")?;
     let prog = object
         .progs_mut()
@@ -189,6 +189,26 @@ fn load_iterator_named(controls: &Object, program: &str) -> Result<Link> {
     } else {
         Ok(prog.attach()?)
     }
+}
+
+/// One program of the control object, with the maps of the congestion controls.
+fn load_ctl(controls: &Object, program: &str, what: &str) -> Result<Object> {
+    let mut object = objects::open_ctl(program)?;
+    for mut map in object.maps_mut() {
+        if let Some(name) = paths::SHARED_MAPS.into_iter().find(|n| map.name() == *n) {
+            map.reuse_fd(shared_map(controls, name)?.as_fd())?;
+        }
+    }
+    objects::load(object, what)
+}
+
+/// The program that counts this host's own foreground, on the root of the cgroups. `None` where it cannot be: without it
+/// the background hears of the foreground by its queue alone.
+fn load_front(controls: &Object) -> Option<Link> {
+    let root = fs::File::open(procfs::cgroup2_mount()?).ok()?;
+    let object = load_ctl(controls, objects::FRONT, "the counter of the own foreground").ok()?;
+    let prog = object.progs_mut().find(|p| p.name() == objects::FRONT)?;
+    prog.attach_cgroup(root.as_raw_fd()).ok()
 }
 
 fn shared_map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>> {

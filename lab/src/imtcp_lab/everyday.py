@@ -143,6 +143,10 @@ EVERYDAY: dict[str, Everyday] = {
         "a host's own interface, fq",
         _steady(50, 30, buffer_pkts=1000, one_host=True, queue=FQ),
     ),
+    "own-server": Everyday(
+        "a server and its backup, behind a shaper",
+        _steady(50, 30, buffer_pkts=1000, one_host_before=True),
+    ),
     "starlink": Everyday("another satellite each 15 s, bursts of loss", _starlink),
     "geo": Everyday(
         "a geostationary satellite", _steady(20, 600, foreground_rtts_ms=(600.0,)), warmup_s=20

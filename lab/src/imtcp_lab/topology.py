@@ -132,6 +132,8 @@ class Dumbbell:
     changes: tuple[Change, ...] = ()
     #: Both senders are one host, and its own interface is the bottleneck.
     one_host: bool = False
+    #: Both senders are one host, and the bottleneck is behind it: a modem, a provider's shaper.
+    one_host_before: bool = False
     #: For kernels without netem and prio: a user-space delay line behind the
     #: bottleneck.  All paths then have the background's round trip.
     delay_line: bool = False
@@ -161,7 +163,8 @@ class Dumbbell:
             )
         needs_netem = self.loss_pct or self.reordered_ms or self.bunched_ms
         has_links = self.server_links_bps or self.single_segments or self.mtu_bytes != 1500
-        if self.one_host and (has_links or self.paced or self.delay_line or needs_netem):
+        together = self.one_host or self.one_host_before
+        if together and (has_links or self.paced or self.delay_line or needs_netem):
             raise ValueError("one host has no links of its senders")
         if self.changes and self.priority:
             raise ValueError("nothing says yet how strict priority changes its rate")
@@ -194,11 +197,17 @@ class Dumbbell:
             return (FOREGROUND_SENDER,)
         return tuple(f"10.2.0.{11 + i}" for i in range(len(self.server_links_bps)))
 
+    @property
+    def _namespaces(self) -> tuple[str, ...]:
+        if self.one_host:
+            return ("rt", "rx")
+        return ("bg", "rt", "rx") if self.one_host_before else ("bg", "fg", "rt", "rx", "dl")
+
     def script(self) -> str:
         """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
         delays = self._delay_line() if self.delay_line else self._delays()
         parts = [
-            prelude(("rt", "rx") if self.one_host else ("bg", "fg", "rt", "rx", "dl")),
+            prelude(self._namespaces),
             self._links(),
             host_settings(("bg", "fg", "rx")),
             default_route("rx", "quickack 1") if self.prompt_acks else "",
@@ -238,6 +247,8 @@ class Dumbbell:
 
     def _links(self) -> str:
         links = _ONE_HOST if self.one_host else _LINKS
+        if self.one_host_before:
+            links = _ONE_HOST_BEFORE
         clients = "\n".join(
             f"addr add {address}/24 dev rx0" for address in (UDP_RECEIVER, *self.client_addresses)
         )
@@ -449,4 +460,31 @@ EOF
 @RX@
 ns rt ethtool -K rt-rx tso off gso on gro off >/dev/null
 ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
+"""
+
+_ONE_HOST_BEFORE = """\
+touch /var/run/netns/fg; mount --bind /var/run/netns/bg /var/run/netns/fg
+ip -batch - <<'EOF'
+link add bg0 netns bg type veth peer name rt-bg netns rt
+@RECEIVERS@
+EOF
+ip -n bg -batch - <<'EOF'
+link set lo up
+addr add 10.1.0.2/24 dev bg0
+addr add 10.2.0.2/32 dev lo
+link set bg0 up
+route add 10.9.0.2/32 via 10.1.0.1 src 10.1.0.2
+route add default via 10.1.0.1 src 10.2.0.2
+EOF
+ip -n rt -batch - <<'EOF'
+addr add 10.1.0.1/24 dev rt-bg
+addr add 10.9.0.1/24 dev rt-rx
+link set rt-bg up
+link set rt-rx up
+route add 10.2.0.2/32 via 10.1.0.2
+EOF
+@RX@
+ns bg ethtool -K bg0 tso off gso on gro off >/dev/null
+ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
+ns rt sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
 """
