@@ -812,6 +812,22 @@ static void imtcp_as_printed_is_as_fast_as_the_path_and_holds(void **state)
 	assert_true(s.holds > 0);
 }
 
+/* 5 packets in a stream, and 7 if an ACK answers two [IM §3.5.1]. */
+static void delayed_acks_make_the_streams_half_as_long_again(void **state)
+{
+	struct sim_cfg c = path("paper, delayed ACKs", &control_paper);
+
+	(void)state;
+	c.reno = 1;
+	c.cwnd_segs = 150;
+	sim_over(&s, &c, 5, 2 * SEC);
+	assert_int_equal(s.flow.meas.n, 5);
+	c.acks_every = 2;
+	sim_over(&s, &c, 5, 2 * SEC);
+	assert_int_equal(s.flow.meas.n, 7);
+	assert_true(s.flow.meas.completed > 20);
+}
+
 /* The rate is far below the window. Held packets must not wait for a stream that is never
  * filled. */
 static void an_application_that_writes_little_is_not_slowed_down(void **state)
@@ -918,5 +934,6 @@ SUITE(paper, T(fragmentation_on_the_way_changes_little),
       T(a_held_window_is_read_whole_until_tcp_writes_another),
       T(imtcp_bg_as_printed_measures_and_takes_what_is_free),
       T(imtcp_as_printed_is_as_fast_as_the_path_and_holds),
+      T(delayed_acks_make_the_streams_half_as_long_again),
       T(an_application_that_writes_little_is_not_slowed_down),
       T(small_buffers_bound_what_is_in_flight_and_stop_nothing))
