@@ -52,7 +52,18 @@ static void the_first_look_and_one_without_a_round_trip_know_nothing(void **stat
 	assert_int_equal(imtcp_front_flight_bytes(&f, 6000, RTT_US, (1ULL << 40) + 9000), 0);
 }
 
+static void a_counter_that_begins_again_is_no_burst(void **state)
+{
+	struct imtcp_front f = {0};
+
+	(void)state;
+	imtcp_front_flight_bytes(&f, 1000, RTT_US, 900000);
+	assert_int_equal(imtcp_front_flight_bytes(&f, 2000, RTT_US, 1500), 0);
+	assert_int_equal(imtcp_front_flight_bytes(&f, 2000, RTT_US, 4500), 3000);
+}
+
 SUITE(front, T(a_steady_foreground_has_its_rate_times_the_round_trip_in_flight),
       T(a_burst_counts_at_once_and_fades_in_a_round_trip),
       T(after_a_long_silence_the_mean_rate_counts),
-      T(the_first_look_and_one_without_a_round_trip_know_nothing))
+      T(the_first_look_and_one_without_a_round_trip_know_nothing),
+      T(a_counter_that_begins_again_is_no_burst))

@@ -25,7 +25,8 @@ IMTCP_INLINE imtcp_u64 imtcp_front_flight_bytes(struct imtcp_front *f, imtcp_u64
 						imtcp_u32 rtt_us, imtcp_u64 sent_bytes)
 {
 	imtcp_u64 passed_us = now_us - f->looked_us, more_bytes = sent_bytes - f->sent_bytes;
-	int known = f->looked_us && rtt_us;
+	/* a counter that made room for others begins at 0 again */
+	int known = f->looked_us && rtt_us && sent_bytes >= f->sent_bytes;
 
 	f->looked_us = now_us;
 	f->sent_bytes = sent_bytes;
