@@ -718,10 +718,11 @@ static void a_path_that_becomes_longer_is_used_again_after_seconds(void **state)
 	(void)state;
 	c.step_at_us = 11 * IMTCP_USEC_PER_SEC;
 	c.rtt_after_us = 90000;
-	/* five seconds until the path counts as another, and six for the window to grow from a
-	 * quarter of a segment */
+	/* five seconds until the path counts as another, and slow start */
+	assert_true(goodput_bps(&c, 18, 22) > 0.75 * 50e6);
 	assert_true(goodput_bps(&c, 22, 24) > 0.9 * 50e6);
 	c.jitter_us = 4000;
+	assert_true(goodput_bps(&c, 18, 22) > 0.7 * 50e6);
 	assert_true(goodput_bps(&c, 22, 30) > 0.75 * 50e6);
 	/* Less than the tolerated queue: learned after two drains. */
 	c.jitter_us = 0;

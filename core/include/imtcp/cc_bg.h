@@ -459,6 +459,19 @@ IMTCP_INLINE void imtcp_bg_on_round(struct imtcp_bg *b, struct imtcp_facts *f,
 	b->draining = (imtcp_u32)drain;
 }
 
+/* A round trip of the least window ended, with this least RTT. If the path has become longer, its window
+ * is as unknown as at the beginning: slow start finds it. */
+IMTCP_INLINE void imtcp_bg_on_least_window(const struct imtcp_bg *b, struct imtcp_facts *f,
+					   struct imtcp_window *w, imtcp_u32 least_rtt_us)
+{
+	imtcp_u32 base_us = f->minrtt.base_us;
+
+	imtcp_minrtt_on_least_window(&f->minrtt, f->acked_at_us, least_rtt_us,
+				     b->jitter_us * IMTCP_BG_JITTER_RANGE);
+	if (f->minrtt.base_us > base_us)
+		w->ssthresh_segs = IMTCP_U32_MAX;
+}
+
 /* ---- the control's row ---- */
 
 #define imtcp_bg_start imtcp_no_start
@@ -517,8 +530,7 @@ IMTCP_INLINE void imtcp_bg_decide(struct imtcp_flow *c, struct imtcp_bg *b,
 		return;
 	f->reductions_rtt += d->w.cwnd_segs < before_segs;
 	if (b->window_q16 >> 16 <= IMTCP_BG_PAIR_SEGS)
-		imtcp_minrtt_on_least_window(&f->minrtt, f->acked_at_us, f->round.last_least_rtt_us,
-					     b->jitter_us * IMTCP_BG_JITTER_RANGE);
+		imtcp_bg_on_least_window(b, f, &d->w, f->round.last_least_rtt_us);
 }
 
 IMTCP_INLINE void imtcp_bg_space(struct imtcp_flow *c, struct imtcp_bg *b,

@@ -291,8 +291,7 @@ IMTCP_INLINE imtcp_u32 imtcp_receive_on_arrival(struct imtcp_receive *r,
 	if (!s->round_over)
 		return r->w.cwnd_segs;
 	if (f->yields && r->w.cwnd_segs <= IMTCP_BG_PAIR_SEGS)
-		imtcp_minrtt_on_least_window(&f->minrtt, a->now_us, r->least_rtt_us,
-					     b->jitter_us * IMTCP_BG_JITTER_RANGE);
+		imtcp_bg_on_least_window(b, f, &r->w, r->least_rtt_us);
 	r->least_rtt_us = 0;
 	return r->w.cwnd_segs;
 }
