@@ -1,8 +1,8 @@
-"""Traffic across the bottleneck, as the shell lines that start it.
+"""Traffic across the bottleneck, as shell lines that start it.
 
-Each class writes lines for three moments. ``prepare`` is before the clock starts: servers, files.
-``start`` has processes that begin at ``$T0`` on their own. Traffic that ends by itself also names
-the process to wait for."""
+``prepare`` runs before the clock starts: servers, files.  ``start`` starts processes that begin at
+``$T0`` by themselves.  Traffic that ends by itself adds its process to ``$WAIT``.
+"""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ RSYNC_PORT = 873
 
 @dataclass(frozen=True)
 class Times:
-    """The run's clock in seconds after ``$T0``."""
+    """The phases of a run, in seconds after ``$T0``."""
 
-    #: Ignored at the start: slow start and the first arrivals.
+    #: Not measured: slow start and the first arrivals.
     warmup_s: float = 4.0
-    #: What is judged.
+    #: The measurement.
     measure_s: float = 15.0
-    #: Objects that arrived in time may still end.
+    #: Time for objects that arrived during the measurement to end.
     drain_s: float = 3.0
 
     @property
     def active_s(self) -> float:
-        """The time in which new objects arrive."""
+        """The time during which new objects arrive."""
         return self.warmup_s + self.measure_s
 
     @property
     def total_s(self) -> float:
-        """All of it."""
+        """The whole run."""
         return self.active_s + self.drain_s
 
 
 def shift_us(seed: int) -> int:
-    """By so much a seed shifts the start of flows: up to a round trip of 30 ms."""
+    """Shift of the flows' start by a seed: up to 30 ms, a round trip."""
     return seed * 7919 % 30_000
 
 
@@ -60,11 +60,11 @@ def shift_s(seed: int) -> float:
 
 
 class Foreground(Protocol):
-    """Whose traffic must not suffer."""
+    """Traffic that must not suffer."""
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The tables without which a run of it says nothing."""
+        """Tables that a run must leave to be valid."""
         ...
 
     def prepare(self, path: Dumbbell) -> str: ...
@@ -73,7 +73,7 @@ class Foreground(Protocol):
 
 
 class Background(Protocol):
-    """Whose traffic should yield."""
+    """Traffic that should yield."""
 
     def prepare(self, path: Dumbbell, control: Control) -> str: ...
 
