@@ -1,4 +1,4 @@
-"""BG-F7, F9: throughput and harm against how much bandwidth is left."""
+"""BG-F7, F9: throughput and harm against the available bandwidth."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from imtcp_lab.traffic import Bulk
 SERVERS = (10, 20, 30, 40, 50)
 SERVERS_OF_MANY = (10, 30, 50)
 QUICK_SERVERS = (30,)
-#: The three of which the thesis says that they leave the web alone.
+#: The thesis says that these three leave the web alone.
 POLITE = ("imtcp_nice", "imtcp_lp", "imtcp_bg")
-#: TCP-LP's first losses leave a queue for up to ten seconds, which the thesis's 500 s hardly show.
+#: TCP-LP's first losses leave a queue for seconds; the thesis's 500 s hardly show it.
 LONG_WARMUP_S = 20.0
 
 
@@ -94,7 +94,7 @@ def _used(rows: Sequence[dict], control: str, **where: object) -> list[float]:
 
 
 def _nearest(rows: Sequence[dict], control: str, **where: object) -> bool:
-    """It is nearer to what is available than Nice and TCP-LP, at each load."""
+    """Whether a control's use is nearer to 1 than Nice's and TCP-LP's, at each load."""
     ours, *others = (_used(rows, name, **where) for name in (control, "imtcp_nice", "imtcp_lp"))
     return all(
         abs(1 - mine) < min(abs(1 - other) for other in theirs)
@@ -174,7 +174,7 @@ def _judge_use(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _with_available(rows: Sequence[dict]) -> list[dict]:
-    """The bandwidth that the web alone leaves, in place of a background's throughput."""
+    """Puts the bandwidth that the web alone leaves in place of *none*'s throughput."""
     out = []
     for row in rows:
         left_bps = bg_path.PATH.capacity_bps - row["foreground_alone_bps"]
@@ -250,8 +250,7 @@ USE = Experiment(
                 r
                 | {
                     "panel": bg_path.flows_told(r["flows"]),
-                    # Points of all seeds: each seed has its own, and a line goes through their
-                    # mean.
+                    # All seeds at one x: each seed has another value, and the line connects means.
                     "left_mbps": round(mean(rows, "left_mbps", servers=r["servers"])),
                 }
                 for r in rows

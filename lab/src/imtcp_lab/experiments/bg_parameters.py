@@ -1,4 +1,4 @@
-"""BG-F4, F5, F6: how gamma and delta of ImTCP-bg were chosen."""
+"""BG-F4, F5, F6: the choice of gamma and delta of ImTCP-bg."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _window_scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 
 def _windows(point: Point) -> pl.DataFrame:
-    """Window and cap in the judged part, where there is a cap."""
+    """Window and cap in the measured part, while a cap exists."""
     window, watch = point.scenario.window, point.tables.get("watch")
     if watch is None:
         return pl.DataFrame(schema=raw.WATCH_COLUMNS)

@@ -1,4 +1,4 @@
-"""EN-T3, EN-T13, EN-T20: a file by FTP with congestion control, without, and as advice says."""
+"""EN-T3, EN-T13, EN-T20: a file by FTP with congestion control, without it, and with advice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from imtcp_lab.stats import ensemble
 from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.traffic import Times
 
-#: Alone for so long, in the other flows' thesis.
+#: Length of the run in which the other flows are alone, in the laboratory's seconds.
 ALONE_S = 20.0
 
 CHOICES = (
@@ -147,18 +147,19 @@ def _row(point: Point) -> dict[str, Any]:
         off = answers["off"].to_list()
         row["answers"] = len(off)
         row["switches"] = sum(a != b for a, b in itertools.pairwise(off))
-        # The last of them ends with the transfer, not with its time.
+        # The last answer's time is longer than the rest of the transfer, so count answers, not
+        # time.
         row["off_share"] = ensemble(off).mean
     return row
 
 
 def told_mbps(sent_bytes: float, seconds: float) -> float:
-    """A rate as the thesis's network would have it."""
+    """A rate in the thesis's network."""
     return sent_bytes * 8 / seconds / 1e6 * TIMES_SLOWER
 
 
 def _by_level(rows: Sequence[dict], line: str) -> list[dict]:
-    """For a panel per load, with a line per value of this column."""
+    """Rows for a panel per load, with a line per value of a column."""
     return [r | {"line": r[line], "panel": f"at least {r['used_pct']} % used"} for r in rows]
 
 
@@ -178,7 +179,7 @@ def _draw_histories(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
 
 def _draw_others(rows: Sequence[dict], theme: Any) -> bytes:  # noqa: ANN401
     named = [
-        # Alone it has no time of day.
+        # A run without FTP has no time of day.
         r
         | {"line": r["method"], "panel": f"{r['flows']} beside it"}
         | ({"hour": None} if r["method"] == "alone" else {})

@@ -18,16 +18,15 @@ from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Times, shift_s
 
-#: Mbit/s that the paper observed, by (RTT in ms, loss in %); 50 ms and 1 % are not legible.
+#: Mbit/s in the paper, by (RTT in ms, loss in %). The value at 50 ms and 1 % is not legible.
 OBSERVED_MBPS = {
     (25, 1): 4.1, (25, 2): 2.9, (25, 3): 2.3, (25, 4): 2.1,
     (50, 2): 1.6, (50, 3): 1.3, (50, 4): 1.1,
 }  # fmt: skip
 RTTS_MS = (25, 50)
-#: The other C that the thesis compares with [EN §5.4]: 12.2 bits.
+#: The other C in the thesis's comparison [EN §5.4]: 12.2 bits.
 OTHER_C = 12.2 / 8
-#: Ours.  The observations are 10 to 15 % below the equation with the C that the thesis chose at
-#: 25 ms, and 4 to 6 % at 50 ms.
+#: Ours: the thesis's own values are up to 15 % below its equation.
 TOLERANCE = 0.15
 #: Bytes of headers in each packet.
 TIMESTAMPS_BYTES = 12
@@ -35,10 +34,10 @@ TIMESTAMPS_BYTES = 12
 
 @dataclass(frozen=True)
 class ThesisPackets(Dumbbell):
-    """Whoever sends to the background's receiver sends packets of the thesis's size."""
+    """A dumbbell where senders to the background's receiver send packets of the thesis's size."""
 
     def script(self) -> str:
-        """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
+        """A POSIX sh script that builds it and defines ``ns NAME COMMAND…``."""
         mss = loss.PAPER_PACKET_BYTES + TIMESTAMPS_BYTES
         return super().script() + f"ip -n rx route change default via 10.9.0.1 advmss {mss}\n"
 
@@ -49,7 +48,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             ThesisPackets(capacity_bps=100e6, background_rtt_ms=rtt_ms, loss_pct=loss_pct),
             None,
-            # The path is silent, so the seed enters by when the flow starts.
+            # The path has no other traffic, so the seed shifts the start of the flow.
             Bulk(start_s=shift_s(seed)),
             control,
             times,

@@ -1,4 +1,4 @@
-"""IM-T1: how many results streams of N packets give, of which m are held [IM §4.1.2]."""
+"""IM-T1: the number of results with streams of N packets, when m packets are held [IM §4.1.2]."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from imtcp_lab.tables import Column, as_number, as_percent
 COUNT_CAPACITY_BPS = 10e6
 COUNT_AVAILABLE_BPS = 3e6
 COUNTED_S = 80.0
-#: A good setting has nine tenths of the results of one that is known to be good.
+#: A setting is good if it has this share of the results of a known good one.
 ALMOST = 0.9
-#: A setting of m = 2 that is good for N = 5 [IM §4.1.2] has so much of what m that adapts has;
-#: the paper's has 0.91.
+#: m = 2 is good for N = 5 [IM §4.1.2]: it must have this share of the results with adaptive m. The
+#: paper has 0.91.
 GOOD = 0.8
 
-#: Results in 80 s by N, and by m, or where that adapts [IM table 1].
+#: Results in 80 s by N and m, with adaptive m last [IM table 1].
 PAPER_COUNTS: dict[int, dict[str, int]] = {
     5: {"2": 387, "3": 441, "4": 424, "5": 389, ADAPTS: 424},
     6: {"2": 200, "3": 216, "4": 406, "5": 392, "6": 370, ADAPTS: 394},
@@ -59,18 +59,18 @@ def _stored(point: Point) -> str:
 
 
 def ended_in_window(point: Point) -> pl.DataFrame:
-    """The measurements that ended in the judged window, valid or not."""
+    """Measurements that ended in the window, valid or not."""
     window = point.scenario.window
     events = point.tables.get("events", pl.DataFrame(schema=EVENT_COLUMNS))
     return events.filter(pl.col("t_us").is_between(window.start_us, window.end_us))
 
 
-#: Outcomes of measurements that were given up: the paper has no result of such a one either.
+#: Outcomes of measurements that imtcp gave up: the paper, too, has no result of these.
 GIVEN_UP = ("not_filled", "retransmit", "timeout")
 
 
 def with_result(ended: pl.DataFrame) -> pl.DataFrame:
-    """Those whose streams were all judged."""
+    """Measurements whose streams were all judged."""
     return ended.filter(~pl.col("outcome").is_in(GIVEN_UP))
 
 
@@ -109,7 +109,7 @@ def _judge_counts(rows: Sequence[dict]) -> list[Claim]:
     for packets, by_m in counts.items():
         most = max((m for m in by_m if m != ADAPTS), key=by_m.__getitem__)
         paper = PAPER_COUNTS[packets][ADAPTS]
-        # Half of the paper's by a hair is not told from less than half.
+        # The share must exceed half of the paper's by a clear margin.
         half = paper / 2 / LESS
         out += [
             Claim(
@@ -142,7 +142,7 @@ def _judge_counts(rows: Sequence[dict]) -> list[Claim]:
             all(LESS * more >= fewer for more, fewer in itertools.pairwise(ratios)),
         )
     )
-    # The quick form has but one m.
+    # The quick form has only one fixed m.
     if len(counts[5]) > len(QUICK_STORED):
         least = [_least_stored(by_m) for by_m in counts.values()]
         out.append(

@@ -1,4 +1,4 @@
-"""IM-F15, F16: full speed on a long fat path, and on one that loses packets at random."""
+"""IM-F15, F16: full speed on a long fat path, and on a path with random loss."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from imtcp_lab.traffic import Bulk, Times, shift_s
 
 LOSSES_PCT = (0.1, 0.5, 1, 2, 5)
 QUICK_LOSSES_PCT = (0.1, 2)
-#: What counts as many losses.
+#: Ours: this counts as much loss.
 MANY_PCT = 1
 WIRELESS = Dumbbell(
     capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50, prompt_acks=True, single_segments=True
 )
-#: A guest's time goes into packets, so the quick form has fewer.
+#: The quick form has fewer packets, because these cost the guest's time.
 FAST_BPS, QUICK_FAST_BPS = 500e6, 100e6
-#: At the first: a tenth of a bandwidth-delay product, and half of it.
+#: At the first rate: a tenth of a bandwidth-delay product, and half of one.
 FAST_BUFFERS_PKTS = (200, 1000)
 BIN_MS = 500
 FULL_SPEED = ("imtcp_fs", "paper_fs")

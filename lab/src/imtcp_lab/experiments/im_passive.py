@@ -1,4 +1,4 @@
-"""IM-F10: estimators that only watch, beside one that chooses when to send."""
+"""IM-F10: estimators that only watch, compared with ImTCP, which chooses its send times."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from imtcp_lab.tables import Column, as_percent
 from imtcp_lab.topology import PAYLOAD_BYTES, Dumbbell
 from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
 
-#: [IM §4.2]: cross traffic 1 and 3, which ACKs meet.
+#: [IM §4.2]: cross traffic 1 and 3, which meets the ACKs.
 BACK_BPS = 5e6 + 15e6
-#: The bandwidth that cross traffic 2 leaves, one after another; figure 10 has no numbers.
+#: The bandwidth that cross traffic 2 leaves in each step. Ours: figure 10 has no numbers.
 AVAILABLE_BPS, QUICK_AVAILABLE_BPS = (60e6, 20e6, 60e6, 30e6, 70e6), (60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 10.0, 6.0
-#: The quick form has this share of all rates and queues: packets are what a guest takes time for.
+#: The quick form scales all rates and queues, because packets cost the guest's time.
 QUICK_SCALE = 0.1
 BUFFER_PKTS = 1000
 #: Until slow start and its losses are over on a round trip of 180 ms.
 WARMUP_S = 5.0
-#: [IM §4.2]
+#: [IM §4.2]: the interval of an average.
 AVERAGE_US = 500_000
 #: An average this near to the truth has found it.
 FOUND_SHARE = 0.2
-#: A rise is followed fast if it is found in so long, eleven round trips.
+#: Ours: within this time, eleven round trips, a rise is found fast.
 FAST_S = 2.0
 
 IMTCP, WESTWOOD, HOE, RAB = "ImTCP", "Westwood", "Hoe", "TCP-Rab"
 PASSIVE = (WESTWOOD, HOE, RAB)
-#: Whose data each estimator watches. All passive ones have the same record, so what differs
-#: between them is the estimator.
+#: The estimators that watch each control's data. All passive ones have the same record, so only the
+#: estimator differs.
 WATCHES = {"imtcp": (IMTCP,), "reno": PASSIVE}
 
 
@@ -97,7 +97,7 @@ def _steps(point: Point) -> Steps:
 
 
 def samples(point: Point, estimator: str) -> passive.Samples:
-    """An estimator's results for a run, bit/s of whole frames, like the truth."""
+    """An estimator's results for a run, in bit/s of whole frames, like the truth."""
     if estimator == IMTCP:
         events = point.tables.get("events")
         if events is None:
@@ -120,7 +120,8 @@ def samples(point: Point, estimator: str) -> passive.Samples:
 def rises_s(
     averages: Sequence[float | None], steps: Steps, window: Window, capacity_bps: float
 ) -> list[float]:
-    """From each rise to the end of the first average near the new truth; at most to the next."""
+    """Seconds from each rise to the end of the first average near the new truth; at most to the
+    next step."""
     starts_us = [round(s * 1e6) for s, _ in steps] + [window.end_us]
     out = []
     for i in range(1, len(steps)):
@@ -168,10 +169,11 @@ def _rows(points: Sequence[Point]) -> Rows:
 
 
 def first_step_error(row: Mapping[str, Any]) -> float:
-    """Median error of the averages before the first fall; NaN of none.
+    """Median error of the averages before the first fall; NaN without averages.
 
-    Reno fills the link until then, so that who watches it could be right, and what is off comes
-    from the way of the ACKs. Later its window is below what is available, whatever the ACKs meet.
+    Until then Reno fills the link, so an estimator could be right, and its error comes from the
+    ACKs' way back.  Later Reno's window is below the available bandwidth, and limits what they can
+    see.
     """
     lines = {line["name"]: line for line in row["lines"]}
     measured, true = lines["measured"], lines["true"]
@@ -182,9 +184,9 @@ def first_step_error(row: Mapping[str, Any]) -> float:
 
 
 def held_error(row: Mapping[str, Any]) -> float:
-    """Median error over the whole run with the newest average held until the next; NaN of none.
+    """Median error over the whole run, with each average held until the next; NaN without averages.
 
-    That of the averages alone says nothing of the times without one, which are the hard ones.
+    The averages alone do not show the times without one, which are the difficult ones.
     """
     lines = {line["name"]: line for line in row["lines"]}
     measured, true = lines["measured"], lines["true"]

@@ -1,4 +1,4 @@
-"""IM-T3, F13: do flows that measure share a link fairly, with each other and with Reno?"""
+"""IM-T3, F13: do flows that measure share a link fairly among themselves, and with Reno?"""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from imtcp_lab.tables import Column, as_mbps, as_number
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Rival, Times, shift_s
 
-#: [IM §4.5] has this round trip; table III gives none.
+#: The round trip of [IM §4.5]; table III gives none.
 RTT_MS = 140.0
 BUFFER_PKTS = 200
 
 RENO = "reno"
-#: Between measurements, round trips, with which ImTCP has less than Reno, and as much [IM fig. 13].
+#: Pauses between measurements, in round trips: ImTCP has less than Reno with the short ones, and as
+#: much with the long one [IM fig. 13].
 SHORT_PAUSES, LONG_PAUSE = ("0", "12", "15"), "20"
 PAUSES, QUICK_PAUSES = (*SHORT_PAUSES, LONG_PAUSE), ("0", LONG_PAUSE)
-#: Two flows lose packets every 30 s or so: what is judged are four times that.
+#: Two flows lose packets about every 30 s, so they need a longer measurement.
 MEASURE_S, MEASURE_OF_TWO_S = 40.0, 120.0
-#: With the most flows ACKs come also up to so much off their time: a packet takes a quarter of it.
+#: With the most flows, ACKs also come earlier or later by up to this time, four packets' time.
 JITTER_MS = 1.0
 JITTERED = "jitter"
-#: "Around 1" [IM §4.5]; ours.
+#: Ours, for "around 1" [IM §4.5].
 LEVEL_WITHIN = 0.2
-#: Fair from here on, since the runs are short: the paper has 0.986 and more.
+#: Ours: an index from here on is fair, because the runs are short. The paper has 0.986 and more.
 FAIR = 0.95
-#: So much less of the link than Reno is almost the same; the paper has 0.024 less at most.
+#: Ours: this much less of the link than Reno is almost the same. The paper has at most 0.024 less.
 ALMOST = 0.05
 
 
@@ -167,7 +168,7 @@ def _judge_among(rows: Sequence[dict]) -> list[Claim]:
                     ours >= renos - ALMOST,
                 ),
             ]
-        # The quick form has one number of flows.
+        # The quick form has only one number of flows.
         if fewest != most:
             used, all_used = (
                 mean(rows, "utilisation", control="paper", capacity_mbps=capacity, flows=flows)

@@ -1,4 +1,4 @@
-"""IM-T2: how long packets may be held decides how often a stream comes together."""
+"""IM-T2: the longest time for which packets are held decides how often a stream is complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAPER = {
     4: {"40": 379, ADAPTS: 371, "10": 324, "4": 105},
     7: {"40": 486, ADAPTS: 488, "10": 423, "4": 298},
 }
-#: The quick form has one of these.
+#: The quick form has only this one.
 QUICK_MBPS = (7,)
 
 

@@ -1,4 +1,4 @@
-"""IM-F11, F14: page times beside ImTCP, beside its background mode, beside Reno."""
+"""IM-F11, F14: times of web objects beside ImTCP, its background mode and Reno."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=180.0, buffer_pkts=1000)
 WEB = Web(
     load=0.4, mean_bytes=12_000, max_bytes=2_000_000, page_objects=8, congestion_control="reno"
 )
-#: Drawn of each run's objects.
+#: Objects of each run in the picture.
 DRAWN = 400
 CHOICES = (
     "Objects of 12 kB on average, Pareto's shape 1.2, at most 2 MB, in pages of eight at Poisson"
@@ -66,7 +66,7 @@ def _times_ms(rows: Sequence[dict], control: str) -> list[float]:
 
 
 def _same_within(ones: Sequence[float], others: Sequence[float]) -> float:
-    """Kolmogorov's distance that samples of one distribution exceed once in twenty times."""
+    """The Kolmogorov distance that two samples of one distribution exceed once in twenty times."""
     return 1.36 * math.sqrt(1 / len(ones) + 1 / len(others)) if ones and others else math.nan
 
 

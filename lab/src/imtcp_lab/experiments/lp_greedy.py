@@ -1,4 +1,4 @@
-"""LP-T1: a TCP-LP flow beside one greedy TCP flow, also with ten against the stream."""
+"""LP-T1: a TCP-LP flow beside one greedy TCP flow, also with ten flows in the reverse direction."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from imtcp_lab.tables import Column, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Foreground, Rival, Times, shift_s
 
-#: One of the paper's two: its figure 10 has TCP's window between 0 and 30 packets.  This link and
-#: its queue hold 21 of ours, and 31 of 1000 bytes, ns-2's own; those of 10 Mbit/s 139 of ours.
+#: One of the paper's two rates. Its figure 10 has TCP's window between 0 and 30 packets, about as
+#: many as this link and its queue hold.
 CAPACITY_BPS = 1.5e6
-#: The table, as shares of the link: TCP-LP's, and TCP's alone and beside TCP-LP.
+#: The table as shares of the link: TCP-LP's, and TCP's without and with TCP-LP.
 PAPER_LP, PAPER_LP_TWO_WAY = 0.027, 0.073
 PAPER_TCP_TWO_WAY, PAPER_TCP_BESIDE = 0.497, 0.493
 
-#: The table's rows: with nobody against the stream, and with ten flows.
+#: The table's rows: without flows in the reverse direction, and with ten.
 ONE_WAY, TWO_WAY = "one-way", "ten-back"
 
 
@@ -44,8 +44,8 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             Scenario(
                 lp_path.asked_by(control, path),
                 foreground,
-                # Paper: both at once. Here the foreground is there first, else who draws the lot
-                # of the first slow start decides the run.
+                # In the paper both start at once. Here the foreground starts first; otherwise
+                # chance in the first slow start would decide the run.
                 Bulk(start_s=5 + shift_s(seed)),
                 control,
                 pick(args, Times(20, 100, 0.5), Times(8, 10, 0.5)),
@@ -74,7 +74,7 @@ def _rows(points: Sequence[Point]) -> Rows:
 
 
 def _half(name: str, value: float, paper: float) -> Claim:
-    """As the paper, by a half more or less: a share of some per cent is of few packets."""
+    """Within a half of the paper's value: a share of a few per cent is only a few packets."""
     return near(name, value, paper, paper / 2, digits=3)
 
 
@@ -98,7 +98,7 @@ def _judge_two_way(rows: Sequence[dict]) -> list[Claim]:
     alone, beside = (of(control, "tcp_share") for control in ("none", "imtcp_lp"))
     return [
         _half("with ten flows back TCP has alone", alone, PAPER_TCP_TWO_WAY),
-        # Twice what the paper's loses, which is less than a hundredth of the link.
+        # Twice the loss in the paper, which is less than a hundredth of the link.
         below("what it loses beside imtcp_lp", alone - beside, "twice the paper's 0.004",
               2 * (PAPER_TCP_TWO_WAY - PAPER_TCP_BESIDE), 3),
         _half("and imtcp_lp has", of("imtcp_lp", "lp_share"), PAPER_LP_TWO_WAY),

@@ -30,7 +30,7 @@ def _over(
 ) -> Callable[[argparse.Namespace], list[Scenario]]:
     line = Line(
         capacity_bps=CAPACITY_BPS,
-        # Capacity of one link, as on the path of one link.
+        # The same queue as on the path of one link.
         buffer_pkts=round(lp_path.QUEUE_BDPS * bdp_pkts(CAPACITY_BPS, lp_path.RTT_MS / 1e3)),
         bulk=bulk,
         web=web,
@@ -54,7 +54,7 @@ def _over(
 
 
 def _bulk_share(point: Point) -> float:
-    """Mean over the transfers, of a link each."""
+    """Mean share of a link over the bulk transfers."""
     line, window = point.scenario.path, point.scenario.window
     assert isinstance(line, Line)
     tables = (point.tables.get(f"bulk{index}") for index in range(len(line.bulk)))

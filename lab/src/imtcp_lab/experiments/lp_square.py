@@ -1,7 +1,7 @@
 """LP-F11, F12, F13: bandwidth that comes and goes in square waves.
 
-A UDP source takes 2/3 of 10 Mbit/s in the first half of each period and nothing in the
-second, so 6.67 Mbit/s are left on average.
+A UDP source takes 2/3 of 10 Mbit/s in the first half of each period and nothing in the second.  So
+6.67 Mbit/s are available on average.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WAVE_BPS = CAPACITY_BPS * 2 / 3
 #: [LP §IV-B]: from one to 1000 round trips.
 PERIODS_S = (0.05, 0.2, 0.8, 3.2, 12.8, 50)
 QUICK_PERIODS_S = (0.2, 3.2)
-#: Denser about 0.4 s, up to which TCP-LP's fairness is a little below 1 [LP §V-B.3].
+#: Denser around 0.4 s: up to this period TCP-LP's fairness is a little below 1 [LP §V-B.3].
 FAIRNESS_PERIODS_S = (0.05, 0.2, 0.4, 0.8, 1.6, 6.4, 12.8, 50)
 BY_DELAY = ("reno", "tcp_lp", "imtcp_lp", "imtcp_bg")
 CONTROLS = (*BY_DELAY, "imtcp_lpecn")
@@ -50,19 +50,20 @@ CHOICES = (
 
 @dataclass(frozen=True)
 class Length:
-    """How much of a run is judged: at least so long, and at least so many periods."""
+    """The measured part of a run: at least this time, and at least this number of periods."""
 
     seconds: float
     periods: int
     warmup_s: float = 10
 
     def covered(self, period_s: float) -> int:
-        """A whole number of periods, or the mean of what is left would not be 2/3."""
+        """A whole number of periods; otherwise the mean of the available bandwidth would not be
+        2/3."""
         return max(self.periods, math.ceil(self.seconds / period_s))
 
 
 FULL, QUICK = Length(50, 4), Length(6, 2, warmup_s=5)
-#: Where the longest period is 50 s; how it is known to be enough is said in the choices.
+#: For periods of up to 50 s; the choices say why this is enough.
 FULL_OF_LONG_PERIODS = Length(20, 2)
 
 
@@ -113,7 +114,7 @@ def _rows(points: Sequence[Point]) -> Rows:
     return out
 
 
-#: "Approximately only 50 %" [LP §V-B.1], and what is taken as that.
+#: "Approximately only 50 %" [LP §V-B.1], and our tolerance.
 HALF, HALF_WITHIN = 0.5, 0.15
 
 
@@ -167,9 +168,9 @@ def _judge_flows(rows: Sequence[dict]) -> list[Claim]:
     ]  # fmt: skip
 
 
-#: [LP §V-B.3]: below 1 up to periods of so many seconds, by delay.
+#: [LP §V-B.3]: TCP-LP by delay is below 1 up to this period.
 UNFAIR_UP_TO_S = 0.4
-#: Jain's indices that are taken as "approximately equal to 1" and as "slightly below".
+#: Ours: Jain's indices for "approximately equal to 1" and for "slightly below".
 ABOUT_ONE, SLIGHTLY_BELOW = 0.95, 0.9
 
 

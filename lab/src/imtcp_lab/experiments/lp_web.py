@@ -1,4 +1,4 @@
-"""LP-F14: what a bulk transfer does to the web on a line of 1.5 Mbit/s."""
+"""LP-F14: the effect of a bulk transfer on the web over a link of 1.5 Mbit/s."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.traffic import Bulk, Times, Web, shift_s
 
 CAPACITY_BPS = 1.5e6
-#: Beside the same web TCP-LP and TCP have different shares of the link [LP §V-C]. So its clients
-#: wait: for all ten objects of a page, then for a second on average.
+#: In the paper TCP-LP and TCP have different shares of the link beside the same web [LP §V-C]. So
+#: clients must wait: for all ten objects of a page, and then for a second on average.
 WEB = Web(
     load=0,
     readers=2,
@@ -31,15 +31,15 @@ WEB = Web(
     max_bytes=1_000_000,
     page_objects=10,
     congestion_control="reno",
-    # TCP began with two when [LP] was written (RFC 2581): ten objects of a page that each begin
-    # with Linux's ten do not fit the queue of 15 packets.
+    # TCP began with two segments when [LP] was written (RFC 2581). Ten objects with Linux's ten
+    # segments each do not fit into the queue of 15 packets.
     initial_window_segs=2,
 )
 TIMES = Times(warmup_s=20, measure_s=400, drain_s=20)
 QUICK_TIMES = Times(warmup_s=5, measure_s=20, drain_s=5)
-#: Objects "of 10 kB".
+#: Sizes that count as 10 kB.
 NEAR_10KB = (8_000, 12_500)
-#: Ours: the "larger" files of [LP §V-C].
+#: Ours: sizes of the "larger" files in [LP §V-C].
 LARGE = (40_000, 1_000_000)
 
 
@@ -50,8 +50,8 @@ DROPS, MARKS = "drops", "marks"
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     path = lp_path.path(CAPACITY_BPS)
     asked = [(control, lp_path.asked_by(control, path)) for control in args.chosen]
-    # TCP-LP/ECN is held against the same queue without a background: that one holds bytes, in
-    # which small packets have more room.
+    # TCP-LP/ECN needs a reference in its own queue, which counts bytes and so holds more small
+    # packets.
     marking = next((there for _, there in asked if there.queue == LP_ECN), None)
     if marking is not None:
         asked += [(control, marking) for control in args.chosen if control.is_none]
@@ -71,13 +71,13 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 
 def _mean_s(objects: pl.DataFrame) -> float:
-    """Mean completion time; NaN of no objects."""
+    """Mean completion time; NaN without objects."""
     times_us = objects["duration_us"].to_list()
     return sum(times_us) / len(times_us) / 1e6 if times_us else math.nan
 
 
 def responses(web: pl.DataFrame, window: Window) -> dict[str, float]:
-    """Mean times of the objects that were asked for in the window."""
+    """Mean times of the objects that clients asked for in the window."""
     judged = web.filter(web["start_us"].is_between(window.start_us, window.end_us))
 
     def of_size(least: int, most: int) -> float:
@@ -95,11 +95,11 @@ LABEL_10KB = "time of an object of 10 kB, s"
 
 
 def draw_10kb(rows: Sequence[dict], theme: Theme) -> bytes:
-    """A bar per control."""
+    """Draws a bar per control."""
     return plots.bars(rows, "response_10kb_s", LABEL_10KB, theme)
 
 
-#: The values of the rows that hold these.
+#: Columns of the values in :func:`responses`.
 COLUMNS = (
     Column("response_10kb_s", "10 kB, s", lambda v: as_number(v, 3)),
     Column("response_large_s", "from 40 kB, s", lambda v: as_number(v, 3)),
