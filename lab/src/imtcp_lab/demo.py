@@ -24,7 +24,7 @@ from imtcp_lab.traffic import Rsync, Times, Web
 DEFAULT_CONTROLS = ("none", "cubic", "bbr", "tcp_lp", "imtcp_bg", "priority")
 PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=30, buffer_pkts=1000)
 WEB = Web(load=0.4)
-#: Few controls, because somebody waits for the demo.
+#: Short, because somebody waits for the demo.
 TIMES = Times(warmup_s=4, measure_s=9, drain_s=1.5)
 
 COLUMNS = (

@@ -11,7 +11,7 @@ import polars as pl
 
 from imtcp_lab.job import JobResult, LabError
 
-#: Tables that a job may leave as CSV; with a number if a path has several places.
+#: Tables that a job may leave as CSV; with a number for each span of a line (line.py).
 CSV_TABLES = (
     "queue", "tcp", "web", "bulk", "rival", "back", "udp", "segments", "ftp", "advice",
     *(f"{name}{place}" for name in ("web", "bulk") for place in range(3)),
