@@ -64,17 +64,17 @@ WEB = Web(
     initial_window_segs=2,
 )
 CHOICES = (
-    "The thesis does not give the background's round trip (30 ms here) nor how its web asks. Here"
-    " each server has ten readers, so 20 servers have the thesis's 200 clients, who ask for a"
-    " document, wait for it and think for 5 s on average: 50 servers leave a fifth of the link."
-    " Documents are of 60 kB on average, at most 2 MB, Pareto's shape 1.2. Servers use Reno,"
-    " begin with two segments, and receivers acknowledge each, as in ns-2. Servers' links have"
-    " 10 to 100 Mbit/s; clients' have no rate; round trips are of twelve lengths of the"
-    " thesis's distribution, 112 to 368 ms."
+    "The thesis gives neither the background's round trip (30 ms here) nor the way in which its"
+    " web asks. Here each server has ten readers, so 20 servers have the thesis's 200 clients. A"
+    " reader asks for a document, waits for it and thinks for 5 s on average; 50 servers leave a"
+    " fifth of the link. Documents have 60 kB on average and at most 2 MB, with Pareto's shape"
+    " 1.2. As in ns-2, servers use Reno and begin with two segments, and receivers acknowledge"
+    " each segment. Servers' links have 10 to 100 Mbit/s; clients' links have no rate. Round trips"
+    " have twelve lengths of the thesis's distribution, 112 to 368 ms."
 )
-JUDGED = " 20 s of each run are judged, not 500."
+JUDGED = " The measurement takes 20 s, not 500."
 
-BOTH = " ImTCP-bg is judged twice: as it ships (imtcp_bg), and as the thesis prints it (paper_bg)."
+BOTH = " ImTCP-bg appears twice: as it ships (imtcp_bg), and as the thesis prints it (paper_bg)."
 OURS = ("imtcp_bg", "paper_bg")
 
 

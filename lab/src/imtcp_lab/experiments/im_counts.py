@@ -192,30 +192,28 @@ COUNTS = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §4.1.2, table 1]",
-        expected="With m that adapts, 424, 394 and 359 results in 80 s with streams of 5, 6 and 7"
-        " packets at 3 Mbit/s of available bandwidth, more than with m = N. The least m that"
-        " has about as many as m = N is another for each N, 2, 4 and 6: m = 2 is good for N = 5"
-        " alone, with 387, 200 and 77 results.",
-        choices="3 of 10 Mbit/s, as 3 of the paper's 100 would be as much in 30 times as many"
-        " packets; the buffer is of 100 packets."
+        expected="With adaptive m and streams of 5 packets there are 424 results in 80 s, at 3"
+        " Mbit/s of available bandwidth. Streams of 6 give 394, and streams of 7 give 359; all are"
+        " more than with m = N. The least m with about as many results as m = N differs by N: 2, 4"
+        " and 6. m = 2 is good only for N = 5: it gives 387, 200 and 77 results.",
+        choices="3 of 10 Mbit/s are available, because 3 of the paper's 100 would need 30 times as"
+        " many packets. The buffer holds 100 packets."
         + PATH_CHOICES
         + PROMPT_ACKS
-        + " Streams that were judged invalid are"
-        " counted, as the paper has no such judgement; those that were given up are not. The"
-        " control is paper, whose measurements have no pauses between them: [IM §4.5] is the"
-        " first to have one. Each segment leaves by itself.",
-        reason="As in the paper there are fewer results the longer the stream, and m = 2 costs a"
-        " longer one more: with N = 7 two of three seeds have none. One knob makes the least m"
-        " another by N: the capacity. With 3 of 30 Mbit/s it is 2, 3 and 3, and m = 2 gives no"
-        " result with N = 6 and 7; with 3 of the paper's 100 it is 2, 2 and 3 (one seed each). The"
-        " faster a stream leaves, compared with what is available, the more of it has to be there"
-        " at its start. In all there are 0.56 of the"
-        " paper's. A measurement lasts until the ACKs of its last stream are in [IM §3.3], so a"
-        " round trip longer than its up to four streams take to come together; ours take 1.9"
-        " to 2.2 round trips of 180 ms. The paper's, one in 0.19 to 0.22 s, have at most 0.04 s"
-        " for their streams on the path of figure 7; those of table 2, one in 0.16 s, are more"
-        " than the one in a round trip that its §3.3 allows, so the path of these tables may"
-        " have been a shorter one.",
+        + " Invalid streams count, because the paper has no such verdict; streams that imtcp gave"
+        " up do not. The control is paper, whose measurements have no pauses between them: [IM"
+        " §4.5] is the first to have one. Each segment leaves by itself.",
+        reason="As in the paper, longer streams give fewer results, and m = 2 costs more with"
+        " longer streams: with N = 7 two of three seeds have none. The capacity makes the least m"
+        " depend on N. With 3 of 30 Mbit/s it is 2, 3 and 3, and m = 2 gives no result with N = 6"
+        " and 7. With 3 of the paper's 100 Mbit/s it is 2, 2 and 3 (one seed each). The faster a"
+        " stream leaves, relative to the available bandwidth, the more of it must wait at its"
+        " start. In all there are 0.56 of the paper's results. A measurement lasts until the ACKs"
+        " of its last stream arrive [IM §3.3]. So it takes a round trip and the time in which its"
+        " up to four streams come together: here 1.9 to 2.2 round trips of 180 ms. The paper has a"
+        " result every 0.19 to 0.22 s, which leaves at most 0.04 s for the streams on the path of"
+        " figure 7. Its table 2 has one every 0.16 s, more than the one per round trip that its"
+        " §3.3 allows. So the path of these tables may have been shorter.",
         judge=_judge_counts,
         draw=_draw_counts,
     ),

@@ -51,20 +51,20 @@ FOLLOWED_SHARE = 0.2
 
 #: A choice of experiments by :func:`measuring`.
 PROMPT_ACKS = (
-    " Receivers acknowledge every segment at once, as in the paper; Linux's own delay ACKs, and"
-    " imtcp's streams are longer there [IM §3.5.1]."
+    " Receivers acknowledge every segment at once, as in the paper. Linux's own receivers delay"
+    " ACKs, and imtcp's streams are longer there [IM §3.5.1]."
 )
 #: Our choices and differences for all experiments on the path of [IM fig. 7].
 PATH_CHOICES = (
-    " The links of the hosts have no rate, where the paper's have 100 Mbit/s [IM fig. 7]."
-    " UDP across the bottleneck is of a constant rate, with frames of 90, 90, 590, 1514 and 1514"
-    " bytes at random, each as likely as the others; the paper takes its sizes from a record of"
-    " the Internet's traffic."
+    " The links of the hosts have no rate, while the paper's have 100 Mbit/s [IM fig. 7]. UDP"
+    " across the bottleneck has a constant rate, with frames of 90, 590 and 1514 bytes drawn at"
+    " random: two small and two full ones for each middling one. The paper takes its sizes from a"
+    " record of Internet traffic."
 )
 #: For experiments with imtcp's own N and rules.
 OUR_RULES = (
-    " The rules are imtcp's own, with streams of N = 8 packets, or 12 where the"
-    " receiver delays ACKs and a packet is one segment; the paper's N is 5 [IM §4.1.1]."
+    " The rules are imtcp's own. Streams have N = 8 packets, or 12 if the receiver delays ACKs and"
+    " a packet is one segment; the paper's N is 5 [IM §4.1.1]."
 )
 
 
@@ -249,22 +249,22 @@ STEPS = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §4.1.1, figure 8]",
-        expected="Streams of 3 packets measure far off; with 5 and more the results follow the"
-        " steps of 60, 40, 60, 20 and 60 Mbit/s, and with more than 5 they are more accurate.",
-        choices="Measured by imtcp's own data, not by UDP streams, over steps of 12 s, not of 50 to"
-        " 60. Rates are a fifth of the paper's, for a run at those takes five times as long. The"
-        " control is paper; each segment leaves by itself."
+        expected="Streams of 3 packets measure far off. With 5 and more the results follow the"
+        " steps between 60, 40 and 20 Mbit/s, and with more than 5 they are more accurate.",
+        choices="imtcp measures with its own data, not with UDP streams. Steps take 12 s, not 50"
+        " to 60. Rates are a fifth of the paper's, because a run at the full rates takes five"
+        " times as long. The control is paper; each segment leaves by itself."
         + PROMPT_ACKS
         + PATH_CHOICES
-        + " The buffer, not given, is of 1000 packets for 100 Mbit/s; results within 0.3 s after"
-        " a step are not judged.",
-        reason="As in the paper 3 packets are far off, and more are more accurate. That none is"
-        " right is the size of the cross traffic's packets: with all of 90 bytes, N = 5 is off"
-        " by 2 %, with 590 by 16, with 1514 by 64 (N = 3 by 3, 19 and 69; one seed). A stream"
-        " of five is as long as five packets of full size, so it meets one of the cross"
-        " traffic's or none, and says too much. In the mix here two of five are of full"
-        " size; the paper's record is not known. Rates do not matter: at all of the paper's, N ="
-        " 5 is off by 46 %.",
+        + " The paper gives no buffer: here it holds 1000 packets for 100 Mbit/s. Results within"
+        " 0.3 s after a step do not count.",
+        reason="As in the paper, 3 packets measure far off, and more are more accurate. No N is"
+        " right, because of the size of the cross traffic's packets. With N = 5 the error is 2 %"
+        " if all of them have 90 bytes, 16 % with 590 and 64 % with 1514. With N = 3 it is 3, 19"
+        " and 69 % (one seed). A stream of five is as long as five full packets, so it meets one"
+        " packet of the cross traffic or none, and shows too much. In the mix here two of five"
+        " packets are full; the paper's record is not known. Rates do not matter: at the paper's"
+        " full rates N = 5 is off by 46 %.",
         judge=_judge_steps,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="label"),
     ),

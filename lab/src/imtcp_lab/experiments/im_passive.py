@@ -246,36 +246,37 @@ EXPERIMENT = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §4.2, figure 10]",
-        expected="TCP-Rab and Hoe's estimate are disturbed little by the traffic that ACKs meet,"
-        " Westwood's more; none of the three sees a fast rise of the available bandwidth, which"
-        " ImTCP follows.",
-        choices="The figure's steps are not in numbers: 60, 20, 60, 30 and 70 Mbit/s of 100 here,"
-        " 10 s each; the quick form has a tenth of all rates and queues. Cross traffic 1 and 3, 5"
-        " and 15 Mbit/s, are sent at Poisson times over one link back of 100 Mbit/s, not over two."
+        expected="The traffic that meets the ACKs disturbs TCP-Rab and Hoe's estimate little, and"
+        " Westwood's more. None of the three sees a fast rise of the available bandwidth; ImTCP"
+        " follows it.",
+        choices="The figure gives no numbers for its steps; here they leave 20 to 70 of 100"
+        " Mbit/s, for 10 s each. The quick form has a tenth of all rates and queues. Cross traffic"
+        " 1 and 3 have 5 and 15 Mbit/s. They come at Poisson times over one link back of 100"
+        " Mbit/s, not over two."
         + PATH_CHOICES
         + OUR_RULES
-        + " ImTCP measures without pauses (pause=0): [IM §4.5] is the first to have one."
-        " All three estimators that watch have the same transfer, the kernel's Reno, whose receiver"
-        " delays ACKs. Hoe's takes the first three ACKs of each round trip, TCP-Rab's counts over a"
-        " round trip. An average within 20 % of the truth has found it, within 2 s is fast; both"
-        " are ours. Who does not find it counts the whole step. How much the ACKs' way disturbs is"
-        " judged before the first fall, while Reno fills the link: later its window is what they"
-        " see. Errors are of the averages that exist.",
+        + " ImTCP measures without pauses (pause=0), because [IM §4.5] is the first to have one."
+        " All three passive estimators watch the same transfer, of the kernel's Reno, whose"
+        " receiver delays ACKs. Hoe's estimate takes the first three ACKs of each round trip;"
+        " TCP-Rab's counts over a round trip. Ours: an average within 20 % of the truth has found"
+        " it, and within 2 s is fast. If an estimator never finds a step, the whole step counts."
+        " The effect of the ACKs' way back is judged before the first fall, while Reno fills the"
+        " link; later the estimators see only its window. Errors are of the averages that exist.",
         judge=_judge,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="estimator"),
-        reason="ImTCP follows where its window can carry a stream at the rate: median errors are 1"
-        " and 2 % where 60 Mbit/s are left first (two seeds), 12 and 14 after the fall to 20, 4 and"
-        " 7 with 30 left. At the first fall it loses packets, as Reno does, and then sends 8 to 20"
-        " Mbit/s for the rest of the run, since a window grows by one packet in a round trip of"
-        " 180 ms. After the fall there are 312 measurements (two seeds): 144 of them sent no"
-        " stream, because the window holds fewer packets than a stream has, and 91 say that more is"
-        " available than they looked for; each of these raises the upper end of the search by half"
-        " of its width at most [IM §3.2.6] and takes 2.2 round trips. So ImTCP has 51 and 54 of 100"
-        " averages; with the newest held until the next its median error is 18 and 19 %,"
-        " Westwood's 14 and 15. Before the fall TCP-Rab's median error is 4 %, Westwood's 13,"
-        " Hoe's 31 and 39: its averages lie between 41 and 101 Mbit/s. What the"
-        " ACKs meet, and that the receiver delays them, probably tells more on three of them than"
-        " on those of a whole round trip; which of the two it is was not looked into. Over the"
-        " rises all three are off by 40 to 68 %, for they see Reno grow.",
+        reason="ImTCP follows while its window can carry a stream at the rate. Its median errors"
+        " on two seeds are 1 and 2 % while 60 Mbit/s are left first. After the fall to 20 they are"
+        " 12 and 14 %, and with 30 left 4 and 7 %. At the first fall it loses packets, as Reno"
+        " does. Then it sends only 8 to 20 Mbit/s for the rest of the run, because its window"
+        " grows by one packet per round trip of 180 ms. After the fall there are 312 measurements"
+        " (two seeds). 144 of them sent no stream, because the window holds fewer packets than a"
+        " stream. 91 report more bandwidth than their search range. Each of these raises the upper"
+        " end of the range by at most half of its width [IM §3.2.6], and takes 2.2 round trips. So"
+        " ImTCP has only 51 and 54 of 100 averages. With each average held until the next, its"
+        " median error is 18 and 19 %, and Westwood's is 14 and 15 %. Before the fall the median"
+        " error is 4 % for TCP-Rab and 13 % for Westwood. For Hoe it is 31 and 39 %: its averages"
+        " lie between 41 and 101 Mbit/s. Cross traffic and delayed ACKs probably affect three ACKs"
+        " more than those of a whole round trip. We did not examine which of the two matters. Over"
+        " the rises all three are off by 40 to 68 %, because they see Reno grow.",
     ),
 )

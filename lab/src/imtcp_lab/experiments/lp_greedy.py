@@ -125,25 +125,24 @@ EXPERIMENT = Experiment(
     paper=Paper(
         source="[LP §V-A, table I]",
         expected="Beside one greedy TCP flow TCP-LP gets 2.7 % of the link, by delay or by marks."
-        " Ten TCP flows in the other direction delay and lose its ACKs: TCP then has 49.7 % of the"
-        " link alone, 49.3 % beside TCP-LP, which gets 7.3 %.",
-        choices="The link of 1.5 Mbit/s: the paper does not say which of its two, but that TCP's"
-        " window goes up to 30 packets (its figure 10). This link and its queue hold 21 of"
-        " 1514 bytes, and 31 of 1000 bytes, which ns-2 has where nothing else is said; that"
-        " of 10 Mbit/s and its queue hold 139. TCP is Reno and starts 5 s before; 100 s of"
-        " each run are judged, not 1000, in few seeds, not 50. The link back has the same"
-        " rate and queue where ten flows use it. TCP-LP/ECN shares a queue that marks with TCP,"
-        " which has no run alone in that: what TCP loses is judged for TCP-LP by delay. Shares"
-        " within a half of the paper's are taken as the same.",
-        reason="Beside one Reno TCP-LP sends its least, a packet in each round trip: 48 ms and a"
-        " queue of 9.5 packets on the mean (one-way, seed 1) make that 6 % of this link,"
-        " and a window of a packet is no less. With packets of 1000 bytes, as ns-2 has"
-        " them where nothing else is said, it would be a third less. Ten flows back leave"
-        " TCP 84 %, where the paper has half. Linux's repairs of losses are not why: without"
-        " SACK, RACK, early retransmission and F-RTO, with timeouts of at least 1 s and an"
-        " initial window of two it has 79 % (a trial of one seed). Nor are delayed ACKs: with"
-        " one for each segment it has 84 % (a trial of two). What is, is not found."
-        " imtcp_bg, whose least window is two packets, has 17 % beside one Reno: on a link"
+        " Ten TCP flows in the other direction delay and drop its ACKs. Then TCP has 49.7 % of the"
+        " link alone, and 49.3 % beside TCP-LP, which gets 7.3 %.",
+        choices="The link has 1.5 Mbit/s. The paper does not say which of its two links it uses,"
+        " but TCP's window goes up to 30 packets in its figure 10. This link and its queue hold 21"
+        " packets of 1514 bytes, or 31 of 1000 bytes, the default of ns-2. The link of 10 Mbit/s"
+        " and its queue hold 139. TCP is Reno and starts 5 s earlier. The measurement takes 100 s,"
+        " not 1000, in few seeds, not 50. With ten flows back, the link back has the same rate and"
+        " queue. TCP-LP/ECN shares a marking queue with TCP, which has no run alone in that queue."
+        " So the claim about TCP's loss is only for TCP-LP by delay. Shares within a half of the"
+        " paper's count as the same.",
+        reason="Beside one Reno, TCP-LP sends its minimum, a window of one packet. With 48 ms and"
+        " a mean queue of 9.5 packets this is 6 % of the link (one-way, seed 1). With packets of"
+        " 1000 bytes, ns-2's default, it would be a third less. With ten flows back TCP keeps 84"
+        " %, where the paper has half. Linux's loss recovery is not the reason. Without SACK,"
+        " RACK, early retransmission and F-RTO, with timeouts of at least 1 s and an initial"
+        " window of two, TCP has 79 % (a trial of one seed). Delayed ACKs are not the reason"
+        " either: with an ACK for each segment it has 84 % (a trial of two). The reason is not"
+        " known. imtcp_bg, whose least window is two packets, has 17 % beside one Reno: on a link"
         " as slow as this it takes from TCP.",
         judge=_judge,
         draw=lambda rows, theme: plots.bars(

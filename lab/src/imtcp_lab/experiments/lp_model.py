@@ -68,11 +68,11 @@ EXPERIMENT = Experiment(
     seeds=1,
     paper=Paper(
         source="[LP §III-C, figure 6]",
-        expected="TCP-LP may have a much longer round trip than TCP and still leave in time, the"
-        " longer the smaller δ.",
-        choices="The paper's inequality is not legible in the copy that we have; ours is derived"
-        " from its assumptions in lab/lp-rtt-ratio.md. The buffers of 15 and 99 packets are those"
-        " of the paper's links of 1.5 and 10 Mbit/s.",
+        expected="TCP-LP may have a much longer round trip than TCP and still yield in time; the"
+        " smaller δ is, the longer.",
+        choices="The paper's inequality is not legible in our copy. Ours is derived from its"
+        " assumptions in lab/lp-rtt-ratio.md. The buffers of 15 and 99 packets are those of the"
+        " paper's links of 1.5 and 10 Mbit/s.",
         judge=_judge,
         draw=lambda rows, theme: plots.lines(
             rows, "delta", "ratio", "δ", "greatest ratio of round trips", theme, by="buffer"
