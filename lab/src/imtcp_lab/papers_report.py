@@ -18,9 +18,9 @@ NOT_RUN, NOT_READABLE = "not run", "not readable"
 WORDS = {
     "[IM], [BG], [LP], [EN], [SL]": "the papers: ImTCP, ImTCP-bg, TCP-LP, ENABLE, and the slides of"
     " ImTCP-bg (docs/reference/paper-to-code.md)",
-    "U": "share of the bandwidth that the foreground leaves which the background uses",
-    "I": "by how much longer the web's objects take than without a background: of their mean time,"
-    " of the time of the 95 % quickest (p95), of the mean of those of 30 kB at most (small)",
+    "U": "the share of the spare bandwidth that the background uses",
+    "I": "the added time of the web's objects, relative to the time without a background: mean,"
+    " 95th percentile (p95), and mean of objects up to 30 kB (small)",
     "imtcp_bg, imtcp_fs, imtcp_lp, imtcp_lpecn, imtcp_nice": "this project's ImTCP-bg, full speed,"
     " TCP-LP by delay and by marks, TCP Nice, in pictures with (imtcp) or imtcp before the name",
     "paper, paper_bg, paper_fs": "ImTCP, ImTCP-bg and full speed as their papers print them",
@@ -133,9 +133,9 @@ def _picture(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> repor
     paper = experiment.paper
     assert paper is not None
     caption = (
-        f"After {paper.source}. What goes on over time is of the first seed, distributions are of"
-        " all together; other lines and bars are means, with the range of the seeds where there"
-        " are several."
+        f"After {paper.source}. Lines over time are of the first seed, and distributions of all"
+        " seeds together. Other lines and bars are means, with the range of the seeds if there are"
+        " several."
     )
     return report.Picture(experiment.name, caption, paper.draw(rows, LIGHT), paper.draw(rows, DARK))
 

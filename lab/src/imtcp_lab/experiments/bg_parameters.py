@@ -151,8 +151,8 @@ def _judge_windows(rows: Sequence[dict]) -> list[Claim]:
         Claim(f"at gamma = {least:g} the window is {share:.2f} of the cap on the mean, at least 0.8"
               " wanted",
               share >= 0.8),
-        below(f"the cap's change from one look to the next at gamma = {least:g}, of its mean,",
-              calm, f"half of that at {most:g}", hasty / 2, 3),
+        below(f"the cap's change between two samples at gamma = {least:g}, over its mean,",
+              calm, f"half of the change at {most:g}", hasty / 2, 3),
     ]  # fmt: skip
 
 

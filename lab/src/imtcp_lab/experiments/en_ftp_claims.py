@@ -179,7 +179,7 @@ def judge_others(rows: Sequence[dict]) -> list[Claim]:
         if flows > 1:
             out += [_even(rows, m, flows) for m in METHODS]
         in_pct = {m: share * 100 for m, share in ours.items()}
-        out += _in_order(f"what {beside} {loses}, %, beside FTP", in_pct, 0)
+        out += _in_order(f"loss of {beside}, %, beside FTP", in_pct, 0)
     return out
 
 

@@ -96,7 +96,7 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
             less(
                 f"{rtt_ms} ms: C differs from {loss.C} by",
                 abs(fit.mean - loss.C),
-                f"by which it differs from {OTHER_C}",
+                f"its difference from {OTHER_C}",
                 abs(fit.mean - OTHER_C),
             )
         )

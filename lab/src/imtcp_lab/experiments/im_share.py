@@ -175,7 +175,7 @@ def _judge_among(rows: Sequence[dict]) -> list[Claim]:
                 for flows in (fewest, most)
             )
             name = f"{capacity} Mbit/s: {fewest} flows of imtcp use"
-            out.append(less(name, used, f"what {most} use", all_used, 3))
+            out.append(less(name, used, f"the use by {most}", all_used, 3))
     return out
 
 

@@ -82,23 +82,24 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
         few, many = (count[ADAPTS] * (share + end) / 2 for end in (0, 1))
         out += [
             Claim(
-                f"{where} {count[ADAPTS]:.0f} results where T adapts, {count['40']:.0f} with 40 ms"
-                f" (wanted: nine tenths of those or more; paper: {paper[ADAPTS]}, {paper['40']})",
+                f"{where} {count[ADAPTS]:.0f} results with adaptive T, {count['40']:.0f} with 40 ms"
+                " (wanted: at least nine tenths of the latter; paper:"
+                f" {paper[ADAPTS]}, {paper['40']})",
                 count[ADAPTS] >= 0.9 * count["40"],
             ),
             less(f"{where} results with 10 ms (paper: {paper['10']}):", count["10"],
-                 "those where T adapts", count[ADAPTS], 0),
+                 "those with adaptive T", count[ADAPTS], 0),
             Claim(
-                f"{where} {count['4']:.0f} results with 4 ms (wanted: {few:.0f} to {many:.0f},"
-                " halfway to none and to all from the paper's share of those where T adapts;"
+                f"{where} {count['4']:.0f} results with 4 ms (wanted: {few:.0f} to {many:.0f}, from"
+                " half of the paper's share of those with adaptive T to halfway between it and all;"
                 f" paper: {paper['4']})",
                 few <= count["4"] <= many,
             ),
-            below(f"{where} where T adapts, the first packet of nine streams in ten waits at most",
-                  of("hold_p90_ms", ADAPTS), "half of that with 40 ms",
+            below(f"{where} with adaptive T nine in ten first packets of a stream wait at most",
+                  of("hold_p90_ms", ADAPTS), "half of the time with 40 ms",
                   of("hold_p90_ms", "40") / 2, 1, " ms"),
             less(f"{where} with 40 ms the transfer has, in Mbit/s,", of("goodput_bps", "40") / 1e6,
-                 "where T adapts", of("goodput_bps", ADAPTS) / 1e6),
+                 "with adaptive T", of("goodput_bps", ADAPTS) / 1e6),
         ]  # fmt: skip
     return out
 

@@ -77,7 +77,7 @@ def _judge_same(rows: Sequence[dict]) -> list[Claim]:
     return [
         near("imtcp's throughput over Reno's is", ratio, 1.09, 0.15),
         below(f"the times of {len(ones)} objects beside each differ in distribution by at most",
-              apart, "what chance does once in twenty times", same, 3),
+              apart, "which chance exceeds once in twenty times", same, 3),
     ]  # fmt: skip
 
 
@@ -87,8 +87,8 @@ def _judge_background(rows: Sequence[dict]) -> list[Claim]:
     return [
         below("beside imtcp_bg objects take longer by", harm, "a fifth of Reno's", renos / 5),
         near("imtcp_bg's throughput over Reno's is", ratio, 0.72, 0.15),
-        less("the share that it takes of what is available is", _of(rows, "imtcp_bg", "U"), "all",
-             1.0),
+        less("imtcp_bg's share of the available bandwidth is", _of(rows, "imtcp_bg", "U"),
+             "all of it", 1.0),
     ]  # fmt: skip
 
 

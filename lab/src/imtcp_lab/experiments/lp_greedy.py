@@ -86,7 +86,7 @@ def _judge_one_way(rows: Sequence[dict]) -> list[Claim]:
     return [
         _half("the share of imtcp_lp", of("imtcp_lp"), PAPER_LP),
         _half("the share of TCP-LP/ECN", of("imtcp_lpecn"), PAPER_LP),
-        below("what TCP loses beside imtcp_lp", lost, "twice the paper's 0.027", 2 * PAPER_LP, 3),
+        below("TCP's loss beside imtcp_lp", lost, "twice the paper's 0.027", 2 * PAPER_LP, 3),
         below("imtcp_lp's share", of("imtcp_lp"), "half of a second Reno's", of("reno") / 2, 3),
     ]
 
@@ -97,12 +97,12 @@ def _judge_two_way(rows: Sequence[dict]) -> list[Claim]:
 
     alone, beside = (of(control, "tcp_share") for control in ("none", "imtcp_lp"))
     return [
-        _half("with ten flows back TCP has alone", alone, PAPER_TCP_TWO_WAY),
+        _half("with ten flows back TCP's share alone is", alone, PAPER_TCP_TWO_WAY),
         # Twice the loss in the paper, which is less than a hundredth of the link.
-        below("what it loses beside imtcp_lp", alone - beside, "twice the paper's 0.004",
+        below("its loss beside imtcp_lp is", alone - beside, "twice the paper's 0.004",
               2 * (PAPER_TCP_TWO_WAY - PAPER_TCP_BESIDE), 3),
-        _half("and imtcp_lp has", of("imtcp_lp", "lp_share"), PAPER_LP_TWO_WAY),
-        _half("and TCP-LP/ECN", of("imtcp_lpecn", "lp_share"), PAPER_LP_TWO_WAY),
+        _half("the share of imtcp_lp is then", of("imtcp_lp", "lp_share"), PAPER_LP_TWO_WAY),
+        _half("the share of TCP-LP/ECN is then", of("imtcp_lpecn", "lp_share"), PAPER_LP_TWO_WAY),
     ]  # fmt: skip
 
 

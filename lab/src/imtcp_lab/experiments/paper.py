@@ -166,7 +166,7 @@ def less(name: str, value: float, whose: str, other: float, digits: int = 2) -> 
     """``name`` is less than ``other``, the value of ``whose``, by a clear margin."""
     told, than = (_number(v, digits) for v in (value, other))
     return Claim(
-        f"{name} {told} (wanted: less by a twentieth than {than}, {whose})", value <= LESS * other
+        f"{name} {told} (wanted: at least 5 % less than {than}, {whose})", value <= LESS * other
     )
 
 
