@@ -223,7 +223,7 @@ def test_greedy_tells_how_soon_the_background_has_the_link_that_the_foreground_l
     there = pl.DataFrame(
         {"t_us": [n * 100_000 for n in samples], "cookie": 1, "data_segs_in": segments}
     )
-    # 400 frames per 100 ms are more than 45 Mbit/s, which 90 % of the capacity is; 370 are less.
+    # 400 frames per 100 ms are more than 90 % of the capacity; 370 are less.
     assert greedy.back_s(point(mine, tcp=there, rival=left)) == pytest.approx(idle_s)
     never = there.with_columns(pl.col("data_segs_in") * 370 // 400)
     after_s = mine.times.total_s - gone_s

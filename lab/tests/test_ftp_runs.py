@@ -42,7 +42,7 @@ def test_the_made_day_is_near_its_threshold_when_the_thesiss_advice_switched():
 
 
 def test_the_shape_goes_over_midnight():
-    # 0:00 is two thirds of the way from 23:30 to 0:15.
+    # Midnight is two thirds of the way between the neighbouring points.
     assert day.shape_mbps(0) == pytest.approx(42.5 - 1.3 * 2 / 3)
     assert day.shape_mbps(24) == pytest.approx(day.shape_mbps(0))
 

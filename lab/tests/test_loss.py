@@ -88,8 +88,8 @@ def test_c_is_of_the_payload_that_arrived():
     row = en_loss.EXPERIMENT.rows([point(scenario, 10e6)])[0]
     # The thesis's packets: 1200 bytes of data and 12 of timestamps.
     assert scenario.script().count("route change default via 10.9.0.1 advmss 1212") == 1
-    # Throughput: 10 Mbit/s · 1448/1514 = 9.564 Mbit/s. C: 9.564 Mbit/s · 25 ms · √0.01 / (8 · 1200)
-    # = 2.491.
+    # T = 10 Mbit/s · 1448/1514 = 9.564 Mbit/s.
+    # C = T · 25 ms · √0.01 / (8 · 1200) = 2.491.
     assert (row["rtt_ms"], row["loss_pct"]) == (25, 1)
     assert row["throughput_mbps"] == pytest.approx(9.564, rel=0.01)
     assert row["c"] == pytest.approx(2.491, rel=0.01)

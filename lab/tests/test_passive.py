@@ -74,8 +74,8 @@ def test_what_a_partial_ack_does_not_use_up_is_left_for_the_next():
 
 
 def test_hoes_rate_is_the_slope_of_three_acks_once_in_a_round_trip():
-    # The first three ACKs carry 2 bytes per µs. The group at 50 ms is too early. The group at 100
-    # ms has gaps of 2 ms.
+    # The first three ACKs carry 2 bytes per µs. The group at 50 ms is too early. The last group has
+    # gaps of 2 ms.
     times_ms = (0, 1, 2, 50, 51, 52, 100, 102, 104)
     found = passive.hoe([Ack(t * 1000, 2 * MSS) for t in times_ms], rtt_us=100_000)
     assert found == [(2_000, pytest.approx(16e6)), (104_000, pytest.approx(8e6))]

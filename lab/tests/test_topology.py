@@ -85,8 +85,8 @@ def test_red_marks_in_the_proportions_of_its_manual_and_hosts_ask_for_it():
 
 def test_a_queue_that_marks_from_delta_on_spares_who_does_not_ask_for_marks():
     script = Dumbbell(capacity_bps=1.5e6, buffer_pkts=15, queue="lp-ecn").script()
-    # The threshold is 15 % of 15 frames of 1514 bytes. tc's rule for a burst of 4 asks for at least
-    # 4 + 1 - 2.25 = 2.75:
+    # The threshold is 15 % of 15 frames of 1514 bytes, 2.25 frames. For a burst of 4 tc wants at
+    # least 2.75:
     #
     # W    (1 - (1 - W)^4) / W
     # 1/4  2.73, too little

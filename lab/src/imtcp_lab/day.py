@@ -1,9 +1,9 @@
 """Artificial days of available bandwidth, shaped like the thesis's measurements [EN §5.5.1].
 
 The thesis does not publish its trace, but some of its tables and figures give points of it. Tables
-3, 6 and 9 have TCP's throughput at five times of day. Tables 4, 7 and 10 and figures 9, 11 and 13
-show when the advice switched. At those times the trace crosses the threshold of 42 Mbit/s.
-:data:`SHAPE` passes through all these points.
+3, 6 and 9 have TCP's throughput at five times of day. Tables 4, 7 and 10 show when the advice
+switched, and so do its figures of these transfers (9, 11 and 13). At those times the trace crosses
+the threshold of 42 Mbit/s. :data:`SHAPE` passes through all these points.
 """
 
 from __future__ import annotations

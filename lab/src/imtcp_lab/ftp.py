@@ -42,7 +42,7 @@ from imtcp_lab.topology import PAYLOAD_BYTES
 from imtcp_lab.traffic import BULK_PORT, UDP_PORT, greedy_receiver, program
 
 TIMES_FASTER = 20
-#: The thesis's file of 16 GB: 45.68 Mbit/s for 47:48 minutes are 16.4e9 bytes.
+#: The thesis's file of 16 GB; its rates and times give 16.4e9 bytes.
 FILE_BYTES = round(16.4e9) // (TIMES_FASTER * TIMES_SLOWER)
 #: Longer than the longest transfer of the thesis, 3 h 7 min.
 LONGEST = timedelta(hours=4)

@@ -1,7 +1,7 @@
 """The loss that limits TCP to a given throughput: P = (C·S / (RTT·T))² [EN §5.3].
 
-T is the long-term throughput in bit/s, S the bytes per packet, RTT is in seconds, and C is a
-constant: 1.22 with bytes, 9.76 with bits as in the paper's script.  The paper does not say which
+T is the long-term throughput in bit/s, S the bytes per packet, and RTT is in seconds.  C is a
+constant: 1.22 with bytes, or 9.76 with bits as in the paper's script.  The paper does not say which
 bytes S counts: table 1 has 1200 bytes, appendix B.3 has 1076.  Here S is the payload, as T is.
 """
 

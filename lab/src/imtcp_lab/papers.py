@@ -113,7 +113,7 @@ def _virtual_s(experiment: Experiment, *, quick: bool) -> float:
 
 
 def _told(experiment: Experiment, record: dict[str, Any] | None) -> dict[str, Any]:
-    """What ``list`` and ``show`` say about one experiment."""
+    """The data that ``list`` and ``show`` print about one experiment."""
     told: dict[str, Any] = {"name": experiment.name, "help": experiment.help}
     paper = experiment.paper
     if paper is None:

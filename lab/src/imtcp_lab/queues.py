@@ -69,9 +69,11 @@ def _lp_ecn(limit_pkts: int, capacity_bps: float) -> str:
     """RED with both thresholds at one place; there it does not drop packets without support for
     marks.
 
-    From the burst, tc derives W, the weight of a packet in the average: the first of 1/2, 1/4, …
-    with (1 - (1 - W)^burst) / W >= burst + 1 - threshold.  The burst here gives W = 1/8, TCP-LP's
-    own weight for delays [LP eq. 1].
+    tc derives the weight W of a packet in the average from the burst: the first of 1/2, 1/4, … with
+
+        (1 - (1 - W)^burst) / W >= burst + 1 - threshold
+
+    The burst here gives W = 1/8, TCP-LP's own weight for delays [LP eq. 1].
     """
     threshold = LP_ECN_SHARE * limit_pkts * FRAME_BYTES
     burst = _first_burst_of_an_eighth(threshold / FRAME_BYTES)
@@ -94,7 +96,7 @@ def _first_burst_of_an_eighth(threshold_pkts: float) -> int:
 
 @dataclass(frozen=True)
 class WayBack:
-    """What ACKs meet on their way back, beside the delay."""
+    """Effects on ACKs on their way back, besides the delay."""
 
     #: Packets in the DropTail queue of the link back, before the delay; 0: the link is never full.
     link_pkts: int = 0

@@ -15,23 +15,31 @@ time in virtual time.
   capacity.  A larger bucket (``bucket_bytes``) lets bursts pass above the capacity. A wire never
   does so, and such bursts spoil every measurement of dispersion.  Rates count whole Ethernet frames
   (1514 bytes for a full packet).
+
 * **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address, never on the
   bottleneck's queue.  A round trip is the sum of both ways, so this place is as good as another,
   and it holds only half as many packets: the ACKs.
+
 * **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).  For traffic in
   the reverse direction (``reverse.py``) the way back becomes a link of its own: its shaper is on
   ``rx``'s device, and the delays follow on ``rt``'s devices towards the senders.
+
 * **Bunches**: ``netem`` slots hold packets that have crossed the bottleneck. They are on the
   ``ifb`` through which ``rx`` receives.
+
 * **Changes** of rate and round trip during a run: ``tc`` commands beside the traffic
   (``changes.py``).
+
 * **Random loss**: ``netem`` takes the place of the ``pfifo`` and its limit.  With another
   discipline, ``netem`` stands around it, and the discipline keeps its own limit.
+
 * **One host** (``one_host``): ``bg`` and ``fg`` are further names of ``rt``, and its own interface
   is the bottleneck.  The senders' addresses are on its loopback.
+
 * **Segmentation**: the senders have TSO off and GSO on. So the stack builds large segments and the
   device splits them, as a network card does: the bottleneck sees packets of the MTU.  GRO is off,
   and delayed ACKs are the ordinary ones.
+
 * **Strict priority** (the ideal background, the reference model of [LP §III]): ``prio`` inside the
   shaper, with the background's packets in the lower band and a full queue for each band.  As in the
   model, ``fq`` serves the background's flows in turn.  The foreground keeps its ``pfifo``, so its

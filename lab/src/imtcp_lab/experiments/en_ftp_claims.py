@@ -32,7 +32,8 @@ GAINED = {45: 0.291, 60: 0.471, 75: 1.587}
 #: used to choose our ε.
 ASKED = {60: 45 / 5, 75: 219 / 5}
 #: Loss of the other flows, mean of the five times: of one flow [EN table 14], and of two flows [EN
-#: tables 17 and 18] against the 83.4 Mbit/s of one flow alone, the only such number in the thesis.
+#: tables 17 and 18]. The latter counts against the 83.4 Mbit/s of one flow alone, the only such
+#: number in the thesis.
 LOST = {
     1: {CC: 0.375, ADVICE: 0.577, NOCC: 0.753},
     2: {CC: 0.361, ADVICE: 0.546, NOCC: 0.750},

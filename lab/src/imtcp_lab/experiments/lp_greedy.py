@@ -18,8 +18,8 @@ from imtcp_lab.tables import Column, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Foreground, Rival, Times, shift_s
 
-#: One of the paper's two rates. Its figure 10 has TCP's window between 0 and 30 packets, about as
-#: many as this link and its queue hold.
+#: The lower one of the paper's two rates. The paper's figure 10 has TCP's window between 0 and 30
+#: packets, about as many as this link and its queue hold.
 CAPACITY_BPS = 1.5e6
 #: The table as shares of the link: TCP-LP's, and TCP's without and with TCP-LP.
 PAPER_LP, PAPER_LP_TWO_WAY = 0.027, 0.073
