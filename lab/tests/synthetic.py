@@ -1,4 +1,4 @@
-"""Points with simple contents, as a run would have left them."""
+"""Points with simple contents, as a run leaves them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ def point(
     foreground_bps: float = 20e6,
     **tables,
 ) -> Point:
-    """A run in which the foreground always carries the same (in frames) and the
-    background `background_bps`; objects take `slower` times 100 ms."""
+    """A run with constant rates of foreground and background, in frames.
+
+    Objects take `slower` times 100 ms.
+    """
     end_us = round(scenario.times.total_s * 1e6)
     times = list(range(0, end_us + 1, 100_000))
     n = len(times)
@@ -82,7 +84,7 @@ def point(
 
 
 def sent_by_ftp(bps: float, off: tuple[int, ...] = (1, 0)) -> dict[str, pl.DataFrame]:
-    """A whole file at a rate of the laboratory's network, and the answers meanwhile."""
+    """The tables of a complete file at a rate of the laboratory's network, and of the answers."""
     return {
         "ftp": pl.DataFrame({"bytes": [FILE_BYTES], "seconds": [FILE_BYTES * 8 / bps]}),
         "advice": pl.DataFrame({"off": list(off), "again_s": [5] * len(off)}),

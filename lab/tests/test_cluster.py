@@ -1,4 +1,4 @@
-"""Sweeps on a Dask cluster give what they give here."""
+"""Sweeps on a Dask cluster give the same results as here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from test_results import FILES
 
 
 class Echo:
-    """Answers with the job's seed, or fails."""
+    """Returns the job's seed, or fails."""
 
     def run(self, job, progress=None):
         if job.script == "fail":
@@ -45,7 +45,7 @@ RELEASE = threading.Event()
 
 
 class Slow(Echo):
-    """Answers when it is let."""
+    """Returns when the test allows it."""
 
     def run(self, job, progress=None):
         RELEASE.wait(10)
@@ -54,7 +54,10 @@ class Slow(Echo):
 
 @pytest.fixture(scope="module")
 def loop():
-    """Distributed gives its own loop ten seconds to begin: too little on a busy machine."""
+    """An event loop that has already started.
+
+    Distributed gives its own loop ten seconds to start, which is too little on a busy machine.
+    """
     begun: queue.SimpleQueue[tuple[IOLoop, asyncio.Event]] = queue.SimpleQueue()
 
     async def serve():
@@ -105,7 +108,7 @@ def test_a_caller_that_gives_up_is_not_kept_waiting(runner):
 
 
 class Marking:
-    """Leaves a file named by seed and process whenever a job starts, and takes its time."""
+    """Leaves a file with the seed and the process at each start of a job, and takes some time."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -123,7 +126,7 @@ def started(directory):
 
 
 def test_a_killed_worker_costs_no_point_and_none_counts_twice(tmp_path, loop):
-    # The workers are other processes, which cannot import this file.
+    # The workers are other processes and cannot import this file.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     starts, saved = tmp_path / "starts", tmp_path / "saved"
     starts.mkdir()
@@ -147,6 +150,6 @@ def test_a_killed_worker_costs_no_point_and_none_counts_twice(tmp_path, loop):
         killer.join()
     assert [p.scenario.seed for p in points] == [1, 2, 3, 4, 5, 6]
     assert len(list(saved.iterdir())) == 6
-    # The job of the killed one began again elsewhere.
+    # The killed worker's job started again elsewhere.
     assert len(started(starts)) > 6
     assert {seed for seed, _ in started(starts)} == {1, 2, 3, 4, 5, 6}

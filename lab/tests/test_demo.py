@@ -1,4 +1,4 @@
-"""The demo's outputs, from made-up runs: results.json, pictures, the report."""
+"""The demo's outputs from artificial runs: results.json, pictures, the report."""
 
 from __future__ import annotations
 

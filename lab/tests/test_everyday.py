@@ -1,4 +1,4 @@
-"""Paths where people are: each does what it says, and who beats whom there."""
+"""Paths like those that people use: the properties of each, and the peers that beat ours there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_radio_moves_to_neighbouring_rates():
 def test_the_mean_capacity_counts_each_rate_for_as_long_as_it_holds():
     path = Dumbbell(capacity_bps=10e6, changes=(Change(2, 1e6), Change(3, 7e6)))
     assert path.mean_capacity_bps(0, 2) == 10e6
-    # One second of each.
+    # Each of the three rates holds for one second.
     assert path.mean_capacity_bps(1, 4) == pytest.approx(6e6)
     assert path.mean_capacity_bps(5, 9) == 7e6
 
@@ -55,13 +55,13 @@ def test_a_change_keeps_the_buffer_and_names_the_backgrounds_delay():
         "sleep-until $((T0 + 1500000)); tc -n rt qdisc change dev rt-rx root handle 1:" in commands
     )
     assert "tbf rate 5000000bit burst 1530 limit 125;" in commands
-    # The third of the delays by address.
+    # The address has the third band of delays.
     assert "tc -n rx qdisc change dev rx0 parent 1:3 handle 13: netem delay 60000us" in commands
     assert "match ip src 10.9.0.2/32 flowid 1:3" in path.script()
 
 
 def test_a_burst_of_losses_is_left_after_its_length_and_entered_for_its_share():
-    # 1/8, and of 99 packets in 792 one begins a burst.
+    # Leave with probability 1/8; enter with 1 in 792, so that the share of lost packets is 1 %.
     script = Dumbbell(loss_pct=1, loss_burst_pkts=8, buffer_pkts=100).script()
     assert "netem loss gemodel 0.126263% 12.5% limit 100" in script
 
@@ -106,7 +106,7 @@ def test_a_peer_beats_where_both_intervals_are_apart():
     ideal = _rows("priority", (0.99, 0.0), (0.99, 0.0), (0.99, 0.0))
     rows = ours + better + only_fuller + ideal
     assert experiment.beaten(rows, "imtcp_bg") == [("thin", "vegas")]
-    # Of one seed nothing is known.
+    # One seed has no interval.
     assert experiment.beaten(ours[:1] + better[:1], "imtcp_bg") == []
 
 
@@ -126,7 +126,7 @@ def test_the_rate_of_a_path_changes_when_it_says():
     for start_s, end_s, rate_bps in ((0.5, 1.4, 20e6), (1.6, 2.9, 5e6), (3.1, 4.4, 15e6)):
         window = Window(round(start_s * 1e6), round(end_s * 1e6))
         assert carried_bps(tables["queue"], window) == pytest.approx(rate_bps, rel=0.01)
-    # The buffer is as long as before.
+    # The buffer stays as long as before.
     assert tables["queue"]["backlog_pkts"].max() <= 51
 
 
@@ -144,7 +144,7 @@ def test_what_crossed_arrives_in_bunches_and_all_of_it():
     times_us, sizes = _data_arrivals(path)
     bunches = [times_us[0]]
     for before, t_us in pairwise(times_us):
-        # A packet on the wire takes 606 µs.
+        # A packet takes 606 µs on the wire.
         if t_us - before > 600:
             bunches.append(t_us)
     apart = [b - a for a, b in pairwise(bunches)]
@@ -155,14 +155,14 @@ def test_what_crossed_arrives_in_bunches_and_all_of_it():
 @pytest.mark.vm
 def test_packets_of_a_tunnel_are_smaller():
     _, sizes = _data_arrivals(Dumbbell(capacity_bps=20e6, buffer_pkts=100, mtu_bytes=1420))
-    # Less headers of 40 and timestamps of 12.
+    # The MTU less 40 bytes of headers and 12 of timestamps.
     assert max(sizes) == 1368
 
 
 @pytest.mark.vm
 def test_losses_come_in_bursts_of_the_stated_length_and_share():
     path = Dumbbell(capacity_bps=20e6, loss_pct=3, loss_burst_pkts=8)
-    # A packet in each interval.
+    # One packet per interval.
     udp = Udp("0:10M", interval_us=1211)
     scenario, tables = measure("none", udp, times=Times(0.5, 20, 0.5), path=path)
     window = scenario.window
@@ -170,7 +170,7 @@ def test_losses_come_in_bursts_of_the_stated_length_and_share():
     lost = 1 - counted(tables["udp"], "packets", window) / (20 * 10e6 / 8 / FRAME_BYTES)
     assert 0.015 < lost < 0.045
     runs = [len(list(run)) for empty, run in groupby(inside["packets"] == 0) if empty]
-    # An interval's edge may fall between two packets.
+    # A single empty interval may only be an interval's edge between two packets.
     bursts = [run for run in runs if run > 1]
     assert 5 < sum(bursts) / len(bursts) < 12
 
@@ -213,12 +213,12 @@ def test_on_one_host_marked_packets_wait_for_the_others_and_unmarked_ones_do_not
 
     alone_ms, _ = later_ms("none", PFIFO_FAST)
     marked_ms, carried = later_ms("imtcp_run", PFIFO_FAST)
-    # It waits for the packet that has begun, which takes 606 µs.
+    # A packet waits for the one on the wire, which takes 606 µs.
     assert marked_ms < alone_ms + 1.5
     assert carried > 0.95 * 20e6
     unmarked_ms, carried = later_ms("cubic", PFIFO_FAST)
     assert unmarked_ms > alone_ms + 3
     assert carried > 0.98 * 20e6
-    # fq's turns are its own.
+    # fq serves flows in turn, so marks do not matter.
     fq_ms, _ = later_ms("imtcp_run", FQ)
     assert fq_ms < alone_ms + 3

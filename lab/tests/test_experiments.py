@@ -1,4 +1,4 @@
-"""What the experiments compute from their points, and how they are asked for."""
+"""The experiments' computations from their points, and their options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def scenarios(experiment, controls, *arguments):
 def test_every_point_of_an_experiment_has_its_own_key_and_job(experiment):
     points = scenarios(experiment, list(experiment.controls))
     assert len({p.key for p in points}) == len(points)
-    # Without a background nothing of it is left in the job.
+    # Jobs of *none* have no background, so those of two variants may be equal.
     jobs = [p.job() for p in points if not p.control.is_none]
     asked = {(job.script, tuple(sorted(job.files.items()))) for job in jobs}
     assert len(asked) == len(jobs)
@@ -73,7 +73,7 @@ def test_errors_are_of_valid_results_against_the_schedule():
     assert row["results_per_s"] == pytest.approx(3 / 10)
     assert row["valid_share"] == pytest.approx(3 / 4)
     assert row["outcomes"] == {"valid": 3, "bunched": 1}
-    # 30 of 70 Mbit/s.
+    # 30 of the 70 Mbit/s that are available.
     assert row["U"] == pytest.approx(3 / 7, rel=1e-3)
 
 
@@ -107,10 +107,10 @@ def test_tcp_cross_traffic_joins_flow_by_flow_and_takes_whole_frames():
     scenario = scenarios(tracking.EXPERIMENT, "imtcp", "--cross", "tcp", "--seeds", "1")[0]
     assert "--flows 10 --stagger 1 --max-rate 4000000" in scenario.script()
     steps = tracking.CROSS["tcp"]
-    # 4 Mbit/s · 1514/1448 = 4.1823 each.
+    # 4 Mbit/s · 1514/1448 = 4.1823 Mbit/s of frames each.
     assert tracking.true_available_bps(steps, 0.5e6) == pytest.approx(95.8177e6, abs=100)
     assert tracking.true_available_bps(steps, 9.5e6) == pytest.approx(58.1768e6, abs=100)
-    # Each step is smaller than what counts as found.
+    # Each step is too small to count as found.
     assert tracking.large_steps_s(steps) == []
     assert tracking.large_steps_s(tracking.CROSS["steps"]) == [8, 16]
 
@@ -129,7 +129,8 @@ def test_on_another_capacity_cross_traffic_and_truth_are_in_proportion():
 
 def test_cross_traffic_that_did_not_arrive_shows():
     scenario = scenarios(tracking.EXPERIMENT, "imtcp", "--cross", "60pct", "--seeds", "1")[0]
-    # 0.1 s each, 1472 bytes in frames of 1514: 30 of the 60 Mbit/s that were planned.
+    # Intervals of 0.1 s, and 1472 bytes of payload per frame of 1514 bytes. Half of the planned
+    # rate arrives.
     times = list(range(100_000, 13_000_000, 100_000))
     packets = [30e6 / 8 / 1514 / 10] * len(times)
     udp = pl.DataFrame({"t_us": times, "packets": packets, "bytes": [1472 * n for n in packets]})
@@ -165,7 +166,8 @@ def test_cpu_counts_what_was_not_idle_per_byte_against_reno():
 def test_cpu_counts_the_controls_own_programs_apart():
     reno, bg = scenarios(cpu.EXPERIMENT, "reno,imtcp_bg", "--seeds", "1")
     uptime = pl.DataFrame({"uptime_s": [5.0, 15.0], "idle_s": [4.0, 13.0]})
-    # Over twenty seconds, twice the window; only the second look knows the last one.
+    # The counts cover twenty seconds, twice the window. The last program appears only in the second
+    # look.
     programs = pl.DataFrame(
         [
             (0, 1, "imtcp_pkts_acked", 100, 50_000),
@@ -183,7 +185,8 @@ def test_cpu_counts_the_controls_own_programs_apart():
     assert "own_ratio" not in rows[0]
     assert rows[1]["per_ack"] == pytest.approx((16_000_000 + 12_000_000) / 40_000)
     assert rows[1]["per_send"] == pytest.approx(300)
-    # 34 million in twenty seconds, half of them in the window; 47.82 MB are 33 022 segments.
+    # The programs took 34 ms in twenty seconds, and half of that in the window. 47.82 MB are 33 022
+    # segments.
     assert rows[1]["own_per_segment"] == pytest.approx(17e6 / 33_022, rel=1e-3)
     assert rows[1]["own_ratio"] == pytest.approx(1 + 0.017, rel=1e-3)
 
@@ -194,7 +197,7 @@ def test_cpu_needs_its_yardstick():
 
 
 def rival(scenario, bps):
-    """Bytes per 100 ms of payload that arrived at the foreground's receiver."""
+    """Payload bytes that arrived at the foreground's receiver, per 100 ms."""
     times = range(100_000, round(scenario.times.total_s * 1e6), 100_000)
     return pl.DataFrame({"t_us": times, "bytes": [round(bps / 80)] * len(times)})
 
@@ -220,7 +223,7 @@ def test_greedy_tells_how_soon_the_background_has_the_link_that_the_foreground_l
     there = pl.DataFrame(
         {"t_us": [n * 100_000 for n in samples], "cookie": 1, "data_segs_in": segments}
     )
-    # 400 frames each 100 ms are 48 of 50 Mbit/s; 370 of them are 45 Mbit/s
+    # 400 frames per 100 ms are more than 90 % of the capacity; 370 are less.
     assert greedy.back_s(point(mine, tcp=there, rival=left)) == pytest.approx(idle_s)
     never = there.with_columns(pl.col("data_segs_in") * 370 // 400)
     after_s = mine.times.total_s - gone_s

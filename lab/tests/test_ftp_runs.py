@@ -1,4 +1,4 @@
-"""The thesis's transfers by FTP: the made trace, what is fed to the service, what is judged."""
+"""The thesis's transfers by FTP: the artificial trace, the service's input, and the claims."""
 
 from __future__ import annotations
 
@@ -27,8 +27,13 @@ NOON = day.at(12, 0)
 
 def test_the_made_day_is_near_its_threshold_when_the_thesiss_advice_switched():
     threshold = day.THRESHOLD_MBPS[45]
-    # Table 4: on at 0:15, on and then off from 3:25, off at 7:25; figure 9 from 14:25 on: off, on
-    # after 9 minutes, off again after 36.
+    # The states of advice in the thesis, which the shape must allow:
+    #
+    # time   table 4        figure 9
+    # 0:15   on
+    # 3:25   on, then off
+    # 7:25   off
+    # 14:25                 off, on after 9 minutes, off after 36
     assert day.shape_mbps(0.25) < threshold
     assert day.shape_mbps(3 + 25 / 60) < threshold < day.shape_mbps(4)
     assert day.shape_mbps(7 + 25 / 60) > threshold + 5 * day.DEVIATION_MBPS
@@ -37,7 +42,7 @@ def test_the_made_day_is_near_its_threshold_when_the_thesiss_advice_switched():
 
 
 def test_the_shape_goes_over_midnight():
-    # From 42.5 at 23:30 to 41.2 at 0:15: two thirds of the way at 0:00.
+    # Midnight is two thirds of the way between the neighbouring points.
     assert day.shape_mbps(0) == pytest.approx(42.5 - 1.3 * 2 / 3)
     assert day.shape_mbps(24) == pytest.approx(day.shape_mbps(0))
 
@@ -71,8 +76,8 @@ def test_the_history_is_as_much_faster_as_the_transfer():
     trace = day.trace(day.at(0, 0) - timedelta(days=28), 30, 45, seed=1)
     text = ftp.history(trace, NOON).decode()
     rows = list(csv.DictReader(text.splitlines()))
-    # An hour before and four after, every five minutes, and one that holds at the start; of today
-    # the hour alone.
+    # A past day has records every five minutes from an hour before to four hours after, and one
+    # that holds at the start. Today has only the hour before.
     assert len(rows) == 28 * 61 + 13
     yesterday = [r for r in rows if r["time"].startswith("2026-01-29")]
     assert yesterday[13]["time"] == (NOON - timedelta(days=1) + timedelta(seconds=15)).isoformat()
@@ -161,13 +166,13 @@ def test_on_a_busy_path_others_take_what_the_trace_does_not_leave():
     assert "imtcp-agent feed" in script
     job = one.job()
     assert job.files["losses.sh"] == b"true\n"
-    # The rest of the day is measured.
+    # imtcp measures during the transfer, so the trace is not reported.
     assert "reports.sh" not in script
 
 
 def test_what_is_left_is_the_traces_mean_over_the_transfer():
     one = scenarios(advised.EXPERIMENT, ["cubic"], "--times", "12:00")[0]
-    # 40 s are 800 of the trace's: two records of five minutes and 200 s of the third.
+    # 40 s are 800 s of the trace: two records of five minutes and 200 s of the third.
     bps = [b / 5 for at, b in one.trace() if NOON <= at < NOON + timedelta(minutes=15)]
     mean = (300 * bps[0] + 300 * bps[1] + 200 * bps[2]) / 800
     assert advised.available_bps(one) == pytest.approx(mean * 1448 / 1514)
@@ -198,7 +203,7 @@ def test_rates_and_times_are_told_as_the_thesiss():
     row = en_ftp.BY_LOAD.rows([Point(one, sent_by_ftp(45.68e6 / 5, (1, 0, 0, 1)), META)])[0]
     assert row["method"] == "advice"
     assert row["ftp_mbps"] == pytest.approx(45.68)
-    # Its table 3: 47:48 minutes.
+    # 47:48 minutes in the thesis's table 3.
     assert row["minutes"] == pytest.approx(47.8, rel=0.01)
     assert (row["answers"], row["switches"], row["off_share"]) == (4, 2, 0.5)
 
@@ -207,7 +212,8 @@ TIMES = [hour + minute / 60 for hour, minute in en_ftp_claims.TIMES_OF_DAY]
 
 
 def states(told: str) -> dict:
-    """A row's columns from states as the thesis's tables tell them: 0(2),1 is off, off, on."""
+    """A row's columns from the states in the notation of the thesis's tables: 0(2),1 is off, off,
+    on."""
     off = []
     for part in told.split(","):
         state, _, count = part.rstrip(")").partition("(")
@@ -220,7 +226,7 @@ def states(told: str) -> dict:
 
 
 def thesis_loads() -> list[dict]:
-    """Its tables 3, 4, 6, 7, 9 and 10."""
+    """Rates and states of [EN tables 3 to 10]."""
     table = {
         45: ((45.68, 70.08, 45.44, "1(4)"), (45.68, 70.0, 57.6, "1,0(3)"),
              (45.6, 70.08, 70.08, "0(2)"), (45.92, 70.08, 53.76, "0,1(2),0"),
@@ -242,7 +248,7 @@ def thesis_loads() -> list[dict]:
 
 
 def thesis_others() -> list[dict]:
-    """Its tables 13, 17 and 18: FTP's and each other flow's Mbit/s."""
+    """Mbit/s of FTP and of each other flow, from [EN tables 13, 17 and 18]."""
     table = {
         "CC": ((39.76, 52.10), (39.60, 52.22), (39.60, 52.21), (39.68, 52.17), (39.68, 52.12),
                (38.80, 25.79, 27.53), (39.04, 25.78, 27.25), (38.96, 25.85, 27.31),
@@ -267,7 +273,7 @@ def thesis_others() -> list[dict]:
 
 
 def thesis_histories() -> list[dict]:
-    """Its tables 20, 21, 23, 24, 26 and 27."""
+    """Rates and states of [EN tables 20 to 27]."""
     table = {
         (45, "all"): ((45.44, "1(4)"), (57.60, "1,0(3)"), (70.08, "0(2)"), (53.76, "0,1(2),0"),
                       (68.08, "0(3),1")),
@@ -317,7 +323,7 @@ def rows_for_drawing(rows: list[dict]) -> list[dict]:
 
 
 def test_what_advice_gains_is_the_mean_over_the_times_of_day():
-    # The thesis's own averages: 29.1, 47.1 and 158.7 %.
+    # The averages in the thesis are 29.1, 47.1 and 158.7 %.
     gains = [en_ftp_claims.gained(thesis_loads(), used) for used in (45, 60, 75)]
     assert gains == pytest.approx([0.2907, 0.4711, 1.5872], rel=5e-3)
 
@@ -330,7 +336,7 @@ def test_advice_that_is_off_all_the_time_is_told_where_the_load_changes():
     rows = [r | {"off_share": 1.0} if "off_share" in r else r for r in thesis_loads()]
     told = failed(en_ftp.BY_LOAD, rows)
     assert [text.partition(":")[0] for text in told[:1]] == ["at least 45 % used, 3"]
-    # 3:25, 14:25 and 21:10 at each load, and 0:15 at the highest.
+    # Three times of day at each load, and 0:15 at the highest load.
     assert len(told) == 10
 
 
@@ -345,7 +351,7 @@ def test_two_flows_that_lose_less_than_the_thesiss_are_told():
 
 
 def test_as_many_changes_of_state_are_as_many_at_each_time():
-    # One more at one time and one fewer at another have the same mean.
+    # One change more at one time and one fewer at another give the same mean.
     moved = {("week", TIMES[1]): 2, ("week", TIMES[3]): 1}
     rows = [
         r | {"switches": moved.get((r["history"], r["hour"]), r["switches"])}
@@ -370,7 +376,7 @@ def test_times_of_day_are_shown_as_a_clock_has_them():
     reason="needs proftpd (scripts/packages-tests.txt) and its module (make proftpd)",
 )
 def test_a_real_server_follows_advice_over_a_path_that_loses():
-    # Two per cent of the file: it ends while the first records hold.
+    # Two per cent of the file, so that it ends while the first records hold.
     vm = runner(FAST)
     one = scenario(hour=7, minute=25, history="all")
     small = one.job()
@@ -380,7 +386,7 @@ def test_a_real_server_follows_advice_over_a_path_that_loses():
     assert sent == "3000000"
     answers = result.files["advice.csv"].decode().splitlines()
     assert answers[0] == "off,again_s"
-    # The path is far above its threshold then.
+    # The path is far above its threshold at this time.
     assert answers[1].startswith("1,")
     assert "congestion control imtcp_nocc, send buffer" in result.log
 
@@ -393,6 +399,6 @@ def test_other_flows_are_counted_one_by_one_while_the_file_is_sent():
     rows.append((round(seconds * 1e6) + 1, 2, 9_000_000))
     bulk = pl.DataFrame(rows, schema=["t_us", "flow", "bytes"], orient="row")
     row = en_ftp.WITH_OTHERS.rows([Point(one, {**sent_by_ftp(8e6), "bulk": bulk}, META)])[0]
-    # 4 MB and 2 MB, told five times faster.
+    # The flows have 4 MB and 2 MB, at rates five times higher in the thesis's network.
     assert row["others_mbps"] == pytest.approx(6e6 * 8 / seconds / 1e6 * 5)
     assert row["other_least_mbps"] == pytest.approx(2e6 * 8 / seconds / 1e6 * 5)

@@ -1,4 +1,4 @@
-"""What delayed information allows: the model behind the line."""
+"""The model behind the line of delayed information."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imtcp_lab.topology import SHAPER_HANDLE
 from synthetic import point
 from test_experiments import scenarios
 
-#: 8 Mbit/s: 1000 bytes a step.
+#: 8 Mbit/s are 1000 bytes per step.
 CAPACITY_BPS = 8e6
 PLAIN = Law(share=1.0, average_s=0.001, tau_rtts=1.0, offset_s=0.0, foresees=False)
 
@@ -54,10 +54,15 @@ def test_a_share_is_of_the_available_bandwidth():
 
 
 def test_a_burst_is_heard_of_a_round_trip_later():
-    """By hand, RTT 3 steps, capacity 1000 a step, nothing but 2000 bytes in step 10: the rate is
-    1000 until step 12, so 2000 bytes wait from step 10 on.  At step 13 step 10 is seen: no
-    bandwidth was available in it, the rate is 0, and 1000 wait.  At 14 and 15 A is 1000 again but
-    2000 are seen to wait, and 2000/(tau RTT) = 667 less are sent: 333.  The queue is empty then.
+    """The round trip is 3 steps, and only step 10 has arrivals: 2000 bytes.
+
+    step    seen step  A     q seen  sent  queue after it
+    10-12   7-9        1000     0    1000  2000
+    13      10            0  2000       0  1000
+    14      11         1000  2000     333   333
+    15      12         1000  2000     333     0
+
+    In steps 14 and 15 the law sends A less 2000 / (tau RTT) = 667 bytes.
     """
     arrivals = np.zeros(30)
     arrivals[10] = 2000
@@ -67,8 +72,11 @@ def test_a_burst_is_heard_of_a_round_trip_later():
 
 
 def test_who_foresees_does_not_give_way_twice_to_the_same_queue():
-    """As above, but at step 14 the queue of step 11 is known to have been sent to by 1000 in step
-    12 and by none in step 13, where 1000 each could be: 2000 + 1000 - 2000 = 1000 are expected."""
+    """As above, but the law knows the fluid that it sent since the step that it sees.
+
+    In step 14 it sees 2000 bytes of step 11. It sent 1000 since then, and the link carried 2000. So
+    it expects 1000 bytes, and sends 667.
+    """
     arrivals = np.zeros(30)
     arrivals[10] = 2000
     laws = [PLAIN, with_parts(foresees=True)]
@@ -86,9 +94,14 @@ def test_no_law_sends_more_than_the_capacity_or_less_than_nothing(law):
 
 
 def test_an_objects_round_trips_are_longer_by_what_the_queue_is_longer():
-    """1000 bytes more are 1 ms.  An object of 100 ms with a round trip of 20 ms has five of them:
-    5 ms more.  One of 50 ms that ends before the queue has none; one before the window does not
-    count, and neither does one that never ended: 5/150."""
+    """1000 bytes of queue add 1 ms to a round trip.
+
+    object                    round trips with the queue  added time
+    100 ms, in the window     5                           5 ms
+    50 ms, ends before it     0                           0
+
+    The object before the window does not count, and neither does the unfinished one: I is 5/150.
+    """
     added = np.zeros(400)
     added[200:300] = 1000
     web = pl.DataFrame(
@@ -138,7 +151,7 @@ def test_rows_hold_each_control_against_the_line_of_its_round_trip():
     assert [row["variant"] for row in rows] == ["15ms"] * (2 + len(TOLD_AT)) + ["100ms"] * 9
     bg = rows[1]
     assert bg["control"] == "imtcp_bg"
-    # The foreground is steady: whoever sends 80 % of what is left needs no queue for it.
+    # The foreground is steady, so a background with 80 % of the rest needs no queue.
     assert bg["U"] == pytest.approx(0.8, rel=0.02)
     assert bg["I_line"] == pytest.approx(0, abs=1e-3)
     assert bg["I_queue"] == 0

@@ -1,4 +1,4 @@
-"""Four routers in line: what is built, and what is computed from what they left."""
+"""Four routers in line: the script that builds them, and the rows from their results."""
 
 from __future__ import annotations
 

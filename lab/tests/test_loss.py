@@ -1,4 +1,4 @@
-"""The equation of throughput and loss, and schedules made with it."""
+"""The equation of throughput and loss, and its schedules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRACE = HEAD + "2026-01-05T00:00:00Z,9760000\n2026-01-05T00:30:00Z,0\n"
 
 
 def test_the_equation_gives_the_papers_first_value():
-    # 9.76 bits · 1200 / (25 ms · √0.01) = 11712 / 0.0025 = 4.6848 Mbit/s; the table has 4.68.
+    # 9.76 bits · 1200 / (25 ms · √0.01) = 4.6848 Mbit/s. The table has 4.68.
     assert loss.throughput_bps(0.01, 0.025, 1200) == pytest.approx(4_684_800)
     assert loss.share(4_684_800, 0.025, 1200) == pytest.approx(0.01)
     assert loss.constant(4_684_800, 0.01, 0.025, 1200) == pytest.approx(1.22)
@@ -35,7 +35,8 @@ def test_what_is_not_positive_is_refused(bad):
 
 def test_a_trace_becomes_losses_in_compressed_time():
     rows = loss_schedule.schedule(loss_schedule.read(TRACE.splitlines()), 0.05, 1000, 60)
-    # 9760 bits / (50 ms · 9.76 Mbit/s) = 0.02, squared 0.0004; nothing left: all lost.
+    # 9760 bits / (50 ms · 9.76 Mbit/s) = 0.02, squared 0.0004. Without bandwidth all packets are
+    # lost.
     assert rows == [(0, pytest.approx(0.0004)), (30, 1)]
     assert loss_schedule.script(rows, "eth1", "delay 25ms limit 500") == (
         "tc qdisc change dev eth1 root netem delay 25ms limit 500 loss 0.04000000%\n"
@@ -85,9 +86,10 @@ def test_a_round_trip_or_time_scale_of_nothing_is_refused(wrong, tmp_path, capsy
 def test_c_is_of_the_payload_that_arrived():
     scenario = scenarios(en_loss.EXPERIMENT, ["reno"], "--quick", "--seeds", "1")[0]
     row = en_loss.EXPERIMENT.rows([point(scenario, 10e6)])[0]
-    # The thesis's packets, 1200 bytes of data and 12 of timestamps.
+    # The thesis's packets: 1200 bytes of data and 12 of timestamps.
     assert scenario.script().count("route change default via 10.9.0.1 advmss 1212") == 1
-    # 10 Mbit/s · 1448/1514 = 9.564; · 25 ms · √0.01 / (8 · 1200) = 2.491.
+    # T = 10 Mbit/s · 1448/1514 = 9.564 Mbit/s.
+    # C = T · 25 ms · √0.01 / (8 · 1200) = 2.491.
     assert (row["rtt_ms"], row["loss_pct"]) == (25, 1)
     assert row["throughput_mbps"] == pytest.approx(9.564, rel=0.01)
     assert row["c"] == pytest.approx(2.491, rel=0.01)
@@ -103,7 +105,7 @@ def test_the_thesiss_own_throughputs_are_nearer_to_the_c_that_it_chose():
         for (rtt_ms, loss_pct), mbps in en_loss.OBSERVED_MBPS.items()
     ]
     assert en_loss.EXPERIMENT.paper.verdict(rows).word == "reproduced"
-    # A tenth of the way from 12.2 to 9.76 bits is nearer to the former.
+    # A tenth of the way from 12.2 to 9.76 bits is nearer to 12.2.
     other = [row | {"c": 1.525 - 0.0305} for row in rows]
     told = [c.text for c in en_loss.EXPERIMENT.paper.verdict(other).claims if not c.holds]
     assert any(text.startswith("25 ms: C differs from 1.22 by 0.27") for text in told)

@@ -1,7 +1,7 @@
-"""The laboratory measures what it claims to: short runs in the VM.
+"""The laboratory measures correctly: short runs in the VM.
 
-Each asserts what theory says of the path, so a mistake in topology, traffic or
-metrics shows here and not in somebody's conclusions.
+Each test asserts a result of theory for the path.  So a mistake in topology, traffic or metrics
+shows here, not in somebody's conclusions.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_what_both_ends_saw_agrees_with_what_arrived():
 
     acked = inside((a.t_us, a.acked_bytes) for a in segments.acks(tables["segments"]))
     arrived = inside(segments.arrivals(tables["segments"]))
-    # At either end of the window the ACKs of a round trip are on their way.
+    # At each end of the window the ACKs of one round trip are on their way.
     assert arrived == pytest.approx(payload, rel=0.02)
     assert acked == pytest.approx(payload, rel=0.02)
 
@@ -95,7 +95,7 @@ def test_flows_against_the_stream_fill_the_link_back_and_cost_tcp_its_acks():
     back_bps = counted(tables["back"], "bytes", window) * 8 / window.seconds
     there_bps = counted(tables["rival"], "bytes", window) * 8 / window.seconds
     assert back_bps > 0.75 * CAPACITY_BPS
-    # By how much is chance in so short a run; nothing against the stream costs nothing.
+    # In so short a run the amount is chance, but without flows in the reverse direction it is zero.
     alone_bps = counted(alone["rival"], "bytes", window) * 8 / window.seconds
     assert there_bps < alone_bps
 
@@ -106,7 +106,7 @@ def test_marks_are_only_for_those_who_ask_for_them():
     window = scenario.window
     capacity = CAPACITY_BPS * 1448 / 1514
     background = sum(background_bytes(tables["tcp"], window).values()) * 8 / window.seconds
-    # Whoever is marked from 15 % of the queue on yields to who fills it.
+    # The marked flow yields from 15 % of the queue on; the other one fills it.
     assert background < 0.3 * capacity
     assert counted(tables["rival"], "bytes", window) * 8 / window.seconds > 0.6 * capacity
 
@@ -121,7 +121,7 @@ def test_cubic_fills_the_buffer():
 def test_the_round_trip_is_the_stated_one():
     _, tables = measure("vegas", times=Times(1, 1, 0.5))
     least_us = tables["tcp"]["srtt_us"].min()
-    # The receiver's own samples come from its handshake: base delay and nothing else.
+    # The receiver's own samples come from its handshake, so they have only the base delay.
     assert least_us == pytest.approx(30_000, rel=0.02)
 
 
@@ -130,7 +130,7 @@ def test_udp_arrives_at_the_scheduled_rates():
     for start_s, end_s, rate_bps in ((1, 3.9, 5e6), (4.1, 7, 12e6)):
         window = Window(round(start_s * 1e6), round(end_s * 1e6))
         assert carried_bps(tables["queue"], window) == pytest.approx(rate_bps, rel=0.01)
-        # Of 1514 bytes of a frame 42 are headers.
+        # A frame of 1514 bytes has 42 bytes of headers.
         arrived_bps = counted(tables["udp"], "bytes", window) * 8 / window.seconds
         assert arrived_bps == pytest.approx(rate_bps * (1514 - 42) / 1514, rel=0.05)
 
@@ -138,8 +138,8 @@ def test_udp_arrives_at_the_scheduled_rates():
 def test_a_greedy_foreground_is_counted_at_its_receiver():
     scenario, tables = measure("none", Rival(congestion_control="cubic"))
     received_bps = counted(tables["rival"], "bytes", scenario.window) * 8 / scenario.window.seconds
-    # 1448 bytes of payload in frames of 1514; and at either end of the window what waited behind
-    # a hole, at most the buffer's 100 packets: 1.5 % of four seconds
+    # A frame of 1514 bytes has 1448 bytes of payload. At each end of the window some data waits
+    # behind a hole: at most the buffer's 100 packets, 1.5 % of four seconds.
     assert received_bps == pytest.approx(CAPACITY_BPS * 1448 / 1514, rel=0.02)
 
 
@@ -153,12 +153,12 @@ def test_the_web_arrives_the_same_beside_every_control():
 
 
 LINKS_BPS = (2e6, 8e6)
-#: One reader of each of two servers with links of their own.
+#: Two servers with their own links, and one reader each.
 READERS = Web(load=0, readers=1, think_s=0.05, mean_bytes=200_000, max_bytes=500_000)
 
 
 def read(control):
-    """The objects of either server, in order of time."""
+    """The objects of each server, in order of time."""
     path = dataclasses.replace(PATH, server_links_bps=LINKS_BPS, foreground_rtts_ms=(20.0,))
     _, tables = measure(control, READERS, path=path)
     sessions = tables["web"].with_columns(session=pl.col("object") // 1_000_000)
@@ -169,7 +169,7 @@ def test_a_servers_objects_come_as_fast_as_its_link_and_no_faster():
     for objects, link_bps in zip(read("none"), LINKS_BPS, strict=True):
         whole = objects.filter((pl.col("finished") == 1) & (pl.col("size_bytes") > 100_000))
         frames = whole["size_bytes"] * 8 * 1514 / 1448 / (whole["duration_us"] / 1e6)
-        # The bucket lets a frame and 20 µs by; slow start takes some round trips of 20 ms.
+        # The bucket lets a frame and 20 µs pass; slow start takes some round trips of 20 ms.
         assert 0.6 * link_bps < frames.max() < 1.02 * link_bps
 
 
@@ -186,18 +186,16 @@ def test_readers_wait_and_ask_for_the_same_later():
 def test_strict_priority_leaves_the_foreground_as_it_was_and_uses_the_rest():
     m = judged("priority")
     assert m["U"] > 0.97
-    # Harm is what is asked about: of one seed, the web's objects may also come a little sooner.
-    # Seeds 0 to 9 have a mean of 0.019 (deviation 0.003).
+    # Only harm has a bound: by chance, the web's objects may also come a little sooner.
     assert m["I_mean"] < 0.05
-    # One packet on the wire stands before each burst of the foreground; CUBIC adds tens.
+    # At most one packet on the wire is in front of each burst of the foreground; CUBIC adds tens.
     assert m["queue_pkts_mean"] - m["queue_pkts_alone"] < 4
 
 
 def test_cubic_harms_the_web():
     m = judged("cubic")
     assert m["U"] > 0.9
-    # Seeds 0 to 9 have a mean harm of 0.25 (deviation 0.03) and 19.6 packets more in the queue
-    # (0.7). Another build is another sample.
+    # The bounds are far from the means of ten seeds, because another build is another sample.
     assert m["I_mean"] > 0.1
     assert m["queue_pkts_mean"] - m["queue_pkts_alone"] > 10
 

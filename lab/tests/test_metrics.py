@@ -1,4 +1,4 @@
-"""U, I and the queue, from small tables whose answers are worked by hand."""
+"""U, I and the queue from small tables, with results computed by hand."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_counter_is_read_between_two_samples():
 
 def test_goodput_counts_only_the_window_of_each_connection():
     table = tcp([(0, 1, 0), (2_000_000, 1, 2000), (4_000_000, 1, 6000)])
-    # At 1 s 1000 bytes, at 3 s 4000.
+    # The counter is at 1000 bytes at 1 s, and at 4000 at 3 s.
     assert background_bytes(table, WINDOW) == {1: 3000.0}
 
 
@@ -111,7 +111,7 @@ def test_harm_is_the_ratio_of_the_means_over_the_same_objects():
     harm = interference(beside, ALONE, WINDOW)
     assert harm.mean == pytest.approx(2000 / 1000 - 1)
     assert harm.small == pytest.approx(400 / 300 - 1)
-    # 95 % of the way from the second to the third of (150, 250, 1600) and (100, 200, 700).
+    # Between the second and the third value, nine tenths of the way.
     assert harm.p95 == pytest.approx((250 + 0.9 * 1350) / (200 + 0.9 * 500) - 1)
     assert (harm.objects, harm.unfinished) == (3, 0)
 
@@ -126,7 +126,7 @@ def test_unfinished_objects_enter_with_the_time_they_had():
 def test_what_readers_ask_for_later_is_compared_all_the_same():
     beside = web([(1, 1_000_900, 10_000, 300, 1), (2, 3_500_000, 20_000, 900, 1)])
     harm = interference(beside, ALONE, WINDOW, same_starts=False)
-    # The second was asked for after the window; the first took 100 alone.
+    # A reader asked for the second object after the window. The first took 100 µs alone.
     assert harm.objects == 1
     assert harm.mean == pytest.approx(2)
     other = web([(1, 1_000_000, 10_001, 300, 1)])
@@ -141,8 +141,8 @@ def test_runs_with_other_arrivals_are_not_compared():
 
 
 def test_u_is_goodput_in_frames_over_what_the_foreground_leaves():
-    # The foreground alone carries 2 of 10 Mbit/s; 1.448 MB in 2 s are 5.792 Mbit/s of
-    # payload, hence 6.056 of frames: 0.757 of the 8 that are spare.
+    # Spare capacity: 10 Mbit/s less 2 of the foreground are 8 Mbit/s. Background: 1.448 MB of
+    # payload in 2 s are 6.056 Mbit/s of frames.
     alone = {"queue": queue([(0, 0, 0, 0), (4_000_000, 0, 0, 1_000_000)]), "web": ALONE}
     run = {
         "queue": queue([(1_000_000, 40, 0, 0), (3_000_000, 60, 2, 2_000_000)]),

@@ -17,10 +17,10 @@ from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import Job, JobTimeout
 from imtcp_lab.netns import NetnsRunner, has_netem, probe, runner
 
-# A job's end removes what was loaded since its begin, also by other tests.
+# A job's end removes everything loaded since its start, even by other tests.
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("running_kernel")]
 
-#: Hosts a and b with the delay line in m between them.
+#: Hosts a and b, with the delay line in m between them.
 DELAYED = """\
 set -e
 for n in a b m; do
@@ -41,9 +41,9 @@ sleep 0.3
 
 
 def leftovers() -> set[str]:
-    """Work directories, control groups, mounts and namespaces of jobs that ended.
+    """Work directories, control groups, mounts and namespaces that jobs left.
 
-    While the lock is held no other job runs on this machine.
+    While this holds the lock, no other job runs on this machine.
     """
     with locked(runner.LOCK):
         return _found() | {
@@ -119,7 +119,7 @@ def test_an_interrupted_command_leaves_nothing(how, tmp_path: Path):
     command = [sys.executable, "-m", "imtcp_lab.cli", "netns", "run", str(script)]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
-    # It may have to wait for another job on this machine.
+    # The command may have to wait for another job on this machine.
     deadline = time.monotonic() + 300
     while not list(tmp_path.glob(f"{runner.PREFIX}*")):
         assert time.monotonic() < deadline, "the job does not start"
@@ -148,7 +148,7 @@ def round_trips_ms(options: str) -> list[float]:
 def test_the_delay_line_delays_each_packet_by_its_delay():
     times = sorted(round_trips_ms("--delay-us 20000"))
     assert len(times) == 20
-    # Never early; how late depends on who else uses this machine.
+    # A packet is never early; its lateness depends on the load of this machine.
     assert times[0] >= 40.0
     assert times[0] < 44.0
 
@@ -173,7 +173,7 @@ def test_the_delay_line_keeps_its_rate_and_harms_no_payload():
     )
     log = NetnsRunner().run(Job(script, limit_virtual_s=60)).check().log.split()
     seconds = (int(log[-1]) - int(log[-2])) / 1e9
-    # 5 MB at 20 Mbit/s are 2 s; headers, slow start and a busy machine add to it.
+    # 5 MB at 20 Mbit/s take 2 s; headers, slow start and a busy machine add to it.
     assert 2.0 <= seconds < 6.0
 
 

@@ -55,7 +55,7 @@ def quick(experiment):
 
 
 def as_if_run(experiment):
-    """Points of the quick form in which every background has 10 Mbit/s."""
+    """Points of the quick form, with 10 Mbit/s for every background."""
     return [
         point(s, 0 if s.control.is_none else 10e6, rival=rival(s, 5e6)) for s in quick(experiment)
     ]
@@ -187,7 +187,7 @@ def test_a_step_is_followed_where_half_of_its_results_are_right_and_not_where_th
     claims = im_measure.STEPS.paper.judge(
         [{"N": 5, "error_median": 0.1, "lines": [measured, true]}]
     )
-    # The last is of three packets, which were not measured.
+    # The last claim is about streams of three packets, which have no rows here.
     assert [claim.holds for claim in claims] == [True, False, False, False]
     assert "step 1, to 60 Mbit/s: median error 9.2 % with N = 5" in claims[0].text
 
@@ -220,7 +220,7 @@ def test_a_short_timer_costs_some_results_and_not_all(of_4_ms, holds):
         for timer, count in results.items()
     ]
     (claim,) = (c for c in im_timer.EXPERIMENT.paper.judge(rows) if "with 4 ms" in c.text)
-    # The paper's share is 28 %: from 14 to 64.
+    # The paper's share is 28 %, so the claim allows 14 to 64 %.
     assert claim.holds == holds
 
 
@@ -276,21 +276,21 @@ def test_ten_flows_back_are_a_row_of_their_own():
     row = lp_greedy.EXPERIMENT.rows(
         [point(mine[1], 0.15e6, rival=rival(mine[1], 0.75e6), back=back)]
     )[0]
-    # 56.25 kB of payload a second are 0.3 of 1.5 Mbit/s.
+    # 56.25 kB of payload per second are 0.3 of 1.5 Mbit/s.
     assert row["back_share"] == pytest.approx(0.3 * 1514 / 1448)
 
 
 def test_lp_by_marks_has_a_queue_that_marks_and_the_others_have_not():
     queues = {(s.control.name, s.path.queue) for s in quick(lp_web.EXPERIMENT)}
     marked = {control for control, queue in queues if queue == "lp-ecn"}
-    # And what it is held against.
+    # The reference has the same queue.
     assert marked == {"imtcp_lpecn", "none"}
     others = {control for control, queue in queues if queue == "droptail"}
     assert others == set(lp_web.EXPERIMENT.controls) - {"imtcp_lpecn"}
 
 
 def test_a_rise_is_found_by_the_first_average_near_the_new_truth():
-    # 100 Mbit/s less 40, 80, 40: 60, 20, 60 Mbit/s available, steps of 2 s after 1 s.
+    # The cross traffic takes 40, 80 and 40 of 100 Mbit/s, in steps of 2 s after the first second.
     steps = [(0, 40e6), (3, 80e6), (5, 40e6)]
     window = Window(1_000_000, 7_000_000)
     before = [60e6] * 4 + [20e6] * 4
@@ -299,7 +299,7 @@ def test_a_rise_is_found_by_the_first_average_near_the_new_truth():
         return im_passive.rises_s([*before, *after], steps, window, 100e6)
 
     assert rises_s([20e6, None, 50e6, 60e6]) == [1.5]
-    # Never: the whole step.
+    # If it is never found, the whole step counts.
     assert rises_s([20e6] * 4) == [2.0]
 
 
@@ -331,7 +331,7 @@ def test_more_of_the_link_than_reno_is_no_fault_and_more_flows_use_more():
         ]
         return [c.holds for c in im_share.AMONG.paper.judge(rows) if "Jain" not in c.text]
 
-    # The paper's two and 24 flows at 70 Mbit/s.
+    # The paper's values of two and of 24 flows at 70 Mbit/s.
     assert holds([(2, 0.856, 0.866), (24, 0.941, 0.886)]) == [True, True, True]
     assert holds([(2, 0.90, 0.96), (24, 0.92, 0.92)]) == [False, True, False]
 
@@ -358,7 +358,7 @@ def test_square_waves_leave_two_thirds_and_whole_periods_are_judged():
     for scenario in scenarios(lp_square.PERIOD, "imtcp_lp"):
         periods = scenario.times.measure_s / float(scenario.variant.split("s-")[0])
         assert periods == pytest.approx(round(periods))
-    # 10 Mbit/s less half the time two thirds of it are 6.67.
+    # The wave takes two thirds of 10 Mbit/s for half of the time, so 6.67 Mbit/s are available.
     row = lp_square.PERIOD.rows([point(quick(lp_square.PERIOD)[0], 10e6 / 3)])[0]
     assert row["U"] == pytest.approx(0.5, rel=1e-2)
 
@@ -408,7 +408,7 @@ def test_the_report_has_every_figure_and_says_what_was_not_run():
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A checkout of its own: nothing of the real one is written."""
+    """A checkout of its own, so that the test does not write into the real one."""
     monkeypatch.setattr(results.paths, "checkout", lambda: tmp_path)
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""Estimators that only watch: values worked by hand from their papers' formulas."""
+"""Estimators that only watch: results computed by hand from their papers' formulas."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ def test_what_is_held_until_the_next_is_judged_at_all_times_and_not_where_there_
 
 
 def test_westwood_is_its_filter_step_by_step():
-    # 1000 bytes in 100 ms are 80 kbit/s. tau = 500 ms, D = 100 ms: (900 B + 100 (b + b')) / 1100.
-    # First b = 80, b' = 0: 100 * 80 / 1100 = 7.2727; then 80 and 80: (900 * 7.2727 + 16000) / 1100.
+    # With tau = 500 ms and D = 100 ms, B' = (900 B + 100 (b + b')) / 1100. An ACK of 1000 bytes
+    # after 100 ms is a rate of 80 kbit/s:
+    #
+    # time    b   b'  B' in kbit/s
+    # 100 ms  80   0  100 * 80 / 1100 = 7.2727
+    # 200 ms  80  80  (900 * 7.2727 + 16000) / 1100 = 20.4959
     acks = [Ack(0, MSS), Ack(100_000, MSS), Ack(200_000, MSS)]
     found = passive.westwood(acks, MSS)
     assert found == [
@@ -43,8 +47,8 @@ def test_westwood_comes_to_a_steady_rate():
 
 
 def test_westwood_takes_a_silence_for_samples_of_zero():
-    # 500 ms without an ACK: one virtual sample of 0 after 250 ms, then 1000 bytes in 250 ms, 32
-    # kbit/s. From B = 0, b = 0: the virtual step keeps 0, the real one gives 250 * 32 / 1250 = 6.4.
+    # 500 ms without an ACK contain one virtual sample of 0, after 250 ms, which leaves B = 0. Then
+    # 1000 bytes in 250 ms are 32 kbit/s: B = 250 * 32 / 1250 = 6.4.
     assert passive.westwood([Ack(0, MSS), Ack(500_000, MSS)], MSS) == [
         (500_000, pytest.approx(6_400))
     ]
@@ -58,26 +62,27 @@ def test_acks_of_one_microsecond_are_one_sample():
 
 def test_a_duplicate_counts_as_a_segment_and_is_not_counted_again():
     acks = [Ack(1, MSS), Ack(2, 0), Ack(3, 0), Ack(4, 3 * MSS), Ack(5, 2 * MSS)]
-    # The hole's ACK tells of three, of which two duplicates told before.
+    # The ACK that fills the hole covers three segments; two duplicates have counted two of them.
     assert [n for _, n in passive.delivered(acks, MSS)] == [1000, 1000, 1000, 1000, 2000]
 
 
 def test_what_a_partial_ack_does_not_use_up_is_left_for_the_next():
     acks = [*(Ack(n, 0) for n in range(5)), Ack(6, 3 * MSS), Ack(7, 4 * MSS)]
-    # Five told before: three of them cover the first, which counts for itself alone; two are left.
+    # Duplicates counted five segments. Three of them cover the first ACK, which counts only its own
+    # segment. Two are left for the next.
     assert [n for _, n in passive.delivered(acks, MSS)][5:] == [1000, 2000]
 
 
 def test_hoes_rate_is_the_slope_of_three_acks_once_in_a_round_trip():
-    # Total bytes 2000, 4000, 6000 at 0, 1, 2 ms: 2 bytes/us. The next two round trips: at 100 ms
-    # with gaps of 2 ms, at 150 ms (too early).
+    # The first three ACKs carry 2 bytes per µs. The group at 50 ms is too early. The last group has
+    # gaps of 2 ms.
     times_ms = (0, 1, 2, 50, 51, 52, 100, 102, 104)
     found = passive.hoe([Ack(t * 1000, 2 * MSS) for t in times_ms], rtt_us=100_000)
     assert found == [(2_000, pytest.approx(16e6)), (104_000, pytest.approx(8e6))]
 
 
 def test_uneven_acks_have_the_least_squares_slope():
-    # x = 0, 1, 5 with mean 2; y = 0, 2, 4 with mean 2: (4 + 0 + 6) / (4 + 1 + 9).
+    # The means of x and of y are 2: (4 + 0 + 6) / (4 + 1 + 9).
     assert passive.slope([(0, 0), (1, 2), (5, 4)]) == pytest.approx(10 / 14)
     assert passive.slope([(1, 0), (1, 2)]) is None
 
@@ -88,7 +93,7 @@ def test_a_duplicate_breaks_hoes_row():
 
 
 def test_rab_counts_what_arrived_in_a_round_trip():
-    # After the first, 10 segments in 100 ms: 80 kbit in 0.1 s.
+    # After the first segment, ten arrive in 100 ms: 80 kbit in 0.1 s.
     arrivals = [(10_000 * n, MSS) for n in range(21)]
     assert passive.rab(arrivals, 100_000) == [
         (100_000, pytest.approx(800_000)),

@@ -1,4 +1,4 @@
-"""Sixteen kinds of path, and how long a flow stands still on each."""
+"""Sixteen kinds of path, and the longest stall of a flow on each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The quick form of the papers' figures, from their first guests to a verdict.
 
-All of them take a quarter of an hour of two cores, so CI alone runs all
-(``IMTCP_TEST_FIGURES=all``); else each commit runs one, chosen by its hash, and
-``IMTCP_TEST_FIGURES=LP-T1,BG-F6`` these.
+All of them take a quarter of an hour on two cores.  So only CI runs all
+(``IMTCP_TEST_FIGURES=all``).  Otherwise each commit runs one, chosen by its hash, and
+``IMTCP_TEST_FIGURES=LP-T1,BG-F6`` runs these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = [experiment.name for experiment in PAPERS if experiment.controls]
 
 
 def commit() -> int:
-    """The hash of the commit that is tested; 0 outside of a repository."""
+    """The hash of the tested commit; 0 outside of a repository."""
     found = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True
     )
@@ -40,7 +40,7 @@ def chosen() -> list[str]:
 
 
 def turn(number: int) -> str:
-    """The figure whose turn it is with this hash."""
+    """The figure that this hash selects."""
     return NAMES[number % len(NAMES)]
 
 
@@ -60,7 +60,7 @@ def test_a_quick_form_runs_to_its_verdict(name, tmp_path, capsys):
     words = [line.removeprefix(f"{name}: ") for line in lines if line.startswith(f"{name}: ")]
     assert len(words) == 1
     assert any(words[0].startswith(word) for word in (REPRODUCED, DIFFERS, NOT_REPRODUCED))
-    # Each claim has been judged, on numbers.
+    # Each claim has a verdict from numbers.
     claims = [line for line in lines if line.startswith(("  yes  ", "  no   "))]
     assert claims
     assert "(not measured)" not in "\n".join(claims)

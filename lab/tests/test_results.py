@@ -37,7 +37,7 @@ def scenarios():
 
 
 class FakeRunner:
-    """Answers at once; counts, and can fail or report an early end."""
+    """Returns at once; counts its jobs, and can fail or report an early end."""
 
     def __init__(self, files=FILES, exit_code=0):
         self.files, self.exit_code = files, exit_code
@@ -55,7 +55,7 @@ class FakeRunner:
 def test_times_are_counted_from_the_start_of_the_run():
     tables = raw.read_tables(JobResult(FILES, "", 0, {}))
     assert tables["queue"]["t_us"].to_list() == [10]
-    # The web client counts from the start already.
+    # The web client's times already count from the start.
     assert tables["web"]["start_us"].to_list() == [5]
 
 
@@ -209,7 +209,8 @@ def test_what_another_experiment_ran_at_this_commit_is_taken_from_it(tmp_path, m
     (other / ".part").mkdir()
     points = sweep.run_all(renamed, runner, own, jobs=1, others=[other, own])
     assert [p.scenario for p in points] == renamed
-    # 1 + 2 for the other; here the one of the commit before, and the one that it did not have
+    # Three jobs ran for the other experiment. Here run the point of the earlier commit, and the
+    # point that the other experiment lacked.
     assert len(runner.ran) == 5
     sweep.run_all(renamed, runner, own, jobs=1, fresh=True, others=[other, own])
     assert len(runner.ran) == 9
@@ -303,7 +304,7 @@ def test_a_commit_is_told_with_how_many_later_ones_changed_what_the_kernel_loads
     results.write_text(tmp_path / "core" / "include" / "rule.h", "int y;")
     committed(tmp_path)
     assert "(2 later commits changed" in results.told_of([f"{measured_at}-dirty"])
-    # Nothing is known about a history that is not here, or about several.
+    # The count is unknown for a commit outside of this history, and for several commits.
     assert results.told_of(["f" * 40]) == "f" * 40
     assert results.told_of(["a", "b"]) == "a, b"
     assert results.told_of([]) == "-"

@@ -1,4 +1,4 @@
-"""Traffic against the stream, as shell."""
+"""The shell of traffic in the reverse direction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_flows_back_go_from_the_first_client_to_the_foregrounds_sender():
         in text
     )
     assert 'imtcp-load bulk-server --listen 10.2.0.2:5003 --out "$OUT/back.csv"' in text
-    # Beside the foreground's own, which goes the other way.
+    # The foreground's own flows go the other way.
     assert "ns fg imtcp-load bulk-client --to 10.9.0.11:5002" in text
 
 

@@ -1,4 +1,4 @@
-"""Each rule of lab/rules.toml can be taken from today's sources."""
+"""Each rule of lab/rules.toml can be removed from today's sources."""
 
 from __future__ import annotations
 

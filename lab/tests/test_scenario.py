@@ -1,4 +1,4 @@
-"""Scenarios become jobs: the same one always the same job."""
+"""Scenarios become jobs: equal scenarios give equal jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix of paths, harm and use in each, and what is said of them."""
+"""The scoreboard's cells, harm and use in each, and the findings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_unknown_dimension_is_wrong_usage_and_says_which_there_are(capsys):
 def test_names_in_the_plane_lie_over_no_other_names(monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "png", lambda figure: drawn.append(figure) or b"")
-    # As near to each other as the busy corner has them.
+    # As near to each other as in the busiest corner of the real picture.
     near = [name for name in CONTROLS if name != "none"][:8]
     rows = [{"control": c, "I_mean": 0.1 + 0.02 * i, "U": 0.9} for i, c in enumerate(near)]
     figures.plane(rows)
@@ -56,7 +56,7 @@ def test_names_in_the_plane_lie_over_no_other_names(monkeypatch):
 
 
 def test_ten_calls_of_voice_send_as_g711_does():
-    # 500 packets of 214 bytes a second.
+    # 500 packets per second of 214 bytes.
     assert FOREGROUNDS["voice"].schedule == f"0:{500 * 214 * 8}"
     assert VOICE_FRAME_BYTES == 214
 
@@ -86,7 +86,7 @@ def test_harm_to_a_greedy_transfer_is_how_much_faster_it_is_alone():
         [point(none, rival=rival(none, 16e6)), point(bg, 3e6, rival=rival(bg, 12e6))]
     )
     assert rows[0]["I_mean"] == pytest.approx(1 / 3)
-    # Both together, of 20 Mbit/s; the rival's are bytes of payload.
+    # Background and rival together, of 20 Mbit/s; the rival's bytes are payload.
     assert rows[0]["U"] == pytest.approx((3 + 12 * 1514 / 1448) / 20, rel=2e-3)
 
 
@@ -158,7 +158,7 @@ def named_twice(cell, delay, marks, queue="droptail"):
 def test_one_algorithm_under_two_names_says_what_is_chance():
     rows = [*named_twice("base", 0.4, 0.45), *named_twice("flows-5", 0.8, 0.6)]
     assert scoreboard.of_two_names(rows) == pytest.approx(0.2)
-    # Where marks come it is two algorithms.
+    # Where a queue marks, the two names are two algorithms.
     marking = named_twice("flows-10", 0.2, 0.9, queue="red-ecn")
     assert scoreboard.of_two_names(rows + marking) == pytest.approx(0.2)
     assert "apart by up to 0.20 of U (one seed)" in scoreboard.text(rows, {"flows": (0, 5)})

@@ -1,4 +1,4 @@
-"""Ensembles, quantiles and Jain's index, against values worked by hand."""
+"""Statistics, quantiles and Jain's index, compared with results computed by hand."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_quantiles_interpolate():
 
 def test_the_distance_of_distributions_is_the_most_by_which_their_shares_differ():
     assert distance([1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]) == 0
-    # At 2 all of the first are there, and a third of the second.
+    # Up to 2 lie both values of the first, and one of three of the second.
     assert distance([1.0, 2.0], [1.5, 3.0, 4.0]) == pytest.approx(2 / 3)
     assert distance([1.0], [2.0]) == 1
     assert math.isnan(distance([], [1.0]))

@@ -33,7 +33,7 @@ def test_the_buffer_is_a_fifo_inside_the_shaper():
 def test_priority_puts_the_background_in_the_lower_of_two_full_buffers():
     script = Dumbbell(buffer_pkts=125, priority=True).script()
     assert "handle 11: pfifo limit 125" in script
-    # Fair within the background's class [LP §III]; the foreground's is as without it.
+    # Flows of the background's class take turns [LP §III]; the foreground's queue is as without it.
     assert "handle 12: fq limit 125 flow_limit 125 nopacing" in script
     assert "match ip src 10.1.0.2/32 flowid 10:2" in script
 
@@ -85,8 +85,12 @@ def test_red_marks_in_the_proportions_of_its_manual_and_hosts_ask_for_it():
 
 def test_a_queue_that_marks_from_delta_on_spares_who_does_not_ask_for_marks():
     script = Dumbbell(capacity_bps=1.5e6, buffer_pkts=15, queue="lp-ecn").script()
-    # 15 % of 15 frames of 1514 bytes. tc's rule for a burst of 4, a = 4 + 1 - 2.25 = 2.75:
-    # W = 1/4 gives (1 - 0.75^4) * 4 = 2.73, too little; 1/8 gives (1 - 0.875^4) * 8 = 3.31.
+    # The threshold is 15 % of 15 frames of 1514 bytes, 2.25 frames. For a burst of 4 tc wants at
+    # least 2.75:
+    #
+    # W    (1 - (1 - W)^4) / W
+    # 1/4  2.73, too little
+    # 1/8  3.31
     assert "red limit 22710 min 3406 max 3406 avpkt 1514 burst 4 " in script
     assert "ecn nodrop" in script
     assert "ns bg sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'" in script
@@ -105,7 +109,7 @@ def test_a_link_back_has_its_queue_before_the_delays():
 
 
 def test_a_thin_way_back_carries_half_of_the_delayed_acks():
-    # Every second packet of 1514 bytes is answered with 66: 436 of 20 000 kbit/s.
+    # ACKs of 66 bytes for every second packet of 1514 bytes take 436 of 20 000 kbit/s.
     path = Dumbbell(capacity_bps=20e6, way_back=WayBack(thinned=True))
     assert path.script().count("root cake bandwidth 217966bit ack-filter") == 2
 
@@ -164,7 +168,7 @@ def test_servers_have_links_of_their_own_rate():
     script = path.script()
     assert path.server_addresses == ("10.2.0.11", "10.2.0.12")
     assert "addr add 10.2.0.12/24 dev fg0" in script
-    # A frame and what accrues in 20 µs: 25 bytes and 239.
+    # A frame plus the bytes of 20 µs, 25 and 239.
     assert "classid 1:1 htb rate 10000000bit burst 1539 cburst 1539 " in script
     assert "classid 1:2 htb rate 95500000bit burst 1753 cburst 1753 " in script
     assert "u32 match ip src 10.2.0.12/32 flowid 1:2" in script
@@ -187,7 +191,7 @@ def test_hosts_behind_a_full_way_back_need_not_ask_for_their_router():
 def test_receivers_acknowledge_every_segment_where_that_is_asked_for():
     assert "quickack" not in Dumbbell().script()
     script = Dumbbell(prompt_acks=True).script()
-    # Once the host has a way out.
+    # The host needs its default route first.
     assert script.index("route add default via 10.9.0.1") < script.index("quickack 1")
 
 
@@ -209,11 +213,11 @@ def test_hosts_have_the_tcp_that_simulators_of_2003_had():
     lines = OF_2003.script(("bg", "rx")).splitlines()
     files = "tcp_recovery; echo 0 >tcp_early_retrans; echo 0 >tcp_frto"
     assert lines[0] == f"ns bg sh -c 'cd /proc/sys/net/ipv4; echo 0 >tcp_sack; echo 0 >{files}'"
-    # 1000 bytes with 40 of headers.
+    # 1000 bytes less 40 of headers.
     assert lines[2].endswith(" initcwnd 2 rto_min 1000ms advmss 960")
     assert OF_2003.first_rto() == "imtcp-load first-rto --ms 3000"
     script = Dumbbell(hosts=OF_2003).script()
-    # Once each host has a way out.
+    # Each host needs its default route first.
     assert script.index("route add default via 10.9.0.1") < script.index("rto_min")
     assert "first-rto --ms 3000" in script
 

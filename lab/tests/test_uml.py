@@ -1,4 +1,4 @@
-"""The fast guests: what they promise, and what they are held against."""
+"""The fast guests: their promises, and their agreement with stock kernels."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.vm
 
 
 def runner(**settings: float) -> UmlRunner:
-    """A runner, or skip the test."""
+    """A runner; skips the test if the kernel is missing."""
     stock(FAST)
     return UmlRunner(**settings)
 
 
 def guests(parent: int) -> list[int]:
-    """Process ids of the guests' kernels that `parent` runs; each leads a session of what it holds.
+    """Process ids of the guests' kernels that `parent` runs; each leads a session of its processes.
 
     Other tests run guests on this machine at the same time.
     """
@@ -37,7 +37,7 @@ def guests(parent: int) -> list[int]:
 
 
 def held(guest: int) -> list[int]:
-    """Process ids of a guest: its kernel, and what that holds."""
+    """Process ids of a guest: its kernel, and the processes that the kernel runs."""
     return _listed("--session", str(guest))
 
 
@@ -154,7 +154,7 @@ def test_an_interrupted_command_leaves_no_process(how, tmp_path: Path):
     assert process.returncode == (-9 if how == signal.SIGKILL else 130)
     _gone(guest)
     if how == signal.SIGKILL:
-        # The next guest removes what this one left, and what another is using stays.
+        # The next guest removes the remains of this one, but not those that another guest uses.
         runner().run(Job("true"))
     assert not shared.exists()
 

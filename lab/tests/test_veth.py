@@ -1,4 +1,4 @@
-"""As fast as the machine goes: ratios to Reno of the same round."""
+"""Speed without a bottleneck: ratios to Reno of the same round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from imtcp_lab.netns import NetnsRunner
 
 
 def files(**of_controls: tuple[float, int, int]) -> dict[str, bytes]:
-    """The files of a round: bytes a second, and ticks of user and of idle time, by control."""
+    """The files of a round, by control: bytes per second, ticks of user time, ticks of idle
+    time."""
     out = {}
     for name, (rate, user, idle) in of_controls.items():
         received = {"bits_per_second": rate * 8, "bytes": int(rate)}
@@ -32,7 +33,7 @@ def test_time_that_the_processors_are_idle_or_wait_for_a_disk_is_not_busy():
 
 
 def test_throughput_and_processor_time_are_ratios_to_reno_of_the_same_round():
-    # Half of Reno's bytes with as many ticks: twice as dear.
+    # Half of Reno's bytes with as many ticks cost twice as much per byte.
     round_files = files(reno=(4e9, 200, 0), imtcp_bg=(2e9, 200, 50))
     reno, background = veth.rows(round_files, named("reno,imtcp_bg"), 1)
     assert (reno["ratio"], reno["cpu_ratio"]) == (1, 1)

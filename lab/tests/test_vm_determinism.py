@@ -1,4 +1,4 @@
-"""The VM's promise: the same job gives the same bytes."""
+"""The VM's promise: equal jobs give equal bytes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from vm_guests import runner
 
 pytestmark = pytest.mark.vm
 
-#: 50 Mbit/s, 10 ms each way: one CUBIC flow for 2 s, its statistics and the times
-#: at which they were taken, the qdisc's counters, the kernel's.
+#: One CUBIC flow for 2 s at 50 Mbit/s, 10 ms each way. The results are the flow's statistics with
+#: their times, and counters of the qdisc and of the kernel.
 TRAFFIC = """\
 set -e
 ip netns add a
@@ -49,7 +49,7 @@ date +%s
 
 
 def same(first: JobResult, second: JobResult) -> None:
-    """Fail with the name of the file that differs."""
+    """Fails with the name of the file that differs."""
     assert set(first.files) == set(second.files)
     for name in first.files:
         assert first.files[name] == second.files[name], f"{name} differs"
@@ -57,14 +57,14 @@ def same(first: JobResult, second: JobResult) -> None:
 
 
 def sent_bytes(result: JobResult) -> int:
-    """Packets that netem let through at the bottleneck."""
+    """Bytes that netem let through at the bottleneck."""
     words = result.files["qdisc.txt"].decode().split()
     return int(words[words.index("Sent") + 1])
 
 
 @cache
 def undisturbed(series: str = "6.12") -> JobResult:
-    """One run with nobody beside it, which the others are held against."""
+    """A run on a quiet machine, the reference for the others."""
     return runner(series).run(Job(TRAFFIC, seed=5)).check()
 
 
@@ -76,7 +76,7 @@ def _burn(stop: threading.Event) -> None:
 @pytest.mark.parametrize("series", kernels.SERIES)
 def test_two_runs_of_real_traffic_are_equal_to_the_byte_on_a_busy_machine(series):
     quiet = undisturbed(series)
-    # About 50 Mbit/s for 2 s: this is traffic, not two equal failures.
+    # About 50 Mbit/s for 2 s: real traffic, not two equal failures.
     assert 10e6 < sent_bytes(quiet) < 14.6e6
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
@@ -107,14 +107,14 @@ def test_parallel_runs_do_not_disturb_each_other():
 
 def test_a_new_snapshot_of_the_same_guest_gives_the_same_bytes():
     runner()
-    # A guest of its own: the tests of others use the usual ones meanwhile.
+    # Its own snapshot, because other tests use the usual ones meanwhile.
     vm = VmRunner()
     job = Job(TRAFFIC, seed=3, warmup="true # only for this test")
     before = vm.run(job).check()
     saved = vm.prepare(job.warmup)
     shutil.rmtree(saved.path)
     again = vm.prepare(job.warmup)
-    # An unchanged machine: nobody built another imtcp in this moment.
+    # The machine must not have changed: somebody may have built another imtcp meanwhile.
     if again.environment["initramfs_sha256"] != saved.environment["initramfs_sha256"]:
         pytest.skip("the programs in the guest changed while the test ran")
     assert again.environment["guest_sha256"] == saved.environment["guest_sha256"]

@@ -1,4 +1,4 @@
-"""The VM's parts that need no guest: archives, modules, frames, mirrors, jobs."""
+"""The parts of the VM that need no guest: archives, modules, frames, mirrors, jobs."""
 
 from __future__ import annotations
 

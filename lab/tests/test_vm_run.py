@@ -1,4 +1,4 @@
-"""Jobs in the VM: their surroundings, their results, and their failures."""
+"""Jobs in the VM: their environment, their results, and their failures."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_progress_tells_virtual_seconds_in_rising_order():
     vm.run(Job("sleep 20"), seen.append).check()
     assert seen == sorted(seen)
     assert 19 <= seen[-1] <= 20.5
-    # An idle guest costs next to nothing: 20 virtual seconds in less than 5 of a core.
+    # An idle guest costs almost nothing: under 5 s of a core for 20 virtual seconds.
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 5
 
 
@@ -192,7 +192,7 @@ def test_a_full_disk_is_told_and_leaves_no_partial_snapshot(tmp_path: Path, monk
 )
 def test_hosts_have_the_timeouts_and_packets_that_are_set(hosts, asked_again, packet_bytes):
     send = "ns bg timeout 2.5 imtcp-load bulk-client --cc reno --duration 2 --to"
-    # Nobody answers there: the handshake is asked for again after the first timeout.
+    # No host answers there, so the kernel repeats the handshake after the first timeout.
     script = f"""{Dumbbell(hosts=hosts).script()}
         ip -n rt route add blackhole 10.77.0.0/16
         {send} 10.77.0.1:5001 || true
@@ -207,7 +207,7 @@ def test_hosts_have_the_timeouts_and_packets_that_are_set(hosts, asked_again, pa
     counted = dict(zip(names, numbers, strict=True))
     assert (int(counted["TCPSynRetrans"]) > 0) == asked_again
     came = json.loads(files["link.json"])[0]["stats64"]["rx"]
-    # With Ethernet's header; the connection's first and last packets are small.
+    # With Ethernet's header. The connection's first and last packets are small.
     assert came["bytes"] / came["packets"] == pytest.approx(packet_bytes + 14, rel=0.02)
 
 

@@ -1,4 +1,4 @@
-"""Guests for the tests: a kernel that this machine cannot get is a skip that says why."""
+"""Guests for the tests. If a kernel is not available, the test is skipped with the reason."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from imtcp_lab import vm
 from imtcp_lab.job import MissingPrerequisite
 
-#: Set in CI, where a missing kernel must not pass unnoticed.
+#: CI sets this, because a missing kernel must not go unnoticed there.
 REQUIRED = os.environ.get("IMTCP_REQUIRE_VM") == "1"
 
 
 @cache
 def _prepared(kernel: str) -> vm.VmRunner | vm.UmlRunner | str:
-    # It takes minutes to build.
+    # The build takes minutes.
     if kernel == vm.FAST and not vm.is_built() and not REQUIRED:
         return "the fast guests' kernel is not built (lab vm build --kernel uml)"
     runner = vm.guests_of(kernel)
@@ -30,7 +30,7 @@ def _prepared(kernel: str) -> vm.VmRunner | vm.UmlRunner | str:
 
 
 def runner(kernel: str = vm.DEFAULT_KERNEL) -> vm.VmRunner | vm.UmlRunner:
-    """A runner that is ready, or skip the test."""
+    """A runner that is ready; otherwise skips the test."""
     prepared = _prepared(kernel)
     if isinstance(prepared, str):
         pytest.skip(prepared)

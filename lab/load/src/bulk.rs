@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Greedy TCP: a client that sends for a time, a server that counts what arrives. With a rate, as much of it
-//! as the kernel's pacing lets by.
+//! Greedy TCP: a client that sends for a time, and a server that counts the arrived bytes. With a
+//! rate, the kernel paces each flow.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ pub struct ServerArgs {
     /// Address and port to listen on
     #[arg(long)]
     listen: SocketAddrV4,
-    /// Bytes are counted over so long
+    /// Interval over which bytes are counted
     #[arg(long = "interval", value_parser = parse_us, default_value = "100ms", value_name = "INTERVAL")]
     interval_us: u64,
     /// Result file (CSV: t_us of the interval's end, flow, peer, bytes)
@@ -40,10 +40,10 @@ pub struct ClientArgs {
     /// Flows at once
     #[arg(long, default_value_t = 1)]
     flows: u64,
-    /// Start each further flow so much later
+    /// Delay between the starts of two flows
     #[arg(long = "stagger", value_parser = parse_us, default_value = "0", value_name = "STAGGER")]
     stagger_us: u64,
-    /// Each flow sends at most this rate, in bit/s of its bytes
+    /// Greatest rate of each flow, in bit/s of its payload
     #[arg(long = "max-rate", value_parser = parse_bps, value_name = "RATE")]
     max_bps: Option<u64>,
     #[command(flatten)]
@@ -132,7 +132,7 @@ pub fn client(args: &ClientArgs) -> io::Result<()> {
         }
         poller.wait(end_us.min(open_us), &mut events)?;
         for event in events.iter().filter(|event| event.writable) {
-            // One sendfile fills the socket as far as it goes; epoll asks again.
+            // One sendfile fills the socket; epoll reports when there is room again.
             payload.send(&sockets[event.token as usize], u64::MAX)?;
         }
     }
@@ -150,7 +150,7 @@ fn open_flow(args: &ClientArgs) -> io::Result<Socket> {
     if let Some(bps) = args.max_bps {
         socket.max_rate(bps)?;
     }
-    // The run's end is the flow's end: what is still queued must not go on.
+    // The flow ends with the run, so queued data must not be sent later.
     socket.abort_on_close()?;
     socket.connect(args.to)?;
     Ok(socket)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Sets the first retransmission timeout of every connection in a cgroup.
 //!
-//! Linux has no setting for it. It asks a program of the cgroup for each connection
-//! (BPF_SOCK_OPS_TIMEOUT_INIT). The program is six instructions, so it stands here as bytes:
-//! the laboratory's guests have no compiler.
+//! Linux has no setting for this timeout. It asks a BPF program of the cgroup for each connection
+//! (BPF_SOCK_OPS_TIMEOUT_INIT). The laboratory's guests have no compiler, so the program is here as
+//! instructions.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ const PROG_ATTACH: libc::c_long = 8;
 const PROG_TYPE_SOCK_OPS: u32 = 13;
 const CGROUP_SOCK_OPS: u32 = 3;
 const ALLOW_MULTI: u32 = 2;
-/// Of `bpf_sock_ops.op`: the kernel asks for the timeout before a round trip is known.
+/// A value of `bpf_sock_ops.op`: the kernel asks for the timeout before the first RTT sample.
 const TIMEOUT_INIT: i32 = 1;
 
 #[derive(clap::Args)]
@@ -44,14 +44,14 @@ const fn insn(code: u8, destination: u8, source: u8, offset: i16, value: i32) ->
     Insn { code, registers: destination | source << 4, offset, value }
 }
 
-/// Answers one question of the kernel with a number of its ticks.
+/// Answers the kernel's question for the timeout with a number of ticks.
 fn program(ticks: i32) -> [Insn; 6] {
     const LOAD: u8 = 0x61;
     const STORE: u8 = 0x63;
     const SET: u8 = 0xb7;
     const SKIP_UNLESS: u8 = 0x55;
     const EXIT: u8 = 0x95;
-    // `op` and `reply` stand at the beginning of bpf_sock_ops.
+    // `op` and `reply` are at the beginning of bpf_sock_ops.
     [
         insn(LOAD, 2, 1, 0, 0),
         insn(SKIP_UNLESS, 2, 0, 2, TIMEOUT_INIT),
@@ -62,7 +62,7 @@ fn program(ticks: i32) -> [Insn; 6] {
     ]
 }
 
-/// The kernel's ticks in a time: the coarse clock advances by one of them.
+/// Converts a time to the kernel's ticks: the coarse clock advances by one of them.
 fn ticks(timeout_ms: u32) -> i32 {
     let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) };
@@ -76,7 +76,7 @@ struct LoadAttr {
     count: u32,
     insns: u64,
     license: u64,
-    /// The verifier's log, the kernel's version, flags, name, …: none.
+    /// Log of the verifier, version of the kernel, flags, name and so on: all empty.
     rest: [u64; 14],
 }
 
@@ -98,7 +98,7 @@ fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<i32> {
     Ok(value as i32)
 }
 
-/// The program stays after this process, until the cgroup goes.
+/// The program stays after this process ends, until the cgroup is removed.
 pub fn set(args: &Args) -> io::Result<()> {
     let insns = program(ticks(args.timeout_ms));
     let load = LoadAttr {

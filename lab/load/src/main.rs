@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Traffic generators and samplers of the laboratory: `imtcp-load`.
 //!
-//! One process does one thing in one thread. All times are CLOCK_MONOTONIC µs,
-//! so that what several of them write can be laid side by side.
+//! One process does one task in one thread. All times are CLOCK_MONOTONIC µs, so that the files of
+//! several processes share one clock.
 
 mod bulk;
 mod first_rto;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Just enough netlink to ask the kernel for a dump and walk the answer.
+//! As much of netlink as a dump request and its answer need.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -24,7 +24,7 @@ impl Netlink {
         Ok(Netlink { fd, sequence: 0, buffer: vec![0; 1 << 16] })
     }
 
-    /// Asks for a dump and calls `each(message type, payload)` per answer.
+    /// Asks for a dump and calls `each(message type, payload)` for every answer.
     pub fn dump(
         &mut self,
         kind: u16,
@@ -84,7 +84,7 @@ pub fn attributes(mut data: &[u8], mut each: impl FnMut(u16, &[u8])) {
     }
 }
 
-/// A number at `offset`; 0 where the kernel's structure is shorter.
+/// A number at `offset`; 0 if the kernel's structure is shorter.
 pub fn read_u16(data: &[u8], offset: usize) -> u16 {
     data.get(offset..offset + 2).map_or(0, |b| u16::from_ne_bytes([b[0], b[1]]))
 }

@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> io::Result<()> {
         sleep_until_ns(due_us * 1000);
         let t_us = now_us();
         netlink.dump(libc::RTM_GETQDISC, &request, |_, message| {
-            // Without strict checking the kernel tells of every device.
+            // Without strict checking the kernel reports every device.
             if read_u32(message, 4) != index {
                 return Ok(());
             }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Seeded random numbers: the same seed gives the same traffic, everywhere.
+//! Seeded random numbers: an equal seed gives equal traffic on every machine.
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// A stream of random numbers that depends on `seed` and `stream` alone.
+/// A stream of random numbers that depends only on `seed` and `stream`.
 pub struct Random(Pcg64);
 
 impl Random {
-    /// `stream` keeps the uses of one seed apart (arrivals, sizes, …), so that
-    /// drawing more of one does not shift another.
+    /// `stream` separates the uses of one seed (arrivals, sizes, …), so that more draws of one do
+    /// not shift another.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut bytes = [0u8; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         bytes[8..16].copy_from_slice(&stream.to_le_bytes());
         bytes[16..24].copy_from_slice(&0x696d_7463_7000_0001u64.to_le_bytes());
         let mut rng = Pcg64::from_seed(bytes);
-        // Neighbouring seeds give related first outputs: step past them.
+        // Neighbouring seeds give related first outputs, so skip them.
         for _ in 0..16 {
             rng.next_u64();
         }

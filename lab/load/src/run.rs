@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What all subcommands share: when to start, when to stop, where to write.
+//! Parts that all subcommands share: start, end, and output file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,7 +14,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-/// SIGTERM and SIGINT end a run in order: results are still written.
+/// SIGTERM and SIGINT end a run in order, and it still writes its results.
 pub fn catch_signals() {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
@@ -33,7 +33,7 @@ pub struct Span {
     /// Start at this CLOCK_MONOTONIC time in µs (see `now`); 0: at once
     #[arg(long, default_value_t = 0)]
     pub at_us: u64,
-    /// Run for so long after the start (s, or with unit ms, us); 0: until SIGTERM
+    /// Length of the run (s, or with unit ms, us); 0: until SIGTERM
     #[arg(long = "duration", value_parser = crate::units::parse_us, default_value = "0", value_name = "DURATION")]
     pub duration_us: u64,
 }
@@ -57,7 +57,7 @@ impl Span {
     }
 }
 
-/// A result file in CSV with a header line; complete only after `finish`.
+/// A CSV file of results with a header line; complete only after `finish`.
 pub struct Csv(BufWriter<File>);
 
 impl Csv {

@@ -3,15 +3,15 @@
 
 use crate::units::{parse_bps, parse_us};
 
-/// Rates over time; before the first step nothing is sent.
+/// Rates over time; nothing is sent before the first step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// (start_us, rate_bps), strictly rising in time.
+    /// (start_us, rate_bps), in strictly rising order of time.
     steps: Vec<(u64, u64)>,
 }
 
 impl Schedule {
-    /// Reads `TIME:RATE,…` (`0:0,10:70M,20:30M`), or the square wave
+    /// Reads `TIME:RATE,…` (such as `0:0,10:70M,20:30M`), or the square wave
     /// `square:LOW:HIGH:PERIOD` (high in each period's first half) up to `end_us`.
     pub fn parse(text: &str, end_us: u64) -> Result<Self, String> {
         if let Some(wave) = text.strip_prefix("square:") {
@@ -49,7 +49,7 @@ impl Schedule {
         Ok(Schedule { steps })
     }
 
-    /// The rate in force at `t_us`, and when it ends (`u64::MAX`: never).
+    /// The rate at `t_us`, and the time at which it ends (`u64::MAX`: never).
     pub fn at(&self, t_us: u64) -> (u64, u64) {
         let next = self.steps.partition_point(|(start_us, _)| *start_us <= t_us);
         let rate_bps = if next == 0 { 0 } else { self.steps[next - 1].1 };

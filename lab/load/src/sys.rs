@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The few system calls that the generators need, as safe functions.
 //!
-//! Everything runs in one thread around epoll, because the laboratory's guest
-//! has one slow processor that must go on forwarding packets meanwhile.
+//! Everything runs in one thread around epoll: the laboratory's guest has one slow processor, which
+//! must also forward packets.
 
 use std::io;
 use std::mem;
@@ -18,14 +18,14 @@ fn check(value: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// CLOCK_MONOTONIC in µs: the one clock of all result files, and the kernel's own.
+/// CLOCK_MONOTONIC in µs: the clock of all result files, and of the kernel.
 pub fn now_us() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
 }
 
-/// Sleeps until `t_ns` of CLOCK_MONOTONIC (at once if that is over).
+/// Sleeps until `t_ns` of CLOCK_MONOTONIC; returns at once if that has passed.
 pub fn sleep_until_ns(t_ns: u64) {
     let t = libc::timespec {
         tv_sec: (t_ns / 1_000_000_000) as libc::time_t,
@@ -36,13 +36,12 @@ pub fn sleep_until_ns(t_ns: u64) {
     };
 }
 
-/// Without this the kernel may wake a sleeper 50 µs late, a third of a packet's
-/// time at 70 Mbit/s.
+/// Otherwise the kernel may wake a sleeper 50 µs late, a third of a packet's time at 70 Mbit/s.
 pub fn precise_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
-/// Lets a run with hundreds of connections open its sockets.
+/// Raises the limit of open files, so that a run with hundreds of connections can open its sockets.
 pub fn raise_file_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     unsafe {
@@ -121,14 +120,14 @@ impl Socket {
         Ok(())
     }
 
-    /// Has the kernel pace what is sent to at most this rate.
+    /// Lets the kernel pace the socket to at most this rate.
     pub fn max_rate(&self, bps: u64) -> io::Result<()> {
-        // The option is 32 bits wide, in bytes a second, and all ones are no limit.
+        // The option has 32 bits, in bytes per second; all ones mean no limit.
         let bytes_per_s = i32::try_from(bps / 8).map_err(io::Error::other)?;
         self.option(libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_s)
     }
 
-    /// Makes `close` send a reset and forget unsent data: the flow stops now.
+    /// Makes `close` send a reset and drop unsent data, so that the flow stops at once.
     pub fn abort_on_close(&self) -> io::Result<()> {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         check(unsafe {
@@ -155,7 +154,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Starts connecting; a TCP socket is writable when it is done.
+    /// Starts to connect; a TCP socket becomes writable when it is connected.
     pub fn connect(&self, address: SocketAddrV4) -> io::Result<()> {
         let raw = to_sockaddr(address);
         let result = check(unsafe {
@@ -187,7 +186,7 @@ impl Socket {
         Ok(Some((Socket(unsafe { OwnedFd::from_raw_fd(fd) }), peer)))
     }
 
-    /// Writes; None when the socket is full.
+    /// Writes; None if the socket is full.
     pub fn send(&self, data: &[u8]) -> io::Result<Option<usize>> {
         let n = unsafe {
             libc::send(self.as_raw_fd(), data.as_ptr().cast(), data.len(), libc::MSG_NOSIGNAL)
@@ -201,14 +200,15 @@ impl Socket {
         would_block(check_size(n))
     }
 
-    /// Takes up to `limit` bytes off a TCP socket without copying them (0: end).
+    /// Takes up to `limit` bytes from a TCP socket without a copy (0: end).
     pub fn discard(&self, limit: usize) -> io::Result<Option<usize>> {
         let n =
             unsafe { libc::recv(self.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
         would_block(check_size(n))
     }
 
-    /// Takes one datagram: its length, and its beginning in `head`; the rest stays in the kernel.
+    /// Takes one datagram: returns its length, and its beginning in `head`. The rest stays in the
+    /// kernel.
     pub fn receive_head(&self, head: &mut [u8]) -> io::Result<Option<usize>> {
         let n = unsafe {
             libc::recv(self.as_raw_fd(), head.as_mut_ptr().cast(), head.len(), libc::MSG_TRUNC)
@@ -233,7 +233,7 @@ fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Pages of zeros that are sent again and again without copying them.
+/// Pages of zeros that are sent again and again without a copy.
 pub struct Payload {
     fd: OwnedFd,
     length: usize,
@@ -249,7 +249,7 @@ impl Payload {
         Ok(Payload { fd, length })
     }
 
-    /// Sends up to `limit` bytes; None when the socket is full.
+    /// Sends up to `limit` bytes; None if the socket is full.
     pub fn send(&self, socket: &Socket, limit: u64) -> io::Result<Option<usize>> {
         let mut offset: libc::off_t = 0;
         let count = limit.min(self.length as u64) as usize;
@@ -259,10 +259,10 @@ impl Payload {
     }
 }
 
-/// An epoll instance; each descriptor carries a number of the caller's.
+/// An epoll instance; each descriptor has a number from the caller.
 pub struct Poller(OwnedFd);
 
-/// What happened to one descriptor.
+/// An event of one descriptor.
 #[derive(Clone, Copy)]
 pub struct Event {
     pub token: u64,
@@ -294,7 +294,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, socket, token, write)
     }
 
-    /// Waits until something happens or `until_us` is over (u64::MAX: for ever).
+    /// Waits until an event or until `until_us` (u64::MAX: without end).
     pub fn wait(&self, until_us: u64, events: &mut Vec<Event>) -> io::Result<()> {
         let mut raw: [libc::epoll_event; 64] = unsafe { mem::zeroed() };
         let left_us = until_us.saturating_sub(now_us()).min(3_600_000_000);

@@ -27,10 +27,10 @@ pub struct Args {
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
-/// Established and closing states, but no TIME_WAIT and no listeners.
+/// Established and closing states, without TIME_WAIT and listeners.
 const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9;
 const MESSAGE: usize = 72;
-// Offsets in struct tcp_info (stable: fields are only ever appended).
+// Offsets in struct tcp_info (stable: the kernel only ever appends fields).
 const TCPI_RTT: usize = 68;
 const TCPI_SND_CWND: usize = 80;
 const TCPI_TOTAL_RETRANS: usize = 100;
@@ -38,7 +38,7 @@ const TCPI_BYTES_ACKED: usize = 120;
 const TCPI_BYTES_RECEIVED: usize = 128;
 const TCPI_DATA_SEGS_IN: usize = 152;
 
-/// One connection at one moment.
+/// One connection at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sample {
     local_port: u16,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Writes a file tree for real programs to transfer, the same for every run.
+//! Writes a file tree that real programs transfer; it is equal in every run.
 
 use std::fs;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub struct Args {
     seed: u64,
 }
 
-/// Files in a directory before the next one begins.
+/// Files per directory.
 const FILES_PER_DIRECTORY: usize = 32;
 
 pub fn run(args: &Args) -> io::Result<()> {
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> io::Result<()> {
         let mut file = fs::File::create(directory.join(format!("f{index:05}.bin")))?;
         let mut rest = size as usize;
         while rest > 0 {
-            // Contents that no program can compress or guess.
+            // Random contents, so that no program can compress them.
             for word in block.chunks_exact_mut(8) {
                 word.copy_from_slice(&random.next_u64().to_ne_bytes());
             }

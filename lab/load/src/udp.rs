@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Unresponsive UDP traffic with exact rates, and a sink that counts it and tells its delays.
+//! Unresponsive UDP traffic with exact rates, and a sink that counts packets and their delays.
 //!
-//! A datagram begins with the time at which it left, CLOCK_MONOTONIC µs: both ends are processes of
+//! A datagram begins with the time of its departure, CLOCK_MONOTONIC µs: both ends are processes on
 //! one machine.
 
 use std::io;
@@ -14,7 +14,7 @@ use crate::schedule::Schedule;
 use crate::sys::{now_us, precise_timers, sleep_until_ns, Socket};
 use crate::units::parse_us;
 
-/// The time at a datagram's beginning.
+/// Length of the time at a datagram's beginning.
 const STAMP_BYTES: usize = 8;
 
 #[derive(clap::Args)]
@@ -25,7 +25,7 @@ pub struct Args {
     /// Rates over time: 30M, or 0:0,10:70M,20:30M, or square:LOW:HIGH:PERIOD
     #[arg(long)]
     schedule: String,
-    /// Frame sizes in bytes, drawn evenly from this list (repeat one for weight)
+    /// Frame sizes in bytes, each drawn with the same probability (repeat one for more weight)
     #[arg(long, value_delimiter = ',', default_value = "1514")]
     frames: Vec<usize>,
     /// Bytes of a frame that are not payload (Ethernet 14, IPv4 20, UDP 8)
@@ -45,10 +45,10 @@ pub struct SinkArgs {
     /// Address and port to receive on
     #[arg(long)]
     listen: SocketAddrV4,
-    /// Bytes are counted over so long
+    /// Interval over which bytes are counted
     #[arg(long = "interval", value_parser = parse_us, default_value = "100ms", value_name = "INTERVAL")]
     interval_us: u64,
-    /// It looks for datagrams so often: delays are exact to this
+    /// Interval between looks for datagrams: the resolution of their delays
     #[arg(long = "wake", value_parser = parse_us, default_value = "5ms", value_name = "INTERVAL")]
     wake_us: u64,
     /// Result file (CSV: t_us of the interval's end, packets, payload bytes, sum and greatest of
@@ -59,8 +59,8 @@ pub struct SinkArgs {
     span: Span,
 }
 
-/// Sends frames at the schedule's rate; the rate counts whole frames, as the
-/// bottleneck's shaper does. A late packet does not delay those after it.
+/// Sends frames at the schedule's rate, which counts whole frames like the bottleneck's shaper. A
+/// late packet does not delay the next ones.
 pub fn send(args: &Args) -> io::Result<()> {
     let text = if args.schedule.contains(':') {
         args.schedule.clone()
@@ -93,7 +93,7 @@ pub fn send(args: &Args) -> io::Result<()> {
         let frame = args.frames[random.below(args.frames.len())];
         sleep_until_ns(due_ns);
         payload[..STAMP_BYTES].copy_from_slice(&now_us().to_le_bytes());
-        // A full socket buffer or an unreachable peer is loss, as on any wire.
+        // A full socket buffer or an unreachable peer is a loss, as on a wire.
         let _ = socket.send(&payload[..frame - args.overhead_bytes]);
         let mean_gap_ns = frame as f64 * 8e9 / rate_bps as f64;
         let gap_ns = if args.poisson { random.exponential(mean_gap_ns) } else { mean_gap_ns };
@@ -102,7 +102,7 @@ pub fn send(args: &Args) -> io::Result<()> {
     Ok(())
 }
 
-/// What arrived in an interval.
+/// Arrivals in an interval.
 #[derive(Default)]
 struct Arrived {
     packets: u64,
@@ -120,7 +120,7 @@ impl Arrived {
     }
 }
 
-/// Counts datagrams. It wakes now and then, not per packet, to leave the guest's processor to the
+/// Counts datagrams. It wakes at intervals, not per packet, to leave the guest's processor to the
 /// traffic.
 pub fn sink(args: &SinkArgs) -> io::Result<()> {
     let socket = Socket::udp()?;

@@ -20,7 +20,7 @@ pub fn parse_us(text: &str) -> Result<u64, String> {
     Ok(value.round() as u64)
 }
 
-/// A non-negative number with one of `suffixes`; an unmatched text must be bare.
+/// A non-negative number with one of `suffixes`, or without a suffix.
 fn scaled(text: &str, suffixes: &[(&str, f64)]) -> Result<f64, String> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (digits, suffix) = text.split_at(split);

@@ -1,5 +1,4 @@
-"""A digest of what scenarios ask for. It tells whether a kept record belongs to the scenarios of
-now."""
+"""A digest of scenarios: does a stored record belong to today's scenarios?"""
 
 from __future__ import annotations
 
@@ -11,12 +10,13 @@ from typing import Any
 
 from imtcp_lab.scenario import Scenario
 
-#: How something is called in tables decides nothing.
+#: Fields that are only names in tables.
 _WORDS = ("label",)
 
 
 def digest(scenarios: Sequence[Scenario]) -> str:
-    """SHA-256 of all that differs from its default: a new field with a default changes nothing."""
+    """SHA-256 of every field that differs from its default. So a new field with a default changes
+    nothing."""
     told = json.dumps([_told(scenario) for scenario in scenarios], sort_keys=True, default=str)
     return hashlib.sha256(told.encode()).hexdigest()
 

@@ -1,7 +1,7 @@
-"""A path that changes while it is used: its rate, its round trip, what it loses.
+"""Changes of a path's capacity and round trip during a run.
 
-The changes are commands of tc at times that are known before the run, so that a seed gives the same
-path to every control.
+Each change is a ``tc`` command at a time known before the run. So a seed gives every control the
+same path.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-#: While a link is out it carries a frame a second: tc knows no rate of 0.
+#: During an outage the link carries one frame a second: tc accepts no rate of 0.
 OUT_BPS = 12_112.0
 
 
 @dataclass(frozen=True)
 class Change:
-    """From a time on; what is None stays as it was."""
+    """The path from a time on; None: no change of that value."""
 
-    #: After ``$T0``.
+    #: Seconds after ``$T0``.
     at_s: float
     capacity_bps: float
-    #: The background's round trip without queues.
+    #: Base RTT of the background.
     rtt_ms: float | None = None
 
     def __post_init__(self) -> None:
@@ -31,7 +31,7 @@ class Change:
 def mean_capacity_bps(
     first_bps: float, changes: Sequence[Change], start_s: float, end_s: float
 ) -> float:
-    """The mean of a path that begins with a capacity, between two times after ``$T0``."""
+    """The mean capacity between two times after ``$T0`` of a path that begins with `first_bps`."""
     if not changes:
         return first_bps
     edges = [(0.0, first_bps), *((c.at_s, c.capacity_bps) for c in changes)]
@@ -42,7 +42,8 @@ def mean_capacity_bps(
 
 
 def script(changes: Iterable[Change], commands: Sequence[Sequence[tuple[str, str]]]) -> str:
-    """Shell that makes them beside the traffic: for each, lines for tc by namespace."""
+    """Shell that runs in the background and makes the changes; `commands` has, for each,
+    (namespace, line for tc)."""
     steps = []
     for change, lines in zip(changes, commands, strict=True):
         tc = "; ".join(f"tc -n {namespace} {line}" for namespace, line in lines)

@@ -30,7 +30,7 @@ MODULES: tuple[str, ...] = (
     "imtcp_lab.loss_schedule",
 )
 
-#: Exit codes beside 0 and argparse's 2 (wrong usage).
+#: Exit codes besides 0 and argparse's 2 (wrong usage).
 EXIT_FAILED = 1
 EXIT_PREREQUISITE = 3
 EXIT_LAB = 4
@@ -65,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _terminate(signum: int, frame: object) -> None:
-    """Make SIGTERM unwind like Ctrl-C, so that everything is cleaned up."""
+    """Makes SIGTERM unwind like Ctrl-C, so that everything cleans up."""
     raise KeyboardInterrupt
 
 
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_PIPE
     except OSError as error:
-        # A full disk, a directory that may not be written: what is saved stays, whole.
+        # A full disk, or a directory without write permission: saved points stay complete.
         where = f"{error.filename}: " if error.filename else ""
         print(f"lab: {where}{error.strerror or error}", file=sys.stderr)
         return EXIT_LAB

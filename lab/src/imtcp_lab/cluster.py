@@ -1,7 +1,7 @@
-"""Runs jobs on a Dask cluster: the same sweep, on more machines.
+"""Runs jobs on a Dask cluster: the same sweep on more machines.
 
-Each worker needs a checkout that is built as here, found by its own work directory
-or ``$IMTCP_ROOT``; jobs themselves carry everything else.
+Each worker needs a checkout built like this one, in its work directory or at ``$IMTCP_ROOT``.
+Everything else is in the job.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from distributed import Client
 
 from imtcp_lab.job import Job, JobResult, LabError, Progress, Runner
 
-#: Seconds between looks at a job that runs elsewhere.
+#: Seconds between polls of a remote job.
 POLL_S = 0.5
 
 
 def run_there(runner: Runner, job: Job) -> JobResult:
-    """What a worker does."""
+    """Runs a job on a worker."""
     return runner.run(job)
 
 
 class ClusterRunner:
-    """A :class:`~imtcp_lab.job.Runner` that hands jobs to another one, elsewhere."""
+    """A :class:`~imtcp_lab.job.Runner` that lets the workers of a cluster run jobs with another
+    runner."""
 
     def __init__(self, inner: Runner, client: Client) -> None:
         self.inner = inner
@@ -38,12 +39,12 @@ class ClusterRunner:
 
     @property
     def slots(self) -> int:
-        """Jobs that the cluster runs at once: a core each."""
+        """Jobs that the cluster runs at once, one per core."""
         return max(1, sum(self.client.nthreads().values()))
 
     def run(self, job: Job, progress: Progress | None = None) -> JobResult:
-        """Run `job` on some worker; `progress` hears only that it still runs."""
-        # Two equal jobs are two runs: the caller decides what is run again.
+        """Run `job` on some worker; `progress` learns only that the job still runs."""
+        # Equal jobs run twice: only the caller may reuse a result.
         future = self.client.submit(run_there, self.inner, job, pure=False)
         try:
             while not future.done():

@@ -1,4 +1,4 @@
-"""The background's controls: what a scenario is repeated with."""
+"""The controls of the background, which an experiment compares."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Control:
-    """How the background behaves, or that there is none."""
+    """A behaviour of the background, or no background."""
 
     name: str
     #: Kernel name of the congestion control; None: no background at all.
     congestion_control: str | None
-    #: ``imtcp run --mode`` for real programs; None: the kernel's own control.
+    #: Mode of ``imtcp run --mode`` for real programs; None: a control of the kernel itself.
     run_mode: str | None = None
     #: The bottleneck serves the foreground first.
     priority: bool = False
-    #: Its host paces what it sends, which the control itself does not ask for.
+    #: The background's host paces its packets, although the control does not ask for pacing.
     paced: bool = False
     #: One line for tables and legends.
     label: str = ""
-    #: Parameters of the mode, as ``imtcp run --param`` takes them.
+    #: Parameters of the mode, as for ``imtcp run --param``.
     params: tuple[str, ...] = ()
-    #: Given by ``imtcp run``, which also marks packets; not by socket option.
+    #: ``imtcp run`` sets the control and also marks packets; otherwise a socket option sets it.
     by_run: bool = False
-    #: Given to the receiver, by ``imtcp run``; the sender has the congestion control as it is.
+    #: ``imtcp run`` runs at the receiver; the sender has its ordinary congestion control.
     receives: bool = False
-    #: Its sender keeps to this share of the link, whoever else is there.
+    #: The sender keeps to this share of the link, whoever else uses it.
     share: float | None = None
 
     @property
     def is_none(self) -> bool:
-        """Nothing competes with the foreground: what all others are held against."""
+        """Nothing competes with the foreground: the reference for all other controls."""
         return self.congestion_control is None
 
     @property
     def must_be_allowed(self) -> bool:
-        """``imtcp up`` loads it on request alone."""
+        """``imtcp up`` loads it only on request."""
         return self.run_mode == "nocc"
 
     @property
     def needs_imtcp(self) -> bool:
-        """The project's BPF programs must be loaded."""
+        """Whether the project's BPF programs must be loaded."""
         return self.run_mode is not None
 
 
@@ -55,7 +55,7 @@ PRIORITY_BBR = Control(
     "priority_bbr", "bbr", priority=True, label="BBR under strict priority (ideal beside loss)"
 )
 
-#: All controls by name; the kernel's own are plain congestion control modules.
+#: All controls by name. Those of the kernel itself are plain congestion control modules.
 CONTROLS: dict[str, Control] = {
     control.name: control
     for control in (
@@ -119,7 +119,7 @@ CONTROLS: dict[str, Control] = {
 
 
 def named(names: str | list[str]) -> list[Control]:
-    """Controls from a comma-separated text or a list; raises ValueError."""
+    """The controls in a comma-separated text or a list; raises ValueError for an unknown one."""
     parts = names.split(",") if isinstance(names, str) else names
     unknown = [name for name in parts if name not in CONTROLS]
     if unknown:

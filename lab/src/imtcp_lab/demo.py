@@ -24,7 +24,7 @@ from imtcp_lab.traffic import Rsync, Times, Web
 DEFAULT_CONTROLS = ("none", "cubic", "bbr", "tcp_lp", "imtcp_bg", "priority")
 PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=30, buffer_pkts=1000)
 WEB = Web(load=0.4)
-#: Somebody waits for it: each second costs four to six of a processor in every guest.
+#: Short, because somebody waits for the demo.
 TIMES = Times(warmup_s=4, measure_s=9, drain_s=1.5)
 
 COLUMNS = (
@@ -69,7 +69,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 
 def scenarios(controls: Sequence[Control], seeds: int) -> list[Scenario]:
-    """All points, the seeds outermost, so that a first full set is there early."""
+    """All points, in order of seed, so that the first complete set is there early."""
     return [
         Scenario(PATH, WEB, Rsync(), control, TIMES, seed=seed)
         for seed in range(1, seeds + 1)
@@ -78,7 +78,7 @@ def scenarios(controls: Sequence[Control], seeds: int) -> list[Scenario]:
 
 
 def available_controls(names: str, *, to_run: bool = True) -> list[Control]:
-    """The wanted controls; an error where one is `to_run` that needs an unbuilt imtcp."""
+    """The controls of these names; an error if one is `to_run` and its imtcp is not built."""
     controls = named(names)
     if all(control.is_none for control in controls):
         raise ValueError("none is what the others are compared with: name one more in --controls")
@@ -95,7 +95,7 @@ def available_controls(names: str, *, to_run: bool = True) -> list[Control]:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run, print the table, write the report."""
+    """Runs the demo, prints the table, writes the report."""
     if args.seeds < 1 or args.jobs < 1:
         print("lab demo: --seeds and --jobs are at least 1", file=sys.stderr)
         return 2
@@ -126,7 +126,7 @@ def run(
     jobs: int,
     fresh: bool,
 ) -> list[Point]:
-    """Measure all points."""
+    """Measures all points."""
     wanted = scenarios(controls, seeds)
     return sweep.run_all(wanted, runner, out / "points", jobs=jobs, fresh=fresh, label="demo")
 
@@ -141,7 +141,7 @@ def _shown(path: Path) -> str:
 def write_outputs(
     out: Path, points: Sequence[Point], rows: Sequence[dict[str, Any]], seeds: int
 ) -> None:
-    """``results.json``, the pictures and the report; each whole or not at all."""
+    """Writes ``results.json``, the pictures and the report, each either complete or not at all."""
     results.write_json(
         out / "results.json", [{key: row.get(key) for key in RESULT_KEYS} for row in rows]
     )

@@ -1,8 +1,9 @@
-"""Paths where people are, each with a name: what it is made of, and where its numbers are from.
+"""Named paths like those that people use. Each entry states its parts and the source of its
+numbers.
 
-The link that is crossed is the bottleneck in the direction of the data; its way back is that of the
-ACKs.  A range in a source becomes one value here; a choice of ours says so.  Seeds differ in
-what a path does by chance: a radio's rates, where losses fall.
+The bottleneck is the link in the direction of the data; the way back carries the ACKs. Where a
+source gives a range, one value stands here. "Ours" marks a value that no source gives. A seed
+decides what happens by chance: the rates of a radio, the packets that are lost.
 """
 
 from __future__ import annotations
@@ -15,26 +16,26 @@ from imtcp_lab.changes import OUT_BPS, Change
 from imtcp_lab.queues import CAKE, CODEL_ECN, FQ, FQ_CODEL, PFIFO_FAST, PIE, RED_ECN, WayBack
 from imtcp_lab.topology import Dumbbell, bdp_pkts
 
-#: A radio's changes are made up to here; longer runs would go on with the last rate.
+#: Radio paths change their rate up to this time. A longer run keeps the last rate.
 LONGEST_S = 120.0
 
-#: Wi-Fi: Linux's ath9k long bounded an aggregate to 4 ms of air.
+#: Wi-Fi: ath9k, a Linux driver, long limited an aggregate to 4 ms of air time.
 AGGREGATE_MS = 4.0
-#: TCP gets some four fifths of 802.11n's rates, 13 to 65 Mbit/s with one antenna.  Ours.
+#: Ours: about four fifths, as TCP goodput, of 802.11n's rates with one antenna (13 to 65 Mbit/s).
 WIFI_BPS = (10.4e6, 20.8e6, 41.6e6, 52e6)
-#: Ours: someone walks about, and the rate control follows.
+#: Ours: every 0.2 s the rate moves with this probability, as if somebody walked about.
 WIFI_CHANGE_S, WIFI_MOVES = 0.2, 0.5
 
-#: LTE: a cell's rate as a walk between neighbours, a queue of a second.  Ours; Mahimahi's traces
-#: (Netravali et al., ATC 2015) vary by ten within seconds.
+#: LTE, ours: the rate of a cell walks between neighbouring values, and the queue holds one second.
+#: For comparison, Mahimahi's traces (Netravali et al., ATC 2015) vary tenfold within seconds.
 LTE_BPS = (2e6, 4e6, 8e6, 16e6, 32e6)
 LTE_CHANGE_S, LTE_MOVES = 0.1, 0.2
 
-#: Cable: ours, of the order of DOCSIS 3.1's request and grant.  RFC 8034 has its PIE.
+#: Cable, ours: about the delay of a request and grant in DOCSIS 3.1. RFC 8034 describes its PIE.
 GRANT_MS = 4.0
 
-#: Starlink: a terminal gets another satellite each 15 s (Huston, NANOG 92, 2024).  How long it is
-#: out then, its rates and its round trips are ours.
+#: Starlink: a terminal changes its satellite every 15 s (Huston, NANOG 92, 2024). Ours: the length
+#: of the outage, the rates and the round trips.
 STARLINK_SLOT_S = 15.0
 STARLINK_OUT_S = 0.1
 STARLINK_BPS = (10e6, 30e6)
@@ -43,17 +44,18 @@ STARLINK_RTT_MS = (35.0, 60.0)
 
 @dataclass(frozen=True)
 class Everyday:
-    """A kind of path that people have."""
+    """One kind of path that people use."""
 
     about: str
-    #: For a seed.
+    #: Makes the path for a seed.
     path: Callable[[int], Dumbbell]
-    #: Longer where a start takes longer.
+    #: Longer where a flow needs longer to start.
     warmup_s: float = 5.0
 
 
 def _walk(seed: int, rates_bps: Sequence[float], every_s: float, moves: float) -> list[Change]:
-    """From the middle on, to a neighbour with a probability each time."""
+    """A random walk over the rates, from the middle one on. Each step moves to a neighbour with
+    probability `moves`."""
     draw, at = random.Random(seed), len(rates_bps) // 2
     out = []
     for i in range(1, round(LONGEST_S / every_s)):
@@ -108,7 +110,7 @@ def _starlink(seed: int) -> Dumbbell:
 
 
 def _steady(capacity_mbps: float, rtt_ms: float, bdps: float = 1.0, **more: object) -> Callable:
-    """A path of which no seed knows another form."""
+    """A path that is the same for every seed."""
     capacity_bps = capacity_mbps * 1e6
     buffer_pkts = max(2, round(bdps * bdp_pkts(capacity_bps, rtt_ms / 1e3)))
     made = {
@@ -120,7 +122,7 @@ def _steady(capacity_mbps: float, rtt_ms: float, bdps: float = 1.0, **more: obje
     return lambda seed: Dumbbell(**made)
 
 
-#: By name.
+#: All paths by name.
 EVERYDAY: dict[str, Everyday] = {
     "wifi": Everyday("Wi-Fi up: rates that change, aggregates both ways, fq_codel", _wifi),
     "lte": Everyday("LTE: the rate walks, a second of queue, jitter", _lte),
@@ -190,7 +192,7 @@ EVERYDAY: dict[str, Everyday] = {
 
 
 def named(text: str) -> list[str]:
-    """From what was typed, with commas; raises ValueError."""
+    """The path names in a comma-separated text; raises ValueError for an unknown one."""
     names = text.split(",")
     unknown = [name for name in names if name not in EVERYDAY]
     if unknown:

@@ -23,11 +23,11 @@ from imtcp_lab.controls import CONTROLS
 from imtcp_lab.results import Point
 
 DPI = 150
-#: Colours of a file: the picture has a dozen, and edges between them.
+#: Colours in a file: the picture has a dozen, plus shades between them.
 COLOURS = 128
-#: Bins of throughput over time, ms.
+#: Bins of throughput over time, in ms.
 BIN_MS = 250
-#: Places beside a point in the plane where its name may stand; the first free one is taken.
+#: Places for a name beside its point in the plane; the name takes the first free one.
 MARKER_PT, NEAR_PT = 9, 9
 PLACES_PT = (
     *((0, 7), (0, -7), (9, 0), (-9, 0), (7, 7), (-7, 7), (7, -7), (-7, -7)),
@@ -77,7 +77,7 @@ STYLES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of everything that is not data."""
+    """Colours of everything except data."""
 
     name: str
     paper: str
@@ -91,7 +91,7 @@ DARK = Theme("dark", "#15181c", "#e4e6ea", "#3a3f46", "#274027")
 
 
 def themed(theme: Theme) -> AbstractContextManager[None]:
-    """Everything that is drawn within has these colours."""
+    """Gives these colours to all drawing within."""
     return plt.rc_context(_params(theme))
 
 
@@ -116,15 +116,15 @@ def _params(theme: Theme) -> dict[str, Any]:
         "legend.facecolor": theme.paper,
         "legend.edgecolor": theme.grid,
         "font.size": 9,
-        # The same data gives the same file.
+        # Equal data gives an equal file.
         "svg.hashsalt": "imtcp",
     }
 
 
 def png(figure: Figure) -> bytes:
-    """The figure's file; no date in it, so that equal figures are equal files.
+    """The figure as a PNG file, without a date, so that equal figures are equal files.
 
-    Keeps what stands outside of the axes. With a palette it has a third of the bytes.
+    It includes parts outside of the axes.  A palette reduces it to a third of the size.
     """
     drawn, out = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI, bbox_inches="tight")
@@ -142,7 +142,7 @@ def legend_of_all(
     most_columns: int,
     **placed: Any,  # noqa: ANN401 - as Figure.legend takes them
 ) -> None:
-    """One legend for all panels: each label once, from whichever has it."""
+    """One legend for all panels, with each label once."""
     entries = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
@@ -153,7 +153,7 @@ def legend_of_all(
 
 
 def throughput(points: Sequence[Point], alone: Point, theme: Theme = LIGHT) -> bytes:
-    """Throughput and available bandwidth over time, a panel per control."""
+    """Throughput and available bandwidth over time, with a panel per control."""
     shown = [p for p in points if not p.scenario.control.is_none]
     capacity_bps = alone.scenario.path.capacity_bps
     active_us = round(alone.scenario.times.active_s * 1e6)
@@ -170,7 +170,7 @@ def throughput(points: Sequence[Point], alone: Point, theme: Theme = LIGHT) -> b
             axes.set_visible(False)
         for axes in grid[:, 0]:
             axes.set_ylabel("Mbit/s")
-        # sharex hides tick labels above an invisible panel: show them again.
+        # sharex hides tick labels above an invisible panel, so show them again.
         for axes in panels[max(0, len(shown) - 2) : len(shown)]:
             axes.tick_params(labelbottom=True)
             axes.set_xlabel("s")
@@ -221,10 +221,11 @@ def plane(
     theme: Theme = LIGHT,
     limit: Sequence[tuple[float, float]] = (),
 ) -> bytes:
-    """The (I, U) plane: a point per control, a line from least to greatest seed; and a limit."""
+    """The (I, U) plane: a point per control, a line from the least to the greatest seed, and a
+    limit."""
     with themed(theme):
         figure, axes = plt.subplots(figsize=(6.4, 4.6))
-        # Linear to 1 %, logarithmic above: harm spans three decades.
+        # Linear up to 1 %, logarithmic above: harm spans three decades.
         axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
         if limit:
             harm, used = [i * 100 for i, _ in limit], [u for _, u in limit]
@@ -262,9 +263,10 @@ def plane(
 
 
 def _name_points(axes: Axes, shown: Mapping[str, tuple[float, float]], theme: Theme) -> None:
-    """Each name where it lies over the fewest of other names and markers; far ones with a line.
+    """Puts each name where it overlaps least with other names and markers; far names get a line.
 
-    In the order given, and none is moved again: a library that solves for all brings SciPy.
+    It places names in the given order and never moves one again.  A library that optimises all
+    places would need SciPy.
     """
     half = 0.6 * MARKER_PT * axes.figure.dpi / 72
     taken = [
@@ -275,7 +277,7 @@ def _name_points(axes: Axes, shown: Mapping[str, tuple[float, float]], theme: Th
         tried = []
         for place in PLACES_PT:
             text = _beside(axes, name, point, place)
-            # Names that touch read as one.
+            # Names that touch read as one name.
             box = text.get_window_extent().padded(4, 0)
             tried.append((sum(_shared(box, other) for other in taken), len(tried), text, box))
         least = min(tried, key=lambda t: t[:2])
@@ -304,6 +306,6 @@ def _beside(
 
 
 def _shared(one: Bbox, other: Bbox) -> float:
-    """The area that is of both, square pixels."""
+    """The area of the overlap, in square pixels."""
     common = Bbox.intersection(one, other)
     return common.width * common.height if common is not None else 0.0

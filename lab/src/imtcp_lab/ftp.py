@@ -1,16 +1,20 @@
-"""A real ProFTPD that sends a file, plainly or as the advice service says [EN §5.5].
+"""A real ProFTPD that sends a file, with one control or with the service's advice [EN §5.5].
 
-The path loses what leaves TCP the day's trace, as the thesis's does; or, where it is *busy*, others
-take what the trace does not leave.  With advice the service runs beside the server, with a history
-of past days; the guest's clock is that of the test.  The test's own records are the trace's,
-reported as they come to be; on a busy path they are imtcp's own measurements, by ``imtcp-agent``.
+As in the thesis, random loss limits TCP to the trace of a day.  On a *busy* path, other traffic
+takes the rest of the link instead.  With advice, the service runs beside the server, with a history
+of past days; the guest's clock shows the time of the test.  The service also gets reports during
+the transfer: the trace's records, or on a busy path imtcp's own measurements by ``imtcp-agent``.
 
-Half an hour of the thesis is a minute and a half here. Time runs :data:`TIMES_FASTER` times faster:
-trace, history and file. Rates are :data:`TIMES_SLOWER` times lower: link, trace, file and socket
-buffers. That needs fewer packets and keeps round trips as they are.
+The laboratory's time runs :data:`TIMES_FASTER` times faster: trace, history and file.  Its rates
+are :data:`TIMES_SLOWER` times lower: link, trace, file and socket buffers.  So a run needs fewer
+packets, and round trips stay as they are.
 
-The job leaves ``ftp.csv`` {bytes, seconds}, ``advice.csv`` {off, again_s} with a row per answer,
-with other flows ``bulk.csv`` and on a busy path ``udp.csv``.
+The job leaves these files:
+
+``ftp.csv``     bytes, seconds
+``advice.csv``  off, again_s: one row per answer of the service
+``bulk.csv``    with other flows
+``udp.csv``     on a busy path
 """
 
 from __future__ import annotations
@@ -38,53 +42,56 @@ from imtcp_lab.topology import PAYLOAD_BYTES
 from imtcp_lab.traffic import BULK_PORT, UDP_PORT, greedy_receiver, program
 
 TIMES_FASTER = 20
-#: 16 GB as the thesis counts them: its 45.68 Mbit/s for 47:48 minutes are 16.4e9 bytes.
+#: The thesis's file of 16 GB; its rates and times give 16.4e9 bytes.
 FILE_BYTES = round(16.4e9) // (TIMES_FASTER * TIMES_SLOWER)
-#: The longest of its transfers takes 3 h 7 min.
+#: Longer than the longest transfer of the thesis, 3 h 7 min.
 LONGEST = timedelta(hours=4)
-#: Past days: four weeks, so that the same weekday comes four times.
+#: Four weeks of past days, so that each weekday comes four times.
 PAST_DAYS = 28
-#: The history's records of each day before the time of the test, and the service's settings; all
-#: in the thesis's time.
+#: In the thesis's time: how much of each day before the test is in the history, and settings of the
+#: service.
 BEFORE, HORIZON_S, FRESH_S = timedelta(hours=1), 3600, 600
-#: Ours, for the thesis does not tell its own: asks about as often as its table 4.
+#: Ours, because the thesis gives none: with it the service is asked about as often as in table 4.
 EPSILON = "2%"
 
-#: Kinds of advice: the thesis's, and ours where others can be measured.
+#: Controls that advice may choose: the thesis's, and ours where the service has measurements.
 THESIS_CONTROLS = "off imtcp_nocc bg default"
 OUR_CONTROLS = "off imtcp_fs bg imtcp_bg unknown default"
 
 
 @dataclass(frozen=True)
 class FtpScenario(Scenario):
-    """A transfer at a time of day: with one congestion control, or with the service's advice."""
+    """A transfer at a time of day, with one congestion control or with the service's advice."""
 
-    #: [EN §5.5.1]: at least so much of the line is used.
+    #: [EN §5.5.1]: at least this share of the line is in use.
     least_used_pct: int = 45
     hour: int = 7
     minute: int = 25
-    #: The service's history set; empty: nobody asks it.
+    #: The service's history set; empty: without advice.
     history: str = ""
-    #: Greedy flows of others beside it.
+    #: Greedy flows of other hosts beside the transfer.
     flows: int = 0
-    #: Congested below, in the thesis's rates; None: as the thesis has it for this load.
+    #: The path is congested below this rate, in the thesis's rates; None: the thesis's threshold.
     threshold_mbps: float | None = None
-    #: Others take what the trace does not leave; else losses do.
+    #: Other traffic takes what the trace does not leave; otherwise random loss limits the transfer.
     busy: bool = False
 
     @property
     def key(self) -> str:
-        """Names the point within its experiment; with advice the control is *off*'s."""
+        """The name of the point within its experiment.
+
+        With advice, `control` is the control that the answer *off* selects.
+        """
         return f"{self.variant}-s{self.seed}"
 
     @property
     def at(self) -> datetime:
-        """When the transfer begins."""
+        """The time at which the transfer begins."""
         return day.at(self.hour, self.minute)
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The transfer, and what others got meanwhile."""
+        """The tables of the transfer and of the other traffic."""
         left = {
             "ftp": not self.control.is_none,
             "advice": bool(self.history),
@@ -94,17 +101,17 @@ class FtpScenario(Scenario):
         return tuple(name for name, is_left in left.items() if is_left)
 
     def trace(self) -> loss_schedule.Trace:
-        """The past days and this one."""
+        """The trace of the past days and of this one."""
         first = day.at(0, 0) - timedelta(days=PAST_DAYS)
         return day.trace(first, PAST_DAYS + 2, self.least_used_pct, self.seed)
 
     def today(self) -> loss_schedule.Trace:
-        """Loads that the transfer may meet, in the network's own rates."""
+        """The part of the trace that the transfer may meet, in the laboratory's rates."""
         met = around(self.trace(), self.at, timedelta(0))
         return [(at, bps / TIMES_SLOWER) for at, bps in met]
 
     def job(self) -> Job:
-        """The scenario's script with its history and its losses."""
+        """The job, with the script, the history and the losses."""
         losses = loss_schedule.schedule(self.today(), FTP_RTT_MS / 1e3, PAYLOAD_BYTES, TIMES_FASTER)
         none = "true\n" if self.busy else ""
         files = {
@@ -124,7 +131,7 @@ class FtpScenario(Scenario):
         )
 
     def reports(self) -> str:
-        """POSIX sh that tells the service of the trace, with the run's $T0 as its argument."""
+        """POSIX sh that reports the trace to the service; its argument is the run's $T0."""
         told = []
         for at, bps in self.today()[1:]:
             passed = (at - self.at) / TIMES_FASTER
@@ -133,15 +140,15 @@ class FtpScenario(Scenario):
         return "\n".join((_TELL, *told, ""))
 
     def script(self) -> str:
-        """POSIX sh for the whole transfer."""
+        """A POSIX sh script for the whole transfer."""
         parts = [self.path.script(), scenario.PROCESSES, "code=0", scenario.ALLOW_ALL_CONTROLS]
         if self.history:
             mbps = self.threshold_mbps or day.THRESHOLD_MBPS[self.least_used_pct]
             threshold_bps = mbps * 1e6 / TIMES_SLOWER
-            # By then all of it has been measured: a record from the future is refused.
+            # The import refuses records from the future, so the clock shows the test's time first.
             parts.append(_set_clock(self.at))
             parts.append(_HISTORY.format(history=self.history, threshold_bps=threshold_bps))
-        # Past days' records are to be older than the service's start, today's may come.
+        # The service starts 30 s before the test: past records are older, today's are newer.
         parts.append(_set_clock(self.at - timedelta(seconds=30)))
         if self.history:
             parts.append(_SERVICE)
@@ -193,8 +200,7 @@ class FtpScenario(Scenario):
 def around(
     trace: loss_schedule.Trace, moment: datetime, before: timedelta = BEFORE
 ) -> loss_schedule.Trace:
-    """The part of a trace that a transfer from a moment on may meet; it begins with a record that
-    holds at its start."""
+    """The part of a trace that a transfer may meet. Its first record holds at the start."""
     start, end = moment - before, moment + LONGEST
     inside = [(at, bps) for at, bps in trace if start < at <= end]
     earlier = [bps for at, bps in trace if at <= start]
@@ -202,8 +208,11 @@ def around(
 
 
 def history(trace: loss_schedule.Trace, moment: datetime) -> bytes:
-    """CSV for ``imtcp-advice import``: of each day what lies around the time of the test, as much
-    faster as the transfer is; of the test's day what comes before it."""
+    """The history as CSV for ``imtcp-advice import``.
+
+    It has the hours around the time of the test of each past day, and of the test's day those
+    before. Time runs as fast as in the transfer.
+    """
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(("time", "available_bps"))
@@ -240,7 +249,7 @@ tell() {{
         \\"time\\": \\"$2\\", \\"available_bps\\": $3}}]}}" http://127.0.0.1:8750/v1/reports
 }}
 T0=$1"""
-#: Whoever writes to the service has to know it.
+#: Clients of the service must know it.
 _TOKEN = "of-this-run-alone-and-no-secret\n"
 _AGENT = """\
 ns srv imtcp-agent feed --token-file token --spool spool --every 0 --interval 1 >&2 &

@@ -1,4 +1,4 @@
-"""The server's way to its client, with losses of its own, and the others' [EN §5.2.2].
+"""The path from an FTP server to its client, with other traffic beside it [EN §5.2.2].
 
 ::
 
@@ -6,8 +6,8 @@
                           rt ══ link ══ rx 10.9.0.2 client, .3 receiver of other traffic
     oth 10.2.0.2 ─────────┘
 
-The losses are in ``wan``, behind the server alone, as in the thesis's 6-host configuration; delays
-on the receivers' way back.
+Losses happen in ``wan``, behind the server only, as in the thesis's 6-host configuration.  Delays
+are on the receivers' way back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from imtcp_lab.network import (
 from imtcp_lab.queues import DROPTAIL, discipline
 from imtcp_lab.topology import bdp_pkts
 
-#: Rates are so much lower than the thesis's.
+#: Rates are lower than the thesis's by this factor.
 TIMES_SLOWER = 5
 #: [EN §5.2.2]: 100 Mbit/s Ethernet; [EN tables 2, 11 and 12]: delays and buffers.
 LINK_BPS = 100e6 / TIMES_SLOWER
@@ -36,22 +36,22 @@ FTP_RTT_MS, OTHER_RTT_MS = 50.0, 10.0
 FTP_BUFFER_BYTES, OTHER_BUFFER_BYTES = (1 << 20) // TIMES_SLOWER, (128 << 10) // TIMES_SLOWER
 
 SERVER, CLIENT, OTHER_RECEIVER = "10.1.0.2", "10.9.0.2", "10.9.0.3"
-#: Where losses are made, and what else that netem has: room for more than a whole window.
+#: The device that loses packets, and its other netem options: room for more than a full window.
 LOSSY_DEVICE, NETEM = "wan-rt", "limit 1000"
 
 
 @dataclass(frozen=True)
 class FtpPath:
-    """The link and the ways to it."""
+    """The link and the paths to it."""
 
     capacity_bps: float = LINK_BPS
-    #: The thesis's socket buffers; else as large as everywhere here.
+    #: The socket buffers of the thesis; otherwise those of all other experiments.
     small_buffers: bool = True
-    #: Ours: two round trips of the server's, where a window of all its buffer does not overflow it.
+    #: Ours: two of the server's round trips, so that a full window of the server fits.
     buffer_pkts: int = round(2 * bdp_pkts(LINK_BPS, FTP_RTT_MS / 1e3))
 
     def script(self) -> str:
-        """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
+        """A POSIX sh script that builds the path and defines ``ns NAME COMMAND…``."""
         hosts = ("srv", "oth", "rx")
         queue = discipline(DROPTAIL, self.buffer_pkts, self.capacity_bps)
         link = [
@@ -83,8 +83,8 @@ class FtpPath:
 
 
 def _buffers(namespace: str, which: str, buffer_bytes: int) -> str:
-    """Those of programs that ask for so much: the kernel doubles it, and half of a receiver's is
-    its window."""
+    """Sets TCP's buffer for programs that ask for a size: the kernel doubles it, and half of a
+    receive buffer is its window."""
     size = 2 * buffer_bytes
     return f"ns {namespace} sh -c 'echo \"4096 {size} {size}\" >/proc/sys/net/ipv4/{which}'"
 
@@ -119,7 +119,7 @@ def _links() -> str:
 
 
 def _router(namespace: str, addresses: Mapping[str, str], route: str) -> str:
-    """Its address on each device, and its way to who is behind another router."""
+    """A router's address on each device, and its route to the hosts behind another router."""
     lines = [f"addr add {address}/24 dev {device}" for device, address in addresses.items()]
     lines += [f"link set {device} up" for device in addresses]
     forward = f"ns {namespace} sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'"

@@ -1,8 +1,8 @@
-"""The TCP of the end hosts, beside congestion control: Linux's, or what simulators had in 2003.
+"""The TCP of the end hosts apart from congestion control: Linux's, or that of simulators in 2003.
 
-The papers' controls ran in simulators of 2003, whose TCP is not Linux's.  The kernel keeps loss
-recovery, timers and the first window to itself, but nearly all of them can be set for a host, a
-route or a connection.
+The papers' controls ran in simulators of 2003, whose TCP differs from Linux's.  Loss recovery,
+timers and the first window belong to the kernel, but nearly all have a setting per host, per route
+or per connection.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from imtcp_lab.network import default_route
 
-#: Linux's own, of today.
+#: Defaults of today's Linux.
 LEAST_RTO_MS = 200
 FIRST_RTO_MS = 1000
 INITIAL_WINDOW_SEGS = 10
-#: TCP header without options, and IPv4's.
+#: TCP and IPv4 headers without options.
 HEADERS_BYTES = 40
 
 
@@ -26,16 +26,16 @@ class Hosts:
 
     #: Selective acknowledgements (RFC 2018).
     sack: bool = True
-    #: RACK and tail loss probes (RFC 8985), and F-RTO (RFC 5682); without them three duplicate
-    #: ACKs tell of a loss.
+    #: RACK and tail loss probes (RFC 8985), and F-RTO (RFC 5682); without them three duplicate ACKs
+    #: signal a loss.
     by_time: bool = True
-    #: Segments of the first flight; RFC 2581 has two.
+    #: Segments of the first flight; two in RFC 2581.
     initial_window_segs: int = INITIAL_WINDOW_SEGS
-    #: Least retransmission timeout; RFC 2988 has a second.
+    #: Minimum retransmission timeout; one second in RFC 2988.
     least_rto_ms: int = LEAST_RTO_MS
-    #: Timeout before the first round trip is known; RFC 2988 has three seconds.
+    #: Timeout before the first RTT sample; three seconds in RFC 2988.
     first_rto_ms: int = FIRST_RTO_MS
-    #: Bytes of a packet, with the headers of TCP and IP; 0: what the link carries.
+    #: Size of a packet with TCP and IP headers; 0: the MTU of the link.
     packet_bytes: int = 0
     #: Timestamps (RFC 7323).
     timestamps: bool = True
@@ -47,11 +47,11 @@ class Hosts:
             raise ValueError("a packet has 128 to 1500 bytes")
 
     def script(self, namespaces: Sequence[str]) -> str:
-        """Shell that sets what differs from Linux's, on each host."""
+        """Shell that sets on each host what differs from Linux's defaults."""
         return "\n".join(filter(None, (self._sysctls(namespaces), *map(self._route, namespaces))))
 
     def first_rto(self) -> str:
-        """Shell that sets the first timeout of the guest's connections, on all hosts at once."""
+        """Shell that sets the first timeout of all connections in the guest."""
         if self.first_rto_ms == FIRST_RTO_MS:
             return ""
         return f"imtcp-load first-rto --ms {self.first_rto_ms}"
@@ -61,7 +61,7 @@ class Hosts:
         if not self.sack:
             settings.append("echo 0 >tcp_sack")
         if not self.by_time:
-            # Bit 0 of tcp_recovery is RACK; tcp_early_retrans is the probe.
+            # Bit 0 of tcp_recovery is RACK; tcp_early_retrans is the tail loss probe.
             settings += [
                 f"echo 0 >{name}" for name in ("tcp_recovery", "tcp_early_retrans", "tcp_frto")
             ]
@@ -83,9 +83,9 @@ class Hosts:
         return default_route(namespace, " ".join(options)) if options else ""
 
 
-#: As Linux is.
+#: Linux's defaults.
 LINUX = Hosts()
-#: As RFC 2581 and RFC 2988 have it, which the papers' simulators follow, with their packets.
+#: RFC 2581 and RFC 2988, which the papers' simulators follow, with packets of the simulators' size.
 OF_2003 = Hosts(
     sack=False,
     by_time=False,

@@ -1,26 +1,24 @@
 """A job of the laboratory, the same in the virtual-time VM and in namespaces.
 
-A :class:`Job` is a shell script with its input files; a :class:`Runner` runs
-it somewhere and hands back what the script left in ``$OUT``.  Experiments know
-only these names, so one experiment runs in virtual time
-(:class:`imtcp_lab.vm.VmRunner`) or in real time
+A :class:`Job` is a shell script with its input files.  A :class:`Runner` runs it and returns the
+files that the script left in ``$OUT``.  Experiments know only these two names, so an experiment
+runs in virtual time (:class:`imtcp_lab.vm.VmRunner`) or in real time
 (:class:`imtcp_lab.netns.NetnsRunner`) without a change.
 
-The script finds in its environment
+The script's environment has these variables:
 
-``OUT``          an empty directory; regular files left there are the results
-``SEED``         :attr:`Job.seed`, decimal
-``IMTCP_BPF_O``  path of the shipped BPF object, when it is built
-``IMTCP_FTP_MODULE``  path of the module for ProFTPD, when it is built
-``PATH``         the tools listed in the runner's ``environment`` (``tools``)
+``OUT``               an empty directory; regular files left there are the results
+``SEED``              :attr:`Job.seed`, decimal
+``IMTCP_BPF_O``       path of the shipped BPF object, if it is built
+``IMTCP_FTP_MODULE``  path of the module for ProFTPD, if it is built
+``PATH``              the tools listed in the runner's ``environment`` (``tools``)
 
-and its work directory holds :attr:`Job.files`.  A program that is not
-available on the host is absent in there, too: the script that needs it fails
-with the shell's own ``not found``, and ``environment["missing"]`` names it.
+The work directory holds :attr:`Job.files`.  Programs that the host lacks are absent there, too: the
+script fails with the shell's ``not found``, and ``environment["missing"]`` names them.
 
-Control groups are at ``/sys/fs/cgroup``, pinned BPF objects at ``/sys/fs/bpf``.
-``ip netns exec`` hides both, because it mounts a bare ``/sys``: a program that
-needs them runs by ``nsenter --net=/run/netns/NAME`` instead.
+Control groups are at ``/sys/fs/cgroup``, pinned BPF objects at ``/sys/fs/bpf``.  ``ip netns exec``
+hides both, because it mounts a bare ``/sys``.  A program that needs them must run by ``nsenter
+--net=/run/netns/NAME``.
 """
 
 from __future__ import annotations
@@ -30,14 +28,14 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Protocol
 
-#: Called with the virtual (VM) or real (namespaces) seconds done so far.
+#: A function that gets the virtual (VM) or real (namespaces) seconds done so far.
 Progress = Callable[[float], None]
 
 
 class LabError(Exception):
-    """Something in the laboratory itself failed; the text says what to do.
+    """A failure of the laboratory itself; the text says how to fix it.
 
-    ``console`` is the tail of what the guest or the script printed, if any.
+    ``console`` is the end of the guest's or the script's output, if any.
     """
 
     def __init__(self, message: str, console: str = "") -> None:
@@ -52,31 +50,31 @@ class LabError(Exception):
 
 
 class MissingPrerequisite(LabError):
-    """A program, package or kernel that this machine lacks."""
+    """This machine lacks a program, package or kernel."""
 
 
 class JobTimeout(LabError):
-    """The job used up :attr:`Job.limit_virtual_s`."""
+    """The job exceeded :attr:`Job.limit_virtual_s`."""
 
 
 class GuestCrashed(LabError):
-    """The guest kernel panicked, hung, or QEMU went away."""
+    """The guest's kernel panicked or hung, or QEMU ended."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One script to run with its inputs."""
+    """One script with its inputs."""
 
-    #: POSIX sh, run as root in a work directory of its own.
+    #: POSIX sh; runs as root in its own work directory.
     script: str
     #: Input files by path relative to the work directory.
     files: Mapping[str, bytes] = field(default_factory=dict)
-    #: Enters QEMU's ``-seed`` and the script's ``SEED``.
+    #: Used for QEMU's ``-seed`` and the script's ``SEED``.
     seed: int = 1
-    #: Seconds of the job's own clock (virtual in the VM) until it is killed.
+    #: Seconds of the job's own clock (virtual in the VM) after which it is killed.
     limit_virtual_s: float = 300
-    #: POSIX sh that has been run before the script, outside of its work directory.  The VM runs it
-    #: once for all jobs that have the same one, and begins each where it ended.
+    #: POSIX sh that runs before the script, outside of its work directory.  The VM runs it once for
+    #: all jobs with the same text, and starts each of them at its end.
     warmup: str = ""
 
     def __post_init__(self) -> None:
@@ -92,40 +90,40 @@ class Job:
 
 @dataclass(frozen=True)
 class Cost:
-    """A guest's use of the machine that ran it."""
+    """A guest's use of the host."""
 
-    #: From the start of the guest to the end of the job.
+    #: Seconds from the start of the guest to the end of the job.
     wall_s: float
-    #: Most that the guest's process had in memory.
+    #: Peak memory of the guest's process.
     memory_mb: float
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """What a job left behind."""
+    """The results of a job."""
 
     #: Regular files left in ``$OUT``, by path relative to it.
     files: Mapping[str, bytes]
-    #: Standard output and error of the script, in the order written.
+    #: Standard output and error of the script, in order of writing.
     log: str
     #: The script's exit code (128 + n when signal n killed it).
     exit_code: int
-    #: Where it ran: exact kernel version, QEMU version, digests, machine line,
-    #: and ``missing``: the tools that this machine did not have.
+    #: Where the job ran: exact kernel version, QEMU version, digests, machine line, and
+    #: ``missing``: tools that this machine lacks.
     environment: Mapping[str, str]
-    #: Its cost; never the same twice.
+    #: The cost of the run; it differs in every run.
     cost: Cost | None = field(default=None, compare=False)
 
     def check(self) -> JobResult:
-        """Return this result; raise :class:`LabError` if the script failed."""
+        """Returns this result; raises :class:`LabError` if the script failed."""
         if self.exit_code != 0:
             raise LabError(f"the job ended with code {self.exit_code}", self.log[-4000:])
         return self
 
 
 class Runner(Protocol):
-    """Anything that runs jobs.  Safe to call from several threads at once."""
+    """An object that runs jobs.  Safe to call from several threads at once."""
 
     def run(self, job: Job, progress: Progress | None = None) -> JobResult:
-        """Run `job` to its end; `progress` gets the seconds done, rising."""
+        """Runs `job` to its end; `progress` gets the growing number of seconds done."""
         ...

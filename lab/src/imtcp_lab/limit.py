@@ -1,14 +1,19 @@
 """The line of delayed information in the (I, U) plane: no endpoint is expected to pass it.
 
-A run without background records the foreground's arrivals at the bottleneck. These go once more
-into a FIFO of the same capacity, together with a background that is a fluid. The fluid's rate
-follows from the queue and the arrivals of a round trip before.  Several laws of this kind are
-tried, and the line is made of the best: for each U the least I.
+The foreground's arrivals at the bottleneck come from a run without a background.  The model feeds
+them once more into a FIFO of the same capacity, together with a fluid as background.  The rate of
+the fluid depends on the queue and the arrivals one round trip ago.  The model tries several laws of
+this kind; the line has, for each U, the least I of all laws.
 
-The model is simpler than a network: the foreground does not react, nothing is lost, and packets are
-a fluid in steps of a millisecond.  Its I comes from the queue alone: an object takes as many round
-trips as before, each longer by the growth of the queue.  The same is computed for real controls
-from the queue that they left, so that the two can be compared."""
+The model is simpler than a network:
+
+* the foreground does not react, and nothing is lost;
+* packets are a fluid, in steps of a millisecond;
+* I comes from the queue alone: an object takes as many round trips as before, each longer by the
+  growth of the queue.
+
+The same formula gives I for a real control from the queue in its run, so both can be compared.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +36,18 @@ Array = NDArray[np.float64]
 class Law:
     """rate = share A - max(0, q - q0) / (tau RTT), from 0 to the capacity.
 
-    A is the available bandwidth and q the queue, both as of a round trip before.
+    A is the available bandwidth and q the queue, both one round trip ago.
     """
 
     share: float
-    #: A is the mean of so long.
+    #: A is the mean over this time.
     average_s: float
     #: tau, in round trips.
     tau_rtts: float
-    #: q0, as the time that it takes to send it.
+    #: q0, as its transmission time.
     offset_s: float
-    #: Instead of q, what is to be expected of it now: q, what was sent since then, less A.
+    #: Use the expected queue in place of q: q plus the fluid sent since then, less A over that
+    #: time.
     foresees: bool
 
 
@@ -58,7 +64,7 @@ LAWS = tuple(
 
 
 def arrivals_bytes(queue: pl.DataFrame, end_us: int) -> Array:
-    """Arrivals at the bottleneck in each step: the departures, and the growth of the queue."""
+    """Arrivals at the bottleneck in each step: departures plus growth of the queue."""
     part = queue.filter(pl.col("handle") == SHAPER_HANDLE).sort("t_us")
     came = (part["sent_bytes"] + part["backlog_bytes"]).to_numpy()
     edges = np.arange(0, end_us + 1, STEP_US)
@@ -66,7 +72,7 @@ def arrivals_bytes(queue: pl.DataFrame, end_us: int) -> Array:
 
 
 def recorded_bytes(queue: pl.DataFrame, end_us: int) -> Array:
-    """The queue at the end of each step, as it was sampled."""
+    """The sampled queue at the end of each step."""
     part = queue.filter(pl.col("handle") == SHAPER_HANDLE).sort("t_us")
     ends = np.arange(STEP_US, end_us + 1, STEP_US)
     return np.interp(ends, part["t_us"].to_numpy(), part["backlog_bytes"].to_numpy())
@@ -74,7 +80,7 @@ def recorded_bytes(queue: pl.DataFrame, end_us: int) -> Array:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A column for each law, a row for each step."""
+    """Results of the model: a row for each step, a column for each law."""
 
     sent_bytes: Array
     queue_bytes: Array
@@ -83,7 +89,7 @@ class Outcome:
 def simulate(
     arrivals: Array, capacity_bps: float, rtt_s: float, laws: Sequence[Law] = LAWS
 ) -> Outcome:
-    """The background by each law, beside the arrivals of a foreground that does not react."""
+    """Runs the background by each law, beside arrivals that do not react."""
     step_s = STEP_US / 1e6
     most = capacity_bps / 8 * step_s
     lag = max(1, round(rtt_s / step_s))
@@ -113,7 +119,7 @@ def simulate(
 
 
 def _mean_of_last(values: Array, steps: float) -> Array:
-    """At each step the mean of so many that ended with it, of fewer at the beginning."""
+    """For each step the mean of the last `steps` values; near the beginning, of fewer."""
     until = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     begins = np.maximum(0, ends - round(steps))
@@ -129,7 +135,7 @@ def queue_alone_bytes(arrivals: Array, capacity_bps: float) -> Array:
 def harm(
     added_bytes: Array, web: pl.DataFrame, rtts_ms: Sequence[float], capacity_bps: float, w: Window
 ) -> Array:
-    """I of each column of a queue that was added, over the objects that began in the window."""
+    """I for each column of added queue, over the objects that began in the window."""
     judged = web.filter(
         (pl.col("start_us") >= w.start_us)
         & (pl.col("start_us") < w.end_us)
@@ -149,21 +155,21 @@ def harm(
 
 @dataclass(frozen=True)
 class Front:
-    """The line: I grows with U, and no law has less I at as much U."""
+    """The line: I grows with U, and no law has less I at an equal or greater U."""
 
     used: tuple[float, ...]
     harms: tuple[float, ...]
 
     def harm_at(self, used: float) -> float | None:
-        """The least I at this U or more; None where no law gets that far."""
+        """The least I at this U or more; None where no law reaches it."""
         if not self.used or used > self.used[-1]:
             return None
-        # Below its first point numpy gives that one's.
+        # Below the first point numpy returns that point's value.
         return float(np.interp(used, self.used, self.harms))
 
 
 def front(points: Sequence[tuple[float, float]]) -> Front:
-    """The best of (U, I)."""
+    """The points (U, I) that no other point beats."""
     best: list[tuple[float, float]] = []
     for used, harmed in sorted(points, key=lambda p: (p[1], -p[0])):
         if not best or used > best[-1][0]:
@@ -178,7 +184,7 @@ def line(
     rtt_s: float,
     window: Window,
 ) -> Front:
-    """The best that a background with this round trip can do beside what was recorded."""
+    """The line for a background with this round trip, beside a recorded foreground."""
     web = alone["web"]
     end_us = int((web["start_us"] + web["duration_us"]).max()) // STEP_US * STEP_US  # type: ignore[operator]
     arrivals = arrivals_bytes(alone["queue"], max(end_us, window.end_us))

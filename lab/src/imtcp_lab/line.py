@@ -1,4 +1,4 @@
-"""Four routers in line [LP figs 16, 19]: three bottlenecks, one after another.
+"""Four routers in line [LP figs 16, 19]: three bottlenecks in a row.
 
 ::
 
@@ -8,9 +8,8 @@
                 │           │           │
                 r1          r2          r3
 
-Senders at the left end of each link, receivers at its right; traffic goes from any
-sender to any receiver further right.  As in the dumbbell, delays are on the
-receivers' way back.
+Each link has a sender at its left end and a receiver at its right end.  Traffic goes from any
+sender to any receiver further right.  As in the dumbbell, delays are on the receivers' way back.
 """
 
 from __future__ import annotations
@@ -45,25 +44,25 @@ def sender(router: int) -> str:
 
 
 def bulk_receiver(router: int) -> str:
-    """The address to which bulk transfers to a router go."""
+    """The address of the bulk receiver at a router."""
     return f"10.9.{router}.2"
 
 
 def client(router: int) -> str:
-    """The address of the web's clients at a router."""
+    """The address of the web clients at a router."""
     return f"10.9.{router}.11"
 
 
 @dataclass(frozen=True)
 class Line:
-    """Links of one capacity and delay."""
+    """The line: all links have one capacity and one delay."""
 
     capacity_bps: float = 1.5e6
-    #: Delay of one link, and of the access at both ends together.
+    #: Round trip over one link, and over the access links of both ends together.
     link_rtt_ms: float = 40.0
     access_rtt_ms: float = 8.0
     buffer_pkts: int = 15
-    #: Who sends greedily, and who serves the web.
+    #: The spans of greedy flows, and those of the web.
     bulk: tuple[Span, ...] = ()
     web: tuple[Span, ...] = ()
 
@@ -73,11 +72,11 @@ class Line:
                 raise ValueError(f"nothing goes from router {left} to router {right}")
 
     def rtt_ms(self, span: Span) -> float:
-        """Round trip without queues."""
+        """Base RTT over a span."""
         return self.access_rtt_ms + (span[1] - span[0]) * self.link_rtt_ms
 
     def script(self) -> str:
-        """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
+        """A POSIX sh script that builds the line and defines ``ns NAME COMMAND…``."""
         routers = [f"n{k}" for k in range(LINKS + 1)]
         hosts = [f"s{k}" for k in range(LINKS)] + [f"r{k + 1}" for k in range(LINKS)]
         parts = [prelude((*routers, *hosts))]
@@ -108,7 +107,7 @@ class Line:
 
 
 def _host(name: str, router: int, address: str, more: Sequence[str]) -> str:
-    """A host at a router, with its default route."""
+    """Adds a host with its default route at a router."""
     there, gateway = f"n{router}-{name}", address.rsplit(".", 1)[0] + ".1"
     return "\n".join(
         (
@@ -121,7 +120,7 @@ def _host(name: str, router: int, address: str, more: Sequence[str]) -> str:
 
 
 def _link(left: int) -> str:
-    """Between a router and the next."""
+    """Adds the link from a router to the next."""
     right = left + 1
     devices = ((left, f"n{left}-right", 1), (right, f"n{right}-left", 2))
     lines = [
@@ -135,7 +134,7 @@ def _link(left: int) -> str:
 
 
 def _routes(router: int) -> str:
-    """Ways to the hosts of the other routers."""
+    """Adds routes to the hosts of the other routers."""
     lines = []
     for other in range(LINKS + 1):
         if other == router:
@@ -148,20 +147,20 @@ def _routes(router: int) -> str:
 
 @dataclass(frozen=True)
 class LineScenario(Scenario):
-    """As on a dumbbell, with a result file of its own for each span.
+    """A scenario with a result file for each span.
 
-    ``web0.csv`` … and ``bulk0.csv`` …, in the order of the line's spans.
+    The files are ``web0.csv`` … and ``bulk0.csv`` …, in the order of the line's spans.
     """
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """Each span's objects, and its transfer's bytes."""
+        """The objects and the bulk transfer's bytes of each span."""
         assert isinstance(self.path, Line)
         spans = {"web": self.path.web, "bulk": () if self.control.is_none else self.path.bulk}
         return tuple(f"{name}{place}" for name, them in spans.items() for place in range(len(them)))
 
     def script(self) -> str:
-        """POSIX sh for the whole measurement."""
+        """A POSIX sh script for the whole measurement."""
         line, web = self.path, self.foreground
         assert isinstance(line, Line)
         assert isinstance(web, Web)
@@ -183,7 +182,7 @@ class LineScenario(Scenario):
         load_bps = web.load * line.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
         return web.client(
             f"r{span[1]}", [sender(span[0])], [client(span[1])], load_bps, times,
-            # Each span has arrivals of its own.
+            # Each span has its own arrivals.
             seed=self.seed * LINKS + index, out=f"web{index}.csv",
         )  # fmt: skip
 

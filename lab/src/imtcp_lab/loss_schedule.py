@@ -1,4 +1,5 @@
-"""``lab loss``: a trace of available bandwidth as a schedule of losses [EN §5.2, B.2, B.3]."""
+"""``lab loss``: turns a trace of available bandwidth into a schedule of losses [EN §5.2, B.2,
+B.3]."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from imtcp_lab import loss
 
-#: netem keeps a probability in 32 bits: below half a step it would lose nothing.
+#: netem stores a probability in 32 bits, and rounds less than half of this to no loss.
 LEAST_SHARE = 2.0**-32
 
 #: (time, available bandwidth in bit/s), in order of time.
@@ -54,7 +55,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 
 def read(lines: Iterable[str]) -> Trace:
-    """The trace; ValueError names the line that is not one of it."""
+    """Reads a trace; ValueError names the faulty line."""
     reader = csv.DictReader(lines)
     absent = {"time", "available_bps"} - set(reader.fieldnames or ())
     if absent:
@@ -78,7 +79,8 @@ def read(lines: Iterable[str]) -> Trace:
 
 
 def schedule(trace: Trace, rtt_s: float, packet_bytes: float, compress: float = 1) -> Schedule:
-    """The losses that leave TCP the trace, `compress` times as fast; nothing left: all lost."""
+    """The losses that limit TCP to the trace, `compress` times as fast. No bandwidth means loss of
+    all packets."""
     if not (math.isfinite(compress) and compress > 0):
         raise ValueError("the time scale is positive")
     start = trace[0][0]
@@ -92,7 +94,8 @@ def schedule(trace: Trace, rtt_s: float, packet_bytes: float, compress: float = 
 
 
 def script(rows: Schedule, device: str, netem: str) -> str:
-    """POSIX sh that applies it to the netem at the root of the device, with its other options."""
+    """POSIX sh that applies the schedule to the netem at the root of a device, with its other
+    options."""
     out, before_s = [], 0.0
     other = shlex.join(shlex.split(netem))
     for at_s, lost in rows:

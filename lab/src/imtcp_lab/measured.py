@@ -1,4 +1,4 @@
-"""From saved points to rows: each held against *none* of its variant and seed."""
+"""Makes rows from saved points: each point is compared with *none* of its variant and seed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from imtcp_lab.traffic import Web
 
 
 def alone_of(points: Sequence[Point]) -> dict[tuple[str, int], Point]:
-    """The runs without background, by variant and seed."""
+    """The runs without a background, by variant and seed."""
     return {(p.scenario.variant, p.scenario.seed): p for p in points if p.scenario.control.is_none}
 
 
 def rows(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """One row per point with all metrics."""
+    """One row per point, with all metrics."""
     alone = alone_of(points)
     out = []
     for point in points:

@@ -1,21 +1,20 @@
-"""The two axes, U and I, and what stands beside them.
+"""The two axes, U and I, and further metrics.
 
-All of them compare a run with the run of the same seed under *none*, the control
-without a background: the foreground's arrivals are the same there, object by
-object.  Readers who wait for one object before they ask for the next ask for the
-same ones, later.
+Each metric compares a run with the run of the same seed under *none*, the control without a
+background.  The foreground's objects and arrivals are the same there.  Only readers, who wait for
+an object before they ask for the next, ask for the same objects later.
 
-U       the background's goodput over the spare capacity: capacity less what the
-        foreground carries alone.  Goodput is counted at the receiver and scaled
-        from TCP payload to whole frames (1514/1448), as the capacity is.
+U       the background's goodput over the spare capacity: capacity less the foreground's
+        traffic under *none*.  The receiver counts goodput, scaled from TCP payload to whole
+        frames (1514/1448), the unit of capacity.
 I_mean  mean completion time of the objects relative to *none*, less 1.
-I_p95   the same of the 95th percentile.
-I_small the same of the mean over objects up to :data:`SMALL_BYTES`.
-queue   mean of the queue that the foreground waits in, in packets; under strict
-        priority that is the upper band's.
+I_p95   the same for the 95th percentile.
+I_small the same for the mean over objects up to :data:`SMALL_BYTES`.
+queue   mean length in packets of the queue in which the foreground waits; under strict
+        priority, of the upper band.
 
-An object that had not ended when the run did enters with the time it has had, so
-harm is understated, not hidden; ``unfinished`` counts them.
+An unfinished object counts with its time until the end of the run. So harm is understated, not
+hidden; ``unfinished`` counts these objects.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ import polars as pl
 from imtcp_lab.stats import jain, quantile
 from imtcp_lab.topology import FRAME_BYTES, HIGH_BAND_HANDLE, PAYLOAD_BYTES, SHAPER_HANDLE
 
-#: Objects up to this size fit two to three windows of slow start.
+#: Objects up to this size fit into two to three windows of slow start.
 SMALL_BYTES = 30_000
 
 
 @dataclass(frozen=True)
 class Window:
-    """The judged part of a run, µs after its start."""
+    """The measured part of a run, in µs after its start."""
 
     start_us: int
     end_us: int
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the window."""
         return (self.end_us - self.start_us) / 1e6
 
 
 def value_at(times_us: list[int], values: list[float], t_us: float) -> float:
-    """A growing counter at a moment between two samples, linearly."""
+    """Value of a growing counter between two samples, by linear interpolation."""
     if not times_us:
         return 0.0
     if t_us <= times_us[0]:
@@ -62,7 +61,7 @@ def value_at(times_us: list[int], values: list[float], t_us: float) -> float:
 def background_bytes(tcp: pl.DataFrame | None, window: Window) -> dict[int, float]:
     """Payload bytes that arrived in the window, by connection cookie.
 
-    A connection that opened within the window started at zero.
+    The counter of a connection that opened in the window starts at zero.
     """
     if tcp is None or tcp.is_empty():
         return {}
@@ -79,7 +78,7 @@ def background_bytes(tcp: pl.DataFrame | None, window: Window) -> dict[int, floa
 
 
 def counted(rows: pl.DataFrame, column: str, window: Window) -> float:
-    """Sum of what a receiver counted, where each row ends an interval, over the window."""
+    """Sum of a receiver's counts over the window; each row ends an interval."""
     return float(_ended(rows, window)[column].sum())
 
 
@@ -94,14 +93,16 @@ def mean_delay_s(udp: pl.DataFrame, window: Window) -> float:
 
 
 def delay_quantile_s(udp: pl.DataFrame, window: Window, share: float) -> float:
-    """Percentiles of the packets' delays in the window, where a row has a packet or two; NaN of
-    none."""
+    """Quantile of the packets' delays in the window; NaN without packets.
+
+    It is exact only if each row has one packet: of several it takes the longest delay.
+    """
     inside = _ended(udp, window).filter(pl.col("packets") > 0)
     return quantile(inside["delay_most_us"].to_list(), share) / 1e6
 
 
 def goodput_bps(payload_bytes: float, window: Window) -> float:
-    """Payload that arrived in the window as a rate of whole frames, as capacities are."""
+    """Rate of the payload that arrived in the window, in whole frames like capacities."""
     return payload_bytes * 8 / window.seconds * FRAME_BYTES / PAYLOAD_BYTES
 
 
@@ -120,7 +121,7 @@ def _in_window(queue: pl.DataFrame, window: Window, handle: int) -> pl.DataFrame
 
 
 def foreground_queue_pkts(queue: pl.DataFrame, window: Window) -> float:
-    """Mean packets in the queue that the foreground waits in."""
+    """Mean packets in the queue in which the foreground waits."""
     banded = _in_window(queue, window, HIGH_BAND_HANDLE)
     part = banded if not banded.is_empty() else _in_window(queue, window, SHAPER_HANDLE)
     mean = part["backlog_pkts"].mean()
@@ -137,7 +138,7 @@ def drops_pkts(queue: pl.DataFrame, window: Window) -> int:
 
 @dataclass(frozen=True)
 class Interference:
-    """Changes of the foreground's objects, each relative to *none*, less 1."""
+    """Changes of the foreground's completion times, each relative to *none*, less 1."""
 
     mean: float
     p95: float
@@ -149,9 +150,9 @@ class Interference:
 def interference(
     web: pl.DataFrame, alone: pl.DataFrame, window: Window, *, same_starts: bool = True
 ) -> Interference:
-    """Compare completion times object by object; both runs have the same seed.
+    """Compares completion times object by object; both runs have the same seed.
 
-    `same_starts`: objects begin at the same times in both, whatever the network does.
+    `same_starts`: objects start at the same times in both runs.
     """
     both = web.join(alone, on="object", suffix="_alone", how="inner").filter(
         (pl.col("start_us") >= window.start_us)
@@ -190,7 +191,7 @@ def point_metrics(
     *,
     same_starts: bool = True,
 ) -> dict[str, float | int | None]:
-    """Everything that one run, held against *none*, has to say."""
+    """All metrics of one run, relative to *none*."""
     queue = tables["queue"]
     flows = background_bytes(tables.get("tcp"), window)
     background_bps = goodput_bps(sum(flows.values()), window)

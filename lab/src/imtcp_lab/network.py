@@ -1,4 +1,4 @@
-"""Shell that makes namespaces, shapers and delays: what the dumbbell and the line are made of."""
+"""Shell that builds namespaces, shapers and delays for the topologies."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from imtcp_lab.queues import FRAME_BYTES, STEADY, WayBack
 
-#: By so much a shaper's timer may be late without losing capacity.
+#: A shaper's timer may be this late without losing capacity.
 TIMER_SLACK_S = 20e-6
-#: As long as a network card's queue on Linux: TCP fills none of its own host's.
+#: Length of a network card's queue on Linux: TCP never fills the queue of its own host.
 LINK_BUFFER_PKTS = 1000
 
 
 def delays_by_source(
     namespace: str, device: str, rtts_ms: Mapping[str, float], way_back: WayBack = STEADY
 ) -> str:
-    """Packets that leave a device wait for as long as their source address says."""
+    """Delays packets that leave a device, each by its source address."""
     bands = _bands(rtts_ms)
     if not bands:
         return ""
-    # Packets that no filter catches (ARP, the UDP sink) go to the last band: no delay.
+    # Packets that no filter matches (ARP, the UDP sink) take the last band, which has no delay.
     last = len(bands)
     lines = [
         f"qdisc add dev {device} root handle 1: prio bands {max(2, last + 1)}"
@@ -41,12 +41,12 @@ def changed_delay(
     rtt_ms: float,
     way_back: WayBack = STEADY,
 ) -> str:
-    """Another delay for one of them, as a line for tc."""
+    """A line for tc that changes the delay of one address."""
     return f"qdisc change {_delay(device, _bands(rtts_ms)[address], way_back.netem(rtt_ms))}"
 
 
 def _bands(rtts_ms: Mapping[str, float]) -> dict[str, int]:
-    """The bands of those that wait at all."""
+    """A band for each address that has a delay."""
     waiting = sorted(address for address, ms in rtts_ms.items() if ms > 0)
     return {address: band for band, address in enumerate(waiting, start=1)}
 
@@ -56,7 +56,7 @@ def _delay(device: str, band: int, netem: str) -> str:
 
 
 def links_by_source(namespace: str, device: str, rates_bps: Mapping[str, float]) -> str:
-    """Packets that leave a device pass the link of their source address first, if it has one."""
+    """Sends packets that leave a device through the link of their source address, if it has one."""
     if not rates_bps:
         return ""
     lines = [f"qdisc add dev {device} root handle 1: htb"]
@@ -73,19 +73,19 @@ def links_by_source(namespace: str, device: str, rates_bps: Mapping[str, float])
 
 
 def batch(namespace: str, lines: list[str]) -> str:
-    """One tc process for many lines: starting one costs milliseconds there."""
+    """Runs many tc lines in one process: each start costs milliseconds of the guest's time."""
     body = "\n".join(lines)
     return f"tc -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
 
 
 def ip(namespace: str, lines: Sequence[str]) -> str:
-    """One ip process for many lines."""
+    """Runs many lines of ip in one process."""
     body = "\n".join(lines)
     return f"ip -n {namespace} -batch - <<'EOF'\n{body}\nEOF"
 
 
 def host(namespace: str, device: str, addresses: Sequence[str]) -> str:
-    """A host's addresses on its device, and its way out: the first address of its network."""
+    """Gives a host its addresses, and the first address of the network as its default gateway."""
     gateway = addresses[0].rsplit(".", 1)[0] + ".1"
     return ip(
         namespace,
@@ -99,13 +99,15 @@ def host(namespace: str, device: str, addresses: Sequence[str]) -> str:
 
 
 def default_route(namespace: str, options: str) -> str:
-    """The way out of a host with options of TCP, as ip-route(8) has them."""
+    """Changes a host's default route to have TCP options, as in ip-route(8)."""
     return f"ip -n {namespace} route change $(ip -n {namespace} route show default) {options}"
 
 
 def known_to_each_other(ends: Sequence[tuple[str, str, str]]) -> str:
-    """Two ends of a link, (namespace, device, address) each, that need not ask for each other: a
-    full queue loses what they would ask, and a connection finds no route."""
+    """Makes permanent neighbour entries at both ends of a link, each (namespace, device, address).
+
+    A full queue would otherwise lose ARP packets, and connections would find no route.
+    """
     lines = []
     for (namespace, device, _), (other, its_device, address) in (ends, ends[::-1]):
         lines.append(
@@ -117,8 +119,10 @@ def known_to_each_other(ends: Sequence[tuple[str, str, str]]) -> str:
 
 
 def prelude(namespaces: Sequence[str]) -> str:
-    """Makes them, all in ``$HOSTS``, and defines ``ns``: `ip netns exec` would hide the cgroup and
-    BPF file systems behind a new /sys."""
+    """Creates the namespaces, lists them in ``$HOSTS`` and defines ``ns``.
+
+    `ip netns exec` mounts a new /sys, which would hide the cgroup and BPF file systems.
+    """
     return f"""\
 set -eu
 HOSTS="{" ".join(namespaces)}"
@@ -127,15 +131,18 @@ for n in $HOSTS; do ip netns add $n; done
 """
 
 
-#: Leaves what the kernel counted for TCP on each host, a line of names and one of numbers for each.
+#: Leaves the kernel's TCP counters of each host: a line of names and a line of numbers per host.
 COUNTERS = """\
 for n in $HOSTS; do ns $n grep ^TcpExt: /proc/net/netstat; done >"$OUT/netstat"
 """
 
 
 def host_settings(namespaces: Sequence[str]) -> str:
-    """Windows must reach beyond a full buffer, and a connection must not inherit the window of an
-    earlier one: objects would depend on each other's fate."""
+    """Enlarges TCP's buffers on each host, and turns off its memory of earlier connections.
+
+    Windows must reach beyond a full buffer. A connection must not inherit the window of an earlier
+    one, or objects would affect each other.
+    """
     return f"""\
 for n in {" ".join(namespaces)}; do
   ns $n sh -c 'cd /proc/sys/net/ipv4
@@ -147,12 +154,13 @@ done
 
 
 def shaper(device: str, capacity_bps: float, burst_bytes: int) -> str:
-    """A bottleneck's rate; its own limit is unused once it has a child."""
+    """A shaper at a rate. Its own limit has no effect once it has a child."""
     return f"qdisc add {_tbf(device, capacity_bps, burst_bytes, 10_000_000)}"
 
 
 def changed_shaper(device: str, capacity_bps: float, burst_bytes: int, inside: int) -> str:
-    """Another rate.  A tbf hands `inside` on to a fifo inside, as its limit in its own unit."""
+    """Changes a shaper's rate. tbf passes its limit, `inside`, on to a fifo inside, in the fifo's
+    unit."""
     return f"qdisc change {_tbf(device, capacity_bps, burst_bytes, inside)}"
 
 
@@ -162,5 +170,5 @@ def _tbf(device: str, capacity_bps: float, burst_bytes: int, limit: int) -> str:
 
 
 def frame_burst_bytes(capacity_bps: float) -> int:
-    """A bucket of one frame and what accrues in :data:`TIMER_SLACK_S`."""
+    """A bucket of one frame plus the bytes that accrue in :data:`TIMER_SLACK_S`."""
     return FRAME_BYTES + max(16, round(capacity_bps * TIMER_SLACK_S / 8))

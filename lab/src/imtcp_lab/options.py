@@ -1,4 +1,4 @@
-"""Options that several commands take, declared once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from imtcp_lab.vm.runner import DEFAULT_KERNEL
 
 
 def out_directory(text: str) -> Path:
-    """The path of an option. An empty one, as from a shell's unset variable, is refused: it would
-    mean here."""
+    """The path of an option. An empty one, as from a shell's unset variable, is an error: it would
+    mean the current directory."""
     if not text:
         raise argparse.ArgumentTypeError("is empty: write . for the directory you are in")
     if Path(text).is_file():
@@ -21,7 +21,7 @@ def out_directory(text: str) -> Path:
     return Path(text)
 
 
-#: The help says its default itself: where an option is inherited it has none (run.py).
+#: The help text contains the default, because an inherited option has none (run.py).
 _DECLARED: dict[str, dict[str, Any]] = {
     "--first-seed": {"type": int, "default": 1, "help": "the seeds count from here (1)"},
     "--kernel": {
@@ -44,5 +44,5 @@ _DECLARED: dict[str, dict[str, Any]] = {
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> list[argparse.Action]:
-    """Adds the options of these names, as ``--kernel``; their actions."""
+    """Adds the options of these names, such as ``--kernel``; returns their actions."""
     return [parser.add_argument(name, **_DECLARED[name]) for name in names]

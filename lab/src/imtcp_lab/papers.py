@@ -22,7 +22,7 @@ from imtcp_lab.tables import aligned, text_table
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
-    """Add the three."""
+    """Add the three commands."""
     one = subparsers.add_parser("list", help="every experiment, and how the papers' came out")
     one.add_argument("--json", action="store_true", help="as JSON")
     one.set_defaults(handler=list_all)
@@ -43,7 +43,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 
 def load_kept(experiment: Experiment) -> dict[str, Any] | None:
-    """The kept rows; None where nothing is kept."""
+    """The stored rows; None if there are none."""
     path = results.kept(experiment.name)
     anew = f"lab run {experiment.name} --keep makes it anew"
     try:
@@ -60,7 +60,7 @@ def load_kept(experiment: Experiment) -> dict[str, Any] | None:
         if experiment.paper is not None:
             papers_report.section(experiment, record, pictures=False)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        # The code of a row's fields changed after the row was kept.
+        # The row's fields changed after the row was stored.
         raise LabError(f"{path} holds rows of another form ({error!r}): {anew}") from error
     lacking = _lacking(experiment, record["rows"])
     if lacking:
@@ -73,7 +73,8 @@ def load_kept(experiment: Experiment) -> dict[str, Any] | None:
 
 
 def _lacking(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Controls that some seed has no row of; *none* has one in some experiments alone."""
+    """Controls that lack a row for some seed. Only some experiments have rows of *none*, so it may
+    lack."""
     seeds = {row["seed"] for row in rows}
     there = {(row.get("control"), row["seed"]) for row in rows}
     return [
@@ -84,7 +85,8 @@ def _lacking(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str
 
 
 def load_each(experiments: Sequence[Experiment]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Kept records by name, and what is wrong with those that cannot be read: the rest goes on."""
+    """Stored records by name, and the faults of unreadable ones. A fault does not stop the
+    others."""
     records, wrong = {}, {}
     for experiment in experiments:
         try:
@@ -98,20 +100,20 @@ def load_each(experiments: Sequence[Experiment]) -> tuple[dict[str, Any], dict[s
 
 
 def _scenarios(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> list[Scenario]:
-    """With these seeds and all controls."""
+    """The scenarios of an experiment with these seeds and all its controls."""
     chosen = named(list(experiment.controls))
     args = argparse.Namespace(quick=quick, seed_numbers=seeds, chosen=chosen)
     return experiment.scenarios(args)
 
 
 def _virtual_s(experiment: Experiment, *, quick: bool) -> float:
-    """Seconds of all guests together."""
+    """Virtual seconds of all guests together."""
     seeds = range(1, 1 + (1 if quick else experiment.seeds))
     return sum(s.times.total_s + SETUP_S for s in _scenarios(experiment, seeds, quick=quick))
 
 
 def _told(experiment: Experiment, record: dict[str, Any] | None) -> dict[str, Any]:
-    """The words of ``list`` and ``show`` about one."""
+    """The data that ``list`` and ``show`` print about one experiment."""
     told: dict[str, Any] = {"name": experiment.name, "help": experiment.help}
     paper = experiment.paper
     if paper is None:
@@ -183,7 +185,7 @@ def report(args: argparse.Namespace) -> int:
     results.ready(out)
     records, wrong = load_each(PAPERS)
     sections = []
-    # Half a minute of drawing.
+    # Drawing takes half a minute.
     progress = ProgressBar(len(PAPERS), "report")
     progress.points = len(PAPERS)
     for e in PAPERS:

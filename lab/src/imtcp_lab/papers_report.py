@@ -14,13 +14,13 @@ from imtcp_lab.tables import text_cells
 
 NOT_RUN, NOT_READABLE = "not run", "not readable"
 
-#: Names in tables and texts.
+#: Explanations of names in tables and texts.
 WORDS = {
     "[IM], [BG], [LP], [EN], [SL]": "the papers: ImTCP, ImTCP-bg, TCP-LP, ENABLE, and the slides of"
     " ImTCP-bg (docs/reference/paper-to-code.md)",
-    "U": "share of the bandwidth that the foreground leaves which the background uses",
-    "I": "by how much longer the web's objects take than without a background: of their mean time,"
-    " of the time of the 95 % quickest (p95), of the mean of those of 30 kB at most (small)",
+    "U": "the share of the spare bandwidth that the background uses",
+    "I": "the added time of the web's objects, relative to the time without a background: mean,"
+    " 95th percentile (p95), and mean of objects up to 30 kB (small)",
     "imtcp_bg, imtcp_fs, imtcp_lp, imtcp_lpecn, imtcp_nice": "this project's ImTCP-bg, full speed,"
     " TCP-LP by delay and by marks, TCP Nice, in pictures with (imtcp) or imtcp before the name",
     "paper, paper_bg, paper_fs": "ImTCP, ImTCP-bg and full speed as their papers print them",
@@ -39,18 +39,18 @@ class Section:
     name: str
     title: str
     paper: Paper
-    #: None: nothing is kept.
+    #: None: no stored rows.
     verdict: Verdict | None = None
     table: report.Table | None = None
     picture: report.Picture | None = None
     details: Mapping[str, str] | None = None
-    #: Of which the rows are.
+    #: The commits at which the rows were measured.
     commits: Sequence[str] = ()
-    #: From one seed and a coarse sweep: less than a verdict.
+    #: The rows are of one seed and a coarse sweep: too little for a verdict.
     quick: bool = False
-    #: How many each number is a mean of; 0: it is computed.
+    #: Seeds behind each number; 0: the numbers are computed.
     seeds: int = 0
-    #: The faults of kept rows, and the remedy; empty: none.
+    #: The fault of the stored rows, and the remedy; empty: none.
     problem: str = ""
 
     @property
@@ -62,18 +62,18 @@ class Section:
 
     @property
     def reason(self) -> str:
-        """Why ours differs; empty where it does not."""
+        """The reason why ours differs; empty if it does not."""
         return self.paper.why(self.verdict) if self.verdict else ""
 
     @property
     def facts(self) -> dict[str, str]:
-        """The details, with what has changed since: that is asked of git, where it is shown."""
+        """The details, and the commits since then, which come from git."""
         assert self.details is not None
         return {**self.details, "commit": results.told_of(self.commits)}
 
     @property
     def shown(self) -> str:
-        """The word, with how much of it holds and how much it rests on."""
+        """The verdict, with the number of claims that hold and of seeds."""
         if self.verdict is None:
             return self.word
         claims = self.verdict.claims
@@ -94,7 +94,8 @@ def section(
     pictures: bool = True,
     problem: str = "",
 ) -> Section:
-    """From the kept rows, if there are any; `problem`: why there are none that can be read."""
+    """The section of an experiment from its stored rows. `problem`: the reason why they are
+    unreadable."""
     paper = experiment.paper
     assert paper is not None
     title = experiment.help[0].upper() + experiment.help[1:]
@@ -123,7 +124,7 @@ def section(
         details,
         record["commits"],
         quick=record["quick"],
-        # A model is computed, not drawn from chance.
+        # A model is computed, so it has no seeds.
         seeds=len(seeds) if experiment.controls else 0,
     )
 
@@ -132,27 +133,29 @@ def _picture(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> repor
     paper = experiment.paper
     assert paper is not None
     caption = (
-        f"After {paper.source}. What goes on over time is of the first seed, distributions are of"
-        " all together; other lines and bars are means, with the range of the seeds where there"
-        " are several."
+        f"After {paper.source}. Lines over time are of the first seed, and distributions of all"
+        " seeds together. Other lines and bars are means, with the range of the seeds if there are"
+        " several."
     )
     return report.Picture(experiment.name, caption, paper.draw(rows, LIGHT), paper.draw(rows, DARK))
 
 
 def _again(experiment: Experiment, seeds: Sequence[int], *, quick: bool) -> str:
-    """The command that makes these rows, no fewer seeds and no more."""
+    """The command that makes these rows again, with as many seeds."""
     command = f"lab run {experiment.name} --keep"
     if quick:
         return command + " --quick"
-    # Without controls nothing is run, and a seed is a number of a row.
+    # An experiment without controls runs nothing; its seeds only number the rows.
     if experiment.controls and len(seeds) != experiment.seeds:
         command += f" --seeds {len(seeds)}"
     return command
 
 
 def files(sections: Sequence[Section], board: str = "") -> dict[str, bytes]:
-    """``papers.html``, which holds everything, and ``papers.md`` with its pictures; `board` is the
-    scoreboard's page beside it, if there is one."""
+    """``papers.html`` with everything, and ``papers.md`` with its pictures.
+
+    `board`: the page of the scoreboard beside it, if there is one.
+    """
     words = {
         REPRODUCED: "reproduced",
         DIFFERS: "that differ",

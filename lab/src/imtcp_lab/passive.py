@@ -1,7 +1,7 @@
-"""Bandwidth from the segments that a connection sends anyway, at the times at which it sends them.
+"""Estimators of bandwidth that only watch the segments of a connection.
 
-The estimators that ImTCP is compared with [IM §4.2]: they watch, and choose no send time.  Each
-takes what one end of a connection saw and returns samples (t_us, bit/s of payload), oldest first.
+These are the estimators with which [IM §4.2] compares ImTCP: they choose no send times.  Each takes
+a record from one end of a connection and returns samples (t_us, bit/s of payload), oldest first.
 
 [WEST] S. Mascolo, C. Casetti, M. Gerla, M. Sanadidi, R. Wang, *TCP Westwood: Bandwidth Estimation
 for Enhanced Transport over Wireless Links*, MobiCom 2001.  [HOE] J. C. Hoe, *Improving the Start-up
@@ -21,17 +21,17 @@ Samples = list[tuple[int, float]]
 
 #: The filter's time constant [WEST §2.2].
 TAU_US = 500_000
-#: A silence of tau/m is a sample of zero, m >= 2 [WEST §2.2].
+#: A silence of tau/m counts as a sample of zero, m >= 2 [WEST §2.2].
 SILENCES_PER_TAU = 2
-#: Closely spaced ACKs of an estimate [HOE].
+#: Number of closely spaced ACKs for an estimate [HOE].
 HOE_ACKS = 3
 
 
 def delivered(acks: Iterable[Ack], mss_bytes: int) -> list[tuple[int, int]]:
     """(t_us, bytes) that each ACK reports as arrived [WEST §2.3].
 
-    A duplicate stands for a segment that arrived out of order.  The ACK that fills the hole counts
-    what the duplicates before it have not; at least its own segment.
+    A duplicate ACK means one segment that arrived out of order.  The ACK that fills the hole counts
+    the bytes that those duplicates have not counted, but at least its own segment.
     """
     out = []
     accounted_bytes = 0
@@ -73,7 +73,7 @@ def westwood(acks: Iterable[Ack], mss_bytes: int) -> Samples:
             continue
         waiting_bytes += arrived_bytes
         if t_us == last_us:
-            # Two at one microsecond have no rate; they are one.
+            # Two ACKs at one microsecond have no rate, so they count as one.
             continue
         while t_us - last_us > silence_us:
             step(silence_us, 0)
@@ -85,10 +85,10 @@ def westwood(acks: Iterable[Ack], mss_bytes: int) -> Samples:
 
 
 def hoe(acks: Iterable[Ack], rtt_us: int) -> Samples:
-    """The rate of three closely spaced ACKs, by least squares [HOE]; once in each round trip.
+    """The rate of three closely spaced ACKs, by least squares [HOE]; once per round trip.
 
-    [HOE] has one such estimate, at the connection's start; [IM §4.2] repeats it every round trip.
-    Here it is of the first three ACKs in a row in which new data is acknowledged.
+    [HOE] makes one such estimate, at the connection's start; [IM §4.2] repeats it every round trip.
+    Ours: it uses the first three consecutive ACKs that acknowledge new data.
     """
     out: Samples = []
     row: list[tuple[float, float]] = []
@@ -111,7 +111,7 @@ def hoe(acks: Iterable[Ack], rtt_us: int) -> Samples:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Slope of the straight line nearest to the points in y; None where all have the same x."""
+    """Slope of the regression line of y on x; None if all x are equal."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)
     spread = sum((x - mean_x) ** 2 for x, _ in points)
@@ -123,8 +123,8 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
 def rab(arrivals: Iterable[tuple[int, int]], rtt_us: int) -> Samples:
     """The rate at which segments arrive at the receiver [RAB], counted over each round trip.
 
-    ACKs have no part in it, so what delays them does no harm [IM §2].  Over what time [RAB] counts
-    is not said in [IM]; a round trip is ours.
+    It uses no ACKs, so a delay of ACKs does not disturb it [IM §2].  [IM] does not say over what
+    time [RAB] counts; ours is a round trip.
     """
     out: Samples = []
     start_us: int | None = None
@@ -141,7 +141,7 @@ def rab(arrivals: Iterable[tuple[int, int]], rtt_us: int) -> Samples:
 
 
 def averages(samples: Samples, bin_us: int, start_us: int, end_us: int) -> list[float | None]:
-    """Mean of the samples in each interval; None where there was none [IM fig. 10: 0.5 s]."""
+    """Mean of the samples in each interval; None without samples [IM fig. 10: 0.5 s]."""
     sums = [0.0] * ((end_us - start_us) // bin_us)
     counts = [0] * len(sums)
     for t_us, bps in samples:

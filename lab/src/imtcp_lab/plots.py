@@ -1,4 +1,4 @@
-"""Pictures of the papers' figures, from rows alone: from stored results, too."""
+"""Pictures of the papers' figures, drawn only from rows, measured now or stored."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from imtcp_lab.figures import LIGHT, STYLES, Theme, legend_of_all, png, themed
 from imtcp_lab.stats import ensemble
 
 Rows = Sequence[Mapping[str, Any]]
-#: (times in s, values) of one line over time, as rows have it.
+#: Fields of one line over time in the rows: times in s, values.
 SERIES_KEYS = ("t_s", "value")
 
-#: More panels than these stand in two columns: a page holds no more below each other.
+#: With more panels than this the picture has two columns, to fit on a page.
 PANELS_BELOW = 5
-#: With more lines than these, the names stand below the picture, where they cover none.
+#: With more lines than this the legend stands below the picture, where it covers no line.
 LINES_BESIDE_LEGEND = 5
 
 
 def _label(name: str | float, by: str) -> str:
-    """A control's or another name; a number says what it is of."""
+    """A control's label, or another name; a number gets the name of its quantity."""
     if name in CONTROLS:
         return CONTROLS[name].label  # type: ignore[index]
     return name if isinstance(name, str) else f"{by} {name:g}"
@@ -46,8 +46,8 @@ def lines(
 ) -> bytes:
     """A line per control (or per value of `by`): means over seeds, with their range.
 
-    Where a line's rows have no x it is a level, dashed.  A panel beside the first for each further
-    value of `panels`, and under it for each further column with its label in `below`.
+    A line whose rows have no x is a constant level, dashed.  Each further value of `panels` adds a
+    panel beside the first.  Each further column in `below`, with its label, adds panels underneath.
     """
     titles = list(dict.fromkeys(row[panels] for row in rows)) if panels else [""]
     down = [(y, ylabel), *below]
@@ -69,7 +69,7 @@ def lines(
             if log_y:
                 across[0].set_yscale("log")
             else:
-                # Room above the highest marker: the margin is of the data's range, not of the axis.
+                # Room above the highest marker: the margin follows the data's range, not the axis.
                 lowest = min([0, *(r[column] for r in rows if r.get(column) is not None)])
                 across[0].set_ylim(1.05 * lowest, 1.05 * across[0].get_ylim()[1])
         for axes, title in zip(grid[0], titles, strict=True):
@@ -110,7 +110,7 @@ def _draw_lines(axes: Axes, rows: Rows, x: str, y: str, by: str) -> None:
 
 
 def _legend(figure: Figure, grid: Any) -> None:  # noqa: ANN401 - an array of Axes
-    """One for all panels: within the only one, or below where that would cover lines."""
+    """One legend for all panels: inside of a single panel, or below if it would cover lines."""
     first = grid[0][0]
     count = len(first.get_lines())
     if not count:
@@ -122,7 +122,7 @@ def _legend(figure: Figure, grid: Any) -> None:  # noqa: ANN401 - an array of Ax
 
 
 def _legend_below(figure: Figure, panels: Iterable[Axes]) -> None:
-    """Under all of them, where it covers nothing."""
+    """Puts the legend below all panels, where it covers nothing."""
     legend_of_all(
         figure, panels, most_columns=5, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 0)
     )
@@ -151,7 +151,7 @@ def bars(
                 e = ensemble(row[y] for row in shown if row["control"] == name)
                 axes.barh(at, e.mean, color=STYLES[name][0], height=0.6)
                 axes.hlines(at, e.lowest, e.highest, color=theme.ink, linewidth=1.2)
-                # Else a bar of next to nothing is none.
+                # Otherwise a very small bar would be invisible.
                 axes.annotate(
                     f"{e.mean:.3g}",
                     (e.highest, at),
@@ -175,8 +175,8 @@ def over_time(
 ) -> bytes:
     """A panel per control (or other row, named by `title`), a line per flow or quantity.
 
-    The first seed's rows carry the series: ``row[key]`` is a list of lines, each
-    ``{"t_s": […], "value": […]}``, with a ``"name"`` where they need a legend.
+    The first seed's rows hold the series: ``row[key]`` is a list of lines, each ``{"t_s": […],
+    "value": […]}``, with a ``"name"`` if they need a legend.
     """
     first = min(row["seed"] for row in rows)
     shown = [row for row in rows if row["seed"] == first and row.get(key)]
@@ -186,7 +186,7 @@ def over_time(
         figure, grid = plt.subplots(
             down, columns, figsize=(6.4, 1.6 * down + 0.6), sharex=True, sharey=True, squeeze=False
         )
-        # One column is full before the next begins.
+        # Fill one column before the next.
         panels = list(grid.T.flat)
         for axes in panels[len(shown) :]:
             axes.set_visible(False)
@@ -197,7 +197,7 @@ def over_time(
                 )
             axes.set_title(_label(row[title], title), fontsize=None if columns == 1 else 7)
             axes.set_ylabel(ylabel)
-        # All have one scale: a limit that is set before all is drawn would be that of what was.
+        # All panels share one scale; set its limit last, when all data is drawn.
         panels[0].set_ylim(bottom=0)
         for axes in grid[-1]:
             axes.set_xlabel("time, s")
@@ -216,7 +216,8 @@ def distribution(
     of: str = "objects",
     log_x: bool = True,
 ) -> bytes:
-    """Cumulative distribution per control (or value of `by`), of all seeds' `row[key]` together."""
+    """Cumulative distribution per control (or value of `by`), over all seeds' `row[key]`
+    together."""
     pooled: dict[str, list[float]] = {}
     for row in rows:
         pooled.setdefault(row[by], []).extend(row.get(key) or ())

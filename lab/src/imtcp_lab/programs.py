@@ -1,8 +1,7 @@
-"""Real programs across the bottleneck, each under a control: do they work at all?
+"""Real programs that transfer data across the bottleneck, each with a control: do they work?
 
-Every program uploads the same generated data and the receiver's copy is compared.
-The job leaves ``verdict.json`` {program, identical, seconds, code} and, where imtcp
-is in use, ``watch.jsonl``.
+Every program uploads the same generated data, and the job compares the receiver's copy.  The job
+leaves ``verdict.json`` {program, identical, seconds, code} and, with imtcp, ``watch.jsonl``.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ PATH = Dumbbell(capacity_bps=20e6, buffer_pkts=200, foreground_rtts_ms=(30.0,))
 
 @dataclass(frozen=True)
 class Program:
-    """How one program is served, run and checked."""
+    """The commands that serve, run and check one program."""
 
     name: str
     #: Programs that the machine must have.
     needs: tuple[str, ...]
     #: Starts the server in the receiver's namespace.
     server: str
-    #: The upload; stands after the control's prefix.
+    #: The upload; the control's prefix goes in front.
     client: str
-    #: Succeeds when the receiver has what was sent.
+    #: Succeeds if the receiver has the same data.
     check: str
 
 

@@ -1,4 +1,4 @@
-"""Queues inside the bottleneck's shaper, and the fate of ACKs on their way back."""
+"""Queues inside the bottleneck's shaper, and what happens to ACKs on their way back."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from dataclasses import dataclass
 
 #: Bytes of a full frame on the bottleneck: IPv4 MTU 1500 and Ethernet 14.
 FRAME_BYTES = 1514
-#: Of an ACK without data: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
+#: Bytes of an ACK without data: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
 ACK_FRAME_BYTES = 66
 
 DROPTAIL = "droptail"
 FQ_CODEL = "fq_codel"
 CAKE = "cake"
 RED_ECN = "red-ecn"
-#: Marks whoever asks for marks above a threshold, and drops only when it is full [LP §IV-A].
+#: Above a threshold it marks packets that support marks. It drops only when it is full [LP §IV-A].
 LP_ECN = "lp-ecn"
-#: One queue with an active management, which marks who asks for it and drops the others' packets.
+#: CoDel: one queue that marks packets that support marks and drops the others.
 CODEL_ECN = "codel-ecn"
-#: Drops at random, the more the longer packets wait, as cable modems do [RFC 8034].
+#: PIE drops at random, more as packets wait longer; cable modems have it [RFC 8034].
 PIE = "pie"
 #: A host's own interface: it serves packets by their priority on the host.
 PFIFO_FAST = "pfifo_fast"
 FQ = "fq"
-#: Disciplines by name.  The fair ones keep their own defaults, as people run them.
+#: Disciplines by name.  The fair ones keep their own defaults, as in ordinary use.
 QUEUES = (DROPTAIL, FQ_CODEL, CAKE, RED_ECN, LP_ECN, CODEL_ECN, PIE, PFIFO_FAST, FQ)
-#: Their hosts ask for marks: else nobody does.
+#: With these queues all hosts ask for marks, which is not the default.
 WITH_MARKS = (RED_ECN, CODEL_ECN)
-#: RFC 8034 §4.1: DOCSIS-PIE's target of latency and its update interval.
+#: RFC 8034 §4.1: target latency and update interval of DOCSIS-PIE.
 PIE_TARGET_MS, PIE_UPDATE_MS = 10, 16
-#: The share of the queue above which it marks: TCP-LP's delta [LP §III-D].
+#: It marks above this share of the queue: TCP-LP's delta [LP §III-D].
 LP_ECN_SHARE = 0.15
 
 
 def discipline(queue: str, limit_pkts: int, capacity_bps: float) -> str:
-    """As ``tc qdisc add`` reads it."""
+    """A queue as text for ``tc qdisc add``."""
     if queue == FQ_CODEL:
         return f"fq_codel limit {limit_pkts}"
     if queue == CAKE:
-        # The shaper around it has the rate.
+        # The shaper around it sets the rate.
         return "cake unlimited"
     if queue == RED_ECN:
         return _red_ecn(limit_pkts, capacity_bps)
@@ -54,7 +54,7 @@ def discipline(queue: str, limit_pkts: int, capacity_bps: float) -> str:
 
 
 def _red_ecn(limit_pkts: int, capacity_bps: float) -> str:
-    """RED in the proportions that tc-red(8) advises: max of limit/4, min of max/3."""
+    """RED with the proportions of tc-red(8): max is limit/4, min is max/3."""
     limit_bytes = max(limit_pkts, 12) * FRAME_BYTES
     most = limit_bytes // 4
     least = most // 3
@@ -66,11 +66,14 @@ def _red_ecn(limit_pkts: int, capacity_bps: float) -> str:
 
 
 def _lp_ecn(limit_pkts: int, capacity_bps: float) -> str:
-    """RED with both thresholds at the same place; who does not ask for marks is not dropped there.
+    """RED with both thresholds at one place; there it does not drop packets without support for
+    marks.
 
-    tc derives from the burst the weight W of a packet in the average: of 1/2, 1/4, … the first for
-    which (1 - (1 - W)^burst) / W >= burst + 1 - threshold.  The burst here makes it 1/8, which is
-    TCP-LP's own weight for delays [LP eq. 1].
+    tc derives the weight W of a packet in the average from the burst: the first of 1/2, 1/4, … with
+
+        (1 - (1 - W)^burst) / W >= burst + 1 - threshold
+
+    The burst here gives W = 1/8, TCP-LP's own weight for delays [LP eq. 1].
     """
     threshold = LP_ECN_SHARE * limit_pkts * FRAME_BYTES
     burst = _first_burst_of_an_eighth(threshold / FRAME_BYTES)
@@ -93,18 +96,17 @@ def _first_burst_of_an_eighth(threshold_pkts: float) -> int:
 
 @dataclass(frozen=True)
 class WayBack:
-    """Effects on ACKs beside the delay."""
+    """Effects on ACKs on their way back, besides the delay."""
 
-    #: The link back has the bottleneck's capacity and so much DropTail queue before the delay; 0:
-    #: it is never full.
+    #: Packets in the DropTail queue of the link back, before the delay; 0: the link is never full.
     link_pkts: int = 0
-    #: That link's share of the bottleneck's capacity.
+    #: Capacity of the link back, as a share of the bottleneck's.
     link_share: float = 1.0
-    #: A return link with half of what delayed ACKs need, which filters the others out.
+    #: The link back has half the capacity that delayed ACKs need, and a filter drops surplus ACKs.
     thinned: bool = False
-    #: Each delay is longer or shorter by up to this; packets stay in order.
+    #: Each delay varies by up to this much; packets stay in order.
     jitter_ms: float = 0.0
-    #: Packets wait so long and leave together, as on a shared medium.
+    #: Packets wait up to this time and leave together, as on a shared medium.
     aggregated_ms: float = 0.0
 
     def __post_init__(self) -> None:
@@ -116,10 +118,10 @@ class WayBack:
             raise ValueError("a link back has a queue and a share of the capacity")
 
     def netem(self, delay_ms: float) -> str:
-        """Options of the delay on the way back."""
+        """netem's options for the way back."""
         text = f"netem delay {delay_ms * 1000:.0f}us"
         if self.jitter_ms:
-            # With a rate, netem does not let a packet overtake the one before.
+            # With a rate, netem keeps packets in order.
             text += f" {min(self.jitter_ms, delay_ms) * 1000:.0f}us rate 10gbit"
         text += " limit 100000"
         if self.aggregated_ms:
@@ -127,7 +129,7 @@ class WayBack:
         return text
 
     def filter(self, capacity_bps: float) -> str | None:
-        """The discipline of a return link that is too slow for every second packet's ACK."""
+        """The discipline of a link back that is too slow for an ACK per two packets."""
         if not self.thinned:
             return None
         every_second_bps = capacity_bps * ACK_FRAME_BYTES / (2 * FRAME_BYTES)

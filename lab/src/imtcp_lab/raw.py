@@ -11,13 +11,13 @@ import polars as pl
 
 from imtcp_lab.job import JobResult, LabError
 
-#: Tables that a job may leave as CSV; with a number where there are several places.
+#: Tables that a job may leave as CSV; with a number for each span of a line (line.py).
 CSV_TABLES = (
     "queue", "tcp", "web", "bulk", "rival", "back", "udp", "segments", "ftp", "advice",
     *(f"{name}{place}" for name in ("web", "bulk") for place in range(3)),
 )  # fmt: skip
 
-#: Kept of each line of ``imtcp watch --json``; what a version lacks is null.
+#: Fields kept from each line of ``imtcp watch --json``; null if a version lacks one.
 WATCH_COLUMNS: dict[str, type[pl.DataType]] = {
     "t_us": pl.Int64,
     "cookie": pl.String,
@@ -37,7 +37,7 @@ WATCH_COLUMNS: dict[str, type[pl.DataType]] = {
     "bytes_acked": pl.Float64,
 }
 
-#: Kept of each line of ``imtcp watch --events --json``: a measurement that ended.
+#: Fields kept from each line of ``imtcp watch --events --json``, one per finished measurement.
 EVENT_COLUMNS: dict[str, type[pl.DataType]] = {
     "t_us": pl.Int64,
     "cookie": pl.String,
@@ -55,7 +55,7 @@ EVENT_COLUMNS: dict[str, type[pl.DataType]] = {
     "hold_us": pl.Float64,
 }
 
-#: The kernel's counts for each BPF program since it was loaded.
+#: The kernel's counts of each BPF program since it was loaded.
 PROGRAM_COLUMNS: dict[str, type[pl.DataType]] = {
     "t_us": pl.Int64,
     "id": pl.Int64,
@@ -64,7 +64,7 @@ PROGRAM_COLUMNS: dict[str, type[pl.DataType]] = {
     "run_ns": pl.Int64,
 }
 
-#: Streams of JSON lines with what is kept of them.
+#: Streams of JSON lines, and the fields kept from them.
 JSON_TABLES = {"watch": WATCH_COLUMNS, "events": EVENT_COLUMNS}
 
 Tables = dict[str, pl.DataFrame]
@@ -106,17 +106,19 @@ def read_tables(result: JobResult) -> Tables:
 
 
 def memory_pressures(netstat: bytes) -> int:
-    """How often TCP's memory ran short, on all hosts together: from ``/proc/net/netstat``, where
-    a line of names comes before each line of numbers."""
+    """How often TCP's memory ran short, on all hosts together.
+
+    In ``/proc/net/netstat`` a line of names precedes each line of numbers.
+    """
     lines = [line.split() for line in netstat.decode().splitlines()]
     counted = [dict(zip(*two, strict=True)) for two in zip(lines[::2], lines[1::2], strict=True)]
     return sum(int(counters.get("TCPMemoryPressures", 0)) for counters in counted)
 
 
 def read_programs(look: bytes, t0_us: int) -> pl.DataFrame:
-    """How often each BPF program ran, and for how long: ``bpftool -j prog show`` after the time."""
+    """Number and duration of each BPF program's runs: a time, then ``bpftool -j prog show``."""
     t_us, _, listed = look.partition(b"\n")
-    # Those that have not run have no counts.
+    # Programs that have not run have no counts.
     ran = [program for program in json.loads(listed) if "run_cnt" in program]
     rows = [
         (int(t_us) - t0_us, p["id"], p.get("name", ""), p["run_cnt"], p["run_time_ns"]) for p in ran
@@ -125,13 +127,13 @@ def read_programs(look: bytes, t0_us: int) -> pl.DataFrame:
 
 
 def params_in_force(result: JobResult) -> dict[str, Any]:
-    """Parameters by mode, as imtcp itself said of its connections; empty without it."""
+    """Parameters by mode, as imtcp reported them for its connections; empty without imtcp."""
     told = _json_records(result.files.get("connections.jsonl", b""))
     return {record["mode"]: record["params"] for record in told if record.get("params")}
 
 
 def _json_records(lines: bytes) -> Iterator[Mapping[str, Any]]:
-    """The objects of a stream of JSON lines; a cut last line is ignored."""
+    """The objects in a stream of JSON lines; an incomplete last line is ignored."""
     for line in lines.splitlines():
         try:
             record = json.loads(line)
@@ -144,7 +146,7 @@ def _json_records(lines: bytes) -> Iterator[Mapping[str, Any]]:
 def read_json_lines(
     lines: bytes, columns: Mapping[str, type[pl.DataType]], t0_us: int
 ) -> pl.DataFrame:
-    """Records that have a time, of which unknown keys are ignored."""
+    """The records that have a time; unknown keys are ignored."""
     rows = [
         {name: _cast(record.get(name), kind) for name, kind in columns.items()}
         for record in _json_records(lines)

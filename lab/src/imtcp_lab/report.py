@@ -1,4 +1,4 @@
-"""One HTML file that holds everything: opens from disk, on a phone, on paper."""
+"""A report in one HTML file without other files: for a browser, a phone, paper."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Table:
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
-    #: Rows that stand out, by their first cell.
+    #: Rows to highlight, by their first cell.
     marked: frozenset[str] = frozenset()
-    #: So many; the last of them stays in sight where the table is scrolled.
+    #: Number of these columns; the last one stays visible when the table scrolls.
     names: int = 1
 
 
@@ -37,7 +37,7 @@ def _data_uri(content: bytes) -> str:
 
 
 def render_page(template: str, **values: Any) -> str:  # noqa: ANN401 - what the template names
-    """A template of ours with its values; HTML is escaped, Markdown is not."""
+    """Fills one of our templates; HTML is escaped, Markdown is not."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("imtcp_lab"),
         autoescape=jinja2.select_autoescape(enabled_extensions=("html.j2",)),
@@ -57,7 +57,7 @@ def render(
     notes: Sequence[tuple[str, str]],
     details: Mapping[str, Any],
 ) -> str:
-    """The report.  `notes` are (term, meaning); `details` says how it was made."""
+    """The report.  `notes` are (term, meaning); `details` describes the run."""
     return render_page(
         "report.html.j2",
         title=title,

@@ -1,9 +1,8 @@
-"""Result files: a directory per measured point, complete or absent.
+"""Result files: a directory per measured point, either complete or absent.
 
-``meta.json`` holds the schema's version, the scenario, seed, commit, environment
-(exact kernel, QEMU, digests) and the digest of everything that went in; each raw
-table is a Parquet file beside it.  Figures and tables are drawn again from these
-without running anything.
+``meta.json`` holds the schema's version, the scenario, seed, commit, environment (exact kernel,
+QEMU, digests) and the digest of all input.  Each raw table is a Parquet file beside it.  Figures
+and tables can be drawn again from these files, without a run.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from imtcp_lab.raw import Tables
 from imtcp_lab.scenario import Scenario
 
 SCHEMA_VERSION = 1
-#: A change of these programs makes an old result another experiment. That holds for the kernel's
-#: controls, too: both programs are in the guest's image, and with another image the same seed is
-#: another sample.
+#: With another version of these programs, an old result does not count. Both are in the guest's
+#: image, and another image changes the sample of a seed. So this also holds for the kernel's own
+#: controls.
 _PROGRAMS = ("imtcp-load", "imtcp")
 
 
@@ -45,7 +44,7 @@ class Point:
 
 
 def ready(out: Path) -> None:
-    """Makes the directory of what is to be written, before anything is run or drawn in vain."""
+    """Creates the output directory, before any work that could not be saved."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -53,7 +52,7 @@ def ready(out: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that it is either the old or the new one, never a part."""
+    """Writes a file so that readers see either the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -64,12 +63,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same in UTF-8."""
+    """The same for text, in UTF-8."""
     write_bytes(path, text.encode())
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """The value as JSON has it: NaN and infinities become null."""
+    """A value as JSON can hold it: NaN and infinities become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -84,19 +83,19 @@ def write_json(
     value: Any,  # noqa: ANN401 - any JSON value
     indent: int | None = 2,
 ) -> None:
-    """Write JSON for people and programs; without indent in as few bytes as it takes."""
+    """Writes JSON; without indent in as few bytes as possible."""
     separators = None if indent else (",", ":")
     text = json.dumps(plain(value), indent=indent, separators=separators, allow_nan=False)
     write_text(path, text + "\n")
 
 
 def kept(name: str) -> Path:
-    """Where the repository keeps an experiment's rows, to draw and judge them again."""
+    """The file in the repository with an experiment's rows, to draw and judge them again."""
     return paths.checkout() / "lab" / "results" / f"{name}.json"
 
 
 def commit() -> str:
-    """The checkout's commit, with ``-dirty`` when tracked files differ other than kept rows."""
+    """The checkout's commit, with ``-dirty`` if tracked files other than these rows differ."""
     git = ["git", "-C", str(paths.checkout())]
     head = subprocess.run(
         [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
@@ -107,13 +106,16 @@ def commit() -> str:
     return head + ("-dirty" if subprocess.run(differs, check=False).returncode else "")
 
 
-#: Programs that are loaded into the kernel, and the algorithms in them.
+#: Sources of the programs that run in the kernel, and of their algorithms.
 _PROGRAM_SOURCES = ("bpf", "core/include")
 
 
 def told_of(measured_at: Sequence[str]) -> str:
-    """These commits for people, with how many later ones changed what is loaded into the kernel:
-    kept rows may be of rules that no longer ship."""
+    """The commits as text for people.
+
+    It says how many later commits changed the programs in the kernel, because stored rows may be
+    from rules that no longer ship.
+    """
     told = ", ".join(measured_at) or "-"
     if len(measured_at) != 1:
         return told
@@ -124,7 +126,7 @@ def told_of(measured_at: Sequence[str]) -> str:
         text=True,
         check=False,
     ).stdout.strip()
-    # Without this commit in the history, or without a history, nothing is known of it.
+    # If the history lacks this commit, or there is no history, the count is unknown.
     if since in ("", "0"):
         return told
     later = "one later commit" if since == "1" else f"{since} later commits"
@@ -132,12 +134,13 @@ def told_of(measured_at: Sequence[str]) -> str:
 
 
 def commits(points: Iterable[Point]) -> list[str]:
-    """The commits that the points were measured at; saved ones may be older."""
+    """The commits at which the points were measured; saved points may be older."""
     return sorted({str(point.meta["commit"]) for point in points})
 
 
 def params(points: Iterable[Point]) -> dict[str, Any]:
-    """Parameters in force by variant and control, where imtcp told them; seeds do not differ."""
+    """Parameters in force by variant and control, where imtcp reported them; seeds do not
+    differ."""
     out = {}
     for point in points:
         told = point.meta["environment"].get("params")
@@ -155,9 +158,9 @@ def _program_digest(name: str) -> str:
 
 
 def input_digest(scenario: Scenario, runner: object) -> str:
-    """Names everything of ours that decides the result of a deterministic run."""
+    """A digest of all our input that decides the result of a deterministic run."""
     job = scenario.job()
-    # Where it runs does not matter: a cluster hands it to such a runner.
+    # A cluster runs the same job, so only its inner runner counts.
     runner = getattr(runner, "inner", runner)
     parts = [
         str(SCHEMA_VERSION),
@@ -180,7 +183,7 @@ def save(
     environment: Mapping[str, Any],
     digest: str,
 ) -> Point:
-    """Write one point; what was there before is replaced as a whole."""
+    """Writes one point and replaces an earlier one as a whole."""
     meta = {
         "schema": SCHEMA_VERSION,
         "key": scenario.key,
@@ -210,7 +213,7 @@ def save(
 
 
 def _read_meta(place: Path) -> dict[str, Any]:
-    """The record in a point's directory; `None` if absent, broken or of another schema."""
+    """The metadata of a point; empty if they are absent, broken or of another schema."""
     try:
         meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -219,7 +222,7 @@ def _read_meta(place: Path) -> dict[str, Any]:
 
 
 def _read_point(place: Path, scenario: Scenario, meta: Mapping[str, Any]) -> Point | None:
-    """The point with its tables; nothing if one of them cannot be read: it is run again then."""
+    """The point with its tables; None if a table cannot be read, so that it runs again."""
     try:
         tables = {file.stem: pl.read_parquet(file) for file in sorted(place.glob("*.parquet"))}
     except (OSError, pl.exceptions.PolarsError):
@@ -228,7 +231,7 @@ def _read_point(place: Path, scenario: Scenario, meta: Mapping[str, Any]) -> Poi
 
 
 def load(directory: Path, scenario: Scenario, digest: str | None = None) -> Point | None:
-    """The saved point, if it is there, readable and of the given digest."""
+    """The saved point, if it is complete, readable and has the given digest."""
     place = directory / scenario.key
     meta = _read_meta(place)
     if not meta or (digest is not None and meta.get("digest") != digest):
@@ -239,11 +242,13 @@ def load(directory: Path, scenario: Scenario, digest: str | None = None) -> Poin
 def take_over(
     directory: Path, others: Iterable[Path], wanted: Iterable[tuple[Scenario, str]]
 ) -> list[Point]:
-    """Those of the wanted scenarios, each with its digest, that were run for others' directories at
-    this commit: saved in `directory` as well."""
+    """Copies points that another experiment measured at this commit into `directory`.
+
+    `wanted` has the scenarios, each with its digest.
+    """
     here = commit()
     places = {}
-    # a name with a dot is not complete yet
+    # A name that begins with a dot is incomplete.
     for place in (place for other in others for place in other.glob("[!.]*")):
         meta = _read_meta(place)
         if meta.get("commit") == here:
@@ -259,8 +264,7 @@ def take_over(
 
 
 def record(rows: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """The JSON that a command prints and keeps: rows, their ensembles, and the state that they come
-    from."""
+    """The JSON that a command prints and stores: rows, their ensembles, and the commit."""
     return plain(
         {"schema": SCHEMA_VERSION, "commit": commit(), "rows": rows, "summaries": summaries}
     )

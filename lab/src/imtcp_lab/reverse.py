@@ -1,7 +1,7 @@
-"""Traffic against the stream: data that the ACKs of the others wait behind.
+"""Traffic in the reverse direction: other flows' ACKs wait behind its data.
 
-With :attr:`~imtcp_lab.queues.WayBack.link_pkts` the way back is a link with a queue; without,
-nobody waits there.
+This needs a queue on the way back (:attr:`~imtcp_lab.queues.WayBack.link_pkts`); otherwise nothing
+waits there.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class BulkBack:
 
     flows: int = 10
     congestion_control: str = "reno"
-    #: Each further flow starts so much later.
+    #: Delay between the starts of two flows.
     stagger_s: float = 0.1
     leaves = ("back",)
 
     def prepare(self, path: Dumbbell) -> str:
-        """Their receiver."""
+        """The receiver."""
         return greedy_receiver("fg", f"{FOREGROUND_SENDER}:{BULK_BACK_PORT}", "back.csv")
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
-        """The flows; the seed shifts them as it does the others."""
+        """The senders; the seed shifts their start as it does for other flows."""
         return (
             f"ns rx imtcp-load bulk-client --from {path.client_addresses[0]}"
             f" --to {FOREGROUND_SENDER}:{BULK_BACK_PORT} --cc {self.congestion_control}"
@@ -43,16 +43,16 @@ class BulkBack:
 
 @dataclass(frozen=True)
 class UdpBack:
-    """Unresponsive traffic of a constant rate, at random times."""
+    """Unresponsive traffic with a constant mean rate and exponential gaps."""
 
     rate_bps: float
-    #: Frame sizes, drawn evenly; repeat one to weigh it.
+    #: Frame sizes, each drawn with the same probability; repeat one to give it more weight.
     frames: tuple[int, ...] = (FRAME_BYTES,)
-    #: Nobody looks at what came.
+    #: Nobody reads what arrived.
     leaves = ()
 
     def prepare(self, path: Dumbbell) -> str:
-        """A sink, so that no ICMP answers come back."""
+        """A sink, so that no ICMP errors come back."""
         return (
             f"ns fg imtcp-load udp-sink --listen {FOREGROUND_SENDER}:{UDP_BACK_PORT}"
             ' & STOP="$STOP $!"\n'
@@ -76,13 +76,13 @@ class Together:
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """What its parts do."""
+        """The tables of all parts."""
         return tuple(name for part in self.parts for name in part.leaves)
 
     def prepare(self, path: Dumbbell) -> str:
-        """What each of them needs."""
+        """The preparations of all parts."""
         return "".join(part.prepare(path) for part in self.parts)
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
-        """All at once."""
+        """Starts all parts."""
         return "".join(part.start(path, times, seed) for part in self.parts)

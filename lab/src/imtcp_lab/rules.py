@@ -1,8 +1,8 @@
-"""``lab rules``: what each rule of imtcp_bg earns, by building it without.
+"""``lab rules``: measures what each rule of imtcp_bg gains, by a build without it.
 
-``lab/rules.toml`` lists the rules with the edits that take each away.  The edited sources are
-copies below ``out/rules``; every build is measured with the same seeds, beside web-like traffic
-and alone.
+``lab/rules.toml`` lists the rules, each with the edits that remove it.  The edited sources are
+copies below ``out/rules``.  Every build runs with the same seeds, beside web-like traffic and
+alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number, as_percent, summary_records, text_table
 from imtcp_lab.topology import Dumbbell
 
-#: What the build reads.
+#: The files that the build needs.
 SOURCES = ("Cargo.toml", "Cargo.lock", "bpf", "core", "crates", "lab/load")
 BUILD = (
     "cargo", "build", "--profile", "demo", "--locked", "-p", "imtcp", "-p", "imtcp-load",
@@ -51,7 +51,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Edit:
-    """`old` stands exactly once in the file, and is replaced."""
+    """Replaces `old`, which stands exactly once in the file."""
 
     file: str
     old: str
@@ -69,19 +69,19 @@ class Edit:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule, by the edits that take it away."""
+    """One rule, with the edits that remove it."""
 
     name: str
     what: str
     edits: tuple[Edit, ...]
 
 
-#: Nothing is taken away.
+#: The build with all rules.
 ALL = Rule("all-rules", "", ())
 
 
 def load(root: Path) -> list[Rule]:
-    """The rules of a checkout."""
+    """Reads the rules of a checkout."""
     declared = tomllib.loads((root / "lab" / "rules.toml").read_text(encoding="utf-8"))
     return [
         Rule(r["name"], r["what"], tuple(Edit(**e) for e in r["edit"])) for r in declared["rule"]
@@ -108,9 +108,9 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 
 def copy_sources(root: Path, to: Path, edits: Sequence[Edit]) -> None:
-    """Makes `to` what the build reads of a checkout, edited.
+    """Makes `to` an edited copy of the sources in a checkout.
 
-    Only what differs is written: compilers go by a file's time, which then says what is new.
+    It writes only files that differ: build tools go by the times of files.
     """
     wanted: dict[Path, bytes] = {}
     for name in SOURCES:
@@ -129,7 +129,7 @@ def copy_sources(root: Path, to: Path, edits: Sequence[Edit]) -> None:
 
 
 def build(rule: Rule, root: Path, out: Path) -> Path:
-    """Builds a checkout's programs without a rule; returns the directory with them."""
+    """Builds a checkout's programs without a rule; returns their directory."""
     sources = out / "source"
     copy_sources(root, sources, rule.edits)
     done = subprocess.run(
@@ -150,7 +150,7 @@ def build(rule: Rule, root: Path, out: Path) -> Path:
 
 
 def scenarios(args: Namespace) -> tuple[list[Scenario], list[Scenario]]:
-    """Beside the web, each with its run without background; and alone."""
+    """Scenarios beside the web, each with its run without a background; and scenarios alone."""
     seeds = seed_numbers(args)
     path = Dumbbell(capacity_bps=web.CAPACITY_BPS, background_rtt_ms=web.RTT_MS, buffer_pkts=1000)
     background = CONTROLS["imtcp_bg"]
@@ -164,7 +164,7 @@ def scenarios(args: Namespace) -> tuple[list[Scenario], list[Scenario]]:
 
 
 def measure(label: str, args: Namespace, out: Path) -> list[dict[str, Any]]:
-    """A row per seed of the build that ``IMTCP_PROGRAMS`` names."""
+    """Measures the build at ``IMTCP_PROGRAMS``: one row per seed."""
     beside, five = scenarios(args)
     points = sweep.run_all(
         [*beside, *five], vm.guests_of(args.kernel), out / "points" / label, jobs=args.jobs,
@@ -182,7 +182,7 @@ def measure(label: str, args: Namespace, out: Path) -> list[dict[str, Any]]:
 
 
 def main(args: Namespace) -> int:
-    """Build, measure, print."""
+    """Builds, measures, prints."""
     root = paths.checkout()
     rules = load(root)
     if args.list:

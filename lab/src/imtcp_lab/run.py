@@ -1,4 +1,4 @@
-"""``lab run EXPERIMENT``: measure, print the table, keep the results."""
+"""``lab run EXPERIMENT``: measures, prints the table, stores the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ With --json several experiments print a document each, one after another (jq -s 
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
-    """Add ``lab run`` with a subcommand per experiment, ``lab bench``, ``lab scoreboard``."""
+    """Adds ``lab run`` with a subcommand per experiment, ``lab bench`` and ``lab scoreboard``."""
     parser = subparsers.add_parser(
         "run",
         help="run an experiment and print its table",
@@ -53,7 +53,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 
 def _common(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
-    """Options of every experiment. An option before the experiment's name holds, too."""
+    """Adds the options of every experiment. They also work before the experiment's name."""
     add = parser.add_argument
     actions = [
         add("--seeds", type=int, help="runs per point (the experiment's own; quick: 1)"),
@@ -78,7 +78,7 @@ def _common(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None
         add("--keep", action="store_true", help="keep the rows in lab/results, for lab report"),
     ]
     if inherited:
-        # Else argparse overwrites it with these defaults.
+        # Without this, argparse would overwrite the inherited value with the default.
         for action in actions:
             action.default = argparse.SUPPRESS
 
@@ -86,7 +86,7 @@ def _common(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None
 def _add(
     subparsers: argparse._SubParsersAction, name: str, experiment: Experiment, text: str
 ) -> argparse.ArgumentParser:
-    """One experiment under a name."""
+    """Adds an experiment under a name."""
     one = subparsers.add_parser(name, help=text, description=text)
     if experiment.paper is not None:
         one.add_argument(
@@ -104,19 +104,19 @@ def _add(
 
 
 def _paper(name: str) -> str:
-    """The name of an experiment of the papers."""
+    """The name of an experiment of the papers, from its text."""
     if name not in {e.name for e in PAPERS}:
         raise argparse.ArgumentTypeError(f"{name!r} is none of the papers' (lab list shows them)")
     return name
 
 
 def seed_numbers(args: argparse.Namespace) -> range:
-    """The seeds of an experiment: those reported are not those that something was tuned with."""
+    """The seeds of an experiment. Reported seeds differ from those used for tuning."""
     return range(args.first_seed, args.first_seed + args.seeds)
 
 
 def choose(experiment: Experiment, names: str | list[str], *, to_run: bool = True) -> list[Control]:
-    """The wanted controls, with *none* where it is the yardstick."""
+    """The chosen controls, plus *none* if the experiment needs it as reference."""
     controls = named(names)
     if experiment.needs_none and not any(c.is_none for c in controls):
         controls.insert(0, CONTROLS["none"])
@@ -127,13 +127,13 @@ def choose(experiment: Experiment, names: str | list[str], *, to_run: bool = Tru
 
 
 def _left_out(experiment: Experiment, chosen: Sequence[Control]) -> list[str]:
-    """Controls of the experiment that are not chosen: it is judged with all."""
+    """Controls of the experiment that are not chosen; a verdict needs all."""
     names = {control.name for control in chosen}
     return [name for name in experiment.controls if name not in names]
 
 
 def _where(args: argparse.Namespace) -> tuple[str, Runner]:
-    """The runner and its name in the names of files."""
+    """The runner, and its name for file names."""
     if args.netns:
         return "netns", NetnsRunner()
     return args.kernel, vm.guests_of(args.kernel)
@@ -142,7 +142,7 @@ def _where(args: argparse.Namespace) -> tuple[str, Runner]:
 def _points(
     args: argparse.Namespace, scenarios: list[Scenario], runner: Runner, directory: Path
 ) -> list[Point]:
-    """Saved or measured, as the arguments say."""
+    """Reads or measures the points, as the arguments say."""
     if args.netns and not has_netem():
         try:
             scenarios = [
@@ -183,7 +183,7 @@ def _points(
 
 
 def _environment(points: list[Point]) -> dict[str, Any]:
-    """What all points share."""
+    """The environment that all points share."""
     shared = dict(points[0].meta["environment"]) if points else {}
     for own in ("params", "cost"):
         shared.pop(own, None)
@@ -191,7 +191,7 @@ def _environment(points: list[Point]) -> dict[str, Any]:
 
 
 def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[str, Any]:
-    """What ``results-PLACE.json`` holds."""
+    """The content of ``results-PLACE.json``."""
     experiment: Experiment = args.declared
     rows = experiment.rows(points)
     return {
@@ -209,7 +209,7 @@ def _record(args: argparse.Namespace, place: str, points: list[Point]) -> dict[s
 
 
 def _refuse_to_keep_a_quick_one(name: str) -> None:
-    """Where the full form is kept already, that took hours; before a guest runs in vain."""
+    """Refuses to replace a stored full form, which took hours; before any guest runs."""
     kept = results.kept(name)
     try:
         full = not json.loads(kept.read_text())["quick"]
@@ -223,7 +223,7 @@ def _refuse_to_keep_a_quick_one(name: str) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run one experiment as the arguments say."""
+    """Runs one experiment as the arguments say."""
     experiment: Experiment = args.declared
     if args.seeds is None:
         args.seeds = 1 if args.quick else experiment.seeds
@@ -249,7 +249,7 @@ def _run(args: argparse.Namespace) -> int:
         results.ready(out)
     place, runner = _where(args)
     if args.quick and experiment.paper is not None:
-        # Its points are others under the same names: they must not replace the full form's.
+        # The quick form's points have the same names, but must not replace the full form's.
         place += "-quick"
     points = _points(args, scenarios, runner, out / f"points-{place}")
     record = results.plain(_record(args, place, points))
@@ -280,7 +280,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _each(experiments: Sequence[Experiment], args: argparse.Namespace) -> int:
-    """One after another; one that fails does not end the rest."""
+    """Runs experiments one after another; a failure does not stop the others."""
     failed = []
     for experiment in experiments:
         own = copy.copy(args)

@@ -1,19 +1,19 @@
-"""One measurement, declared: path, traffic, control, times, seed → a job.
+"""One measurement as a declaration: path, traffic, control, times and seed make a job.
 
-The job leaves in its results
+The job leaves these results:
 
-``t0``            start of the clock, CLOCK_MONOTONIC µs, to which all else refers
+``t0``            start of the clock, CLOCK_MONOTONIC µs; all other times count from it
 ``queue.csv``     the bottleneck's queueing disciplines, every 10 ms
 ``tcp.csv``       the background's connections at their receiver, every 100 ms
 ``web.csv``       one row per web object (with :class:`~imtcp_lab.traffic.Web`)
 ``bulk.csv``, ``rival.csv``, ``back.csv``, ``udp.csv``  bytes per flow and interval
-``watch.jsonl``   what ``imtcp watch --json`` said, where imtcp was loaded
-``uptime``        time and idle time at the ends of the window, where that is asked for
-``programs0``, ``programs1``  with it: what each BPF program had run before and after the window
-``segments.csv``  what reached both ends of the background's connection (``segments.py``), on demand
-``events.jsonl``  its measurements one by one (``imtcp watch --events --json``)
-``connections.jsonl``  one look after the window: what is in force, parameters too
-``netstat``       what the kernel counted for TCP on each host
+``watch.jsonl``   output of ``imtcp watch --json``, if imtcp was loaded
+``uptime``        time and idle time at both ends of the window (``count_idle``)
+``programs0``, ``programs1``  run counts of each BPF program before and after it (``count_idle``)
+``segments.csv``  segments that reached each end of the background's connection (``trace_segments``)
+``events.jsonl``  each measurement of imtcp (``imtcp watch --events --json``)
+``connections.jsonl``  imtcp's connections once after the window, with parameters in force
+``netstat``       the kernel's TCP counters of each host
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from imtcp_lab.network import COUNTERS
 from imtcp_lab.topology import BACKGROUND_SENDER, BOTTLENECK_DEVICE, Dumbbell
 from imtcp_lab.traffic import Background, Foreground, Times
 
-#: The verifier reads the programs for seconds of virtual time, and for many of the real one.
+#: The verifier takes seconds of virtual time, and many seconds of real time.
 UP = "imtcp up >&2\n"
-#: The same with the one that it does not load unasked.
+#: The same, also with the mode that imtcp loads only on request.
 UP_WITH_NOCC = "imtcp up --allow-nocc >&2\n"
-#: Enough for the guest to start every process before the clock does.
+#: Time for the guest to start every process before the clock starts.
 LEAD_US = 1_000_000
 DEFAULT_TIMES = Times()
-#: bpftool looks so long before the window, so that its own work is not in it.
+#: bpftool runs this long before the window, so that its own work does not count.
 PROGRAMS_LEAD_US = 1_000_000
 #: Virtual seconds allowed beside the run itself (building, loading, files).
 SETUP_LIMIT_S = 120
 
 
 def loading(control: Control) -> str:
-    """Commands that a guest runs first, to have the control."""
+    """Commands that the guest runs first to load the control."""
     if not control.needs_imtcp:
         return ""
     return UP_WITH_NOCC if control.must_be_allowed else UP
@@ -52,7 +52,7 @@ def loading(control: Control) -> str:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Everything that decides the outcome, apart from the machine."""
+    """Everything that decides the outcome, except the machine."""
 
     path: Dumbbell
     foreground: Foreground | None
@@ -60,33 +60,34 @@ class Scenario:
     control: Control
     times: Times = DEFAULT_TIMES
     seed: int = 1
-    #: Names what differs between scenarios of one experiment beside control and seed.
+    #: Tells scenarios of one experiment apart, beside control and seed.
     variant: str = ""
     queue_every_ms: int = 10
-    #: Connections are sampled so often; the resolution of throughput over time.
+    #: Interval of the connections' samples: the resolution of throughput over time.
     flows_every_ms: int = 100
-    #: ``imtcp watch`` looks so often; 0: nobody watches.
+    #: Interval of ``imtcp watch``; 0: it does not run.
     watch_every_ms: int = 250
-    #: Leave ``uptime``, /proc/uptime at the start and the end of the window, and ``programs``.
+    #: Leave ``uptime`` (/proc/uptime at both ends of the window) and ``programs``.
     count_idle: bool = False
-    #: Leave ``segments.csv``: what reached both ends of the background's connection.
+    #: Leave ``segments.csv``: segments that reached each end of the background's connection.
     trace_segments: bool = False
 
     @property
     def window(self) -> Window:
-        """The judged part."""
+        """The measured part of the run."""
         start_us = round(self.times.warmup_s * 1e6)
         return Window(start_us, start_us + round(self.times.measure_s * 1e6))
 
     @property
     def key(self) -> str:
-        """Names the point within its experiment."""
+        """The name of the point within its experiment."""
         parts = (self.variant, self.control.name, f"s{self.seed}")
         return "-".join(part for part in parts if part)
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The tables without which the run says nothing: who never ran harms nobody."""
+        """Tables that a run must leave to be valid: a program that never ran would seem
+        harmless."""
         theirs = self.foreground.leaves if self.foreground is not None else ()
         return (*theirs, "tcp") if self._has_background else theirs
 
@@ -104,7 +105,7 @@ class Scenario:
         return data
 
     def job(self) -> Job:
-        """The same scenario gives the same job, byte for byte."""
+        """The job; equal scenarios give equal jobs, byte for byte."""
         return Job(
             script=self.script(),
             warmup=loading(self.control),
@@ -113,7 +114,7 @@ class Scenario:
         )
 
     def script(self) -> str:
-        """POSIX sh for the whole measurement."""
+        """A POSIX sh script for the whole measurement."""
         active = self.background if not self.control.is_none else None
         path = dataclasses.replace(
             self.path, priority=self.control.priority, paced=self.control.paced
@@ -167,7 +168,7 @@ class Scenario:
 
 
 def _named(value: object, data: dict[str, Any]) -> dict[str, Any]:
-    """A part's fields with its kind; those of its own parts too."""
+    """A part's fields and its kind, and the same for its own parts."""
     named = {"kind": type(value).__name__, **data}
     if "parts" in data:
         pairs = zip(getattr(value, "parts", ()), data["parts"], strict=True)
@@ -179,8 +180,8 @@ PROCESSES = """\
 STOP="" WAIT="" UPLOAD=""
 """
 
-# Only controls on this list can be a namespace's default; on a real machine the list
-# is its administrator's and read-only here.
+# A namespace's default control must be on this list. On a real machine the list belongs to the
+# administrator and is read-only here.
 ALLOW_ALL_CONTROLS = """\
 cat /proc/sys/net/ipv4/tcp_available_congestion_control \
 2>/dev/null >/proc/sys/net/ipv4/tcp_allowed_congestion_control || true
@@ -191,8 +192,8 @@ T0=$(($(imtcp-load now) + {LEAD_US}))
 echo $T0 >"$OUT/t0"
 """
 
-# Its second number is the virtual time in which the guest's processor slept. One nanosecond is one
-# instruction, so the rest is work, and the same on every run.
+# The second number of /proc/uptime is the time for which the guest's processor slept. One virtual
+# nanosecond is one instruction, so the remainder is work, and equal in every run.
 _IDLE = """\
 ( programs() {{ imtcp-load now; bpftool -j prog show || echo '[]'; }}
   STATS=/proc/sys/kernel/bpf_stats_enabled
@@ -206,7 +207,7 @@ _IDLE = """\
 
 
 def look_at_connections(times: Times) -> str:
-    """One look at those of imtcp, when nothing is judged any more and all still send."""
+    """Looks once at imtcp's connections, after the window and while all still send."""
     look_us = round((times.active_s + times.drain_s / 2) * 1e6)
     return (
         f"( imtcp-load sleep-until $((T0 + {look_us}))\n"
@@ -215,7 +216,8 @@ def look_at_connections(times: Times) -> str:
 
 
 def end(times: Times, then: str = "") -> str:
-    """Waits for what ends by itself and for the clock, then ends the rest and does what is left."""
+    """Waits for traffic that ends by itself and for the clock, then ends the rest and runs
+    `then`."""
     return _END.replace("@TOTAL_US@", f"{times.total_s * 1e6:.0f}").replace("@THEN@\n", then)
 
 

@@ -1,4 +1,4 @@
-"""Tables of the scoreboard: its rows, who beats us, and the distance to the best."""
+"""Tables of the scoreboard: its rows, the peers that beat ours, and the distance to the ideal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from imtcp_lab.tables import aligned, as_number, as_percent, groups
 Rows = Sequence[Mapping[str, Any]]
 Dimensions = Mapping[str, Sequence[Any]]
 
-#: The controls that are judged, and the bound that no endpoint can reach.
+#: Our control, and the ideal that no endpoint can reach.
 OURS, IDEAL = "imtcp_bg", "priority"
-#: The cell around which each dimension is varied.
+#: The cell from which each dimension varies.
 BASE = "base"
-#: The dimensions in words.
+#: Explanations of the dimensions.
 DIMENSIONS_TOLD = {
     "buffer_bdp": "room in front of the bottleneck, in bandwidth-delay products",
     "rtt_ms": "round trip without queues, ms",
@@ -33,13 +33,13 @@ DIMENSIONS_TOLD = {
     "bursts": "ACKs come in bunches, 4 ms apart",
     "loss_pct": "packets lost at random, %",
 }
-#: By delay and by marks; the same where no queue marks.
+#: TCP-LP by delay and by marks: two names of one algorithm where no queue marks.
 TWO_NAMES = ("imtcp_lp", "imtcp_lpecn")
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A control in a cell: means over seeds."""
+    """A control in a cell: means over the seeds."""
 
     harm: float
     use: float
@@ -65,7 +65,7 @@ class Beaten:
 
 
 def standings(rows: Rows) -> dict[tuple[str, str], Standing]:
-    """By cell and control; what was not measured is left out."""
+    """Means by cell and control, of what was measured."""
     kept = [row for row in rows if row["I_mean"] is not None and row["U"] is not None]
     return {
         (cell, control): Standing(
@@ -76,7 +76,7 @@ def standings(rows: Rows) -> dict[tuple[str, str], Standing]:
 
 
 def beaten(rows: Rows) -> list[Beaten]:
-    """The list to shrink.  The ideal is no peer, nor is ours with another parameter."""
+    """Peers that beat ours.  The ideal is no peer, and neither are variants of ours."""
     known = standings(rows)
     out = []
     for (cell, control), peers in known.items():
@@ -88,7 +88,8 @@ def beaten(rows: Rows) -> list[Beaten]:
 
 
 def to_ideal(rows: Rows) -> dict[str, tuple[float, float]]:
-    """By cell: what ours leaves unused, and harms, more than strict priority does."""
+    """By cell: how much more ours leaves unused, and how much more it harms, than strict
+    priority."""
     known = standings(rows)
     return {
         cell: (known[cell, IDEAL].use - ours.use, ours.harm - known[cell, IDEAL].harm)
@@ -98,8 +99,10 @@ def to_ideal(rows: Rows) -> dict[str, tuple[float, float]]:
 
 
 def of_two_names(rows: Rows) -> float | None:
-    """How far one algorithm under two names is from itself, in U, at most: TCP-LP by delay and by
-    marks, where no queue marks."""
+    """The greatest difference in U between the two names of TCP-LP, where no queue marks.
+
+    It shows how much of a difference is chance.
+    """
     known, (delay, marks) = standings(rows), TWO_NAMES
     marking = {row["cell"] for row in rows if (row["values"] or {}).get("queue") == RED_ECN}
     found = [
@@ -111,7 +114,8 @@ def of_two_names(rows: Rows) -> float | None:
 
 
 def table(rows: Rows, dimension: str, values: Sequence[Any]) -> report.Table:
-    """A line per control, a column per value: use · harm.  All else is as in the base."""
+    """A line per control and a column per value, as use · harm.  All else is as in the base
+    cell."""
     base = next((row["values"] for row in rows if row["cell"] == BASE), None) or {}
     of_value = {
         row["values"][dimension]: row["cell"]
@@ -132,7 +136,7 @@ def table(rows: Rows, dimension: str, values: Sequence[Any]) -> report.Table:
 
 
 def tables(rows: Rows, dimensions: Dimensions) -> list[report.Table]:
-    """One per dimension that was varied."""
+    """One table per dimension with more than one value."""
     made = [table(rows, name, values) for name, values in dimensions.items()]
     return [t for t in made if len(t.titles) > 2]
 
@@ -163,7 +167,7 @@ def middle(found: Rows) -> report.Table:
 
 
 def told(rows: Rows) -> list[str]:
-    """The findings, a sentence each; what begins with spaces is of the one before."""
+    """The findings, a sentence each; a line with leading spaces belongs to the one before."""
     cells = {cell for cell, control in standings(rows) if control == OURS}
     found = beaten(rows)
     out = []
@@ -193,7 +197,7 @@ def told(rows: Rows) -> list[str]:
 
 
 def text(rows: Rows, dimensions: Dimensions) -> str:
-    """For a terminal."""
+    """The scoreboard for a terminal."""
     parts = [aligned(t.titles, t.rows, 1) for t in tables(rows, dimensions)]
     found = middle(medians(rows))
     shown = aligned(found.titles[:3], [row[:3] for row in found.rows], 1)
@@ -204,7 +208,7 @@ def text(rows: Rows, dimensions: Dimensions) -> str:
 def files(
     rows: Rows, environment: Mapping[str, Any], commits: Sequence[str], dimensions: Dimensions
 ) -> dict[str, bytes]:
-    """``scoreboard.html``, which holds everything, and ``scoreboard.md`` with its picture."""
+    """``scoreboard.html`` with everything, and ``scoreboard.md`` with its picture."""
     if not rows:
         return {}
     medians_found = medians(rows)

@@ -1,12 +1,15 @@
 """The segments that reach the two ends of the background's connection.
 
-The kernel tells it itself, by its tracepoint ``tcp:tcp_probe``, once for each segment that an
-established socket receives: ACKs at the sender, data at the receiver.  It is kept in the kernel's
-ring buffer and written when the run is over, so nothing of it crosses the path or takes the
-processor from the traffic.
+The kernel's tracepoint ``tcp:tcp_probe`` reports each segment that an established socket receives:
+ACKs at the sender, data at the receiver.  The events stay in the kernel's ring buffer until the run
+is over, so they neither cross the path nor take processor time from the traffic.
 
-``segments.csv``: t_us (CLOCK_MONOTONIC when TCP took the segment), the address of the host that
-received it, its payload, and that host's oldest byte without ACK *before* the segment.
+``segments.csv`` has, for each segment:
+
+* t_us: CLOCK_MONOTONIC when TCP took it;
+* the address of the host that received it;
+* its payload;
+* that host's oldest unacknowledged byte *before* the segment.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import polars as pl
 from imtcp_lab.topology import BACKGROUND_RECEIVER, BACKGROUND_SENDER
 from imtcp_lab.traffic import BULK_PORT
 
-#: An event takes about 150 bytes: this is a minute of 80 Mbit/s and its ACKs.
+#: An event takes about 150 bytes: enough for a minute of 80 Mbit/s and its ACKs.
 BUFFER_KB = 98_304
 
 _START = f"""\
@@ -31,7 +34,7 @@ echo 'sport == {BULK_PORT} || dport == {BULK_PORT}' >$TRACE/events/tcp/tcp_probe
 echo 1 >$TRACE/events/tcp/tcp_probe/enable
 """
 
-# A buffer that ran over has lost its oldest events, and with them the sums.
+# If the buffer overflowed, the oldest events are lost, and the sums are wrong.
 _KEEP = """\
 echo 0 >$TRACE/events/tcp/tcp_probe/enable
 if grep -q '^overrun: [1-9]' $TRACE/per_cpu/cpu*/stats; then
@@ -45,12 +48,12 @@ rmdir $TRACE
 
 
 def start() -> str:
-    """Shell that begins to record."""
+    """Shell that starts recording."""
     return _START
 
 
 def keep() -> str:
-    """Shell that writes what was recorded, once nothing is sent any more."""
+    """Shell that writes the record, after all traffic has ended."""
     return _KEEP
 
 
@@ -59,16 +62,17 @@ class Ack:
     """An ACK at the sender."""
 
     t_us: int
-    #: Payload that it acknowledged first; 0: a duplicate.
+    #: Payload that this ACK newly acknowledged; 0: a duplicate.
     acked_bytes: int
 
 
 def acks(segments: pl.DataFrame) -> list[Ack]:
-    """The sender's ACKs; the last one's effect was not seen any more."""
+    """The sender's ACKs, except the last: its effect is not in the record."""
     at_sender = segments.filter(pl.col("host") == BACKGROUND_SENDER)
     times = at_sender["t_us"].to_list()
     oldest = [int(text, 16) for text in at_sender["snd_una"].to_list()]
-    # Before the one and before the next; sequence numbers wrap at 32 bits (RFC 9293 §3.4).
+    # Each event has the state before it, so differences show its effect; sequence numbers wrap at
+    # 32 bits (RFC 9293 §3.4).
     advance = [(after - before) % 2**32 for before, after in itertools.pairwise(oldest)]
     return [Ack(t, n) for t, n in zip(times, advance, strict=False)]
 

@@ -1,4 +1,4 @@
-"""Rates over time from counters that were sampled."""
+"""Rates over time from sampled counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Series = tuple[list[float], list[float]]
 
 
 def binned(times_us: list[int], counter_bytes: list[float], bin_ms: int, end_us: int) -> Series:
-    """Mean rate in each bin of a growing counter of bytes; zero before its start."""
+    """Mean rate of a growing byte counter in each bin; zero before its start."""
     if not times_us:
         return [], []
     step_us = bin_ms * 1000
@@ -34,7 +34,7 @@ def _from_zero(times_us: list[int], values: list[float]) -> tuple[list[int], lis
 
 
 def carried(queue: pl.DataFrame, bin_ms: int, end_us: int) -> Series:
-    """Rate out of the bottleneck, in whole frames."""
+    """Rate of whole frames out of the bottleneck."""
     part = queue.filter(pl.col("handle") == SHAPER_HANDLE).sort("t_us")
     return binned(part["t_us"].to_list(), part["sent_bytes"].to_list(), bin_ms, end_us)
 
@@ -42,8 +42,7 @@ def carried(queue: pl.DataFrame, bin_ms: int, end_us: int) -> Series:
 def throughput(tcp: pl.DataFrame | None, bin_ms: int, end_us: int) -> Series:
     """Rate at the background's receivers, in whole frames.
 
-    Counted in segments, not in bytes that are in order: behind a lost packet the
-    latter stand still and then jump.
+    It counts segments, not bytes in order: behind a lost packet the latter stop and then jump.
     """
     total: Series = ([], [])
     if tcp is None or tcp.is_empty():
@@ -58,7 +57,7 @@ def throughput(tcp: pl.DataFrame | None, bin_ms: int, end_us: int) -> Series:
 
 
 def available(alone_queue: pl.DataFrame, capacity_bps: float, bin_ms: int, end_us: int) -> Series:
-    """Capacity less what the foreground carries when nothing disturbs it."""
+    """Capacity less the foreground's rate without a background."""
     times, rates = carried(alone_queue, bin_ms, end_us)
     return times, [max(0.0, capacity_bps - rate) for rate in rates]
 

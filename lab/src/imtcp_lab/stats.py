@@ -1,4 +1,4 @@
-"""Ensembles over seeds: one number per seed in, mean and spread out."""
+"""Statistics over seeds: one number per seed gives a mean and a spread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def student_t95(degrees: int) -> float:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The values of the seeds, in their unit."""
+    """Mean and spread over seeds, in the unit of the values."""
 
     count: int
     mean: float
@@ -42,7 +42,7 @@ class Ensemble:
 
 
 def ensemble(values: Iterable[float | None]) -> Ensemble:
-    """Mean and spread; None and NaN (not measured) are left out."""
+    """Mean and spread; None and NaN (not measured) do not count."""
     kept = [float(v) for v in values if v is not None and not math.isnan(v)]
     if not kept:
         return Ensemble(0, *(math.nan,) * 5)
@@ -56,7 +56,7 @@ def ensemble(values: Iterable[float | None]) -> Ensemble:
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Quantile with linear interpolation; NaN of nothing."""
+    """Quantile with linear interpolation; NaN without values."""
     if not values:
         return math.nan
     ordered = sorted(values)
@@ -67,7 +67,8 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def distance(ones: Sequence[float], others: Sequence[float]) -> float:
-    """Kolmogorov's: by how much two distributions differ at most, as a share; NaN of none."""
+    """Kolmogorov's distance: the greatest difference of two distributions, as a share; NaN without
+    values."""
     if not ones or not others:
         return math.nan
     a, b = np.sort(ones), np.sort(others)
@@ -77,7 +78,7 @@ def distance(ones: Sequence[float], others: Sequence[float]) -> float:
 
 
 def jain(shares: Sequence[float]) -> float:
-    """Jain's index (Σx)²/(nΣx²): 1 when all are equal, 1/n when one has all."""
+    """Jain's index (Σx)²/(nΣx²): 1 if all are equal, 1/n if one has all."""
     squares = math.fsum(x * x for x in shares)
     if not shares or squares == 0:
         return math.nan

@@ -1,4 +1,4 @@
-"""Runs scenarios in parallel, shows how far they are, keeps what is done."""
+"""Runs scenarios in parallel, shows progress, stores finished points."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from imtcp_lab.job import LabError, MissingPrerequisite, Runner
 from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 
-#: Virtual seconds that a run takes beside its clock: building, loading, files.
+#: Virtual seconds of a run beside its clock: building, loading, files.
 SETUP_S = 3.0
 
 
 class Cancelled(Exception):
-    """Raised inside a run to end it, because another failed or Ctrl-C came."""
+    """Raised in a run to end it, because another run failed or the user pressed Ctrl-C."""
 
 
 class ProgressBar:
-    """One line on a terminal, a line now and then elsewhere; with the time left."""
+    """A line on a terminal, or a line now and then elsewhere, with the remaining time."""
 
     WIDTH = 28
-    #: Seconds between lines where there is no terminal.
+    #: Seconds between lines without a terminal.
     QUIET_S = 30.0
 
     def __init__(self, total_s: float, label: str, stream: TextIO | None = None) -> None:
@@ -40,7 +40,7 @@ class ProgressBar:
         self.points = 0
 
     def show(self, done_s: float, force: bool = False) -> None:
-        """Draw, unless it was drawn a moment ago."""
+        """Draws the line, unless it was drawn a moment ago."""
         now = time.monotonic()
         tty = self.stream.isatty()
         if not force and now - self.last_text < (0.2 if tty else self.QUIET_S):
@@ -61,7 +61,7 @@ class ProgressBar:
         self.stream.flush()
 
     def close(self) -> None:
-        """Leave the line behind."""
+        """Clears the line."""
         if self.stream.isatty():
             self.stream.write("\r\x1b[K")
             self.stream.flush()
@@ -75,7 +75,7 @@ def _clock(seconds: float) -> str:
 def load_saved(
     scenarios: Sequence[Scenario], directory: Path, *, partial: bool = False
 ) -> list[Point]:
-    """All points as they were saved, by whatever programs: nothing is run."""
+    """All points as saved, from any version of the programs; runs nothing."""
     points = [results.load(directory, scenario) for scenario in scenarios]
     absent = [s.key for s, point in zip(scenarios, points, strict=True) if point is None]
     if absent and (not partial or len(absent) == len(scenarios)):
@@ -98,11 +98,13 @@ def run_all(
     label: str = "",
     others: Sequence[Path] = (),
 ) -> list[Point]:
-    """All points, in the order given; saved ones are read if nothing changed, and those that
-    another experiment ran at this commit are taken from its directory, one of `others`.
+    """All points, in the given order.
 
-    A point that fails does not end the rest: the error comes at the end and names all that
-    failed, while what was complete stays saved.  A prerequisite that this machine lacks ends all.
+    A saved point counts if nothing changed.  `others` are directories of other experiments: their
+    points at this commit count, too.  All other points run.
+
+    If a point fails, the others still run, and the error at the end names all failed points;
+    complete points stay saved.  If this machine lacks a prerequisite, all ends at once.
     """
     digests = {s.key: results.input_digest(s, runner) for s in scenarios}
     if len(digests) != len(scenarios):
@@ -120,7 +122,7 @@ def run_all(
     missing = [s for s in scenarios if s.key not in found]
     if found:
         print(f"{len(found)} of {len(scenarios)} points are saved already", file=sys.stderr)
-    # Scenarios whose jobs are equal (*none* of several variants) are run once.
+    # Equal jobs (such as *none* of several variants) run once.
     different = list({digests[s.key]: s for s in reversed(missing)}.values())[::-1]
     if different:
         prepare = getattr(runner, "prepare", None)
@@ -189,8 +191,8 @@ def _run_missing(
         bar.finished += 1
         return point
 
-    # *none* takes a third of the others' time, so it is the last of its seed and variant. So no
-    # processor waits long at the end, and the points before an interruption can be compared.
+    # *none* is the last of its seed and variant, because it takes a third of the others' time. So
+    # no processor waits long at the end, and an interrupted sweep has points that can be compared.
     variants = {variant: n for n, variant in enumerate(dict.fromkeys(s.variant for s in scenarios))}
     in_turn = sorted(scenarios, key=lambda s: (s.seed, variants[s.variant], s.control.is_none))
     with ThreadPoolExecutor(max_workers=jobs) as pool:
@@ -209,7 +211,7 @@ def _run_missing(
                     except LabError as error:
                         failed.append(error)
         except BaseException as error:
-            # Also Ctrl-C: the runs see it at their next sign of life and clean up.
+            # Also after Ctrl-C: the runs notice it at their next progress and clean up.
             cancelled.set()
             if isinstance(error, KeyboardInterrupt):
                 bar.close()

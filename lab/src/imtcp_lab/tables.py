@@ -1,4 +1,4 @@
-"""Rows of numbers for people: plain text, aligned, with spread."""
+"""Rows of numbers as plain text tables, with their spread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from imtcp_lab.stats import Ensemble, ensemble
 
 Row = Mapping[str, Any]
 
-#: Words for the keys that tell groups of rows apart; a key without an entry stands for itself.
+#: Names of the keys that distinguish groups of rows; other keys stand for themselves.
 SETTINGS = {
     "available_mbps": "available, Mbit/s",
     "buffer_pkts": "buffer, pkts",
@@ -25,12 +25,12 @@ SETTINGS = {
 
 
 def as_number(value: float, digits: int = 2) -> str:
-    """Plain, with a dash for what was not measured."""
+    """A plain number, or a dash if it was not measured."""
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def as_percent(value: float) -> str:
-    """A share as a percentage; small ones with a digit more, and nothing is 0.0 on either side."""
+    """A share as a percentage. Small shares have one more digit, and -0.0 is shown as 0.0."""
     if math.isnan(value):
         return "-"
     return f"{value * 100:z.1f} %" if abs(value) < 0.095 else f"{value * 100:.0f} %"
@@ -42,17 +42,17 @@ def as_mbps(value: float) -> str:
 
 
 def as_setting(value: object) -> str:
-    """The fields that a group of rows has in common; numbers are rounded."""
+    """A value that distinguishes a group of rows; numbers are rounded."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_time(hours: float) -> str:
-    """Hours since midnight as a clock has them."""
+    """Hours since midnight as a clock time."""
     hour, minute = divmod(round(hours * 60), 60)
     return f"{hour}:{minute:02}"
 
 
-#: How settings are shown that have a way of their own.
+#: Settings with their own format.
 SHOWN: dict[str, Callable[[Any], str]] = {"hour": as_time}
 
 
@@ -66,7 +66,7 @@ class Column:
 
 
 def cell(e: Ensemble, column: Column) -> str:
-    """Mean, and the least and greatest when there are several seeds."""
+    """The mean, and with several seeds the least and greatest value."""
     if e.count == 0:
         return "-"
     if e.count == 1:
@@ -85,7 +85,7 @@ def groups(rows: Iterable[Row], by: Sequence[str]) -> dict[tuple[Any, ...], list
 def summaries(
     rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]
 ) -> list[dict[str, Any]]:
-    """One record per group: each column's ensemble over the seeds."""
+    """One record per group: the statistics of each column over the seeds."""
     return [
         {
             **dict(zip(by, names, strict=True)),
@@ -99,7 +99,7 @@ def summaries(
 def summary_records(
     rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column]
 ) -> list[dict[str, Any]]:
-    """The same for JSON: an ensemble is a record, too."""
+    """The same for JSON, with the statistics as records."""
     return [
         {k: vars(v) if isinstance(v, Ensemble) else v for k, v in summary.items()}
         for summary in summaries(rows, by, columns)
@@ -109,8 +109,8 @@ def summary_records(
 def text_cells(
     rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column], samples: str = "seeds"
 ) -> tuple[list[str], list[list[str]]]:
-    """Titles, and a line per group: mean (least … greatest) over seeds, or other samples, in each
-    cell."""
+    """Titles, and one line of cells per group. A cell has mean (least … greatest) over seeds, or
+    over other samples."""
     titles = [*(SETTINGS.get(key, key) for key in by), *(c.title for c in columns), samples]
     lines = [
         [SHOWN.get(key, as_setting)(record[key]) for key in by]
@@ -122,7 +122,7 @@ def text_cells(
 
 
 def aligned(titles: Sequence[str], lines: Sequence[Sequence[str]], left: int) -> str:
-    """Columns side by side; the first `left` of them begin where the others end."""
+    """Columns side by side; the first `left` columns are left-aligned, the others right-aligned."""
     widths = [max(len(line[i]) for line in (titles, *lines)) for i in range(len(titles))]
 
     def layout(line: Sequence[str]) -> str:
@@ -137,5 +137,5 @@ def aligned(titles: Sequence[str], lines: Sequence[Sequence[str]], left: int) ->
 def text_table(
     rows: Iterable[Row], by: Sequence[str], columns: Sequence[Column], samples: str = "seeds"
 ) -> str:
-    """The same, aligned."""
+    """The table as aligned text."""
     return aligned(*text_cells(rows, by, columns, samples), left=len(by))

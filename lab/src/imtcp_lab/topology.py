@@ -6,37 +6,45 @@
                  rt ══ bottleneck ══ rx 10.9.0.2 background, .3 UDP, .11… foreground
     fg 10.2.0.2 ─┘
 
-Four namespaces and three veth pairs, because virtual time costs one to two
-seconds of processor per ten thousand packet hops.
+The dumbbell has only four namespaces and three veth pairs, because each packet hop costs processor
+time in virtual time.
 
-* **Bottleneck**: ``tbf`` on ``rt``'s device towards the receivers, with a bucket of one full frame,
-* and of the bytes that accrue in :data:`~imtcp_lab.network.TIMER_SLACK_S`. Inside is a ``pfifo`` of
-* the stated number of packets, or another discipline.  A larger bucket lets bursts pass
-  above the capacity. No wire does that, and it deceives every measurement of dispersion;
-  ``bucket_bytes`` is for experiments about that. An exact single frame would lose the time by which
-  the timer is late.  Rates count whole Ethernet frames (1514 bytes for a full packet).
-* **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address,
-  never on the bottleneck's queue.  A round trip sees the sum either way, and
-  acknowledgements are half as many packets to hold.
-* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).  For
-  traffic against the stream (``reverse.py``) the way back is a link of its own.  Its shaper is on
-  ``rx``'s device.  The delays are behind it, on ``rt``'s devices towards the senders.
-* **Bunches**: packets that have crossed wait in netem's slots, on the ``ifb`` by which ``rx``
-  receives.
-* **Changes** of rate and round trip while the path is used: tc, beside the traffic
+* **Bottleneck**: ``tbf`` on ``rt``'s device towards the receivers, with a ``pfifo`` or another
+  discipline inside.  Its bucket holds one full frame plus the bytes that accrue in
+  :data:`~imtcp_lab.network.TIMER_SLACK_S`: with exactly one frame, each late timer would lose
+  capacity.  A larger bucket (``bucket_bytes``) lets bursts pass above the capacity. A wire never
+  does so, and such bursts spoil every measurement of dispersion.  Rates count whole Ethernet frames
+  (1514 bytes for a full packet).
+
+* **Delays**: ``netem`` on ``rx``'s way back, chosen by the receiver's address, never on the
+  bottleneck's queue.  A round trip is the sum of both ways, so this place is as good as another,
+  and it holds only half as many packets: the ACKs.
+
+* **ACKs** on their way back may be thinned, jittered or bunched (:class:`WayBack`).  For traffic in
+  the reverse direction (``reverse.py``) the way back becomes a link of its own: its shaper is on
+  ``rx``'s device, and the delays follow on ``rt``'s devices towards the senders.
+
+* **Bunches**: ``netem`` slots hold packets that have crossed the bottleneck. They are on the
+  ``ifb`` through which ``rx`` receives.
+
+* **Changes** of rate and round trip during a run: ``tc`` commands beside the traffic
   (``changes.py``).
-* **Loss** that is none of congestion: ``netem`` in the place of the ``pfifo``, with its limit;
-  around another discipline, which then keeps its own.
-* **One host** (``one_host``): ``bg`` and ``fg`` are names of ``rt``, whose own interface is the
-  bottleneck.  Their addresses are on its loopback.
-* **Segmentation**: TSO off at the senders with GSO on, so the stack builds
-  large segments and the device splits them, as behind a network card: the
-  bottleneck sees packets of the MTU.  GRO off, ordinary delayed ACKs.
+
+* **Random loss**: ``netem`` takes the place of the ``pfifo`` and its limit.  With another
+  discipline, ``netem`` stands around it, and the discipline keeps its own limit.
+
+* **One host** (``one_host``): ``bg`` and ``fg`` are further names of ``rt``, and its own interface
+  is the bottleneck.  The senders' addresses are on its loopback.  With ``one_host_before`` both
+  names are one host before ``rt``.
+
+* **Segmentation**: the senders have TSO off and GSO on. So the stack builds large segments and the
+  device splits them, as a network card does: the bottleneck sees packets of the MTU.  GRO is off,
+  and delayed ACKs are the ordinary ones.
+
 * **Strict priority** (the ideal background, the reference model of [LP §III]): ``prio`` inside the
-* shaper. Packets of the background's sender are in the lower band, and each band has the full
-* queue.
-  Flows of the lower band are served in turn (``fq``), as the model has it; the foreground keeps the
-  ``pfifo`` that it has without a background, with which it is compared.
+  shaper, with the background's packets in the lower band and a full queue for each band.  As in the
+  model, ``fq`` serves the background's flows in turn.  The foreground keeps its ``pfifo``, so its
+  run can be compared with the run without a background.
 """
 
 from __future__ import annotations
@@ -71,7 +79,7 @@ from imtcp_lab.queues import (
     discipline,
 )
 
-#: TCP payload of such a frame, with timestamps.
+#: TCP payload of a full frame, with timestamps.
 PAYLOAD_BYTES = 1448
 
 BACKGROUND_SENDER = "10.1.0.2"
@@ -79,7 +87,7 @@ FOREGROUND_SENDER = "10.2.0.2"
 BACKGROUND_RECEIVER = "10.9.0.2"
 UDP_RECEIVER = "10.9.0.3"
 BOTTLENECK_DEVICE = "rt-rx"
-#: Handles as the samples name them (major << 16 | minor).
+#: Handles as the queue samples name them (major << 16 | minor).
 SHAPER_HANDLE = 0x1_0000
 HIGH_BAND_HANDLE = 0x11_0000
 
@@ -91,51 +99,52 @@ def bdp_pkts(capacity_bps: float, rtt_s: float) -> float:
 
 @dataclass(frozen=True)
 class Dumbbell:
-    """One bottleneck with the paths across it."""
+    """One bottleneck and the paths across it."""
 
     #: Link rate in bit/s of whole frames.
     capacity_bps: float = 50e6
-    #: Round trip of the background's path without queues.
+    #: Base RTT of the background.
     background_rtt_ms: float = 30.0
-    #: Round trips of the foreground's classes of clients: 20 to 200 ms, evenly.
+    #: Base RTTs of the foreground's classes of clients, evenly spaced from 20 to 200 ms.
     foreground_rtts_ms: tuple[float, ...] = (20.0, 65.0, 110.0, 155.0, 200.0)
-    #: Links of the foreground's servers, one address each; (): one server, and no limit.
+    #: Link rates of the foreground's servers, one address each; (): one server without a limit.
     server_links_bps: tuple[float, ...] = ()
-    #: DropTail buffer.
+    #: Packets that the queue holds.
     buffer_pkts: int = 1000
-    #: Serve the foreground strictly before the background.
+    #: The bottleneck serves the foreground strictly before the background.
     priority: bool = False
-    #: The background's host paces its packets by fq, at the rate that its kernel has for each flow.
+    #: The background's host paces its packets with fq, at the rate that the kernel sets per flow.
     paced: bool = False
-    #: Share of the packets that the bottleneck loses at random, per cent.
+    #: Share of the packets that the bottleneck loses at random, in per cent.
     loss_pct: float = 0.0
-    #: Losses come in bursts of so many packets on average; 0: each by itself.
+    #: Mean length of a burst of losses; 0: losses are independent.
     loss_burst_pkts: float = 0.0
     #: The queue inside the shaper, one of :data:`~imtcp_lab.queues.QUEUES`.
     queue: str = DROPTAIL
-    #: The shaper's bucket: bursts up to it pass at once.  0: one frame, as on a wire.
+    #: Size of the shaper's bucket: bursts up to it pass at once.  0: one frame, as on a wire.
     bucket_bytes: int = 0
     way_back: WayBack = STEADY
-    #: Receivers acknowledge every segment at once, as those of the papers' simulators.
+    #: Receivers acknowledge every segment at once, as in the papers' simulators.
     prompt_acks: bool = False
-    #: Senders hand their devices one segment at a time, as those of the papers' simulators.
+    #: Senders hand their devices one segment at a time, as in the papers' simulators.
     single_segments: bool = False
     #: The TCP of all hosts.
     hosts: Hosts = LINUX
-    #: One in a hundred of the background's packets leaves so late that others overtake it; 0: none.
+    #: Delay of one in a hundred of the background's packets, so that others overtake it; 0: none.
     reordered_ms: float = 0.0
-    #: Packets that have crossed wait up to this, and arrive together, as on a shared medium.
+    #: Packets that crossed the bottleneck wait up to this time and arrive together, as on a shared
+    #: medium.
     bunched_ms: float = 0.0
-    #: The senders' devices take packets of so many bytes, as a tunnel's.
+    #: MTU of the senders' devices; a tunnel's is smaller.
     mtu_bytes: int = 1500
-    #: Changes while the path is used, in the order of time.
+    #: Changes of the path during the run, in order of time.
     changes: tuple[Change, ...] = ()
     #: Both senders are one host, and its own interface is the bottleneck.
     one_host: bool = False
     #: Both senders are one host, and the bottleneck is behind it: a modem, a provider's shaper.
     one_host_before: bool = False
-    #: For kernels without netem and prio: a user-space delay line behind the
-    #: bottleneck.  All paths then have the background's round trip.
+    #: For kernels without netem and prio: a delay line in user space, behind the bottleneck.  All
+    #: paths then have the background's round trip.
     delay_line: bool = False
 
     def __post_init__(self) -> None:
@@ -177,12 +186,12 @@ class Dumbbell:
         return bdp_pkts(self.capacity_bps, self.background_rtt_ms / 1e3)
 
     def mean_capacity_bps(self, start_s: float, end_s: float) -> float:
-        """Between two times after ``$T0``."""
+        """The mean capacity between two times after ``$T0``."""
         return changes.mean_capacity_bps(self.capacity_bps, self.changes, start_s, end_s)
 
     @property
     def burst_bytes(self) -> int:
-        """The shaper's bucket."""
+        """The size of the shaper's bucket."""
         return self.bucket_bytes or frame_burst_bytes(self.capacity_bps)
 
     @property
@@ -204,7 +213,7 @@ class Dumbbell:
         return ("bg", "rt", "rx") if self.one_host_before else ("bg", "fg", "rt", "rx", "dl")
 
     def script(self) -> str:
-        """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
+        """A POSIX sh script that builds the dumbbell and defines ``ns NAME COMMAND…``."""
         delays = self._delay_line() if self.delay_line else self._delays()
         parts = [
             prelude(self._namespaces),
@@ -224,16 +233,16 @@ class Dumbbell:
             batch("bg", ["qdisc add dev bg0 root fq"]) if self.paced else "",
             self._thinning(),
         ]
-        # Else nobody asks for the marks.
+        # Hosts must ask for marks; no host does by default.
         if self.queue in WITH_MARKS:
             parts.append(_ask_for_marks("bg", "fg", "rx"))
         if self.queue == LP_ECN:
-            # The background alone: the foreground is what should not notice [LP §IV-A].
+            # Only the background asks for marks: the foreground must notice nothing [LP §IV-A].
             parts.append(_ask_for_marks("bg"))
         return "\n".join((*filter(None, parts), ""))
 
     def changing(self) -> str:
-        """POSIX sh that makes the changes, once ``$T0`` is known."""
+        """POSIX sh that makes the changes; it needs ``$T0``."""
         return changes.script(self.changes, [self._commands_of(c) for c in self.changes])
 
     def _commands_of(self, change: Change) -> list[tuple[str, str]]:
@@ -274,7 +283,8 @@ class Dumbbell:
         return batch("rt", lines)
 
     def _queue(self, parent: str, handle: str, *, fair: bool = False) -> list[str]:
-        """The buffer below `parent`, with its loss; `fair`: flows take turns in a DropTail."""
+        """The queue below `parent`, with its random loss. `fair`: flows take turns if it is a
+        DropTail."""
         add = f"qdisc add dev {BOTTLENECK_DEVICE} parent"
         inside = discipline(self.queue, self.buffer_pkts, self.capacity_bps)
         if fair and self.queue == DROPTAIL:
@@ -292,8 +302,8 @@ class Dumbbell:
     def _loss(self) -> str:
         if not self.loss_burst_pkts:
             return f"{self.loss_pct:g}%"
-        # Two states, of which one loses all: left after a burst's mean length, entered so often
-        # that the share of packets in it is that which is lost.
+        # A Gilbert-Elliott model: its bad state loses every packet. The bad state lasts one burst
+        # on average, and the share of packets in it is the wanted loss.
         leave = 1 / self.loss_burst_pkts
         enter = leave * self.loss_pct / (100 - self.loss_pct)
         return f"gemodel {enter * 100:.6g}% {leave * 100:.6g}%"
@@ -333,7 +343,8 @@ class Dumbbell:
     def _reordering(self) -> str:
         if not self.reordered_ms:
             return ""
-        # netem puts what does not wait before what does: in front of an empty queue that is order.
+        # netem puts packets without delay at the head of its queue. If the queue is empty, they
+        # stay in order.
         late = f"netem delay {self.reordered_ms * 1000:.0f}us reorder 99% limit 100000"
         return batch("bg", [f"qdisc add dev bg0 root {late}"])
 
@@ -345,7 +356,7 @@ class Dumbbell:
 
     def _delay_line(self) -> str:
         one_way_us = self.background_rtt_ms * 1000 / 2
-        # It must be between the two before the first packet is lost to nobody.
+        # Wait until the delay line has opened both devices; before, it would lose packets.
         return (
             f"ns dl imtcp-delayline --delay-us {one_way_us:.0f} dl-rt dl-rx & DELAY_LINE=$!\n"
             "trap 'kill $DELAY_LINE' EXIT\n"
@@ -354,7 +365,7 @@ class Dumbbell:
 
     @property
     def _rtts_ms(self) -> dict[str, float]:
-        """Of each receiver."""
+        """Base RTT of each receiver."""
         clients = dict(zip(self.client_addresses, self.foreground_rtts_ms, strict=True))
         return clients | {BACKGROUND_RECEIVER: self.background_rtt_ms}
 
@@ -395,7 +406,7 @@ _SINGLE_SEGMENTS = """\
 ip -n bg link set bg0 gso_max_segs 1
 ip -n fg link set fg0 gso_max_segs 1"""
 
-#: The links whose way back may have a queue.
+#: The links between hosts and router that may have a queue on the way back.
 _HOSTS_AND_ROUTER = (
     (("bg", "bg0", "10.1.0.2"), ("rt", "rt-bg", "10.1.0.1")),
     (("fg", "fg0", "10.2.0.2"), ("rt", "rt-fg", "10.2.0.1")),
@@ -443,7 +454,7 @@ ns rx ethtool -K rx0 tso off gso on gro off >/dev/null
 ns rt sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
 """
 
-#: The background's receiver is reached from the background's address.
+#: The route to the background's receiver has the background's address as its source.
 _ONE_HOST = """\
 for n in bg fg; do touch /var/run/netns/$n; mount --bind /var/run/netns/rt /var/run/netns/$n; done
 ip -batch - <<'EOF'

@@ -1,8 +1,8 @@
-"""Traffic across the bottleneck, as the shell lines that start it.
+"""Traffic across the bottleneck, as shell lines that start it.
 
-Each class writes lines for three moments. ``prepare`` is before the clock starts: servers, files.
-``start`` has processes that begin at ``$T0`` on their own. Traffic that ends by itself also names
-the process to wait for."""
+``prepare`` runs before the clock starts: servers, files.  ``start`` starts processes that begin at
+``$T0`` by themselves.  Traffic that ends by itself adds its process to ``$WAIT``.
+"""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ RSYNC_PORT = 873
 
 @dataclass(frozen=True)
 class Times:
-    """The run's clock in seconds after ``$T0``."""
+    """The phases of a run, in seconds after ``$T0``."""
 
-    #: Ignored at the start: slow start and the first arrivals.
+    #: Not measured: slow start and the first arrivals.
     warmup_s: float = 4.0
-    #: What is judged.
+    #: The measurement.
     measure_s: float = 15.0
-    #: Objects that arrived in time may still end.
+    #: Time for objects that arrived during the measurement to end.
     drain_s: float = 3.0
 
     @property
     def active_s(self) -> float:
-        """The time in which new objects arrive."""
+        """The time during which new objects arrive."""
         return self.warmup_s + self.measure_s
 
     @property
     def total_s(self) -> float:
-        """All of it."""
+        """The whole run."""
         return self.active_s + self.drain_s
 
 
 def shift_us(seed: int) -> int:
-    """By so much a seed shifts the start of flows: up to a round trip of 30 ms."""
+    """Shift of the flows' start by a seed: up to 30 ms, a round trip."""
     return seed * 7919 % 30_000
 
 
@@ -60,11 +60,11 @@ def shift_s(seed: int) -> float:
 
 
 class Foreground(Protocol):
-    """Whose traffic must not suffer."""
+    """Traffic that must not suffer."""
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The tables without which a run of it says nothing."""
+        """Tables that a run must leave to be valid."""
         ...
 
     def prepare(self, path: Dumbbell) -> str: ...
@@ -73,7 +73,7 @@ class Foreground(Protocol):
 
 
 class Background(Protocol):
-    """Whose traffic should yield."""
+    """Traffic that should yield."""
 
     def prepare(self, path: Dumbbell, control: Control) -> str: ...
 
@@ -82,32 +82,36 @@ class Background(Protocol):
 
 @dataclass(frozen=True)
 class Web:
-    """Web-like objects of bounded Pareto sizes, a connection each. They come at Poisson times that
-    wait for nothing, or readers ask for a page, think and ask for the next."""
+    """Web-like objects, a connection each, with sizes from a bounded Pareto distribution.
 
-    #: Mean load as a share of the capacity, in whole frames; nothing where there are readers.
+    Either objects arrive at Poisson times and wait for nothing, or readers ask for a page, think,
+    and ask for the next.
+    """
+
+    #: Mean load as a share of the capacity, in whole frames; unused with readers.
     load: float = 0.4
-    #: Readers of each server, in place of a load.
+    #: Readers per server, in place of a load.
     readers: int = 0
-    #: So long they think, on average.
+    #: Mean time for which a reader thinks.
     think_s: float = 1.0
     mean_bytes: int = 60_000
     max_bytes: int = 2_000_000
     shape: float = 1.2
-    #: Objects of a page, asked for one after another at 1 ms on average; pages are what arrives.
+    #: Objects of a page: a client asks for them one after another, 1 ms apart on average. The
+    #: arrivals are pages.
     page_objects: int = 1
     #: Congestion control of the servers.
     congestion_control: str = "cubic"
-    #: With so many segments the servers begin; None: as Linux does, with ten.
+    #: Initial window of the servers, in segments; None: Linux's default, ten.
     initial_window_segs: int | None = None
     leaves = ("web",)
 
     def prepare(self, path: Dumbbell) -> str:
-        """The servers, one program for all."""
+        """Starts the servers: one program for all."""
         return self.server("fg", "0.0.0.0")
 
     def server(self, namespace: str, address: str) -> str:
-        """The server of a host."""
+        """Starts the server of a host."""
         window = ""
         if self.initial_window_segs is not None:
             window = default_route(namespace, f"initcwnd {self.initial_window_segs}") + "\n"
@@ -117,7 +121,7 @@ class Web:
         )
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
-        """The clients; ends when the last object is there or the drain is over."""
+        """Starts the clients; they end with the last object, or when the drain is over."""
         payload_bps = self.load * path.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
         clients = path.client_addresses
         return self.client("rx", path.server_addresses, clients, payload_bps, times, seed)
@@ -132,7 +136,7 @@ class Web:
         seed: int,
         out: str = "web.csv",
     ) -> str:
-        """The clients of some servers, which all run the same program."""
+        """Starts the clients of some servers, all in one program."""
         asked = f"--load {payload_bps:.0f}"
         if self.readers:
             asked = f"--sessions {self.readers} --think {self.think_s:g}"
@@ -152,17 +156,17 @@ class Udp:
     """Unresponsive cross traffic with a rate schedule (see ``imtcp-load udp``)."""
 
     schedule: str
-    #: Frame sizes, drawn evenly; repeat one to weigh it.
+    #: Frame sizes, each drawn with the same probability; repeat one to give it more weight.
     frames: tuple[int, ...] = (FRAME_BYTES,)
-    #: Their delays at the receiver are exact to this.
+    #: Resolution of the delays that the receiver records.
     wake_us: int = 5000
-    #: They are counted over so long.
+    #: Interval over which the receiver counts packets.
     interval_us: int = 100_000
     leaves = ("udp",)
 
     def prepare(self, path: Dumbbell) -> str:
-        """A sink, so that no ICMP answers come back."""
-        # 100 ms is the program's own.
+        """A sink, so that no ICMP errors come back."""
+        # 100 ms is the default of the program.
         counted = "" if self.interval_us == 100_000 else f" --interval {self.interval_us}us"
         return (
             f"{program('rx')} imtcp-load udp-sink --listen {UDP_RECEIVER}:{UDP_PORT}"
@@ -170,7 +174,7 @@ class Udp:
         )
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
-        """The sender."""
+        """Starts the sender."""
         frames = ",".join(map(str, self.frames))
         return (
             f"ns fg imtcp-load udp --to {UDP_RECEIVER}:{UDP_PORT}"
@@ -179,35 +183,35 @@ class Udp:
         )
 
 
-#: A call as G.711 sends it: 160 bytes of sound each 20 ms, with RTP, UDP, IPv4 and Ethernet.
+#: A G.711 call: 160 bytes of sound every 20 ms, with headers of RTP, UDP, IPv4 and Ethernet.
 VOICE_FRAME_BYTES = 160 + 12 + 8 + 20 + 14
 VOICE_INTERVAL_S = 0.020
 
 
 def voice(calls: int) -> Udp:
-    """So many calls, their packets evenly spread."""
+    """Several calls, with their packets evenly spaced."""
     rate_bps = calls * VOICE_FRAME_BYTES * 8 / VOICE_INTERVAL_S
     return Udp(f"0:{rate_bps:.0f}", frames=(VOICE_FRAME_BYTES,), wake_us=200)
 
 
-#: One direction of a video call in high definition: ours.
+#: Ours: one direction of a video call in high definition.
 CALL_BPS, CALL_FRAME_BYTES = 2.5e6, 1200
 
 
 def call() -> Udp:
-    """A video call, each packet told by itself."""
+    """A video call; the receiver records each packet."""
     interval_us = int(CALL_FRAME_BYTES * 8 / CALL_BPS * 1e6)
     schedule = f"0:{CALL_BPS:.0f}"
     return Udp(schedule, (CALL_FRAME_BYTES,), wake_us=200, interval_us=interval_us)
 
 
 def program(namespace: str) -> str:
-    """Before a program there that has to be told when to write: with `ns`, $! would be a shell."""
+    """Prefix for a program that needs a signal to end: behind `ns`, $! would be the shell's id."""
     return f"nsenter --net=/var/run/netns/{namespace}"
 
 
 def greedy_receiver(namespace: str, listen: str, out: str) -> str:
-    """Swallows greedy flows and counts what came."""
+    """Starts a receiver of greedy flows that counts bytes."""
     return (
         f"{program(namespace)} imtcp-load bulk-server --listen {listen}"
         f' --out "$OUT/{out}" & STOP="$STOP $!"\n'
@@ -215,26 +219,26 @@ def greedy_receiver(namespace: str, listen: str, out: str) -> str:
 
 
 def _rivals_receiver(path: Dumbbell) -> str:
-    """It shares the first client's round trip."""
+    """Starts the receiver of rivals, at the round trip of the first client."""
     return greedy_receiver("rx", f"{path.client_addresses[0]}:{RIVAL_PORT}", "rival.csv")
 
 
 @dataclass(frozen=True)
 class Rival:
-    """Greedy foreground flows of an ordinary congestion control."""
+    """Greedy foreground flows with an ordinary congestion control."""
 
     congestion_control: str = "cubic"
     flows: int = 1
-    #: They stop writing then, after ``$T0``; None: at the end of the run.
+    #: Seconds after ``$T0`` at which the flows stop; None: at the end of the run.
     end_s: float | None = None
     leaves = ("rival",)
 
     def prepare(self, path: Dumbbell) -> str:
-        """The receiver."""
+        """Starts the receiver."""
         return _rivals_receiver(path)
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
-        """The flows; the seed shifts them by up to a round trip."""
+        """Starts the flows; the seed shifts them by up to a round trip."""
         seconds = times.total_s if self.end_s is None else self.end_s
         return (
             f"ns fg imtcp-load bulk-client --to {path.client_addresses[0]}:{RIVAL_PORT}"
@@ -246,21 +250,21 @@ class Rival:
 
 @dataclass(frozen=True)
 class Steady:
-    """Foreground flows of a rate that each keeps to, which join one after another."""
+    """Foreground flows of a constant rate that join one after another."""
 
     flows: int
-    #: Of each, payload.
+    #: Payload rate of each flow.
     flow_bps: float
-    #: Each further flow starts so much later.
+    #: Delay between the starts of two flows.
     stagger_s: float
     leaves = ("rival",)
 
     def prepare(self, path: Dumbbell) -> str:
-        """The receiver."""
+        """Starts the receiver."""
         return _rivals_receiver(path)
 
     def start(self, path: Dumbbell, times: Times, seed: int) -> str:
-        """The flows; Reno, to which it makes no difference while nothing is lost."""
+        """Starts the flows. Their control is Reno; it does not matter while nothing is lost."""
         return (
             f"ns fg imtcp-load bulk-client --to {path.client_addresses[0]}:{RIVAL_PORT} --cc reno"
             f" --flows {self.flows} --stagger {self.stagger_s:g} --max-rate {self.flow_bps:.0f}"
@@ -269,7 +273,7 @@ class Steady:
 
 
 def _receive_bulk(control: Control) -> str:
-    """The background's receiver, which counts bytes per flow."""
+    """Starts the background's receiver, which counts bytes per flow."""
     run = ""
     if control.receives:
         run = f"imtcp run --mode {control.run_mode} --direction both -- "
@@ -282,7 +286,10 @@ def _receive_bulk(control: Control) -> str:
 def _send_bulk(
     control: Control, options: str, start_s: float, seconds: float, params: tuple[str, ...] = ()
 ) -> str:
-    """One sender of greedy flows: the control by socket option, or by run with its parameters."""
+    """Starts one sender of greedy flows.
+
+    A socket option sets the control, or ``imtcp run`` does if there are parameters.
+    """
     prefix, chosen = "ns bg ", f" --cc {control.congestion_control}"
     if control.by_run or (
         (control.params or params) and control.run_mode is not None and not control.receives
@@ -301,19 +308,19 @@ class Bulk:
     """Greedy background flows from one program."""
 
     flows: int = 1
-    #: Each further flow starts so much later.
+    #: Delay between the starts of two flows.
     stagger_s: float = 0.0
-    #: Start after ``$T0``.
+    #: Start in seconds after ``$T0``.
     start_s: float = 0.0
-    #: Parameters of the mode, as ``imtcp run --param`` takes them.
+    #: Parameters of the mode, as for ``imtcp run --param``.
     params: tuple[str, ...] = ()
 
     def prepare(self, path: Dumbbell, control: Control) -> str:
-        """The receiver."""
+        """Starts the receiver."""
         return _receive_bulk(control)
 
     def start(self, path: Dumbbell, control: Control, times: Times) -> str:
-        """The flows."""
+        """Starts the flows."""
         options = f"--flows {self.flows} --stagger {self.stagger_s:g}"
         if control.share is not None:
             payload_bps = control.share * path.capacity_bps * PAYLOAD_BYTES / FRAME_BYTES
@@ -325,15 +332,15 @@ class Bulk:
 class Joining:
     """Greedy background flows that come and go."""
 
-    #: (start, end) of each, s after ``$T0``.
+    #: (start, end) of each flow, in seconds after ``$T0``.
     spans_s: tuple[tuple[float, float], ...]
 
     def prepare(self, path: Dumbbell, control: Control) -> str:
-        """The receiver."""
+        """Starts the receiver."""
         return _receive_bulk(control)
 
     def start(self, path: Dumbbell, control: Control, times: Times) -> str:
-        """A sender per flow."""
+        """Starts one sender per flow."""
         return "".join(
             _send_bulk(control, "--flows 1", start_s, end_s - start_s)
             for start_s, end_s in self.spans_s
@@ -341,7 +348,7 @@ class Joining:
 
 
 def program_prefix(control: Control, params: tuple[str, ...] = ()) -> str:
-    """How a program that knows nothing of congestion controls gets one."""
+    """Prefix that gives a control to a program that cannot choose one."""
     if control.run_mode is None:
         return "ns bg "
     chosen = "".join(f" --param {param}" for param in (*control.params, *params))
@@ -360,13 +367,13 @@ def select_control(control: Control) -> str:
 
 @dataclass(frozen=True)
 class Rsync:
-    """``rsync -a`` of a generated file tree to an rsync daemon, both real programs."""
+    """``rsync -a`` of a generated file tree to an rsync daemon; both are the real programs."""
 
-    #: Size of the tree; more than the run can carry, so that it lasts.
+    #: Size of the tree: more than the run can carry, so that rsync runs to the end.
     tree_bytes: int = 130_000_000
 
     def prepare(self, path: Dumbbell, control: Control) -> str:
-        """The tree and the daemon."""
+        """Makes the tree and starts the daemon."""
         return f"""\
 imtcp-load tree --out tree --bytes {self.tree_bytes} --seed 1
 mkdir -p inbox
@@ -384,7 +391,7 @@ ns rx rsync --daemon --no-detach --config="$PWD/rsyncd.conf" \
 """
 
     def start(self, path: Dumbbell, control: Control, times: Times) -> str:
-        """The upload; it must still run at the end, or the point is worthless."""
+        """Starts the upload; if it ends before the run does, the point is not valid."""
         return (
             f"{select_control(control)}"
             f"( imtcp-load sleep-until $T0\n"

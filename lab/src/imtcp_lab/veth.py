@@ -1,9 +1,10 @@
-"""``lab veth``: as fast as this machine goes, against the kernel's Reno in the same round.
+"""``lab veth``: speed without a bottleneck, relative to the kernel's Reno in the same round.
 
-Two namespaces of the running kernel with nothing between them but a veth pair: no delay, no
-rate, no queue but the hosts'.  Each round sends with every control in turn, one flow of iperf3
-each, so that whatever else the machine does meets all of them.  The table has the ratio to Reno of
-the same round. Processor time is the whole machine's, so it is right on an idle machine alone."""
+Only a veth pair joins two namespaces of the running kernel: no delay, no rate, no queue except the
+hosts'.  In each round every control sends in turn, with one flow of iperf3, so that other load on
+the machine affects all of them.  The table has the ratio to Reno in the same round.  Processor time
+counts the whole machine, so it is right only on an idle one.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from imtcp_lab.netns import NetnsRunner
 from imtcp_lab.options import add_options
 from imtcp_lab.tables import Column, as_number, summary_records, text_table
 
-#: The others are compared with this one.
+#: The reference of all other controls.
 YARDSTICK = "reno"
 DEFAULT_CONTROLS = (YARDSTICK, "cubic", "bbr", "imtcp", "imtcp_bg", "imtcp_fs")
-#: Fields of ``/proc/stat``'s first line that are idle time: idle, iowait.
+#: Fields of ``/proc/stat``'s first line that count idle time: idle, iowait.
 IDLE_FIELDS = (3, 4)
 
 PATH = """\
@@ -54,7 +55,7 @@ COLUMNS = (
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
-    """Add ``lab veth``."""
+    """Adds ``lab veth``."""
     parser = subparsers.add_parser(
         "veth",
         help="as fast as this machine goes, between two namespaces, against Reno",
@@ -89,7 +90,7 @@ def job(controls: Sequence[Control], seconds: int) -> Job:
 
 
 def busy_ticks(before: bytes, after: bytes) -> int:
-    """Time that the processors were not idle between two first lines of ``/proc/stat``."""
+    """Time for which the processors were busy between two first lines of ``/proc/stat``."""
     counts = [
         [int(field) for field in line.split()[1:9]] for line in (before, after)
     ]  # guest time is in user time already
@@ -129,7 +130,7 @@ def rows(
 def measure(
     controls: Sequence[Control], rounds: int, seconds: int, runner: Runner
 ) -> list[dict[str, Any]]:
-    """All rounds, one after another."""
+    """Runs all rounds, one after another."""
     out: list[dict[str, Any]] = []
     for number in range(1, rounds + 1):
         print(f"round {number} of {rounds}", file=sys.stderr)
@@ -138,7 +139,7 @@ def measure(
 
 
 def main(args: argparse.Namespace) -> int:
-    """Measure, print."""
+    """Measures and prints."""
     try:
         controls = named(args.controls)
     except ValueError as error:

@@ -1,34 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! When the web's objects are asked for, how large they are, and who asks whom.
+//! The web's objects: their times, sizes, clients and servers.
 //!
-//! *Arrivals* are Poisson and wait for nothing. *Sessions* wait for a page, think, and ask for the
-//! next: a slower network is asked for less, so the web yields bytes and not its time alone. A page
-//! is of one object or of several, which are asked for one after another in both. Sizes, clients
-//! and servers depend on the seed alone in both (in a session on how many objects it has had, too),
-//! so runs of one seed can be compared object by object.
+//! There are two models:
+//!
+//! * *Arrivals* are Poisson and wait for nothing.
+//! * *Sessions* wait for a page, think, and ask for the next. So a slower network gets fewer
+//!   requests: the web yields bytes, not only time.
+//!
+//! In both, a page has one object or several, and the client asks for them one after another.
+//! Sizes, clients and servers depend only on the seed; in a session also on its number of objects
+//! so far. So runs of one seed can be compared object by object.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::random::{BoundedPareto, Random};
 
-/// Uses of a seed that arrivals and sessions have.
+/// Uses of a seed that arrivals and sessions share.
 const GAPS: u64 = 1;
 const SIZES: u64 = 2;
 const CLASSES: u64 = 3;
 const WITHIN_PAGE: u64 = 5;
 const SERVERS: u64 = 6;
-/// From here on each session has three of its own.
+/// From here on each session has three streams of its own.
 const FIRST_SESSION: u64 = 1000;
-/// Objects of a session are numbered from here times its own number on.
+/// A session numbers its objects from this times its own number.
 const SESSION_STRIDE: u64 = 1_000_000;
 
 /// One object of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Names it in every run of the seed.
+    /// The same in every run of the seed.
     pub id: u64,
-    /// Since the start of the load.
+    /// Time since the start of the load.
     pub start_us: u64,
     pub size_bytes: u64,
     /// The index of the client's address.
@@ -37,25 +41,25 @@ pub struct Object {
     pub server: usize,
 }
 
-/// What both models ask for.
+/// The pages of both models.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages {
     pub sizes: BoundedPareto,
     pub objects: u32,
-    /// From one object of a page to the next, exponential.
+    /// Mean time from one object of a page to the next, exponential.
     pub mean_gap_us: u64,
     pub classes: usize,
     pub servers: usize,
 }
 
-/// Pages that are not waited for.
+/// Pages that arrive at their own times.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrivals {
     pub load_bps: u64,
     pub pages: Pages,
 }
 
-/// The objects that arrive in `duration_us`, in order of time; the same seed gives the same ones,
+/// The objects that arrive in `duration_us`, in order of time. An equal seed gives equal objects,
 /// and a longer duration only adds to them.
 fn arrivals(seed: u64, how: &Arrivals, duration_us: u64) -> Vec<Object> {
     let [mut gaps, mut draws, mut choices, mut within, mut asked] =
@@ -94,11 +98,11 @@ fn whole_bytes(size: f64) -> u64 {
     size.round().max(1.0) as u64
 }
 
-/// Readers who wait for what they asked for.
+/// Readers who wait for each page.
 #[derive(Clone, Copy, Debug)]
 pub struct Sessions {
     pub of_each_server: usize,
-    /// Exponential; the first page is asked for after such a time too.
+    /// Exponential; such a time also precedes the first page.
     pub mean_think_us: u64,
     pub pages: Pages,
 }
@@ -107,25 +111,26 @@ struct Session {
     thinks: Random,
     draws: Random,
     choices: Random,
-    /// Objects of all its pages so far.
+    /// Number of objects of all its pages so far.
     asked: u64,
-    /// The state of its page: the reader, the objects to ask for, and the objects on their way.
+    /// The state of its page: its client, the objects still to request, and the objects on their
+    /// way.
     class: usize,
     to_ask: u32,
     awaited: u32,
 }
 
-/// What is asked for next.
+/// The source of the next object.
 pub enum Load {
     Arriving(VecDeque<Object>),
     Read(Readers),
 }
 
-/// Sessions and when they ask.
+/// Sessions and the times of their requests.
 pub struct Readers {
     how: Sessions,
     sessions: Vec<Session>,
-    /// (when it asks, which session), the earliest first; of a session one at most.
+    /// (time of request, session), the earliest first; at most one per session.
     asking: BinaryHeap<Reverse<(u64, usize)>>,
     duration_us: u64,
 }
@@ -139,7 +144,7 @@ impl Load {
         Load::Read(Readers::new(seed, how, duration_us))
     }
 
-    /// When the next object is asked for, as far as that is known; never at or after the end.
+    /// The time of the next request, if known; never at or after the end.
     pub fn next_us(&self) -> Option<u64> {
         match self {
             Load::Arriving(objects) => objects.front().map(|object| object.start_us),
@@ -158,8 +163,8 @@ impl Load {
         }
     }
 
-    /// An object is there, or will never be, at `t_us` since the start: after a page's last its
-    /// session goes on.
+    /// Reports at `t_us` that an object is complete, or never will be. After a page's last object
+    /// its session goes on.
     pub fn ended(&mut self, object: &Object, t_us: u64) {
         if let Load::Read(readers) = self {
             readers.ended(object, t_us);
@@ -283,7 +288,7 @@ mod tests {
     #[test]
     fn the_objects_of_a_page_are_one_clients_and_come_together() {
         let mut how = of_pages(10);
-        // Pages seldom enough not to overlap: one in 24 s, 83 in all.
+        // The pages must not overlap, so they are rare: one in 24 s, 83 in all.
         how.load_bps = 200_000;
         let objects = arrivals(1, &how, 2_000_000_000);
         let pages: Vec<_> = objects.chunks(10).filter(|page| page.len() == 10).collect();
@@ -316,7 +321,7 @@ mod tests {
         Load::of_sessions(1, &how, 100_000 * MS)
     }
 
-    /// All objects when each takes so long, in order of time.
+    /// All objects in order of time, if each takes this time.
     fn asked(mut load: Load, each_takes_us: u64) -> Vec<Object> {
         let mut under_way: Vec<Object> = Vec::new();
         let mut all = Vec::new();
@@ -368,7 +373,7 @@ mod tests {
         assert_eq!(of_one.iter().map(|o| o.id).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(of_one.iter().all(|o| o.class == of_one[0].class));
         assert!(of_one.is_sorted_by_key(|o| o.start_us));
-        // In any order.
+        // Objects may end in any order.
         load.ended(&of_one[2], 500 * MS);
         load.ended(&of_one[0], 600 * MS);
         assert_eq!(load.next_us(), None);
@@ -381,7 +386,7 @@ mod tests {
     fn a_slower_network_is_asked_for_less_of_the_same() {
         let quick = asked(of_sessions(100 * MS, 1), 100 * MS);
         let slow = asked(of_sessions(100 * MS, 1), 300 * MS);
-        // Six sessions for 100 s, one object in 0.2 s and in 0.4 s.
+        // Six sessions run for 100 s. An object and the thinking before it take 0.2 s or 0.4 s.
         assert!(quick.len().abs_diff(3000) < 200, "{}", quick.len());
         assert!(slow.len().abs_diff(1500) < 100, "{}", slow.len());
         for object in &slow {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The web-like foreground: objects, a connection each.
+//! The web-like foreground: objects with a connection each.
 //!
-//! A client asks with eight bytes (the size, little endian) and the server
-//! pushes that many bytes and closes. When objects are asked for is in `load.rs`.
+//! A client asks with eight bytes (the size, little endian). The server sends as many bytes and
+//! closes. `load.rs` decides the times of the requests.
 
 mod load;
 
@@ -29,7 +29,7 @@ pub struct ServerArgs {
 
 #[derive(clap::Args)]
 pub struct ClientArgs {
-    /// The servers; each object draws one, a reader has one
+    /// The servers; each object draws one, but a reader keeps one
     #[arg(long, value_delimiter = ',', required = true)]
     to: Vec<SocketAddrV4>,
     /// Own addresses, one per class of clients; each object draws one
@@ -38,10 +38,10 @@ pub struct ClientArgs {
     /// Mean load in bit/s of object bytes, at Poisson times that wait for nothing
     #[arg(long = "load", value_parser = parse_bps, value_name = "LOAD", required_unless_present = "sessions", conflicts_with = "sessions")]
     load_bps: Option<u64>,
-    /// So many of each server's readers instead: they wait for a page, think, ask for the next
+    /// Readers per server, in place of a load: they wait for a page, think, and ask for the next
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     sessions: Option<u16>,
-    /// Mean time that a reader thinks, exponential
+    /// Mean time for which a reader thinks, exponential
     #[arg(long = "think", value_parser = parse_us, default_value = "1s", value_name = "THINK", requires = "sessions")]
     mean_think_us: u64,
     /// Mean object size in bytes
@@ -63,7 +63,7 @@ pub struct ClientArgs {
     seed: u64,
     #[command(flatten)]
     span: Span,
-    /// Wait so long for unfinished objects after the last arrival
+    /// Time to wait for unfinished objects after the last arrival
     #[arg(long = "drain", value_parser = parse_us, default_value = "3s", value_name = "DRAIN")]
     drain_us: u64,
     /// Result file (CSV: object, start_us, size_bytes, class, duration_us, finished)
@@ -81,7 +81,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Goes on; Ok(true) when the object is sent (or the client left).
+    /// Continues; Ok(true) when the object is sent or the client has left.
     fn advance(&mut self, payload: &Payload) -> io::Result<bool> {
         while self.have < 8 {
             match self.socket.receive(&mut self.request[self.have..])? {
@@ -130,7 +130,7 @@ pub fn server(args: &ServerArgs) -> io::Result<()> {
             let Some(answer) = answers.get_mut(&event.token) else {
                 continue;
             };
-            // A client that gave up (reset) is no error of the server's.
+            // If a client gives up (reset), that is no error of the server.
             if answer.advance(&payload).unwrap_or(true) {
                 answers.remove(&event.token);
             } else if answer.have == 8 && !answer.sending {
@@ -142,7 +142,7 @@ pub fn server(args: &ServerArgs) -> io::Result<()> {
     Ok(())
 }
 
-/// One object under way at the client.
+/// One object on its way to the client.
 struct Fetch {
     socket: Socket,
     asked: bool,
@@ -152,14 +152,14 @@ struct Fetch {
 impl Fetch {
     fn open(args: &ClientArgs, object: &Object) -> io::Result<Self> {
         let socket = Socket::tcp()?;
-        // The port is chosen at connect, so that thousands of objects fit.
+        // The kernel chooses the port at connect, so that thousands of connections are possible.
         socket.option(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
         socket.bind(SocketAddrV4::new(args.from[object.class], 0))?;
         socket.connect(args.to[object.server])?;
         Ok(Fetch { socket, asked: false, left_bytes: object.size_bytes })
     }
 
-    /// Goes on; Ok(true) when the last byte is here.
+    /// Continues; Ok(true) when the last byte has arrived.
     fn advance(&mut self, object: &Object) -> io::Result<bool> {
         if !self.asked {
             let request = object.size_bytes.to_le_bytes();
@@ -250,13 +250,13 @@ pub fn client(args: &ClientArgs) -> io::Result<()> {
     write_objects(args, &asked, start_us)
 }
 
-/// An object and when the last of it was there.
+/// An object, and the time at which its last byte arrived.
 struct Asked {
     object: Object,
     ended_us: Option<u64>,
 }
 
-/// Unfinished objects are written with the time they have had so far.
+/// Writes all objects; an unfinished one has its time so far.
 fn write_objects(args: &ClientArgs, asked: &[Asked], start_us: u64) -> io::Result<()> {
     let header = "object,start_us,size_bytes,class,duration_us,finished";
     let mut csv = Csv::create(&args.out, header)?;

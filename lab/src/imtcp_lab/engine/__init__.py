@@ -1,1 +1,1 @@
-"""Parts that both runners share: paths, host tools, small C programs, file trees."""
+"""Parts that both runners share: paths, host tools, small C programs, processors."""

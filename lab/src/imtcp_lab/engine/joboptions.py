@@ -1,4 +1,4 @@
-"""The options and the output that ``lab vm run`` and ``lab netns run`` share."""
+"""Options and output that ``lab vm run`` and ``lab netns run`` share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imtcp_lab.job import Job, JobResult, LabError, Runner
 
 T = TypeVar("T")
 
-#: Written beside the results, unless the job left files of these names.
+#: Files written beside the results, unless the job left files with these names.
 LOG_NAME = "log.txt"
 ENVIRONMENT_NAME = "environment.json"
 
@@ -29,7 +29,7 @@ def positive(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """An argument that must be a whole number from 1 on."""
+    """An argument that must be a whole number of at least 1."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"not 1 or more: {text}")
@@ -37,7 +37,8 @@ def count(text: str) -> int:
 
 
 def listed(kind: Callable[[str], T]) -> Callable[[str], list[T]]:
-    """An argument of several of a kind with commas between; its errors name the wrong one."""
+    """An argument with several values of a kind, separated by commas; errors name the wrong
+    value."""
 
     def parse(text: str) -> list[T]:
         out = []
@@ -53,7 +54,7 @@ def listed(kind: Callable[[str], T]) -> Callable[[str], list[T]]:
 
 
 def natural(text: str) -> int:
-    """An argument that must be a whole number, not negative."""
+    """An argument that must be a whole number of at least 0."""
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"negative: {text}")
@@ -61,7 +62,7 @@ def natural(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser, seconds: str) -> None:
-    """Add what every ``run`` takes; `seconds` names the job's clock."""
+    """Adds the arguments of every ``run``; `seconds` names the job's clock."""
     parser.add_argument("script", metavar="SCRIPT", type=Path, help="POSIX shell script to run")
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help="write what the script leaves in $OUT here"
@@ -89,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser, seconds: str) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``."""
+    """Adds ``--json``."""
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
@@ -111,7 +112,7 @@ def read_job(args: argparse.Namespace) -> Job:
 
 
 def run_and_report(args: argparse.Namespace, runner: Runner, unit: str) -> int:
-    """Run the job, write and print its results; 0, or 1 if the script failed."""
+    """Runs the job, writes and prints its results; returns 0, or 1 if the script failed."""
     job = read_job(args)
     started = time.monotonic()
     result = runner.run(job, _progress(unit))
@@ -142,7 +143,7 @@ def _progress(unit: str) -> Callable[[float], None] | None:
 
 
 def write_results(result: JobResult, directory: Path) -> None:
-    """Write the result files, the log and the environment below `directory`."""
+    """Writes the result files, the log and the environment below `directory`."""
     extra = {
         LOG_NAME: result.log.encode(),
         ENVIRONMENT_NAME: json.dumps(dict(result.environment), indent=1).encode() + b"\n",
@@ -158,7 +159,7 @@ def write_results(result: JobResult, directory: Path) -> None:
 
 
 def as_json(result: JobResult, wall_s: float) -> dict[str, object]:
-    """The result for programs; contents are in ``--out``, digests here."""
+    """The result as JSON, with digests of files; their contents are in ``--out``."""
     files = [
         {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         for name, content in sorted(result.files.items())

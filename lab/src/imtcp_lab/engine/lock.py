@@ -11,9 +11,9 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file `path` exclusively; waits for whoever holds it."""
+    """Holds the lock file `path` exclusively; waits until it is free."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A descriptor of its own per caller: flock then also excludes threads.
+    # Each caller has its own descriptor, so that flock also excludes threads.
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

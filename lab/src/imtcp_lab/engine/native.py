@@ -12,12 +12,12 @@ from imtcp_lab.engine import paths
 from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import LabError, MissingPrerequisite
 
-#: Static: the guest has no C library of its own, and namespaces run any host's.
+#: Static: the guest has no C library, and in namespaces the programs run on any host's.
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-static", "-s")
 
 
 def build(name: str) -> Path:
-    """Compile ``lab/guest/<name>.c`` if its source or the flags changed."""
+    """Compiles ``lab/guest/<name>.c`` if its source or the flags changed."""
     source = paths.checkout() / "lab" / "guest" / f"{name}.c"
     compiler = shutil.which(os.environ.get("CC", "cc"))
     program = paths.target() / "lab" / name

@@ -1,4 +1,4 @@
-"""Where things are: the checkout, the cache."""
+"""Paths of the checkout, the builds and the cache."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from imtcp_lab.job import MissingPrerequisite
 
-#: What only a checkout has.
+#: A path that only a checkout has.
 MARK = Path("lab", "guest", "agent.c")
 
 
 def checkout() -> Path:
-    """The project's root: ``$IMTCP_ROOT``, else found upwards from this file or the cwd."""
+    """The project's root: ``$IMTCP_ROOT``, or a parent of this file or of the cwd."""
     named = os.environ.get("IMTCP_ROOT")
     if named:
         root = Path(named).resolve()
@@ -29,22 +29,22 @@ def checkout() -> Path:
 
 
 def target() -> Path:
-    """Where builds leave their products."""
+    """The directory of built files."""
     return checkout() / "target"
 
 
 def programs() -> Path:
-    """Where imtcp and imtcp-load are: ``$IMTCP_PROGRAMS``, else ``target/release``."""
+    """The directory of imtcp and imtcp-load: ``$IMTCP_PROGRAMS``, or ``target/release``."""
     named = os.environ.get("IMTCP_PROGRAMS")
     return Path(named).resolve() if named else target() / "release"
 
 
-#: The remedy if they are missing.
+#: How to get the programs if they are missing.
 BUILD_FIRST = "run make build first (or make demo, and set IMTCP_PROGRAMS=target/demo)"
 
 
 def cache() -> Path:
-    """Kernels and snapshots: ``$XDG_CACHE_HOME/imtcp-lab``, created if missing."""
+    """The directory of kernels and snapshots: ``$XDG_CACHE_HOME/imtcp-lab``, created if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     directory = Path(base) / "imtcp-lab"
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,10 @@
 """A processor for each guest.
 
-QEMU in virtual time is two threads that wait for each other thousands of times a
-second.  On one processor that is a switch, on two each wait wakes an idle one: a
-guest that may use both takes a third longer.  What it computes is the same.
+QEMU in virtual time has two threads that wait for each other thousands of times a second.  On one
+processor each wait is a switch; on two it wakes an idle processor, which takes longer.  The results
+are the same.
 
-Whoever has a processor holds its lock file, so that two laboratories on a machine do
-not choose the same one.
+Each processor has a lock file, so that two laboratories on one machine choose different ones.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SYSFS = Path("/sys/devices/system/cpu")
 
 
 def by_core(processors: Iterable[int], sysfs: Path = _SYSFS) -> list[int]:
-    """First one thread of each core, then the second threads; fast cores before slow ones."""
+    """The first thread of each core, then the second threads; fast cores before slow ones."""
 
     def read(processor: int, name: str) -> int:
         with suppress(OSError, ValueError):
@@ -48,7 +47,7 @@ def _directory() -> Path:
 
 
 def _try_lock(processor: int) -> int | None:
-    """The lock's descriptor, unless somebody has this processor."""
+    """The descriptor of the lock, or None if another process holds this processor."""
     _directory().mkdir(parents=True, exist_ok=True)
     path = _directory() / str(processor)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -62,10 +61,9 @@ def _try_lock(processor: int) -> int | None:
 
 @contextmanager
 def one(*, always: bool = False) -> Iterator[int | None]:
-    """Let this thread, and the programs that it starts, have one processor.
+    """Binds this thread, and programs that it starts, to one processor.
 
-    With more guests than processors the rest may run anywhere, unless `always` says
-    that it must be one.
+    If no processor is free, they run anywhere, unless `always` demands one.
     """
     allowed = os.sched_getaffinity(0)
     mine, lock = None, None

@@ -1,4 +1,4 @@
-"""The programs that jobs find on their PATH, looked up on this machine."""
+"""Programs that jobs find on their PATH, looked up on this machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from imtcp_lab.engine import native, paths
 from imtcp_lab.job import LabError, MissingPrerequisite
 
-#: Built by this project; absent until they are built.
+#: Built by this project; absent before the build.
 PROJECT_PROGRAMS = ("imtcp", "imtcp-load", "imtcp-advice", "imtcp-agent")
 BPF_OBJECT = "bpf/imtcp.bpf.o"
 FTP_MODULE = "proftpd/mod_imtcp.so"
 
-#: From Debian packages; each is optional.
+#: From Debian packages; all are optional.
 HOST_PROGRAMS = (
     "bpftool",
     "bridge",
@@ -36,9 +36,9 @@ HOST_PROGRAMS = (
     "sshd",
     "tc",
 )
-#: Started by other programs under fixed paths (newer OpenSSH splits sshd).
+#: Other programs start these by fixed paths (newer OpenSSH splits sshd).
 HELPER_FILES = ("/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth")
-#: Without these nothing runs.
+#: Without these no job runs.
 REQUIRED_PROGRAMS = {"busybox": "busybox-static", "dash": "dash"}
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -47,7 +47,7 @@ _LDD_LINE = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$")
 
 @dataclass(frozen=True)
 class Tools:
-    """Programs by name, with what this machine lacks."""
+    """Programs by name, and the names of missing ones."""
 
     programs: dict[str, Path]
     bpf_object: Path | None
@@ -56,13 +56,13 @@ class Tools:
 
 
 def which(name: str) -> Path | None:
-    """The system's own `name`: never one that a user's PATH puts before it."""
+    """The system's own program; a user's PATH has no effect."""
     found = shutil.which(name, path=SYSTEM_PATH)
     return Path(found).resolve() if found else None
 
 
 def find() -> Tools:
-    """Look up every tool; raise only if a required one is missing."""
+    """Looks up every tool; raises only if a required one is missing."""
     programs: dict[str, Path] = {}
     missing: list[str] = []
     for name, package in REQUIRED_PROGRAMS.items():
@@ -90,7 +90,7 @@ def find() -> Tools:
 
 
 def shared_libraries(program: Path) -> list[Path]:
-    """The libraries and the loader that `program` needs, as ldd names them."""
+    """The libraries and the loader of `program`, from ldd."""
     done = subprocess.run(
         ["ldd", program],
         capture_output=True,

@@ -1,10 +1,11 @@
-"""Advice that chooses among CUBIC, `imtcp_fs` and `imtcp_bg`: the thesis could not do that.
+"""Advice that chooses among CUBIC, `imtcp_fs` and `imtcp_bg`. The thesis had no such choice.
 
-Others load the line as the day's trace says.  The records come from the transfer's own time:
-`imtcp-agent` stands beside the FTP server and reports imtcp's measurements.  Advice means
-`imtcp_fs` where the path is free, `imtcp_bg` where it is congested, and CUBIC where nobody knows.
-A path is congested in the lower half of the day's range.  The thesis's threshold would be too near
-to its trace, 2 %: a measurement's error would decide.
+Other traffic loads the line by the day's trace.  The service's records come from the transfer
+itself: `imtcp-agent` runs beside the FTP server and reports imtcp's measurements.  Advice chooses
+`imtcp_fs` on a free path, `imtcp_bg` on a congested one, and CUBIC if nothing is known.
+
+A path counts as congested in the lower half of the day's range.  The thesis's threshold is too near
+to its trace: the error of a measurement would decide.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES
 from imtcp_lab.traffic import Times
 
-#: Congested, free, and congested.
+#: The path is congested, free, congested.
 TIMES_OF_DAY = ((0, 15), (7, 25), (14, 25))
-#: 13 minutes of the thesis's.
+#: 13 minutes of the thesis's time.
 TRANSFER_S = 40.0
 CONGESTED_BELOW_MBPS = (min(mbps for _, mbps in SHAPE) + max(mbps for _, mbps in SHAPE)) / 2
 
 
 def times_of_day(text: str) -> tuple[tuple[int, int], ...]:
-    """Hours and minutes from ``HH:MM,…``, for an option."""
+    """Reads hours and minutes from ``HH:MM,…``."""
     out = []
     for part in text.split(","):
         hour, colon, minute = part.partition(":")
@@ -57,7 +58,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
     out = []
     for (hour, minute), control in itertools.product(args.times, args.chosen):
-        # Advice needs imtcp's programs, and they are loaded with what they are told to choose.
+        # Advice needs imtcp's programs, and they come with the control that it may choose.
         methods = (control.name, ADVICE) if control.name == "imtcp_fs" else (control.name,)
         out += [
             FtpScenario(
@@ -102,7 +103,7 @@ def _row(point: Point) -> dict:
 
 
 def available_bps(scenario: FtpScenario) -> float:
-    """The mean bandwidth that the others leave, as payload of TCP."""
+    """The mean bandwidth that other traffic leaves, as TCP payload."""
     end_s = scenario.times.measure_s * TIMES_FASTER
     steps = [((at - scenario.at).total_seconds(), bps) for at, bps in scenario.today()]
     ends = [at_s for at_s, _ in steps[1:]] + [end_s]

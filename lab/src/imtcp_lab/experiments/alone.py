@@ -1,8 +1,8 @@
-"""Flows on an idle path: what a control costs when nobody else is there.
+"""Flows on an idle path: the cost of a control without other traffic.
 
-50 Mbit/s, RTT 30 ms, 1000 packets; 1 and 5 flows; with ``--loss-pct``, what losses that tell
-of no congestion cost.  Utilisation is goodput scaled to whole frames over the capacity; the
-queue is the background's own.
+The path has 50 Mbit/s, an RTT of 30 ms and 1000 packets of buffer; 1 and 5 flows run on it.
+``--loss-pct`` adds random loss.  Utilisation is goodput, scaled to whole frames, over the capacity.
+The queue is the background's own.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def on_idle(path: Dumbbell, flows: int, control: Control, measure_s: float, seed: int) -> Scenario:
-    """Greedy flows of a control and nothing else."""
+    """Greedy flows of a control, alone on the path."""
     return Scenario(
         path,
         None,
-        # The path is silent, so the seed enters by when the flows start.
+        # The path has no other traffic, so the seed shifts the start of the flows.
         Bulk(flows=flows, stagger_s=0.5, start_s=shift_s(seed)),
         control,
         Times(warmup_s=5, measure_s=measure_s, drain_s=0.5),

@@ -1,4 +1,4 @@
-"""The declaration of an experiment. All run in the same way (``run.py``)."""
+"""The declaration of an experiment.  ``run.py`` runs all experiments in the same way."""
 
 from __future__ import annotations
 
@@ -18,53 +18,53 @@ Rows = list[dict[str, Any]]
 
 
 def judged_seconds(parser: argparse.ArgumentParser, default_s: float) -> None:
-    """Adds ``--measure-s``."""
+    """Adds ``--measure-s``, the length of the measurement."""
     parser.add_argument(
         "--measure-s", type=positive, default=default_s, help=f"judged seconds ({default_s:g})"
     )
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
-    """An experiment without options of its own."""
+    """For an experiment without options of its own."""
 
 
 def no_figures(rows: Rows, points: Sequence[Point]) -> dict[str, bytes]:
-    """An experiment without pictures."""
+    """For an experiment without pictures."""
     return {}
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One question with its sweep and the columns of its answer."""
+    """One question, with its sweep and the columns of its answer."""
 
-    #: Name on the command line and of the directory below ``out/``.
+    #: Name on the command line, and of the directory below ``out/``.
     name: str
-    #: One line.
+    #: One line of help.
     help: str
-    #: Controls it is usually asked about.
+    #: Default controls.
     controls: tuple[str, ...]
-    #: The points, for the parsed arguments (controls as ``args.chosen``).
+    #: The points for the parsed arguments; ``args.chosen`` has the controls.
     scenarios: Callable[[argparse.Namespace], list[Scenario]]
-    #: One row per point.
+    #: Makes one row per point.
     rows: Callable[[Sequence[Point]], Rows]
     columns: tuple[Column, ...]
     by: tuple[str, ...] = ("variant", "control")
     add_arguments: Callable[[argparse.ArgumentParser], None] = no_arguments
-    #: File name → PNG.
+    #: Makes pictures: file name → PNG.
     figures: Callable[[Rows, Sequence[Point]], dict[str, bytes]] = no_figures
-    #: A text that is printed in place of the table of all columns.
+    #: Makes a text that replaces the table of all columns.
     text: Callable[[Rows], str] | None = None
-    #: With points missing the others still say something.
+    #: Rows mean something even if points are missing.
     partial: bool = False
-    #: *none* is added where rows are held against it.
+    #: Rows need *none* as their reference, so it is always run.
     needs_none: bool = True
     seeds: int = field(default=5)
-    #: The table or figure that it reproduces; None: one of our own.
+    #: The table or figure that the experiment reproduces; None: an experiment of our own.
     paper: Paper | None = None
 
 
 def flow_bytes(point: Point) -> list[float]:
-    """Payload of each background connection that arrived in the window."""
+    """Payload that arrived in the window, per background connection."""
     return list(background_bytes(point.tables.get("tcp"), point.scenario.window).values())
 
 
@@ -74,7 +74,7 @@ def background_bps(point: Point) -> float:
 
 
 def identity(point: Point) -> dict[str, Any]:
-    """What every row begins with."""
+    """The fields with which every row begins."""
     scenario = point.scenario
     return {
         "variant": scenario.variant,

@@ -1,4 +1,4 @@
-"""BG-F7, F9: throughput and harm against how much bandwidth is left."""
+"""BG-F7, F9: throughput and harm against the available bandwidth."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from imtcp_lab.traffic import Bulk
 SERVERS = (10, 20, 30, 40, 50)
 SERVERS_OF_MANY = (10, 30, 50)
 QUICK_SERVERS = (30,)
-#: The three of which the thesis says that they leave the web alone.
+#: The thesis says that these three leave the web alone.
 POLITE = ("imtcp_nice", "imtcp_lp", "imtcp_bg")
-#: TCP-LP's first losses leave a queue for up to ten seconds, which the thesis's 500 s hardly show.
+#: TCP-LP's first losses leave a queue for seconds; the thesis's 500 s hardly show it.
 LONG_WARMUP_S = 20.0
 
 
@@ -94,7 +94,7 @@ def _used(rows: Sequence[dict], control: str, **where: object) -> list[float]:
 
 
 def _nearest(rows: Sequence[dict], control: str, **where: object) -> bool:
-    """It is nearer to what is available than Nice and TCP-LP, at each load."""
+    """Whether a control's use is nearer to 1 than Nice's and TCP-LP's, at each load."""
     ours, *others = (_used(rows, name, **where) for name in (control, "imtcp_nice", "imtcp_lp"))
     return all(
         abs(1 - mine) < min(abs(1 - other) for other in theirs)
@@ -174,7 +174,7 @@ def _judge_use(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _with_available(rows: Sequence[dict]) -> list[dict]:
-    """The bandwidth that the web alone leaves, in place of a background's throughput."""
+    """Puts the bandwidth that the web alone leaves in place of *none*'s throughput."""
     out = []
     for row in rows:
         left_bps = bg_path.PATH.capacity_bps - row["foreground_alone_bps"]
@@ -194,19 +194,19 @@ HARM = Experiment(
     seeds=3,
     paper=Paper(
         source="[BG §4.2.1, figure 7]",
-        expected="Reno takes more than is available and slows the web; beside Nice, TCP-LP and"
-        " ImTCP-bg pages take what they take alone; of these three ImTCP-bg is nearest to what is"
-        " available, with 10 to 50 servers.",
+        expected="Reno takes more than is available and slows the web. Beside Nice, TCP-LP and"
+        " ImTCP-bg, pages take as long as alone. Of these three, ImTCP-bg is nearest to the"
+        " available bandwidth, with 10 to 50 servers.",
         choices=bg_path.CHOICES
         + bg_path.JUDGED
         + bg_path.BOTH
-        + " Judged from the twentieth second on."
-        " 'What they take alone' is taken as 5 % more at most.",
-        reason="Reno takes more than the web alone leaves as far as readers who wait for it ask"
-        " for less: by 3 to 7 % with 10 to 30 servers, by 14 and 24 % with 40 and 50. How long"
-        " the thesis's readers think it does not say. As printed ImTCP-bg has less than TCP-LP at"
-        " every load: the RTT rule holds its window, not the cap. Delta is the knob: with 1.05, 1.2"
-        " and 2 BG-F6 has U of 0.29, 0.45 and 0.78. imtcp_bg is nearest to what is available.",
+        + " The measurement starts after 20 s. 'As long as alone' means at most 5 % longer.",
+        reason="Reno takes more than the web alone leaves only to the extent that waiting readers"
+        " ask for less. This is 3 to 7 % with up to 30 servers. With 40 and 50 servers it is 14"
+        " and 24 %. The thesis does not say how long its readers think. As printed, ImTCP-bg has"
+        " less than TCP-LP at every load: the rule for the round trip limits its window, not the"
+        " cap. Delta sets this limit: in BG-F6 U is 0.29 with delta 1.05, and 0.78 with 2."
+        " imtcp_bg is nearest to the available bandwidth.",
         judge=_judge_harm,
         draw=lambda rows, theme: plots.lines(
             _with_available(rows), "servers", "background_mbps",
@@ -227,31 +227,30 @@ USE = Experiment(
     seeds=3,
     paper=Paper(
         source="[BG §4.2.2, figure 9]",
-        expected="ImTCP-bg uses what is available everywhere, and is the best of the three that"
-        " should yield; Nice uses the less the less is left; TCP-LP more than 1 where little is"
-        " left, and little where much is left to many flows, after the losses with which they"
-        " begin; Reno far more than 1.",
+        expected="ImTCP-bg uses the available bandwidth everywhere, and is the best of the three"
+        " that should yield. Nice uses a smaller share if less is available. TCP-LP uses more than"
+        " 1 if little is available. If much is available, many flows of TCP-LP use little, after"
+        " the losses with which they begin. Reno uses far more than 1.",
         choices=bg_path.CHOICES
         + bg_path.JUDGED
         + bg_path.BOTH
-        + " Three numbers of servers. Judged from the fifth second on, where BG-F7 is from the"
-        " twentieth. All flows are there from the start; in"
-        " the thesis they join in the first 200 of 500 s. U is the background's throughput over"
-        " what the web alone leaves.",
-        reason="Reno's use is above 1 as far as readers who wait ask for less: with 10 servers by"
-        " at most 2 %, where least is left by 25, 40, 60 and 86 % with 1, 2, 5 and 10. How long the"
-        " thesis's readers think it does not say. TCP-LP's many flows do not join one by one here."
-        " As printed ImTCP-bg has less than TCP-LP in all twelve places: the RTT rule holds it,"
-        " and delta is the knob (BG-F6). Of the background's controls imtcp_bg is nearest to 1 in"
-        " all twelve, and within a fifth of it in eight.",
+        + " There are three numbers of servers. The measurement starts after 5 s, and in BG-F7"
+        " after 20 s. All flows run from the start; in the thesis they join in the first 200 of"
+        " 500 s. U is the background's throughput over the bandwidth that the web alone leaves.",
+        reason="Reno's use is above 1 only to the extent that waiting readers ask for less. With"
+        " 10 servers this is at most 2 %. With the least available bandwidth it is 25 % with one"
+        " flow, and 86 % with ten. The thesis does not say how long its readers think. TCP-LP's"
+        " many flows do not join one by one here. As printed, ImTCP-bg has less than TCP-LP in all"
+        " twelve places: the rule for the round trip limits it, and delta sets the limit (BG-F6)."
+        " Of the background controls, imtcp_bg is nearest to 1 in all twelve places, and within a"
+        " fifth of 1 in eight.",
         judge=_judge_use,
         draw=lambda rows, theme: plots.lines(
             [
                 r
                 | {
                     "panel": bg_path.flows_told(r["flows"]),
-                    # Points of all seeds: each seed has its own, and a line goes through their
-                    # mean.
+                    # All seeds at one x: each seed has another value, and the line connects means.
                     "left_mbps": round(mean(rows, "left_mbps", servers=r["servers"])),
                 }
                 for r in rows

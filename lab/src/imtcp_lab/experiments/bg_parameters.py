@@ -1,4 +1,4 @@
-"""BG-F4, F5, F6: how gamma and delta of ImTCP-bg were chosen."""
+"""BG-F4, F5, F6: the choice of gamma and delta of ImTCP-bg."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _window_scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 
 def _windows(point: Point) -> pl.DataFrame:
-    """Window and cap in the judged part, where there is a cap."""
+    """Window and cap in the measured part, while a cap exists."""
     window, watch = point.scenario.window, point.tables.get("watch")
     if watch is None:
         return pl.DataFrame(schema=raw.WATCH_COLUMNS)
@@ -151,8 +151,8 @@ def _judge_windows(rows: Sequence[dict]) -> list[Claim]:
         Claim(f"at gamma = {least:g} the window is {share:.2f} of the cap on the mean, at least 0.8"
               " wanted",
               share >= 0.8),
-        below(f"the cap's change from one look to the next at gamma = {least:g}, of its mean,",
-              calm, f"half of that at {most:g}", hasty / 2, 3),
+        below(f"the cap's change between two samples at gamma = {least:g}, over its mean,",
+              calm, f"half of the change at {most:g}", hasty / 2, 3),
     ]  # fmt: skip
 
 
@@ -171,16 +171,16 @@ WINDOWS = Experiment(
     seeds=3,
     paper=Paper(
         source="[BG §4.1.1, figure 4]",
-        expected="With gamma of 0.1 the cap is steady and the window follows it; with 0.9 it jumps"
-        " with every result, and the window tends to be smaller.",
-        choices=CHOICES + " Window and cap are looked at every 100 ms. That the window follows is"
-        " taken as 0.8 of the cap.",
-        reason="Valid results say the capacity whatever is free: 51 of 50 Mbit/s on the mean, nine"
-        " in ten above 47.9. A stream of five packets is over in a millisecond and meets a packet"
-        " of the web or none (IM-F8 shows it with smaller packets). So the cap is that of the"
-        " whole link, 126 packets, and the rule for the round trip holds the window at 0.31 of"
-        " it. Nothing is left for gamma to smooth: the cap changes by 0.5 and 3.7 % from look to"
-        " look.",
+        expected="With gamma of 0.1 the cap is steady and the window follows it. With 0.9 the cap"
+        " jumps with every result, and the window tends to be smaller.",
+        choices=CHOICES + " Window and cap are sampled every 100 ms. 'The window follows' means at"
+        " least 0.8 of the cap.",
+        reason="Valid results show the capacity, not the available bandwidth: 51 of 50 Mbit/s on"
+        " average, and nine in ten are above 47.9. A stream of five packets takes about a"
+        " millisecond, and meets one packet of the web or none (IM-F8 shows it with smaller"
+        " packets). So the cap is the whole link, 126 packets, and the rule for the round trip"
+        " limits the window to 0.31 of it. Gamma has nothing to smooth: from sample to sample the"
+        " cap changes by 0.5 % with the small gamma, and by 3.7 % with the large one.",
         judge=_judge_windows,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "packets", theme, title="label"),
     ),
@@ -197,17 +197,19 @@ GAMMA = Experiment(
     seeds=3,
     paper=Paper(
         source="[BG §4.1.1, figure 5]",
-        expected="Utilisation of the available bandwidth falls as gamma grows; 1/8 is chosen.",
+        expected="Utilisation of the available bandwidth falls as gamma grows; the thesis chooses"
+        " 1/8.",
         choices=CHOICES,
-        reason="All results say nearly the capacity (BG-F4), so the cap is that of the whole link"
-        " for each gamma, and what holds the window is the rule for the round trip, in which"
-        " gamma has no part. The knob is how results scatter about what is free. The thesis's do:"
-        " a low one cuts the window at once, and a high one gives back a packet in a round trip"
-        " [BG §4.1.1]. With results half below and half above A, by a half of it, the control"
-        " itself has a mean window of 0.99, 0.93 and 0.56 of A RTTmin with gamma of 0.05, 0.125"
-        " and 0.9, and with equal results 1.00 with each (core/tests/test_paper.c). Cross traffic"
-        " of small packets, jitter of 1 ms, round trips of 100 and 200 ms and delta = 4 did not"
-        " make results scatter to both sides here (two seeds each).",
+        reason="Nearly all results show the capacity (BG-F4), so the cap is the whole link for"
+        " each gamma. The rule for the round trip limits the window, and gamma has no part in it."
+        " Gamma matters only if results scatter to both sides of the available bandwidth A. The"
+        " thesis's results do: a low one cuts the window at once, and a high one gives back one"
+        " packet per round trip [BG §4.1.1]. The control itself shows this with results of which"
+        " half are below A and half above, each by half of A. Then its mean window falls from 0.99"
+        " of A RTTmin with gamma 0.05 to 0.56 with 0.9. With equal results it is 1.00"
+        " (core/tests/test_paper.c). Some changes did not make results scatter to both sides here"
+        " (two seeds each): cross traffic of small packets, jitter of 1 ms, round trips of 100 and"
+        " 200 ms, and delta = 4.",
         judge=_judge_gamma,
         draw=lambda rows, theme: plots.lines(
             rows, "gamma", "U", "gamma", "U: share of the available bandwidth", theme
@@ -226,7 +228,8 @@ DELTA = Experiment(
     seeds=3,
     paper=Paper(
         source="[BG §4.1.2, figure 6]",
-        expected="Utilisation and queue grow with delta, for 1, 2, 5 and 10 flows; 1.2 is chosen.",
+        expected="Utilisation and queue grow with delta, for 1 to 10 flows; the thesis chooses"
+        " 1.2.",
         choices=CHOICES,
         judge=_judge_delta,
         draw=lambda rows, theme: plots.lines(

@@ -1,8 +1,9 @@
-"""The path and the web of [BG fig. 3], with what the thesis leaves open filled in.
+"""The path and the web of [BG fig. 3], with our choices where the thesis says nothing.
 
-50 Mbit/s, 10 ms, 1000 packets; web servers and clients behind links of their own.  Reno has more
-than the web alone leaves [BG §4.2.1]. So a slow web is asked for less: its readers wait for a
-document before they ask for the next."""
+The bottleneck has 50 Mbit/s, 10 ms and 1000 packets of buffer.  Each web server and client has its
+own link.  In the thesis Reno takes more than the web alone leaves [BG §4.2.1], so its web must ask
+for less when it is slow.  Here, too, readers wait for a document before they ask for the next.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +16,20 @@ from imtcp_lab.scenario import Scenario
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Times, Web
 
-#: Delay of the bottleneck alone, one way.
+#: One-way delay of the bottleneck.
 BOTTLENECK_MS = 10.0
-#: The link of each web server and each client: rates and one-way delays are drawn evenly.
+#: The link of each web server and client: rate and one-way delay have uniform distributions.
 LINK_MBPS = (10.0, 100.0)
 LINK_MS = (10.0, 100.0)
-#: As many distances of clients as the model tells apart.
+#: Number of classes of clients, by distance.
 DISTANCES = 12
 
 
 def _distances_ms() -> tuple[float, ...]:
-    """Round trips over a server's link, the bottleneck and a client's, all as likely.
+    """Round trips over a server's link, the bottleneck and a client's link, all equally likely.
 
-    The two links' delays have a sum whose distribution is a triangle from twice the least to twice
-    the most: these are the middles of its twelfths.
+    The sum of the two links' delays has a triangular distribution, from twice the least delay to
+    twice the greatest.  The values are the medians of its twelfths.
     """
     least, most = (2 * delay for delay in LINK_MS)
     sums = []
@@ -39,7 +40,7 @@ def _distances_ms() -> tuple[float, ...]:
 
 
 def _links_bps(servers: int) -> tuple[float, ...]:
-    """The servers' links, at the middles of even parts of what they are drawn from."""
+    """Rates of the servers' links: the middles of equal parts of their range."""
     least, most = LINK_MBPS
     return tuple(1e6 * (least + (most - least) * (i + 0.5) / servers) for i in range(servers))
 
@@ -53,7 +54,7 @@ PATH = Dumbbell(
     single_segments=True,
 )
 SERVERS = 20
-#: With 20 servers these are the thesis's 200 clients.
+#: Readers per server: with 20 servers, the thesis's 200 clients.
 READERS = 10
 WEB = Web(
     load=0,
@@ -63,31 +64,31 @@ WEB = Web(
     initial_window_segs=2,
 )
 CHOICES = (
-    "The thesis does not give the background's round trip (30 ms here) nor how its web asks. Here"
-    " each server has ten readers, so 20 servers have the thesis's 200 clients, who ask for a"
-    " document, wait for it and think for 5 s on average: 50 servers leave a fifth of the link."
-    " Documents are of 60 kB on average, at most 2 MB, Pareto's shape 1.2. Servers use Reno,"
-    " begin with two segments, and receivers acknowledge each, as in ns-2. Servers' links have"
-    " 10 to 100 Mbit/s; clients' have no rate; round trips are of twelve lengths of the"
-    " thesis's distribution, 112 to 368 ms."
+    "The thesis gives neither the background's round trip (30 ms here) nor the way in which its"
+    " web asks. Here each server has ten readers, so 20 servers have the thesis's 200 clients. A"
+    " reader asks for a document, waits for it and thinks for 5 s on average; 50 servers leave a"
+    " fifth of the link. Documents have 60 kB on average and at most 2 MB, with Pareto's shape"
+    " 1.2. As in ns-2, servers use Reno and begin with two segments, and receivers acknowledge"
+    " each segment. Servers' links have 10 to 100 Mbit/s; clients' links have no rate. Round trips"
+    " have twelve lengths of the thesis's distribution, 112 to 368 ms."
 )
-JUDGED = " 20 s of each run are judged, not 500."
+JUDGED = " The measurement takes 20 s, not 500."
 
-BOTH = " ImTCP-bg is judged twice: as it ships (imtcp_bg), and as the thesis prints it (paper_bg)."
+BOTH = " ImTCP-bg appears twice: as it ships (imtcp_bg), and as the thesis prints it (paper_bg)."
 OURS = ("imtcp_bg", "paper_bg")
 
 
-#: [BG §4.2.2] tells without numbers that what is available is used; near 1 is ours.
+#: Ours: [BG §4.2.2] says without numbers that the available bandwidth is used.
 NEAR_ONE = 0.2
 
 
 def path(servers: int = SERVERS) -> Dumbbell:
-    """With so many web servers."""
+    """The path with this number of web servers."""
     return replace(PATH, server_links_bps=_links_bps(servers))
 
 
 def flows_told(flows: int) -> str:
-    """So many of them, in words."""
+    """The number of flows in words."""
     return "1 flow" if flows == 1 else f"{flows} flows"
 
 
@@ -100,6 +101,6 @@ def scenario(
     servers: int = SERVERS,
     warmup_s: float = 5,
 ) -> Scenario:
-    """Flows that are there all the time, beside so many servers."""
+    """Flows that run all the time, beside web servers."""
     times = pick(args, Times(warmup_s, 20, 3), Times(4, 6, 2))
     return Scenario(path(servers), WEB, background, control, times, seed=seed, variant=variant)

@@ -1,25 +1,24 @@
-"""The processor time of a control: instructions per byte, against Reno.
+"""The processor time of a control: instructions per byte, relative to Reno.
 
-One flow on an idle path in the virtual-time guest.  One nanosecond is one instruction there and
-idle time is exact, so the figure is the same on every machine.
+One flow runs on an idle path in the virtual-time guest.  One nanosecond is one instruction there,
+and idle time is exact, so the result is the same on every machine.
 
-The guest is sender, router and receiver at once.  ``ratio`` counts all of them.  ``extra``,
-instructions per segment more than Reno, is the sender's alone: the rest does the same for every
-control.
+The guest is sender, router and receiver at once.  ``ratio`` counts all three.  ``extra`` is the
+sender's alone, in instructions per segment above Reno: the others do the same for every control.
 
-How a control sends decides more than its own code.  A control that paces, or keeps the queue short,
-pays for more timers and for smaller buffers in every layer.  So the kernel's statistics of BPF
-programs count the control's own programs apart:
+The way in which a control sends costs more than its own code.  A control that paces or keeps the
+queue short needs more timers and smaller buffers in every layer.  So the kernel's statistics of BPF
+programs count the control's own programs separately:
 
 * ``own``: their instructions per segment;
-* ``own_ratio``: the cost of Reno's segment with that on top;
+* ``own_ratio``: the cost of Reno's segment plus ``own``, over Reno's;
 * ``per_ack`` and ``per_send``: instructions per call.
 
-The kernel's own controls are not BPF, so these are empty for them.  Real processors execute
-different instructions at different speeds: this compares work, not seconds.
+These columns are empty for the kernel's own controls, which are not BPF.  All columns compare work,
+not seconds: real processors execute different instructions at different speeds.
 
-The table also has the laboratory's own cost on this machine: seconds per virtual second and per
-packet across the bottleneck, with one guest for each processor, and the memory of one.
+The table also has the laboratory's own cost on this machine, with one guest per processor: seconds
+per virtual second, seconds per packet across the bottleneck, and a guest's memory.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from imtcp_lab.tables import Column, as_number
 from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell
 from imtcp_lab.traffic import Bulk, Times, shift_s
 
-#: The others are compared with this one.
+#: The reference of all other controls.
 YARDSTICK = "reno"
 
 
@@ -49,7 +48,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _scenarios(args: argparse.Namespace) -> list[Scenario]:
-    # A buffer in which Reno neither loses nor idles: recovery would count as cost.
+    # In this buffer Reno neither loses packets nor idles; loss recovery would count as cost.
     path = Dumbbell(capacity_bps=args.capacity_mbps * 1e6, buffer_pkts=2000)
     if not any(control.name == YARDSTICK for control in args.chosen):
         raise ValueError(f"{YARDSTICK} is what the others are compared with: add it")
@@ -61,7 +60,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             control,
             Times(warmup_s=4, measure_s=args.measure_s, drain_s=0.5),
             seed=seed,
-            # Sampling costs too, if the same for all: keep it small.
+            # Sampling costs time, too, although the same for all: keep it small.
             queue_every_ms=500,
             flows_every_ms=500,
             watch_every_ms=0,
@@ -84,7 +83,7 @@ def busy_ns_per_byte(point: Point) -> float:
 
 
 def own_cost(point: Point) -> dict[str, float | None]:
-    """Instructions of the control's own programs; nothing where none ran."""
+    """Instructions of the control's own programs; empty if none ran."""
     programs = point.tables.get("programs")
     if programs is None or programs.is_empty():
         return {}
@@ -92,7 +91,7 @@ def own_cost(point: Point) -> dict[str, float | None]:
         programs.sort("t_us")
         .group_by("id", "name")
         .agg(
-            # Listed once only: it had not run before.
+            # Listed only after the window: it had not run before.
             pl.when(pl.len() > 1).then(pl.col(c).last() - pl.col(c).first()).otherwise(
                 pl.col(c).last()
             )
@@ -116,7 +115,7 @@ def own_cost(point: Point) -> dict[str, float | None]:
 
 
 def laboratory_cost(point: Point) -> dict[str, float | None]:
-    """The guest's use of this machine; points of earlier versions have none."""
+    """The guest's use of this machine; points of earlier versions lack it."""
     cost = point.meta["environment"].get("cost")
     if not cost:
         return {}

@@ -1,4 +1,4 @@
-"""The reports of [EN §5.5] on FTP and the advice service, judged by our rows."""
+"""Claims about FTP and the advice service after the reports of [EN §5.5]."""
 
 from __future__ import annotations
 
@@ -11,40 +11,42 @@ from imtcp_lab.stats import ensemble
 from imtcp_lab.tables import as_number, as_percent, as_time
 
 CC, NOCC, ADVICE = "CC", "NOCC", "advice"
-#: By what they take of the link, least first, as sentences have them.
+#: Methods in words, ordered by their share of the link, least first.
 METHODS = {
     CC: "with congestion control",
     ADVICE: "as advised",
     NOCC: "without congestion control",
 }
-#: [EN §5.5.1.1]: where the load is high, where it is low, and three where it changes.
+#: [EN §5.5.1.1]: a time with high load, one with low load, and three at which it changes.
 BUSY, QUIET = (0, 15), (7, 25)
 TIMES_OF_DAY = (BUSY, (3, 25), QUIET, (14, 25), (21, 10))
-#: [EN §5.5.3.3]: where the whole database has a change of state less than the other sets.
+#: [EN §5.5.3.3]: then the whole database has one change of state less than the other sets.
 AFTERNOON = 14 + 25 / 60
 LEAST_USED_PCT = tuple(THRESHOLD_MBPS)
-#: The service's history sets, as sentences have them [EN §5.5.3].
+#: The service's history sets in words [EN §5.5.3].
 DAYS = {"all": "all days", "weekday": "the same weekdays", "week": "the week before"}
 HISTORIES = tuple(DAYS)
-#: [EN §5.5.1]: what advice gains on average over congestion control.
+#: [EN §5.5.1]: the mean gain of advice over congestion control, by least used share.
 GAINED = {45: 0.291, 60: 0.471, 75: 1.587}
-#: [EN tables 7 and 10]: answers to a transfer, mean of the five.  Those of table 4, at 45 %, are
-#: not judged: our ε was chosen by them.
+#: [EN tables 7 and 10]: answers per transfer, mean of the five. Table 4 is no claim, because it was
+#: used to choose our ε.
 ASKED = {60: 45 / 5, 75: 219 / 5}
-#: [EN table 14], and of two flows [EN tables 17 and 18] against the 83.4 Mbit/s of one alone, as no
-#: others are told: what the other flows lose, mean of the five times.
+#: Loss of the other flows, mean of the five times: of one flow [EN table 14], and of two flows [EN
+#: tables 17 and 18]. The latter counts against the 83.4 Mbit/s of one flow alone, the only such
+#: number in the thesis.
 LOST = {
     1: {CC: 0.375, ADVICE: 0.577, NOCC: 0.753},
     2: {CC: 0.361, ADVICE: 0.546, NOCC: 0.750},
 }
-#: [EN tables 13 and 17]: what FTP with congestion control has beside them, mean of the five times.
+#: [EN tables 13 and 17]: throughput of FTP with congestion control beside other flows, mean of the
+#: five times.
 FTP_BESIDE_MBPS = {1: 39.7, 2: 38.9}
-#: Ours: how far from a number of the thesis's, which is of another trace, one of ours may be.
+#: Ours: the allowed distance from a number of the thesis, which is of another trace.
 TOLERANCE = 0.25
 
 
 def gained(rows: Sequence[dict], used_pct: int) -> float:
-    """By how much advice is faster than congestion control, mean over the times of day."""
+    """The gain of advice over congestion control, mean over the times of day."""
     here = [row for row in rows if row["used_pct"] == used_pct]
 
     def mbps(method: str, hour: float) -> float:
@@ -64,7 +66,7 @@ def _near(
 
 
 def judge_load(rows: Sequence[dict]) -> list[Claim]:
-    """EN-T3: by load, by time of day, and how often advice is asked."""
+    """Claims of EN-T3: by load, by time of day, and about the number of answers."""
     levels = values(rows, "used_pct")
     gains = {used: gained(rows, used) for used in levels}
     asked = {used: mean(rows, "answers", used_pct=used, method=ADVICE) for used in levels}
@@ -93,7 +95,7 @@ def judge_load(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _judge_times(rows: Sequence[dict], used_pct: int) -> list[Claim]:
-    """The advice at each time of day [EN §5.5.1.1, figure 15]."""
+    """Claims about the advice at each time of day [EN §5.5.1.1, figure 15]."""
     out = []
     for hour in values(rows, "hour"):
         here = [row for row in rows if row["hour"] == hour]
@@ -120,8 +122,7 @@ def _both_states(at: str, rows: Sequence[dict]) -> Claim:
 
 
 def _alike(at: str, mbps: dict[str, float], method: str) -> Claim:
-    """Values that differ by less than a twentieth are alike; a lesser value is less by a
-    twentieth."""
+    """Values are alike if they differ by less than a twentieth."""
     return Claim(
         f"{at}: FTP has {mbps[ADVICE]:.1f} Mbit/s as advised (wanted: within a twentieth of"
         f" {mbps[method]:.1f}, {METHODS[method]})",
@@ -130,7 +131,7 @@ def _alike(at: str, mbps: dict[str, float], method: str) -> Claim:
 
 
 def _in_order(what: str, found: dict[str, float], digits: int) -> list[Claim]:
-    """Each method has less of it than the next."""
+    """Each method has less than the next."""
     return [
         less(f"{what} {METHODS[one]}", found[one], METHODS[other], found[other], digits)
         for one, other in itertools.pairwise(found)
@@ -158,7 +159,7 @@ def lost(rows: Sequence[dict], method: str, flows: int) -> float:
 
 
 def judge_others(rows: Sequence[dict]) -> list[Claim]:
-    """EN-T13: what others lose, one and two of them."""
+    """Claims of EN-T13: the loss of one and of two other flows."""
     out = []
     for flows in values(rows, "flows"):
         beside = "one flow" if flows == 1 else f"{flows} flows"
@@ -179,7 +180,7 @@ def judge_others(rows: Sequence[dict]) -> list[Claim]:
         if flows > 1:
             out += [_even(rows, m, flows) for m in METHODS]
         in_pct = {m: share * 100 for m, share in ours.items()}
-        out += _in_order(f"what {beside} {loses}, %, beside FTP", in_pct, 0)
+        out += _in_order(f"loss of {beside}, %, beside FTP", in_pct, 0)
     return out
 
 
@@ -194,7 +195,7 @@ def _even(rows: Sequence[dict], method: str, flows: int) -> Claim:
 
 
 def judge_history(rows: Sequence[dict]) -> list[Claim]:
-    """EN-T20: by the set of days that the advice is from."""
+    """Claims of EN-T20: by history set."""
     out = []
     for used in values(rows, "used_pct"):
         here = [row for row in rows if row["used_pct"] == used]
@@ -209,7 +210,8 @@ def judge_history(rows: Sequence[dict]) -> list[Claim]:
             )
         )
         out += _fewer(f"{_load(used)}: answers to a transfer", asked)
-        # Redundant are those that do not change the state [EN §5.5.3.1]; the first one sets it.
+        # An answer is redundant if it does not change the state [EN §5.5.3.1]. The first one sets
+        # it.
         redundant = {h: asked[h] - 1 - switched[h] for h in ("all", "week")}
         out += _fewer(f"{_load(used)}: redundant ones of them", redundant)
         out += _judge_switches(here, used, switched)
@@ -217,7 +219,11 @@ def judge_history(rows: Sequence[dict]) -> list[Claim]:
 
 
 def _judge_switches(rows: Sequence[dict], used_pct: int, switched: dict[str, float]) -> list[Claim]:
-    """[EN §5.5.3]: most with the whole database, then as many; at the highest load but for once."""
+    """Claims about changes of state [EN §5.5.3].
+
+    At the least load, the whole database has the most. At higher loads all sets have equally many,
+    with one exception at the highest load.
+    """
     if used_pct == LEAST_USED_PCT[0]:
         return _fewer(f"{_load(used_pct)}: changes of state in a transfer", switched)
     if used_pct != LEAST_USED_PCT[-1]:
@@ -236,7 +242,7 @@ def _judge_switches(rows: Sequence[dict], used_pct: int, switched: dict[str, flo
 
 
 def _as_many(where: str, rows: Sequence[dict]) -> Claim:
-    """At each time of day, so that more at one and fewer at another are not as many."""
+    """Compares each time of day: more at one and fewer at another do not make up for each other."""
     each = {
         h: [mean(rows, "switches", history=h, hour=hour) for hour in values(rows, "hour")]
         for h in HISTORIES
@@ -250,7 +256,7 @@ def _as_many(where: str, rows: Sequence[dict]) -> Claim:
 
 
 def _fewer(what: str, found: dict[str, float]) -> list[Claim]:
-    """The other sets have fewer than all days have."""
+    """Each other set has fewer than all days."""
     return [
         less(f"{what} with {DAYS[h]}", count, f"with {DAYS['all']}", found["all"], 1)
         for h, count in found.items()

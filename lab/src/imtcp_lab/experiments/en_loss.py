@@ -18,16 +18,15 @@ from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Times, shift_s
 
-#: Mbit/s that the paper observed, by (RTT in ms, loss in %); 50 ms and 1 % are not legible.
+#: Mbit/s in the paper, by (RTT in ms, loss in %). The value at 50 ms and 1 % is not legible.
 OBSERVED_MBPS = {
     (25, 1): 4.1, (25, 2): 2.9, (25, 3): 2.3, (25, 4): 2.1,
     (50, 2): 1.6, (50, 3): 1.3, (50, 4): 1.1,
 }  # fmt: skip
 RTTS_MS = (25, 50)
-#: The other C that the thesis compares with [EN §5.4]: 12.2 bits.
+#: The other C in the thesis's comparison [EN §5.4]: 12.2 bits.
 OTHER_C = 12.2 / 8
-#: Ours.  The observations are 10 to 15 % below the equation with the C that the thesis chose at
-#: 25 ms, and 4 to 6 % at 50 ms.
+#: Ours: the thesis's own values are up to 15 % below its equation.
 TOLERANCE = 0.15
 #: Bytes of headers in each packet.
 TIMESTAMPS_BYTES = 12
@@ -35,10 +34,10 @@ TIMESTAMPS_BYTES = 12
 
 @dataclass(frozen=True)
 class ThesisPackets(Dumbbell):
-    """Whoever sends to the background's receiver sends packets of the thesis's size."""
+    """A dumbbell where senders to the background's receiver send packets of the thesis's size."""
 
     def script(self) -> str:
-        """POSIX sh that builds it; defines ``ns NAME COMMAND…``."""
+        """A POSIX sh script that builds it and defines ``ns NAME COMMAND…``."""
         mss = loss.PAPER_PACKET_BYTES + TIMESTAMPS_BYTES
         return super().script() + f"ip -n rx route change default via 10.9.0.1 advmss {mss}\n"
 
@@ -49,7 +48,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             ThesisPackets(capacity_bps=100e6, background_rtt_ms=rtt_ms, loss_pct=loss_pct),
             None,
-            # The path is silent, so the seed enters by when the flow starts.
+            # The path has no other traffic, so the seed shifts the start of the flow.
             Bulk(start_s=shift_s(seed)),
             control,
             times,
@@ -97,7 +96,7 @@ def _judge(rows: Sequence[dict]) -> list[Claim]:
             less(
                 f"{rtt_ms} ms: C differs from {loss.C} by",
                 abs(fit.mean - loss.C),
-                f"by which it differs from {OTHER_C}",
+                f"its difference from {OTHER_C}",
                 abs(fit.mean - OTHER_C),
             )
         )
@@ -154,17 +153,17 @@ EXPERIMENT = Experiment(
     seeds=3,
     paper=Paper(
         source="[EN §5.4, table 1]",
-        expected="4.1, 2.9, 2.3, 2.1 Mbit/s at 25 ms with 1 to 4 % lost, 1.6, 1.3, 1.1 at 50 ms"
-        " with 2 to 4 %; nearer to the equation with C = 9.76 (in bits, 1.22 in bytes) than to"
-        " that with 12.2 (1.525).",
-        choices="The thesis names no congestion control and cites Linux 2.4, which has Reno; CUBIC"
-        " is shown beside and not judged. Its delay is taken as the round trip, as its equation"
-        " does. Its packets are 1200 bytes in the table, as ours (of data), and 1076 in its script;"
-        " with 1448 bytes Reno has 1.15 to 1.3 times as much, and C is 1.11 and 1.05 (one seed)."
-        " 100 Mbit/s, 60 s instead of an unnamed time (20 s in the quick form). The value at 50 ms"
-        " and 1 % is not legible in our copy. The tolerance, 15 %, is"
-        " ours: the thesis's own values are 10 to 15 % below its equation at 25 ms, and 4 to 6 % at"
-        " 50.",
+        expected="At 25 ms throughput falls from 4.1 Mbit/s with 1 % of loss to 2.1 with 4 %. At"
+        " 50 ms it falls from 1.6 with 2 % to 1.1 with 4 %. The values are nearer to the equation"
+        " with C = 9.76 (in bits; 1.22 in bytes) than with 12.2 (1.525).",
+        choices="The thesis names no congestion control, but cites Linux 2.4, which has Reno."
+        " CUBIC is shown for comparison, and no claim uses it. The thesis's delay counts as the"
+        " round trip, as in its equation. Packets carry 1200 bytes of data, as in the thesis's"
+        " table; its script has 1076. With 1448 bytes Reno has 1.15 to 1.3 times as much, and C is"
+        " 1.11 and 1.05 (one seed). The link has 100 Mbit/s. The measurement takes 60 s (10 s in"
+        " the quick form), because the thesis names no time. The value at 50 ms and 1 % is not"
+        " legible in our copy. The tolerance of 15 % is ours: the thesis's own values are up to 15"
+        " % below its equation.",
         judge=_judge,
         draw=_draw,
     ),

@@ -1,13 +1,14 @@
-"""Paths where people are: what each control leaves to the web, to a call, to a greedy flow.
+"""Paths like those that people use: the harm of each control to the web, a call or a greedy flow.
 
-U is the share of what the foreground alone leaves, of the mean capacity where that changes.  Harm:
+U is as in ``scoreboard``; on a path that changes, it counts from the mean capacity.  Harm depends
+on the foreground:
 
-web     mean time of the objects over that alone, less 1
-call    milliseconds more than alone at the 95th and the 99th percentile of its packets' delay, and
-        the share of packets that only the run with the background loses
-greedy  goodput alone over goodput beside the background, less 1
+web     mean time of the objects over that without a background, less 1
+call    added milliseconds at the 95th and the 99th percentile of its packets' delay, and the
+        share of packets that only the run with the background loses
+greedy  goodput without a background over goodput beside it, less 1
 
-A peer *beats* another control where the 95 % intervals of both, U and harm, say so.
+A peer *beats* a control if the 95 % intervals of both U and harm are apart in its favour.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from imtcp_lab.tables import Column, as_number, as_percent, groups, text_table
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Foreground, Rival, Times, Web, call, shift_s
 
-#: Held against its peers.
+#: The control that is compared with its peers.
 OURS = "imtcp_bg"
 
 FOREGROUNDS: dict[str, Foreground] = {
@@ -54,12 +55,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _has(path: Dumbbell, control: Control) -> bool:
-    """Strict priority is the ideal of a link whose rate stays."""
+    """Strict priority is an ideal only on a link with a constant rate."""
     return not (control.priority and path.changes)
 
 
 def _ideal(path: Dumbbell, control: Control) -> Control:
-    """Where packets are lost at random, CUBIC under strict priority is no ideal."""
+    """Beside random loss, CUBIC under strict priority is no ideal, but BBR is."""
     return CONTROLS["priority_bbr"] if control.priority and path.loss_pct else control
 
 
@@ -123,7 +124,7 @@ def _rows(points: Sequence[Point]) -> Rows:
 
 
 def beaten(rows: Rows, control: str) -> list[tuple[str, str]]:
-    """Paths and the peers whose intervals are better on both axes than a control's."""
+    """The paths, each with a peer, on which the peer's intervals are better on both axes."""
     out = []
     for (path,), of_path in groups(rows, ("path",)).items():
         by_control = groups(of_path, ("control",))

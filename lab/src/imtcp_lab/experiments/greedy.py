@@ -1,8 +1,8 @@
-"""Beside one greedy foreground flow: does the background leave it the link?
+"""Beside one greedy foreground flow: does the background leave the link to it?
 
-50 Mbit/s, both round trips 30 ms, 1000 packets.  There is no spare bandwidth by
-definition, so the columns are shares of the capacity, and the foreground's loss
-against the run without background.  Then the foreground ends, and what counts is how
+The path has 50 Mbit/s, round trips of 30 ms for both, and 1000 packets of buffer.  A greedy flow
+leaves no spare bandwidth.  So the columns are shares of the capacity, and the foreground's loss
+against the run without a background.  Then the foreground ends, and the experiment measures how
 soon the background has the link.
 """
 
@@ -24,16 +24,16 @@ from imtcp_lab.tables import Column, as_number, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Rival, Times
 
-#: Time after the foreground's end, s.
+#: Seconds after the foreground's end.
 AFTER_S = 5.0
-#: The background is back when it has this share of the capacity for half a second.
+#: The background is back at this share of the capacity for half a second.
 BACK_SHARE = 0.9
 BACK_BINS = 5
 BIN_MS = 100
 
 
 def _rival(name: str) -> str:
-    """A congestion control of the kernel's own."""
+    """Checks the name of one of the kernel's own controls."""
     known = [
         c.name for c in CONTROLS.values() if c.congestion_control == c.name and not c.needs_imtcp
     ]
@@ -57,7 +57,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
         Scenario(
             path,
             Rival(congestion_control=rival, end_s=times.active_s),
-            # The foreground is there first, as what is to be protected usually is.
+            # The foreground starts first, as most traffic to be protected does.
             Bulk(start_s=2.0),
             control,
             times,
@@ -76,9 +76,9 @@ def rival_bps(point: Point, window: Window) -> float:
 
 
 def back_s(point: Point) -> float:
-    """From the foreground's last byte to the background's half second at 90 % of the capacity.
+    """Seconds from the foreground's last byte until the background has 90 % of the capacity.
 
-    The time until the run's end where that does not come.
+    It must keep that for half a second. If it never does: the time until the run's end.
     """
     rival = point.tables["rival"]
     end_us = int(rival.filter(rival["bytes"] > 0)["t_us"].max())  # type: ignore[arg-type]

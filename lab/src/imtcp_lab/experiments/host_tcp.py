@@ -1,12 +1,16 @@
 """The effect of Linux's own TCP on the papers' controls, one setting at a time.
 
-The papers' controls ran in simulators. Receivers there acknowledge each packet, and packets of 1000
-bytes leave one by one. There is no SACK and no RACK; timeouts last seconds, and the first window is
-two.  Each is set here by itself, and all together; so is what a control may not have on a real
-path, the timestamps.
+The papers' controls ran in simulators with another TCP:
 
-20 Mbit/s, 20 ms, web load of 40 % from Reno servers, and one BDP of buffer, in which packets are
-lost.
+* receivers acknowledge each packet, and packets of 1000 bytes leave one by one;
+* there is no SACK and no RACK;
+* timeouts last seconds, and the initial window is two.
+
+The experiment sets each of these alone, and then all together.  It also turns timestamps off,
+because a real path may lack them.
+
+The path has 20 Mbit/s, 20 ms and one BDP of buffer, so that packets are lost.  The web load is 40 %
+from Reno servers.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ def _with(hosts: Hosts) -> Dumbbell:
     return replace(_LINUX, hosts=hosts)
 
 
-#: By name, what differs from Linux's.
+#: The paths by name, which says the difference from Linux's defaults.
 PATHS: dict[str, Dumbbell] = {
     "linux": _LINUX,
     "prompt-acks": replace(_LINUX, prompt_acks=True),

@@ -1,4 +1,4 @@
-"""IM-T1: how many results streams of N packets give, of which m are held [IM §4.1.2]."""
+"""IM-T1: the number of results with streams of N packets, when m packets are held [IM §4.1.2]."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from imtcp_lab.tables import Column, as_number, as_percent
 COUNT_CAPACITY_BPS = 10e6
 COUNT_AVAILABLE_BPS = 3e6
 COUNTED_S = 80.0
-#: A good setting has nine tenths of the results of one that is known to be good.
+#: A setting is good if it has this share of the results of a known good one.
 ALMOST = 0.9
-#: A setting of m = 2 that is good for N = 5 [IM §4.1.2] has so much of what m that adapts has;
-#: the paper's has 0.91.
+#: m = 2 is good for N = 5 [IM §4.1.2]: it must have this share of the results with adaptive m. The
+#: paper has 0.91.
 GOOD = 0.8
 
-#: Results in 80 s by N, and by m, or where that adapts [IM table 1].
+#: Results in 80 s by N and m, with adaptive m last [IM table 1].
 PAPER_COUNTS: dict[int, dict[str, int]] = {
     5: {"2": 387, "3": 441, "4": 424, "5": 389, ADAPTS: 424},
     6: {"2": 200, "3": 216, "4": 406, "5": 392, "6": 370, ADAPTS: 394},
@@ -59,18 +59,18 @@ def _stored(point: Point) -> str:
 
 
 def ended_in_window(point: Point) -> pl.DataFrame:
-    """The measurements that ended in the judged window, valid or not."""
+    """Measurements that ended in the window, valid or not."""
     window = point.scenario.window
     events = point.tables.get("events", pl.DataFrame(schema=EVENT_COLUMNS))
     return events.filter(pl.col("t_us").is_between(window.start_us, window.end_us))
 
 
-#: Outcomes of measurements that were given up: the paper has no result of such a one either.
+#: Outcomes of measurements that imtcp gave up: the paper, too, has no result of these.
 GIVEN_UP = ("not_filled", "retransmit", "timeout")
 
 
 def with_result(ended: pl.DataFrame) -> pl.DataFrame:
-    """Those whose streams were all judged."""
+    """Measurements whose streams were all judged."""
     return ended.filter(~pl.col("outcome").is_in(GIVEN_UP))
 
 
@@ -109,17 +109,17 @@ def _judge_counts(rows: Sequence[dict]) -> list[Claim]:
     for packets, by_m in counts.items():
         most = max((m for m in by_m if m != ADAPTS), key=by_m.__getitem__)
         paper = PAPER_COUNTS[packets][ADAPTS]
-        # Half of the paper's by a hair is not told from less than half.
+        # The share must exceed half of the paper's by a clear margin.
         half = paper / 2 / LESS
         out += [
             Claim(
-                f"N = {packets}: m that adapts has {by_m[ADAPTS]:.0f} results in 80 s, nine tenths"
-                f" of {by_m[most]:.0f} wanted, the most of a chosen one (m = {most})",
+                f"N = {packets}: adaptive m has {by_m[ADAPTS]:.0f} results in 80 s (wanted: nine"
+                f" tenths of {by_m[most]:.0f}, the most with a fixed m, m = {most})",
                 by_m[ADAPTS] >= ALMOST * by_m[most],
             ),
             Claim(
-                f"N = {packets}: {by_m[ADAPTS]:.0f} results (wanted: at least {half:.0f}, a"
-                f" twentieth more than half of the paper's {paper})",
+                f"N = {packets}: {by_m[ADAPTS]:.0f} results (wanted: at least {half:.0f}, 5 % more"
+                f" than half of the paper's {paper})",
                 by_m[ADAPTS] >= half,
             ),
         ]
@@ -130,26 +130,26 @@ def _judge_counts(rows: Sequence[dict]) -> list[Claim]:
     out.append(
         Claim(
             f"N = 5: m = 2 has {two:.0f} results, a good setting (wanted: {GOOD:g} of the"
-            f" {adapts:.0f} with m that adapts; paper: 387 of 424)",
+            f" {adapts:.0f} with adaptive m; paper: 387 of 424)",
             two >= GOOD * adapts,
         )
     )
     ratios = [by_m["2"] / by_m[ADAPTS] if by_m[ADAPTS] else math.nan for by_m in counts.values()]
     out.append(
         Claim(
-            "the longer the stream, the fewer of what adapts are had with m = 2:"
+            "with longer streams m = 2 has a smaller share of the results with adaptive m:"
             f" {', '.join(as_percent(ratio) for ratio in ratios)} (paper: 91, 51 and 21 %)",
             all(LESS * more >= fewer for more, fewer in itertools.pairwise(ratios)),
         )
     )
-    # The quick form has but one m.
+    # The quick form has only one fixed m.
     if len(counts[5]) > len(QUICK_STORED):
         least = [_least_stored(by_m) for by_m in counts.values()]
         out.append(
             Claim(
                 "the least m with nine tenths of the results of the greatest is"
-                f" {', '.join(map(str, least))} with N = 5, 6, 7 (wanted: another by N, and never"
-                " less for a longer stream; paper: 2, 4, 6)",
+                f" {', '.join(map(str, least))} with N = 5, 6, 7 (wanted: it differs by N, and is"
+                " never less for a longer stream; paper: 2, 4, 6)",
                 least == sorted(least) and least[0] < least[-1],
             )
         )
@@ -192,30 +192,28 @@ COUNTS = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §4.1.2, table 1]",
-        expected="With m that adapts, 424, 394 and 359 results in 80 s with streams of 5, 6 and 7"
-        " packets at 3 Mbit/s of available bandwidth, more than with m = N. The least m that"
-        " has about as many as m = N is another for each N, 2, 4 and 6: m = 2 is good for N = 5"
-        " alone, with 387, 200 and 77 results.",
-        choices="3 of 10 Mbit/s, as 3 of the paper's 100 would be as much in 30 times as many"
-        " packets; the buffer is of 100 packets."
+        expected="With adaptive m and streams of 5 packets there are 424 results in 80 s, at 3"
+        " Mbit/s of available bandwidth. Streams of 6 give 394, and streams of 7 give 359; all are"
+        " more than with m = N. The least m with about as many results as m = N differs by N: 2, 4"
+        " and 6. m = 2 is good only for N = 5: it gives 387, 200 and 77 results.",
+        choices="3 of 10 Mbit/s are available, because 3 of the paper's 100 would need 30 times as"
+        " many packets. The buffer holds 100 packets."
         + PATH_CHOICES
         + PROMPT_ACKS
-        + " Streams that were judged invalid are"
-        " counted, as the paper has no such judgement; those that were given up are not. The"
-        " control is paper, whose measurements have no pauses between them: [IM §4.5] is the"
-        " first to have one. Each segment leaves by itself.",
-        reason="As in the paper there are fewer results the longer the stream, and m = 2 costs a"
-        " longer one more: with N = 7 two of three seeds have none. One knob makes the least m"
-        " another by N: the capacity. With 3 of 30 Mbit/s it is 2, 3 and 3, and m = 2 gives no"
-        " result with N = 6 and 7; with 3 of the paper's 100 it is 2, 2 and 3 (one seed each). The"
-        " faster a stream leaves, compared with what is available, the more of it has to be there"
-        " at its start. In all there are 0.56 of the"
-        " paper's. A measurement lasts until the ACKs of its last stream are in [IM §3.3], so a"
-        " round trip longer than its up to four streams take to come together; ours take 1.9"
-        " to 2.2 round trips of 180 ms. The paper's, one in 0.19 to 0.22 s, have at most 0.04 s"
-        " for their streams on the path of figure 7; those of table 2, one in 0.16 s, are more"
-        " than the one in a round trip that its §3.3 allows, so the path of these tables may"
-        " have been a shorter one.",
+        + " Invalid streams count, because the paper has no such verdict; streams that imtcp gave"
+        " up do not. The control is paper, whose measurements have no pauses between them: [IM"
+        " §4.5] is the first to have one. Each segment leaves by itself.",
+        reason="As in the paper, longer streams give fewer results, and m = 2 costs more with"
+        " longer streams: with N = 7 two of three seeds have none. The capacity makes the least m"
+        " depend on N. With 3 of 30 Mbit/s it is 2, 3 and 3, and m = 2 gives no result with N = 6"
+        " and 7. With 3 of the paper's 100 Mbit/s it is 2, 2 and 3 (one seed each). The faster a"
+        " stream leaves, relative to the available bandwidth, the more of it must wait at its"
+        " start. In all there are 0.56 of the paper's results. A measurement lasts until the ACKs"
+        " of its last stream arrive [IM §3.3]. So it takes a round trip and the time in which its"
+        " up to four streams come together: here 1.9 to 2.2 round trips of 180 ms. The paper has a"
+        " result every 0.19 to 0.22 s, which leaves at most 0.04 s for the streams on the path of"
+        " figure 7. Its table 2 has one every 0.16 s, more than the one per round trip that its"
+        " §3.3 allows. So the path of these tables may have been shorter.",
         judge=_judge_counts,
         draw=_draw_counts,
     ),

@@ -1,4 +1,4 @@
-"""IM-F8: how the number of a stream's packets decides what is measured; the path of [IM fig. 7]."""
+"""IM-F8: the effect of a stream's number of packets on the results; the path of [IM fig. 7]."""
 
 from __future__ import annotations
 
@@ -34,38 +34,37 @@ from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
 
 #: [IM fig. 7]: 90 ms one way.
 RTT_MS = 180.0
-#: Slow start across a path this long is not what is judged.
+#: Until slow start across this long path is over.
 WARMUP_S = 4.0
 
 STEPS_CAPACITY_BPS = 100e6
 BUFFER_PKTS = 1000
-#: The bandwidth that the cross traffic leaves, one after another.
+#: The bandwidth that the cross traffic leaves in each step.
 AVAILABLE_BPS = (60e6, 40e6, 60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 12.0, 5.0
-#: A fifth of the paper's rates. A run at those takes five times as long, and N = 5 is as far off.
+#: A fifth of the paper's rates. The full rates take five times as long and give the same result.
 SCALE = 0.2
-#: Streams of so few are far off [IM fig. 8].
+#: Streams of so few packets give wrong results [IM fig. 8].
 FEW = 3
-#: So near to the truth a result is right: the level before is a third of it away or more.
+#: A result this near to the truth is right: the truth of the step before is at least a third away.
 FOLLOWED_SHARE = 0.2
 
-#: Of experiments by :func:`measuring`.
+#: A choice of experiments by :func:`measuring`.
 PROMPT_ACKS = (
-    " Receivers acknowledge every segment at once, as in the paper; Linux's own delay ACKs, and"
-    " imtcp's streams are longer there [IM §3.5.1]."
+    " Receivers acknowledge every segment at once, as in the paper. Linux's own receivers delay"
+    " ACKs, and imtcp's streams are longer there [IM §3.5.1]."
 )
-#: Choices where [IM fig. 7] leaves something open, and differences; for all experiments on that
-#: path.
+#: Our choices and differences for all experiments on the path of [IM fig. 7].
 PATH_CHOICES = (
-    " The links of the hosts have no rate, where the paper's have 100 Mbit/s [IM fig. 7]."
-    " UDP across the bottleneck is of a constant rate, with frames of 90, 90, 590, 1514 and 1514"
-    " bytes at random, each as likely as the others; the paper takes its sizes from a record of"
-    " the Internet's traffic."
+    " The links of the hosts have no rate, while the paper's have 100 Mbit/s [IM fig. 7]. UDP"
+    " across the bottleneck has a constant rate, with frames of 90, 590 and 1514 bytes drawn at"
+    " random: two small and two full ones for each middling one. The paper takes its sizes from a"
+    " record of Internet traffic."
 )
-#: For experiments that leave N and the rules to imtcp.
+#: For experiments with imtcp's own N and rules.
 OUR_RULES = (
-    " The rules are imtcp's own, with streams of N = 8 packets, or 12 where the"
-    " receiver delays ACKs and a packet is one segment; the paper's N is 5 [IM §4.1.1]."
+    " The rules are imtcp's own. Streams have N = 8 packets, or 12 if the receiver delays ACKs and"
+    " a packet is one segment; the paper's N is 5 [IM §4.1.1]."
 )
 
 
@@ -76,17 +75,17 @@ def measuring(
     steps: Steps,
     measure_s: float,
 ) -> list[Scenario]:
-    """A transfer over the path of [IM fig. 7] beside UDP; variants have parameters of their own.
+    """A transfer over the path of [IM fig. 7] beside UDP; each variant has its own parameters.
 
-    Receivers acknowledge every segment, as the paper's do: where ACKs are delayed a stream of N = 5
-    has seven packets and half of its intervals.
+    Receivers acknowledge every segment, like the paper's. With delayed ACKs a stream of N = 5 would
+    have seven packets and half as many intervals.
     """
     return [
         Scenario(
             Dumbbell(
                 capacity_bps=capacity_bps,
                 background_rtt_ms=RTT_MS,
-                # 0.12 s of any capacity: more is a queue of seconds in a slow link.
+                # 0.12 s at any capacity: a slow link would otherwise have a queue of seconds.
                 buffer_pkts=round(BUFFER_PKTS * capacity_bps / STEPS_CAPACITY_BPS),
                 prompt_acks=True,
                 single_segments=True,
@@ -110,7 +109,8 @@ def cross_steps(
     capacity_bps: float = STEPS_CAPACITY_BPS,
     warmup_s: float = WARMUP_S,
 ) -> list[tuple[float, float]]:
-    """The schedule that leaves these steps, those of [IM fig. 8]; the first begins at once."""
+    """The UDP schedule that leaves these steps, [IM fig. 8]'s by default; the first starts at
+    once."""
     starts = [0.0, *(warmup_s + step_s * i for i in range(1, len(available_bps)))]
     return [(s, capacity_bps - a) for s, a in zip(starts, available_bps, strict=True)]
 
@@ -120,7 +120,7 @@ def _with_packets(counts: Iterable[int]) -> dict[str, tuple[str, ...]]:
 
 
 def packets_of(point: Point) -> int:
-    """N, which stands first among the parameters."""
+    """N, the first of the parameters."""
     background = point.scenario.background
     assert isinstance(background, Bulk)
     return int(background.params[0].removeprefix("N="))
@@ -139,7 +139,7 @@ def _steps(step_s: float) -> Steps:
 
 
 def true_line(steps: Steps, point: Point) -> dict[str, Any]:
-    """The capacity that the schedule leaves, over time, for the picture."""
+    """The capacity that the schedule leaves over time, as a line of the picture."""
     window, capacity_bps = point.scenario.window, point.scenario.path.capacity_bps
     times_us = range(window.start_us, window.end_us, 200_000)
     return {
@@ -179,8 +179,7 @@ def _step_rows(points: Sequence[Point]) -> Rows:
 
 
 def _step_errors(row: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """For each step the available bandwidth and the median error of its results; NaN without
-    any."""
+    """The available bandwidth and the median error for each step; NaN without results."""
     lines = {line["name"]: line for line in row["lines"]}
     measured, true = lines["measured"], lines["true"]
     befores = [None, *true["value"][:-1]]
@@ -250,22 +249,22 @@ STEPS = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §4.1.1, figure 8]",
-        expected="Streams of 3 packets measure far off; with 5 and more the results follow the"
-        " steps of 60, 40, 60, 20 and 60 Mbit/s, and with more than 5 they are more accurate.",
-        choices="Measured by imtcp's own data, not by UDP streams, over steps of 12 s, not of 50 to"
-        " 60. Rates are a fifth of the paper's, for a run at those takes five times as long. The"
-        " control is paper; each segment leaves by itself."
+        expected="Streams of 3 packets measure far off. With 5 and more the results follow the"
+        " steps between 60, 40 and 20 Mbit/s, and with more than 5 they are more accurate.",
+        choices="imtcp measures with its own data, not with UDP streams. Steps take 12 s, not 50"
+        " to 60. Rates are a fifth of the paper's, because a run at the full rates takes five"
+        " times as long. The control is paper; each segment leaves by itself."
         + PROMPT_ACKS
         + PATH_CHOICES
-        + " The buffer, not given, is of 1000 packets for 100 Mbit/s; results within 0.3 s after"
-        " a step are not judged.",
-        reason="As in the paper 3 packets are far off, and more are more accurate. That none is"
-        " right is the size of the cross traffic's packets: with all of 90 bytes, N = 5 is off"
-        " by 2 %, with 590 by 16, with 1514 by 64 (N = 3 by 3, 19 and 69; one seed). A stream"
-        " of five is as long as five packets of full size, so it meets one of the cross"
-        " traffic's or none, and says too much. In the mix here two of five are of full"
-        " size; the paper's record is not known. Rates do not matter: at all of the paper's, N ="
-        " 5 is off by 46 %.",
+        + " The paper gives no buffer: here it holds 1000 packets for 100 Mbit/s. Results within"
+        " 0.3 s after a step do not count.",
+        reason="As in the paper, 3 packets measure far off, and more are more accurate. No N is"
+        " right, because of the size of the cross traffic's packets. With N = 5 the error is 2 %"
+        " if all of them have 90 bytes, 16 % with 590 and 64 % with 1514. With N = 3 it is 3, 19"
+        " and 69 % (one seed). A stream of five is as long as five full packets, so it meets one"
+        " packet of the cross traffic or none, and shows too much. In the mix here two of five"
+        " packets are full; the paper's record is not known. Rates do not matter: at the paper's"
+        " full rates N = 5 is off by 46 %.",
         judge=_judge_steps,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="label"),
     ),

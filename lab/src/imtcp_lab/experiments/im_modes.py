@@ -1,4 +1,4 @@
-"""IM-F15, F16: full speed on a long fat path, and on one that loses packets at random."""
+"""IM-F15, F16: full speed on a long fat path, and on a path with random loss."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from imtcp_lab.traffic import Bulk, Times, shift_s
 
 LOSSES_PCT = (0.1, 0.5, 1, 2, 5)
 QUICK_LOSSES_PCT = (0.1, 2)
-#: What counts as many losses.
+#: Ours: this counts as much loss.
 MANY_PCT = 1
 WIRELESS = Dumbbell(
     capacity_bps=2e6, background_rtt_ms=100, buffer_pkts=50, prompt_acks=True, single_segments=True
 )
-#: A guest's time goes into packets, so the quick form has fewer.
+#: The quick form has fewer packets, because these cost the guest's time.
 FAST_BPS, QUICK_FAST_BPS = 500e6, 100e6
-#: At the first: a tenth of a bandwidth-delay product, and half of it.
+#: At the first rate: a tenth of a bandwidth-delay product, and half of one.
 FAST_BUFFERS_PKTS = (200, 1000)
 BIN_MS = 500
 FULL_SPEED = ("imtcp_fs", "paper_fs")
-BOTH = " Full speed is judged twice: as it ships (imtcp_fs), and as the paper prints it (paper_fs)."
+BOTH = " Full speed appears twice: as it ships (imtcp_fs), and as the paper prints it (paper_fs)."
 
 
 def _wireless(args: argparse.Namespace) -> list[Scenario]:
@@ -148,19 +148,19 @@ WIRELESS_LOSS = Experiment(
     needs_none=False,
     paper=Paper(
         source="[IM §5.2, figure 16]",
-        expected="Where many packets are lost, full speed with h = 100 has more throughput than"
-        " Westwood and Reno.",
+        expected="With many losses, full speed with h = 100 has more throughput than Westwood and"
+        " Reno.",
         choices="The paper gives neither round trip nor buffer: 100 ms and 50 packets here. Losses"
-        " are independent, on the way of the data. Westwood is Linux's Westwood+."
-        " 'Many' is 1 % and more." + BOTH,
+        " are independent, in the direction of the data. Westwood is Linux's Westwood+. 'Many'"
+        " means 1 % and more." + BOTH,
         judge=_judge_wireless,
         draw=lambda rows, theme: plots.lines(
             rows, "loss_pct", "goodput_mbps", "loss, %", "goodput, Mbit/s", theme, log_x=True
         ),
         reason="As printed every claim holds: full speed has the whole link up to 2 % of loss, and"
-        " 0.96 of it at 5 %. It loses more by that: 487 packets at 0.1 %, where the others lose 21."
-        " imtcp_fs gives up the queue alone at a loss, as Westwood+ does. So it is level with that"
-        " at 1 and 2 %, and has half as much again at 5 %.",
+        " 0.96 of it at 5 %. It also loses more: 487 packets at 0.1 %, where the others lose 21."
+        " After a loss imtcp_fs gives up only the queue, like Westwood+. So it is level with"
+        " Westwood+ at 1 and 2 %, and has half as much again at 5 %.",
     ),
 )
 
@@ -176,18 +176,18 @@ LONG_FAT = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §5.2, figure 15]",
-        expected="Full speed has the highest throughput: Reno needs long for a large window,"
+        expected="Full speed has the highest throughput: Reno needs long for a large window, and"
         " HighSpeed TCP loses packets often.",
-        choices="The paper gives neither round trip nor buffer: 50 ms here, 200 and 1000 packets"
-        " (a tenth and half of a bandwidth-delay product). The first 20 s after the first one are"
-        " judged: with 200 packets HighSpeed TCP still grows at their end, so that the losses"
-        " that it has once it has filled the path are not seen. Drawn is throughput, not the"
-        " window. The quick form has a fifth of the rate and of the buffers." + BOTH,
+        choices="The paper gives neither round trip nor buffer: 50 ms here, with 200 and 1000"
+        " packets (a tenth and half of a bandwidth-delay product). The measurement takes 20 s"
+        " after the first second. With 200 packets HighSpeed TCP still grows at its end, so the"
+        " losses that come after it has filled the path do not show. The picture shows throughput,"
+        " not the window. The quick form has a fifth of the rate and of the buffers." + BOTH,
         judge=_judge_fast,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="panel"),
-        reason="With the larger buffer slow start leaves as much as the path holds: Reno, HighSpeed"
-        " TCP and full speed have the whole link from the first second on, and 20 s tell no"
-        " difference. With the smaller one full speed as printed has more than both. It loses 118"
-        " packets there, where HighSpeed TCP loses 52 and still grows at the end of the 20 s.",
+        reason="With the larger buffer slow start reaches the path's capacity. So Reno, HighSpeed"
+        " TCP and full speed have the whole link from the first second on, and 20 s show no"
+        " difference. With the smaller buffer full speed as printed has more than both. It loses"
+        " 118 packets there. HighSpeed TCP loses 52 and still grows at the end of the 20 s.",
     ),
 )

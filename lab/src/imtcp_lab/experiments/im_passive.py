@@ -1,4 +1,4 @@
-"""IM-F10: estimators that only watch, beside one that chooses when to send."""
+"""IM-F10: estimators that only watch, compared with ImTCP, which chooses its send times."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from imtcp_lab.tables import Column, as_percent
 from imtcp_lab.topology import PAYLOAD_BYTES, Dumbbell
 from imtcp_lab.traffic import Bulk, Times, Udp, shift_s
 
-#: [IM §4.2]: cross traffic 1 and 3, which ACKs meet.
+#: [IM §4.2]: cross traffic 1 and 3, which meets the ACKs.
 BACK_BPS = 5e6 + 15e6
-#: The bandwidth that cross traffic 2 leaves, one after another; figure 10 has no numbers.
+#: The bandwidth that cross traffic 2 leaves in each step. Ours: figure 10 has no numbers.
 AVAILABLE_BPS, QUICK_AVAILABLE_BPS = (60e6, 20e6, 60e6, 30e6, 70e6), (60e6, 20e6, 60e6)
 STEP_S, QUICK_STEP_S = 10.0, 6.0
-#: The quick form has this share of all rates and queues: packets are what a guest takes time for.
+#: The quick form scales all rates and queues, because packets cost the guest's time.
 QUICK_SCALE = 0.1
 BUFFER_PKTS = 1000
 #: Until slow start and its losses are over on a round trip of 180 ms.
 WARMUP_S = 5.0
-#: [IM §4.2]
+#: [IM §4.2]: the interval of an average.
 AVERAGE_US = 500_000
 #: An average this near to the truth has found it.
 FOUND_SHARE = 0.2
-#: A rise is followed fast if it is found in so long, eleven round trips.
+#: Ours: within this time, eleven round trips, a rise is found fast.
 FAST_S = 2.0
 
 IMTCP, WESTWOOD, HOE, RAB = "ImTCP", "Westwood", "Hoe", "TCP-Rab"
 PASSIVE = (WESTWOOD, HOE, RAB)
-#: Whose data each estimator watches. All passive ones have the same record, so what differs
-#: between them is the estimator.
+#: The estimators that watch each control's data. All passive ones have the same record, so only the
+#: estimator differs.
 WATCHES = {"imtcp": (IMTCP,), "reno": PASSIVE}
 
 
@@ -97,7 +97,7 @@ def _steps(point: Point) -> Steps:
 
 
 def samples(point: Point, estimator: str) -> passive.Samples:
-    """An estimator's results for a run, bit/s of whole frames, like the truth."""
+    """An estimator's results for a run, in bit/s of whole frames, like the truth."""
     if estimator == IMTCP:
         events = point.tables.get("events")
         if events is None:
@@ -120,7 +120,8 @@ def samples(point: Point, estimator: str) -> passive.Samples:
 def rises_s(
     averages: Sequence[float | None], steps: Steps, window: Window, capacity_bps: float
 ) -> list[float]:
-    """From each rise to the end of the first average near the new truth; at most to the next."""
+    """Seconds from each rise to the end of the first average near the new truth; at most to the
+    next step."""
     starts_us = [round(s * 1e6) for s, _ in steps] + [window.end_us]
     out = []
     for i in range(1, len(steps)):
@@ -168,10 +169,11 @@ def _rows(points: Sequence[Point]) -> Rows:
 
 
 def first_step_error(row: Mapping[str, Any]) -> float:
-    """Median error of the averages before the first fall; NaN of none.
+    """Median error of the averages before the first fall; NaN without averages.
 
-    Reno fills the link until then, so that who watches it could be right, and what is off comes
-    from the way of the ACKs. Later its window is below what is available, whatever the ACKs meet.
+    Until then Reno fills the link, so an estimator could be right, and its error comes from the
+    ACKs' way back.  Later Reno's window is below the available bandwidth, and limits what they can
+    see.
     """
     lines = {line["name"]: line for line in row["lines"]}
     measured, true = lines["measured"], lines["true"]
@@ -182,9 +184,9 @@ def first_step_error(row: Mapping[str, Any]) -> float:
 
 
 def held_error(row: Mapping[str, Any]) -> float:
-    """Median error over the whole run with the newest average held until the next; NaN of none.
+    """Median error over the whole run, with each average held until the next; NaN without averages.
 
-    That of the averages alone says nothing of the times without one, which are the hard ones.
+    The averages alone do not show the times without one, which are the difficult ones.
     """
     lines = {line["name"]: line for line in row["lines"]}
     measured, true = lines["measured"], lines["true"]
@@ -244,36 +246,37 @@ EXPERIMENT = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §4.2, figure 10]",
-        expected="TCP-Rab and Hoe's estimate are disturbed little by the traffic that ACKs meet,"
-        " Westwood's more; none of the three sees a fast rise of the available bandwidth, which"
-        " ImTCP follows.",
-        choices="The figure's steps are not in numbers: 60, 20, 60, 30 and 70 Mbit/s of 100 here,"
-        " 10 s each; the quick form has a tenth of all rates and queues. Cross traffic 1 and 3, 5"
-        " and 15 Mbit/s, are sent at Poisson times over one link back of 100 Mbit/s, not over two."
+        expected="The traffic that meets the ACKs disturbs TCP-Rab and Hoe's estimate little, and"
+        " Westwood's more. None of the three sees a fast rise of the available bandwidth; ImTCP"
+        " follows it.",
+        choices="The figure gives no numbers for its steps; here they leave 20 to 70 of 100"
+        " Mbit/s, for 10 s each. The quick form has a tenth of all rates and queues. Cross traffic"
+        " 1 and 3 have 5 and 15 Mbit/s. They come at Poisson times over one link back of 100"
+        " Mbit/s, not over two."
         + PATH_CHOICES
         + OUR_RULES
-        + " ImTCP measures without pauses (pause=0): [IM §4.5] is the first to have one."
-        " All three estimators that watch have the same transfer, the kernel's Reno, whose receiver"
-        " delays ACKs. Hoe's takes the first three ACKs of each round trip, TCP-Rab's counts over a"
-        " round trip. An average within 20 % of the truth has found it, within 2 s is fast; both"
-        " are ours. Who does not find it counts the whole step. How much the ACKs' way disturbs is"
-        " judged before the first fall, while Reno fills the link: later its window is what they"
-        " see. Errors are of the averages that exist.",
+        + " ImTCP measures without pauses (pause=0), because [IM §4.5] is the first to have one."
+        " All three passive estimators watch the same transfer, of the kernel's Reno, whose"
+        " receiver delays ACKs. Hoe's estimate takes the first three ACKs of each round trip;"
+        " TCP-Rab's counts over a round trip. Ours: an average within 20 % of the truth has found"
+        " it, and within 2 s is fast. If an estimator never finds a step, the whole step counts."
+        " The effect of the ACKs' way back is judged before the first fall, while Reno fills the"
+        " link; later the estimators see only its window. Errors are of the averages that exist.",
         judge=_judge,
         draw=lambda rows, theme: plots.over_time(rows, "lines", "Mbit/s", theme, title="estimator"),
-        reason="ImTCP follows where its window can carry a stream at the rate: median errors are 1"
-        " and 2 % where 60 Mbit/s are left first (two seeds), 12 and 14 after the fall to 20, 4 and"
-        " 7 with 30 left. At the first fall it loses packets, as Reno does, and then sends 8 to 20"
-        " Mbit/s for the rest of the run, since a window grows by one packet in a round trip of"
-        " 180 ms. After the fall there are 312 measurements (two seeds): 144 of them sent no"
-        " stream, because the window holds fewer packets than a stream has, and 91 say that more is"
-        " available than they looked for; each of these raises the upper end of the search by half"
-        " of its width at most [IM §3.2.6] and takes 2.2 round trips. So ImTCP has 51 and 54 of 100"
-        " averages; with the newest held until the next its median error is 18 and 19 %,"
-        " Westwood's 14 and 15. Before the fall TCP-Rab's median error is 4 %, Westwood's 13,"
-        " Hoe's 31 and 39: its averages lie between 41 and 101 Mbit/s. What the"
-        " ACKs meet, and that the receiver delays them, probably tells more on three of them than"
-        " on those of a whole round trip; which of the two it is was not looked into. Over the"
-        " rises all three are off by 40 to 68 %, for they see Reno grow.",
+        reason="ImTCP follows while its window can carry a stream at the rate. Its median errors"
+        " on two seeds are 1 and 2 % while 60 Mbit/s are left first. After the fall to 20 they are"
+        " 12 and 14 %, and with 30 left 4 and 7 %. At the first fall it loses packets, as Reno"
+        " does. Then it sends only 8 to 20 Mbit/s for the rest of the run, because its window"
+        " grows by one packet per round trip of 180 ms. After the fall there are 312 measurements"
+        " (two seeds). 144 of them sent no stream, because the window holds fewer packets than a"
+        " stream. 91 report more bandwidth than their search range. Each of these raises the upper"
+        " end of the range by at most half of its width [IM §3.2.6], and takes 2.2 round trips. So"
+        " ImTCP has only 51 and 54 of 100 averages. With each average held until the next, its"
+        " median error is 18 and 19 %, and Westwood's is 14 and 15 %. Before the fall the median"
+        " error is 4 % for TCP-Rab and 13 % for Westwood. For Hoe it is 31 and 39 %: its averages"
+        " lie between 41 and 101 Mbit/s. Cross traffic and delayed ACKs probably affect three ACKs"
+        " more than those of a whole round trip. We did not examine which of the two matters. Over"
+        " the rises all three are off by 40 to 68 %, because they see Reno grow.",
     ),
 )

@@ -1,4 +1,4 @@
-"""IM-T3, F13: do flows that measure share a link fairly, with each other and with Reno?"""
+"""IM-T3, F13: do flows that measure share a link fairly among themselves, and with Reno?"""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from imtcp_lab.tables import Column, as_mbps, as_number
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Rival, Times, shift_s
 
-#: [IM §4.5] has this round trip; table III gives none.
+#: The round trip of [IM §4.5]; table III gives none.
 RTT_MS = 140.0
 BUFFER_PKTS = 200
 
 RENO = "reno"
-#: Between measurements, round trips, with which ImTCP has less than Reno, and as much [IM fig. 13].
+#: Pauses between measurements, in round trips: ImTCP has less than Reno with the short ones, and as
+#: much with the long one [IM fig. 13].
 SHORT_PAUSES, LONG_PAUSE = ("0", "12", "15"), "20"
 PAUSES, QUICK_PAUSES = (*SHORT_PAUSES, LONG_PAUSE), ("0", LONG_PAUSE)
-#: Two flows lose packets every 30 s or so: what is judged are four times that.
+#: Two flows lose packets about every 30 s, so they need a longer measurement.
 MEASURE_S, MEASURE_OF_TWO_S = 40.0, 120.0
-#: With the most flows ACKs come also up to so much off their time: a packet takes a quarter of it.
+#: With the most flows, ACKs also come earlier or later by up to this time, four packets' time.
 JITTER_MS = 1.0
 JITTERED = "jitter"
-#: "Around 1" [IM §4.5]; ours.
+#: Ours, for "around 1" [IM §4.5].
 LEVEL_WITHIN = 0.2
-#: Fair from here on, since the runs are short: the paper has 0.986 and more.
+#: Ours: an index from here on is fair, because the runs are short. The paper has 0.986 and more.
 FAIR = 0.95
-#: So much less of the link than Reno is almost the same; the paper has 0.024 less at most.
+#: Ours: this much less of the link than Reno is almost the same. The paper has at most 0.024 less.
 ALMOST = 0.05
 
 
@@ -167,14 +168,14 @@ def _judge_among(rows: Sequence[dict]) -> list[Claim]:
                     ours >= renos - ALMOST,
                 ),
             ]
-        # The quick form has one number of flows.
+        # The quick form has only one number of flows.
         if fewest != most:
             used, all_used = (
                 mean(rows, "utilisation", control="paper", capacity_mbps=capacity, flows=flows)
                 for flows in (fewest, most)
             )
             name = f"{capacity} Mbit/s: {fewest} flows of imtcp use"
-            out.append(less(name, used, f"what {most} use", all_used, 3))
+            out.append(less(name, used, f"the use by {most}", all_used, 3))
     return out
 
 
@@ -219,19 +220,20 @@ AMONG = Experiment(
     paper=Paper(
         source="[IM §4.4, table 3]",
         expected="Jain's index is at least 0.986, and ImTCP uses the link as Reno does: 24 flows"
-        " have 47.6 of 50 Mbit/s, Reno's 46.1. The more flows, the more they use: two have 44.4.",
-        choices="The round trip is 140 ms, which [IM] gives for its next experiment; the buffer of"
-        " 200 packets is the paper's. 40 s of each run are judged, 120 with two flows; the paper"
-        " does not say how many."
-        " An index of 0.95 is taken as fair, for the runs are short. Almost the same is at most"
-        " 0.05 of the link less than Reno; more is no fault, and 24 flows of the paper's have 0.056"
-        " more at 70 Mbit/s."
+        " have 47.6 of 50 Mbit/s, and Reno's have 46.1. More flows use more of the link: two have"
+        " 44.4.",
+        choices="The round trip is 140 ms, which [IM] gives for its next experiment; the buffer"
+        " has the paper's 200 packets. The measurement takes 40 s, or 120 with two flows; the"
+        " paper gives no length. An index of 0.95 counts as fair, because the runs are short. 'As"
+        " Reno does' means at most 0.05 of the link less than Reno. More is no fault: 24 flows of"
+        " the paper have 0.056 more at 70 Mbit/s."
         + " The control is paper, without pauses between measurements; each segment leaves by"
         " itself."
         + PROMPT_ACKS,
-        reason="Ten flows of imtcp at 50 Mbit/s are less even than is wanted (0.936; 24 have"
-        " 0.950), judged for 40 s, in which a flow loses packets a few times. As in the paper many"
-        " flows use more than as many of Reno: 24 have 0.984 of 50 Mbit/s, Reno's 0.936.",
+        reason="Ten flows of imtcp at 50 Mbit/s are less even than the claim asks (0.936; 24 have"
+        " 0.950): in the 40 s of the measurement a flow loses packets only a few times. As in the"
+        " paper, many flows use more than as many of Reno: 24 have 0.984 of 50 Mbit/s, and Reno's"
+        " have 0.936.",
         judge=_judge_among,
         draw=lambda rows, theme: plots.lines(
             [r | {"panel": f"{r['capacity_mbps']} Mbit/s"} for r in rows],
@@ -253,25 +255,25 @@ BESIDE_RENO = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §4.5, figure 13]",
-        expected="The ratio is below 1 where ImTCP measures without pauses, or with 12 or 15 round"
-        " trips between measurements, and around 1 where it pauses for 20.",
-        choices="Pauses of 0, 12, 15 and 20 round trips as in the paper; 1, 5 and 20 flows of each"
-        " kind, and 20 also with jitter on the way back. The control is paper; each segment leaves"
-        " by itself."
+        expected="The ratio is below 1 if ImTCP measures without pauses, or pauses for 12 or 15"
+        " round trips. It is around 1 with pauses of 20.",
+        choices="Pauses are 0, 12, 15 and 20 round trips, as in the paper. There are 1, 5 and 20"
+        " flows of each kind, and 20 also with jitter on the way back. The control is paper; each"
+        " segment leaves by itself."
         + PROMPT_ACKS
-        + " Below 1 is so by a twentieth, around 1 within a fifth; both are ours. No UDP traffic"
-        " beside it, of which the paper has 0.1 Mbit/s. 40 s of each run are judged, 120 with one"
-        " flow of each kind. One line is not in the paper, and not judged: Reno flows in the place"
+        + " Ours: 'below 1' means by a twentieth, and 'around 1' within a fifth. The paper's 0.1"
+        " Mbit/s of UDP traffic is absent. The measurement takes 40 s, or 120 with one flow of"
+        " each kind. One line is not in the paper, and no claim uses it: Reno flows in the place"
         " of ImTCP's, over the other Reno flows.",
-        reason="One knob makes it true: ACKs that come up to 1 ms sooner or later. Then 20 flows of"
-        " each kind have 0.82 of Reno's without a pause and 1.00 with a pause of 20. Without the"
-        " jitter they have 1.31. All 40 flows have one round trip and DropTail one phase there: the"
-        " packet by which a Reno window grows meets the full queue each time, and all Reno flows"
-        " lose together. A packet that ImTCP held comes at another moment, and is spared. Segments"
-        " that leave several at a time (98 and 80 % of Reno's on two seeds) end that phase, too;"
-        " the paper's 0.1 Mbit/s of UDP only weaken it (1.2). The 0.79 of one flow of each kind is"
-        " the path's: Reno in its place has 0.80. With pauses of 12 and 15 ImTCP has 0.98 and 0.99,"
-        " not less by a twentieth.",
+        reason="It is true with jitter: ACKs that come up to 1 ms earlier or later. Then 20 flows"
+        " of each kind have 0.82 of Reno's throughput without a pause, and 1.00 with a pause of"
+        " 20. Without the jitter they have 1.31. All 40 flows have one round trip, so DropTail"
+        " keeps them in one phase. The packet by which a Reno window grows always meets the full"
+        " queue, and all Reno flows lose together. A packet that ImTCP held comes at another time,"
+        " and is not lost. Segments that leave several at a time end this phase, too (98 and 80 %"
+        " of Reno's on two seeds). The paper's 0.1 Mbit/s of UDP only weaken it (1.2). The 0.79 of"
+        " one flow of each kind comes from the path: Reno in its place has 0.80. With pauses of 12"
+        " and 15 ImTCP has 0.98 and 0.99, which is not less by a twentieth.",
         judge=_judge_with,
         draw=lambda rows, theme: plots.lines(
             [r | {"panel": f"ACKs {r['acks']}"} for r in rows],

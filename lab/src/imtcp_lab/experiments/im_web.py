@@ -1,4 +1,4 @@
-"""IM-F11, F14: page times beside ImTCP, beside its background mode, beside Reno."""
+"""IM-F11, F14: times of web objects beside ImTCP, its background mode and Reno."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PATH = Dumbbell(capacity_bps=50e6, background_rtt_ms=180.0, buffer_pkts=1000)
 WEB = Web(
     load=0.4, mean_bytes=12_000, max_bytes=2_000_000, page_objects=8, congestion_control="reno"
 )
-#: Drawn of each run's objects.
+#: Objects of each run in the picture.
 DRAWN = 400
 CHOICES = (
-    "Objects of 12 kB on average, Pareto's shape 1.2, at most 2 MB, in pages of eight at Poisson"
-    " times; the paper does not give their load (40 % here), nor how far the clients are (20 to"
-    " 200 ms here). 300 s of each run are judged, not 500. Times are of objects, not of pages; some"
-    f" {DRAWN} of each run, at even distances, are kept, drawn and held against each other."
+    "Objects have 12 kB on average and at most 2 MB, with Pareto's shape 1.2, in pages of eight at"
+    " Poisson times. The paper gives neither their load (40 % here) nor the clients' distance (20"
+    " to 200 ms here). The measurement takes 300 s, not 500. Times are of objects, not of pages."
+    f" About {DRAWN} objects of each run, evenly spaced, are stored, drawn and compared."
 )
 
 
@@ -66,7 +66,7 @@ def _times_ms(rows: Sequence[dict], control: str) -> list[float]:
 
 
 def _same_within(ones: Sequence[float], others: Sequence[float]) -> float:
-    """Kolmogorov's distance that samples of one distribution exceed once in twenty times."""
+    """The Kolmogorov distance that two samples of one distribution exceed once in twenty times."""
     return 1.36 * math.sqrt(1 / len(ones) + 1 / len(others)) if ones and others else math.nan
 
 
@@ -77,7 +77,7 @@ def _judge_same(rows: Sequence[dict]) -> list[Claim]:
     return [
         near("imtcp's throughput over Reno's is", ratio, 1.09, 0.15),
         below(f"the times of {len(ones)} objects beside each differ in distribution by at most",
-              apart, "what chance does once in twenty times", same, 3),
+              apart, "which chance exceeds once in twenty times", same, 3),
     ]  # fmt: skip
 
 
@@ -87,8 +87,8 @@ def _judge_background(rows: Sequence[dict]) -> list[Claim]:
     return [
         below("beside imtcp_bg objects take longer by", harm, "a fifth of Reno's", renos / 5),
         near("imtcp_bg's throughput over Reno's is", ratio, 0.72, 0.15),
-        less("the share that it takes of what is available is", _of(rows, "imtcp_bg", "U"), "all",
-             1.0),
+        less("imtcp_bg's share of the available bandwidth is", _of(rows, "imtcp_bg", "U"),
+             "all of it", 1.0),
     ]  # fmt: skip
 
 
@@ -111,10 +111,10 @@ MEASURING = Experiment(
         source="[IM §4.3, figure 11]",
         expected="Page times have the same distribution beside ImTCP and beside Reno, which have"
         " 25.2 and 23.1 Mbit/s.",
-        choices=CHOICES + " imtcp as it ships: streams of 8, and after a loss or in a queue that"
-        " stands 20 round trips from one measurement to the next, where the paper has 5 and none."
-        " Over 180 ms a sawtooth of the window takes minutes: of 20 s judged the"
-        " ratios of throughput were 1.03, 1.35 and 0.61.",
+        choices=CHOICES + " imtcp is as it ships. Its streams have 8 packets, and the paper's have"
+        " 5. After a loss, or in a standing queue, it pauses for 20 round trips between"
+        " measurements; the paper has no pause. Over 180 ms a sawtooth of the window takes"
+        " minutes: with a measurement of 20 s the ratios of throughput were 1.03, 1.35 and 0.61.",
         judge=_judge_same,
         draw=lambda rows, theme: plots.distribution(
             rows, "times_ms", "time of an object, ms", theme
@@ -133,15 +133,14 @@ BACKGROUND = Experiment(
     seeds=3,
     paper=Paper(
         source="[IM §5.1, figure 14]",
-        expected="The background mode has little effect on page times; it has about 72 % of Reno's"
-        " throughput, and leaves some of what is available.",
+        expected="The background mode has little effect on page times. It has about 72 % of Reno's"
+        " throughput, and leaves some of the available bandwidth.",
         choices=CHOICES + " The mode is imtcp_bg as it ships, with its rule for the round trip,"
-        " which [IM]'s has not.",
-        reason="Who hears of a queue a round trip of 180 ms late does harm, however well it"
-        " judges: over 100 ms `lab run limit` computes at least 8 % for a use of 0.73"
-        " (lab/measurements.md) beside another web. Objects take 11 % longer here for a"
-        " use of 0.68, and 25 % beside Reno. What the paper's own harm was its figure alone"
-        " tells.",
+        " which [IM]'s mode lacks.",
+        reason="A control that learns of a queue a round trip of 180 ms late does harm, however"
+        " well it decides. For 100 ms `lab run limit` computes at least 8 % of harm for a use of"
+        " 0.73, beside another web (lab/measurements.md). Here objects take 11 % longer for a use"
+        " of 0.68, and 25 % beside Reno. The paper's own harm is only in its figure.",
         judge=_judge_background,
         draw=lambda rows, theme: plots.distribution(
             rows, "times_ms", "time of an object, ms", theme

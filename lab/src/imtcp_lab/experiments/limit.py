@@ -1,21 +1,9 @@
-"""How far every control is from the line of delayed information, beside web-like traffic.
+"""The distance of each control from the line of delayed information, beside web-like traffic.
 
 ``limit.py`` computes the line from the foreground's arrivals in each seed's run without a
-background.  Each round trip of the background has its own line: the background hears of the queue
-that late.  Everything else is as in ``web`` with 1000 packets of buffer.
-
-An earlier model of such traffic gave this line at 30 ms.  At 15 ms its I is a third less, at 100 ms
-twice as much:
-
-====  =====
- U      I
-====  =====
-0.70  2.5 %
-0.80  3.4 %
-0.85  4.2 %
-0.90  5.4 %
-0.95  7.0 %
-====  =====
+background.  Each round trip of the background has its own line, because the background learns of
+the queue that much later.  All else is as in ``web`` with 1000 packets of buffer.  Results are in
+lab/measurements.md.
 """
 
 from __future__ import annotations
@@ -39,9 +27,9 @@ from imtcp_lab.tables import Column, as_number, as_percent, groups
 from imtcp_lab.topology import Dumbbell
 
 BUFFER_PKTS = 1000
-#: Where the line is told, as U.
+#: Values of U at which the table shows the line.
 TOLD_AT = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
-#: The foreground's arrivals are of interest to the millisecond.
+#: The line needs the foreground's arrivals by the millisecond.
 ALONE_EVERY_MS = 1
 
 
@@ -75,7 +63,7 @@ def _line(alone: Point) -> Front:
 
 
 def _harm_by_queue(point: Point, alone: Point) -> float:
-    """I by the queue that the control left, as the line's is computed."""
+    """I, computed from the queue in the control's run by the line's formula."""
     path, window = point.scenario.path, point.scenario.window
     end_us = round(point.scenario.times.total_s * 1e6)
     queues = [recorded_bytes(p.tables["queue"], end_us) for p in (point, alone)]
@@ -94,7 +82,7 @@ def _rows(points: Sequence[Point]) -> Rows:
         row["I_line"] = None if row["U"] is None else lines[which].harm_at(row["U"])
     for (variant, seed), front in lines.items():
         rows += [_told(variant, seed, used, front) for used in TOLD_AT]
-    # The table shows what stands together in a row of rows: the line after the controls.
+    # Keep the rows of a variant together, the line after the controls.
     return sorted(rows, key=lambda row: float(row["variant"].removesuffix("ms")))
 
 

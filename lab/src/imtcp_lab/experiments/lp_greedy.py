@@ -1,4 +1,4 @@
-"""LP-T1: a TCP-LP flow beside one greedy TCP flow, also with ten against the stream."""
+"""LP-T1: a TCP-LP flow beside one greedy TCP flow, also with ten flows in the reverse direction."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from imtcp_lab.tables import Column, as_percent
 from imtcp_lab.topology import Dumbbell
 from imtcp_lab.traffic import Bulk, Foreground, Rival, Times, shift_s
 
-#: One of the paper's two: its figure 10 has TCP's window between 0 and 30 packets.  This link and
-#: its queue hold 21 of ours, and 31 of 1000 bytes, ns-2's own; those of 10 Mbit/s 139 of ours.
+#: The lower one of the paper's two rates. The paper's figure 10 has TCP's window between 0 and 30
+#: packets, about as many as this link and its queue hold.
 CAPACITY_BPS = 1.5e6
-#: The table, as shares of the link: TCP-LP's, and TCP's alone and beside TCP-LP.
+#: The table as shares of the link: TCP-LP's, and TCP's without and with TCP-LP.
 PAPER_LP, PAPER_LP_TWO_WAY = 0.027, 0.073
 PAPER_TCP_TWO_WAY, PAPER_TCP_BESIDE = 0.497, 0.493
 
-#: The table's rows: with nobody against the stream, and with ten flows.
+#: The table's rows: without flows in the reverse direction, and with ten.
 ONE_WAY, TWO_WAY = "one-way", "ten-back"
 
 
@@ -44,8 +44,8 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             Scenario(
                 lp_path.asked_by(control, path),
                 foreground,
-                # Paper: both at once. Here the foreground is there first, else who draws the lot
-                # of the first slow start decides the run.
+                # In the paper both start at once. Here the foreground starts first; otherwise
+                # chance in the first slow start would decide the run.
                 Bulk(start_s=5 + shift_s(seed)),
                 control,
                 pick(args, Times(20, 100, 0.5), Times(8, 10, 0.5)),
@@ -74,7 +74,7 @@ def _rows(points: Sequence[Point]) -> Rows:
 
 
 def _half(name: str, value: float, paper: float) -> Claim:
-    """As the paper, by a half more or less: a share of some per cent is of few packets."""
+    """Within a half of the paper's value: a share of a few per cent is only a few packets."""
     return near(name, value, paper, paper / 2, digits=3)
 
 
@@ -86,7 +86,7 @@ def _judge_one_way(rows: Sequence[dict]) -> list[Claim]:
     return [
         _half("the share of imtcp_lp", of("imtcp_lp"), PAPER_LP),
         _half("the share of TCP-LP/ECN", of("imtcp_lpecn"), PAPER_LP),
-        below("what TCP loses beside imtcp_lp", lost, "twice the paper's 0.027", 2 * PAPER_LP, 3),
+        below("TCP's loss beside imtcp_lp", lost, "twice the paper's 0.027", 2 * PAPER_LP, 3),
         below("imtcp_lp's share", of("imtcp_lp"), "half of a second Reno's", of("reno") / 2, 3),
     ]
 
@@ -97,12 +97,12 @@ def _judge_two_way(rows: Sequence[dict]) -> list[Claim]:
 
     alone, beside = (of(control, "tcp_share") for control in ("none", "imtcp_lp"))
     return [
-        _half("with ten flows back TCP has alone", alone, PAPER_TCP_TWO_WAY),
-        # Twice what the paper's loses, which is less than a hundredth of the link.
-        below("what it loses beside imtcp_lp", alone - beside, "twice the paper's 0.004",
+        _half("with ten flows back TCP's share alone is", alone, PAPER_TCP_TWO_WAY),
+        # Twice the loss in the paper, which is less than a hundredth of the link.
+        below("its loss beside imtcp_lp is", alone - beside, "twice the paper's 0.004",
               2 * (PAPER_TCP_TWO_WAY - PAPER_TCP_BESIDE), 3),
-        _half("and imtcp_lp has", of("imtcp_lp", "lp_share"), PAPER_LP_TWO_WAY),
-        _half("and TCP-LP/ECN", of("imtcp_lpecn", "lp_share"), PAPER_LP_TWO_WAY),
+        _half("the share of imtcp_lp is then", of("imtcp_lp", "lp_share"), PAPER_LP_TWO_WAY),
+        _half("the share of TCP-LP/ECN is then", of("imtcp_lpecn", "lp_share"), PAPER_LP_TWO_WAY),
     ]  # fmt: skip
 
 
@@ -125,25 +125,24 @@ EXPERIMENT = Experiment(
     paper=Paper(
         source="[LP §V-A, table I]",
         expected="Beside one greedy TCP flow TCP-LP gets 2.7 % of the link, by delay or by marks."
-        " Ten TCP flows in the other direction delay and lose its ACKs: TCP then has 49.7 % of the"
-        " link alone, 49.3 % beside TCP-LP, which gets 7.3 %.",
-        choices="The link of 1.5 Mbit/s: the paper does not say which of its two, but that TCP's"
-        " window goes up to 30 packets (its figure 10). This link and its queue hold 21 of"
-        " 1514 bytes, and 31 of 1000 bytes, which ns-2 has where nothing else is said; that"
-        " of 10 Mbit/s and its queue hold 139. TCP is Reno and starts 5 s before; 100 s of"
-        " each run are judged, not 1000, in few seeds, not 50. The link back has the same"
-        " rate and queue where ten flows use it. TCP-LP/ECN shares a queue that marks with TCP,"
-        " which has no run alone in that: what TCP loses is judged for TCP-LP by delay. Shares"
-        " within a half of the paper's are taken as the same.",
-        reason="Beside one Reno TCP-LP sends its least, a packet in each round trip: 48 ms and a"
-        " queue of 9.5 packets on the mean (one-way, seed 1) make that 6 % of this link,"
-        " and a window of a packet is no less. With packets of 1000 bytes, as ns-2 has"
-        " them where nothing else is said, it would be a third less. Ten flows back leave"
-        " TCP 84 %, where the paper has half. Linux's repairs of losses are not why: without"
-        " SACK, RACK, early retransmission and F-RTO, with timeouts of at least 1 s and an"
-        " initial window of two it has 79 % (a trial of one seed). Nor are delayed ACKs: with"
-        " one for each segment it has 84 % (a trial of two). What is, is not found."
-        " imtcp_bg, whose least window is two packets, has 17 % beside one Reno: on a link"
+        " Ten TCP flows in the other direction delay and drop its ACKs. Then TCP has 49.7 % of the"
+        " link alone, and 49.3 % beside TCP-LP, which gets 7.3 %.",
+        choices="The link has 1.5 Mbit/s. The paper does not say which of its two links it uses,"
+        " but TCP's window goes up to 30 packets in its figure 10. This link and its queue hold 21"
+        " packets of 1514 bytes, or 31 of 1000 bytes, the default of ns-2. The link of 10 Mbit/s"
+        " and its queue hold 139. TCP is Reno and starts 5 s earlier. The measurement takes 100 s,"
+        " not 1000, in few seeds, not 50. With ten flows back, the link back has the same rate and"
+        " queue. TCP-LP/ECN shares a marking queue with TCP, which has no run alone in that queue."
+        " So the claim about TCP's loss is only for TCP-LP by delay. Shares within a half of the"
+        " paper's count as the same.",
+        reason="Beside one Reno, TCP-LP sends its minimum, a window of one packet. With 48 ms and"
+        " a mean queue of 9.5 packets this is 6 % of the link (one-way, seed 1). With packets of"
+        " 1000 bytes, ns-2's default, it would be a third less. With ten flows back TCP keeps 84"
+        " %, where the paper has half. Linux's loss recovery is not the reason. Without SACK,"
+        " RACK, early retransmission and F-RTO, with timeouts of at least 1 s and an initial"
+        " window of two, TCP has 79 % (a trial of one seed). Delayed ACKs are not the reason"
+        " either: with an ACK for each segment it has 84 % (a trial of two). The reason is not"
+        " known. imtcp_bg, whose least window is two packets, has 17 % beside one Reno: on a link"
         " as slow as this it takes from TCP.",
         judge=_judge,
         draw=lambda rows, theme: plots.bars(

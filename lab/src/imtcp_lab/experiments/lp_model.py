@@ -1,6 +1,6 @@
-"""LP-F6: up to which ratio of round trips TCP-LP leaves before TCP loses a packet.
+"""LP-F6: the greatest ratio of round trips at which TCP-LP yields before TCP loses a packet.
 
-The model and its derivation are in lab/lp-rtt-ratio.md; nothing is run.
+The model and its derivation are in lab/lp-rtt-ratio.md; the experiment runs nothing.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from imtcp_lab.results import Point
 from imtcp_lab.scenario import Scenario
 from imtcp_lab.tables import Column, as_number
 
-#: 2.5 bandwidth-delay products of the paper's path at 1.5 and at 10 Mbit/s, and more.
+#: 2.5 bandwidth-delay products of the paper's path at 1.5 and at 10 Mbit/s, and a larger buffer.
 BUFFERS_PKTS = (15, 99, 400)
-#: TCP-LP's own [LP §III-D], and a ratio that [LP §V-D] relies on.
+#: TCP-LP's delta [LP §III-D], and a ratio that [LP §V-D] relies on.
 DELTA, RATIO = 0.15, 3
 DELTAS = (0.02, *(i / 100 for i in range(5, 61, 5)))
 
 
 def greatest_ratio(buffer_pkts: float, delta: float) -> float:
-    """h_max = √(2B(1 - √δ)² - 1); NaN where no ratio is small enough."""
+    """h_max = √(2B(1 - √δ)² - 1); NaN if no ratio is small enough."""
     square = 2 * buffer_pkts * (1 - math.sqrt(delta)) ** 2 - 1
     return math.sqrt(square) if square >= 0 else math.nan
 
@@ -68,11 +68,11 @@ EXPERIMENT = Experiment(
     seeds=1,
     paper=Paper(
         source="[LP §III-C, figure 6]",
-        expected="TCP-LP may have a much longer round trip than TCP and still leave in time, the"
-        " longer the smaller δ.",
-        choices="The paper's inequality is not legible in the copy that we have; ours is derived"
-        " from its assumptions in lab/lp-rtt-ratio.md. The buffers of 15 and 99 packets are those"
-        " of the paper's links of 1.5 and 10 Mbit/s.",
+        expected="TCP-LP may have a much longer round trip than TCP and still yield in time; the"
+        " smaller δ is, the longer.",
+        choices="The paper's inequality is not legible in our copy. Ours is derived from its"
+        " assumptions in lab/lp-rtt-ratio.md. The buffers of 15 and 99 packets are those of the"
+        " paper's links of 1.5 and 10 Mbit/s.",
         judge=_judge,
         draw=lambda rows, theme: plots.lines(
             rows, "delta", "ratio", "δ", "greatest ratio of round trips", theme, by="buffer"

@@ -1,7 +1,7 @@
 """The path of [LP fig. 9]: one link of 1.5 or 10 Mbit/s.
 
-Its delay is 20 ms and that of an access link 2 ms, so a round trip takes 48 ms; the
-queue holds 2.5 bandwidth-delay products.
+The link has a delay of 20 ms and each access link 2 ms, so a round trip takes 48 ms.  The queue
+holds 2.5 bandwidth-delay products.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ QUEUE_BDPS = 2.5
 
 
 def path(capacity_bps: float) -> Dumbbell:
-    """A path of this capacity; the foreground is as far away as the background."""
+    """The path at this capacity; foreground and background have the same round trip."""
     return Dumbbell(
         capacity_bps=capacity_bps,
         background_rtt_ms=RTT_MS,
@@ -27,13 +27,13 @@ def path(capacity_bps: float) -> Dumbbell:
 
 
 def two_way(capacity_bps: float) -> Dumbbell:
-    """The link back is as the link there: who sends against the stream delays and loses ACKs."""
+    """The path with an equal link back: traffic in the reverse direction delays and drops ACKs."""
     there = path(capacity_bps)
     return dataclasses.replace(there, way_back=WayBack(link_pkts=there.buffer_pkts))
 
 
 def asked_by(control: Control, dumbbell: Dumbbell) -> Dumbbell:
-    """The path with the queue that the control needs: marks for TCP-LP/ECN [LP §IV-A]."""
+    """The path with the queue that the control needs: one that marks for TCP-LP/ECN [LP §IV-A]."""
     if control.run_mode != "lpecn":
         return dumbbell
     return dataclasses.replace(dumbbell, queue=LP_ECN)

@@ -1,7 +1,7 @@
 """LP-F11, F12, F13: bandwidth that comes and goes in square waves.
 
-A UDP source takes 2/3 of 10 Mbit/s in the first half of each period and nothing in the
-second, so 6.67 Mbit/s are left on average.
+A UDP source takes 2/3 of 10 Mbit/s in the first half of each period and nothing in the second.  So
+6.67 Mbit/s are available on average.
 """
 
 from __future__ import annotations
@@ -38,31 +38,32 @@ WAVE_BPS = CAPACITY_BPS * 2 / 3
 #: [LP §IV-B]: from one to 1000 round trips.
 PERIODS_S = (0.05, 0.2, 0.8, 3.2, 12.8, 50)
 QUICK_PERIODS_S = (0.2, 3.2)
-#: Denser about 0.4 s, up to which TCP-LP's fairness is a little below 1 [LP §V-B.3].
+#: Denser around 0.4 s: up to this period TCP-LP's fairness is a little below 1 [LP §V-B.3].
 FAIRNESS_PERIODS_S = (0.05, 0.2, 0.4, 0.8, 1.6, 6.4, 12.8, 50)
 BY_DELAY = ("reno", "tcp_lp", "imtcp_lp", "imtcp_bg")
 CONTROLS = (*BY_DELAY, "imtcp_lpecn")
 CHOICES = (
-    " The wave starts with its high half, the flows 1 s after it. TCP is Reno. The paper's numbers"
-    " are of 50 runs."
+    " The wave starts with its high half, and the flows start 1 s later. TCP is Reno. The paper's"
+    " numbers are of 50 runs."
 )
 
 
 @dataclass(frozen=True)
 class Length:
-    """How much of a run is judged: at least so long, and at least so many periods."""
+    """The measured part of a run: at least this time, and at least this number of periods."""
 
     seconds: float
     periods: int
     warmup_s: float = 10
 
     def covered(self, period_s: float) -> int:
-        """A whole number of periods, or the mean of what is left would not be 2/3."""
+        """A whole number of periods; otherwise the mean of the available bandwidth would not be
+        2/3."""
         return max(self.periods, math.ceil(self.seconds / period_s))
 
 
 FULL, QUICK = Length(50, 4), Length(6, 2, warmup_s=5)
-#: Where the longest period is 50 s; how it is known to be enough is said in the choices.
+#: For periods of up to 50 s; the choices say why this is enough.
 FULL_OF_LONG_PERIODS = Length(20, 2)
 
 
@@ -113,7 +114,7 @@ def _rows(points: Sequence[Point]) -> Rows:
     return out
 
 
-#: "Approximately only 50 %" [LP §V-B.1], and what is taken as that.
+#: "Approximately only 50 %" [LP §V-B.1], and our tolerance.
 HALF, HALF_WITHIN = 0.5, 0.15
 
 
@@ -167,9 +168,9 @@ def _judge_flows(rows: Sequence[dict]) -> list[Claim]:
     ]  # fmt: skip
 
 
-#: [LP §V-B.3]: below 1 up to periods of so many seconds, by delay.
+#: [LP §V-B.3]: TCP-LP by delay is below 1 up to this period.
 UNFAIR_UP_TO_S = 0.4
-#: Jain's indices that are taken as "approximately equal to 1" and as "slightly below".
+#: Ours: Jain's indices for "approximately equal to 1" and for "slightly below".
 ABOUT_ONE, SLIGHTLY_BELOW = 0.95, 0.9
 
 
@@ -212,23 +213,23 @@ PERIOD = Experiment(
     needs_none=False,
     paper=Paper(
         source="[LP §V-B.1, figure 11]",
-        expected="TCP, TCP-LP and TCP-LP by marks use about half where the period is short (0.2 s)"
-        " and more where it is long; where it is short both TCP-LPs use more than TCP, since they"
-        " leave before they are timed out.",
-        choices="One flow. The runs are shorter than the paper's 1000 s: at least 20 s and two"
-        " periods. In LP-F12 the share in the first two periods and in all eight is, over"
-        " three seeds, 0.60 and 0.63 with imtcp_lp, 0.84 and 0.85 with imtcp_bg, 0.99 and"
-        " 0.99 with Reno and with the kernel's tcp_lp." + CHOICES,
-        reason="Reno has all that the waves leave, and it is not Linux's repairs of losses that"
-        " give it that: without SACK, RACK, early retransmission and F-RTO, with timeouts"
-        " of at least 1 s and an initial window of two it has 0.99 at 0.2 s and 0.93 at 6.4"
-        " s (a trial of one seed). What the paper's TCP lost is not found. TCP-LP's share"
-        " is least with periods of 0.8 and 3.2 s, whose free half is over before it has"
-        " returned: in the tables of LP-F12's one flow the window falls to one to four"
-        " segments when a wave begins and stays there for 1.2 to 1.6 s (few ACKs come, and"
-        " each moves the smoothed delay by an eighth), and then grows by a packet in each"
-        " round trip of 48 ms, so that a window of 40 takes two seconds. Why the share by"
-        " marks does not grow either was not looked for.",
+        expected="TCP, TCP-LP and TCP-LP by marks use about half if the period is short (0.2 s),"
+        " and more if it is long. If it is short, both TCP-LPs use more than TCP, because they"
+        " yield before they time out.",
+        choices="There is one flow. The runs are shorter than the paper's 1000 s: at least 20 s"
+        " and two periods. LP-F12 shows that this is enough (three seeds). There the share of"
+        " imtcp_lp is 0.60 in the first two periods and 0.63 in all eight; other controls differ"
+        " by at most 0.01." + CHOICES,
+        reason="Reno has all that the waves leave, and Linux's loss recovery is not the reason."
+        " Without SACK, RACK, early retransmission and F-RTO, with timeouts of at least 1 s and an"
+        " initial window of two, it has 0.99 at 0.2 s and 0.93 at 6.4 s (a trial of one seed). The"
+        " reason for the loss of the paper's TCP is not known. TCP-LP's share is least with"
+        " periods of 0.8 and 3.2 s, because their free half is over before it has returned. The"
+        " tables of LP-F12's one flow show it. The window falls to one to four segments when a"
+        " wave begins, and stays there for 1.2 to 1.6 s: few ACKs come, and each moves the"
+        " smoothed delay by an eighth. Then the window grows by a packet per round trip of 48 ms,"
+        " so a window of 40 takes two seconds. Why the share by marks does not grow either was not"
+        " examined.",
         judge=_judge_periods,
         draw=_share("period, s", "period_s", log_x=True),
     ),
@@ -245,14 +246,14 @@ AGGREGATION = Experiment(
     needs_none=False,
     paper=Paper(
         source="[LP §V-B.2, figure 12]",
-        expected="With five flows TCP uses nearly all; TCP-LP's share grows with the number of"
-        " flows, more slowly.",
-        choices="1 to 10 flows at once. The runs are shorter than the paper's 1000 s: at least 50"
-        " s and four periods." + CHOICES,
-        reason="One flow and two have the same (0.63, 0.64; 0.61 to 0.65 by the seed), five have"
-        " less (0.56) and ten the most (0.66), where the paper's share goes on growing. Of"
-        " ten one has 2.9 times its share in the third seed, as in LP-F13. Why five have"
-        " less was not looked for.",
+        expected="With five flows TCP uses nearly all. TCP-LP's share grows more slowly with the"
+        " number of flows.",
+        choices="There are 1 to 10 flows at once. The runs are shorter than the paper's 1000 s: at"
+        " least 50 s and four periods." + CHOICES,
+        reason="One flow and two flows have the same share (0.63 and 0.64; 0.61 to 0.65 by seed)."
+        " Five have less (0.56) and ten the most (0.66), while the paper's share keeps growing."
+        " One of ten flows has 2.9 times its share in the third seed, as in LP-F13. Why five have"
+        " less was not examined.",
         judge=_judge_flows,
         draw=_share("flows", "flows", log_x=False),
     ),
@@ -269,21 +270,21 @@ FAIRNESS = Experiment(
     needs_none=False,
     paper=Paper(
         source="[LP §V-B.3, figure 13]",
-        expected="Jain's index is about 1 for TCP and for TCP-LP by marks at every period; for"
-        " TCP-LP by delay a little below up to periods of 0.4 s, and about 1 above.",
-        choices="'About 1' is taken as at least 0.95, 'a little below' as at least 0.9 and below"
+        expected="Jain's index is about 1 for TCP and for TCP-LP by marks at every period. For"
+        " TCP-LP by delay it is a little below 1 up to periods of 0.4 s, and about 1 above.",
+        choices="'About 1' means at least 0.95, and 'a little below' means at least 0.9 and below"
         " Reno's. The runs are shorter than the paper's 1000 s: at least 20 s and two periods."
         + CHOICES,
-        reason="As in the paper it is one flow by delay that has more than its share: 2.2 times"
-        " with periods of 50 ms and 1.9 with 12.8 s in the first seed, where the others have"
-        " 0.7 to 1.1; two have 1.6 and 1.7 times with 50 ms in the second. It is chance in"
-        " which runs: by the two seeds the index is 0.91 and 0.99 with 12.8 s, and over the"
-        " 51 s of LP-F12, whose period is 6.4 s, 0.68 to 0.92 by three. The paper's flow"
-        " takes for the least delay one that is not. Here all ten have the same least round"
-        " trip to a tenth of a millisecond; what each takes for the greatest delay, the"
-        " other half of its threshold, is not recorded. By marks, with one threshold for"
-        " all, the index is 1.000. Periods of 50 s are judged for 100 s, in which few flows"
-        " have seen the full queue twice.",
+        reason="As in the paper, one flow by delay has more than its share. In the first seed it"
+        " has 2.2 times its share with periods of 50 ms, and 1.9 times with 12.8 s; the others"
+        " have 0.7 to 1.1. In the second seed two flows have 1.6 and 1.7 times with 50 ms. Chance"
+        " decides in which runs this happens: with 12.8 s the two seeds have an index of 0.91 and"
+        " 0.99. Over the 51 s of LP-F12, whose period is 6.4 s, three seeds have 0.68 to 0.92. In"
+        " the paper this flow takes a wrong delay for the least one. Here all ten flows have the"
+        " same least round trip, to a tenth of a millisecond. The greatest delay of each, the"
+        " other half of its threshold, is not recorded. By marks, with one threshold for all, the"
+        " index is 1.000. With periods of 50 s the measurement takes 100 s, in which few flows see"
+        " the full queue twice.",
         judge=_judge_fairness,
         draw=lambda rows, theme: plots.lines(
             rows, "period_s", "jain", "period, s", "Jain's index", theme, log_x=True

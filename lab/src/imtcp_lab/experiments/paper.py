@@ -1,9 +1,9 @@
-"""A table or figure of a paper: its place, its report, and the judgement of ours.
+"""A table or figure of a paper: its place, its result, and the verdict on ours.
 
-A judgement is a list of claims, each a sentence of the paper's result that our rows
-bear out or not.  All of them: *reproduced*; none: *not reproduced*; else *differs*.
-Claims are of order and of size where the paper has numbers; what was shortened or
-left open by the paper is said in ``choices``, and why ours differs in ``reason``.
+A verdict rests on claims.  Each claim is a sentence of the paper's result that our rows support or
+not.  All hold: *reproduced*; none holds: *not reproduced*; otherwise *differs*.  Claims are of
+order, and of size where the paper has numbers.  ``choices`` says what we shortened and what the
+paper leaves open; ``reason`` says why ours differs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from imtcp_lab.stats import ensemble
 Rows = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
 
-#: [IM §4.5] is the first to have a pause between measurements; what is shown before has none.
+#: Measurements before [IM §4.5] have no pause between them.
 WITHOUT_PAUSE = ("pause=0",)
-#: Stands among the values of a parameter for the one that imtcp has where nobody chooses.
+#: Stands for imtcp's own, adaptive value among the values of a parameter.
 ADAPTS = "adapts"
 
 REPRODUCED = "reproduced"
@@ -32,17 +32,17 @@ NOT_REPRODUCED = "not reproduced"
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence with our numbers in it, and whether they bear it out."""
+    """A sentence with our numbers, and whether they support it."""
 
     text: str
     holds: bool
-    #: How many seeds' rows, judged by themselves, bear it out, and of how many.
+    #: Number of seeds whose rows alone support the sentence, and number of all seeds.
     seeds_held: int = 0
     seeds: int = 0
 
     @property
     def told(self) -> str:
-        """The sentence, and how the seeds differ about it."""
+        """The sentence, and how many seeds differ from it."""
         if self.seeds_held == (self.seeds if self.holds else 0):
             return self.text
         return f"{self.text} [holds in {self.seeds_held} of {self.seeds} seeds by themselves]"
@@ -50,13 +50,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the claims come to."""
+    """The result of all claims."""
 
     claims: tuple[Claim, ...]
 
     @property
     def word(self) -> str:
-        """One of the three."""
+        """One of the three words."""
         held = sum(claim.holds for claim in self.claims)
         if held == len(self.claims):
             return REPRODUCED
@@ -69,28 +69,28 @@ class Verdict:
 
     @property
     def told(self) -> str:
-        """The claims, a line each."""
+        """The claims, one per line."""
         return "\n".join(f"  {'yes' if c.holds else 'no ':3}  {c.told}" for c in self.claims)
 
 
 @dataclass(frozen=True)
 class Paper:
-    """What an experiment reproduces."""
+    """The part of a paper that an experiment reproduces."""
 
-    #: Paper by its key, and the place in it.
+    #: The paper by its key, and the place in it.
     source: str
-    #: The paper's report, in our words.
+    #: The paper's result, in our words.
     expected: str
-    #: Our choices where the paper leaves something open, and what we shortened.
+    #: Our choices where the paper says nothing, and what we shortened.
     choices: str
     judge: Callable[[Rows], Sequence[Claim]]
-    #: (rows, theme) → PNG in the paper's axes; from stored rows alone.
+    #: (rows, theme) → PNG with the paper's axes; needs only stored rows.
     draw: Callable[[Rows, Any], bytes]
-    #: Where ours differs: the reason, as far as it was found.
+    #: Why ours differs, as far as we know.
     reason: str = ""
 
     def verdict(self, rows: Rows) -> Verdict:
-        """The judgement on these rows: on all seeds, and on each by itself."""
+        """The verdict on these rows: on all seeds together, and on each alone."""
         seeds = values(rows, "seed")
         each = [self.judge([row for row in rows if row["seed"] == seed]) for seed in seeds]
         return Verdict(
@@ -101,7 +101,7 @@ class Paper:
         )
 
     def why(self, verdict: Verdict) -> str:
-        """The reason, or that there is none yet; what is to be said of one that does not differ."""
+        """The reason, or that none is known yet; a remark if ours does not differ."""
         if self.reason or verdict.word == REPRODUCED:
             return self.reason
         return "Why it differs is not found yet."
@@ -113,33 +113,33 @@ def pick(args: argparse.Namespace, full: T, quick: T) -> T:
 
 
 def mean(rows: Rows, key: str, **where: object) -> float:
-    """Mean over the seeds of the rows that have these values; NaN of none."""
+    """Mean over the rows that have these values; NaN without rows."""
     kept = [r for r in rows if all(r.get(k) == v for k, v in where.items())]
     return ensemble(r.get(key) for r in kept).mean
 
 
 def values(rows: Rows, key: str) -> list[Any]:
-    """The different values of a column, in order of size."""
+    """The different values of a column, in ascending order."""
     return sorted({row[key] for row in rows})
 
 
 def below(
     name: str, value: float, whose: str, bound: float, digits: int = 2, unit: str = ""
 ) -> Claim:
-    """``name`` is at most ``bound``, which is ``whose``; both in ``unit``."""
+    """``name`` is at most ``bound``, the value of ``whose``; both in ``unit``."""
     told, most = (_number(v, digits) + unit for v in (value, bound))
     return Claim(f"{name} {told} (wanted: at most {most}, {whose})", value <= bound)
 
 
 def more_than_one(text: str, found: Sequence[float]) -> Claim:
-    """Every value of a sweep is above 1, and not by a hair."""
+    """Every value of a sweep is above 1, by a clear margin."""
     return at_each(f"{text} more than 1 by a twentieth", found, holds=LESS * min(found) >= 1)
 
 
 def near(
     name: str, value: float, paper: float, within: float, unit: str = "", digits: int = 2
 ) -> Claim:
-    """``name`` is what the paper has, by ``within`` more or less; all in ``unit``."""
+    """``name`` is within ``within`` of the paper's value; all in ``unit``."""
     told = _number(value, digits) + unit
     return Claim(
         f"{name} {told} (wanted: within {within:.2g} of the paper's {paper:g})",
@@ -148,12 +148,12 @@ def near(
 
 
 def at_each(text: str, found: Sequence[float], *, holds: bool, digits: int = 2) -> Claim:
-    """A claim about every value of a sweep, with what was found at each in the sweep's order."""
+    """A claim about every value of a sweep; the text lists the values in order."""
     return Claim(f"{text}: {', '.join(_number(value, digits) for value in found)}", holds)
 
 
 def grows(text: str, found: Sequence[float], digits: int = 2) -> Claim:
-    """Does the value fall nowhere in the sweep, and is it more at the end?"""
+    """The value never falls in the sweep, and is greater at its end."""
     holds = all(map(le, found, found[1:])) and found[0] <= LESS * found[-1]
     return at_each(text, found, holds=holds, digits=digits)
 
@@ -163,10 +163,10 @@ LESS = 0.95
 
 
 def less(name: str, value: float, whose: str, other: float, digits: int = 2) -> Claim:
-    """``name`` is less than ``other``, which is ``whose``, and not by a hair."""
+    """``name`` is less than ``other``, the value of ``whose``, by a clear margin."""
     told, than = (_number(v, digits) for v in (value, other))
     return Claim(
-        f"{name} {told} (wanted: less by a twentieth than {than}, {whose})", value <= LESS * other
+        f"{name} {told} (wanted: at least 5 % less than {than}, {whose})", value <= LESS * other
     )
 
 

@@ -1,11 +1,11 @@
-"""Does a flow go on, whatever the path: sixteen kinds, and how long it stalls on each.
+"""Does a flow keep going on any path?  Sixteen kinds of path, and the longest stall on each.
 
-Round trip, capacity, buffer, random loss, jitter of the ACKs and reordering together, on paths
-where nobody else is.  All combinations would be 1024; these sixteen are an orthogonal array of
-strength two: of any two properties each pair of values is in one of them or more.  This design can
-miss an effect of three properties together.
+Six properties vary together, on paths without other traffic: round trip, capacity, buffer, random
+loss, jitter of the ACKs and reordering.  All combinations would be 1024.  These sixteen are an
+orthogonal array of strength two: each pair of values of any two properties occurs at least once.
+The design can miss an effect of three properties together.
 
-The verdict is on the longest time in a row in which less than a tenth of the capacity was used.
+The result is the longest time in a row in which the flow used less than a tenth of the capacity.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ RTTS_MS = (5, 30, 100, 300)
 CAPACITIES_MBPS = (1, 10, 100, 1000)
 BUFFERS_BDP = (0.25, 0.5, 2, 8)
 LOSSES_PCT = (0, 0.01, 0.1, 1)
-#: By so much ACKs jitter, and so late come packets that others overtake.  Ours.
+#: Ours: jitter of the ACKs, and delay of packets that others overtake.
 JITTER_MS, LATE_MS = 2.0, 2.0
-#: Less than this share of the capacity in a second is a stall.
+#: A second with less than this share of the capacity is a stall.
 STALLED_SHARE = 0.1
 BIN_MS = 1000
-#: A bottleneck's buffer holds at least so much.  Ours: a share of less than a packet would hold
-#: nothing.
+#: Ours: the smallest buffer. A share of less than a packet would hold nothing.
 LEAST_BUFFER_PKTS = 4
 
 
 def _doubled(value: int) -> int:
-    """Twice a number of the field of four elements, in which adding is xor."""
+    """Twice a number in the field of four elements, in which addition is xor."""
     return (0, 2, 3, 1)[value]
 
 
@@ -58,7 +57,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """Its values."""
+        """The name of the kind, from its values."""
         parts = [f"{self.capacity_mbps:g}mbps", f"{self.rtt_ms:g}ms", f"{self.buffer_bdp:g}bdp"]
         parts += [f"loss{self.loss_pct:g}"] if self.loss_pct else []
         parts += ["jitter"] if self.jitter else []
@@ -66,7 +65,7 @@ class Kind:
         return "-".join(parts)
 
     def path(self) -> Dumbbell:
-        """As the laboratory builds it."""
+        """The path in the laboratory."""
         capacity_bps = self.capacity_mbps * 1e6
         buffer_pkts = self.buffer_bdp * bdp_pkts(capacity_bps, self.rtt_ms / 1e3)
         return Dumbbell(
@@ -80,7 +79,7 @@ class Kind:
 
 
 def kinds() -> list[Kind]:
-    """The array: columns a, b, a + b, a + 2b, and of a + 3b the two bits."""
+    """The array: columns a, b, a + b, a + 2b, and the two bits of a + 3b."""
     out = []
     for a, b in product(range(4), repeat=2):
         last = a ^ b ^ _doubled(b)
@@ -128,7 +127,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 
 def longest_stall_s(rates_bps: Sequence[float], capacity_bps: float) -> float:
-    """The longest run of bins in which too little arrived."""
+    """The longest run of bins with too little arrived data."""
     stalls = groupby(rates_bps, lambda rate: rate < STALLED_SHARE * capacity_bps)
     return max((len(list(run)) for stalled, run in stalls if stalled), default=0) * BIN_MS / 1e3
 

@@ -1,19 +1,19 @@
-"""Where imtcp stands: every control in every kind of path, one factor at a time.
+"""Every control on every kind of path, one factor at a time.
 
-The base path has 20 Mbit/s, a round trip of 20 ms, four BDP of DropTail, a web load of 40 % and one
-background flow.  Each dimension is varied by itself.  These 23 cells show which property of a path
-changes the order of controls.  All combinations (``--full``, for a cluster) would cost more than a
-thousand times as much.  So this design cannot show an effect of two properties together.  A longer
-round trip is the background's and fills a longer buffer; the foreground's are the same.
+The base path has 20 Mbit/s, a round trip of 20 ms, a DropTail queue of four BDP, a web load of 40 %
+and one background flow.  Each dimension varies alone, so the cells show which property of a path
+changes the order of controls.  This design cannot show an effect of two properties together.  All
+combinations (``--full``) would cost over a thousand times as much, and need a cluster.  Only the
+background's round trip varies, and the buffer in proportion; the foreground's round trips stay.
 
 Harm to the foreground, I, is what its users would notice, relative to *none*:
 
 web     mean time of the objects, less 1
-bulk    goodput alone over goodput beside the background, less 1
+bulk    goodput without a background over goodput beside it, less 1
 voice   mean delay added to a packet, in packet intervals of 20 ms
 
-and U is the share of the spare bandwidth used.  Beside a greedy foreground there is
-none to spare by definition: U is the share of the link that both use together.
+U is the share of the spare bandwidth that the background uses.  A greedy foreground leaves none, so
+U is then the share of the link that both use together.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from imtcp_lab.traffic import (
 )
 
 CAPACITY_BPS = 20e6
-#: Buckets that pass bursts, by their name as a queue.
+#: Queue names that mean a shaper's bucket that passes bursts.
 BUCKETS = {"bucket-16K": 16 << 10, "bucket-128K": 128 << 10}
 #: Ours: a tenth of the base's round trip, and an aggregate of a busy wireless link.
 JITTER_MS, BUNCH_MS = 2.0, 4.0
-#: Foregrounds by name; what is greedy leaves nothing to spare.
+#: Foregrounds by name; the greedy ones leave no spare bandwidth.
 FOREGROUNDS: dict[str, Foreground] = {
     "web": Web(load=0.4),
     "reno": Rival("reno"),
@@ -76,7 +76,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What differs from the base."""
+        """The differences from the base."""
         base = Cell()
         parts = [
             f"{f.name}-{getattr(self, f.name)}"
@@ -86,7 +86,7 @@ class Cell:
         return "_".join(parts) or scoreboard.BASE
 
     def path(self) -> Dumbbell:
-        """The bottleneck and the ways across it."""
+        """The bottleneck and the paths across it."""
         bdp = bdp_pkts(CAPACITY_BPS, self.rtt_ms / 1e3)
         return Dumbbell(
             capacity_bps=CAPACITY_BPS,
@@ -118,7 +118,7 @@ DIMENSIONS: dict[str, tuple] = {
 
 
 def cells(dimensions: Sequence[str], full: bool = False) -> list[Cell]:
-    """The base and each dimension's other values; or all combinations of them."""
+    """The base and each dimension's other values, or all combinations."""
     if full:
         every = itertools.product(*(DIMENSIONS[d] for d in dimensions))
         return [Cell(**dict(zip(dimensions, values, strict=True))) for values in every]
@@ -127,7 +127,7 @@ def cells(dimensions: Sequence[str], full: bool = False) -> list[Cell]:
 
 
 def dimensions_named(text: str) -> list[str]:
-    """From what was typed, with commas."""
+    """The dimensions in a comma-separated text."""
     names = text.split(",")
     unknown = [name for name in names if name not in DIMENSIONS]
     if unknown:
@@ -158,7 +158,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
             FOREGROUNDS[cell.foreground],
             Bulk(flows=cell.flows, start_s=shift_s(seed)),
             control,
-            # A start that takes a hundred round trips is not what is judged.
+            # On a long path slow start takes long; it is not part of the measurement.
             Times(warmup_s=5 if cell.rtt_ms < 100 else 15, measure_s=args.measure_s, drain_s=2),
             seed=seed,
             variant=cell.name,
@@ -171,7 +171,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 
 def harm_and_use(point: Point, alone: Point) -> tuple[float | None, float | None]:
-    """I and U as this foreground has them."""
+    """I and U by the definition for this foreground."""
     scenario = point.scenario
     window = scenario.window
     capacity_bps = scenario.path.mean_capacity_bps(window.start_us / 1e6, window.end_us / 1e6)
@@ -194,7 +194,7 @@ def _rows(points: Sequence[Point]) -> Rows:
     for point in points:
         scenario = point.scenario
         reference = alone.get((scenario.variant, scenario.seed))
-        # Without it nothing can be said of the others: they are missing from the page.
+        # Without a reference the other controls have no values, so the page lacks them.
         if reference is None or scenario.control.is_none:
             continue
         harm, use = harm_and_use(point, reference)
@@ -206,7 +206,7 @@ def _rows(points: Sequence[Point]) -> Rows:
                 "seed": scenario.seed,
                 "I_mean": harm,
                 "U": use,
-                # A combination is in no dimension's table.
+                # A combination belongs to no dimension's table.
                 "values": {d: getattr(cell, d) for d in DIMENSIONS} if cell else None,
             }
         )
@@ -216,7 +216,7 @@ def _rows(points: Sequence[Point]) -> Rows:
 def pages(
     rows: Sequence[dict], environment: Mapping[str, Any], commits: Sequence[str]
 ) -> dict[str, bytes]:
-    """Files by name, from rows that were measured now or kept."""
+    """The pages by file name, from rows measured now or stored."""
     return scoreboard.files(rows, environment, commits, DIMENSIONS)
 
 

@@ -1,15 +1,15 @@
-"""How well imtcp measures available bandwidth, against the truth.
+"""The error of imtcp's measurements of available bandwidth.
 
 The path has 100 Mbit/s and a round trip of 30 ms; for another capacity all rates change in
 proportion.  The cross traffic is one of these:
 
-* UDP of 0, 30 or 60 % of the capacity;
-* UDP in steps that leave 70, 30 and 50 % (the shape of [BG fig. 12]);
-* ten TCP flows of 4 Mbit/s, of which one joins each second (the same shape).
+* UDP of a constant rate, with none or a part of the capacity;
+* UDP in steps (the shape of [BG fig. 12]);
+* ten TCP flows of 4 Mbit/s, one joining each second (the same shape).
 
 The truth is the capacity less the cross traffic's schedule, in whole frames.  It is exact by
-construction; with TCP it is exact once each flow has its rate.  Errors are those of valid results,
-in per cent of the truth.  A result within :data:`SETTLE_US` after a step does not count: its
+construction; with TCP it is exact once each flow has its rate.  Errors are of valid results, in per
+cent of the truth.  A result within :data:`SETTLE_US` after a step does not count, because its
 packets saw both rates.
 """
 
@@ -32,11 +32,11 @@ from imtcp_lab.topology import FRAME_BYTES, PAYLOAD_BYTES, Dumbbell, bdp_pkts
 from imtcp_lab.traffic import Bulk, Steady, Times, Udp, shift_s
 
 CAPACITY_BPS = 100e6
-#: Behind it, and two bandwidth-delay products where that is more.
+#: Packets in the bottleneck's buffer, or two bandwidth-delay products if that is more.
 BUFFER_PKTS = 1000
-#: After a step results may rest on packets from before it.
+#: For this time after a step, results may rest on packets from before it.
 SETTLE_US = 300_000
-#: A smoothed value this near to the new truth has found it; a smaller step need not be found.
+#: A smoothed value this near to the new truth has found it. Smaller steps do not count.
 FOUND_SHARE = 0.2
 STEP_S = 8
 #: The TCP flows of [BG fig. 12].
@@ -44,13 +44,13 @@ FLOWS = 10
 FLOW_BPS = 4e6
 JOIN_S = 1.0
 
-#: The mix of sizes seen on backbones: many small, some middling, many full.
+#: Frame sizes as on backbones: many small, some middling, many full.
 MIXED_FRAMES = (90, 90, 590, FRAME_BYTES, FRAME_BYTES)
-#: Ethernet, IPv4 and UDP.
+#: Headers of Ethernet, IPv4 and UDP.
 UDP_HEADER_BYTES = 42
 #: A schedule of rates: (start in s, bit/s).
 Steps = Sequence[tuple[float, float]]
-#: Cross traffic by name, on a path of :data:`CAPACITY_BPS`.
+#: Cross traffic by name, at :data:`CAPACITY_BPS`.
 CROSS: dict[str, Steps] = {
     "0pct": ((0, 0),),
     "30pct": ((0, 30e6),),
@@ -70,17 +70,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def scaled(name: str, capacity_bps: float) -> Steps:
-    """Cross traffic in the same shares of another capacity."""
+    """Cross traffic with the same shares of another capacity."""
     return tuple((start_s, bps * capacity_bps / CAPACITY_BPS) for start_s, bps in CROSS[name])
 
 
 def schedule_text(steps: Steps) -> str:
-    """As ``imtcp-load udp --schedule`` reads it."""
+    """The schedule as text for ``imtcp-load udp --schedule``."""
     return ",".join(f"{start_s:g}:{rate_bps:.0f}" for start_s, rate_bps in steps)
 
 
 def true_available_bps(steps: Steps, t_us: float, capacity_bps: float = CAPACITY_BPS) -> float:
-    """Capacity less what the schedule sends at that time."""
+    """Capacity less the schedule's rate at that time."""
     rate_bps = 0.0
     for start_s, step_bps in steps:
         if t_us >= start_s * 1e6:
@@ -123,7 +123,7 @@ def _scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 
 def valid_results(point: Point, steps: Steps) -> pl.DataFrame:
-    """Valid measurements in the judged window, with truth and error."""
+    """Valid measurements in the window, with truth and error."""
     window = point.scenario.window
     capacity_bps = point.scenario.path.capacity_bps
     events = point.tables.get("events")
@@ -146,7 +146,7 @@ def valid_results(point: Point, steps: Steps) -> pl.DataFrame:
 
 
 def large_steps_s(steps: Steps, capacity_bps: float = CAPACITY_BPS) -> list[float]:
-    """When the truth changes by more than what counts as found."""
+    """Times of steps that are large enough to be found."""
     out = []
     for (_, before_bps), (start_s, after_bps) in pairwise(steps):
         truth_bps = capacity_bps - after_bps
@@ -156,7 +156,7 @@ def large_steps_s(steps: Steps, capacity_bps: float = CAPACITY_BPS) -> list[floa
 
 
 def time_to_find_us(point: Point, step_s: float) -> float:
-    """From a step until the smoothed value is near the new truth; NaN if never."""
+    """Time from a step until the smoothed value is near the new truth; NaN if never."""
     events = point.tables.get("events")
     if events is None:
         return math.nan
@@ -173,10 +173,10 @@ def time_to_find_us(point: Point, step_s: float) -> float:
 
 
 def carried_share(point: Point, steps: Steps) -> float:
-    """UDP cross traffic that arrived, of what was planned; NaN where none was.
+    """The share of the planned UDP cross traffic that arrived; NaN without a plan.
 
-    Much less than 1 says that the truth is wrong: the guest's processor does not carry as much, or
-    the bottleneck dropped it.
+    If it is much less than 1, the truth is wrong: the guest's processor was too slow, or the
+    bottleneck dropped packets.
     """
     window = point.scenario.window
     udp = point.tables.get("udp")

@@ -1,22 +1,8 @@
-"""U and I beside web-like traffic: the project's scoreboard.
+"""U and I beside web-like traffic.
 
-The link has 50 Mbit/s, the background a round trip of 30 ms, and the web a load of 40 %.  There
-are two buffers, 1000 packets (some 8 BDP) and one BDP, and 1 or 5 background flows.
-
-Earlier trials, with 1000 packets and one flow, gave these orders of magnitude:
-
-========  ===  ======
-control    U     I
-========  ===  ======
-reno      1.0    70 %
-cubic     1.0   120 %
-tcp_lp    1.0    80 %
-bbr       1.0    40 %
-vegas     1.0    35 %
-nv       0.95     9 %
-cdg      0.45     2 %
-priority  1.0   0.2 %
-========  ===  ======
+The link has 50 Mbit/s, the background a round trip of 30 ms, and the web a load of 40 %.  Two
+buffers, 1000 packets and one BDP, are combined with 1 and 5 background flows.  Results are in
+lab/measurements.md.
 """
 
 from __future__ import annotations
@@ -40,7 +26,7 @@ LOAD = 0.4
 
 
 def _buffer(text: str) -> int | None:
-    """Packets; None: a bandwidth-delay product of the path."""
+    """A buffer in packets; None: one bandwidth-delay product of the path."""
     if text == "bdp":
         return None
     try:

@@ -17,12 +17,12 @@ the running kernel, in real time.  The script is the same as for lab vm run.
 example:
   lab netns run --out out/try try.sh
 """
-#: What topologies are built from.
+#: Programs that topologies need.
 QDISCS = ("netem", "fq", "fq_codel", "tbf", "htb", "prio", "pfifo")
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``netns`` and its commands."""
+    """Adds ``netns`` and its commands."""
     netns = subparsers.add_parser(
         "netns",
         help="namespaces on the running kernel",

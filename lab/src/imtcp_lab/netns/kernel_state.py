@@ -1,10 +1,12 @@
-"""Traces of a job in the running kernel outside its namespaces, and their removal.
+"""Changes that a job makes to the running kernel outside of its namespaces, and their removal.
 
-Congestion controls registered by BPF struct_ops belong to the whole machine, not
-to a network namespace.  ``/sys/fs/bpf`` says which of them are ours, so a job sees the machine's
-own instance of it. With a private one ``imtcp up`` would find no pins, though the name is taken.
-At its end a job's additions there go: only those with this project's names, since others may use
-the machine."""
+Congestion controls of BPF struct_ops belong to the whole machine, not to a network namespace.
+``/sys/fs/bpf`` shows which of them are ours, so a job sees the machine's own instance.  With a
+private instance ``imtcp up`` would find no pins, although the name is taken.
+
+A job's additions go at its end, but only those with this project's names, since others may use the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from imtcp_lab.engine import tools
 from imtcp_lab.netns import probe
 
 BPF_FS = Path("/sys/fs/bpf")
-#: Pins and congestion controls of this project begin so.
+#: Prefix of this project's pins and congestion controls.
 OURS = "imtcp"
 
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Mount the BPF file system if it is not; afterwards remove what was added."""
+    """Mounts the BPF file system if necessary; afterwards removes all additions."""
     mounted_here = not probe.is_mounted(BPF_FS)
     if mounted_here:
         subprocess.run(["mount", "-t", "bpf", "bpf", BPF_FS], check=True, capture_output=True)
@@ -53,7 +55,7 @@ def _pins() -> set[Path]:
 
 
 def _struct_ops() -> set[int]:
-    """Ids of our registered struct_ops maps; empty where bpftool is missing."""
+    """Ids of our registered struct_ops maps; empty without bpftool."""
     try:
         listed = json.loads(_bpftool("-j", "struct_ops", "list") or "[]")
     except ValueError:
@@ -73,7 +75,7 @@ def _bpftool(*arguments: str) -> str:
 
 @contextmanager
 def cgroup(name: str) -> Iterator[Path | None]:
-    """A control group for one job; all in it is killed and removed at the end."""
+    """A control group for one job; at the end all its processes are killed and it is removed."""
     mount = probe.cgroup2_mount()
     if mount is None:
         yield None

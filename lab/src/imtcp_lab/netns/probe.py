@@ -1,4 +1,4 @@
-"""Features of the running kernel for jobs in namespaces."""
+"""Features of the running kernel that jobs in namespaces need."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from imtcp_lab.job import MissingPrerequisite
 
 
 def require_root() -> None:
-    """Namespaces with their own network need root."""
+    """Raises unless root: network namespaces need it."""
     if os.geteuid() != 0:
         raise MissingPrerequisite("network namespaces need root: run it with sudo")
 
 
-#: A discipline cannot be tried without these.
+#: A test of a discipline needs these programs.
 _QDISC_ARGUMENTS = {"netem": "delay 1ms", "tbf": "rate 1mbit burst 10k limit 10k"}
 
 
 @cache
 def has_qdisc(kind: str) -> bool:
-    """Whether this kernel has the queueing discipline `kind` (tried in a new namespace)."""
+    """Whether this kernel has the queueing discipline `kind`; tested in a new namespace."""
     require_root()
     tc = tools.which("tc")
     if tc is None:
@@ -38,12 +38,12 @@ def has_qdisc(kind: str) -> bool:
 
 
 def has_netem() -> bool:
-    """Whether delays can come from netem; else use the program ``imtcp-delayline``."""
+    """Whether netem can make delays; otherwise use the program ``imtcp-delayline``."""
     return has_qdisc("netem")
 
 
 def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
-    """Where the unified control group hierarchy is mounted (it moves with the init system)."""
+    """The mount point of the unified control group hierarchy; it depends on the init system."""
     for line in mounts.read_text().splitlines():
         _, where, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -52,5 +52,5 @@ def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
 
 
 def is_mounted(where: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """Whether something is mounted exactly at `where`."""
+    """Whether a file system is mounted exactly at `where`."""
     return any(line.split()[1] == str(where) for line in mounts.read_text().splitlines())

@@ -18,17 +18,17 @@ from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import Job, JobResult, JobTimeout, Progress
 from imtcp_lab.netns import kernel_state, probe
 
-#: Work directories of jobs; whoever holds the lock may remove all others.
+#: Work directories of jobs; the holder of the lock may remove all others.
 PREFIX = "imtcp-lab-netns-"
-#: One for the machine: /run is root's, and a job is root.
+#: One lock for the machine: /run belongs to root, and so does a job.
 LOCK = Path("/run/imtcp-lab-netns.lock")
 LOG_TAIL_CHARS = 4000
-#: How often the job is looked at and `progress` called, seconds.
+#: Seconds between looks at the job, and between calls of `progress`.
 POLL_S = 0.25
 
-#: Runs as process 1 of the new namespaces: it mounts file systems that show them, then runs the
-#: job. /sys is mounted again for the namespace's own devices. The BPF file system and the control
-#: groups come back to the places that they have in the VM.
+#: Runs as process 1 of the new namespaces: mounts file systems that show them, then runs the job.
+#: /sys is mounted again to show the namespace's own devices. The BPF file system and the control
+#: groups return to the same places as in the VM.
 SETUP = """\
 set -e
 echo $$ >"$LAB_CGROUP/cgroup.procs"
@@ -51,12 +51,12 @@ exit $?
 class NetnsRunner:
     """A :class:`~imtcp_lab.job.Runner` with the running kernel's network, as root.
 
-    One job at a time on a machine: jobs share its cores and its congestion
-    controls.  A second caller waits.
+    Only one job runs at a time on a machine, because jobs share its cores and its congestion
+    controls. A second caller waits.
     """
 
     def run(self, job: Job, progress: Progress | None = None) -> JobResult:
-        """Run `job`; `progress` gets the real seconds done.
+        """Runs `job`; `progress` gets the real seconds done.
 
         Raises :class:`JobTimeout` after ``limit_virtual_s`` real seconds.
         """
@@ -82,7 +82,7 @@ class NetnsRunner:
 
 @contextmanager
 def _work_directory() -> Iterator[Path]:
-    """A directory for one job; also removes what a killed process left."""
+    """A directory for one job; also removes directories of killed jobs."""
     for stale in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         shutil.rmtree(stale, ignore_errors=True)
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -95,7 +95,7 @@ def _work_directory() -> Iterator[Path]:
 def _lay_out(
     directory: Path, job: Job, available: tools.Tools, group: Path | None
 ) -> dict[str, str]:
-    """Write the job's files and links to its tools; the job's environment."""
+    """Writes the job's files and links to its tools; returns the job's environment."""
     for name in ("bin", "applets", "work", "out", "tmp", "home"):
         (directory / name).mkdir()
     for name, program in available.programs.items():
@@ -112,7 +112,7 @@ def _lay_out(
         path.chmod(0o755)
     (directory / "job.sh").write_text(job.warmup + job.script)
     environment = {
-        # Applets last: the system's own programs are what it measures.
+        # Applets come last: the job is to use the system's own programs.
         "PATH": f"{directory}/bin:{tools.SYSTEM_PATH}:{directory}/applets",
         "HOME": str(directory / "home"),
         "OUT": str(directory / "out"),
@@ -136,7 +136,7 @@ def _supervise(
     job: Job,
     progress: Progress | None,
 ) -> int | None:
-    """Run the script; its exit code, or None when its time is used up."""
+    """Runs the script; returns its exit code, or None if its time is over."""
     namespaces = ["--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
     command = [
         *("setpriv", "--pdeathsig", "KILL", "unshare", *namespaces),
@@ -164,7 +164,7 @@ def _supervise(
             if progress is not None:
                 progress(passed)
     finally:
-        # The end of unshare ends process 1 of the namespace, and that all others.
+        # unshare ends process 1 of the namespace when it ends, and so all processes in it.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

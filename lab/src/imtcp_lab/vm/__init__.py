@@ -1,4 +1,4 @@
-"""Guests in virtual time: same job, same kernel, same bytes."""
+"""Guests in virtual time: an equal job on an equal kernel gives equal bytes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ KERNELS = (*kernels.SERIES, FAST)
 def guests_of(
     kernel: str = DEFAULT_KERNEL, memory_mb: int = DEFAULT_MEMORY_MB
 ) -> VmRunner | UmlRunner:
-    """Runs jobs in guests of one of :data:`KERNELS`, with so many MiB of memory each."""
+    """A runner with guests of one of :data:`KERNELS`, each with this many MiB of memory."""
     if kernel == FAST:
         return UmlRunner(memory_mb=memory_mb)
     return VmRunner(kernel=kernel, memory_mb=memory_mb)
 
 
 def get_kernel(kernel: str, *, update: bool = False) -> Kernel:
-    """One of :data:`KERNELS`: the cached one, else (or with `update`) the newest.
+    """The kernel of this name: a cached one, or (also with `update`) the newest.
 
-    Raises :class:`~imtcp_lab.job.MissingPrerequisite` where it cannot be had.
+    Raises :class:`~imtcp_lab.job.MissingPrerequisite` if it is not available.
     """
     return uml_kernel.get(update=update) if kernel == FAST else kernels.get(kernel, update=update)
 
 
 def is_built() -> bool:
-    """Whether the fast guests' kernel is there."""
+    """Whether the fast guests' kernel is built."""
     return uml_kernel.cached() is not None
 
 

@@ -1,8 +1,7 @@
 """A private apt directory with Debian 12's suites, from the machine's own mirrors.
 
-On a newer Debian the archives that apt knows lack the older kernel series, but
-the same mirrors carry Debian 12's suites.  The lists go into the cache; the
-system's apt is not touched.
+On a newer Debian, apt's archives lack the older kernel series, but the same mirrors carry Debian
+12's suites.  The package lists go into the cache; the system's apt stays as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ SUITE = "bookworm"
 
 
 def run(command: list[str], cwd: Path | None = None) -> str:
-    """Run a package tool; its output, or :class:`LabError` with its complaint."""
+    """Runs a package tool; returns its output, or raises :class:`LabError` with its message."""
     try:
         done = subprocess.run(
             command,
@@ -45,7 +44,7 @@ def system_options() -> list[str]:
 
 
 def mirrors(etc: Path = Path("/etc/apt")) -> dict[str, str]:
-    """Mirror URIs of this machine: of its main suite (``main``) and ``security``."""
+    """Mirror URIs of this machine, for the main suite (``main``) and ``security``."""
     found: dict[str, str] = {}
     for uri, suite in _entries(etc):
         if suite.endswith("-security"):
@@ -89,7 +88,7 @@ def sources(known: dict[str, str], keyring: Path = KEYRING) -> str:
 
 
 def bookworm_options() -> list[str]:
-    """Options that make apt use the private directory, its lists fresh."""
+    """Options that make apt use the private directory, with fresh lists."""
     text = sources(mirrors())
     root = paths.cache() / "apt"
     for name in ("lists/partial", "cache/archives/partial"):

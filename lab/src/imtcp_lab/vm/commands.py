@@ -33,7 +33,7 @@ example:
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``vm`` and its commands."""
+    """Adds ``vm`` and its commands."""
     vm = subparsers.add_parser(
         "vm",
         help="the virtual-time kernel VM",

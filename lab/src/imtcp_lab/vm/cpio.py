@@ -1,4 +1,4 @@
-"""A deterministic initramfs archive (cpio "newc"): same tree, same bytes."""
+"""A deterministic initramfs archive (cpio "newc"): an equal tree gives equal bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 @dataclass
 class Archive:
-    """Files by absolute path; owner root, time 0, sorted when written."""
+    """Files by absolute path; in the archive the owner is root, the time 0 and the order sorted."""
 
     _entries: dict[str, tuple[int, bytes, int]] = field(default_factory=dict)
 
@@ -17,22 +17,22 @@ class Archive:
         return _relative(path) in self._entries
 
     def directory(self, path: str, mode: int = 0o755) -> None:
-        """Add a directory and those above it."""
+        """Adds a directory and its parents."""
         self._parents(path)
         self._entries.setdefault(_relative(path), (stat.S_IFDIR | mode, b"", 0))
 
     def file(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Add a regular file; a later one replaces an earlier one."""
+        """Adds a regular file, which replaces an earlier one."""
         self._parents(path)
         self._entries[_relative(path)] = (stat.S_IFREG | mode, content, 0)
 
     def symlink(self, path: str, to: str) -> None:
-        """Add a symbolic link at `path` that points to `to`."""
+        """Adds a symbolic link at `path` that points to `to`."""
         self._parents(path)
         self._entries[_relative(path)] = (stat.S_IFLNK | 0o777, to.encode(), 0)
 
     def device(self, path: str, major: int, minor: int, mode: int = 0o600) -> None:
-        """Add a character device."""
+        """Adds a character device."""
         self._parents(path)
         self._entries[_relative(path)] = (stat.S_IFCHR | mode, b"", (major << 8) | minor)
 
@@ -42,7 +42,7 @@ class Archive:
                 self._entries.setdefault(str(parent), (stat.S_IFDIR | 0o755, b"", 0))
 
     def to_bytes(self) -> bytes:
-        """The archive.  Parents sort before what they hold."""
+        """The archive.  Parents come before their contents."""
         pieces: list[bytes] = []
         size = 0
 

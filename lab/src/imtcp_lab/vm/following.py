@@ -1,4 +1,4 @@
-"""A guest's frames until its job is done."""
+"""Reads a guest's frames until its job is done."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from imtcp_lab.job import Cost, GuestCrashed, Job, JobResult, JobTimeout, Progre
 from imtcp_lab.vm.frames import named_file
 from imtcp_lab.vm.guest import Guest
 
-#: Wall-clock seconds without a tick (one each half virtual second) after which
-#: a guest counts as hung; heavy traffic takes some wall seconds per virtual one.
+#: A guest counts as hung after this many wall-clock seconds without a tick. It ticks every half
+#: virtual second; heavy traffic takes some wall-clock seconds per virtual one.
 STALL_S = 300.0
 LOG_TAIL_CHARS = 4000
 
@@ -22,10 +22,10 @@ def follow(
     environment: Mapping[str, str],
     stall_s: float,
 ) -> JobResult:
-    """What `job` leaves; `progress` gets virtual seconds, every half of one.
+    """Returns the results of `job`; `progress` gets virtual seconds, every half second.
 
-    Raises :class:`JobTimeout` when the virtual time is used up and :class:`GuestCrashed` when
-    the guest panics, hangs for `stall_s` wall-clock seconds or is killed.
+    Raises :class:`JobTimeout` when the virtual time is used up, and :class:`GuestCrashed` when the
+    guest panics, hangs for `stall_s` wall-clock seconds or is killed.
     """
     started_s = time.monotonic()
     log: list[bytes] = []

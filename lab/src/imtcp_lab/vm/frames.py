@@ -1,4 +1,4 @@
-"""Frames that the guest's agent sends; ``lab/guest/agent.c`` is their reference."""
+"""Frames from the guest's agent; ``lab/guest/agent.c`` defines them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Frames:
     _pending: bytearray = field(default_factory=bytearray)
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
-        """The frames that `data` completes."""
+        """The frames that become complete with `data`."""
         self._pending += data
         done: list[tuple[str, bytes]] = []
         start = 0

@@ -1,7 +1,7 @@
-"""A guest's process: its channels to the host, its end.
+"""A guest's process: its channels to the host, and its end.
 
-A channel is a file that the guest's program writes and the host reads: it looks at the file's
-length now and then instead of being woken for each byte.
+A channel is a file that the guest's program writes and the host reads.  The host polls the file's
+length, which is cheaper than a wake-up for each byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from imtcp_lab.job import GuestCrashed
 from imtcp_lab.vm.frames import Frames
 
 CONSOLE_TAIL_BYTES = 4000
-#: How often the channels are looked at, seconds.
+#: Seconds between two polls of the channels.
 POLL_S = 0.02
 
 
@@ -33,7 +33,7 @@ class Channel:
 
     @classmethod
     def of(cls, path: Path) -> Channel:
-        """One that another program writes by its name."""
+        """A channel that another program writes by its file name."""
         return cls(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def __enter__(self) -> Channel:
@@ -43,7 +43,7 @@ class Channel:
         self.close()
 
     def news(self) -> bytes:
-        """Text that was written since the last call."""
+        """The text written since the last call."""
         size = os.fstat(self.fd).st_size
         pieces = []
         while self._read < size:
@@ -59,12 +59,12 @@ class Channel:
         return data.decode("utf-8", "replace").strip()
 
     def close(self) -> None:
-        """Release it."""
+        """Closes the file."""
         os.close(self.fd)
 
 
 class Memory(Channel):
-    """An anonymous file that a child opens by its descriptor's name."""
+    """An anonymous file that a child process opens through the descriptor."""
 
     def __init__(self, name: str, content: bytes = b"") -> None:
         super().__init__(os.memfd_create(name))
@@ -73,12 +73,12 @@ class Memory(Channel):
             view = view[os.write(self.fd, view) :]
 
     def resize(self, size: int) -> None:
-        """Make it `size` bytes long; what is added reads as zeros."""
+        """Makes it `size` bytes long; added bytes read as zeros."""
         os.ftruncate(self.fd, size)
 
     @property
     def path(self) -> str:
-        """How a child that inherited the descriptor opens it."""
+        """The path by which a child with the inherited descriptor opens it."""
         return f"/dev/fd/{self.fd}"
 
 
@@ -95,8 +95,11 @@ class Guest:
     _frames: Frames = field(default_factory=Frames)
 
     def frames(self, stall_s: float) -> Iterator[tuple[str, bytes]]:
-        """Frames as they come; raises when the guest is gone or says nothing
-        for `stall_s` wall-clock seconds (it ticks while it runs)."""
+        """Yields frames as they arrive.
+
+        Raises when the guest is gone, or silent for `stall_s` wall-clock seconds (it ticks while it
+        runs).
+        """
         heard = time.monotonic()
         while True:
             ended = self.process.poll() is not None
@@ -115,7 +118,7 @@ class Guest:
                 self.process.wait(POLL_S)
 
     def obituary(self) -> str:
-        """Why it is gone (or, if it is not, that it does not answer)."""
+        """The reason for the guest's end, or that it does not answer."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(1)
         if self.process.returncode is None:
@@ -130,7 +133,7 @@ class Guest:
         return f"the guest kernel stopped before the job was done{reason}"
 
     def peak_memory_mb(self) -> float:
-        """Most that its process had in memory so far; NaN of one that has ended already."""
+        """Peak memory of the guest's process so far; NaN after its end."""
         with suppress(OSError):
             status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
             for line in status.splitlines():
@@ -139,11 +142,11 @@ class Guest:
         return math.nan
 
     def console_tail(self) -> str:
-        """The end of what the guest kernel printed."""
+        """The end of the guest kernel's output."""
         return self.console.tail(CONSOLE_TAIL_BYTES)
 
     def kill(self) -> None:
-        """End it now."""
+        """Kills the guest now."""
         with suppress(ProcessLookupError):
             self.process.kill()
         self.process.wait()
@@ -158,11 +161,11 @@ def running(
     inherited: Sequence[int] = (),
     where: Path | None = None,
 ) -> Iterator[Guest]:
-    """Start `command`, whose guest writes to `frames` and `console`; always end it.
+    """Starts `command`, whose guest writes to `frames` and `console`; always ends it.
 
-    Without a console of its own, the guest's is what the program prints.  It dies with the thread
-    that started it, even when that is killed: setpriv asks the kernel for that between fork and
-    exec.
+    Without a separate console, the console is the program's output.  The guest dies with the thread
+    that started it, even if that thread is killed: setpriv asks the kernel for this between fork
+    and exec.
     """
     errors = Memory("errors")
     try:

@@ -50,7 +50,7 @@ _ETC = {
 
 @dataclass(frozen=True)
 class Initramfs:
-    """The archive with what identifies it."""
+    """The archive, and data that identifies it."""
 
     content: bytes
     digest: str
@@ -59,9 +59,9 @@ class Initramfs:
 
 
 def build(kernel: Kernel, warmup: str = "") -> Initramfs:
-    """The archive for `kernel` from the tools that this machine has now.
+    """Makes the archive for `kernel` from this machine's tools.
 
-    The guest runs the script `warmup` before it is saved.
+    The guest runs the script `warmup` before its snapshot.
     """
     available = tools.find()
     archive = Archive()
@@ -92,7 +92,7 @@ def build(kernel: Kernel, warmup: str = "") -> Initramfs:
 def _add_programs(archive: Archive, available: tools.Tools) -> None:
     for name, path in available.programs.items():
         _add_executable(archive, f"/usr/bin/{name}", path)
-    # The shell is dash: busybox's own would run its own ip and tc.
+    # The shell is dash, because busybox's shell would run its own ip and tc.
     archive.symlink("/usr/bin/sh", "dash")
     for helper in map(Path, tools.HELPER_FILES):
         if helper.is_file():
@@ -110,7 +110,7 @@ def _add_executable(archive: Archive, to: str, path: Path) -> None:
 
 
 def _add_applets(archive: Archive, busybox: Path) -> None:
-    """A link for every applet whose name no real program has."""
+    """Adds a link for every applet, except where a real program has the name."""
     done = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
     for name in done.stdout.split():
         if f"/usr/bin/{name}" not in archive:

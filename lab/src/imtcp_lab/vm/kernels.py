@@ -1,4 +1,4 @@
-"""Stock Debian kernels: the newest cloud image of a series, unpacked, never installed."""
+"""Stock Debian kernels: the newest cloud image of a series, unpacked but not installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from imtcp_lab.engine.lock import locked
 from imtcp_lab.job import LabError, MissingPrerequisite
 from imtcp_lab.vm import aptdir
 
-#: The series the project promises to run on.
+#: The series on which the project promises to run.
 SERIES = ("6.1", "6.12")
 
 
@@ -25,11 +25,11 @@ class Kernel:
     """An unpacked kernel package."""
 
     series: str
-    #: As ``uname -r`` prints it, e.g. ``6.12.117+deb12-cloud-amd64``.
+    #: As in ``uname -r``, e.g. ``6.12.117+deb12-cloud-amd64``.
     release: str
     #: The Debian package's version, e.g. ``6.12.117-1~deb12u1``.
     package_version: str
-    #: Where the package is unpacked.
+    #: The directory of the unpacked package.
     tree: Path
 
     @property
@@ -51,7 +51,7 @@ def _directory() -> Path:
 
 
 def cached(series: str) -> Kernel | None:
-    """The newest unpacked kernel of `series`, without any network."""
+    """The newest unpacked kernel of `series`; uses no network."""
     _check(series)
     found = []
     for tree in _directory().glob(f"{series}@*"):
@@ -61,9 +61,9 @@ def cached(series: str) -> Kernel | None:
 
 
 def get(series: str, *, update: bool = False) -> Kernel:
-    """The kernel of `series`: the cached one, else (or with `update`) the newest.
+    """The kernel of `series`: a cached one, or (also with `update`) the newest.
 
-    Raises :class:`MissingPrerequisite` when no archive known here carries it.
+    Raises :class:`MissingPrerequisite` if no known archive carries it.
     """
     kernel = cached(series)
     if kernel is not None and not update:
@@ -81,7 +81,7 @@ def _check(series: str) -> None:
 
 
 def _fetch(series: str) -> Kernel:
-    """Download from the machine's own archives, else from a private bookworm list."""
+    """Downloads it from the machine's own archives, or from a private bookworm list."""
     troubles = []
     for options in (aptdir.system_options, aptdir.bookworm_options):
         try:
@@ -104,7 +104,7 @@ def _fetch_with(series: str, options: list[str], work: Path) -> Kernel:
     kernel = Kernel(series, release, version, tree)
     if tree.is_dir():
         return kernel
-    # apt drops to the user _apt where it can; it may write here then.
+    # apt drops to the user _apt if it can; this user may write here.
     work.chmod(0o777)
     aptdir.run(["apt-get", *options, "download", f"{package}={version}"], cwd=work)
     archives = list(work.glob("*.deb"))
@@ -137,7 +137,7 @@ def newest_package(series: str, options: list[str]) -> tuple[str, str]:
 
 @functools.cmp_to_key
 def _version_key(left: str, right: str) -> int:
-    """Order of Debian package versions, by dpkg itself."""
+    """Compares two Debian package versions, with dpkg."""
 
     def holds(relation: str) -> bool:
         command = ["dpkg", "--compare-versions", left, relation, right]
@@ -149,7 +149,7 @@ def _version_key(left: str, right: str) -> int:
 
 
 def remove_all() -> None:
-    """Forget every unpacked kernel."""
+    """Removes every unpacked kernel."""
     if _directory().is_dir():
         with locked(_directory() / "lock"):
             for entry in _directory().iterdir():
@@ -158,7 +158,7 @@ def remove_all() -> None:
 
 
 def size_bytes() -> int:
-    """Space that the unpacked kernels take."""
+    """Disk space of the unpacked kernels."""
     total = 0
     for root, _, names in os.walk(_directory()):
         total += sum((Path(root) / name).lstat().st_size for name in names)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-#: Names as in modprobe; a trailing ``*`` takes every module of that prefix.
-#: Missing ones (built in, or not in this series) are left out.
+#: Names as in modprobe; a trailing ``*`` matches every module with that prefix. Missing modules are
+#: skipped: they are built in, or this series lacks them.
 WANTED = (
     "veth",
     "dummy",
@@ -49,20 +49,20 @@ def _name(path: Path) -> str:
 
 
 def read(path: Path) -> bytes:
-    """A module's ELF file, unpacked."""
+    """A module's unpacked ELF file."""
     data = path.read_bytes()
     return lzma.decompress(data) if path.suffix == ".xz" else data
 
 
 def dependencies(elf: bytes) -> list[str]:
-    """Names of the modules that this one needs, from its ``.modinfo``."""
+    """Names of the modules on which this one depends, from its ``.modinfo``."""
     match = _DEPENDS.search(elf)
     names = match[1].decode().split(",") if match else []
     return [name.replace("-", "_") for name in names if name]
 
 
 def in_order(tree: Path, wanted: Iterable[str] = WANTED) -> dict[str, bytes]:
-    """Modules below `tree` by name, each after those it depends on."""
+    """Modules below `tree` by name, each after its dependencies."""
     found = {_name(p): p for p in sorted(tree.rglob("*.ko*")) if _SUFFIX.search(p.name)}
     ordered: dict[str, bytes] = {}
 

@@ -18,7 +18,7 @@ class Monitor:
         self._events: list[dict[str, Any]] = []
 
     def arguments(self) -> list[str]:
-        """The part of QEMU's command that opens the other end."""
+        """The part of QEMU's command line that opens the other end."""
         return [
             *("-chardev", f"socket,id=monitor,fd={self.guest_end.fileno()}"),
             *("-mon", "chardev=monitor,mode=control"),
@@ -30,14 +30,14 @@ class Monitor:
         self.guest_end.close()
 
     def connect(self, timeout_s: float) -> None:
-        """Greet QEMU; call it once the child is started."""
+        """Does the greeting with QEMU; call it after the start of the child."""
         self.guest_end.close()
         self._host.settimeout(timeout_s)
         self._message()  # the greeting
         self.command("qmp_capabilities")
 
     def command(self, name: str, **arguments: object) -> Any:  # noqa: ANN401
-        """Run one command; its return value."""
+        """Runs one command; returns its value."""
         text = json.dumps({"execute": name, "arguments": arguments}).encode()
         self._host.sendall(text)
         while True:
@@ -49,7 +49,7 @@ class Monitor:
             self._events.append(message)
 
     def wait_event(self, name: str) -> None:
-        """Wait until the event has come."""
+        """Waits for the event."""
         while True:
             while self._events:
                 if self._events.pop(0).get("event") == name:
@@ -57,10 +57,10 @@ class Monitor:
             self._events.append(self._message())
 
     def save_devices(self, path: str) -> None:
-        """Write the state of the stopped guest's processor and devices.
+        """Writes the state of the stopped guest's processor and devices.
 
-        ``migrate`` aborts QEMU under rr, because it reads clocks in a thread of
-        its own; this command does the same work in the main loop, less the memory.
+        ``migrate`` aborts QEMU under rr, because its own thread reads clocks.  This command does
+        the same work in the main loop, except for the memory.
         """
         self.command("xen-save-devices-state", filename=path)
 

@@ -1,4 +1,4 @@
-"""QEMU: its version, the machine that it is, how one is started."""
+"""QEMU: its version, its machine, and its start."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from imtcp_lab.vm.guest import Guest, Memory
 
 PROGRAM = "qemu-system-x86_64"
 MACHINE = "microvm,isa-serial=on,rtc=on,pit=on,pic=on"
-#: rr=record makes the main loop's events part of the instruction count; without
-#: it one run in three differs.  Nothing is ever replayed, hence /dev/null.
+#: rr=record makes the main loop's events part of the instruction count; without it, runs differ.
+#: Nothing is ever replayed, hence /dev/null.
 ICOUNT = "shift=0,sleep=off,rr=record,rrfile=/dev/null"
-#: All that QEMU can emulate but fast strings. With these the kernel copies and clears byte by byte:
-#: one turn through QEMU's loop, and one virtual nanosecond, for each byte. A guest takes half as
-#: long again with them.
+#: All features that QEMU can emulate, except fast strings. With these the kernel copies and clears
+#: byte by byte, each with a turn of QEMU's loop and a virtual nanosecond, which makes a guest
+#: slower.
 PROCESSOR = "max,-erms"
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 nokaslr mitigations=off nr_cpus=1 tsc=reliable "
@@ -44,11 +44,12 @@ def version() -> str:
 
 
 def machine_arguments(memory_mb: int, seed: int, ram: str, *, share: bool) -> list[str]:
-    """The part of the command that saving and resuming have in common.
+    """The part of the command line that saving and resuming share.
 
-    The guest's memory is the file `ram`. It is shared while the guest boots, so that the file is
-    the saved memory. It is private in a run, which then starts at once and copies only the pages
-    that it writes."""
+    The guest's memory is the file `ram`.  It is shared while the guest boots, so that the file is
+    the saved memory.  It is private in a run, which so starts at once and copies only the pages
+    that it writes.
+    """
     backend = f"id=ram,size={memory_mb}M,mem-path={ram},share={'on' if share else 'off'}"
     return [
         *("-M", f"{MACHINE},memory-backend=ram"),
@@ -78,7 +79,7 @@ def machine_arguments(memory_mb: int, seed: int, ram: str, *, share: bool) -> li
 
 @contextmanager
 def running(arguments: Sequence[str], inherited: Sequence[int] = ()) -> Iterator[Guest]:
-    """Start QEMU with `arguments` and the guest's channels; always end it."""
+    """Starts QEMU with `arguments` and the guest's channels; always ends it."""
     channels = [Memory("frames"), Memory("console")]
     frames, console = channels
     command = [

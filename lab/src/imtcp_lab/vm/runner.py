@@ -22,8 +22,8 @@ DEFAULT_MEMORY_MB = 512
 class VmRunner:
     """A :class:`~imtcp_lab.job.Runner` on a stock Debian kernel in virtual time.
 
-    The same job gives the same bytes, on a busy machine too.  Runs in parallel
-    threads and processes do not know each other; each uses one core.
+    Equal jobs give equal bytes, even on a busy machine.  Runs in parallel threads and processes are
+    independent; each uses one core.
     """
 
     #: Series of the guest's kernel, one of :data:`kernels.SERIES`.
@@ -35,7 +35,7 @@ class VmRunner:
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        """Travels to worker processes without what only this process holds."""
+        """State for worker processes, without the objects of this process."""
         names = ("kernel", "memory_mb", "stall_s")
         return {name: getattr(self, name) for name in names}
 
@@ -43,11 +43,11 @@ class VmRunner:
         self.__init__(**state)  # type: ignore[misc]
 
     def prepare(self, warmup: str = "") -> snapshot.Snapshot:
-        """Boot a guest, run `warmup` in it and save it, unless that is done; :meth:`run` does it by
-        itself."""
+        """Boots a guest, runs `warmup` in it and saves it, unless a snapshot exists. :meth:`run`
+        calls it."""
         with self._lock:
             saved = self._snapshots.get(warmup)
-            # It may have been pruned by another process meanwhile.
+            # Another process may have pruned it meanwhile.
             if saved is None or not saved.path.is_dir():
                 kernel = kernels.get(self.kernel)
                 archive = initramfs.build(kernel, warmup)
@@ -56,18 +56,18 @@ class VmRunner:
             return saved
 
     def _open(self, warmup: str) -> tuple[snapshot.Snapshot, snapshot.Opened]:
-        """The snapshot and what to load it from."""
+        """The snapshot, and its open files."""
         while True:
             saved = self.prepare(warmup)
-            # Another process may prune it between the look and the open.
+            # Another process may prune it before the open.
             with suppress(FileNotFoundError):
                 return saved, saved.open()
 
     def run(self, job: Job, progress: Progress | None = None) -> JobResult:
-        """Run `job`; `progress` gets virtual seconds, every half of one.
+        """Runs `job`; `progress` gets virtual seconds, every half second.
 
-        Raises :class:`JobTimeout` when the virtual time is used up and
-        :class:`GuestCrashed` when the guest panics, hangs or QEMU is killed.
+        Raises :class:`JobTimeout` when the virtual time is used up, and :class:`GuestCrashed` when
+        the guest panics, hangs or QEMU is killed.
         """
         saved, opened = self._open(job.warmup)
         environment = {"runner": "vm", **saved.environment, "seed": str(job.seed)}
@@ -88,7 +88,7 @@ class VmRunner:
 
 
 def pack(job: Job) -> bytes:
-    """The tar that the agent unpacks: the same job gives the same bytes."""
+    """The tar that the agent unpacks: an equal job gives equal bytes."""
     content = io.BytesIO()
     members = {
         "run/job.settings": f"{job.seed} {round(job.limit_virtual_s * 1000)}\n".encode(),

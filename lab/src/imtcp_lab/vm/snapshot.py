@@ -1,7 +1,7 @@
-"""A booted guest on disk: one boot per kernel, initramfs, machine and memory.
+"""A booted guest on disk: one boot per kernel, initramfs, machine and memory size.
 
-A snapshot is a directory: ``ram`` (sparse, mapped privately by every run),
-``devices`` (some kilobytes) and ``about.json``.
+A snapshot is a directory with ``ram`` (sparse; every run maps it privately), ``devices`` (some
+kilobytes) and ``about.json``.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from imtcp_lab.vm.initramfs import Initramfs
 from imtcp_lab.vm.kernels import Kernel
 from imtcp_lab.vm.monitor import Monitor
 
-#: Snapshots kept, last used first; each takes 100 to 200 MB.
+#: Number of snapshots to keep, the last used ones; each takes 100 to 200 MB.
 KEEP = 12
-#: Wall-clock seconds without any news after which a boot counts as hung.
+#: A boot counts as hung after this many wall-clock seconds without output.
 BOOT_STALL_S = 300
-#: Seed of the boot; a job's own seed stirs the guest after it.
+#: Seed of the boot; a job's own seed takes effect after it.
 BOOT_SEED = 1
-#: Boots until a save is good; on a busy machine up to one in three is not.
+#: Attempts at a boot until a save is good; on a busy machine some saves are not.
 SAVES = 10
 PARTIAL = ".partial-"
-#: Age after which a partial one has lost its writer; saving takes seconds.
+#: A partial snapshot of this age has no writer any more; saving takes seconds.
 PARTIAL_AGE_S = 3600
 BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Opened:
-    """Descriptors of a snapshot's files; they stay good when it is pruned."""
+    """Open descriptors of a snapshot's files; they stay valid when it is pruned."""
 
     ram: int
     devices: int
 
     @property
     def ram_path(self) -> str:
-        """How a child that inherited the descriptor opens the memory."""
+        """The path by which a child with the inherited descriptor opens the memory."""
         return f"/dev/fd/{self.ram}"
 
     def close(self) -> None:
-        """Close both."""
+        """Closes both files."""
         os.close(self.ram)
         os.close(self.devices)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A saved guest and what it was made from."""
+    """A saved guest, and a description of its origin."""
 
     path: Path
     environment: dict[str, str]
 
     def open(self) -> Opened:
-        """Open it; raises FileNotFoundError when it was pruned."""
+        """Opens it; raises FileNotFoundError if it was pruned."""
         os.utime(self.path)  # used now: pruned last
         ram = os.open(self.path / "ram", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -76,12 +76,12 @@ class Snapshot:
 
 
 def directory() -> Path:
-    """Where snapshots are kept."""
+    """The directory of all snapshots."""
     return paths.cache() / "snapshots"
 
 
 def describe(kernel: Kernel, initramfs: Initramfs, memory_mb: int) -> dict[str, str]:
-    """Everything that decides about the guest's bytes."""
+    """Everything that decides the guest's bytes."""
     machine = qemu.machine_arguments(memory_mb, BOOT_SEED, "ram", share=True)
     return {
         "kernel": kernel.release,
@@ -95,12 +95,12 @@ def describe(kernel: Kernel, initramfs: Initramfs, memory_mb: int) -> dict[str, 
 
 
 def get(kernel: Kernel, initramfs: Initramfs, memory_mb: int) -> Snapshot:
-    """The snapshot for these; boots the guest once if there is none."""
+    """The snapshot for these; boots the guest once if none exists."""
     environment = describe(kernel, initramfs, memory_mb)
     key = hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:24]
     path = directory() / key
     while True:
-        # Another process may prune it between the look and the read.
+        # Another process may prune it before the read.
         with suppress(FileNotFoundError):
             about = json.loads((path / "about.json").read_text())
             return Snapshot(path, environment | {"guest_sha256": about["guest_sha256"]})
@@ -113,7 +113,7 @@ def get(kernel: Kernel, initramfs: Initramfs, memory_mb: int) -> Snapshot:
 def _make(
     path: Path, kernel: Kernel, initramfs: Initramfs, memory_mb: int, environment: dict[str, str]
 ) -> None:
-    """Boot the guest, save it beside `path`, then put it in place at once."""
+    """Boots and saves the guest beside `path`, then moves it into place in one step."""
     started = time.monotonic()
     try:
         partial = Path(tempfile.mkdtemp(dir=directory(), prefix=f"{path.name}{PARTIAL}"))
@@ -141,13 +141,13 @@ def _make(
 def _boot_and_save(
     partial: Path, kernel: Kernel, initramfs: Initramfs, memory_mb: int
 ) -> str | None:
-    """Save memory and devices below `partial`; the digest of both.
+    """Saves memory and devices below `partial`; returns the digest of both.
 
-    None if the save caught QEMU's clock on its way (see :mod:`devicestate`).
+    It returns None if QEMU's clock skipped during the save (see :mod:`devicestate`).
     """
     archive = Memory("initramfs", initramfs.content)
-    # Not in the final file at once: on a full disk, writing to mapped memory
-    # would kill QEMU without a reason given.
+    # Do not write to the final file at once: on a full disk, writing to mapped memory would kill
+    # QEMU without a message.
     ram, devices = Memory("ram"), Memory("devices")
     ram.resize(memory_mb << 20)
     monitor = Monitor()
@@ -161,8 +161,8 @@ def _boot_and_save(
     inherited = [memory.fd for memory in (archive, ram, devices)]
     try:
         with (
-            # With a second one free, QEMU's main loop always wins the race that
-            # devicestate tells of, and no save would be good.
+            # With a second processor, QEMU's main loop would always win the race that devicestate
+            # describes, and no save would be good.
             processors.one(always=True),
             qemu.running(arguments, [*inherited, monitor.guest_end.fileno()]) as guest,
         ):
@@ -190,7 +190,7 @@ def _boot_and_save(
 
 
 def _copy_sparse(memory: Memory, to: Path, digest: hashlib._Hash) -> str:
-    """Write `memory` to a file with holes for its zeros; `digest` with it added."""
+    """Writes `memory` to a sparse file; returns its digest, added to `digest`."""
     size = os.fstat(memory.fd).st_size
     zeros = bytes(BLOCK_BYTES)
     with to.open("wb") as file:
@@ -207,7 +207,7 @@ def _copy_sparse(memory: Memory, to: Path, digest: hashlib._Hash) -> str:
 
 
 def listing() -> list[dict[str, object]]:
-    """The snapshots there are, last used first."""
+    """All snapshots, last used first."""
     found = []
     for path in directory().glob("*/about.json"):
         if PARTIAL in path.parent.name:
@@ -222,10 +222,11 @@ def listing() -> list[dict[str, object]]:
 
 
 def prune(keep: int = KEEP) -> int:
-    """Remove all but the `keep` last used ones and what a crash left; how many."""
+    """Removes all but the `keep` last used ones, and the remains of crashes; returns their
+    number."""
     removed = 0
     for about in listing()[keep:]:
-        # Away under its name at once, so that nobody opens half of it.
+        # Rename it at once, so that nobody opens an incomplete one.
         path = Path(str(about["path"]))
         with suppress(OSError):
             gone = path.rename(f"{path}{PARTIAL}gone-{os.getpid()}")

@@ -1,9 +1,9 @@
-"""Runs jobs in User-mode Linux: the kernel is a program of the host, and time is its own.
+"""Runs jobs in User-mode Linux: the kernel is a program on the host, with its own time.
 
-A guest's processor is infinitely fast: its clock stands still while anything computes and jumps to
-the next timer when all wait.  So a path is measured without the host beside it, a virtual second
-costs what it really computes, and the same job gives the same bytes.  QEMU's guests
-(:mod:`imtcp_lab.vm.runner`) are the stock kernels, whose processor takes its time.
+A guest's processor is infinitely fast: its clock stands still during computation, and jumps to the
+next timer when all processes wait.  So the host's cost does not enter a measurement, a virtual
+second takes only its real computation, and equal jobs give equal bytes.  QEMU's guests
+(:mod:`imtcp_lab.vm.runner`) are stock kernels, whose processor takes time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from imtcp_lab.vm.guest import Channel, running
 from imtcp_lab.vm.runner import pack
 
 DEFAULT_MEMORY_MB = 768
-#: 2024-01-01, in nanoseconds: as the other guests begin.
+#: 2024-01-01 in nanoseconds, as in the other guests.
 STARTS_NS = 1704067200 * 10**9
 ARGUMENTS = (
     "time-travel=inf-cpu",
@@ -35,27 +35,27 @@ ARGUMENTS = (
     "con0=null,fd:1",
     "quiet",
     "panic=-1",
-    # Nothing random but the job's seed.
+    # Only the job's seed is random.
     "random.trust_cpu=on",
     "random.trust_bootloader=on",
-    # Paths are relative: the kernel stirs its arguments into its random numbers, too.
+    # Paths are relative, because the kernel's random numbers depend on its arguments.
     "initrd=initrd",
     "uml_dir=.",
     "umid=lab",
-    # An argument that the kernel does not know is in the environment of /init.
+    # The kernel puts unknown arguments into the environment of /init.
     "IMTCP_HOST=/proc/self/cwd",
 )
 
 
-#: Names of what guest and host share begin with this.
+#: Prefix of the directory that guest and host share.
 SHARED = "imtcp-uml-"
 
 
 @contextmanager
 def _directory() -> Iterator[Path]:
-    """The directory that guest and host share: in memory if there is room.
+    """The directory that guest and host share; in memory if possible.
 
-    It is locked as long as this process lives.  The directory of a killed one is removed.
+    This process keeps it locked, and removes the directories of killed ones.
     """
     memory = Path("/dev/shm")
     where = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
@@ -75,7 +75,7 @@ def _directory() -> Iterator[Path]:
 
 
 def _lock(path: Path) -> int | None:
-    """A descriptor that holds it locked; none where another process does, or has removed it."""
+    """A descriptor that locks the directory; None if another process holds or removed it."""
     try:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -98,14 +98,14 @@ class UmlRunner:
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        """Travels to worker processes without what only this process holds."""
+        """State for worker processes, without the objects of this process."""
         return {"memory_mb": self.memory_mb, "stall_s": self.stall_s}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
     def prepare(self, warmup: str = "") -> initramfs.Initramfs:
-        """The kernel is built and the archive made, unless that is done."""
+        """Builds the kernel and makes the archive, unless both exist."""
         with self._lock:
             archive = self._archives.get(warmup)
             if archive is None:
@@ -113,7 +113,7 @@ class UmlRunner:
             return archive
 
     def run(self, job: Job, progress: Progress | None = None) -> JobResult:
-        """Run `job` as :meth:`imtcp_lab.vm.runner.VmRunner.run` does."""
+        """Runs `job` like :meth:`imtcp_lab.vm.runner.VmRunner.run`."""
         archive, kernel = self.prepare(job.warmup), uml_kernel.get()
         with _directory() as shared:
             (shared / "initrd").write_bytes(archive.content)

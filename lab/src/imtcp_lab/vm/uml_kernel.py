@@ -1,7 +1,7 @@
-"""The kernel of the fast guests: Debian's own source, built as User-mode Linux.
+"""The kernel of the fast guests: Debian's source, built as User-mode Linux.
 
-Two things are added to the source (``lab/guest/uml``): the few instructions by which the
-kernel calls a congestion control in BPF, and that nothing random comes from the host.
+Two additions to the source are in ``lab/guest/uml``: the instructions with which the kernel calls a
+congestion control in BPF, and a change that keeps the host's randomness out.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from imtcp_lab.job import LabError, MissingPrerequisite
 from imtcp_lab.vm import aptdir
 from imtcp_lab.vm.kernels import Kernel
 
-#: As the option ``--kernel`` calls it.
+#: The name for the option ``--kernel``.
 SERIES = "uml"
 PACKAGE = "linux-source-6.12"
-#: Tools that build it, and the Debian package of each.
+#: Tools for the build, and the Debian package of each.
 BUILT_WITH = {
     "bc": "bc",
     "bison": "bison",
@@ -38,12 +38,12 @@ BUILT_WITH = {
     "xz": "xz-utils",
 }
 LIBRARIES = "libc6-dev, libelf-dev, zlib1g-dev"
-#: Our sources, and where each belongs in the kernel's.
+#: Our sources, and their places in the kernel's.
 ADDED = {
     "bpf_trampoline.c": "arch/um/kernel/bpf_trampoline.c",
     "perf_event.h": "arch/um/include/asm/perf_event.h",
 }
-#: Into the image in place of when, where and by whom it was built.
+#: Replaces the time, place and user of the build in the image.
 ANYWHERE = {
     "KBUILD_BUILD_TIMESTAMP": "2024-01-01",
     "KBUILD_BUILD_USER": "imtcp",
@@ -53,7 +53,7 @@ ANYWHERE = {
 
 @dataclass(frozen=True)
 class UmlKernel(Kernel):
-    """A kernel that is a program of the host and has all its modules in itself."""
+    """A kernel that is a program on the host, with all modules built in."""
 
     @property
     def image(self) -> Path:
@@ -62,7 +62,7 @@ class UmlKernel(Kernel):
 
     @property
     def modules(self) -> Path:
-        """An empty place."""
+        """An empty directory."""
         return self.tree / "modules"
 
 
@@ -71,13 +71,13 @@ def _ours() -> Path:
 
 
 def _digest() -> str:
-    """Names what is added to the source and how it is built."""
+    """A digest of the additions and of the build."""
     content = b"".join(path.read_bytes() for path in sorted(_ours().iterdir()))
     return hashlib.sha256(content).hexdigest()[:12]
 
 
 def cached() -> UmlKernel | None:
-    """The one that was built of these files last."""
+    """The last kernel built from these files."""
     found = sorted((paths.cache() / "kernels").glob(f"{SERIES}@*@*@{_digest()}"))
     if not found:
         return None
@@ -86,10 +86,10 @@ def cached() -> UmlKernel | None:
 
 
 def get(*, update: bool = False) -> UmlKernel:
-    """The kernel: the cached one, else (or with `update`) built, which takes minutes.
+    """The kernel: a cached one, or (also with `update`) a new build, which takes minutes.
 
-    Raises :class:`MissingPrerequisite` when no archive known here has its source or a program that
-    builds it is missing, and :class:`LabError` when it does not build.
+    Raises :class:`MissingPrerequisite` if no known archive has the source, or if a build program is
+    missing; raises :class:`LabError` if the build fails.
     """
     kernel = cached()
     if kernel is not None and not update:
@@ -136,7 +136,7 @@ def _build(directory: Path, work: Path) -> UmlKernel:
 def _fetch(work: Path) -> tuple[Path, str]:
     """Debian's source of the kernel, unpacked below `work`, and its version."""
     troubles = []
-    # apt drops to the user _apt where it can; it may write here then.
+    # apt drops to the user _apt if it can; this user may write here.
     work.chmod(0o777)
     for options in (aptdir.system_options, aptdir.bookworm_options):
         try:
@@ -155,7 +155,7 @@ def _fetch(work: Path) -> tuple[Path, str]:
 
 
 def _run(command: list[str], where: Path) -> None:
-    """Run it, quietly; raises :class:`LabError` with the first errors that it printed."""
+    """Runs it quietly; raises :class:`LabError` with its first errors."""
     environment = {**os.environ, **ANYWHERE, "LC_ALL": "C"}
     done = subprocess.run(
         command, cwd=where, env=environment, capture_output=True, text=True, check=False
