@@ -27,7 +27,7 @@ NOON = day.at(12, 0)
 
 def test_the_made_day_is_near_its_threshold_when_the_thesiss_advice_switched():
     threshold = day.THRESHOLD_MBPS[45]
-    # The states of advice in the thesis, which the shape must allow:
+    # Congestion control by the thesis's advice, which the shape must allow:
     #
     # time   table 4        figure 9
     # 0:15   on

@@ -2,8 +2,8 @@
 
 The thesis does not publish its trace, but some of its tables and figures give points of it. Tables
 3, 6 and 9 have TCP's throughput at five times of day. Tables 4, 7 and 10 show when the advice
-switched, and so do its figures of these transfers (9, 11 and 13). At those times the trace crosses
-the threshold of 42 Mbit/s. :data:`SHAPE` passes through all these points.
+switched; figures 9, 11 and 13 also show it. At those times the trace crosses the threshold of
+42 Mbit/s. :data:`SHAPE` passes through all these points.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
                  rt ══ bottleneck ══ rx 10.9.0.2 background, .3 UDP, .11… foreground
     fg 10.2.0.2 ─┘
 
-The dumbbell has only four namespaces and three veth pairs, because each packet hop costs processor
-time in virtual time.
+Packets cross only four namespaces and three veth pairs, because each hop costs processor time in
+virtual time.
 
 * **Bottleneck**: ``tbf`` on ``rt``'s device towards the receivers, with a ``pfifo`` or another
   discipline inside.  Its bucket holds one full frame plus the bytes that accrue in
