@@ -187,9 +187,7 @@ static inline const char *drive_bg(struct drive *d, struct imtcp_sample *s, uint
 		return NULL;
 	imtcp_bg_steer(&d->bg, &d->facts, d->params.delta_q8, &d->w, s);
 	DRIVE_CHECK(d->bg.window_q16 >= imtcp_bg_least_q16(d->facts.neighbours));
-	DRIVE_CHECK(!d->facts.cap_segs ||
-		    d->w.cwnd_segs <=
-			    d->facts.cap_segs + s->front_segs / IMTCP_BG_BESIDE_FRONT_DIV);
+	DRIVE_CHECK(!d->facts.cap_segs || d->w.cwnd_segs <= d->facts.cap_segs);
 	return NULL;
 }
 

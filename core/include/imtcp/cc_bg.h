@@ -427,7 +427,9 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 	window = imtcp_min(window, most_q16 + front_q16);
 	window = imtcp_max(window, least_q16);
 	b->window_q16 = window;
-	window = b->share_q16 = imtcp_bg_beside_front_q16(window, s->front_segs, is_new);
+	window = imtcp_min(imtcp_bg_beside_front_q16(window, s->front_segs, is_new),
+			   imtcp_max(most_q16, least_q16));
+	b->share_q16 = window;
 	segs = (imtcp_u32)(window >> 16);
 	/* A queue or the cap ends slow start: it must not take the reduction back. */
 	if (queued || segs == f->cap_segs)
