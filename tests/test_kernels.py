@@ -112,7 +112,7 @@ MOST_INSNS = {
     "imtcp_paper": 60_000,
     "imtcp_nocc": 10_000,
     # imtcp_receive has imtcp_bg's law in it; all others stay below 10 000.
-    "imtcp_ctl": 45_000,
+    "imtcp_ctl": 30_000,
     # imtcp_leaves walks up to 16 parents of a process, and 32 cgroups of each.
     "imtcp_uncovered": 30_000,
 }

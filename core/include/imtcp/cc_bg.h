@@ -351,15 +351,16 @@ IMTCP_INLINE imtcp_u64 imtcp_bg_growth_q16(const struct imtcp_bg *b, const struc
 }
 
 /* (6): the part of W that this host's own foreground leaves, scale 65536. Where W is new, it is what the
- * connection had, and F. */
+ * connection had, and F. most_q16 bounds the result. */
 IMTCP_GLOBAL imtcp_u64 imtcp_bg_beside_front_q16(imtcp_u64 window_q16, imtcp_u32 front_segs,
-						 int is_new)
+						 int is_new, imtcp_u64 most_q16)
 {
 	imtcp_u64 least_q16 = imtcp_min(window_q16, IMTCP_BG_PAIR_SEGS << 16);
 
 	if (!is_new)
 		least_q16 = imtcp_max(least_q16, window_q16 / IMTCP_BG_BESIDE_FRONT_DIV);
-	return imtcp_max(imtcp_sub(window_q16, (imtcp_u64)front_segs << 16), least_q16);
+	return imtcp_min(imtcp_max(imtcp_sub(window_q16, (imtcp_u64)front_segs << 16), least_q16),
+			 most_q16);
 }
 
 /* Sets the window after an ACK, within the cap: slow start, (4) or (5); Reno's growth if no RTT is
@@ -427,9 +428,8 @@ IMTCP_GLOBAL int imtcp_bg_steer(struct imtcp_bg *b, struct imtcp_facts *f, imtcp
 	window = imtcp_min(window, most_q16 + front_q16);
 	window = imtcp_max(window, least_q16);
 	b->window_q16 = window;
-	window = imtcp_min(imtcp_bg_beside_front_q16(window, s->front_segs, is_new),
-			   imtcp_max(most_q16, least_q16));
-	b->share_q16 = window;
+	window = b->share_q16 = imtcp_bg_beside_front_q16(window, s->front_segs, is_new,
+							  imtcp_max(most_q16, least_q16));
 	segs = (imtcp_u32)(window >> 16);
 	/* A queue or the cap ends slow start: it must not take the reduction back. */
 	if (queued || segs == f->cap_segs)
